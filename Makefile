@@ -1,0 +1,56 @@
+# Everything sets itself up in .venv. Variables: PYTHON (python3), TORCH (torch==2.13.0), TORCH_INDEX.
+
+PY := .venv/bin/python
+ARGS ?=
+
+.PHONY: help demo test check fix generate golden soak lowest bench tools clean
+
+help: ## this list
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+demo: ## train a tiny model with TRL on this machine, and serve the run (ARGS="--fault nan@200")
+	@scripts/setup demo
+	@$(PY) -m rlexporter demo $(ARGS)
+
+test: check tools ## all checks and tests; what CI runs (ARGS="-k golden")
+	@echo "test: unit tests, then real trainers under real Prometheus servers (about 6 minutes on 2 cores)"
+	@$(PY) -m pytest -m "not soak" --durations=10 $(ARGS)
+
+check: ## format, lint, types, generated files
+	@scripts/setup test
+	@echo "check: ruff, mypy, generated files"
+	@$(PY) -m ruff format --check --quiet . || { echo "check: not formatted; run: make fix"; exit 1; }
+	@$(PY) -m ruff check --quiet .
+	@$(PY) -m mypy
+	@$(PY) -m rlexporter generate --check
+
+fix: ## format, and mend what the linter can
+	@scripts/setup test
+	@$(PY) -m ruff check --quiet --fix . ; $(PY) -m ruff format .
+
+generate: ## write the files that derive from the catalogue
+	@scripts/setup test
+	@$(PY) -m rlexporter generate
+
+golden: ## write the golden scrapes anew; read the difference before you commit it
+	@scripts/setup test
+	@$(PY) -m scripts.golden && git diff --stat tests/data/golden
+
+soak: tools ## tests that take long: scrapes once a minute
+	@scripts/setup test
+	@$(PY) -m pytest -m soak $(ARGS)
+
+lowest: ## the core tests with the oldest versions of the dependencies that are promised
+	@scripts/setup lowest .venv-lowest
+	@.venv-lowest/bin/python -m pytest -q -W default --ignore=tests/e2e --ignore=tests/adapters \
+		--deselect tests/outputs/test_prometheus.py::test_golden --deselect tests/test_report_to.py $(ARGS)
+
+bench: ## figures: what a log line and a scrape cost
+	@scripts/setup test
+	@$(PY) -m benchmarks
+
+tools: ## unpack Prometheus 2 and 3 into .tools/ for the tests (Debian)
+	@scripts/tools
+
+clean: ## remove what was set up
+	rm -rf .venv .venv-lowest .tools .mypy_cache .pytest_cache .ruff_cache .hypothesis

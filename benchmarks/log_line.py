@@ -1,0 +1,68 @@
+"""What a log line costs the training thread, and what a scrape costs the endpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from prometheus_client import CollectorRegistry, Gauge
+from prometheus_client.exposition import generate_latest
+
+from benchmarks.measure import ratios, side_by_side
+from rlexporter.catalog import CATALOG
+from rlexporter.feed import RunFacts
+from rlexporter.outputs.prometheus import encode
+from rlexporter.store import Store
+
+
+def _line(count: int) -> dict[str, float]:
+    """Keys as GRPO logs them, and as many of one's own as it takes."""
+    keys = [key.name for metric in CATALOG for key in metric.keys if "grpo" in key.algorithms and "{" not in key.name]
+    known = list(dict.fromkeys(keys))[: min(count, 40)]
+    return {key: 0.5 + i for i, key in enumerate([*known, *(f"mine/{i}" for i in range(count - len(known)))])}
+
+
+def _store() -> Store:
+    store = Store(CATALOG)
+    store.begin(RunFacts(algorithm="grpo", step=0), {"run": "bench", "rank": "0"})
+    return store
+
+
+def _gauges(line: dict[str, float]) -> tuple[CollectorRegistry, dict[str, Gauge]]:
+    registry = CollectorRegistry()
+    return registry, {
+        key: Gauge(f"rl_{i}", "A gauge.", ["run", "rank"], registry=registry) for i, key in enumerate(line)
+    }
+
+
+def rows() -> Iterator[str]:
+    """The lines of a Markdown table."""
+    yield "| keys | `Exporter.log`: us a line | `Gauge.labels().set()`: us a line | ours is shorter by a factor of |"
+    yield "|---|---|---|---|"
+    for count in (20, 60, 200):
+        line, store = _line(count), _store()
+        _, gauges = _gauges(line)
+
+        def ours(line: dict[str, float] = line, store: Store = store) -> None:
+            store.record(line, 1)
+
+        def theirs(line: dict[str, float] = line, gauges: dict[str, Gauge] = gauges) -> None:
+            for key, value in line.items():
+                gauges[key].labels("bench", "0").set(value)
+
+        found = side_by_side({"ours": ours, "theirs": theirs})
+        yield f"| {count} | {found['ours']} | {found['theirs']} | {ratios(found, 'ours')['theirs']:.1f} |"
+
+
+def scrape_rows() -> Iterator[str]:
+    """The cost of one answer, beside that of prometheus_client for as many plain gauges."""
+    store = _store()
+    store.record(_line(60), 1)
+    body, _ = encode(store.snapshot, "")
+    series = sum(not line.startswith(b"#") for line in body.splitlines())
+    registry, gauges = _gauges({str(i): 0.0 for i in range(series)})
+    for gauge in gauges.values():
+        gauge.labels("bench", "0").set(1.0)
+    found = side_by_side({"ours": lambda: encode(store.snapshot, ""), "theirs": lambda: generate_latest(registry)})
+    yield "| series | rlexporter: us a scrape | prometheus_client, as many gauges: us a scrape |"
+    yield "|---|---|---|"
+    yield f"| {series} | {found['ours']} | {found['theirs']} |"

@@ -1,0 +1,59 @@
+"""Timing of alternatives in turn: A B C A B C ..., so that a machine that slows down slows all of them."""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from statistics import median
+
+
+@dataclass(frozen=True)
+class Figure:
+    """Microseconds a call: the median over rounds, and the middle half of them."""
+
+    median: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        return f"{self.median:.1f} ({self.low:.1f} to {self.high:.1f})"
+
+
+def side_by_side(
+    calls: Mapping[str, Callable[[], object]], *, rounds: int = 25, seconds: float = 0.02
+) -> dict[str, Figure]:
+    """Thread-CPU time of each call, in rounds of about ``seconds`` each, one after the other in every round."""
+    repeats = {name: _repeats(call, seconds) for name, call in calls.items()}
+    times: dict[str, list[float]] = {name: [] for name in calls}
+    for _ in range(rounds):
+        for name, call in calls.items():
+            times[name].append(_time(call, repeats[name]))
+    return {name: _figure(found) for name, found in times.items()}
+
+
+def ratios(figures: Mapping[str, Figure], ours: str) -> dict[str, float]:
+    """How many times longer than ours each of the others takes, by medians."""
+    return {name: figure.median / figures[ours].median for name, figure in figures.items() if name != ours}
+
+
+def _figure(times: list[float]) -> Figure:
+    ordered = sorted(times)
+    return Figure(median(ordered), ordered[len(ordered) // 4], ordered[3 * len(ordered) // 4])
+
+
+def _repeats(call: Callable[[], object], seconds: float) -> int:
+    once = max(_time(call, 3) * 1e-6, 1e-7)
+    return max(1, int(seconds / once))
+
+
+def _time(call: Callable[[], object], repeats: int) -> float:
+    gc.collect()
+    gc.disable()
+    start = time.thread_time()
+    for _ in range(repeats):
+        call()
+    spent = time.thread_time() - start
+    gc.enable()
+    return spent / repeats * 1e6

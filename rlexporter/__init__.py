@@ -1,0 +1,38 @@
+"""Prometheus and OpenTelemetry metrics for reinforcement-learning runs of language models, from inside the trainer.
+
+Importing this package is light: torch, fastapi, transformers and the like are loaded when they are first needed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from rlexporter.model import SetupError
+from rlexporter.report_to import register as _register
+from rlexporter.version import __version__
+
+if TYPE_CHECKING:
+    from rlexporter.attach import attach
+    from rlexporter.callback import RLExporterCallback
+    from rlexporter.exporter import Exporter
+
+__all__ = ["Exporter", "RLExporterCallback", "SetupError", "__version__", "attach"]
+
+_HOMES = {"Exporter": "exporter", "RLExporterCallback": "callback", "attach": "attach"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    value = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
+_register()

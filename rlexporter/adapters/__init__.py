@@ -1,0 +1,1 @@
+"""One file a framework generation: the only ones that know transformers and trl. They feed a `Feed`, and catch."""

@@ -1,0 +1,34 @@
+"""Reading a caller's local variable, without keeping any of its others alive."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Iterator
+from types import FrameType
+from typing import Any
+
+_MAX_FRAMES = 60
+
+
+def callers() -> Iterator[FrameType]:
+    """The frames above the caller's own, innermost first."""
+    frame: FrameType | None = sys._getframe(2)
+    for _ in range(_MAX_FRAMES):
+        if frame is None:
+            return
+        yield frame
+        frame = frame.f_back
+
+
+def local(frame: FrameType, name: str) -> Any:
+    """The value of a local variable, None where there is none.
+
+    Up to Python 3.12 reading ``f_locals`` leaves a copy of all local variables in the frame, which would keep
+    whatever they hold now (tensors, graphs) alive until the function returns: it is emptied.
+    """
+    found = frame.f_locals
+    value = found.get(name)
+    if sys.version_info < (3, 13) and frame.f_code.co_flags & inspect.CO_OPTIMIZED:
+        found.clear()
+    return value

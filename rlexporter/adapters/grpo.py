@@ -1,0 +1,150 @@
+"""Taps on GRPO and RLOO (trl 1.16): advantages, ratios, KL, log-probabilities, entropies, lengths, and the weights.
+
+Nothing is computed twice and no call is added to the trainer's: what its own methods take and return is looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from rlexporter.adapters.optimizer import weight_norm
+from rlexporter.adapters.taps import Taps
+from rlexporter.feed import NotSeenError
+
+_ON_POLICY = (
+    "every update is on-policy (num_iterations is 1 and no generation is used for several optimizer steps): the ratio "
+    "is exactly 1"
+)
+_NO_REFERENCE = "beta is 0: there is no reference model"
+
+
+class GroupTaps(Taps):
+    """Only training counts: evaluation goes through the same methods."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._scores: list[tuple[Any, Any]] | None = None
+        self._read: dict[str, tuple[list[float], int]] = {}
+
+    def install(self) -> None:
+        """Around rollout, scoring and loss."""
+        trainer = self.trainer
+        self.tap(trainer, "_generate_and_score_completions", self._rollout, "advantage", "weights")
+        self.tap(trainer, "_generate", self._generate, "completion_length", "prompt_length")
+        self.tap(trainer, "_get_per_token_logps_and_entropies", self._score, "logprob", "entropy", "ratio", "kl")
+        self.tap(trainer, "_compute_loss", self._loss, "logprob", "entropy", "ratio", "kl")
+        if not trainer.beta:
+            self.feed.signal("kl", _NO_REFERENCE)
+
+    def step_end(self) -> None:
+        """The numbers that the trainer will average when it logs, each once; it begins new lists after that."""
+        with self.feed.guard("tap"):
+            for key, numbers in self.trainer._metrics["train"].items():
+                known, done = self._read.get(key, ([], 0))
+                fresh = numbers[done:] if numbers is known else numbers
+                self._read[key] = (numbers, len(numbers))
+                if fresh:
+                    self.feed.values(key, list(fresh))
+
+    @property
+    def _training(self) -> bool:
+        return bool(self.trainer.model.training)
+
+    def _rollout(self, generate_and_score: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        if not self._training:
+            return generate_and_score(*args, **kwargs)
+        with self.feed.phase("rollout"):
+            with self.feed.seeing("weights"):
+                self.feed.see("rl_weight_norm", weight_norm(self.trainer.model))
+            self.feed.flush()
+            self._scores = []
+            try:
+                output = generate_and_score(*args, **kwargs)
+            finally:
+                scores, self._scores = self._scores, None
+        with self.feed.seeing("advantage"):
+            self.feed.see("rl_advantage_dist", output["advantages"])
+        if "old_logps" in output and self.trainer.beta:
+            with self.feed.seeing("kl"):
+                self._see_penalty(scores, output["completion_mask"])
+        return output
+
+    def _see_penalty(self, scores: list[Any], mask: Any) -> None:
+        """RLOO's KL (k1: log-probability of the policy minus that of the reference) becomes part of the reward."""
+        (policy, *_), (reference, *_) = scores
+        self.feed.see("rl_kl_per_token_dist", policy.float() - reference.float(), mask)
+        self.feed.see("rl_ref_logprob_dist", reference, mask)
+
+    def _generate(self, generate: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        output = generate(*args, **kwargs)
+        if self._training:
+            with self.feed.seeing("prompt_length"):
+                self.feed.see("rl_prompt_length_dist", [len(ids) for ids in output[0]])
+            with self.feed.seeing("completion_length"):
+                self.feed.see("rl_completion_length_dist", _lengths(output))
+        return output
+
+    def _score(self, score: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        output = score(*args, **kwargs)
+        if self._scores is not None:
+            self._scores.append(output)
+        return output
+
+    def _loss(self, compute_loss: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        if not self._training:
+            return compute_loss(*args, **kwargs)
+        self._scores = []
+        try:
+            loss = compute_loss(*args, **kwargs)
+        finally:
+            scores, self._scores = self._scores, None
+        with self.feed.seeing("logprob"):
+            # The one call that is trained on; a loss that scores otherwise (Liger) has no log-probabilities to see.
+            new, entropies, *_ = next(found for found in scores if found[0].requires_grad)
+            self._see_update(new.detach().float(), entropies, kwargs.get("inputs", args[-1]))
+        return loss
+
+    def _see_update(self, new: Any, entropies: Any, inputs: Any) -> None:
+        """``new``: log-probabilities of the completion tokens, (batch, tokens); ``inputs``: what the loss was given."""
+        mask = inputs["completion_mask"]
+        mask = mask * inputs["tool_mask"] if "tool_mask" in inputs else mask
+        self.feed.see("rl_logprob_dist", new, mask)
+        if entropies is not None:
+            with self.feed.seeing("entropy"):
+                self.feed.see("rl_entropy_per_token_dist", entropies, mask)
+        with self.feed.seeing("ratio"):
+            self._see_ratio(new, inputs, mask)
+        if inputs.get("ref_per_token_logps") is not None:
+            with self.feed.seeing("kl"):
+                reference = inputs["ref_per_token_logps"].float()
+                self.feed.see("rl_kl_per_token_dist", k3(reference - new), mask)
+                self.feed.see("rl_ref_logprob_dist", reference, mask)
+
+    def _see_ratio(self, new: Any, inputs: Any, mask: Any) -> None:
+        """As the loss has it: of a token; of a sequence the product (RLOO) or the geometric mean (GSPO)."""
+        old, old_sum = inputs.get("old_per_token_logps"), inputs.get("old_logps")
+        if old_sum is not None:
+            self.feed.see("rl_sequence_ratio_dist", ((new * mask).sum(1) - old_sum.float()).exp())
+        elif old is not None:
+            log_ratio = new - old.float()
+            self.feed.see("rl_policy_ratio_dist", log_ratio.exp(), mask)
+            if getattr(self.trainer, "importance_sampling_level", "token") == "sequence":
+                mean = (log_ratio * mask).sum(-1) / mask.sum(-1).clamp(min=1)
+                self.feed.see("rl_sequence_ratio_dist", mean.exp())
+        else:
+            raise NotSeenError(_ON_POLICY)
+
+
+def k3(log_ratio: Any) -> Any:
+    """The k3 estimate of a KL divergence, exp(r) - r - 1 with r = log(reference / policy): never negative.
+
+    Source: J. Schulman, Approximating KL Divergence (2020).
+    """
+    return log_ratio.exp() - log_ratio - 1
+
+
+def _lengths(generated: Any) -> list[int]:
+    """Tokens of each completion; of those that a tool gave none count (GRPO gives a mask in third place)."""
+    tools = generated[2] if len(generated) >= 7 else None
+    return [len(ids) for ids in generated[1]] if tools is None else [sum(mask) for mask in tools]

@@ -1,0 +1,76 @@
+"""Taps on any Trainer: the loss before it is filtered, the gradient norm, the weights, and the phases of a step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from rlexporter.adapters.taps import Taps
+
+
+class OptimizerTaps(Taps):
+    """The loss and gradient of each optimizer step, whatever is logged when."""
+
+    _loss: Any = None
+
+    def install(self) -> None:
+        """`training_step` and `clip_grad_norm_`; evaluation and saving as phases."""
+        trainer = self.trainer
+        self.tap(trainer, "training_step", self._training_step, "loss")
+        self.tap(trainer, "evaluate", self._phase("eval"))
+        self.tap(trainer, "_save_checkpoint", self._phase("save"))
+        self.tap(trainer.accelerator, "clip_grad_norm_", self._clip_grad_norm, "grad_norm")
+
+    def step_end(self) -> None:
+        """The loss of the step is the sum over its micro-batches, which the trainer has scaled."""
+        loss, self._loss = self._loss, None
+        if loss is not None:
+            with self.feed.seeing("loss"):
+                self.feed.see("rl_loss_dist", loss)
+
+    def _training_step(self, training_step: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        with self.feed.phase("update"):
+            loss = training_step(*args, **kwargs)
+        with self.feed.seeing("loss"):
+            detached = loss.detach()
+            self._loss = detached if self._loss is None else self._loss + detached
+        return loss
+
+    def _clip_grad_norm(self, clip: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """The norm before clipping: NaN where one element of one gradient is. Of DeepSpeed, the engine's own."""
+        norm = clip(*args, **kwargs)
+        with self.feed.seeing("grad_norm"):
+            self._see_norm(norm)
+        return norm
+
+    def _see_norm(self, norm: Any) -> None:
+        if norm is None:
+            raise ValueError("the engine gave no gradient norm")
+        if hasattr(norm, "to_local"):  # reading a sharded one would be a collective
+            raise TypeError("the gradient norm is sharded over ranks")
+        self.feed.see("rl_grad_norm_dist", norm if hasattr(norm, "detach") else [float(norm)])
+
+    def _phase(self, name: str) -> Callable[..., Any]:
+        def around(method: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+            with self.feed.phase(name):
+                return method(*args, **kwargs)
+
+        return around
+
+
+def weight_norm(model: Any) -> Any:
+    """The norm of the trained weights that lie on this rank, as a tensor on their device; NaN where one of them is.
+
+    No collective: of sharded parameters (FSDP, ZeRO) the local part counts.
+    """
+    import torch
+
+    with torch.no_grad():
+        local = [_local(parameter) for parameter in model.parameters() if parameter.requires_grad]
+        norms = [norm.float() for norm in torch._foreach_norm([part.detach() for part in local if part.numel()])]
+        return torch.stack([norm.to(norms[0].device, non_blocking=True) for norm in norms]).norm()
+
+
+def _local(parameter: Any) -> Any:
+    shard = getattr(parameter, "ds_tensor", parameter)
+    return shard.to_local() if hasattr(shard, "to_local") else shard

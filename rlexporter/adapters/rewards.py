@@ -1,0 +1,146 @@
+"""Taps on the rewards of GRPO and RLOO (trl 1.16): each function's, their sum, and what TRL makes of them.
+
+TRL makes NaN of None, and cannot tell it from a NaN of the function's own afterwards: the functions are watched.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import math
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+from rlexporter.adapters.taps import Taps
+
+Report = Callable[[list[bool]], None]
+"""Hears, for each sample of a call, whether the reward was None."""
+
+
+class RewardTaps(Taps):
+    """Only training counts, and only the samples of this rank."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._none: dict[int, list[bool]] = {}
+        self._weights: list[float] = []
+
+    def install(self) -> None:
+        """Around `_calculate_rewards`, and in place of each reward function."""
+        self.tap(self.trainer, "_calculate_rewards", self._calculate, "reward")
+        with self.feed.guard("tap"):
+            self._weights = [float(weight) for weight in self.trainer.reward_weights]
+            self.feed.on_close(functools.partial(_restore, weakref.ref(self.trainer)))
+            functions = self.trainer.reward_funcs
+            for i, function in enumerate(functions):
+                functions[i] = watch(function, functools.partial(self._none.__setitem__, i))
+
+    def _calculate(self, calculate: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        if not self.trainer.model.training:
+            return calculate(*args, **kwargs)
+        self._none.clear()
+        with self.feed.phase("reward"):
+            per_function = calculate(*args, **kwargs)
+        with self.feed.seeing("reward"):
+            self._see(per_function, len(kwargs["prompts"] if "prompts" in kwargs else args[1]))
+        return per_function
+
+    def _see(self, per_function: Any, count: int) -> None:
+        """``per_function``: (samples of all ranks, functions), NaN without a number; ``count``: of this rank."""
+        start = self.trainer.accelerator.process_index * count
+        names = self.trainer.reward_func_names
+        none = [self._none.get(i) or [False] * count for i in range(len(names))]
+        local = per_function.narrow(0, start, count)
+        for i, name in enumerate(names):
+            self.feed.see("rl_reward_function_dist", local.select(1, i), _except(none[i], local), (name,))
+            self.feed.undefined("rl_reward_function_dist", sum(none[i]))
+        unscored = [all(flags) for flags in zip(*none, strict=True)]
+        scored = _except(unscored, local)
+        rewards = self._weighted(per_function)
+        self.feed.see("rl_reward_dist", rewards.narrow(0, start, count), scored)
+        self.feed.undefined("rl_reward_dist", sum(unscored))
+        # TRL sets advantages that are not finite to 0 or to the largest number: they are counted as they were.
+        advantages = self._centred(rewards).narrow(0, start, count)
+        lost = ~advantages.isfinite()
+        self.feed.see("rl_advantage_dist", advantages, lost if scored is None else lost & scored)
+        self.feed.undefined("rl_advantage_dist", sum(unscored))
+
+    def _weighted(self, per_function: Any) -> Any:
+        """The reward of each completion as TRL adds it up: NaN only where every function's is."""
+        import torch
+
+        parts = torch.stack([per_function.select(1, i) * weight for i, weight in enumerate(self._weights)], 1)
+        return torch.where(parts.isnan().all(1), math.nan, parts.nansum(1))
+
+    def _centred(self, rewards: Any) -> Any:
+        """Minus the mean of its group: finite exactly where the advantage is, before TRL mends it."""
+        grouped = rewards.view(-1, self.trainer.num_generations)
+        return (grouped - grouped.nanmean(1, keepdim=True)).view(-1)
+
+
+class Watched:
+    """A reward function that reports its Nones. A pickle or a copy of it is the function itself."""
+
+    def __init__(self, function: Callable[..., Any], report: Report) -> None:
+        self.function = function
+        self.report = report
+        functools.update_wrapper(self, function, updated=())
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._seen(self.function(*args, **kwargs))
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(self.function, name)
+
+    def __reduce__(self) -> Any:
+        return (_itself, (self.function,))
+
+    def _seen(self, rewards: Any) -> Any:
+        if not isinstance(rewards, (list, tuple)) and not hasattr(rewards, "shape"):
+            rewards = list(rewards)
+        self.report([] if hasattr(rewards, "shape") else [reward is None for reward in rewards])
+        return rewards
+
+
+class WatchedAsync(Watched):
+    """The same for a coroutine function; TRL looks at `__call__` to know."""
+
+    async def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._seen(await self.function(*args, **kwargs))
+
+
+def watch(function: Any, report: Report) -> Any:
+    """The function, watched; a reward model, which gives numbers always, as it is."""
+    if not callable(function) or hasattr(function, "parameters"):
+        return function
+    plain = function
+    while isinstance(plain, functools.partial):
+        plain = plain.func
+    coroutine = inspect.iscoroutinefunction(plain) or inspect.iscoroutinefunction(type(plain).__call__)
+    return WatchedAsync(function, report) if coroutine else Watched(function, report)
+
+
+def _itself(function: Any) -> Any:
+    return function
+
+
+def _restore(trainer: weakref.ref[Any]) -> None:
+    """Put the functions themselves back. The trainer, and its reward models, are not kept alive for it."""
+    still = trainer()
+    functions = still.reward_funcs if still is not None else []
+    for i, function in enumerate(functions):
+        functions[i] = function.function if isinstance(function, Watched) else function
+
+
+def _except(flags: list[bool], like: Any) -> Any:
+    """A mask of the samples that are not flagged, on the device of ``like``; None where none is."""
+    if not any(flags):
+        return None
+    import torch
+
+    mask = torch.tensor([not flag for flag in flags])
+    pinned = mask.pin_memory() if like.device.type == "cuda" and torch.cuda.is_available() else mask
+    return pinned.to(like.device, non_blocking=True)

@@ -1,0 +1,37 @@
+"""What every set of taps does: wrap a method of one object, look at what goes through it, and never disturb it.
+
+A tap that fails costs one signal: it is counted, logged once, and `rl_signal_available` says so. The trainer gets
+what it would have got, and its exceptions are its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from rlexporter.adapters.instance import wrap
+from rlexporter.feed import Feed
+
+
+class Taps:
+    """Taps on one trainer. They hold no tensor between two steps."""
+
+    def __init__(self, trainer: Any, feed: Feed) -> None:
+        self.trainer = trainer
+        self.feed = feed
+
+    def install(self) -> None:
+        """Put every tap in place."""
+        raise NotImplementedError
+
+    def step_end(self) -> None:
+        """A step is done: hand over what was kept for its end."""
+
+    def tap(self, owner: Any, name: str, around: Callable[..., Any], *signals: str) -> None:
+        """Let calls of this method go through ``around``; without the method the signals are lost."""
+        try:
+            self.feed.on_close(wrap(owner, name, around))
+        except AttributeError:
+            kind = type(owner).__name__
+            for signal in signals:
+                self.feed.signal(signal, f"{kind} has no {name}: another version of TRL than the taps were made for")

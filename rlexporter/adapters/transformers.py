@@ -1,0 +1,207 @@
+"""Trainers of transformers and TRL, by their log lines and events. The only file that imports transformers.
+
+A callback is not told which trainer calls it: it finds it among its callers. The trainer's `train` is wrapped on the
+instance, since no event is fired when training raises.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import time
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+from transformers.trainer_callback import TrainerCallback
+
+from rlexporter.adapters.facts import run_facts
+from rlexporter.adapters.frames import callers, local
+from rlexporter.adapters.instance import wrap
+from rlexporter.adapters.tapped import taps_for
+from rlexporter.adapters.taps import Taps
+from rlexporter.feed import Feed, StepUpdate
+
+logger = logging.getLogger("rlexporter")
+
+
+def _event(handle: Callable[..., None]) -> Callable[..., None]:
+    """An event that raises nothing into the trainer and leaves its control as it is; only a serving rank has any."""
+
+    @functools.wraps(handle)
+    def call(self: RunCallback, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        try:
+            if self.watches(args):
+                handle(self, args, state, control, **kwargs)
+        except Exception as error:  # noqa: BLE001 - the boundary: nothing of ours may reach a trainer
+            self.report(error)
+
+    return call
+
+
+class RunCallback(TrainerCallback):  # type: ignore[misc] # transformers is not checked
+    """Feeds one run. ``make`` gives the feed when it is first needed, on rank 0."""
+
+    def __init__(self, make: Callable[[], Feed]) -> None:
+        self._make = make
+        self._trainer: Any = None
+        self._resume: object = None
+        self._pending: StepUpdate | None = None
+        self._step_began = 0.0
+        self._undo: Callable[[], None] = lambda: None
+        self._taps: list[Taps] = []
+        self._closed = False
+        self.feed: Feed | None = None
+
+    def __reduce__(self) -> Any:
+        """A trainer can be pickled and copied; what reports is the one that was attached, not its copy."""
+        return (TrainerCallback, ())
+
+    def adopt(self, trainer: Any, feed: Feed | None = None) -> None:
+        """Watch this trainer. ``feed``: where its run goes; without one it is made when training begins."""
+        if self._trainer is None:
+            self._trainer = trainer
+            self._undo = wrap(trainer, "train", self._train)
+        if feed is not None:
+            self._closed = False
+            self._use(feed)
+            feed.prepare(run_facts(trainer, trainer.args, trainer.state, trainer.model))
+
+    def watches(self, args: Any) -> bool:
+        """True on the rank that serves, for the first of such callbacks that a trainer has."""
+        if self._closed or args.process_index != 0:
+            return False
+        if self._trainer is None and (trainer := self._caller()) is not None:
+            self.adopt(trainer)
+        if self._trainer is None:
+            return True
+        found = self._trainer.callback_handler.callbacks
+        return self is next((each for each in found if isinstance(each, RunCallback)), self)
+
+    def report(self, error: Exception) -> None:
+        """Count an error of our own, and log the first of its kind."""
+        if self.feed is None:
+            logger.warning("rlexporter cannot watch this training: %s", error, exc_info=error)
+            return
+        with self.feed.guard("event"):
+            raise error
+
+    @_event
+    def on_init_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """The trainer is found, and its `train` watched, by the decorator: nothing else to do yet."""
+
+    @_event
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        feed = self._open()
+        feed.begin(run_facts(self._trainer, args, state, kwargs.get("model"), self._resume))
+        if self._trainer is not None and not self._taps:
+            self._taps = taps_for(self._trainer, feed)
+        self._step_began = time.perf_counter()
+
+    @_event
+    def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        self._flush()
+        self._step_began = time.perf_counter()
+
+    @_event
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Where a log line follows at once the two are one change, so that no scrape sees half a step."""
+        now = time.perf_counter()
+        for taps in self._taps:
+            taps.step_end()
+        self._pending = StepUpdate(step=state.global_step, duration=now - self._step_began)
+        self._step_began = now
+        if not control.should_log:
+            self._flush()
+
+    @_event
+    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
+        feed = self.feed or self._open(prepare=state)
+        update, self._pending = self._pending, None
+        feed.log(logs or {}, step=state.global_step, update=update)
+
+    @_event
+    def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        self._flush()
+        if self.feed is not None:
+            self.feed.saved(state.global_step)
+
+    @_event
+    def on_epoch_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        self._flush()
+
+    @_event
+    def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        self._flush()
+        if self.feed is not None:
+            self.feed.end()
+
+    def _flush(self) -> None:
+        update, self._pending = self._pending, None
+        if update is not None and self.feed is not None:
+            self.feed.advance(update)
+
+    def _open(self, prepare: Any = None) -> Feed:
+        """The feed, serving. A port that is taken is left for the next one: a rank that raises leaves others waiting.
+
+        ``prepare``: the state of a trainer that logs before it trains.
+        """
+        if self.feed is not None:
+            return self.feed
+        feed = self._make()
+        self._use(feed)
+        with feed.guard("event"):
+            feed.start(fallback=True)
+        if prepare is not None and self._trainer is not None:
+            feed.prepare(run_facts(self._trainer, self._trainer.args, prepare, self._trainer.model))
+        return feed
+
+    def _use(self, feed: Feed) -> None:
+        """Feed this one until it is closed; it does not keep the trainer alive."""
+        self.feed = feed
+        feed.on_close(self._undo)
+        feed.on_close(functools.partial(_release, weakref.ref(self)))
+
+    def release(self) -> None:
+        """The feed was closed: look at nothing any more, until adopted anew."""
+        self._closed = True
+        self.feed = self._trainer = None
+        self._taps = []
+
+    def _train(self, train: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """`Trainer.train`, with its end noted however it comes."""
+        self._resume = kwargs.get("resume_from_checkpoint", args[0] if args else None)
+        trainer = self._trainer
+        self._starts(trainer.args, trainer.state, None)
+        try:
+            result = train(*args, **kwargs)
+        except BaseException as error:
+            self._ends(trainer.args, trainer.state, None, error=error)
+            raise
+        self._ends(trainer.args, trainer.state, None, error=None)
+        return result
+
+    @_event
+    def _starts(self, args: Any, state: Any, control: Any) -> None:
+        self._open(prepare=state)
+
+    @_event
+    def _ends(self, args: Any, state: Any, control: Any, error: BaseException | None) -> None:
+        self._flush()
+        if self.feed is not None:
+            self.feed.end(error)
+
+    def _caller(self) -> Any:
+        """The trainer that calls: the nearest object on the stack that has this callback."""
+        for frame in callers():
+            found = local(frame, "self")
+            handler = getattr(found, "callback_handler", None)
+            if handler is not None and self in getattr(handler, "callbacks", ()):
+                return found
+        return None
+
+
+def _release(callback: weakref.ref[RunCallback]) -> None:
+    still = callback()
+    if still is not None:
+        still.release()

@@ -1,0 +1,106 @@
+"""Exact histograms, as values: counts in buckets, and beside them what is no number. Standard library only."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from dataclasses import dataclass, field
+
+NONFINITE_KINDS = ("nan", "+inf", "-inf")
+"""Label values of ``rl_nonfinite_values_total{kind}``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Nonfinite:
+    """How many values of a kind were seen that are no numbers."""
+
+    nan: int = 0
+    positive: int = 0
+    negative: int = 0
+
+    def __add__(self, other: Nonfinite) -> Nonfinite:
+        return Nonfinite(self.nan + other.nan, self.positive + other.positive, self.negative + other.negative)
+
+    def __bool__(self) -> bool:
+        return bool(self.nan or self.positive or self.negative)
+
+    def by_kind(self) -> tuple[tuple[str, int], ...]:
+        """Pairs in the order of ``NONFINITE_KINDS``."""
+        return tuple(zip(NONFINITE_KINDS, (self.nan, self.positive, self.negative), strict=True))
+
+    @staticmethod
+    def of(value: float) -> Nonfinite:
+        """Classify one number; falsy for a finite one."""
+        if math.isnan(value):
+            return Nonfinite(nan=1)
+        if math.isinf(value):
+            return Nonfinite(positive=1) if value > 0 else Nonfinite(negative=1)
+        return Nonfinite()
+
+
+@dataclass(frozen=True, slots=True)
+class Buckets:
+    """An exact histogram of finite values; what is not finite is counted beside it, never in it.
+
+    ``counts[i]`` is the number of values in ``(bounds[i-1], bounds[i]]``; the last one is above every bound.
+    ``negative_sum`` is the sum of the absolute values of the negative ones, so that both sums only grow.
+    """
+
+    bounds: tuple[float, ...]
+    counts: tuple[int, ...]
+    positive_sum: float = 0.0
+    negative_sum: float = 0.0
+    minimum: float = math.inf
+    maximum: float = -math.inf
+    nonfinite: Nonfinite = field(default_factory=Nonfinite)
+    outside: int = 0
+    """Values that the metric cannot have: negative ones where no bound is."""
+
+    @property
+    def count(self) -> int:
+        """Finite values counted."""
+        return sum(self.counts)
+
+    @property
+    def mean(self) -> float:
+        """Of all values: NaN with a NaN among them, infinite with an infinity, NaN without any."""
+        bad = self.nonfinite
+        if bad.nan or (bad.positive and bad.negative):
+            return math.nan
+        if bad:
+            return math.inf if bad.positive else -math.inf
+        return (self.positive_sum - self.negative_sum) / self.count if self.count else math.nan
+
+    @staticmethod
+    def empty(bounds: tuple[float, ...]) -> Buckets:
+        """A histogram of nothing."""
+        return Buckets(bounds, (0,) * (len(bounds) + 1))
+
+    def including(self, value: float) -> Buckets:
+        """The histogram with one more finite value that the metric can have."""
+        counts = list(self.counts)
+        counts[bisect_left(self.bounds, value)] += 1
+        return Buckets(
+            self.bounds,
+            tuple(counts),
+            self.positive_sum + max(value, 0.0),
+            self.negative_sum + max(-value, 0.0),
+            min(self.minimum, value),
+            max(self.maximum, value),
+            self.nonfinite,
+            self.outside,
+        )
+
+    def __add__(self, other: Buckets) -> Buckets:
+        if self.bounds != other.bounds:
+            raise ValueError("histograms with different bounds cannot be added")
+        return Buckets(
+            self.bounds,
+            tuple(a + b for a, b in zip(self.counts, other.counts, strict=True)),
+            self.positive_sum + other.positive_sum,
+            self.negative_sum + other.negative_sum,
+            min(self.minimum, other.minimum),
+            max(self.maximum, other.maximum),
+            self.nonfinite + other.nonfinite,
+            self.outside + other.outside,
+        )

@@ -1,0 +1,20 @@
+"""`RLExporterCallback`: the callback of transformers with an exporter of its own. Imports transformers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rlexporter.adapters.transformers import RunCallback
+from rlexporter.config import Settings
+from rlexporter.exporter import Exporter
+
+
+class RLExporterCallback(RunCallback):
+    """``Trainer(callbacks=[RLExporterCallback()])`` serves the run from the start of `train()` on.
+
+    Settings are those of `rlexporter.Exporter`. Raises SetupError for one that is unknown or unusable.
+    """
+
+    def __init__(self, **settings: Any) -> None:
+        Settings.load(settings)
+        super().__init__(lambda: Exporter(**settings))

@@ -1,0 +1,104 @@
+"""The command line: `rlexporter demo`, `rlexporter metrics`, `rlexporter generate`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rlexporter import demo, generate
+from rlexporter.catalog import CATALOG
+from rlexporter.model import Metric, SetupError
+from rlexporter.version import __version__
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; the exit status: 2 where something has to be set up first."""
+    options = _parser().parse_args(arguments)
+    try:
+        return int(options.command(options))
+    except SetupError as error:
+        print(f"rlexporter: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="rlexporter", description="Prometheus metrics for RL post-training.")
+    parser.add_argument("--version", action="version", version=f"rlexporter {__version__}")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    trial = commands.add_parser("demo", help="train a tiny model with TRL on the CPU, and serve the run")
+    trial.add_argument("--algorithm", choices=demo.ALGORITHMS, default="grpo")
+    trial.add_argument("--steps", type=_positive, default=600, metavar="N", help="steps to train (default: 600)")
+    trial.add_argument("--port", type=int, metavar="P", help="port to serve on (default: 9750; 0: a free one)")
+    trial.add_argument("--fault", metavar="KIND@STEP", help="a real fault in this step: lr_spike, nan or stall")
+    trial.add_argument("--linger", type=float, metavar="SECONDS", help="how long the final state is served at least")
+    trial.set_defaults(command=_demo)
+
+    metrics = commands.add_parser("metrics", help="list what is served")
+    metrics.add_argument("--json", action="store_true", help="as JSON")
+    metrics.set_defaults(command=_metrics)
+
+    files = commands.add_parser("generate", help="write the files that derive from the catalogue")
+    files.add_argument("--check", action="store_true", help="write nothing; fail where one is not up to date")
+    files.add_argument("--root", type=Path, default=Path(), help="root of the repository (default: here)")
+    files.set_defaults(command=_generate)
+    return parser
+
+
+def _positive(text: str) -> int:
+    if not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
+    return int(text)
+
+
+def _demo(options: argparse.Namespace) -> int:
+    return demo.run(
+        algorithm=options.algorithm,
+        steps=options.steps,
+        port=options.port,
+        fault=options.fault,
+        linger=options.linger,
+    )
+
+
+def _metrics(options: argparse.Namespace) -> int:
+    if options.json:
+        print(json.dumps([_described(metric) for metric in CATALOG], indent=1))
+        return 0
+    width = max(len(metric.series) for metric in CATALOG)
+    for metric in CATALOG:
+        print(f"{metric.series:{width}}  {metric.kind.value:9}  {metric.help}")
+    return 0
+
+
+def _described(metric: Metric) -> dict[str, Any]:
+    healthy = metric.healthy
+    return {
+        "series": metric.series,
+        "kind": metric.kind.value,
+        "unit": metric.unit,
+        "level": metric.level.value,
+        "scope": metric.scope.value,
+        "keys": list(dict.fromkeys(key.name for key in metric.keys)),
+        "labels": list(metric.labels),
+        "healthy": [healthy.low, healthy.high] if healthy else None,
+        "help": metric.help,
+        "reading": metric.reading,
+    }
+
+
+def _generate(options: argparse.Namespace) -> int:
+    if options.check:
+        found = generate.stale(options.root)
+        for path in found:
+            print(f"{path} is not what the catalogue says: run `rlexporter generate`", file=sys.stderr)
+        return 1 if found else 0
+    for path in generate.write(options.root):
+        print(f"wrote {path}")
+    return 0

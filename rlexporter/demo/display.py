@@ -1,0 +1,112 @@
+"""What the demo shows: one line that lives, and a summary. All numbers are read from what is served."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TextIO
+
+from rlexporter.exporter import Exporter
+from rlexporter.model import Snapshot
+
+_SHOWN = (
+    ("reward", "rl_reward_mean"),
+    ("kl", "rl_kl_per_token"),
+    ("entropy", "rl_entropy_per_token"),
+    ("clipped", "rl_clip_ratio_region_mean"),
+    ("length", "rl_completion_length_mean"),
+    ("grad", "rl_grad_norm"),
+)
+_BARS = "▁▂▃▄▅▆▇█"
+_EVERY_SECONDS = 0.2
+_EVERY_SECONDS_IN_A_FILE = 5.0
+
+
+class Display:
+    """A line that is written over on a terminal, and repeated now and then in a file."""
+
+    def __init__(self, out: TextIO | None = None) -> None:
+        self._out = out or sys.stdout
+        self._live = self._out.isatty()
+        self._exporter: Exporter | None = None
+        self._shown = 0.0
+        self._open = False
+        self._began = 0.0
+        self._first: dict[str, float] = {}
+        self._rewards: list[float] = []
+
+    def watch(self, exporter: Exporter) -> None:
+        """Show this exporter's run from now on."""
+        self._exporter = exporter
+        self._began = time.monotonic()
+        self.say(f"metrics   {exporter.url}/metrics\noverview  {exporter.url}/\n")
+
+    def say(self, text: str) -> None:
+        """A line of its own."""
+        print(("\n" if self._open else "") + text, file=self._out, flush=True)
+        self._open = False
+
+    def teaching(self, done: int, steps: int) -> None:
+        """How far the model is taught."""
+        if self._due() or done == steps:
+            self._write(f"teaching a tiny model to write words: {100 * done // steps} %", last=done == steps)
+
+    def step(self) -> None:
+        """The run as it is served now."""
+        if self._exporter is None:
+            return
+        now = self._exporter.snapshot
+        for _, name in _SHOWN:
+            value = now.value(name)
+            if value is not None:
+                self._first.setdefault(name, value)
+        self._rewards.append(now.value("rl_reward_mean") or 0.0)
+        if self._due():
+            self._write(self._line(now))
+
+    def summary(self) -> None:
+        """What was served."""
+        if self._exporter is None:
+            return
+        now = self._exporter.snapshot
+        metrics = {series.metric.series for series in (*now.samples, *now.buckets)}
+        state = next((s.labels[0] for s, v in now.samples.items() if s.metric.series == "rl_run_state" and v == 1), "")
+        bad = sum(v for s, v in now.samples.items() if s.metric.series == "rl_nonfinite_values_total")
+        self.say("")
+        self.say(f"run {now.labels['run']}: {state} after step {now.value('rl_step') or 0:.0f}")
+        for label, name in _SHOWN:
+            value = now.value(name)
+            if value is not None and name in self._first:
+                self.say(f"  {label:8} {self._first[name]:8.3g} -> {value:8.3g}   {name}")
+        found = "1 value that was no number" if bad == 1 else f"{bad:.0f} values that were no numbers"
+        self.say(f"  {found}, {len(metrics)} metrics served on {self._exporter.url}/metrics")
+
+    def _line(self, now: Snapshot) -> str:
+        numbers = [(label, now.value(name)) for label, name in _SHOWN]
+        step, planned = now.value("rl_step") or 0, now.value("rl_steps_planned") or 0
+        rate = (now.value("rl_steps_total") or 0) / max(time.monotonic() - self._began, 1e-9)
+        shown = "  ".join(f"{label} {value:.3g}" for label, value in numbers if value is not None)
+        return f"step {step:.0f}/{planned:.0f}  {_sparkline(self._rewards)}  {shown}  ({rate:.1f} steps/s)"
+
+    def _due(self) -> bool:
+        if time.monotonic() - self._shown < (_EVERY_SECONDS if self._live else _EVERY_SECONDS_IN_A_FILE):
+            return False
+        self._shown = time.monotonic()
+        return True
+
+    def _write(self, text: str, *, last: bool = False) -> None:
+        self._out.write(f"\r\x1b[2K{text}" if self._live else f"{text}\n")
+        if self._live and last:
+            self._out.write("\n")
+        self._open = self._live and not last
+        self._out.flush()
+
+
+def _sparkline(values: list[float], width: int = 16) -> str:
+    """The course of the values so far, as bars of their means."""
+    if not values:
+        return ""
+    size = max(1, len(values) // width)
+    means = [sum(values[i : i + size]) / len(values[i : i + size]) for i in range(0, len(values), size)][-width:]
+    low, high = min(means), max(means)
+    return "".join(_BARS[round((mean - low) / ((high - low) or 1) * (len(_BARS) - 1))] for mean in means)

@@ -1,0 +1,111 @@
+"""Snapshot -> families of prometheus_client, which knows the text formats and which of them a scraper wants.
+
+The only file that imports prometheus_client.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from importlib.metadata import version
+from itertools import accumulate
+
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.metrics_core import Metric as Family
+from prometheus_client.registry import Collector
+from prometheus_client.utils import floatToGoString
+
+from rlexporter.buckets import Buckets
+from rlexporter.model import Kind, Level, Metric, Series, Snapshot
+
+VERSION = version("prometheus-client")
+
+
+def encode(snapshot: Snapshot, accept: str, names: Iterable[str] = ()) -> tuple[bytes, str]:
+    """The body of a scrape and its Content-Type. ``accept``: the scraper's header; ``names``: only these series."""
+    encoder, content_type = choose_encoder(accept)
+    wanted = frozenset(names)
+    return encoder(_Families(_restricted(families(snapshot), wanted) if wanted else families(snapshot))), content_type
+
+
+def families(snapshot: Snapshot) -> Iterator[Family]:
+    """Every family of a snapshot, by name; each sample carries the labels of the run."""
+    by_metric: dict[Metric, list[Series]] = {}
+    for series in (*snapshot.samples, *snapshot.buckets):
+        by_metric.setdefault(series.metric, []).append(series)
+    for metric in sorted(by_metric, key=lambda metric: metric.series):
+        ordered = sorted(by_metric[metric], key=lambda series: series.labels)
+        if metric.kind is Kind.HISTOGRAM:
+            yield from _histogram(metric, snapshot, ordered)
+        else:
+            yield _simple(metric, snapshot, ordered)
+
+
+def help_text(metric: Metric) -> str:
+    """HELP: what it is, on what level, in which unit, and the TRL keys that it serves."""
+    level = "" if metric.level in (Level.STEP, Level.RUN) else f"{metric.level.value} level"
+    detail = ", ".join(part for part in (metric.unit, level) if part)
+    keys = ", ".join(dict.fromkeys(key.name for key in metric.keys))
+    return metric.help + (f" [{detail}]" if detail else "") + (f" TRL: {keys}" if keys else "")
+
+
+class _Families(Collector):
+    """What an encoder asks for: something that can be collected."""
+
+    def __init__(self, found: Iterable[Family]) -> None:
+        self._found = found
+
+    def collect(self) -> Iterable[Family]:
+        return self._found
+
+
+def _simple(metric: Metric, snapshot: Snapshot, ordered: list[Series]) -> Family:
+    suffix = {Kind.COUNTER: "_total", Kind.INFO: "_info"}.get(metric.kind, "")
+    family = Family(metric.series.removesuffix(suffix), help_text(metric), metric.kind.value)
+    for series in ordered:
+        family.add_sample(metric.series, _labels(snapshot, series), snapshot.samples[series])
+    return family
+
+
+def _histogram(metric: Metric, snapshot: Snapshot, ordered: list[Series]) -> Iterator[Family]:
+    """Buckets, and a sum where it can only grow.
+
+    Where values can be negative a sum would fall, which reads as a restart of the process, and the OpenMetrics parser
+    refuses a count without a sum: there two counters, of the positive and of the negative part, give the mean.
+    """
+    name, text = metric.series, help_text(metric)
+    family = Family(name, text, "histogram")
+    parts = {
+        "positive": Family(f"{name}_positive_sum", f"Sum of the positive values of {name}.", "counter"),
+        "negative": Family(f"{name}_negative_sum", f"Sum of the absolute negative values of {name}.", "counter"),
+    }
+    for series in ordered:
+        found, labels = snapshot.buckets[series], _labels(snapshot, series)
+        for bound, count in _cumulative(found):
+            family.add_sample(f"{name}_bucket", {**labels, "le": bound}, count)
+        if metric.signed:
+            parts["positive"].add_sample(f"{name}_positive_sum_total", labels, found.positive_sum)
+            parts["negative"].add_sample(f"{name}_negative_sum_total", labels, found.negative_sum)
+        else:
+            family.add_sample(f"{name}_count", labels, found.count)
+            family.add_sample(f"{name}_sum", labels, found.positive_sum)
+    yield family
+    if metric.signed:
+        yield from parts.values()
+
+
+def _cumulative(found: Buckets) -> Iterator[tuple[str, int]]:
+    bounds = (*(floatToGoString(bound) for bound in found.bounds), "+Inf")  # type: ignore[no-untyped-call]
+    return zip(bounds, accumulate(found.counts), strict=True)
+
+
+def _labels(snapshot: Snapshot, series: Series) -> dict[str, str]:
+    return {**snapshot.labels, **dict(zip(series.metric.labels, series.labels, strict=True))}
+
+
+def _restricted(found: Iterable[Family], names: frozenset[str]) -> Iterator[Family]:
+    """Only the families, or the single series of them, that ``name[]`` asked for."""
+    for family in found:
+        samples = family.samples if family.name in names else [s for s in family.samples if s.name in names]
+        if samples:
+            family.samples = samples
+            yield family

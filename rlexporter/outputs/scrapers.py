@@ -1,0 +1,82 @@
+"""Who scrapes, how often, and who has not seen the final state yet. Pure: the times are given."""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Callable, Hashable, Iterable
+from dataclasses import dataclass
+from itertools import pairwise
+
+RECENT_SECONDS = 300.0
+"""A scraper that did not come for so long is not waited for."""
+
+_MAX_FETCHES = 4096
+_PATIENCE = 2.5
+_UNKNOWN_INTERVAL = 60.0
+_AGENTS = ("Prometheus/", "vmagent", "VictoriaMetrics", "OpenTelemetry", "otelcol", "Grafana", "telegraf", "Datadog")
+
+
+@dataclass(frozen=True, slots=True)
+class Fetch:
+    """One answered scrape. ``port`` is the scraper's: it stays the same while its connection is kept alive."""
+
+    time: float
+    host: str
+    port: int
+    agent: str
+
+
+@dataclass(frozen=True, slots=True)
+class Scraper:
+    """Somebody who came more than once, or who names itself a collector."""
+
+    last: float
+    interval: float
+
+
+class Fetches:
+    """The fetches of the last minutes, bounded."""
+
+    def __init__(self) -> None:
+        self.total = 0
+        self._recent: deque[Fetch] = deque(maxlen=_MAX_FETCHES)
+
+    def add(self, fetch: Fetch) -> None:
+        self.total += 1
+        self._recent.append(fetch)
+
+    def scrapers(self, now: float) -> list[Scraper]:
+        """Everybody who scraped lately.
+
+        Two servers behind one address and with one User-Agent are told apart by their connections, as long as these
+        are kept alive. A single fetch by something that is no known collector is a person with curl.
+        """
+        recent = [fetch for fetch in tuple(self._recent) if now - fetch.time <= RECENT_SECONDS]
+        connections = _grouped(recent, lambda fetch: (fetch.host, fetch.agent, fetch.port))
+        lasting = [fetches for fetches in connections if len(fetches) > 1]
+        single = [fetches[0] for fetches in connections if len(fetches) == 1]
+        senders = _grouped(single, lambda fetch: (fetch.host, fetch.agent))
+        known = [fetches for fetches in senders if len(fetches) > 1 or fetches[0].agent.startswith(_AGENTS)]
+        return [_scraper(fetches) for fetches in (*lasting, *known)]
+
+
+def pending(scrapers: Iterable[Scraper], final: float) -> list[Scraper]:
+    """The scrapers whose last fetch was before ``final``."""
+    return [scraper for scraper in scrapers if scraper.last < final]
+
+
+def patience(scrapers: Iterable[Scraper], limit: float) -> float:
+    """How many seconds to wait for them at most: 2.5 times the slowest interval seen, and never above ``limit``."""
+    return min(limit, max((_PATIENCE * scraper.interval for scraper in scrapers), default=0.0))
+
+
+def _scraper(fetches: list[Fetch]) -> Scraper:
+    gaps = [later.time - earlier.time for earlier, later in pairwise(fetches)]
+    return Scraper(fetches[-1].time, max(gaps[-5:], default=_UNKNOWN_INTERVAL))
+
+
+def _grouped(fetches: Iterable[Fetch], key: Callable[[Fetch], Hashable]) -> list[list[Fetch]]:
+    groups: dict[Hashable, list[Fetch]] = defaultdict(list)
+    for fetch in fetches:
+        groups[key(fetch)].append(fetch)
+    return list(groups.values())

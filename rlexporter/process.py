@@ -1,0 +1,159 @@
+"""How a process ends: exit, SIGTERM, fork. The only file that touches the interpreter's hooks.
+
+At exit the final state is served until every scraper seen lately has fetched it. SIGTERM handlers are chained: ours
+notes the state and hands on to the one that was there; only where that was the default, which kills, is the final
+state served first, and the process then dies of the signal as it would have.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterable
+from types import FrameType
+from typing import Any, Protocol
+
+SIGTERM_GRACE_SECONDS = 25.0
+"""Kubernetes and torchrun kill 30 seconds after SIGTERM."""
+
+_POLL_SECONDS = 0.05
+
+
+class Ending(Protocol):
+    """What has to be brought to an end with the process."""
+
+    def exit(self, error: BaseException | None) -> None:
+        """The interpreter ends, by ``error`` or without one."""
+
+    def preempt(self) -> None:
+        """The process was told to end."""
+
+    def patience(self) -> float:
+        """Seconds to wait at most for scrapers that have not seen the final state; 0 when there are none."""
+
+    def close(self) -> None:
+        """Stop."""
+
+    def abandon(self) -> None:
+        """Let go of what a forked child inherited."""
+
+
+_live: list[Ending] = []
+_displaced: list[Any] = []
+"""SIGTERM handlers that ours was put in front of, oldest first."""
+
+
+def register(ending: Ending) -> None:
+    """Bring ``ending`` to its end when this process ends."""
+    if not _live:
+        atexit.register(_at_exit)
+    if ending not in _live:
+        _live.append(ending)
+    chain_sigterm()
+
+
+def unregister(ending: Ending) -> None:
+    """``ending`` has ended. With the last one every hook is taken back."""
+    if ending in _live:
+        _live.remove(ending)
+    if not _live:
+        atexit.unregister(_at_exit)
+        _restore_sigterm()
+
+
+def live() -> Iterable[Ending]:
+    """What is registered now."""
+    return tuple(_live)
+
+
+def chain_sigterm() -> None:
+    """Put our handler in front of the one that is there. Does nothing where it is in front, or off the main thread."""
+    if threading.current_thread() is not threading.main_thread():
+        return
+    current = signal.getsignal(signal.SIGTERM)
+    if current not in (_on_sigterm, signal.SIG_IGN, None):
+        if current in _displaced:
+            _displaced.remove(current)
+        _displaced.append(current)
+        signal.signal(signal.SIGTERM, _on_sigterm)
+
+
+def unchain_sigterm() -> None:
+    """Forget handlers that a training installed for its own duration."""
+    del _displaced[1:]
+
+
+def wait(endings: Iterable[Ending], limit: float = float("inf")) -> None:
+    """Serve until nobody is waited for any more, at most ``limit`` seconds; Ctrl-C ends it."""
+    endings = tuple(endings)
+    patience = min(limit, max((ending.patience() for ending in endings), default=0.0))
+    if patience <= 0:
+        return
+    until = time.monotonic() + patience
+    with contextlib.suppress(KeyboardInterrupt):
+        say(f"serving the final state until it has been scraped, at most {patience:.0f} s")
+        while time.monotonic() < until and any(ending.patience() > 0 for ending in endings):
+            time.sleep(_POLL_SECONDS)
+
+
+def outstanding() -> BaseException | None:
+    """The exception that is ending the interpreter, where one is."""
+    error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
+    return error if isinstance(error, BaseException) else None
+
+
+def say(text: str) -> None:
+    """One line for the person at the terminal."""
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        print(f"rlexporter: {text}", file=sys.stderr, flush=True)
+
+
+def _at_exit() -> None:
+    error = outstanding()
+    for ending in live():
+        ending.exit(error)
+    _close_all()
+
+
+def _close_all(limit: float = float("inf")) -> None:
+    endings = live()
+    wait(endings, limit)
+    for ending in endings:
+        ending.close()
+
+
+def _on_sigterm(signum: int, frame: FrameType | None) -> None:
+    previous = _displaced[-1] if _displaced else signal.SIG_DFL
+    for ending in live():
+        ending.preempt()
+    if callable(previous):
+        previous(signum, frame)
+        return
+    _close_all(SIGTERM_GRACE_SECONDS)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _restore_sigterm() -> None:
+    if _displaced and threading.current_thread() is threading.main_thread():
+        if signal.getsignal(signal.SIGTERM) is _on_sigterm:
+            signal.signal(signal.SIGTERM, _displaced[0])
+        _displaced.clear()
+
+
+def _in_child() -> None:
+    """A forked child has copies of the sockets and of the hooks, but none of the threads."""
+    for ending in _live:
+        ending.abandon()
+    _live.clear()
+    atexit.unregister(_at_exit)
+    _restore_sigterm()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_in_child)

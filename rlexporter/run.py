@@ -1,0 +1,144 @@
+"""One run: what is fed into it, what it is called, which state it is in. Served by the exporter."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from rlexporter import identity, process
+from rlexporter.catalog import CATALOG
+from rlexporter.config import Settings
+from rlexporter.feed import RunFacts, StepUpdate
+from rlexporter.intake import Intake
+from rlexporter.model import RunState
+from rlexporter.record import Recorder
+from rlexporter.version import __version__
+
+
+class Run(Intake):
+    """The life of one run, from its name to its end. After the setup nothing here raises into a training loop."""
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings)
+        self.state = RunState.STARTING
+        self.training = False
+        self._identity = identity.provisional(settings.run, None)
+        self._settled = False
+        self._driven = False
+        self._undo: list[Callable[[], None]] = []
+        self._describe(RunFacts())
+        self.store.enter(self.state)
+
+    @property
+    def name(self) -> str:
+        """The label ``run`` of every series."""
+        return self._identity.name
+
+    def log(self, stats: Mapping[str, object], *, step: int | None = None, update: StepUpdate | None = None) -> None:
+        """Serve a log line: TRL's keys, or others, with numbers, None, NaN, arrays or tensors.
+
+        ``step``: the step that it belongs to; without one each line that is no evaluation is a step. Never raises.
+        """
+        if self.state is RunState.STARTING and not self._driven:
+            with self.guard("log"):
+                self._enter(RunState.RUNNING)
+        super().log(stats, step=step, update=update)
+
+    def prepare(self, facts: RunFacts) -> None:
+        """Take over the facts of a run that a trainer may begin later."""
+        with self._change("event"):
+            self._driven = True
+            if not self._settled:
+                self._identity = identity.provisional(self.settings.run or facts.run_name, facts.output_dir)
+            self._describe(facts)
+
+    def begin(self, facts: RunFacts) -> None:
+        """A training begins now, for the first time or again."""
+        with self._change("event"):
+            self._driven = self.training = True
+            if not self._settled:
+                self._settle(facts)
+            self._describe(facts)
+            if self._recorder is not None:
+                self._recorder.meta(self.name, facts, CATALOG)
+            self._enter(RunState.RUNNING)
+            process.chain_sigterm()
+
+    def end(self, error: BaseException | None = None) -> None:
+        """The run has ended: by itself, by Ctrl-C or sys.exit (stopped), or by another exception (failed)."""
+        with self._change("event"):
+            self.training = False
+            with self.guard("tap"):  # after an error of the device its counts cannot be sent any more
+                self._drain()
+            process.unchain_sigterm()
+            if not self.state.over:
+                self._enter(*_outcome(error))
+
+    def exit(self, error: BaseException | None) -> None:
+        """The process ends: a training that is still under way was stopped, whatever stopped it."""
+        with self._change("exit"):
+            cut_short = error is None and (self.training or self.state is RunState.STARTING)
+            if cut_short and not self.state.over:
+                self._enter(RunState.STOPPED)
+            self.end(error)
+
+    def preempt(self) -> None:
+        """The process was told to end (SIGTERM)."""
+        with self._change("exit"):
+            if not self.state.over:
+                self._enter(RunState.PREEMPTED)
+
+    def on_close(self, undo: Callable[[], None]) -> None:
+        """Call ``undo`` when the exporter is closed: what was wrapped is unwrapped."""
+        self._undo.append(undo)
+
+    def record(self) -> None:
+        """Begin to record, where that was asked for. Raises SetupError for a file that cannot be written."""
+        if self.settings.record and self._recorder is None:
+            self._recorder = Recorder(self.settings.record, lambda error: self.failed("record", error))
+
+    def release(self) -> None:
+        """Take every wrapper off, and end the recording."""
+        while self._undo:
+            with self.guard("exit"):
+                self._undo.pop()()
+        recorder, self._recorder = self._recorder, None
+        if recorder is not None:
+            recorder.close()
+
+    def _enter(self, state: RunState, exception: str = "") -> None:
+        self.state = state
+        self.store.enter(state, exception)
+        if self._recorder is not None:
+            self._recorder.state(state, exception)
+
+    def _settle(self, facts: RunFacts) -> None:
+        self._settled = True
+        given = self.settings.run or facts.run_name
+        self._identity = identity.settle(self._identity, given, facts.output_dir, facts.resumed_from)
+        with self.guard("identity"):
+            if facts.output_dir and self.settings.rank == 0:
+                identity.keep(self._identity, facts.output_dir)
+
+    def _describe(self, facts: RunFacts) -> None:
+        settings = self.settings
+        rank = settings.rank if facts.rank is None else facts.rank
+        info = {
+            "attempt": str(self._identity.attempt),
+            "world_size": str(settings.world_size),
+            "rank_scope": "all" if settings.world_size == 1 else "rank",
+            "torch": str(getattr(sys.modules.get("torch"), "__version__", "")),
+            "rlexporter": __version__,
+            **facts.info,
+        }
+        algorithm = settings.algorithm or facts.algorithm or "custom"
+        labels = {"run": self.name, "rank": str(rank), **settings.labels}
+        self.store.begin(replace(facts, algorithm=algorithm, info=info), labels)
+
+
+def _outcome(error: BaseException | None) -> tuple[RunState, str]:
+    if error is None:
+        return RunState.FINISHED, ""
+    stopped = isinstance(error, (KeyboardInterrupt, SystemExit))
+    return RunState.STOPPED if stopped else RunState.FAILED, type(error).__name__

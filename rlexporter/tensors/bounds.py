@@ -1,0 +1,47 @@
+"""Bucket bounds in the type of a tensor: rounded down, so that comparing there is comparing the real numbers."""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+
+MANTISSA_BITS = {"float64": 53, "float32": 24, "float16": 11, "bfloat16": 8}
+_SMALLEST_EXPONENT = {"float64": -1074, "float32": -149, "float16": -24, "bfloat16": -133}
+_LARGEST = {
+    "float64": math.ldexp(1 - 2.0**-53, 1024),
+    "float32": math.ldexp(1 - 2.0**-24, 128),
+    "float16": 65504.0,
+    "bfloat16": math.ldexp(1 - 2.0**-8, 128),
+}
+
+
+@lru_cache(maxsize=512)
+def rounded_down(bounds: tuple[float, ...], dtype: str) -> tuple[float, ...]:
+    """The largest number of ``dtype`` that is not above each bound; minus infinity where all are above it.
+
+    For every finite value x of that type, x <= bound and x <= rounded_down(bound) are the same.
+    """
+    return tuple(_floor(bound, dtype) for bound in bounds)
+
+
+def largest(dtype: str) -> float:
+    """The largest finite number of this type."""
+    return _LARGEST[dtype]
+
+
+def just_below_zero(dtype: str) -> float:
+    """The largest negative number of this type."""
+    return -math.ldexp(1.0, _SMALLEST_EXPONENT[dtype])
+
+
+def _floor(bound: float, dtype: str) -> float:
+    limit = _LARGEST[dtype]
+    if bound >= limit:
+        return limit
+    if bound < -limit:
+        return -math.inf
+    if bound == 0.0:
+        return 0.0
+    _, exponent = math.frexp(bound)
+    unit = max(exponent - MANTISSA_BITS[dtype], _SMALLEST_EXPONENT[dtype])
+    return math.ldexp(math.floor(math.ldexp(bound, -unit)), unit)

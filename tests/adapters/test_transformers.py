@@ -1,0 +1,456 @@
+"""Real trainers, by their log lines and events."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import pickle
+import random
+import weakref
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import datasets
+import numpy as np
+import pytest
+import torch
+import trl
+from transformers import TrainerCallback
+
+import rlexporter
+from rlexporter import Exporter, RLExporterCallback, SetupError, process
+from rlexporter.demo import tiny as demo
+from rlexporter.identity import RUN_FILE
+from rlexporter.model import RunState
+from tests import tiny
+from tests.conftest import fetch
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::FutureWarning"),
+    pytest.mark.filterwarnings("ignore::UserWarning"),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+]
+
+
+@pytest.fixture(autouse=True)
+def _free_port(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RLEXPORTER_LISTEN_PORT", "0")
+
+
+class Lines(TrainerCallback):  # type: ignore[misc] # transformers is not checked
+    """Keeps what every other callback sees."""
+
+    def __init__(self) -> None:
+        self.logs: list[dict[str, Any]] = []
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
+        self.logs.append(dict(logs))
+
+
+def _feeds(trainer: Any) -> list[Exporter]:
+    found = [each.feed for each in trainer.callback_handler.callbacks if isinstance(each, RLExporterCallback)]
+    return [feed for feed in found if isinstance(feed, Exporter)]
+
+
+def _state(exporter: Exporter) -> str:
+    return next(
+        series.labels[0]
+        for series, value in exporter.snapshot.samples.items()
+        if series.metric.series == "rl_run_state" and value == 1
+    )
+
+
+def test_attach(tmp_path: Path) -> None:
+    """One line: every number that the trainer logs is served, as it was logged."""
+    lines = Lines()
+    trainer = tiny.grpo(tmp_path, eval_strategy="steps", eval_steps=2, num_iterations=2, callbacks=[lines])
+    exporter = rlexporter.attach(trainer)
+    assert rlexporter.attach(trainer) is exporter
+    assert _state(exporter) == "starting"
+    trainer.train()
+    last: dict[str, Any] = {}
+    for line in lines.logs:
+        last |= line
+
+    _, text, _ = fetch(f"{exporter.url}/metrics")
+    served = {float(line.rsplit(" ", 1)[1]) for line in text.splitlines() if line[0] != "#"}
+    assert {key: value for key, value in last.items() if value is not None and value not in served} == {}
+    assert exporter.snapshot.value("rl_step") == 4
+    assert exporter.snapshot.value("rl_steps_total") == 4
+    assert exporter.snapshot.value("rl_steps_planned") == 4
+    assert exporter.snapshot.value("rlexporter_unmapped_keys") == 0
+    assert exporter.snapshot.value("rl_eval_step", dataset="default") == 4
+    assert exporter.snapshot.value("rl_hyperparameter", name="beta") == 0.04
+    assert exporter.snapshot.value("rl_hyperparameter", name="num_iterations") == 2
+    info = next(series for series in exporter.snapshot.samples if series.metric.series == "rl_run_info")
+    labels = dict(zip(info.metric.labels, info.labels, strict=True))
+    assert {name: labels[name] for name in ("algorithm", "trainer", "model", "attempt", "world_size", "loss_type")} == {
+        "algorithm": "grpo",
+        "trainer": "GRPOTrainer",
+        "model": "tiny-llama",
+        "attempt": "1",
+        "world_size": "1",
+        "loss_type": "dapo",
+    }
+    assert labels["trl"]
+    assert labels["transformers"]
+    assert _state(exporter) == "finished"
+    assert not [v for s, v in exporter.snapshot.samples.items() if s.metric.series == "rlexporter_errors_total" and v]
+    exporter.close()
+
+
+@pytest.mark.parametrize("how", ["report_to", "callback", "both", "class"])
+def test_without_attach(tmp_path: Path, how: str) -> None:
+    """`report_to` and callbacks; twice is once."""
+    trainer = tiny.grpo(
+        tmp_path,
+        report_to=["rlexporter"] if how in ("report_to", "both") else [],
+        callbacks={"callback": [RLExporterCallback(run="given")], "both": [RLExporterCallback()]}.get(
+            how, [RLExporterCallback] if how == "class" else None
+        ),
+    )
+    assert list(process.live()) == []
+    trainer.train()
+
+    (exporter,) = _feeds(trainer)
+    assert exporter.snapshot.value("rl_steps_total") == 4
+    assert _state(exporter) == "finished"
+    assert (exporter.name == "given") is (how == "callback")
+    assert exporter.name == "given" or exporter.name.startswith("trainer_output-")
+    exporter.close()
+
+
+def test_a_mistake_in_a_setting_is_loud() -> None:
+    """Before anything is trained."""
+    with pytest.raises(SetupError, match="did you mean 'port'"):
+        RLExporterCallback(prot=1)
+    with pytest.raises(SetupError, match="does not know what a dict logs"):
+        rlexporter.attach({})
+
+
+def test_evaluate_before_train(tmp_path: Path) -> None:
+    """It is served, and no step was done."""
+    trainer = tiny.grpo(tmp_path, report_to=["rlexporter"])
+    trainer.evaluate()
+
+    (exporter,) = _feeds(trainer)
+    assert exporter.snapshot.value("rl_eval_reward_mean", dataset="default") is not None
+    assert exporter.snapshot.value("rl_steps_total") == 0
+    assert _state(exporter) == "starting"
+    trainer.train()
+    assert _state(exporter) == "finished"
+    trainer.evaluate()
+    assert _state(exporter) == "finished"
+    exporter.close()
+
+
+def test_several_evaluation_sets(tmp_path: Path) -> None:
+    """Each is a label."""
+    trainer = tiny.grpo(tmp_path)
+    trainer.eval_dataset = {"math": trainer.eval_dataset, "code": trainer.eval_dataset}
+    exporter = rlexporter.attach(trainer)
+    trainer.evaluate()
+
+    for name in ("math", "code"):
+        value = partial(exporter.snapshot.value, dataset=name)
+        assert value("rl_eval_loss") is not None
+        assert value("rl_eval_reward_mean") is not None
+        assert value("rl_eval_reward_function_mean", reward_function="letters") is not None
+    assert exporter.snapshot.value("rlexporter_unmapped_keys") == 0
+    exporter.close()
+
+
+@pytest.mark.parametrize(
+    ("raised", "state"),
+    [(RuntimeError("boom"), "failed"), (KeyboardInterrupt(), "stopped"), (SystemExit(1), "stopped")],
+)
+@pytest.mark.parametrize("how", ["attach", "report_to"])
+def test_a_training_that_raises(tmp_path: Path, raised: BaseException, state: str, how: str) -> None:
+    """No event tells of it; the exception goes on, and a second `train()` revives the run."""
+    faulty = [raised]
+
+    def reward(completions: list[str], **_: Any) -> list[float]:
+        if faulty and trainer.state.global_step == 2:
+            raise faulty.pop()
+        return tiny.letters(completions)
+
+    trainer = tiny.grpo(tmp_path, rewards=[reward], report_to=["rlexporter"] if how == "report_to" else [])
+    if how == "attach":
+        rlexporter.attach(trainer)
+    with pytest.raises(type(raised)):
+        trainer.train()
+    (exporter,) = _feeds(trainer)
+
+    assert _state(exporter) == state
+    assert exporter.snapshot.value("rl_run_exception_info", exception=type(raised).__name__) == 1
+    assert exporter.snapshot.value("rl_step") == 2
+    assert exporter.snapshot.value("rl_reward_function_mean", reward_function="reward") is not None
+
+    trainer.train()
+    assert _state(exporter) == "finished"
+    assert exporter.snapshot.value("rl_run_exception_info", exception=type(raised).__name__) is None
+    assert exporter.snapshot.value("rl_steps_total") == 2 + 4
+    exporter.close()
+
+
+def test_a_resumed_run(tmp_path: Path) -> None:
+    """Keeps its name, counts an attempt, and no counter starts from what the checkpoint brought."""
+    first = tiny.grpo(tmp_path, save_strategy="steps", save_steps=2)
+    before = rlexporter.attach(first)
+    first.train()
+    before.close()
+    again = tiny.grpo(tmp_path, save_strategy="steps", save_steps=2, max_steps=6)
+    after = rlexporter.attach(again)
+    again.train(resume_from_checkpoint=str(tmp_path / "trainer_output" / "checkpoint-2"))
+
+    assert after.name == before.name
+    assert (tmp_path / "trainer_output" / RUN_FILE).exists()
+    assert before.snapshot.value("rl_last_checkpoint_step") == 4
+    assert after.snapshot.value("rl_step") == 6
+    assert after.snapshot.value("rl_steps_total") == 4
+    seen, counted = after.snapshot.value("rl_tokens_seen"), after.snapshot.value("rl_tokens_total")
+    assert seen
+    assert counted
+    assert 0 < counted < seen
+    after.close()
+
+    anew = rlexporter.attach(tiny.grpo(tmp_path))
+    assert anew.name == before.name
+    anew.close()
+    trainer = tiny.grpo(tmp_path)
+    anew = rlexporter.attach(trainer)
+    trainer.train()
+    assert anew.name != before.name
+    anew.close()
+
+
+def test_a_second_train_counts_on(tmp_path: Path) -> None:
+    """In one process, under one name; the step begins anew, the counters go on."""
+    trainer = tiny.grpo(tmp_path)
+    exporter = rlexporter.attach(trainer)
+    trainer.train()
+    name, tokens = exporter.name, exporter.snapshot.value("rl_tokens_total")
+    trainer.train()
+
+    assert exporter.name == name
+    assert exporter.snapshot.value("rl_step") == 4
+    assert exporter.snapshot.value("rl_steps_total") == 8
+    seen = exporter.snapshot.value("rl_tokens_seen")
+    assert tokens
+    assert seen
+    assert exporter.snapshot.value("rl_tokens_total") == tokens + seen
+    exporter.close()
+
+
+def test_close_takes_everything_back(tmp_path: Path) -> None:
+    """The trainer is as it was, and trains on."""
+    trainer = tiny.grpo(tmp_path)
+    exporter = rlexporter.attach(trainer)
+    assert "train" in vars(trainer)
+    exporter.close()
+
+    assert "train" not in vars(trainer)
+    assert trainer.reward_funcs == [tiny.letters, tiny.shortness]
+    trainer.train()
+    assert trainer.state.global_step == 4
+    assert list(process.live()) == []
+    assert exporter.url is None
+
+    again = rlexporter.attach(trainer)
+    assert again is not exporter
+    trainer.train()
+    assert again.snapshot.value("rl_steps_total") == 4
+    again.close()
+    assert not {"train", "training_step", "_compute_loss", "_generate"} & set(vars(trainer))
+
+
+def test_a_finished_trainer_is_not_kept_alive(tmp_path: Path) -> None:
+    """Its final state still is served: in a notebook the memory of a model is wanted back."""
+    trainer = tiny.grpo(tmp_path)
+    exporter = rlexporter.attach(trainer)
+    trainer.train()
+    gone = weakref.ref(trainer)
+    del trainer
+    gc.collect()
+
+    assert gone() is None
+    assert fetch(f"{exporter.url}/metrics")[0] == 200
+    exporter.close()
+
+
+def test_copies_report_nothing(tmp_path: Path) -> None:
+    """What reports is the trainer that was attached: its copy trains in silence, a pickle needs no exporter."""
+    trainer = tiny.plain(tmp_path)
+    exporter = rlexporter.attach(trainer)
+    twin = copy.deepcopy(trainer)
+    twin.train()
+
+    assert twin.state.global_step == 3
+    assert trainer.state.global_step == 0
+    assert _state(exporter) == "starting"
+    assert not _feeds(twin)
+    restored = pickle.loads(pickle.dumps(trainer.callback_handler.callbacks))
+    assert [type(each).__name__ for each in restored][-1] == "TrainerCallback"
+    trainer.train()
+    assert _state(exporter) == "finished"
+    exporter.close()
+
+
+def test_other_trainers_work_by_their_log_lines(tmp_path: Path) -> None:
+    """A plain Trainer: what is known under its name, the rest in the fallback."""
+    trainer = tiny.plain(tmp_path, eval_strategy="steps", eval_steps=1)
+    exporter = rlexporter.attach(trainer)
+    trainer.log({"custom/metric": 3.0})
+    trainer.train()
+
+    assert exporter.snapshot.value("rl_loss") is not None
+    assert exporter.snapshot.value("rl_eval_loss", dataset="default") is not None
+    assert exporter.snapshot.value("rl_logged_value", key="custom/metric") == 3.0
+    assert 'algorithm="custom"' in fetch(f"{exporter.url}/metrics")[1]
+    exporter.close()
+
+
+class Peek(TrainerCallback):  # type: ignore[misc] # transformers is not checked
+    """Looks at what is served after each step, and after each log line."""
+
+    def __init__(self) -> None:
+        self.exporter: Exporter | None = None
+        self.seen: list[tuple[int, float | None, float | None]] = []
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        assert self.exporter
+        value = self.exporter.snapshot.value
+        self.seen.append((state.global_step, value("rl_step"), value("rl_last_log_step")))
+
+
+def test_a_step_is_served_when_it_ends(tmp_path: Path) -> None:
+    """At once where no log line follows; with the line where one does, so that no scrape sees half a step."""
+    peek = Peek()
+    trainer = tiny.plain(tmp_path, logging_steps=2, max_steps=4)
+    peek.exporter = rlexporter.attach(trainer)
+    trainer.add_callback(peek)
+    trainer.train()
+
+    assert peek.seen == [(1, 1, None), (2, 1, None), (3, 3, 2), (4, 3, 2)]
+    assert peek.exporter.snapshot.value("rl_step") == 4
+    assert peek.exporter.snapshot.value("rl_steps_total") == 4
+    peek.exporter.close()
+
+
+def test_sft(tmp_path: Path) -> None:
+    """By its log lines: token counts, entropy, and what only it has in the fallback."""
+    texts = [{"text": "e:east rose"}, {"text": "a:area band"}] * 8
+    config = tiny.settings(tmp_path, "SFT", max_steps=2, max_length=16)
+    trainer = trl.SFTTrainer(
+        model=tiny.model(tmp_path),
+        args=config,
+        train_dataset=datasets.Dataset.from_list(texts),
+        processing_class=demo.tokenizer(),
+    )
+    exporter = rlexporter.attach(trainer)
+    trainer.train()
+    value = exporter.snapshot.value
+
+    assert value("rl_step") == 2
+    assert value("rl_tokens_total") == value("rl_tokens_seen") != 0
+    assert value("rl_entropy_per_token")
+    assert value("rl_logged_value", key="mean_token_accuracy") is not None
+    assert 'algorithm="sft"' in fetch(f"{exporter.url}/metrics")[1]
+    exporter.close()
+
+
+def test_dpo(tmp_path: Path) -> None:
+    """Its rewards are no reward functions."""
+    pairs = [{"prompt": "e:", "chosen": "east rose", "rejected": "band"}] * 8
+    trainer = trl.DPOTrainer(
+        model=tiny.model(tmp_path),
+        args=tiny.settings(tmp_path, "DPO", max_steps=2),
+        train_dataset=datasets.Dataset.from_list(pairs),
+        processing_class=demo.tokenizer(),
+    )
+    exporter = rlexporter.attach(trainer)
+    trainer.train()
+    value = exporter.snapshot.value
+
+    for part in ("chosen", "rejected", "margin", "accuracy"):
+        assert value(f"rl_implicit_reward_{part}") is not None
+    assert value("rl_reward_function_mean", reward_function="chosen") is None
+    assert 'algorithm="dpo"' in fetch(f"{exporter.url}/metrics")[1]
+    exporter.close()
+
+
+def _trained(folder: Path, attached: bool) -> tuple[list[dict[str, Any]], dict[str, Any], Any]:
+    lines = Lines()
+    random.seed(0)
+    np.random.seed(0)
+    trainer = tiny.grpo(folder, callbacks=[lines], num_iterations=2, eval_strategy="steps", eval_steps=2)
+    exporter = rlexporter.attach(trainer) if attached else None
+    trainer.train()
+    if exporter:
+        fetch(f"{exporter.url}/metrics")
+        exporter.close()
+    states = (random.getstate(), np.random.get_state()[1].tolist(), torch.get_rng_state().tolist())  # type: ignore[index]
+    return lines.logs, trainer.model.state_dict(), states
+
+
+def test_training_is_the_same_with_and_without(tmp_path: Path) -> None:
+    """Bit for bit: losses, weights and the random state of python, numpy and torch."""
+    timed = ("runtime", "per_second", "step_time")
+    results = [_trained(tmp_path / str(attached), attached) for attached in (False, True)]
+    compared = [
+        [{k: v for k, v in line.items() if not any(word in k for word in timed)} for line in logs]
+        for logs, _, _ in results
+    ]
+
+    assert compared[0] == compared[1]
+    assert all(torch.equal(a, b) for a, b in zip(results[0][1].values(), results[1][1].values(), strict=True))
+    assert results[0][2] == results[1][2]
+
+
+@pytest.mark.parametrize("place", ["on_log", "on_step_end", "on_step_begin", "on_train_begin", "on_train_end"])
+def test_an_error_of_ours_leaves_training_alone(
+    tmp_path: Path, place: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Planted in each event."""
+    trainer = tiny.plain(tmp_path, logging_steps=2)
+    exporter = rlexporter.attach(trainer)
+    target = {"on_log": "log", "on_step_end": "advance", "on_step_begin": "advance", "on_train_begin": "begin"}
+    monkeypatch.setattr(exporter, target.get(place, "end"), lambda *_, **__: 1 // 0)
+    trainer.train()
+
+    assert trainer.state.global_step == 3
+    assert "modulo by zero" in caplog.text
+    monkeypatch.undo()
+    exporter.close()
+
+
+def test_a_rank_that_does_not_serve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only rank 0 has an exporter; the others train on."""
+    trainer = tiny.plain(tmp_path, report_to=["rlexporter"])
+    monkeypatch.setattr(type(trainer.args), "process_index", property(lambda self: 1))
+    trainer.train()
+
+    assert trainer.state.global_step == 3
+    assert _feeds(trainer) == []
+    assert list(process.live()) == []
+
+
+def test_a_taken_port_inside_a_trainer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`report_to` moves on; `attach`, which a person calls, says what is wrong."""
+    with Exporter(port=0) as other:
+        monkeypatch.setenv("RLEXPORTER_LISTEN_PORT", str(other.port))
+        monkeypatch.setattr(other, "training", True)
+        trainer = tiny.plain(tmp_path, report_to=["rlexporter"])
+        trainer.train()
+        (exporter,) = _feeds(trainer)
+
+        assert exporter.port not in (None, other.port)
+        with pytest.raises(SetupError, match="is taken by the exporter of run"):
+            rlexporter.attach(tiny.plain(tmp_path))
+        exporter.close()
+
+
+def test_states_are_those_of_the_model() -> None:
+    """The words that rules and dashboards use."""
+    assert [state.value for state in RunState] == ["starting", "running", "finished", "failed", "preempted", "stopped"]

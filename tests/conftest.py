@@ -1,0 +1,84 @@
+"""Fixtures that every test can use."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rlexporter import process
+from rlexporter.catalog import CATALOG
+from rlexporter.exporter import Exporter
+from rlexporter.feed import RunFacts, StepUpdate
+from rlexporter.model import Series
+from rlexporter.store import Store
+from rlexporter.tensors import host
+
+DATA = Path(__file__).parent / "data"
+
+
+@pytest.fixture
+def data() -> Path:
+    """The folder of test data."""
+    return DATA
+
+
+@pytest.fixture
+def store() -> Store:
+    """A store on a clock that stands still."""
+    return Store(CATALOG, clock=lambda: 1000.0)
+
+
+@pytest.fixture
+def grpo(store: Store) -> Store:
+    """A store of a GRPO run at step 0."""
+    store.begin(RunFacts(algorithm="grpo", step=0), {"run": "test", "rank": "0"})
+    return store
+
+
+@pytest.fixture
+def exporter() -> Iterator[Exporter]:
+    """A started exporter on a free port."""
+    running = Exporter(run="test", port=0)
+    running.start()
+    yield running
+    running.close()
+
+
+@pytest.fixture(autouse=True)
+def _nothing_left_running() -> Iterator[None]:
+    """No test leaves an exporter behind, and no environment of this machine reaches one."""
+    yield
+    left = list(process.live())
+    for ending in left:
+        ending.close()
+    assert not left
+
+
+@pytest.fixture(autouse=True)
+def _clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("RANK", "WORLD_SIZE", "SLURM_JOB_ID", "TORCHELASTIC_RUN_ID", "KUBERNETES_SERVICE_HOST"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def observe(store: Store, series: Series, values: Any, mask: Any = None) -> None:
+    """Count values in a histogram of a store."""
+    step = int(store.snapshot.value("rl_step") or 0)
+    store.absorb(StepUpdate(step=step, seen={series: host.count(values, series.metric.bounds, mask)}))
+
+
+def fetch(url: str, accept: str = "", **headers: str) -> tuple[int, str, dict[str, str]]:
+    """GET by a real socket: status, body, headers."""
+    import urllib.error
+    import urllib.request
+
+    request = urllib.request.Request(url, headers={"Accept": accept, **headers})
+    try:
+        with urllib.request.urlopen(request, timeout=10) as response:
+            body: Any = response.read()
+            return response.status, body.decode(), {k.lower(): v for k, v in response.headers.items()}
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.read().decode(), {k.lower(): v for k, v in error.headers.items()}

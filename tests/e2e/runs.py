@@ -1,0 +1,57 @@
+"""Starting trainings as processes, and what they logged."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.tools import ROOT, eventually
+
+
+@dataclass
+class Training:
+    """One running `tests.e2e.training`."""
+
+    how: str
+    folder: Path
+    port: int
+    process: subprocess.Popen[str]
+
+    @property
+    def lines(self) -> list[dict[str, Any]]:
+        """What its trainer has logged so far."""
+        file = self.folder / "log.jsonl"
+        return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+
+    @property
+    def output(self) -> str:
+        """What it has printed."""
+        return (self.folder / "output.txt").read_text()
+
+    @property
+    def name(self) -> str:
+        """The name of its run."""
+        return str(eventually(lambda: re.findall("^trainer_output.*$", self.output, re.MULTILINE), 120)[0])
+
+
+def start(folder: Path, port: int, how: str, *options: str) -> Training:
+    """Start a training on this port."""
+    folder.mkdir(parents=True, exist_ok=True)
+    environ = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
+    out = (folder / "output.txt").open("w")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.e2e.training", str(folder), str(port), how, *options],
+        stdout=out,
+        stderr=subprocess.STDOUT,
+        text=True,
+        cwd=ROOT,
+        env=environ,
+    )
+    out.close()
+    return Training(how, folder, port, process)

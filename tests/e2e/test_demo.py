@@ -1,0 +1,125 @@
+"""The demo, as a newcomer starts it, under two real Prometheus servers."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import time
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import fetch
+from tests.tools import GENERATIONS, Prometheus, eventually, free_port, prometheus
+
+
+def _names(text: str) -> set[str]:
+    """The series of a scrape, without those that only describe what has ended or begins later."""
+    return {line.split("{")[0] for line in text.splitlines() if line and not line.startswith("#")}
+
+
+def _up(server: Prometheus) -> list[float]:
+    """Every sample of `up` so far."""
+    (found,) = server.query("up[1h]")
+    return [float(value) for _, value in found["values"]]
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("algorithm", ["grpo", "rloo"])
+def test_the_demo_is_scraped(tmp_path: Path, algorithm: str) -> None:
+    """It trains and serves: `up` is 1 throughout, and a query for every series returns data on both servers."""
+    port = free_port()
+    command = [sys.executable, "-m", "rlexporter", "demo", "--algorithm", algorithm]
+    command += ["--steps", "250", "--port", str(port), "--linger", "20"]
+    with (tmp_path / "output").open("w") as out, ExitStack() as stack:
+        demo = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT)
+        stack.callback(demo.wait)
+        stack.callback(demo.kill)
+        eventually(lambda: f"http://127.0.0.1:{port}/metrics" in (tmp_path / "output").read_text(), 120)
+        servers = [
+            stack.enter_context(prometheus(generation, tmp_path / generation, [f"127.0.0.1:{port}"]))
+            for generation in GENERATIONS
+        ]
+        eventually(lambda: "finished after step 250" in (tmp_path / "output").read_text(), 120)
+        time.sleep(3)
+        _, text, _ = fetch(f"http://127.0.0.1:{port}/metrics")
+        names = _names(text)
+
+        assert len(names) > 80
+        for server in servers:
+            missing = [name for name in sorted(names) if not server.query(f'{name}{{run=~"demo-.*"}}')]
+            assert missing == []
+            assert set(_up(server)) == {1.0}
+            assert len(_up(server)) >= 5
+            assert server.value("rl_step") == 250
+            assert server.value("sum(rl_nonfinite_values_total)") == 0
+            assert server.value("rl_grad_norm_dist_count") == 250
+            metadata = server.get("targets/metadata", match_target='{job="rlexporter"}', metric="rl_reward_mean")
+            assert metadata[0]["help"].startswith("Mean reward per completion.")
+            assert metadata[0]["help"].endswith("TRL: reward, env/reward_mean, objective/scores")
+        demo.send_signal(2)
+        demo.wait(30)
+    output = (tmp_path / "output").read_text()
+
+    assert demo.returncode == 0, output
+    assert re.search(r"reward +\S+ -> +\S+ +rl_reward_mean", output)
+    assert "0 values that were no numbers" in output
+    assert "Traceback" not in output
+
+
+@pytest.mark.parametrize(("fault", "state"), [("nan@8", "failed"), ("lr_spike@8", "finished")])
+def test_a_fault_is_real(fault: str, state: str) -> None:
+    """It happens in the run, and the run is served to its end."""
+    command = [sys.executable, "-m", "rlexporter", "demo", "--steps", "20", "--port", "0", "--fault", fault]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
+
+    assert done.returncode == 0, done.stderr
+    assert "fault in step 8:" in done.stdout
+    assert re.search(rf": {state} after step", done.stdout)
+    assert ("the fault ended the run: RuntimeError" in done.stdout) is (state == "failed")
+    assert ("1 value that was no number" in done.stdout) is (state == "failed")
+    kl = re.search(r"kl +\S+ -> +(\S+)", done.stdout)
+    assert kl
+    assert (float(kl[1]) > 1) is (state == "finished")
+
+
+def test_a_stall_is_real(tmp_path: Path) -> None:
+    """The step stays where it is, the endpoint answers, and Ctrl-C still ends it."""
+    port = free_port()
+    command = [sys.executable, "-m", "rlexporter", "demo", "--port", str(port), "--fault", "stall@5", "--linger", "0"]
+    with (tmp_path / "output").open("w") as out:
+        demo = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT)
+    try:
+        eventually(lambda: "fault in step 5" in (tmp_path / "output").read_text(), 120)
+        steps = []
+        for _ in range(2):
+            time.sleep(1.5)
+            _, text, _ = fetch(f"http://127.0.0.1:{port}/metrics?name[]=rl_step&name[]=rl_run_state")
+            steps.append(re.findall(r"rl_step{.*} (\d+)", text))
+            assert 'state="running"} 1.0' in text
+        demo.send_signal(2)
+        demo.wait(30)
+    finally:
+        demo.kill()
+        demo.wait()
+
+    assert steps == [["4"], ["4"]]
+    assert "stopped after step 4" in (tmp_path / "output").read_text()
+
+
+def test_a_mistake_is_answered_at_once() -> None:
+    """Before anything is loaded or taught."""
+    for options, answer in (
+        (["--fault", "nan"], "--fault 'nan': expected KIND@STEP, with a kind of lr_spike, nan, stall, such as nan@20"),
+        (["--port", "70000"], "argument port=70000 is not usable: must be between 0 and 65535"),
+        (["--steps", "0"], "'0' is not a number above 0"),
+        (["--algorithm", "sac"], "invalid choice: 'sac'"),
+    ):
+        command = [sys.executable, "-m", "rlexporter", "demo", *options]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+        assert done.returncode == 2
+        assert answer in done.stderr
+        assert "loading" not in done.stdout

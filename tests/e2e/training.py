@@ -1,0 +1,86 @@
+"""A real GRPO training as a process of its own, for tests that end it in some way.
+
+    python -m tests.e2e.training FOLDER PORT HOW [--seconds N] [--resume]
+
+HOW: what happens when `--seconds` are over: `end` (enough steps), `raise`, `exit` (sys.exit in a reward function),
+`wait` (goes on until a signal comes), `caught` (as wait, inside `try: ... except KeyboardInterrupt`). Each log line
+goes to FOLDER/log.jsonl, with its step.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+from transformers import TrainerCallback
+from transformers.utils import logging
+
+import rlexporter
+from tests import tiny
+
+
+class Journal(TrainerCallback):  # type: ignore[misc] # transformers is not checked
+    """Keeps what was logged, and ends the training when its time is over."""
+
+    def __init__(self, file: Path, until: float) -> None:
+        self._file = file
+        self._until = until
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
+        if "reward" in logs:
+            with self._file.open("a") as out:
+                out.write(json.dumps({"step": state.global_step, **logs}) + "\n")
+        control.should_training_stop = time.monotonic() > self._until
+
+
+def main() -> None:
+    """Train."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("port", type=int)
+    parser.add_argument("how", choices=["end", "raise", "exit", "wait", "caught"])
+    parser.add_argument("--seconds", type=float, default=20)
+    parser.add_argument("--resume", action="store_true")
+    options = parser.parse_args()
+    warnings.filterwarnings("ignore")
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    options.folder.mkdir(parents=True, exist_ok=True)
+    over = time.monotonic() + options.seconds
+    forever = options.how in ("wait", "caught")
+
+    def paced(completions: list[str], **_: Any) -> list[float]:
+        time.sleep(0.2)
+        if options.how != "end" and not forever and time.monotonic() > over:
+            sys.exit(3) if options.how == "exit" else _raise()
+        return tiny.letters(completions)
+
+    trainer = tiny.grpo(
+        options.folder,
+        rewards=[paced],
+        max_steps=100_000,
+        save_strategy="steps",
+        save_steps=5,
+        callbacks=[Journal(options.folder / "log.jsonl", over if options.how == "end" else float("inf"))],
+    )
+    exporter = rlexporter.attach(trainer, port=options.port)
+    print(exporter.name, flush=True)
+    try:
+        trainer.train(resume_from_checkpoint=True if options.resume else None)
+    except KeyboardInterrupt:
+        if options.how != "caught":
+            raise
+        print("caught", flush=True)
+
+
+def _raise() -> None:
+    raise ValueError("the verifier is down")
+
+
+if __name__ == "__main__":
+    main()

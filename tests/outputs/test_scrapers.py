@@ -1,0 +1,85 @@
+"""Who scrapes, and who is still waited for."""
+
+from __future__ import annotations
+
+import pytest
+
+from rlexporter.outputs.scrapers import RECENT_SECONDS, Fetch, Fetches, Scraper, patience, pending
+
+PROMETHEUS = "Prometheus/3.5.3"
+
+
+def _fetches(*fetches: Fetch) -> Fetches:
+    found = Fetches()
+    for fetch in sorted(fetches, key=lambda fetch: fetch.time):
+        found.add(fetch)
+    return found
+
+
+def _every(interval: float, count: int, *, port: int = 1, agent: str = PROMETHEUS, start: float = 0.0) -> list[Fetch]:
+    return [Fetch(start + i * interval, "10.0.0.1", port, agent) for i in range(count)]
+
+
+def test_a_scraper_has_an_interval() -> None:
+    """The largest of its last gaps."""
+    assert _fetches(*_every(15, 4)).scrapers(50) == [Scraper(45, 15)]
+
+
+def test_two_servers_behind_one_address_are_told_apart() -> None:
+    """A replica pair has the same address and the same User-Agent, but two connections."""
+    pair = [*_every(15, 4, port=1), *_every(15, 4, port=2, start=5)]
+
+    assert set(_fetches(*pair).scrapers(60)) == {Scraper(45, 15), Scraper(50, 15)}
+
+
+def test_a_server_that_connects_anew_each_time_is_one() -> None:
+    """Otherwise each of its old connections would be waited for."""
+    found = [Fetch(15.0 * i, "10.0.0.1", 1000 + i, PROMETHEUS) for i in range(5)]
+
+    assert _fetches(*found).scrapers(65) == [Scraper(60, 15)]
+
+
+@pytest.mark.parametrize(
+    ("agent", "count"),
+    [("curl/8.0", 0), ("Mozilla/5.0", 0), (PROMETHEUS, 1), ("vmagent", 1), ("OpenTelemetry Collector Contrib", 1)],
+)
+def test_a_single_fetch_by_a_person_is_no_scraper(agent: str, count: int) -> None:
+    """But one by a collector is, with an interval that is not known yet."""
+    found = _fetches(Fetch(0, "10.0.0.1", 1, agent)).scrapers(1)
+
+    assert found == [Scraper(0, 60)] * count
+
+
+def test_who_left_is_not_waited_for() -> None:
+    """A server that did not come for minutes."""
+    assert _fetches(*_every(15, 4)).scrapers(45 + RECENT_SECONDS + 1) == []
+
+
+def test_memory_is_bounded() -> None:
+    """However often somebody comes; all are counted."""
+    found = Fetches()
+    for i in range(20_000):
+        found.add(Fetch(float(i), "10.0.0.1", i, "curl"))
+
+    assert found.total == 20_000
+    assert len(found._recent) < 5000
+
+
+@pytest.mark.parametrize(
+    ("scrapers", "limit", "expected"),
+    [
+        ([], 150, 0),
+        ([Scraper(0, 15)], 150, 37.5),
+        ([Scraper(0, 15), Scraper(0, 30)], 150, 75),
+        ([Scraper(0, 600)], 150, 150),
+        ([Scraper(0, 15)], 0, 0),
+    ],
+)
+def test_patience_is_bounded(scrapers: list[Scraper], limit: float, expected: float) -> None:
+    """2.5 times the slowest interval, within the limit."""
+    assert patience(scrapers, limit) == expected
+
+
+def test_only_those_who_have_not_seen_the_end_are_waited_for() -> None:
+    """Each for itself."""
+    assert pending([Scraper(10, 15), Scraper(20, 15)], final=15) == [Scraper(10, 15)]

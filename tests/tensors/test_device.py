@@ -1,0 +1,194 @@
+"""Counting on an accelerator: the same counts as on the host, without a wait for the device.
+
+There is no GPU on most machines that run this: the same code counts on the CPU, and on tensors that only pretend to be
+on a GPU and refuse every read by the host. With a real GPU the last test lets CUDA itself watch for waits.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from rlexporter.buckets import Buckets
+from rlexporter.catalog import NAMED
+from rlexporter.model import Series
+from rlexporter.tensors import device, host
+from rlexporter.tensors.device import DeviceTally
+
+RATIO = Series(NAMED["rl_policy_ratio_dist"])
+REWARD = Series(NAMED["rl_reward_dist"])
+LENGTH = Series(NAMED["rl_completion_length_dist"])
+DTYPES = [torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.int32]
+
+
+def _values(dtype: torch.dtype, size: tuple[int, ...] = (30, 40)) -> torch.Tensor:
+    torch.manual_seed(0)
+    values = (torch.randn(size) * 3).to(dtype)
+    if dtype.is_floating_point:
+        values[0, :6] = torch.tensor([float("nan"), float("inf"), -float("inf"), -0.0, 5e-8, -5e-8], dtype=dtype)
+    return values
+
+
+def _plain(found: Buckets) -> Buckets:
+    """With sums that compare: their last digits depend on the order of adding."""
+    return replace(found, positive_sum=round(found.positive_sum, 6), negative_sum=round(found.negative_sum, 6))
+
+
+@pytest.mark.parametrize("large", [False, True])
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("series", [RATIO, REWARD, LENGTH], ids=lambda series: series.metric.series)
+def test_the_counts_are_those_of_the_host(
+    series: Series, dtype: torch.dtype, large: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bucket for bucket, whichever way of counting the size asks for."""
+    monkeypatch.setattr(device, "_LARGE", 0 if large else 1 << 18)
+    values, tally = _values(dtype), DeviceTally("cpu")
+    mask = torch.rand(30, 1) < 0.7
+    tally.add(series, values, mask)
+    tally.add(series, values)
+    tally.flush(7)
+    step, found = tally.arrived() or (0, {})
+    bounds = series.metric.bounds
+
+    assert step == 7
+    assert _plain(found[series]) == _plain(host.count(values, bounds, mask) + host.count(values, bounds))
+
+
+def test_each_step_adds_what_it_saw() -> None:
+    """And its own extremes; a step that nobody fetched is in the next one."""
+    tally = DeviceTally("cpu")
+    seen = []
+    for step, value in enumerate([1.0, 2.0, 0.5, 0.5], 1):
+        tally.add(RATIO, torch.full((step,), value))
+        tally.flush(step)
+        if step != 3:
+            arrived = tally.arrived()
+            assert arrived
+            found = arrived[1][RATIO]
+            seen.append((arrived[0], found.count, found.positive_sum, found.minimum, found.maximum))
+
+    assert seen == [(1, 1, 1.0, 1.0, 1.0), (2, 2, 4.0, 2.0, 2.0), (4, 7, 3.5, 0.5, 0.5)]
+    assert tally.arrived() is None
+
+
+def test_a_copy_that_is_under_way_is_not_trusted() -> None:
+    """Its two sequence numbers differ: what was there before it is used, and it later."""
+    tally = DeviceTally("cpu")
+    tally.add(RATIO, torch.ones(3))
+    tally.flush(1)
+    tally.add(RATIO, torch.ones(5))
+    tally.flush(2)
+    newest = tally._buffers[0]
+    whole = newest.clone()
+    newest[0] = 99
+    arrived = tally.arrived()
+    assert arrived
+    assert (arrived[0], arrived[1][RATIO].count) == (1, 3)
+
+    newest.copy_(whole)
+    arrived = tally.arrived()
+    assert arrived
+    assert (arrived[0], arrived[1][RATIO].count) == (2, 5)
+
+
+def test_nothing_of_the_tensor_is_kept() -> None:
+    """Neither its memory nor its graph."""
+    import gc
+    import weakref
+
+    tally = DeviceTally("cpu")
+    leaf = torch.ones(100, requires_grad=True)
+    value = leaf * 2
+    gone = weakref.ref(value)
+    tally.add(RATIO, value, value > 0)
+    del value
+    gc.collect()
+
+    assert gone() is None
+
+
+def test_an_empty_tensor_is_nothing() -> None:
+    """A batch without a token."""
+    tally = DeviceTally("cpu")
+    tally.add(RATIO, torch.empty(0))
+    tally.flush(1)
+
+    assert tally.arrived() == (1, {})
+
+
+def test_too_many_series_are_an_error() -> None:
+    """For the caller to count; memory does not grow."""
+    tally = DeviceTally("cpu")
+    for i in range(64):
+        tally.add(Series(RATIO.metric, (str(i),)), torch.ones(1))
+    with pytest.raises(OverflowError, match="more than 64"):
+        tally.add(RATIO, torch.ones(1))
+
+
+class Watch(TorchDispatchMode):  # type: ignore[misc] # torch is not checked
+    """Refuses whatever makes the host wait for a device: reads, copies that block, sizes that depend on values."""
+
+    blocking = ("_local_scalar_dense", "nonzero", "masked_select", "unique", "bincount", "item", "is_nonzero")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: list[str] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        name = func.overloadpacket.__name__
+        self.calls.append(name)
+        assert name not in self.blocking, name
+        if name in ("copy_", "_to_copy", "_copy_from"):
+            devices = {t.device.type for t in (*args, *kwargs.values()) if isinstance(t, torch.Tensor)}
+            target = kwargs.get("device")
+            devices |= {torch.device(target).type} if target is not None else set()
+            waits = len(devices) > 1 and not (kwargs.get("non_blocking") or any(arg is True for arg in args))
+            assert not waits, f"{name} between {devices} waits"
+        return func(*args, **kwargs)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_nothing_waits_for_a_pretended_gpu(dtype: torch.dtype) -> None:
+    """Counting and sending pass where every read by the host is refused."""
+    with FakeTensorMode(), Watch() as watch:
+        tally = DeviceTally("cuda")
+        values = torch.empty(8, 128, device="cuda").to(dtype)
+        mask = torch.ones(8, 128, device="cuda", dtype=torch.int64)
+        for _ in range(2):
+            tally.add(REWARD, values, mask)
+            tally.add(LENGTH, values)
+            tally.flush(1)
+
+    assert watch.calls.count("copy_") == 2
+    with FakeTensorMode(), Watch(), pytest.raises(AssertionError, match="_local_scalar_dense"):
+        torch.ones(1, device="cuda").item()
+    with FakeTensorMode(), Watch(), pytest.raises(AssertionError, match="waits"):
+        torch.ones(1, device="cuda").cpu()
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU with CUDA on this machine")
+def test_nothing_waits_for_a_real_gpu() -> None:
+    """CUDA itself raises on a wait; the counts are those of the host."""
+    values = _values(torch.float32).cuda()
+    mask = torch.ones_like(values, dtype=torch.bool)
+    tally = DeviceTally("cuda")
+    torch.cuda.synchronize()
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        for step in range(1, 4):
+            tally.add(REWARD, values, mask)
+            tally.flush(step)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    torch.cuda.synchronize()
+    step, found = tally.arrived() or (0, {})
+
+    assert step == 3
+    once = host.count(values.cpu(), REWARD.metric.bounds)
+    assert found[REWARD].counts == (once + once + once).counts

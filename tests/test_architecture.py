@@ -1,0 +1,125 @@
+"""The shape of the package: who imports whom, what an import costs, and how large the pieces are."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PACKAGE = ROOT / "rlexporter"
+SOURCES = sorted(PACKAGE.rglob("*.py"))
+
+LAYERS = [
+    {"version", "buckets", "model"},
+    {"catalog", "resolve", "feed", "values", "tensors", "identity", "process", "phases"},
+    {"config", "draft", "gather", "record"},
+    {"lines"},
+    {"store"},
+    {"adapters", "outputs", "generate"},
+    {"intake"},
+    {"run"},
+    {"exporter"},
+    {"callback"},
+    {"attach", "report_to"},
+    {"demo"},
+    {"cli"},
+    {"__main__"},
+]
+HOMES = {
+    "prometheus_client": {"outputs/prometheus.py"},
+    "fastapi": {"outputs/http.py"},
+    "uvicorn": {"outputs/http.py"},
+    "transformers": {"adapters/transformers.py", "demo/"},
+    "trl": {"demo/"},
+    "datasets": {"demo/"},
+    "tokenizers": {"demo/"},
+    "torch": {"tensors/", "adapters/", "demo/"},
+    "numpy": {"tensors/"},
+    "opentelemetry": set(),
+}
+HEAVY = ("torch", "fastapi", "uvicorn", "opentelemetry", "transformers", "trl", "numpy", "prometheus_client")
+
+
+def _imports(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def _layer(unit: str) -> int:
+    return next(i for i, units in enumerate(LAYERS) if unit in units)
+
+
+def _unit(path: Path) -> str:
+    parts = path.relative_to(PACKAGE).parts
+    return parts[0].removesuffix(".py")
+
+
+@pytest.mark.parametrize("path", [p for p in SOURCES if p != PACKAGE / "__init__.py"], ids=str)
+def test_imports_run_one_way(path: Path) -> None:
+    """A file imports from layers below its own, or from its own folder; adapters and outputs never meet."""
+    own = _unit(path)
+    for name in _imports(path):
+        parts = name.split(".")
+        if parts[0] != "rlexporter" or len(parts) < 2 or not _is_unit(parts[1]):
+            continue
+        other = parts[1]
+        assert other == own or _layer(other) <= _layer(own), f"{path} imports {name}"
+        assert {own, other} not in ({"adapters", "outputs"}, {"adapters", "generate"}, {"outputs", "generate"})
+
+
+def test_the_store_is_handed_its_catalogue() -> None:
+    """Core files do not import the table that they work on."""
+    for name in ("store.py", "draft.py", "lines.py", "resolve.py", "feed.py", "tensors/host.py", "values.py"):
+        assert "rlexporter.catalog" not in set(_imports(PACKAGE / name)), name
+
+
+@pytest.mark.parametrize("library", HOMES)
+def test_a_library_is_imported_in_one_place(library: str) -> None:
+    """A third-party library can be replaced by editing one file."""
+    using = {
+        str(path.relative_to(PACKAGE))
+        for path in SOURCES
+        if any(name.split(".")[0] == library for name in _imports(path))
+    }
+    assert {path for path in using if not path.startswith(tuple(HOMES[library]))} == set()
+
+
+def test_import_is_light() -> None:
+    """`import rlexporter` loads nothing that is heavy, and the command line nothing before it has to."""
+    for statement in ("import rlexporter", "import rlexporter.cli, rlexporter.exporter"):
+        code = f"import sys; {statement}; print([m for m in {HEAVY!r} if m in sys.modules])"
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+        assert done.stdout.strip() == "[]", statement
+
+
+@pytest.mark.parametrize("path", [p for p in SOURCES if p.name != "catalog.py"], ids=str)
+def test_files_and_functions_are_small(path: Path) -> None:
+    """At most 250 lines a file and 40 a function."""
+    text = path.read_text()
+    assert text.count("\n") <= 250
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            assert (node.end_lineno or 0) - node.lineno < 40, node.name
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=str)
+def test_public_names_are_documented(path: Path) -> None:
+    """Every module, and every public class and function of one, has a docstring."""
+    tree = ast.parse(path.read_text())
+    assert ast.get_docstring(tree)
+    for node in tree.body:
+        if isinstance(node, (ast.ClassDef, ast.FunctionDef)) and not node.name.startswith("_"):
+            assert ast.get_docstring(node), node.name
+
+
+def _is_unit(name: str) -> bool:
+    return (PACKAGE / name).is_dir() or (PACKAGE / f"{name}.py").exists()

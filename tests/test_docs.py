@@ -1,0 +1,69 @@
+"""Committed documents: generated ones are up to date, and they cover what the project was asked for."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from rlexporter import generate
+from rlexporter.catalog import CATALOG
+
+ROOT = Path(__file__).parent.parent
+
+# How each document writes the name of a metric, and how many it names.
+_SEEDS = [
+    ("ppo-healthy-ranges.md", r"`([a-z]+/[a-z_/]+)`", 27),
+    ("trl-logging-legacy.txt", r"((?:env|objective|ppo|tokens)/[a-z_]+(?:/[a-z_]+)?)", 37),
+    ("trl-logging-modern.md", r"^ *(?:\*|\d+\.) +`([a-z_/{}]+)", 36),
+]
+_NEVER_LOGGED = {"tokens/responses_len_dist"}  # the legacy guide says that tokens/responses_dist should be called so
+
+
+@pytest.mark.parametrize(("seed", "pattern", "count"), _SEEDS, ids=lambda value: str(value)[:30])
+def test_every_metric_of_the_seeds_is_documented(data: Path, seed: str, pattern: str, count: int) -> None:
+    """docs/metrics.md has each metric that the documents name, by the name that they use."""
+    page = (ROOT / "docs/metrics.md").read_text()
+    text = (data / "seeds" / seed).read_text()
+    names = {name.strip("_").rstrip("/") for name in re.findall(pattern, text, re.MULTILINE)} - _NEVER_LOGGED
+    names = {name.replace("{reward_func_name}", "{reward_function}") for name in names}
+
+    assert sorted(name for name in names if f"`{name}`" not in page) == []
+    assert len(names) == count
+
+
+def test_generated_files_are_up_to_date() -> None:
+    """What is committed is what the catalogue says, byte for byte."""
+    assert generate.stale(ROOT) == []
+
+
+def test_a_stale_file_is_found_and_written(tmp_path: Path) -> None:
+    """`generate --check` sees a missing and a changed file; writing mends both; nothing else is touched."""
+    assert generate.stale(tmp_path) == list(generate.FILES)
+    assert generate.write(tmp_path) == list(generate.FILES)
+
+    page = tmp_path / "docs/metrics.md"
+    page.write_text(page.read_text().replace("rl_kl_per_token", "rl_kl", 1))
+    assert generate.stale(tmp_path) == ["docs/metrics.md"]
+    generate.write(tmp_path)
+    assert generate.stale(tmp_path) == []
+
+
+def test_a_new_metric_appears_in_the_docs() -> None:
+    """To add a metric is to add one entry."""
+    from rlexporter.generate import docs
+    from rlexporter.model import Group, Key, Kind, Metric
+
+    extra = Metric(
+        name="rl.surprise",
+        kind=Kind.GAUGE,
+        group=Group.POLICY,
+        help="A new one.",
+        unit="nats",
+        keys=(Key("surprise/mean", ("grpo",)),),
+    )
+    page = docs.metrics((*CATALOG, extra))
+
+    assert "| `rl_surprise` | nats | - | `surprise/mean` | A new one. |" in page
+    assert "| `surprise/mean` | `rl_surprise` |" in page

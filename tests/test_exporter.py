@@ -1,0 +1,346 @@
+"""The life of an exporter: start, ports, errors, close, several at once, forks."""
+
+from __future__ import annotations
+
+import copy
+import multiprocessing
+import os
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import rlexporter
+from rlexporter import Exporter, SetupError, process
+from rlexporter.feed import RunFacts, StepUpdate
+from rlexporter.model import RunState
+from tests.conftest import fetch
+
+
+def _threads() -> list[str]:
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith("rlexporter")]
+
+
+def _listening(port: int) -> bool:
+    with socket.socket() as sock:
+        return sock.connect_ex(("127.0.0.1", port)) == 0
+
+
+@pytest.fixture
+def taken() -> Iterator[int]:
+    """A port that somebody else listens on."""
+    with closing(socket.create_server(("127.0.0.1", 0))) as sock:
+        yield sock.getsockname()[1]
+
+
+def test_the_ten_lines_of_the_readme() -> None:
+    """A loop of one's own: log lines and tensors."""
+    with rlexporter.Exporter(run="my-run", algorithm="ppo", port=0, labels={"team": "llm"}) as exporter:
+        for step in range(3):
+            ratio = torch.tensor([0.9, 1.0, 5.0])
+            exporter.log({"objective/kl": 0.1 * step, "loss/value_avg": np.float32(0.5), "mine": None}, step=step)
+            exporter.observe("policy_ratio", ratio, mask=torch.tensor([1, 1, 0]))
+        _, text, _ = fetch(f"{exporter.url}/metrics")
+
+    labels = 'rank="0",run="my-run",team="llm"'
+    assert f"rl_kl_per_sequence{{{labels}}} 0.2\n" in text
+    assert f"rl_policy_ratio_dist_count{{{labels}}} 6.0\n" in text
+    assert 'rl_run_state{rank="0",run="my-run",state="running",team="llm"} 1.0\n' in text
+    assert 'algorithm="ppo"' in text
+    assert exporter.state is RunState.FINISHED
+
+
+def test_nothing_is_left_after_close() -> None:
+    """No thread, no port, no hook; and it can start again on the same port."""
+    before = _threads()
+    exporter = Exporter(port=0).start()
+    port = exporter.port
+    assert port
+    assert _listening(port)
+    assert len(_threads()) == len(before) + 1
+
+    exporter.close()
+    exporter.close()
+    assert (_threads(), exporter.url, _listening(port)) == (before, None, False)
+    assert list(process.live()) == []
+
+    exporter.settings = type(exporter.settings).load({"port": port})
+    assert exporter.start().port == port
+    assert exporter.start().port == port
+    exporter.close()
+
+
+def test_several_side_by_side() -> None:
+    """Each serves its own run."""
+    with Exporter(run="a", port=0) as first, Exporter(run="b", port=0) as second:
+        first.log({"reward": 1.0}, step=1)
+        second.log({"reward": 2.0}, step=1)
+
+        assert 'rl_reward_mean{rank="0",run="a"} 1.0' in fetch(f"{first.url}/metrics")[1]
+        assert 'rl_reward_mean{rank="0",run="b"} 2.0' in fetch(f"{second.url}/metrics")[1]
+
+
+def test_a_taken_port_is_a_clear_error(taken: int) -> None:
+    """What holds it, and what to change."""
+    with pytest.raises(SetupError, match=rf"port {taken} on 127\.0\.0\.1 is taken by another process; choose another"):
+        Exporter(port=taken).start()
+
+    assert _threads() == []
+
+
+def test_a_taken_port_inside_a_trainer(taken: int, caplog: pytest.LogCaptureFixture) -> None:
+    """The next free one, with a warning: a rank that raises leaves the others waiting."""
+    exporter = Exporter(port=taken).start(fallback=True)
+
+    assert exporter.port not in (None, taken)
+    assert f"port {taken} is taken; serving on {exporter.port}" in caplog.text
+    exporter.close()
+
+
+def test_other_addresses_that_cannot_be_had() -> None:
+    """No address of this machine; a name that does not exist."""
+    for host in ("192.0.2.1", "no such host.invalid"):
+        with pytest.raises(SetupError, match=r"is no address of this machine; 127\.0\.0\.1 listens"):
+            Exporter(host=host, port=0).start()
+
+
+def test_an_earlier_exporter_gives_way() -> None:
+    """A notebook cell that is run again."""
+    first = Exporter(run="first", port=0).start()
+    port = first.port
+    first.log({"reward": 1.0})
+    second = Exporter(run="second", port=port).start()
+
+    assert (first.port, second.port) == (None, port)
+    assert 'run="second"' in fetch(f"{second.url}/metrics")[1]
+
+    first.begin(RunFacts(algorithm="grpo"))
+    assert first.port not in (None, port)
+    first.close()
+    second.close()
+
+
+def test_a_training_exporter_does_not_give_way() -> None:
+    """Several trainers in one process."""
+    first = Exporter(run="first", port=0).start()
+    first.begin(RunFacts(algorithm="grpo"))
+
+    with pytest.raises(SetupError, match="taken by the exporter of run first, which is training in this process"):
+        Exporter(port=first.port).start()
+    second = Exporter(port=first.port).start(fallback=True)
+    assert second.port not in (None, first.port)
+    first.close()
+    second.close()
+
+
+def test_only_rank_0_serves(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The others can be written to all the same."""
+    monkeypatch.setenv("RANK", "3")
+    monkeypatch.setenv("WORLD_SIZE", "8")
+    with Exporter(port=0) as exporter:
+        exporter.log({"reward": 1.0}, step=1)
+
+        assert exporter.url is None
+        assert exporter.snapshot.labels["rank"] == "3"
+    assert _threads() == []
+
+
+def test_errors_stay_here(exporter: Exporter, caplog: pytest.LogCaptureFixture) -> None:
+    """Counted by place, logged once a kind with advice, and never raised."""
+    for _ in range(3):
+        exporter.log(["no", "mapping"])  # type: ignore[arg-type]
+        exporter.log({}, step="x")  # type: ignore[arg-type]
+        exporter.observe("policy_ratios", [1.0])
+        exporter.observe("policy_ratio", "text")
+
+    assert exporter.snapshot.value("rlexporter_errors_total", where="log") == 6
+    assert exporter.snapshot.value("rlexporter_errors_total", where="observe") == 6
+    assert "close: policy_ratio" in caplog.text
+    assert caplog.text.count("Training goes on") == len({r.getMessage() for r in caplog.records})
+
+
+def test_what_a_person_stops_is_not_swallowed(exporter: Exporter, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C inside our own code is the trainer's."""
+
+    def interrupt(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(exporter.store, "record", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        exporter.log({})
+
+
+@pytest.mark.parametrize(
+    ("error", "state", "name"),
+    [
+        (None, RunState.FINISHED, None),
+        (RuntimeError("x"), RunState.FAILED, "RuntimeError"),
+        (KeyboardInterrupt(), RunState.STOPPED, "KeyboardInterrupt"),
+        (SystemExit(3), RunState.STOPPED, "SystemExit"),
+    ],
+)
+def test_how_a_block_ends(error: BaseException | None, state: RunState, name: str | None) -> None:
+    """The state and the class of the exception; the exception itself goes on."""
+    exporter = Exporter(port=0)
+
+    def block() -> None:
+        with exporter:
+            exporter.log({"reward": 1.0})
+            if error:
+                raise error
+
+    if error:
+        with pytest.raises(type(error)):
+            block()
+    else:
+        block()
+
+    assert exporter.state is state
+    assert exporter.snapshot.value("rl_run_state", state=state.value) == 1
+    infos = [s.labels for s in exporter.snapshot.samples if s.metric.series == "rl_run_exception_info"]
+    assert infos == ([(name,)] if name else [])
+
+
+def test_a_run_that_was_preempted_stays_so_until_it_trains_again(exporter: Exporter) -> None:
+    """What ends the training after SIGTERM is the consequence, not the cause."""
+    exporter.begin(RunFacts(algorithm="grpo"))
+    exporter.preempt()
+    exporter.end(SystemExit())
+    states = [exporter.state]
+    exporter.begin(RunFacts(algorithm="grpo"))
+    states.append(exporter.state)
+
+    assert states == [RunState.PREEMPTED, RunState.RUNNING]
+
+
+@pytest.mark.parametrize(
+    ("begun", "error", "state"),
+    [
+        (False, None, RunState.STOPPED),
+        (True, None, RunState.STOPPED),
+        (True, ValueError(), RunState.FAILED),
+        (True, KeyboardInterrupt(), RunState.STOPPED),
+    ],
+)
+def test_a_process_that_ends_in_the_middle(
+    exporter: Exporter, begun: bool, error: BaseException | None, state: RunState
+) -> None:
+    """A training that nobody saw the end of."""
+    if begun:
+        exporter.begin(RunFacts(algorithm="grpo"))
+    exporter.exit(error)
+
+    assert exporter.state is state
+
+
+def test_a_loop_of_ones_own_that_ends_with_its_process(exporter: Exporter) -> None:
+    """Has finished."""
+    exporter.log({"reward": 1.0})
+    exporter.exit(None)
+
+    assert exporter.state is RunState.FINISHED
+
+
+def test_the_final_state_stays_up_in_the_background() -> None:
+    """After the block, for a scraper that was seen; then nothing is left."""
+    with Exporter(port=0) as exporter:
+        url = exporter.url
+        for _ in range(2):
+            fetch(f"{url}/metrics", **{"User-Agent": "Prometheus/3.5.3"})
+            threading.Event().wait(0.5)
+        exporter.log({"reward": 7.0})
+
+    assert "rlexporter-linger" in _threads()
+    _, text, _ = fetch(f"{url}/metrics", **{"User-Agent": "curl"})
+    assert 'rl_reward_mean{rank="0",run="' in text
+    assert 'state="finished"} 1.0' in text
+    for thread in threading.enumerate():
+        if thread.name.startswith("rlexporter"):
+            thread.join(10)
+    assert _threads() == []
+    assert exporter.port is None
+
+
+def test_linger_0_waits_for_nobody() -> None:
+    """As it was asked."""
+    with Exporter(port=0, linger=0) as exporter:
+        fetch(f"{exporter.url}/metrics", **{"User-Agent": "Prometheus/3.5.3"})
+
+    assert _threads() == []
+
+
+def _child(exporter: Exporter, port: int, result: Any) -> None:
+    exporter.log({"reward": 5.0})
+    result.put((exporter.port, list(process.live()), _threads()))
+    result.close()
+    result.join_thread()
+    threading.Event().wait(1.0)
+
+
+def test_a_forked_child_holds_nothing(exporter: Exporter) -> None:
+    """No port, no thread, no hook; the parent can close its port while the child lives."""
+    context: Any = multiprocessing.get_context("fork")
+    result = context.Queue()
+    port = exporter.port
+    assert port
+    child = context.Process(target=_child, args=(exporter, port, result))
+    child.start()
+
+    assert result.get(timeout=20) == (None, [], [])
+    assert fetch(f"{exporter.url}/metrics")[0] == 200
+    exporter.close()
+    assert child.is_alive()
+    with closing(socket.create_server(("127.0.0.1", port))):
+        pass
+    child.join()
+    assert child.exitcode == 0
+
+
+def test_a_bare_fork_leaves_without_waiting(exporter: Exporter) -> None:
+    """The exit hooks of the parent are not the child's."""
+    for _ in range(2):
+        fetch(f"{exporter.url}/metrics", **{"User-Agent": "Prometheus/3.5.3"})
+    exporter.log({"reward": 1.0})
+    child = os.fork()
+    if child == 0:
+        os._exit(len(list(process.live())) + (exporter.patience() > 0))
+
+    assert os.waitpid(child, 0)[1] == 0
+    assert exporter.patience() > 0
+
+
+def test_advance_and_saved(exporter: Exporter) -> None:
+    """Steps between log lines, and checkpoints."""
+    exporter.begin(RunFacts(algorithm="grpo", step=10, steps_planned=20))
+    exporter.advance(StepUpdate(step=11, duration=0.5))
+    exporter.saved(11)
+
+    assert exporter.snapshot.value("rl_step") == 11
+    assert exporter.snapshot.value("rl_steps_total") == 1
+    assert exporter.snapshot.value("rl_steps_planned") == 20
+    assert exporter.snapshot.value("rl_last_checkpoint_step") == 11
+    assert exporter.snapshot.value("rl_last_checkpoint_timestamp_seconds")
+
+
+def test_undo_is_called_once_at_close(exporter: Exporter) -> None:
+    """What was wrapped is unwrapped, and an error in it is kept here."""
+    calls: list[int] = []
+    exporter.on_close(lambda: calls.append(1))
+    exporter.on_close(lambda: calls.append(1 // 0))
+    exporter.close()
+    exporter.close()
+
+    assert calls == [1]
+    assert exporter.snapshot.value("rlexporter_errors_total", where="exit") == 1
+
+
+def test_settings_can_be_copied() -> None:
+    """They are values."""
+    settings = Exporter(port=0).settings
+
+    assert copy.deepcopy(settings) == settings

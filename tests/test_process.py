@@ -1,0 +1,202 @@
+"""The interpreter's hooks: SIGTERM handlers are chained and given back, exits are waited for, forks are left alone."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from rlexporter import Exporter, process
+from rlexporter.feed import RunFacts, StepUpdate
+from rlexporter.model import RunState
+
+
+@pytest.fixture(autouse=True)
+def _own_handler() -> Iterator[None]:
+    """SIGTERM must not end the test run."""
+    before = signal.signal(signal.SIGTERM, lambda *_: None)
+    yield
+    signal.signal(signal.SIGTERM, before)
+
+
+@pytest.fixture
+def running(exporter: Exporter) -> Exporter:
+    """An exporter whose training is under way."""
+    exporter.begin(RunFacts(algorithm="grpo", step=0))
+    return exporter
+
+
+class Handler:
+    """A SIGTERM handler that counts its calls."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def __call__(self, *_: Any) -> None:
+        self.calls += 1
+
+
+def test_the_handler_that_was_there_is_called() -> None:
+    """A user's own checkpointing goes on as before; the run is preempted."""
+    mine = Handler()
+    signal.signal(signal.SIGTERM, mine)
+    with Exporter(port=0) as exporter:
+        exporter.log({"reward": 1.0})
+        signal.raise_signal(signal.SIGTERM)
+
+        assert mine.calls == 1
+        assert exporter.state is RunState.PREEMPTED
+        assert exporter.port
+    assert signal.getsignal(signal.SIGTERM) is mine
+
+
+def test_a_handler_that_comes_later_is_chained(running: Exporter) -> None:
+    """It replaces ours; with the next step ours is in front again, and calls it."""
+    later = Handler()
+    signal.signal(signal.SIGTERM, later)
+    running.advance(StepUpdate(step=1))
+    running.advance(StepUpdate(step=2))
+    signal.raise_signal(signal.SIGTERM)
+
+    assert later.calls == 1
+    assert running.state is RunState.PREEMPTED
+
+
+def test_a_handler_of_the_training_goes_with_it(running: Exporter) -> None:
+    """transformers' checkpointing on SIGTERM installs one that does not end the process: it must not stay in charge."""
+    first, later = Handler(), Handler()
+    process._displaced[:] = [first]
+    signal.signal(signal.SIGTERM, later)
+    running.advance(StepUpdate(step=1))
+    running.end()
+    signal.raise_signal(signal.SIGTERM)
+
+    assert (first.calls, later.calls) == (1, 0)
+
+
+def test_the_order_of_handlers_that_take_turns_is_bounded(running: Exporter) -> None:
+    """Something that installs its handler before every step."""
+    mine = Handler()
+    for step in range(1, 50):
+        signal.signal(signal.SIGTERM, mine)
+        running.advance(StepUpdate(step=step))
+
+    assert len(process._displaced) <= 2
+
+
+def test_a_process_that_ignores_sigterm_goes_on() -> None:
+    """It is not preempted."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    with Exporter(port=0) as exporter:
+        exporter.log({"reward": 1.0})
+        signal.raise_signal(signal.SIGTERM)
+
+        assert exporter.state is RunState.RUNNING
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_IGN
+
+
+def test_other_threads_touch_no_handler() -> None:
+    """Only the main thread may; the rest works."""
+    before = signal.getsignal(signal.SIGTERM)
+    found: list[Any] = []
+
+    def serve() -> None:
+        with Exporter(port=0) as exporter:
+            found.append((exporter.port, signal.getsignal(signal.SIGTERM)))
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    thread.join()
+
+    assert found[0][0]
+    assert found[0][1] is before
+
+
+_DYING = """
+import os, signal, sys, time, rlexporter
+exporter = rlexporter.Exporter(run="x", port=int(sys.argv[1])).start()
+exporter.log({"reward": 1.0})
+print("ready", flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize("agent", [None, "Prometheus/3.5.3"])
+def test_without_a_handler_the_process_dies_of_the_signal(agent: str | None) -> None:
+    """As its supervisor expects: at once where nobody scrapes, else when the final state was fetched."""
+    from tests.conftest import fetch
+    from tests.tools import free_port
+
+    port = free_port()
+    child = subprocess.Popen(
+        [sys.executable, "-c", _DYING, str(port)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert child.stdout
+    assert child.stderr
+    assert child.stdout.readline() == "ready\n"
+    url = f"http://127.0.0.1:{port}/metrics"
+    for _ in range(3 if agent else 0):
+        fetch(url, **{"User-Agent": agent or ""})
+        time.sleep(1)
+    child.send_signal(signal.SIGTERM)
+    if agent:
+        time.sleep(0.7)
+        assert 'rl_run_state{rank="0",run="x",state="preempted"} 1.0' in fetch(url, **{"User-Agent": agent})[1]
+    assert child.wait(3) == -signal.SIGTERM
+    said = child.stderr.read()
+    child.stdout.close()
+    child.stderr.close()
+
+    assert ("serving the final state until it has been scraped, at most" in said) is bool(agent)
+
+
+class Waiting:
+    """Something that is waited for, for so many looks at it."""
+
+    def __init__(self, looks: int, patience: float = 30.0) -> None:
+        self.looks = looks
+        self._patience = patience
+
+    def patience(self) -> float:
+        self.looks -= 1
+        return self._patience if self.looks >= 0 else 0.0
+
+    def exit(self, error: BaseException | None) -> None: ...
+    def preempt(self) -> None: ...
+    def close(self) -> None: ...
+    def abandon(self) -> None: ...
+
+
+def test_waiting_ends_with_the_last_scraper() -> None:
+    """Not with the first, and not with the limit."""
+    waiting = [Waiting(2), Waiting(4)]
+    start = time.monotonic()
+    process.wait(waiting)
+
+    assert time.monotonic() - start < 5
+    assert all(each.looks < 0 for each in waiting)
+
+
+def test_waiting_is_bounded() -> None:
+    """By the patience of the most patient, and by the limit."""
+    start = time.monotonic()
+    process.wait([Waiting(10**6, 0.3)])
+    process.wait([Waiting(10**6)], limit=0.3)
+
+    assert 0.6 <= time.monotonic() - start < 3
+
+
+def test_ctrl_c_ends_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For the person at the terminal."""
+
+    def interrupt(seconds: float) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("rlexporter.process.time.sleep", interrupt)
+    process.wait([Waiting(10**6)])

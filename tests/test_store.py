@@ -1,0 +1,326 @@
+"""How values become samples: absence, None, NaN, steps, counters, arrays, floods."""
+
+from __future__ import annotations
+
+import math
+from threading import Thread
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from rlexporter.catalog import CATALOG, NAMED
+from rlexporter.draft import Draft
+from rlexporter.feed import RunFacts, StepUpdate
+from rlexporter.lines import MAX_DATASETS
+from rlexporter.model import RunState, Series
+from rlexporter.store import Store
+from tests.conftest import observe
+
+
+def _bad(store: Store, metric: str, kind: str = "nan") -> float | None:
+    return store.snapshot.value("rl_nonfinite_values_total", metric=metric, kind=kind)
+
+
+def _undefined(store: Store, metric: str) -> float | None:
+    return store.snapshot.value("rl_undefined_values_total", metric=metric)
+
+
+def _counts(store: Store, name: str) -> tuple[int, ...]:
+    return next(found.counts for series, found in store.snapshot.buckets.items() if series.metric.series == name)
+
+
+def test_a_key_that_is_not_logged_keeps_its_value(grpo: Store) -> None:
+    """GRPO logs the reward only where it generates; the step that it is from stays known."""
+    grpo.record({"reward": 1.5, "kl": 0.1}, step=1)
+    grpo.record({"kl": 0.2}, step=2)
+
+    assert grpo.snapshot.value("rl_reward_mean") == 1.5
+    assert grpo.snapshot.value("rl_kl_per_token") == 0.2
+    assert {s.metric.series: step for s, step in grpo.snapshot.steps.items()} == {
+        "rl_reward_mean": 1,
+        "rl_kl_per_token": 2,
+    }
+
+
+def test_none_drops_the_series_and_is_counted(grpo: Store) -> None:
+    """TRL logs None where nothing was left to average: neither 0 nor the last value."""
+    grpo.record({"reward": 1.5}, step=1)
+    assert _undefined(grpo, "rl_reward_mean") == 0
+
+    grpo.record({"reward": None}, step=2)
+    assert grpo.snapshot.value("rl_reward_mean") is None
+    assert _undefined(grpo, "rl_reward_mean") == 1
+
+    grpo.record({"reward": 0.5}, step=3)
+    assert grpo.snapshot.value("rl_reward_mean") == 0.5
+
+
+@pytest.mark.parametrize(("value", "kind"), [(math.nan, "nan"), (math.inf, "+inf"), (-math.inf, "-inf")])
+def test_what_is_not_finite_is_served_and_counted(grpo: Store, value: float, kind: str) -> None:
+    """As it is on the gauge, in no bucket and no sum, and in a counter that was there before."""
+    assert _bad(grpo, "rl_grad_norm", kind) == 0
+
+    grpo.record({"grad_norm": 2.0}, step=1)
+    grpo.record({"grad_norm": value}, step=2)
+
+    served = grpo.snapshot.value("rl_grad_norm")
+    assert served == value or (served is not None and math.isnan(served) and math.isnan(value))
+    assert _bad(grpo, "rl_grad_norm", kind) == 1
+    assert sum(_counts(grpo, "rl_grad_norm_dist")) == 1
+
+
+def test_a_spike_stays_visible(grpo: Store) -> None:
+    """A scalar that spikes is also counted once a line, so that one line between two scrapes is not lost."""
+    for step, norm in enumerate([0.4, 1500.0, 0.4], 1):
+        grpo.record({"grad_norm": norm}, step=step)
+
+    found = next(b for s, b in grpo.snapshot.buckets.items() if s.metric.series == "rl_grad_norm_dist")
+    assert grpo.snapshot.value("rl_grad_norm") == 0.4
+    assert (found.count, found.maximum) == (3, 1500.0)
+
+
+def test_steps_are_counted_from_the_start_of_the_process(store: Store) -> None:
+    """A resumed run continues its step; the counter is this process's own."""
+    store.begin(RunFacts(algorithm="grpo", step=500), {})
+    assert (store.snapshot.value("rl_step"), store.snapshot.value("rl_steps_total")) == (500, 0)
+
+    store.record({"kl": 0.1}, step=510)
+    store.record({"kl": 0.1}, step=510)
+    assert (store.snapshot.value("rl_step"), store.snapshot.value("rl_steps_total")) == (510, 10)
+
+
+def test_a_loop_without_steps_counts_its_lines(store: Store) -> None:
+    """Legacy PPO knows no step: each call is one. An evaluation is none."""
+    store.record({"objective/kl": 1.0})
+    store.record({"objective/kl": 1.0})
+    store.record({"eval_reward": 1.0, "eval_runtime": 2.0})
+
+    assert (store.snapshot.value("rl_step"), store.snapshot.value("rl_steps_total")) == (2, 2)
+    assert store.snapshot.value("rl_eval_step", dataset="default") == 2
+
+
+def test_a_step_and_its_line_are_one_change(grpo: Store) -> None:
+    """The update that goes with a log line is not a step more."""
+    before = grpo.snapshot
+    grpo.record({"kl": 0.1}, step=1, update=StepUpdate(step=1, duration=0.25))
+
+    assert before.value("rl_step") == 0
+    assert (grpo.snapshot.value("rl_step"), grpo.snapshot.value("rl_steps_total")) == (1, 1)
+    assert sum(_counts(grpo, "rl_step_duration_seconds")) == 1
+
+
+@pytest.mark.parametrize(
+    ("restored", "logged", "expected"),
+    [(0, [100, 250], 250), (1000, [1100, 1250], 250), (0, [100, 250, 40], 290), (0, [100, math.nan, 150], 150)],
+)
+def test_tokens_are_counted_from_the_start_of_the_process(
+    store: Store, restored: int, logged: list[float], expected: float
+) -> None:
+    """Not what a checkpoint brought; a trainer that begins anew adds what it has done since."""
+    store.begin(RunFacts(algorithm="grpo", step=0, totals={"num_tokens": restored}), {})
+    assert store.snapshot.value("rl_tokens_total") == 0
+    for step, tokens in enumerate(logged, 1):
+        store.record({"num_tokens": tokens}, step=step)
+
+    assert store.snapshot.value("rl_tokens_total") == expected
+    assert store.snapshot.value("rl_tokens_seen") == logged[-1]
+
+
+def test_arrays_are_counted_value_by_value(store: Store) -> None:
+    """Legacy PPO logs whole batches."""
+    store.begin(RunFacts(algorithm="ppo-legacy"), {})
+    rewards = np.array([-0.5, 0.0, 0.6, math.nan, 2000.0], dtype=np.float32)
+    store.record({"env/reward_dist": rewards, "objective/kl_dist": torch.tensor([1.0, 3.0])})
+    store.record({"env/reward_dist": [0.6]})
+
+    assert sum(_counts(store, "rl_reward_dist")) == 5
+    assert _counts(store, "rl_reward_dist")[-1] == 1
+    assert _bad(store, "rl_reward_dist") == 1
+    assert sum(_counts(store, "rl_kl_per_sequence_dist")) == 2
+
+
+def test_an_array_where_a_number_is_expected_is_its_mean(grpo: Store) -> None:
+    """Known key or not; NaN stays NaN."""
+    grpo.record({"reward": [1.0, 2.0], "loss": [[1.0], [4.0]], "mine": torch.tensor([1.0, math.nan])}, step=1)
+
+    assert grpo.snapshot.value("rl_reward_mean") == 1.5
+    assert grpo.snapshot.value("rl_loss") == 2.5
+    assert sum(_counts(grpo, "rl_loss_dist")) == 1
+    assert math.isnan(grpo.snapshot.value("rl_logged_value", key="mine") or 0.0)
+    assert _bad(grpo, "rl_logged_value") == 1
+
+
+def test_padding_is_not_measured(store: Store) -> None:
+    """Legacy PPO pads ratios with -1: no ratio, and counted as such."""
+    store.record({"ppo/policy/ratio": np.array([-1.0, 1.0, 1.0])})
+
+    assert sum(_counts(store, "rl_policy_ratio_dist")) == 2
+    assert _undefined(store, "rl_policy_ratio_dist") == 1
+
+
+def test_strings_and_objects_are_ignored_and_counted(grpo: Store) -> None:
+    """A table beside the numbers costs none of them."""
+    grpo.record({"game_log": object(), "note": "x", "kl": 0.1, "broken": torch.empty(4, device="meta")}, step=1)
+
+    assert grpo.snapshot.value("rlexporter_ignored_values_total") == 3
+    assert grpo.snapshot.value("rl_kl_per_token") == 0.1
+
+
+def test_unknown_keys_are_served_up_to_a_cap() -> None:
+    """Beyond it they are dropped and counted; what is known is never dropped."""
+    store = Store(CATALOG, max_keys=3)
+    for line in range(2):
+        store.record({f"key_{i}": float(line) for i in range(5)} | {"kl": 0.5})
+
+    served = [series.labels[0] for series in store.snapshot.samples if series.metric.series == "rl_logged_value"]
+    assert served == ["key_0", "key_1", "key_2"]
+    assert store.snapshot.value("rl_logged_value", key="key_0") == 1.0
+    assert store.snapshot.value("rlexporter_unmapped_keys") == 3
+    assert store.snapshot.value("rlexporter_dropped_keys_total") == 4
+    assert store.snapshot.value("rl_kl_per_token") == 0.5
+
+
+def test_names_in_labels_are_capped_too() -> None:
+    """A flood of reward functions or data sets cannot fill the server."""
+    store = Store(CATALOG, max_keys=2)
+    store.record({f"rewards/f{i}/mean": 1.0 for i in range(10)})
+    for i in range(MAX_DATASETS + 10):
+        store.record({f"eval_d{i}_loss": 1.0, f"eval_d{i}_runtime": 1.0})
+
+    names = [series.metric.series for series in store.snapshot.samples]
+    assert names.count("rl_reward_function_mean") == 2
+    assert names.count("rl_eval_loss") == MAX_DATASETS
+    assert (store.snapshot.value("rlexporter_dropped_keys_total") or 0) == 8 + 10 * 2
+
+
+def test_evaluations_have_series_and_a_time_of_their_own(grpo: Store) -> None:
+    """They move neither the step nor the training's values."""
+    grpo.record({"reward": 1.0}, step=5)
+    grpo.record({"eval_reward": 0.25, "eval_math_runtime": 3.0}, step=5)
+
+    assert grpo.snapshot.value("rl_reward_mean") == 1.0
+    assert grpo.snapshot.value("rl_eval_reward_mean", dataset="math") == 0.25
+    assert grpo.snapshot.value("rl_eval_timestamp_seconds", dataset="math") == 1000.0
+    assert grpo.snapshot.value("rl_eval_step", dataset="math") == 5
+    assert grpo.snapshot.value("rl_steps_total") == 5
+
+
+def test_the_line_is_not_changed(grpo: Store) -> None:
+    """Other callbacks see the same dict."""
+    line: dict[str, Any] = {"reward": None, "kl": 0.1, "x": "y", 7: 1.0}  # type: ignore[dict-item]
+    grpo.record(line, step=1)
+
+    assert line == {"reward": None, "kl": 0.1, "x": "y", 7: 1.0}
+    assert grpo.snapshot.value("rl_logged_value", key="7") == 1.0
+
+
+def test_a_state_is_one_of_six(store: Store) -> None:
+    """1 for the state it is in; the exception's class while there is one."""
+    store.enter(RunState.FAILED, "RuntimeError")
+    assert {s.labels[0]: v for s, v in store.snapshot.samples.items() if s.metric.series == "rl_run_state"} == {
+        "starting": 0.0,
+        "running": 0.0,
+        "finished": 0.0,
+        "failed": 1.0,
+        "preempted": 0.0,
+        "stopped": 0.0,
+    }
+    assert store.snapshot.value("rl_run_exception_info", exception="RuntimeError") == 1
+
+    store.enter(RunState.RUNNING)
+    assert store.snapshot.value("rl_run_exception_info", exception="RuntimeError") is None
+
+
+def test_observe_takes_the_name_of_a_histogram(store: Store) -> None:
+    """Short or whole; another name is an error that says which are close."""
+    for name in ("policy_ratio", "policy_ratio_dist", "rl_policy_ratio_dist"):
+        observe(store, store.histogram(name, {}), torch.tensor([0.95, 1.0, 300.0]), torch.tensor([1, 1, 0]))
+
+    assert sum(_counts(store, "rl_policy_ratio_dist")) == 6
+    with pytest.raises(LookupError, match=r"'policy_ratios'; close: policy_ratio"):
+        store.histogram("policy_ratios", {})
+    with pytest.raises(LookupError, match="no histogram"):
+        store.histogram("kl", {})
+    with pytest.raises(LookupError, match="rl_reward_function_dist has the labels"):
+        store.histogram("reward_function", {})
+    observe(store, store.histogram("reward_function", {"reward_function": "accuracy"}), [1.0])
+    assert Series(NAMED["rl_reward_function_dist"], ("accuracy",)) in store.snapshot.buckets
+
+
+def test_a_snapshot_never_changes(grpo: Store) -> None:
+    """A reader that has one has one moment."""
+    grpo.record({"kl": 0.1, "grad_norm": 1.0}, step=1)
+    kept = grpo.snapshot
+    samples, buckets = dict(kept.samples), dict(kept.buckets)
+    grpo.record({"kl": 0.2, "grad_norm": 2.0, "new": 1.0}, step=2)
+
+    assert (kept.samples, kept.buckets) == (samples, buckets)
+
+
+def test_a_change_inside_a_change_is_not_lost(grpo: Store) -> None:
+    """A signal handler can write while the thread that it interrupts is writing."""
+    calls = []
+
+    def edit(draft: Draft) -> None:
+        calls.append(1)
+        if len(calls) == 1:
+            grpo.enter(RunState.PREEMPTED)
+        draft.set("rl_step", 7)
+
+    grpo.change(edit)
+
+    assert len(calls) == 2
+    assert grpo.snapshot.value("rl_step") == 7
+    assert grpo.snapshot.value("rl_run_state", state="preempted") == 1
+
+
+def test_writers_do_not_lose_each_other(grpo: Store) -> None:
+    """Two threads that count have both counted."""
+
+    def write() -> None:
+        for _ in range(100):
+            observe(grpo, grpo.histogram("policy_ratio", {}), torch.ones(10))
+
+    threads = [Thread(target=write) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert sum(_counts(grpo, "rl_policy_ratio_dist")) == 4000
+
+
+_ANYTHING = st.one_of(
+    st.none(),
+    st.floats(),
+    st.integers(),
+    st.booleans(),
+    st.text(),
+    st.binary(),
+    st.complex_numbers(),
+    st.lists(st.one_of(st.floats(), st.none(), st.text(), st.integers())),
+    st.dictionaries(st.text(), st.floats()),
+    st.builds(lambda values: np.array(values, dtype=np.float32), st.lists(st.floats(width=32))),
+    st.builds(lambda values: torch.tensor(values, dtype=torch.float64), st.lists(st.floats())),
+    st.builds(object),
+)
+_LOGGED = st.sampled_from([key.name for metric in CATALOG for key in metric.keys])
+_EVALUATED = st.builds("_".join, st.lists(st.sampled_from(["eval", "test", "math", "runtime"]), min_size=1))
+_KEYS = st.one_of(
+    st.text(), _LOGGED, st.builds("{}_{}".format, _EVALUATED, _LOGGED), _EVALUATED, st.integers(), st.none()
+)
+
+
+@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(st.dictionaries(_KEYS, _ANYTHING, max_size=8), st.one_of(st.none(), st.integers(0, 10**9)))
+def test_nothing_that_can_be_logged_raises(store: Store, line: dict[Any, Any], step: int | None) -> None:
+    """Whatever the key and the value."""
+    store.record(line, step)
+
+    assert all(isinstance(value, (int, float)) for value in store.snapshot.samples.values())
+    assert all(len(series.labels) == len(series.metric.labels) for series in store.snapshot.samples)
+    assert Series(CATALOG[0]) not in store.snapshot.buckets
