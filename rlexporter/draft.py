@@ -82,8 +82,11 @@ class Draft:
                 self.steps.pop(series, None)
         self.undefined_values(targets[0].metric, 1)
 
-    def merge(self, series: Series, counted: Buckets, step: int) -> None:
-        """A batch of values: added to a histogram; a gauge shows their mean, a counter advances to the largest."""
+    def merge(self, series: Series, counted: Buckets, step: int, *, twin: bool = False) -> None:
+        """A batch of values: added to a histogram; a gauge shows their mean, a counter advances to the largest.
+
+        ``twin``: the gauge of the same values comes with it, and what is not finite is counted there.
+        """
         if series.metric.kind is _HISTOGRAM:
             have = self.buckets.get(series)
             self.buckets[series] = have + counted if have else counted
@@ -92,8 +95,9 @@ class Draft:
             self.steps[series] = step
         elif counted.count:
             self._count_up_to(series, counted.maximum)
-        self._count_nonfinite(series.metric, counted.nonfinite)
-        self.undefined_values(series.metric, counted.outside)
+        if not twin:
+            self._count_nonfinite(series.metric, counted.nonfinite)
+            self.undefined_values(series.metric, counted.outside)
 
     def undefined_values(self, metric: Metric, count: int) -> None:
         """So many values of a metric were not given, or are none that it can have."""

@@ -29,12 +29,13 @@ class Gather:
         """Time that looking has cost the training thread."""
         self._overhead += seconds
 
-    def see(self, name: str, values: Any, mask: Any = None, labels: tuple[str, ...] = ()) -> None:
+    def see(self, name: str, values: Any, mask: Any = None, labels: tuple[str, ...] = ()) -> Metric:
         """Values of a metric, before anything was done with them. Raises LookupError for a name that is none."""
         metric = self._named.get(name)
         if metric is None or len(metric.labels) != len(labels):
             raise LookupError(f"no metric is called {name!r} and has {len(labels)} labels")
         self.tally.add(Series(metric, tuple(map(clip, labels))), values, mask)
+        return metric
 
     def undefined(self, name: str, count: int) -> None:
         """Values of a metric that were not given."""

@@ -76,6 +76,7 @@ class Intake:
         with self._change("observe"):
             started = time.perf_counter()
             series = self.store.histogram(name, labels)
+            self.store.tap(series.metric)
             if on_gpu(values):
                 self._gather.tally.add(series, values, mask)
                 self._gather.cost(time.perf_counter() - started)
@@ -102,7 +103,7 @@ class Intake:
 
     def see(self, name: str, values: Any, mask: Any = None, labels: tuple[str, ...] = ()) -> None:
         """Values of a metric, seen at the tensor in this step. Raises what cannot be counted, for `guard`."""
-        self._gather.see(name, values, mask, labels)
+        self.store.tap(self._gather.see(name, values, mask, labels))
 
     def undefined(self, name: str, count: int) -> None:
         """So many values of a metric were not given."""

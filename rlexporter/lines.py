@@ -37,7 +37,7 @@ class Lines:
         self._clock = clock
         self._resolver = Resolver(catalog)
         self._known: dict[str, _Known] = {}
-        self._tapped: set[Metric] = set()
+        self.tapped: set[Metric] = set()
         self._variable_keys = 0
         self._unmapped_keys = 0
 
@@ -69,12 +69,12 @@ class Lines:
             self._stamp(draft, prefix, step)
 
     def see(self, draft: Draft, seen: Mapping[Series, Buckets], step: int) -> None:
-        """Values seen at the tensor: from now on they, and not log lines, feed these metrics."""
+        """Values that were counted where they lie."""
+        named = {series.metric.series for series in seen}
         for series, counted in seen.items():
             if series not in draft.samples and series not in draft.buckets:
                 draft.expect(series.metric)
-            draft.merge(series, counted, step)
-            self._tapped.add(series.metric)
+            draft.merge(series, counted, step, twin=series.metric.of in named)
 
     def absorb(self, draft: Draft, update: StepUpdate) -> None:
         """All that was seen in a step, or in a part of one."""
@@ -92,7 +92,7 @@ class Lines:
         prefix = evaluation_prefix(tuple(line))
         known = self._with(prefix)
         targets = known and (known.targets.get(key) or self._resolve(draft, known, key, prefix))
-        return tuple(series for series in targets or () if series.metric not in self._tapped)
+        return tuple(series for series in targets or () if series.metric not in self.tapped)
 
     def _with(self, prefix: str) -> _Known | None:
         """What is known of lines with this evaluation prefix; None where there are too many of them."""
@@ -110,7 +110,7 @@ class Lines:
         if not targets:
             draft.add("rlexporter_dropped_keys_total", 1)
         elif type(value) is float:
-            fresh = [series for series in targets if series.metric not in self._tapped]
+            fresh = [series for series in targets if series.metric not in self.tapped]
             draft.number(fresh, value, step, counted=len(fresh) < len(targets))
         elif value is Unreadable.UNDEFINED:
             draft.undefined(targets)
@@ -153,7 +153,7 @@ class Lines:
     def _array(self, draft: Draft, targets: tuple[Series, ...], array: Any, step: int) -> bool:
         """Several values under one key: counted one by one in a histogram, served as their mean elsewhere."""
         try:
-            if targets[0].metric in self._tapped:
+            if targets[0].metric in self.tapped:
                 return True
             if targets[0].metric.kind is Kind.HISTOGRAM:
                 draft.merge(targets[0], host.count(array, targets[0].metric.bounds), step)

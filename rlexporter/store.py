@@ -83,6 +83,10 @@ class Store:
 
         self.change(edit)
 
+    def tap(self, metric: Metric) -> None:
+        """From now on this metric is fed by what is seen at the tensor, and not by log lines."""
+        self._lines.tapped.add(metric)
+
     def absorb(self, part: StepUpdate) -> None:
         """A part of a step that came after it, or before it could end: the run is no further for it."""
         self.change(lambda draft: self._lines.absorb(draft, part))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections import Counter
 from typing import TextIO
 
 from rlexporter.exporter import Exporter
@@ -71,15 +72,13 @@ class Display:
         now = self._exporter.snapshot
         metrics = {series.metric.series for series in (*now.samples, *now.buckets)}
         state = next((s.labels[0] for s, v in now.samples.items() if s.metric.series == "rl_run_state" and v == 1), "")
-        bad = sum(v for s, v in now.samples.items() if s.metric.series == "rl_nonfinite_values_total")
         self.say("")
         self.say(f"run {now.labels['run']}: {state} after step {now.value('rl_step') or 0:.0f}")
         for label, name in _SHOWN:
             value = now.value(name)
             if value is not None and name in self._first:
                 self.say(f"  {label:8} {self._first[name]:8.3g} -> {value:8.3g}   {name}")
-        found = "1 value that was no number" if bad == 1 else f"{bad:.0f} values that were no numbers"
-        self.say(f"  {found}, {len(metrics)} metrics served on {self._exporter.url}/metrics")
+        self.say(f"  {_nonfinite(now)}; {len(metrics)} metrics served on {self._exporter.url}/metrics")
 
     def _line(self, now: Snapshot) -> str:
         numbers = [(label, now.value(name)) for label, name in _SHOWN]
@@ -100,6 +99,16 @@ class Display:
             self._out.write("\n")
         self._open = self._live and not last
         self._out.flush()
+
+
+def _nonfinite(now: Snapshot) -> str:
+    """What was NaN or infinite, and how often."""
+    found: Counter[str] = Counter()
+    for series, value in now.samples.items():
+        if value and series.metric.series == "rl_nonfinite_values_total":
+            found[series.labels[0]] += int(value)
+    listed = ", ".join(f"{count} in {metric}" for metric, count in found.items())
+    return f"NaN or infinite: {listed or 'none'}"
 
 
 def _sparkline(values: list[float], width: int = 16) -> str:
