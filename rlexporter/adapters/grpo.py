@@ -16,6 +16,9 @@ _ON_POLICY = (
     "every update is on-policy (num_iterations is 1 and no generation is used for several optimizer steps): the ratio "
     "is exactly 1"
 )
+_NOT_SCORED = (
+    "the loss was computed without per-token log-probabilities (use_liger_kernel computes it in one fused call)"
+)
 _NO_REFERENCE = "beta is 0: there is no reference model"
 
 
@@ -34,8 +37,6 @@ class GroupTaps(Taps):
         self.tap(trainer, "_generate", self._generate, "completion_length", "prompt_length")
         self.tap(trainer, "_get_per_token_logps_and_entropies", self._score, "logprob", "entropy", "ratio", "kl")
         self.tap(trainer, "_compute_loss", self._loss, "logprob", "entropy", "ratio", "kl")
-        if not trainer.beta:
-            self.feed.signal("kl", _NO_REFERENCE)
 
     def step_end(self) -> None:
         """The numbers that the trainer will average when it logs, each once; it begins new lists after that."""
@@ -65,13 +66,16 @@ class GroupTaps(Taps):
                 scores, self._scores = self._scores, None
         with self.feed.seeing("advantage"):
             self.feed.see("rl_advantage_dist", output["advantages"])
-        if "old_logps" in output and self.trainer.beta:
-            with self.feed.seeing("kl"):
-                self._see_penalty(scores, output["completion_mask"])
+        with self.feed.guard("tap"):
+            if "old_logps" in output:
+                with self.feed.seeing("kl"):
+                    self._see_penalty(scores, output["completion_mask"])
         return output
 
     def _see_penalty(self, scores: list[Any], mask: Any) -> None:
         """RLOO's KL (k1: log-probability of the policy minus that of the reference) becomes part of the reward."""
+        if not self.trainer.beta:
+            raise NotSeenError(_NO_REFERENCE)
         (policy, *_), (reference, *_) = scores
         self.feed.see("rl_kl_per_token_dist", policy.float() - reference.float(), mask)
         self.feed.see("rl_ref_logprob_dist", reference, mask)
@@ -99,30 +103,33 @@ class GroupTaps(Taps):
             loss = compute_loss(*args, **kwargs)
         finally:
             scores, self._scores = self._scores, None
-        with self.feed.seeing("logprob"):
-            # The one call that is trained on; a loss that scores otherwise (Liger) has no log-probabilities to see.
-            new, entropies, *_ = next(found for found in scores if found[0].requires_grad)
-            self._see_update(new.detach().float(), entropies, kwargs.get("inputs", args[-1]))
+        with self.feed.guard("tap"):
+            self._see_update(scores, kwargs.get("inputs", args[-1]))
         return loss
 
-    def _see_update(self, new: Any, entropies: Any, inputs: Any) -> None:
-        """``new``: log-probabilities of the completion tokens, (batch, tokens); ``inputs``: what the loss was given."""
-        mask = inputs["completion_mask"]
-        mask = mask * inputs["tool_mask"] if "tool_mask" in inputs else mask
-        self.feed.see("rl_logprob_dist", new, mask)
-        if entropies is not None:
-            with self.feed.seeing("entropy"):
-                self.feed.see("rl_entropy_per_token_dist", entropies, mask)
-        with self.feed.seeing("ratio"):
-            self._see_ratio(new, inputs, mask)
-        if inputs.get("ref_per_token_logps") is not None:
-            with self.feed.seeing("kl"):
-                reference = inputs["ref_per_token_logps"].float()
-                self.feed.see("rl_kl_per_token_dist", k3(reference - new), mask)
-                self.feed.see("rl_ref_logprob_dist", reference, mask)
+    def _see_update(self, scores: Any, inputs: Any) -> None:
+        """``scores``: what the loss computed of the completion tokens; ``inputs``: what it was given."""
+        looks = {"logprob": self._see_logprob, "entropy": self._see_entropy, "ratio": self._see_ratio}
+        if "old_logps" not in inputs:  # RLOO's KL is part of the reward, and seen there
+            looks["kl"] = self._see_kl
+        trained = next((found for found in scores if found[0].requires_grad), None)
+        for signal, look in looks.items():
+            with self.feed.seeing(signal):
+                if trained is None:
+                    raise NotSeenError(_NOT_SCORED)
+                look(trained, inputs)
 
-    def _see_ratio(self, new: Any, inputs: Any, mask: Any) -> None:
+    def _see_logprob(self, scored: Any, inputs: Any) -> None:
+        self.feed.see("rl_logprob_dist", scored[0], _mask(inputs))
+
+    def _see_entropy(self, scored: Any, inputs: Any) -> None:
+        if scored[1] is None:
+            raise NotSeenError("the loss computes no entropies")
+        self.feed.see("rl_entropy_per_token_dist", scored[1], _mask(inputs))
+
+    def _see_ratio(self, scored: Any, inputs: Any) -> None:
         """As the loss has it: of a token; of a sequence the product (RLOO) or the geometric mean (GSPO)."""
+        new, mask = scored[0].detach().float(), _mask(inputs)
         old, old_sum = inputs.get("old_per_token_logps"), inputs.get("old_logps")
         if old_sum is not None:
             self.feed.see("rl_sequence_ratio_dist", ((new * mask).sum(1) - old_sum.float()).exp())
@@ -135,6 +142,13 @@ class GroupTaps(Taps):
         else:
             raise NotSeenError(_ON_POLICY)
 
+    def _see_kl(self, scored: Any, inputs: Any) -> None:
+        if not self.trainer.beta:
+            raise NotSeenError(_NO_REFERENCE)
+        reference = inputs["ref_per_token_logps"].float()
+        self.feed.see("rl_kl_per_token_dist", k3(reference - scored[0].detach().float()), _mask(inputs))
+        self.feed.see("rl_ref_logprob_dist", reference, _mask(inputs))
+
 
 def k3(log_ratio: Any) -> Any:
     """The k3 estimate of a KL divergence, exp(r) - r - 1 with r = log(reference / policy): never negative.
@@ -142,6 +156,12 @@ def k3(log_ratio: Any) -> Any:
     Source: J. Schulman, Approximating KL Divergence (2020).
     """
     return log_ratio.exp() - log_ratio - 1
+
+
+def _mask(inputs: Any) -> Any:
+    """1 for each completion token that the loss is of; those that a tool gave are not."""
+    mask = inputs["completion_mask"]
+    return mask * inputs["tool_mask"] if "tool_mask" in inputs else mask
 
 
 def _lengths(generated: Any) -> list[int]:

@@ -62,7 +62,7 @@ class RewardTaps(Taps):
         self.feed.undefined("rl_reward_dist", sum(unscored))
         # TRL sets advantages that are not finite to 0 or to the largest number: they are counted as they were.
         advantages = self._centred(rewards).narrow(0, start, count)
-        lost = ~advantages.isfinite()
+        lost = advantages - advantages != 0  # which is NaN for NaN and the infinities
         self.feed.see("rl_advantage_dist", advantages, lost if scored is None else lost & scored)
         self.feed.undefined("rl_advantage_dist", sum(unscored))
 

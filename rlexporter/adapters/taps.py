@@ -31,7 +31,7 @@ class Taps:
         """Let calls of this method go through ``around``; without the method the signals are lost."""
         try:
             self.feed.on_close(wrap(owner, name, around))
-        except AttributeError:
+        except (AttributeError, TypeError):  # not there, or on an object that takes no attributes
             kind = type(owner).__name__
             for signal in signals:
                 self.feed.signal(signal, f"{kind} has no {name}: another version of TRL than the taps were made for")

@@ -130,6 +130,24 @@ def test_every_histogram_equals_an_independent_count(tmp_path: Path, case: str) 
     exporter.close()
 
 
+def test_a_loss_without_log_probabilities_says_so(tmp_path: Path) -> None:
+    """As Liger's, which needs a GPU, computes it: what else can be seen is seen."""
+
+    class Fused(tiny.trl.GRPOTrainer):  # type: ignore[misc, name-defined]
+        def _compute_loss(self, model: Any, inputs: Any) -> Any:
+            return model(torch.cat([inputs["prompt_ids"], inputs["completion_ids"]], 1)).logits.logsumexp(-1).mean()
+
+    trainer = tiny.grpo(tmp_path, max_steps=2)
+    trainer.__class__ = Fused
+    exporter, _ = _run(trainer)
+
+    assert set(_reasons(exporter)) == {"logprob", "entropy", "ratio", "kl"}
+    assert all("use_liger_kernel" in reason for reason in _reasons(exporter).values())
+    assert _errors(exporter) == 0
+    assert exporter.snapshot.value("rl_signal_available", signal="advantage") == 1
+    exporter.close()
+
+
 @pytest.mark.parametrize(
     ("kind", "options", "missing"),
     [
@@ -427,8 +445,8 @@ def test_a_method_that_is_gone_costs_its_signals(tmp_path: Path, name: str, monk
     lost = {signal for signal, available in _signals(exporter).items() if not available}
 
     assert exporter.snapshot.value("rl_step") == 2
-    assert _errors(exporter) == 0 or name in ("_get_per_token_logps_and_entropies", "_generate_and_score_completions")
-    assert all(name in reason or "StopIteration" in reason for reason in _reasons(exporter).values())
+    assert _errors(exporter) == 0
+    assert all(name in reason or "per-token" in reason for reason in _reasons(exporter).values())
     assert bool(lost) is (name not in ("evaluate", "_save_checkpoint"))
     exporter.close()
 
@@ -481,7 +499,7 @@ def test_phases_add_up_to_the_step(tmp_path: Path) -> None:
     def slow(completions: list[str], **_: Any) -> list[float]:
         phase = {s.labels[0] for s, v in exporter.snapshot.samples.items() if s.metric.series == "rl_phase" and v}
         during.append(phase)
-        time.sleep(0.2)
+        time.sleep(1.5)
         return tiny.letters(completions)
 
     trainer = tiny.grpo(tmp_path, rewards=[slow], max_steps=2, save_strategy="steps", save_steps=1)
@@ -493,9 +511,9 @@ def test_phases_add_up_to_the_step(tmp_path: Path) -> None:
     }
 
     assert during == [{"reward"}, {"reward"}]
-    assert 0.2 <= spent["reward"] < 0.4
-    assert 0 < spent["update"] < 0.2
-    assert 0 < spent["rollout"] < 0.3
+    assert spent["reward"] >= 1.5
+    assert 0 < spent["update"] < 1.5
+    assert 0 < spent["rollout"] < 1.5
     assert spent["save"] > 0
     assert all(value("rl_phase", phase=name) == 0 for name in spent)
     exporter.close()

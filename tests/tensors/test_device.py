@@ -7,18 +7,17 @@ on a GPU and refuse every read by the host. With a real GPU the last test lets C
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from rlexporter.buckets import Buckets
 from rlexporter.catalog import NAMED
 from rlexporter.model import Series
 from rlexporter.tensors import device, host
 from rlexporter.tensors.device import DeviceTally
+from tests.waits import Watch
 
 RATIO = Series(NAMED["rl_policy_ratio_dist"])
 REWARD = Series(NAMED["rl_reward_dist"])
@@ -128,29 +127,6 @@ def test_too_many_series_are_an_error() -> None:
         tally.add(Series(RATIO.metric, (str(i),)), torch.ones(1))
     with pytest.raises(OverflowError, match="more than 64"):
         tally.add(RATIO, torch.ones(1))
-
-
-class Watch(TorchDispatchMode):  # type: ignore[misc] # torch is not checked
-    """Refuses whatever makes the host wait for a device: reads, copies that block, sizes that depend on values."""
-
-    blocking = ("_local_scalar_dense", "nonzero", "masked_select", "unique", "bincount", "item", "is_nonzero")
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.calls: list[str] = []
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
-        name = func.overloadpacket.__name__
-        self.calls.append(name)
-        assert name not in self.blocking, name
-        if name in ("copy_", "_to_copy", "_copy_from"):
-            devices = {t.device.type for t in (*args, *kwargs.values()) if isinstance(t, torch.Tensor)}
-            target = kwargs.get("device")
-            devices |= {torch.device(target).type} if target is not None else set()
-            waits = len(devices) > 1 and not (kwargs.get("non_blocking") or any(arg is True for arg in args))
-            assert not waits, f"{name} between {devices} waits"
-        return func(*args, **kwargs)
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)

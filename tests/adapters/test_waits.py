@@ -1,0 +1,179 @@
+"""No tap makes the training thread wait for a GPU.
+
+The trainer is a stand-in with the methods and tensors of TRL's (a real one reads its own tensors, and would need a
+real GPU). Without a GPU its tensors pretend to be on one, and refuse every read by the host; with one CUDA itself
+watches.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from rlexporter import Exporter
+from rlexporter.adapters.tapped import taps_for
+from rlexporter.catalog import SIGNALS
+from rlexporter.feed import RunFacts, StepUpdate
+from rlexporter.tensors.tally import Tally
+from tests.waits import Watch
+
+SAMPLES, TOKENS = 4, 6
+
+
+def half(completions: list[str], **_: Any) -> list[float | None]:
+    """A reward function that leaves half of the samples to others."""
+    return [None if i % 2 else 1.0 for i in range(len(completions))]
+
+
+def full(completions: list[str], **_: Any) -> list[float]:
+    return [float(len(text)) for text in completions]
+
+
+class Accelerator:
+    """Of one process."""
+
+    process_index = 0
+
+    def clip_grad_norm_(self, parameters: Any, max_norm: float) -> Any:
+        return torch.nn.utils.clip_grad_norm_(parameters, max_norm)
+
+
+class GRPOTrainer:
+    """What the taps look at, on ``device``, in the order in which TRL calls it."""
+
+    beta = 0.04
+    num_generations = 2
+    importance_sampling_level = "sequence"
+
+    def __init__(self, device: str) -> None:
+        self.device = device
+        self.model = torch.nn.ParameterList([torch.ones(3, device=device)])
+        self.accelerator = Accelerator()
+        self.reward_funcs: list[Any] = [half, full]
+        self.reward_func_names = ["half", "full"]
+        self.reward_weights = [1.0, 0.5]
+        self._metrics: dict[str, Any] = {"train": {"kl": [0.1]}}
+
+    def train(self) -> None:
+        inputs = self._generate_and_score_completions([])
+        self.training_step(self.model, inputs)
+        self.accelerator.clip_grad_norm_(self.model.parameters(), 1.0)
+        self.evaluate()
+        self._save_checkpoint()
+
+    def evaluate(self) -> None:
+        self.model.eval()
+        self._generate_and_score_completions([])
+        self.model.train()
+
+    def _save_checkpoint(self) -> None:
+        pass
+
+    def training_step(self, model: Any, inputs: Any) -> Any:
+        loss = self._compute_loss(model, inputs)
+        for parameter in model.parameters():
+            parameter.grad = torch.ones_like(parameter)  # a pretended tensor has no autograd
+        return loss
+
+    def _generate(self, prompts: Any) -> Any:
+        return [[1, 2]] * SAMPLES, [[3, 4, 5]] * SAMPLES
+
+    def _generate_and_score_completions(self, inputs: Any) -> Any:
+        self._generate(inputs)
+        rewards = self._calculate_rewards(inputs, ["p"] * SAMPLES, ["c"] * SAMPLES)
+        old, _ = self._get_per_token_logps_and_entropies(self.model)
+        reference, _ = self._get_per_token_logps_and_entropies(self.model)
+        mask = torch.ones(SAMPLES, TOKENS, dtype=torch.int64, device=self.device)
+        output = {"completion_mask": mask, "tool_mask": mask, "advantages": rewards.nansum(1)}
+        return {**output, "old_per_token_logps": old, "ref_per_token_logps": reference}
+
+    def _calculate_rewards(self, inputs: Any, prompts: Any, completions: Any) -> Any:
+        for function in self.reward_funcs:
+            function(completions=completions)
+        return torch.zeros(SAMPLES, 2, device=self.device)
+
+    def _get_per_token_logps_and_entropies(self, model: Any, trained: bool = False) -> Any:
+        logps = -torch.ones(SAMPLES, TOKENS, device=self.device)
+        return logps.requires_grad_(trained), logps.detach()
+
+    def _compute_loss(self, model: Any, inputs: Any) -> Any:
+        logps, _ = self._get_per_token_logps_and_entropies(model, trained=True)
+        return logps.detach().mean()
+
+
+class RLOOTrainer(GRPOTrainer):
+    """RLOO keeps log-probabilities of sequences."""
+
+    def _generate_and_score_completions(self, inputs: Any) -> Any:
+        output = super()._generate_and_score_completions(inputs)
+        old = output.pop("old_per_token_logps")
+        del output["ref_per_token_logps"]
+        return {**output, "old_logps": old.sum(1)}
+
+
+@contextlib.contextmanager
+def _watched_by_cuda() -> Iterator[None]:
+    torch.cuda.synchronize()
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        yield
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
+
+def _drive(exporter: Exporter, kind: type[GRPOTrainer]) -> None:
+    """Two steps; the first allocates."""
+    trainer = kind("cuda")
+    exporter.begin(RunFacts(algorithm="grpo", step=0))
+    taps = taps_for(trainer, exporter)
+    for step in (1, 2):
+        trainer.train()
+        for each in taps:
+            each.step_end()
+        exporter.observe("value_loss", torch.ones(3, device="cuda"))
+        exporter.log({"kl": torch.ones((), device="cuda")}, step=step, update=StepUpdate(step=step))
+
+
+def _check(exporter: Exporter) -> None:
+    signals = {s.labels[0]: v for s, v in exporter.snapshot.samples.items() if s.metric.series == "rl_signal_available"}
+    assert signals == dict.fromkeys(SIGNALS, 1.0)
+    assert exporter.snapshot.value("rlexporter_errors_total", where="tap") == 0
+    assert exporter.snapshot.value("rlexporter_errors_total", where="observe") == 0
+    assert exporter.snapshot.value("rlexporter_errors_total", where="log") == 0
+
+
+@pytest.mark.parametrize("kind", [GRPOTrainer, RLOOTrainer])
+def test_no_tap_waits_for_a_pretended_gpu(
+    exporter: Exporter, kind: type[GRPOTrainer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All signals are seen there, and sent with one copy a step that does not block."""
+    monkeypatch.setattr(Tally, "arrived", lambda _: [])  # the buffers, of the host on a real GPU, pretend as well
+    with FakeTensorMode(), Watch() as watch:
+        _drive(exporter, kind)
+
+    _check(exporter)
+    (tally,) = exporter._gather.tally._devices.values()
+    counted = {series.metric.series for series in tally._slot_of}
+    expected = {"rl_advantage_dist", "rl_logprob_dist", "rl_entropy_per_token_dist", "rl_sequence_ratio_dist"}
+    expected |= {"rl_kl_per_token_dist", "rl_ref_logprob_dist", "rl_reward_dist", "rl_reward_function_dist"}
+    expected |= {"rl_loss_dist", "rl_grad_norm_dist", "rl_weight_norm", "rl_value_loss_dist", "rl_kl_per_token"}
+    assert counted == expected | ({"rl_policy_ratio_dist"} if kind is GRPOTrainer else set())
+    assert len(watch.calls) > 500
+
+
+@pytest.mark.parametrize("kind", [GRPOTrainer, RLOOTrainer])
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU with CUDA on this machine")
+def test_no_tap_waits_for_a_real_gpu(exporter: Exporter, kind: type[GRPOTrainer]) -> None:
+    """The first step may wait (page-locked memory is allocated); what is counted is there after the second."""
+    with _watched_by_cuda():
+        _drive(exporter, kind)
+    torch.cuda.synchronize()
+    exporter.current()
+
+    _check(exporter)
+    assert exporter.snapshot.value("rl_weight_norm") is not None
