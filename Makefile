@@ -45,8 +45,8 @@ lowest: ## the core tests with the oldest versions of the dependencies that are 
 	@.venv-lowest/bin/python -m pytest -q -W default --ignore=tests/e2e --ignore=tests/adapters \
 		--deselect tests/outputs/test_prometheus.py::test_golden --deselect tests/test_report_to.py $(ARGS)
 
-bench: ## figures: what a log line and a scrape cost
-	@scripts/setup test
+bench: ## figures: what looking at tensors, a log line, a scrape and a whole step cost (10 minutes)
+	@scripts/setup bench
 	@$(PY) -m benchmarks
 
 tools: ## unpack Prometheus 2 and 3 into .tools/ for the tests (Debian)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator
+from typing import Any
 
 from prometheus_client import CollectorRegistry, Gauge
 from prometheus_client.exposition import generate_latest
+from torch.utils.tensorboard import SummaryWriter
 
 from benchmarks.measure import ratios, side_by_side
 from rlexporter.catalog import CATALOG
@@ -36,7 +39,7 @@ def _gauges(line: dict[str, float]) -> tuple[CollectorRegistry, dict[str, Gauge]
 
 def rows() -> Iterator[str]:
     """The lines of a Markdown table."""
-    yield "| keys | `Exporter.log`: us a line | `Gauge.labels().set()`: us a line | ours is shorter by a factor of |"
+    yield "| keys | `Exporter.log` | `Gauge.labels().set()` a key | TensorBoard `add_scalar` a key |"
     yield "|---|---|---|---|"
     for count in (20, 60, 200):
         line, store = _line(count), _store()
@@ -49,8 +52,18 @@ def rows() -> Iterator[str]:
             for key, value in line.items():
                 gauges[key].labels("bench", "0").set(value)
 
-        found = side_by_side({"ours": ours, "theirs": theirs})
-        yield f"| {count} | {found['ours']} | {found['theirs']} | {ratios(found, 'ours')['theirs']:.1f} |"
+        with tempfile.TemporaryDirectory() as folder, SummaryWriter(folder) as writer:
+
+            def board(line: dict[str, float] = line, writer: Any = writer) -> None:
+                for key, value in line.items():
+                    writer.add_scalar(key, value, 1)
+
+            found = side_by_side({"ours": ours, "theirs": theirs, "board": board}, wall=True)
+        times = ratios(found, "ours")
+        yield (
+            f"| {count} | {found['ours']} | {found['theirs']}: {times['theirs']:.1f}x | "
+            f"{found['board']}: {times['board']:.1f}x |"
+        )
 
 
 def scrape_rows() -> Iterator[str]:
@@ -63,6 +76,6 @@ def scrape_rows() -> Iterator[str]:
     for gauge in gauges.values():
         gauge.labels("bench", "0").set(1.0)
     found = side_by_side({"ours": lambda: encode(store.snapshot, ""), "theirs": lambda: generate_latest(registry)})
-    yield "| series | rlexporter: us a scrape | prometheus_client, as many gauges: us a scrape |"
+    yield "| series | rlexporter | prometheus_client, as many gauges |"
     yield "|---|---|---|"
     yield f"| {series} | {found['ours']} | {found['theirs']} |"

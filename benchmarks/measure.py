@@ -17,19 +17,27 @@ class Figure:
     low: float
     high: float
 
+    def times(self, factor: float) -> Figure:
+        """Of as many calls."""
+        return Figure(self.median * factor, self.low * factor, self.high * factor)
+
     def __str__(self) -> str:
         return f"{self.median:.1f} ({self.low:.1f} to {self.high:.1f})"
 
 
 def side_by_side(
-    calls: Mapping[str, Callable[[], object]], *, rounds: int = 25, seconds: float = 0.02
+    calls: Mapping[str, Callable[[], object]], *, rounds: int = 25, seconds: float = 0.02, wall: bool = False
 ) -> dict[str, Figure]:
-    """Thread-CPU time of each call, in rounds of about ``seconds`` each, one after the other in every round."""
-    repeats = {name: _repeats(call, seconds) for name, call in calls.items()}
+    """Time of each call, in rounds of about ``seconds`` each, one after the other in every round.
+
+    Thread-CPU time, or with ``wall`` that of a clock: of calls that use several threads.
+    """
+    clock = time.perf_counter if wall else time.thread_time
+    repeats = {name: _repeats(call, seconds, clock) for name, call in calls.items()}
     times: dict[str, list[float]] = {name: [] for name in calls}
     for _ in range(rounds):
         for name, call in calls.items():
-            times[name].append(_time(call, repeats[name]))
+            times[name].append(_time(call, repeats[name], clock))
     return {name: _figure(found) for name, found in times.items()}
 
 
@@ -43,17 +51,17 @@ def _figure(times: list[float]) -> Figure:
     return Figure(median(ordered), ordered[len(ordered) // 4], ordered[3 * len(ordered) // 4])
 
 
-def _repeats(call: Callable[[], object], seconds: float) -> int:
-    once = max(_time(call, 3) * 1e-6, 1e-7)
+def _repeats(call: Callable[[], object], seconds: float, clock: Callable[[], float]) -> int:
+    once = max(_time(call, 3, clock) * 1e-6, 1e-7)
     return max(1, int(seconds / once))
 
 
-def _time(call: Callable[[], object], repeats: int) -> float:
+def _time(call: Callable[[], object], repeats: int, clock: Callable[[], float]) -> float:
     gc.collect()
     gc.disable()
-    start = time.thread_time()
+    start = clock()
     for _ in range(repeats):
         call()
-    spent = time.thread_time() - start
+    spent = clock() - start
     gc.enable()
     return spent / repeats * 1e6

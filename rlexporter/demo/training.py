@@ -42,7 +42,7 @@ def run(*, algorithm: str, steps: int, port: int | None, fault: Fault | None, li
     """
     display = Display()
     with tempfile.TemporaryDirectory(prefix="rlexporter-demo-") as folder:
-        trainer = _trainer(algorithm, steps, fault, Path(folder), display)
+        trainer = trainer_of(algorithm, steps, fault, Path(folder), display)
         exporter = attach(trainer, port=port, run=f"demo-{algorithm}-{os.getpid()}")
         display.watch(exporter)
         failure = _train(trainer, fault)
@@ -76,7 +76,7 @@ def _stay(exporter: Exporter, display: Display, linger: float | None) -> None:
         time.sleep(seconds)
 
 
-def _trainer(algorithm: str, steps: int, fault: Fault | None, folder: Path, display: Display) -> Any:
+def trainer_of(algorithm: str, steps: int, fault: Fault | None, folder: Path, display: Display) -> Any:
     """A real trainer of TRL on a tiny model, with two reward functions, evaluation and two iterations a batch."""
     injection = Injection(fault, display.say) if fault else None
     kind, config = _TRAINERS[algorithm]

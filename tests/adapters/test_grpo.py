@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import weakref
 from collections.abc import Callable
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 import torch
+import trl
 from transformers import TrainerCallback
 
 import rlexporter
@@ -117,7 +119,9 @@ def test_every_histogram_equals_an_independent_count(tmp_path: Path, case: str) 
     trainer.train()
     _, text, _ = fetch(f"{exporter.url}/metrics")
     served = {name: (bounds, counts) for name, bounds, counts in independent.buckets(text)}
-    own = {"rl_grad_norm_dist", "rl_loss_dist", "rl_step_duration_seconds"}
+    size = trainer.args.gradient_accumulation_steps
+    trainer.kept.add("rl_loss_dist", [sum(trainer.losses[i : i + size]) for i in range(0, len(trainer.losses), size)])
+    own = {"rl_grad_norm_dist", "rl_step_duration_seconds"}
 
     assert set(served) - own == set(trainer.kept.values)
     for name in trainer.kept.values:
@@ -130,10 +134,50 @@ def test_every_histogram_equals_an_independent_count(tmp_path: Path, case: str) 
     exporter.close()
 
 
+def test_the_feed_has_each_number_once_and_the_log_line_their_mean(tmp_path: Path) -> None:
+    """Whatever is logged when: a step's own numbers are in its event."""
+    trainer = tiny.grpo(tmp_path, max_steps=7, logging_steps=3, num_iterations=2)
+    rlexporter.attach(trainer, record=str(tmp_path / "run.jsonl"))
+    trainer.train()
+    rlexporter.attach(trainer).close()
+    events = [json.loads(line) for line in (tmp_path / "run.jsonl").read_text().splitlines()]
+    steps = {event["global_step"]: event["values"] for event in events if event["event"] == "step"}
+    lines = {event["global_step"]: event["logs"] for event in events if event["event"] == "log"}
+
+    assert list(steps) == [1, 2, 3, 4, 5, 6, 7]
+    for logged in (3, 6):
+        for key in ("kl", "entropy", "reward", "completions/mean_length"):
+            numbers = [number for step in range(logged - 2, logged + 1) for number in steps[step].get(key, [])]
+            assert numbers, key
+            assert lines[logged][key] == pytest.approx(math.fsum(numbers) / len(numbers)), (logged, key)
+    assert [len(values["kl"]) for values in steps.values()] == [1] * 7
+
+
+def test_only_the_call_that_is_trained_on_counts(tmp_path: Path) -> None:
+    """A loss that scores something else besides, without gradients, counts as one that does not."""
+
+    class Curious(trl.GRPOTrainer):  # type: ignore[misc]
+        def _compute_loss(self, model: Any, inputs: Any) -> Any:
+            with torch.no_grad():
+                ids = torch.cat([inputs["prompt_ids"], inputs["completion_ids"]], 1)
+                self._get_per_token_logps_and_entropies(model, ids, ids > 0, inputs["completion_ids"].size(1) - 1)
+            return super()._compute_loss(model, inputs)
+
+    seen = []
+    for kind in (trl.GRPOTrainer, Curious):
+        trainer = tiny.grpo(tmp_path / kind.__name__, max_steps=2)
+        trainer.__class__ = kind
+        exporter, _ = _run(trainer)
+        seen.append({s: b for s, b in exporter.snapshot.buckets.items() if "duration" not in s.metric.name})
+        exporter.close()
+
+    assert seen[0] == seen[1]
+
+
 def test_a_loss_without_log_probabilities_says_so(tmp_path: Path) -> None:
     """As Liger's, which needs a GPU, computes it: what else can be seen is seen."""
 
-    class Fused(tiny.trl.GRPOTrainer):  # type: ignore[misc, name-defined]
+    class Fused(trl.GRPOTrainer):  # type: ignore[misc]
         def _compute_loss(self, model: Any, inputs: Any) -> Any:
             return model(torch.cat([inputs["prompt_ids"], inputs["completion_ids"]], 1)).logits.logsumexp(-1).mean()
 
@@ -455,7 +499,7 @@ def test_nothing_outlives_its_step(tmp_path: Path) -> None:
     """No log-probabilities, entropies, losses or advantages, and no graph."""
     alive: list[weakref.ref[Any]] = []
 
-    class Tracking(tiny.trl.GRPOTrainer):  # type: ignore[misc, name-defined]
+    class Tracking(trl.GRPOTrainer):  # type: ignore[misc]
         def _get_per_token_logps_and_entropies(self, *args: Any, **kwargs: Any) -> Any:
             found = super()._get_per_token_logps_and_entropies(*args, **kwargs)
             alive.extend(weakref.ref(tensor) for tensor in found if tensor is not None)

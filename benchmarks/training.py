@@ -1,0 +1,166 @@
+"""What the exporter costs a real GRPO run: thread-CPU time spent inside it, as a share of the step.
+
+Wall time of a step on a shared machine varies by more than what is looked for. So the time inside is measured where
+it is spent: in the callback's events, in what the taps do beside the trainer's own calls, and in the endpoint's thread.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import tempfile
+import threading
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+STEPS = 25
+_EVENTS = ("on_step_begin", "on_step_end", "on_log", "on_save", "on_epoch_end")
+
+
+class Inside:
+    """Thread-CPU seconds within our own code, counted once where it calls itself."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self._depth = 0
+
+    def call(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """The function, measured."""
+
+        def measured(*args: Any, **kwargs: Any) -> Any:
+            with self.section():
+                return function(*args, **kwargs)
+
+        return measured
+
+    def around(self, make: Callable[..., Any]) -> Callable[..., Any]:
+        """A context manager whose entry and exit count, and whose body, which is the trainer's, does not."""
+
+        @contextlib.contextmanager
+        def measured(*args: Any) -> Iterator[None]:
+            with self.section():
+                context = make(*args)
+                context.__enter__()
+            try:
+                yield
+            finally:
+                with self.section():
+                    context.__exit__(None, None, None)
+
+        return measured
+
+    def within(self, make: Callable[..., Any]) -> Callable[..., Any]:
+        """A context manager that counts with its body, which is ours."""
+
+        @contextlib.contextmanager
+        def measured(*args: Any) -> Iterator[None]:
+            with self.section(), make(*args):
+                yield
+
+        return measured
+
+    @contextlib.contextmanager
+    def section(self) -> Iterator[None]:
+        self._depth += 1
+        start = time.thread_time()
+        try:
+            yield
+        finally:
+            self._depth -= 1
+            if not self._depth:
+                self.seconds += time.thread_time() - start
+
+
+@dataclass(frozen=True)
+class Run:
+    """Thread-CPU milliseconds a step: of the whole, inside the exporter, and of the thread that answers scrapes."""
+
+    step: float
+    inside: float
+    endpoint: float
+
+
+def _measured(algorithm: str, attached: bool) -> Run:
+    from rlexporter.attach import attach
+    from rlexporter.demo.display import Display
+    from rlexporter.demo.training import trainer_of
+
+    inside, endpoint = Inside(), 0.0
+    with tempfile.TemporaryDirectory() as folder:
+        trainer = trainer_of(algorithm, STEPS, None, Path(folder), Display(io.StringIO()))
+        if not attached:
+            return Run(_trained(trainer), 0.0, 0.0)
+        exporter = attach(trainer, port=0, run="bench")
+        _instrument(trainer, exporter, inside)
+        with _scraped(f"{exporter.url}/metrics"):
+            step = _trained(trainer)
+            endpoint = _cpu_of("rlexporter-http")
+        exporter.close()
+    return Run(step, 1e3 * inside.seconds / STEPS, 1e3 * endpoint / STEPS)
+
+
+def _instrument(trainer: Any, exporter: Any, inside: Inside) -> None:
+    (callback,) = (each for each in trainer.callback_handler.callbacks if hasattr(each, "adopt"))
+    for name in _EVENTS:
+        setattr(callback, name, inside.call(getattr(callback, name)))
+    exporter.seeing = inside.within(exporter.seeing)
+    exporter.phase = inside.around(exporter.phase)
+    exporter.flush = inside.call(exporter.flush)
+
+
+def _trained(trainer: Any) -> float:
+    start = time.thread_time()
+    trainer.train()
+    return 1e3 * (time.thread_time() - start) / STEPS
+
+
+@contextlib.contextmanager
+def _scraped(url: str) -> Iterator[None]:
+    """Once a second, as Prometheus would."""
+    done = threading.Event()
+
+    def scrape() -> None:
+        while not done.wait(1.0):
+            urllib.request.urlopen(url).read()  # noqa: S310 - our own endpoint
+
+    thread = threading.Thread(target=scrape)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+
+
+def _cpu_of(name: str) -> float:
+    """CPU seconds of a thread of this process, of Linux."""
+    import os
+
+    thread = next(each for each in threading.enumerate() if each.name.startswith(name))
+    stat = Path(f"/proc/self/task/{thread.native_id}/stat").read_text().rpartition(") ")[2].split()
+    return (int(stat[11]) + int(stat[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def rows(rounds: int = 3) -> Iterator[str]:
+    """The lines of a Markdown table."""
+    yield "| trainer | a step, not attached | a step, attached | inside the exporter | share | endpoint's thread |"
+    yield "|---|---|---|---|---|---|"
+    for algorithm in ("grpo", "rloo"):
+        runs = [(_measured(algorithm, False), _measured(algorithm, True)) for _ in range(rounds)]
+        plain, attached = [each.step for each, _ in runs], [each for _, each in runs]
+        inside = median(each.inside for each in attached)
+        step = median(each.step for each in attached)
+        yield (
+            f"| {algorithm} | {_spread(plain)} | {_spread([each.step for each in attached])} | "
+            f"{_spread([each.inside for each in attached])} | {100 * inside / step:.2f} % | "
+            f"{_spread([each.endpoint for each in attached])} |"
+        )
+
+
+def _spread(values: list[float]) -> str:
+    return f"{median(values):.1f} ({min(values):.1f} to {max(values):.1f})"
