@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import platform
+from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
 
-from benchmarks import log_line
+from rlexporter.demo import quiet
 
 PAGE = Path(__file__).parent.parent / "docs/benchmarks.md"
 
@@ -16,19 +17,69 @@ _HEAD = """\
 
 # Benchmarks
 
-Measured by `make bench`: {cores} cores, Python {python}, prometheus_client {client}. Thread-CPU time of each call, the
-alternatives in turn in every round; the median, and in brackets the middle half of 25 rounds. The machine is shared
-and noisy: read the factors, not the microseconds.
+Measured by `make bench`: {cores} cores, no more than that is used; Python {python}, torch {torch}, prometheus_client
+{client}. The alternatives run in turn in every round; each figure is the median, with the middle half of the rounds in
+brackets, or how many times longer than rlexporter it takes. The machine is shared and noisy: read the factors.
+"""
+_TENSOR = """
+## A tensor on the host
+
+Counting importance ratios (around 1, spread 0.1) in the 24 buckets of `rl_policy_ratio_dist`, with a mask that leaves
+four of five; microseconds by the clock. The two clients that take one value a call were given 4,096 values, and their
+time is scaled up. rlexporter also counts NaN and infinities apart and sums positive and negative values; `bucketize`
+and numpy only count. `clone` copies the tensor once, without looking at the mask.
+"""
+_KINDS = """
+What it costs depends on how many bounds lie between the smallest and the largest value: each is one comparison and
+one count of each chunk, 0.09 ns an element here, as fast as numpy and the cache allow. On top come one pass for each
+of the mask, the smallest and the largest value, and two for the sum.
+"""
+_GPU = """
+## A tensor on a GPU
+"""
+_LINE = """
+## A log line
+
+Microseconds a line of so many keys, those of GRPO first.
+"""
+_SCRAPE = """
+## A scrape
+
+Microseconds an answer, in the endpoint's thread.
+"""
+_STEP = """
+## A training step
+
+A real GRPO run of TRL on the CPU: 32 completions of 24 tokens, a reference model, two iterations a batch, two reward
+functions; attached and scraped once a second, and without. Milliseconds of thread-CPU time a step (the endpoint has a
+thread of its own), the median of three runs and their range. What is inside the exporter is hardly more for a larger
+model: about twelve tensors are looked at in a step, and after the model has had the caches each first touch of our
+code and tables waits for memory. So the share is a matter of the step: above one percent for a toy of 60 thousand
+weights whose step takes less than a tenth of a second, below it for any model that somebody would train.
 """
 
 
+def sections() -> Iterator[str]:
+    """The page, part by part."""
+    from benchmarks import gpu, log_line, tensors, training
+
+    versions = {"torch": version("torch"), "client": version("prometheus-client")}
+    yield _HEAD.format(cores=os.cpu_count(), python=platform.python_version(), **versions)
+    parts = {_TENSOR: tensors.rows, _KINDS: tensors.kind_rows, _GPU: gpu.rows, _LINE: log_line.rows}
+    parts |= {_SCRAPE: log_line.scrape_rows, _STEP: training.rows}
+    for text, rows in parts.items():
+        yield text
+        yield from rows()
+
+
 def main() -> None:
-    """Measure everything."""
-    head = _HEAD.format(cores=os.cpu_count(), python=platform.python_version(), client=version("prometheus-client"))
-    parts = [head, "## A log line\n", *log_line.rows(), "\n## A scrape\n", *log_line.scrape_rows()]
-    page = "\n".join(parts) + "\n"
-    print(page)
-    PAGE.write_text(page)
+    """Measure everything; the page is written when all is there."""
+    quiet()
+    lines = []
+    for line in sections():
+        print(line, flush=True)
+        lines.append(line)
+    PAGE.write_text("\n".join(lines) + "\n")
 
 
 if __name__ == "__main__":

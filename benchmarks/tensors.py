@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -11,7 +12,7 @@ from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.metrics.view import ExplicitBucketHistogramAggregation, View
 from prometheus_client import CollectorRegistry, Histogram
-from torch.utils.tensorboard.summary import histogram as tensorboard_histogram
+from torch.utils.tensorboard import SummaryWriter
 
 from benchmarks.measure import Figure, side_by_side
 from rlexporter.catalog import NAMED
@@ -25,11 +26,14 @@ _LOOP = 4096
 Call = Callable[[], object]
 
 
-def ratios_of(size: int, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
-    """Importance ratios as a healthy update has them, and a mask that leaves four of five tokens."""
-    random = torch.Generator().manual_seed(0)
-    values = (torch.randn(size, generator=random) * 0.1).exp().to(dtype)
-    return values, torch.rand(size, generator=random) < 0.8
+def ratios_of(size: int, dtype: torch.dtype) -> torch.Tensor:
+    """Importance ratios as a healthy update has them."""
+    return (torch.randn(size, generator=torch.Generator().manual_seed(0)) * 0.1).exp().to(dtype)
+
+
+def mask_of(size: int) -> torch.Tensor:
+    """Leaves four of five tokens."""
+    return torch.rand(size, generator=torch.Generator().manual_seed(1)) < 0.8
 
 
 def _prometheus(values: list[float]) -> Call:
@@ -54,54 +58,59 @@ def _opentelemetry(values: list[float]) -> Call:
     return call
 
 
-def bucketize(values: torch.Tensor, mask: torch.Tensor, edges: torch.Tensor) -> torch.Tensor:
+def bucketize(values: torch.Tensor, mask: torch.Tensor | None, edges: torch.Tensor) -> torch.Tensor:
     """The usual way with torch: a search for each element's bucket, then a count of each bucket."""
-    return torch.bincount(torch.bucketize(values[mask], edges), minlength=len(edges) + 1)
+    return torch.bincount(torch.bucketize(_chosen(values, mask), edges), minlength=len(edges) + 1)
 
 
-def _numpy(values: torch.Tensor, mask: torch.Tensor) -> object:
-    plain = values.float().numpy()[mask.numpy()]
+def _chosen(values: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
+    return values if mask is None else values[mask]
+
+
+def _numpy(values: torch.Tensor, mask: torch.Tensor | None) -> object:
+    plain = _chosen(values, mask).float().numpy()
     return np.bincount(np.searchsorted(np.array(RATIO, dtype=np.float32), plain), minlength=len(RATIO) + 1)
 
 
-def _alternatives(values: torch.Tensor, mask: torch.Tensor) -> dict[str, Call]:
+def _alternatives(values: torch.Tensor, mask: torch.Tensor | None, board: SummaryWriter) -> dict[str, Call]:
     edges = torch.tensor(RATIO, dtype=values.dtype)
     return {
         "rlexporter": lambda: host.count(values, RATIO, mask),
         "bucketize + bincount": lambda: bucketize(values, mask, edges),
         "numpy searchsorted + bincount": lambda: _numpy(values, mask),
-        "TensorBoard histogram": lambda: tensorboard_histogram("r", values[mask].float(), bins="tensorflow"),
+        "TensorBoard `add_histogram`": lambda: board.add_histogram("ratio", _chosen(values, mask).float()),
         "clone (the floor)": values.clone,
     }
 
 
-def _measured(size: int, dtype: torch.dtype) -> dict[str, Figure]:
+def _measured(size: int, dtype: torch.dtype, mask: torch.Tensor | None) -> dict[str, Figure]:
     """All in one run; the clients that take one value a call on a part, scaled."""
-    values, mask = ratios_of(size, dtype)
-    part = values[mask][:_LOOP].tolist()
-    scale = int(mask.sum()) / len(part)
-    calls = {**_alternatives(values, mask), "prometheus_client loop": _prometheus(part)}
-    calls["OpenTelemetry loop"] = _opentelemetry(part)
-    found = side_by_side(calls, rounds=15 if size < 1 << 20 else 7, wall=True)
+    values = ratios_of(size, dtype)
+    chosen = _chosen(values, mask)
+    part = chosen[:_LOOP].tolist()
+    scale = len(chosen) / len(part)
+    loops = {"prometheus_client loop": _prometheus(part), "OpenTelemetry loop": _opentelemetry(part)}
+    with tempfile.TemporaryDirectory() as folder, SummaryWriter(folder) as board:
+        calls = {**_alternatives(values, mask, board), **loops}
+        found = side_by_side(calls, rounds=15 if size < 1 << 20 else 5, wall=True)
     return {name: figure.times(scale) if name.endswith("loop") else figure for name, figure in found.items()}
 
 
 def rows() -> Iterator[str]:
     """The lines of a Markdown table."""
-    header = False
-    for dtype in (torch.float32, torch.bfloat16):
-        for size in SIZES:
-            found = _measured(size, dtype)
-            if not header:
-                yield f"| elements | {' | '.join(found)} |"
-                yield "|---" * (len(found) + 1) + "|"
-                header = True
-            ours = found["rlexporter"]
-            cells = [
-                f"{figure}" if figure is ours else f"{figure.median:.0f} ({figure.median / ours.median:.1f}x)"
-                for figure in found.values()
-            ]
-            yield f"| {size:,} {str(dtype).removeprefix('torch.')} | {' | '.join(cells)} |"
+    cases = [(size, dtype, True) for dtype in (torch.float32, torch.bfloat16) for size in SIZES]
+    for i, (size, dtype, masked) in enumerate([*cases, (1_048_576, torch.float32, False)]):
+        found = _measured(size, dtype, mask_of(size) if masked else None)
+        if not i:
+            yield f"| elements | {' | '.join(found)} |"
+            yield "|---" * (len(found) + 1) + "|"
+        ours = found["rlexporter"]
+        cells = [
+            f"{figure}" if figure is ours else f"{figure.median:.0f}: {figure.median / ours.median:.2g}x"
+            for figure in found.values()
+        ]
+        kind = str(dtype).removeprefix("torch.") + ("" if masked else ", no mask")
+        yield f"| {size:,} {kind} | {' | '.join(cells)} |"
 
 
 def kind_rows() -> Iterator[str]:

@@ -39,7 +39,6 @@ class RewardTaps(Taps):
     def _calculate(self, calculate: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         if not self.trainer.model.training:
             return calculate(*args, **kwargs)
-        self._none.clear()
         with self.feed.phase("reward"):
             per_function = calculate(*args, **kwargs)
         with self.feed.seeing("reward"):

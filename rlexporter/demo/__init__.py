@@ -20,13 +20,13 @@ def run(*, algorithm: str, steps: int, port: int | None, fault: str | None, ling
     if find_spec("trl") is None:
         raise SetupError("the demo trains with TRL, which is not installed: pip install 'rlexporter[demo]'")
     print("loading torch, transformers and trl ...", flush=True)
-    _quiet()
+    quiet()
     from rlexporter.demo import training
 
     return training.run(algorithm=algorithm, steps=steps, port=port, fault=planned, linger=linger)
 
 
-def _quiet() -> None:
+def quiet() -> None:
     """Only the demo's own lines: no progress bars, and no advice, from the libraries that it uses."""
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     warnings.filterwarnings("ignore")

@@ -42,7 +42,7 @@ def run(*, algorithm: str, steps: int, port: int | None, fault: Fault | None, li
     """
     display = Display()
     with tempfile.TemporaryDirectory(prefix="rlexporter-demo-") as folder:
-        trainer = trainer_of(algorithm, steps, fault, Path(folder), display)
+        trainer = _trainer(algorithm, steps, fault, Path(folder), display)
         exporter = attach(trainer, port=port, run=f"demo-{algorithm}-{os.getpid()}")
         display.watch(exporter)
         failure = _train(trainer, fault)
@@ -76,7 +76,7 @@ def _stay(exporter: Exporter, display: Display, linger: float | None) -> None:
         time.sleep(seconds)
 
 
-def trainer_of(algorithm: str, steps: int, fault: Fault | None, folder: Path, display: Display) -> Any:
+def _trainer(algorithm: str, steps: int, fault: Fault | None, folder: Path, display: Display) -> Any:
     """A real trainer of TRL on a tiny model, with two reward functions, evaluation and two iterations a batch."""
     injection = Injection(fault, display.say) if fault else None
     kind, config = _TRAINERS[algorithm]
@@ -84,7 +84,7 @@ def trainer_of(algorithm: str, steps: int, fault: Fault | None, folder: Path, di
         model=tiny.model(folder / "tiny-llama", _SEED, display.teaching),
         processing_class=tiny.tokenizer(),
         reward_funcs=[injection.slow(tiny.letter_reward) if injection else tiny.letter_reward, tiny.length_reward],
-        args=config(**_settings(algorithm, steps, folder)),
+        args=config(**settings(algorithm, steps, folder)),
         train_dataset=datasets.Dataset.from_dict({"prompt": tiny.prompts(512)}),
         eval_dataset=datasets.Dataset.from_dict({"prompt": tiny.prompts(32)}),
         callbacks=[Progress(display), *([injection] if injection else [])],
@@ -93,7 +93,8 @@ def trainer_of(algorithm: str, steps: int, fault: Fault | None, folder: Path, di
     return trainer
 
 
-def _settings(algorithm: str, steps: int, folder: Path) -> dict[str, Any]:
+def settings(algorithm: str, steps: int, folder: Path) -> dict[str, Any]:
+    """Of the trainer's configuration."""
     return {
         "output_dir": str(folder / "demo"),
         "max_steps": steps,

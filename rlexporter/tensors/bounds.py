@@ -24,14 +24,14 @@ def rounded_down(bounds: tuple[float, ...], dtype: str) -> tuple[float, ...]:
     return tuple(_floor(bound, dtype) for bound in bounds)
 
 
-def largest(dtype: str) -> float:
-    """The largest finite number of this type."""
-    return _LARGEST[dtype]
+def edges(bounds: tuple[float, ...], dtype: str) -> tuple[float, ...]:
+    """The upper ends of every class of a number, in rising order; what is above the last is NaN.
 
-
-def just_below_zero(dtype: str) -> float:
-    """The largest negative number of this type."""
-    return -math.ldexp(1.0, _SMALLEST_EXPONENT[dtype])
+    Minus infinity; outside (negative where no bound is); up to each bound; finite above them; infinity.
+    """
+    below_zero = -math.ldexp(1.0, _SMALLEST_EXPONENT[dtype])
+    outside = -math.inf if not bounds or bounds[0] < 0 else below_zero
+    return (-math.inf, outside, *rounded_down(bounds, dtype), _LARGEST[dtype], math.inf)
 
 
 def _floor(bound: float, dtype: str) -> float:

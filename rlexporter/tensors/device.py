@@ -14,7 +14,7 @@ from typing import Any
 
 from rlexporter.buckets import Buckets, Nonfinite
 from rlexporter.model import Series
-from rlexporter.tensors.bounds import just_below_zero, largest, rounded_down
+from rlexporter.tensors.bounds import edges
 
 # A slot holds the counts of one series, in the order in which a search in its edges numbers them: minus infinity,
 # outside (negative where no bound is), one for each bound, above them, infinity, NaN. Sums and extremes end it.
@@ -115,13 +115,10 @@ class DeviceTally:
 
         key = (bounds, x.dtype)
         if key not in self._edges:
-            kind = str(x.dtype).removeprefix("torch.")
-            top = largest(kind)
-            outside = -math.inf if not bounds or bounds[0] < 0 else just_below_zero(kind)
-            edges = (-math.inf, outside, *rounded_down(bounds, kind), top, math.inf)
+            ends = edges(bounds, str(x.dtype).removeprefix("torch."))
             with torch.inference_mode(mode=False):
-                made = torch.empty(len(edges), dtype=x.dtype, device=x.device)
-                for i, edge in enumerate(edges):
+                made = torch.empty(len(ends), dtype=x.dtype, device=x.device)
+                for i, edge in enumerate(ends):
                     made.select(0, i).fill_(edge)
             self._edges[key] = made
         return self._edges[key]

@@ -1,25 +1,31 @@
 """Exact counts of values in host memory, by numpy.
 
-Each chunk, small enough to stay in the cache, is compared with those bounds that lie between its smallest and its
-largest value: 1 to 3 ns an element for 24 bounds, where a search for each element's bucket takes ten or more.
+A few thousand values are sorted, so that one search for all bounds finds every count. More are taken in chunks that
+stay in the cache, and each chunk is compared with those bounds that lie between its smallest and its largest value:
+1 to 3 ns an element for 24 bounds, where a search for each element's bucket takes ten or more.
 """
 
 from __future__ import annotations
 
+import itertools
 from bisect import bisect_left
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import lru_cache
+from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 from rlexporter.buckets import Buckets, Nonfinite
-from rlexporter.tensors.bounds import rounded_down
+from rlexporter.tensors.bounds import edges, rounded_down
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
     Array = npt.NDArray[Any]
 
-_CHUNK = 65536
+_CHUNK = 131_072
+_FEW = 2048
+"""Values that are sorted faster than compared with each bound."""
 _NONE = Nonfinite()
 
 
@@ -31,8 +37,8 @@ def count(values: Any, bounds: tuple[float, ...], mask: Any = None) -> Buckets:
     in no bucket and no sum, and so are negative values where no bound is negative (TRL pads with -1). Raises what
     torch and numpy raise for values that are no real numbers.
     """
-    counted = (_count(chunk, bounds) for chunk in _chunks(values, mask))
-    return sum(counted, next(counted, Buckets.empty(bounds)))
+    counted = [_count(chunk, chosen, bounds) for chunk, chosen in _chunks(values, mask)]
+    return sum(counted[1:], counted[0]) if counted else Buckets.empty(bounds)
 
 
 def mean(values: Any) -> float:
@@ -41,32 +47,85 @@ def mean(values: Any) -> float:
 
     flat = _flat(values)
     with np.errstate(invalid="ignore"):  # of two infinities it is NaN, which is no news
-        return float(_plain(flat, 0, len(flat)).mean(dtype=np.float64))
+        return float(_plain(flat).mean(dtype=np.float64))
 
 
-def _count(chunk: Array, bounds: tuple[float, ...]) -> Buckets:
+def _count(chunk: Array, chosen: Array | None, bounds: tuple[float, ...]) -> Buckets:
+    if len(chunk) > _FEW:
+        return _count_many(chunk, chosen, bounds)
+    return _count_few(chunk if chosen is None else chunk[chosen], bounds)
+
+
+def _count_few(chunk: Array, bounds: tuple[float, ...]) -> Buckets:
     import numpy as np
 
-    nonfinite, outside = _NONE, 0
+    ordered = np.sort(chunk)  # NaN comes last
+    ends = ordered.searchsorted(_edges(bounds, chunk.dtype.name), side="right").tolist()
+    counts = [end - start for start, end in itertools.pairwise(ends)]
+    nonfinite = Nonfinite(len(ordered) - ends[-1], counts[-1], ends[0]) if ends[0] or ends[-2] < len(ordered) else _NONE
+    inside = ordered[ends[1] : ends[-2]]
+    if not len(inside):
+        return Buckets(bounds, tuple(counts[1:-1]), nonfinite=nonfinite, outside=counts[0])
+    low = float(inside[0])
+    below = int(inside.searchsorted(0.0)) if low < 0 else 0
+    negative_sum = -float(inside[:below].sum(dtype=np.float64)) if below else 0.0
+    positive_sum = float(inside[below:].sum(dtype=np.float64))
+    return Buckets(
+        bounds, tuple(counts[1:-1]), positive_sum, negative_sum, low, float(inside[-1]), nonfinite, counts[0]
+    )
+
+
+def _count_many(chunk: Array, chosen: Array | None, bounds: tuple[float, ...]) -> Buckets:
+    import numpy as np
+
+    first, left_out = 0, 0
+    if chosen is not None:
+        first, left_out = int(chosen.argmax()), len(chosen) - int(np.count_nonzero(chosen))
+    if left_out == len(chunk):
+        return Buckets.empty(bounds)
+    filled = chunk if chosen is None else _filled(chunk, chosen, first)
+    low, high = float(filled.min()), float(filled.max())  # NaN, where one is among them
+    if not isfinite(low) or not isfinite(high) or (low < 0 and bounds and bounds[0] >= 0):
+        return _count_odd(chunk if chosen is None else chunk[chosen], bounds)
+    filling = float(filled[first])
+    counts = _bucket_counts(filled, bounds, low, high)
+    counts[bisect_left(bounds, filling)] -= left_out
+    above_zero = filled if low >= 0 else np.maximum(filled, 0)
+    positive_sum = float(above_zero.sum(dtype=np.float64)) - left_out * max(filling, 0.0)
+    below_zero = float(np.minimum(filled, 0).sum(dtype=np.float64)) if low < 0 else 0.0
+    return Buckets(bounds, tuple(counts), positive_sum, left_out * min(filling, 0.0) - below_zero, low, high)
+
+
+def _count_odd(chunk: Array, bounds: tuple[float, ...]) -> Buckets:
+    """With values among them that are not counted in buckets."""
+    import numpy as np
+
     finite = np.isfinite(chunk)
-    if not finite.all():
-        nan, positive = int(np.isnan(chunk).sum()), int(np.isposinf(chunk).sum())
-        nonfinite = Nonfinite(nan, positive, len(chunk) - int(finite.sum()) - nan - positive)
-        chunk = chunk[finite]
-    low = float(chunk.min(initial=np.inf))
-    if low < 0 and bounds and bounds[0] >= 0:
-        inside = chunk[chunk >= 0]
-        outside, chunk, low = len(chunk) - len(inside), inside, float(inside.min(initial=np.inf))
-    if not len(chunk):
-        return Buckets(bounds, (0,) * (len(bounds) + 1), nonfinite=nonfinite, outside=outside)
-    high = float(chunk.max())
-    positive_sum = float((chunk if low >= 0 else np.maximum(chunk, 0)).sum(dtype=np.float64))
-    negative_sum = -float(np.minimum(chunk, 0).sum(dtype=np.float64)) if low < 0 else 0.0
-    counts = _bucket_counts(chunk, bounds, low, high)
-    return Buckets(bounds, counts, positive_sum, negative_sum, low, high, nonfinite, outside)
+    nan, positive = int(np.isnan(chunk).sum()), int(np.isposinf(chunk).sum())
+    nonfinite = Nonfinite(nan, positive, len(chunk) - int(finite.sum()) - nan - positive)
+    inside = chunk[finite & (chunk >= 0) if bounds and bounds[0] >= 0 else finite]
+    plain = _count_many(inside, None, bounds) if len(inside) else Buckets.empty(bounds)
+    return replace(plain, nonfinite=nonfinite, outside=int(finite.sum()) - len(inside))
 
 
-def _bucket_counts(chunk: Array, bounds: tuple[float, ...], low: float, high: float) -> tuple[int, ...]:
+def _filled(chunk: Array, chosen: Array, first: int) -> Array:
+    """The chunk with the first chosen value in place of those that are not chosen.
+
+    By their bits: to copy the chosen ones together takes three times as long.
+    """
+    import numpy as np
+
+    kind = np.int32 if chunk.itemsize == 4 else np.int64
+    bits = chunk.view(kind)
+    left_out = (chosen.view(np.int8) - np.int8(1)).astype(kind)
+    filled = bits ^ bits[first]
+    filled &= left_out
+    filled ^= bits
+    plain: Array = filled.view(chunk.dtype)
+    return plain
+
+
+def _bucket_counts(chunk: Array, bounds: tuple[float, ...], low: float, high: float) -> list[int]:
     """Of finite values between ``low`` and ``high``: by comparing with the bounds in between."""
     import numpy as np
 
@@ -78,7 +137,7 @@ def _bucket_counts(chunk: Array, bounds: tuple[float, ...], low: float, high: fl
         np.less_equal(chunk, limit, out=below)
         at_most.append(int(np.count_nonzero(below)))
     at_most += [len(chunk)] * (len(bounds) + 1 - last)
-    return tuple(later - earlier for earlier, later in zip([0, *at_most], at_most, strict=False))
+    return [later - earlier for earlier, later in itertools.pairwise([0, *at_most])]
 
 
 @lru_cache(maxsize=512)
@@ -88,21 +147,29 @@ def _limits(bounds: tuple[float, ...], dtype: str) -> Array:
     return np.array(rounded_down(bounds, dtype), dtype=dtype)
 
 
-def _chunks(values: Any, mask: Any) -> Iterator[Array]:
-    """The values that count, as float32 or float64 arrays that fit into the cache."""
+@lru_cache(maxsize=512)
+def _edges(bounds: tuple[float, ...], dtype: str) -> Array:
+    import numpy as np
+
+    return np.array(edges(bounds, dtype), dtype=dtype)
+
+
+def _chunks(values: Any, mask: Any) -> Iterator[tuple[Array, Array | None]]:
+    """The values as float32 or float64 arrays that fit into the cache, and which of them count; None: all."""
     import numpy as np
 
     flat = _flat(values)
     chosen = None if mask is None else _flat_mask(mask, np.shape(values))
     for start in range(0, len(flat), _CHUNK):
-        chunk = _plain(flat, start, start + _CHUNK)
-        yield chunk if chosen is None else np.compress(chosen[start : start + _CHUNK], chunk)
+        part = slice(start, start + _CHUNK)
+        yield _plain(flat[part]), None if chosen is None else chosen[part]
 
 
 def _flat(values: Any) -> Any:
     """In one dimension, on the host, without a graph; still in its own type."""
     if hasattr(values, "detach"):
-        return values.detach().cpu().reshape(-1)
+        flat = values.detach().reshape(-1)
+        return flat if flat.device.type == "cpu" else flat.cpu()
     import numpy as np
 
     return np.asarray(values, dtype=None if isinstance(values, np.ndarray) else np.float64).ravel()
@@ -112,14 +179,13 @@ def _flat_mask(mask: Any, shape: tuple[int, ...]) -> Array:
     import numpy as np
 
     plain = mask.detach().cpu().bool().numpy() if hasattr(mask, "detach") else np.asarray(mask, dtype=bool)
-    return np.broadcast_to(plain, shape).ravel()
+    return (plain if plain.shape == shape else np.broadcast_to(plain, shape)).ravel()
 
 
-def _plain(flat: Any, start: int, stop: int) -> Array:
-    """A part as float32 or float64, whichever holds its type exactly."""
+def _plain(part: Any) -> Array:
+    """As float32 or float64, whichever holds its type exactly."""
     import numpy as np
 
-    part = flat[start:stop]
     if hasattr(part, "detach"):
         kind = str(part.dtype).removeprefix("torch.")
         if kind in ("bfloat16", "float16"):

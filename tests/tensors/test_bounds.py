@@ -10,7 +10,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rlexporter.catalog import CATALOG
-from rlexporter.tensors.bounds import just_below_zero, largest, rounded_down
+from rlexporter.tensors.bounds import edges, rounded_down
+
+pytestmark = pytest.mark.usefixtures("both_ways")
 
 DTYPES = ["float64", "float32", "float16", "bfloat16"]
 BITS = {"float64": torch.int64, "float32": torch.int32, "float16": torch.int16, "bfloat16": torch.int16}
@@ -23,6 +25,10 @@ def _next(value: float, dtype: str) -> float:
         return float(torch.tensor(1, dtype=BITS[dtype]).view(number.dtype))
     bits = number.view(BITS[dtype])
     return float((bits + (1 if value > 0 else -1)).view(number.dtype))
+
+
+def _largest(dtype: str) -> float:
+    return float(torch.finfo(getattr(torch, dtype)).max)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -41,18 +47,18 @@ def test_the_largest_number_that_is_not_above(dtype: str, bound: float) -> None:
     (found,) = rounded_down((bound,), dtype)
 
     if found == -math.inf:
-        assert bound < -largest(dtype)
+        assert bound < -_largest(dtype)
         return
     assert float(torch.tensor(found, dtype=torch.float64).to(getattr(torch, dtype))) == found
     assert found <= bound
-    assert found == largest(dtype) or _next(found, dtype) > bound
+    assert found == _largest(dtype) or _next(found, dtype) > bound
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_limits_are_those_of_torch(dtype: str) -> None:
-    """The largest number, and the one just below zero."""
-    assert largest(dtype) == torch.finfo(getattr(torch, dtype)).max
-    assert just_below_zero(dtype) == -_next(0.0, dtype)
+def test_the_ends_of_the_classes_are_numbers_of_torch(dtype: str) -> None:
+    """Below: minus infinity, and where no bound is negative all that is. Above: the largest number."""
+    assert edges((0.5, 1.0), dtype) == (-math.inf, -_next(0.0, dtype), 0.5, 1.0, _largest(dtype), math.inf)
+    assert edges((-1.0,), dtype) == (-math.inf, -math.inf, -1.0, _largest(dtype), math.inf)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

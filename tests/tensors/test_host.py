@@ -15,6 +15,8 @@ from hypothesis import strategies as st
 from rlexporter.buckets import Nonfinite
 from rlexporter.tensors.host import count, mean
 
+pytestmark = pytest.mark.usefixtures("both_ways")
+
 BOUNDS = (-10.0, -1.0, -0.1, 0.0, 0.1, 1.0, 10.0)
 FLOATS = [torch.float64, torch.float32, torch.float16, torch.bfloat16]
 
@@ -34,6 +36,23 @@ def test_counts_equal_a_plain_count(values: list[float]) -> None:
     assert list(found.counts) == _by_numpy(values)
     assert found.positive_sum == pytest.approx(positive, rel=1e-6)
     assert found.nonfinite == Nonfinite(sum(map(math.isnan, values)), values.count(math.inf), values.count(-math.inf))
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+def test_many_values_are_counted_in_parts(dtype: torch.dtype) -> None:
+    """As one plain count of all, with a mask, in whichever part they lie."""
+    values = (torch.randn(150_001, generator=torch.Generator().manual_seed(0)) * 4).to(dtype)
+    values[70_000:70_003] = torch.tensor([math.nan, math.inf, -math.inf])
+    mask = torch.arange(150_001) % 7 > 2
+    found = count(values, BOUNDS, mask)
+    chosen = values[mask].double().numpy()
+    finite = chosen[np.isfinite(chosen)]
+
+    above = [-math.inf, *np.nextafter(BOUNDS, math.inf), math.inf]
+    assert list(found.counts) == np.histogram(finite, above)[0].tolist()
+    assert (found.minimum, found.maximum) == (finite.min(), finite.max())
+    assert found.positive_sum - found.negative_sum == pytest.approx(finite.sum())
+    assert found.nonfinite == Nonfinite(*(int(mask[70_000 + i]) for i in range(3)))
 
 
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
