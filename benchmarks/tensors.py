@@ -106,11 +106,15 @@ def rows() -> Iterator[str]:
             yield "|---" * (len(found) + 1) + "|"
         ours = found["rlexporter"]
         cells = [
-            f"{figure}" if figure is ours else f"{figure.median:.0f}: {figure.median / ours.median:.2g}x"
+            f"{figure}" if figure is ours else f"{figure.median:.0f}: {_factor(figure.median / ours.median)}"
             for figure in found.values()
         ]
         kind = str(dtype).removeprefix("torch.") + ("" if masked else ", no mask")
         yield f"| {size:,} {kind} | {' | '.join(cells)} |"
+
+
+def _factor(ratio: float) -> str:
+    return f"{ratio:.0f}x" if ratio >= 10 else f"{ratio:.1f}x" if ratio >= 0.1 else f"{ratio:.2f}x"
 
 
 def kind_rows() -> Iterator[str]:

@@ -78,15 +78,14 @@ class Buckets:
 
     def including(self, value: float) -> Buckets:
         """The histogram with one more finite value that the metric can have."""
-        counts = list(self.counts)
-        counts[bisect_left(self.bounds, value)] += 1
+        counts, i = self.counts, bisect_left(self.bounds, value)
         return Buckets(
             self.bounds,
-            tuple(counts),
-            self.positive_sum + max(value, 0.0),
-            self.negative_sum + max(-value, 0.0),
-            min(self.minimum, value),
-            max(self.maximum, value),
+            (*counts[:i], counts[i] + 1, *counts[i + 1 :]),
+            self.positive_sum + value if value > 0 else self.positive_sum,
+            self.negative_sum - value if value < 0 else self.negative_sum,
+            value if value < self.minimum else self.minimum,
+            value if value > self.maximum else self.maximum,
             self.nonfinite,
             self.outside,
         )

@@ -102,7 +102,7 @@ class Lines:
 
     def _value(self, draft: Draft, known: _Known, key: str, raw: object, prefix: str, step: int) -> None:
         """One key and whatever was logged under it."""
-        value = values.read(raw)
+        value = raw if type(raw) is float else values.read(raw)
         if value is Unreadable.IGNORED:
             draft.add("rlexporter_ignored_values_total", 1)
             return

@@ -10,9 +10,9 @@ _PAGE = """<!doctype html>
 <html lang="en">
 <head><meta charset="utf-8"><title>rlexporter: {run}</title>
 <style>body{{font:16px/1.5 system-ui,sans-serif;max-width:40em;margin:3em auto;padding:0 1em}}
-dt{{color:#666}}dd{{margin:0 0 .5em}}</style></head>
+h2{{font-size:1em}}dt{{color:#666}}dd{{margin:0 0 .5em}}</style></head>
 <body><h1>{run}</h1>
-<dl>{facts}</dl>
+<dl>{facts}</dl>{lists}
 <p><a href="/metrics">/metrics</a> for Prometheus &middot; <a href="/livez">/livez</a> &middot;
 <a href="/readyz">/readyz</a></p></body></html>
 """
@@ -30,7 +30,24 @@ def page(snapshot: Snapshot) -> str:
         "Exporter": _info(snapshot, "rlexporter_build_info", "version"),
     }
     listed = "".join(f"<dt>{name}</dt><dd>{escape(value)}</dd>" for name, value in facts.items() if value)
-    return _PAGE.format(run=escape(snapshot.labels.get("run", "")), facts=listed)
+    lists = _list(
+        "NaN and infinite values",
+        [f"{metric}: {value:.0f} {kind}" for (metric, kind), value in _set(snapshot, "rl_nonfinite_values_total")],
+    ) + _list(
+        "Cannot be seen in this run",
+        [f"{signal}: {reason}" for (signal, reason), _ in _set(snapshot, "rl_signal_unavailable_info")],
+    )
+    return _PAGE.format(run=escape(snapshot.labels.get("run", "")), facts=listed, lists=lists)
+
+
+def _set(snapshot: Snapshot, name: str) -> list[tuple[tuple[str, ...], float]]:
+    """Labels and values of those samples of a metric that are not 0."""
+    return [(series.labels, value) for series, value in snapshot.samples.items() if value and series.metric.series == name]
+
+
+def _list(title: str, items: list[str]) -> str:
+    listed = "".join(f"<li>{escape(item)}</li>" for item in items)
+    return f"<h2>{title}</h2><ul>{listed}</ul>" if items else ""
 
 
 def _info(snapshot: Snapshot, name: str, label: str) -> str:
@@ -41,10 +58,7 @@ def _info(snapshot: Snapshot, name: str, label: str) -> str:
 
 
 def _state(snapshot: Snapshot) -> str:
-    for series, value in snapshot.samples.items():
-        if series.metric.series == "rl_run_state" and value == 1:
-            return series.labels[0]
-    return ""
+    return next((state for (state,), _ in _set(snapshot, "rl_run_state")), "")
 
 
 def _number(snapshot: Snapshot, name: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import gzip
 import http.client
 import itertools
@@ -103,6 +104,18 @@ def test_the_landing_page_escapes_what_comes_from_outside() -> None:
     assert "&lt;script&gt;" in page
     assert 'href="/metrics"' in page
     assert "<dd>running</dd>" in page
+
+
+def test_the_landing_page_says_what_was_bad_and_what_cannot_be_seen(exporter: Exporter) -> None:
+    """Nothing of it where there is nothing."""
+    exporter.log({"reward": 1.0}, step=1)
+    assert "<h2>" not in fetch(f"{exporter.url}/")[1]
+
+    exporter.log({"reward": math.nan}, step=2)
+    exporter.signal("kl", "beta is 0 & there is no reference")
+    page = fetch(f"{exporter.url}/")[1]
+    assert "<li>rl_reward_mean: 1 nan</li>" in page
+    assert "<li>kl: beta is 0 &amp; there is no reference</li>" in page
 
 
 def test_a_failed_scrape_says_so_and_the_next_one_works(
