@@ -42,7 +42,9 @@ def page(snapshot: Snapshot) -> str:
 
 def _set(snapshot: Snapshot, name: str) -> list[tuple[tuple[str, ...], float]]:
     """Labels and values of those samples of a metric that are not 0."""
-    return [(series.labels, value) for series, value in snapshot.samples.items() if value and series.metric.series == name]
+    return [
+        (series.labels, value) for series, value in snapshot.samples.items() if value and series.metric.series == name
+    ]
 
 
 def _list(title: str, items: list[str]) -> str:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import math
 import gzip
 import http.client
 import itertools
+import math
 import socket
 import threading
 from collections.abc import Iterator
