@@ -43,7 +43,7 @@ PHASES = ("rollout", "reward", "update", "eval", "save")
 
 SIGNALS = (
     *("reward", "advantage", "ratio", "kl", "logprob", "entropy", "completion_length", "prompt_length"),
-    *("loss", "grad_norm", "weights"),
+    *("loss", "grad_norm", "weights", "value"),
 )
 """What can be measured at the tensor, or not, in a run: `rl_signal_available{signal}`."""
 
@@ -550,6 +550,16 @@ _POLICY = (
         keys=_keys(PPO, "val/ratio") + _keys(ASYNC_GRPO, "ratio"),
     ),
     Metric(
+        name="rl.corrected_mean",
+        kind=Kind.GAUGE,
+        group=Group.POLICY,
+        help="A mean of modern PPO as it would be logged without a fault of trl 0.17 and later: statistics slots that "
+        "are never written count as 0 where a mini-batch has fewer micro-batches than gradient_accumulation_steps. "
+        "The metric that is corrected is the label.",
+        labels=("metric",),
+        reading="Equal to the metric that it corrects in most configurations; else use this one for thresholds.",
+    ),
+    Metric(
         name="rl.policy.ratio_var",
         kind=Kind.GAUGE,
         group=Group.POLICY,
@@ -833,6 +843,17 @@ _VALUE = (
         keys=_keys(PPO_LEGACY, "ppo/val/mean"),
     ),
     Metric(
+        name="rl.value_dist",
+        kind=Kind.HISTOGRAM,
+        group=Group.VALUE,
+        scope=Scope.RANK,
+        unit="reward",
+        level=Level.TOKEN,
+        help="Value function at each response token, before the update.",
+        reading="On the scale of the returns. Counts in the outer buckets: a critic that diverges.",
+        bounds=_REWARD,
+    ),
+    Metric(
         name="rl.value.var",
         kind=Kind.GAUGE,
         group=Group.VALUE,
@@ -894,6 +915,17 @@ _VALUE = (
         help="Mean of the TD(lambda) returns: advantage plus value.",
         reading="Rises with the reward.",
         keys=_keys(PPO_LEGACY, "ppo/returns/mean"),
+    ),
+    Metric(
+        name="rl.return_dist",
+        kind=Kind.HISTOGRAM,
+        group=Group.VALUE,
+        scope=Scope.RANK,
+        unit="reward",
+        level=Level.TOKEN,
+        help="TD(lambda) return at each response token: advantage plus value.",
+        reading="What the value function is fitted to: compare the two.",
+        bounds=_REWARD,
     ),
     Metric(
         name="rl.return.var",

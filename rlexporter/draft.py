@@ -48,11 +48,12 @@ class Draft:
 
     def expect(self, metric: Metric) -> None:
         """Let the counters of what is wrong with a measurement exist, at 0, before anything is."""
-        if metric.group in _NOT_MEASURED or metric.of:
+        if metric.group in _NOT_MEASURED:
             return
+        name = metric.of or metric.series
         for kind, _ in Nonfinite().by_kind():
-            self.samples.setdefault(Series(self._named[_NONFINITE], (metric.series, kind)), 0.0)
-        self.samples.setdefault(Series(self._named[_UNDEFINED], (metric.series,)), 0.0)
+            self.samples.setdefault(Series(self._named[_NONFINITE], (name, kind)), 0.0)
+        self.samples.setdefault(Series(self._named[_UNDEFINED], (name,)), 0.0)
 
     def number(self, targets: Sequence[Series], value: float, step: int, *, counted: bool = False) -> None:
         """One number for these metrics. Gauges take NaN and infinities as they are.

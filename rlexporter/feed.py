@@ -32,6 +32,8 @@ class RunFacts:
     steps_planned: int | None = None
     step: int | None = None
     """The step at which this process takes over: above 0 when a checkpoint was resumed; None: not known."""
+    open_ended: bool = False
+    """Nobody will say when the training is over: where the process ends in order, so does the run."""
     totals: Mapping[str, float] = field(default_factory=dict)
     """Trainer totals that were restored with it, by log key: counters of this process start from there."""
 

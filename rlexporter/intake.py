@@ -9,6 +9,7 @@ import contextlib
 import logging
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from rlexporter import process
@@ -198,7 +199,8 @@ class Intake:
 
     def _drain(self) -> None:
         """Serve what was seen in a step that will not end."""
-        self._absorb(self._gather.take(StepUpdate(step=self._step)))
+        part = self._gather.take(StepUpdate(step=self._step))
+        self._absorb(replace(part, phases={}))
 
     def _absorb(self, part: StepUpdate) -> None:
         self.store.absorb(part)

@@ -56,7 +56,7 @@ class Run(Intake):
     def begin(self, facts: RunFacts) -> None:
         """A training begins now, for the first time or again."""
         with self._change("event"):
-            self._driven = self.training = True
+            self._driven, self.training = True, not facts.open_ended
             if not self._settled:
                 self._settle(facts)
             self._describe(facts)

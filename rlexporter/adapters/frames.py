@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from types import FrameType
 from typing import Any
 
@@ -22,13 +22,18 @@ def callers() -> Iterator[FrameType]:
 
 
 def local(frame: FrameType, name: str) -> Any:
-    """The value of a local variable, None where there is none.
+    """The value of a local variable, None where there is none."""
+    return variables(frame, (name,)).get(name)
+
+
+def variables(frame: FrameType, names: Iterable[str]) -> dict[str, Any]:
+    """The values of those of these local variables that there are.
 
     Up to Python 3.12 reading ``f_locals`` leaves a copy of all local variables in the frame, which would keep
     whatever they hold now (tensors, graphs) alive until the function returns: it is emptied.
     """
     found = frame.f_locals
-    value = found.get(name)
+    chosen = {name: found[name] for name in names if name in found}
     if sys.version_info < (3, 13) and frame.f_code.co_flags & inspect.CO_OPTIMIZED:
         found.clear()
-    return value
+    return chosen

@@ -19,6 +19,7 @@ _ON_POLICY = (
 _NOT_SCORED = (
     "the loss was computed without per-token log-probabilities (use_liger_kernel computes it in one fused call)"
 )
+_NO_CRITIC = "there is no value function: the advantage is relative to a group"
 _NO_REFERENCE = "beta is 0: there is no reference model"
 
 
@@ -32,6 +33,7 @@ class GroupTaps(Taps):
 
     def install(self) -> None:
         """Around rollout, scoring and loss."""
+        self.feed.signal("value", _NO_CRITIC)
         trainer = self.trainer
         self.tap(trainer, "_generate_and_score_completions", self._rollout, "advantage", "weights")
         self.tap(trainer, "_generate", self._generate, "completion_length", "prompt_length")

@@ -17,8 +17,8 @@ class OptimizerTaps(Taps):
         """`training_step` and `clip_grad_norm_`; evaluation and saving as phases."""
         trainer = self.trainer
         self.tap(trainer, "training_step", self._training_step, "loss")
-        self.tap(trainer, "evaluate", self._phase("eval"))
-        self.tap(trainer, "_save_checkpoint", self._phase("save"))
+        self.tap(trainer, "evaluate", self.during("eval"))
+        self.tap(trainer, "_save_checkpoint", self.during("save"))
         self.tap(trainer.accelerator, "clip_grad_norm_", self._clip_grad_norm, "grad_norm")
 
     def step_end(self) -> None:
@@ -50,24 +50,21 @@ class OptimizerTaps(Taps):
             raise TypeError("the gradient norm is sharded over ranks")
         self.feed.see("rl_grad_norm_dist", norm if hasattr(norm, "detach") else [float(norm)])
 
-    def _phase(self, name: str) -> Callable[..., Any]:
-        def around(method: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-            with self.feed.phase(name):
-                return method(*args, **kwargs)
-
-        return around
-
 
 def weight_norm(model: Any) -> Any:
     """The norm of the trained weights that lie on this rank, as a tensor on their device; NaN where one of them is.
 
     No collective: of sharded parameters (FSDP, ZeRO) the local part counts.
     """
+    return norm_of([_local(parameter) for parameter in model.parameters() if parameter.requires_grad])
+
+
+def norm_of(tensors: list[Any]) -> Any:
+    """The norm of all of them together, as a tensor on the device of the first."""
     import torch
 
     with torch.no_grad():
-        local = [_local(parameter) for parameter in model.parameters() if parameter.requires_grad]
-        norms = [norm.float() for norm in torch._foreach_norm([part.detach() for part in local if part.numel()])]
+        norms = [norm.float() for norm in torch._foreach_norm([each.detach() for each in tensors if each.numel()])]
         return torch.stack([norm.to(norms[0].device, non_blocking=True) for norm in norms]).norm()
 
 

@@ -6,18 +6,26 @@ from typing import Any
 
 from rlexporter.adapters.grpo import GroupTaps
 from rlexporter.adapters.optimizer import OptimizerTaps
+from rlexporter.adapters.ppo import PPOTaps
 from rlexporter.adapters.rewards import RewardTaps
 from rlexporter.adapters.taps import Taps
 from rlexporter.feed import Feed
 
 _GROUP_TRAINERS = {"GRPOTrainer", "RLOOTrainer"}
+_PPO_TRAINERS = {"PPOTrainer", "PPOv2Trainer"}
 
 
 def taps_for(trainer: Any, feed: Feed) -> list[Taps]:
-    """Taps on this trainer, in place: those of the optimizer on any, those of GRPO and RLOO on these."""
-    kinds = {each.__name__ for each in type(trainer).__mro__}
-    group = [RewardTaps, GroupTaps] if kinds & _GROUP_TRAINERS else []
-    taps = [kind(trainer, feed) for kind in (OptimizerTaps, *group)]
+    """Taps on this trainer, in place."""
+    names = {each.__name__ for each in type(trainer).__mro__}
+    taps = [kind(trainer, feed) for kind in _kinds(names)]
     for each in taps:
         each.install()
     return taps
+
+
+def _kinds(names: set[str]) -> tuple[type[Taps], ...]:
+    """Modern PPO has a loop of its own; any other Trainer steps as transformers does."""
+    if names & _PPO_TRAINERS:
+        return (PPOTaps,)
+    return (OptimizerTaps, RewardTaps, GroupTaps) if names & _GROUP_TRAINERS else (OptimizerTaps,)

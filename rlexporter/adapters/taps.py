@@ -16,6 +16,9 @@ from rlexporter.feed import Feed
 class Taps:
     """Taps on one trainer. They hold no tensor between two steps."""
 
+    log_ends_step = False
+    """Whether this trainer logs a step before it says that the step has ended."""
+
     def __init__(self, trainer: Any, feed: Feed) -> None:
         self.trainer = trainer
         self.feed = feed
@@ -26,6 +29,18 @@ class Taps:
 
     def step_end(self) -> None:
         """A step is done: hand over what was kept for its end."""
+
+    def train_end(self) -> None:
+        """The training is over, however it ended."""
+
+    def during(self, phase: str) -> Callable[..., Any]:
+        """For `tap`: the time of the method is that of this phase."""
+
+        def around(method: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+            with self.feed.phase(phase):
+                return method(*args, **kwargs)
+
+        return around
 
     def tap(self, owner: Any, name: str, around: Callable[..., Any], *signals: str) -> None:
         """Let calls of this method go through ``around``; without the method the signals are lost."""

@@ -106,17 +106,24 @@ class RunCallback(TrainerCallback):  # type: ignore[misc] # transformers is not 
     @_event
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Where a log line follows at once the two are one change, so that no scrape sees half a step."""
+        if any(taps.log_ends_step for taps in self._taps):
+            return
+        self._step_done(state)
+        if not control.should_log:
+            self._flush()
+
+    def _step_done(self, state: Any) -> None:
         now = time.perf_counter()
         for taps in self._taps:
             taps.step_end()
         self._pending = StepUpdate(step=state.global_step, duration=now - self._step_began)
         self._step_began = now
-        if not control.should_log:
-            self._flush()
 
     @_event
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
         feed = self.feed or self._open(prepare=state)
+        if any(taps.log_ends_step for taps in self._taps):
+            self._step_done(state)
         update, self._pending = self._pending, None
         feed.log(logs or {}, step=state.global_step, update=update)
 
@@ -132,9 +139,14 @@ class RunCallback(TrainerCallback):  # type: ignore[misc] # transformers is not 
 
     @_event
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        self._end(None)
+
+    def _end(self, error: BaseException | None) -> None:
         self._flush()
+        for taps in self._taps:
+            taps.train_end()
         if self.feed is not None:
-            self.feed.end()
+            self.feed.end(error)
 
     def _flush(self) -> None:
         update, self._pending = self._pending, None
@@ -187,9 +199,7 @@ class RunCallback(TrainerCallback):  # type: ignore[misc] # transformers is not 
 
     @_event
     def _ends(self, args: Any, state: Any, control: Any, error: BaseException | None) -> None:
-        self._flush()
-        if self.feed is not None:
-            self.feed.end(error)
+        self._end(error)
 
     def _caller(self) -> Any:
         """The trainer that calls: the nearest object on the stack that has this callback."""

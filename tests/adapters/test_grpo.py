@@ -206,6 +206,7 @@ def test_silence_is_explained(tmp_path: Path, kind: str, options: dict[str, Any]
     exporter, _ = _run(tiny.grpo(tmp_path, kind=kind, max_steps=2, **options))
     signals, reasons = _signals(exporter), _reasons(exporter)
 
+    missing = {"value": "there is no value function", **missing}
     assert {name for name, available in signals.items() if not available} == set(missing) == set(reasons)
     assert all(reasons[name].startswith(reason) for name, reason in missing.items())
     assert set(signals) == set(rlexporter.catalog.SIGNALS)

@@ -1,0 +1,145 @@
+"""Taps on modern PPO (PPOv2Trainer, PPOTrainer from trl 0.12 on): its whole loop is one method.
+
+So what there is to see are local variables of `train()`, at three places where it calls something: the end of a
+micro-batch (`accelerator.accumulate`), its backward pass, and the log line, which ends a step.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from rlexporter.adapters.frames import callers, local, variables
+from rlexporter.adapters.optimizer import norm_of, weight_norm
+from rlexporter.adapters.taps import Taps
+from rlexporter.feed import NotSeenError
+
+_PADDING = 1.0
+"""What TRL writes for the log-probability of a padding token (INVALID_LOGPROB); of a real one it is at most 0."""
+_MICRO_BATCH = ("ratio", "new_logprobs", "entropy", "loss", "pg_loss", "vf_loss")
+_STEP = (
+    *("kl", "logprobs", "ref_logprobs", "advantages", "values", "returns", "scores"),
+    *("padding_mask", "padding_mask_p1", "sequence_lengths", "queries"),
+)
+_SLOT_MEANS = {
+    "policy/approxkl_avg": "rl_policy_approxkl",
+    "policy/clipfrac_avg": "rl_policy_clipfrac",
+    "policy/entropy_avg": "rl_entropy_per_token",
+    "loss/policy_avg": "rl_policy_loss",
+    "loss/value_avg": "rl_value_loss",
+    "val/clipfrac_avg": "rl_value_clipfrac",
+    "val/ratio": "rl_policy_ratio_mean",
+}
+
+
+class PPOTaps(Taps):
+    """All that is seen is this rank's."""
+
+    log_ends_step = True
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._phase = contextlib.ExitStack()
+
+    def install(self) -> None:
+        """Around micro-batch, backward pass and log line; what comes between two steps is the rollout."""
+        trainer = self.trainer
+        signals = ("reward", "advantage", "kl", "logprob", "value", "completion_length", "prompt_length", "weights")
+        self.tap(trainer, "log", self._log, *signals)
+        self.tap(trainer.accelerator, "accumulate", self._accumulate, "ratio", "entropy", "loss")
+        self.tap(trainer.accelerator, "backward", self._backward, "grad_norm")
+        self.tap(trainer, "generate_completions", self.during("eval"))
+        self.tap(trainer, "_save_checkpoint", self.during("save"))
+        self._enter("rollout")
+
+    def train_end(self) -> None:
+        """No phase is under way any more."""
+        self._phase.close()
+
+    def _enter(self, phase: str) -> None:
+        self._phase.close()
+        self._phase.enter_context(self.feed.phase(phase))
+
+    @contextlib.contextmanager
+    def _accumulate(self, accumulate: Callable[..., Any], *args: Any, **kwargs: Any) -> Iterator[None]:
+        self._enter("update")
+        with accumulate(*args, **kwargs):
+            yield
+            with self.feed.guard("tap"):
+                self._see_micro_batch(self._variables(_MICRO_BATCH))
+
+    def _see_micro_batch(self, found: Mapping[str, Any]) -> None:
+        with self.feed.seeing("ratio"):
+            self.feed.see("rl_policy_ratio_dist", found["ratio"], found["new_logprobs"] != _PADDING)
+        with self.feed.seeing("entropy"):
+            self.feed.see("rl_entropy_per_token_dist", found["entropy"], found["new_logprobs"] != _PADDING)
+        with self.feed.seeing("loss"):
+            self.feed.see("rl_loss_dist", found["loss"])
+            self.feed.see("rl_policy_loss_dist", found["pg_loss"])
+            self.feed.see("rl_value_loss_dist", found["vf_loss"])
+
+    def _backward(self, backward: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        result = backward(*args, **kwargs)
+        with self.feed.seeing("grad_norm"):
+            if self.trainer.accelerator.sync_gradients:
+                self._see_gradients()
+        return result
+
+    def _see_gradients(self) -> None:
+        """Their norm just before the optimizer takes its step: this trainer clips nothing, and logs none."""
+        if getattr(self.trainer.accelerator, "scaler", None) is not None:
+            raise NotSeenError("gradients are scaled (fp16)")
+        gradients = [each.grad for each in self.trainer.model.parameters() if each.grad is not None]
+        if not gradients:
+            raise NotSeenError("the backward pass leaves no gradients (DeepSpeed takes the step within it)")
+        self.feed.see("rl_grad_norm_dist", norm_of(gradients))
+
+    def _log(self, log: Callable[..., Any], logs: Any, *args: Any, **kwargs: Any) -> Any:
+        with self.feed.guard("tap"):
+            found = self._variables(_STEP)
+            if found:
+                self._see_step(found)
+                self._correct(logs)
+        found = {}
+        result = log(logs, *args, **kwargs)
+        self._enter("rollout")
+        return result
+
+    def _see_step(self, found: Mapping[str, Any]) -> None:
+        feed = self.feed
+        with feed.seeing("reward"):
+            feed.see("rl_reward_dist", found["scores"])
+        with feed.seeing("advantage"):
+            feed.see("rl_advantage_dist", found["advantages"], ~found["padding_mask"])
+        with feed.seeing("kl"):
+            feed.see("rl_kl_per_token_dist", found["kl"], ~found["padding_mask"])
+            feed.see("rl_kl_per_sequence_dist", found["kl"].sum(1))
+            feed.see("rl_ref_logprob_dist", found["ref_logprobs"], ~found["padding_mask"])
+        with feed.seeing("logprob"):
+            feed.see("rl_logprob_dist", found["logprobs"], ~found["padding_mask"])
+        with feed.seeing("value"):
+            feed.see("rl_value_dist", found["values"], ~found["padding_mask_p1"])
+            feed.see("rl_return_dist", found["returns"], ~found["padding_mask_p1"])
+        with feed.seeing("completion_length"):
+            feed.see("rl_completion_length_dist", found["sequence_lengths"] + 1)
+        with feed.seeing("prompt_length"):
+            feed.see("rl_prompt_length_dist", (found["queries"] != self.trainer.processing_class.pad_token_id).sum(1))
+        with feed.seeing("weights"):
+            feed.see("rl_weight_norm", weight_norm(self.trainer.model))
+
+    def _correct(self, logs: Mapping[str, Any]) -> None:
+        """From trl 0.17 on slots for statistics stay 0 where a mini-batch has fewer micro-batches than there are."""
+        args = self.trainer.args
+        filled = -(-args.local_mini_batch_size // args.per_device_train_batch_size)
+        for key, name in _SLOT_MEANS.items():
+            if key in logs:
+                corrected = logs[key] * args.gradient_accumulation_steps / filled
+                self.feed.see("rl_corrected_mean", [corrected], labels=(name,))
+
+    def _variables(self, names: tuple[str, ...]) -> dict[str, Any]:
+        """Of the `train()` of this trainer; none where something else calls."""
+        for frame in callers():
+            if frame.f_code.co_name == "train" and local(frame, "self") is self.trainer:
+                return variables(frame, names)
+        return {}
