@@ -2,8 +2,9 @@
 
 PY := .venv/bin/python
 ARGS ?=
+TRL := ppo mid legacy legacy07
 
-.PHONY: help demo test check fix generate golden soak lowest bench tools clean
+.PHONY: help demo test check fix generate golden soak lowest versions compatibility bench tools clean
 
 help: ## this list
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -13,8 +14,10 @@ demo: ## train a tiny model with TRL on this machine, and serve the run (ARGS="-
 	@$(PY) -m rlexporter demo $(ARGS)
 
 test: check tools ## all checks and tests; what CI runs (ARGS="-k golden")
-	@echo "test: unit tests, then real trainers under real Prometheus servers (about 6 minutes on 2 cores)"
+	@echo "test: unit tests, then real trainers under real Prometheus servers (about 6 minutes on 2 cores, and 8 for older versions of TRL)"
 	@$(PY) -m pytest -m "not soak" --durations=10 $(ARGS)
+	$(if $(ARGS),,@$(MAKE) --no-print-directory versions)
+	$(if $(ARGS),,@$(PY) -m scripts.compatibility --check)
 
 check: ## format, lint, types, generated files
 	@scripts/setup test
@@ -45,6 +48,17 @@ lowest: ## the core tests with the oldest versions of the dependencies that are 
 	@.venv-lowest/bin/python -m pytest -q -W default --ignore=tests/e2e --ignore=tests/adapters \
 		--deselect tests/outputs/test_prometheus.py::test_golden --deselect tests/test_report_to.py $(ARGS)
 
+versions: tools ## real trainers of older TRL versions, each in an environment of its own (about 8 minutes)
+	@for each in $(TRL); do \
+		scripts/setup trl-$$each .venv-$$each && echo "versions: $$each" && TRL_EXPERIMENTAL_SILENCE=1 \
+		.venv-$$each/bin/python -m pytest -q -W default --ignore=tests/versions/test_drift.py \
+			tests/versions tests/adapters/test_ppo_legacy.py $(ARGS) || exit 1; \
+	done
+
+compatibility: versions ## write docs/compatibility.md from runs of all versions
+	@$(PY) -m pytest -q tests/versions/test_compatibility.py
+	@$(PY) -m scripts.compatibility && git diff --stat docs/compatibility.md
+
 bench: ## figures: what looking at tensors, a log line, a scrape and a whole step cost (10 minutes)
 	@scripts/setup bench
 	@$(PY) -m benchmarks
@@ -53,4 +67,4 @@ tools: ## unpack Prometheus 2 and 3 into .tools/ for the tests (Debian)
 	@scripts/tools
 
 clean: ## remove what was set up
-	rm -rf .venv .venv-lowest .tools .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-* .tools .mypy_cache .pytest_cache .ruff_cache .hypothesis

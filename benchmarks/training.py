@@ -92,14 +92,14 @@ def _trainer(size: tuple[int, int], folder: Path) -> Any:
     import trl
     from transformers import LlamaForCausalLM, PrinterCallback
 
-    from rlexporter.demo import tiny, training
+    from rlexporter.demo import groups, tiny
 
     LlamaForCausalLM(tiny.config(hidden_size=size[0], layers=size[1])).save_pretrained(folder / "model")
     trainer = trl.GRPOTrainer(
         model=LlamaForCausalLM.from_pretrained(folder / "model"),
         processing_class=tiny.tokenizer(),
         reward_funcs=[tiny.letter_reward, tiny.length_reward],
-        args=trl.GRPOConfig(**{**training.settings("grpo", STEPS, folder), "eval_strategy": "no"}),
+        args=trl.GRPOConfig(**{**groups.settings("grpo", STEPS, folder), "eval_strategy": "no"}),
         train_dataset=datasets.Dataset.from_dict({"prompt": tiny.prompts(512)}),
     )
     trainer.remove_callback(PrinterCallback)

@@ -12,13 +12,19 @@ from rlexporter.report_to import register as _register
 from rlexporter.version import __version__
 
 if TYPE_CHECKING:
+    from rlexporter.adapters.tracker import RLExporterTracker
     from rlexporter.attach import attach
     from rlexporter.callback import RLExporterCallback
     from rlexporter.exporter import Exporter
 
-__all__ = ["Exporter", "RLExporterCallback", "SetupError", "__version__", "attach"]
+__all__ = ["Exporter", "RLExporterCallback", "RLExporterTracker", "SetupError", "__version__", "attach"]
 
-_HOMES = {"Exporter": "exporter", "RLExporterCallback": "callback", "attach": "attach"}
+_HOMES = {
+    "Exporter": "exporter",
+    "RLExporterCallback": "callback",
+    "RLExporterTracker": "adapters.tracker",
+    "attach": "attach",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -2,25 +2,39 @@
 
 from __future__ import annotations
 
+import functools
+import weakref
 from typing import Any
 
 from rlexporter.exporter import Exporter
 from rlexporter.model import SetupError
 
+_LEGACY = ("step", "log_stats", "config", "accelerator")
+"""What a trainer without callbacks has: PPO up to trl 0.11."""
+_attached: weakref.WeakKeyDictionary[Any, Exporter] = weakref.WeakKeyDictionary()
+"""The exporters of such trainers, which have no place for one."""
+
 
 def attach(trainer: Any, **settings: Any) -> Exporter:
     """Serve what ``trainer`` trains, from now on; twice is once. Returns the exporter.
 
-    Works with every trainer of transformers and TRL that takes callbacks. Settings are those of
-    `rlexporter.Exporter`. Raises SetupError for a setting that is unknown or unusable, for a port that is taken (with
-    several ranks the next free one is used instead, since a rank that raises leaves the others waiting), and for an
-    object that is no trainer.
+    Works with every trainer of transformers and TRL that takes callbacks, and with the PPO of trl 0.11 and earlier.
+    Settings are those of `rlexporter.Exporter`. Raises SetupError for a setting that is unknown or unusable, for a
+    port that is taken (with several ranks the next free one is used instead, since a rank that raises leaves the
+    others waiting), and for an object that is no trainer.
     """
-    if not hasattr(trainer, "callback_handler"):
-        raise SetupError(
-            f"attach() does not know what a {type(trainer).__name__} logs: it takes trainers of transformers and TRL "
-            "that have callbacks. Any other loop: rlexporter.Exporter(...), then exporter.log(stats)"
-        )
+    if hasattr(trainer, "callback_handler"):
+        return _attach_callback(trainer, settings)
+    if all(hasattr(trainer, name) for name in _LEGACY):
+        return _attach_legacy(trainer, settings)
+    raise SetupError(
+        f"attach() does not know what a {type(trainer).__name__} logs: it takes trainers of transformers and TRL "
+        "that have callbacks, or step() and log_stats(). Any other loop: rlexporter.Exporter(...), then "
+        "exporter.log(stats)"
+    )
+
+
+def _attach_callback(trainer: Any, settings: dict[str, Any]) -> Exporter:
     from rlexporter.callback import RLExporterCallback
 
     callback = next((each for each in trainer.callback_handler.callbacks if isinstance(each, RLExporterCallback)), None)
@@ -33,3 +47,24 @@ def attach(trainer: Any, **settings: Any) -> Exporter:
     callback.adopt(trainer, exporter)
     exporter.start(fallback=trainer.args.world_size > 1)
     return exporter
+
+
+def _attach_legacy(trainer: Any, settings: dict[str, Any]) -> Exporter:
+    """Ranks other than the main process have an exporter that serves nothing, and no taps."""
+    from rlexporter.adapters.ppo_legacy import LegacyTaps, run_facts
+
+    if trainer in _attached:
+        return _attached[trainer]
+    exporter = Exporter(**settings)
+    exporter.prepare(run_facts(trainer))
+    if trainer.accelerator.process_index == 0:
+        exporter.start(fallback=trainer.accelerator.num_processes > 1)
+        LegacyTaps(trainer, exporter).install()
+    _attached[trainer] = exporter
+    exporter.on_close(functools.partial(_forget, weakref.ref(trainer)))
+    return exporter
+
+
+def _forget(trainer: weakref.ref[Any]) -> None:
+    if (still := trainer()) is not None:
+        _attached.pop(still, None)

@@ -1460,6 +1460,16 @@ _TRUTH = (
         labels=("metric", "kind"),
     ),
     Metric(
+        name="rl.skipped_updates_total",
+        kind=Kind.COUNTER,
+        group=Group.TRUTH,
+        scope=Scope.RANK,
+        help="Mini-batches of legacy PPO whose losses were set to 0, since their mean probability ratio was above "
+        "ratio_threshold. TRL tells it by a Python warning only.",
+        reading="0. Each is a ratio that blew up; its loss is logged as 0.",
+        initial=((),),
+    ),
+    Metric(
         name="rl.undefined_values_total",
         kind=Kind.COUNTER,
         group=Group.TRUTH,

@@ -37,13 +37,13 @@ def run_facts(trainer: Any, args: Any, state: Any, model: Any, resume: object = 
         resumed_from=resumed,
         info={
             "trainer": type(trainer).__name__ if trainer is not None else type(args).__name__,
-            "model": _model_name(model),
+            "model": model_name(model),
             "world_size": str(args.world_size),
             "rank_scope": "all" if args.world_size == 1 else "rank",
             "loss_type": _text(args, "loss_type"),
             "importance_sampling_level": _text(args, "importance_sampling_level")
             or ("sequence" if algorithm in _SEQUENCE_LEVEL else ""),
-            **{name: _version(name) for name in ("trl", "transformers")},
+            **{name: version_of(name) for name in ("trl", "transformers")},
         },
         hyperparameters=hyperparameters(args),
         steps_planned=max(state.max_steps, getattr(args, "max_steps", 0)) or None,
@@ -73,7 +73,7 @@ def _resumed_from(args: Any, state: Any, resume: object) -> str:
     return os.path.join(args.output_dir, f"checkpoint-{state.global_step}")
 
 
-def _model_name(model: Any) -> str:
+def model_name(model: Any) -> str:
     """Its name without the path that leads to it, else its architecture."""
     path = str(getattr(getattr(model, "config", None), "_name_or_path", "") or "")
     return path.replace("\\", "/").rstrip("/").rpartition("/")[2] or type(model).__name__
@@ -84,5 +84,6 @@ def _text(args: Any, name: str) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _version(package: str) -> str:
+def version_of(package: str) -> str:
+    """The version of a package that is loaded; empty for any other."""
     return str(getattr(sys.modules.get(package), "__version__", ""))

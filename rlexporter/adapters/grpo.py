@@ -36,14 +36,20 @@ class GroupTaps(Taps):
         self.feed.signal("value", _NO_CRITIC)
         trainer = self.trainer
         self.tap(trainer, "_generate_and_score_completions", self._rollout, "advantage", "weights")
-        self.tap(trainer, "_generate", self._generate, "completion_length", "prompt_length")
-        self.tap(trainer, "_get_per_token_logps_and_entropies", self._score, "logprob", "entropy", "ratio", "kl")
+        if hasattr(trainer, "_generate"):  # from trl 0.24 on
+            self.tap(trainer, "_generate", self._generate, "completion_length", "prompt_length")
+        signals = ("logprob", "entropy", "ratio", "kl")
+        if hasattr(trainer, "_get_per_token_logps"):  # up to trl 0.19
+            self.tap(trainer, "_get_per_token_logps", self._score, *signals)
+        else:
+            self.tap(trainer, "_get_per_token_logps_and_entropies", self._score, *signals)
         self.tap(trainer, "_compute_loss", self._loss, "logprob", "entropy", "ratio", "kl")
 
     def step_end(self) -> None:
         """The numbers that the trainer will average when it logs, each once; it begins new lists after that."""
         with self.feed.guard("tap"):
-            for key, numbers in self.trainer._metrics["train"].items():
+            metrics = self.trainer._metrics
+            for key, numbers in metrics.get("train", metrics).items():  # flat up to trl 0.15
                 known, done = self._read.get(key, ([], 0))
                 fresh = numbers[done:] if numbers is known else numbers
                 self._read[key] = (numbers, len(numbers))
@@ -68,6 +74,8 @@ class GroupTaps(Taps):
                 scores, self._scores = self._scores, None
         with self.feed.seeing("advantage"):
             self.feed.see("rl_advantage_dist", output["advantages"])
+        if not hasattr(self.trainer, "_generate"):
+            self._see_lengths(output)
         with self.feed.guard("tap"):
             if "old_logps" in output:
                 with self.feed.seeing("kl"):
@@ -82,6 +90,14 @@ class GroupTaps(Taps):
         self.feed.see("rl_kl_per_token_dist", policy.float() - reference.float(), mask)
         self.feed.see("rl_ref_logprob_dist", reference, mask)
 
+    def _see_lengths(self, output: Any) -> None:
+        with self.feed.seeing("prompt_length"):
+            self.feed.see("rl_prompt_length_dist", output["prompt_mask"].sum(1))
+        with self.feed.seeing("completion_length"):
+            if getattr(self.trainer, "mask_truncated_completions", False):
+                raise NotSeenError("truncated completions are masked, and this version of TRL shows the mask only")
+            self.feed.see("rl_completion_length_dist", output["completion_mask"].sum(1))
+
     def _generate(self, generate: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         output = generate(*args, **kwargs)
         if self._training:
@@ -94,7 +110,7 @@ class GroupTaps(Taps):
     def _score(self, score: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         output = score(*args, **kwargs)
         if self._scores is not None:
-            self._scores.append(output)
+            self._scores.append(output if isinstance(output, tuple) else (output, None))
         return output
 
     def _loss(self, compute_loss: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -126,7 +142,7 @@ class GroupTaps(Taps):
 
     def _see_entropy(self, scored: Any, inputs: Any) -> None:
         if scored[1] is None:
-            raise NotSeenError("the loss computes no entropies")
+            raise NotSeenError("this version of TRL computes no entropies")
         self.feed.see("rl_entropy_per_token_dist", scored[1], _mask(inputs))
 
     def _see_ratio(self, scored: Any, inputs: Any) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from rlexporter.adapters.taps import Taps
+from rlexporter.feed import NotSeenError
 
 
 class OptimizerTaps(Taps):
@@ -49,6 +50,26 @@ class OptimizerTaps(Taps):
         if hasattr(norm, "to_local"):  # reading a sharded one would be a collective
             raise TypeError("the gradient norm is sharded over ranks")
         self.feed.see("rl_grad_norm_dist", norm if hasattr(norm, "detach") else [float(norm)])
+
+
+class BackwardTaps(Taps):
+    """For a trainer that logs no gradient norm, and may clip nothing: what a backward pass leaves (PPO)."""
+
+    def _backward(self, backward: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        result = backward(*args, **kwargs)
+        with self.feed.seeing("grad_norm"):
+            if self.trainer.accelerator.sync_gradients:
+                self._see_gradients()
+        return result
+
+    def _see_gradients(self) -> None:
+        """Their norm just before they are clipped, or the optimizer takes its step."""
+        if getattr(self.trainer.accelerator, "scaler", None) is not None:
+            raise NotSeenError("gradients are scaled (fp16)")
+        gradients = [each.grad for each in self.trainer.model.parameters() if each.grad is not None]
+        if not gradients:
+            raise NotSeenError("the backward pass leaves no gradients (DeepSpeed takes the step within it)")
+        self.feed.see("rl_grad_norm_dist", norm_of(gradients))
 
 
 def weight_norm(model: Any) -> Any:

@@ -11,9 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from rlexporter.adapters.frames import callers, local, variables
-from rlexporter.adapters.optimizer import norm_of, weight_norm
-from rlexporter.adapters.taps import Taps
-from rlexporter.feed import NotSeenError
+from rlexporter.adapters.optimizer import BackwardTaps, weight_norm
 
 _PADDING = 1.0
 """What TRL writes for the log-probability of a padding token (INVALID_LOGPROB); of a real one it is at most 0."""
@@ -33,7 +31,7 @@ _SLOT_MEANS = {
 }
 
 
-class PPOTaps(Taps):
+class PPOTaps(BackwardTaps):
     """All that is seen is this rank's."""
 
     log_ends_step = True
@@ -79,22 +77,6 @@ class PPOTaps(Taps):
             self.feed.see("rl_policy_loss_dist", found["pg_loss"])
             self.feed.see("rl_value_loss_dist", found["vf_loss"])
 
-    def _backward(self, backward: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        result = backward(*args, **kwargs)
-        with self.feed.seeing("grad_norm"):
-            if self.trainer.accelerator.sync_gradients:
-                self._see_gradients()
-        return result
-
-    def _see_gradients(self) -> None:
-        """Their norm just before the optimizer takes its step: this trainer clips nothing, and logs none."""
-        if getattr(self.trainer.accelerator, "scaler", None) is not None:
-            raise NotSeenError("gradients are scaled (fp16)")
-        gradients = [each.grad for each in self.trainer.model.parameters() if each.grad is not None]
-        if not gradients:
-            raise NotSeenError("the backward pass leaves no gradients (DeepSpeed takes the step within it)")
-        self.feed.see("rl_grad_norm_dist", norm_of(gradients))
-
     def _log(self, log: Callable[..., Any], logs: Any, *args: Any, **kwargs: Any) -> Any:
         with self.feed.guard("tap"):
             found = self._variables(_STEP)
@@ -111,16 +93,16 @@ class PPOTaps(Taps):
         with feed.seeing("reward"):
             feed.see("rl_reward_dist", found["scores"])
         with feed.seeing("advantage"):
-            feed.see("rl_advantage_dist", found["advantages"], ~found["padding_mask"])
+            feed.see("rl_advantage_dist", found["advantages"], found["padding_mask"] == 0)
         with feed.seeing("kl"):
-            feed.see("rl_kl_per_token_dist", found["kl"], ~found["padding_mask"])
+            feed.see("rl_kl_per_token_dist", found["kl"], found["padding_mask"] == 0)
             feed.see("rl_kl_per_sequence_dist", found["kl"].sum(1))
-            feed.see("rl_ref_logprob_dist", found["ref_logprobs"], ~found["padding_mask"])
+            feed.see("rl_ref_logprob_dist", found["ref_logprobs"], found["padding_mask"] == 0)
         with feed.seeing("logprob"):
-            feed.see("rl_logprob_dist", found["logprobs"], ~found["padding_mask"])
+            feed.see("rl_logprob_dist", found["logprobs"], found["padding_mask"] == 0)
         with feed.seeing("value"):
-            feed.see("rl_value_dist", found["values"], ~found["padding_mask_p1"])
-            feed.see("rl_return_dist", found["returns"], ~found["padding_mask_p1"])
+            feed.see("rl_value_dist", found["values"], found["padding_mask_p1"] == 0)
+            feed.see("rl_return_dist", found["returns"], found["padding_mask_p1"] == 0)
         with feed.seeing("completion_length"):
             feed.see("rl_completion_length_dist", found["sequence_lengths"] + 1)
         with feed.seeing("prompt_length"):

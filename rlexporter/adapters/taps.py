@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from rlexporter.adapters.instance import wrap
+from rlexporter.catalog import SIGNALS
 from rlexporter.feed import Feed
 
 
@@ -50,3 +51,14 @@ class Taps:
             kind = type(owner).__name__
             for signal in signals:
                 self.feed.signal(signal, f"{kind} has no {name}: another version of TRL than the taps were made for")
+
+
+class NoTaps(Taps):
+    """On a loop that nothing was made for: its log lines are what there is, and each signal says so."""
+
+    log_ends_step = True
+
+    def install(self) -> None:
+        """Nothing is wrapped."""
+        for signal in SIGNALS:
+            self.feed.signal(signal, f"no taps were made for the loop of this version's {type(self.trainer).__name__}")

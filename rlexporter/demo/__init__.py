@@ -4,26 +4,44 @@ from __future__ import annotations
 
 import os
 import warnings
-from importlib.util import find_spec
+from importlib.metadata import PackageNotFoundError, version
 
 from rlexporter.config import Settings
 from rlexporter.demo.faults import Fault
 from rlexporter.model import SetupError
 
-ALGORITHMS = ("grpo", "rloo")
+_VERSIONS = {
+    "grpo": ((1, 0), None, "trl>=1.16"),
+    "rloo": ((1, 0), None, "trl>=1.16"),
+    "ppo": ((0, 12), (1, 12), "trl==1.12.0"),
+    "ppo-legacy": ((0, 7), (0, 11), "trl==0.11.4' 'transformers==4.45.2' 'numpy<2"),
+}
+"""By algorithm: the first and the last version of TRL that has its trainer, and one to install."""
+ALGORITHMS = tuple(_VERSIONS)
 
 
 def run(*, algorithm: str, steps: int, port: int | None, fault: str | None, linger: float | None) -> int:
-    """Run the demo; the exit status. Raises SetupError where TRL is missing, or the fault is none."""
+    """Run the demo; the exit status. Raises SetupError where no fitting TRL is installed, or the fault is none."""
     planned = Fault.parse(fault) if fault else None
     Settings.load({"port": port})
-    if find_spec("trl") is None:
-        raise SetupError("the demo trains with TRL, which is not installed: pip install 'rlexporter[demo]'")
+    _check_trl(algorithm)
     print("loading torch, transformers and trl ...", flush=True)
     quiet()
     from rlexporter.demo import training
 
     return training.run(algorithm=algorithm, steps=steps, port=port, fault=planned, linger=linger)
+
+
+def _check_trl(algorithm: str) -> None:
+    first, last, install = _VERSIONS[algorithm]
+    try:
+        have = version("trl")
+    except PackageNotFoundError:
+        have = ""
+    found = tuple(int(part) for part in have.split(".")[:2]) if have else ()
+    if found < first or (last and found > last):
+        here = f"trl {have} has no such trainer" if have else "trl is not installed"
+        raise SetupError(f"the demo of {algorithm} trains with TRL, and {here}: pip install '{install}'")
 
 
 def quiet() -> None:

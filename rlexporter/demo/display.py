@@ -13,11 +13,14 @@ from rlexporter.model import Snapshot
 _SHOWN = (
     ("reward", "rl_reward_mean"),
     ("kl", "rl_kl_per_token"),
+    ("kl", "rl_kl_per_sequence"),
     ("entropy", "rl_entropy_per_token"),
     ("clipped", "rl_clip_ratio_region_mean"),
     ("length", "rl_completion_length_mean"),
+    ("value", "rl_value_loss"),
     ("grad", "rl_grad_norm"),
 )
+_LISTED = 8
 _BARS = "▁▂▃▄▅▆▇█"
 _EVERY_SECONDS = 0.2
 _EVERY_SECONDS_IN_A_FILE = 5.0
@@ -107,8 +110,9 @@ def _nonfinite(now: Snapshot) -> str:
     for series, value in now.samples.items():
         if value and series.metric.series == "rl_nonfinite_values_total":
             found[series.labels[0]] += int(value)
-    listed = ", ".join(f"{count} in {metric}" for metric, count in found.items())
-    return f"NaN or infinite: {listed or 'none'}"
+    listed = [f"{count} in {metric}" for metric, count in sorted(found.items(), key=lambda each: each[1])]
+    more = [f"more in {len(listed) - _LISTED} metrics"] if len(listed) > _LISTED else []
+    return f"NaN or infinite: {', '.join(listed[:_LISTED] + more) or 'none'}"
 
 
 def _sparkline(values: list[float], width: int = 16) -> str:

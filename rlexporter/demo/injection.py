@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable
 from math import nan
@@ -16,13 +17,13 @@ _SPIKE = 1000.0
 
 
 class Injection(TrainerCallback):  # type: ignore[misc] # transformers is not checked
-    """Makes the fault happen. ``rewards``: the reward functions, of which a stall wraps the first."""
+    """Makes the fault happen, once."""
 
     def __init__(self, fault: Fault, said: Callable[[str], None]) -> None:
         self._fault = fault
         self._say = said
-        self._hooks: list[Any] = []
-        self._stalling = False
+        self._undo: list[Callable[[], None]] = []
+        self._stalling = self._done = self._begins = False
 
     def slow(self, reward: Callable[..., list[float]]) -> Callable[..., list[float]]:
         """The reward function, which hangs where the fault is a stall."""
@@ -36,21 +37,33 @@ class Injection(TrainerCallback):  # type: ignore[misc] # transformers is not ch
         wrapped.__name__ = reward.__name__
         return wrapped
 
-    def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Before the step with the fault."""
-        if state.global_step + 1 != self._fault.step:
+    def before(self, model: Any, optimizer: Any, step: int) -> None:
+        """This step comes next: a fault lasts one."""
+        while self._undo:
+            self._undo.pop()()
+        if self._done or step != self._fault.step:
             return
-        self._say(f"fault in step {self._fault.step}: {KINDS[self._fault.kind]}")
+        self._done = True
+        self._say(f"fault in step {step}: {KINDS[self._fault.kind]}")
         if self._fault.kind == "lr_spike":
-            for group in kwargs["optimizer"].param_groups:
+            for group in optimizer.param_groups:
+                self._undo.append(functools.partial(group.__setitem__, "lr", group["lr"]))
                 group["lr"] *= _SPIKE
         elif self._fault.kind == "nan":
-            weight = next(kwargs["model"].parameters())
-            self._hooks.append(weight.register_hook(lambda gradient: gradient * nan))
+            self._undo.append(next(model.parameters()).register_hook(lambda gradient: gradient * nan).remove)
         else:
             self._stalling = True
 
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Before the first step."""
+        self.before(kwargs["model"], kwargs["optimizer"], 1)
+
+    def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Before a step; modern PPO does not say so."""
+        self._begins = True
+        self.before(kwargs["model"], kwargs["optimizer"], state.global_step + 1)
+
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """A fault lasts one step."""
-        while self._hooks:
-            self._hooks.pop().remove()
+        """After a step, and before the next one."""
+        if not self._begins:
+            self.before(kwargs["model"], kwargs["optimizer"], state.global_step + 1)

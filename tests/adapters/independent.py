@@ -5,34 +5,12 @@ Nothing of rlexporter is used here: it is the measure that the served histograms
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
 import torch
 import trl
 
-
-class Kept:
-    """Values by the name of the series that must hold them, copied when they were there."""
-
-    def __init__(self) -> None:
-        self.values: dict[str, list[Any]] = {}
-
-    def add(self, name: str, values: Any, mask: Any = None) -> None:
-        array = np.array(values.detach().to(torch.float64) if torch.is_tensor(values) else values, dtype=np.float64)
-        chosen = None if mask is None else np.array(mask.detach().cpu() if torch.is_tensor(mask) else mask) > 0
-        self.values.setdefault(name, []).append(array.ravel() if chosen is None else array[chosen])
-
-    def histogram(self, name: str, bounds: list[float]) -> list[int]:
-        """Cumulative counts at each bound, and of all finite values."""
-        values = np.concatenate(self.values[name])
-        finite = values[np.isfinite(values)]
-        return [int(np.count_nonzero(finite <= bound)) for bound in bounds] + [len(finite)]
-
-    def nonfinite(self, name: str) -> int:
-        values = np.concatenate(self.values[name])
-        return int(np.count_nonzero(~np.isfinite(values)))
+from tests.adapters.kept import Kept
 
 
 class Keeping:
@@ -112,19 +90,3 @@ class KeepingGRPO(Keeping, trl.GRPOTrainer):  # type: ignore[misc] # trl is not 
 
 class KeepingRLOO(Keeping, trl.RLOOTrainer):  # type: ignore[misc] # trl is not checked
     """RLOO."""
-
-
-def buckets(text: str) -> Iterator[tuple[str, list[float], list[int]]]:
-    """Name (with its function), bounds and cumulative counts of each histogram in a scrape, read as text."""
-    found: dict[str, list[tuple[float, int]]] = {}
-    for line in text.splitlines():
-        name, _, rest = line.partition("_bucket{")
-        if line.startswith("#") or not rest:
-            continue
-        labels, value = rest.rsplit("} ", 1)
-        pairs = dict(part.split("=", 1) for part in labels.replace('"', "").split(","))
-        key = f"{name}/{pairs['reward_function']}" if "reward_function" in pairs else name
-        found.setdefault(key, []).append((float(pairs["le"]), int(float(value))))
-    for name, pairs_found in found.items():
-        pairs_found.sort()
-        yield name, [bound for bound, _ in pairs_found[:-1]], [count for _, count in pairs_found]

@@ -19,6 +19,7 @@ from rlexporter import Exporter
 from rlexporter.adapters.instance import wrap
 from tests import tiny
 from tests.adapters import independent
+from tests.adapters.kept import Kept, buckets
 from tests.conftest import fetch
 
 pytestmark = [
@@ -114,11 +115,11 @@ def test_every_histogram_equals_an_independent_count(tmp_path: Path, case: str) 
         tmp_path, kind=kind, max_steps=6, eval_strategy="steps", eval_steps=3, logging_steps=2, **options
     )
     trainer.__class__ = {"GRPO": independent.KeepingGRPO, "RLOO": independent.KeepingRLOO}[kind]
-    trainer.kept, trainer.losses = independent.Kept(), []
+    trainer.kept, trainer.losses = Kept(), []
     exporter = rlexporter.attach(trainer)
     trainer.train()
     _, text, _ = fetch(f"{exporter.url}/metrics")
-    served = {name: (bounds, counts) for name, bounds, counts in independent.buckets(text)}
+    served = {name: (bounds, counts) for name, bounds, counts in buckets(text)}
     size = trainer.args.gradient_accumulation_steps
     trainer.kept.add("rl_loss_dist", [sum(trainer.losses[i : i + size]) for i in range(0, len(trainer.losses), size)])
     own = {"rl_grad_norm_dist", "rl_step_duration_seconds"}

@@ -1,0 +1,174 @@
+"""Taps on legacy PPO (`PPOTrainer` up to trl 0.11): the loop is the user's, and calls `step()` and `log_stats()`.
+
+There are no callbacks: one call of `step()` is a step, and what comes between two of them is the rollout.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from rlexporter import catalog, identity
+from rlexporter.adapters.facts import hyperparameters, model_name, version_of
+from rlexporter.adapters.optimizer import BackwardTaps, weight_norm
+from rlexporter.feed import RunFacts, StepUpdate
+
+_ONLY_ITS_MEAN = "the trainer computes only its mean over the tokens of a mini-batch: see rl_entropy_per_token"
+_NAMES = ("exp_name", "tracker_project_name")
+"""Settings that name a run, if a person gave them: the default of the first is the name of the script."""
+
+
+def run_facts(trainer: Any) -> RunFacts:
+    """Facts of a run of the legacy trainer: nobody will say when it is over."""
+    accelerator, config = trainer.accelerator, trainer.config
+    model = accelerator.unwrap_model(trainer.model)
+    return RunFacts(
+        algorithm=catalog.PPO_LEGACY,
+        rank=int(accelerator.process_index),
+        run_name=_given_name(config),
+        info={
+            "trainer": type(trainer).__name__,
+            "model": model_name(getattr(model, "pretrained_model", model)),
+            "world_size": str(accelerator.num_processes),
+            "rank_scope": "all" if accelerator.num_processes == 1 else "rank",
+            **{name: version_of(name) for name in ("trl", "transformers")},
+        },
+        hyperparameters=hyperparameters(config),
+        step=0,
+        open_ended=True,
+        totals={"num_tokens": 0, "episode": 0},
+    )
+
+
+class LegacyTaps(BackwardTaps):
+    """All that is seen is this rank's."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._rollout = contextlib.ExitStack()
+        self._begun = False
+        self._since = 0.0
+        self._done = 0
+        self._logged: frozenset[str] = frozenset()
+        self._skipped: Any = 0
+        """A number on the trainer's device from the first mini-batch on: to read it would wait for the device."""
+
+    def install(self) -> None:
+        """Around `step()`, what it calls, and the log line. The run begins with the first `generate()` or `step()`."""
+        trainer, feed = self.trainer, self.feed
+        feed.signal("entropy", _ONLY_ITS_MEAN)
+        self.tap(trainer, "generate", self._generate)
+        self.tap(trainer, "step", self._step, "reward", "weights")
+        self.tap(trainer, "compute_advantages", self._advantages, "advantage", "value")
+        self.tap(trainer, "loss", self._loss, "ratio", "loss")
+        self.tap(trainer, "record_step_stats", self._record, "kl", "logprob", "completion_length", "prompt_length")
+        self.tap(trainer.accelerator, "backward", self._backward, "grad_norm")
+        self.tap(trainer.accelerator, "log", self._log)
+        feed.on_close(self._rollout.close)
+
+    def _begin(self) -> None:
+        if self._begun:
+            return
+        self._begun = True
+        self._since = time.perf_counter()
+        with self.feed.guard("event"):
+            self.feed.begin(run_facts(self.trainer))
+            self._rollout.enter_context(self.feed.phase("rollout"))
+
+    def _generate(self, generate: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        self._begin()
+        return generate(*args, **kwargs)
+
+    def _step(self, step: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        self._begin()
+        with self.feed.seeing("reward"):  # as they were given: the trainer scales and clips them
+            self.feed.see("rl_reward_dist", _joined(_arguments(step, args, kwargs)["scores"]))
+        with self.feed.phase("update"):
+            stats = step(*args, **kwargs)
+        with self.feed.seeing("weights"):
+            self.feed.see("rl_weight_norm", weight_norm(self.trainer.model))
+        with self.feed.guard("tap"):
+            self._step_done(stats)
+        return stats
+
+    def _step_done(self, stats: Mapping[str, Any]) -> None:
+        now = time.perf_counter()
+        self._done += 1
+        update = StepUpdate(step=self._done, duration=now - self._since)
+        self._since = now
+        self._logged = frozenset(stats)
+        self.feed.log(stats, step=self._done, update=update)
+
+    def _log(self, log: Callable[..., Any], values: Any, *args: Any, **kwargs: Any) -> Any:
+        """What `log_stats()` adds to the statistics of the last step, or the user to its line."""
+        with self.feed.guard("tap"):
+            added = {key: value for key, value in values.items() if key not in self._logged}
+            if added:
+                self.feed.log(added, step=self._done)
+        return log(values, *args, **kwargs)
+
+    def _advantages(self, compute: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        output = compute(*args, **kwargs)
+        with self.feed.seeing("advantage"):
+            self.feed.see("rl_advantage_dist", output[1], _arguments(compute, args, kwargs)["mask"])
+        with self.feed.seeing("value"):
+            given = _arguments(compute, args, kwargs)
+            self.feed.see("rl_value_dist", given["values"], given["mask"])
+            self.feed.see("rl_return_dist", output[2], given["mask"])
+        return output
+
+    def _loss(self, loss: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        output = loss(*args, **kwargs)
+        with self.feed.seeing("ratio"):
+            self._see_ratio(output[2]["policy/ratio"], _arguments(loss, args, kwargs)["mask"])
+        with self.feed.seeing("loss"):  # zeroing makes NaN of an infinite one
+            self.feed.see("rl_loss_dist", output[2]["loss/total"])
+            self.feed.see("rl_policy_loss_dist", output[2]["loss/policy"])
+            self.feed.see("rl_value_loss_dist", output[2]["loss/value"])
+        return output
+
+    def _see_ratio(self, ratio: Any, mask: Any) -> None:
+        """Where their mean is above a threshold the trainer multiplies the losses of the mini-batch by 0."""
+        self.feed.see("rl_policy_ratio_dist", ratio, mask)
+        mean = (ratio * mask).sum() / mask.sum()
+        self._skipped = self._skipped + (mean.double() > self.trainer.config.ratio_threshold)
+        self.feed.see("rl_skipped_updates_total", self._skipped)
+
+    def _record(self, record: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        stats = record(*args, **kwargs)
+        feed = self.feed
+        with feed.seeing("kl"):
+            feed.see("rl_kl_per_token_dist", kwargs["kls"], kwargs["masks"])
+            feed.see("rl_kl_per_sequence_dist", stats["objective/kl_dist"])
+            feed.see("rl_ref_logprob_dist", kwargs["ref_logprobs"], kwargs["masks"])
+        with feed.seeing("logprob"):
+            feed.see("rl_logprob_dist", kwargs["logprobs"], kwargs["masks"])
+        with feed.seeing("completion_length"):
+            feed.see("rl_completion_length_dist", [len(each) for each in kwargs["responses"]])
+        with feed.seeing("prompt_length"):
+            feed.see("rl_prompt_length_dist", [len(each) for each in kwargs["queries"]])
+        return stats
+
+
+def _given_name(config: Any) -> str | None:
+    """The name that a person gave; a data class keeps its defaults as attributes of the class."""
+    for name in _NAMES:
+        given = getattr(config, name, None)
+        if given != getattr(type(config), name, None):
+            return identity.given_name(given, None)
+    return None
+
+
+def _arguments(method: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
+    """By the name of the parameter, however they were given."""
+    return inspect.signature(method).bind(*args, **kwargs).arguments
+
+
+def _joined(scores: Any) -> Any:
+    """A list of tensors with one number each, as one tensor."""
+    import torch
+
+    return torch.cat([score.detach().reshape(-1) for score in scores])

@@ -1,0 +1,126 @@
+"""The demo's PPO trainers: the modern one, and the legacy one with the loop that belongs to it. Imports trl."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import datasets
+import torch
+import trl
+from transformers import LlamaForCausalLM, LlamaForSequenceClassification
+
+from rlexporter.demo import tiny
+
+_BATCH = 32
+Reward = Callable[..., list[float]]
+
+
+class _Rule(torch.nn.Module):  # type: ignore[misc] # torch is not checked
+    """Stands where a reward model has its transformer: gives the reward of each text, at every position."""
+
+    def __init__(self, tokenizer: Any, rewards: list[Reward]) -> None:
+        super().__init__()
+        self._tokenizer = tokenizer
+        self._rewards = rewards
+
+    def forward(self, input_ids: Any, **_: Any) -> Any:
+        scores = torch.tensor(scored(self._tokenizer.batch_decode(input_ids, skip_special_tokens=True), self._rewards))
+        return SimpleNamespace(hidden_states=[scores.view(-1, 1, 1).expand(*input_ids.shape, 1)])
+
+
+class RuleReward(torch.nn.Module):  # type: ignore[misc] # torch is not checked
+    """A reward model as modern PPO wants one, without weights."""
+
+    base_model_prefix = "rule"
+
+    def __init__(self, tokenizer: Any, rewards: list[Reward]) -> None:
+        super().__init__()
+        self.rule = _Rule(tokenizer, rewards)
+        self.score = torch.nn.Identity()
+
+
+def scored(texts: list[str], rewards: list[Reward]) -> list[float]:
+    """The sum of the rewards of each text, which begins with its prompt: `e:`."""
+    prompts, completions = [text[:2] for text in texts], [text[2:] for text in texts]
+    each = [reward(prompts=prompts, completions=completions) for reward in rewards]
+    return [sum(values) for values in zip(*each, strict=True)]
+
+
+def trainer(steps: int, folder: Path, model: Any, rewards: list[Reward]) -> Any:
+    """A real modern PPO trainer on a tiny model, with a critic that has learnt nothing yet."""
+    try:
+        from trl.experimental.ppo import PPOConfig, PPOTrainer
+    except ImportError:
+        from trl import PPOConfig, PPOTrainer
+    config = model.config
+    config.num_labels = 1
+    tokenizer = tiny.tokenizer()
+    return PPOTrainer(
+        args=PPOConfig(**_settings(steps, folder)),
+        processing_class=tokenizer,
+        model=model,
+        ref_model=LlamaForCausalLM.from_pretrained(folder / "tiny-llama"),
+        reward_model=RuleReward(tokenizer, rewards),
+        value_model=LlamaForSequenceClassification(config),
+        train_dataset=datasets.Dataset.from_dict({"input_ids": [tokenizer(p)["input_ids"] for p in tiny.prompts(512)]}),
+    )
+
+
+def _settings(steps: int, folder: Path) -> dict[str, Any]:
+    return {
+        "output_dir": str(folder / "demo"),
+        "total_episodes": steps * _BATCH,
+        "seed": 0,
+        "use_cpu": True,
+        "bf16": False,
+        "learning_rate": 3e-4,
+        "lr_scheduler_type": "constant",
+        "per_device_train_batch_size": _BATCH,
+        "gradient_accumulation_steps": 1,
+        "num_mini_batches": 2,
+        "num_ppo_epochs": 2,
+        "local_rollout_forward_batch_size": _BATCH,
+        "response_length": tiny.MAX_COMPLETION,
+        "stop_token": "eos",
+        "kl_coef": 0.05,
+        "num_sample_generations": 0,
+        "save_strategy": "no",
+        "report_to": [],
+        "disable_tqdm": True,
+    }
+
+
+class LegacyRun:
+    """Legacy PPO leaves the loop to its user: this is one."""
+
+    def __init__(self, steps: int, folder: Path, rewards: list[Reward]) -> None:
+        self._steps, self._rewards = steps, rewards
+        self._tokenizer = tiny.tokenizer()
+        load = trl.AutoModelForCausalLMWithValueHead.from_pretrained
+        path = str(folder / "tiny-llama")
+        config = trl.PPOConfig(batch_size=_BATCH, mini_batch_size=8, learning_rate=3e-4, init_kl_coef=0.05, seed=0)
+        self.trainer = trl.PPOTrainer(config, load(path), load(path), self._tokenizer)
+
+    def train(self, before: Callable[[Any, Any, int], None] | None, after: Callable[[], None]) -> None:
+        """As TRL's own examples do it: generate, reward, step, log.
+
+        ``before`` hears of each step with model and optimizer, ``after`` when it is done.
+        """
+        prompts = tiny.prompts(_BATCH)
+        queries = [self._tokenizer(prompt, return_tensors="pt")["input_ids"][0] for prompt in prompts]
+        sampling = {"do_sample": True, "top_k": 0, "top_p": 1.0, "pad_token_id": 0, "eos_token_id": 1}
+        for step in range(1, self._steps + 1):
+            if before:
+                before(self.trainer.model, self.trainer.optimizer, step)
+            sampled = self.trainer.generate(
+                queries, return_prompt=False, max_new_tokens=tiny.MAX_COMPLETION, **sampling
+            )
+            texts = self._tokenizer.batch_decode(sampled, skip_special_tokens=True)
+            scores = scored([prompt + text for prompt, text in zip(prompts, texts, strict=True)], self._rewards)
+            rewards = [torch.tensor(score) for score in scores]
+            stats = self.trainer.step(queries, list(sampled), rewards)
+            self.trainer.log_stats(stats, {"query": prompts, "response": texts}, rewards)
+            after()

@@ -1,0 +1,183 @@
+"""What TRL's versions have, by their sources: every key that they log is known, and what the taps need is there."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from rlexporter.adapters.ppo import _MICRO_BATCH, _STEP
+from rlexporter.catalog import CATALOG
+from scripts import drift
+from scripts.drift import TRAINERS, Found, Sources
+from tests.tools import REQUIRED
+
+ADAPTERS = Path(__file__).parent.parent.parent / "rlexporter/adapters"
+GRPO, RLOO, PPO = TRAINERS
+NEWEST = (1, 16)  # a release that nobody has looked at yet is for `python -m scripts.drift`, and fails no test
+
+# Keys of which a source does not say the name. Everything else that a version logs is in the catalogue.
+NAMED_LATER = {
+    "{name}",  # log_metric() of a reward function: the user's own names, served as rl_logged_value{key}
+    "{key}",  # log() averages the lists of the keys that are there
+}
+FROM_TRANSFORMERS = set(
+    """
+    epoch eval_runtime eval_samples_per_second eval_steps_per_second grad_norm learning_rate loss total_flos
+    train_loss train_runtime train_samples_per_second train_steps_per_second
+    """.split()
+)
+TENSORS = "reward, advantage, ratio, kl, logprob, entropy, completion_length, prompt_length"
+TABLE = [
+    ("GRPOTrainer", "0.14 to 0.15", "partly", f"{TENSORS}, weights"),
+    ("GRPOTrainer", "0.16", "partly", "reward, ratio, kl, logprob, entropy"),
+    ("GRPOTrainer", "0.17 to 0.18", "partly", "reward, entropy"),
+    ("GRPOTrainer", "0.19", "partly", "entropy"),
+    ("GRPOTrainer", "0.20 to 1.16", "complete", "-"),
+    ("RLOOTrainer", "0.12 to 0.21", "none", f"{TENSORS}, loss, grad_norm, weights, {drift.NUMBERS}"),
+    ("RLOOTrainer", "0.22 to 1.16", "complete", "-"),
+    ("PPOTrainer", "0.12 to 1.12", "complete", "-"),
+]
+
+
+def _number(version: str) -> tuple[int, ...]:
+    return tuple(map(int, version.split(".")[:2]))
+
+
+def _get(versions: Callable[[], list[str]]) -> dict[str, Sources]:
+    try:
+        return {version: drift.read(version) for version in versions()}
+    except drift.UnreachableError as error:
+        if REQUIRED:
+            pytest.fail(str(error))
+        pytest.skip(str(error))
+
+
+@pytest.fixture(scope="module")
+def found() -> list[Found]:
+    """Every trainer in every version."""
+    wheels = _get(lambda: [version for version in drift.released() if _number(version) <= NEWEST])
+    return drift.check(list(wheels))
+
+
+def test_every_key_that_a_version_logs_is_in_the_catalogue(found: list[Found]) -> None:
+    """For its own algorithm; up to 0.21 RLOO was a loop like PPO's, and logged PPO's keys."""
+    assert {key for each in found for key in each.unknown} == NAMED_LATER
+    assert {each.version for each in found if each.unknown and each.version.startswith("0.")} == set()
+    assert {each.trainer for each in found if each.foreign} == {"RLOOTrainer"}
+    assert {_number(each.version) < (0, 22) for each in found if each.foreign} == {True}
+
+
+@pytest.mark.parametrize("trainer", TRAINERS, ids=lambda trainer: trainer.name)
+def test_every_key_of_the_catalogue_is_logged_by_some_version(trainer: drift.Trainer, found: list[Found]) -> None:
+    """By TRL, or by transformers' Trainer, which is not read here."""
+    names = {key.name for metric in CATALOG for key in metric.keys if trainer.algorithm in key.algorithms}
+    logged = {drift._pattern(key) for each in found if each.trainer == trainer.name for key in each.keys}
+
+    assert len(logged) > 15
+    assert {name for name in names if drift._pattern(name) not in logged} <= FROM_TRANSFORMERS
+
+
+@pytest.mark.parametrize(("name", "version"), [(GRPO, "1.16"), (RLOO, "1.16"), (PPO, "0.19"), (PPO, "1.12")])
+def test_the_promised_versions_have_what_the_taps_need(name: drift.Trainer, version: str, found: list[Found]) -> None:
+    """All of it."""
+    (this,) = (each for each in found if each.trainer == name.name and _number(each.version) == _number(version))
+
+    assert (this.absent, this.lost, this.state) == (frozenset(), (), "complete")
+    assert len(this.keys) > 15
+
+
+def test_what_each_range_of_versions_has(found: list[Found]) -> None:
+    """The table of docs/compatibility.md."""
+    assert drift.rows(found) == TABLE
+
+
+def test_the_check_looks_at_all_that_is_tapped() -> None:
+    """Local variables of PPO, and methods of the other trainers."""
+    assert {*_MICRO_BATCH, *_STEP} <= {name for names in PPO.needs.values() for name in names}
+
+    tapped = set()
+    for file in ("grpo.py", "rewards.py", "optimizer.py"):
+        calls = [node for node in ast.walk(ast.parse((ADAPTERS / file).read_text())) if isinstance(node, ast.Call)]
+        for call in calls:
+            function, *arguments = map(ast.unparse, (call.func, *call.args))
+            if function == "self.tap" and arguments[0].endswith("trainer") and arguments[3:]:
+                tapped.add(ast.literal_eval(arguments[1]))
+    assert "training_step" in tapped
+    assert tapped <= {name for names in GRPO.needs.values() for each in names for name in each.split("|")}
+
+
+LOG = "                self.log(metrics)"
+
+
+@pytest.mark.parametrize(
+    ("trainer", "version", "old", "new", "absent", "lost"),
+    [
+        (GRPO, "1.16.0", "def _compute_loss(", "def _loss(", "_compute_loss", "kl logprob entropy ratio"),
+        (GRPO, "1.16.0", "def _calculate_rewards(", "def _score(", "_calculate_rewards", "reward"),
+        (RLOO, "1.16.0", "def log(", "def train(self): ...\n\n    def log(", "training_step", "loss grad_norm"),
+        (GRPO, "1.16.0", "self._metrics = {", "self._numbers = {", "_metrics['train']|_metrics", drift.NUMBERS),
+        (PPO, "1.12.0", "pg_loss = ", "policy_loss = ", "pg_loss", "loss"),
+        (PPO, "0.19.1", "padding_mask_p1 = ", "mask_p1 = ", "padding_mask_p1", "value"),
+        (PPO, "1.12.0", "accelerator.backward(", "loss.backward(", "accelerator.backward", "grad_norm"),
+        (PPO, "1.12.0", LOG, "                del advantages\n" + LOG, "advantages", "advantage"),
+        (PPO, "0.19.1", LOG, "                scores = 0; del scores\n" + LOG, "scores", "reward"),
+    ],
+)
+def test_what_a_version_lacks_is_found(
+    trainer: drift.Trainer, version: str, old: str, new: str, absent: str, lost: str
+) -> None:
+    """A renamed method, a loop of its own, a changed attribute; a renamed or deleted variable, a call that is gone."""
+    doctored = _doctored(trainer, version, old, new)
+
+    assert doctored.absent == {absent}
+    assert set(doctored.lost) == ({lost} if lost == drift.NUMBERS else set(lost.split()))
+    assert doctored.state == "partly"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "unknown"),
+    [
+        ('self._metrics[mode]["reward"].append', 'self._metrics[mode]["surprise"].append', "surprise"),
+        ('self._metrics[mode]["reward"].append', 'self._metrics[mode][f"surprise/{x}/y"].append', "surprise/{x}/y"),
+        ("        super().log(logs", '        metrics.update({"surprise": 1})\n        super().log(logs', "surprise"),
+        ("        super().log(logs", '        metrics = {"surprise": 1}\n        super().log(logs', "surprise"),
+    ],
+)
+def test_an_unknown_key_is_found(old: str, new: str, unknown: str) -> None:
+    """However it gets into the log line."""
+    assert _doctored(GRPO, "1.16.0", old, new).unknown == NAMED_LATER | {unknown}
+
+
+def test_a_method_of_a_base_class_counts() -> None:
+    """TRL moves methods to a class of its own in another module."""
+    sources = dict(_get(lambda: ["1.16.0"])["1.16.0"])
+    path, base = GRPO.modules[0], "trl/trainer/base_trainer.py"
+    sources[path] = sources[path].replace("def _calculate_rewards(", "def _score(")
+    sources[base] = sources[base].replace(
+        "class _BaseTrainer(Trainer):", "class _BaseTrainer(Trainer):\n    def _calculate_rewards(self): ...\n"
+    )
+
+    here = drift.inspect(GRPO, "1.16.0", sources)
+    assert here is not None
+    assert here.state == "complete"
+
+
+def test_a_missing_index_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a sentence, not in a traceback."""
+    monkeypatch.setattr("sys.executable", "false")
+
+    with pytest.raises(SystemExit, match="drift: no package index gave `pip index versions trl`"):
+        drift.main()
+
+
+def _doctored(trainer: drift.Trainer, version: str, old: str, new: str) -> Found:
+    sources = dict(_get(lambda: [version])[version])
+    path = next(path for path in trainer.modules if path in sources)
+    assert old in sources[path]
+    sources[path] = sources[path].replace(old, new)
+    found = drift.inspect(trainer, version, sources)
+    assert found is not None
+    return found
