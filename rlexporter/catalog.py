@@ -14,6 +14,8 @@ what to compare with.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from rlexporter.model import Group, Key, Kind, Level, Metric, Range, RunState, Scope
 
 PPO_LEGACY = "ppo-legacy"
@@ -572,11 +574,9 @@ _POLICY = (
         kind=Kind.HISTOGRAM,
         group=Group.POLICY,
         level=Level.TOKEN,
-        help="Probability ratio new/old policy of each token, over all updates. Arrays that legacy PPO logs hold "
-        "prompt and padding positions as well, where the ratio is 1.",
+        help="Probability ratio new/old policy of each token, over all updates.",
         healthy=Range(0.1, 200.0, "[ranges], [trl]: about 1; above 200 is over-optimisation"),
         reading="Narrow around 1. The clip edges 0.8 and 1.2 are bounds, and so are 0.1, 2, 10 and 200.",
-        keys=_keys(PPO_LEGACY, "ppo/policy/ratio"),
         bounds=_RATIO,
     ),
     Metric(
@@ -748,7 +748,6 @@ _ADVANTAGE = (
         help="Advantage of each token (PPO) or completion (GRPO, RLOO). Arrays that legacy PPO logs hold masked "
         "positions as well, and -1 where the advantage was NaN.",
         reading="Balanced, not skewed [ranges]. All at 0: no learning signal.",
-        keys=_keys(PPO_LEGACY, "ppo/policy/advantages"),
         bounds=_both_signs(0.05, 0.1, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0, 100.0),
     ),
 )
@@ -1157,10 +1156,8 @@ _LOGPROBS = (
         group=Group.LOGPROB,
         unit="nats",
         level=Level.TOKEN,
-        help="Log-probability of each sampled token under the policy. Arrays that legacy PPO logs hold prompt and "
-        "padding positions as well.",
+        help="Log-probability of each sampled token under the policy.",
         reading="Inspect for shifts [ranges]: everything moving to 0 is a collapse of entropy.",
-        keys=_keys(PPO_LEGACY, "objective/logprobs"),
         bounds=_LOGPROB,
     ),
     Metric(
@@ -1169,12 +1166,38 @@ _LOGPROBS = (
         group=Group.LOGPROB,
         unit="nats",
         level=Level.TOKEN,
-        help="Log-probability of each sampled token under the reference model. Arrays that legacy PPO logs hold "
-        "prompt and padding positions as well.",
+        help="Log-probability of each sampled token under the reference model.",
         reading="Falling while the policy's own rise: the policy says what the reference would not.",
-        keys=_keys(PPO_LEGACY, "objective/ref_logprobs"),
         bounds=_LOGPROB,
     ),
+)
+
+_LOGGED_UNMASKED = {
+    "rl.policy.ratio_dist": "ppo/policy/ratio",
+    "rl.advantage.dist": "ppo/policy/advantages",
+    "rl.logprob_dist": "objective/logprobs",
+    "rl.ref_logprob_dist": "objective/ref_logprobs",
+}
+
+
+def _unmasked(metric: Metric, key: str) -> Metric:
+    """What legacy PPO logs of a distribution, for a run that no taps see."""
+    return replace(
+        metric,
+        name=f"{metric.name.removesuffix('dist')}unmasked_dist",
+        help=f"{metric.series} as legacy PPO logs it: with prompt and padding positions, and averaged over ranks "
+        "element by element. Only where no taps see the tokens themselves.",
+        reading="Its bulk is padding. Attach to the trainer instead: rlexporter.attach(ppo_trainer).",
+        healthy=None,
+        keys=_keys(PPO_LEGACY, key),
+        of=metric.series,
+    )
+
+
+_UNMASKED = tuple(
+    _unmasked(metric, _LOGGED_UNMASKED[metric.name])
+    for metric in (*_POLICY, *_ADVANTAGE, *_LOGPROBS)
+    if metric.name in _LOGGED_UNMASKED
 )
 
 _SAMPLING = (
@@ -1595,6 +1618,7 @@ CATALOG: tuple[Metric, ...] = (
     *_OPTIMIZER,
     *_COMPLETION,
     *_LOGPROBS,
+    *_UNMASKED,
     *_SAMPLING,
     *_SPEED,
     *_EVALUATION,

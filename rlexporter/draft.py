@@ -103,7 +103,7 @@ class Draft:
     def undefined_values(self, metric: Metric, count: int) -> None:
         """So many values of a metric were not given, or are none that it can have."""
         if count:
-            self.add(_UNDEFINED, count, metric.series)
+            self.add(_UNDEFINED, count, metric.of or metric.series)
 
     def _observe(self, series: Series, value: float) -> None:
         if value < 0 and not series.metric.signed:

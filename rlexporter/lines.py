@@ -92,7 +92,11 @@ class Lines:
         prefix = evaluation_prefix(tuple(line))
         known = self._with(prefix)
         targets = known and (known.targets.get(key) or self._resolve(draft, known, key, prefix))
-        return tuple(series for series in targets or () if series.metric not in self.tapped)
+        return tuple(series for series in targets or () if not self._is_tapped(series.metric))
+
+    def _is_tapped(self, metric: Metric) -> bool:
+        """Whether it, or what it is a poorer view of, is seen at the tensor."""
+        return metric in self.tapped or (bool(metric.of) and self._named[metric.of] in self.tapped)
 
     def _with(self, prefix: str) -> _Known | None:
         """What is known of lines with this evaluation prefix; None where there are too many of them."""
@@ -110,7 +114,7 @@ class Lines:
         if not targets:
             draft.add("rlexporter_dropped_keys_total", 1)
         elif type(value) is float:
-            fresh = [series for series in targets if series.metric not in self.tapped]
+            fresh = [series for series in targets if not self._is_tapped(series.metric)]
             draft.number(fresh, value, step, counted=len(fresh) < len(targets))
         elif value is Unreadable.UNDEFINED:
             draft.undefined(targets)
@@ -153,7 +157,7 @@ class Lines:
     def _array(self, draft: Draft, targets: tuple[Series, ...], array: Any, step: int) -> bool:
         """Several values under one key: counted one by one in a histogram, served as their mean elsewhere."""
         try:
-            if targets[0].metric in self.tapped:
+            if self._is_tapped(targets[0].metric):
                 return True
             if targets[0].metric.kind is Kind.HISTOGRAM:
                 draft.merge(targets[0], host.count(array, targets[0].metric.bounds), step)

@@ -158,8 +158,21 @@ def test_padding_is_not_measured(store: Store) -> None:
     """Legacy PPO pads ratios with -1: no ratio, and counted as such."""
     store.record({"ppo/policy/ratio": np.array([-1.0, 1.0, 1.0])})
 
-    assert sum(_counts(store, "rl_policy_ratio_dist")) == 2
+    assert sum(_counts(store, "rl_policy_ratio_unmasked_dist")) == 2
     assert _undefined(store, "rl_policy_ratio_dist") == 1
+
+
+def test_an_unmasked_array_is_not_served_as_the_distribution_of_tokens(store: Store) -> None:
+    """Legacy PPO logs padding among its arrays: they are called so, and not served beside what taps see."""
+    line = {"objective/logprobs": np.array([-1.0, -9.0]), "objective/kl_dist": np.array([1.0, 2.0])}
+    store.record(line)
+    names = {series.metric.series for series in store.snapshot.buckets}
+    assert names == {"rl_logprob_unmasked_dist", "rl_kl_per_sequence_dist"}
+
+    store.tap(NAMED["rl_logprob_dist"])
+    store.record(line)
+    assert sum(_counts(store, "rl_logprob_unmasked_dist")) == 2
+    assert sum(_counts(store, "rl_kl_per_sequence_dist")) == 4
 
 
 def test_strings_and_objects_are_ignored_and_counted(grpo: Store) -> None:

@@ -735,7 +735,7 @@ def test_phases_add_up_to_the_step() -> None:
         during.append(
             {s.labels[0] for s, v in exporter.snapshot.samples.items() if s.metric.series == "rl_phase" and v}
         )
-        time.sleep(0.5)
+        time.sleep(2)
         return _letters(step, responses)
 
     trainer = _trainer()
@@ -744,11 +744,11 @@ def test_phases_add_up_to_the_step() -> None:
     value = exporter.snapshot.value
 
     assert during == [{"rollout"}, {"rollout"}]
-    assert 0.5 <= (value("rl_phase_time_seconds", phase="rollout") or 0) < 1.0
-    assert 0 < (value("rl_phase_time_seconds", phase="update") or 0) < 0.5
+    assert (value("rl_phase_time_seconds", phase="rollout") or 0) >= 2
+    assert 0 < (value("rl_phase_time_seconds", phase="update") or 0) < 2
     durations = _count(exporter, "rl_step_duration_seconds")
-    assert durations.minimum >= 0.5
-    assert durations.positive_sum < 1.5
+    assert durations.count == 2
+    assert durations.minimum >= 2
     exporter.close()
 
 
