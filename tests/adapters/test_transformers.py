@@ -380,11 +380,11 @@ def test_dpo(tmp_path: Path) -> None:
     exporter.close()
 
 
-def _trained(folder: Path, attached: bool) -> tuple[list[dict[str, Any]], dict[str, Any], Any]:
+def _trained(folder: Path, kind: str, attached: bool) -> tuple[list[dict[str, Any]], dict[str, Any], Any]:
     lines = Lines()
     random.seed(0)
     np.random.seed(0)
-    trainer = tiny.grpo(folder, callbacks=[lines], num_iterations=2, eval_strategy="steps", eval_steps=2)
+    trainer = tiny.grpo(folder, kind=kind, callbacks=[lines], num_iterations=2, eval_strategy="steps", eval_steps=2)
     exporter = rlexporter.attach(trainer) if attached else None
     trainer.train()
     if exporter:
@@ -394,10 +394,11 @@ def _trained(folder: Path, attached: bool) -> tuple[list[dict[str, Any]], dict[s
     return lines.logs, trainer.model.state_dict(), states
 
 
-def test_training_is_the_same_with_and_without(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["GRPO", "RLOO"])
+def test_training_is_the_same_with_and_without(tmp_path: Path, kind: str) -> None:
     """Bit for bit: losses, weights and the random state of python, numpy and torch."""
     timed = ("runtime", "per_second", "step_time")
-    results = [_trained(tmp_path / str(attached), attached) for attached in (False, True)]
+    results = [_trained(tmp_path / str(attached), kind, attached) for attached in (False, True)]
     compared = [
         [{k: v for k, v in line.items() if not any(word in k for word in timed)} for line in logs]
         for logs, _, _ in results
