@@ -14,7 +14,8 @@ demo: ## train a tiny model with TRL on this machine, and serve the run (ARGS="-
 	@$(PY) -m rlexporter demo $(ARGS)
 
 test: check tools ## all checks and tests; what CI runs (ARGS="-k golden")
-	@echo "test: unit tests, then real trainers under real Prometheus servers (about 6 minutes on 2 cores, and 8 for older versions of TRL)"
+	@echo "test: unit tests, then real trainers under real Prometheus servers (about 7 minutes on 2 cores, and 6 for older versions of TRL)"
+	$(if $(ARGS),,@(for each in $(TRL); do scripts/setup trl-$$each .venv-$$each; done) >.work/setup.log 2>&1 &)
 	@$(PY) -m pytest -m "not soak" --durations=10 $(ARGS)
 	$(if $(ARGS),,@$(MAKE) --no-print-directory versions)
 	$(if $(ARGS),,@$(PY) -m scripts.compatibility --check)
