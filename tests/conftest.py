@@ -47,6 +47,12 @@ def exporter() -> Iterator[Exporter]:
     running.close()
 
 
+@pytest.fixture
+def any_port(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Exporters that are not told a port take a free one."""
+    monkeypatch.setenv("RLEXPORTER_LISTEN_PORT", "0")
+
+
 @pytest.fixture(autouse=True)
 def _nothing_left_running() -> Iterator[None]:
     """No test leaves an exporter behind, and no environment of this machine reaches one."""

@@ -106,11 +106,15 @@ class RunCallback(TrainerCallback):  # type: ignore[misc] # transformers is not 
     @_event
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Where a log line follows at once the two are one change, so that no scrape sees half a step."""
-        if any(taps.log_ends_step for taps in self._taps):
+        if self._log_ends_step:
             return
         self._step_done(state)
         if not control.should_log:
             self._flush()
+
+    @property
+    def _log_ends_step(self) -> bool:
+        return any(taps.log_ends_step for taps in self._taps)
 
     def _step_done(self, state: Any) -> None:
         now = time.perf_counter()
@@ -122,7 +126,7 @@ class RunCallback(TrainerCallback):  # type: ignore[misc] # transformers is not 
     @_event
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
         feed = self.feed or self._open(prepare=state)
-        if any(taps.log_ends_step for taps in self._taps):
+        if self._log_ends_step:
             self._step_done(state)
         update, self._pending = self._pending, None
         feed.log(logs or {}, step=state.global_step, update=update)

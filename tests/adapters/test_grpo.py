@@ -21,17 +21,14 @@ from tests import tiny
 from tests.adapters import independent
 from tests.adapters.kept import Kept, buckets
 from tests.conftest import fetch
+from tests.served import errors, nonfinite
 
 pytestmark = [
+    pytest.mark.usefixtures("any_port"),
     pytest.mark.filterwarnings("ignore::FutureWarning"),
     pytest.mark.filterwarnings("ignore::UserWarning"),
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
 ]
-
-
-@pytest.fixture(autouse=True)
-def _free_port(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RLEXPORTER_LISTEN_PORT", "0")
 
 
 def _signals(exporter: Exporter) -> dict[str, float]:
@@ -49,19 +46,6 @@ def _reasons(exporter: Exporter) -> dict[str, str]:
     return found
 
 
-def _errors(exporter: Exporter) -> float:
-    return sum(v for s, v in exporter.snapshot.samples.items() if s.metric.series == "rlexporter_errors_total")
-
-
-def _bad(exporter: Exporter) -> dict[str, float]:
-    """Non-finite values counted so far, by metric; none left out."""
-    found: dict[str, float] = {}
-    for series, value in exporter.snapshot.samples.items():
-        if series.metric.series == "rl_nonfinite_values_total" and value:
-            found[series.labels[0]] = found.get(series.labels[0], 0) + value
-    return found
-
-
 class Watch(TrainerCallback):  # type: ignore[misc] # transformers is not checked
     """What had been counted when each step was over. With a log line for each step that is when it is logged."""
 
@@ -71,7 +55,7 @@ class Watch(TrainerCallback):  # type: ignore[misc] # transformers is not checke
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         assert self.exporter
-        self.after[state.global_step] = _bad(self.exporter)
+        self.after[state.global_step] = nonfinite(self.exporter)
 
     def on_log(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         self.on_step_end(args, state, control)
@@ -136,8 +120,8 @@ def test_every_histogram_equals_an_independent_count(tmp_path: Path, case: str) 
         assert counts == trainer.kept.histogram(name, bounds), name
         assert counts[-1] > 0, name
     assert served["rl_grad_norm_dist"][1][-1] == served["rl_loss_dist"][1][-1] == 6
-    assert _bad(exporter) == {}
-    assert _errors(exporter) == 0
+    assert nonfinite(exporter) == {}
+    assert errors(exporter) == 0
     exporter.close()
 
 
@@ -194,7 +178,7 @@ def test_a_loss_without_log_probabilities_says_so(tmp_path: Path) -> None:
 
     assert set(_reasons(exporter)) == {"logprob", "entropy", "ratio", "kl"}
     assert all("use_liger_kernel" in reason for reason in _reasons(exporter).values())
-    assert _errors(exporter) == 0
+    assert errors(exporter) == 0
     assert exporter.snapshot.value("rl_signal_available", signal="advantage") == 1
     exporter.close()
 
@@ -403,7 +387,7 @@ class TestHidingPlaces:
         assert watch.after[2] == {}
         assert 3 not in watch.after
         assert 'rl_nonfinite_values_total{kind="nan",metric="rl_weight_norm"' in text
-        assert _bad(exporter) == {"rl_weight_norm": 1}
+        assert nonfinite(exporter) == {"rl_weight_norm": 1}
         assert math.isnan(exporter.snapshot.value("rl_weight_norm") or 0.0)
         exporter.close()
 
@@ -415,7 +399,7 @@ class TestHidingPlaces:
         exporter, _ = _run(trainer)
         value = exporter.snapshot.value
 
-        assert _bad(exporter) == {}
+        assert nonfinite(exporter) == {}
         for metric in ("rl_reward_function_dist", "rl_reward_dist", "rl_advantage_dist"):
             assert value("rl_undefined_values_total", metric=metric) == 4
         exporter.close()
@@ -434,11 +418,11 @@ class TestHidingPlaces:
         value = exporter.snapshot.value
         counts = {s.labels: b.count for s, b in exporter.snapshot.buckets.items() if "reward_function" in s.metric.name}
 
-        assert _bad(exporter) == {}
+        assert nonfinite(exporter) == {}
         assert counts == {("even",): 8, ("odd",): 8}
         assert value("rl_undefined_values_total", metric="rl_reward_function_dist") == 16
         assert value("rl_undefined_values_total", metric="rl_reward_dist") == 0
-        assert _errors(exporter) == 0
+        assert errors(exporter) == 0
         exporter.close()
 
 
@@ -496,7 +480,7 @@ def test_a_method_that_is_gone_costs_its_signals(tmp_path: Path, name: str, monk
     lost = {signal for signal, available in _signals(exporter).items() if not available}
 
     assert exporter.snapshot.value("rl_step") == 2
-    assert _errors(exporter) == 0
+    assert errors(exporter) == 0
     assert all(name in reason or "per-token" in reason for reason in _reasons(exporter).values())
     assert bool(lost) is (name not in ("evaluate", "_save_checkpoint"))
     exporter.close()

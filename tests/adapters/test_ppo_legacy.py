@@ -31,21 +31,19 @@ from rlexporter.model import RunState
 from rlexporter.tensors.tally import Tally
 from tests.adapters.kept import Kept, buckets
 from tests.conftest import fetch
+from tests.served import errors, nonfinite
 from tests.waits import Watch
 
 if tuple(int(part) for part in trl.__version__.split(".")[:2]) >= (0, 12):
     pytest.skip(f"legacy PPO ended with trl 0.11, this is {trl.__version__}", allow_module_level=True)
+
+pytestmark = pytest.mark.usefixtures("any_port")
 
 BATCH = 8
 _E = tiny.tokenizer()("e")["input_ids"][0]
 _COUNTED_AS = {f"rl_{name}_dist": f"rl_{name}" for name in ("loss", "policy_loss", "value_loss", "grad_norm")}
 _TRAINER_TAPS = ("generate", "step", "compute_advantages", "loss", "record_step_stats")
 _ACCELERATOR_TAPS = ("backward", "log")
-
-
-@pytest.fixture(autouse=True)
-def _free_port(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RLEXPORTER_LISTEN_PORT", "0")
 
 
 class Adam(torch.optim.Adam):  # type: ignore[misc] # torch is not checked
@@ -166,7 +164,7 @@ class Loop:
             if logged:
                 self.trainer.log_stats(self.stats[-1], {"query": [""] * BATCH, "response": [""] * BATCH}, scores)
             if self.exporter:
-                self.after[step] = _bad(self.exporter)
+                self.after[step] = nonfinite(self.exporter)
         return self
 
     def began(self, metric: str) -> int:
@@ -185,19 +183,6 @@ def _signals(exporter: Exporter) -> dict[str, float]:
     return {s.labels[0]: v for s, v in exporter.snapshot.samples.items() if s.metric.series == "rl_signal_available"}
 
 
-def _errors(exporter: Exporter) -> float:
-    return sum(v for s, v in exporter.snapshot.samples.items() if s.metric.series == "rlexporter_errors_total")
-
-
-def _bad(exporter: Exporter) -> dict[str, float]:
-    """Non-finite values counted so far, by metric; none left out."""
-    found: dict[str, float] = {}
-    for series, value in exporter.snapshot.samples.items():
-        if series.metric.series == "rl_nonfinite_values_total" and value:
-            found[series.labels[0]] = found.get(series.labels[0], 0) + value
-    return found
-
-
 def _bad_of_kind(exporter: Exporter, metric: str, kind: str) -> float | None:
     return exporter.snapshot.value("rl_nonfinite_values_total", metric=metric, kind=kind)
 
@@ -211,7 +196,7 @@ def _assert_equal(exporter: Exporter, kept: Kept) -> None:
     _, text, _ = fetch(f"{exporter.url}/metrics")
     served = {name: (bounds, counts) for name, bounds, counts in buckets(text)}
     of_the_line = {"rl_policy_approxkl_dist", "rl_step_duration_seconds"}
-    bad = _bad(exporter)
+    bad = nonfinite(exporter)
 
     assert set(served) - of_the_line == set(kept.values)
     for name in kept.values:
@@ -246,7 +231,7 @@ def test_every_histogram_equals_an_independent_count(case: str) -> None:
     weights = [each.detach().numpy().astype(np.float64).ravel() for each in trainer.model.parameters()]
     assert exporter.snapshot.value("rl_weight_norm") == pytest.approx(np.linalg.norm(np.concatenate(weights)), 1e-5)
     assert _signals(exporter) == {**dict.fromkeys(SIGNALS, 1.0), "entropy": 0.0}
-    assert _errors(exporter) == 0
+    assert errors(exporter) == 0
     exporter.close()
 
 
@@ -387,7 +372,7 @@ def test_a_fault_is_counted_in_its_step(fault: str) -> None:
         assert loop.began(metric) == 2, metric
         assert count is None or loop.after[2][metric] == count, metric
     _assert_equal(exporter, trainer.kept)
-    assert _errors(exporter) == 0
+    assert errors(exporter) == 0
     exporter.close()
 
 
@@ -469,7 +454,7 @@ def test_an_error_in_every_tap_leaves_training_alone(broken: tuple[str, ...], mo
     assert len(loop.stats) == 2
     same = zip(plain.model.state_dict().values(), trainer.model.state_dict().values(), strict=True)
     assert all(torch.equal(one, other) for one, other in same)
-    assert _errors(exporter) > (20 if "see" in broken else 0)
+    assert errors(exporter) > (20 if "see" in broken else 0)
     if "see" in broken:
         assert not any(_signals(exporter).values())
         assert set(_signals(exporter)) == set(SIGNALS)
@@ -491,7 +476,7 @@ def test_a_method_that_is_gone_costs_its_signals(name: str, monkeypatch: pytest.
     reasons = {s.labels for s in exporter.snapshot.samples if s.metric.series == "rl_signal_unavailable_info"}
     lost = {signal: reason for signal, reason in reasons if signal != "entropy"}
 
-    assert _errors(exporter) == 0
+    assert errors(exporter) == 0
     assert all(name in reason for reason in lost.values())
     assert bool(lost) is (name not in ("generate", "log"))
     assert exporter.snapshot.value("rl_step") == (0 if name == "step" else 2)
@@ -615,7 +600,7 @@ def test_no_tap_waits_for_a_pretended_gpu(exporter: Exporter, monkeypatch: pytes
     counted = {series.metric.series for series in tally._slot_of}
 
     assert _signals(exporter) == {**dict.fromkeys(SIGNALS, 1.0), "entropy": 0.0}
-    assert _errors(exporter) == 0
+    assert errors(exporter) == 0
     assert {"rl_skipped_updates_total", "rl_reward_dist", "rl_weight_norm", "rl_grad_norm_dist"} < counted
     assert len(watch.calls) > 200
 
@@ -640,7 +625,7 @@ def test_twice_is_once_and_anew_after_close() -> None:
     assert second is not first
     Loop(trainer).run(2)
     assert (first.snapshot.value("rl_steps_total"), second.snapshot.value("rl_steps_total")) == (1, 2)
-    assert _errors(first) == _errors(second) == 0
+    assert errors(first) == errors(second) == 0
     second.close()
 
 
@@ -666,7 +651,7 @@ def test_the_exporter_does_not_keep_the_trainer_alive() -> None:
 
     assert gone() is None
     exporter.close()
-    assert _errors(exporter) == 0
+    assert errors(exporter) == 0
 
 
 def test_a_rank_that_is_not_the_main_process(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -773,7 +758,7 @@ def test_the_tracker_serves_each_line_as_a_step() -> None:
     assert value("rl_run_state", state="running") == 1
     trainer.accelerator.end_training()
     assert exporter.snapshot.value("rl_run_state", state="finished") == 1
-    assert _errors(exporter) == 0
+    assert errors(exporter) == 0
     exporter.close()
 
 
@@ -788,7 +773,7 @@ def test_a_tracker_of_any_other_loop() -> None:
     accelerator.log({"loss": math.nan}, step=20)
 
     assert exporter.snapshot.value("rl_step") == 20
-    assert _bad(exporter) == {"rl_loss": 1}
+    assert nonfinite(exporter) == {"rl_loss": 1}
     exporter.exit(None)
     assert exporter.state is RunState.FINISHED
     exporter.close()

@@ -27,15 +27,11 @@ from tests import tiny
 from tests.conftest import fetch
 
 pytestmark = [
+    pytest.mark.usefixtures("any_port"),
     pytest.mark.filterwarnings("ignore::FutureWarning"),
     pytest.mark.filterwarnings("ignore::UserWarning"),
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
 ]
-
-
-@pytest.fixture(autouse=True)
-def _free_port(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RLEXPORTER_LISTEN_PORT", "0")
 
 
 class Lines(TrainerCallback):  # type: ignore[misc] # transformers is not checked

@@ -23,20 +23,17 @@ import rlexporter
 from rlexporter import Exporter
 from tests.adapters.kept import buckets
 from tests.conftest import fetch
+from tests.served import errors
 
 _tiny = pytest.importorskip("tests.versions.ppo", reason=f"trl {trl.__version__} has no PPO", exc_type=ImportError)
 KeepingPPO, ppo = _tiny.KeepingPPO, _tiny.ppo
 
 pytestmark = [
+    pytest.mark.usefixtures("any_port"),
     pytest.mark.filterwarnings("ignore::FutureWarning"),
     pytest.mark.filterwarnings("ignore::UserWarning"),
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
 ]
-
-
-@pytest.fixture(autouse=True)
-def _free_port(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RLEXPORTER_LISTEN_PORT", "0")
 
 
 def _samples(exporter: Exporter, name: str) -> dict[str, float]:
@@ -47,10 +44,6 @@ def _samples(exporter: Exporter, name: str) -> dict[str, float]:
 def _bad(exporter: Exporter) -> dict[tuple[str, ...], float]:
     samples = exporter.snapshot.samples.items()
     return {s.labels: value for s, value in samples if s.metric.series == "rl_nonfinite_values_total" and value}
-
-
-def _errors(exporter: Exporter) -> float:
-    return sum(_samples(exporter, "rlexporter_errors_total").values())
 
 
 class Watch(TrainerCallback):  # type: ignore[misc] # transformers is not checked
@@ -113,7 +106,7 @@ def test_every_histogram_equals_an_independent_count(tmp_path: Path, case: str) 
         assert counts[-1] > 0, name
     alone = case == "one mini-batch"  # the variance of one number is NaN, as the trainer logs it
     assert set(_bad(exporter)) == ({("rl_policy_ratio_var", "nan")} if alone else set())
-    assert _errors(exporter) == 0
+    assert errors(exporter) == 0
     assert set(_samples(exporter, "rl_signal_available").values()) == {1.0}
     assert exporter.snapshot.value("rl_steps_total") == exporter.snapshot.value("rl_step") == 4
     exporter.close()
@@ -132,7 +125,7 @@ def test_the_corrected_ratio_is_about_one(tmp_path: Path, mini_batches: int, acc
     assert exporter.snapshot.value("rl_policy_ratio_mean") == logged
     assert _samples(exporter, "rl_corrected_mean")["rl_policy_ratio_mean"] == pytest.approx(1.0, abs=0.01)
     assert len(_samples(exporter, "rl_corrected_mean")) == 7
-    assert _errors(exporter) == 0
+    assert errors(exporter) == 0
     exporter.close()
 
 
