@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from rlexporter import demo, generate
-from rlexporter.catalog import CATALOG
+from rlexporter import check, demo, generate, recording
+from rlexporter.catalog import ALGORITHMS, CATALOG
 from rlexporter.model import Metric, SetupError
 from rlexporter.version import __version__
 
@@ -44,6 +45,12 @@ def _parser() -> argparse.ArgumentParser:
     metrics.add_argument("--json", action="store_true", help="as JSON")
     metrics.set_defaults(command=_metrics)
 
+    check = commands.add_parser("check", help="which alerts a recorded run would have raised")
+    check.add_argument("files", nargs="+", metavar="FILE", help="trainer_state.json, or JSON lines")
+    check.add_argument("--json", action="store_true", help="as JSON")
+    check.add_argument("--algorithm", choices=list(ALGORITHMS), default="", help="where a file does not say")
+    check.set_defaults(command=_check)
+
     files = commands.add_parser("generate", help="write the files that derive from the catalogue")
     files.add_argument("--check", action="store_true", help="write nothing; fail where one is not up to date")
     files.add_argument("--root", type=Path, default=Path(), help="root of the repository (default: here)")
@@ -65,6 +72,13 @@ def _demo(options: argparse.Namespace) -> int:
         fault=options.fault,
         linger=options.linger,
     )
+
+
+def _check(options: argparse.Namespace) -> int:
+    reports = [check.check(recording.read(file, options.algorithm)) for file in options.files]
+    if options.json:
+        print(json.dumps([dataclasses.asdict(report) for report in reports], indent=1))
+    return max(report.worst for report in reports)
 
 
 def _metrics(options: argparse.Namespace) -> int:

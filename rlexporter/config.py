@@ -10,6 +10,8 @@ from difflib import get_close_matches
 from typing import Any, TypeVar
 
 from rlexporter.catalog import CATALOG
+from rlexporter.conditions import thresholds
+from rlexporter.conditions.judge import Factor
 from rlexporter.model import SetupError
 
 DEFAULT_PORT = 9750
@@ -108,6 +110,13 @@ class Settings:
         env="RLEXPORTER_MAX_LOGGED_KEYS",
         default=200,
     )
+    thresholds: Mapping[tuple[str, str], Factor | None] = _setting(
+        thresholds.parse,
+        "Limits of conditions that differ from the declared ones: a mapping, `kl_high=0.5,entropy_low=off`, or the "
+        "path of a TOML file.",
+        env="RLEXPORTER_THRESHOLDS",
+        default=None,
+    )
     record: str | None = _setting(
         _text,
         "File to which log lines and step feed are appended, as JSON lines.",
@@ -149,7 +158,8 @@ class Settings:
                 chosen[name] = _parsed(each.metadata["parse"], environ[variable], f"environment variable {variable}")
             elif each.default is not MISSING:
                 chosen[name] = each.default
-        chosen["labels"] = chosen["labels"] or {}
+        for name in ("labels", "thresholds"):
+            chosen[name] = chosen[name] or {}
         return cls(**chosen)
 
 

@@ -3,21 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from math import isfinite
 
 from rlexporter.buckets import Buckets, Nonfinite
 from rlexporter.model import Group, Kind, Metric, Series, Snapshot
 
 _GAUGE, _HISTOGRAM = Kind.GAUGE, Kind.HISTOGRAM  # looking a member up costs more than all else done with a number
-_NOT_MEASURED = frozenset((Group.RUN, Group.PROGRESS, Group.SPEED, Group.EXPORTER))
+_NOT_MEASURED = frozenset((Group.RUN, Group.PROGRESS, Group.SPEED, Group.CONDITION, Group.EXPORTER))
 _NONFINITE = "rl_nonfinite_values_total"
 _UNDEFINED = "rl_undefined_values_total"
+
+
+@dataclass(slots=True)
+class News:
+    """What a change has counted: how many values of a metric were no number, or not given."""
+
+    nonfinite: dict[str, int] = field(default_factory=dict)
+    undefined: dict[str, int] = field(default_factory=dict)
+
+    def add(self, other: News) -> None:
+        for mine, theirs in ((self.nonfinite, other.nonfinite), (self.undefined, other.undefined)):
+            for name, count in theirs.items():
+                mine[name] = mine.get(name, 0) + count
 
 
 class Draft:
     """A changeable copy of a snapshot. ``named``: the catalogue by Prometheus name."""
 
-    __slots__ = ("_named", "buckets", "labels", "samples", "steps", "totals")
+    __slots__ = ("_named", "buckets", "labels", "news", "samples", "steps", "totals")
 
     def __init__(self, base: Snapshot, named: Mapping[str, Metric]) -> None:
         self._named = named
@@ -26,6 +40,7 @@ class Draft:
         self.steps = dict(base.steps)
         self.buckets = dict(base.buckets)
         self.totals = dict(base.totals)
+        self.news = News()
 
     def freeze(self) -> Snapshot:
         return Snapshot(self.labels, self.samples, self.steps, self.buckets, self.totals)
@@ -39,6 +54,10 @@ class Draft:
     def add(self, name: str, amount: float, *labels: str) -> None:
         series = Series(self._named[name], labels)
         self.samples[series] = self.samples.get(series, 0.0) + amount
+
+    def keep(self, name: str, *labels: str) -> None:
+        """Let a counter exist, at 0 where it did not."""
+        self.samples.setdefault(Series(self._named[name], labels), 0.0)
 
     def clear(self, name: str, *labels: str) -> None:
         """Drop every sample of a metric whose labels begin with these."""
@@ -103,7 +122,9 @@ class Draft:
     def undefined_values(self, metric: Metric, count: int) -> None:
         """So many values of a metric were not given, or are none that it can have."""
         if count:
-            self.add(_UNDEFINED, count, metric.of or metric.series)
+            name = metric.of or metric.series
+            self.add(_UNDEFINED, count, name)
+            self.news.undefined[name] = self.news.undefined.get(name, 0) + count
 
     def _observe(self, series: Series, value: float) -> None:
         if value < 0 and not series.metric.signed:
@@ -120,6 +141,8 @@ class Draft:
         self.totals[series] = total
 
     def _count_nonfinite(self, metric: Metric, bad: Nonfinite) -> None:
+        name = metric.of or metric.series
         for kind, number in bad.by_kind():
             if number:
-                self.add(_NONFINITE, number, metric.of or metric.series, kind)
+                self.add(_NONFINITE, number, name, kind)
+                self.news.nonfinite[name] = self.news.nonfinite.get(name, 0) + number

@@ -91,8 +91,8 @@ class Feed(Protocol):
     def values(self, key: str, numbers: list[float]) -> None:
         """Numbers that the trainer is about to average under this log key."""
 
-    def signal(self, name: str, reason: str = "") -> None:
-        """Whether a signal can be seen in this run; ``reason``: why not."""
+    def signal(self, name: str, reason: str = "", *, error: bool = False) -> None:
+        """Whether a signal can be seen in this run; ``reason``: why not; ``error``: it should have been."""
 
     def seeing(self, signal: str) -> AbstractContextManager[None]:
         """What is looked at inside is this signal; where that fails, the signal is lost and nothing else.

@@ -8,12 +8,13 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 from rlexporter import process
 from rlexporter.catalog import CATALOG, NAMED
+from rlexporter.conditions import table
 from rlexporter.config import Settings
 from rlexporter.feed import NotSeenError, StepUpdate
 from rlexporter.gather import Gather
@@ -27,11 +28,12 @@ logger = logging.getLogger("rlexporter")
 
 
 class Intake:
-    """A store, and all that feeds it."""
+    """A store, and all that feeds it. ``clock``: seconds since the epoch."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, clock: Callable[[], float] = time.time) -> None:
         self.settings = settings
-        self.store = Store(CATALOG, max_keys=settings.max_keys)
+        watch = table.watch(settings.thresholds)
+        self.store = Store(CATALOG, max_keys=settings.max_keys, clock=clock, watch=watch)
         self._gather = Gather(NAMED)
         self._recorder: Recorder | None = None
         self._signals: dict[str, str] = {}
@@ -114,11 +116,11 @@ class Intake:
         """Numbers that the trainer is about to average under this log key."""
         self._gather.values(key, numbers)
 
-    def signal(self, name: str, reason: str = "") -> None:
-        """Whether a signal can be seen in this run; ``reason``: why not."""
+    def signal(self, name: str, reason: str = "", *, error: bool = False) -> None:
+        """Whether a signal can be seen in this run; ``reason``: why not; ``error``: it should have been."""
         if self._signals.get(name) != reason:
             self._signals[name] = reason
-            self.store.signal(name, reason)
+            self.store.signal(name, reason, "error" if error else "configuration")
 
     @contextlib.contextmanager
     def seeing(self, signal: str) -> Iterator[None]:
@@ -129,7 +131,7 @@ class Intake:
         except NotSeenError as reason:
             self.signal(signal, str(reason))
         except Exception as error:  # noqa: BLE001 - the boundary: nothing of ours may reach a trainer
-            self.signal(signal, f"{type(error).__name__}: {error}")
+            self.signal(signal, f"{type(error).__name__}: {error}", error=True)
             self.failed("tap", error)
         else:
             self.signal(signal)

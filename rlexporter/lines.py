@@ -47,8 +47,12 @@ class Lines:
         self._known.clear()
         return self._resolver
 
-    def write(self, draft: Draft, logs: Mapping[str, object], step: int | None, update: StepUpdate | None) -> None:
-        """One line, and the step update that belongs to it; either may be absent."""
+    def write(
+        self, draft: Draft, logs: Mapping[str, object], step: int | None, update: StepUpdate | None
+    ) -> tuple[int, bool]:
+        """One line, and the step update that belongs to it; either may be absent. Its step; whether it is of an
+        evaluation.
+        """
         prefix = evaluation_prefix(tuple(logs))
         step = self._progress(draft, step, update, evaluation=bool(prefix))
         if update is not None:
@@ -56,7 +60,7 @@ class Lines:
         known = self._with(prefix)
         if known is None:
             draft.add("rlexporter_dropped_keys_total", len(logs))
-            return
+            return step, bool(prefix)
         gauges, samples, steps = known.gauges, draft.samples, draft.steps
         for key, raw in logs.items():
             gauge = gauges.get(key)
@@ -67,6 +71,7 @@ class Lines:
                 self._value(draft, known, key, raw, prefix, step)
         if logs:
             self._stamp(draft, prefix, step)
+        return step, bool(prefix)
 
     def see(self, draft: Draft, seen: Mapping[Series, Buckets], step: int) -> None:
         """Values that were counted where they lie."""

@@ -61,6 +61,7 @@ class Group(Enum):
     SPEED = "Speed"
     EVALUATION = "Evaluation"
     PREFERENCE = "Preference optimisation"
+    CONDITION = "Conditions: what makes a run sick"
     TRUTH = "Truth: what a framework would hide"
     EXPORTER = "The exporter itself"
 

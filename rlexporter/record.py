@@ -2,7 +2,8 @@
 
 One object a line, with NaN and Infinity as Python's json writes them. ``event`` says what it is:
 
-  meta   time, run, algorithm, trainer, config (numeric settings), bounds (of each histogram)
+  meta   time, global_step (at which it takes over), run, algorithm, trainer, info (labels of ``rl_run_info``),
+         steps_planned, totals (that were restored), config (numeric settings), bounds (of each histogram)
   log    time, global_step, logs (as the trainer logged them; arrays as lists)
   step   time, global_step, duration, phases, values (by log key, before averaging), undefined, seen
   part   global_step, undefined, seen (counts that came from a device after their step, or before a step broke off)
@@ -51,7 +52,9 @@ class Recorder:
         """A training begins."""
         bounds = {metric.series: metric.bounds for metric in catalog if metric.kind is Kind.HISTOGRAM}
         about = {"run": run, "algorithm": facts.algorithm, "trainer": facts.info.get("trainer", "")}
-        self._put("meta", **about, config=dict(facts.hyperparameters), bounds=bounds)
+        start = {"global_step": facts.step, "steps_planned": facts.steps_planned, "totals": dict(facts.totals)}
+        config = dict(facts.hyperparameters)
+        self._put("meta", **about, **start, info=dict(facts.info), config=config, bounds=bounds)
 
     def log(self, step: int, logs: Mapping[str, object]) -> None:
         """A log line. Arrays are copied: a trainer may use their memory again."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
@@ -17,10 +18,13 @@ from rlexporter.version import __version__
 
 
 class Run(Intake):
-    """The life of one run, from its name to its end. After the setup nothing here raises into a training loop."""
+    """The life of one run, from its name to its end. After the setup nothing here raises into a training loop.
 
-    def __init__(self, settings: Settings) -> None:
-        super().__init__(settings)
+    ``clock``: seconds since the epoch.
+    """
+
+    def __init__(self, settings: Settings, clock: Callable[[], float] = time.time) -> None:
+        super().__init__(settings, clock)
         self.state = RunState.STARTING
         self.training = False
         self._identity = identity.provisional(settings.run, None)
@@ -42,6 +46,7 @@ class Run(Intake):
         """
         if self.state is RunState.STARTING and not self._driven:
             with self.guard("log"):
+                self._introduce()
                 self._enter(RunState.RUNNING)
         super().log(stats, step=step, update=update)
 
@@ -60,8 +65,7 @@ class Run(Intake):
             if not self._settled:
                 self._settle(facts)
             self._describe(facts)
-            if self._recorder is not None:
-                self._recorder.meta(self.name, facts, CATALOG)
+            self._introduce()
             self._enter(RunState.RUNNING)
             process.chain_sigterm()
 
@@ -74,6 +78,11 @@ class Run(Intake):
             process.unchain_sigterm()
             if not self.state.over:
                 self._enter(*_outcome(error))
+
+    def enter(self, state: RunState, exception: str = "") -> None:
+        """The run is in this state, says somebody who knows of it from elsewhere. Never raises."""
+        with self._change("event"):
+            self._enter(state, exception)
 
     def exit(self, error: BaseException | None) -> None:
         """The process ends: a training that is still under way was stopped, whatever stopped it."""
@@ -113,6 +122,10 @@ class Run(Intake):
         if self._recorder is not None:
             self._recorder.state(state, exception)
 
+    def _introduce(self) -> None:
+        if self._recorder is not None:
+            self._recorder.meta(self.name, self._facts, CATALOG)
+
     def _settle(self, facts: RunFacts) -> None:
         self._settled = True
         given = self.settings.run or facts.run_name
@@ -134,7 +147,8 @@ class Run(Intake):
         }
         algorithm = settings.algorithm or facts.algorithm or "custom"
         labels = {"run": self.name, "rank": str(rank), **settings.labels}
-        self.store.begin(replace(facts, algorithm=algorithm, info=info), labels)
+        self._facts = replace(facts, algorithm=algorithm, info=info)
+        self.store.begin(self._facts, labels)
 
 
 def _outcome(error: BaseException | None) -> tuple[RunState, str]:

@@ -12,7 +12,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from threading import RLock
 
-from rlexporter.draft import Draft
+from rlexporter.conditions.judge import Verdict
+from rlexporter.conditions.watch import Watch
+from rlexporter.draft import Draft, News
 from rlexporter.feed import RunFacts, StepUpdate
 from rlexporter.lines import Lines
 from rlexporter.model import Kind, Metric, RunState, Series, Snapshot
@@ -24,16 +26,22 @@ class Store:
 
     ``catalog``: the metrics that exist. ``max_keys``: how many keys beyond its fixed ones (unknown ones, names of
     reward functions and data sets) a run may log before more are dropped and counted. ``clock``: seconds since the
-    epoch.
+    epoch. ``watch``: who judges each step; nobody where there is none.
     """
 
     def __init__(
-        self, catalog: Sequence[Metric], *, max_keys: int = 200, clock: Callable[[], float] = time.time
+        self,
+        catalog: Sequence[Metric],
+        *,
+        max_keys: int = 200,
+        clock: Callable[[], float] = time.time,
+        watch: Watch | None = None,
     ) -> None:
         self._catalog = catalog
         self._named = {metric.series: metric for metric in catalog}
         self._histograms = _by_short_name(catalog)
         self._lines = Lines(catalog, max_keys, clock)
+        self._watch = watch
         self._clock = clock
         self._lock = RLock()
         self._record_seconds = 0.0
@@ -89,7 +97,17 @@ class Store:
 
     def absorb(self, part: StepUpdate) -> None:
         """A part of a step that came after it, or before it could end: the run is no further for it."""
-        self.change(lambda draft: self._lines.absorb(draft, part))
+        news = News()
+
+        def edit(draft: Draft) -> None:
+            nonlocal news
+            self._lines.absorb(draft, part)
+            news = draft.news
+
+        with self._lock:
+            self.change(edit)
+            if self._watch is not None:
+                self._watch.note(news, part.seen)
 
     def phase(self, name: str) -> None:
         """This part of a step is under way; none where it is empty."""
@@ -97,17 +115,19 @@ class Store:
         def edit(draft: Draft) -> None:
             for (each,) in self._named["rl_phase"].initial:
                 draft.set("rl_phase", float(each == name), each)
+            if self._watch is not None:
+                self._watch.phase(draft, name)
 
         self.change(edit)
 
-    def signal(self, name: str, reason: str) -> None:
-        """Whether a signal can be measured; ``reason``: why not, empty where it can."""
+    def signal(self, name: str, reason: str, cause: str) -> None:
+        """Whether a signal can be measured; ``reason``: why not, empty where it can; ``cause``: what kind of reason."""
 
         def edit(draft: Draft) -> None:
             draft.set("rl_signal_available", float(not reason), name)
             draft.clear("rl_signal_unavailable_info", name)
             if reason:
-                draft.set("rl_signal_unavailable_info", 1.0, name, clip(reason))
+                draft.set("rl_signal_unavailable_info", 1.0, name, cause, clip(reason))
 
         self.change(edit)
 
@@ -121,10 +141,21 @@ class Store:
         ``logs`` is read, never kept or changed. Without a ``step`` each line that is no evaluation is a step.
         """
         started = time.perf_counter()
+        verdicts: list[Verdict] | None = None  # an edit that is made again is not judged again
 
         def edit(draft: Draft) -> None:
-            self._lines.write(draft, logs, step, update)
+            nonlocal verdicts
+            at, evaluation = self._lines.write(draft, logs, step, update)
             draft.set("rlexporter_record_seconds_total", self._record_seconds)
+            if self._watch is None:
+                return
+            now = self._clock()
+            if evaluation:
+                self._watch.pause(now)
+                return
+            if verdicts is None:
+                verdicts = self._watch.look(draft.news, logs, update, at, now)
+            self._watch.write(draft, verdicts, at, now)
 
         self.change(edit)
         self._record_seconds += time.perf_counter() - started
@@ -174,6 +205,9 @@ class Store:
                 draft.samples.setdefault(Series(metric), 0.0)
             elif logged or (metric.kind is Kind.HISTOGRAM and not metric.keys):
                 draft.expect(metric)
+        sequence_level = facts.info.get("importance_sampling_level") == "sequence"
+        if self._watch is not None:
+            self._watch.begin(draft, facts.algorithm, resolver, sequence_level=sequence_level)
         for key, total in facts.totals.items():
             for series in resolver.resolve(key):
                 draft.totals[series] = total

@@ -15,11 +15,13 @@ PACKAGE = ROOT / "rlexporter"
 SOURCES = sorted(PACKAGE.rglob("*.py"))
 
 LAYERS = [
-    {"version", "buckets", "model"},
+    {"version", "buckets", "model", "condition"},
     {"catalog", "resolve", "feed", "values", "tensors", "identity", "process", "phases"},
-    {"config", "draft", "gather", "record"},
-    {"lines"},
-    {"store"},
+    {"draft", "gather", "record"},
+    {"conditions"},
+    {"config", "lines"},
+    {"store", "recording"},
+    {"check"},
     {"adapters", "outputs", "generate"},
     {"intake"},
     {"run"},
@@ -101,7 +103,7 @@ def test_import_is_light() -> None:
         assert done.stdout.strip() == "[]", statement
 
 
-@pytest.mark.parametrize("path", [p for p in SOURCES if p.name != "catalog.py"], ids=str)
+@pytest.mark.parametrize("path", [p for p in SOURCES if p.parent.name != "catalog"], ids=str)
 def test_files_and_functions_are_small(path: Path) -> None:
     """At most 250 lines a file and 40 a function."""
     text = path.read_text()

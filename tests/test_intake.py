@@ -115,19 +115,22 @@ def test_seeing_keeps_errors_away_and_says_what_is_lost(exporter: Exporter) -> N
 
     with exporter.seeing("kl"):
         fail(NotSeenError("beta is 0"))
-    assert exporter.snapshot.value("rl_signal_unavailable_info", signal="kl", reason="beta is 0") == 1
+    assert (
+        exporter.snapshot.value("rl_signal_unavailable_info", signal="kl", cause="configuration", reason="beta is 0")
+        == 1
+    )
     assert exporter.snapshot.value("rlexporter_errors_total", where="tap") == 0
 
     with exporter.seeing("kl"):
         fail(ZeroDivisionError("planted"))
     reason = "ZeroDivisionError: planted"
-    assert exporter.snapshot.value("rl_signal_unavailable_info", signal="kl", reason=reason) == 1
+    assert exporter.snapshot.value("rl_signal_unavailable_info", signal="kl", cause="error", reason=reason) == 1
     assert exporter.snapshot.value("rlexporter_errors_total", where="tap") == 1
 
     with exporter.seeing("kl"):
         pass
     assert exporter.snapshot.value("rl_signal_available", signal="kl") == 1
-    assert exporter.snapshot.value("rl_signal_unavailable_info", signal="kl", reason=reason) is None
+    assert exporter.snapshot.value("rl_signal_unavailable_info", signal="kl", cause="error", reason=reason) is None
 
 
 def test_the_time_of_looking_is_counted_once(exporter: Exporter, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Real servers for tests: Prometheus of two generations, unpacked by `make tools` into .tools/."""
+"""Real servers for tests: Prometheus and Alertmanager of two generations, unpacked by `make tools` into .tools/."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ import os
 import signal
 import socket
 import subprocess
+import threading
 import time
 import urllib.parse
 import urllib.request
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -22,13 +24,22 @@ ROOT = Path(__file__).parent.parent
 TOOLS = ROOT / ".tools"
 REQUIRED = os.environ.get("RLEXPORTER_REQUIRE_ALL") == "1"
 GENERATIONS = ("2", "3")
+ALERTMANAGERS = ("old", "new")
 
 
 def require_tools(generation: str) -> Path:
     """The folder of a generation's binaries; the test is skipped where they are missing, and fails in CI."""
-    folder = TOOLS / f"prometheus-{generation}"
-    if not (folder / "prometheus").exists():
-        reason = f"no Prometheus {generation} in {folder}: `make tools` unpacks it on Debian"
+    return _require(TOOLS / f"prometheus-{generation}", "prometheus")
+
+
+def require_alertmanager(generation: str) -> Path:
+    """The same for a generation of Alertmanager, 0.25 or 0.33."""
+    return _require(TOOLS / f"alertmanager-{generation}", "prometheus-alertmanager")
+
+
+def _require(folder: Path, binary: str) -> Path:
+    if not (folder / binary).exists():
+        reason = f"no {binary} in {folder}: `make tools` unpacks it on Debian"
         if REQUIRED:
             pytest.fail(reason)
         pytest.skip(reason)
@@ -95,18 +106,83 @@ def prometheus(generation: str, folder: Path, targets: Sequence[str], interval: 
         f"--storage.tsdb.path={folder / 'data'}",
         f"--web.listen-address=127.0.0.1:{port}",
     ]
-    with (folder / "log").open("w") as log:
-        server = subprocess.Popen(command, stdout=log, stderr=log)
-        try:
-            _wait_ready(port, server, folder / "log")
-            yield Prometheus(port)
-        finally:
-            server.send_signal(signal.SIGTERM)
-            try:
-                server.wait(10)
-            except subprocess.TimeoutExpired:
-                server.kill()
-                server.wait()
+    with _running(command, folder, port):
+        yield Prometheus(port)
+
+
+@dataclass(frozen=True)
+class Alertmanager:
+    """A running server."""
+
+    port: int
+    log: Path
+
+    def post(self, *alerts: dict[str, Any]) -> None:
+        """Send alerts as Prometheus does; one whose ``endsAt`` is past is resolved."""
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{self.port}/api/v2/alerts",
+            json.dumps(alerts).encode(),
+            {"Content-Type": "application/json"},
+        )
+        with urllib.request.urlopen(request, timeout=10) as response:
+            assert response.status == 200
+
+
+@contextmanager
+def alertmanager(generation: str, folder: Path, config: str) -> Iterator[Alertmanager]:
+    """A real Alertmanager on a free loopback port, templates of ``config`` beside it; stopped by its own process id."""
+    tools, port = require_alertmanager(generation), free_port()
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "alertmanager.yml").write_text(config)
+    command = [
+        str(tools / "prometheus-alertmanager"),
+        f"--config.file={folder / 'alertmanager.yml'}",
+        f"--storage.path={folder / 'data'}",
+        f"--web.listen-address=127.0.0.1:{port}",
+        "--cluster.listen-address=",
+    ]
+    # Debian's looks for its default templates where it is started: see scripts/tools.
+    with _running(command, folder, port, cwd=tools):
+        yield Alertmanager(port, folder / "log")
+
+
+@dataclass
+class Webhook:
+    """Keeps what is posted to it on a free loopback port, as (path, body) in the order of arrival."""
+
+    port: int = field(default=0, init=False)
+    received: list[tuple[str, Any]] = field(default_factory=list, init=False)
+
+    def __enter__(self) -> Webhook:
+        received = self.received
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                received.append((self.path, json.loads(self.rfile.read(int(self.headers["Content-Length"])))))
+                self.send_response(200)
+                self.end_headers()
+                self.wfile.write(b"ok")
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        class Server(ThreadingHTTPServer):
+            request_queue_size = 128  # groups are told all at once, and what finds the queue full comes a second later
+
+        self._server = Server(("127.0.0.1", 0), Handler)
+        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05})
+        self._thread.start()
+        self.port = int(self._server.server_address[1])
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+
+    def bodies(self, path: str) -> list[Any]:
+        """What came at this path so far."""
+        return [body for where, body in list(self.received) if where == path]
 
 
 def eventually(check: Any, seconds: float = 30.0) -> Any:
@@ -120,11 +196,28 @@ def eventually(check: Any, seconds: float = 30.0) -> Any:
         time.sleep(0.1)
 
 
+@contextmanager
+def _running(command: Sequence[str], folder: Path, port: int, cwd: Path | None = None) -> Iterator[None]:
+    """A server from when it is ready; what it writes is in ``folder``/log."""
+    with (folder / "log").open("w") as log:
+        server = subprocess.Popen(command, stdout=log, stderr=log, cwd=cwd)
+        try:
+            _wait_ready(port, server, folder / "log")
+            yield
+        finally:
+            server.send_signal(signal.SIGTERM)
+            try:
+                server.wait(10)
+            except subprocess.TimeoutExpired:
+                server.kill()
+                server.wait()
+
+
 def _wait_ready(port: int, server: subprocess.Popen[bytes], log: Path) -> None:
     deadline = time.monotonic() + 30
     while not _answers(f"http://127.0.0.1:{port}/-/ready"):
         if time.monotonic() > deadline or server.poll() is not None:
-            raise AssertionError(f"Prometheus did not start:\n{log.read_text()[-2000:]}")
+            raise AssertionError(f"{server.args!r} did not start:\n{log.read_text()[-2000:]}")
         time.sleep(0.1)
 
 

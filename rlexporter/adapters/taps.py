@@ -50,7 +50,8 @@ class Taps:
         except (AttributeError, TypeError):  # not there, or on an object that takes no attributes
             kind = type(owner).__name__
             for signal in signals:
-                self.feed.signal(signal, f"{kind} has no {name}: another version of TRL than the taps were made for")
+                reason = f"{kind} has no {name}: another version of TRL than the taps were made for"
+                self.feed.signal(signal, reason, error=True)
 
 
 class NoTaps(Taps):

@@ -1,4 +1,4 @@
-"""What the demo shows: one line that lives, and a summary. All numbers are read from what is served."""
+"""What the demo and a replay show: one line that lives, and a summary. All numbers are read from what is served."""
 
 from __future__ import annotations
 
@@ -88,7 +88,8 @@ class Display:
         step, planned = now.value("rl_step") or 0, now.value("rl_steps_planned") or 0
         rate = (now.value("rl_steps_total") or 0) / max(time.monotonic() - self._began, 1e-9)
         shown = "  ".join(f"{label} {value:.3g}" for label, value in numbers if value is not None)
-        return f"step {step:.0f}/{planned:.0f}  {_sparkline(self._rewards)}  {shown}  ({rate:.1f} steps/s)"
+        of = f"/{planned:.0f}" if planned else ""
+        return f"step {step:.0f}{of}  {_sparkline(self._rewards)}  {shown}  ({rate:.1f} steps/s)"
 
     def _due(self) -> bool:
         if time.monotonic() - self._shown < (_EVERY_SECONDS if self._live else _EVERY_SECONDS_IN_A_FILE):

@@ -2,30 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from rlexporter.catalog import CATALOG
-from rlexporter.generate import docs
-from rlexporter.model import Metric
+from rlexporter.catalog import CATALOG, HIDES
+from rlexporter.generate import alertmanager, docs, rules, runbooks
 
-FILES: dict[str, Callable[[Sequence[Metric]], str]] = {
-    "docs/metrics.md": docs.metrics,
-}
-"""What is generated, by path below the root of the repository."""
+_RUNBOOKS = "alerts/runbooks"
+
+
+def files() -> dict[str, str]:
+    """What is generated, by path below the root of the repository."""
+    hides = [([each.label for each in causes], [each.label for each in symptoms]) for causes, symptoms in HIDES]
+    return {
+        "docs/metrics.md": docs.metrics(CATALOG),
+        "alerts/rlexporter.rules.yml": rules.rules(),
+        "alerts/alertmanager.yml": alertmanager.config(hides),
+        **{f"{_RUNBOOKS}/{name}": page for name, page in runbooks.pages().items()},
+    }
 
 
 def stale(root: Path) -> list[str]:
-    """The generated files that are missing, or differ from what the catalogue says."""
-    return [path for path, render in FILES.items() if _text(root / path) != render(CATALOG)]
+    """The generated files that are missing, differ from what the catalogue says, or are not generated any more."""
+    wanted = files()
+    left = {f"{_RUNBOOKS}/{path.name}" for path in (root / _RUNBOOKS).glob("*.md")} - set(wanted)
+    return [*(path for path, text in wanted.items() if _text(root / path) != text), *sorted(left)]
 
 
 def write(root: Path) -> list[str]:
-    """Write the files that are stale; their paths."""
-    changed = stale(root)
+    """Write the files that are stale, and remove those that are left over; their paths."""
+    wanted, changed = files(), stale(root)
     for path in changed:
         (root / path).parent.mkdir(parents=True, exist_ok=True)
-        (root / path).write_bytes(FILES[path](CATALOG).encode())
+        if path in wanted:
+            (root / path).write_bytes(wanted[path].encode())
+        else:
+            (root / path).unlink()
     return changed
 
 

@@ -35,7 +35,7 @@ def page(snapshot: Snapshot) -> str:
         [f"{metric}: {value:.0f} {kind}" for (metric, kind), value in _set(snapshot, "rl_nonfinite_values_total")],
     ) + _list(
         "Cannot be seen in this run",
-        [f"{signal}: {reason}" for (signal, reason), _ in _set(snapshot, "rl_signal_unavailable_info")],
+        [f"{signal}: {reason}" for (signal, _cause, reason), _ in _set(snapshot, "rl_signal_unavailable_info")],
     )
     return _PAGE.format(run=escape(snapshot.labels.get("run", "")), facts=listed, lists=lists)
 

@@ -17,6 +17,8 @@ from prometheus_client.utils import floatToGoString
 from rlexporter.buckets import Buckets
 from rlexporter.model import Kind, Level, Metric, Series, Snapshot
 
+__all__ = ["VERSION", "Family", "encode", "families", "help_text", "openmetrics"]
+
 VERSION = version("prometheus-client")
 
 
@@ -25,6 +27,13 @@ def encode(snapshot: Snapshot, accept: str, names: Iterable[str] = ()) -> tuple[
     encoder, content_type = choose_encoder(accept)
     wanted = frozenset(names)
     return encoder(_Families(_restricted(families(snapshot), wanted) if wanted else families(snapshot))), content_type
+
+
+def openmetrics(family: Family) -> bytes:
+    """One family as OpenMetrics, without the line that ends a text."""
+    encoder, _ = choose_encoder("application/openmetrics-text; version=1.0.0")
+    body: bytes = encoder(_Families([family]))
+    return body.removesuffix(b"# EOF\n")
 
 
 def families(snapshot: Snapshot) -> Iterator[Family]:

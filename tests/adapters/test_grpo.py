@@ -41,7 +41,7 @@ def _signals(exporter: Exporter) -> dict[str, float]:
 def _reasons(exporter: Exporter) -> dict[str, str]:
     """Why signals are lost, but for that of a value function, which these trainers never have."""
     infos = [s.labels for s in exporter.snapshot.samples if s.metric.series == "rl_signal_unavailable_info"]
-    found = {labels[0]: labels[1] for labels in infos}
+    found = {labels[0]: labels[2] for labels in infos}
     assert found.pop("value").startswith("there is no value function")
     return found
 

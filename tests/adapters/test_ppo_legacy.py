@@ -474,7 +474,7 @@ def test_a_method_that_is_gone_costs_its_signals(name: str, monkeypatch: pytest.
     monkeypatch.setattr("rlexporter.adapters.taps.wrap", missing)
     exporter, _ = _run(_trainer(), 2)
     reasons = {s.labels for s in exporter.snapshot.samples if s.metric.series == "rl_signal_unavailable_info"}
-    lost = {signal: reason for signal, reason in reasons if signal != "entropy"}
+    lost = {signal: reason for signal, cause, reason in reasons if signal != "entropy" and cause == "error"}
 
     assert errors(exporter) == 0
     assert all(name in reason for reason in lost.values())

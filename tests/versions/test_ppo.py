@@ -263,7 +263,7 @@ def test_locals_that_are_gone_cost_their_signals(tmp_path: Path, monkeypatch: py
     exporter, _ = _run(ppo(tmp_path, steps=2))
     reasons = {s.labels for s in exporter.snapshot.samples if s.metric.series == "rl_signal_unavailable_info"}
 
-    assert reasons == {("ratio", "KeyError: 'ratio'"), ("loss", "KeyError: 'pg_loss'")}
+    assert reasons == {("ratio", "error", "KeyError: 'ratio'"), ("loss", "error", "KeyError: 'pg_loss'")}
     assert _samples(exporter, "rl_signal_available")["entropy"] == 1
     exporter.close()
 

@@ -1,0 +1,1217 @@
+"""The table of conditions: what makes a run sick, declared once. Rules, runbooks, docs and the judge derive from it.
+
+The order is from cause to symptom, and that of rules and docs. Sources of the limits:
+  [trl]    TRL's logging guide and its own constants        [ranges] PPO healthy-ranges cheat sheet (tests/data/seeds)
+  [37]     Huang et al., The 37 Implementation Details of Proximal Policy Optimization
+  [verl] [miles] [nemo] [tinker]  documentation of verl, miles, NeMo-RL and Tinker
+  [dapo]   Yu et al., DAPO, arXiv 2503.14476
+  [runs]   recorded runs of real TRL trainers, healthy and broken (docs/alerts.md)
+"""
+
+from __future__ import annotations
+
+from rlexporter.condition import Condition, Family, Limit, Read, Severity, Signal, Source, Yardstick
+
+_CRITICAL, _WARNING, _INFO = Severity.CRITICAL, Severity.WARNING, Severity.INFO
+_VALUE, _MEAN, _SHARE, _SPREAD = Read.VALUE, Read.MEAN, Read.SHARE, Read.SPREAD
+_PPO = ("ppo", "ppo-legacy")
+_GROUP = ("grpo", "rloo", "async-grpo")
+_K3 = ("grpo",)
+_NOT_K3 = ("rloo", "ppo", "ppo-legacy")
+_TRAINERS = (*_GROUP, *_PPO)
+
+
+def _derived(name: str, unit: str, of: str = "") -> Signal:
+    return Signal(name, unit, (Source(name, Read.DERIVED),), of)
+
+
+SIGNAL_SOURCES: tuple[Signal, ...] = (
+    Signal(
+        "reward",
+        "reward",
+        (
+            Source("rl_reward_mean"),
+            Source("rl_scores_mean"),
+            Source("rl_reward_dist", _MEAN),
+        ),
+    ),
+    Signal(
+        "reward_std",
+        "reward",
+        (Source("rl_reward_std"), Source("rl_scores_std"), Source("rl_reward_dist", _SPREAD)),
+    ),
+    Signal("zero_std_fraction", "fraction", (Source("rl_reward_zero_std_fraction"),)),
+    Signal(
+        "kl",
+        "nats per token",
+        (
+            Source("rl_kl_per_token_dist", _MEAN, "k3", _K3),
+            Source("rl_kl_per_token_dist", _MEAN, "k1", _NOT_K3),
+            Source("rl_kl_per_token", _VALUE, "k3", _K3),
+            Source("rl_kl_per_token", _VALUE, "k1"),
+            Source("kl", Read.DERIVED, "k1"),
+            Source("rl_kl_per_sequence", _VALUE, "sequence"),
+        ),
+    ),
+    Signal(
+        "kl_signed",
+        "nats",
+        (
+            Source("rl_kl_per_sequence", _VALUE, "sequence"),
+            Source("rl_kl_per_token_dist", _MEAN, "token", _NOT_K3),
+            Source("rl_kl_per_token", _VALUE, "token", _NOT_K3),
+        ),
+    ),
+    Signal("kl_coef", "", (Source("rl_kl_coef"),)),
+    Signal(
+        "entropy",
+        "nats per token",
+        (
+            Source("rl_entropy_per_token_dist", _MEAN),
+            Source("rl_entropy_per_token"),
+            Source("rl_logprob_dist", Read.MINUS_MEAN),
+        ),
+    ),
+    Signal("ref_surprise", "nats per token", (Source("rl_ref_logprob_dist", Read.MINUS_MEAN),)),
+    Signal("approxkl", "nats per token", (Source("rl_policy_approxkl"),)),
+    Signal(
+        "ratio",
+        "",
+        (
+            Source("rl_policy_ratio_dist", _MEAN),
+            Source("rl_policy_ratio_mean"),
+            Source("rl_policy_ratio_unmasked_dist"),
+        ),
+    ),
+    Signal("ratio_tail", "fraction", (Source("rl_policy_ratio_dist", _SHARE, outside=(0.1, 10.0)),)),
+    Signal("ratio_extreme", "fraction", (Source("rl_policy_ratio_dist", _SHARE, outside=(0.0, 200.0)),)),
+    Signal(
+        "clipfrac",
+        "fraction",
+        (
+            Source("rl_policy_clipfrac", _VALUE, "token"),
+            Source("rl_clip_ratio_region_mean", _VALUE, "sequence", ("rloo",)),
+            Source("rl_clip_ratio_region_mean", _VALUE, "token"),
+            Source("rl_clip_ratio", _VALUE, "token"),
+        ),
+    ),
+    Signal("advantage", "", (Source("rl_advantage_dist", _MEAN), Source("rl_advantage_mean"))),
+    Signal("grad_norm", "", (Source("rl_grad_norm_dist", _MEAN), Source("rl_grad_norm"))),
+    Signal("value_loss", "squared reward", (Source("rl_value_loss_dist", _MEAN), Source("rl_value_loss"))),
+    Signal("value_clipfrac", "fraction", (Source("rl_value_clipfrac"),)),
+    Signal("explained_variance", "fraction", (Source("rl_value_explained_variance"),)),
+    Signal(
+        "length",
+        "tokens",
+        (Source("rl_completion_length_dist", _MEAN), Source("rl_completion_length_mean")),
+    ),
+    Signal(
+        "length_spread",
+        "tokens",
+        (Source("rl_completion_length_dist", _SPREAD), Source("rl_completion_length_std")),
+    ),
+    Signal("truncated", "fraction", (Source("rl_completion_truncated_fraction"),)),
+    Signal("sampling_difference", "nats", (Source("rl_sampling_logp_difference_mean"),)),
+    Signal("sampling_ratio", "", (Source("rl_importance_sampling_ratio_mean"),)),
+    Signal("learning_rate", "", (Source("rl_learning_rate"),)),
+    _derived("nonfinite_value_loss", "values"),
+    _derived("nonfinite_policy_loss", "values"),
+    _derived("nonfinite_loss", "values"),
+    _derived("nonfinite_reward", "values"),
+    _derived("nonfinite_advantage", "values"),
+    _derived("nonfinite_ratio", "values"),
+    _derived("nonfinite_kl", "values"),
+    _derived("nonfinite_grad", "values"),
+    _derived("nonfinite_weights", "values"),
+    _derived("nonfinite_other", "values"),
+    _derived("reward_lost", "", "reward"),
+    _derived("reward_function_lost", "reward functions"),
+    _derived("reward_functions_dead", "reward functions"),
+    _derived("reward_functions_silent", "reward functions"),
+    _derived("reward_flat", "fraction", "reward_std"),
+    _derived("solved", "fraction", "reward_std"),
+    _derived("reward_gain", "spreads", "reward"),
+    _derived("reward_jump", "ranges", "reward"),
+    _derived("hacking", "", "kl"),
+    _derived("kl_distance", "nats per token", "kl"),
+    _derived("kl_first", "nats per token", "kl"),
+    _derived("advantage_offset", "", "advantage"),
+    _derived("eos_missing", "fraction"),
+    _derived("same_length", "fraction", "length"),
+    _derived("gradient_dead", "", "grad_norm"),
+    _derived("learning_rate_share", "fraction", "learning_rate"),
+    _derived("keys_gone", "keys"),
+    _derived("step_time", "seconds"),
+)
+"""What conditions are judged by; a derived one after those that it is computed from."""
+
+NONFINITE: dict[str, tuple[str, ...]] = {
+    "nonfinite_value_loss": ("rl_value_loss",),
+    "nonfinite_policy_loss": ("rl_policy_loss",),
+    "nonfinite_loss": ("rl_loss", "rl_total_loss"),
+    "nonfinite_reward": (
+        *("rl_reward_mean", "rl_reward_std", "rl_reward_dist", "rl_scores_mean", "rl_scores_std"),
+        *("rl_reward_function_mean", "rl_reward_function_std", "rl_reward_function_dist"),
+    ),
+    "nonfinite_advantage": ("rl_advantage_mean", "rl_advantage_dist"),
+    "nonfinite_ratio": ("rl_policy_ratio_mean", "rl_policy_ratio_dist", "rl_sequence_ratio_dist"),
+    "nonfinite_kl": (
+        *("rl_kl_per_token", "rl_kl_per_token_dist", "rl_kl_per_sequence", "rl_kl_per_sequence_dist"),
+        *("rl_policy_approxkl", "rl_policy_policykl"),
+    ),
+    "nonfinite_grad": ("rl_grad_norm",),
+    "nonfinite_weights": ("rl_weight_norm",),
+}
+"""The metrics whose NaN and infinities each of these signals counts; `nonfinite_other` counts all but these."""
+
+MAY_BE_NONFINITE = (
+    *("rl_policy_ratio_var", "rl_value_explained_variance"),
+    *("rl_clip_ratio_low_min", "rl_clip_ratio_high_max", "rl_clip_ratio_low_mean", "rl_clip_ratio_high_mean"),
+    *("rl_clip_ratio_region_mean", "rl_clip_ratio", "rl_cispo_clip_ratio", "rl_vespo_phi_seq_mean"),
+)
+"""NaN or infinite by construction in healthy runs: never a fault by themselves."""
+
+_DIVERGED = (
+    "The learning rate is too high for the model, or warms up too fast.",
+    "fp16 or bf16 overflow in logits, logarithms or exponentials.",
+    "A reward, advantage or KL that was infinite or NaN before it.",
+)
+_AFTER_NAN = (
+    "Stop the run: the next optimizer step spreads NaN into the weights. Resume from the last checkpoint before the "
+    "step that the alert names.",
+    "Lower `learning_rate`, lengthen `warmup_steps`, keep `max_grad_norm` at 1 or below.",
+    "Train in bf16 rather than fp16; compute the loss and log-probabilities in fp32.",
+)
+
+
+def _nonfinite(
+    name: str,
+    alert: str,
+    what: str,
+    causes: tuple[str, ...] = _DIVERGED,
+    remedies: tuple[str, ...] = _AFTER_NAN,
+    algorithms: tuple[str, ...] = (),
+    look: tuple[str, ...] = (),
+) -> Condition:
+    return Condition(
+        name=name,
+        alert=alert,
+        family=Family.NONFINITE,
+        signal=name,
+        limits=(Limit(_CRITICAL, 0.0),),
+        summary=f"{what} is NaN or infinite.",
+        meaning=f"{what} held values that are no numbers, in the step that the alert names. They are counted before "
+        f"TRL and transformers average or filter them away, so that the log line may look well. One such value is "
+        f"often the only sign before sampling fails and the process dies.",
+        causes=causes,
+        remedies=remedies,
+        source="any NaN or infinity is a fault",
+        algorithms=algorithms,
+        look=("rl_nonfinite_values_total", *look),
+    )
+
+
+_NONFINITE_CONDITIONS = (
+    _nonfinite(
+        "nonfinite_weights",
+        "RLWeightsNonFinite",
+        "A trained weight",
+        look=("rl_weight_norm", "rl_grad_norm", "rl_last_checkpoint_step"),
+        causes=(
+            "An optimizer step with a NaN gradient: look at the gradient norm in the steps before.",
+            "A checkpoint that was damaged, or merged wrongly.",
+            "An overflow in a low-precision optimizer state.",
+        ),
+    ),
+    _nonfinite("nonfinite_grad", "RLGradientNonFinite", "The gradient norm", look=("rl_grad_norm", "rl_loss")),
+    _nonfinite(
+        "nonfinite_reward",
+        "RLRewardNonFinite",
+        "A reward",
+        look=("rl_reward_mean", "rl_reward_function_mean"),
+        causes=(
+            "A reward function divides by zero, or takes the logarithm of one.",
+            "A reward model in fp16 overflows on long completions.",
+            "A remote reward service answers with NaN when it fails.",
+        ),
+        remedies=(
+            "A function returned it where `rl_nonfinite_values_total` has it for `rl_reward_function_dist`. Return "
+            "None for samples that it cannot judge, a number for all others.",
+            "GRPO averages NaN away, sample by sample: what was learnt from the affected groups is wrong.",
+        ),
+    ),
+    _nonfinite("nonfinite_kl", "RLKLNonFinite", "The KL divergence", look=("rl_kl_per_token", "rl_kl_per_sequence")),
+    _nonfinite("nonfinite_ratio", "RLRatioNonFinite", "The probability ratio", look=("rl_policy_ratio_mean",)),
+    _nonfinite(
+        "nonfinite_advantage",
+        "RLAdvantageNonFinite",
+        "An advantage",
+        look=("rl_advantage_mean", "rl_reward_std"),
+        causes=(
+            "A reward that is NaN or infinite.",
+            "A value function that diverged.",
+            "Division by a spread of zero without an epsilon.",
+        ),
+        remedies=(
+            "Look for the first of the non-finite counters that rose: what comes before the advantage is the cause.",
+            "GRPO writes 0 or the largest number for it and trains on; RLOO and PPO do not.",
+        ),
+    ),
+    _nonfinite(
+        "nonfinite_value_loss",
+        "RLValueLossNonFinite",
+        "The value loss",
+        algorithms=_PPO,
+        look=("rl_value_loss", "rl_value_mean", "rl_return_mean"),
+    ),
+    _nonfinite("nonfinite_policy_loss", "RLPolicyLossNonFinite", "The policy loss", look=("rl_policy_loss",)),
+    _nonfinite(
+        "nonfinite_loss",
+        "RLLossNonFinite",
+        "The loss",
+        look=("rl_loss", "rl_grad_norm"),
+        remedies=(
+            "`logging_nan_inf_filter` is on by default and logs a running mean instead: set it to False to see it in "
+            "the log too.",
+            *_AFTER_NAN,
+        ),
+    ),
+    _nonfinite("nonfinite_other", "RLMetricNonFinite", "A metric that has no alert of its own"),
+    Condition(
+        name="reward_lost",
+        alert="RLRewardLost",
+        family=Family.NONFINITE,
+        signal="reward_lost",
+        limits=(Limit(_CRITICAL, 0.5),),
+        summary="No completion of a step got a reward.",
+        meaning="Every reward function returned None for every completion of the step. TRL logs the reward as None and "
+        "trains on advantages of 0.",
+        causes=("A reward function without a return statement.", "A remote reward service that fails for all samples."),
+        remedies=("Run the reward functions on one batch by hand; let them raise where they fail.",),
+        source="a step without any reward teaches nothing",
+        look=("rl_undefined_values_total", "rl_reward_mean"),
+    ),
+    Condition(
+        name="reward_function_lost",
+        alert="RLRewardFunctionLost",
+        family=Family.NONFINITE,
+        signal="reward_function_lost",
+        limits=(Limit(_CRITICAL, 0.5),),
+        summary="A reward function gives no numbers any more.",
+        meaning="The mean of a reward function is logged as None, although it was a number in each of the 10 log lines "
+        "before. TRL writes None where all values were NaN or None. Judged from log lines only: at the tensor NaN and "
+        "None are told apart.",
+        causes=("The function returns NaN or None for every sample.",),
+        remedies=("Run the function on one batch by hand.",),
+        source="[runs]",
+        algorithms=_GROUP,
+        look=("rl_reward_function_mean", "rl_undefined_values_total"),
+    ),
+)
+
+_OPTIMIZER_CONDITIONS = (
+    Condition(
+        name="gradient_dead",
+        alert="RLGradientDead",
+        family=Family.GRAD_DEAD,
+        signal="gradient_dead",
+        limits=(Limit(_CRITICAL, 0.5, (3, 3)),),
+        summary="The gradient is exactly zero although rewards differ.",
+        meaning="Completions got different rewards, so that there is something to learn, and yet the gradient norm was "
+        "exactly 0 in three steps in a row. Nothing is learnt.",
+        causes=(
+            "The loss is NaN and its gradients were set to zero.",
+            "Every completion is masked: `mask_truncated_completions` with all of them truncated.",
+            "All trainable parameters are frozen, or an adapter is not active.",
+        ),
+        remedies=(
+            "Look at `rl_nonfinite_values_total` and at the truncated fraction in the same steps.",
+            "Raise `max_completion_length` where everything is truncated.",
+        ),
+        source="[runs]",
+        algorithms=("grpo", "rloo", "async-grpo", "ppo", "ppo-legacy"),
+        look=("rl_grad_norm", "rl_reward_std", "rl_completion_truncated_fraction"),
+    ),
+    Condition(
+        name="learning_rate_zero",
+        alert="RLLearningRateZero",
+        family=Family.LR,
+        signal="learning_rate_share",
+        limits=(Limit(_WARNING, 1e-6, (10, 10)),),
+        below=True,
+        summary="The learning rate is zero.",
+        meaning="The learning rate was below a millionth of its highest (or of 1e-4) in ten log lines in a row: "
+        "nothing is learnt any more.",
+        causes=(
+            "A schedule that ended before the run: `max_steps` of the scheduler is not that of the run.",
+            "A resumed run whose scheduler was restored at its end.",
+            "A typing error in `learning_rate`.",
+        ),
+        remedies=("Check `lr_scheduler_type`, `warmup_steps` and `max_steps`.",),
+        source="a millionth is below the resolution of bf16 weights",
+        look=("rl_learning_rate",),
+    ),
+    Condition(
+        name="learning_rate_jump",
+        alert="RLLearningRateJump",
+        family=Family.LR,
+        signal="learning_rate",
+        limits=(Limit(_WARNING, 5.0),),
+        yardstick=Yardstick.PREVIOUS,
+        warm=2,
+        summary="The learning rate has jumped.",
+        meaning="The learning rate is more than five times that of the log line before.",
+        causes=(
+            "A schedule with restarts, or two schedulers at work.",
+            "A callback or a hyper-parameter search that sets it.",
+        ),
+        remedies=("Warm up after a restart; watch KL and ratio in the next steps.",),
+        source="[runs]; a warm-up from 0 grows by less once three values are known",
+        look=("rl_learning_rate",),
+    ),
+    Condition(
+        name="grad_spike",
+        alert="RLGradientSpike",
+        family=Family.GRAD,
+        signal="grad_norm",
+        limits=(Limit(_WARNING, 20.0),),
+        yardstick=Yardstick.P90,
+        floor=1e-6,
+        summary="The gradient norm has spiked.",
+        meaning="One gradient norm was more than 20 times the 90th percentile of the run's own recent past. Clipping "
+        "and Adam often absorb a single one; the step is named so that it can be looked at.",
+        causes=(
+            "An outlier among the rewards or advantages.",
+            "A batch with a very long or odd completion.",
+            "The beginning of a divergence: see whether it repeats.",
+        ),
+        remedies=("Keep `max_grad_norm` at 1 or below.", "Clip or scale rewards (`scale_rewards`, `score_clip`)."),
+        source="[runs]: gradients of healthy runs are bimodal and heavy-tailed, the median is no yardstick",
+        look=("rl_grad_norm", "rl_reward_std"),
+    ),
+    Condition(
+        name="grad_explosion",
+        alert="RLGradientExplosion",
+        family=Family.GRAD,
+        signal="grad_norm",
+        limits=(Limit(_CRITICAL, 5.0, (3, 5)),),
+        yardstick=Yardstick.P90,
+        floor=1e-6,
+        summary="The gradient norm explodes.",
+        meaning="The gradient norm was more than 5 times the 90th percentile of its own recent past in three of five "
+        "steps.",
+        causes=(
+            "The learning rate is too high.",
+            "The scale of the reward has changed.",
+            "Sampler and trainer disagree about the policy [verl].",
+        ),
+        remedies=(
+            "Lower `learning_rate`; keep `max_grad_norm`.",
+            "Compare `rl_reward_std` and the sampling mismatch in the same steps.",
+        ),
+        source="[runs]",
+        look=("rl_grad_norm", "rl_reward_std", "rl_sampling_logp_difference_mean"),
+    ),
+    Condition(
+        name="grad_growth",
+        alert="RLGradientGrowth",
+        family=Family.GRAD,
+        signal="grad_norm",
+        limits=(Limit(_WARNING, 5.0, (15, 20)),),
+        yardstick=Yardstick.FIRST,
+        floor=1e-6,
+        summary="The gradient norm has grown lastingly.",
+        meaning="The gradient norm was above 5 times the 90th percentile of the run's first 30 steps in 15 of 20 "
+        "steps.",
+        causes=(
+            "A growing mismatch between sampler and trainer [verl].",
+            "KL or entropy is running away.",
+        ),
+        remedies=("Look at the sampling mismatch and at KL; lower `learning_rate`.",),
+        source="[verl]: lasting growth; the factor from [runs]",
+        look=("rl_grad_norm", "rl_sampling_logp_difference_mean", "rl_kl_per_token"),
+    ),
+)
+
+_TOO_LARGE = (
+    "The learning rate is too high.",
+    "Too many updates on the same samples: `num_iterations`, `num_ppo_epochs`, `steps_per_generation`.",
+    "Log-probabilities of sampler and trainer differ (another precision, temperature, or stale weights).",
+)
+_SMALLER = (
+    "Lower `learning_rate`; warm up.",
+    "Fewer `num_iterations` or `num_ppo_epochs`; a smaller `steps_per_generation`.",
+    "Legacy PPO: `target_kl` with `early_stopping=True`; `ratio_threshold` skips the worst mini-batches.",
+)
+
+_POLICY_CONDITIONS = (
+    Condition(
+        name="ratio_high",
+        alert="RLRatioHigh",
+        family=Family.POLICY_STEP,
+        signal="ratio",
+        limits=(Limit(_WARNING, 2.0, (2, 2)), Limit(_CRITICAL, 10.0)),
+        summary="The probability ratio of new and old policy is far above 1.",
+        meaning="The mean ratio of the policy to the one that sampled was above 2 in two steps in a row (critical: "
+        "above 10, once). Updates are too drastic for the data that they are computed from. TRL logs no ratio for "
+        "GRPO; here it is seen at the tensor.",
+        causes=_TOO_LARGE,
+        remedies=_SMALLER,
+        source="[trl]: about 1; 2.0 and 1000 are too drastic; ratio_threshold is 10",
+        look=("rl_policy_ratio_dist", "rl_policy_approxkl", "rl_clip_ratio_region_mean"),
+    ),
+    Condition(
+        name="ratio_low",
+        alert="RLRatioLow",
+        family=Family.POLICY_STEP,
+        signal="ratio",
+        limits=(Limit(_WARNING, 0.6, (2, 2)),),
+        below=True,
+        yardstick=Yardstick.START,
+        summary="The probability ratio of new and old policy is far below its own level.",
+        meaning="The mean ratio was below 0.6 of its level at the start of the run in two steps in a row: the policy "
+        "gives its own samples much less probability than when it drew them.",
+        causes=_TOO_LARGE,
+        remedies=_SMALLER,
+        source="[trl]: 0.1 is too small; relative, since modern PPO logs 0.5 for 1 in some healthy runs",
+        look=("rl_policy_ratio_dist", "rl_policy_approxkl"),
+    ),
+    Condition(
+        name="ratio_tail",
+        alert="RLRatioTail",
+        family=Family.POLICY_STEP,
+        signal="ratio_tail",
+        limits=(Limit(_WARNING, 0.02, (2, 3)), Limit(_CRITICAL, 0.2)),
+        summary="Many tokens have a probability ratio below 0.1 or above 10.",
+        meaning="More than 2 % of the tokens of a step had a ratio below 0.1 or above 10, in two of three steps "
+        "(critical: 20 %, once). The mean can look well meanwhile.",
+        causes=_TOO_LARGE,
+        remedies=_SMALLER,
+        source="[trl] for 0.1 and 10; the shares from [runs]",
+        look=("rl_policy_ratio_dist",),
+    ),
+    Condition(
+        name="ratio_extreme",
+        alert="RLRatioExtreme",
+        family=Family.POLICY_STEP,
+        signal="ratio_extreme",
+        limits=(Limit(_WARNING, 0.0005, (1, 1)),),
+        summary="Some tokens have a probability ratio above 200.",
+        meaning="At least one token in 2,000 had a ratio above 200 in a step. A few tokens of this kind dominate an "
+        "update that is not clipped.",
+        causes=_TOO_LARGE,
+        remedies=_SMALLER,
+        source="[ranges]: above 200 is unstable; a single token does not make a fault",
+        look=("rl_policy_ratio_dist",),
+    ),
+    Condition(
+        name="approxkl_spike",
+        alert="RLApproxKLSpike",
+        family=Family.POLICY_STEP,
+        signal="approxkl",
+        limits=(Limit(_WARNING, 1.0),),
+        summary="One update has moved the policy by more than 1 nat a token.",
+        meaning="The approximate KL between the policy before and after an update was above 1. A blow-up often shows "
+        "in one or two steps only, and looks calm afterwards.",
+        causes=_TOO_LARGE,
+        remedies=_SMALLER,
+        source="[ranges]: 0.01 to 0.05; [37] below 0.02; single heavy-tailed values are common, hence a warning",
+        algorithms=_PPO,
+        look=("rl_policy_approxkl", "rl_policy_clipfrac"),
+    ),
+    Condition(
+        name="approxkl_high",
+        alert="RLApproxKLHigh",
+        family=Family.POLICY_STEP,
+        signal="approxkl",
+        limits=(Limit(_WARNING, 0.1, (3, 3)), Limit(_CRITICAL, 1.0, (3, 5))),
+        summary="Updates move the policy too far.",
+        meaning="The approximate KL between the policy before and after the updates of a step was above 0.1 three "
+        "times in a row (critical: above 1 in three of five steps).",
+        causes=_TOO_LARGE,
+        remedies=_SMALLER,
+        source="[ranges]: 0.01 to 0.05; doubled, and three times, since healthy values are heavy-tailed [runs]",
+        algorithms=_PPO,
+        look=("rl_policy_approxkl", "rl_policy_clipfrac", "rl_policy_ratio_dist"),
+    ),
+    Condition(
+        name="clipfrac_high",
+        alert="RLClipFractionHigh",
+        family=Family.POLICY_STEP,
+        signal="clipfrac",
+        limits=(Limit(_WARNING, {"token": 0.3, "sequence": 0.5}, (5, 12)),),
+        summary="Too much of the updates is clipped.",
+        meaning="More than 30 % of the tokens (50 % of the sequences, where ratios are of sequences) were clipped in "
+        "at least 5 of 12 steps. A share, not a row: the first update on fresh samples never clips.",
+        causes=(*_TOO_LARGE, "A clip range that is too narrow (`epsilon`, `cliprange`)."),
+        remedies=_SMALLER,
+        source="[ranges] 0.2; TRL's old guide calls 0.3 to 0.6 usual; [miles] above 0.5 bad",
+        look=("rl_policy_clipfrac", "rl_clip_ratio_region_mean"),
+    ),
+    Condition(
+        name="sampling_mismatch",
+        alert="RLSamplerMismatch",
+        family=Family.KL_NEGATIVE,
+        signal="sampling_difference",
+        limits=(Limit(_WARNING, 0.1, (5, 5)), Limit(_CRITICAL, 0.5, (5, 5))),
+        summary="Sampler and trainer disagree about log-probabilities.",
+        meaning="The mean absolute difference between the trainer's and the sampler's log-probability of a token was "
+        "above 0.1 nats in five log lines in a row (critical: 0.5). What is trained on was not drawn from the policy.",
+        causes=(
+            "Weights that were not synchronised to the sampler.",
+            "Another precision or attention kernel in vLLM than in the trainer.",
+            "Mixture-of-experts routing that differs.",
+        ),
+        remedies=(
+            "`vllm_importance_sampling_correction=True`, with its cap.",
+            "Use the same dtype on both sides; an fp32 language-model head.",
+        ),
+        source="TRL issue 6789: below 0.05 in healthy bf16 runs; [verl] 0.1",
+        algorithms=_GROUP,
+        look=(
+            "rl_sampling_logp_difference_mean",
+            "rl_sampling_logp_difference_max",
+            "rl_importance_sampling_ratio_mean",
+        ),
+    ),
+    Condition(
+        name="sampling_ratio_low",
+        alert="RLImportanceRatioLow",
+        family=Family.KL_NEGATIVE,
+        signal="sampling_ratio",
+        limits=(Limit(_WARNING, 0.3, (5, 5)),),
+        below=True,
+        summary="Importance sampling throws most of the samples away.",
+        meaning="The mean ratio of the trainer's to the sampler's probability was below 0.3 in five log lines in a "
+        "row.",
+        causes=("Sampler and trainer disagree: see the mismatch of their log-probabilities.",),
+        remedies=("Synchronise weights more often; use the same precision on both sides.",),
+        source="[verl] below 0.5 a token; per sequence 0.4 to 0.7 is normal (TRL issue 5814)",
+        algorithms=_GROUP,
+        look=("rl_importance_sampling_ratio_mean",),
+    ),
+)
+
+_FAR = (
+    "The KL penalty is off or too weak for the length of the run (`beta`, `kl_coef`).",
+    "The reward pays for something that only a policy far from the reference does: reward hacking.",
+    "A blow-up some steps before: look at ratio, approximate KL and gradient norm.",
+)
+_NEARER = (
+    "Raise `beta` or `kl_coef`; with `sync_ref_model` synchronise the reference less or more often.",
+    "Read completions with a high reward.",
+    "Resume from a checkpoint before the rise, with a lower `learning_rate`.",
+    'A long run that is meant to leave its reference: set `thresholds={"kl_high": ...}`.',
+)
+
+_KL_CONDITIONS = (
+    Condition(
+        name="kl_at_start",
+        alert="RLKLAtStart",
+        family=Family.KL_HIGH,
+        signal="kl_first",
+        limits=(Limit(_CRITICAL, {"k1": 0.3, "k3": 0.3, "sequence": 5.0}),),
+        summary="The policy differs from the reference before any update.",
+        meaning="The very first KL of the run is far from 0. Policy and reference are the same model then, so that "
+        "something between them differs.",
+        causes=(
+            "The reference is another model, another revision or another precision.",
+            "Dropout is on, or padding is on the wrong side, in one of the two forward passes.",
+            "A chat template or tokenizer that differs.",
+        ),
+        remedies=(
+            "Compare the log-probabilities of one prompt under both models by hand.",
+            "A run that resumes a trained policy against its old reference may begin there: set `kl_at_start = false`.",
+        ),
+        source="KL of a policy to itself is 0; the margin is for noise [runs]",
+        look=("rl_kl_per_token", "rl_kl_per_sequence", "rl_ref_logprob_dist"),
+    ),
+    Condition(
+        name="kl_high",
+        alert="RLKLHigh",
+        family=Family.KL_HIGH,
+        signal="kl",
+        limits=(
+            Limit(_WARNING, {"k1": 1.2, "k3": 3.0, "sequence": 10.0}, (3, 5)),
+            Limit(_CRITICAL, {"k1": 4.0, "k3": 5.0, "sequence": 50.0}, (6, 10)),
+        ),
+        summary="The policy is far from the reference.",
+        meaning="The KL divergence to the reference was above its limit in three of five steps (critical: six of ten). "
+        "The limit is per token (k1: 1.5 nats, k3: 3 nats, whose tail is heavier) or, where no length is known, 10 "
+        "nats a sequence.",
+        causes=_FAR,
+        remedies=_NEARER,
+        source="[trl] 0 to 10 a sequence; the least portable of all limits: set it to what your runs do",
+        look=("rl_kl_per_token", "rl_kl_per_sequence", "rl_kl_per_token_dist", "rl_reward_mean"),
+    ),
+    Condition(
+        name="kl_jump",
+        alert="RLKLJump",
+        family=Family.KL_HIGH,
+        signal="kl",
+        limits=(Limit(_WARNING, 8.0, (2, 2)),),
+        yardstick=Yardstick.RECENT,
+        floor={"k1": 0.5, "k3": 1.0, "sequence": 3.3},
+        summary="The KL divergence to the reference has jumped.",
+        meaning="KL was more than 8 times the median of the run's own last 30 steps, twice in a row: the policy has "
+        "left its ground within a few updates.",
+        causes=_FAR,
+        remedies=_NEARER,
+        source="[runs]",
+        look=("rl_kl_per_token", "rl_kl_per_sequence", "rl_grad_norm"),
+    ),
+    Condition(
+        name="reward_hacking",
+        alert="RLRewardHacking",
+        family=Family.KL_HIGH,
+        signal="hacking",
+        limits=(Limit(_WARNING, 5.0, (10, 10)),),
+        summary="The reward rises while KL runs away.",
+        meaning="The reward is at its best while the KL divergence is more than 5 times what it was 30 steps ago: what "
+        "is gained may be gained by leaving the reference, not by being better.",
+        causes=("The reward can be had in a way that nobody meant.", *_FAR[:1]),
+        remedies=(
+            "Read completions with a high reward.",
+            "Evaluate with a measure that is not trained on.",
+            "Raise `beta` or `kl_coef`; stop early.",
+        ),
+        source="Gao et al., Scaling Laws for Reward Model Overoptimization (2022); the factor from [runs]",
+        look=("rl_reward_mean", "rl_kl_per_token", "rl_kl_per_sequence", "rl_completion_length_mean"),
+    ),
+    Condition(
+        name="ref_surprise",
+        alert="RLLogProbabilityShift",
+        family=Family.KL_HIGH,
+        signal="ref_surprise",
+        limits=(Limit(_WARNING, 3.0, (5, 5)),),
+        yardstick=Yardstick.START,
+        floor=2.0,
+        summary="The reference finds the completions ever less likely.",
+        meaning="The mean log-probability of the completion tokens under the reference has fallen to three times its "
+        "level at the start of the run: the policy says what the reference would not.",
+        causes=_FAR,
+        remedies=_NEARER,
+        source="[ranges]: inspect log-probabilities for shifts; the factor from [runs]",
+        look=("rl_ref_logprob_dist", "rl_logprob_dist"),
+    ),
+    Condition(
+        name="kl_negative",
+        alert="RLKLNegative",
+        family=Family.KL_NEGATIVE,
+        signal="kl_signed",
+        limits=(
+            Limit(_WARNING, {"sequence": -1.0, "token": -0.05}, (2, 2)),
+            Limit(_CRITICAL, {"sequence": -1.0, "token": -0.05}, (5, 5)),
+        ),
+        below=True,
+        algorithms=_NOT_K3,
+        summary="The KL divergence is clearly below zero.",
+        meaning="A KL divergence cannot be negative; its k1 estimate is, clearly and lastingly, only where the samples "
+        "were not drawn from the policy that is scored.",
+        causes=(
+            "Generation with another temperature, top-k or top-p than 1, 0 and 1, or with constraints.",
+            "A sampler with stale weights.",
+            "Padding or attention masks that differ between generation and scoring.",
+        ),
+        remedies=(
+            "Legacy PPO: `generation_kwargs` with `top_k=0`, `top_p=1.0`, `do_sample=True`, no `min_length`.",
+            "Check that the sampler has the newest weights.",
+        ),
+        source="[trl] FAQ: negative KL; below -1 a sequence, since rounding and noise reach further than 0 [runs]",
+        look=("rl_kl_per_sequence", "rl_kl_per_token", "rl_policy_ratio_dist"),
+    ),
+    Condition(
+        name="kl_coef_runaway",
+        alert="RLKLCoefficientRunaway",
+        family=Family.KL_COEF,
+        signal="kl_coef",
+        limits=(Limit(_WARNING, 3.0), Limit(_CRITICAL, 30.0)),
+        yardstick=Yardstick.START,
+        summary="The adaptive KL coefficient runs away.",
+        meaning="The coefficient of the KL penalty is more than 10 times its level at the start (critical: 100 times). "
+        "Soon the penalty is all that is optimised.",
+        causes=(
+            "`target` is below the KL that the task needs.",
+            "KL is high for another reason: see it first.",
+        ),
+        remedies=("Raise `target` or `horizon`; set `adap_kl_ctrl=False`.",),
+        source="[trl]: the coefficient rises before an instability; the factors from [runs]",
+        algorithms=("ppo-legacy", "online-dpo"),
+        look=("rl_kl_coef", "rl_kl_per_sequence", "rl_non_score_reward_per_token"),
+    ),
+)
+
+_ENTROPY_CONDITIONS = (
+    Condition(
+        name="entropy_low",
+        alert="RLEntropyLow",
+        family=Family.ENTROPY_LOW,
+        signal="entropy",
+        limits=(Limit(_WARNING, 0.45, (3, 5)),),
+        below=True,
+        yardstick=Yardstick.START,
+        summary="Entropy has fallen to less than half of its start.",
+        meaning="The entropy of the next token was below 45 % of its level at the start of the run in five steps in a "
+        "row. A slow decline is part of learning; a fast one ends exploration. Where a trainer logs no entropy, minus "
+        "the log-probability of the sampled tokens stands in.",
+        causes=(
+            "The policy exploits early: the reward is easy, or sparse and lucky.",
+            "The upper clip range cuts off rare tokens (DAPO: raise `epsilon_high` to 0.28).",
+            "The learning rate is too high.",
+        ),
+        remedies=(
+            "Raise `epsilon_high`, `temperature` or `beta`; an entropy bonus where there is one (`entropy_coef`).",
+            "Lower `learning_rate`.",
+            'A run that is meant to become certain: `thresholds={"entropy_low": 0.2}`.',
+        ),
+        source="[dapo]; half of its own past is the usual warning (docs/alerts.md); five in a row from [runs]",
+        look=("rl_entropy_per_token", "rl_logprob_dist", "rl_reward_std"),
+    ),
+    Condition(
+        name="entropy_collapsed",
+        alert="RLEntropyCollapsed",
+        family=Family.ENTROPY_LOW,
+        signal="entropy",
+        limits=(Limit(_CRITICAL, 0.02, (5, 5)),),
+        below=True,
+        summary="Entropy has collapsed: the policy is deterministic.",
+        meaning="The entropy of the next token was below 0.02 nats in five steps in a row: each prompt has one answer, "
+        "all completions of a group are alike, and nothing more can be learnt.",
+        causes=(
+            "An update that was too large, some steps before: look at ratio and gradient norm.",
+            "The slow decline was not stopped.",
+        ),
+        remedies=(
+            "Resume from a checkpoint before the fall, with a lower `learning_rate` and a higher `epsilon_high`.",
+        ),
+        source="[dapo]; 0.02 nats is one token in 300 left to chance; below every healthy run in [runs]",
+        look=("rl_entropy_per_token", "rl_entropy_per_token_dist", "rl_reward_zero_std_fraction"),
+    ),
+    Condition(
+        name="entropy_high",
+        alert="RLEntropyHigh",
+        family=Family.ENTROPY_HIGH,
+        signal="entropy",
+        limits=(Limit(_WARNING, 2.0, (5, 5)),),
+        yardstick=Yardstick.START,
+        floor=0.2,
+        summary="Entropy has doubled.",
+        meaning="The entropy of the next token was above twice its level at the start of the run in five steps in a "
+        "row: the policy is falling apart into noise.",
+        causes=(
+            "An entropy bonus that is too strong.",
+            "Updates that are too large, or negative advantages that push probability everywhere.",
+        ),
+        remedies=("Lower `entropy_coef` and `learning_rate`; look at samples.",),
+        source="[dapo]: neither collapse nor unbounded growth; the factor from [runs]",
+        look=("rl_entropy_per_token", "rl_reward_mean", "rl_completion_length_mean"),
+    ),
+)
+
+_CRITIC = (
+    "The scale of the rewards or returns has changed.",
+    "The value function's learning rate or `vf_coef` is too high.",
+)
+
+_VALUE_CONDITIONS = (
+    Condition(
+        name="value_loss_spike",
+        alert="RLValueLossSpike",
+        family=Family.VALUE,
+        signal="value_loss",
+        limits=(Limit(_WARNING, 20.0), Limit(_CRITICAL, 5.0, (3, 5))),
+        yardstick=Yardstick.P90,
+        floor=1e-6,
+        summary="The value loss spikes.",
+        meaning="The value loss was more than 20 times the 90th percentile of its own recent past (critical: 5 times, "
+        "in three of five steps): the critic has lost the returns, and the advantages with them.",
+        causes=_CRITIC,
+        remedies=(
+            "Clip or scale rewards (`score_clip`, `use_score_scaling`, `whiten_rewards`).",
+            "Lower `vf_coef` or the learning rate; `cliprange_value` bounds what one update can do.",
+        ),
+        source="[trl]: it will spike or be NaN when not going well; the factors from [runs]",
+        algorithms=_PPO,
+        look=("rl_value_loss", "rl_return_mean", "rl_value_mean"),
+    ),
+    Condition(
+        name="value_clipfrac_high",
+        alert="RLValueClipFractionHigh",
+        family=Family.VALUE,
+        signal="value_clipfrac",
+        limits=(Limit(_WARNING, 0.5, (15, 20)),),
+        warm=20,
+        summary="Most updates of the value function are clipped.",
+        meaning="The clipped value loss was the larger one for more than half of the tokens, in 15 of 20 steps after "
+        "the first 20. While the critic finds its ground early on that is normal, later it is not.",
+        causes=_CRITIC,
+        remedies=("Widen `cliprange_value`, or lower the learning rate.",),
+        source="[ranges]: low, below 0.2; raised, since early fitting passes 0.2 in healthy runs [runs]",
+        algorithms=_PPO,
+        look=("rl_value_clipfrac", "rl_value_loss"),
+    ),
+    Condition(
+        name="explained_variance_fall",
+        alert="RLExplainedVarianceFall",
+        family=Family.VALUE,
+        signal="explained_variance",
+        limits=(Limit(_INFO, 6.0, (8, 10)),),
+        below=True,
+        yardstick=Yardstick.LEVEL,
+        warm=30,
+        summary="The value function explains less of the returns than before.",
+        meaning="The explained variance fell below the run's own level by six of its own spreads, in eight of ten "
+        "steps. Its absolute value says little: whole healthy runs are negative.",
+        causes=_CRITIC,
+        remedies=("Compare with the value loss, which has alerts.",),
+        source="[ranges]: above 0.8, which no healthy run in [runs] reaches; hence relative, and information",
+        algorithms=("ppo-legacy",),
+        look=("rl_value_explained_variance", "rl_value_loss"),
+    ),
+    Condition(
+        name="advantage_off_centre",
+        alert="RLAdvantageOffCentre",
+        family=Family.ADVANTAGE,
+        signal="advantage_offset",
+        limits=(Limit(_WARNING, 0.2, (5, 5)),),
+        summary="Advantages are not centred.",
+        meaning="The mean advantage was further than 0.2 from 0 in five steps in a row. It is whitened over the batch, "
+        "or relative to the group: its mean should be near 0.",
+        causes=(
+            "The value function lags behind rewards that rise fast.",
+            "Whitening over something else than the tokens that are trained on.",
+        ),
+        remedies=("Look at value loss and returns; whiten rewards (`whiten_rewards`).",),
+        source="[ranges]: centred near 0",
+        algorithms=_TRAINERS,
+        look=("rl_advantage_dist", "rl_advantage_mean"),
+    ),
+)
+
+_NO_SIGNAL = (
+    "The task is too hard, or too easy, for every prompt: all completions of a group get the same reward.",
+    "The reward function is broken: it returns a constant.",
+    "Entropy has collapsed: all completions are alike.",
+)
+_MORE_SIGNAL = (
+    "Read completions and their rewards of one step.",
+    "Mix prompts of another difficulty; drop groups without spread (dynamic sampling, DAPO).",
+    "A higher `temperature`, more `num_generations`.",
+)
+
+_REWARD_CONDITIONS = (
+    Condition(
+        name="reward_flat",
+        alert="RLRewardFlat",
+        family=Family.REWARD_FLAT,
+        signal="reward_flat",
+        limits=(Limit(_WARNING, 0.9, (5, 6)), Limit(_CRITICAL, 0.9, (8, 10))),
+        summary="Rewards do not differ: there is nothing to learn from.",
+        meaning="In eight of ten steps at least 90 % of the groups had no spread of reward (or the whole batch had "
+        "none), and the reward is not at its best. Advantages are 0, and so is the policy gradient.",
+        causes=_NO_SIGNAL,
+        remedies=_MORE_SIGNAL,
+        source="[dapo]: drop groups of all 0 or all 1; [miles] warns at half; the row from [runs]",
+        look=("rl_reward_mean", "rl_reward_std", "rl_reward_zero_std_fraction", "rl_entropy_per_token"),
+    ),
+    Condition(
+        name="solved",
+        alert="RLRewardSolved",
+        family=Family.REWARD_FLAT,
+        signal="solved",
+        limits=(Limit(_INFO, 0.9, (8, 10)),),
+        summary="Rewards do not differ, at the best reward of the run: the task is solved.",
+        meaning="As RLRewardFlat, but the reward has clearly risen and is at its best: every completion gets it.",
+        causes=("The policy has learnt the task.",),
+        remedies=("End the run, or give it harder prompts.",),
+        source="[runs]",
+        look=("rl_reward_mean", "rl_reward_zero_std_fraction"),
+    ),
+    Condition(
+        name="zero_variance_groups",
+        alert="RLZeroVarianceGroups",
+        family=Family.REWARD_FLAT,
+        signal="reward_flat",
+        limits=(Limit(_INFO, 0.5, (8, 10)),),
+        summary="Half of the groups have no spread of reward.",
+        meaning="In eight of ten steps at least half of the groups had no spread of reward: that part of the batch "
+        "teaches nothing.",
+        causes=_NO_SIGNAL[:2],
+        remedies=_MORE_SIGNAL,
+        source="[miles]: half",
+        algorithms=_GROUP,
+        look=("rl_reward_zero_std_fraction", "rl_reward_mean"),
+    ),
+    Condition(
+        name="reward_function_dead",
+        alert="RLRewardFunctionDead",
+        family=Family.REWARD_FLAT,
+        signal="reward_functions_dead",
+        limits=(Limit(_WARNING, 0.5),),
+        summary="A reward function tells no completion from another any more, at its lowest.",
+        meaning="A reward function that used to give different values has given the same one to every completion for "
+        "20 observations, and it is its lowest: it teaches nothing. At its highest it would be solved.",
+        causes=("What it looks for never appears in a completion.", "Its parser fails.", "Its weight hides it."),
+        remedies=("Run it on a few completions by hand.", "Reward partial success."),
+        source="[runs]; 20 observations in a row",
+        algorithms=_GROUP,
+        look=("rl_reward_function_mean", "rl_reward_function_std", "rl_reward_function_dist"),
+    ),
+    Condition(
+        name="reward_function_silent",
+        alert="RLRewardFunctionSilent",
+        family=Family.REWARD_FLAT,
+        signal="reward_functions_silent",
+        limits=(Limit(_INFO, 0.5),),
+        summary="One of several reward functions has never told one completion from another.",
+        meaning="A reward function has given the same value to every completion since the run began, for 50 "
+        "observations or more: whatever it is for, it has taught nothing. Where the model met it from the start, that "
+        "is as meant.",
+        causes=("What it looks for never appears in a completion, or always does.", "Its parser fails."),
+        remedies=("Run it on a few completions by hand.",),
+        source="[runs]; information, since a format that was never broken looks the same",
+        algorithms=_GROUP,
+        look=("rl_reward_function_mean", "rl_reward_function_std"),
+    ),
+    Condition(
+        name="reward_std_high",
+        alert="RLRewardSpreadHigh",
+        family=Family.REWARD_JUMP,
+        signal="reward_std",
+        limits=(Limit(_WARNING, 10.0, (3, 5)),),
+        yardstick=Yardstick.P90,
+        floor=1e-3,
+        summary="The spread of the reward explodes.",
+        meaning="The spread of the reward was more than 10 times the 90th percentile of its own recent past in three "
+        "of five steps.",
+        causes=(
+            "The scale of a reward function has changed.",
+            "A reward model far off its ground gives extreme scores.",
+        ),
+        remedies=("Clip rewards; look at the distribution of each function.",),
+        source="[ranges]: moderate, not exploding; the factor from [runs]",
+        look=("rl_reward_std", "rl_reward_dist", "rl_reward_function_dist"),
+    ),
+    Condition(
+        name="reward_jump",
+        alert="RLRewardJump",
+        family=Family.REWARD_JUMP,
+        signal="reward_jump",
+        limits=(Limit(_WARNING, 10.0, (2, 2)),),
+        summary="The reward has jumped beyond everything that it was before.",
+        meaning="The reward was further from the median of its own last 50 steps than 10 times their whole range, "
+        "twice in a row. Learning does not do that.",
+        causes=(
+            "The scale of a reward function, or a weight, has changed.",
+            "The reward is being exploited.",
+        ),
+        remedies=("Look at each reward function, and at completions with the highest reward.",),
+        source="[runs]",
+        look=("rl_reward_mean", "rl_reward_function_mean", "rl_reward_dist"),
+    ),
+    Condition(
+        name="reward_drop",
+        alert="RLRewardDrop",
+        family=Family.REWARD_DROP,
+        signal="reward",
+        limits=(Limit(_WARNING, 4.0, (5, 8)),),
+        below=True,
+        yardstick=Yardstick.LEVEL,
+        summary="The reward has fallen below the run's own level.",
+        meaning="In five of eight steps the reward was below the median of its recent past by four of its own spreads "
+        "(and by 15 % of the range that it has covered).",
+        causes=(
+            "An update that was too large: look at ratio, KL and gradient norm just before.",
+            "Another kind of prompts in the data.",
+            "A reward function or service that fails for some samples.",
+        ),
+        remedies=("Look at each reward function; resume before the fall with a lower `learning_rate`.",),
+        source="[runs]",
+        look=("rl_reward_mean", "rl_reward_function_mean", "rl_grad_norm", "rl_policy_ratio_dist"),
+    ),
+    Condition(
+        name="reward_plateau",
+        alert="RLRewardPlateau",
+        family=Family.PLATEAU,
+        signal="reward_gain",
+        limits=(Limit(_WARNING, 0.5, (1, 1)),),
+        below=True,
+        warm=40,
+        summary="The reward has not risen since the run began.",
+        meaning="After 100 steps the last 30 rewards are not above the first 30 by half of their spread. A run that "
+        "starts from a trained policy may be there from the beginning.",
+        causes=(
+            "The learning rate is too low, or 0.",
+            "The reward is noise, or the task is too hard.",
+            "The KL penalty holds the policy where it is.",
+        ),
+        remedies=("Look at learning rate, KL (0 is a frozen policy) and zero-variance groups.",),
+        source="[ranges]: plateau is stagnation; converged looks the same, so only against the start [runs]",
+        look=("rl_reward_mean", "rl_reward_std", "rl_learning_rate", "rl_kl_per_token"),
+    ),
+    Condition(
+        name="policy_frozen",
+        alert="RLPolicyFrozen",
+        family=Family.PLATEAU,
+        signal="kl_distance",
+        limits=(Limit(_WARNING, 1e-6, (20, 20)),),
+        below=True,
+        summary="The policy does not move.",
+        meaning="The KL divergence to the reference was below a millionth of a nat in 20 steps in a row: the weights "
+        "do not change, or not where it matters.",
+        causes=("A learning rate of 0, or far too low for bf16 weights.", "Frozen parameters, an inactive adapter."),
+        remedies=("Check `learning_rate`, which parameters require gradients, and the gradient norm.",),
+        source="[runs]",
+        look=("rl_kl_per_token", "rl_learning_rate", "rl_grad_norm"),
+    ),
+)
+
+_LONGER = (
+    "Raise `max_completion_length` (`response_length`), where the task needs it.",
+    "Penalise length or reward an end: `missing_eos_penalty`, `mask_truncated_completions`, a length reward.",
+)
+
+_COMPLETION_CONDITIONS = (
+    Condition(
+        name="truncation",
+        alert="RLTruncation",
+        family=Family.TRUNCATION,
+        signal="truncated",
+        limits=(Limit(_WARNING, 0.3, (8, 10)), Limit(_CRITICAL, 0.9, (8, 10))),
+        summary="Completions are cut off at the length limit.",
+        meaning="More than 30 % of the completions were cut off in eight of ten steps (critical: 90 %). What is cut "
+        "off is rewarded for what it is not.",
+        causes=("The limit is too short for the task.", "The policy is unlearning to stop, since length pays."),
+        remedies=_LONGER,
+        source="[miles]: a quarter; raised, since short limits are meant in some runs",
+        look=("rl_completion_truncated_fraction", "rl_completion_length_mean", "rl_completion_length_dist"),
+    ),
+    Condition(
+        name="eos_missing",
+        alert="RLEOSMissing",
+        family=Family.TRUNCATION,
+        signal="eos_missing",
+        limits=(Limit(_WARNING, 0.3, (3, 3)), Limit(_CRITICAL, 0.9, (5, 5))),
+        summary="Responses have no end token.",
+        meaning="More than 30 % of the responses of a batch had no end token in three steps in a row (critical: 90 % "
+        "in five).",
+        causes=("`response_length` is too short.", "The policy is unlearning to stop."),
+        remedies=_LONGER,
+        source="[trl]: num_eos_tokens; [runs]",
+        algorithms=("ppo",),
+        look=("rl_eos_tokens", "rl_completion_length_dist"),
+    ),
+    Condition(
+        name="length_low",
+        alert="RLLengthCollapse",
+        family=Family.LENGTH,
+        signal="length",
+        limits=(Limit(_WARNING, 0.35, (5, 5)),),
+        below=True,
+        yardstick=Yardstick.START,
+        summary="Completions have become much shorter.",
+        meaning="The mean length of the completions was below 35 % of its level at the start in five steps in a row.",
+        causes=(
+            "The reward, or the KL penalty summed over tokens, pays for short answers.",
+            "A policy that has collapsed to an end token.",
+        ),
+        remedies=("Read completions; normalise the reward by length.", '`loss_type="dapo"` or `"dr_grpo"` in GRPO.'),
+        source="[runs]; a run that learns short answers is healthy, hence far below half",
+        look=("rl_completion_length_mean", "rl_completion_length_dist", "rl_reward_mean"),
+    ),
+    Condition(
+        name="length_high",
+        alert="RLLengthGrowth",
+        family=Family.LENGTH,
+        signal="length",
+        limits=(Limit(_WARNING, 2.0, (5, 5)),),
+        yardstick=Yardstick.START,
+        summary="Completions have become much longer.",
+        meaning="The mean length of the completions was above twice its level at the start in five steps in a row. A "
+        "run that learns to think longer does that too: set `length_high` to what you expect.",
+        causes=("The reward pays for length.", "The policy is unlearning to stop."),
+        remedies=_LONGER,
+        source="[runs]; a warning at most",
+        look=("rl_completion_length_mean", "rl_completion_truncated_fraction", "rl_reward_mean"),
+    ),
+    Condition(
+        name="same_length",
+        alert="RLLengthSame",
+        family=Family.LENGTH,
+        signal="same_length",
+        limits=(Limit(_WARNING, 0.02, (5, 5)),),
+        below=True,
+        summary="All completions have the same length.",
+        meaning="The lengths of the completions differed by less than 2 % of their mean in five steps in a row: one "
+        "answer for all prompts, or all of them cut off.",
+        causes=("A collapse of entropy.", "Every completion runs into the limit."),
+        remedies=("Look at entropy and at the truncated fraction.",),
+        source="[runs]",
+        look=("rl_completion_length_dist", "rl_completion_length_std", "rl_entropy_per_token"),
+    ),
+)
+
+_SPEED_CONDITIONS = (
+    Condition(
+        name="keys_gone",
+        alert="RLKeysGone",
+        family=Family.KEYS,
+        signal="keys_gone",
+        limits=(Limit(_WARNING, 0.5),),
+        summary="The trainer no longer logs something that it used to log.",
+        meaning="A log key that came at least ten times has not come for more than three times its longest pause. "
+        "Series keep their last value: what is drawn for it now is old.",
+        causes=("A phase of training has ended, or a reward function is no longer called.", "A callback that filters."),
+        remedies=("Compare the log lines then and now.",),
+        source="[runs]: keys that come and go by design have long pauses",
+        look=("rl_last_log_step",),
+    ),
+    Condition(
+        name="step_slow",
+        alert="RLStepsSlow",
+        family=Family.SLOW,
+        signal="step_time",
+        limits=(Limit(_WARNING, 4.0, (8, 10)),),
+        yardstick=Yardstick.RECENT,
+        floor=0.5,
+        warm=20,
+        summary="Steps have become much slower.",
+        meaning="Steps took more than four times the median of the run's own recent past in eight of ten.",
+        causes=(
+            "A reward service, a tool or a sampler that slows down.",
+            "Longer completions.",
+            "Another job on the same machine; a GPU that is throttled.",
+        ),
+        remedies=("`rl_phase_time_seconds` says which part of a step grows.",),
+        source="[miles]: a phase above 6 times its median; [runs]",
+        look=("rl_step_duration_seconds", "rl_phase_time_seconds", "rl_completion_length_mean"),
+    ),
+    Condition(
+        name="step_stalled",
+        alert="RLStepStalled",
+        family=Family.STALL,
+        signal="step_time",
+        limits=(Limit(_WARNING, 30.0),),
+        yardstick=Yardstick.RECENT,
+        floor=60.0,
+        summary="A single step took very long.",
+        meaning="A step took more than a minute, and more than 30 times the median of the run's own recent past. It is "
+        "over: a run that still hangs has RLRunStalled.",
+        causes=("A reward service or a tool that did not answer until its time-out.", "A node that was paused."),
+        remedies=("`rl_phase_time_seconds` of that step; time-outs in reward functions.",),
+        source="[runs]",
+        look=("rl_step_duration_seconds", "rl_phase_time_seconds"),
+    ),
+)
+
+CONDITIONS: tuple[Condition, ...] = (
+    *_NONFINITE_CONDITIONS,
+    *_OPTIMIZER_CONDITIONS,
+    *_POLICY_CONDITIONS,
+    *_KL_CONDITIONS,
+    *_ENTROPY_CONDITIONS,
+    *_VALUE_CONDITIONS,
+    *_REWARD_CONDITIONS,
+    *_COMPLETION_CONDITIONS,
+    *_SPEED_CONDITIONS,
+)

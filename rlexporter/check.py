@@ -1,0 +1,125 @@
+"""Which alerts a recorded run would have raised: the same judge, on a file, without any server."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import isnan, nan
+
+from rlexporter.catalog import CATALOG, RUN_FAILED, RUN_VANISHED, SIGNAL_SOURCES
+from rlexporter.condition import Read, Severity
+from rlexporter.conditions import table
+from rlexporter.conditions.judge import Thresholds, Verdict
+from rlexporter.conditions.watch import Watch
+from rlexporter.model import RunState
+from rlexporter.recording import Event, Recording
+from rlexporter.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Fired:
+    """An alert that would have fired, and the first step at which it would. ``value`` and ``threshold`` in the unit of
+    the metric; None for an alert on the state of the run.
+    """
+
+    alert: str
+    condition: str
+    family: str
+    severity: str
+    step: int
+    metric: str
+    value: float | None
+    threshold: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What was found in one recording."""
+
+    file: str
+    run: str
+    algorithm: str
+    steps: int
+    alerts: tuple[Fired, ...]
+    not_judged: tuple[tuple[str, str], ...]
+    """Signals that no condition could be judged by, each with the reason."""
+
+    @property
+    def worst(self) -> int:
+        """As an exit status: 0 nothing, 1 a warning, 2 something critical."""
+        severities = {fired.severity for fired in self.alerts}
+        return 2 if Severity.CRITICAL.value in severities else 1 if Severity.WARNING.value in severities else 0
+
+
+def check(recording: Recording, thresholds: Thresholds | None = None) -> Report:
+    """Run a recording through the judge."""
+    clock = [nan]
+    watch = table.watch(thresholds)
+    store = Store(CATALOG, clock=lambda: clock[0], watch=watch)
+    store.begin(recording.facts, {"run": recording.run, "rank": "0"})
+    last = 0
+    for event in recording.events:
+        clock[0] = event.time
+        feed(store, event)
+        last = max(last, event.step if event.state is None else 0)
+    fired = [_fired(step, verdict) for step, verdict in watch.first.values()]
+    return Report(
+        file=str(recording.path),
+        run=recording.run,
+        algorithm=recording.facts.algorithm,
+        steps=last,
+        alerts=(*fired, *_ending(recording, last)),
+        not_judged=_not_judged(watch, recording),
+    )
+
+
+def feed(store: Store, event: Event) -> None:
+    """What a recorded event brings, into a store."""
+    if event.part is not None:
+        store.absorb(event.part)
+    elif event.update is not None or event.logs is not None:
+        for series in event.update.seen if event.update else ():
+            store.tap(series.metric)
+        store.record(event.logs or {}, event.step, event.update)
+
+
+def _fired(step: int, verdict: Verdict) -> Fired:
+    condition = verdict.condition
+    return Fired(
+        condition.alert,
+        condition.name,
+        condition.family.value,
+        verdict.limit.severity.value,
+        step,
+        verdict.series,
+        verdict.value,
+        verdict.threshold,
+    )
+
+
+def _ending(recording: Recording, last: int) -> tuple[Fired, ...]:
+    """What the end of the run would have raised, in the step that did not end."""
+    states = [event for event in recording.events if event.state is not None and event.state.over]
+    failed = next((event for event in states if event.state is RunState.FAILED), None)
+    if failed is None and (states or not recording.watched):
+        return ()
+    each = RUN_VANISHED if failed is None else RUN_FAILED
+    step = max(last + 1, failed.step if failed else 0)
+    return (Fired(each.alert, "", each.family.value, each.severity.value, step, "rl_run_state", None, None),)
+
+
+def _not_judged(watch: Watch, recording: Recording) -> tuple[tuple[str, str], ...]:
+    missing = []
+    for signal in SIGNAL_SOURCES:
+        if watch.heard(signal.name) or not watch.needs(signal.name):
+            continue
+        if signal.name == "step_time" and all(isnan(event.time) for event in recording.events):
+            reason = "the recording has no times"
+        else:
+            sources = [source.series for source in signal.sources if source.read is not Read.DERIVED]
+            reason = (
+                f"nothing in the recording feeds {' or '.join(sources)}"
+                if sources
+                else (f"needs {signal.of}, which is not there" if signal.of else "the recording does not show it")
+            )
+        missing.append((signal.name, reason))
+    return tuple(missing)

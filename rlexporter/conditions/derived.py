@@ -1,0 +1,156 @@
+"""Signals that no single series holds: each a function of the step and of the past of other signals.
+
+They return the number, or None where the step says nothing about it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from statistics import median
+
+from rlexporter.conditions import rewards
+from rlexporter.conditions.memory import MAX_KEYS, ROUNDING, Memory
+from rlexporter.conditions.view import View
+
+_LITTLE_KL = {"k1": 0.3, "k3": 0.6, "sequence": 2.0}
+"""A policy that was nearer to its reference than this was as good as there."""
+
+
+Derive = Callable[[View, Memory], "float | None"]
+
+
+def nonfinite(*names: str) -> Derive:
+    """How many values of these metrics were NaN or infinite."""
+
+    def count(view: View, memory: Memory) -> float | None:
+        return _counted(view, memory, [name for name in names if name in view.news.nonfinite])
+
+    return count
+
+
+def nonfinite_elsewhere(named: frozenset[str]) -> Derive:
+    """How many values of metrics other than these were NaN or infinite."""
+
+    def count(view: View, memory: Memory) -> float | None:
+        return _counted(view, memory, [name for name in view.news.nonfinite if name not in named])
+
+    return count
+
+
+def _counted(view: View, memory: Memory, names: list[str]) -> float:
+    if names:
+        memory.where = max(names, key=view.news.nonfinite.__getitem__)
+    return float(sum(view.news.nonfinite[name] for name in names))
+
+
+def hacking(view: View, memory: Memory) -> float | None:
+    """KL in multiples of what it was at a third of the way, while the reward is at its best; else 0."""
+    kl, reward = memory.past["kl"], memory.past["reward"]
+    if "kl" not in memory.fresh or kl.count < 60 or reward.count < 60:
+        return None
+    if not rewards.gained(memory):
+        return 0.0
+    return median(kl.last(10)) / max(median(kl.last(30, 30)), _LITTLE_KL[memory.read["kl"][2]])
+
+
+def kl(view: View, memory: Memory) -> float | None:
+    """KL a token from KL a sequence, where the mean length is known."""
+    memory.where = "rl_kl_per_sequence"
+    total, length = view.numbers.get(memory.where), view.numbers.get("rl_completion_length_mean")
+    return total / length if total is not None and length else None
+
+
+def kl_distance(view: View, memory: Memory) -> float | None:
+    """How far the policy is from the reference, without the sign of a noisy estimate."""
+    found = memory.new("kl")
+    return None if found is None else abs(found)
+
+
+def kl_first(view: View, memory: Memory) -> float | None:
+    """The very first KL of a run: before any update the policy is the reference."""
+    found = memory.new("kl")
+    return found if found is not None and memory.past["kl"].count == 1 else None
+
+
+def eos_missing(view: View, memory: Memory) -> float | None:
+    """The share of responses without an end token, of modern PPO."""
+    ends, episode = view.numbers.get("rl_eos_tokens"), view.numbers.get("rl_episode")
+    if ends is None:
+        return None
+    lengths = view.counted.get("rl_completion_length_dist")
+    responses = lengths.count if lengths else (episode or 0.0) - memory.episode
+    memory.episode = episode or memory.episode
+    return max(0.0, 1.0 - ends / responses) if responses > 0 else None
+
+
+def same_length(view: View, memory: Memory) -> float | None:
+    """Spread of the completion lengths over their mean."""
+    width, length = memory.new("length_spread"), memory.new("length")
+    return None if width is None or not length else width / length
+
+
+def gradient_dead(view: View, memory: Memory) -> float | None:
+    """1 where the gradient is exactly 0 although rewards differ."""
+    gradient = memory.new("grad_norm")
+    if gradient is None:
+        return None
+    width = memory.past["reward_std"]
+    return float(gradient == 0.0 and (not width.count or abs(width.newest) > ROUNDING))
+
+
+def advantage_offset(view: View, memory: Memory) -> float | None:
+    """How far the mean advantage is from 0."""
+    found = memory.new("advantage")
+    return None if found is None else abs(found)
+
+
+def learning_rate(view: View, memory: Memory) -> float | None:
+    """The learning rate over its highest so far, or over 1e-4 where it never was so high."""
+    rate = memory.new("learning_rate")
+    return None if rate is None else rate / max(memory.past["learning_rate"].high, 1e-4)
+
+
+def keys_gone(view: View, memory: Memory) -> float | None:
+    """How many log keys have not come for three times their longest pause."""
+    if not view.keys:
+        return None
+    memory.lines += 1
+    now = memory.lines
+    for key in view.keys:
+        last, count, pause = memory.keys.get(key, (now, 0, 0))
+        if count or len(memory.keys) < MAX_KEYS:
+            memory.keys[key] = (now, count + 1, max(pause, now - last))
+    return float(sum(count >= 10 and now - last > 3 * max(pause, 5) for last, count, pause in memory.keys.values()))
+
+
+def step_time(view: View, memory: Memory) -> float | None:
+    """Seconds that the step took."""
+    return view.gap if view.advanced else None
+
+
+def table(nonfinite_metrics: Mapping[str, tuple[str, ...]], may_be_nonfinite: tuple[str, ...]) -> dict[str, Derive]:
+    """Every derived signal by name. ``nonfinite_metrics``: what each of the signals ``nonfinite_*`` counts."""
+    named = frozenset((*may_be_nonfinite, *(name for names in nonfinite_metrics.values() for name in names)))
+    return {
+        **{name: nonfinite(*metrics) for name, metrics in nonfinite_metrics.items()},
+        "nonfinite_other": nonfinite_elsewhere(named),
+        "reward_lost": rewards.reward_lost,
+        "reward_function_lost": rewards.reward_function_lost,
+        "reward_functions_dead": rewards.reward_functions_dead,
+        "reward_functions_silent": rewards.reward_functions_silent,
+        "reward_flat": rewards.reward_flat,
+        "solved": rewards.solved,
+        "reward_gain": rewards.reward_gain,
+        "reward_jump": rewards.reward_jump,
+        "hacking": hacking,
+        "kl": kl,
+        "kl_distance": kl_distance,
+        "kl_first": kl_first,
+        "advantage_offset": advantage_offset,
+        "eos_missing": eos_missing,
+        "same_length": same_length,
+        "gradient_dead": gradient_dead,
+        "learning_rate_share": learning_rate,
+        "keys_gone": keys_gone,
+        "step_time": step_time,
+    }

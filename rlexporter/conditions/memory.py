@@ -1,0 +1,40 @@
+"""What derived signals remember of a run, beside the past of each signal: bounded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from rlexporter.conditions.past import Past
+
+ROUNDING = 1e-6
+"""Differences below this, in proportion, are none."""
+MAX_FUNCTIONS = 100
+MAX_KEYS = 500
+
+
+@dataclass(slots=True)
+class Memory:
+    """What derived signals remember of a run, beside the past of each signal."""
+
+    past: Mapping[str, Past]
+    read: Mapping[str, tuple[int, str, str]]
+    """Signal -> which of its sources is read, its series, and its variant."""
+    fresh: set[str] = field(default_factory=set)
+    """Signals that the step under way has brought."""
+    episode: float = 0.0
+    functions: dict[str, Past] = field(default_factory=dict)
+    """The mean of each reward function."""
+    flat_for: dict[str, int] = field(default_factory=dict)
+    """For how many observations a reward function has told no completion from another."""
+    given: dict[str, int] = field(default_factory=dict)
+    """How often in a row a reward function has given numbers; -1 once it gave none, early or often."""
+    where: str = ""
+    """The series that a derived signal was about, where that is not always the same."""
+    keys: dict[str, tuple[int, int, int]] = field(default_factory=dict)
+    """Log key -> last line that had it, how many had it, longest pause."""
+    lines: int = 0
+
+    def new(self, name: str) -> float | None:
+        """The value of a signal, where this step brought one."""
+        return self.past[name].newest if name in self.fresh else None

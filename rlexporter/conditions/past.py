@@ -1,0 +1,63 @@
+"""What a signal was in the steps before: bounded, finite numbers only."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from itertools import islice
+from statistics import median
+
+KEPT = 256
+"""Observations of a signal that are remembered; the longest yardstick needs 60."""
+FIRST = 30
+"""Of the very first observations so many are kept for good."""
+
+
+class Past:
+    """The observations of one signal, oldest first; the newest is among them."""
+
+    __slots__ = ("best", "count", "first", "high", "low", "values")
+
+    def __init__(self) -> None:
+        self.values: deque[float] = deque(maxlen=KEPT)
+        self.first: list[float] = []
+        self.count = 0
+        self.low = float("inf")
+        self.high = float("-inf")
+        self.best: float | None = None
+        """The highest median of 10 observations in a row."""
+
+    def add(self, value: float) -> None:
+        self.values.append(value)
+        self.count += 1
+        if len(self.first) < FIRST:
+            self.first.append(value)
+        self.low = min(self.low, value)
+        self.high = max(self.high, value)
+
+    @property
+    def newest(self) -> float:
+        return self.values[-1]
+
+    def last(self, n: int, lag: int = 0) -> list[float]:
+        """The last ``n`` observations before the newest ``lag``; fewer where there are not so many."""
+        end = len(self.values) - lag
+        return list(islice(self.values, max(0, end - n), max(0, end)))
+
+    def note_best(self) -> float | None:
+        """The best median of 10 observations so far, this one included; None before there are 10."""
+        if self.count >= 10:
+            now = median(self.last(10))
+            self.best = now if self.best is None else max(self.best, now)
+        return self.best
+
+
+def spread(values: Sequence[float]) -> tuple[float, float]:
+    """Median and median absolute deviation, the latter scaled to the standard deviation of a normal distribution."""
+    middle = median(values)
+    return middle, 1.4826 * median([abs(value - middle) for value in values])
+
+
+def p90(values: Sequence[float]) -> float:
+    """The 90th percentile, by nearest rank from below."""
+    return sorted(values)[int(0.9 * (len(values) - 1))]

@@ -1,0 +1,130 @@
+"""Derived signals of the reward: lost, flat, solved, gained, and what each reward function does."""
+
+from __future__ import annotations
+
+from statistics import median
+
+from rlexporter.conditions.memory import MAX_FUNCTIONS, ROUNDING, Memory
+from rlexporter.conditions.past import Past, spread
+from rlexporter.conditions.view import View, finite_mean
+
+
+def reward_lost(view: View, memory: Memory) -> float | None:
+    """1 where not one completion of the step got a reward, although None is all that was given."""
+    none, seen = view.news.undefined.get("rl_reward_dist", 0), view.counted.get("rl_reward_dist")
+    if seen is not None or none:
+        return float(bool(none) and (seen is None or not (seen.count or seen.nonfinite)))
+    if view.news.undefined.get("rl_reward_mean"):
+        return 1.0
+    return 0.0 if "reward" in memory.fresh else None
+
+
+def reward_function_lost(view: View, memory: Memory) -> float | None:
+    """How many reward functions gave no number at all, after they had always given some. From log lines only."""
+    if "rl_reward_dist" in view.counted:
+        return None  # at the tensor None and NaN are told apart
+    lost = 0
+    functions = view.functions.get("rl_reward_function_mean", {})
+    for name, value in functions.items():
+        if name not in memory.given and len(memory.given) >= MAX_FUNCTIONS:
+            continue
+        given = memory.given.get(name, 0)
+        if value is not None:
+            memory.given[name] = given + (given >= 0)
+        elif given < 10:
+            memory.given[name] = -1
+        else:
+            lost += 1
+    return float(lost) if functions else None
+
+
+def reward_functions_dead(view: View, memory: Memory) -> float | None:
+    """How many reward functions tell no completion from another any more, for 20 observations, at their lowest."""
+    spreads = _function_spreads(view)
+    dead = 0
+    for name, (mean, width) in spreads.items():
+        if name not in memory.functions and len(memory.functions) >= MAX_FUNCTIONS:
+            continue
+        past = memory.functions.setdefault(name, Past())
+        past.add(mean)
+        flat = width <= ROUNDING * max(1.0, abs(mean))
+        memory.flat_for[name] = memory.flat_for.get(name, 0) + 1 if flat else 0
+        dead += 20 <= memory.flat_for[name] < past.count and mean <= past.low + ROUNDING < past.high
+    return float(dead) if spreads else None
+
+
+def reward_functions_silent(view: View, memory: Memory) -> float | None:
+    """How many of several reward functions have never told one completion from another, in 50 observations or more."""
+    if "reward_functions_dead" not in memory.fresh or len(memory.functions) < 2:
+        return None
+    return float(sum(50 <= past.count == memory.flat_for[name] for name, past in memory.functions.items()))
+
+
+def _function_spreads(view: View) -> dict[str, tuple[float, float]]:
+    seen = {
+        series.labels[0]: (finite_mean(counted), counted.maximum - counted.minimum)
+        for series, counted in view.seen.items()
+        if series.metric.series == "rl_reward_function_dist" and counted.count
+    }
+    if seen:
+        return seen
+    means = view.functions.get("rl_reward_function_mean", {})
+    stds = view.functions.get("rl_reward_function_std", {})
+    return {
+        name: (mean, std)
+        for name, mean in means.items()
+        if mean is not None and mean == mean and (std := stds.get(name)) is not None and std == std
+    }
+
+
+def gained(memory: Memory) -> bool:
+    """Whether the reward is now clearly above where it began, and near its best."""
+    reward = memory.past["reward"]
+    best = reward.note_best()
+    start = median(reward.first[:10])
+    if best is None or best <= start + 0.05 * max(abs(start), 1e-9):
+        return False
+    return median(reward.last(5)) >= best - 0.1 * abs(best - start)
+
+
+def _flat(memory: Memory) -> float | None:
+    """The share of completions whose group has no spread of reward; 1 where the whole step has none."""
+    reward, width = memory.past["reward"], memory.new("reward_std")
+    share = memory.new("zero_std_fraction")
+    if width is not None and abs(width) <= ROUNDING * max(1.0, abs(reward.newest)):
+        return 1.0
+    if share is not None or width is not None:
+        return share or 0.0
+    if memory.past["reward_std"].count or reward.count < 3:
+        return None
+    return float(len(set(reward.last(3))) == 1)
+
+
+def reward_flat(view: View, memory: Memory) -> float | None:
+    """The share of completions without a spread of reward; 0 where that is success."""
+    share = _flat(memory) if "reward" in memory.fresh else None
+    return share if share is None or not gained(memory) else 0.0
+
+
+def solved(view: View, memory: Memory) -> float | None:
+    """The share of completions without a spread of reward, at the best reward of the run."""
+    share = _flat(memory) if "reward" in memory.fresh else None
+    return share if share is None or gained(memory) else 0.0
+
+
+def reward_gain(view: View, memory: Memory) -> float | None:
+    """How far the last 30 rewards are above the first 30, in spreads of the first."""
+    reward = memory.past["reward"]
+    if "reward" not in memory.fresh or reward.count < 60:
+        return None
+    start, width = spread(reward.first)
+    return (median(reward.last(30)) - start) / max(width, 1e-9)
+
+
+def reward_jump(view: View, memory: Memory) -> float | None:
+    """How far the reward is from its own last 50, in their range."""
+    reward = memory.past["reward"]
+    own = reward.last(50, 2)
+    if "reward" not in memory.fresh or len(own) < 10:
+        return None
+    return abs(reward.newest - median(own)) / max(max(own) - min(own), 1e-9)

@@ -1,0 +1,46 @@
+"""How long a run may go without a step before it hangs: a multiple of its own pace, by what is under way."""
+
+from __future__ import annotations
+
+from collections import deque
+from statistics import median
+
+STALLED = ("run_stalled", "")
+"""The name of the minimum among the thresholds of a run."""
+MINIMUM = 600.0
+"""Seconds; source: prime-rl calls 600 s without a step stuck, miles 30 minutes and six times the median."""
+TIMES = 10.0
+FIRST = 3.0
+"""Before the first step, in multiples of the minimum: models are loaded and compiled then."""
+UNMEASURED = 6.0
+"""The same for an evaluation or a checkpoint that was never measured."""
+ASIDE = ("eval", "save")
+"""Phases that are not part of a step."""
+
+
+class Patience:
+    """Learns the pace of one run. ``minimum``: seconds that are always allowed."""
+
+    def __init__(self, minimum: float = MINIMUM) -> None:
+        self._minimum = minimum
+        self._steps: deque[float] = deque(maxlen=50)
+        self._aside: dict[str, deque[float]] = {name: deque(maxlen=10) for name in ASIDE}
+
+    def step(self, seconds: float) -> None:
+        """A step took so long."""
+        self._steps.append(seconds)
+
+    def phase(self, name: str, seconds: float) -> None:
+        """A phase took so long."""
+        if name in self._aside:
+            self._aside[name].append(seconds)
+
+    def limit(self, phase: str = "") -> float:
+        """Seconds without a step after which the run hangs, while this phase is under way."""
+        if not self._steps:
+            return FIRST * self._minimum
+        pace = max(self._minimum, TIMES * median(self._steps))
+        if phase not in self._aside:
+            return pace
+        known = self._aside[phase]
+        return max(pace, TIMES * median(known) if known else UNMEASURED * self._minimum)

@@ -1,0 +1,356 @@
+"""The configuration of Alertmanager in real ones of two generations: who is told, what hides what, how it reads."""
+
+from __future__ import annotations
+
+import email
+import json
+import socketserver
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from email.message import Message
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rlexporter.generate.alertmanager import STORM, WATCHDOG, config
+from tests.tools import ALERTMANAGERS, ROOT, Alertmanager, Webhook, alertmanager, eventually, require_alertmanager
+
+CONFIG = config(((("crash", "nonfinite"), ("stall", "kl_high")), (("stall",), ("slow",))))
+TEMPLATE = ROOT / "alerts" / "rlexporter.tmpl"
+PAST = "2020-01-01T00:00:00Z"
+
+
+def alert(name: str, severity: str, family: str = "", **labels: str) -> dict[str, Any]:
+    """One as Prometheus sends it."""
+    labels |= {"alertname": name, "severity": severity} | ({"family": family} if family else {})
+    annotations = {
+        "summary": f"{name} is the matter.",
+        "description": "kl is 7 at step 12.",
+        "runbook_url": "http://docs/a.md",
+    }
+    return {"labels": labels, "annotations": annotations}
+
+
+def cause(severity: str = "critical", **labels: str) -> dict[str, Any]:
+    """One that hides `symptom` of the same run."""
+    return alert("RLNonFinite", severity, "nonfinite", **labels)
+
+
+def symptom(severity: str = "critical", **labels: str) -> dict[str, Any]:
+    """One that `cause` hides."""
+    return alert("RLKLHigh", severity, "kl_high", **labels)
+
+
+@dataclass(frozen=True)
+class Case:
+    """Alerts in the order in which they come, and which of them are told where."""
+
+    alerts: list[dict[str, Any]]
+    told: set[tuple[str, str]]
+
+
+SICK = [alert("RLStalled", "critical", "stall", cluster="many", run=f"sick-{i}") for i in range(6)]
+CASES = {
+    "cause first": Case([cause(run="a"), symptom(run="a")], {("page", "RLNonFinite")}),
+    "symptom first": Case([symptom(run="b"), cause(run="b")], {("page", "RLNonFinite")}),
+    "hides what is milder": Case(
+        [symptom("warning", run="c"), cause(run="c"), symptom("info", run="c")], {("page", "RLNonFinite")}
+    ),
+    "warning hides warning": Case([cause("warning", run="d"), symptom("warning", run="d")], {("chat", "RLNonFinite")}),
+    "warning does not hide critical": Case(
+        [cause("warning", run="e"), symptom(run="e")], {("chat", "RLNonFinite"), ("page", "RLKLHigh")}
+    ),
+    "info hides nothing": Case([cause("info", run="f"), symptom("warning", run="f")], {("chat", "RLKLHigh")}),
+    "another run": Case(
+        [cause(run="g-1"), symptom("warning", run="g-2")], {("page", "RLNonFinite"), ("chat", "RLKLHigh")}
+    ),
+    "another namespace": Case(
+        [cause(run="h", namespace="one"), symptom("warning", run="h", namespace="two")],
+        {("page", "RLNonFinite"), ("chat", "RLKLHigh")},
+    ),
+    "another cluster": Case(
+        [cause(run="i", cluster="one"), symptom("warning", run="i", cluster="two")],
+        {("page", "RLNonFinite"), ("chat", "RLKLHigh")},
+    ),
+    "without a run": Case(
+        [cause(namespace="j"), cause("warning", namespace="j"), symptom("warning", namespace="j")],
+        {("page", "RLNonFinite"), ("chat", "RLNonFinite"), ("chat", "RLKLHigh")},
+    ),
+    "critical hides its warning": Case(
+        [cause("warning", run="k"), cause(run="k"), alert("RLGradient", "warning", "grad", run="k")],
+        {("page", "RLNonFinite"), ("chat", "RLGradient")},
+    ),
+    "hidden by what is hidden": Case(
+        [cause(run="l"), alert("RLStalled", "critical", "stall", run="l"), alert("RLSlow", "warning", "slow", run="l")],
+        {("page", "RLNonFinite")},
+    ),
+    "one page for a run": Case(
+        [cause(run="m"), alert("RLGradient", "critical", "grad", run="m")],
+        {("page", "RLNonFinite"), ("page", "RLGradient")},
+    ),
+    "many ranks": Case([cause(run="n") for _ in range(512)], {("page", "RLNonFinite")}),
+    "many runs": Case(
+        [
+            *SICK,
+            alert("RLSlow", "warning", "slow", cluster="many", run="sick-9"),
+            alert("RLExporterErrors", "warning", "exporter", cluster="many"),
+            alert(STORM, "critical", cluster="many"),
+        ],
+        {("page", STORM), ("chat", "RLExporterErrors")},
+    ),
+    "info": Case([alert("RLSignalMissing", "info", "exporter", run="o")], set()),
+    "not ours": Case(
+        [
+            cause(run="p"),
+            alert("NodeDown", "critical", "kl_high", run="p"),
+            alert("DiskFull", "critical", cluster="many", run="p"),
+        ],
+        {("page", "RLNonFinite"), ("foreign", "NodeDown"), ("foreign", "DiskFull")},
+    ),
+    "watchdog": Case([alert(WATCHDOG, "none")], {("heartbeat", WATCHDOG)}),
+    "hidden until its cause ends": Case(
+        [cause(run="q"), symptom("warning", run="q")], {("page", "RLNonFinite"), ("chat", "RLKLHigh")}
+    ),
+}
+for _name, _case in CASES.items():
+    for _alert in _case.alerts:
+        _alert["labels"]["case"] = _name
+
+
+@dataclass
+class Played:
+    """What receivers were sent while all cases were played in one Alertmanager."""
+
+    webhook: Webhook
+    mails: list[Message] = field(default_factory=list)
+
+    def alerts(self, case: str, status: str = "firing") -> list[tuple[str, dict[str, str]]]:
+        """(receiver, labels) of what was told of a case, once for each message it was in."""
+        return [
+            (path.strip("/"), told["labels"])
+            for path, body in list(self.webhook.received)
+            for told in (body.get("alerts", ()) if path not in ("/slack", "/pagerduty") else ())
+            if told["labels"]["case"] == case and told["status"] == status
+        ]
+
+
+@pytest.fixture(scope="module", params=ALERTMANAGERS)
+def played(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Played]:
+    """All cases at once, since each has to wait; then two causes end."""
+    folder: Path = tmp_path_factory.mktemp("alertmanager")
+    (folder / "rlexporter.tmpl").write_text(TEMPLATE.read_text())
+    with Webhook() as webhook, mail_server() as (mail_port, mails):
+        played = Played(webhook, mails)
+        with alertmanager(request.param, folder, wired(webhook, mail_port, folder)) as server:
+            play(server, played)
+            yield played
+
+
+def play(server: Alertmanager, played: Played) -> None:
+    for place in range(max(min(len(case.alerts), 9) for case in CASES.values())):
+        server.post(*(case.alerts[place] for case in CASES.values() if place < len(case.alerts)))
+    server.post(*CASES["many ranks"].alerts)
+    assert played.webhook.bodies("/page") == [], "a page went out before its cause could come: this machine is slow"
+    last = cause(run="last", case="last")
+    server.post(last)
+    eventually(lambda: played.alerts("last"))
+    assert ("chat", "RLKLHigh") not in names(played, "hidden until its cause ends")
+    ends = [last, CASES["hidden until its cause ends"].alerts[0]]
+    server.post(*(end | {"startsAt": PAST, "endsAt": PAST} for end in ends))
+    eventually(lambda: played.alerts("last", "resolved"))
+    eventually(lambda: len(played.webhook.bodies("/heartbeat")) > 1)
+    with suppress(AssertionError):  # what is missing is said by the test of its case
+        eventually(lambda: all(case.told <= names(played, name) for name, case in CASES.items()), 5)
+    eventually(lambda: any("last" in mail["Subject"] for mail in played.mails))
+    server.post(CASES["watchdog"].alerts[0] | {"startsAt": PAST, "endsAt": PAST})
+    time.sleep(1)
+
+
+def names(played: Played, case: str) -> set[tuple[str, str]]:
+    return {(receiver, labels["alertname"]) for receiver, labels in played.alerts(case)}
+
+
+def wired(webhook: Webhook, mail_port: int, folder: Path) -> str:
+    """The configuration in a bigger one, with receivers of this test, and short waits."""
+    home = f"http://127.0.0.1:{webhook.port}"
+    for name, secret in (("pagerduty_key", "key"), ("slack_url", f"{home}/slack"), ("smtp_password", "secret")):
+        (folder / name).write_text(f"{secret}\n")
+    return replaced(
+        CONFIG,
+        {
+            "http://127.0.0.1:9099": home,
+            "/etc/alertmanager/secrets": str(folder),
+            "routing_key_file:": f"url: {home}/pagerduty\n        routing_key_file:",
+            "smarthost: smtp.example.org:587": f"require_tls: false\n        smarthost: 127.0.0.1:{mail_port}",
+            'receiver: "null" # what is not ours': "receiver: foreign\n  group_wait: 1s",
+            "receivers:\n": f"receivers:\n  - name: foreign\n    webhook_configs: [url: {home}/foreign]\n",
+            "group_wait: 30s": "group_wait: 2s",
+            "group_wait: 10s": "group_wait: 2s",
+            "group_interval: 30s": "group_interval: 500ms",
+            "group_interval: 5m": "group_interval: 500ms",
+            "repeat_interval: 1m": "repeat_interval: 700ms",
+        },
+    )
+
+
+def replaced(text: str, changes: dict[str, str]) -> str:
+    for old, new in changes.items():
+        assert old in text, old
+        text = text.replace(old, new)
+    return text
+
+
+@contextmanager
+def mail_server() -> Iterator[tuple[int, list[Message]]]:
+    """Keeps the mails that it is sent."""
+    mails: list[Message] = []
+
+    class Handler(socketserver.StreamRequestHandler):
+        def handle(self) -> None:
+            self.wfile.write(b"220 here\r\n")
+            for line in self.rfile:
+                if line.startswith(b"DATA"):
+                    self.wfile.write(b"354 go on\r\n")
+                    mails.append(email.message_from_bytes(b"".join(iter(self.rfile.readline, b".\r\n"))))
+                self.wfile.write(b"250 yes\r\n")
+
+    class Server(socketserver.ThreadingTCPServer):
+        daemon_threads = True
+        request_queue_size = 128
+
+    with Server(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+        thread.start()
+        try:
+            yield int(server.server_address[1]), mails
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_who_is_told(played: Played, case: str) -> None:
+    """Each case tells those it should, and nobody else."""
+    assert names(played, case) == CASES[case].told
+
+
+def test_one_page(played: Played) -> None:
+    """A run with two faults, 512 ranks with one, and many runs at once: one page each."""
+    pages = played.webhook.bodies("/page")
+    for case in ("one page for a run", "many ranks", "many runs"):
+        assert sum(any(told["labels"]["case"] == case for told in page["alerts"]) for page in pages) == 1, case
+    assert len(played.alerts("many ranks")) == 1
+
+
+def test_resolved(played: Played) -> None:
+    """What is over is told as over, where it was told; the heartbeat only ever as firing."""
+    assert [receiver for receiver, _ in played.alerts("last", "resolved")] == ["page"]
+    assert {body["status"] for body in played.webhook.bodies("/heartbeat")} == {"firing"}
+
+
+def test_messages(played: Played) -> None:
+    """PagerDuty, mail and Slack show the run and what is the matter."""
+    text = "RLNonFinite (critical): RLNonFinite is the matter.\nkl is 7 at step 12.\nRunbook: http://docs/a.md"
+    events = {event["payload"]["summary"]: event for event in played.webhook.bodies("/pagerduty") if "payload" in event}
+    event = events["[critical] h (one): RLNonFinite"]
+    assert (event["routing_key"], event["payload"]["severity"]) == ("key", "critical")
+    assert event["payload"]["custom_details"]["firing"] == text
+    assert f"[critical] many: {STORM}" in events
+    mails = {mail["Subject"]: mail for mail in played.mails}
+    assert "[resolved] last: RLNonFinite" in mails
+    (part,) = (part for part in mails["[critical] m: RLGradient, RLNonFinite"].walk() if not part.is_multipart())
+    content = part.get_payload(decode=True)
+    assert isinstance(content, bytes)
+    assert content.decode().replace("\r\n", "\n").strip() == f"{text.replace('RLNonFinite', 'RLGradient')}\n\n{text}"
+    (chat,) = (
+        body["attachments"][0]
+        for body in played.webhook.bodies("/slack")
+        if body["attachments"][0]["title"] == "[warning] h (two): RLKLHigh"
+    )
+    assert chat["color"] == "warning"
+    assert chat["text"] == text.replace("RLNonFinite", "RLKLHigh").replace("critical", "warning")
+
+
+@pytest.mark.parametrize("generation", ALERTMANAGERS)
+def test_starts_as_it_is(generation: str, tmp_path: Path) -> None:
+    """Without a secret and a mail server it starts, says what is missing, and the webhook is called all the same."""
+    with Webhook() as webhook:
+        changes = {
+            "http://127.0.0.1:9099": f"http://127.0.0.1:{webhook.port}",
+            "/etc/alertmanager": str(tmp_path),
+            "smtp.example.org:587": "127.0.0.1:1",
+            "group_wait: 30s": "group_wait: 0s",
+        }
+        (tmp_path / "rlexporter.tmpl").write_text(TEMPLATE.read_text())
+        with alertmanager(generation, tmp_path, replaced(CONFIG, changes)) as server:
+            server.post(cause(run="a"))
+            eventually(lambda: webhook.bodies("/page"), 10)
+            server.post(cause("warning", run="b"))
+            eventually(lambda: webhook.bodies("/chat"), 10)
+
+
+@pytest.mark.parametrize("generation", ALERTMANAGERS)
+def test_amtool(generation: str, tmp_path: Path) -> None:
+    """The file and its template are right, and each kind of alert has its receiver."""
+    tools, path = require_alertmanager(generation), tmp_path / "alertmanager.yml"
+    path.write_text(CONFIG)
+    (tmp_path / "rlexporter.tmpl").write_text(TEMPLATE.read_text())
+    assert "1 templates" in amtool(tools, "check-config", str(path))
+    for receiver, labels in (
+        ("page", "alertname=RLKLHigh severity=critical run=a"),
+        ("chat", "alertname=RLKLHigh severity=warning run=a"),
+        ("null", "alertname=RLKLHigh severity=info run=a"),
+        ("heartbeat", f"alertname={WATCHDOG} severity=none"),
+        ("page", f"alertname={STORM} severity=critical cluster=a"),
+        ("null", "alertname=NodeDown severity=critical run=a"),
+    ):
+        routes = ("config", "routes", "test", f"--config.file={path}", f"--verify.receivers={receiver}")
+        amtool(tools, *routes, *labels.split())
+
+
+@pytest.mark.parametrize("generation", ALERTMANAGERS)
+def test_template(generation: str, tmp_path: Path) -> None:
+    """A message of several alerts names each once, the worst severity first; what is over comes last."""
+    alerts = [
+        symptom("warning", run="a") | {"status": "firing"},
+        symptom(run="a", condition="kl_jump") | {"status": "firing"},
+        alert("RLKL", "info", run="a") | {"status": "firing", "annotations": {}},
+        cause(run="a") | {"status": "resolved"},
+    ]
+    common = {"run": "a", "namespace": "team"}
+    data = {"status": "firing", "alerts": alerts, "commonLabels": common, "groupLabels": {}, "commonAnnotations": {}}
+    (tmp_path / "data.json").write_text(json.dumps(data))
+    rendered = amtool(
+        require_alertmanager(generation),
+        *("template", "render", f"--template.glob={TEMPLATE}", f"--template.data={tmp_path / 'data.json'}"),
+        '--template.text={{ template "rlexporter.title" . }}\n{{ template "rlexporter.text" . }}',
+    )
+    title, *text = rendered.splitlines()
+    assert title == "[critical] a (team): RLKLHigh, RLKL"
+    assert [line for line in text if "(" in line or "Resolved" in line] == [
+        "RLKLHigh (warning): RLKLHigh is the matter.",
+        "RLKLHigh (critical): RLKLHigh is the matter.",
+        "RLKL (info): ",
+        "Resolved: RLNonFinite: RLNonFinite is the matter.",
+    ]
+
+
+def test_no_family_hides_itself() -> None:
+    """Where two would hide each other, nobody would be told: that is refused."""
+    for hides in (
+        [(["crash"], ["stall"]), (["stall"], ["slow"]), (["slow"], ["crash"])],
+        [(["crash", "stall"], ["stall"])],
+    ):
+        with pytest.raises(ValueError, match="cycle"):
+            config(hides)
+
+
+def amtool(tools: Path, *arguments: str) -> str:
+    done = subprocess.run([str(tools / "amtool"), *arguments], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
