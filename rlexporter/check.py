@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from math import isnan, nan
+from typing import Any
 
 from rlexporter.catalog import CATALOG, RUN_FAILED, RUN_VANISHED, SIGNAL_SOURCES
 from rlexporter.condition import Read, Severity
@@ -44,10 +45,27 @@ class Report:
     """Signals that no condition could be judged by, each with the reason."""
 
     @property
-    def worst(self) -> int:
+    def status(self) -> int:
         """As an exit status: 0 nothing, 1 a warning, 2 something critical."""
         severities = {fired.severity for fired in self.alerts}
         return 2 if Severity.CRITICAL.value in severities else 1 if Severity.WARNING.value in severities else 0
+
+    def as_json(self) -> dict[str, Any]:
+        """For `json.dumps`."""
+        missing = [{"signal": signal, "reason": reason} for signal, reason in self.not_judged]
+        return {**asdict(self), "alerts": [asdict(fired) for fired in self.alerts], "not_judged": missing}
+
+    def as_text(self) -> str:
+        """For a person at a terminal."""
+        lines = [f"{self.file}: {self.algorithm} run {self.run}, {self.steps} steps"]
+        for fired in sorted(self.alerts, key=lambda fired: fired.step):
+            numbers = "" if fired.value is None else f"  {fired.metric} {fired.value:.4g} (limit {fired.threshold:.4g})"
+            lines.append(f"  {fired.severity:8}  step {fired.step:<6} {fired.alert:24}{numbers}")
+        if not self.alerts:
+            lines.append("  no alert")
+        if self.not_judged:
+            lines.append(f"  not judged: {', '.join(signal for signal, _ in self.not_judged)} (--json says why)")
+        return "\n".join(lines)
 
 
 def check(recording: Recording, thresholds: Thresholds | None = None) -> Report:
@@ -74,11 +92,12 @@ def check(recording: Recording, thresholds: Thresholds | None = None) -> Report:
 
 def feed(store: Store, event: Event) -> None:
     """What a recorded event brings, into a store."""
+    for update in (event.part, event.update):
+        for series in update.seen if update else ():
+            store.tap(series.metric)
     if event.part is not None:
         store.absorb(event.part)
     elif event.update is not None or event.logs is not None:
-        for series in event.update.seen if event.update else ():
-            store.tap(series.metric)
         store.record(event.logs or {}, event.step, event.update)
 
 

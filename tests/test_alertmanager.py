@@ -296,11 +296,12 @@ def test_starts_as_it_is(generation: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("generation", ALERTMANAGERS)
 def test_amtool(generation: str, tmp_path: Path) -> None:
-    """The file and its template are right, and each kind of alert has its receiver."""
+    """The file and its template are right, the committed ones too, and each kind of alert has its receiver."""
     tools, path = require_alertmanager(generation), tmp_path / "alertmanager.yml"
     path.write_text(CONFIG)
     (tmp_path / "rlexporter.tmpl").write_text(TEMPLATE.read_text())
-    assert "1 templates" in amtool(tools, "check-config", str(path))
+    for each in (path, ROOT / "alerts" / "alertmanager.yml"):
+        assert "1 templates" in amtool(tools, "check-config", str(each))
     for receiver, labels in (
         ("page", "alertname=RLKLHigh severity=critical run=a"),
         ("chat", "alertname=RLKLHigh severity=warning run=a"),
@@ -319,7 +320,7 @@ def test_template(generation: str, tmp_path: Path) -> None:
     alerts = [
         symptom("warning", run="a") | {"status": "firing"},
         symptom(run="a", condition="kl_jump") | {"status": "firing"},
-        alert("RLKL", "info", run="a") | {"status": "firing", "annotations": {}},
+        alert("RLKL", "warning", run="a") | {"status": "firing", "annotations": {}},
         cause(run="a") | {"status": "resolved"},
     ]
     common = {"run": "a", "namespace": "team"}
@@ -335,7 +336,7 @@ def test_template(generation: str, tmp_path: Path) -> None:
     assert [line for line in text if "(" in line or "Resolved" in line] == [
         "RLKLHigh (warning): RLKLHigh is the matter.",
         "RLKLHigh (critical): RLKLHigh is the matter.",
-        "RLKL (info): ",
+        "RLKL (warning): ",
         "Resolved: RLNonFinite: RLNonFinite is the matter.",
     ]
 

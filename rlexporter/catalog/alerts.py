@@ -212,8 +212,8 @@ OUTSIDE: tuple[Outside, ...] = (
         family=Family.EXPORTER,
         severity=Severity.WARNING,
         expr="sum without (where, LOST) (\n"
-        "  increase(rlexporter_errors_total[15m])\n"
-        "  or rlexporter_errors_total unless rlexporter_errors_total offset 15m\n"
+        "  increase(rlexporter_errors_total[15m]) > 0\n"
+        "  or (rlexporter_errors_total > 0 unless rlexporter_errors_total offset 15m)\n"
         ") > 0",
         summary="The exporter has errors of its own.",
         description="the exporter has had {{ $value | humanize }} errors; training is not affected.",

@@ -679,7 +679,7 @@ _KL_CONDITIONS = (
         look=("rl_reward_mean", "rl_kl_per_token", "rl_kl_per_sequence", "rl_completion_length_mean"),
     ),
     Condition(
-        name="ref_surprise",
+        name="logprob_shift",
         alert="RLLogProbabilityShift",
         family=Family.KL_HIGH,
         signal="ref_surprise",
@@ -931,7 +931,7 @@ _REWARD_CONDITIONS = (
         name="zero_variance_groups",
         alert="RLZeroVarianceGroups",
         family=Family.REWARD_FLAT,
-        signal="reward_flat",
+        signal="zero_std_fraction",
         limits=(Limit(_INFO, 0.5, (8, 10)),),
         summary="Half of the groups have no spread of reward.",
         meaning="In eight of ten steps at least half of the groups had no spread of reward: that part of the batch "
