@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
+import contextlib
 import json
+import math
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from rlexporter import check, demo, generate, recording
+from rlexporter import check, demo, generate, recording, replay
 from rlexporter.catalog import ALGORITHMS, CATALOG
+from rlexporter.catalog.judged import alerts_on
+from rlexporter.config import Settings
 from rlexporter.model import Metric, SetupError
 from rlexporter.version import __version__
+
+_UNREADABLE = 3
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -45,17 +50,59 @@ def _parser() -> argparse.ArgumentParser:
     metrics.add_argument("--json", action="store_true", help="as JSON")
     metrics.set_defaults(command=_metrics)
 
-    check = commands.add_parser("check", help="which alerts a recorded run would have raised")
-    check.add_argument("files", nargs="+", metavar="FILE", help="trainer_state.json, or JSON lines")
-    check.add_argument("--json", action="store_true", help="as JSON")
-    check.add_argument("--algorithm", choices=list(ALGORITHMS), default="", help="where a file does not say")
-    check.set_defaults(command=_check)
+    checks = commands.add_parser("check", help="which alerts a recorded run would have raised")
+    checks.add_argument("files", nargs="+", metavar="FILE", help="trainer_state.json, or JSON lines")
+    checks.add_argument("--json", action="store_true", help="as JSON")
+    checks.add_argument("--algorithm", choices=list(ALGORITHMS), default="", help="where a file does not say")
+    checks.add_argument("--thresholds", metavar="LIMITS", help="kl_high=0.5,entropy_low=off, or a TOML file")
+    checks.set_defaults(command=_check)
+
+    _add_replay(commands)
 
     files = commands.add_parser("generate", help="write the files that derive from the catalogue")
     files.add_argument("--check", action="store_true", help="write nothing; fail where one is not up to date")
     files.add_argument("--root", type=Path, default=Path(), help="root of the repository (default: here)")
     files.set_defaults(command=_generate)
     return parser
+
+
+def _add_replay(commands: Any) -> None:
+    again = commands.add_parser("replay", help="serve a recorded run as if live, or write it for promtool")
+    again.add_argument("file", metavar="FILE", help="trainer_state.json, or JSON lines")
+    again.add_argument("--algorithm", choices=list(ALGORITHMS), default="", help="where the file does not say")
+    again.add_argument(
+        "--speed", type=_speed, default=1.0, metavar="X", help="times its own pace (default: 1; 0 or max: at once)"
+    )
+    again.add_argument("--port", type=int, metavar="P", help="port to serve on (default: 9750; 0: a free one)")
+    again.add_argument(
+        "--linger",
+        type=float,
+        default=replay.LINGER_SECONDS,
+        metavar="SECONDS",
+        help="how long the final state is served (default: %(default)g)",
+    )
+    again.add_argument(
+        "--openmetrics",
+        type=Path,
+        metavar="OUT",
+        help="serve nothing; write what scrapes would have given, for `promtool tsdb create-blocks-from openmetrics`",
+    )
+    again.add_argument(
+        "--interval",
+        type=float,
+        default=replay.INTERVAL_SECONDS,
+        metavar="SECONDS",
+        help="with --openmetrics: from one scrape to the next at least (default: %(default)g; 0: each step)",
+    )
+    again.set_defaults(command=_replay)
+
+
+def _speed(text: str) -> float:
+    with contextlib.suppress(ValueError):
+        speed = math.inf if text == "max" else float(text)
+        if speed >= 0:
+            return speed or math.inf
+    raise argparse.ArgumentTypeError(f"{text!r} is neither a number from 0 on nor max")
 
 
 def _positive(text: str) -> int:
@@ -75,10 +122,32 @@ def _demo(options: argparse.Namespace) -> int:
 
 
 def _check(options: argparse.Namespace) -> int:
-    reports = [check.check(recording.read(file, options.algorithm)) for file in options.files]
+    limits = Settings.load({"thresholds": options.thresholds}).thresholds
+    reports, status = [], 0
+    for file in options.files:
+        try:
+            report = check.check(recording.read(file, options.algorithm), limits)
+        except recording.UnreadableError as error:
+            print(f"rlexporter: {error}", file=sys.stderr)
+            status = _UNREADABLE
+            continue
+        status = max(status, report.status)
+        reports.append(report)
+        if not options.json:
+            print(report.as_text())
     if options.json:
-        print(json.dumps([dataclasses.asdict(report) for report in reports], indent=1))
-    return max(report.worst for report in reports)
+        print(json.dumps([report.as_json() for report in reports], indent=1))
+    return status
+
+
+def _replay(options: argparse.Namespace) -> int:
+    found = recording.read(options.file, options.algorithm)
+    if options.openmetrics is None:
+        return replay.serve(found, speed=options.speed, port=options.port, linger=options.linger)
+    scrapes = replay.write(found, options.openmetrics, interval=options.interval)
+    print(f"wrote {options.openmetrics}: {scrapes} scrapes of run {found.run}")
+    print(f"promtool tsdb create-blocks-from openmetrics {options.openmetrics} DATA makes the blocks of a Prometheus")
+    return 0
 
 
 def _metrics(options: argparse.Namespace) -> int:
@@ -104,6 +173,7 @@ def _described(metric: Metric) -> dict[str, Any]:
         "healthy": [healthy.low, healthy.high] if healthy else None,
         "help": metric.help,
         "reading": metric.reading,
+        "alerts": alerts_on(metric),
     }
 
 

@@ -70,6 +70,11 @@ class Yardstick(Enum):
         """Measured with the run's own past."""
         return self is not Yardstick.FIXED
 
+    @property
+    def settles(self) -> bool:
+        """Whether a limit that was measured once stays as it is."""
+        return self in (Yardstick.FIXED, Yardstick.START, Yardstick.FIRST)
+
 
 class Read(Enum):
     """How a number is read from what is known of a series in one step."""
@@ -96,6 +101,11 @@ class Source:
     algorithms: tuple[str, ...] = ()
     outside: tuple[float, float] = (0.0, 0.0)
     """For `Read.SHARE`: the bounds of the histogram between which values are well."""
+
+    @property
+    def derived(self) -> bool:
+        """Computed from other signals; ``series`` is then the name of the function."""
+        return self.read is Read.DERIVED
 
 
 @dataclass(frozen=True, slots=True)

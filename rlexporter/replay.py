@@ -91,7 +91,7 @@ def _history(recording: Recording, interval: float) -> History:
             history.add(run.snapshot, history.last + gap)
         clock[0] = now
         _apply(run, recording, event)
-        if now - history.last >= interval and _ends_step(event, after):
+        if _ends_step(event, after) and (interval <= 0 or now - history.last >= interval):
             history.add(run.snapshot, now)
     if not recording.watched:
         _finish(run)

@@ -43,7 +43,7 @@ SIGNAL_SOURCES: tuple[Signal, ...] = (
     Signal("zero_std_fraction", "fraction", (Source("rl_reward_zero_std_fraction"),)),
     Signal(
         "kl",
-        "nats per token",
+        "nats",
         (
             Source("rl_kl_per_token_dist", _MEAN, "k3", _K3),
             Source("rl_kl_per_token_dist", _MEAN, "k1", _NOT_K3),
@@ -133,8 +133,8 @@ SIGNAL_SOURCES: tuple[Signal, ...] = (
     _derived("reward_gain", "spreads", "reward"),
     _derived("reward_jump", "ranges", "reward"),
     _derived("hacking", "", "kl"),
-    _derived("kl_distance", "nats per token", "kl"),
-    _derived("kl_first", "nats per token", "kl"),
+    _derived("kl_distance", "nats", "kl"),
+    _derived("kl_first", "nats", "kl"),
     _derived("advantage_offset", "", "advantage"),
     _derived("eos_missing", "fraction"),
     _derived("same_length", "fraction", "length"),
@@ -317,8 +317,8 @@ _OPTIMIZER_CONDITIONS = (
         signal="gradient_dead",
         limits=(Limit(_CRITICAL, 0.5, (3, 3)),),
         summary="The gradient is exactly zero although rewards differ.",
-        meaning="Completions got different rewards, so that there is something to learn, and yet the gradient norm was "
-        "exactly 0 in three steps in a row. Nothing is learnt.",
+        meaning="Completions got different rewards, so that there is something to learn, and yet the gradient norm "
+        "is exactly 0, several steps in a row. Nothing is learnt.",
         causes=(
             "The loss is NaN and its gradients were set to zero.",
             "Every completion is masked: `mask_truncated_completions` with all of them truncated.",
@@ -340,8 +340,8 @@ _OPTIMIZER_CONDITIONS = (
         limits=(Limit(_WARNING, 1e-6, (10, 10)),),
         below=True,
         summary="The learning rate is zero.",
-        meaning="The learning rate was below a millionth of its highest (or of 1e-4) in ten log lines in a row: "
-        "nothing is learnt any more.",
+        meaning="The learning rate is a vanishing part of its highest so far (or of 1e-4), for many log lines in a "
+        "row: nothing is learnt any more.",
         causes=(
             "A schedule that ended before the run: `max_steps` of the scheduler is not that of the run.",
             "A resumed run whose scheduler was restored at its end.",
@@ -360,7 +360,7 @@ _OPTIMIZER_CONDITIONS = (
         yardstick=Yardstick.PREVIOUS,
         warm=2,
         summary="The learning rate has jumped.",
-        meaning="The learning rate is more than five times that of the log line before.",
+        meaning="The learning rate is several times that of the log line before.",
         causes=(
             "A schedule with restarts, or two schedulers at work.",
             "A callback or a hyper-parameter search that sets it.",
@@ -378,8 +378,8 @@ _OPTIMIZER_CONDITIONS = (
         yardstick=Yardstick.P90,
         floor=1e-6,
         summary="The gradient norm has spiked.",
-        meaning="One gradient norm was more than 20 times the 90th percentile of the run's own recent past. Clipping "
-        "and Adam often absorb a single one; the step is named so that it can be looked at.",
+        meaning="One gradient norm far above the run's own recent past. Clipping and Adam often absorb a single one; "
+        "the step is named so that it can be looked at.",
         causes=(
             "An outlier among the rewards or advantages.",
             "A batch with a very long or odd completion.",
@@ -398,8 +398,7 @@ _OPTIMIZER_CONDITIONS = (
         yardstick=Yardstick.P90,
         floor=1e-6,
         summary="The gradient norm explodes.",
-        meaning="The gradient norm was more than 5 times the 90th percentile of its own recent past in three of five "
-        "steps.",
+        meaning="The gradient norm is far above the run's own recent past, in most of the last steps.",
         causes=(
             "The learning rate is too high.",
             "The scale of the reward has changed.",
@@ -421,8 +420,7 @@ _OPTIMIZER_CONDITIONS = (
         yardstick=Yardstick.FIRST,
         floor=1e-6,
         summary="The gradient norm has grown lastingly.",
-        meaning="The gradient norm was above 5 times the 90th percentile of the run's first 30 steps in 15 of 20 "
-        "steps.",
+        meaning="The gradient norm stays far above its level in the first steps of the run.",
         causes=(
             "A growing mismatch between sampler and trainer [verl].",
             "KL or entropy is running away.",
@@ -452,9 +450,9 @@ _POLICY_CONDITIONS = (
         signal="ratio",
         limits=(Limit(_WARNING, 2.0, (2, 2)), Limit(_CRITICAL, 10.0)),
         summary="The probability ratio of new and old policy is far above 1.",
-        meaning="The mean ratio of the policy to the one that sampled was above 2 in two steps in a row (critical: "
-        "above 10, once). Updates are too drastic for the data that they are computed from. TRL logs no ratio for "
-        "GRPO; here it is seen at the tensor.",
+        meaning="The mean ratio of the policy to the one that sampled is far above 1. Updates are too drastic for "
+        "the data that they are computed from. TRL logs no ratio for GRPO; here it is seen at the tensor. Critical "
+        "in a single step already.",
         causes=_TOO_LARGE,
         remedies=_SMALLER,
         source="[trl]: about 1; 2.0 and 1000 are too drastic; ratio_threshold is 10",
@@ -469,8 +467,8 @@ _POLICY_CONDITIONS = (
         below=True,
         yardstick=Yardstick.START,
         summary="The probability ratio of new and old policy is far below its own level.",
-        meaning="The mean ratio was below 0.6 of its level at the start of the run in two steps in a row: the policy "
-        "gives its own samples much less probability than when it drew them.",
+        meaning="The mean ratio has fallen far below its level at the start of the run: the policy gives its own "
+        "samples much less probability than when it drew them.",
         causes=_TOO_LARGE,
         remedies=_SMALLER,
         source="[trl]: 0.1 is too small; relative, since modern PPO logs 0.5 for 1 in some healthy runs",
@@ -483,8 +481,8 @@ _POLICY_CONDITIONS = (
         signal="ratio_tail",
         limits=(Limit(_WARNING, 0.02, (2, 3)), Limit(_CRITICAL, 0.2)),
         summary="Many tokens have a probability ratio below 0.1 or above 10.",
-        meaning="More than 2 % of the tokens of a step had a ratio below 0.1 or above 10, in two of three steps "
-        "(critical: 20 %, once). The mean can look well meanwhile.",
+        meaning="More than a few tokens of a step have a ratio below 0.1 or above 10. The mean can look well "
+        "meanwhile.",
         causes=_TOO_LARGE,
         remedies=_SMALLER,
         source="[trl] for 0.1 and 10; the shares from [runs]",
@@ -497,8 +495,8 @@ _POLICY_CONDITIONS = (
         signal="ratio_extreme",
         limits=(Limit(_WARNING, 0.0005, (1, 1)),),
         summary="Some tokens have a probability ratio above 200.",
-        meaning="At least one token in 2,000 had a ratio above 200 in a step. A few tokens of this kind dominate an "
-        "update that is not clipped.",
+        meaning="Some tokens of a step have a ratio above 200. A few of this kind dominate an update that is not "
+        "clipped.",
         causes=_TOO_LARGE,
         remedies=_SMALLER,
         source="[ranges]: above 200 is unstable; a single token does not make a fault",
@@ -510,9 +508,9 @@ _POLICY_CONDITIONS = (
         family=Family.POLICY_STEP,
         signal="approxkl",
         limits=(Limit(_WARNING, 1.0),),
-        summary="One update has moved the policy by more than 1 nat a token.",
-        meaning="The approximate KL between the policy before and after an update was above 1. A blow-up often shows "
-        "in one or two steps only, and looks calm afterwards.",
+        summary="One update has moved the policy very far.",
+        meaning="The approximate KL between the policy before and after an update was huge, once. A blow-up often "
+        "shows in one or two steps only, and looks calm afterwards.",
         causes=_TOO_LARGE,
         remedies=_SMALLER,
         source="[ranges]: 0.01 to 0.05; [37] below 0.02; single heavy-tailed values are common, hence a warning",
@@ -526,8 +524,7 @@ _POLICY_CONDITIONS = (
         signal="approxkl",
         limits=(Limit(_WARNING, 0.1, (3, 3)), Limit(_CRITICAL, 1.0, (3, 5))),
         summary="Updates move the policy too far.",
-        meaning="The approximate KL between the policy before and after the updates of a step was above 0.1 three "
-        "times in a row (critical: above 1 in three of five steps).",
+        meaning="The approximate KL between the policy before and after the updates of a step stays too high.",
         causes=_TOO_LARGE,
         remedies=_SMALLER,
         source="[ranges]: 0.01 to 0.05; doubled, and three times, since healthy values are heavy-tailed [runs]",
@@ -541,8 +538,8 @@ _POLICY_CONDITIONS = (
         signal="clipfrac",
         limits=(Limit(_WARNING, {"token": 0.3, "sequence": 0.5}, (5, 12)),),
         summary="Too much of the updates is clipped.",
-        meaning="More than 30 % of the tokens (50 % of the sequences, where ratios are of sequences) were clipped in "
-        "at least 5 of 12 steps. A share, not a row: the first update on fresh samples never clips.",
+        meaning="A large share of the tokens (of the sequences, where ratios are of sequences) is clipped, in many "
+        "of the last steps. Not in a row: the first update on fresh samples never clips.",
         causes=(*_TOO_LARGE, "A clip range that is too narrow (`epsilon`, `cliprange`)."),
         remedies=_SMALLER,
         source="[ranges] 0.2; TRL's old guide calls 0.3 to 0.6 usual; [miles] above 0.5 bad",
@@ -555,8 +552,8 @@ _POLICY_CONDITIONS = (
         signal="sampling_difference",
         limits=(Limit(_WARNING, 0.1, (5, 5)), Limit(_CRITICAL, 0.5, (5, 5))),
         summary="Sampler and trainer disagree about log-probabilities.",
-        meaning="The mean absolute difference between the trainer's and the sampler's log-probability of a token was "
-        "above 0.1 nats in five log lines in a row (critical: 0.5). What is trained on was not drawn from the policy.",
+        meaning="The mean absolute difference between the trainer's and the sampler's log-probability of a token "
+        "stays high. What is trained on was not drawn from the policy.",
         causes=(
             "Weights that were not synchronised to the sampler.",
             "Another precision or attention kernel in vLLM than in the trainer.",
@@ -582,8 +579,7 @@ _POLICY_CONDITIONS = (
         limits=(Limit(_WARNING, 0.3, (5, 5)),),
         below=True,
         summary="Importance sampling throws most of the samples away.",
-        meaning="The mean ratio of the trainer's to the sampler's probability was below 0.3 in five log lines in a "
-        "row.",
+        meaning="The mean ratio of the trainer's to the sampler's probability stays far below 1.",
         causes=("Sampler and trainer disagree: see the mismatch of their log-probabilities.",),
         remedies=("Synchronise weights more often; use the same precision on both sides.",),
         source="[verl] below 0.5 a token; per sequence 0.4 to 0.7 is normal (TRL issue 5814)",
@@ -636,9 +632,8 @@ _KL_CONDITIONS = (
             Limit(_CRITICAL, {"k1": 4.0, "k3": 5.0, "sequence": 50.0}, (6, 10)),
         ),
         summary="The policy is far from the reference.",
-        meaning="The KL divergence to the reference was above its limit in three of five steps (critical: six of ten). "
-        "The limit is per token (k1: 1.5 nats, k3: 3 nats, whose tail is heavier) or, where no length is known, 10 "
-        "nats a sequence.",
+        meaning="The KL divergence to the reference stays above its limit. The limit is per token, and higher for "
+        "the k3 estimator of GRPO, whose tail is heavier; per sequence where no length is known.",
         causes=_FAR,
         remedies=_NEARER,
         source="[trl] 0 to 10 a sequence; the least portable of all limits: set it to what your runs do",
@@ -653,8 +648,8 @@ _KL_CONDITIONS = (
         yardstick=Yardstick.RECENT,
         floor={"k1": 0.5, "k3": 1.0, "sequence": 3.3},
         summary="The KL divergence to the reference has jumped.",
-        meaning="KL was more than 8 times the median of the run's own last 30 steps, twice in a row: the policy has "
-        "left its ground within a few updates.",
+        meaning="KL is many times the median of the run's own recent steps: the policy has left its ground within a "
+        "few updates.",
         causes=_FAR,
         remedies=_NEARER,
         source="[runs]",
@@ -667,8 +662,8 @@ _KL_CONDITIONS = (
         signal="hacking",
         limits=(Limit(_WARNING, 5.0, (10, 10)),),
         summary="The reward rises while KL runs away.",
-        meaning="The reward is at its best while the KL divergence is more than 5 times what it was 30 steps ago: what "
-        "is gained may be gained by leaving the reference, not by being better.",
+        meaning="The reward is at its best while the KL divergence is several times what it was some 30 steps ago: "
+        "what is gained may be gained by leaving the reference, not by being better.",
         causes=("The reward can be had in a way that nobody meant.", *_FAR[:1]),
         remedies=(
             "Read completions with a high reward.",
@@ -687,8 +682,8 @@ _KL_CONDITIONS = (
         yardstick=Yardstick.START,
         floor=2.0,
         summary="The reference finds the completions ever less likely.",
-        meaning="The mean log-probability of the completion tokens under the reference has fallen to three times its "
-        "level at the start of the run: the policy says what the reference would not.",
+        meaning="The completion tokens are ever less likely under the reference, compared with the start of the run: "
+        "the policy says what the reference would not.",
         causes=_FAR,
         remedies=_NEARER,
         source="[ranges]: inspect log-probabilities for shifts; the factor from [runs]",
@@ -728,8 +723,8 @@ _KL_CONDITIONS = (
         limits=(Limit(_WARNING, 3.0), Limit(_CRITICAL, 30.0)),
         yardstick=Yardstick.START,
         summary="The adaptive KL coefficient runs away.",
-        meaning="The coefficient of the KL penalty is more than 10 times its level at the start (critical: 100 times). "
-        "Soon the penalty is all that is optimised.",
+        meaning="The coefficient of the KL penalty is many times its level at the start. Soon the penalty is all "
+        "that is optimised.",
         causes=(
             "`target` is below the KL that the task needs.",
             "KL is high for another reason: see it first.",
@@ -747,13 +742,13 @@ _ENTROPY_CONDITIONS = (
         alert="RLEntropyLow",
         family=Family.ENTROPY_LOW,
         signal="entropy",
-        limits=(Limit(_WARNING, 0.45, (3, 5)),),
+        limits=(Limit(_WARNING, 0.35, (3, 5)),),
         below=True,
         yardstick=Yardstick.START,
-        summary="Entropy has fallen to less than half of its start.",
-        meaning="The entropy of the next token was below 45 % of its level at the start of the run in five steps in a "
-        "row. A slow decline is part of learning; a fast one ends exploration. Where a trainer logs no entropy, minus "
-        "the log-probability of the sampled tokens stands in.",
+        summary="Entropy has fallen far below its start.",
+        meaning="The entropy of the next token has fallen to a small part of its level at the start of the run. A "
+        "slow decline is part of learning; a fast one ends exploration. Where a trainer logs no entropy, minus the "
+        "log-probability of the sampled tokens stands in.",
         causes=(
             "The policy exploits early: the reward is easy, or sparse and lucky.",
             "The upper clip range cuts off rare tokens (DAPO: raise `epsilon_high` to 0.28).",
@@ -764,7 +759,7 @@ _ENTROPY_CONDITIONS = (
             "Lower `learning_rate`.",
             'A run that is meant to become certain: `thresholds={"entropy_low": 0.2}`.',
         ),
-        source="[dapo]; half of its own past is the usual warning (docs/alerts.md); five in a row from [runs]",
+        source="[dapo]; a fall by half is the usual warning; healthy runs in [runs] fall by half too, hence lower",
         look=("rl_entropy_per_token", "rl_logprob_dist", "rl_reward_std"),
     ),
     Condition(
@@ -775,8 +770,8 @@ _ENTROPY_CONDITIONS = (
         limits=(Limit(_CRITICAL, 0.02, (5, 5)),),
         below=True,
         summary="Entropy has collapsed: the policy is deterministic.",
-        meaning="The entropy of the next token was below 0.02 nats in five steps in a row: each prompt has one answer, "
-        "all completions of a group are alike, and nothing more can be learnt.",
+        meaning="The entropy of the next token is as good as 0: each prompt has one answer, all completions of a "
+        "group are alike, and nothing more can be learnt.",
         causes=(
             "An update that was too large, some steps before: look at ratio and gradient norm.",
             "The slow decline was not stopped.",
@@ -795,9 +790,9 @@ _ENTROPY_CONDITIONS = (
         limits=(Limit(_WARNING, 2.0, (5, 5)),),
         yardstick=Yardstick.START,
         floor=0.2,
-        summary="Entropy has doubled.",
-        meaning="The entropy of the next token was above twice its level at the start of the run in five steps in a "
-        "row: the policy is falling apart into noise.",
+        summary="Entropy grows.",
+        meaning="The entropy of the next token stays far above its level at the start of the run: the policy is "
+        "falling apart into noise.",
         causes=(
             "An entropy bonus that is too strong.",
             "Updates that are too large, or negative advantages that push probability everywhere.",
@@ -823,8 +818,8 @@ _VALUE_CONDITIONS = (
         yardstick=Yardstick.P90,
         floor=1e-6,
         summary="The value loss spikes.",
-        meaning="The value loss was more than 20 times the 90th percentile of its own recent past (critical: 5 times, "
-        "in three of five steps): the critic has lost the returns, and the advantages with them.",
+        meaning="The value loss is far above the run's own recent past, once (a warning) or in most of the last "
+        "steps (critical): the critic has lost the returns, and the advantages with them.",
         causes=_CRITIC,
         remedies=(
             "Clip or scale rewards (`score_clip`, `use_score_scaling`, `whiten_rewards`).",
@@ -842,8 +837,8 @@ _VALUE_CONDITIONS = (
         limits=(Limit(_WARNING, 0.5, (15, 20)),),
         warm=20,
         summary="Most updates of the value function are clipped.",
-        meaning="The clipped value loss was the larger one for more than half of the tokens, in 15 of 20 steps after "
-        "the first 20. While the critic finds its ground early on that is normal, later it is not.",
+        meaning="The clipped value loss is the larger one for most tokens, in most of the last steps. While the "
+        "critic finds its ground early on that is normal, later it is not.",
         causes=_CRITIC,
         remedies=("Widen `cliprange_value`, or lower the learning rate.",),
         source="[ranges]: low, below 0.2; raised, since early fitting passes 0.2 in healthy runs [runs]",
@@ -860,8 +855,8 @@ _VALUE_CONDITIONS = (
         yardstick=Yardstick.LEVEL,
         warm=30,
         summary="The value function explains less of the returns than before.",
-        meaning="The explained variance fell below the run's own level by six of its own spreads, in eight of ten "
-        "steps. Its absolute value says little: whole healthy runs are negative.",
+        meaning="The explained variance has fallen far below the run's own level. Its absolute value says little: "
+        "whole healthy runs are negative.",
         causes=_CRITIC,
         remedies=("Compare with the value loss, which has alerts.",),
         source="[ranges]: above 0.8, which no healthy run in [runs] reaches; hence relative, and information",
@@ -875,8 +870,8 @@ _VALUE_CONDITIONS = (
         signal="advantage_offset",
         limits=(Limit(_WARNING, 0.2, (5, 5)),),
         summary="Advantages are not centred.",
-        meaning="The mean advantage was further than 0.2 from 0 in five steps in a row. It is whitened over the batch, "
-        "or relative to the group: its mean should be near 0.",
+        meaning="The mean advantage stays away from 0. It is whitened over the batch, or relative to the group: its "
+        "mean should be near 0.",
         causes=(
             "The value function lags behind rewards that rise fast.",
             "Whitening over something else than the tokens that are trained on.",
@@ -907,8 +902,8 @@ _REWARD_CONDITIONS = (
         signal="reward_flat",
         limits=(Limit(_WARNING, 0.9, (5, 6)), Limit(_CRITICAL, 0.9, (8, 10))),
         summary="Rewards do not differ: there is nothing to learn from.",
-        meaning="In eight of ten steps at least 90 % of the groups had no spread of reward (or the whole batch had "
-        "none), and the reward is not at its best. Advantages are 0, and so is the policy gradient.",
+        meaning="Nearly all groups (or the whole batch) have no spread of reward, in most of the last steps, and the "
+        "reward is not at its best. Advantages are 0, and so is the policy gradient.",
         causes=_NO_SIGNAL,
         remedies=_MORE_SIGNAL,
         source="[dapo]: drop groups of all 0 or all 1; [miles] warns at half; the row from [runs]",
@@ -933,9 +928,9 @@ _REWARD_CONDITIONS = (
         family=Family.REWARD_FLAT,
         signal="zero_std_fraction",
         limits=(Limit(_INFO, 0.5, (8, 10)),),
-        summary="Half of the groups have no spread of reward.",
-        meaning="In eight of ten steps at least half of the groups had no spread of reward: that part of the batch "
-        "teaches nothing.",
+        summary="Many groups have no spread of reward.",
+        meaning="A large part of the groups has no spread of reward, in most of the last steps: that part of the "
+        "batch teaches nothing.",
         causes=_NO_SIGNAL[:2],
         remedies=_MORE_SIGNAL,
         source="[miles]: half",
@@ -950,7 +945,7 @@ _REWARD_CONDITIONS = (
         limits=(Limit(_WARNING, 0.5),),
         summary="A reward function tells no completion from another any more, at its lowest.",
         meaning="A reward function that used to give different values has given the same one to every completion for "
-        "20 observations, and it is its lowest: it teaches nothing. At its highest it would be solved.",
+        "at least 20 observations, and it is its lowest: it teaches nothing. At its highest it would be solved.",
         causes=("What it looks for never appears in a completion.", "Its parser fails.", "Its weight hides it."),
         remedies=("Run it on a few completions by hand.", "Reward partial success."),
         source="[runs]; 20 observations in a row",
@@ -982,8 +977,7 @@ _REWARD_CONDITIONS = (
         yardstick=Yardstick.P90,
         floor=1e-3,
         summary="The spread of the reward explodes.",
-        meaning="The spread of the reward was more than 10 times the 90th percentile of its own recent past in three "
-        "of five steps.",
+        meaning="The spread of the reward is many times the run's own recent past.",
         causes=(
             "The scale of a reward function has changed.",
             "A reward model far off its ground gives extreme scores.",
@@ -999,8 +993,8 @@ _REWARD_CONDITIONS = (
         signal="reward_jump",
         limits=(Limit(_WARNING, 10.0, (2, 2)),),
         summary="The reward has jumped beyond everything that it was before.",
-        meaning="The reward was further from the median of its own last 50 steps than 10 times their whole range, "
-        "twice in a row. Learning does not do that.",
+        meaning="The reward is further from the median of its own recent past than many times its whole range. "
+        "Learning does not do that.",
         causes=(
             "The scale of a reward function, or a weight, has changed.",
             "The reward is being exploited.",
@@ -1018,8 +1012,8 @@ _REWARD_CONDITIONS = (
         below=True,
         yardstick=Yardstick.LEVEL,
         summary="The reward has fallen below the run's own level.",
-        meaning="In five of eight steps the reward was below the median of its recent past by four of its own spreads "
-        "(and by 15 % of the range that it has covered).",
+        meaning="The reward has fallen below the median of its recent past by several of its own spreads (and by a "
+        "visible part of the range that it has covered).",
         causes=(
             "An update that was too large: look at ratio, KL and gradient norm just before.",
             "Another kind of prompts in the data.",
@@ -1038,8 +1032,8 @@ _REWARD_CONDITIONS = (
         below=True,
         warm=40,
         summary="The reward has not risen since the run began.",
-        meaning="After 100 steps the last 30 rewards are not above the first 30 by half of their spread. A run that "
-        "starts from a trained policy may be there from the beginning.",
+        meaning="After 100 steps or more the last 30 rewards are hardly above the first 30, in the spread of those. "
+        "A run that starts from a trained policy may be there from the beginning.",
         causes=(
             "The learning rate is too low, or 0.",
             "The reward is noise, or the task is too hard.",
@@ -1057,8 +1051,8 @@ _REWARD_CONDITIONS = (
         limits=(Limit(_WARNING, 1e-6, (20, 20)),),
         below=True,
         summary="The policy does not move.",
-        meaning="The KL divergence to the reference was below a millionth of a nat in 20 steps in a row: the weights "
-        "do not change, or not where it matters.",
+        meaning="The KL divergence to the reference is as good as 0, for many steps in a row: the weights do not "
+        "change, or not where it matters.",
         causes=("A learning rate of 0, or far too low for bf16 weights.", "Frozen parameters, an inactive adapter."),
         remedies=("Check `learning_rate`, which parameters require gradients, and the gradient norm.",),
         source="[runs]",
@@ -1079,8 +1073,8 @@ _COMPLETION_CONDITIONS = (
         signal="truncated",
         limits=(Limit(_WARNING, 0.3, (8, 10)), Limit(_CRITICAL, 0.9, (8, 10))),
         summary="Completions are cut off at the length limit.",
-        meaning="More than 30 % of the completions were cut off in eight of ten steps (critical: 90 %). What is cut "
-        "off is rewarded for what it is not.",
+        meaning="A large share of the completions is cut off, in most of the last steps. What is cut off is rewarded "
+        "for what it is not.",
         causes=("The limit is too short for the task.", "The policy is unlearning to stop, since length pays."),
         remedies=_LONGER,
         source="[miles]: a quarter; raised, since short limits are meant in some runs",
@@ -1093,8 +1087,7 @@ _COMPLETION_CONDITIONS = (
         signal="eos_missing",
         limits=(Limit(_WARNING, 0.3, (3, 3)), Limit(_CRITICAL, 0.9, (5, 5))),
         summary="Responses have no end token.",
-        meaning="More than 30 % of the responses of a batch had no end token in three steps in a row (critical: 90 % "
-        "in five).",
+        meaning="A large share of the responses of a batch has no end token, several steps in a row.",
         causes=("`response_length` is too short.", "The policy is unlearning to stop."),
         remedies=_LONGER,
         source="[trl]: num_eos_tokens; [runs]",
@@ -1110,7 +1103,7 @@ _COMPLETION_CONDITIONS = (
         below=True,
         yardstick=Yardstick.START,
         summary="Completions have become much shorter.",
-        meaning="The mean length of the completions was below 35 % of its level at the start in five steps in a row.",
+        meaning="The mean length of the completions has fallen to a small part of its level at the start of the run.",
         causes=(
             "The reward, or the KL penalty summed over tokens, pays for short answers.",
             "A policy that has collapsed to an end token.",
@@ -1127,8 +1120,8 @@ _COMPLETION_CONDITIONS = (
         limits=(Limit(_WARNING, 2.0, (5, 5)),),
         yardstick=Yardstick.START,
         summary="Completions have become much longer.",
-        meaning="The mean length of the completions was above twice its level at the start in five steps in a row. A "
-        "run that learns to think longer does that too: set `length_high` to what you expect.",
+        meaning="The mean length of the completions stays far above its level at the start. A run that learns to "
+        "think longer does that too: set `length_high` to what you expect.",
         causes=("The reward pays for length.", "The policy is unlearning to stop."),
         remedies=_LONGER,
         source="[runs]; a warning at most",
@@ -1142,8 +1135,8 @@ _COMPLETION_CONDITIONS = (
         limits=(Limit(_WARNING, 0.02, (5, 5)),),
         below=True,
         summary="All completions have the same length.",
-        meaning="The lengths of the completions differed by less than 2 % of their mean in five steps in a row: one "
-        "answer for all prompts, or all of them cut off.",
+        meaning="The lengths of the completions hardly differ, several steps in a row: one answer for all prompts, "
+        "or all of them cut off.",
         causes=("A collapse of entropy.", "Every completion runs into the limit."),
         remedies=("Look at entropy and at the truncated fraction.",),
         source="[runs]",
@@ -1176,7 +1169,7 @@ _SPEED_CONDITIONS = (
         floor=0.5,
         warm=20,
         summary="Steps have become much slower.",
-        meaning="Steps took more than four times the median of the run's own recent past in eight of ten.",
+        meaning="Most of the last steps took several times the median of the run's own recent past.",
         causes=(
             "A reward service, a tool or a sampler that slows down.",
             "Longer completions.",
@@ -1195,8 +1188,8 @@ _SPEED_CONDITIONS = (
         yardstick=Yardstick.RECENT,
         floor=60.0,
         summary="A single step took very long.",
-        meaning="A step took more than a minute, and more than 30 times the median of the run's own recent past. It is "
-        "over: a run that still hangs has RLRunStalled.",
+        meaning="A step took very long, both in seconds and in multiples of the run's own pace. It is over: a run "
+        "that still hangs has RLRunStalled.",
         causes=("A reward service or a tool that did not answer until its time-out.", "A node that was paused."),
         remedies=("`rl_phase_time_seconds` of that step; time-outs in reward functions.",),
         source="[runs]",

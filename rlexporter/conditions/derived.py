@@ -23,6 +23,8 @@ def nonfinite(*names: str) -> Derive:
     """How many values of these metrics were NaN or infinite."""
 
     def count(view: View, memory: Memory) -> float | None:
+        if not view.news.nonfinite:
+            return 0.0
         return _counted(view, memory, [name for name in names if name in view.news.nonfinite])
 
     return count
@@ -32,6 +34,8 @@ def nonfinite_elsewhere(named: frozenset[str]) -> Derive:
     """How many values of metrics other than these were NaN or infinite."""
 
     def count(view: View, memory: Memory) -> float | None:
+        if not view.news.nonfinite:
+            return 0.0
         return _counted(view, memory, [name for name in view.news.nonfinite if name not in named])
 
     return count
@@ -50,7 +54,7 @@ def hacking(view: View, memory: Memory) -> float | None:
         return None
     if not rewards.gained(memory):
         return 0.0
-    return median(kl.last(10)) / max(median(kl.last(30, 30)), _LITTLE_KL[memory.read["kl"][2]])
+    return median(kl.last(10)) / max(median(kl.last(30, 30)), _LITTLE_KL[memory.variant["kl"]])
 
 
 def kl(view: View, memory: Memory) -> float | None:

@@ -1,20 +1,21 @@
 """Judges a run step by step: reads the signals, measures the limits, and says which conditions begin and end.
 
-Pure but for its own bounded memory: nothing here knows the store, the clock or a trainer.
+Pure but for its own bounded memory: nothing here knows the store, the clock or a trainer. It runs on the training
+thread, once a step: what does not change is computed once.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from math import isfinite
+from typing import NamedTuple
 
-from rlexporter.condition import Condition, Limit, Read, Signal, Source, Yardstick
+from rlexporter.condition import Condition, Limit, Signal, Source, Yardstick
 from rlexporter.conditions.derived import Derive
 from rlexporter.conditions.memory import Memory
 from rlexporter.conditions.past import Past
-from rlexporter.conditions.view import View, finite_mean
+from rlexporter.conditions.sources import getter
+from rlexporter.conditions.view import View
 from rlexporter.conditions.yardsticks import measured
 
 Factor = float | Mapping[str, float]
@@ -23,9 +24,8 @@ Thresholds = Mapping[tuple[str, str], Factor | None]
 """Numbers of limits that differ from the declared ones, by condition and severity; None: off."""
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """What is known of one limit of a condition after a step that was judged by it."""
+class Verdict(NamedTuple):
+    """What has changed for one limit of a condition in a step."""
 
     condition: Condition
     limit: Limit
@@ -39,21 +39,50 @@ class Verdict:
 
 
 class _Held:
-    """One limit of one condition: the last n observations, beyond it or not."""
+    """One limit of one condition: how many of the last n observations were beyond it."""
 
-    __slots__ = ("active", "factor", "limit", "window")
+    __slots__ = ("active", "beyond", "condition", "constant", "enough", "factor", "limit", "threshold", "window")
 
-    def __init__(self, limit: Limit, factor: Factor) -> None:
+    def __init__(self, condition: Condition, limit: Limit, factor: Factor) -> None:
+        self.condition = condition
         self.limit = limit
         self.factor = factor
-        self.window: deque[bool] = deque(maxlen=limit.hold[1])
+        self.enough, size = limit.hold
+        self.window: deque[bool] = deque(maxlen=size)
+        self.beyond = 0
         self.active = False
+        self.threshold: float | None = None
+        self.constant: float | None = None
+        """The limit where it will not change any more."""
+
+    def observe(self, beyond: bool) -> bool:
+        """Whether the condition holds, with one more observation."""
+        window = self.window
+        if len(window) == window.maxlen:
+            self.beyond -= window[0]
+        window.append(beyond)
+        self.beyond += beyond
+        return self.beyond >= self.enough
+
+
+class _Reading:
+    """One signal of a run: where it is read, what it was, and what is judged by it."""
+
+    __slots__ = ("getters", "held", "name", "of", "past", "rank", "series", "sources", "variant")
+
+    def __init__(self, signal: Signal, algorithm: str, derive: Mapping[str, Derive]) -> None:
+        self.name = signal.name
+        self.of = signal.of
+        self.sources = [each for each in signal.sources if not each.algorithms or algorithm in each.algorithms]
+        self.getters = [getter(source, derive) for source in self.sources]
+        self.rank = len(self.sources)
+        self.series = self.variant = ""
+        self.past = Past()
+        self.held: list[_Held] = []
 
 
 class Judge:
-    """Judges one run. ``derive``: the functions of derived signals; ``thresholds``: numbers of limits that differ from
-    the declared ones, None for a limit that is off.
-    """
+    """Judges one run. ``derive``: the functions of derived signals; ``thresholds``: limits that a person has set."""
 
     def __init__(
         self,
@@ -64,7 +93,6 @@ class Judge:
     ) -> None:
         self._conditions = conditions
         self._signals = signals
-        self._of = {signal.name: signal.of for signal in signals}
         self._derive = derive
         self._thresholds = thresholds or {}
         self.begin("")
@@ -72,103 +100,86 @@ class Judge:
     def begin(self, algorithm: str, *, sequence_level: bool = False) -> None:
         """A run of this algorithm begins. ``sequence_level``: its ratios are of sequences."""
         self._sequence_level = sequence_level
-        self._sources = [
-            (signal.name, tuple(each for each in signal.sources if not each.algorithms or algorithm in each.algorithms))
-            for signal in self._signals
-        ]
         self.conditions = tuple(each for each in self._conditions if each.applies(algorithm))
-        self._past = {name: Past() for name, _ in self._sources}
-        self._read: dict[str, tuple[int, str, str]] = {}
-        self._memory = Memory(self._past, self._read)
-        self._held = {condition.name: self._limits(condition) for condition in self.conditions}
-
-    def _limits(self, condition: Condition) -> list[_Held]:
-        held = []
-        for limit in condition.limits:
-            factor = self._thresholds.get((condition.name, limit.severity.value), limit.value)
-            if factor is not None:
-                held.append(_Held(limit, factor))
-        return held
+        self._readings = {signal.name: _Reading(signal, algorithm, self._derive) for signal in self._signals}
+        self._memory = Memory({name: reading.past for name, reading in self._readings.items()})
+        for condition in self.conditions:
+            for limit in condition.limits:
+                factor = self._thresholds.get((condition.name, limit.severity.value), limit.value)
+                if factor is not None:
+                    self._readings[condition.signal].held.append(_Held(condition, limit, factor))
 
     def step(self, view: View) -> list[Verdict]:
         """Judge one step, or a line that belongs to one."""
-        self._memory.fresh = fresh = set[str]()
-        for name, sources in self._sources:
-            last = self._read[name][0] if name in self._read else len(sources)
-            self._memory.where = ""
-            for rank, source in enumerate(sources[: last + 1]):
-                value = self._value(name, source, view)
-                if value is not None and isfinite(value):
-                    self._note(name, rank, source, value)
+        memory = self._memory
+        memory.fresh = fresh = set[str]()
+        changed: list[Verdict] = []
+        for name, reading in self._readings.items():
+            memory.where = ""
+            for rank, get in enumerate(reading.getters):
+                if rank > reading.rank:
+                    break  # it is read at a better place, which this step does not have
+                value = get(view, memory)
+                if value is not None and value - value == 0.0:  # finite
+                    if rank != reading.rank or reading.of:
+                        self._place(reading, rank)
+                    reading.past.add(value)
                     fresh.add(name)
+                    if reading.held:
+                        self._judge(reading, value, changed)
                     break
-        verdicts: list[Verdict] = []
-        for condition in self.conditions:
-            if condition.signal in fresh:
-                verdicts.extend(self._judged(condition))
-        return verdicts
+        return changed
 
     def past(self, signal: str) -> Past:
         """What a signal was so far."""
-        return self._past[signal]
+        return self._readings[signal].past
 
-    def _value(self, name: str, source: Source, view: View) -> float | None:
-        if source.read is Read.DERIVED:
-            return self._derive[source.series or name](view, self._memory)
-        if source.read is Read.VALUE:
-            return view.numbers.get(source.series)
-        counted = view.counted.get(source.series)
-        if counted is None or not counted.count:
-            return None
-        if source.read is Read.SPREAD:
-            return counted.maximum - counted.minimum
-        if source.read is Read.SHARE:
-            low, high = source.outside
-            pairs = zip(counted.bounds, counted.counts, strict=False)
-            inside = sum(number for bound, number in pairs if low < bound <= high)
-            return 1.0 - inside / counted.count
-        mean = finite_mean(counted)
-        return -mean if source.read is Read.MINUS_MEAN else mean
-
-    def _note(self, name: str, rank: int, source: Source, value: float) -> None:
+    def _place(self, reading: _Reading, rank: int) -> None:
         """A signal that is read at a better place from now on has no past there; it never goes back to a worse one."""
-        if name in self._read and self._read[name][0] != rank:
-            self._past[name] = Past()
-        of = self._of[name]
-        if of in self._read:
-            self._read[name] = (rank, *self._read[of][1:])
+        if reading.rank < len(reading.sources) and rank != reading.rank:
+            reading.past = self._memory.past[reading.name] = Past()
+        reading.rank = rank
+        source: Source = reading.sources[rank]
+        if reading.of:
+            origin = self._readings[reading.of]
+            reading.series, reading.variant = origin.series, origin.variant
         else:
-            variant = "sequence" if source.variant == "token" and self._sequence_level else source.variant
-            series = self._memory.where if source.read is Read.DERIVED else source.series
-            self._read[name] = (rank, series, variant)
-        self._past[name].add(value)
+            sequence = source.variant == "token" and self._sequence_level
+            reading.series = source.series if not source.derived else ""
+            reading.variant = "sequence" if sequence else source.variant
+        self._memory.variant[reading.name] = reading.variant
 
-    def _judged(self, condition: Condition) -> list[Verdict]:
-        past = self._past[condition.signal]
-        if past.count <= condition.warm:
-            return []
-        _, series, variant = self._read[condition.signal]
-        value = past.newest
-        verdicts = []
-        for held in self._held[condition.name]:
-            threshold = self._threshold(condition, held.factor, variant, past)
-            if threshold is None:
+    def _judge(self, reading: _Reading, value: float, changed: list[Verdict]) -> None:
+        past = reading.past
+        for held in reading.held:
+            condition = held.condition
+            if past.count <= condition.warm:
                 continue
-            held.window.append(value < threshold if condition.below else value > threshold)
-            was, held.active = held.active, sum(held.window) >= held.limit.hold[0]
-            began = held.active and not was
-            verdicts.append(Verdict(condition, held.limit, threshold, held.active, began, value, series))
-        return verdicts
+            threshold = held.constant
+            if threshold is None:
+                threshold = self._threshold(held, reading.variant, past)
+                if threshold is None:
+                    continue
+            was = held.active
+            held.active = held.observe(value < threshold if condition.below else value > threshold)
+            if held.active is not was or threshold != held.threshold:
+                held.threshold = threshold
+                series = self._memory.where or reading.series
+                began = held.active and not was
+                changed.append(Verdict(condition, held.limit, threshold, held.active, began, value, series))
 
-    def _threshold(self, condition: Condition, factor: Factor, variant: str, past: Past) -> float | None:
+    def _threshold(self, held: _Held, variant: str, past: Past) -> float | None:
         """The limit in force; None where this kind of number has none, or there is no past yet."""
-        number = _pick(factor, variant)
-        if number is None:
+        condition = held.condition
+        number = _pick(held.factor, variant)
+        threshold = None if number is None else measured(condition.yardstick, number, past)
+        if threshold is None:
             return None
-        threshold = measured(condition.yardstick, number, past)
-        if threshold is None or condition.yardstick is Yardstick.FIXED or condition.below:
-            return threshold
-        return max(threshold, _pick(condition.floor, variant) or 0.0)
+        if condition.yardstick is not Yardstick.FIXED and not condition.below:
+            threshold = max(threshold, _pick(condition.floor, variant) or 0.0)
+        if condition.yardstick.settles:
+            held.constant = threshold
+        return threshold
 
 
 def _pick(value: Factor, variant: str) -> float | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from rlexporter.conditions.past import Past
@@ -17,9 +16,9 @@ MAX_KEYS = 500
 class Memory:
     """What derived signals remember of a run, beside the past of each signal."""
 
-    past: Mapping[str, Past]
-    read: Mapping[str, tuple[int, str, str]]
-    """Signal -> which of its sources is read, its series, and its variant."""
+    past: dict[str, Past]
+    variant: dict[str, str] = field(default_factory=dict)
+    """Signal -> what kind of number it is."""
     fresh: set[str] = field(default_factory=set)
     """Signals that the step under way has brought."""
     episode: float = 0.0
@@ -30,7 +29,7 @@ class Memory:
     given: dict[str, int] = field(default_factory=dict)
     """How often in a row a reward function has given numbers; -1 once it gave none, early or often."""
     where: str = ""
-    """The series that a derived signal was about, where that is not always the same."""
+    """The series that the signal under way was about, where that is not always the same."""
     keys: dict[str, tuple[int, int, int]] = field(default_factory=dict)
     """Log key -> last line that had it, how many had it, longest pause."""
     lines: int = 0

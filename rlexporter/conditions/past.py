@@ -30,10 +30,12 @@ class Past:
     def add(self, value: float) -> None:
         self.values.append(value)
         self.count += 1
-        if len(self.first) < FIRST:
+        if self.count <= FIRST:
             self.first.append(value)
-        self.low = min(self.low, value)
-        self.high = max(self.high, value)
+        if value < self.low:
+            self.low = value
+        if value > self.high:
+            self.high = value
 
     @property
     def newest(self) -> float:

@@ -96,15 +96,15 @@ class Watch:
         return None if self._time is None else now - self._time
 
     def write(self, draft: Draft, verdicts: list[Verdict], step: int, now: float) -> None:
-        """What was found of each condition, as samples."""
+        """What has changed of each condition, as samples."""
         self.phase(draft, "")
-        for verdict in verdicts:
-            labels = (verdict.condition.name, verdict.limit.severity.value)
-            draft.set("rl_condition_judged", 1.0, verdict.condition.name)
-            draft.set("rl_condition", float(verdict.active), *labels)
-            draft.set("rl_threshold", verdict.threshold, *labels)
-            if verdict.began:
+        for condition, limit, threshold, active, began, value, _ in verdicts:
+            labels = (condition.name, limit.severity.value)
+            draft.set("rl_condition_judged", 1.0, condition.name)
+            draft.set("rl_condition", float(active), *labels)
+            draft.set("rl_threshold", threshold, *labels)
+            if began:
                 draft.add("rl_condition_events_total", 1, *labels)
                 draft.set("rl_condition_last_event_timestamp_seconds", now, *labels)
                 draft.set("rl_condition_last_event_step", step, *labels)
-                draft.set("rl_condition_last_event_value", verdict.value, *labels)
+                draft.set("rl_condition_last_event_value", value, *labels)

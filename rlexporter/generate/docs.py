@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from rlexporter.catalog import ALGORITHMS
+from rlexporter.catalog.judged import alerts_on
 from rlexporter.generate.table import table
 from rlexporter.model import Group, Kind, Level, Metric, Range
 
@@ -64,8 +65,13 @@ def _series_row(metric: Metric) -> tuple[str, ...]:
         ", ".join(part for part in (metric.unit, level) if part) or "-",
         _range(metric.healthy) if metric.healthy else "-",
         "<br>".join(f"`{name}`" for name in dict.fromkeys(key.name for key in metric.keys)) or "-",
-        metric.help + (f" **Reading:** {metric.reading}" if metric.reading else ""),
+        metric.help + (f" **Reading:** {metric.reading}" if metric.reading else "") + _alerts(metric),
     )
+
+
+def _alerts(metric: Metric) -> str:
+    found = [f"[{alert}](../alerts/runbooks/{alert}.md)" for alert in alerts_on(metric)]
+    return f" **Alerts:** {', '.join(found)}." if found else ""
 
 
 def _labels(metric: Metric) -> str:

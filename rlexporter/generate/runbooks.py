@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from rlexporter.catalog import CONDITIONS, IMPACT, NAMED, OUTSIDE, SIGNAL_SOURCES
 from rlexporter.catalog.alerts import Outside
-from rlexporter.condition import Condition, Limit, Read, Yardstick
+from rlexporter.catalog.judged import series_of
+from rlexporter.condition import Condition, Limit, Yardstick
 from rlexporter.generate import promql
 from rlexporter.generate.table import table
 from rlexporter.model import Kind
@@ -110,7 +111,7 @@ def hold_text(limit: Limit) -> str:
 
 def _diagnosis(condition: Condition) -> str:
     """What to query: the condition itself, the signal it is judged by, and what to compare with."""
-    read = [each.series for each in _SIGNALS[condition.signal].sources if each.read is not Read.DERIVED]
+    read = series_of(condition.signal)
     queries = [
         f'rl_condition{{condition="{condition.name}",run="$run"}}',
         f'rl_threshold{{condition="{condition.name}",run="$run"}}',

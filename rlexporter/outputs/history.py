@@ -9,11 +9,10 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from math import inf, nextafter
 
 from rlexporter.model import Snapshot
 from rlexporter.outputs import prometheus
-
-_RESOLUTION = 0.001
 
 _Labels = tuple[tuple[str, str], ...]
 _Points = tuple["array[float]", "array[float]"]
@@ -35,7 +34,7 @@ class History:
     def add(self, snapshot: Snapshot, time: float) -> None:
         """What was served at ``time``, in seconds since the epoch; a moment is later than the one before."""
         self.newest = snapshot
-        self.last = time = round(max(time, self.last + _RESOLUTION), 3)
+        self.last = time = _stamp(max(round(time * 1000), round(self.last * 1000) + 1))
         self.moments += 1
         for family in prometheus.families(replace(snapshot, labels={**snapshot.labels, **self._labels})):
             found = self._series.setdefault(family.name, {})
@@ -50,13 +49,23 @@ class History:
         """The text, family by family."""
         for name, family in sorted(self._families.items()):
             for members in _by_metric(self._series[name]):
-                rows = ((at, i, value) for i, (_, _, points) in enumerate(members) for at, value in zip(*points, strict=True))
+                rows = (
+                    (at, i, value)
+                    for i, (_, _, points) in enumerate(members)
+                    for at, value in zip(*points, strict=True)
+                )
                 for at, i, value in sorted(rows):
                     sample, labels, _ = members[i]
                     family.add_sample(sample, labels, value, at)
             yield prometheus.openmetrics(family)
             family.samples = []
         yield b"# EOF\n"
+
+
+def _stamp(milliseconds: int) -> float:
+    """Seconds of which Prometheus, which cuts off what is less than a millisecond, makes this number again."""
+    seconds = milliseconds / 1000
+    return seconds if int(seconds * 1000) == milliseconds else nextafter(seconds, inf)
 
 
 def _by_metric(found: _Series) -> Iterator[list[tuple[str, dict[str, str], _Points]]]:

@@ -98,10 +98,8 @@ class _Reading:
         if kind is None:
             logs = {key: value for key, value in line.items() if key not in ("step", "global_step", "time")}
             return self._log(time, line.get("step", line.get("global_step")), logs)
-        if kind == "log":
-            return self._log(time, line.get("global_step"), line.get("logs"))
-        if kind in ("stats", "tracker_log"):  # legacy PPO counts from 0
-            return self._log(time, _step(line.get("global_step")) + 1, line.get("stats" if kind == "stats" else "logs"))
+        if kind in ("log", "stats", "tracker_log"):
+            return self._log(time, line.get("global_step"), line.get("stats" if kind == "stats" else "logs"))
         if kind in ("step", "part"):
             update = self._update(line)
             seen_in = Event(time, update.step)

@@ -134,7 +134,7 @@ PLANTS = {
         lambda i: {"objective/kl_coef": 0.2 * 1.3**i},
         {"kl_coef_runaway/warning": 5, "kl_coef_runaway/critical": 13},
     ),
-    "entropy halves": Plant("grpo", _always(entropy=0.35), {"entropy_low/warning": 3}),
+    "entropy halves": Plant("grpo", _always(entropy=0.3), {"entropy_low/warning": 3}),
     "entropy collapses": Plant(
         "ppo", _always(policy__entropy_avg=0.01), {"entropy_low/warning": 3, "entropy_collapsed/critical": 5}
     ),

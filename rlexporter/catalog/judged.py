@@ -1,0 +1,22 @@
+"""Which alerts look at a metric."""
+
+from __future__ import annotations
+
+from rlexporter.catalog.conditions import CONDITIONS, NONFINITE, SIGNAL_SOURCES
+from rlexporter.condition import Read
+from rlexporter.model import Metric
+
+_SIGNALS = {signal.name: signal for signal in SIGNAL_SOURCES}
+
+
+def series_of(signal: str) -> tuple[str, ...]:
+    """The Prometheus names at which a signal is read, its own or those that it is derived from."""
+    found = _SIGNALS[signal]
+    own = tuple(source.series for source in found.sources if source.read is not Read.DERIVED)
+    return own or NONFINITE.get(signal) or (series_of(found.of) if found.of else ())
+
+
+def alerts_on(metric: Metric) -> list[str]:
+    """The alerts that are judged by this metric, in the order of the catalogue."""
+    names = [condition.alert for condition in CONDITIONS if metric.series in series_of(condition.signal)]
+    return list(dict.fromkeys(names))

@@ -1,0 +1,45 @@
+"""How a signal is read from what a step brought."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from rlexporter.buckets import Buckets
+from rlexporter.condition import Read, Source
+from rlexporter.conditions.derived import Derive
+from rlexporter.conditions.memory import Memory
+from rlexporter.conditions.view import View, finite_mean
+
+Getter = Callable[[View, Memory], "float | None"]
+
+
+def getter(source: Source, derive: Mapping[str, Derive]) -> Getter:
+    """A function that reads this source; None where the step does not have it."""
+    series = source.series
+    if source.read is Read.DERIVED:
+        return derive[series]
+    if source.read is Read.VALUE:
+        return lambda view, memory: view.numbers.get(series)
+    of = _of(source)
+
+    def read(view: View, memory: Memory) -> float | None:
+        counted = view.counted.get(series)
+        return of(counted) if counted is not None and counted.count else None
+
+    return read
+
+
+def _of(source: Source) -> Callable[[Buckets], float]:
+    if source.read is Read.MEAN:
+        return finite_mean
+    if source.read is Read.MINUS_MEAN:
+        return lambda counted: -finite_mean(counted)
+    if source.read is Read.SPREAD:
+        return lambda counted: counted.maximum - counted.minimum
+    low, high = source.outside
+
+    def share(counted: Buckets) -> float:
+        pairs = zip(counted.bounds, counted.counts, strict=False)
+        return 1.0 - sum(number for bound, number in pairs if low < bound <= high) / counted.count
+
+    return share

@@ -1,0 +1,18 @@
+"""Which conditions of a run have begun, and in which step, as they are served."""
+
+from __future__ import annotations
+
+from rlexporter import Exporter
+from rlexporter.catalog import CONDITIONS
+from rlexporter.condition import Family
+
+_FAMILIES = {condition.name: condition.family for condition in CONDITIONS}
+
+
+def began(exporter: Exporter, family: Family) -> dict[tuple[str, str], int]:
+    """The step in which each condition of this family last began, by name and severity."""
+    return {
+        (series.labels[0], series.labels[1]): int(value)
+        for series, value in exporter.snapshot.samples.items()
+        if series.metric.series == "rl_condition_last_event_step" and _FAMILIES[series.labels[0]] is family
+    }
