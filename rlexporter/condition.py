@@ -163,5 +163,5 @@ class Condition:
     """Series to look at beside the signal's own."""
 
     def applies(self, algorithm: str) -> bool:
-        """Whether a run of this algorithm can have it. One that nobody knows can have everything."""
+        """Whether a run of this algorithm can have it."""
         return not self.algorithms or algorithm in self.algorithms

@@ -98,16 +98,21 @@ class Judge:
         self.begin("")
 
     def begin(self, algorithm: str, *, sequence_level: bool = False) -> None:
-        """A run of this algorithm begins. ``sequence_level``: its ratios are of sequences."""
+        """A run of this algorithm begins; one that nobody knows can have everything.
+
+        ``sequence_level``: its ratios are of sequences.
+        """
         self._sequence_level = sequence_level
-        self.conditions = tuple(each for each in self._conditions if each.applies(algorithm))
+        unknown = not any(algorithm in each.algorithms for each in self._conditions)
+        self.limits: list[tuple[Condition, Limit]] = []
         self._readings = {signal.name: _Reading(signal, algorithm, self._derive) for signal in self._signals}
         self._memory = Memory({name: reading.past for name, reading in self._readings.items()})
-        for condition in self.conditions:
-            for limit in condition.limits:
+        for condition in self._conditions:
+            for limit in condition.limits if unknown or condition.applies(algorithm) else ():
                 factor = self._thresholds.get((condition.name, limit.severity.value), limit.value)
                 if factor is not None:
                     self._readings[condition.signal].held.append(_Held(condition, limit, factor))
+                    self.limits.append((condition, limit))
 
     def step(self, view: View) -> list[Verdict]:
         """Judge one step, or a line that belongs to one."""

@@ -32,12 +32,12 @@ def parse(value: object) -> Thresholds:
     chosen: dict[tuple[str, str], Factor | None] = {}
     for name, limit in _mapping(value).items():
         if name == STALLED[0]:
-            chosen[STALLED] = _number(name, limit, positive=True)
+            chosen[STALLED] = _seconds(name, limit)
         elif name in _NAMED:
             chosen.update(_limits(_NAMED[name], limit))
         else:
             close = get_close_matches(str(name), (*_NAMED, STALLED[0]), n=3)
-            hint = f"did you mean {' or '.join(close)}?" if close else "docs/alerts.md lists them"
+            hint = f"did you mean {' or '.join(close)}?" if close else "alerts/runbooks/README.md lists them"
             raise ValueError(f"there is no condition {name!r}; {hint}")
     return chosen
 
@@ -103,6 +103,13 @@ def _scaled(limit: Limit, mildest: Limit, number: float) -> Factor:
     assert not isinstance(limit.value, Mapping)
     assert not isinstance(mildest.value, Mapping)
     return limit.value * number / mildest.value if mildest.value else number
+
+
+def _seconds(name: str, value: Any) -> float:
+    number = _number(name, value, positive=True)
+    if number is None:
+        raise ValueError(f"{name} cannot be off: it is a number of seconds, as many as you like")
+    return number
 
 
 def _number(name: str, value: Any, *, positive: bool = False) -> float | None:

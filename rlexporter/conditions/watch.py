@@ -39,10 +39,9 @@ class Watch:
         draft.clear("rl_condition")
         draft.clear("rl_condition_judged")
         draft.clear("rl_threshold")
-        for condition in self._judge.conditions:
+        for condition, limit in self._judge.limits:
             draft.set("rl_condition_judged", 0.0, condition.name)
-            for limit in condition.limits:
-                draft.keep("rl_condition_events_total", condition.name, limit.severity.value)
+            draft.keep("rl_condition_events_total", condition.name, limit.severity.value)
 
     def phase(self, draft: Draft, name: str) -> None:
         """This part of a step is under way: how long may it take?"""
@@ -90,7 +89,7 @@ class Watch:
 
     def needs(self, signal: str) -> bool:
         """Whether a condition of this run is judged by a signal."""
-        return any(condition.signal == signal for condition in self._judge.conditions)
+        return any(condition.signal == signal for condition, _ in self._judge.limits)
 
     def _gap(self, now: float) -> float | None:
         return None if self._time is None else now - self._time

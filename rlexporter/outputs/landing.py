@@ -30,12 +30,19 @@ def page(snapshot: Snapshot) -> str:
         "Exporter": _info(snapshot, "rlexporter_build_info", "version"),
     }
     listed = "".join(f"<dt>{name}</dt><dd>{escape(value)}</dd>" for name, value in facts.items() if value)
-    lists = _list(
-        "NaN and infinite values",
-        [f"{metric}: {value:.0f} {kind}" for (metric, kind), value in _set(snapshot, "rl_nonfinite_values_total")],
-    ) + _list(
-        "Cannot be seen in this run",
-        [f"{signal}: {reason}" for (signal, _cause, reason), _ in _set(snapshot, "rl_signal_unavailable_info")],
+    lists = (
+        _list(
+            "Conditions that hold",
+            [f"{condition}: {severity}" for (condition, severity), _ in _set(snapshot, "rl_condition")],
+        )
+        + _list(
+            "NaN and infinite values",
+            [f"{metric}: {value:.0f} {kind}" for (metric, kind), value in _set(snapshot, "rl_nonfinite_values_total")],
+        )
+        + _list(
+            "Cannot be seen in this run",
+            [f"{signal}: {reason}" for (signal, _cause, reason), _ in _set(snapshot, "rl_signal_unavailable_info")],
+        )
     )
     return _PAGE.format(run=escape(snapshot.labels.get("run", "")), facts=listed, lists=lists)
 

@@ -9,10 +9,17 @@ from rlexporter.condition import Family
 _FAMILIES = {condition.name: condition.family for condition in CONDITIONS}
 
 
-def began(exporter: Exporter, family: Family) -> dict[tuple[str, str], int]:
-    """The step in which each condition of this family last began, by name and severity."""
+def began(exporter: Exporter, family: Family | None = None) -> dict[tuple[str, str], int]:
+    """The step in which each condition (of this family) last began, by name and severity."""
     return {
         (series.labels[0], series.labels[1]): int(value)
         for series, value in exporter.snapshot.samples.items()
-        if series.metric.series == "rl_condition_last_event_step" and _FAMILIES[series.labels[0]] is family
+        if series.metric.series == "rl_condition_last_event_step" and family in (None, _FAMILIES[series.labels[0]])
     }
+
+
+def is_over(exporter: Exporter, condition: str, severity: str) -> bool:
+    """Whether it began once and has ended."""
+    value = exporter.snapshot.value
+    labels = {"condition": condition, "severity": severity}
+    return value("rl_condition", **labels) == 0 and value("rl_condition_events_total", **labels) == 1

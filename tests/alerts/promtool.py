@@ -54,11 +54,11 @@ def alone(case: Case) -> dict[str, object]:
     return _test(case.series, case.checks())
 
 
-def run(generation: str, folder: Path, tests: list[dict[str, object]], rules: Path = RULES) -> str:
+def run(generation: str, folder: Path, tests: list[dict[str, object]], rules: Path = RULES, every: str = "15s") -> str:
     """What promtool says; empty where every case holds. Only names, severities and runs are compared."""
     tools = require_tools(generation)
     file = folder / "cases.yml"
-    file.write_text(json.dumps({"rule_files": [str(rules)], "evaluation_interval": "15s", "tests": tests}))
+    file.write_text(json.dumps({"rule_files": [str(rules)], "evaluation_interval": every, "tests": tests}))
     done = subprocess.run(
         [str(tools / "promtool"), "test", "rules", str(file)], capture_output=True, text=True, timeout=120
     )

@@ -15,9 +15,10 @@ import rlexporter
 from rlexporter import Exporter
 from rlexporter.condition import Family
 from tests import tiny
-from tests.alerts.began import began
+from tests.alerts.began import began, is_over
 
-FAULT = 14
+ROLLOUT, REUSED = 5, 6
+"""A step with a rollout, and one with a second update on it: between two log lines."""
 
 pytestmark = [
     pytest.mark.usefixtures("any_port"),
@@ -27,127 +28,135 @@ pytestmark = [
 ]
 
 
-class Before(TrainerCallback):  # type: ignore[misc] # transformers is not checked
-    """Does something to the trainer's model just before a step."""
+class After(TrainerCallback):  # type: ignore[misc] # transformers is not checked
+    """Does something to the model when the update of a step is done."""
 
     def __init__(self, step: int, how: Callable[[Any], None]) -> None:
         self._step, self._how = step, how
 
-    def on_step_begin(self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any) -> None:
-        if state.global_step + 1 == self._step:
+    def on_step_end(self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any) -> None:
+        if state.global_step == self._step:
             with torch.no_grad():
                 self._how(model)
 
 
+def _letters(bad: int) -> Callable[..., list[float]]:
+    """A reward function that gives NaN for one sample in ten of one step."""
+
+    def letters(completions: list[str], trainer_state: Any, **_: Any) -> list[float]:
+        rewards = tiny.letters(completions)
+        if trainer_state.global_step + 1 == bad:
+            rewards[::10] = [math.nan] * len(rewards[::10])
+        return rewards
+
+    return letters
+
+
+def _trainer(folder: Path, kind: str, *callbacks: TrainerCallback, bad: int = 0) -> Any:
+    """The run that all faults are planted in: 20 completions a rollout, two updates on each, one log line."""
+    return tiny.grpo(
+        folder,
+        kind=kind,
+        rewards=[_letters(bad), tiny.shortness],
+        max_steps=10,
+        logging_steps=10,
+        num_iterations=2,
+        per_device_train_batch_size=20,
+        callbacks=list(callbacks),
+    )
+
+
 def _run(trainer: Any) -> Exporter:
-    """Attach and train; a rollout that dies of its weights is let die."""
+    """Attach and train; a rollout that dies of its weights is let die. No log line has a number that is none."""
     exporter = rlexporter.attach(trainer)
     try:
         trainer.train()
     except RuntimeError as error:
         if "probability tensor" not in str(error):
             raise
+    assert all(math.isfinite(value) for line in trainer.state.log_history for value in line.values())
     return exporter
 
 
-def _finite(trainer: Any) -> bool:
-    """Whether every number of every log line is one."""
-    lines = trainer.state.log_history
-    return all(math.isfinite(value) for line in lines for value in line.values())
-
-
-def _ended(exporter: Exporter, condition: str) -> bool:
-    value = exporter.snapshot.value
-    labels = {"condition": condition, "severity": "critical"}
-    return value("rl_condition", **labels) == 0 and value("rl_condition_events_total", **labels) == 1
+def _train(trainer: Any) -> Exporter:
+    """The same for a run that ends well: its line covers the fault."""
+    exporter = _run(trainer)
+    assert "grad_norm" in trainer.state.log_history[0]
+    assert trainer.state.log_history[0]["step"] == 10
+    return exporter
 
 
 @pytest.mark.parametrize("kind", ["GRPO", "RLOO"])
-@pytest.mark.parametrize("faulty", [True, False])
 class TestNumbersThatAreNone:
-    """Each with a log line every tenth step."""
+    """NaN in what TRL and transformers average without it."""
 
-    def test_a_burst_of_nan_losses(self, tmp_path: Path, kind: str, faulty: bool) -> None:
-        """Two steps of it; transformers logs the mean of the others."""
-        trainer = tiny.grpo(tmp_path, kind=kind, max_steps=20, logging_steps=10)
+    def test_without_a_fault(self, tmp_path: Path, kind: str) -> None:
+        """Nothing of what the other tests plant, and nothing critical at all."""
+        exporter = _train(_trainer(tmp_path, kind))
+
+        for family in (Family.NONFINITE, Family.POLICY_STEP):
+            assert began(exporter, family) == {}
+        assert not [name for name in began(exporter) if name[1] == "critical"]
+        exporter.close()
+
+    def test_a_burst_of_nan_losses(self, tmp_path: Path, kind: str) -> None:
+        """For two steps."""
+        trainer = _trainer(tmp_path, kind)
         training_step = trainer.training_step
 
         def burst(*args: Any, **kwargs: Any) -> Any:
             loss = training_step(*args, **kwargs)
-            return loss * math.nan if faulty and trainer.state.global_step + 1 in (FAULT, FAULT + 1) else loss
+            return loss * math.nan if trainer.state.global_step + 1 in (ROLLOUT, ROLLOUT + 1) else loss
 
         trainer.training_step = burst
-        exporter = _run(trainer)
+        exporter = _train(trainer)
 
-        assert [line["step"] for line in trainer.state.log_history] == [10, 20, 20]
-        assert _finite(trainer)
-        assert began(exporter, Family.NONFINITE) == ({("nonfinite_loss", "critical"): FAULT} if faulty else {})
-        assert _ended(exporter, "nonfinite_loss") is faulty
+        assert began(exporter, Family.NONFINITE) == {("nonfinite_loss", "critical"): ROLLOUT}
+        assert is_over(exporter, "nonfinite_loss", "critical")
         exporter.close()
 
-    def test_a_tenth_of_the_rewards(self, tmp_path: Path, kind: str, faulty: bool) -> None:
-        """TRL takes NaN for a None and leaves it out of every mean."""
+    def test_a_tenth_of_the_rewards(self, tmp_path: Path, kind: str) -> None:
+        """Two of twenty."""
+        exporter = _train(_trainer(tmp_path, kind, bad=ROLLOUT))
+        value = exporter.snapshot.value
+        labels = {"condition": "nonfinite_reward", "severity": "critical"}
 
-        def letters(completions: list[str], trainer_state: Any, **_: Any) -> list[float]:
-            rewards = tiny.letters(completions)
-            if faulty and trainer_state.global_step + 1 == FAULT:
-                rewards[::10] = [math.nan] * len(rewards[::10])
-            return rewards
-
-        trainer = tiny.grpo(
-            tmp_path,
-            kind=kind,
-            rewards=[letters, tiny.shortness],
-            max_steps=20,
-            logging_steps=10,
-            per_device_train_batch_size=20,
-        )
-        exporter = _run(trainer)
-
-        assert _finite(trainer)
-        assert began(exporter, Family.NONFINITE) == ({("nonfinite_reward", "critical"): FAULT} if faulty else {})
-        assert exporter.snapshot.value(
-            "rl_condition_last_event_value", condition="nonfinite_reward", severity="critical"
-        ) == (2 if faulty else None)
-        assert _ended(exporter, "nonfinite_reward") is faulty
+        assert began(exporter, Family.NONFINITE) == {("nonfinite_reward", "critical"): ROLLOUT}
+        assert value("rl_condition_last_event_value", **labels) == 2
+        assert is_over(exporter, *labels.values())
         exporter.close()
 
-    def test_a_weight(self, tmp_path: Path, kind: str, faulty: bool) -> None:
-        """The rollout dies of it, without a line; the exporter has seen it before."""
+    def test_a_weight(self, tmp_path: Path, kind: str) -> None:
+        """Lost in the update of a step; the next rollout dies of it, before any line."""
 
         def spoil(model: Any) -> None:
             next(model.parameters()).view(-1)[0] = math.nan
 
-        callbacks = [Before(FAULT, spoil)] if faulty else []
-        trainer = tiny.grpo(tmp_path, kind=kind, max_steps=16, logging_steps=10, callbacks=callbacks)
+        trainer = _trainer(tmp_path, kind, After(ROLLOUT - 1, spoil))
         exporter = _run(trainer)
 
-        assert _finite(trainer)
-        assert exporter.snapshot.value("rl_run_state", state="failed") == faulty
-        assert began(exporter, Family.NONFINITE) == ({("nonfinite_weights", "critical"): FAULT} if faulty else {})
+        assert exporter.snapshot.value("rl_run_state", state="failed") == 1
+        assert trainer.state.log_history == []
+        assert began(exporter, Family.NONFINITE) == {("nonfinite_weights", "critical"): ROLLOUT - 1}
         exporter.close()
 
 
-@pytest.mark.parametrize("faulty", [True, False])
-def test_a_ratio_that_blows_up_for_one_step(tmp_path: Path, faulty: bool) -> None:
-    """Between the two updates on a rollout the policy is thrown far away, and back after them. TRL logs no ratio."""
+def test_a_ratio_that_blows_up_for_one_step(tmp_path: Path) -> None:
+    """Between the updates on a rollout the policy is thrown far away, and back after them. TRL logs no ratio."""
     kept: list[Any] = []
 
     def throw(model: Any) -> None:
-        kept.append(model.lm_head.weight.clone())
-        generator = torch.Generator().manual_seed(0)
-        model.lm_head.weight.add_(torch.randn(model.lm_head.weight.shape, generator=generator))
+        weight = model.lm_head.weight
+        kept.append(weight.clone())
+        weight.add_(torch.randn(weight.shape, generator=torch.Generator().manual_seed(0)))
 
     def mend(model: Any) -> None:
         model.lm_head.weight.copy_(kept.pop())
 
-    callbacks = [Before(FAULT, throw), Before(FAULT + 1, mend)] if faulty else []
-    trainer = tiny.grpo(tmp_path, max_steps=20, num_iterations=2, logging_steps=10, callbacks=callbacks)
-    exporter = _run(trainer)
+    exporter = _train(_trainer(tmp_path, "GRPO", After(REUSED - 1, throw), After(REUSED, mend)))
     found = began(exporter, Family.POLICY_STEP)
 
-    assert not any("ratio/" in key.replace("clip_ratio/", "") for line in trainer.state.log_history for key in line)
-    assert set(found.values()) == ({FAULT} if faulty else set())
-    assert (("ratio_tail", "critical") in found) is faulty
-    assert _ended(exporter, "ratio_tail") is faulty
+    assert found["ratio_tail", "critical"] == REUSED
+    assert set(found.values()) == {REUSED}
+    assert is_over(exporter, "ratio_tail", "critical")
     exporter.close()

@@ -1,0 +1,231 @@
+"""`rlexporter check`: which alerts a recorded run would have raised, and that Prometheus agrees."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import replace
+from math import nan
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rlexporter import check, cli, recording
+from rlexporter.catalog import CATALOG
+from rlexporter.check import feed
+from rlexporter.conditions import table
+from rlexporter.feed import RunFacts
+from rlexporter.model import RunState, Snapshot
+from rlexporter.recording import Event, Recording
+from rlexporter.store import Store
+from tests.alerts import planted, promtool
+from tests.tools import GENERATIONS
+
+RUNS = Path(__file__).parent.parent / "data/runs"
+
+
+def _write(path: Path, *lines: dict[str, Any]) -> str:
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return str(path)
+
+
+def _grpo(steps: int, **changes: Any) -> list[dict[str, Any]]:
+    """Flat lines; from step 41 on with these changes."""
+    changed = {key.replace("__", "/"): value for key, value in changes.items()}
+    return [{"step": step, **planted.grpo(step), **(changed if step > 40 else {})} for step in range(1, steps + 1)]
+
+
+@pytest.mark.parametrize(
+    ("changes", "status", "alert"),
+    [
+        ({}, 0, "no alert"),
+        ({"entropy": 0.2}, 1, "warning   step 43     RLEntropyLow"),
+        ({"loss": nan}, 2, "critical  step 41     RLLossNonFinite"),
+        ({"completions__clipped_ratio": 1.0}, 2, "critical  step 48     RLTruncation"),
+    ],
+)
+def test_the_exit_status_and_the_text(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], changes: dict[str, float], status: int, alert: str
+) -> None:
+    """0 nothing, 1 a warning, 2 critical; each alert with its step, series, value and limit."""
+    file = _write(tmp_path / "run.jsonl", *_grpo(60, **changes))
+
+    assert cli.main(["check", file]) == status
+    out = capsys.readouterr().out
+    assert f"{file}: grpo run run, 60 steps" in out
+    assert alert in out
+
+
+def test_what_the_json_says(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The keys that other programs rely on."""
+    file = _write(tmp_path / "run.jsonl", *_grpo(60, entropy=0.2, grad_norm=nan))
+
+    assert cli.main(["check", "--json", file]) == 2
+    (report,) = json.loads(capsys.readouterr().out)
+    assert set(report) == {"file", "run", "algorithm", "steps", "alerts", "not_judged"}
+    assert (report["file"], report["run"], report["algorithm"], report["steps"]) == (file, "run", "grpo", 60)
+    by_name = {each["alert"]: each for each in report["alerts"]}
+    low = by_name["RLEntropyLow"]
+    assert low == {
+        "alert": "RLEntropyLow",
+        "condition": "entropy_low",
+        "family": "ENTROPY_LOW",
+        "severity": "warning",
+        "step": 43,
+        "metric": "rl_entropy_per_token",
+        "value": 0.2,
+        "threshold": low["threshold"],
+    }
+    assert 0.25 < low["threshold"] < 0.4
+    assert by_name["RLGradientNonFinite"]["metric"] == "rl_grad_norm"
+    missing = {each["signal"]: each["reason"] for each in report["not_judged"]}
+    assert "rl_sampling_logp_difference_mean" in missing["sampling_difference"]
+    assert missing["step_time"] == "the recording has no times"
+
+
+def test_several_files_and_one_that_cannot_be_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The others are still reported; the status says that something is missing."""
+    good = _write(tmp_path / "good.jsonl", *_grpo(20))
+    (tmp_path / "bad.jsonl").write_text('{"step": 1}\nnot json\n{"step": 2}\n')
+
+    assert cli.main(["check", good, str(tmp_path / "bad.jsonl"), str(tmp_path / "absent")]) == 3
+    out, err = capsys.readouterr()
+    assert "good.jsonl: grpo" in out
+    assert "bad.jsonl:2: " in err
+    assert "absent: cannot be read: No such file" in err
+
+
+def test_limits_and_algorithm_can_be_given(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What is set for a run is set for its check; RLOO cannot be told from GRPO by its keys."""
+    file = _write(tmp_path / "run.jsonl", *_grpo(60, entropy=0.2))
+
+    assert cli.main(["check", "--thresholds", "entropy_low=off", file]) == 0
+    assert cli.main(["check", "--thresholds", "entropy_lo=off", file]) == 2
+    assert "did you mean" in capsys.readouterr().err
+    assert cli.main(["check", "--algorithm", "rloo", file]) == 1
+    assert "rloo run" in capsys.readouterr().out
+
+
+def test_how_a_run_ended(tmp_path: Path) -> None:
+    """A crash, a recording that stops, a normal end; a plain log cannot know."""
+    lines = [{"event": "log", "global_step": s, "time": float(s), "logs": planted.grpo(s)} for s in range(1, 21)]
+    meta = {"event": "meta", "time": 0.0, "trainer": "grpo"}
+    crash = {"event": "crash", "time": 21.0, "global_step": 20, "type": "RuntimeError"}
+    end = {"event": "end", "time": 22.0, "global_step": 20}
+
+    def ending(*events: dict[str, Any]) -> list[tuple[str, int]]:
+        report = check.check(recording.read(_write(tmp_path / "run.jsonl", *events)))
+        return [(fired.alert, fired.step) for fired in report.alerts]
+
+    assert ending(meta, *lines, crash, end) == [("RLRunFailed", 21)]
+    assert ending(meta, *lines) == [("RLRunVanished", 21)]
+    assert ending(meta, *lines, end) == []
+    assert ending(*lines) == []
+
+
+def test_real_runs_are_named() -> None:
+    """Windows of recorded runs: what they died of."""
+    nan_value = check.check(recording.read(RUNS / "ppo-value_nan-0.jsonl"))
+    assert {"RLValueLossNonFinite", "RLRunFailed"} <= {fired.alert for fired in nan_value.alerts}
+    infinite = check.check(recording.read(RUNS / "rloo-reward_inf-0.jsonl"))
+    assert infinite.alerts[0].alert in ("RLRewardNonFinite", "RLGradientNonFinite")
+    for name in ("grpo-healthy_multi-0", "rloo-healthy_multi-0", "ppo-healthy_accum-0", "grpo_mid-healthy_base-0"):
+        report = check.check(recording.read(RUNS / f"{name}.jsonl"))
+        assert [fired for fired in report.alerts if fired.alert != "RLRunVanished"] == []
+
+
+@pytest.mark.skipif(not os.environ.get("RLEXPORTER_RUNS"), reason="RLEXPORTER_RUNS names no folder of recorded runs")
+def test_the_score_of_all_recorded_runs() -> None:
+    """The promise: no alert on a healthy run, none before a fault, the faults named, quickly."""
+    from scripts.limits import load, score
+
+    found = score(load(Path(os.environ["RLEXPORTER_RUNS"])), {})
+    assert (found.false, found.early) == (0, 0)
+    assert found.named >= 0.97 * found.visible
+    assert found.wrong <= 0.05 * found.broken
+    assert found.p90 <= 10
+
+
+def _recording(pace: float) -> Recording:
+    """34 steps of a GRPO run with faults that last one step, several, and for ever; a step takes ``pace`` seconds."""
+    events = []
+    for step in range(1, 35):
+        line = planted.grpo(step)
+        line |= {"grad_norm": nan} if step == 12 else {}
+        line |= {"entropy": 0.2} if 15 <= step < 22 else {}
+        line |= {"completions/clipped_ratio": 0.5} if step >= 24 else {}
+        events.append(Event(step * pace, step, logs=line))
+    events.append(Event(35 * pace, 34, state=RunState.FAILED, exception="RuntimeError"))
+    return Recording(Path("run.jsonl"), RunFacts(algorithm="grpo"), "a", events, watched=True)
+
+
+_SCRAPED = ("rl_condition", "rl_threshold", "rl_run_state", "rl_last_step", "rl_stall", "rl_step")
+
+
+def _scraped(recorded: Recording, interval: float) -> dict[str, str]:
+    """What a Prometheus that scrapes so often would have, as promtool writes it; the last state is scraped once."""
+    clock = [0.0]
+    store = Store(CATALOG, clock=lambda: clock[0], watch=table.watch())
+    store.begin(recorded.facts, {"run": recorded.run, "rank": "0"})
+    store.enter(RunState.RUNNING)
+    series: dict[str, list[str]] = {}
+    scrapes, events = 0, iter(recorded.events)
+    event = next(events, None)
+    while event is not None:
+        if event.time > scrapes * interval:
+            _scrape(store.snapshot, series, scrapes)
+            scrapes += 1
+            continue
+        clock[0] = event.time
+        if event.state is None:
+            feed(store, event)
+        else:
+            store.enter(event.state, event.exception)
+        event = next(events, None)
+    _scrape(store.snapshot, series, scrapes)
+    return {name: " ".join(values) for name, values in series.items()}
+
+
+def _scrape(snapshot: Snapshot, series: dict[str, list[str]], scrapes: int) -> None:
+    for found, value in snapshot.samples.items():
+        if found.metric.series.startswith(_SCRAPED):
+            labels = {**snapshot.labels, **dict(zip(found.metric.labels, found.labels, strict=True))}
+            text = ",".join(f'{name}="{label}"' for name, label in {**labels, "instance": "h:1"}.items())
+            values = series.setdefault(f"{found.metric.series}{{{text}}}", [])
+            values += ["_"] * (scrapes - len(values))
+            values.append(f"{value:g}" if abs(value) < 1e6 else f"{value:.0f}")
+
+
+@pytest.mark.parametrize("pace", [0.1, 15.0, 600.0])
+@pytest.mark.parametrize("generation", GENERATIONS)
+def test_prometheus_agrees(generation: str, pace: float, tmp_path: Path) -> None:
+    """The same record at a tenth of a second, 15 seconds and ten minutes a step, scraped every 15 seconds."""
+    recorded = _recording(pace)
+    expected = sorted((fired.alert, fired.severity) for fired in check.check(recorded).alerts)
+    assert len(expected) == 4
+    end = int(recorded.events[-1].time) + 60
+    fired = f'max_over_time(ALERTS{{alertstate="firing",run="a"}}[{end}s])'
+    labels = [f'{{alertname="{alert}",severity="{severity}"}}' for alert, severity in expected]
+    check_end: dict[str, object] = {
+        "expr": f"count by (alertname, severity) ({fired})",
+        "eval_time": f"{end // 60 * 60}s",
+        "exp_samples": [{"labels": each, "value": 1} for each in labels],
+    }
+    case: dict[str, object] = {
+        "interval": "15s",
+        "input_series": [{"series": name, "values": text} for name, text in _scraped(recorded, 15.0).items()],
+        "promql_expr_test": [check_end],
+    }
+    assert promtool.run(generation, tmp_path, [case], every="60s" if pace > 60 else "15s") == ""
+
+
+def test_events_can_be_given_other_times() -> None:
+    """The pace of a step changes nothing but what is judged by time."""
+    slow = _recording(600.0)
+    fast = replace(slow, events=[replace(event, time=event.time / 6000) for event in slow.events])
+
+    def steps(of: Recording) -> list[tuple[str, int]]:
+        return [(fired.alert, fired.step) for fired in check.check(of).alerts]
+
+    assert steps(fast) == steps(slow)

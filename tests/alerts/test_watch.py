@@ -1,0 +1,193 @@
+"""A run under watch: what is served of a condition, and when."""
+
+from __future__ import annotations
+
+from math import nan
+from typing import Any
+
+import pytest
+
+from rlexporter import Exporter
+from rlexporter.buckets import Buckets
+from rlexporter.catalog import CONDITIONS, NAMED
+from rlexporter.feed import RunFacts, StepUpdate
+from rlexporter.model import Series
+from tests.alerts.planted import Planted
+
+ENTROPY: dict[str, Any] = {"condition": "entropy_collapsed", "severity": "critical"}
+
+
+def test_what_is_served_of_a_condition() -> None:
+    """Absent until it can be judged, then 0; 1 while it holds; when it last began stays afterwards."""
+    run = Planted("grpo")
+    assert run.snapshot.value("rl_condition_judged", condition="entropy_collapsed") == 0
+    assert run.snapshot.value("rl_condition_events_total", **ENTROPY) == 0
+    assert run.snapshot.value("rl_condition", **ENTROPY) is None
+
+    run.healthy(10)
+    assert run.snapshot.value("rl_condition_judged", condition="entropy_collapsed") == 1
+    assert run.snapshot.value("rl_condition", **ENTROPY) == 0
+    assert run.snapshot.value("rl_threshold", **ENTROPY) == 0.02
+    assert run.snapshot.value("rl_condition_last_event_step", **ENTROPY) is None
+
+    for _ in range(7):
+        run.line({"entropy": 0.001})
+    assert run.snapshot.value("rl_condition", **ENTROPY) == 1
+    assert run.snapshot.value("rl_condition_last_event_step", **ENTROPY) == 15
+    assert run.snapshot.value("rl_condition_last_event_timestamp_seconds", **ENTROPY) == 1000.0 + 15 * 2.0
+    assert run.snapshot.value("rl_condition_last_event_value", **ENTROPY) == 0.001
+    assert run.snapshot.value("rl_condition_events_total", **ENTROPY) == 1
+
+    run.healthy(5)
+    assert run.snapshot.value("rl_condition", **ENTROPY) == 0
+    assert run.snapshot.value("rl_condition_last_event_step", **ENTROPY) == 15
+
+
+def test_one_step_is_an_event_of_its_own() -> None:
+    """A NaN in two steps apart is two events; in the steps between it does not hold."""
+    run = Planted("grpo").healthy(5)
+    for grad_norm in (nan, 1.0, nan):
+        run.line({"grad_norm": grad_norm})
+        holds = run.snapshot.value("rl_condition", condition="nonfinite_grad", severity="critical")
+        assert holds == float(grad_norm != grad_norm)
+    assert run.snapshot.value("rl_condition_events_total", condition="nonfinite_grad", severity="critical") == 2
+
+
+def test_a_signal_that_is_missing_in_a_step_is_no_observation() -> None:
+    """A row is of observations, not of steps; the state stays as it was meanwhile."""
+    run = Planted("grpo").healthy(20)
+    for _ in range(2):
+        run.line({"grad_norm": 0.0})
+        run.line({"grad_norm": ...})
+    assert ("gradient_dead", "critical") not in run.began
+    run.line({"grad_norm": 0.0})
+    assert run.began["gradient_dead", "critical"] == run.step
+    run.line({"grad_norm": ...})
+    assert run.snapshot.value("rl_condition", condition="gradient_dead", severity="critical") == 1
+
+
+def test_algorithms_have_the_conditions_that_apply() -> None:
+    """No series for what cannot be; everything for an algorithm that nobody knows."""
+    grpo, custom = Planted("grpo").snapshot, Exporter(run="x").snapshot
+    assert grpo.value("rl_condition_judged", condition="value_loss_spike") is None
+    assert Planted("ppo").snapshot.value("rl_condition_judged", condition="value_loss_spike") == 0
+    assert [c.name for c in CONDITIONS if custom.value("rl_condition_judged", condition=c.name) is None] == []
+
+
+def test_gspo_is_judged_as_sequences() -> None:
+    """The same key, another kind of number: half of the sequences may be clipped."""
+    for info, began in (
+        ({"importance_sampling_level": "token"}, True),
+        ({"importance_sampling_level": "sequence"}, False),
+    ):
+        run = Planted("grpo", None, **info).healthy(5)
+        for _ in range(12):
+            run.line({"clip_ratio/region_mean": 0.4})
+        assert (("clipfrac_high", "warning") in run.began) is began
+
+
+def test_numbers_of_each_step_come_before_means_over_a_window() -> None:
+    """With logging_steps 10 the numbers that TRL will average are judged, and the mean that it logs is not."""
+    run = Planted("grpo")
+    for step in range(1, 41):
+        entropy = 0.9 if step <= 25 else 0.001
+        logs = {"entropy": 0.9} if step % 10 == 0 else {}
+        run.store.record(logs, step, StepUpdate(step=step, duration=1.0, values={"entropy": (entropy,)}))
+    assert run.began["entropy_collapsed", "critical"] == 30
+
+
+def test_the_tensor_comes_before_the_log_line() -> None:
+    """A signal that is seen at the tensor is judged there, from the first step on; the line no longer counts."""
+    run = Planted("grpo")
+    for _ in range(20):
+        run.line({"grad_norm": 0.0}, seen={"rl_grad_norm_dist": [1.0]})
+    assert run.began == {}
+    for _ in range(3):
+        run.line({"grad_norm": 1.0}, seen={"rl_grad_norm_dist": [0.0]})
+    assert run.began == {("gradient_dead", "critical"): 23}
+
+
+def test_what_comes_between_steps_belongs_to_the_next(exporter: Exporter) -> None:
+    """`observe()` in a loop of one's own, and counts that come late from a device."""
+    exporter.log({"reward": 1.0}, step=1)
+    exporter.observe("policy_ratio", [1.0, nan])
+    assert exporter.snapshot.value("rl_condition", condition="nonfinite_ratio", severity="critical") == 0
+    exporter.log({"reward": 1.0}, step=2)
+    assert exporter.snapshot.value("rl_condition", condition="nonfinite_ratio", severity="critical") == 1
+    assert (
+        exporter.snapshot.value("rl_condition_last_event_step", condition="nonfinite_ratio", severity="critical") == 2
+    )
+    exporter.log({"reward": 1.0}, step=3)
+    assert exporter.snapshot.value("rl_condition", condition="nonfinite_ratio", severity="critical") == 0
+
+
+def test_an_evaluation_is_not_judged() -> None:
+    """Its rewards are of other prompts."""
+    run = Planted("grpo").healthy(20)
+    for _ in range(10):
+        run.store.record({"eval_reward": nan, "eval_entropy": 0.0, "eval_runtime": 1.0}, run.step)
+    assert run.began == {}
+
+
+def test_a_second_training_has_no_past() -> None:
+    """Another train() in the same process: its first KL is its first."""
+    run = Planted("grpo").healthy(20)
+    run.store.begin(RunFacts(algorithm="grpo", step=0), {"run": "planted", "rank": "0"})
+    assert run.snapshot.value("rl_condition", condition="kl_at_start", severity="critical") is None
+    run.step = 0
+    run.line({"kl": 2.0})
+    assert run.began["kl_at_start", "critical"] == 1
+
+
+def test_a_change_that_is_made_twice_is_judged_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A signal handler that writes in between has the change made again, and no step counts double."""
+    run = Planted("grpo").healthy(20)
+    looks: list[int] = []
+    look = run.watch.look
+
+    def interrupted(*args: Any) -> Any:
+        looks.append(1)
+        found = look(*args)
+        run.store.snapshot = run.store.snapshot.__class__(run.store.snapshot.labels, dict(run.store.snapshot.samples))
+        return found
+
+    monkeypatch.setattr(run.watch, "look", interrupted)
+    run.line({"grad_norm": nan})
+
+    assert len(looks) == 1
+    assert run.snapshot.value("rl_condition_events_total", condition="nonfinite_grad", severity="critical") == 1
+
+
+def test_memory_is_bounded() -> None:
+    """20,000 lines with new keys and new reward functions each: what is remembered stays small."""
+    import pickle
+
+    run = Planted("grpo")
+
+    def size() -> int:
+        judge: Any = run.watch._judge
+        return len(pickle.dumps((judge._memory, [(r.past, r.held) for r in judge._readings.values()])))
+
+    for i in range(2000):
+        run.store.record({f"key/{i}": 1.0, f"rewards/f{i}/mean": 1.0, f"rewards/f{i}/std": 0.1, "kl": 0.1}, i + 1)
+    before = size()
+    for i in range(2000, 20000):
+        run.store.record({f"key/{i}": 1.0, f"rewards/f{i}/mean": 1.0, f"rewards/f{i}/std": 0.1, "kl": 0.1}, i + 1)
+    assert size() < 1.1 * before
+    reader: Any = run.watch._reader
+    assert len(reader._known) <= 2000
+
+
+def test_a_recorded_part_counts_to_its_step() -> None:
+    """Counts that came from a device after their step: NaN among them is found with the next."""
+    run = Planted("grpo").healthy(5)
+    metric = NAMED["rl_advantage_dist"]
+    from rlexporter.buckets import Nonfinite
+
+    empty = Buckets.empty(metric.bounds)
+    part = Buckets(metric.bounds, empty.counts, nonfinite=Nonfinite(nan=3))
+    run.store.absorb(StepUpdate(step=5, seen={Series(metric): part}))
+    run.line({})
+    assert (
+        run.snapshot.value("rl_condition_last_event_value", condition="nonfinite_advantage", severity="critical") == 3
+    )
