@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from typing import TextIO
 
+from rlexporter.catalog import CONDITIONS
 from rlexporter.exporter import Exporter
 from rlexporter.model import Snapshot
 
@@ -20,6 +21,7 @@ _SHOWN = (
     ("value", "rl_value_loss"),
     ("grad", "rl_grad_norm"),
 )
+_ALERTS = {condition.name: condition for condition in CONDITIONS}
 _LISTED = 8
 _BARS = "▁▂▃▄▅▆▇█"
 _EVERY_SECONDS = 0.2
@@ -38,6 +40,7 @@ class Display:
         self._began = 0.0
         self._first: dict[str, float] = {}
         self._rewards: list[float] = []
+        self._begun: dict[tuple[str, ...], float] = {}
 
     def watch(self, exporter: Exporter) -> None:
         """Show this exporter's run from now on."""
@@ -65,6 +68,7 @@ class Display:
             if value is not None:
                 self._first.setdefault(name, value)
         self._rewards.append(now.value("rl_reward_mean") or 0.0)
+        self._conditions(now)
         if self._due():
             self._write(self._line(now))
 
@@ -73,6 +77,7 @@ class Display:
         if self._exporter is None:
             return
         now = self._exporter.snapshot
+        self._conditions(now)
         metrics = {series.metric.series for series in (*now.samples, *now.buckets)}
         state = next((s.labels[0] for s, v in now.samples.items() if s.metric.series == "rl_run_state" and v == 1), "")
         self.say("")
@@ -82,6 +87,14 @@ class Display:
             if value is not None and name in self._first:
                 self.say(f"  {label:8} {self._first[name]:8.3g} -> {value:8.3g}   {name}")
         self.say(f"  {_nonfinite(now)}; {len(metrics)} metrics served on {self._exporter.url}/metrics")
+
+    def _conditions(self, now: Snapshot) -> None:
+        """Say which conditions have begun since the last step."""
+        for series, step in now.samples.items():
+            if series.metric.series == "rl_condition_last_event_step" and self._begun.get(series.labels) != step:
+                self._begun[series.labels] = step
+                name, severity = series.labels
+                self.say(f"step {step:.0f}  {severity:8}  {_ALERTS[name].alert}: {_ALERTS[name].summary}")
 
     def _line(self, now: Snapshot) -> str:
         numbers = [(label, now.value(name)) for label, name in _SHOWN]

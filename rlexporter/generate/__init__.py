@@ -6,6 +6,7 @@ from pathlib import Path
 
 from rlexporter.catalog import CATALOG, HIDES
 from rlexporter.generate import alertmanager, docs, rules, runbooks
+from rlexporter.generate.dashboards import dashboards
 
 _RUNBOOKS = "alerts/runbooks"
 
@@ -18,6 +19,7 @@ def files() -> dict[str, str]:
         "alerts/rlexporter.rules.yml": rules.rules(),
         "alerts/alertmanager.yml": alertmanager.config(hides),
         **{f"{_RUNBOOKS}/{name}": page for name, page in runbooks.pages().items()},
+        **{f"grafana/dashboards/{name}": text for name, text in dashboards(CATALOG).items()},
     }
 
 

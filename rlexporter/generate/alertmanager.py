@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from graphlib import TopologicalSorter
+from typing import NamedTuple
 
 WATCHDOG = "RLExporterWatchdog"
 STORM = "RLManyRunsSick"
@@ -112,14 +113,28 @@ receivers:
 """
 
 
+class Inhibition(NamedTuple):
+    """One inhibit rule, matchers as Alertmanager writes them: `name="value"`, `name=~"regex"`."""
+
+    comment: str
+    source: tuple[str, ...]
+    target: tuple[str, ...]
+    equal: tuple[str, ...]
+
+
 def config(hides: Sequence[tuple[Sequence[str], Sequence[str]]]) -> str:
     """The whole file, where each entry of ``hides`` is families of causes, and families of the symptoms they hide.
 
     Raises ValueError where a family would hide itself, if only by way of others: their alerts would hide one another,
     and nobody would be told.
     """
+    return "\n".join((_HEAD + "\n".join(map(_rule, inhibitions(hides))), _RECEIVERS))
+
+
+def inhibitions(hides: Sequence[tuple[Sequence[str], Sequence[str]]]) -> list[Inhibition]:
+    """What hides what; see `config`."""
     _refuse_cycles(hides)
-    return "\n".join((_HEAD + "\n".join(_inhibit_rules(hides)), _RECEIVERS))
+    return list(_inhibitions(hides))
 
 
 def _refuse_cycles(hides: Sequence[tuple[Sequence[str], Sequence[str]]]) -> None:
@@ -130,30 +145,41 @@ def _refuse_cycles(hides: Sequence[tuple[Sequence[str], Sequence[str]]]) -> None
     order.prepare()
 
 
-def _inhibit_rules(hides: Sequence[tuple[Sequence[str], Sequence[str]]]) -> Iterator[str]:
-    yield "  # Critical hides the warning of the same alert."
-    yield _rule((_OURS, _HAS_RUN, 'severity="critical"'), (_OURS, _HAS_RUN, 'severity="warning"'), ("alertname", *_RUN))
-    yield "  # A cause hides its symptoms, but none that is worse than itself."
+def _inhibitions(hides: Sequence[tuple[Sequence[str], Sequence[str]]]) -> Iterator[Inhibition]:
+    yield Inhibition(
+        "Critical hides the warning of the same alert.",
+        (_OURS, _HAS_RUN, 'severity="critical"'),
+        (_OURS, _HAS_RUN, 'severity="warning"'),
+        ("alertname", *_RUN),
+    )
+    comment = "A cause hides its symptoms, but none that is worse than itself."
     for causes, symptoms in hides:
         for severity, hidden in _AT_MOST.items():
-            yield _rule(
+            yield Inhibition(
+                comment,
                 (_OURS, _HAS_RUN, f'severity="{severity}"', _families(causes)),
                 (_OURS, _HAS_RUN, f'severity=~"{hidden}"', _families(symptoms)),
                 _RUN,
             )
-    yield "  # Many sick runs hide what is said of each of them."
-    yield _rule((f'alertname="{STORM}"',), (_OURS, _HAS_RUN, 'severity=~"critical|warning"'), ("cluster",))
+            comment = ""
+    yield Inhibition(
+        "Many sick runs hide what is said of each of them.",
+        (f'alertname="{STORM}"',),
+        (_OURS, _HAS_RUN, 'severity=~"critical|warning"'),
+        ("cluster",),
+    )
 
 
 def _families(names: Sequence[str]) -> str:
     return f'family="{names[0]}"' if len(names) == 1 else f'family=~"{"|".join(names)}"'
 
 
-def _rule(source: Sequence[str], target: Sequence[str], equal: Sequence[str]) -> str:
+def _rule(each: Inhibition) -> str:
+    comment = f"  # {each.comment}\n" if each.comment else ""
     return (
-        f"  - source_matchers: {_quoted(source)}\n"
-        f"    target_matchers: {_quoted(target)}\n"
-        f"    equal: [{', '.join(equal)}]\n"
+        f"{comment}  - source_matchers: {_quoted(each.source)}\n"
+        f"    target_matchers: {_quoted(each.target)}\n"
+        f"    equal: [{', '.join(each.equal)}]\n"
     )
 
 

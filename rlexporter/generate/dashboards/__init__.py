@@ -1,0 +1,15 @@
+"""Catalogue -> grafana/dashboards: four dashboards as Grafana's classic JSON, each an answer to a question."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from rlexporter.generate.dashboards import exporter, fleet, ranks, run
+from rlexporter.model import Metric
+
+
+def dashboards(catalog: Sequence[Metric]) -> dict[str, str]:
+    """Every dashboard, by file name."""
+    made = (fleet.build(catalog), run.build(catalog), ranks.build(catalog), exporter.build(catalog))
+    return {f"{each['uid']}.json": json.dumps(each, indent=2, ensure_ascii=False) + "\n" for each in made}
