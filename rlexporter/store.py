@@ -207,7 +207,8 @@ class Store:
                 draft.expect(metric)
         sequence_level = facts.info.get("importance_sampling_level") == "sequence"
         if self._watch is not None:
-            self._watch.begin(draft, facts.algorithm, resolver, sequence_level=sequence_level)
+            resumed = bool(facts.step)
+            self._watch.begin(draft, facts.algorithm, resolver, sequence_level=sequence_level, resumed=resumed)
         for key, total in facts.totals.items():
             for series in resolver.resolve(key):
                 draft.totals[series] = total

@@ -617,7 +617,8 @@ _KL_CONDITIONS = (
         ),
         remedies=(
             "Compare the log-probabilities of one prompt under both models by hand.",
-            "A run that resumes a trained policy against its old reference may begin there: set `kl_at_start = false`.",
+            "A trained policy against an old reference may begin there: set `kl_at_start = false`. A run that resumes "
+            "a checkpoint is not judged.",
         ),
         source="KL of a policy to itself is 0; the margin is for noise [runs]",
         look=("rl_kl_per_token", "rl_kl_per_sequence", "rl_ref_logprob_dist"),

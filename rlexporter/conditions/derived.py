@@ -73,7 +73,7 @@ def kl_distance(view: View, memory: Memory) -> float | None:
 def kl_first(view: View, memory: Memory) -> float | None:
     """The very first KL of a run: before any update the policy is the reference."""
     found = memory.new("kl")
-    return found if found is not None and memory.past["kl"].count == 1 else None
+    return found if found is not None and memory.past["kl"].count == 1 and not memory.resumed else None
 
 
 def eos_missing(view: View, memory: Memory) -> float | None:

@@ -97,16 +97,16 @@ class Judge:
         self._thresholds = thresholds or {}
         self.begin("")
 
-    def begin(self, algorithm: str, *, sequence_level: bool = False) -> None:
+    def begin(self, algorithm: str, *, sequence_level: bool = False, resumed: bool = False) -> None:
         """A run of this algorithm begins; one that nobody knows can have everything.
 
-        ``sequence_level``: its ratios are of sequences.
+        ``sequence_level``: its ratios are of sequences. ``resumed``: its first step is not that of the run.
         """
         self._sequence_level = sequence_level
         unknown = not any(algorithm in each.algorithms for each in self._conditions)
         self.limits: list[tuple[Condition, Limit]] = []
         self._readings = {signal.name: _Reading(signal, algorithm, self._derive) for signal in self._signals}
-        self._memory = Memory({name: reading.past for name, reading in self._readings.items()})
+        self._memory = Memory({name: reading.past for name, reading in self._readings.items()}, resumed=resumed)
         for condition in self._conditions:
             for limit in condition.limits if unknown or condition.applies(algorithm) else ():
                 factor = self._thresholds.get((condition.name, limit.severity.value), limit.value)

@@ -19,6 +19,8 @@ class Memory:
     past: dict[str, Past]
     variant: dict[str, str] = field(default_factory=dict)
     """Signal -> what kind of number it is."""
+    resumed: bool = False
+    """What is first now was not first in the run."""
     fresh: set[str] = field(default_factory=set)
     """Signals that the step under way has brought."""
     episode: float = 0.0

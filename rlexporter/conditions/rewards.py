@@ -115,7 +115,7 @@ def solved(view: View, memory: Memory) -> float | None:
 def reward_gain(view: View, memory: Memory) -> float | None:
     """How far the last 30 rewards are above the first 30, in spreads of the first."""
     reward = memory.past["reward"]
-    if "reward" not in memory.fresh or reward.count < 60:
+    if "reward" not in memory.fresh or reward.count < 60 or memory.resumed:
         return None
     start, width = spread(reward.first)
     return (median(reward.last(30)) - start) / max(width, 1e-9)

@@ -29,9 +29,11 @@ class Watch:
         self.first: dict[tuple[str, str], tuple[int, Verdict]] = {}
         """By condition and severity: the step in which it began for the first time, and how."""
 
-    def begin(self, draft: Draft, algorithm: str, resolver: Resolver, *, sequence_level: bool) -> None:
+    def begin(
+        self, draft: Draft, algorithm: str, resolver: Resolver, *, sequence_level: bool = False, resumed: bool = False
+    ) -> None:
         """A run begins: nothing of an earlier one counts."""
-        self._judge.begin(algorithm, sequence_level=sequence_level)
+        self._judge.begin(algorithm, sequence_level=sequence_level, resumed=resumed)
         self._reader = Reader(resolver.resolve)
         self._step = self._time = None
         self._patience = Patience(self._stalled)

@@ -139,6 +139,15 @@ def test_a_second_training_has_no_past() -> None:
     assert run.began["kl_at_start", "critical"] == 1
 
 
+def test_a_resumed_run_begins_where_it_was() -> None:
+    """Its first KL is not 0, and its reward may have risen before."""
+    run = Planted("grpo")
+    run.store.begin(RunFacts(algorithm="grpo", step=500), {"run": "planted", "rank": "0"})
+    for i in range(120):
+        run.line({"kl": 2.0, "reward": 1.0 + 0.05 * (i % 3 - 1)})
+    assert run.began == {}
+
+
 def test_a_change_that_is_made_twice_is_judged_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """A signal handler that writes in between has the change made again, and no step counts double."""
     run = Planted("grpo").healthy(20)
