@@ -4,7 +4,7 @@ PY := .venv/bin/python
 ARGS ?=
 TRL := ppo mid legacy legacy07
 
-.PHONY: help demo test check fix generate golden soak lowest versions compatibility bench tools clean
+.PHONY: help demo stack test check fix generate golden soak lowest versions healthy compatibility bench tools clean
 
 help: ## this list
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -12,6 +12,10 @@ help: ## this list
 demo: ## train a tiny model with TRL on this machine, and serve the run (ARGS="--fault nan@200")
 	@scripts/setup demo
 	@$(PY) -m rlexporter demo $(ARGS)
+
+stack: tools ## the demo under Prometheus and Alertmanager, with our rules; without Docker (ARGS as for demo)
+	@scripts/setup demo
+	@$(PY) -m scripts.stack $(ARGS)
 
 test: check tools ## all checks and tests; what CI runs (ARGS="-k golden")
 	@echo "test: unit tests, then real trainers under real Prometheus servers (about 7 minutes on 2 cores, and 6 for older versions of TRL)"
@@ -52,8 +56,15 @@ lowest: ## the core tests with the oldest versions of the dependencies that are 
 versions: tools ## real trainers of older TRL versions, each in an environment of its own (about 8 minutes)
 	@for each in $(TRL); do \
 		scripts/setup trl-$$each .venv-$$each && echo "versions: $$each" && TRL_EXPERIMENTAL_SILENCE=1 \
-		.venv-$$each/bin/python -m pytest -q -W default --ignore=tests/versions/test_drift.py \
+		.venv-$$each/bin/python -m pytest -q -W default -m "not soak" --ignore=tests/versions/test_drift.py \
 			tests/versions tests/adapters/test_ppo_legacy.py $(ARGS) || exit 1; \
+	done
+
+healthy: ## healthy real runs of every trainer, in all versions of TRL: nothing critical may begin (about 15 minutes)
+	@scripts/setup test
+	@for each in $(TRL); do scripts/setup trl-$$each .venv-$$each || exit 1; done
+	@for venv in .venv $(TRL:%=.venv-%); do \
+		TRL_EXPERIMENTAL_SILENCE=1 $$venv/bin/python -m pytest -q -W default tests/versions/test_healthy.py $(ARGS) || exit 1; \
 	done
 
 compatibility: versions ## write docs/compatibility.md from runs of all versions

@@ -79,6 +79,7 @@ def check(recording: Recording, thresholds: Thresholds | None = None) -> Report:
         clock[0] = event.time
         feed(store, event)
         last = max(last, event.step if event.state is None else 0)
+    store.settle()
     fired = [_fired(step, verdict) for step, verdict in watch.first.values()]
     return Report(
         file=str(recording.path),

@@ -75,6 +75,8 @@ class Run(Intake):
             self.training = False
             with self.guard("tap"):  # after an error of the device its counts cannot be sent any more
                 self._drain()
+            with self.guard("event"):
+                self.store.settle()
             process.unchain_sigterm()
             if not self.state.over:
                 self._enter(*_outcome(error))
@@ -82,6 +84,8 @@ class Run(Intake):
     def enter(self, state: RunState, exception: str = "") -> None:
         """The run is in this state, says somebody who knows of it from elsewhere. Never raises."""
         with self._change("event"):
+            if state.over:
+                self.store.settle()
             self._enter(state, exception)
 
     def exit(self, error: BaseException | None) -> None:

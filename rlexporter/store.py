@@ -109,6 +109,21 @@ class Store:
             if self._watch is not None:
                 self._watch.note(news, part.seen)
 
+    def settle(self) -> None:
+        """Judge what came after the last step, where none follows: a run often dies in the step of its fault."""
+        verdicts: list[Verdict] | None = None
+
+        def edit(draft: Draft) -> None:
+            nonlocal verdicts
+            if self._watch is None or (verdicts is None and not self._watch.pending):
+                return
+            at, now = int(draft.get("rl_step") or 0), self._clock()
+            if verdicts is None:
+                verdicts = self._watch.look(News(), {}, None, at, now)
+            self._watch.write(draft, verdicts, at, now)
+
+        self.change(edit)
+
     def phase(self, name: str) -> None:
         """This part of a step is under way; none where it is empty."""
 

@@ -165,11 +165,11 @@ NONFINITE: dict[str, tuple[str, ...]] = {
 """The metrics whose NaN and infinities each of these signals counts; `nonfinite_other` counts all but these."""
 
 MAY_BE_NONFINITE = (
-    *("rl_policy_ratio_var", "rl_value_explained_variance"),
+    *("rl_policy_ratio_var", "rl_value_explained_variance", "rl_corrected_mean"),
     *("rl_clip_ratio_low_min", "rl_clip_ratio_high_max", "rl_clip_ratio_low_mean", "rl_clip_ratio_high_mean"),
     *("rl_clip_ratio_region_mean", "rl_clip_ratio", "rl_cispo_clip_ratio", "rl_vespo_phi_seq_mean"),
 )
-"""NaN or infinite by construction in healthy runs: never a fault by themselves."""
+"""NaN or infinite by construction in healthy runs, or counted where it comes from: never a fault by themselves."""
 
 _DIVERGED = (
     "The learning rate is too high for the model, or warms up too fast.",
@@ -493,9 +493,9 @@ _POLICY_CONDITIONS = (
         alert="RLRatioExtreme",
         family=Family.POLICY_STEP,
         signal="ratio_extreme",
-        limits=(Limit(_WARNING, 0.0005, (1, 1)),),
+        limits=(Limit(_WARNING, 0.0005, (2, 3)),),
         summary="Some tokens have a probability ratio above 200.",
-        meaning="Some tokens of a step have a ratio above 200. A few of this kind dominate an update that is not "
+        meaning="Some tokens of a step have a ratio above 200, more than once. A few of this kind dominate an update that is not "
         "clipped.",
         causes=_TOO_LARGE,
         remedies=_SMALLER,
@@ -522,12 +522,12 @@ _POLICY_CONDITIONS = (
         alert="RLApproxKLHigh",
         family=Family.POLICY_STEP,
         signal="approxkl",
-        limits=(Limit(_WARNING, 0.1, (3, 3)), Limit(_CRITICAL, 1.0, (3, 5))),
+        limits=(Limit(_WARNING, 0.2, (3, 3)), Limit(_CRITICAL, 1.0, (3, 5))),
         summary="Updates move the policy too far.",
         meaning="The approximate KL between the policy before and after the updates of a step stays too high.",
         causes=_TOO_LARGE,
         remedies=_SMALLER,
-        source="[ranges]: 0.01 to 0.05; doubled, and three times, since healthy values are heavy-tailed [runs]",
+        source="[ranges]: 0.01 to 0.05; four times that, in a row, since healthy values are heavy-tailed [runs]",
         algorithms=_PPO,
         look=("rl_policy_approxkl", "rl_policy_clipfrac", "rl_policy_ratio_dist"),
     ),
@@ -538,8 +538,9 @@ _POLICY_CONDITIONS = (
         signal="clipfrac",
         limits=(Limit(_WARNING, {"token": 0.3, "sequence": 0.5}, (5, 12)),),
         summary="Too much of the updates is clipped.",
-        meaning="A large share of the tokens (of the sequences, where ratios are of sequences) is clipped, in many "
-        "of the last steps. Not in a row: the first update on fresh samples never clips.",
+        meaning="A large share of the tokens (of the sequences in RLOO) is clipped, in many of the last steps. Not in a "
+        "row: the first update on fresh samples never clips. GSPO clips most of its sequences by design, and is not "
+        "judged.",
         causes=(*_TOO_LARGE, "A clip range that is too narrow (`epsilon`, `cliprange`)."),
         remedies=_SMALLER,
         source="[ranges] 0.2; TRL's old guide calls 0.3 to 0.6 usual; [miles] above 0.5 bad",

@@ -30,6 +30,22 @@ def nonfinite(*names: str) -> Derive:
     return count
 
 
+_OF_A_FUNCTION = ("rl_reward_function_mean", "rl_reward_function_std")
+
+
+def nonfinite_reward(*names: str) -> Derive:
+    """As `nonfinite`. Older TRL logs NaN where a function gave None for all: the tensor tells the two apart."""
+
+    def count(view: View, memory: Memory) -> float | None:
+        seen = "rl_reward_function_dist"
+        if not memory.tapped:
+            memory.tapped = seen in view.news.undefined or any(each.metric.series == seen for each in view.seen)
+        bad = [name for name in names if name in view.news.nonfinite]
+        return _counted(view, memory, [name for name in bad if not (memory.tapped and name in _OF_A_FUNCTION)])
+
+    return count
+
+
 def nonfinite_elsewhere(named: frozenset[str]) -> Derive:
     """How many values of metrics other than these were NaN or infinite."""
 
@@ -138,6 +154,7 @@ def table(nonfinite_metrics: Mapping[str, tuple[str, ...]], may_be_nonfinite: tu
     return {
         **{name: nonfinite(*metrics) for name, metrics in nonfinite_metrics.items()},
         "nonfinite_other": nonfinite_elsewhere(named),
+        "nonfinite_reward": nonfinite_reward(*nonfinite_metrics["nonfinite_reward"]),
         "reward_lost": rewards.reward_lost,
         "reward_function_lost": rewards.reward_function_lost,
         "reward_functions_dead": rewards.reward_functions_dead,

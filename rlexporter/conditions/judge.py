@@ -151,7 +151,7 @@ class Judge:
         else:
             sequence = source.variant == "token" and self._sequence_level
             reading.series = source.series if not source.derived else ""
-            reading.variant = "sequence" if sequence else source.variant
+            reading.variant = "gspo" if sequence else source.variant
         self._memory.variant[reading.name] = reading.variant
 
     def _judge(self, reading: _Reading, value: float, changed: list[Verdict]) -> None:

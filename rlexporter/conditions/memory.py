@@ -35,6 +35,8 @@ class Memory:
     keys: dict[str, tuple[int, int, int]] = field(default_factory=dict)
     """Log key -> last line that had it, how many had it, longest pause."""
     lines: int = 0
+    tapped: bool = False
+    """Whether reward functions are watched, so that None and NaN are told apart."""
 
     def new(self, name: str) -> float | None:
         """The value of a signal, where this step brought one."""

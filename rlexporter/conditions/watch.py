@@ -56,6 +56,11 @@ class Watch:
             have = self._seen.get(series)
             self._seen[series] = have + counted if have else counted
 
+    @property
+    def pending(self) -> bool:
+        """Whether something was counted since the last step that was judged."""
+        return bool(self._seen or self._news.nonfinite or self._news.undefined)
+
     def pause(self, now: float) -> None:
         """Something that is no step has taken its time until now: an evaluation."""
         self._time = now

@@ -76,12 +76,12 @@ PLANTS = {
     "a tail of ratios": Plant(
         "grpo",
         _always(),
-        {"ratio_tail/warning": 2, "ratio_tail/critical": 6, "ratio_extreme/warning": 6},
-        seen=lambda i: {"rl_policy_ratio_dist": RATIOS + ([0.05] * 300 + [300.0] if i == 6 else [0.05] * 30)},
+        {"ratio_tail/warning": 2, "ratio_tail/critical": 6, "ratio_extreme/warning": 7},
+        seen=lambda i: {"rl_policy_ratio_dist": RATIOS + ([0.05] * 300 + [300.0] if i in (6, 7) else [0.05] * 30)},
         before={"rl_policy_ratio_dist": RATIOS},
     ),
     "approxkl 3 once": Plant("ppo", _once(policy__approxkl_avg=3.0), {"approxkl_spike/warning": 1}),
-    "approxkl 0.2": Plant("ppo-legacy", _always(ppo__policy__approxkl=0.2), {"approxkl_high/warning": 3}),
+    "approxkl 0.3": Plant("ppo-legacy", _always(ppo__policy__approxkl=0.3), {"approxkl_high/warning": 3}),
     "approxkl 2": Plant(
         "ppo-legacy",
         _always(ppo__policy__approxkl=2.0),

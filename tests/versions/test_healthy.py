@@ -1,0 +1,233 @@
+"""Healthy runs of every trainer and generation, watched at the tensor: nothing critical may begin in any of them.
+
+Takes minutes, hence `make healthy`. The models are the demo's: taught to write, and learning what they are rewarded
+for.
+"""
+
+from __future__ import annotations
+
+import gc
+import itertools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import pytest
+import trl
+from transformers import PrinterCallback
+
+import rlexporter
+from rlexporter import Exporter
+from rlexporter.conditions.judge import Judge, Verdict
+from rlexporter.conditions.view import View
+from rlexporter.demo import groups, ppo, quiet, tiny
+from tests.served import errors
+
+VERSION = tuple(int(part) for part in trl.__version__.split(".")[:2])
+
+pytestmark = [pytest.mark.soak, pytest.mark.usefixtures("any_port"), pytest.mark.filterwarnings("ignore")]
+
+
+@pytest.fixture(autouse=True)
+def _little_garbage() -> Iterator[None]:
+    """PPO collects garbage several times a step: what the imports have made is left out of it."""
+    gc.freeze()
+    yield
+    gc.unfreeze()
+
+
+def plain() -> list[Any]:
+    """The rewards of the demo."""
+    return [tiny.letter_reward, tiny.length_reward]
+
+
+def with_none() -> list[Any]:
+    """Two tasks, of four letters each, and the length of all: each judges what is its business, one of them seldom."""
+    calls = itertools.count()
+
+    def half(prompts: list[str], completions: list[str], **_: Any) -> list[float | None]:
+        scores = tiny.letter_reward(prompts, completions)
+        return [score if prompt[0] in "aeio" else None for prompt, score in zip(prompts, scores, strict=True)]
+
+    def seldom(prompts: list[str], completions: list[str], **_: Any) -> list[float | None]:
+        if next(calls) % 3 == 2:
+            return [None] * len(prompts)
+        scores = tiny.letter_reward(prompts, completions)
+        return [None if prompt[0] in "aeio" else score for prompt, score in zip(prompts, scores, strict=True)]
+
+    return [half, seldom, tiny.length_reward]
+
+
+@dataclass(frozen=True)
+class Healthy:
+    """A run. ``options``: where it differs from the demo's."""
+
+    algorithm: str
+    options: dict[str, Any] = field(default_factory=dict)
+    rewards: Callable[[], list[Any]] = plain
+    steps: int = 150
+
+
+_EVERY_TENTH = {"logging_steps": 10}
+_LINEAR = {"lr_scheduler_type": "linear"}
+_ON_POLICY = {"num_iterations": 1}
+_REUSED = {"num_iterations": 1, "steps_per_generation": 4}
+_ACCUMULATING = {"gradient_accumulation_steps": 2, "per_device_train_batch_size": 16}
+_GSPO = {"importance_sampling_level": "sequence", "epsilon": 3e-4, "epsilon_high": 4e-4}
+_FAST = {"learning_rate": 1e-3, "lr_scheduler_type": "linear"}
+_NO_KL = {"beta": 0.0, "learning_rate": 1e-4}
+
+_NEWEST = {
+    "grpo": Healthy("grpo"),
+    "grpo every tenth": Healthy("grpo", {**_EVERY_TENTH, "seed": 1}),
+    "grpo on-policy without kl": Healthy("grpo", {**_ON_POLICY, **_NO_KL, **_LINEAR, "seed": 2}),
+    "grpo reusing": Healthy("grpo", {**_REUSED, "seed": 3}),
+    "grpo reusing every tenth": Healthy("grpo", {**_REUSED, **_EVERY_TENTH, **_LINEAR, "seed": 4}),
+    "gspo": Healthy("grpo", {**_GSPO, "seed": 5}),
+    "gspo reusing without kl every tenth": Healthy("grpo", {**_GSPO, **_REUSED, **_NO_KL, **_EVERY_TENTH, "seed": 6}),
+    "grpo none": Healthy("grpo", {"seed": 7}, with_none),
+    "grpo none every tenth": Healthy("grpo", {**_EVERY_TENTH, **_ON_POLICY, "seed": 8}, with_none),
+    "grpo accumulating": Healthy("grpo", {**_ACCUMULATING, **_LINEAR, "seed": 9}),
+    "grpo accumulating, reusing, evaluating": Healthy(
+        "grpo", {**_ACCUMULATING, "steps_per_generation": 4, "eval_steps": 10, "seed": 10}
+    ),
+    "grpo bf16": Healthy("grpo", {"bf16": True, "seed": 11}),
+    "grpo dr": Healthy("grpo", {"loss_type": "dr_grpo", "scale_rewards": "none", "seed": 12, "learning_rate": 4e-4}),
+    "grpo learning fast": Healthy("grpo", {**_FAST, "seed": 13}, steps=400),
+    "grpo learning fast without kl": Healthy("grpo", {**_FAST, **_ON_POLICY, "beta": 0.0, "seed": 14}, steps=300),
+    "rloo learning fast": Healthy("rloo", {**_FAST, **_EVERY_TENTH, "seed": 5}, steps=400),
+    "rloo": Healthy("rloo"),
+    "rloo every tenth": Healthy("rloo", {**_EVERY_TENTH, **_LINEAR, "seed": 1}),
+    "rloo none": Healthy("rloo", {"seed": 2}, with_none),
+    "rloo on-policy without kl": Healthy("rloo", {**_ON_POLICY, **_NO_KL, "seed": 3}),
+    "rloo accumulating, reusing": Healthy(
+        "rloo", {**_ACCUMULATING, "steps_per_generation": 4, **_EVERY_TENTH, "seed": 4}
+    ),
+}
+_LATE = {
+    "grpo": Healthy("grpo", {"seed": 20}),
+    "gspo none every tenth": Healthy("grpo", {**_GSPO, **_EVERY_TENTH, "seed": 21}, with_none),
+    "rloo": Healthy("rloo", {**_LINEAR, "seed": 22}),
+    "ppo": Healthy("ppo", {"seed": 1}),
+    "ppo accumulating": Healthy(
+        "ppo", {"per_device_train_batch_size": 8, "gradient_accumulation_steps": 4, "seed": 2, **_LINEAR}
+    ),
+    "ppo k3": Healthy("ppo", {"kl_estimator": "k3", "seed": 3}),
+    "ppo four epochs": Healthy("ppo", {"num_ppo_epochs": 4, "learning_rate": 1e-4, "seed": 4}),
+}
+_MID = {
+    "grpo": Healthy("grpo", {"seed": 30}),
+    "grpo none": Healthy("grpo", {"seed": 31}, with_none),
+    "grpo reusing every tenth": Healthy("grpo", {**_REUSED, **_EVERY_TENTH, "seed": 32}),
+    "grpo three iterations without kl": Healthy("grpo", {"num_iterations": 3, **_NO_KL, **_LINEAR, "seed": 33}),
+    "grpo accumulating, bf16": Healthy("grpo", {**_ACCUMULATING, "bf16": True, "seed": 34}),
+    "ppo": Healthy("ppo", {"seed": 5}),
+    "ppo one mini-batch": Healthy("ppo", {"num_mini_batches": 1, "num_ppo_epochs": 1, "seed": 6, **_LINEAR}),
+    "ppo slots": Healthy(
+        "ppo",
+        {
+            "per_device_train_batch_size": 8,
+            "gradient_accumulation_steps": 4,
+            "num_mini_batches": 4,
+            "missing_eos_penalty": 1.0,
+            "seed": 7,
+        },
+    ),
+}
+_LEGACY = {
+    "legacy ppo": Healthy("ppo-legacy", {"seed": 40 + VERSION[1]}),
+    "legacy ppo whitened": Healthy("ppo-legacy", {"whiten_rewards": True, "seed": 41 + VERSION[1]}),
+    "legacy ppo accumulating": Healthy(
+        "ppo-legacy",
+        {"mini_batch_size": 4, "gradient_accumulation_steps": 2, "seed": 42 + VERSION[1], "learning_rate": 2e-4},
+    ),
+    "legacy ppo fixed kl": Healthy("ppo-legacy", {"adap_kl_ctrl": False, "ppo_epochs": 2, "seed": 43 + VERSION[1]}),
+    "legacy ppo stopping early": Healthy(
+        "ppo-legacy", {"early_stopping": True, "target_kl": 0.1, "seed": 44 + VERSION[1]}
+    ),
+}
+RUNS = _LEGACY if VERSION < (0, 12) else _MID if VERSION < (1, 0) else _LATE if VERSION <= (1, 12) else _NEWEST
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_nothing_critical_begins(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """No condition of that severity, in no step; what else began is printed."""
+    run = RUNS[name]
+    quiet()
+    began: list[str] = []
+    judges: set[Judge] = set()
+    step = Judge.step
+
+    def keep(judge: Judge, view: View) -> list[Verdict]:
+        judges.add(judge)
+        verdicts = step(judge, view)
+        for each in verdicts:
+            if each.began:
+                kind, threshold = each.limit.severity.value, each.threshold
+                began.append(f"{kind} {each.condition.name} step {view.step} value {each.value:.4g} of {threshold:.4g}")
+        return verdicts
+
+    monkeypatch.setattr(Judge, "step", keep)
+    trainer, train = _built(run, tmp_path)
+    exporter = rlexporter.attach(trainer)
+    train()
+    judged = sum(s.metric.series == "rl_condition_judged" and v for s, v in exporter.snapshot.samples.items())
+    (judge,) = judges
+    pasts = {signal: judge.past(signal) for signal in ("reward", "entropy")}
+    went = ", ".join(f"{name} {median(p.first):.3g} -> {median(p.last(30)):.3g}" for name, p in pasts.items())
+    told = f"\ntrl {trl.__version__} {name}: {_steps(exporter):.0f} steps, {judged:.0f} conditions judged, {went}"
+    with capsys.disabled():
+        print(told, *began, sep="\n    ", flush=True)
+
+    assert _steps(exporter) == run.steps
+    assert judged > 25
+    assert errors(exporter) == 0
+    assert _critical(exporter) == {}
+    exporter.close()
+
+
+def _steps(exporter: Exporter) -> float:
+    return exporter.snapshot.value("rl_steps_total") or 0
+
+
+def _critical(exporter: Exporter) -> dict[str, float]:
+    samples = exporter.snapshot.samples.items()
+    counts = {s.labels: v for s, v in samples if s.metric.series == "rl_condition_events_total"}
+    assert any(severity == "critical" for _, severity in counts)
+    return {name: count for (name, severity), count in counts.items() if severity == "critical" and count}
+
+
+def _built(run: Healthy, folder: Path) -> tuple[Any, Callable[[], object]]:
+    model = tiny.model(folder / "tiny-llama", run.options.get("seed", 0), lambda done, of: None)
+    if run.algorithm == "ppo-legacy":
+        loop = _legacy(run, folder)
+        return loop.trainer, lambda: loop.train(None, lambda: None)
+    trainer = _ppo(run, folder, model) if run.algorithm == "ppo" else _group(run, folder, model)
+    trainer.remove_callback(PrinterCallback)
+    return trainer, trainer.train
+
+
+def _group(run: Healthy, folder: Path, model: Any) -> Any:
+    """GRPO or RLOO as in the demo, but for its options."""
+    with pytest.MonkeyPatch.context() as patch:
+        settings = groups.settings
+        patch.setattr(groups, "settings", lambda *args: {**settings(*args), "bf16": False, **run.options})
+        return groups.trainer(run.algorithm, run.steps, folder, model, run.rewards())
+
+
+def _ppo(run: Healthy, folder: Path, model: Any) -> Any:
+    with pytest.MonkeyPatch.context() as patch:
+        settings = ppo._settings
+        patch.setattr(ppo, "_settings", lambda *args: {**settings(*args), **run.options})
+        return ppo.trainer(run.steps, folder, model, run.rewards())
+
+
+def _legacy(run: Healthy, folder: Path) -> ppo.LegacyRun:
+    with pytest.MonkeyPatch.context() as patch:
+        config = trl.PPOConfig
+        patch.setattr(trl, "PPOConfig", lambda **settings: config(**{**settings, **run.options}))
+        return ppo.LegacyRun(run.steps, folder, run.rewards())
