@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,13 @@ from rlexporter.store import Store
 from rlexporter.tensors import host
 
 DATA = Path(__file__).parent / "data"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _imports_are_not_collected() -> None:
+    """Modern PPO calls `gc.collect()` several times a step, and torch and trl leave many objects to look at."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture

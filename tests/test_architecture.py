@@ -28,7 +28,7 @@ LAYERS = [
     {"exporter"},
     {"callback"},
     {"attach", "report_to"},
-    {"demo"},
+    {"demo", "replay"},
     {"cli"},
     {"__main__"},
 ]

@@ -58,8 +58,8 @@ SIGNAL_SOURCES: tuple[Signal, ...] = (
         "nats",
         (
             Source("rl_kl_per_sequence", _VALUE, "sequence"),
-            Source("rl_kl_per_token_dist", _MEAN, "token", _NOT_K3),
-            Source("rl_kl_per_token", _VALUE, "token", _NOT_K3),
+            Source("rl_kl_per_token_dist", _MEAN, "k1", _NOT_K3),
+            Source("rl_kl_per_token", _VALUE, "k1", _NOT_K3),
         ),
     ),
     Signal("kl_coef", "", (Source("rl_kl_coef"),)),
@@ -495,8 +495,8 @@ _POLICY_CONDITIONS = (
         signal="ratio_extreme",
         limits=(Limit(_WARNING, 0.0005, (2, 3)),),
         summary="Some tokens have a probability ratio above 200.",
-        meaning="Some tokens of a step have a ratio above 200, more than once. A few of this kind dominate an update that is not "
-        "clipped.",
+        meaning="Some tokens of a step have a ratio above 200, more than once. A few of this kind dominate an update "
+        "that is not clipped.",
         causes=_TOO_LARGE,
         remedies=_SMALLER,
         source="[ranges]: above 200 is unstable; a single token does not make a fault",
@@ -697,8 +697,8 @@ _KL_CONDITIONS = (
         family=Family.KL_NEGATIVE,
         signal="kl_signed",
         limits=(
-            Limit(_WARNING, {"sequence": -1.0, "token": -0.05}, (2, 2)),
-            Limit(_CRITICAL, {"sequence": -1.0, "token": -0.05}, (5, 5)),
+            Limit(_WARNING, {"sequence": -1.0, "k1": -0.05}, (2, 2)),
+            Limit(_CRITICAL, {"sequence": -1.0, "k1": -0.05}, (5, 5)),
         ),
         below=True,
         algorithms=_NOT_K3,

@@ -9,10 +9,12 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from math import inf, nextafter
 
 from rlexporter.model import Snapshot
 from rlexporter.outputs import prometheus
+
+_RESOLUTION = 0.001
+"""Seconds: that of Prometheus."""
 
 _Labels = tuple[tuple[str, str], ...]
 _Points = tuple["array[float]", "array[float]"]
@@ -34,7 +36,7 @@ class History:
     def add(self, snapshot: Snapshot, time: float) -> None:
         """What was served at ``time``, in seconds since the epoch; a moment is later than the one before."""
         self.newest = snapshot
-        self.last = time = _stamp(max(round(time * 1000), round(self.last * 1000) + 1))
+        self.last = time = round(max(time, self.last + _RESOLUTION), 3)
         self.moments += 1
         for family in prometheus.families(replace(snapshot, labels={**snapshot.labels, **self._labels})):
             found = self._series.setdefault(family.name, {})
@@ -60,12 +62,6 @@ class History:
             yield prometheus.openmetrics(family)
             family.samples = []
         yield b"# EOF\n"
-
-
-def _stamp(milliseconds: int) -> float:
-    """Seconds of which Prometheus, which cuts off what is less than a millisecond, makes this number again."""
-    seconds = milliseconds / 1000
-    return seconds if int(seconds * 1000) == milliseconds else nextafter(seconds, inf)
 
 
 def _by_metric(found: _Series) -> Iterator[list[tuple[str, dict[str, str], _Points]]]:

@@ -6,10 +6,9 @@ Each trainer where TRL has it: `make versions` has environments for that. GRPO a
 
 from __future__ import annotations
 
-import gc
 import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -37,14 +36,6 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::UserWarning"),
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
 ]
-
-
-@pytest.fixture(autouse=True)
-def _little_garbage() -> Iterator[None]:
-    """PPO collects garbage several times a step: what the imports have made is left out of it."""
-    gc.freeze()
-    yield
-    gc.unfreeze()
 
 
 class After(TrainerCallback):  # type: ignore[misc] # transformers is not checked

@@ -6,9 +6,8 @@ for.
 
 from __future__ import annotations
 
-import gc
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
@@ -28,14 +27,6 @@ from tests.served import errors
 VERSION = tuple(int(part) for part in trl.__version__.split(".")[:2])
 
 pytestmark = [pytest.mark.soak, pytest.mark.usefixtures("any_port"), pytest.mark.filterwarnings("ignore")]
-
-
-@pytest.fixture(autouse=True)
-def _little_garbage() -> Iterator[None]:
-    """PPO collects garbage several times a step: what the imports have made is left out of it."""
-    gc.freeze()
-    yield
-    gc.unfreeze()
 
 
 def plain() -> list[Any]:

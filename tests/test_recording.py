@@ -1,0 +1,409 @@
+"""What people have recorded is read as it was, or refused with the file and the line."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from rlexporter import Exporter, recording
+from rlexporter.catalog import CATALOG, NAMED
+from rlexporter.check import feed
+from rlexporter.conditions import table
+from rlexporter.feed import RunFacts, StepUpdate
+from rlexporter.model import RunState, Series, Snapshot
+from rlexporter.recording import Recording, UnreadableError
+from rlexporter.store import Store
+
+RATIO = NAMED["rl_policy_ratio_dist"]
+CLOCK = ("_timestamp_seconds", "rlexporter_record_seconds_total", "rlexporter_observe_seconds_total")
+PROCESS = ("rl_run_state", "rl_run_exception_info", "rlexporter_build_info")
+
+LEGACY = r"""
+{"event": "meta", "time": 1795207881.2428, "trainer": "ppo_legacy", "case": "value_nan", "inject_at_step": 40, "config": {"learning_rate": 0.0002, "adap_kl_ctrl": true, "log_with": null, "seed": 0}}
+{"event": "tracker_log", "time": 1795207886.7016, "global_step": 39, "n_keys": 43, "logs": {"env/reward_mean": 1.7350364923477173, "env/reward_std": 0.17452459037303925}}
+{"event": "inject", "time": 1795207886.7018, "global_step": 40, "hook": "value_nan"}
+{"event": "stats", "time": 1795207886.8168, "global_step": 40, "full": false, "stats": {"objective/kl": 7.251887321472168, "objective/kl_dist": {"__array__": true, "shape": [32], "dtype": "float32", "min": -1.705972671508789, "max": 18.626361846923828, "mean": 7.251887321472168, "nan": 0, "inf": 0}, "ppo/loss/value": NaN, "ppo/policy/ratio": {"__array__": true, "shape": [3840], "dtype": "float32", "min": 1.0, "max": 1.0, "mean": 1.0, "nan": 3360, "inf": 0}}}
+{"event": "tracker_log", "time": 1795207886.8171, "global_step": 40, "n_keys": 43, "logs": {"env/reward_mean": 1.7332165241241455, "env/reward_dist": {"__array__": true, "shape": [32], "dtype": "float32", "min": 1.25, "max": 2.0, "mean": 1.7246, "nan": 0, "inf": 1}}}
+{"event": "crash", "time": 1795207886.8465, "global_step": 41, "type": "RuntimeError", "message": "probability tensor"}
+"""  # noqa: E501 - as they were recorded
+
+
+def _read(folder: Path, text: str, name: str = "run.jsonl", algorithm: str = "") -> Recording:
+    path = folder / name
+    path.write_text(text, encoding="utf-8")
+    return recording.read(path, algorithm)
+
+
+def _jsonl(*lines: object) -> str:
+    return "".join(json.dumps(line) + "\n" for line in lines)
+
+
+def _logs(found: Recording) -> list[tuple[int, dict[str, Any]]]:
+    return [(event.step, dict(event.logs)) for event in found.events if event.logs is not None]
+
+
+def _fed(found: Recording) -> Snapshot:
+    store = Store(CATALOG, watch=table.watch())
+    store.begin(found.facts, {"run": found.run, "rank": "0"})
+    for event in found.events:
+        feed(store, event)
+    store.settle()
+    return store.snapshot
+
+
+def _lasting(snapshot: Snapshot) -> dict[Series, float]:
+    """What does not depend on the clock or the process."""
+    return {
+        series: value
+        for series, value in snapshot.samples.items()
+        if not series.metric.series.endswith(CLOCK) and series.metric.series not in PROCESS
+    }
+
+
+def _step(seen: object, step: int = 1, **fields: object) -> dict[str, object]:
+    return {"event": "step", "global_step": step, "seen": seen, **fields}
+
+
+def _counts(bounds: int, **fields: object) -> dict[str, object]:
+    return {"counts": [1, *[0] * bounds], "positive_sum": 0.0, "negative_sum": 0.5, "min": -0.5, "max": -0.5, **fields}
+
+
+# What is read
+
+
+def test_flat_lines(tmp_path: Path) -> None:
+    """The step and the time are no keys; NaN, the infinities and null are kept; blank lines are nothing."""
+    text = '{"step": 3, "kl": 0.02, "time": 10.5}\n\n  \n{"global_step": 4, "kl": NaN, "loss": -Infinity, "r": null}\n'
+    found = _read(tmp_path, text, "my-run.jsonl")
+
+    (first, one), (second, two) = _logs(found)
+    assert (first, one) == (3, {"kl": 0.02})
+    assert second == 4
+    assert math.isnan(two.pop("kl"))
+    assert two == {"loss": -math.inf, "r": None}
+    assert found.events[0].time == 10.5
+    assert math.isnan(found.events[1].time)
+    assert (found.run, found.watched) == ("my-run", False)
+
+
+def test_one_flat_line(tmp_path: Path) -> None:
+    """A file with a single line, with and without its end, and with a byte order mark."""
+    for text in ('{"step": 1, "kl": 0.5}', '\ufeff{"step": 1, "kl": 0.5}\r\n'):
+        assert _logs(_read(tmp_path, text)) == [(1, {"kl": 0.5})]
+
+
+def test_wrapped_lines(tmp_path: Path) -> None:
+    """Events that nobody knows are passed over; ``inject`` says what nobody may know."""
+    found = _read(
+        tmp_path,
+        _jsonl(
+            {"event": "meta", "time": 5.0, "trainer": "GRPOTrainer", "config": {"beta": 0.04, "seed": 1, "note": "x"}},
+            {"event": "train_begin", "time": 6.0, "global_step": 0},
+            {"event": "inject", "time": 7.0, "global_step": 1, "logs": {"kl": 99.0}},
+            {"event": "log", "time": 8.0, "global_step": 1, "logs": {"kl": 0.5}},
+            {"event": "evaluate", "global_step": 1, "logs": {"eval_kl": 1.0}},
+            {"event": ["odd"], "global_step": 1},
+            {"event": "train_end", "time": 9.0, "global_step": 2},
+            {"event": "end", "time": 9.5},
+        ),
+    )
+
+    assert _logs(found) == [(1, {"kl": 0.5})]
+    assert [event.state for event in found.events] == [None, RunState.FINISHED, RunState.FINISHED]
+    assert (found.began, found.events[0].time, found.watched) == (5.0, 8.0, True)
+    assert (found.facts.algorithm, found.facts.info["trainer"]) == ("grpo", "GRPOTrainer")
+    assert found.facts.hyperparameters == {"beta": 0.04}
+
+
+def test_a_trainer_state(tmp_path: Path) -> None:
+    """As transformers writes it beside a checkpoint; the run is called like its folder."""
+    folder = tmp_path / "my-run" / "checkpoint-20"
+    folder.mkdir(parents=True)
+    history = [{"epoch": 0.1, "loss": 1.0, "step": 10}, {"epoch": 0.2, "rewards/f/mean": math.nan, "step": 20}]
+    text = json.dumps({"log_history": history, "global_step": 20, "max_steps": 100}, indent=2)
+    found = _read(folder, text, "trainer_state.json")
+
+    assert [step for step, _ in _logs(found)] == [10, 20]
+    assert _logs(found)[0][1] == {"epoch": 0.1, "loss": 1.0}
+    assert (found.run, found.facts.algorithm, found.watched) == ("my-run", "grpo", False)
+    assert _read(tmp_path, text, "trainer_state.json").run == tmp_path.name
+
+
+def test_legacy_ppo(tmp_path: Path) -> None:
+    """Its two log lines a step; an array of which only a summary was kept counts as its mean, and NaN hides nowhere."""
+    found = _read(tmp_path, LEGACY)
+    (tracked, before), (step, stats), (added, tracker) = _logs(found)
+
+    assert (tracked, step, added) == (39, 40, 40)
+    assert before["env/reward_mean"] == 1.7350364923477173
+    assert stats["objective/kl_dist"] == 7.251887321472168
+    assert math.isnan(stats["ppo/policy/ratio"])
+    assert math.isnan(stats["ppo/loss/value"])
+    assert tracker == {"env/reward_mean": 1.7332165241241455, "env/reward_dist": math.inf}
+    assert (found.events[-1].state, found.events[-1].exception) == (RunState.FAILED, "RuntimeError")
+    assert found.facts.algorithm == "ppo-legacy"
+    assert found.facts.hyperparameters == {"learning_rate": 0.0002, "adap_kl_ctrl": 1.0}
+    assert _fed(found).value("rl_nonfinite_values_total", metric="rl_policy_ratio_dist", kind="nan") == 1
+
+
+@pytest.mark.parametrize(
+    ("keys", "algorithm"),
+    [
+        ({"ppo/loss/value": 1.0}, "ppo-legacy"),
+        ({"val/ratio": 1.0}, "ppo"),
+        ({"rewards/f/mean": 1.0}, "grpo"),
+        ({"completions/mean_length": 1.0}, "grpo"),
+        ({"something": 1.0}, "custom"),
+    ],
+)
+def test_the_algorithm_is_found_by_the_keys(tmp_path: Path, keys: dict[str, float], algorithm: str) -> None:
+    """Where the file does not say it; who reads it may know better."""
+    text = _jsonl({"step": 1, **keys})
+
+    assert _read(tmp_path, text).facts.algorithm == algorithm
+    assert _read(tmp_path, text, algorithm="rloo").facts.algorithm == "rloo"
+
+
+@pytest.mark.parametrize(
+    ("meta", "algorithm"),
+    [
+        ({"trainer": "ppo_legacy07"}, "ppo-legacy"),
+        ({"trainer": "grpo_mid"}, "grpo"),
+        ({"trainer": "OnlineDPOTrainer"}, "online-dpo"),
+        ({"trainer": "AsyncGRPOTrainer"}, "async-grpo"),
+        ({"trainer": "PPOv2Trainer"}, "ppo"),
+        ({"algorithm": "my-own", "trainer": "GRPOTrainer"}, "my-own"),
+        ({"algorithm": "custom"}, "ppo"),
+    ],
+)
+def test_the_algorithm_is_found_by_the_trainer(tmp_path: Path, meta: dict[str, str], algorithm: str) -> None:
+    """Trainers by their class, or as somebody called them; what the recorder knew wins."""
+    text = _jsonl({"event": "meta", **meta}, {"event": "log", "global_step": 1, "logs": {"val/ratio": 1.0}})
+
+    assert _read(tmp_path, text).facts.algorithm == algorithm
+
+
+def test_ratios_of_sequences_are_known_for_what_they_are(tmp_path: Path) -> None:
+    """By the configuration, and for RLOO without: the limits of its ratios are others."""
+    line = {"event": "log", "global_step": 1, "logs": {"kl": 0.5}}
+    configured = {"event": "meta", "trainer": "grpo", "config": {"importance_sampling_level": "sequence"}}
+
+    assert _read(tmp_path, _jsonl(configured, line)).facts.info["importance_sampling_level"] == "sequence"
+    for trainer, level in (("rloo", "sequence"), ("grpo", None)):
+        facts = _read(tmp_path, _jsonl({"event": "meta", "trainer": trainer}, line)).facts
+        assert facts.info.get("importance_sampling_level") == level
+
+
+# What our own recorder wrote
+
+
+def _live(path: Path) -> Exporter:
+    """A run with all that can be recorded; closed, still there to look at."""
+    exporter = Exporter(run='a "run"', port=0, record=str(path), linger=0, algorithm="ppo-legacy")
+    exporter.start()
+    start = {"totals": {"num_tokens": 100.0}, "step": 5, "steps_planned": 50, "hyperparameters": {"gamma": 0.9}}
+    exporter.begin(RunFacts(info={"trainer": "T", "trl": "0.11"}, **start))  # type: ignore[arg-type]
+    exporter.observe("kl_per_sequence", torch.tensor([0.5, -0.25, math.nan]))
+    for step in range(11, 41):
+        exporter.see("rl_policy_ratio_dist", np.array([0.5 + step / 40, 1.0, math.inf]))
+        exporter.see("rl_reward_function_dist", [step / 4], labels=('a "b", \\{c}=d',))
+        exporter.see("rl_weight_norm", [float(step)])
+        exporter.undefined("rl_reward_dist", 2)
+        exporter.values("ppo/loss/value", [1.0, math.nan if step == 20 else 2.0])
+        line = {"ppo/loss/value": 1.0 if step < 30 else 50.0, "ppo/policy/ratio": np.ones(3), "tokens": object()}
+        line |= {"objective/kl_dist": torch.tensor([[0.5, -1.0]]), "env/reward_mean": None, "odd key, \u2028": step}
+        if step % 3:
+            exporter.log(line, step=step, update=StepUpdate(step=step, duration=0.5))
+        else:
+            exporter.advance(StepUpdate(step=step, duration=0.25))
+            exporter.log({"eval_loss": 0.5, "eval_runtime": 1.0}, step=step)
+    exporter.see("rl_weight_norm", [math.nan])
+    exporter.end(RuntimeError("probability tensor"))
+    exporter.close()
+    return exporter
+
+
+def test_what_was_recorded_gives_the_same_snapshot(tmp_path: Path) -> None:
+    """Labels, numbers, counts, conditions: a fresh store that is fed the recording knows what the run knew."""
+    path = tmp_path / "run.jsonl"
+    live = _live(path).snapshot
+    found = recording.read(path)
+    again = _fed(found)
+
+    assert again.labels == live.labels
+    expected, got = _lasting(live), _lasting(again)
+    assert got.keys() ^ expected.keys() == set()
+    assert {s: (got[s], v) for s, v in expected.items() if got[s] != pytest.approx(v, nan_ok=True)} == {}
+    assert again.steps == live.steps
+    assert again.buckets == live.buckets
+    assert again.totals == live.totals
+    assert live.value("rl_weight_norm") != live.value("rl_weight_norm"), "the NaN before the crash"
+    assert live.value("rl_nonfinite_values_total", metric="rl_policy_ratio_dist", kind="+inf") == 30
+    assert sum(v for s, v in live.samples.items() if s.metric.series == "rl_condition_events_total") > 1
+    states = [(event.state, event.exception) for event in found.events if event.state]
+    assert states == [(RunState.RUNNING, ""), (RunState.FAILED, "RuntimeError")]
+
+
+def test_a_step_and_its_log_line_are_one_event(tmp_path: Path) -> None:
+    """As they were served: an evaluation, or the line of another step, is a change of its own."""
+    log = {"event": "log", "global_step": 1, "logs": {"kl": 1.0}}
+    evaluation = {"event": "log", "global_step": 1, "logs": {"eval_loss": 1.0, "eval_runtime": 1.0}}
+
+    def kinds(*lines: object) -> list[tuple[bool, bool]]:
+        return [(bool(event.update), bool(event.logs)) for event in _read(tmp_path, _jsonl(*lines)).events]
+
+    assert kinds(_step({}), log, log) == [(True, True), (False, True)]
+    assert kinds(_step({}), evaluation, log) == [(True, False), (False, True), (False, True)]
+    assert kinds(_step({}, step=2), log) == [(True, False), (False, True)]
+    assert kinds(_step({}), {"event": "state", "state": "running"}, log)[-1] == (False, True)
+
+
+def test_a_loop_without_a_trainer_is_recorded_with_its_name(tmp_path: Path) -> None:
+    """Its name, what trains, and that somebody watched: a kill is seen by what is not there."""
+    path = tmp_path / "other.jsonl"
+    exporter = Exporter(run="mine", algorithm="ppo", port=0, record=str(path)).start()
+    exporter.log({"loss": 1.0}, step=1)
+    exporter.close()
+    found = recording.read(path)
+
+    assert (found.run, found.facts.algorithm, found.watched) == ("mine", "ppo", True)
+    assert [event.state for event in found.events] == [RunState.RUNNING, None]
+
+
+def test_whoever_writes_states_would_have_written_the_end(tmp_path: Path) -> None:
+    """Also where the beginning of the file is lost."""
+    line = {"event": "log", "global_step": 1, "logs": {"kl": 0.5}}
+
+    assert _read(tmp_path, _jsonl({"event": "state", "state": "running"}, line)).watched
+    assert not _read(tmp_path, _jsonl(line, {"event": "train_end"})).watched
+
+
+def test_two_trainings_in_one_file(tmp_path: Path) -> None:
+    """What comes after the second beginning is read with its bounds; where the run began says the first."""
+    own = len(RATIO.bounds)
+    bounds = {"bounds": {RATIO.series: list(RATIO.bounds)}}
+    found = _read(
+        tmp_path,
+        _jsonl(
+            {"event": "meta", "run": "r", "algorithm": "ppo", "global_step": 3, "bounds": {RATIO.series: [1.0]}},
+            _step({RATIO.series: _counts(own)}, step=4),
+            {"event": "meta", "run": "r", "algorithm": "grpo", "global_step": 7, **bounds},
+            _step({RATIO.series: _counts(own)}, step=8),
+        ),
+    )
+
+    assert [len(event.update.seen) for event in found.events if event.update] == [0, 1]
+    assert (found.facts.step, found.facts.algorithm) == (3, "grpo")
+
+
+def test_labels_of_any_text(tmp_path: Path) -> None:
+    """Quotes, commas, backslashes, braces and equals signs in the name of a reward function."""
+    name = 'a "b", \\{c}=d,e="f"'
+    own = len(NAMED["rl_reward_function_dist"].bounds)
+    text = f"rl_reward_function_dist{{reward_function={json.dumps(name)}}}"
+    found = _read(tmp_path, _jsonl(_step({text: _counts(own)})))
+
+    assert found.events[0].update
+    (series,) = found.events[0].update.seen
+    assert (series.metric.series, series.labels) == ("rl_reward_function_dist", (name,))
+
+
+def test_counts_that_cannot_be_added_are_left_out(tmp_path: Path) -> None:
+    """Other bounds, another number of buckets, series or labels that the catalogue lacks; the rest is read."""
+    own = len(RATIO.bounds)
+    other = {"event": "meta", "bounds": {RATIO.series: [0.0, *RATIO.bounds[1:]]}}
+    kl = "rl_kl_per_token_dist"
+    seen = {RATIO.series: _counts(own), kl: _counts(len(NAMED[kl].bounds), nan=2, outside=1)}
+    labelled = _counts(len(NAMED[kl].bounds))
+    strange = {"rl_of_tomorrow": _counts(3), f'{kl}{{x="1"}}': labelled, RATIO.series: _counts(1)}
+
+    found = _read(tmp_path, _jsonl(other, _step(seen)))
+    assert found.events[0].update
+    ((series, counted),) = found.events[0].update.seen.items()
+    assert series.metric.series == kl
+    assert (counted.nonfinite.nan, counted.outside, counted.negative_sum, counted.minimum) == (2, 1, 0.5, -0.5)
+
+    found = _read(tmp_path, _jsonl(_step(strange, undefined={"rl_of_tomorrow": 1, "rl_reward_dist": 2})))
+    assert found.events[0].update
+    assert found.events[0].update.seen == {}
+    assert found.events[0].update.undefined == {"rl_reward_dist": 2}
+
+
+# What is refused
+
+
+def test_the_line_that_a_killed_process_was_writing_is_nothing(tmp_path: Path) -> None:
+    """At the end of the file, without its end; anywhere else it is an error."""
+    good = _jsonl({"step": 1, "kl": 0.5}, {"step": 2, "kl": 0.5})
+    cut = '{"step": 3, "k'
+
+    assert [step for step, _ in _logs(_read(tmp_path, good + cut))] == [1, 2]
+    with pytest.raises(UnreadableError, match=r"run\.jsonl:3: is no JSON: "):
+        _read(tmp_path, good + cut + "\n" + good)
+    with pytest.raises(UnreadableError, match=r"run\.jsonl:3: is no JSON: "):
+        _read(tmp_path, good + cut + "\n")
+    with pytest.raises(UnreadableError, match=r"run\.jsonl:1: is no JSON: .*expected are"):
+        _read(tmp_path, cut)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "run.jsonl: is empty: expected are a trainer_state.json"),
+        (" \n\n", "run.jsonl: is empty"),
+        ("[1, 2]", "run.jsonl: is JSON, but no recorded run: expected are"),
+        ("17\n", "run.jsonl: is JSON, but no recorded run"),
+        ('{\n "model_type": "llama"\n}\n', "run.jsonl: is JSON, but no recorded run"),
+        ('{"step": 1, "kl": 0.5}\n[1]\n', "run.jsonl:2: is no JSON object but list"),
+        ("[" * 100_000, "run.jsonl:1: is no JSON: "),
+        ("run: 1\nsteps: 2\n", "run.jsonl:1: is no JSON: Expecting value"),
+        ('{"log_history": []}', "run.jsonl: has no log line: expected are"),
+        ('{"log_history": [{"step": 1, "kl": 0.5}, 7]}', "run.jsonl: log_history[1]: is no JSON object but int"),
+        (
+            '{"log_history": [{"step": 1}, {"kl": 0.5}]}',
+            "run.jsonl: log_history[1]: cannot be understood: a line has no",
+        ),
+        ('{"event": "meta", "trainer": "grpo"}\n', "run.jsonl: has no log line"),
+        ('{"step": 1, "kl": 0.5}\n{"kl": 0.5}\n', "run.jsonl:2: cannot be understood: a line has no step: {'kl': 0.5}"),
+        ('{"event": "log", "logs": {"kl": 0.5}}\n', "run.jsonl:1: cannot be understood: a line has no step"),
+        ('{"step": "one", "kl": 0.5}\n', "run.jsonl:1: cannot be understood: 'one' is no step"),
+        ('{"step": NaN, "kl": 0.5}\n', "run.jsonl:1: cannot be understood: nan is no step"),
+        (
+            '{"event": "log", "global_step": 1, "logs": [0.5]}\n',
+            "run.jsonl:1: cannot be understood: a log line has no logs",
+        ),
+        ('{"event": "state", "state": "odd"}\n', "run.jsonl:1: cannot be understood: 'odd' is not a valid RunState"),
+        ('{"event": "step", "global_step": 1, "seen": 5}\n', "run.jsonl:1: cannot be understood: AttributeError"),
+        ('{"event": "meta", "steps_planned": "x"}\n{"step": 1, "kl": 1}', "run.jsonl: cannot be understood: TypeError"),
+    ],
+)
+def test_a_foreign_file_is_an_error_that_says_where(tmp_path: Path, text: str, said: str) -> None:
+    """Which file, which line, what is wrong, and what is expected."""
+    with pytest.raises(UnreadableError) as error:
+        _read(tmp_path, text)
+
+    assert str(error.value).startswith(f"{tmp_path}/{said}")
+
+
+def test_what_is_no_text_is_an_error(tmp_path: Path) -> None:
+    """Binary, a folder, nothing at all."""
+    (tmp_path / "model.bin").write_bytes(bytes(range(256)))
+
+    for name, said in (("model.bin", "'utf-8' codec"), (".", "Is a directory"), ("none", "No such file or directory")):
+        with pytest.raises(UnreadableError) as error:
+            recording.read(tmp_path / name)
+        assert str(error.value).startswith(f"{tmp_path / name}: cannot be read: {said}")
+
+
+@pytest.mark.parametrize("meta", [{"config": [1]}, {"config": None}, {"info": 3}, {"trainer": 5}, {"run": ""}])
+def test_an_odd_meta_event_is_no_error(tmp_path: Path, meta: dict[str, object]) -> None:
+    """What it lacks is not known."""
+    found = _read(tmp_path, _jsonl({"event": "meta", **meta}, {"event": "log", "global_step": 1, "logs": {"kl": 0.5}}))
+
+    assert (found.run, found.facts.algorithm) == ("run", "custom")

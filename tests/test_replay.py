@@ -1,0 +1,572 @@
+"""A recording once more: served by a real process, and read back from the blocks that real promtools make of it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+from collections.abc import Iterator, Mapping
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from prometheus_client.openmetrics.parser import text_string_to_metric_families
+from prometheus_client.parser import text_string_to_metric_families as parse_text
+
+from rlexporter import Exporter, cli, recording, replay
+from rlexporter.process import live
+from tests import tools
+from tests.conftest import fetch
+
+Sample = tuple[str, tuple[tuple[str, str], ...]]
+Points = dict[Sample, list[tuple[float, float]]]
+
+RUNS = Path(__file__).parent / "data/runs"
+WHERE = {"job": "rlexporter", "instance": "replay", "rank": "0"}
+
+
+def _flat(path: Path, *lines: Mapping[str, object]) -> Path:
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return path
+
+
+def _lines(path: Path, kind: str = "log") -> list[dict[str, Any]]:
+    return [event for event in map(json.loads, path.read_text().splitlines()) if event["event"] == kind]
+
+
+def _scrape(url: str) -> dict[str, float]:
+    """Each sample, by name and labels but those of the run."""
+    status, text, _ = fetch(f"{url}/metrics")
+    assert status == 200
+    found = {}
+    for family in parse_text(text):
+        for sample in family.samples:
+            labels = ",".join(f"{k}={v}" for k, v in sorted(sample.labels.items()) if k not in ("run", "rank"))
+            found[f"{sample.name}{{{labels}}}" if labels else sample.name] = sample.value
+    return found
+
+
+# Served
+
+
+class _Clock:
+    """Time for the replay: whenever it would wait there is a scrape instead, and the wait is over."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.url = ""
+        self.scrapes: list[tuple[float, dict[str, float]]] = []
+        self.time = time.time
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        (exporter,) = live()
+        assert isinstance(exporter, Exporter)
+        self.url = exporter.url or ""
+        self.scrapes.append((self.now, _scrape(self.url)))
+        self.now += seconds
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> _Clock:
+    """Replays take no time, and are scraped whenever they would wait."""
+    made = _Clock()
+    monkeypatch.setattr(replay, "time", made)
+    return made
+
+
+def _replay(path: Path, *options: str) -> int:
+    return cli.main(["replay", str(path), "--port", "0", *options])
+
+
+def test_a_crash_happens_again(clock: _Clock, capsys: pytest.CaptureFixture[str]) -> None:
+    """Running until then; afterwards failed, with the NaN that killed it, and with the times of now."""
+    began = time.time()
+    assert _replay(RUNS / "ppo-value_nan-0.jsonl", "--speed", "10", "--linger", "7") == 0
+    logs = _lines(RUNS / "ppo-value_nan-0.jsonl")
+    (_, first), *steps, (end, last) = clock.scrapes
+
+    assert first["rl_run_state{state=running}"] == 1
+    assert "rl_step" not in first
+    for at, event, (waited, now) in zip([0.0, *(e["time"] for e in logs)], logs, steps, strict=False):
+        assert waited >= (at - 1795206835.4647) / 10
+        assert (now["rl_step"], now["rl_learning_rate"]) == (event["global_step"], event["logs"]["lr"])
+    assert len(steps) == len(logs)
+    assert end == pytest.approx((1795206850.958 - 1795206835.4647) / 10, abs=1e-3)
+    assert clock.now == pytest.approx(end + 7)
+
+    assert (last["rl_run_state{state=failed}"], last["rl_run_state{state=running}"]) == (1, 0)
+    assert last["rl_run_exception_info{exception=RuntimeError}"] == 1
+    assert last["rl_kl_per_sequence"] == logs[-1]["logs"]["objective/kl"]
+    assert math.isnan(last["rl_value_loss"])
+    assert last["rl_nonfinite_values_total{kind=nan,metric=rl_value_loss}"] == 1
+    condition = last["rl_condition_last_event_timestamp_seconds{condition=nonfinite_value_loss,severity=critical}"]
+    assert began < condition <= time.time()
+    assert began < last["rl_last_step_timestamp_seconds"] <= time.time()
+    assert "failed after step 51" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("timed", [True, False])
+def test_steps_come_in_their_order_and_at_their_pace(tmp_path: Path, clock: _Clock, timed: bool) -> None:
+    """A step a second where the file has no times; here four times as fast."""
+    lines = [{"step": step, "kl": step / 10, **({"time": 1e9 + step} if timed else {})} for step in (1, 2, 3, 5)]
+    assert _replay(_flat(tmp_path / "my-run.jsonl", *lines), "--speed", "4", "--linger", "1") == 0
+
+    seen = [(at, now["rl_step"], now["rl_kl_per_token"]) for at, now in clock.scrapes if "rl_step" in now]
+    start = 0.0 if timed else 0.25
+    assert seen == [(start + at, step, step / 10) for at, step in ((0, 1), (0.25, 2), (0.5, 3), (1, 5))]
+    assert clock.scrapes[-1][1]["rl_run_state{state=finished}"] == 1
+
+
+def test_a_recording_that_just_stops_takes_its_endpoint_along(
+    tmp_path: Path, clock: _Clock, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Running to the last: what a scraper sees of a killed process."""
+    lines = (RUNS / "ppo-value_nan-0.jsonl").read_text().splitlines(keepends=True)
+    path = tmp_path / "killed.jsonl"
+    path.write_text("".join(lines[:-1]) + '{"event": "log", "ti')
+    assert _replay(path, "--linger", "60") == 0
+
+    assert {now["rl_run_state{state=running}"] for _, now in clock.scrapes} == {1}
+    assert clock.scrapes[-1][1]["rl_step"] == 50
+    assert clock.now == pytest.approx(1795206850.9214 - 1795206835.4647)
+    with pytest.raises(urllib.error.URLError):
+        fetch(clock.url)
+    said = capsys.readouterr().out
+    assert "running after step 51" in said
+    assert "just stops" in said
+
+
+def _can_be_interrupted() -> None:
+    """Also where tests run in the background of a shell, which has such processes ignore Ctrl-C."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+@contextlib.contextmanager
+def _process(*arguments: object) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """`rlexporter replay`, and where it serves."""
+    command = [sys.executable, "-u", "-m", "rlexporter", "replay", "--port", "0", *map(str, arguments)]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, preexec_fn=_can_be_interrupted
+    ) as process:
+        try:
+            assert process.stdout
+            said = ""
+            while not (found := re.search(r"overview +(http\S+)/\n", said)):
+                line = process.stdout.readline()
+                assert line, said
+                said += line
+            yield process, found[1]
+        finally:
+            process.kill()
+
+
+@pytest.mark.parametrize(("speed", "state", "status"), [("max", "failed", 0), ("1", "running", 130)])
+def test_ctrl_c_ends_it_at_once(speed: str, state: str, status: int) -> None:
+    """In a process: while the final state is served, and on the way there."""
+    with _process(RUNS / "ppo-value_nan-0.jsonl", "--speed", speed, "--linger", 600) as (process, url):
+        tools.eventually(lambda: _scrape(url)[f"rl_run_state{{state={state}}}"] == 1)
+        process.send_signal(signal.SIGINT)
+        said = process.communicate(timeout=20)[0]
+
+    assert process.returncode == status
+    assert "Traceback" not in said
+
+
+@pytest.mark.parametrize("path", sorted(RUNS.glob("*-0.jsonl"))[::2], ids=lambda path: path.stem)
+def test_every_recording_at_once(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its last step and its end, without an error; and nothing is recorded over the recording."""
+    path = Path(shutil.copy(path, tmp_path))
+    monkeypatch.setenv("RLEXPORTER_RECORD", str(path))
+    before = path.read_bytes()
+
+    assert cli.main(["replay", str(path), "--speed", "max", "--port", "0", "--linger", "0"]) == 0
+    events = [json.loads(line) for line in before.splitlines()]
+    last = max(event["global_step"] for event in events if event["event"] in ("log", "stats"))
+    state = "failed" if events[-1]["event"] == "crash" else "finished"
+    assert f"run {path.stem}: {state} after step {last}" in capsys.readouterr().out
+    assert path.read_bytes() == before
+    assert not list(live())
+
+
+def test_a_second_training_in_a_file_runs_again(tmp_path: Path) -> None:
+    """Finished, then running and failed: the last state is the one that counts."""
+    path = _flat(
+        tmp_path / "two.jsonl",
+        {"event": "meta", "time": 1e9, "run": "two", "algorithm": "grpo", "global_step": 0},
+        {"event": "state", "time": 1e9, "state": "running"},
+        {"event": "log", "time": 1e9 + 1, "global_step": 1, "logs": {"kl": 0.5}},
+        {"event": "state", "time": 1e9 + 2, "state": "finished"},
+        {"event": "meta", "time": 1e9 + 3, "run": "two", "algorithm": "grpo", "global_step": 1},
+        {"event": "state", "time": 1e9 + 3, "state": "running"},
+        {"event": "log", "time": 1e9 + 4, "global_step": 2, "logs": {"kl": 0.5}},
+        {"event": "state", "time": 1e9 + 5, "state": "failed", "exception": "ValueError"},
+        {"event": "state", "time": 1e9 + 5, "state": "finished"},
+    )
+    points = _points(_written(path, tmp_path / "out", "--interval", "0"))
+
+    states = {}
+    for state in ("running", "finished", "failed"):
+        states[state] = [value for _, value in points[_sample("rl_run_state", "two", state=state)]]
+    assert states["running"][-1] == states["finished"][-1] == 0
+    assert states["failed"] == [0, 0, 0, 1]
+    assert [value for _, value in points[_sample("rl_steps_total", "two")]] == [0, 1, 2, 2]
+
+
+def test_what_a_broken_step_saw_is_judged(tmp_path: Path) -> None:
+    """NaN weights come with no log line: the run dies of them."""
+    counts = {"counts": [0], "positive_sum": 0.0, "negative_sum": 0.0, "nan": 1}
+    path = _flat(
+        tmp_path / "r.jsonl",
+        {"event": "meta", "time": 1e9, "run": "r", "algorithm": "grpo"},
+        {"event": "log", "time": 1e9 + 1, "global_step": 1, "logs": {"kl": 0.5}},
+        {"event": "part", "time": 1e9 + 2, "global_step": 1, "seen": {"rl_weight_norm": counts}},
+        {"event": "state", "time": 1e9 + 2, "state": "failed", "exception": "RuntimeError"},
+    )
+    points = _points(_written(path, tmp_path / "out"))
+
+    judged = points[_sample("rl_condition", "r", condition="nonfinite_weights", severity="critical")]
+    assert judged[-1] == (1e9 + 2, 1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["none.jsonl"], "none.jsonl: cannot be read: No such file or directory"),
+        (["foreign.txt"], "foreign.txt:1: is no JSON"),
+        (["run.jsonl", "--openmetrics", "run.jsonl"], "run.jsonl is the recording itself"),
+        (["run.jsonl", "--openmetrics", "no/out"], "cannot write no/out: No such file or directory (--openmetrics)"),
+        (["run.jsonl", "--openmetrics", "folder"], "cannot write folder: Is a directory (--openmetrics)"),
+        (["run.jsonl", "--port", "70000"], "argument port=70000 is not usable"),
+    ],
+)
+def test_what_cannot_be_done_is_said(
+    tmp_path: Path,
+    arguments: list[str],
+    said: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """One line, exit status 2; the recording is as it was."""
+    monkeypatch.chdir(tmp_path)
+    path = _flat(Path("run.jsonl"), {"step": 1, "kl": 0.5})
+    before = path.read_text()
+    Path("foreign.txt").write_text("hello\n")
+    Path("folder").mkdir()
+
+    assert cli.main(["replay", *arguments]) == 2
+    assert capsys.readouterr().err.startswith(f"rlexporter: {said}")
+    assert path.read_text() == before
+
+
+@pytest.mark.parametrize(("text", "speed"), [("0", math.inf), ("0.0", math.inf), ("max", math.inf), ("2.5", 2.5)])
+def test_speeds(text: str, speed: float) -> None:
+    """0 and max are at once."""
+    assert cli._speed(text) == speed
+
+
+@pytest.mark.parametrize("text", ["-1", "nan", "fast", ""])
+def test_no_speeds(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Said by the option."""
+    with pytest.raises(SystemExit):
+        cli.main(["replay", "x", "--speed", text])
+    assert "neither a number from 0 on nor max" in capsys.readouterr().err
+
+
+# Written
+
+
+def _sample(name: str, run: str, **labels: str) -> Sample:
+    return name, tuple(sorted({**WHERE, "run": run, **labels}.items()))
+
+
+def _points(text: str) -> Points:
+    """All that is in an OpenMetrics text; each of its moments by itself passes the strict parser of prometheus_client.
+
+    A whole text does not: the parser drops buckets of a histogram that comes with several times.
+    """
+    families = [line for line in text.splitlines() if line.startswith("# TYPE")]
+    assert len(families) == len(set(families)), "a family in two pieces"
+    found: Points = {}
+    for at, lines in _moments(text).items():
+        moment = "\n".join((*lines, "# EOF", ""))
+        for family in text_string_to_metric_families(moment):  # type: ignore[no-untyped-call]
+            for sample in family.samples:
+                found.setdefault((sample.name, tuple(sorted(sample.labels.items()))), []).append((at, sample.value))
+    return found
+
+
+def _moments(text: str) -> dict[float, list[str]]:
+    """The lines of each time, in order, with the lines about their families; in a series times ascend."""
+    moments: dict[float, list[str]] = {}
+    about: list[str] = []
+    told: dict[float, list[str]] = {}
+    last: dict[str, float] = {}
+    pieces: list[tuple[str, str, str]] = []
+    for line in text.removesuffix("# EOF\n").splitlines():
+        if line.startswith("# HELP"):
+            about = [line]
+        elif line.startswith("# TYPE"):
+            about.append(line)
+        else:
+            series, _, time_of_it = line.rsplit(" ", 2)
+            at = float(time_of_it)
+            assert at > last.get(series, 0.0), line
+            last[series] = at
+            piece = (about[0], re.sub(r'le="[^"]*",', "", series[series.index("{") :]), time_of_it)
+            if piece not in pieces[-1:]:
+                pieces.append(piece)
+            moment = moments.setdefault(at, [])
+            if told.get(at) is not about:
+                moment.extend(about)
+                told[at] = about
+            moment.append(line)
+    assert len(pieces) == len(set(pieces)), "a histogram at one time in two pieces"
+    return dict(sorted(moments.items()))
+
+
+def _written(path: Path, out: Path, *options: str) -> str:
+    assert cli.main(["replay", str(path), "--openmetrics", str(out), *options]) == 0
+    return out.read_text()
+
+
+def test_scrapes_are_apart(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The start, the steps that are at least an interval after the scrape before, and the end."""
+    path = RUNS / "grpo-healthy_multi-0.jsonl"
+    start, end = 1795205999.318, 1795206006.744
+    logs = [round(event["time"], 3) for event in _lines(path)]
+
+    assert list(_moments(_written(path, tmp_path / "out"))) == [start, end]
+    assert "2 scrapes of run grpo-healthy_multi-0" in capsys.readouterr().out
+    some = [start]
+    for at in logs:
+        if at - some[-1] >= 0.3:
+            some.append(at)
+    assert len(some) == 4
+    assert list(_moments(_written(path, tmp_path / "out", "--interval", "0.3"))) == [*some, end]
+    assert list(_moments(_written(path, tmp_path / "out", "--interval", "0"))) == [start, *logs, end]
+
+
+def test_a_long_step_leaves_no_hole(tmp_path: Path) -> None:
+    """Prometheus forgets a series after five minutes; a run that is over may be forgotten."""
+    lines = [{"event": "log", "time": 1e9 + at, "global_step": step, "logs": {}} for step, at in ((1, 0), (2, 1000))]
+    lines[0]["logs"] = {"kl": 0.5}
+    late = {"event": "log", "time": 1e9 + 9000, "global_step": 3, "logs": {"kl": 0.75}}
+    path = _flat(tmp_path / "slow.jsonl", *lines, {"event": "train_end", "time": 1e9 + 1001}, late)
+    text = _written(path, tmp_path / "out")
+    steps = dict(_points(text)[_sample("rl_step", "slow")])
+
+    assert [at - 1e9 for at in _moments(text)] == [0, 240, 480, 720, 960, 1000, 9000]
+    assert [value for _, value in sorted(steps.items())] == [1, 1, 1, 1, 2, 3]
+
+
+def test_what_has_no_date_ends_now(tmp_path: Path) -> None:
+    """Flat lines a second a step, also where only each tenth was logged; and times that count from the start."""
+    plain = _flat(tmp_path / "plain.jsonl", *({"step": step, "kl": 0.5} for step in (10, 20, 21)))
+    since = _flat(tmp_path / "since.jsonl", *({"step": step, "time": step / 2, "kl": 0.5} for step in (1, 2, 3)))
+
+    for path, apart in ((plain, [0, 1, 11, 12]), (since, [0, 0.5, 1])):
+        times = list(_moments(_written(path, tmp_path / "out", "--interval", "0")))
+        assert times[-1] == pytest.approx(time.time(), abs=10)
+        found = [round(at - times[0], 1) for at in times]
+        assert sorted(set(found)) == apart
+
+
+def test_a_clock_that_was_set_back_goes_on(tmp_path: Path) -> None:
+    """Each moment is after the one before: Prometheus takes no other."""
+    at = [1e9 + 5, 1e9 + 3, math.nan, 1e9 + 5, 1e9 + 9]
+    lines = ({"step": step, "time": when, "kl": step / 10} for step, when in enumerate(at, 1))
+    points = _points(_written(_flat(tmp_path / "r.jsonl", *lines), tmp_path / "out", "--interval", "0"))
+    steps = [(round(when - 1e9, 3), value) for when, value in points[_sample("rl_step", "r")]]
+
+    assert steps == [(5.001, 1), (5.002, 2), (5.003, 3), (5.004, 4), (9, 5), (9.001, 5)]
+
+
+def test_the_environment_of_this_process_is_not_that_of_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What trained then, and as which rank, is in the recording; labels are those of who looks at it."""
+    for name, text in (("RLEXPORTER_RUN", "mine"), ("RLEXPORTER_ALGORITHM", "dpo"), ("RANK", "3"), ("WORLD_SIZE", "4")):
+        monkeypatch.setenv(name, text)
+    monkeypatch.setenv("RLEXPORTER_LABELS", "team=llm")
+    points = _points(_written(_flat(tmp_path / "r.jsonl", {"step": 1, "val/ratio": 1.0}), tmp_path / "out"))
+    info = next(dict(labels) for name, labels in points if name == "rl_run_info")
+
+    assert (info["run"], info["algorithm"], info["rank"], info["world_size"]) == ("r", "ppo", "0", "1")
+    assert info["team"] == "llm"
+    assert info["torch"] == "" != torch.__version__
+
+
+def test_both_log_lines_of_a_step_are_one_scrape(tmp_path: Path) -> None:
+    """Legacy PPO logs twice a step: a scrape between the two would show half of it."""
+    path = RUNS / "ppo_legacy-value_nan-0.jsonl"
+    points = _points(_written(path, tmp_path / "out", "--interval", "0"))
+    tracked = [(round(e["time"], 3), e["logs"]["env/reward_mean"]) for e in _lines(path, "tracker_log")]
+
+    assert points[_sample("rl_reward_mean", path.stem)][: len(tracked)] == tracked
+    assert [at for at, _ in points[_sample("rl_step", path.stem)]][: len(tracked)] == [at for at, _ in tracked]
+
+
+def _loaded(generation: str, texts: list[Path], folder: Path) -> None:
+    for text in texts:
+        done = subprocess.run(
+            [tools.require_tools(generation) / "promtool", "tsdb", "create-blocks-from", "openmetrics", text, folder],
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        assert done.returncode == 0, done.stderr
+
+
+def _stored(server: tools.Prometheus, selector: str, at: float) -> Points:
+    """Raw samples of the hour before."""
+    found: Points = {}
+    for series in server.query(f"{selector}[1h]", time=str(at)):
+        labels = dict(series["metric"])
+        name = labels.pop("__name__")
+        found[name, tuple(sorted(labels.items()))] = [(float(at), float(value)) for at, value in series["values"]]
+    return found
+
+
+def _differing(one: Points, other: Points) -> list[Sample]:
+    """Series that are not the same in both; NaN is NaN, and an empty label is none."""
+
+    def plain(points: Points) -> dict[Sample, str]:
+        return {(name, tuple(each for each in labels if each[1])): repr(p) for (name, labels), p in points.items()}
+
+    first, second = plain(one), plain(other)
+    return [series for series in first.keys() | second.keys() if first.get(series) != second.get(series)]
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, Path, Points]]:
+    """Of some runs the recording, the text, and what is in that."""
+    folder = tmp_path_factory.mktemp("written")
+    names = ("ppo-value_nan-0", "grpo-healthy_multi-0", "rloo-reward_inf-0", "ppo_legacy-healthy_wandb_types-0")
+    odd = {"event": "log", "time": 1795206000.5, "global_step": 1, "logs": {'rewards/a "b\\", c=d/mean': 2.5}}
+    files = {name: RUNS / f"{name}.jsonl" for name in names}
+    files["odd"] = _flat(folder / "odd.jsonl", {"event": "meta", "trainer": "grpo"}, odd)
+    return {
+        name: (path, folder / name, _points(_written(path, folder / name, "--interval", "0")))
+        for name, path in files.items()
+    }
+
+
+@pytest.mark.parametrize("generation", tools.GENERATIONS)
+def test_prometheus_reads_what_was_written(
+    generation: str, written: dict[str, tuple[Path, Path, Points]], tmp_path: Path
+) -> None:
+    """Every sample, at its time, with its value: NaN, infinities, counters, buckets below zero, labels of any text."""
+    tools.require_tools(generation)
+    _loaded(generation, [text for _, text, _ in written.values()], tmp_path / "data")
+
+    with tools.prometheus(generation, tmp_path, []) as server:
+        for name, (path, _, points) in written.items():
+            stored = _stored(server, f'{{run="{name}"}}', _state(points, name)[-1][0] + 1)
+            assert len(stored) > 100
+            assert _differing(stored, points) == []
+            assert _going_back(stored) == []
+            if name in LOGGED:
+                _check_logged(stored, name, path)
+        _check_legacy(server, written["ppo_legacy-healthy_wandb_types-0"][0])
+        rewarded = server.query('rl_reward_function_mean{run="odd"}', time="1795206001")
+        assert rewarded[0]["metric"]["reward_function"] == 'a "b\\", c=d'
+        assert rewarded[0]["value"][1] == "2.5"
+
+
+def _state(points: Points, run: str) -> list[tuple[float, float]]:
+    return points[_sample("rl_run_state", run, state="running")]
+
+
+def _going_back(points: Points) -> list[Sample]:
+    """Of what may only grow."""
+    counts = re.compile(r".*(_total|_bucket|_count|_sum)$")
+    return [
+        series
+        for series, values in points.items()
+        if counts.match(series[0]) and any(after < before for (_, before), (_, after) in pairwise(values))
+    ]
+
+
+LOGGED = {
+    "ppo-value_nan-0": {
+        "objective/kl": "rl_kl_per_sequence",
+        "loss/value_avg": "rl_value_loss",
+        "lr": "rl_learning_rate",
+    },
+    "grpo-healthy_multi-0": {"kl": "rl_kl_per_token", "grad_norm": "rl_grad_norm", "reward": "rl_reward_mean"},
+    "rloo-reward_inf-0": {"reward": "rl_reward_mean", "grad_norm": "rl_grad_norm"},
+}
+
+
+def _check_logged(stored: Points, run: str, path: Path) -> None:
+    """Each logged number, read from the JSON lines, is there at its time; so are the steps, and how it ended."""
+    ended = json.loads(path.read_text().splitlines()[-1])
+    odd = 0
+    for key, name in LOGGED[run].items():
+        expected = [(round(e["time"], 3), float(e["logs"][key])) for e in _lines(path) if key in e["logs"]]
+        found = dict(stored[_sample(name, run)])
+        assert len(expected) >= 3
+        for at, value in expected:
+            assert found[at] == value or (math.isnan(value) and math.isnan(found[at]))
+            odd += not math.isfinite(value)
+    assert bool(odd) == (run != "grpo-healthy_multi-0")
+    steps = [(round(e["time"], 3), float(e["global_step"])) for e in _lines(path)]
+    assert stored[_sample("rl_step", run)][: len(steps)] == steps
+    state = "failed" if ended["event"] == "crash" else "finished"
+    assert stored[_sample("rl_run_state", run, state=state)][-1] == (round(ended["time"], 3), 1.0)
+    assert _state(stored, run)[0][1] == 1.0
+
+
+def _check_legacy(server: tools.Prometheus, path: Path) -> None:
+    """Its arrays, in buckets on both sides of zero, without a sum that could fall."""
+    (stats,) = _lines(path, "stats")
+    values = stats["stats"]["ppo/policy/advantages"]
+    run, at = path.stem, str(stats["time"] + 1)
+
+    def value(expression: str) -> float | None:
+        result = server.query(expression, time=at)
+        assert len(result) <= 1, result
+        return float(result[0]["value"][1]) if result else None
+
+    name = "rl_advantage_unmasked_dist"
+    assert min(values) < -1 < 0 < max(values)
+    for bound in ("-1.0", "0.0", "+Inf"):
+        below = sum(each <= float(bound) for each in values)
+        assert value(f'{name}_bucket{{run="{run}",le="{bound}"}}') == below, bound
+    assert value(f'{name}_negative_sum_total{{run="{run}"}}') == pytest.approx(-sum(x for x in values if x < 0))
+    assert value(f'{name}_sum{{run="{run}"}}') is None
+    assert value(f'rl_run_info{{run="{run}",algorithm="ppo-legacy",torch=""}}') == 1
+
+
+def test_a_run_of_another_day_is_many_blocks(tmp_path: Path) -> None:
+    """Longer than the two hours of a block."""
+    lines = ({"step": step, "time": 1.7e9 + 600 * step, "kl": step / 10} for step in range(30))
+    path = _flat(tmp_path / "long.jsonl", *lines)
+    assert replay.write(recording.read(path), tmp_path / "out", interval=0) > 30
+    _loaded("3", [tmp_path / "out"], tmp_path / "data")
+
+    assert len(list((tmp_path / "data").glob("*/meta.json"))) >= 3
+
+
+def test_recordings_are_played_as_they_are_checked() -> None:
+    """What is fed is what was recorded: no event is left out, none comes twice."""
+    found = recording.read(RUNS / "grpo_mid-healthy_base-0.jsonl")
+    began, times = replay._calendar(found)
+
+    assert len(times) == len(found.events)
+    assert times == sorted(times)
+    assert began == found.began == min(began, *times)
