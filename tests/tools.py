@@ -37,6 +37,16 @@ def require_alertmanager(generation: str) -> Path:
     return _require(TOOLS / f"alertmanager-{generation}", "prometheus-alertmanager")
 
 
+def require_victoria() -> Path:
+    """The same for VictoriaMetrics and its vmalert."""
+    return _require(TOOLS / "victoria-metrics", "vmalert")
+
+
+def require_tool(name: str) -> Path:
+    """The same for a tool that has a folder to itself; its binary."""
+    return _require(TOOLS / name, name) / name
+
+
 def _require(folder: Path, binary: str) -> Path:
     if not (folder / binary).exists():
         reason = f"no {binary} in {folder}: `make tools` unpacks it on Debian"
@@ -88,25 +98,46 @@ class Prometheus:
 
 
 @contextmanager
-def prometheus(generation: str, folder: Path, targets: Sequence[str], interval: str = "1s") -> Iterator[Prometheus]:
-    """A real Prometheus that scrapes ``targets``, on a free loopback port; stopped by its own process id."""
+def prometheus(
+    generation: str,
+    folder: Path,
+    targets: Sequence[str],
+    interval: str = "1s",
+    *,
+    rules: Path | None = None,
+    alertmanagers: Sequence[int] = (),
+    replica: str = "",
+) -> Iterator[Prometheus]:
+    """A real Prometheus that scrapes ``targets``, on a free loopback port; stopped by its own process id.
+
+    ``alertmanagers``: the ports of those it sends alerts to; ``replica``: which one of a pair it is. Started again in
+    the same folder it knows what it knew.
+    """
     tools, port = require_tools(generation), free_port()
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "prometheus.yml").write_text(
-        json.dumps(
-            {
-                "global": {"scrape_interval": interval, "scrape_timeout": "1s", "evaluation_interval": "1s"},
-                "scrape_configs": [{"job_name": "rlexporter", "static_configs": [{"targets": list(targets)}]}],
-            }
-        )
-    )
+    alerting: dict[str, Any] = {
+        "alertmanagers": [{"static_configs": [{"targets": [f"127.0.0.1:{each}" for each in alertmanagers]}]}],
+        "alert_relabel_configs": [{"regex": "replica", "action": "labeldrop"}],
+    }
+    config = {
+        "global": {
+            "scrape_interval": interval,
+            "scrape_timeout": "1s",
+            "evaluation_interval": "1s",
+            "external_labels": {"replica": replica} if replica else {},
+        },
+        "rule_files": [str(rules)] if rules else [],
+        "alerting": alerting if alertmanagers else {},
+        "scrape_configs": [{"job_name": "rlexporter", "static_configs": [{"targets": list(targets)}]}],
+    }
+    (folder / "prometheus.yml").write_text(json.dumps(config))
     command = [
         str(tools / "prometheus"),
         f"--config.file={folder / 'prometheus.yml'}",
         f"--storage.tsdb.path={folder / 'data'}",
         f"--web.listen-address=127.0.0.1:{port}",
     ]
-    with _running(command, folder, port):
+    with running(command, folder, port):
         yield Prometheus(port)
 
 
@@ -142,13 +173,16 @@ def alertmanager(generation: str, folder: Path, config: str) -> Iterator[Alertma
         "--cluster.listen-address=",
     ]
     # Debian's looks for its default templates where it is started: see scripts/tools.
-    with _running(command, folder, port, cwd=tools):
+    with running(command, folder, port, cwd=tools):
         yield Alertmanager(port, folder / "log")
 
 
 @dataclass
 class Webhook:
-    """Keeps what is posted to it on a free loopback port, as (path, body) in the order of arrival."""
+    """Keeps what is posted to it on a free loopback port, as (path, body) in the order of arrival.
+
+    The body has the time of arrival too, in seconds since the epoch, as ``receivedAt``.
+    """
 
     port: int = field(default=0, init=False)
     received: list[tuple[str, Any]] = field(default_factory=list, init=False)
@@ -158,7 +192,8 @@ class Webhook:
 
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
-                received.append((self.path, json.loads(self.rfile.read(int(self.headers["Content-Length"])))))
+                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                received.append((self.path, body | {"receivedAt": time.time()}))
                 self.send_response(200)
                 self.end_headers()
                 self.wfile.write(b"ok")
@@ -197,12 +232,14 @@ def eventually(check: Any, seconds: float = 30.0) -> Any:
 
 
 @contextmanager
-def _running(command: Sequence[str], folder: Path, port: int, cwd: Path | None = None) -> Iterator[None]:
-    """A server from when it is ready; what it writes is in ``folder``/log."""
-    with (folder / "log").open("w") as log:
+def running(
+    command: Sequence[str], folder: Path, port: int, cwd: Path | None = None, ready: str = "/-/ready"
+) -> Iterator[None]:
+    """A server from when ``ready`` answers; what it writes is in ``folder``/log."""
+    with (folder / "log").open("a") as log:
         server = subprocess.Popen(command, stdout=log, stderr=log, cwd=cwd)
         try:
-            _wait_ready(port, server, folder / "log")
+            _wait_ready(f"http://127.0.0.1:{port}{ready}", server, folder / "log")
             yield
         finally:
             server.send_signal(signal.SIGTERM)
@@ -213,9 +250,9 @@ def _running(command: Sequence[str], folder: Path, port: int, cwd: Path | None =
                 server.wait()
 
 
-def _wait_ready(port: int, server: subprocess.Popen[bytes], log: Path) -> None:
+def _wait_ready(url: str, server: subprocess.Popen[bytes], log: Path) -> None:
     deadline = time.monotonic() + 30
-    while not _answers(f"http://127.0.0.1:{port}/-/ready"):
+    while not _answers(url):
         if time.monotonic() > deadline or server.poll() is not None:
             raise AssertionError(f"{server.args!r} did not start:\n{log.read_text()[-2000:]}")
         time.sleep(0.1)

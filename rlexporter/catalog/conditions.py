@@ -538,8 +538,8 @@ _POLICY_CONDITIONS = (
         signal="clipfrac",
         limits=(Limit(_WARNING, {"token": 0.3, "sequence": 0.5}, (5, 12)),),
         summary="Too much of the updates is clipped.",
-        meaning="A large share of the tokens (of the sequences in RLOO) is clipped, in many of the last steps. Not in a "
-        "row: the first update on fresh samples never clips. GSPO clips most of its sequences by design, and is not "
+        meaning="A large share of the tokens (of the sequences in RLOO) is clipped, in many of the last steps. Not in "
+        "a row: the first update on fresh samples never clips. GSPO clips most of its sequences by design, and is not "
         "judged.",
         causes=(*_TOO_LARGE, "A clip range that is too narrow (`epsilon`, `cliprange`)."),
         remedies=_SMALLER,

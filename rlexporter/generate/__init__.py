@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from rlexporter.catalog import CATALOG, HIDES
-from rlexporter.generate import alertmanager, docs, rules, runbooks
+from rlexporter.generate import alertmanager, docs, kubernetes, rules, runbooks
 from rlexporter.generate.dashboards import dashboards
 
 _RUNBOOKS = "alerts/runbooks"
@@ -18,6 +18,8 @@ def files() -> dict[str, str]:
         "docs/metrics.md": docs.metrics(CATALOG),
         "alerts/rlexporter.rules.yml": rules.rules(),
         "alerts/alertmanager.yml": alertmanager.config(hides),
+        "deploy/kubernetes/prometheusrule.yaml": kubernetes.prometheus_rule(rules.rules()),
+        "deploy/kubernetes/alertmanagerconfig.yaml": kubernetes.alertmanager_config(hides),
         **{f"{_RUNBOOKS}/{name}": page for name, page in runbooks.pages().items()},
         **{f"grafana/dashboards/{name}": text for name, text in dashboards(CATALOG).items()},
     }

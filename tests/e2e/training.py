@@ -1,10 +1,10 @@
 """A real GRPO training as a process of its own, for tests that end it in some way.
 
-    python -m tests.e2e.training FOLDER PORT HOW [--seconds N] [--resume]
+    python -m tests.e2e.training FOLDER PORT HOW [--seconds N] [--resume] [--fault KIND] [--stalled SECONDS] ...
 
 HOW: what happens when `--seconds` are over: `end` (enough steps), `raise`, `exit` (sys.exit in a reward function),
 `wait` (goes on until a signal comes), `caught` (as wait, inside `try: ... except KeyboardInterrupt`). Each log line
-goes to FOLDER/log.jsonl, with its step.
+goes to FOLDER/log.jsonl, with its step. KIND is one of `tests.e2e.faults.KINDS`.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from transformers.utils import logging
 
 import rlexporter
 from tests import tiny
+from tests.e2e.faults import KINDS, Fault
 
 
 class Journal(TrainerCallback):  # type: ignore[misc] # transformers is not checked
@@ -35,7 +36,7 @@ class Journal(TrainerCallback):  # type: ignore[misc] # transformers is not chec
         if "reward" in logs:
             with self._file.open("a") as out:
                 out.write(json.dumps({"step": state.global_step, **logs}) + "\n")
-        control.should_training_stop = time.monotonic() > self._until
+        control.should_training_stop |= time.monotonic() > self._until
 
 
 def main() -> None:
@@ -46,6 +47,11 @@ def main() -> None:
     parser.add_argument("how", choices=["end", "raise", "exit", "wait", "caught"])
     parser.add_argument("--seconds", type=float, default=20)
     parser.add_argument("--resume", action="store_true")
+    parser.add_argument("--fault", default="", choices=KINDS)
+    parser.add_argument("--iterations", type=int, default=1)
+    parser.add_argument("--pace", type=float, default=0.2)
+    parser.add_argument("--stalled", type=float)
+    parser.add_argument("--labels")
     options = parser.parse_args()
     warnings.filterwarnings("ignore")
     logging.set_verbosity_error()
@@ -54,11 +60,15 @@ def main() -> None:
     over = time.monotonic() + options.seconds
     forever = options.how in ("wait", "caught")
 
-    def paced(completions: list[str], **_: Any) -> list[float]:
-        time.sleep(0.2)
+    fault = Fault(options.fault, options.folder)
+
+    def paced(prompts: list[str], completions: list[str], completion_ids: list[list[int]], **_: Any) -> list[float]:
+        time.sleep(options.pace)
         if options.how != "end" and not forever and time.monotonic() > over:
             sys.exit(3) if options.how == "exit" else _raise()
-        return tiny.letters(completions)
+        asked = trainer.processing_class(prompts)["input_ids"]
+        sampled = [[*prompt, *answer] for prompt, answer in zip(asked, completion_ids, strict=True)]
+        return fault.rewards(_varied(completions), sampled)
 
     trainer = tiny.grpo(
         options.folder,
@@ -66,9 +76,11 @@ def main() -> None:
         max_steps=100_000,
         save_strategy="steps",
         save_steps=5,
-        callbacks=[Journal(options.folder / "log.jsonl", over if options.how == "end" else float("inf"))],
+        num_iterations=options.iterations,
+        callbacks=[Journal(options.folder / "log.jsonl", over if options.how == "end" else float("inf")), fault],
     )
-    exporter = rlexporter.attach(trainer, port=options.port)
+    thresholds = {"run_stalled": options.stalled} if options.stalled else None
+    exporter = rlexporter.attach(trainer, port=options.port, labels=options.labels, thresholds=thresholds)
     print(exporter.name, flush=True)
     try:
         trainer.train(resume_from_checkpoint=True if options.resume else None)
@@ -76,6 +88,11 @@ def main() -> None:
         if options.how != "caught":
             raise
         print("caught", flush=True)
+
+
+def _varied(completions: list[str]) -> list[float]:
+    """Hardly ever the same for two completions: a run whose rewards do not differ is sick."""
+    return [sum(map(ord, text)) / 100 for text in completions]
 
 
 def _raise() -> None:

@@ -5,62 +5,83 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rlexporter.catalog import NAMED
-from rlexporter.generate.dashboards.frame import Json, Page, dashboard, run_variable, select
-from rlexporter.generate.dashboards.panels import Query, described, stat, table, timeseries
+from rlexporter.generate.dashboards import variables
+from rlexporter.generate.dashboards.boxes import GREEN, ORANGE, RED, STATUS_PAGE, Column, stat, table
+from rlexporter.generate.dashboards.frame import Json, Page, dashboard, select
+from rlexporter.generate.dashboards.panels import Query, capital, described, timeseries, words
 from rlexporter.model import Group, Kind, Metric
 
 UID = "rlexporter-exporter"
+_OF = select()
+_OURS = f"and on (job, instance) rl_run_info{{{_OF}}}"
+"""Of what Prometheus says of a target: those that serve the runs. It knows the job and the instance, but no run."""
 
 
 def build(catalog: Sequence[Metric]) -> Json:
     """The dashboard."""
     page = Page()
+    page.row("Is it well?")
+    _numbers(page)
     page.row("Cost")
-    looking = f"sum by (run) (rate(rlexporter_observe_seconds_total{{{select()}}}[$__rate_interval]))"
-    writing = f"sum by (run) (rate(rlexporter_record_seconds_total{{{select()}}}[$__rate_interval]))"
-    share = [Query(looking, "tensors"), Query(writing, "log lines and conditions")]
+    looking = f"sum by (run) (rate(rlexporter_observe_seconds_total{{{_OF}}}[$__rate_interval]))"
+    writing = f"sum by (run) (rate(rlexporter_record_seconds_total{{{_OF}}}[$__rate_interval]))"
+    share = [Query(looking, "{{run}}: tensors"), Query(writing, "{{run}}: log lines and conditions")]
+    metric = NAMED["rlexporter_observe_seconds_total"]
+    page.add(timeseries("Share of the training thread's time", share, metric, unit="percentunit"), 12)
+    series = Query(f'max by (instance) (scrape_samples_scraped{{job=~"$job"}} {_OURS})', "{{instance}}")
+    text = "Samples in a scrape, as Prometheus counts them."
+    page.add(timeseries("Series", [series], NAMED["rlexporter_scrapes_total"], unit="short", description=text), 6)
+    took = Query(f'max by (instance) (scrape_duration_seconds{{job=~"$job"}} {_OURS})', "{{instance}}")
+    text = "How long a scrape takes, as Prometheus sees it."
     page.add(
-        timeseries(
-            "Share of the training thread", share, NAMED["rlexporter_observe_seconds_total"], unit="percentunit"
-        ),
-        12,
+        timeseries("Duration of a scrape", [took], NAMED["rlexporter_scrapes_total"], unit="s", description=text), 6
     )
-    scrapes = Query(f"sum by (run) (rate(rlexporter_scrapes_total{{{select()}}}[$__rate_interval]))", "{{run}}")
-    page.add(timeseries("Scrapes per second", [scrapes], NAMED["rlexporter_scrapes_total"], unit="short"), 6)
-    series = Query('max by (instance) (scrape_samples_scraped{job=~"$job"})', "{{instance}}")
-    page.add(timeseries("Series in a scrape", [series], NAMED["rlexporter_scrapes_total"], unit="short"), 6)
     page.row("What is missed")
+    shown = " ".join(target["expr"] for panel in page.all() for target in panel.get("targets", ()))
     for metric in catalog:
-        if (
-            metric.group is Group.EXPORTER
-            and metric.kind in (Kind.GAUGE, Kind.COUNTER)
-            and metric.series not in str(page.panels)
-        ):
-            page.add(_any(metric), 6, 6)
-    judged = Query(f"count by (run) (rl_condition_judged{{{select()}}} == 0)", "conditions")
-    page.add(stat("Conditions that cannot be judged", judged, described(NAMED["rl_condition_judged"])), 6, 6)
+        if metric.group is Group.EXPORTER and metric.kind in (Kind.GAUGE, Kind.COUNTER) and metric.series not in shown:
+            page.add(_any(metric), 8, 6)
     page.row("Versions")
-    info = Query(
-        f"max by (instance, version, python, prometheus_client, fastapi) (rlexporter_build_info{{{select()}}})",
-        "",
-        instant=True,
-        table=True,
-    )
-    page.add(table("Versions", [info], NAMED["rlexporter_build_info"].help), 24, 6)
+    page.add(_versions(), 24, 6)
     return dashboard(
         UID,
         "RL training: exporter",
         "The exporter's own cost, errors, scrapes and unmapped keys.",
         page.panels,
-        variables=(run_variable(multi=True),),
+        variables=variables.common(variables.run(multi=True)),
     )
 
 
+def _numbers(page: Page) -> None:
+    errors = Query(f"sum(rlexporter_errors_total{{{_OF}}})", "errors")
+    red, orange = ((GREEN, None), (RED, 1.0)), ((GREEN, None), (ORANGE, 1.0))
+    page.add(stat("Errors", errors, described(NAMED["rlexporter_errors_total"]), steps=red), 5, 4)
+    unknown = Query(f"sum(rlexporter_unmapped_keys{{{_OF}}})", "keys")
+    page.add(stat("Unmapped keys", unknown, described(NAMED["rlexporter_unmapped_keys"]), steps=orange), 5, 4)
+    dropped = Query(f"sum(rlexporter_dropped_keys_total{{{_OF}}})", "values")
+    page.add(stat("Dropped values", dropped, described(NAMED["rlexporter_dropped_keys_total"]), steps=orange), 5, 4)
+    judged = Query(f"count(rl_condition_judged{{{_OF}}} == 0) or vector(0)", "conditions")
+    page.add(stat("Conditions that are not judged", judged, described(NAMED["rl_condition_judged"])), 5, 4)
+    lost = Query(f"count(rl_signal_unavailable_info{{{select(_ERROR)}}}) or vector(0)", "signals")
+    text = described(NAMED["rl_signal_unavailable_info"])
+    page.add(stat("Signals lost by an error", lost, text, steps=red), 4, 4)
+
+
+_ERROR = 'cause="error"'
+
+
+def _versions() -> Json:
+    names = ("run", "rank", "instance", "version", "python", "prometheus_client", "fastapi")
+    expr = f"max by ({', '.join(names)}) (rlexporter_build_info{{{_OF}}})"
+    labels: dict[str, dict[str, object]] = {name: {} for name in names}
+    labels["instance"] = {"links": [STATUS_PAGE]}
+    return table("Versions", [Column("one", expr)], NAMED["rlexporter_build_info"].help, labels=labels, hidden=("one",))
+
+
 def _any(metric: Metric) -> Json:
-    kept = ", ".join(("run", *metric.labels))
-    legend = " ".join("{{" + label + "}}" for label in ("run", *metric.labels))
-    expr = f"max by ({kept}) ({metric.series}{{{select()}}})"
+    by = ("run", *metric.labels)
+    kept, legend = ", ".join(by), " ".join("{{" + label + "}}" for label in by)
+    expr = f"max by ({kept}) ({metric.series}{{{_OF}}})"
     if metric.kind is Kind.COUNTER:
-        expr = f"sum by ({kept}) (increase({metric.series}{{{select()}}}[$__rate_interval]))"
-    words = metric.series.removeprefix("rlexporter_").removesuffix("_total").replace("_", " ")
-    return timeseries(words[0].upper() + words[1:], [Query(expr, legend)], metric)
+        expr = f"sum by ({kept}) (increase({metric.series}{{{_OF}}}[$__rate_interval]))"
+    return timeseries(capital(words(metric.series)), [Query(expr, legend)], metric)

@@ -5,32 +5,31 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rlexporter.catalog import NAMED
-from rlexporter.generate.dashboards.frame import Json, Page, dashboard, run_variable, select
-from rlexporter.generate.dashboards.panels import Query, described, gauge, stat, table, timeseries
+from rlexporter.generate.dashboards import stability, state, variables
+from rlexporter.generate.dashboards.boxes import (
+    COLOURED,
+    GREEN,
+    GREY,
+    ORANGE,
+    RED,
+    STATUS_PAGE,
+    YELLOW,
+    Column,
+    limits,
+    link,
+    stat,
+    table,
+)
+from rlexporter.generate.dashboards.frame import FIRING, ZERO, Json, Page, dashboard, select
+from rlexporter.generate.dashboards.panels import Query, described, gauge, timeseries
 from rlexporter.model import Metric
 
 UID = "rlexporter-fleet"
-ZERO = select('rank="0"')
 
-FIRING = 'alertname=~"RL.+",alertstate="firing",run=~"$run"'
-
-_COLUMNS = (
-    ("state", f"max by (run, state) (rl_run_state{{{ZERO}}} == 1)"),
-    ("algorithm", f"max by (run, algorithm, model) (rl_run_info{{{ZERO}}})"),
-    ("step", f"max by (run) (rl_step{{{ZERO}}})"),
-    ("steps per hour", f"3600 * max by (run) (rate(rl_steps_total{{{ZERO}}}[$__rate_interval]))"),
-    ("reward", f"max by (run) (rl_reward_mean{{{ZERO}}})"),
-    ("reward, an hour ago", f"max by (run) (rl_reward_mean{{{ZERO}}} offset 1h)"),
-    (
-        "critical alerts",
-        f'count by (run) (ALERTS{{{FIRING},severity="critical"}})',
-    ),
-    ("warnings", f'count by (run) (ALERTS{{{FIRING},severity="warning"}})'),
-    ("NaN and infinite", f"sum by (run) (rl_nonfinite_values_total{{{select()}}})"),
-    ("age of last step", f"time() - max by (run) (rl_last_step_timestamp_seconds{{{ZERO}}})"),
-)
-_HIDDEN = ("state", "algorithm")
-_UNITS = {"age of last step": "s"}
+_OPEN = link("Open", "/d/rlexporter-run?var-run=${__value.raw}&${datasource:queryparam}&${__url_time_range}")
+_STEPS = tuple(f"increase(rl_step_duration_seconds_{part}{{{ZERO}}}[$__range])" for part in ("sum", "count"))
+_PACE = f"max by (run) ({_STEPS[0]} / ({_STEPS[1]} > 0)) or max by (run) (rl_step_time_seconds{{{ZERO}}})"
+_SLOPE = f"100 * max by (run) (deriv(rl_reward_mean{{{ZERO}}}[$__range]) / deriv(rl_step{{{ZERO}}}[$__range]))"
 
 
 def build(catalog: Sequence[Metric]) -> Json:
@@ -38,61 +37,116 @@ def build(catalog: Sequence[Metric]) -> Json:
     page = Page()
     page.row("Runs")
     page.add(_count("Running", "running"), 4, 4)
-    page.add(_count("Failed", "failed"), 4, 4)
-    page.add(_count("Preempted", "preempted"), 4, 4)
-    sick = Query(f'count(count by (run) (ALERTS{{{FIRING},severity="critical"}}))', "runs")
-    page.add(stat("Runs with critical alerts", sick, "Runs with at least one critical alert that fires now."), 6, 4)
-    steps = Query(f"3600 * sum(rate(rl_steps_total{{{ZERO}}}[$__rate_interval]))", "steps")
-    page.add(stat("Steps per hour", steps, described(NAMED["rl_steps_total"])), 6, 4)
+    page.add(_count("Failed", "failed", RED), 4, 4)
+    page.add(_count("Preempted", "preempted", ORANGE), 4, 4)
+    for title, severity, color in (("critical alerts", "critical", RED), ("warnings only", "warning", ORANGE)):
+        page.add(_sick(title, severity, color), 4, 4)
+    total = Query(f"sum(rate(rl_tokens_total{{{ZERO}}}[$__rate_interval])) or vector(0)", "tokens per second")
+    page.add(stat("Tokens per second", total, described(NAMED["rl_tokens_total"]), unit="short"), 4, 4)
     page.add(_runs(), 24, 12)
     page.row("Side by side")
-    for title, name in (
-        ("Reward", "rl_reward_mean"),
-        ("KL, per token", "rl_kl_per_token"),
-        ("Entropy", "rl_entropy_per_token"),
-    ):
-        page.add(timeseries(title, [gauge(name, legend="{{run}}")], NAMED[name]))
+    page.add(timeseries("Reward", [gauge("rl_reward_mean", legend="{{run}}")], NAMED["rl_reward_mean"]))
+    share = Query(f"max by (run) ({stability.worst()})", "{{run}}")
+    page.add(
+        timeseries(
+            "Nearest to an alert limit",
+            [share],
+            NAMED["rl_step"],
+            unit="percentunit",
+            log=True,
+            description=stability.DESCRIPTION,
+            absent="No limit is known yet: they are measured with the first steps",
+        )
+    )
+    pace = Query(_PACE.replace("$__range", "$__rate_interval"), "{{run}}")
+    page.add(timeseries("Step time", [pace], NAMED["rl_step_duration_seconds"]))
+    for name in ("rl_kl_per_token", "rl_entropy_per_token", "rl_completion_length_mean"):
+        page.add(timeseries(_title(name), [gauge(name, legend="{{run}}")], NAMED[name]))
     return dashboard(
         UID,
         "RL training: fleet",
         "All runs: state, step, reward, alerts, age of the last step; a click on a run opens it.",
         page.panels,
-        variables=({**run_variable(multi=True)},),
+        variables=variables.common(variables.run(multi=True)),
     )
 
 
-def _count(title: str, state: str) -> Json:
-    of = select('rank="0"', f'state="{state}"')
-    query = Query(f"sum(max by (run) (rl_run_state{{{of}}}))", "runs")
-    return stat(title, query, described(NAMED["rl_run_state"]))
+def _title(name: str) -> str:
+    return {"rl_kl_per_token": "KL to the reference, per token", "rl_entropy_per_token": "Entropy"}.get(
+        name, "Completion length"
+    )
+
+
+def _count(title: str, of: str, color: str = GREEN) -> Json:
+    matchers = select('rank="0"', f'state="{of}"')
+    query = Query(f"sum(max by (run) (rl_run_state{{{matchers}}})) or vector(0)", "runs")
+    return stat(title, query, described(NAMED["rl_run_state"]), steps=((GREY, None), (color, 1.0)))
+
+
+def _sick(title: str, severity: str, color: str) -> Json:
+    firing = f'count by (run) (ALERTS{{{FIRING},severity="{severity}"}})'
+    if severity == "warning":
+        firing += f' unless on (run) ALERTS{{{FIRING},severity="critical"}}'
+    query = Query(f"count({firing}) or vector(0)", "runs")
+    text = f"Runs with {title} that fire now."
+    return stat(f"Runs with {title}", query, text, steps=((GREY, None), (color, 1.0)))
 
 
 def _runs() -> Json:
     """One row a run; the values of labels are columns too."""
-    queries = [Query(expr, "", instant=True, table=True) for _, expr in _COLUMNS]
-    letters = [chr(ord("A") + i) for i in range(len(_COLUMNS))]
-    renamed = {f"Value #{letter}": name for letter, (name, _) in zip(letters, _COLUMNS, strict=True)}
-    panel = table("Runs", queries, "One row a run. A click on its name opens it.", _overrides())
-    options = panel["transformations"][1]["options"]
-    options["renameByName"] = {each: name for each, name in renamed.items() if name not in _HIDDEN}
-    options["excludeByName"].update({each: True for each, name in renamed.items() if name in _HIDDEN})
-    options["indexByName"] = {"run": 0, "state": 1, "algorithm": 2, "model": 3}
-    return panel
-
-
-def _overrides() -> list[Json]:
-    link = {
-        "title": "Open",
-        "url": "/d/rlexporter-run?var-run=${__value.raw}&${datasource:queryparam}&${__url_time_range}",
+    labels: dict[str, dict[str, object]] = {
+        "run": {"links": [_OPEN], "custom__width": 220},
+        "algorithm": {},
+        "model": {},
+        "instance": {"links": [STATUS_PAGE]},
+        "signal": {},
     }
-    made: list[Json] = [
-        {"matcher": {"id": "byName", "options": "run"}, "properties": [{"id": "links", "value": [link]}]}
-    ]
-    for name, unit in _UNITS.items():
-        made.append({"matcher": {"id": "byName", "options": name}, "properties": [{"id": "unit", "value": unit}]})
-    red = {"mode": "absolute", "steps": [{"color": "transparent", "value": None}, {"color": "red", "value": 1}]}
-    cell = {"id": "custom.cellOptions", "value": {"type": "color-background"}}
-    for name in ("critical alerts", "NaN and infinite"):
-        properties = [{"id": "thresholds", "value": red}, cell]
-        made.append({"matcher": {"id": "byName", "options": name}, "properties": properties})
-    return made
+    return table(
+        "Runs",
+        list(_columns()),
+        "One row a run, with those that are gone but were there in the time that is shown. A click on a run opens it, "
+        "one on its instance the status page. Worst: the signal that is nearest to the limit of an alert, as a share "
+        "of it. Reward trend: how much the reward gains in 100 steps, over the time that is shown.",
+        labels=labels,
+        hidden=("info", "instance"),
+        sort="critical",
+        none="No run here: is anything scraped?",
+    )
+
+
+def _columns() -> tuple[Column, ...]:
+    age = f"time() - max by (run) (last_over_time(rl_last_step_timestamp_seconds{{{ZERO}}}[$__range]))"
+    info = f"last_over_time(rl_run_info{{{ZERO}}}[$__range])"
+    red, orange = _from_one(RED), _from_one(ORANGE)
+    share = limits((GREEN, None), (YELLOW, 0.8), (RED, 1.0))
+    done = f"max by (run) (rl_step{{{ZERO}}}) / max by (run) (rl_steps_planned{{{ZERO}}})"
+    return (
+        Column("state", state.code(), {"mappings": [state.mapping()], "custom__cellOptions": COLOURED}),
+        Column("info", f"max by (run, algorithm, model) ({info})"),
+        Column("instance", f"max by (run, instance) (rl_run_info{{{ZERO}}})"),
+        Column("step", f"max by (run) (last_over_time(rl_step{{{ZERO}}}[$__range]))"),
+        Column("done", done, {"unit": "percentunit"}),
+        Column("step time", _PACE, {"unit": "s"}),
+        Column("age of last step", age, {"unit": "s"}),
+        Column("reward", f"max by (run) (last_over_time(rl_reward_mean{{{ZERO}}}[$__range]))", {"decimals": 3}),
+        Column("reward trend", _SLOPE, {"decimals": 3, "thresholds": _TREND, "custom__cellOptions": COLOURED}),
+        Column(
+            "worst", stability.worst(), {"unit": "percentunit", "thresholds": share, "custom__cellOptions": COLOURED}
+        ),
+        Column("critical", _alerts("critical"), red),
+        Column("warnings", _alerts("warning"), orange),
+        Column("NaN", f"sum by (run) (last_over_time(rl_nonfinite_values_total{{{select()}}}[$__range]))", red),
+    )
+
+
+_TREND = limits((RED, None), (GREY, -0.001), (GREEN, 0.001))
+
+
+def _from_one(color: str) -> dict[str, object]:
+    return {"thresholds": limits((GREY, None), (color, 1.0)), "custom__cellOptions": COLOURED}
+
+
+def _alerts(severity: str) -> str:
+    """How many fire; 0 for the runs that have none."""
+    firing = f'count by (run) (ALERTS{{{FIRING},severity="{severity}"}})'
+    return f"{firing} or 0 * max by (run) (rl_run_info{{{ZERO}}})"

@@ -1,9 +1,11 @@
-"""What all dashboards have: variables, annotations, links; and how panels are put below each other."""
+"""What all dashboards have: annotations and links; and how panels are put below each other."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Any
+
+from rlexporter.catalog import RUNBOOKS
 
 Json = dict[str, Any]
 
@@ -14,14 +16,18 @@ TAG = "rlexporter"
 WIDTH = 24
 ROW_HEIGHT = 1
 
-_MEASURED = "rl_step_duration_seconds_sum{SELECT} / rl_step_duration_seconds_count{SELECT}"
-PACE = f"max(rl_step_time_seconds{{SELECT}}) or max({_MEASURED})"
-"""Seconds a step takes: as the trainer logs it, else as it was measured."""
+FIRING = 'alertname=~"RL.+",alertstate="firing",run=~"$run"'
 
 
 def select(*more: str) -> str:
-    """The label matchers of every query: the job, the run, and others."""
+    """The label matchers of every query: the job, the run, and others.
+
+    Not the instance, as other dashboards have it: a run that is preempted goes on in another one.
+    """
     return ",".join(('job=~"$job"', 'run=~"$run"', *more))
+
+
+ZERO = select('rank="0"')
 
 
 def dashboard(uid: str, title: str, description: str, panels: list[Json], *, variables: Iterable[Json]) -> Json:
@@ -39,89 +45,46 @@ def dashboard(uid: str, title: str, description: str, panels: list[Json], *, var
         "time": {"from": "now-3h", "to": "now"},
         "timezone": "browser",
         "annotations": {"list": _annotations()},
-        "links": [_link()],
-        "templating": {"list": [_datasource(), _job(), *variables]},
+        "links": _links(),
+        "templating": {"list": list(variables)},
         "panels": panels,
     }
 
 
-def run_variable(*, multi: bool = False) -> Json:
-    """Which run; its name is unique over clusters, or the job tells them apart."""
-    return variable("run", "Run", 'label_values(rl_run_info{job=~"$job"}, run)', multi=multi)
-
-
-def rank_variable() -> Json:
-    """Which ranks; rank 0 serves what is already reduced over all of them."""
-    return variable("rank", "Rank", f"label_values(rl_step_duration_seconds_count{{{select()}}}, rank)", multi=True)
-
-
-def window_variable() -> Json:
-    """How wide a column of a heatmap has to be so that a step is in it: it follows the pace of the run.
-
-    A step, a fifth for those that take longer, and two scrapes.
-    """
-    pace = PACE.replace("SELECT", select())
-    made = variable("window", "Window", f"query_result(ceil(clamp_min(1.2 * ({pace}) + 30, 60)))", multi=False)
-    made.update(hide=2, regex="/ (\\d+) /", includeAll=False, description="Seconds; at least a minute.")
-    del made["allValue"]
-    return made
-
-
-def variable(name: str, label: str, query: str, *, multi: bool) -> Json:
-    """A variable that is filled by a query."""
-    return {
-        "name": name,
-        "label": label,
-        "type": "query",
-        "datasource": SOURCE,
-        "definition": query,
-        "query": {"query": query, "refId": f"variable-{name}"},
-        "refresh": 2,
-        "sort": 1,
-        "multi": multi,
-        "includeAll": multi,
-        "allValue": ".+",
-        "hide": 0,
-        "regex": "",
-        "options": [],
-        "current": {"text": ["All"], "value": ["$__all"]} if multi else {},
-    }
-
-
-def _datasource() -> Json:
-    return {
-        "name": "datasource",
-        "label": "Data source",
-        "type": "datasource",
-        "query": "prometheus",
-        "refresh": 1,
-        "regex": "",
-        "hide": 0,
-        "multi": False,
-        "includeAll": False,
-        "options": [],
-        "current": {},
-    }
-
-
-def _job() -> Json:
-    return {**variable("job", "Job", "label_values(rl_run_info, job)", multi=True)}
-
-
 def _annotations() -> list[Json]:
-    """Alerts as regions, checkpoints as lines."""
+    """Alerts as regions; what has a time of its own as lines there, whenever it was scraped."""
+    begun = select('rank="0"', 'severity=~"critical|warning"')
     return [
-        _annotation("Alerts", 'ALERTS{alertname=~"RL.+",alertstate="firing",run=~"$run"}', "red", "{{alertname}}"),
+        _annotation("Alerts", f"ALERTS{{{FIRING}}}", "red", "{{alertname}}", "{{run}}: {{severity}}"),
+        _annotation(
+            "Conditions begin",
+            f"1000 * max by (run, condition, severity) (rl_condition_last_event_timestamp_seconds{{{begun}}})",
+            "orange",
+            "{{condition}}",
+            "{{run}}: {{severity}}, begins to hold in this step",
+            timed=True,
+        ),
         _annotation(
             "Checkpoints",
-            f"changes(rl_last_checkpoint_step{{{select()}}}[$__interval]) > 0",
+            f"1000 * max by (run) (rl_last_checkpoint_timestamp_seconds{{{ZERO}}})",
             "blue",
-            "checkpoint",
+            "Checkpoint",
+            "{{run}}",
+            timed=True,
+        ),
+        _annotation(
+            "Starts",
+            f"1000 * max by (run) (rl_run_start_timestamp_seconds{{{ZERO}}})",
+            "green",
+            "Start",
+            "{{run}}: a process begins or resumes the run",
+            timed=True,
         ),
     ]
 
 
-def _annotation(name: str, expr: str, color: str, title: str) -> Json:
+def _annotation(name: str, expr: str, color: str, title: str, text: str, *, timed: bool = False) -> Json:
+    """``timed``: the value is when it was, in milliseconds."""
     return {
         "name": name,
         "datasource": SOURCE,
@@ -131,25 +94,37 @@ def _annotation(name: str, expr: str, color: str, title: str) -> Json:
         "expr": expr,
         "target": {"refId": "Anno", "expr": expr},
         "titleFormat": title,
-        "textFormat": "{{run}} {{severity}}",
+        "textFormat": text,
         "tagKeys": "severity",
         "step": "30s",
+        "useValueForTime": timed,
     }
 
 
-def _link() -> Json:
-    return {
-        "type": "dashboards",
-        "title": "RL training",
-        "tags": [TAG],
-        "asDropdown": True,
-        "includeVars": True,
-        "keepTime": True,
-        "targetBlank": False,
-        "icon": "external link",
-        "tooltip": "",
-        "url": "",
-    }
+def _links() -> list[Json]:
+    """To the other dashboards with the same variables and time, and to the runbooks."""
+    common = {"asDropdown": False, "includeVars": True, "keepTime": True, "tags": [], "tooltip": "", "url": ""}
+    return [
+        {
+            **common,
+            "type": "dashboards",
+            "title": "RL training",
+            "tags": [TAG],
+            "targetBlank": False,
+            "icon": "external link",
+        },
+        {
+            **common,
+            "type": "link",
+            "title": "Runbooks",
+            "url": RUNBOOKS,
+            "tooltip": "What each alert means, and what to do",
+            "includeVars": False,
+            "keepTime": False,
+            "targetBlank": True,
+            "icon": "doc",
+        },
+    ]
 
 
 class Page:
@@ -175,6 +150,10 @@ class Page:
         if self._x + width > WIDTH:
             self._break()
         self._add(panel, width, height)
+
+    def all(self) -> list[Json]:
+        """Every panel so far, those of collapsed rows among them."""
+        return [each for panel in self.panels for each in (panel, *panel.get("panels", ()))]
 
     def _add(self, panel: Json, width: int, height: int) -> None:
         panel["id"] = self._next_id

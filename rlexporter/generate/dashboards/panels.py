@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from rlexporter.catalog import NAMED
-from rlexporter.generate.dashboards.frame import SOURCE, Json, select
+from rlexporter.generate.dashboards.frame import SOURCE, ZERO, Json, select
 from rlexporter.model import Kind, Metric, Range
 
-_UNITS = {
-    "seconds": "s",
-    "fraction": "percentunit",
-    "tokens per second": "short",
-    "seconds since the epoch": "dateTimeFromNow",
-    "bytes": "bytes",
-}
-_NOT_HERE = "not in this run"
+UNITS = {"seconds": "s", "fraction": "percentunit", "bytes": "bytes", "tokens": "short"}
+WINDOW = "${window}s"
 
 
 @dataclass(frozen=True)
@@ -24,58 +18,103 @@ class Query:
     """One target of a panel. ``legend``: with `{{label}}` of what the expression keeps."""
 
     expr: str
-    legend: str
+    legend: str = ""
     instant: bool = False
-    table: bool = False
-    heatmap: bool = False
+    format: str = ""
+    """``table`` or ``heatmap``."""
 
 
-def unit(metric: Metric) -> str:
+def unit_of(metric: Metric) -> str:
     """Grafana's name of a unit; ``none`` is a plain number."""
-    return _UNITS.get(metric.unit, "none")
+    return UNITS.get(metric.unit, "none")
 
 
 def gauge(name: str, *by: str, legend: str = "") -> Query:
     """A gauge of rank 0 as it is; ``by``: the labels that tell its lines apart."""
-    rank = () if NAMED.get(name) is None or "rank" in by else ('rank="0"',)
-    kept = ", ".join(("run", *by))
-    text = legend or " ".join("{{" + label + "}}" for label in by) or name
-    return Query(f"max by ({kept}) ({name}{{{select(*rank)}}})", text)
+    text = legend or " ".join("{{" + label + "}}" for label in by) or words(name)
+    return Query(f"max by ({', '.join(('run', *by))}) ({name}{{{ZERO}}})", text)
 
 
-def timeseries(title: str, queries: Sequence[Query], shown: Metric, **options: object) -> Json:
-    """Lines over time. ``shown``: the metric whose unit, words and healthy range the panel has."""
-    custom: Json = {
-        "drawStyle": "line",
-        "lineInterpolation": "linear",
-        "lineWidth": 1,
-        "fillOpacity": 0,
-        "showPoints": "auto",
-        "spanNulls": False,
-        "axisPlacement": "auto",
-        "scaleDistribution": {"type": "log", "log": 10} if options.get("log") else {"type": "linear"},
-        "thresholdsStyle": {"mode": "area" if shown.healthy else "off"},
+def rate(name: str, legend: str) -> Query:
+    """How fast a counter of rank 0 grows, per second."""
+    return Query(f"sum by (run) (rate({name}{{{ZERO}}}[$__rate_interval]))", legend)
+
+
+def words(name: str) -> str:
+    """The name of a series, as a person says it."""
+    bare = name.removeprefix("rl_").removeprefix("rlexporter_").removesuffix("_total").removesuffix("_dist")
+    return " ".join({"kl": "KL", "nan": "NaN"}.get(word, word) for word in bare.split("_"))
+
+
+def capital(text: str) -> str:
+    """With a capital at the beginning."""
+    return text[:1].upper() + text[1:]
+
+
+def timeseries(
+    title: str,
+    queries: Sequence[Query],
+    shown: Metric,
+    *,
+    unit: str = "",
+    log: bool = False,
+    stack: bool = False,
+    window: bool = False,
+    absent: str = "",
+    description: str = "",
+    overrides: Iterable[Json] = (),
+) -> Json:
+    """Lines over time. ``shown``: the metric whose unit, words and healthy range the panel has.
+
+    ``window``: a point is as wide as a column of a heatmap, for what is counted a step; ``absent``: what it says
+    where there is nothing.
+    """
+    made = panel("timeseries", title, description or described(shown), queries)
+    if window:
+        made["interval"] = WINDOW
+    defaults = {
+        "unit": unit or unit_of(shown),
+        "custom": _lines(shown, log, stack),
+        "noValue": absent or missing(shown),
     }
-    defaults = {"unit": options.get("unit") or unit(shown), "custom": custom, "noValue": _NOT_HERE}
-    defaults["thresholds"] = thresholds(shown.healthy)
-    return {
-        **_panel("timeseries", title, described(shown), queries),
-        "fieldConfig": {"defaults": defaults, "overrides": []},
-        "options": {
-            "legend": {"displayMode": "list", "placement": "bottom", "showLegend": True, "calcs": []},
-            "tooltip": {"mode": "multi", "sort": "desc"},
-        },
+    made["fieldConfig"] = {
+        "defaults": {**defaults, "thresholds": thresholds(shown.healthy)},
+        "overrides": list(overrides),
     }
+    made["options"] = {
+        "legend": {"displayMode": "list", "placement": "bottom", "showLegend": True, "calcs": []},
+        "tooltip": {"mode": "multi", "sort": "desc"},
+    }
+    return made
 
 
-def heatmap(title: str, metric: Metric, *, total_by: str = "le") -> Json:
+def trend(title: str, shown: Metric) -> Json:
+    """A gauge over the step instead of time: pauses and restarts are not in it."""
+    queries = [gauge("rl_step", legend="step"), gauge(shown.series, legend="value")]
+    made = timeseries(title, queries, shown)
+    made["type"] = "trend"
+    made["options"]["xField"] = "step"
+    # One value a step, in their order: a run that went back to a checkpoint does some twice.
+    fields = {"step": {"aggregations": [], "operation": "groupby"}}
+    fields["value"] = {"aggregations": ["lastNotNull"], "operation": "aggregate"}
+    made["transformations"] = [
+        {"id": "joinByField", "options": {"byField": "Time", "mode": "outer"}},
+        {"id": "groupBy", "options": {"fields": fields}},
+        {"id": "sortBy", "options": {"fields": {}, "sort": [{"field": "step"}]}},
+        {"id": "organize", "options": {"renameByName": {"value (lastNotNull)": words(shown.series)}}},
+    ]
+    return made
+
+
+def heatmap(title: str, metric: Metric, *more: str) -> Json:
     """A distribution over time. A column is as wide as the window, so that each holds a step and none counts twice."""
-    expr = f"sum by ({total_by}) (increase({metric.series}_bucket{{{select()}}}[$__interval]))"
-    panel = _panel("heatmap", title, described(metric), [Query(expr, "{{le}}", heatmap=True)])
-    panel["interval"] = "${window}s"
-    panel["maxDataPoints"] = 200
-    panel["fieldConfig"] = {"defaults": {"custom": {"scaleDistribution": {"type": "linear"}}}, "overrides": []}
-    panel["options"] = {
+    expr = f"sum by (le) (increase({metric.series}_bucket{{{select(*more)}}}[$__interval]))"
+    made = panel("heatmap", title, described(metric), [Query(expr, "{{le}}", format="heatmap")])
+    made["interval"] = WINDOW
+    made["maxDataPoints"] = 200
+    defaults = {"custom": {"scaleDistribution": {"type": "linear"}}, "noValue": missing(metric)}
+    made["fieldConfig"] = {"defaults": defaults, "overrides": []}
+    made["options"] = {
         "calculate": False,
         "cellGap": 0,
         "cellValues": {"unit": "short"},
@@ -93,47 +132,9 @@ def heatmap(title: str, metric: Metric, *, total_by: str = "le") -> Json:
         "legend": {"show": True},
         "rowsFrame": {"layout": "auto"},
         "tooltip": {"mode": "single", "yHistogram": True, "showColorScale": False},
-        "yAxis": {"axisPlacement": "left", "reverse": False, "unit": unit(metric)},
+        "yAxis": {"axisPlacement": "left", "reverse": False, "unit": unit_of(metric)},
     }
-    return panel
-
-
-def stat(title: str, query: Query, description: str, *, unit: str = "none", mappings: Sequence[Json] = ()) -> Json:
-    """One number, or a word."""
-    panel = _panel("stat", title, description, [query])
-    panel["fieldConfig"] = {
-        "defaults": {"unit": unit, "noValue": "-", "mappings": list(mappings), "thresholds": thresholds(None)},
-        "overrides": [],
-    }
-    panel["options"] = {
-        "reduceOptions": {"calcs": ["lastNotNull"], "fields": "", "values": False},
-        "colorMode": "value",
-        "graphMode": "none",
-        "justifyMode": "auto",
-        "orientation": "auto",
-        "textMode": "auto",
-        "wideLayout": True,
-    }
-    return panel
-
-
-def table(title: str, queries: Sequence[Query], description: str, overrides: Sequence[Json] = ()) -> Json:
-    """Instant values, merged by the labels that they share."""
-    panel = _panel("table", title, description, queries)
-    panel["fieldConfig"] = {
-        "defaults": {"custom": {"align": "auto", "cellOptions": {"type": "auto"}}, "noValue": "none"},
-        "overrides": list(overrides),
-    }
-    panel["options"] = {
-        "showHeader": True,
-        "cellHeight": "sm",
-        "footer": {"show": False, "reducer": ["sum"], "fields": ""},
-    }
-    panel["transformations"] = [
-        {"id": "merge", "options": {}},
-        {"id": "organize", "options": {"excludeByName": {"Time": True}, "indexByName": {}, "renameByName": {}}},
-    ]
-    return panel
+    return made
 
 
 def thresholds(healthy: Range | None) -> Json:
@@ -147,6 +148,12 @@ def thresholds(healthy: Range | None) -> Json:
     return {"mode": "absolute", "steps": steps}
 
 
+def override(name: str, **properties: object) -> Json:
+    """What differs for one field; ``custom__x`` is spelt `custom.x`."""
+    found = [{"id": key.replace("__", "."), "value": value} for key, value in properties.items()]
+    return {"matcher": {"id": "byName", "options": name}, "properties": found}
+
+
 def without_range(name: str) -> Metric:
     """A metric for a panel that shows something else of it than its value."""
     return replace(NAMED[name], healthy=None)
@@ -157,15 +164,44 @@ def described(metric: Metric) -> str:
     return f"{metric.help} {metric.reading}".strip()
 
 
-def _panel(kind: str, title: str, description: str, queries: Sequence[Query]) -> Json:
+def missing(*metrics: Metric) -> str:
+    """What a panel says where a run has none of these."""
+    logged = dict.fromkeys(each for metric in metrics for key in metric.keys for each in key.algorithms)
+    if all(metric.kind is Kind.HISTOGRAM and not metric.of for metric in metrics):
+        return "Not seen in this run: the table at the end says why"
+    return f"Not in this run. Logged by {', '.join(logged)}" if logged else "Not in this run"
+
+
+def _lines(shown: Metric, log: bool, stack: bool) -> Json:
+    return {
+        "drawStyle": "line",
+        "lineInterpolation": "linear",
+        "lineWidth": 1,
+        "fillOpacity": 60 if stack else 0,
+        "showPoints": "auto",
+        "spanNulls": False,
+        "axisPlacement": "auto",
+        "scaleDistribution": {"type": "log", "log": 10} if log else {"type": "linear"},
+        "stacking": {"mode": "normal" if stack else "none", "group": "A"},
+        "thresholdsStyle": {"mode": "area" if shown.healthy else "off"},
+    }
+
+
+def panel(kind: str, title: str, description: str, queries: Sequence[Query]) -> Json:
+    """What every panel has."""
     return {
         "type": kind,
         "title": title,
         "description": description,
         "datasource": SOURCE,
-        "targets": [_target(chr(ord("A") + i), query) for i, query in enumerate(queries)],
+        "targets": [_target(letter(i), query) for i, query in enumerate(queries)],
         "links": [],
     }
+
+
+def letter(index: int) -> str:
+    """The name of a target: A, B, ... Z, AA, AB."""
+    return (letter(index // 26 - 1) if index >= 26 else "") + chr(ord("A") + index % 26)
 
 
 def _target(ref: str, query: Query) -> Json:
@@ -178,13 +214,4 @@ def _target(ref: str, query: Query) -> Json:
         "range": not query.instant,
         "instant": query.instant,
     }
-    if query.table:
-        made["format"] = "table"
-    if query.heatmap:
-        made["format"] = "heatmap"
-    return made
-
-
-def is_drawn(metric: Metric) -> bool:
-    """Whether it is a number that a line can show."""
-    return metric.kind is Kind.GAUGE
+    return {**made, "format": query.format} if query.format else made

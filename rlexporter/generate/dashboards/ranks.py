@@ -5,61 +5,109 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rlexporter.catalog import NAMED
-from rlexporter.generate.dashboards.frame import Json, Page, dashboard, rank_variable, run_variable, select
-from rlexporter.generate.dashboards.panels import Query, described, stat, timeseries, without_range
+from rlexporter.generate.dashboards import variables
+from rlexporter.generate.dashboards.boxes import GREEN, ORANGE, RED, STATUS_PAGE, YELLOW, Column, stat, table
+from rlexporter.generate.dashboards.frame import Json, Page, dashboard, select
+from rlexporter.generate.dashboards.panels import (
+    Query,
+    capital,
+    described,
+    timeseries,
+    without_range,
+    words,
+)
 from rlexporter.model import Group, Kind, Metric, Scope
 
 UID = "rlexporter-ranks"
 OF = select('rank=~"$rank"')
+_ALONE = "Only ranks that serve are here: rank 0 does by itself, others where they are asked to"
 
 
 def build(catalog: Sequence[Metric]) -> Json:
     """The dashboard."""
     page = Page()
     page.row("Ranks")
-    serving = Query(f"count(count by (rank) (rl_step_duration_seconds_count{{{OF}}}))", "ranks")
-    page.add(stat("Ranks that serve", serving, described(NAMED["rl_step_duration_seconds"])), 6, 4)
-    behind = Query(f"max(rl_steps_total{{{OF}}}) - min(rl_steps_total{{{OF}}})", "steps")
-    page.add(stat("Slowest behind fastest", behind, described(NAMED["rl_steps_total"])), 6, 4)
-    bad = Query(f"count(sum by (rank) (rl_nonfinite_values_total{{{OF}}}) > 0) or vector(0)", "ranks")
-    page.add(stat("Ranks with NaN", bad, described(NAMED["rl_nonfinite_values_total"])), 6, 4)
-    pace = " / ".join(
-        f"sum by (run, rank) (rate(rl_step_duration_seconds_{part}{{{OF}}}[$__rate_interval]))"
-        for part in ("sum", "count")
-    )
-    page.add(
-        stat("Spread of step time", Query(f"max({pace}) - min({pace})", "s"), "Slowest minus fastest rank.", unit="s"),
-        6,
-        4,
-    )
-    page.row("Speed")
-    page.add(timeseries("Step time by rank", [Query(pace, "rank {{rank}}")], NAMED["rl_step_duration_seconds"]), 12)
+    _numbers(page)
+    page.row("Stragglers")
     step = Query(f"max by (run, rank) (rl_step{{{OF}}})", "rank {{rank}}")
-    page.add(timeseries("Step by rank", [step], NAMED["rl_step"]), 12)
-    page.row("What one rank sees")
-    values = f"sum by (run, rank, metric) (increase(rl_nonfinite_values_total{{{OF}}}[$__rate_interval])) > 0"
-    page.add(
-        timeseries(
-            "NaN and infinite by rank",
-            [Query(values, "rank {{rank}} {{metric}}")],
-            without_range("rl_nonfinite_values_total"),
-        ),
-        12,
-    )
-    for metric in catalog:
-        if metric.scope is Scope.RANK and metric.kind is Kind.GAUGE and metric.group not in (Group.SPEED, Group.RUN):
-            query = Query(f"max by (run, rank) ({metric.series}{{{OF}}})", "rank {{rank}}")
-            page.add(timeseries(_title(metric), [query], metric), 12)
+    page.add(timeseries("Step time", [Query(_pace(), "rank {{rank}}")], NAMED["rl_step_duration_seconds"]))
+    ratio = Query(f"{_pace()} / on (run) group_left () quantile by (run) (0.5, {_pace()})", "rank {{rank}}")
+    text = "Step time of each rank as a multiple of the median of the ranks. " + _ALONE + "."
+    slow = without_range("rl_step_duration_seconds")
+    page.add(timeseries("Step time against the median of the ranks", [ratio], slow, unit="none", description=text))
+    page.add(timeseries("Step", [step], NAMED["rl_step"]))
+    phases = Query(f"max by (run, rank, phase) (rl_phase_time_seconds{{{OF}}})", "rank {{rank}} {{phase}}")
+    page.add(timeseries("Phases of the last step", [phases], NAMED["rl_phase_time_seconds"]), 12)
+    now = Query(f"max by (run, rank, phase) (rl_phase{{{OF}}}) > 0", "rank {{rank}} {{phase}}")
+    page.add(timeseries("Phase under way", [now], NAMED["rl_phase"], absent="No phase is under way"), 12)
+    page.row("What one rank sees and others do not")
+    _differences(page, catalog)
     return dashboard(
         UID,
         "RL training: ranks",
-        "Stragglers, the spread between ranks, and NaN that one rank sees. Rank 0 serves by default; the "
-        "others when asked.",
+        "Stragglers, the spread between ranks, and NaN that one rank sees. Rank 0 serves by default; the others when "
+        "asked.",
         page.panels,
-        variables=(run_variable(), rank_variable()),
+        variables=variables.common(variables.run(), variables.rank()),
     )
 
 
-def _title(metric: Metric) -> str:
-    words = metric.series.removeprefix("rl_").replace("_", " ")
-    return f"{words[0].upper()}{words[1:]} by rank"
+def _numbers(page: Page) -> None:
+    serving = Query(f"count(count by (rank) (rl_step_duration_seconds_count{{{OF}}}))", "ranks")
+    page.add(stat("Ranks that serve", serving, _ALONE + "."), 4, 5)
+    behind = Query(f"max(max by (rank) (rl_step{{{OF}}})) - min(max by (rank) (rl_step{{{OF}}}))", "steps")
+    late = ((GREEN, None), (ORANGE, 2.0))
+    page.add(stat("Last behind first, in steps", behind, described(NAMED["rl_step"]), steps=late), 4, 5)
+    spread = Query(f"max({_pace()}) / min({_pace()}) - 1", "spread")
+    text = "How much longer the steps of the slowest rank take than those of the fastest."
+    slow = ((GREEN, None), (YELLOW, 0.1), (ORANGE, 0.3))
+    page.add(stat("Slowest against fastest", spread, text, unit="percentunit", steps=slow), 4, 5)
+    bad = Query(f"count(sum by (rank) (rl_nonfinite_values_total{{{OF}}}) > 0) or vector(0)", "ranks")
+    any_bad = ((GREEN, None), (RED, 1.0))
+    page.add(stat("Ranks with NaN", bad, described(NAMED["rl_nonfinite_values_total"]), steps=any_bad), 4, 5)
+    where = table(
+        "Processes",
+        [Column("step", f"max by (rank, instance) (rl_step{{{OF}}})")],
+        "A click on an instance opens its status page.",
+        labels={"rank": {}, "instance": {"links": [STATUS_PAGE]}},
+        none="No process serves this run now",
+    )
+    page.add(where, 8, 5)
+
+
+def _pace() -> str:
+    total, count = (
+        f"sum by (run, rank) (rate(rl_step_duration_seconds_{part}{{{OF}}}[$__rate_interval]))"
+        for part in ("sum", "count")
+    )
+    return f"({total} / ({count} > 0))"
+
+
+def _differences(page: Page, catalog: Sequence[Metric]) -> None:
+    values = f"sum by (run, rank, metric) (increase(rl_nonfinite_values_total{{{OF}}}[$__rate_interval])) > 0"
+    query = Query(values, "rank {{rank}} {{metric}}")
+    shown = without_range("rl_nonfinite_values_total")
+    page.add(timeseries("NaN and infinite values", [query], shown, absent="None: every value was a number"), 12)
+    for metric in catalog:
+        if metric.scope is not Scope.RANK or metric.group in (Group.SPEED, Group.RUN):
+            continue
+        query = Query(_value(metric), "rank {{rank}}")
+        title = capital(words(metric.series)) + (", mean" if metric.kind is Kind.HISTOGRAM else "")
+        page.add(timeseries(title, [query], metric), 12)
+
+
+def _value(metric: Metric) -> str:
+    """A gauge as it is, a counter by its rate, a histogram by the mean of what was seen."""
+    if metric.kind is Kind.GAUGE:
+        return f"max by (run, rank) ({metric.series}{{{OF}}})"
+    if metric.kind is Kind.COUNTER:
+        return f"sum by (run, rank) (rate({metric.series}{{{OF}}}[$__rate_interval]))"
+    count = _rate(f'{metric.series}_bucket{{{OF},le="+Inf"}}') + " > 0"
+    if not metric.signed:
+        return f"{_rate(f'{metric.series}_sum{{{OF}}}')} / ({count})"
+    positive, negative = (_rate(f"{metric.series}_{sign}_sum_total{{{OF}}}") for sign in ("positive", "negative"))
+    return f"({positive} - {negative}) / ({count})"
+
+
+def _rate(series: str) -> str:
+    return f"sum by (run, rank) (rate({series}[$__rate_interval]))"
