@@ -1,0 +1,191 @@
+"""What is deployed with Docker: docker-compose.yml, all that it mounts, the image of the demo, the files of Grafana."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from rlexporter import cli
+from rlexporter.config import DEFAULT_PORT
+from tests.tools import (
+    ALERTMANAGERS,
+    GENERATIONS,
+    ROOT,
+    free_port,
+    require_alertmanager,
+    require_tool,
+    require_tools,
+    running,
+)
+
+PROVISIONING = ROOT / "grafana/provisioning"
+PINNED = re.compile(r"[\w./-]+:v?\d+\.\d+\.\d+(-[\w-]+)?")
+
+
+def compose(file: Path = ROOT / "docker-compose.yml") -> subprocess.CompletedProcess[str]:
+    """What Docker Compose makes of the file, as JSON; it needs no engine for that."""
+    command = [str(require_tool("docker-compose")), "--file", str(file), "config", "--format", "json"]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+@pytest.fixture(scope="module")
+def services() -> dict[str, Any]:
+    """The services, by name."""
+    done = compose()
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    found: dict[str, Any] = json.loads(done.stdout)["services"]
+    assert set(found) == {"demo", "prometheus", "alertmanager", "grafana"}
+    return found
+
+
+def mounts(service: dict[str, Any]) -> dict[str, Path]:
+    """What of this repository a container sees, by where it sees it."""
+    return {each["target"]: Path(each["source"]) for each in service.get("volumes", ()) if each["type"] == "bind"}
+
+
+def test_compose_finds_mistakes(tmp_path: Path) -> None:
+    """A word that is no word of Compose is refused, so that what is not refused has none."""
+    file = tmp_path / "docker-compose.yml"
+    file.write_text((ROOT / "docker-compose.yml").read_text().replace("depends_on", "depends_onn"))
+    assert "additional properties 'depends_onn' not allowed" in compose(file).stderr
+
+
+def test_what_is_mounted_is_there_and_stays_as_it_is(services: dict[str, Any]) -> None:
+    """Every file and folder is in this repository, and no container may write to it."""
+    for service in services.values():
+        for source in mounts(service).values():
+            assert source.exists(), source
+            assert ROOT in source.parents
+        for each in service.get("volumes", ()):
+            assert each["type"] == "volume" or each["read_only"], each
+    assert (services["alertmanager"]["volumes"][2]["type"], len(mounts(services["alertmanager"]))) == ("volume", 2)
+
+
+def test_only_loopback_is_open(services: dict[str, Any]) -> None:
+    """Each service has one port, for this machine alone, and nothing else of the host's network."""
+    ports = {name: service["ports"] for name, service in services.items()}
+    assert {port["host_ip"] for each in ports.values() for port in each} == {"127.0.0.1"}
+    assert {name: [port["target"] for port in each] for name, each in ports.items()} == {
+        "demo": [DEFAULT_PORT],
+        "prometheus": [9090],
+        "alertmanager": [9093],
+        "grafana": [3000],
+    }
+    assert not any({"network_mode", "privileged", "pid", "cap_add"} & set(service) for service in services.values())
+
+
+def test_images_are_pinned_and_watched(services: dict[str, Any]) -> None:
+    """Of each image the whole version is named; each service says when it is well, and has limits."""
+    for name, service in services.items():
+        assert PINNED.fullmatch(service["image"]), name
+        assert service["healthcheck"]["test"][0] == "CMD"
+        assert service["mem_limit"]
+        assert service["restart"] == "unless-stopped"
+        assert service["cap_drop"] == ["ALL"]
+    assert services["grafana"]["depends_on"]["prometheus"]["condition"] == "service_healthy"
+    assert services["prometheus"]["depends_on"]["alertmanager"]["condition"] == "service_healthy"
+
+
+def test_nobody_can_log_in(services: dict[str, Any]) -> None:
+    """Grafana shows, and has no account: so there is no password, neither a default one nor one in a file."""
+    grafana = services["grafana"]["environment"]
+    assert grafana["GF_AUTH_ANONYMOUS_ORG_ROLE"] == "Viewer"
+    assert grafana["GF_SECURITY_DISABLE_INITIAL_ADMIN_CREATION"] == "true"
+    assert (grafana["GF_AUTH_BASIC_ENABLED"], grafana["GF_AUTH_DISABLE_LOGIN_FORM"]) == ("false", "true")
+    names = [name for service in services.values() for name in service.get("environment") or ()]
+    assert [name for name in names if re.search("PASSWORD|SECRET|TOKEN|KEY", name)] == []
+
+
+@pytest.mark.parametrize("generation", GENERATIONS)
+def test_prometheus_takes_its_command(services: dict[str, Any], generation: str, tmp_path: Path) -> None:
+    """A real one starts with the flags and files of its service, and has found rules, the demo and Alertmanager."""
+    service = services["prometheus"]
+    (rules,) = (target for target in mounts(service) if target.endswith(".rules.yml"))
+    text = mounts(service)["/etc/prometheus/prometheus.yml"].read_text()
+    assert rules in text
+    (tmp_path / "prometheus.yml").write_text(text.replace(rules, str(mounts(service)[rules])))
+    port = free_port()
+    local = {"/etc/prometheus/prometheus.yml": tmp_path / "prometheus.yml", "=/prometheus": f"={tmp_path}/data"}
+    command = [str(require_tools(generation) / "prometheus"), *localised(service["command"], local)]
+    with running([*command, f"--web.listen-address=127.0.0.1:{port}"], tmp_path, port):
+        pass
+    config = yaml.safe_load(text)
+    (targets,) = (each["static_configs"][0]["targets"] for each in config["scrape_configs"])
+    (alertmanagers,) = (each["static_configs"][0]["targets"] for each in config["alerting"]["alertmanagers"])
+    opened = {f"{name}:{each['ports'][0]['target']}" for name, each in services.items()}
+    assert opened >= {*targets, *alertmanagers}
+
+
+@pytest.mark.parametrize("generation", ALERTMANAGERS)
+def test_alertmanager_takes_its_command(services: dict[str, Any], generation: str, tmp_path: Path) -> None:
+    """A real one starts with the flags and files of its service."""
+    service, tools, port = services["alertmanager"], require_alertmanager(generation), free_port()
+    for target, source in mounts(service).items():
+        (tmp_path / Path(target).name).write_text(source.read_text())
+    local = {"/etc/alertmanager": tmp_path, "=/alertmanager": f"={tmp_path}/data"}
+    command = [str(tools / "prometheus-alertmanager"), *localised(service["command"], local)]
+    with running([*command, f"--web.listen-address=127.0.0.1:{port}"], tmp_path, port, cwd=tools):
+        pass
+
+
+def localised(command: list[str], local: dict[str, Any]) -> list[str]:
+    """A command with paths of this machine, each of which it must have."""
+    text = "\n".join(command)
+    for old, new in local.items():
+        assert old in text, old
+        text = text.replace(old, str(new))
+    return text.split("\n")
+
+
+def test_grafana_is_provisioned(services: dict[str, Any]) -> None:
+    """Its files are where it looks, and name the folder and the server that are there."""
+    service = services["grafana"]
+    seen = mounts(service)
+    assert seen["/etc/grafana/provisioning"] == PROVISIONING
+    (provider,) = yaml.safe_load((PROVISIONING / "dashboards/rlexporter.yml").read_text())["providers"]
+    assert seen[provider["options"]["path"]] == ROOT / "grafana/dashboards"
+    assert (provider["type"], provider["allowUiUpdates"], provider["folder"]) == ("file", False, "RL training")
+    home = Path(service["environment"]["GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"])
+    assert (seen[str(home.parent)] / home.name).exists()
+
+    (source,) = yaml.safe_load((PROVISIONING / "datasources/prometheus.yml").read_text())["datasources"]
+    assert (source["uid"], source["url"]) == ("prometheus", "http://prometheus:9090")
+    interval = yaml.safe_load((ROOT / "deploy/compose/prometheus.yml").read_text())["global"]["scrape_interval"]
+    assert source["jsonData"]["timeInterval"] == interval
+
+
+def test_the_image_of_the_demo() -> None:
+    """A pinned base, another user than root in the end, and a command that there is."""
+    lines = [line.split(maxsplit=1) for line in (ROOT / "Dockerfile").read_text().splitlines() if line[:1].isupper()]
+    said = {word: [rest for each, rest in lines if each == word] for word, _ in lines}
+    assert all(PINNED.fullmatch(image) for image in said["FROM"])
+    assert said["USER"] == ["10001:10001"]
+    assert [word for word, _ in lines].index("USER") > max(i for i, (word, _) in enumerate(lines) if word == "RUN")
+    assert json.loads(said["ENTRYPOINT"][0]) == ["rlexporter"]
+    assert cli._parser().parse_args(json.loads(said["CMD"][0])).steps == 1_000_000
+    assert f"TORCH={re.findall(r'TORCH:-(.*)}', (ROOT / 'scripts/setup').read_text())[0]}" in said["ARG"]
+    assert "RLEXPORTER_LISTEN_HOST=0.0.0.0" in said["ENV"][0]
+
+
+def test_the_image_can_be_built_from_its_context() -> None:
+    """All that is copied is let through, and all that the package is built from is copied; nothing else goes along."""
+    copied = {
+        name
+        for rest in re.findall(r"^COPY (.*) \S+$", (ROOT / "Dockerfile").read_text(), re.M)
+        for name in rest.split()
+    }
+    everything, *allowed = (line for line in (ROOT / ".dockerignore").read_text().splitlines() if line[:1] not in "#")
+    assert everything == "*"
+    assert {each[1:] for each in allowed if each[0] == "!"} == copied
+    assert all((ROOT / name).exists() for name in copied)
+    project = pytest.importorskip("tomllib").loads((ROOT / "pyproject.toml").read_text())
+    needed = {"pyproject.toml", project["project"]["readme"], *project["project"]["license-files"]}
+    needed.update(project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"])
+    assert needed == copied

@@ -1,0 +1,222 @@
+"""deploy/kubernetes: that it can be built, says what the other files say, and fits the objects of the operator."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Hashable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from rlexporter.catalog import CATALOG
+from rlexporter.catalog.alerts import LOST_WITHOUT
+from rlexporter.config import Settings
+from tests.tools import ALERTMANAGERS, REQUIRED, ROOT, TOOLS, require_alertmanager, require_tool
+
+FOLDER = ROOT / "deploy/kubernetes"
+YAML = sorted(
+    path for top in ("deploy", "grafana") for end in ("yml", "yaml") for path in (ROOT / top).rglob(f"*.{end}")
+)
+OF_TARGETS = {"namespace", "job", "pod", "container", "endpoint", "instance"}
+"""The labels that a PodMonitor gives to what it scrapes."""
+VALIDATE = """\
+import {PodMonitor, PrometheusRule} from "@kubernetes-models/prometheus-operator/monitoring.coreos.com/v1";
+import {AlertmanagerConfig} from "@kubernetes-models/prometheus-operator/monitoring.coreos.com/v1alpha1";
+import {Job} from "kubernetes-models/batch/v1";
+import {ConfigMap} from "kubernetes-models/v1";
+import {readFileSync} from "node:fs";
+const kinds = {PodMonitor, PrometheusRule, AlertmanagerConfig, Job, ConfigMap};
+for (const each of JSON.parse(readFileSync(0))) {
+  try { new kinds[each.kind](each).validate(); } catch (error) { console.log(`${each.kind}: ${error.message}`); }
+}
+"""
+
+
+class Strict(yaml.SafeLoader):
+    """Refuses a key that comes twice, of which the plain loader silently takes the last."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        """As the plain one does it."""
+        keys = [key.value for key, _ in node.value if key.tag != "tag:yaml.org,2002:merge"]
+        if len(keys) != len(set(keys)):
+            raise yaml.YAMLError(f"a key comes twice in {keys}{node.start_mark}")
+        return super().construct_mapping(node, deep)
+
+
+# Kustomize writes `matchType: =`, which is a word of its own in YAML 1.1 only.
+Strict.add_constructor("tag:yaml.org,2002:value", lambda _, node: node.value)
+
+
+def load(path: Path) -> Any:
+    """The one document of a file."""
+    return yaml.load(path.read_text(), Strict)
+
+
+@pytest.fixture(scope="module")
+def built() -> list[dict[str, Any]]:
+    """What `kubectl apply -k` would send, without any flag of kustomize."""
+    command = [str(require_tool("kustomize")), "build", str(FOLDER)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    return list(yaml.load_all(done.stdout, Strict))
+
+
+@pytest.mark.parametrize("path", [*YAML, ROOT / "docker-compose.yml"], ids=lambda path: str(path.relative_to(ROOT)))
+def test_no_key_comes_twice(path: Path) -> None:
+    """Every file is one document of YAML that all parsers read alike."""
+    assert isinstance(load(path), dict)
+
+
+def test_a_key_that_comes_twice_is_seen() -> None:
+    """The check above can fail."""
+    with pytest.raises(yaml.YAMLError, match="twice"):
+        yaml.load("a: {b: 1, c: 2, b: 3}", Strict)
+
+
+def test_it_can_be_built(built: list[dict[str, Any]]) -> None:
+    """All objects are there, labelled, in no namespace of ours; the example is not, and each dashboard is as it is."""
+    assert sorted(each["kind"] for each in built if each["kind"] != "ConfigMap") == [
+        "AlertmanagerConfig",
+        "PodMonitor",
+        "PrometheusRule",
+    ]
+    assert {each["metadata"]["labels"]["app.kubernetes.io/part-of"] for each in built} == {"rlexporter"}
+    assert not any("namespace" in each["metadata"] for each in built)
+    maps = [each for each in built if each["kind"] == "ConfigMap"]
+    assert {each["metadata"]["labels"]["grafana_dashboard"] for each in maps} == {"1"}
+    dashboards = {path.name: path.read_text() for path in (ROOT / "grafana/dashboards").glob("*.json")}
+    assert len(dashboards) >= 4
+    assert {name: text for each in maps for name, text in each["data"].items()} == dashboards
+    assert all(len(text) < 1 << 20 for text in dashboards.values()), "too large for a ConfigMap"
+
+
+def test_the_rules_are_the_same(built: list[dict[str, Any]]) -> None:
+    """The groups of the PrometheusRule are those of the rules file."""
+    rule = load(FOLDER / "prometheusrule.yaml")
+    assert (rule["apiVersion"], rule["kind"]) == ("monitoring.coreos.com/v1", "PrometheusRule")
+    assert rule["spec"] == load(ROOT / "alerts/rlexporter.rules.yml")
+    assert len(rule["spec"]["groups"][0]["rules"]) > 50
+    (sent,) = (each["spec"] for each in built if each["kind"] == "PrometheusRule")
+    assert sent == rule["spec"]
+
+
+def native(route: dict[str, Any]) -> dict[str, Any]:
+    """A route of an AlertmanagerConfig in the words of Alertmanager."""
+    words = {re.sub("[A-Z]", lambda found: f"_{found[0].lower()}", key): value for key, value in route.items()}
+    words["matchers"] = matchers(words["matchers"])
+    return words | ({"routes": [native(each) for each in words["routes"]]} if "routes" in words else {})
+
+
+def matchers(found: list[dict[str, str]]) -> list[str]:
+    return [f'{each["name"]}{each["matchType"]}"{each["value"]}"' for each in found]
+
+
+def test_alerts_go_the_same_way() -> None:
+    """Routes and inhibit rules of the AlertmanagerConfig are those of alertmanager.yml; so are its receivers."""
+    config, plain = load(FOLDER / "alertmanagerconfig.yaml"), load(ROOT / "alerts/alertmanager.yml")
+    assert (config["apiVersion"], config["kind"]) == ("monitoring.coreos.com/v1alpha1", "AlertmanagerConfig")
+    spec = config["spec"]
+    assert set(spec) == {"route", "receivers", "inhibitRules"}
+    assert native(spec["route"]) == plain["route"]["routes"][0]
+    assert [
+        {"source_matchers": matchers(each["sourceMatch"]), "target_matchers": matchers(each["targetMatch"])}
+        | {"equal": each["equal"]}
+        for each in spec["inhibitRules"]
+    ] == plain["inhibit_rules"]
+    assert [each["name"] for each in spec["receivers"]] == [each["name"] for each in plain["receivers"]]
+
+
+def test_secrets_are_only_named() -> None:
+    """Every address and key is in one Secret, whose keys the file's head says how to create."""
+    text = (FOLDER / "alertmanagerconfig.yaml").read_text()
+    kinds = {
+        name: value
+        for each in load(FOLDER / "alertmanagerconfig.yaml")["spec"]["receivers"]
+        for name, value in each.items()
+    }
+    refs = {
+        kinds["pagerdutyConfigs"][0]["routingKey"]["key"],
+        kinds["slackConfigs"][0]["apiURL"]["key"],
+        kinds["webhookConfigs"][0]["urlSecret"]["key"],
+    }
+    assert kinds["webhookConfigs"][0]["sendResolved"] is False
+    assert text.count("{name: rlexporter-receivers, key: ") == len(refs)
+    assert set(re.findall(r"--from-literal=(\w+)=", text)) == refs
+
+
+@pytest.mark.parametrize("generation", ALERTMANAGERS)
+def test_messages(generation: str, tmp_path: Path) -> None:
+    """Texts need no template but themselves, and say what is the matter, where, and what to read."""
+    (page,) = (each for each in load(FOLDER / "alertmanagerconfig.yaml")["spec"]["receivers"] if each["name"] == "page")
+    (pagerduty,) = page["pagerdutyConfigs"]
+    notes = {"summary": "KL is high.", "description": "kl is 7.", "runbook_url": "http://docs/a.md"}
+    alerts = [
+        {"status": "firing", "labels": {"alertname": "RLKLHigh"}, "annotations": notes},
+        {"status": "resolved", "labels": {"alertname": "RLStalled"}, "annotations": {"summary": "It stalls."}},
+    ]
+    data = {"status": "firing", "alerts": alerts, "commonLabels": {"run": "a", "severity": "critical"}}
+    (tmp_path / "data.json").write_text(json.dumps(data | {"groupLabels": {}, "commonAnnotations": {}}))
+    (tmp_path / "none.tmpl").write_text("")
+
+    def rendered(text: str) -> str:
+        amtool = str(require_alertmanager(generation) / "amtool")
+        options = [f"--template.glob={tmp_path / 'none.tmpl'}", f"--template.data={tmp_path / 'data.json'}"]
+        command = [amtool, "template", "render", *options, f"--template.text={text}"]
+        return subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
+
+    assert rendered(pagerduty["description"]).strip() == "[critical] a: RLKLHigh"
+    assert rendered(pagerduty["details"][0]["value"]).strip().splitlines() == [
+        "RLKLHigh: KL is high.",
+        "kl is 7.",
+        "Runbook: http://docs/a.md",
+        "Resolved: RLStalled: It stalls.",
+    ]
+
+
+def test_the_example_is_scraped() -> None:
+    """The PodMonitor finds the pod and its port; what it adds to series collides with none, and alerts survive it."""
+    monitor, pod = load(FOLDER / "podmonitor.yaml"), load(FOLDER / "example-job.yaml")["spec"]["template"]
+    assert (monitor["apiVersion"], monitor["kind"]) == ("monitoring.coreos.com/v1", "PodMonitor")
+    assert monitor["spec"]["selector"]["matchLabels"].items() <= pod["metadata"]["labels"].items()
+    (endpoint,) = monitor["spec"]["podMetricsEndpoints"]
+    (container,) = pod["spec"]["containers"]
+    settings = Settings.load({}, {each["name"]: each["value"] for each in container["env"]})
+    assert settings.host == "0.0.0.0"
+    assert container["ports"] == [{"name": endpoint["port"], "containerPort": settings.port}]
+    assert (endpoint["path"], endpoint["interval"], endpoint["honorLabels"]) == ("/metrics", "15s", False)
+    assert OF_TARGETS.isdisjoint({"run", "rank"}.union(*(metric.labels for metric in CATALOG)))
+    assert OF_TARGETS - set(LOST_WITHOUT) == {"namespace", "job"}, "labels of one pod would end an alert with the pod"
+
+
+def test_the_example_may_linger_and_is_never_restarted_by_a_probe() -> None:
+    """Time for the final state after SIGTERM, no probes, and no rights."""
+    job = load(FOLDER / "example-job.yaml")
+    assert (job["apiVersion"], job["kind"]) == ("batch/v1", "Job")
+    pod = job["spec"]["template"]["spec"]
+    assert pod["terminationGracePeriodSeconds"] >= 30
+    assert (pod["restartPolicy"], pod["securityContext"]["runAsNonRoot"]) == ("Never", True)
+    (container,) = pod["containers"]
+    assert not {"readinessProbe", "livenessProbe", "startupProbe"} & set(container)
+    assert container["securityContext"]["allowPrivilegeEscalation"] is False
+
+
+def test_schemas(built: list[dict[str, Any]]) -> None:
+    """Types, patterns and allowed words of the operator's and of Kubernetes' own definitions; not unknown fields."""
+    models = TOOLS / "kubernetes-models"
+    if not models.exists() or not shutil.which("node"):
+        reason = "no kubernetes-models in .tools, or no node: `make tools` fetches it where npm is"
+        (pytest.fail if REQUIRED else pytest.skip)(reason)
+    (broken,) = (json.loads(json.dumps(each)) for each in built if each["kind"] == "PodMonitor")
+    broken["spec"]["podMetricsEndpoints"][0]["interval"] = "15x"
+    objects = json.dumps([*built, load(FOLDER / "example-job.yaml"), broken])
+    command = ["node", "--input-type=module", "--eval", VALIDATE]
+    done = subprocess.run(command, input=objects, capture_output=True, text=True, timeout=60, cwd=models, check=False)
+    assert done.returncode == 0, done.stderr
+    (mistake,) = done.stdout.splitlines()
+    assert mistake.startswith("PodMonitor: data/spec/podMetricsEndpoints/0/interval must match pattern")
