@@ -43,7 +43,6 @@ def test_a_nan_value_loss_pages(tmp_path: Path) -> None:
 
         for at in desks:
             page, failed = at.page("crash", "RLValueLossNonFinite"), at.page("crash", "RLRunFailed")
-            print(f"value loss: {page.at - died:.1f} s after the process was gone")
             assert page.labels["severity"] == "critical"
             assert page.description == f"Run crash: 4 values, limit 0, since step {FAULT}."
             assert page.at - died < SOON + SLACK

@@ -1,0 +1,175 @@
+"""A fault in a real training ends as a call of a real webhook, and what is none does not."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from tests.e2e.faults import GIL_SECONDS
+from tests.e2e.paging import BEFORE_PAGE, LATELY, SLACK, SOON, UNSEEN, Desk, chain, desk
+from tests.e2e.runs import Training, start
+from tests.tools import ALERTMANAGERS, GENERATIONS, Prometheus, eventually, free_port
+
+STALLED = 5
+TRAININGS = {
+    "ratio": ("--iterations", "2", "--labels", "cluster=one"),
+    "reward": ("--labels", "cluster=one"),
+    "abort": ("--labels", "cluster=two"),
+    "hang": ("--stalled", str(STALLED), "--labels", "cluster=two"),
+    "start": ("--stalled", str(STALLED), "--labels", "cluster=two"),
+    "gil": (),
+    "end": ("--stalled", str(STALLED)),
+}
+"""In two clusters: five sick runs in one are a single page of another alert."""
+
+
+@dataclass
+class Scene:
+    """Trainings that go wrong in all ways at once, and the servers of two generations that watch them."""
+
+    trainings: dict[str, Training]
+    desks: dict[str, Desk]
+    servers: dict[str, Prometheus]
+    killed: dict[str, float] = field(default_factory=dict)
+
+    def planted(self, kind: str) -> list[dict[str, Any]]:
+        """The steps in which a fault did something so far, and when."""
+        file = self.trainings[kind].folder / "faults.jsonl"
+        return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+
+    def ask(self, kind: str) -> None:
+        """Let the fault begin."""
+        (self.trainings[kind].folder / "fault").touch()
+
+    def kill(self, kind: str, by: signal.Signals) -> None:
+        """End the process as the kernel would."""
+        process = self.trainings[kind].process
+        process.send_signal(by)
+        self.killed[kind] = time.time()
+        process.wait(30)
+        assert process.returncode == -by
+
+
+@pytest.fixture(scope="module")
+def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+    """All faults are planted once all runs train; the run with NaN rewards is killed while they last."""
+    folder = tmp_path_factory.mktemp("scene")
+    with pytest.MonkeyPatch.context() as patch, ExitStack() as stack:
+        # Under load a scrape may have been given up, and who gave it up would be waited for.
+        patch.setenv("RLEXPORTER_LINGER_SECONDS", "10")
+        trainings = {}
+        for kind, options in TRAININGS.items():
+            fault = () if kind == "abort" else ("--fault", kind)
+            trainings[kind] = start(folder / kind, free_port(), "wait", "--pace", "0.5", *fault, *options)
+            stack.callback(trainings[kind].process.wait)
+            stack.callback(trainings[kind].process.kill)
+        ports = [training.port for training in trainings.values()]
+        playing = Scene(trainings, {}, {})
+        for generation, alertmanager in zip(GENERATIONS, ALERTMANAGERS, strict=True):
+            at = stack.enter_context(desk(alertmanager, folder / alertmanager))
+            playing.desks[generation] = at
+            playing.servers[generation] = stack.enter_context(chain(generation, folder / generation, ports, at))
+        play(playing)
+        yield playing
+
+
+def play(scene: Scene) -> None:
+    """Each fault in its time."""
+    for kind, training in scene.trainings.items():
+        eventually(lambda kind=kind, run=training: len(run.lines) > 5 or (kind == "start" and scene.planted(kind)), 180)
+    for kind in scene.trainings:
+        scene.ask(kind)
+    for kind in ("ratio", "reward", "hang", "gil", "end"):
+        eventually(lambda kind=kind: scene.planted(kind))
+    scene.kill("abort", signal.SIGABRT)
+    began = scene.planted("reward")[0]["time"]
+    eventually(lambda: time.time() > began + LATELY + 3, LATELY + 10)
+    scene.kill("reward", signal.SIGKILL)
+
+
+@pytest.fixture(params=GENERATIONS)
+def generation(request: pytest.FixtureRequest) -> str:
+    """Prometheus 2 with the old Alertmanager, Prometheus 3 with the new one."""
+    return str(request.param)
+
+
+@pytest.mark.timeout(300)
+def test_a_ratio_that_blows_up_in_one_step(scene: Scene, generation: str) -> None:
+    """It is paged at once with the run and the step, although all is well in the next, and is over some time later."""
+    at, run, (planted,) = scene.desks[generation], scene.trainings["ratio"].name, scene.planted("ratio")
+    page = at.page(run, "RLRatioHigh")
+
+    assert page.labels["severity"] == "critical"
+    assert page.labels["cluster"] == "one"
+    assert page.description.startswith(f"Run {run}: ")
+    assert page.description.endswith(f"limit 10, since step {planted['step']}.")
+    assert page.at - planted["time"] < SOON + SLACK
+    of = f'{{condition="ratio_high",severity="critical",run="{run}"}}'
+    assert scene.servers[generation].value(f"rl_condition_events_total{of}") == 1
+    assert scene.servers[generation].value(f"rl_condition{of}") == 0
+    over = at.page(run, "RLRatioHigh", "resolved")
+    assert LATELY - 1 < over.at - planted["time"] < LATELY + SOON + SLACK
+
+
+@pytest.mark.timeout(300)
+def test_a_page_outlives_its_process(scene: Scene, generation: str) -> None:
+    """NaN rewards are paged; then SIGKILL: that is paged, and the rewards are still told as firing with it."""
+    at, run, planted = scene.desks[generation], scene.trainings["reward"].name, scene.planted("reward")
+    page = at.page(run, "RLRewardNonFinite")
+    gone = at.page(run, "RLRunVanished")
+
+    assert page.description.endswith(f", since step {planted[0]['step']}.")
+    assert page.at - planted[0]["time"] < SOON + SLACK
+    assert UNSEEN < gone.at - scene.killed["reward"] < UNSEEN + BEFORE_PAGE + SOON + SLACK
+    assert gone.description == f"Run {run}: it was running, and has not been seen for more than two minutes."
+    assert gone.call in [each.call for each in at.told(run, "RLRewardNonFinite")]
+    over = at.page(run, "RLRewardNonFinite", "resolved")
+    assert over.at > gone.at
+
+
+@pytest.mark.timeout(300)
+def test_aborted(scene: Scene, generation: str) -> None:
+    """SIGABRT, as a failed assertion of NCCL or of the device ends a process."""
+    at, run = scene.desks[generation], scene.trainings["abort"].name
+    gone = at.page(run, "RLRunVanished")
+
+    assert UNSEEN < gone.at - scene.killed["abort"] < UNSEEN + BEFORE_PAGE + SOON + SLACK
+    assert at.pages(run) == {"RLRunVanished": "firing"}
+
+
+@pytest.mark.timeout(300)
+def test_hanging(scene: Scene, generation: str) -> None:
+    """In a reward function, and before the first step."""
+    at = scene.desks[generation]
+    for kind, limit in (("hang", STALLED), ("start", 3 * STALLED)):
+        run, (planted,) = scene.trainings[kind].name, scene.planted(kind)
+        page = at.page(run, "RLRunStalled")
+
+        assert page.at - planted["time"] < limit + SOON + SLACK
+        assert page.description.endswith(", in the phase reward." if kind == "hang" else " ago.")
+        assert at.pages(run) == {"RLRunStalled": "firing"}
+
+
+@pytest.mark.timeout(300)
+def test_no_page(scene: Scene, generation: str) -> None:
+    """Holding the GIL for several scrapes, and a normal end: no page when a run that was killed later has its own."""
+    at, server = scene.desks[generation], scene.servers[generation]
+    at.page(scene.trainings["reward"].name, "RLRunVanished")
+    began, over = (each["time"] for each in scene.planted("gil"))
+    assert over - began >= GIL_SECONDS > UNSEEN / 6
+    instance = f'instance="127.0.0.1:{scene.trainings["gil"].port}"'
+    (unseen,) = server.query(f"max_over_time(up{{{instance}}}[{GIL_SECONDS - 2}s])", time=str(over - 1.5))
+    assert unseen["value"][1] == "0"
+    assert server.value(f"up{{{instance}}}") == 1
+    (end,) = scene.planted("end")
+    assert scene.killed["reward"] - max(over, end["time"]) > 0
+    assert scene.trainings["end"].process.wait(30) == 0
+    for kind in ("gil", "end"):
+        assert at.pages(scene.trainings[kind].name) == {}, kind

@@ -1,0 +1,110 @@
+"""Hand-made runs under real servers: who hides whom, and what must not make a page: replicas, gaps, restarts."""
+
+from __future__ import annotations
+
+import time
+from contextlib import ExitStack
+from math import nan
+from pathlib import Path
+
+import pytest
+
+from rlexporter import Exporter
+from rlexporter.generate.alertmanager import STORM
+from tests.e2e.paging import BEFORE_PAGE, UNSEEN, chain, desk, exporting
+from tests.tools import ALERTMANAGERS, GENERATIONS, Prometheus, eventually, free_port
+
+PAIRS = list(zip(GENERATIONS, ALERTMANAGERS, strict=True))
+WELL = {"loss": 0.1, "grad_norm": 1.0}
+CAUSE = {"loss": 0.1, "grad_norm": nan}
+SYMPTOM = {**WELL, "completions/clipped_ratio": 0.95}
+
+
+def _log(exporter: Exporter, line: dict[str, float], times: int = 1) -> None:
+    for _ in range(times):
+        exporter.log(line)
+
+
+@pytest.mark.parametrize(("generation", "alertmanager"), PAIRS)
+def test_only_the_cause_is_told(tmp_path: Path, generation: str, alertmanager: str) -> None:
+    """Whichever of cause and symptom comes first; of five runs in one cluster, that they are five."""
+    runs = ("cause first", "symptom first", "symptom only", *(f"sick {i}" for i in range(5)))
+    ports = [free_port() for _ in runs]
+    with ExitStack() as stack:
+        at = stack.enter_context(desk(alertmanager, tmp_path / "desk"))
+        exporters = {
+            run: stack.enter_context(exporting(port, run, labels={"cluster": run.split()[0]}))
+            for run, port in zip(runs, ports, strict=True)
+        }
+        server = stack.enter_context(chain(generation, tmp_path / "server", ports, at))
+        eventually(lambda: server.value("count(rl_run_start_timestamp_seconds)") == len(runs))
+
+        _log(exporters["cause first"], CAUSE)
+        _log(exporters["symptom first"], SYMPTOM, 10)
+        for run in runs[3:]:
+            _log(exporters[run], CAUSE)
+        eventually(lambda: server.value('rl_condition{condition="nonfinite_grad",run="cause first"}') == 1)
+        eventually(lambda: server.value('rl_condition{condition="truncation",severity="critical"}') == 1)
+        _log(exporters["cause first"], SYMPTOM | CAUSE, 10)
+        _log(exporters["symptom first"], SYMPTOM | CAUSE)
+        at.page("cause first", "RLGradientNonFinite")
+        at.page("symptom first", "RLGradientNonFinite")
+        _log(exporters["symptom only"], SYMPTOM, 10)
+        at.page("symptom only", "RLTruncation")
+
+        for run in ("cause first", "symptom first"):
+            firing = server.query(f'ALERTS{{run="{run}",alertstate="firing",severity="critical"}}')
+            assert {each["metric"]["alertname"] for each in firing} == {"RLGradientNonFinite", "RLTruncation"}
+            assert at.pages(run) == {"RLGradientNonFinite": "firing"}
+        assert [at.pages(run) for run in runs[3:]] == [{}] * 5
+        (storm,) = at.told("", STORM)
+        assert storm.description == "5 runs of cluster sick have critical alerts. Their own pages are held back."
+
+
+def test_one_page_in_any_weather(tmp_path: Path) -> None:
+    """Of a pair of replicas comes one page, and nothing of missed scrapes, a restart of both, or a run that moved."""
+    ports = {name: free_port() for name in ("sick", "missed", "moved", "moved to", "late")}
+    with ExitStack() as stack:
+        at = stack.enter_context(desk("new", tmp_path / "desk"))
+
+        def replicas(stack: ExitStack) -> list[Prometheus]:
+            return [
+                stack.enter_context(chain(generation, tmp_path / generation, [*ports.values()], at, replica=generation))
+                for generation in GENERATIONS
+            ]
+
+        runs = {name: stack.enter_context(exporting(ports[name], name)) for name in ("sick", "missed", "moved", "late")}
+        with ExitStack() as first:
+            servers = replicas(first)
+            for server in servers:
+                eventually(lambda server=server: server.value("count(rl_run_start_timestamp_seconds)") == len(runs))
+            _log(runs["sick"], CAUSE)
+            _log(runs["moved"], CAUSE)
+            for name in ("sick", "moved"):
+                at.page(name, "RLGradientNonFinite")
+
+            runs["missed"].close()
+            runs["moved"].close()
+            stack.enter_context(exporting(ports["moved to"], "moved"))
+            missed = f'up{{instance="127.0.0.1:{ports["missed"]}"}}'
+            for server in servers:
+                eventually(lambda server=server: (server.value(f"count_over_time(({missed} == 0)[30s:1s])") or 0) > 2)
+            runs["missed"].settings = type(runs["missed"].settings).load({"port": ports["missed"]})
+            runs["missed"].start()
+            for server in servers:
+                eventually(lambda server=server: server.value(missed) == 1)
+        stopped = time.monotonic()
+        eventually(lambda: time.monotonic() > stopped + UNSEEN + 2)
+        seen = f'count_over_time(rl_run_state{{run="sick",state="running"}}[{UNSEEN}s])'
+        for server in replicas(stack):
+            eventually(lambda server=server: (server.value(seen) or 0) >= UNSEEN - 1 > BEFORE_PAGE)
+        at.page("moved", "RLGradientNonFinite", "resolved")
+        _log(runs["late"], CAUSE)
+        at.page("late", "RLGradientNonFinite")
+
+        for run in ("sick", "late"):
+            assert len(at.told(run)) == 1
+            assert at.pages(run) == {"RLGradientNonFinite": "firing"}
+        assert at.pages("missed") == {}
+        assert at.pages("moved") == {"RLGradientNonFinite": "resolved"}
+        assert len(at.told("moved")) == 1
