@@ -144,7 +144,7 @@ RUN_STALLED = Outside(
     severity=Severity.CRITICAL,
     expr="rl:run_stalled",
     summary="A run makes no steps any more.",
-    description="the last step ended {{ $value | humanizeDuration }} ago"
+    description="no step has ended for {{ $value | humanizeDuration }}"
     '{{ with printf "last_over_time(rl_phase{run=%q,rank=\\"0\\"}[5m]) == 1" $labels.run | query }}, in the phase '
     "{{ (. | first).Labels.phase }}{{ end }}.",
     meaning="The process is alive and is scraped, but its last step (or its start) is longer ago than ten times its "

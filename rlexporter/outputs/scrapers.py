@@ -6,6 +6,9 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import TypeVar
+
+_T = TypeVar("_T")
 
 RECENT_SECONDS = 300.0
 """A scraper that did not come for so long is not waited for."""
@@ -49,13 +52,16 @@ class Fetches:
         """Everybody who scraped lately.
 
         Two servers behind one address and with one User-Agent are told apart by their connections, as long as these
-        are kept alive. A single fetch by something that is no known collector is a person with curl.
+        are kept alive: one that came once while another connection of theirs was alive is another server, else the same
+        one with a new connection. A single fetch by something that is no known collector is a person with curl.
         """
         recent = [fetch for fetch in tuple(self._recent) if now - fetch.time <= RECENT_SECONDS]
-        connections = _grouped(recent, lambda fetch: (fetch.host, fetch.agent, fetch.port))
+        connections = _grouped(recent, lambda fetch: (fetch.host, fetch.agent, fetch.port)).values()
         lasting = [fetches for fetches in connections if len(fetches) > 1]
+        spans = _grouped(lasting, lambda fetches: (fetches[0].host, fetches[0].agent))
         single = [fetches[0] for fetches in connections if len(fetches) == 1]
-        senders = _grouped(single, lambda fetch: (fetch.host, fetch.agent))
+        single = [fetch for fetch in single if _is_another(fetch, spans.get((fetch.host, fetch.agent), []))]
+        senders = _grouped(single, lambda fetch: (fetch.host, fetch.agent)).values()
         known = [fetches for fetches in senders if len(fetches) > 1 or fetches[0].agent.startswith(_AGENTS)]
         return [_scraper(fetches) for fetches in (*lasting, *known)]
 
@@ -75,8 +81,13 @@ def _scraper(fetches: list[Fetch]) -> Scraper:
     return Scraper(fetches[-1].time, max(gaps[-5:], default=_UNKNOWN_INTERVAL))
 
 
-def _grouped(fetches: Iterable[Fetch], key: Callable[[Fetch], Hashable]) -> list[list[Fetch]]:
-    groups: dict[Hashable, list[Fetch]] = defaultdict(list)
-    for fetch in fetches:
-        groups[key(fetch)].append(fetch)
-    return list(groups.values())
+def _is_another(fetch: Fetch, lasting: list[list[Fetch]]) -> bool:
+    """Whether it came while a lasting connection of its sender was alive; True where there is none."""
+    return not lasting or any(fetches[0].time < fetch.time < fetches[-1].time for fetches in lasting)
+
+
+def _grouped(items: Iterable[_T], key: Callable[[_T], Hashable]) -> dict[Hashable, list[_T]]:
+    groups: dict[Hashable, list[_T]] = defaultdict(list)
+    for item in items:
+        groups[key(item)].append(item)
+    return groups

@@ -83,3 +83,15 @@ def test_patience_is_bounded(scrapers: list[Scraper], limit: float, expected: fl
 def test_only_those_who_have_not_seen_the_end_are_waited_for() -> None:
     """Each for itself."""
     assert pending([Scraper(10, 15), Scraper(20, 15)], final=15) == [Scraper(10, 15)]
+
+
+@pytest.mark.parametrize("at", [7.0, 62.0, 200.0])
+def test_a_scrape_that_failed_leaves_no_second_scraper(at: float) -> None:
+    """A time-out breaks the connection: what was fetched once on the next one is the same server's."""
+    first = _every(5, 12, port=1, start=0)
+    again = _every(5, 12, port=3, start=70)
+    found = _fetches(*first, Fetch(62.0, "10.0.0.1", 2, PROMETHEUS), *again)
+    assert {scraper.interval for scraper in found.scrapers(130)} == {5.0}
+
+    other = _fetches(*first, Fetch(at, "10.0.0.1", 2, PROMETHEUS), *again).scrapers(210)
+    assert (60.0 in {scraper.interval for scraper in other}) is (at == 7.0)
