@@ -4,7 +4,7 @@ PY := .venv/bin/python
 ARGS ?=
 TRL := ppo mid legacy legacy07
 
-.PHONY: help demo stack test check fix generate golden soak lowest versions healthy compatibility bench tools clean
+.PHONY: help demo stack test check fix generate golden soak lowest versions healthy compatibility bench pictures tools clean
 
 help: ## this list
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -74,6 +74,10 @@ compatibility: versions ## write docs/compatibility.md from runs of all versions
 bench: ## figures: what looking at tensors, a log line, a scrape and a whole step cost (10 minutes)
 	@scripts/setup bench
 	@$(PY) -m benchmarks
+
+pictures: tools ## draw the dashboards of real runs: docs/images, and all of them in .work/pictures (10 minutes)
+	@scripts/setup pictures
+	@$(PY) -m scripts.pictures
 
 tools: ## unpack Prometheus 2 and 3 into .tools/ for the tests (Debian)
 	@scripts/tools

@@ -21,7 +21,7 @@ from rlexporter.generate.dashboards.boxes import (
     table,
 )
 from rlexporter.generate.dashboards.frame import FIRING, ZERO, Json, Page, dashboard, select
-from rlexporter.generate.dashboards.panels import Query, described, gauge, timeseries
+from rlexporter.generate.dashboards.panels import Query, described, gauge, timeseries, without_range
 from rlexporter.model import Metric
 
 UID = "rlexporter-fleet"
@@ -29,7 +29,8 @@ UID = "rlexporter-fleet"
 _OPEN = link("Open", "/d/rlexporter-run?var-run=${__value.raw}&${datasource:queryparam}&${__url_time_range}")
 _STEPS = tuple(f"increase(rl_step_duration_seconds_{part}{{{ZERO}}}[$__range])" for part in ("sum", "count"))
 _PACE = f"max by (run) ({_STEPS[0]} / ({_STEPS[1]} > 0)) or max by (run) (rl_step_time_seconds{{{ZERO}}})"
-_SLOPE = f"100 * max by (run) (deriv(rl_reward_mean{{{ZERO}}}[$__range]) / deriv(rl_step{{{ZERO}}}[$__range]))"
+_SLOPES = tuple(f"deriv({name}{{{ZERO}}}[$__range])" for name in ("rl_reward_mean", "rl_step"))
+_SLOPE = f"100 * max by (run) ({_SLOPES[0]} / ({_SLOPES[1]} > 0))"
 
 
 def build(catalog: Sequence[Metric]) -> Json:
@@ -43,7 +44,7 @@ def build(catalog: Sequence[Metric]) -> Json:
         page.add(_sick(title, severity, color), 4, 4)
     total = Query(f"sum(rate(rl_tokens_total{{{ZERO}}}[$__rate_interval])) or vector(0)", "tokens per second")
     page.add(stat("Tokens per second", total, described(NAMED["rl_tokens_total"]), unit="short"), 4, 4)
-    page.add(_runs(), 24, 12)
+    page.add(_runs(), 24, 10)
     page.row("Side by side")
     page.add(timeseries("Reward", [gauge("rl_reward_mean", legend="{{run}}")], NAMED["rl_reward_mean"]))
     share = Query(f"max by (run) ({stability.worst()})", "{{run}}")
@@ -61,7 +62,7 @@ def build(catalog: Sequence[Metric]) -> Json:
     pace = Query(_PACE.replace("$__range", "$__rate_interval"), "{{run}}")
     page.add(timeseries("Step time", [pace], NAMED["rl_step_duration_seconds"]))
     for name in ("rl_kl_per_token", "rl_entropy_per_token", "rl_completion_length_mean"):
-        page.add(timeseries(_title(name), [gauge(name, legend="{{run}}")], NAMED[name]))
+        page.add(timeseries(_title(name), [gauge(name, legend="{{run}}")], without_range(name)))
     return dashboard(
         UID,
         "RL training: fleet",
@@ -92,23 +93,27 @@ def _sick(title: str, severity: str, color: str) -> Json:
     return stat(f"Runs with {title}", query, text, steps=((GREY, None), (color, 1.0)))
 
 
+_MIDDLE = ("step", "done", "step time", "age of last step", "reward", "reward trend")
+
+
 def _runs() -> Json:
     """One row a run; the values of labels are columns too."""
     labels: dict[str, dict[str, object]] = {
-        "run": {"links": [_OPEN], "custom__width": 220},
+        "run": {"links": [_OPEN], "custom__width": 200},
         "algorithm": {},
         "model": {},
-        "instance": {"links": [STATUS_PAGE]},
         "signal": {},
+        "instance": {"links": [STATUS_PAGE]},
     }
     return table(
         "Runs",
         list(_columns()),
         "One row a run, with those that are gone but were there in the time that is shown. A click on a run opens it, "
-        "one on its instance the status page. Worst: the signal that is nearest to the limit of an alert, as a share "
-        "of it. Reward trend: how much the reward gains in 100 steps, over the time that is shown.",
+        "one on its instance the status page. Signal: the one that is nearest to the limit of an alert, and what "
+        "share of it. Reward trend: how much the reward gains in 100 steps, over the time that is shown.",
         labels=labels,
-        hidden=("info", "instance"),
+        hidden=("info", "where"),
+        order=("run", "state", "algorithm", "model", *_MIDDLE, "signal", "of its limit", "critical", "warnings", "NaN"),
         sort="critical",
         none="No run here: is anything scraped?",
     )
@@ -123,7 +128,7 @@ def _columns() -> tuple[Column, ...]:
     return (
         Column("state", state.code(), {"mappings": [state.mapping()], "custom__cellOptions": COLOURED}),
         Column("info", f"max by (run, algorithm, model) ({info})"),
-        Column("instance", f"max by (run, instance) (rl_run_info{{{ZERO}}})"),
+        Column("where", f"max by (run, instance) (rl_run_info{{{ZERO}}})"),
         Column("step", f"max by (run) (last_over_time(rl_step{{{ZERO}}}[$__range]))"),
         Column("done", done, {"unit": "percentunit"}),
         Column("step time", _PACE, {"unit": "s"}),
@@ -131,7 +136,9 @@ def _columns() -> tuple[Column, ...]:
         Column("reward", f"max by (run) (last_over_time(rl_reward_mean{{{ZERO}}}[$__range]))", {"decimals": 3}),
         Column("reward trend", _SLOPE, {"decimals": 3, "thresholds": _TREND, "custom__cellOptions": COLOURED}),
         Column(
-            "worst", stability.worst(), {"unit": "percentunit", "thresholds": share, "custom__cellOptions": COLOURED}
+            "of its limit",
+            stability.worst(),
+            {"unit": "percentunit", "thresholds": share, "custom__cellOptions": COLOURED},
         ),
         Column("critical", _alerts("critical"), red),
         Column("warnings", _alerts("warning"), orange),

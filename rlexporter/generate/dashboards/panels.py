@@ -22,6 +22,8 @@ class Query:
     instant: bool = False
     format: str = ""
     """``table`` or ``heatmap``."""
+    window: bool = False
+    """Whether its points are at least as far apart as the columns of heatmaps."""
 
 
 def unit_of(metric: Metric) -> str:
@@ -38,6 +40,18 @@ def gauge(name: str, *by: str, legend: str = "") -> Query:
 def rate(name: str, legend: str) -> Query:
     """How fast a counter of rank 0 grows, per second."""
     return Query(f"sum by (run) (rate({name}{{{ZERO}}}[$__rate_interval]))", legend)
+
+
+def mean(metric: Metric, of: str, *by: str) -> str:
+    """The mean of what a histogram was given, of the series ``of``."""
+    kept = ", ".join(("run", *by))
+
+    def rated(part: str, *more: str) -> str:
+        return f"sum by ({kept}) (rate({metric.series}_{part}{{{','.join((of, *more))}}}[$__rate_interval]))"
+
+    count = rated("bucket", 'le="+Inf"')
+    total = f"({rated('positive_sum_total')} - {rated('negative_sum_total')})" if metric.signed else rated("sum")
+    return f"{total} / ({count} > 0)"
 
 
 def words(name: str) -> str:
@@ -66,12 +80,12 @@ def timeseries(
 ) -> Json:
     """Lines over time. ``shown``: the metric whose unit, words and healthy range the panel has.
 
-    ``window``: a point is as wide as a column of a heatmap, for what is counted a step; ``absent``: what it says
-    where there is nothing.
+    ``window``: a rate looks back as far as a column of a heatmap does, so that a step is in it; ``absent``: what it
+    says where there is nothing.
     """
-    made = panel("timeseries", title, description or described(shown), queries)
     if window:
-        made["interval"] = WINDOW
+        queries = [replace(query, window="$__rate_interval" in query.expr) for query in queries]
+    made = panel("timeseries", title, description or described(shown), queries)
     defaults = {
         "unit": unit or unit_of(shown),
         "custom": _lines(shown, log, stack),
@@ -106,13 +120,13 @@ def trend(title: str, shown: Metric) -> Json:
     return made
 
 
-def heatmap(title: str, metric: Metric, *more: str) -> Json:
+def heatmap(title: str, metric: Metric, *more: str, absent: str = "") -> Json:
     """A distribution over time. A column is as wide as the window, so that each holds a step and none counts twice."""
     expr = f"sum by (le) (increase({metric.series}_bucket{{{select(*more)}}}[$__interval]))"
     made = panel("heatmap", title, described(metric), [Query(expr, "{{le}}", format="heatmap")])
     made["interval"] = WINDOW
     made["maxDataPoints"] = 200
-    defaults = {"custom": {"scaleDistribution": {"type": "linear"}}, "noValue": missing(metric)}
+    defaults = {"custom": {"scaleDistribution": {"type": "linear"}}, "noValue": absent or missing(metric)}
     made["fieldConfig"] = {"defaults": defaults, "overrides": []}
     made["options"] = {
         "calculate": False,
@@ -173,7 +187,9 @@ def missing(*metrics: Metric) -> str:
 
 
 def _lines(shown: Metric, log: bool, stack: bool) -> Json:
+    from_zero = shown.unit == "fraction" or (shown.healthy is not None and shown.healthy.low == 0)
     return {
+        **({"axisSoftMin": 0} if from_zero and not log else {}),
         "drawStyle": "line",
         "lineInterpolation": "linear",
         "lineWidth": 1,
@@ -214,4 +230,6 @@ def _target(ref: str, query: Query) -> Json:
         "range": not query.instant,
         "instant": query.instant,
     }
+    if query.window:
+        made["interval"] = WINDOW
     return {**made, "format": query.format} if query.format else made

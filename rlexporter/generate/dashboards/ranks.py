@@ -12,6 +12,7 @@ from rlexporter.generate.dashboards.panels import (
     Query,
     capital,
     described,
+    mean,
     timeseries,
     without_range,
     words,
@@ -30,11 +31,15 @@ def build(catalog: Sequence[Metric]) -> Json:
     _numbers(page)
     page.row("Stragglers")
     step = Query(f"max by (run, rank) (rl_step{{{OF}}})", "rank {{rank}}")
-    page.add(timeseries("Step time", [Query(_pace(), "rank {{rank}}")], NAMED["rl_step_duration_seconds"]))
+    page.add(timeseries("Step time", [Query(_pace(), "rank {{rank}}")], NAMED["rl_step_duration_seconds"], window=True))
     ratio = Query(f"{_pace()} / on (run) group_left () quantile by (run) (0.5, {_pace()})", "rank {{rank}}")
     text = "Step time of each rank as a multiple of the median of the ranks. " + _ALONE + "."
     slow = without_range("rl_step_duration_seconds")
-    page.add(timeseries("Step time against the median of the ranks", [ratio], slow, unit="none", description=text))
+    page.add(
+        timeseries(
+            "Step time against the median of the ranks", [ratio], slow, unit="none", window=True, description=text
+        )
+    )
     page.add(timeseries("Step", [step], NAMED["rl_step"]))
     phases = Query(f"max by (run, rank, phase) (rl_phase_time_seconds{{{OF}}})", "rank {{rank}} {{phase}}")
     page.add(timeseries("Phases of the last step", [phases], NAMED["rl_phase_time_seconds"]), 12)
@@ -48,7 +53,7 @@ def build(catalog: Sequence[Metric]) -> Json:
         "Stragglers, the spread between ranks, and NaN that one rank sees. Rank 0 serves by default; the others when "
         "asked.",
         page.panels,
-        variables=variables.common(variables.run(), variables.rank()),
+        variables=variables.common(variables.run(), variables.rank(), variables.window()),
     )
 
 
@@ -87,13 +92,15 @@ def _differences(page: Page, catalog: Sequence[Metric]) -> None:
     values = f"sum by (run, rank, metric) (increase(rl_nonfinite_values_total{{{OF}}}[$__rate_interval])) > 0"
     query = Query(values, "rank {{rank}} {{metric}}")
     shown = without_range("rl_nonfinite_values_total")
-    page.add(timeseries("NaN and infinite values", [query], shown, absent="None: every value was a number"), 12)
+    page.add(
+        timeseries("NaN and infinite values", [query], shown, window=True, absent="None: every value was a number")
+    )
     for metric in catalog:
         if metric.scope is not Scope.RANK or metric.group in (Group.SPEED, Group.RUN):
             continue
         query = Query(_value(metric), "rank {{rank}}")
         title = capital(words(metric.series)) + (", mean" if metric.kind is Kind.HISTOGRAM else "")
-        page.add(timeseries(title, [query], metric), 12)
+        page.add(timeseries(title, [query], metric, window=metric.kind is not Kind.GAUGE))
 
 
 def _value(metric: Metric) -> str:
@@ -102,12 +109,4 @@ def _value(metric: Metric) -> str:
         return f"max by (run, rank) ({metric.series}{{{OF}}})"
     if metric.kind is Kind.COUNTER:
         return f"sum by (run, rank) (rate({metric.series}{{{OF}}}[$__rate_interval]))"
-    count = _rate(f'{metric.series}_bucket{{{OF},le="+Inf"}}') + " > 0"
-    if not metric.signed:
-        return f"{_rate(f'{metric.series}_sum{{{OF}}}')} / ({count})"
-    positive, negative = (_rate(f"{metric.series}_{sign}_sum_total{{{OF}}}") for sign in ("positive", "negative"))
-    return f"({positive} - {negative}) / ({count})"
-
-
-def _rate(series: str) -> str:
-    return f"sum by (run, rank) (rate({series}[$__rate_interval]))"
+    return mean(metric, OF, "rank")

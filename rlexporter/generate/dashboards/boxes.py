@@ -1,0 +1,123 @@
+"""Single numbers and tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from rlexporter.generate.dashboards.frame import Json
+from rlexporter.generate.dashboards.panels import Query, letter, override, panel
+
+GREEN, YELLOW, ORANGE, RED, BLUE, GREY = "green", "yellow", "orange", "red", "blue", "text"
+FILLED: Json = {"type": "color-background", "mode": "basic"}
+COLOURED: Json = {"type": "color-text"}
+
+
+class Column(NamedTuple):
+    """A column of a table: a query whose value it shows, under this name. Its labels are columns too."""
+
+    name: str
+    expr: str
+    properties: Mapping[str, object] = {}
+
+
+def stat(
+    title: str,
+    query: Query,
+    description: str,
+    *,
+    unit: str = "none",
+    steps: Sequence[tuple[str, float | None]] = ((GREY, None),),
+    mappings: Sequence[Json] = (),
+    links: Sequence[Json] = (),
+    name: bool = False,
+    none: str = "-",
+) -> Json:
+    """One number, or a word: of a mapping, or with ``name`` the legend. ``steps``: colours, each from a value on."""
+    made = panel("stat", title, description, [query])
+    defaults = {"unit": unit, "noValue": none, "mappings": list(mappings), "thresholds": limits(*steps)}
+    made["fieldConfig"] = {"defaults": {**defaults, "links": list(links)}, "overrides": []}
+    made["options"] = {
+        "reduceOptions": {"calcs": ["lastNotNull"], "fields": "", "values": False},
+        "colorMode": "value",
+        "graphMode": "none",
+        "justifyMode": "auto",
+        "orientation": "auto",
+        "textMode": "name" if name else "auto",
+        "wideLayout": True,
+    }
+    return made
+
+
+def table(
+    title: str,
+    columns: Sequence[Column],
+    description: str,
+    *,
+    labels: Mapping[str, Mapping[str, object]],
+    hidden: Sequence[str] = (),
+    order: Sequence[str] = (),
+    sort: str = "",
+    none: str = "none",
+) -> Json:
+    """Instant values, merged by the labels that they share.
+
+    ``labels``: the columns of labels, which come first where ``order`` does not say otherwise, and how they look;
+    ``hidden``: columns that only bring labels.
+    """
+    queries = [Query(column.expr, instant=True, format="table") for column in columns]
+    made = panel("table", title, description, queries)
+    overrides = [override(column.name, **column.properties) for column in columns if column.properties]
+    overrides += [override(name, **properties) for name, properties in labels.items() if properties]
+    made["fieldConfig"] = {
+        "defaults": {
+            "custom": {"align": "auto", "cellOptions": {"type": "auto"}},
+            "noValue": none,
+            "thresholds": limits((GREY, None)),
+        },
+        "overrides": overrides,
+    }
+    made["options"] = {
+        "showHeader": True,
+        "cellHeight": "sm",
+        "footer": {"show": False, "reducer": ["sum"], "fields": ""},
+        "sortBy": [{"displayName": sort, "desc": True}] if sort else [],
+    }
+    # A single frame is not merged, and its value is not numbered.
+    values = ["Value"] if len(columns) == 1 else [f"Value #{letter(i)}" for i in range(len(columns))]
+    named = {value: column.name for value, column in zip(values, columns, strict=True)}
+    by_name = {name: value for value, name in named.items() if name not in hidden}
+    places = dict.fromkeys((*(by_name.get(name, name) for name in order), *labels, *by_name.values()))
+    organized = {
+        "excludeByName": {"Time": True, **{value: True for value, name in named.items() if name in hidden}},
+        "indexByName": {name: index for index, name in enumerate(places)},
+        "renameByName": {value: name for value, name in named.items() if name not in hidden},
+    }
+    made["transformations"] = [{"id": "merge", "options": {}}, {"id": "organize", "options": organized}]
+    return made
+
+
+def limits(*steps: tuple[str, float | None]) -> Json:
+    """Colours, each from a value on."""
+    return {"mode": "absolute", "steps": [{"color": color, "value": value} for color, value in steps]}
+
+
+def words(texts: Mapping[str, tuple[str, str]]) -> Json:
+    """A mapping: for each value a text and its colour."""
+    options = {
+        value: {"text": text, "color": color, "index": i} for i, (value, (text, color)) in enumerate(texts.items())
+    }
+    return {"type": "value", "options": options}
+
+
+def link(title: str, url: str, *, away: bool = False) -> Json:
+    """Where a click leads."""
+    return {"title": title, "url": url, "targetBlank": away}
+
+
+SEVERITY: Mapping[str, object] = {
+    "mappings": [words({"critical": ("critical", RED), "warning": ("warning", ORANGE), "info": ("info", BLUE)})],
+    "custom__cellOptions": COLOURED,
+}
+"""How the severity of an alert looks in a table."""
+STATUS_PAGE = link("Status page of the process", "http://${__data.fields.instance}/", away=True)

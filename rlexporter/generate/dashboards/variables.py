@@ -1,0 +1,83 @@
+"""The variables of dashboards: what they show, and how wide a column of a heatmap has to be."""
+
+from __future__ import annotations
+
+from rlexporter.generate.dashboards.frame import SOURCE, ZERO, Json, select
+
+_RUNNING = select('rank="0"', 'state="running"')
+_AGE = (
+    f"(time() - max by (job) (rl_last_step_timestamp_seconds{{{ZERO}}})) "
+    f"and on (job) max by (job) (rl_run_state{{{_RUNNING}}}) == 1"
+)
+PACE = f"max(max by (run) (rl_step_time_seconds{{{ZERO}}}) or quantile_over_time(0.95, ({_AGE})[$__range:15s]))"
+"""Seconds from one step to the next: as the trainer logs it, and as old as the last step grows.
+
+The second because the first is of the last step only: one generation can serve many short steps, and the long one is
+then hardly ever the last. Of the age the 95th percentile over time: one pause does not make every column wide.
+"""
+WINDOW = f"ceil(clamp_min(1.2 * {PACE} + 30, 60)) or vector(60)"
+"""A step, a fifth for those that take longer, and two scrapes; at least a minute."""
+
+
+def common(*more: Json) -> list[Json]:
+    """Those that every dashboard has, and more."""
+    return [_datasource(), _variable("job", "label_values(rl_run_info, job)", multi=True), *more]
+
+
+def run(*, multi: bool = False) -> Json:
+    """Which run."""
+    return _variable("run", 'label_values(rl_run_info{job=~"$job"}, run)', multi=multi)
+
+
+def rank() -> Json:
+    """Which ranks."""
+    return _variable("rank", f"label_values(rl_step_duration_seconds_count{{{select()}}}, rank)", multi=True)
+
+
+def reward_function() -> Json:
+    """What a panel is repeated for; nobody chooses it."""
+    query = f"label_values(rl_reward_function_dist_bucket{{{select()}}}, reward_function)"
+    return {**_variable("reward_function", query, multi=True), "hide": 2}
+
+
+def window() -> Json:
+    """How wide a column of a heatmap has to be so that a step is in it, in seconds."""
+    made = _variable("window", f"query_result({WINDOW})", multi=False)
+    made.update(hide=2, regex="/ (\\d+) /", description="Seconds from one column of a heatmap to the next.")
+    return made
+
+
+def _variable(name: str, query: str, *, multi: bool) -> Json:
+    made: Json = {
+        "name": name,
+        "label": name,
+        "type": "query",
+        "datasource": SOURCE,
+        "query": {"query": query, "refId": f"variable-{name}"},
+        "refresh": 2,
+        "sort": 1,
+        "multi": multi,
+        "includeAll": multi,
+        "hide": 0,
+        "regex": "",
+        "options": [],
+        "current": {"text": ["All"], "value": ["$__all"]} if multi else {"text": "", "value": ""},
+    }
+    return {**made, "allValue": ".+"} if multi else made
+
+
+def _datasource() -> Json:
+    """Which Prometheus. A variable, because nothing else is filled in by provisioning as well as by an import."""
+    return {
+        "name": "datasource",
+        "label": "Data source",
+        "type": "datasource",
+        "query": "prometheus",
+        "refresh": 1,
+        "regex": "",
+        "hide": 0,
+        "multi": False,
+        "includeAll": False,
+        "options": [],
+        "current": {"text": "default", "value": "default"},
+    }

@@ -1,0 +1,80 @@
+"""What Grafana does with a dashboard before it asks Prometheus: walks the panels, fills in the variables."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+Json = dict[str, Any]
+Variables = Mapping[str, str | Sequence[str]]
+
+_VARIABLE = re.compile(r"\$(\w+)|\$\{(\w+)(?::\w+)?\}")
+# Upper end of a raw interval in milliseconds, and what Grafana makes of it: rangeutil.ts, roundInterval.
+_ROUNDED = (
+    *((10, 1), (15, 10), (35, 20), (75, 50), (150, 100), (350, 200), (750, 500), (1500, 1000), (3500, 2000)),
+    *((7500, 5000), (12500, 10000), (17500, 15000), (25000, 20000), (45000, 30000), (90000, 60000), (210000, 120000)),
+    *((450000, 300000), (750000, 600000), (1250000, 900000), (1750000, 1200000), (2700000, 1800000)),
+    *((5400000, 3600000), (9000000, 7200000), (16200000, 10800000), (32400000, 21600000), (64800000, 43200000)),
+)
+_DAY = 86_400_000
+
+
+def panels(dashboard: Json) -> Iterator[Json]:
+    """Every panel, those of collapsed rows among them; no rows."""
+    for panel in dashboard["panels"]:
+        if panel["type"] == "row":
+            yield from panel["panels"]
+        else:
+            yield panel
+
+
+def variable(dashboard: Json, name: str) -> Json:
+    """A variable of a dashboard."""
+    found: Json = next(each for each in dashboard["templating"]["list"] if each["name"] == name)
+    return found
+
+
+@dataclass(frozen=True)
+class View:
+    """A dashboard as somebody looks at it. ``seconds``: of the time that is shown; ``scrape``: between two scrapes."""
+
+    variables: Variables
+    seconds: float
+    scrape: float
+
+    def fill(self, text: str, interval: float = 0.0) -> str:
+        """The text with its variables filled in. Raises KeyError for one that is not there."""
+        own = {
+            "__interval": _seconds(interval),
+            "__rate_interval": _seconds(max(interval + self.scrape, 4 * self.scrape)),
+            "__range": _seconds(self.seconds),
+        }
+        known: Variables = {**self.variables, **own}
+        return _VARIABLE.sub(lambda found: _text(known[found[1] or found[2]]), text)
+
+    def interval(self, panel: Json, target: Json, points: int = 1000) -> float:
+        """Seconds between two points of a target, in a panel that has room for so many of them."""
+        least = self.scrape
+        for minimum in (panel.get("interval"), target.get("interval")):
+            if minimum:
+                least = float(self.fill(minimum).removesuffix("s"))
+        raw = self.seconds * 1000 / panel.get("maxDataPoints", points)
+        return max(_rounded(raw) / 1000, least)
+
+
+def _text(value: str | Sequence[str]) -> str:
+    """Several values that were chosen become alternatives of a regular expression."""
+    return value if isinstance(value, str) else value[0] if len(value) == 1 else f"({'|'.join(value)})"
+
+
+def _seconds(value: float) -> str:
+    return f"{round(value * 1000)}ms"
+
+
+def _rounded(milliseconds: float) -> float:
+    for limit, rounded in _ROUNDED:
+        if milliseconds < limit:
+            return rounded
+    return _DAY * max(1, round(milliseconds / _DAY))

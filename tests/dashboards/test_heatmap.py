@@ -1,0 +1,157 @@
+"""At whatever pace a run goes, its heatmaps are filled: hours of it, back-filled into a real Prometheus."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from rlexporter.catalog import CATALOG, NAMED
+from rlexporter.feed import RunFacts, StepUpdate
+from rlexporter.generate.dashboards import dashboards
+from rlexporter.model import RunState, Series
+from rlexporter.outputs.history import History
+from rlexporter.store import Store
+from rlexporter.tensors import host
+from tests.dashboards.grafana import Json, View, panels, variable
+from tests.tools import Prometheus, prometheus, require_tools
+
+RUN: Json = json.loads(dashboards(CATALOG)["rlexporter-run.json"])
+SCRAPE = 15.0
+END = 1_800_000_000.0
+_SERVED = {"rl_step_time_seconds", "rl_step_duration_seconds", "rl_last_step_timestamp_seconds", "rl_run_state"}
+_SHOWN = 4 * 3600.0
+
+
+def _always(seconds: float) -> Callable[[int], float]:
+    return lambda step: seconds
+
+
+def _generations(step: int) -> float:
+    """One generation serves four steps: it takes five minutes, the others a few seconds."""
+    return 300.0 if step % 4 == 1 else 5.0
+
+
+def _uneven(step: int) -> float:
+    """Around two minutes, now and then half as long again; with an evaluation of ten minutes in between."""
+    return 600.0 if step == 60 else 120.0 * (1.0, 1.3, 0.8, 1.1, 0.9, 1.5)[step % 6]
+
+
+PACES = {
+    "0.1 s": _always(0.1),
+    "20 s": _always(20.0),
+    "5 min": _always(300.0),
+    "30 min": _always(1800.0),
+    "generations": _generations,
+    "uneven": _uneven,
+}
+
+
+class _Stepped:
+    """A run on a clock of its own, of which a scrape is kept every 15 seconds. ``hours``: from its start to the end."""
+
+    def __init__(self, run: str, pace: Callable[[int], float], hours: float) -> None:
+        self._now = END - hours * 3600
+        self._store = Store(CATALOG, clock=lambda: self._now)
+        self._history = History({"job": "rlexporter", "instance": "a"})
+        self._store.begin(RunFacts(algorithm="grpo", step=0), {"run": run, "rank": "0"})
+        self._store.enter(RunState.RUNNING)
+        self._pace = pace
+
+    def text(self) -> bytes:
+        """All scrapes, as OpenMetrics."""
+        step, done, scraped = 0, self._now, self._now
+        reward = NAMED["rl_reward_dist"]
+        seen = {Series(reward): host.count([0.5, 1.5], reward.bounds)}
+        while scraped < END:
+            duration = self._pace(step + 1)
+            while scraped < min(done + duration, END):
+                self._scrape(scraped)
+                scraped += SCRAPE
+            # Between two scrapes ten steps of 0.1 s look as a hundred and fifty do.
+            step, done = step + 1, done + (duration if duration >= 1 else 1.5)
+            self._now = done
+            self._store.record({"step_time": duration}, step, StepUpdate(step=step, duration=duration, seen=seen))
+        return b"".join(self._history.text())
+
+    def _scrape(self, at: float) -> None:
+        snapshot = self._store.snapshot
+        samples = {each: value for each, value in snapshot.samples.items() if each.metric.series in _SERVED}
+        buckets = {each: found for each, found in snapshot.buckets.items() if each.metric.series == "rl_reward_dist"}
+        self._history.add(type(snapshot)(labels=snapshot.labels, samples=samples, buckets=buckets), at)
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
+    """A real Prometheus that knows a run of each pace."""
+    tools, folder = require_tools("3"), tmp_path_factory.mktemp("filled")
+    for name, pace in PACES.items():
+        text = folder / "history.om"
+        text.write_bytes(_Stepped(name, pace, 12 if pace(1) > 1000 else 5).text())
+        _blocks(tools, text, folder / "data")
+    with prometheus("3", folder, []) as server:
+        yield server
+
+
+def _blocks(tools: Path, text: Path, data: Path) -> None:
+    command = [str(tools / "promtool"), "tsdb", "create-blocks-from", "openmetrics", str(text), str(data)]
+    subprocess.run(command, check=True, capture_output=True, timeout=60)
+
+
+def _view(run: str, window: str = "") -> View:
+    chosen = {"job": "rlexporter", "run": run, "rank": ".+", "reward_function": ".+", "window": window}
+    return View(chosen, 12 * 3600.0 if run == "30 min" else _SHOWN, SCRAPE)
+
+
+def _window(server: Prometheus, run: str) -> str:
+    """The value of the variable, at the end of the run."""
+    query = variable(RUN, "window")["query"]["query"].removeprefix("query_result(").removesuffix(")")
+    [found] = server.query(_view(run).fill(query), time=str(END - 1))
+    return str(found["value"][1])
+
+
+def _share(server: Prometheus, run: str, window: str, *, finest: bool = True) -> float:
+    """The share of columns of the reward's heatmap in which something is counted."""
+    view = _view(run, window)
+    panel = next(each for each in panels(RUN) if each["title"] == "Reward" and each["type"] == "heatmap")
+    step = float(window) if finest else view.interval(panel, panel["targets"][0])
+    columns = int(view.seconds // step) - 2
+    found = server.get(
+        "query_range",
+        query=view.fill(panel["targets"][0]["expr"], step),
+        start=str(END - 1 - columns * step),
+        end=str(END - 1),
+        step=str(step),
+    )["result"]
+    counted = [value for each in found if each["metric"]["le"] == "+Inf" for _, value in each["values"]]
+    return sum(float(value) > 0 for value in counted) / (columns + 1)
+
+
+@pytest.mark.parametrize("run", PACES)
+def test_columns_are_filled(filled: Prometheus, run: str) -> None:
+    """At least 95 of 100, with columns as narrow as they get, and as Grafana asks for them."""
+    window = _window(filled, run)
+    shares = _share(filled, run, window), _share(filled, run, window, finest=False)
+    print(f"{run}: window {window} s, filled {shares[0]:.1%} at its width, {shares[1]:.1%} as Grafana asks")
+
+    assert int(window) >= 60
+    assert min(shares) >= 0.95
+
+
+def test_a_fixed_window_leaves_columns_empty(filled: Prometheus) -> None:
+    """Why there is a variable."""
+    assert _share(filled, "5 min", "60") < 0.25
+
+
+def test_the_window_follows_the_pace(filled: Prometheus) -> None:
+    """Not wider than it has to be, or a distribution that changes is smeared."""
+    windows = {run: int(_window(filled, run)) for run in PACES}
+
+    assert windows["0.1 s"] == windows["20 s"] == 60
+    assert 300 < windows["5 min"] <= 400
+    assert 1800 < windows["30 min"] <= 2200
+    assert 300 < windows["generations"] <= 400
+    assert 180 < windows["uneven"] <= 300

@@ -1,0 +1,300 @@
+"""The rules of Grafana's dashboard-linter, and what else goes wrong in dashboards that nobody has opened yet."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from itertools import combinations
+from typing import Any
+
+import promql_parser as promql
+import pytest
+
+from rlexporter.catalog import CATALOG, NAMED
+from rlexporter.feed import RunFacts, StepUpdate
+from rlexporter.generate import docs
+from rlexporter.generate.dashboards import dashboards
+from rlexporter.model import Group, Key, Kind, Metric, Series
+from rlexporter.outputs.prometheus import encode
+from rlexporter.store import Store
+from rlexporter.tensors import host
+from tests.dashboards.grafana import Json, View, panels, variable
+
+DASHBOARDS: list[Json] = [json.loads(text) for text in dashboards(CATALOG).values()]
+VIEW = View(
+    {"job": "j", "run": "r", "rank": "k", "reward_function": "f", "window": "60", "datasource": "d"}, 10800.0, 15.0
+)
+_COUNTING = {"rate", "increase"}
+_OVER_RANGE = {"increase", "deriv", "last_over_time"}
+
+# What has no label of ours, and why.
+_NO_JOB = {"ALERTS": "rules on a run drop the labels of its processes"}
+_NO_RUN = {
+    "scrape_samples_scraped": "Prometheus knows no run: joined by instance",
+    "scrape_duration_seconds": "Prometheus knows no run: joined by instance",
+}
+
+every = pytest.mark.parametrize("dashboard", DASHBOARDS, ids=lambda each: each["uid"])
+
+
+def _targets(dashboard: Json) -> Iterator[tuple[Json, Json]]:
+    for panel in panels(dashboard):
+        for target in panel["targets"]:
+            yield panel, target
+
+
+def _expressions(dashboard: Json) -> Iterator[str]:
+    """Every query as it is written: of panels, annotations and variables."""
+    for _, target in _targets(dashboard):
+        yield target["expr"]
+    for annotation in dashboard["annotations"]["list"]:
+        yield annotation["expr"]
+    for each in dashboard["templating"]["list"]:
+        if each["type"] == "query":
+            found = re.fullmatch(r"label_values\((.+), \w+\)|query_result\((.+)\)", each["query"]["query"])
+            assert found
+            yield found[1] or found[2]
+
+
+def _nodes(node: Any, above: tuple[Any, ...] = ()) -> Iterator[tuple[Any, tuple[Any, ...]]]:
+    """Every part of a query, with the parts that it is in, the nearest last."""
+    yield node, above
+    children = [*getattr(node, "args", ())]
+    for name in ("expr", "lhs", "rhs", "vector_selector", "vs", "param"):
+        child = getattr(node, name, None)
+        if child is not None and not isinstance(child, (str, int, float)):
+            children.append(child)
+    for child in children:
+        yield from _nodes(child, (*above, node))
+
+
+def _parsed(expression: str) -> Any:
+    return promql.parse(VIEW.fill(expression, 15.0))
+
+
+@every
+def test_the_dashboard_itself(dashboard: Json) -> None:
+    """What provisioning needs, and Grafana 10.4 to 13 read."""
+    assert re.fullmatch(r"rlexporter-[a-z]+", dashboard["uid"])
+    assert 39 <= dashboard["schemaVersion"] <= 42
+    assert dashboard["editable"] is False
+    assert "id" not in dashboard
+    assert dashboard["title"]
+    assert dashboard["description"]
+    assert {link["type"] for link in dashboard["links"]} == {"dashboards", "link"}
+
+
+def test_uids_and_titles_are_different() -> None:
+    """Two with the same would replace each other."""
+    for name in ("uid", "title"):
+        assert len({each[name] for each in DASHBOARDS}) == len(DASHBOARDS) == 4
+
+
+@every
+def test_variables(dashboard: Json) -> None:
+    """A data source, the job as the linter wants it, and a run. No instance: a run moves from one to another."""
+    source, job, run = (variable(dashboard, name) for name in ("datasource", "job", "run"))
+
+    assert (source["type"], source["query"], source["label"]) == ("datasource", "prometheus", "Data source")
+    assert (job["label"], job["multi"], job["includeAll"], job["allValue"], job["refresh"]) == (
+        "job",
+        True,
+        True,
+        ".+",
+        2,
+    )
+    assert (run["label"], run["refresh"]) == ("run", 2)
+    for each in dashboard["templating"]["list"]:
+        if each["type"] == "query":
+            assert each["datasource"] == {"type": "prometheus", "uid": "${datasource}"}
+            assert each["refresh"] == 2
+            assert each.get("allValue") == (".+" if each["multi"] else None)
+
+
+@every
+def test_the_data_source_is_the_variable(dashboard: Json) -> None:
+    """Of every panel, target and annotation."""
+    used = [panel["datasource"] for panel in panels(dashboard)]
+    used += [target["datasource"] for _, target in _targets(dashboard)]
+    used += [annotation["datasource"] for annotation in dashboard["annotations"]["list"]]
+
+    assert {json.dumps(each) for each in used} == {'{"type": "prometheus", "uid": "${datasource}"}'}
+
+
+@every
+def test_panels_say_what_they_are(dashboard: Json) -> None:
+    """Title, description, and words where there is nothing; numbers and letters once."""
+    ids = [panel["id"] for row in dashboard["panels"] for panel in (row, *row.get("panels", ()))]
+    assert len(set(ids)) == len(ids)
+    for panel in panels(dashboard):
+        assert panel["title"], panel
+        assert len(panel["description"]) > 10, panel["title"]
+        assert panel["fieldConfig"]["defaults"]["noValue"], panel["title"]
+        refs = [target["refId"] for target in panel["targets"]]
+        assert len(set(refs)) == len(refs), panel["title"]
+
+
+@every
+def test_units_are_those_of_grafana(dashboard: Json) -> None:
+    """Any other text would be put behind the number."""
+    units = pytest.importorskip("grafana_foundation_sdk.models.units", reason="it needs Python 3.11")
+    known = {value for name, value in vars(units).items() if name[0].isupper()}
+    for panel in panels(dashboard):
+        for unit in _units(panel):
+            assert unit in known, (panel["title"], unit)
+
+
+def _units(panel: Json) -> Iterator[str]:
+    defaults = panel["fieldConfig"]["defaults"]
+    properties = [each for override in panel["fieldConfig"]["overrides"] for each in override["properties"]]
+    yield from (each["value"] for each in properties if each["id"] == "unit")
+    yield from (found for found in (defaults.get("unit"), panel["options"].get("yAxis", {}).get("unit")) if found)
+
+
+@every
+def test_panels_do_not_overlap(dashboard: Json) -> None:
+    """Side by side within 24 columns, on the page and in each collapsed row."""
+    pages = [dashboard["panels"], *(row["panels"] for row in dashboard["panels"] if row["type"] == "row")]
+    for page in pages:
+        places = [each["gridPos"] for each in page]
+        assert all(place["x"] + place["w"] <= 24 for place in places)
+        for one, other in combinations(places, 2):
+            apart_x = one["x"] + one["w"] <= other["x"] or other["x"] + other["w"] <= one["x"]
+            apart_y = one["y"] + one["h"] <= other["y"] or other["y"] + other["h"] <= one["y"]
+            assert apart_x or apart_y, (one, other)
+
+
+@every
+def test_queries_are_of_the_chosen_job_and_run(dashboard: Json) -> None:
+    """In every selector, but for those that have a reason."""
+    chosen = re.compile(r"(\w+)\{([^}]*)\}")
+    for expression in _expressions(dashboard):
+        assert "instance=" not in expression
+        for name, matchers in chosen.findall(expression):
+            if name in ("rl_run_info",) and matchers == 'job=~"$job"':
+                continue  # what the runs are chosen from
+            assert name in _NO_JOB or 'job=~"$job"' in matchers, expression
+            assert name in _NO_RUN or 'run=~"$run"' in matchers, expression
+
+
+@every
+def test_queries_parse_and_count_as_they_should(dashboard: Json) -> None:
+    """Rates look back over `$__rate_interval`, heatmaps over their own column, a table over the time shown; counters
+    are summed or rated. Where there is a window, no rate looks back less far.
+    """
+    variables = {each["name"] for each in dashboard["templating"]["list"]}
+    for panel, target in _targets(dashboard):
+        expression = target["expr"]
+        for node, above in _nodes(_parsed(expression)):
+            if type(node).__name__ == "VectorSelector" and str(node.name or "").endswith("_total"):
+                around = {getattr(each, "func", None) and each.func.name for each in above}
+                aggregated = any(type(each).__name__ == "AggregateExpr" for each in above)
+                assert aggregated or around & _COUNTING, expression
+        for function, span in re.findall(r"(\w+)\([^()]*\[([^\]]+)\]\)", expression):
+            if panel["type"] == "heatmap":
+                assert (function, span) == ("increase", "$__interval"), expression
+                assert panel["interval"] == "${window}s"
+            elif span == "$__range":
+                assert function in _OVER_RANGE, expression
+            else:
+                assert span == "$__rate_interval", expression
+                follows = variables >= {"window"} and panel["type"] == "timeseries"
+                assert not follows or target["interval"] == "${window}s", (panel["title"], expression)
+
+
+@every
+def test_selected_series_exist(dashboard: Json) -> None:
+    """Every name in a query is one of the catalogue's, or Prometheus' own."""
+    known = {"ALERTS", *_NO_RUN}
+    for metric in CATALOG:
+        known |= {metric.series}
+        if metric.kind is Kind.HISTOGRAM:
+            parts = ("positive_sum_total", "negative_sum_total") if metric.signed else ("sum", "count")
+            known |= {f"{metric.series}_{part}" for part in ("bucket", *parts)}
+        known |= {metric.series.replace("rl_", "rl_eval_", 1)}
+    for expression in _expressions(dashboard):
+        for node, _ in _nodes(_parsed(expression)):
+            if type(node).__name__ == "VectorSelector":
+                assert node.name in known, expression
+
+
+@every
+def test_legends_use_labels_that_are_kept(dashboard: Json) -> None:
+    """By the outermost aggregation."""
+    for panel, target in _targets(dashboard):
+        wanted = set(re.findall(r"\{\{(\w+)\}\}", target["legendFormat"]))
+        kept = re.findall(r"\bby \(([^)]*)\)", target["expr"])
+        assert not wanted or wanted <= {label.strip() for label in kept[0].split(",")}, panel["title"]
+
+
+def _drawn(catalog: tuple[Metric, ...]) -> str:
+    made = [json.loads(text) for text in dashboards(catalog).values()]
+    return " ".join(expression for dashboard in made for expression in _expressions(dashboard))
+
+
+def _is_in(metric: Metric, text: str) -> bool:
+    parts = "(?:_bucket|_sum|_count|_positive_sum_total)" if metric.kind is Kind.HISTOGRAM else ""
+    return bool(re.search(rf"\b{metric.series}{parts}\b", text))
+
+
+def test_every_metric_is_in_a_dashboard() -> None:
+    """Whatever can be drawn."""
+    text = _drawn(CATALOG)
+
+    assert [each.series for each in CATALOG if each.kind is not Kind.INFO and not _is_in(each, text)] == []
+
+
+_NEW = {
+    "gauge": Metric(
+        name="rl.surprise",
+        kind=Kind.GAUGE,
+        group=Group.POLICY,
+        help="A new one.",
+        unit="nats",
+        keys=(Key("surprise/mean", ("grpo",)),),
+    ),
+    "counter": Metric(
+        name="rl.surprises_total",
+        kind=Kind.COUNTER,
+        group=Group.PROGRESS,
+        help="A new one.",
+        keys=(Key("surprises", ("grpo",)),),
+    ),
+    "histogram": Metric(
+        name="rl.surprise.dist", kind=Kind.HISTOGRAM, group=Group.KL, help="A new one.", bounds=(-1.0, 0.0, 1.0)
+    ),
+    "exporter": Metric(name="rlexporter.naps_total", kind=Kind.COUNTER, group=Group.EXPORTER, help="A new one."),
+}
+
+
+@pytest.mark.parametrize("new", _NEW.values(), ids=list(_NEW))
+def test_a_new_metric_needs_no_other_edit(new: Metric) -> None:
+    """One entry in the catalogue, and it is drawn, documented and served."""
+    catalog = (*CATALOG, new)
+    store = Store(catalog, clock=lambda: 1000.0)
+    store.begin(RunFacts(algorithm="grpo", step=0), {"run": "test", "rank": "0"})
+    logs = {key.name: 3.0 for key in new.keys}
+    seen = {} if new.keys else {Series(new): host.count([0.5], new.bounds)}
+    store.record(logs, 1, StepUpdate(step=1, seen=seen))
+
+    assert not _is_in(new, _drawn(CATALOG))
+    assert _is_in(new, _drawn(catalog))
+    assert f"`{new.series}`" in docs.metrics(catalog)
+    assert re.search(rf"^{new.series}(_bucket)?\{{", encode(store.snapshot, "")[0].decode(), re.MULTILINE)
+
+
+def test_healthy_ranges_are_the_thresholds() -> None:
+    """Of a panel with one metric: red outside of what the catalogue says, nothing inside."""
+    [run] = [each for each in DASHBOARDS if each["uid"] == "rlexporter-run"]
+    panel = next(each for each in panels(run) if each["title"] == "KL to the reference, per token")
+    healthy = NAMED["rl_kl_per_token"].healthy
+    assert healthy
+
+    defaults = panel["fieldConfig"]["defaults"]
+    assert defaults["custom"]["thresholdsStyle"] == {"mode": "area"}
+    assert defaults["thresholds"]["steps"] == [
+        {"color": "red", "value": None},
+        {"color": "transparent", "value": healthy.low},
+        {"color": "red", "value": healthy.high},
+    ]

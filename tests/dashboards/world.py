@@ -1,0 +1,202 @@
+"""Runs of every kind for a Prometheus to scrape: replays of real ones, planted ones, healthy and broken."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from math import nan
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rlexporter import Exporter, check, recording
+from rlexporter.catalog import CATALOG, NAMED
+from rlexporter.feed import RunFacts, StepUpdate
+from rlexporter.generate.dashboards.run import CORRECTED
+from rlexporter.model import Kind, RunState, Series
+from rlexporter.outputs.prometheus import encode
+from rlexporter.tensors import host
+from tests.alerts.planted import LINES, Planted
+
+RUNS = Path(__file__).parent.parent / "data/runs"
+REPLAYED = {
+    "grpo": "grpo-healthy_multi-0",
+    "rloo": "rloo-healthy_multi-0",
+    "ppo": "ppo-healthy_accum-0",
+    "ppo-legacy": "ppo_legacy-healthy_wandb_types-0",
+    "nan": "ppo-value_nan-0",
+}
+ALL, BROKEN, RANKS = "all", "broken", "ranks"
+"""A run with everything that can be served, one with conditions that begin, and one of two ranks."""
+KEYED = {ALL: "grpo", "values": "ppo-legacy", "preference": "dpo", "online": "online-dpo", "async": "async-grpo"}
+"""Runs that log every key that their algorithm has."""
+TICKS = 7
+_WARM = 60
+"""Steps before anybody looks: limits that are measured with the run's own past are known then."""
+
+_EVALUATED = ("eval_reward", "eval_loss", "eval_runtime", "eval_samples_per_second", "eval_steps_per_second")
+
+Tick = Callable[[int], None]
+
+
+def names() -> list[str]:
+    """Every run."""
+    return [*REPLAYED, *KEYED, BROKEN, RANKS]
+
+
+@contextlib.contextmanager
+def running() -> Iterator[tuple[list[str], list[Tick]]]:
+    """The targets to scrape, and what lets each run go on a little."""
+    with contextlib.ExitStack() as stack:
+        exporters = {name: Exporter(run=name, algorithm=_algorithm(name), port=0) for name in names()}
+        for exporter in exporters.values():
+            stack.callback(exporter.close)
+            exporter.start()
+        ticks = [_replay(exporters[name], RUNS / f"{file}.jsonl") for name, file in REPLAYED.items()]
+        ticks += [partial(_keyed, exporters[name], algorithm) for name, algorithm in KEYED.items()]
+        ticks += [partial(_break, exporters[BROKEN]), partial(_healthy, exporters[RANKS])]
+        second = Planted("grpo")
+        second.store.begin(RunFacts(algorithm="grpo", step=0), {"run": RANKS, "rank": "1"})
+        port = stack.enter_context(_served(second))
+        ticks.append(partial(_second_rank, second))
+        yield [*(f"127.0.0.1:{each.port}" for each in exporters.values()), f"127.0.0.1:{port}"], ticks
+
+
+def _algorithm(name: str) -> str:
+    own = {"nan": "ppo", **KEYED}
+    return own.get(name, name if name in REPLAYED else "grpo")
+
+
+def _replay(exporter: Exporter, path: Path) -> Tick:
+    found = recording.read(path)
+    exporter.prepare(found.facts)
+    exporter.enter(RunState.RUNNING)
+    share = -(-len(found.events) // TICKS)
+
+    def tick(number: int) -> None:
+        for event in found.events[number * share : (number + 1) * share]:
+            if event.state is None:
+                check.feed(exporter.store, replace(event, time=time.time()))
+            elif event.state.over:
+                exporter.enter(event.state, event.exception)
+
+    return tick
+
+
+def _healthy(exporter: Exporter, number: int) -> None:
+    for step in (2 * number + 1, 2 * number + 2):
+        exporter.log(LINES["grpo"](step), step=step, update=StepUpdate(step=step, duration=0.4))
+        exporter.store.absorb(StepUpdate(step=step, phases={"rollout": 0.3, "update": 0.1}))
+
+
+def _keyed(exporter: Exporter, algorithm: str, number: int) -> None:
+    if number == 0:
+        exporter.begin(RunFacts(algorithm=algorithm, step=0, steps_planned=200, hyperparameters={"beta": 0.1}))
+        for step in range(1, _WARM + 1):
+            exporter.log(_line(algorithm, step), step=step)
+    for step in (_WARM + 2 * number + 1, _WARM + 2 * number + 2):
+        exporter.undefined("rl_reward_function_dist", 1)
+        phases = {"rollout": 0.2, "reward": 0.1, "update": 0.1, "save": 0.01, "eval": 0.01}
+        exporter.log(_line(algorithm, step), step=step, update=StepUpdate(step=step, duration=0.4))
+        exporter.store.absorb(StepUpdate(step=step, phases=phases))
+        exporter.log(dict.fromkeys(_EVALUATED, 1.0), step=step)
+        if algorithm == KEYED[ALL]:
+            _everything(exporter, step)
+
+
+def _line(algorithm: str, step: int) -> dict[str, Any]:
+    keys = [
+        (re.sub(r"{\w+}", "format", key.name), metric.series)
+        for metric in CATALOG
+        for key in metric.keys
+        if algorithm in key.algorithms and metric.kind is not Kind.HISTOGRAM and not key.name.startswith("eval_")
+    ]
+    return {name: 100.0 * step if series.endswith("_seen") else 0.5 + 0.01 * step for name, series in keys}
+
+
+def _everything(exporter: Exporter, step: int) -> None:
+    """What is not logged: every histogram, what only taps see, checkpoints, a phase that is open, lost signals."""
+    values = np.random.default_rng(step).normal(1.0, 0.5, 64)
+    for metric in CATALOG:
+        if metric.kind is Kind.HISTOGRAM and metric.series != "rl_step_duration_seconds":
+            exporter.observe(metric.series, np.abs(values), **dict.fromkeys(metric.labels, "format"))
+    exporter.observe("advantage", np.array([nan, 1.0]))
+    tapped = [Series(NAMED[name]) for name in ("rl_weight_norm", "rl_eos_fraction")]
+    tapped += [Series(NAMED["rl_corrected_mean"], (name,)) for name in sorted(CORRECTED)]
+    seen = {series: host.count([1.0], ()) for series in tapped}
+    exporter.store.absorb(StepUpdate(step=step, seen=seen))
+    exporter.log({"a key of my own": 1.0}, step=step)
+    exporter.signal("kl", "beta is 0")
+    exporter.signal("entropy", "AttributeError: no logits", error=True)
+    exporter.store.phase("rollout")
+    exporter.saved(step)
+
+
+def _break(exporter: Exporter, number: int) -> None:
+    """Sixty healthy steps before anybody looks; then the KL runs away, and a loss is NaN."""
+    if number == 0:
+        exporter.begin(RunFacts(algorithm="grpo", step=0))
+        for step in range(1, 61):
+            exporter.log(LINES["grpo"](step), step=step)
+        return
+    for step in (58 + 3 * number, 59 + 3 * number, 60 + 3 * number):
+        exporter.log({**LINES["grpo"](step), "kl": 9.0, "loss": nan}, step=step)
+    if number == TICKS - 1:
+        exporter.end(RuntimeError("probability tensor contains nan"))
+
+
+def _second_rank(planted: Planted, number: int) -> None:
+    for step in (2 * number + 1, 2 * number + 2):
+        planted.step = step
+        logs: dict[str, Any] = {"loss": nan} if number == 3 else {}
+        update = StepUpdate(step=step, duration=0.6, phases={"rollout": 0.5, "update": 0.1})
+        planted.store.record(logs, step, update)
+        planted.store.absorb(StepUpdate(step=step, seen=_seen(step)))
+
+
+def _seen(step: int) -> dict[Any, Any]:
+    metric = NAMED["rl_value_dist"]
+    return {Series(metric): host.count(np.array([float(step), -1.0]), metric.bounds)}
+
+
+@contextlib.contextmanager
+def _served(planted: Planted) -> Iterator[int]:
+    """A second rank: the exporter serves rank 0 only, so its store is served by the plainest of servers."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            body, content_type = encode(planted.snapshot, self.headers.get("Accept", ""))
+            self.send_response(200)
+            self.send_header("Content-Type", content_type)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+    thread.start()
+    try:
+        yield int(server.server_address[1])
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def play(ticks: Sequence[Tick]) -> None:
+    """A tick a second."""
+    for number in range(TICKS):
+        until = time.monotonic() + 1.0
+        for tick in ticks:
+            tick(number)
+        time.sleep(max(0.0, until - time.monotonic()))
