@@ -28,6 +28,13 @@ FOLDERS = {
     "modern PPO": ("ppo",),
     "legacy PPO": ("ppo_legacy", "ppo_legacy07"),
 }
+_HEAD = (
+    "healthy runs with an alert",
+    "broken runs with one before the fault",
+    "visible faults rightly named",
+    "with a wrong name too",
+    "delay, p90",
+)
 Key = tuple[str, str]
 """A condition and a severity."""
 Alarm = tuple[str, int]
@@ -166,7 +173,7 @@ def of(runs: list[Run], folders: Iterable[str]) -> list[Run]:
 
 def page(runs: list[Run]) -> str:
     """The figures, as Markdown."""
-    head = "healthy runs with an alert | broken runs with one before the fault | visible faults rightly named | with a wrong name too | delay, p90"
+    head = " | ".join(_HEAD)
     lines = [f"| limits, runs | {head} |", "|---" * 6 + "|", f"| as they are, all runs | {score(runs, {}).row()} |"]
     for name, folders in FOLDERS.items():
         lines.append(f"| as they are, {name} | {score(of(runs, folders), {}).row()} |")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from rlexporter.generate.dashboards.frame import Json
@@ -83,18 +83,22 @@ def table(
         "footer": {"show": False, "reducer": ["sum"], "fields": ""},
         "sortBy": [{"displayName": sort, "desc": True}] if sort else [],
     }
-    # A single frame is not merged, and its value is not numbered.
+    organized = _organized(columns, labels, hidden, order)
+    made["transformations"] = [{"id": "merge", "options": {}}, {"id": "organize", "options": organized}]
+    return made
+
+
+def _organized(columns: Sequence[Column], labels: Iterable[str], hidden: Sequence[str], order: Sequence[str]) -> Json:
+    """Names and places of columns. A single frame is not merged, and its value is not numbered."""
     values = ["Value"] if len(columns) == 1 else [f"Value #{letter(i)}" for i in range(len(columns))]
     named = {value: column.name for value, column in zip(values, columns, strict=True)}
     by_name = {name: value for value, name in named.items() if name not in hidden}
     places = dict.fromkeys((*(by_name.get(name, name) for name in order), *labels, *by_name.values()))
-    organized = {
+    return {
         "excludeByName": {"Time": True, **{value: True for value, name in named.items() if name in hidden}},
         "indexByName": {name: index for index, name in enumerate(places)},
         "renameByName": {value: name for value, name in named.items() if name not in hidden},
     }
-    made["transformations"] = [{"id": "merge", "options": {}}, {"id": "organize", "options": organized}]
-    return made
 
 
 def limits(*steps: tuple[str, float | None]) -> Json:
