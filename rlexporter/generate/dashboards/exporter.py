@@ -13,6 +13,7 @@ from rlexporter.model import Group, Kind, Metric
 
 UID = "rlexporter-exporter"
 _OF = select()
+_COSTS = ("rlexporter_observe_seconds_total", "rlexporter_record_seconds_total")
 _OURS = f"and on (job, instance) rl_run_info{{{_OF}}}"
 """Of what Prometheus says of a target: those that serve the runs. It knows the job and the instance, but no run."""
 
@@ -23,23 +24,10 @@ def build(catalog: Sequence[Metric]) -> Json:
     page.row("Is it well?")
     _numbers(page)
     page.row("Cost")
-    looking = f"sum by (run) (rate(rlexporter_observe_seconds_total{{{_OF}}}[$__rate_interval]))"
-    writing = f"sum by (run) (rate(rlexporter_record_seconds_total{{{_OF}}}[$__rate_interval]))"
-    share = [Query(looking, "{{run}}: tensors"), Query(writing, "{{run}}: log lines and conditions")]
-    metric = NAMED["rlexporter_observe_seconds_total"]
-    page.add(timeseries("Share of the training thread's time", share, metric, unit="percentunit"), 12)
-    series = Query(f'max by (instance) (scrape_samples_scraped{{job=~"$job"}} {_OURS})', "{{instance}}")
-    text = "Samples in a scrape, as Prometheus counts them."
-    page.add(timeseries("Series", [series], NAMED["rlexporter_scrapes_total"], unit="short", description=text), 6)
-    took = Query(f'max by (instance) (scrape_duration_seconds{{job=~"$job"}} {_OURS})', "{{instance}}")
-    text = "How long a scrape takes, as Prometheus sees it."
-    page.add(
-        timeseries("Duration of a scrape", [took], NAMED["rlexporter_scrapes_total"], unit="s", description=text), 6
-    )
-    page.row("What is missed")
-    shown = " ".join(target["expr"] for panel in page.all() for target in panel.get("targets", ()))
+    _cost(page)
+    page.row("What it does and misses")
     for metric in catalog:
-        if metric.group is Group.EXPORTER and metric.kind in (Kind.GAUGE, Kind.COUNTER) and metric.series not in shown:
+        if metric.group is Group.EXPORTER and metric.kind in (Kind.GAUGE, Kind.COUNTER) and metric.series not in _COSTS:
             page.add(_any(metric), 8, 6)
     page.row("Versions")
     page.add(_versions(), 24, 6)
@@ -49,6 +37,35 @@ def build(catalog: Sequence[Metric]) -> Json:
         "The exporter's own cost, errors, scrapes and unmapped keys.",
         page.panels,
         variables=variables.common(variables.run(multi=True)),
+    )
+
+
+def _cost(page: Page) -> None:
+    looking = f"sum by (run) (rate(rlexporter_observe_seconds_total{{{_OF}}}[$__rate_interval]))"
+    writing = f"sum by (run) (rate(rlexporter_record_seconds_total{{{_OF}}}[$__rate_interval]))"
+    share = [Query(looking, "{{run}}: tensors"), Query(writing, "{{run}}: log lines and conditions")]
+    metric = NAMED["rlexporter_observe_seconds_total"]
+    page.add(timeseries("Share of the training thread's time", share, metric, unit="percentunit", absent=_UNSEEN), 12)
+    series = Query(f'max by (instance) (scrape_samples_scraped{{job=~"$job"}} {_OURS})', "{{instance}}")
+    text = "Samples in a scrape, as Prometheus counts them."
+    page.add(
+        timeseries(
+            "Series", [series], NAMED["rlexporter_scrapes_total"], unit="short", description=text, absent=_UNSEEN
+        ),
+        6,
+    )
+    took = Query(f'max by (instance) (scrape_duration_seconds{{job=~"$job"}} {_OURS})', "{{instance}}")
+    text = "How long a scrape takes, as Prometheus sees it."
+    page.add(
+        timeseries(
+            "Duration of a scrape",
+            [took],
+            NAMED["rlexporter_scrapes_total"],
+            unit="s",
+            description=text,
+            absent=_UNSEEN,
+        ),
+        6,
     )
 
 
@@ -67,6 +84,7 @@ def _numbers(page: Page) -> None:
     page.add(stat("Signals lost by an error", lost, text, steps=red), 4, 4)
 
 
+_UNSEEN = "Nothing is scraped, or nothing yet"
 _ERROR = 'cause="error"'
 
 
@@ -84,4 +102,4 @@ def _any(metric: Metric) -> Json:
     expr = f"max by ({kept}) ({metric.series}{{{_OF}}})"
     if metric.kind is Kind.COUNTER:
         expr = f"sum by ({kept}) (increase({metric.series}{{{_OF}}}[$__rate_interval]))"
-    return timeseries(capital(words(metric.series)), [Query(expr, legend)], metric)
+    return timeseries(capital(words(metric.series)), [Query(expr, legend)], metric, absent=_UNSEEN)

@@ -22,7 +22,7 @@ def speed(page: Page) -> None:
     steps = NAMED["rl_step_duration_seconds"]
     page.add(timeseries("Step time", step_time(), steps, window=True, absent="No step has ended in this time"))
     shown = NAMED["rl_phase_time_seconds"]
-    page.add(timeseries("Phases of the last step", [_phases("!~")], shown, stack=True))
+    page.add(timeseries("Phases of the last step", [_phases("!~")], shown))
     tokens = rate("rl_tokens_total", "tokens per second")
     page.add(timeseries("Tokens per second", [tokens], NAMED["rl_tokens_total"], unit="short", window=True))
     page.add(heatmap("Duration of steps", steps), 6)

@@ -9,11 +9,23 @@ _AGE = (
     f"(time() - max by (job) (rl_last_step_timestamp_seconds{{{ZERO}}})) "
     f"and on (job) max by (job) (rl_run_state{{{_RUNNING}}}) == 1"
 )
-PACE = f"max(max by (run) (rl_step_time_seconds{{{ZERO}}}) or quantile_over_time(0.95, ({_AGE})[$__range:15s]))"
-"""Seconds from one step to the next: as the trainer logs it, and as old as the last step grows.
+_ALL = select('rank="0"', 'le="+Inf"')
+_COMPLETIONS = (
+    f"(sum by (rank) (rl_reward_dist_bucket{{{_ALL}}}) or sum by (rank) (rl_completion_length_dist_bucket{{{_ALL}}})) "
+    f"and on (rank) max by (rank) (rl_run_state{{{_RUNNING}}}) == 1"
+)
+_LOOKED = f"({_COMPLETIONS})[$__range:15s]"
+PACE = (
+    f"max(max by (run) (rl_step_time_seconds{{{ZERO}}}) "
+    f"or quantile_over_time(0.95, ({_AGE})[$__range:15s]) "
+    f"or 15 * count_over_time({_LOOKED}) / (changes({_LOOKED}) > 1))"
+)
+"""Seconds from one step to the next: as the trainer logs it, as old as the last step grows, and from one batch of
+completions to the next.
 
-The second because the first is of the last step only: one generation can serve many short steps, and the long one is
-then hardly ever the last. Of the age the 95th percentile over time: one pause does not make every column wide.
+The logged one is of the last step only: one generation can serve many short steps, and the long one is then hardly ever
+the last. Of the age the 95th percentile over time: one pause does not make every column wide. And rewards, advantages
+and lengths come with a generation, which may be only every tenth step.
 """
 WINDOW = f"ceil(clamp_min(1.2 * {PACE} + 30, 60)) or vector(60)"
 """A step, a fifth for those that take longer, and two scrapes; at least a minute."""

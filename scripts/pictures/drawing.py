@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import matplotlib as mpl
@@ -13,58 +12,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-Json = dict[str, Any]
+from scripts.pictures.boxes import nothing, stat, table
+from scripts.pictures.look import ALPHA, BACKGROUND, COLORS, DIM, LINE, PALETTE, PANEL, TEXT, Json, Shown, number
 
-BACKGROUND, PANEL, TEXT, DIM, LINE = "#111217", "#181b1f", "#d5d5e0", "#8e8e99", "#2c3036"
-PALETTE = ("#73bf69", "#f2cc0c", "#8ab8ff", "#ff780a", "#f2495c", "#5794f2", "#b877d9", "#fade2a", "#96d98d", "#ffa6b0")
-COLORS = {
-    "green": "#73bf69",
-    "red": "#f2495c",
-    "orange": "#ff9830",
-    "yellow": "#fade2a",
-    "blue": "#5794f2",
-    "text": TEXT,
-    "transparent": "none",
-}
 UNIT, GAP = 34.0, 6.0
 """Pixels of a row of the grid, and between two panels."""
-
-
-@dataclass
-class Shown:
-    """What a panel has got. ``series``: for each target its legend and points; ``rows``: of a table."""
-
-    series: list[tuple[str, np.ndarray, np.ndarray, Mapping[str, str]]] = field(default_factory=list)
-    columns: list[str] = field(default_factory=list)
-    rows: list[dict[str, Any]] = field(default_factory=list)
-    marks: list[tuple[str, float, float]] = field(default_factory=list)
-    """Annotations: colour, from, to."""
-    start: float = 0.0
-    end: float = 1.0
-
-
-def number(value: float, unit: str, decimals: int | None = None) -> str:
-    """A value with its unit, as short as Grafana has it."""
-    if math.isnan(value):
-        return "NaN"
-    if unit == "percentunit":
-        return f"{value * 100:.3g}%" if abs(value) < 10 else f"{value * 100:.0f}%"
-    if unit == "s" and value:
-        for limit, size, name in (
-            (1e-3, 1e-6, "µs"),
-            (1, 1e-3, "ms"),
-            (60, 1, "s"),
-            (3600, 60, "min"),
-            (86400, 3600, "h"),
-        ):
-            if abs(value) < limit:
-                return f"{value / size:.3g} {name}"
-        return f"{value / 86400:.3g} days"
-    if unit == "short" and abs(value) >= 1000:
-        return f"{value / 1000:.3g} K" if abs(value) < 1e6 else f"{value / 1e6:.3g} M"
-    if decimals is not None:
-        return f"{value:.{decimals}f}"
-    return f"{value:.0f}" if value == int(value) and abs(value) < 1e6 else f"{value:.3g}"
 
 
 def page(dashboard: Json, shown: Mapping[int, Shown], width: int, height: float | None = None) -> Figure:
@@ -91,16 +43,6 @@ def page(dashboard: Json, shown: Mapping[int, Shown], width: int, height: float 
     return figure
 
 
-def _nothing(frame: Axes, panel: Json, high: float) -> None:
-    text = panel["fieldConfig"]["defaults"].get("noValue", "No data")
-    words, lines = text.split(), [""]
-    for word in words:
-        if len(lines[-1]) + len(word) > 46:
-            lines.append("")
-        lines[-1] += word + " "
-    frame.text(0.5, 0.45, "\n".join(lines), color=DIM, fontsize=8, ha="center", va="center")
-
-
 def _inner(frame: Axes, wide: float, high: float, *, bottom: float, left: float = 54.0, right: float = 14.0) -> Axes:
     axes = frame.inset_axes((left / wide, bottom / high, 1 - (left + right) / wide, 1 - (bottom + 30) / high))
     axes.set_facecolor(PANEL)
@@ -121,7 +63,7 @@ def _clock(axes: Axes, shown: Shown) -> None:
 def _timeseries(frame: Axes, panel: Json, shown: Shown, wide: float, high: float) -> None:
     drawn = [each for each in shown.series if np.isfinite(each[2]).any()]
     if not drawn:
-        _nothing(frame, panel, high)
+        nothing(frame, panel)
         return
     defaults = panel["fieldConfig"]["defaults"]
     own = {each["matcher"]["options"]: {p["id"]: p["value"] for p in each["properties"]} for each in _overrides(panel)}
@@ -182,7 +124,9 @@ def _scale(axes: Axes, defaults: Json, shown: Shown, lowest: float = 0.0) -> Non
             if step["color"] != "transparent":
                 start = low if step["value"] is None else max(low, step["value"])
                 if start < min(high, after["value"]):
-                    axes.axhspan(start, min(high, after["value"]), color=COLORS[step["color"]], alpha=0.16, linewidth=0)
+                    axes.axhspan(
+                        start, min(high, after["value"]), color=COLORS[step["color"]], alpha=ALPHA, linewidth=0
+                    )
     axes.set_ylim(low, high)
     _format(axes, defaults["unit"])
     if axes.get_xlabel() != "step":
@@ -219,7 +163,7 @@ def _legend(frame: Axes, labels: Sequence[tuple[str, Any]], wide: float, high: f
 
 def _trend(frame: Axes, panel: Json, shown: Shown, wide: float, high: float) -> None:
     if len(shown.series) < 2:
-        _nothing(frame, panel, high)
+        nothing(frame, panel)
         return
     (_, when, steps, _), (_, then, values, _) = shown.series[:2]
     _, left, right = np.intersect1d(when, then, return_indices=True)
@@ -235,7 +179,7 @@ def _heatmap(frame: Axes, panel: Json, shown: Shown, wide: float, high: float) -
         ((float(labels["le"]), times, values) for _, times, values, labels in shown.series), key=lambda e: e[0]
     )
     if not found or not any(values.any() for _, _, values in found):
-        _nothing(frame, panel, high)
+        nothing(frame, panel)
         return
     times = np.unique(np.concatenate([each for _, each, _ in found]))
     counts = np.zeros((len(found), len(times)))
@@ -262,69 +206,10 @@ def _heatmap(frame: Axes, panel: Json, shown: Shown, wide: float, high: float) -
     _clock(axes, shown)
 
 
-def _stat(frame: Axes, panel: Json, shown: Shown, wide: float, high: float) -> None:
-    defaults = panel["fieldConfig"]["defaults"]
-    last = [(name, values[np.isfinite(values)]) for name, _, values, _ in shown.series]
-    last = [(name, values) for name, values in last if len(values)]
-    if not last:
-        text, color = defaults["noValue"], DIM
-    else:
-        name, values = last[0]
-        text, color = appearance(float(values[-1]), defaults)
-        text = name if panel["options"]["textMode"] == "name" else text
-    size = min(22.0, 1.25 * wide / max(len(text), 3))
-    frame.text(0.5, 0.42, text, color=color, fontsize=size, ha="center", va="center", weight="bold")
-
-
-def appearance(value: float, settings: Mapping[str, Any]) -> tuple[str, str]:
-    """The text and the colour of a value, by mappings and thresholds."""
-    key = f"{value:.0f}" if value == value and value == int(value) else str(value)
-    for mapping in settings.get("mappings", ()):
-        if key in mapping["options"]:
-            found = mapping["options"][key]
-            return found["text"], COLORS[found["color"]]
-    color = "text"
-    for step in settings.get("thresholds", {}).get("steps", ()):
-        if step["value"] is None or value >= step["value"]:
-            color = step["color"]
-    return number(value, settings.get("unit", "none"), settings.get("decimals")), COLORS.get(color, TEXT)
-
-
-def _table(frame: Axes, panel: Json, shown: Shown, wide: float, high: float) -> None:
-    if not shown.rows:
-        _nothing(frame, panel, high)
-        return
-    own = {each["matcher"]["options"]: {p["id"]: p["value"] for p in each["properties"]} for each in _overrides(panel)}
-    cells = [[_cell(row.get(name), own.get(name, {})) for name in shown.columns] for row in shown.rows]
-    lengths = [max(1.15 * len(name), *(len(row[i][0]) for row in cells)) + 2.5 for i, name in enumerate(shown.columns)]
-    starts = np.concatenate([[0], np.cumsum(lengths)]) / sum(lengths) * (wide - 16) + 10
-    size = min(8.0, 1.3 * wide / sum(lengths))
-    for i, name in enumerate(shown.columns):
-        frame.text(starts[i] / wide, 1 - 38 / high, name, color="#6e9fff", fontsize=size, va="center", weight="bold")
-    for j, row in enumerate(cells):
-        y = high - 60 - 21 * j
-        if y < 8:
-            break
-        for i, (text, color) in enumerate(row):
-            frame.text(starts[i] / wide, y / high, text, color=color, fontsize=size, va="center")
-    frame.set(xlim=(0, 1), ylim=(0, 1))
-
-
-def _cell(value: Any, settings: Mapping[str, Any]) -> tuple[str, str]:
-    if value is None:
-        return "", TEXT
-    if isinstance(value, str):
-        for mapping in settings.get("mappings", ()):
-            if value in mapping["options"]:
-                return value, COLORS[mapping["options"][value]["color"]]
-        return value[:40], "#8ab8ff" if "links" in settings else TEXT
-    return appearance(value, settings)
-
-
 _DRAWN: dict[str, Callable[[Axes, Json, Shown, float, float], None]] = {
     "timeseries": _timeseries,
     "trend": _trend,
     "heatmap": _heatmap,
-    "stat": _stat,
-    "table": _table,
+    "stat": stat,
+    "table": table,
 }

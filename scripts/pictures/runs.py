@@ -1,0 +1,156 @@
+"""What the pictures show: recorded runs, on a clock of our own, as blocks of a Prometheus."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from math import isfinite, sin
+from pathlib import Path
+
+import yaml
+
+from rlexporter import check, recording
+from rlexporter.config import Settings
+from rlexporter.model import RunState
+from rlexporter.outputs.history import History
+from rlexporter.recording import Event
+from rlexporter.run import Run
+from scripts.pictures.look import Json
+from tests.tools import Prometheus, require_tools
+
+ROOT = Path(__file__).parent.parent.parent
+WORK, IMAGES = ROOT / ".work/pictures", ROOT / "docs/images"
+END = 1_800_000_000.0
+SECONDS = 2 * 3600.0
+SCRAPE = 15.0
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A run of the pictures. ``minutes``: from its start to the end of what is shown; ``until``: its last step."""
+
+    name: str
+    file: Path
+    minutes: float
+    algorithm: str = ""
+    until: int = 10**9
+    ends: bool = False
+    """Whether it is over at the end of what is shown, as it was at the end of the recording."""
+
+
+def _demo(name: str, *arguments: str) -> Path:
+    """The recording of a demo; trained once."""
+    file = WORK / f"{name}.jsonl"
+    if not file.exists():
+        part = file.with_suffix(".part")
+        part.unlink(missing_ok=True)
+        command = [sys.executable, "-m", "rlexporter", "demo", "--port", "0", "--linger", "0", *arguments]
+        subprocess.run(command, check=True, env={**os.environ, "RLEXPORTER_RECORD": str(part)})  # noqa: S603 - our own command
+        part.rename(file)
+    return file
+
+
+def planned() -> list[Planned]:
+    runs = ROOT / "tests/data/runs"
+    return [
+        Planned("grpo-healthy", _demo("healthy", "--steps", "320"), 110, until=270),
+        Planned("grpo-lr-spike", _demo("broken", "--steps", "320", "--fault", "lr_spike@200"), 110, until=240),
+        Planned("grpo-nan", _demo("nan", "--steps", "320", "--fault", "nan@150"), 80, ends=True),
+        Planned("rloo", runs / "rloo-healthy_multi-0.jsonl", 60),
+        Planned("ppo", runs / "ppo-healthy_accum-0.jsonl", 100),
+        Planned("ppo-legacy", runs / "ppo_legacy-healthy_wandb_types-0.jsonl", 25),
+    ]
+
+
+def _at_pace(event: Event, start: float, pace: float) -> Event:
+    """As if each step had taken about so many seconds; what they were spent on is as it was recorded."""
+    update, logs = event.update, event.logs
+    took = pace * (1 + sum(0.03 * sin(speed * event.step) for speed in (0.9, 0.37, 0.11)))
+    if update is not None:
+        own = {name: seconds for name, seconds in update.phases.items() if name not in ("eval", "save")}
+        factor = took / (sum(own.values()) or 1.0)
+        phases = {**update.phases, **{name: factor * seconds for name, seconds in own.items()}}
+        update = replace(update, duration=update.duration and took, phases=phases)
+    if logs is not None and "step_time" in logs:
+        logs = {**logs, "step_time": took}
+    return replace(event, time=start + pace * event.step, update=update, logs=logs)
+
+
+def history(told: Planned) -> Iterator[bytes]:
+    """What scrapes every 15 seconds would have given, as OpenMetrics."""
+    found = recording.read(told.file, told.algorithm)
+    events = [each for each in found.events if isfinite(each.time) and each.step <= told.until]
+    if not told.ends:
+        events = [each for each in events if each.state is None or not each.state.over]
+    start = END - told.minutes * 60
+    pace, last = told.minutes * 60 / max(each.step for each in events), 0
+    clock = [start]
+    settings = {"run": told.name, "rank": 0, "world_size": 1, "algorithm": found.facts.algorithm}
+    run = Run(Settings.load(settings), clock=lambda: clock[0])
+    run.prepare(replace(found.facts, info={**found.facts.info, "torch": ""}))
+    run.enter(RunState.RUNNING)
+    saved = 0
+    history, scraped = History({"job": "rlexporter", "instance": f"{told.name}:9750"}), start
+    for event in (_at_pace(replace(each, step=each.step or last), start, pace) for each in events):
+        last = event.step
+        while scraped < event.time:
+            history.add(run.snapshot, scraped)
+            scraped += SCRAPE
+        clock[0] = event.time
+        if event.state is None:
+            check.feed(run.store, event)
+            if event.step > saved and event.step % 50 == 0:
+                run.saved(saved := event.step)
+        elif event.state.over:
+            run.enter(event.state, event.exception)
+    history.add(run.snapshot, max(scraped, clock[0]))
+    return history.text()
+
+
+def blocks(data: Path, text: Iterator[bytes]) -> None:
+    with tempfile.NamedTemporaryFile(suffix=".om") as file:
+        file.writelines(text)
+        file.flush()
+        command = [
+            str(require_tools("3") / "promtool"),
+            "tsdb",
+            "create-blocks-from",
+            "openmetrics",
+            file.name,
+            str(data),
+        ]
+        subprocess.run(command, check=True, capture_output=True)  # noqa: S603 - our own command
+
+
+def alerts(server: Prometheus) -> Iterator[bytes]:
+    """What the rules would have fired, as `ALERTS`: they are evaluated once more over all that time."""
+    rules = [
+        rule
+        for group in yaml.safe_load((ROOT / "alerts/rlexporter.rules.yml").read_text())["groups"]
+        for rule in group["rules"]
+    ]
+    records = {rule["record"]: rule["expr"] for rule in rules if "record" in rule}
+    yield b"# TYPE ALERTS gauge\n"
+    for rule in rules:
+        if "alert" not in rule or "__name__" in rule["expr"]:
+            continue
+        expression = rule["expr"]
+        for name, record in [*records.items()] * 2:
+            expression = expression.replace(name, f"({record})")
+        for series in over_time(server, expression, SCRAPE):
+            labels = {**series["metric"], **rule["labels"], "alertname": rule["alert"], "alertstate": "firing"}
+            text = ",".join(f'{key}="{value}"' for key, value in sorted(labels.items()) if key != "__name__")
+            for at, _ in series["values"]:
+                yield f"ALERTS{{{text}}} 1 {at}\n".encode()
+    yield b"# EOF\n"
+
+
+def over_time(server: Prometheus, expression: str, step: float) -> list[Json]:
+    """The result of a range query over all that is shown."""
+    end = END // step * step
+    start = end - SECONDS // step * step
+    return list(server.get("query_range", query=expression, start=f"{start}", end=f"{end}", step=f"{step}")["result"])
