@@ -42,7 +42,7 @@ _GPU = """
 _LINE = """
 ## A log line
 
-Microseconds a line of so many keys, those of GRPO first.
+Microseconds a line of so many keys, those of GRPO first; "judged": with every condition of a GRPO run, once a step.
 """
 _SCRAPE = """
 ## A scrape

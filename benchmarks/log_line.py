@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from itertools import count
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Gauge
@@ -12,20 +13,28 @@ from torch.utils.tensorboard import SummaryWriter
 
 from benchmarks.measure import ratios, side_by_side
 from rlexporter.catalog import CATALOG
+from rlexporter.conditions import table
+from rlexporter.conditions.watch import Watch
 from rlexporter.feed import RunFacts
 from rlexporter.outputs.prometheus import encode
 from rlexporter.store import Store
 
 
-def _line(count: int) -> dict[str, float]:
+def _line(size: int) -> dict[str, float]:
     """Keys as GRPO logs them, and as many of one's own as it takes."""
     keys = [key.name for metric in CATALOG for key in metric.keys if "grpo" in key.algorithms and "{" not in key.name]
-    known = list(dict.fromkeys(keys))[: min(count, 40)]
-    return {key: 0.5 + i for i, key in enumerate([*known, *(f"mine/{i}" for i in range(count - len(known)))])}
+    known = list(dict.fromkeys(keys))[: min(size, 40)]
+    return {key: 0.5 + i for i, key in enumerate([*known, *(f"mine/{i}" for i in range(size - len(known)))])}
 
 
-def _store() -> Store:
-    store = Store(CATALOG)
+def _judged(line: dict[str, float]) -> Callable[[], None]:
+    """Records the line as the next step each time, and judges every condition."""
+    store, steps = _store(table.watch()), count(1)
+    return lambda: store.record(line, next(steps))
+
+
+def _store(watch: Watch | None = None) -> Store:
+    store = Store(CATALOG, watch=watch)
     store.begin(RunFacts(algorithm="grpo", step=0), {"run": "bench", "rank": "0"})
     return store
 
@@ -39,10 +48,11 @@ def _gauges(line: dict[str, float]) -> tuple[CollectorRegistry, dict[str, Gauge]
 
 def rows() -> Iterator[str]:
     """The lines of a Markdown table."""
-    yield "| keys | `Exporter.log` | `Gauge.labels().set()` a key | TensorBoard `add_scalar` a key |"
-    yield "|---|---|---|---|"
-    for count in (20, 60, 200):
-        line, store = _line(count), _store()
+    yield "| keys | recorded | `Gauge.labels().set()` a key | TensorBoard `add_scalar` a key | recorded and judged |"
+    yield "|---|---|---|---|---|"
+    for keys in (20, 60, 200):
+        line, store = _line(keys), _store()
+        judged = _judged(line)
         _, gauges = _gauges(line)
 
         def ours(line: dict[str, float] = line, store: Store = store) -> None:
@@ -58,11 +68,11 @@ def rows() -> Iterator[str]:
                 for key, value in line.items():
                     writer.add_scalar(key, value, 1)
 
-            found = side_by_side({"ours": ours, "theirs": theirs, "board": board}, wall=True)
+            found = side_by_side({"ours": ours, "theirs": theirs, "board": board, "judged": judged}, wall=True)
         times = ratios(found, "ours")
         yield (
-            f"| {count} | {found['ours']} | {found['theirs']}: {times['theirs']:.1f}x | "
-            f"{found['board']}: {times['board']:.1f}x |"
+            f"| {keys} | {found['ours']} | {found['theirs']}: {times['theirs']:.1f}x | "
+            f"{found['board']}: {times['board']:.1f}x | {found['judged']}: {times['judged']:.1f}x |"
         )
 
 
