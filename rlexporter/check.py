@@ -60,7 +60,7 @@ class Report:
         lines = [f"{self.file}: {self.algorithm} run {self.run}, {self.steps} steps"]
         for fired in sorted(self.alerts, key=lambda fired: fired.step):
             numbers = "" if fired.value is None else f"  {fired.metric} {fired.value:.4g} (limit {fired.threshold:.4g})"
-            lines.append(f"  {fired.severity:8}  step {fired.step:<6} {fired.alert:24}{numbers}")
+            lines.append(f"  {fired.severity:8}  step {fired.step:<6} {fired.alert:24}{numbers}".rstrip())
         if not self.alerts:
             lines.append("  no alert")
         if self.not_judged:
