@@ -105,7 +105,7 @@ _LATE = {
     "ppo accumulating": Healthy(
         "ppo", {"per_device_train_batch_size": 8, "gradient_accumulation_steps": 4, "seed": 2, **_LINEAR}
     ),
-    "ppo k3": Healthy("ppo", {"kl_estimator": "k3", "seed": 3}),
+    # Not with kl_estimator="k3": its heavy tail enters the reward, and KL and value loss run away by themselves.
     "ppo four epochs": Healthy("ppo", {"num_ppo_epochs": 4, "learning_rate": 1e-4, "seed": 4}),
 }
 _MID = {
