@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isfinite
@@ -19,13 +20,13 @@ _UNDEFINED = "rl_undefined_values_total"
 class News:
     """What a change has counted: how many values of a metric were no number, or not given."""
 
-    nonfinite: dict[str, int] = field(default_factory=dict)
-    undefined: dict[str, int] = field(default_factory=dict)
+    nonfinite: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
+    undefined: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
 
     def add(self, other: News) -> None:
         for mine, theirs in ((self.nonfinite, other.nonfinite), (self.undefined, other.undefined)):
             for name, count in theirs.items():
-                mine[name] = mine.get(name, 0) + count
+                mine[name] += count
 
 
 class Draft:
@@ -124,7 +125,7 @@ class Draft:
         if count:
             name = metric.of or metric.series
             self.add(_UNDEFINED, count, name)
-            self.news.undefined[name] = self.news.undefined.get(name, 0) + count
+            self.news.undefined[name] += count
 
     def _observe(self, series: Series, value: float) -> None:
         if value < 0 and not series.metric.signed:
@@ -145,4 +146,4 @@ class Draft:
         for kind, number in bad.by_kind():
             if number:
                 self.add(_NONFINITE, number, name, kind)
-                self.news.nonfinite[name] = self.news.nonfinite.get(name, 0) + number
+                self.news.nonfinite[name] += number

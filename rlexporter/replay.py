@@ -6,7 +6,6 @@ replay takes. Written, it happens when it was recorded.
 
 from __future__ import annotations
 
-import contextlib
 import time
 from dataclasses import replace
 from math import isfinite
@@ -55,7 +54,7 @@ def serve(recording: Recording, *, speed: float, port: int | None, linger: float
             return 0
         _finish(exporter)
         display.summary()
-        _stay(exporter, display, linger)
+        display.stay(linger)
     finally:
         exporter.close()
     return 0
@@ -161,12 +160,3 @@ def _finish(run: Run) -> None:
 
 def _ends_step(event: Event, after: Event | None) -> bool:
     return event.state is None and (after is None or after.state is not None or after.step != event.step)
-
-
-def _stay(exporter: Exporter, display: Display, seconds: float) -> None:
-    """Leave the final state up for somebody who looks at it, or scrapes it."""
-    if seconds <= 0:
-        return
-    display.say(f"the final state stays on {exporter.url} for {seconds:.0f} s; Ctrl-C ends it")
-    with contextlib.suppress(KeyboardInterrupt):
-        time.sleep(seconds)

@@ -111,16 +111,11 @@ class Store:
 
     def settle(self) -> None:
         """Judge what came after the last step, where none follows: a run often dies in the step of its fault."""
-        verdicts: list[Verdict] | None = None
+        found: list[list[Verdict]] = []
 
         def edit(draft: Draft) -> None:
-            nonlocal verdicts
-            if self._watch is None or (verdicts is None and not self._watch.pending):
-                return
-            at, now = int(draft.get("rl_step") or 0), self._clock()
-            if verdicts is None:
-                verdicts = self._watch.look(News(), {}, None, at, now)
-            self._watch.write(draft, verdicts, at, now)
+            if self._watch is not None and (found or self._watch.pending):
+                self._judge(self._watch, draft, found, {}, None, int(draft.get("rl_step") or 0))
 
         self.change(edit)
 
@@ -156,21 +151,15 @@ class Store:
         ``logs`` is read, never kept or changed. Without a ``step`` each line that is no evaluation is a step.
         """
         started = time.perf_counter()
-        verdicts: list[Verdict] | None = None  # an edit that is made again is not judged again
+        found: list[list[Verdict]] = []
 
         def edit(draft: Draft) -> None:
-            nonlocal verdicts
             at, evaluation = self._lines.write(draft, logs, step, update)
             draft.set("rlexporter_record_seconds_total", self._record_seconds)
-            if self._watch is None:
-                return
-            now = self._clock()
-            if evaluation:
-                self._watch.pause(now)
-                return
-            if verdicts is None:
-                verdicts = self._watch.look(draft.news, logs, update, at, now)
-            self._watch.write(draft, verdicts, at, now)
+            if self._watch is not None and evaluation:
+                self._watch.pause(self._clock())
+            elif self._watch is not None:
+                self._judge(self._watch, draft, found, logs, update, at)
 
         self.change(edit)
         self._record_seconds += time.perf_counter() - started
@@ -198,6 +187,21 @@ class Store:
 
         self.change(edit)
         return found
+
+    def _judge(
+        self,
+        watch: Watch,
+        draft: Draft,
+        found: list[list[Verdict]],
+        logs: Mapping[str, object],
+        update: StepUpdate | None,
+        step: int,
+    ) -> None:
+        """Judge, and write what was found. An edit that is made again finds it in ``found``: no step counts twice."""
+        now = self._clock()
+        if not found:
+            found.append(watch.look(draft.news, logs, update, step, now))
+        watch.write(draft, found[0], step, now)
 
     def _begin(self, draft: Draft, facts: RunFacts, labels: Mapping[str, str], resolver: Resolver) -> None:
         draft.labels = {name: clip(value) for name, value in labels.items()}

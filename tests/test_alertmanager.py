@@ -17,7 +17,8 @@ from typing import Any
 
 import pytest
 
-from rlexporter.generate.alertmanager import STORM, WATCHDOG, config
+from rlexporter.catalog import WATCHDOG
+from rlexporter.generate.alertmanager import STORM, config
 from tests.tools import ALERTMANAGERS, ROOT, Alertmanager, Webhook, alertmanager, eventually, require_alertmanager
 
 CONFIG = config(((("crash", "nonfinite"), ("stall", "kl_high")), (("stall",), ("slow",))))

@@ -23,6 +23,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from rlexporter import Exporter, cli, recording, replay
+from rlexporter.demo import display
 from rlexporter.process import live
 from tests import tools
 from tests.conftest import fetch
@@ -83,6 +84,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> _Clock:
     """Replays take no time, and are scraped whenever they would wait."""
     made = _Clock()
     monkeypatch.setattr(replay, "time", made)
+    monkeypatch.setattr(display, "time", made)
     return made
 
 

@@ -10,8 +10,16 @@ from rlexporter.catalog.alerts import (
     RUN_FAILED,
     RUN_VANISHED,
     RUNBOOKS,
+    WATCHDOG,
 )
-from rlexporter.catalog.conditions import CONDITIONS, MAY_BE_NONFINITE, NONFINITE, SIGNAL_SOURCES
+from rlexporter.catalog.conditions import (
+    CONDITION_NAMED,
+    CONDITIONS,
+    MAY_BE_NONFINITE,
+    NONFINITE,
+    SIGNAL_NAMED,
+    SIGNAL_SOURCES,
+)
 from rlexporter.catalog.metrics import (
     ALGORITHMS,
     ASYNC_GRPO,
@@ -35,6 +43,7 @@ __all__ = [
     "ASYNC_GRPO",
     "CATALOG",
     "CONDITIONS",
+    "CONDITION_NAMED",
     "DPO",
     "ERROR_PLACES",
     "GRPO",
@@ -58,5 +67,7 @@ __all__ = [
     "RUN_FAILED",
     "RUN_VANISHED",
     "SIGNALS",
+    "SIGNAL_NAMED",
     "SIGNAL_SOURCES",
+    "WATCHDOG",
 ]

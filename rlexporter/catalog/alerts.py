@@ -45,6 +45,9 @@ class Outside:
     of_run: bool = True
 
 
+WATCHDOG = "RLExporterWatchdog"
+"""The alert that always fires: without a run, and without a condition."""
+
 RECORDS: tuple[Record, ...] = (
     Record(
         name="rl:run_running",

@@ -80,7 +80,6 @@ SIGNAL_SOURCES: tuple[Signal, ...] = (
         (
             Source("rl_policy_ratio_dist", _MEAN),
             Source("rl_policy_ratio_mean"),
-            Source("rl_policy_ratio_unmasked_dist"),
         ),
     ),
     Signal("ratio_tail", "fraction", (Source("rl_policy_ratio_dist", _SHARE, outside=(0.1, 10.0)),)),
@@ -128,6 +127,8 @@ SIGNAL_SOURCES: tuple[Signal, ...] = (
     _derived("reward_function_lost", "reward functions"),
     _derived("reward_functions_dead", "reward functions"),
     _derived("reward_functions_silent", "reward functions"),
+    _derived("reward_gained", "", "reward"),
+    _derived("flat_share", "fraction", "reward_std"),
     _derived("reward_flat", "fraction", "reward_std"),
     _derived("solved", "fraction", "reward_std"),
     _derived("reward_gain", "spreads", "reward"),
@@ -144,6 +145,8 @@ SIGNAL_SOURCES: tuple[Signal, ...] = (
     _derived("step_time", "seconds"),
 )
 """What conditions are judged by; a derived one after those that it is computed from."""
+
+SIGNAL_NAMED = {signal.name: signal for signal in SIGNAL_SOURCES}
 
 NONFINITE: dict[str, tuple[str, ...]] = {
     "nonfinite_value_loss": ("rl_value_loss",),
@@ -1210,3 +1213,5 @@ CONDITIONS: tuple[Condition, ...] = (
     *_COMPLETION_CONDITIONS,
     *_SPEED_CONDITIONS,
 )
+
+CONDITION_NAMED = {condition.name: condition for condition in CONDITIONS}

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from rlexporter.catalog.conditions import CONDITIONS, NONFINITE, SIGNAL_SOURCES
+from rlexporter.catalog.conditions import CONDITIONS, NONFINITE, SIGNAL_NAMED
 from rlexporter.condition import Read
 from rlexporter.model import Metric
-
-_SIGNALS = {signal.name: signal for signal in SIGNAL_SOURCES}
 
 
 def series_of(signal: str) -> tuple[str, ...]:
     """The Prometheus names at which a signal is read, its own or those that it is derived from."""
-    found = _SIGNALS[signal]
+    found = SIGNAL_NAMED[signal]
     own = tuple(source.series for source in found.sources if source.read is not Read.DERIVED)
     return own or NONFINITE.get(signal) or (series_of(found.of) if found.of else ())
 

@@ -86,7 +86,6 @@ def _each(values: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
 
 _GROUPWISE = "grpo rloo async-grpo"
 _TRAINERS = "grpo rloo async-grpo online-dpo dpo"
-_BOTH_PPO = "ppo ppo-legacy"
 
 _LENGTHS = tuple(float(2**n) for n in range(18))
 _SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0)

@@ -19,48 +19,40 @@ _LITTLE_KL = {"k1": 0.3, "k3": 0.6, "sequence": 2.0}
 Derive = Callable[[View, Memory], "float | None"]
 
 
-def nonfinite(*names: str) -> Derive:
-    """How many values of these metrics were NaN or infinite."""
+def nonfinite(wanted: Callable[[Mapping[str, int], Memory], list[str]]) -> Derive:
+    """How many values were NaN or infinite. ``wanted``: of which metrics, those that had any given; the first of those
+    with most is what it is about.
+    """
 
     def count(view: View, memory: Memory) -> float | None:
-        if not view.news.nonfinite:
-            return 0.0
-        return _counted(view, memory, [name for name in names if name in view.news.nonfinite])
+        bad = view.news.nonfinite
+        names = wanted(bad, memory) if bad else []
+        if names:
+            memory.where = max(names, key=bad.__getitem__)
+        return float(sum(bad[name] for name in names))
 
     return count
+
+
+def _nonfinite_of(names: tuple[str, ...]) -> Derive:
+    return nonfinite(lambda bad, memory: [name for name in names if name in bad])
 
 
 _OF_A_FUNCTION = ("rl_reward_function_mean", "rl_reward_function_std")
 
 
-def nonfinite_reward(*names: str) -> Derive:
+def nonfinite_reward(names: tuple[str, ...]) -> Derive:
     """As `nonfinite`. Older TRL logs NaN where a function gave None for all: the tensor tells the two apart."""
+    plain = tuple(name for name in names if name not in _OF_A_FUNCTION)
+    of_all, of_plain = _nonfinite_of(names), _nonfinite_of(plain)
 
     def count(view: View, memory: Memory) -> float | None:
         seen = "rl_reward_function_dist"
         if not memory.tapped:
             memory.tapped = seen in view.news.undefined or any(each.metric.series == seen for each in view.seen)
-        bad = [name for name in names if name in view.news.nonfinite]
-        return _counted(view, memory, [name for name in bad if not (memory.tapped and name in _OF_A_FUNCTION)])
+        return (of_plain if memory.tapped else of_all)(view, memory)
 
     return count
-
-
-def nonfinite_elsewhere(named: frozenset[str]) -> Derive:
-    """How many values of metrics other than these were NaN or infinite."""
-
-    def count(view: View, memory: Memory) -> float | None:
-        if not view.news.nonfinite:
-            return 0.0
-        return _counted(view, memory, [name for name in view.news.nonfinite if name not in named])
-
-    return count
-
-
-def _counted(view: View, memory: Memory, names: list[str]) -> float:
-    if names:
-        memory.where = max(names, key=view.news.nonfinite.__getitem__)
-    return float(sum(view.news.nonfinite[name] for name in names))
 
 
 def hacking(view: View, memory: Memory) -> float | None:
@@ -68,7 +60,7 @@ def hacking(view: View, memory: Memory) -> float | None:
     kl, reward = memory.past["kl"], memory.past["reward"]
     if "kl" not in memory.fresh or kl.count < 60 or reward.count < 60:
         return None
-    if not rewards.gained(memory):
+    if not memory.past["reward_gained"].newest:
         return 0.0
     return median(kl.last(10)) / max(median(kl.last(30, 30)), _LITTLE_KL[memory.variant["kl"]])
 
@@ -150,15 +142,17 @@ def step_time(view: View, memory: Memory) -> float | None:
 
 def table(nonfinite_metrics: Mapping[str, tuple[str, ...]], may_be_nonfinite: tuple[str, ...]) -> dict[str, Derive]:
     """Every derived signal by name. ``nonfinite_metrics``: what each of the signals ``nonfinite_*`` counts."""
-    named = frozenset((*may_be_nonfinite, *(name for names in nonfinite_metrics.values() for name in names)))
+    named = frozenset(may_be_nonfinite).union(*nonfinite_metrics.values())
     return {
-        **{name: nonfinite(*metrics) for name, metrics in nonfinite_metrics.items()},
-        "nonfinite_other": nonfinite_elsewhere(named),
-        "nonfinite_reward": nonfinite_reward(*nonfinite_metrics["nonfinite_reward"]),
+        **{signal: _nonfinite_of(names) for signal, names in nonfinite_metrics.items()},
+        "nonfinite_reward": nonfinite_reward(nonfinite_metrics["nonfinite_reward"]),
+        "nonfinite_other": nonfinite(lambda bad, memory: [name for name in bad if name not in named]),
         "reward_lost": rewards.reward_lost,
         "reward_function_lost": rewards.reward_function_lost,
         "reward_functions_dead": rewards.reward_functions_dead,
         "reward_functions_silent": rewards.reward_functions_silent,
+        "reward_gained": rewards.reward_gained,
+        "flat_share": rewards.flat_share,
         "reward_flat": rewards.reward_flat,
         "solved": rewards.solved,
         "reward_gain": rewards.reward_gain,

@@ -77,18 +77,22 @@ def _function_spreads(view: View) -> dict[str, tuple[float, float]]:
     }
 
 
-def gained(memory: Memory) -> bool:
-    """Whether the reward is now clearly above where it began, and near its best."""
+def reward_gained(view: View, memory: Memory) -> float | None:
+    """1 where the reward is now clearly above where it began, and near its best."""
+    if "reward" not in memory.fresh:
+        return None
     reward = memory.past["reward"]
     best = reward.note_best()
     start = median(reward.first[:10])
     if best is None or best <= start + 0.05 * max(abs(start), 1e-9):
-        return False
-    return median(reward.last(5)) >= best - 0.1 * abs(best - start)
+        return 0.0
+    return float(median(reward.last(5)) >= best - 0.1 * abs(best - start))
 
 
-def _flat(memory: Memory) -> float | None:
+def flat_share(view: View, memory: Memory) -> float | None:
     """The share of completions whose group has no spread of reward; 1 where the whole step has none."""
+    if "reward" not in memory.fresh:
+        return None
     reward, width = memory.past["reward"], memory.new("reward_std")
     share = memory.new("zero_std_fraction")
     if width is not None and abs(width) <= ROUNDING * max(1.0, abs(reward.newest)):
@@ -102,14 +106,14 @@ def _flat(memory: Memory) -> float | None:
 
 def reward_flat(view: View, memory: Memory) -> float | None:
     """The share of completions without a spread of reward; 0 where that is success."""
-    share = _flat(memory) if "reward" in memory.fresh else None
-    return share if share is None or not gained(memory) else 0.0
+    share = memory.new("flat_share")
+    return 0.0 if share is not None and memory.new("reward_gained") else share
 
 
 def solved(view: View, memory: Memory) -> float | None:
     """The share of completions without a spread of reward, at the best reward of the run."""
-    share = _flat(memory) if "reward" in memory.fresh else None
-    return share if share is None or gained(memory) else 0.0
+    share = memory.new("flat_share")
+    return share if share is None or memory.new("reward_gained") else 0.0
 
 
 def reward_gain(view: View, memory: Memory) -> float | None:

@@ -9,7 +9,7 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from rlexporter.catalog import CONDITIONS
+from rlexporter.catalog import CONDITION_NAMED
 from rlexporter.condition import Condition, Limit
 from rlexporter.conditions.judge import Factor, Thresholds
 from rlexporter.conditions.stall import STALLED
@@ -18,8 +18,6 @@ if sys.version_info >= (3, 11):
     import tomllib
 else:
     import tomli as tomllib
-
-_NAMED = {condition.name: condition for condition in CONDITIONS}
 
 
 def parse(value: object) -> Thresholds:
@@ -33,10 +31,10 @@ def parse(value: object) -> Thresholds:
     for name, limit in _mapping(value).items():
         if name == STALLED[0]:
             chosen[STALLED] = _seconds(name, limit)
-        elif name in _NAMED:
-            chosen.update(_limits(_NAMED[name], limit))
+        elif name in CONDITION_NAMED:
+            chosen.update(_limits(CONDITION_NAMED[name], limit))
         else:
-            close = get_close_matches(str(name), (*_NAMED, STALLED[0]), n=3)
+            close = get_close_matches(str(name), (*CONDITION_NAMED, STALLED[0]), n=3)
             hint = f"did you mean {' or '.join(close)}?" if close else "alerts/runbooks/README.md lists them"
             raise ValueError(f"there is no condition {name!r}; {hint}")
     return chosen

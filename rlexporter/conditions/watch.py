@@ -69,19 +69,14 @@ class Watch:
         self, news: News, logs: Mapping[str, object], update: StepUpdate | None, step: int, now: float
     ) -> list[Verdict]:
         """Judge a line, and the step update that belongs to it."""
-        self._news.add(news)
+        self.note(news, update.seen if update is not None else {})
         advanced = step != self._step
         gap = update.duration if update is not None and update.duration is not None else self._gap(now)
-        seen = self._seen
-        if update is not None and seen:
-            self.note(News(), update.seen)
-        elif update is not None:
-            seen = dict(update.seen)
         if advanced and gap is not None:
             self._patience.step(gap)
         for phase, seconds in update.phases.items() if update is not None else ():
             self._patience.phase(phase, seconds)
-        view = View(step, advanced, gap, self._news, seen=seen)
+        view = View(step, advanced, gap, self._news, seen=self._seen)
         self._news, self._seen = News(), {}
         self._step, self._time = step, now
         verdicts = self._judge.step(self._reader.read(view, logs, update))

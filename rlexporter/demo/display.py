@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import time
 from collections import Counter
 from typing import TextIO
 
-from rlexporter.catalog import CONDITIONS
+from rlexporter.catalog import CONDITION_NAMED
 from rlexporter.exporter import Exporter
 from rlexporter.model import Snapshot
 
@@ -21,7 +22,6 @@ _SHOWN = (
     ("value", "rl_value_loss"),
     ("grad", "rl_grad_norm"),
 )
-_ALERTS = {condition.name: condition for condition in CONDITIONS}
 _LISTED = 8
 _BARS = "▁▂▃▄▅▆▇█"
 _EVERY_SECONDS = 0.2
@@ -88,13 +88,22 @@ class Display:
                 self.say(f"  {label:8} {self._first[name]:8.3g} -> {value:8.3g}   {name}")
         self.say(f"  {_nonfinite(now)}; {len(metrics)} metrics served on {self._exporter.url}/metrics")
 
+    def stay(self, seconds: float) -> None:
+        """Leave the final state up for somebody who looks at it, or scrapes it; Ctrl-C ends it."""
+        if self._exporter is None or seconds <= 0:
+            return
+        self.say(f"the final state stays on {self._exporter.url} for {seconds:.0f} s; Ctrl-C ends it")
+        with contextlib.suppress(KeyboardInterrupt):
+            time.sleep(seconds)
+
     def _conditions(self, now: Snapshot) -> None:
         """Say which conditions have begun since the last step."""
         for series, step in now.samples.items():
             if series.metric.series == "rl_condition_last_event_step" and self._begun.get(series.labels) != step:
                 self._begun[series.labels] = step
                 name, severity = series.labels
-                self.say(f"step {step:.0f}  {severity:8}  {_ALERTS[name].alert}: {_ALERTS[name].summary}")
+                begun = CONDITION_NAMED[name]
+                self.say(f"step {step:.0f}  {severity:8}  {begun.alert}: {begun.summary}")
 
     def _line(self, now: Snapshot) -> str:
         numbers = [(label, now.value(name)) for label, name in _SHOWN]

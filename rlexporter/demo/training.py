@@ -5,11 +5,9 @@ Imports trl and what comes with it; `rlexporter.demo.quiet` goes first.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sys
 import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -44,7 +42,7 @@ def run(*, algorithm: str, steps: int, port: int | None, fault: Fault | None, li
         display.summary()
         if failure:
             display.say(f"the fault ended the run: {failure}")
-        _stay(exporter, display, linger)
+        display.stay(linger if linger is not None else _WATCH_SECONDS if sys.stdout.isatty() else 0.0)
     return 0
 
 
@@ -81,16 +79,6 @@ def _train(train: Callable[[], object], exporter: Exporter, fault: Fault | None)
         return f"{type(error).__name__}: {str(error).splitlines()[0]}"
     exporter.end()
     return ""
-
-
-def _stay(exporter: Exporter, display: Display, linger: float | None) -> None:
-    """Leave the final state up for somebody who looks at it."""
-    seconds = linger if linger is not None else (_WATCH_SECONDS if sys.stdout.isatty() else 0.0)
-    if seconds <= 0:
-        return
-    display.say(f"the final state stays on {exporter.url} for {seconds:.0f} s; Ctrl-C ends it")
-    with contextlib.suppress(KeyboardInterrupt):
-        time.sleep(seconds)
 
 
 class Progress(TrainerCallback):  # type: ignore[misc] # transformers is not checked

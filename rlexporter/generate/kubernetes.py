@@ -6,7 +6,8 @@ import re
 import textwrap
 from collections.abc import Sequence
 
-from rlexporter.generate.alertmanager import STORM, WATCHDOG, Inhibition, inhibitions
+from rlexporter.catalog import WATCHDOG
+from rlexporter.generate.alertmanager import STORM, Inhibition, inhibitions
 
 _MATCHER = re.compile(r'^(\w+)(=~|=)"(.*)"$')
 

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import json
 import textwrap
-from collections.abc import Iterator
 
-from rlexporter.catalog import CONDITIONS, MANY_RUNS, OUTSIDE, RECORDS, RUNBOOKS, SIGNAL_SOURCES
+from rlexporter.catalog import CONDITIONS, MANY_RUNS, OUTSIDE, RECORDS, RUNBOOKS, SIGNAL_NAMED, WATCHDOG
 from rlexporter.catalog.alerts import Outside
 from rlexporter.condition import Condition, Limit
 from rlexporter.generate import promql
@@ -23,15 +22,20 @@ groups:
     rules:
 """
 
-_UNITS = {signal.name: signal.unit for signal in SIGNAL_SOURCES}
-_SINCE = (
-    '{{ with printf "max(last_over_time(rl_condition_last_event_step{run=%q,condition=%q,severity=%q}[15m]))" '
-    "$labels.run $labels.condition $labels.severity | query }}, since step {{ . | first | value }}{{ end }}"
-)
-_THRESHOLD = (
-    '{{ with printf "max(last_over_time(rl_threshold{run=%q,condition=%q,severity=%q}[15m]))" '
-    "$labels.run $labels.condition $labels.severity | query }}, limit {{ . | first | value | humanize }}{{ end }}"
-)
+
+def _latest(series: str, said: str) -> str:
+    """A part of a template: what a series has of the condition, where it has anything."""
+    labels = ",".join(f"{label}=%q" for label in _OF)
+    given = " ".join(f"$labels.{label}" for label in _OF)
+    return (
+        f'{{{{ with printf "max(last_over_time({series}{{{labels}}}[{promql.WINDOW}]))" {given} | query }}}}'
+        f", {said}{{{{ end }}}}"
+    )
+
+
+_OF = ("run", "condition", "severity")
+_THRESHOLD = _latest("rl_threshold", "limit {{ . | first | value | humanize }}")
+_SINCE = _latest("rl_condition_last_event_step", "since step {{ . | first | value }}")
 
 
 def rules() -> str:
@@ -59,7 +63,7 @@ def _alert(alert: str, expr: str, wait: str, labels: dict[str, str], annotations
 
 def _condition(condition: Condition, limit: Limit) -> str:
     severity = limit.severity.value
-    unit = f" {_UNITS[condition.signal]}".rstrip()
+    unit = f" {SIGNAL_NAMED[condition.signal].unit}".rstrip()
     return _alert(
         condition.alert,
         promql.condition(condition.name, severity),
@@ -86,7 +90,7 @@ def _outside(each: Outside) -> str:
 
 def _watchdog() -> str:
     return _alert(
-        "RLExporterWatchdog",
+        WATCHDOG,
         "vector(1)",
         "",
         {"severity": "none"},
@@ -94,7 +98,7 @@ def _watchdog() -> str:
             "summary": "Alerting works.",
             "description": "This alert always fires. Where it does not arrive, Prometheus, Alertmanager or the way "
             "between them is broken: route it to a service that calls when it stops.",
-            "runbook_url": runbook("RLExporterWatchdog"),
+            "runbook_url": runbook(WATCHDOG),
         },
     )
 
@@ -106,9 +110,3 @@ def runbook(alert: str) -> str:
 
 def _block(name: str, text: str) -> str:
     return f"        {name}: |-\n" + textwrap.indent(text, " " * 10) + "\n"
-
-
-def alerts() -> Iterator[str]:
-    """Every alert that the rules can raise, once, in their order."""
-    names = (MANY_RUNS.alert, *(each.alert for each in CONDITIONS), *(each.alert for each in OUTSIDE))
-    yield from dict.fromkeys((*names, "RLExporterWatchdog"))

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from rlexporter import Exporter
-from rlexporter.catalog import CONDITIONS
+from rlexporter.catalog import CONDITION_NAMED
 from rlexporter.condition import Family
-
-_FAMILIES = {condition.name: condition.family for condition in CONDITIONS}
 
 
 def began(exporter: Exporter, family: Family | None = None) -> dict[tuple[str, str], int]:
@@ -14,7 +12,8 @@ def began(exporter: Exporter, family: Family | None = None) -> dict[tuple[str, s
     return {
         (series.labels[0], series.labels[1]): int(value)
         for series, value in exporter.snapshot.samples.items()
-        if series.metric.series == "rl_condition_last_event_step" and family in (None, _FAMILIES[series.labels[0]])
+        if series.metric.series == "rl_condition_last_event_step"
+        and family in (None, CONDITION_NAMED[series.labels[0]].family)
     }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from math import nan, sin
+from math import sin
 from typing import Any
 
 from rlexporter.catalog import CATALOG, NAMED
@@ -131,6 +131,3 @@ class Planted:
     def snapshot(self) -> Snapshot:
         """What is served now."""
         return self.store.snapshot
-
-
-NAN = nan

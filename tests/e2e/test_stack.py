@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 import yaml
 
-from rlexporter.generate.alertmanager import WATCHDOG
+from rlexporter.catalog import WATCHDOG
 from scripts import stack
 from tests.tools import ROOT, Prometheus, eventually, free_port, require_alertmanager, require_tools
 

@@ -6,10 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from rlexporter.generate.dashboards.frame import Json
-from rlexporter.generate.dashboards.panels import Query, letter, override, panel
+from rlexporter.generate.dashboards.panels import Query, Step, letter, limits, override, panel
 
 GREEN, YELLOW, ORANGE, RED, BLUE, GREY = "green", "yellow", "orange", "red", "blue", "text"
-FILLED: Json = {"type": "color-background", "mode": "basic"}
 COLOURED: Json = {"type": "color-text"}
 
 
@@ -27,7 +26,7 @@ def stat(
     description: str,
     *,
     unit: str = "none",
-    steps: Sequence[tuple[str, float | None]] = ((GREY, None),),
+    steps: Sequence[Step] = ((GREY, None),),
     mappings: Sequence[Json] = (),
     links: Sequence[Json] = (),
     name: bool = False,
@@ -99,11 +98,6 @@ def _organized(columns: Sequence[Column], labels: Iterable[str], hidden: Sequenc
         "indexByName": {name: index for index, name in enumerate(places)},
         "renameByName": {value: name for value, name in named.items() if name not in hidden},
     }
-
-
-def limits(*steps: tuple[str, float | None]) -> Json:
-    """Colours, each from a value on."""
-    return {"mode": "absolute", "steps": [{"color": color, "value": value} for color, value in steps]}
 
 
 def words(texts: Mapping[str, tuple[str, str]]) -> Json:

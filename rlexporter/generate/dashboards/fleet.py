@@ -13,15 +13,13 @@ from rlexporter.generate.dashboards.boxes import (
     ORANGE,
     RED,
     STATUS_PAGE,
-    YELLOW,
     Column,
-    limits,
     link,
     stat,
     table,
 )
 from rlexporter.generate.dashboards.frame import FIRING, ZERO, Json, Page, dashboard, select
-from rlexporter.generate.dashboards.panels import Query, described, gauge, timeseries, without_range
+from rlexporter.generate.dashboards.panels import Query, described, gauge, limits, timeseries, without_range
 from rlexporter.model import Metric
 
 UID = "rlexporter-fleet"
@@ -56,7 +54,7 @@ def build(catalog: Sequence[Metric]) -> Json:
             unit="percentunit",
             log=True,
             description=stability.DESCRIPTION,
-            absent="No limit is known yet: they are measured with the first steps",
+            absent=stability.ABSENT,
         )
     )
     pace = Query(_PACE.replace("$__range", "$__rate_interval"), "{{run}}")
@@ -123,7 +121,7 @@ def _columns() -> tuple[Column, ...]:
     age = f"time() - max by (run) (last_over_time(rl_last_step_timestamp_seconds{{{ZERO}}}[$__range]))"
     info = f"last_over_time(rl_run_info{{{ZERO}}}[$__range])"
     red, orange = _from_one(RED), _from_one(ORANGE)
-    share = limits((GREEN, None), (YELLOW, 0.8), (RED, 1.0))
+    share = limits(*stability.NEAR)
     done = f"max by (run) (rl_step{{{ZERO}}}) / max by (run) (rl_steps_planned{{{ZERO}}})"
     return (
         Column("state", state.code(), {"mappings": [state.mapping()], "custom__cellOptions": COLOURED}),

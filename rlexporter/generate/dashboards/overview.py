@@ -11,7 +11,6 @@ from rlexporter.generate.dashboards.boxes import (
     RED,
     SEVERITY,
     STATUS_PAGE,
-    YELLOW,
     Column,
     link,
     stat,
@@ -61,9 +60,8 @@ def _numbers(page: Page) -> None:
     saved = gauge("rl_last_checkpoint_step", legend="step")
     page.add(stat("Last checkpoint", saved, described(NAMED["rl_last_checkpoint_step"]), none="none yet"), 3, 4)
     nearest = Query(f"max by (run) ({stability.worst()})", "share")
-    near = ((GREEN, None), (YELLOW, 0.8), (RED, 1.0))
     title = "Nearest to an alert"
-    page.add(stat(title, nearest, stability.DESCRIPTION, unit="percentunit", steps=near), 3, 4)
+    page.add(stat(title, nearest, stability.DESCRIPTION, unit="percentunit", steps=stability.NEAR), 3, 4)
     bad = Query(hidden, "values")
     steps = ((GREEN, None), (RED, 1.0))
     page.add(stat("NaN and infinite", bad, described(NAMED["rl_nonfinite_values_total"]), steps=steps), 3, 4)
@@ -95,8 +93,7 @@ def signals(title: str) -> Json:
         unit="fraction",
         healthy=Range(None, 1.0, "the limits in force"),
     )
-    absent = "No limit is known yet: they are measured with the first steps"
-    return timeseries(title, stability.shares(), shown, absent=absent)
+    return timeseries(title, stability.shares(), shown, absent=stability.ABSENT)
 
 
 def _pace() -> Json:

@@ -11,6 +11,8 @@ from rlexporter.model import Kind, Metric, Range
 
 UNITS = {"seconds": "s", "fraction": "percentunit", "bytes": "bytes", "tokens": "short"}
 WINDOW = "${window}s"
+Step = tuple[str, float | None]
+"""A colour, and the value from which on it is shown."""
 
 
 @dataclass(frozen=True)
@@ -153,13 +155,18 @@ def heatmap(title: str, metric: Metric, *more: str, absent: str = "") -> Json:
 
 def thresholds(healthy: Range | None) -> Json:
     """Red outside the healthy range, nothing inside."""
-    steps: list[Json] = [{"color": "transparent", "value": None}]
+    steps: list[Step] = [("transparent", None)]
     if healthy is not None:
         if healthy.low is not None:
-            steps = [{"color": "red", "value": None}, {"color": "transparent", "value": healthy.low}]
+            steps = [("red", None), ("transparent", healthy.low)]
         if healthy.high is not None:
-            steps.append({"color": "red", "value": healthy.high})
-    return {"mode": "absolute", "steps": steps}
+            steps.append(("red", healthy.high))
+    return limits(*steps)
+
+
+def limits(*steps: Step) -> Json:
+    """Colours, each from a value on."""
+    return {"mode": "absolute", "steps": [{"color": color, "value": value} for color, value in steps]}
 
 
 def override(name: str, **properties: object) -> Json:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from rlexporter.catalog import CONDITIONS, NAMED, SIGNAL_SOURCES
 from rlexporter.condition import Condition, Read, Severity, Signal, Yardstick
+from rlexporter.generate.dashboards.boxes import GREEN, RED, YELLOW
 from rlexporter.generate.dashboards.frame import ZERO, select
 from rlexporter.generate.dashboards.panels import Query, words
 from rlexporter.model import Kind
@@ -15,6 +16,10 @@ DESCRIPTION = (
     "measured with the run's own past are known after its first steps. An alert also asks how often: a single step "
     "beyond 1 need not raise one. What is far beyond is cut off."
 )
+
+ABSENT = "No limit is known yet: they are measured with the first steps"
+NEAR = ((GREEN, None), (YELLOW, 0.8), (RED, 1.0))
+"""Colours of a share."""
 
 
 def shares() -> list[Query]:
