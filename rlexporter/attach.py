@@ -6,6 +6,7 @@ import functools
 import weakref
 from typing import Any
 
+from rlexporter.config import MAIN
 from rlexporter.exporter import Exporter
 from rlexporter.model import SetupError
 
@@ -44,20 +45,21 @@ def _attach_callback(trainer: Any, settings: dict[str, Any]) -> Exporter:
     if isinstance(callback.feed, Exporter):
         return callback.feed
     exporter = Exporter(**settings)
+    callback.every_rank = exporter.settings.ranks != MAIN
     callback.adopt(trainer, exporter)
     exporter.start(fallback=trainer.args.world_size > 1)
     return exporter
 
 
 def _attach_legacy(trainer: Any, settings: dict[str, Any]) -> Exporter:
-    """Ranks other than the main process have an exporter that serves nothing, and no taps."""
+    """Ranks that serve nothing have no taps."""
     from rlexporter.adapters.ppo_legacy import LegacyTaps, run_facts
 
     if trainer in _attached:
         return _attached[trainer]
     exporter = Exporter(**settings)
     exporter.prepare(run_facts(trainer))
-    if trainer.accelerator.process_index == 0:
+    if exporter.serves:
         exporter.start(fallback=trainer.accelerator.num_processes > 1)
         LegacyTaps(trainer, exporter).install()
     _attached[trainer] = exporter

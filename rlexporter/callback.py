@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from rlexporter.adapters.transformers import RunCallback
-from rlexporter.config import Settings
+from rlexporter.config import MAIN, Settings
 from rlexporter.exporter import Exporter
 
 
@@ -16,5 +16,5 @@ class RLExporterCallback(RunCallback):
     """
 
     def __init__(self, **settings: Any) -> None:
-        Settings.load(settings)
-        super().__init__(lambda: Exporter(**settings))
+        every_rank = Settings.load(settings).ranks != MAIN
+        super().__init__(lambda: Exporter(**settings), every_rank=every_rank)

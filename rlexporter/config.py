@@ -3,59 +3,21 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from difflib import get_close_matches
 from typing import Any, TypeVar
 
-from rlexporter.catalog import CATALOG
+from rlexporter import parsers
 from rlexporter.conditions import thresholds
 from rlexporter.conditions.judge import Factor
 from rlexporter.model import SetupError
 
 DEFAULT_PORT = 9750
-MAX_STATIC_LABELS = 8
-_OWN_LABELS = {"run", "rank", "le", "quantile", "job", "instance"}.union(*(metric.labels for metric in CATALOG))
-_LABEL_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
-
+MAIN = "main"
+TIMINGS = "timings"
+RANKS = (MAIN, TIMINGS, "all")
 _T = TypeVar("_T")
-
-
-def _text(value: object) -> str:
-    if not isinstance(value, str) or not value.strip():
-        raise ValueError("must be a text that is not empty")
-    return value.strip()
-
-
-def _between(low: float, high: float, number: Callable[[Any], _T]) -> Callable[[object], _T]:
-    def parse(value: object) -> _T:
-        parsed: Any = number(value)
-        if not low <= parsed <= high:
-            raise ValueError(f"must be between {low:g} and {high:g}")
-        result: _T = parsed
-        return result
-
-    return parse
-
-
-def _labels(value: object) -> dict[str, str]:
-    """Labels given as a mapping, or as `team=llm,project=math`."""
-    if isinstance(value, str):
-        pairs = [part.partition("=") for part in value.split(",") if part.strip()]
-        if any(not separator for _, separator, _ in pairs):
-            raise ValueError("must look like team=llm,project=math")
-        value = {name.strip(): text.strip() for name, _, text in pairs}
-    if not isinstance(value, Mapping):
-        raise ValueError("must be a mapping of names to values")
-    for name in value:
-        if not isinstance(name, str) or not _LABEL_NAME.fullmatch(name) or name.startswith("__"):
-            raise ValueError(f"{name!r} is no label name: letters, digits and _ only, not first a digit or __")
-        if name in _OWN_LABELS:
-            raise ValueError(f"{name!r} is taken: rlexporter or Prometheus sets it")
-    if len(value) > MAX_STATIC_LABELS:
-        raise ValueError(f"has {len(value)} labels: at most {MAX_STATIC_LABELS}, since every series carries them")
-    return {name: str(text) for name, text in value.items()}
 
 
 def _setting(parse: Callable[[object], _T], text: str, *, env: str, default: Any) -> Any:
@@ -67,45 +29,45 @@ class Settings:
     """How one exporter behaves. Made by `Settings.load`, which checks every value."""
 
     run: str | None = _setting(
-        _text,
+        parsers.text,
         "Name of the run, the label `run` of every series. Default: the trainer's run name, else its output folder's "
         "name and a short id that all ranks share and that a resumed run keeps.",
         env="RLEXPORTER_RUN",
         default=None,
     )
     algorithm: str | None = _setting(
-        _text,
+        parsers.text,
         "What trains: `grpo`, `rloo`, `ppo`, `ppo-legacy` or a name of your own. Default: found from the trainer.",
         env="RLEXPORTER_ALGORITHM",
         default=None,
     )
     host: str = _setting(
-        _text,
+        parsers.text,
         "Address to listen on. `0.0.0.0` opens the endpoint to the network.",
         env="RLEXPORTER_LISTEN_HOST",
         default="127.0.0.1",
     )
     port: int = _setting(
-        _between(0, 65535, int),
+        parsers.between(0, 65535, int),
         "Port to listen on; 0 takes a free one.",
         env="RLEXPORTER_LISTEN_PORT",
         default=DEFAULT_PORT,
     )
     linger: float = _setting(
-        _between(0, 3600, float),
+        parsers.between(0, 3600, float),
         "How many seconds the final state is served at most, when the process ends, to scrapers that have not fetched "
         "it yet. 0: not at all.",
         env="RLEXPORTER_LINGER_SECONDS",
         default=150.0,
     )
     labels: Mapping[str, str] = _setting(
-        _labels,
+        parsers.labels,
         "Labels for every series, few: `team=llm,project=math`.",
         env="RLEXPORTER_LABELS",
         default=None,
     )
     max_keys: int = _setting(
-        _between(0, 10000, int),
+        parsers.between(0, 10000, int),
         "How many keys that the catalogue does not know are served; further ones are dropped and counted.",
         env="RLEXPORTER_MAX_LOGGED_KEYS",
         default=200,
@@ -117,20 +79,83 @@ class Settings:
         env="RLEXPORTER_THRESHOLDS",
         default=None,
     )
+    ranks: str = _setting(
+        parsers.choice(*RANKS),
+        "Which ranks serve: `main`, rank 0; `all`, each one what it sees itself, on port + local rank; `timings`, the "
+        "same without distributions, at most 60 series a rank.",
+        env="RLEXPORTER_RANKS",
+        default=MAIN,
+    )
+    token_file: str | None = _setting(
+        parsers.path,
+        "File with a token that every request has to bring (`Authorization: Bearer ...`), but for `/livez`.",
+        env="RLEXPORTER_TOKEN_FILE",
+        default=None,
+    )
+    tls_cert_file: str | None = _setting(
+        parsers.path,
+        "Certificate chain (PEM) to serve TLS with.",
+        env="RLEXPORTER_TLS_CERT_FILE",
+        default=None,
+    )
+    tls_key_file: str | None = _setting(
+        parsers.path,
+        "Its private key (PEM). Default: in the same file.",
+        env="RLEXPORTER_TLS_KEY_FILE",
+        default=None,
+    )
+    tls_client_ca_file: str | None = _setting(
+        parsers.path,
+        "Certificates (PEM) of those who may sign clients: with it nobody connects without a certificate.",
+        env="RLEXPORTER_TLS_CLIENT_CA_FILE",
+        default=None,
+    )
+    otlp: str = _setting(
+        parsers.switch_or_text,
+        "Push by OTLP: `on`, to where `OTEL_EXPORTER_OTLP_ENDPOINT` says, or the address of a collector. Needs the "
+        "extra `otlp`.",
+        env="RLEXPORTER_OTLP",
+        default="",
+    )
+    discovery_dir: str | None = _setting(
+        parsers.path,
+        "Folder for a target file of Prometheus' `file_sd_configs`, there while the endpoint is.",
+        env="RLEXPORTER_DISCOVERY_DIR",
+        default=None,
+    )
+    advertise: str | None = _setting(
+        parsers.text,
+        "Host, or host:port, under which Prometheus reaches this endpoint. Default: the address of the default route.",
+        env="RLEXPORTER_ADVERTISE",
+        default=None,
+    )
+    state_file: str = _setting(
+        parsers.switch_or_text,
+        "Keep the last state in a file, for after a SIGKILL: `on`, beside the checkpoints, or a path. `rlexporter "
+        "replay` serves it.",
+        env="RLEXPORTER_STATE_FILE",
+        default="",
+    )
     record: str | None = _setting(
-        _text,
+        parsers.path,
         "File to which log lines and step feed are appended, as JSON lines.",
         env="RLEXPORTER_RECORD",
         default=None,
     )
     rank: int = _setting(
-        _between(0, 1e9, int),
+        parsers.between(0, 1e9, int),
         "This process's rank. Rank 0 serves.",
         env="RANK",
         default=0,
     )
+    local_rank: int = _setting(
+        parsers.between(0, 1e9, int),
+        "Rank of this process on its machine.",
+        env="LOCAL_RANK",
+        default=0,
+    )
     world_size: int = _setting(
-        _between(1, 1e9, int),
+        parsers.between(1, 1e9, int),
         "Number of ranks.",
         env="WORLD_SIZE",
         default=1,

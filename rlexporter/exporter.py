@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import platform
 import threading
+from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from rlexporter import process
-from rlexporter.config import Settings
+from rlexporter import process, ranks
+from rlexporter.config import MAIN, Settings
 from rlexporter.feed import RunFacts
-from rlexporter.model import SetupError
+from rlexporter.model import RunState, SetupError, Snapshot
 from rlexporter.run import Run
 from rlexporter.version import __version__
 
 if TYPE_CHECKING:
     from rlexporter.outputs.http import Server
+    from rlexporter.ticker import Ticker
+
+_HURRY_SECONDS = 1.0
 
 
 class Exporter(Run):
@@ -29,6 +33,7 @@ class Exporter(Run):
     def __init__(self, **settings: Any) -> None:
         super().__init__(Settings.load(settings))
         self._server: Server | None = None
+        self._outlets: list[Ticker] = []
         self._displaced = False
 
     @property
@@ -41,32 +46,44 @@ class Exporter(Run):
         """Where a browser on this machine finds the exporter; None where nothing is served."""
         return self._server.url if self._server else None
 
+    @property
+    def serves(self) -> bool:
+        """Whether this rank serves: rank 0, or each one where that was asked for."""
+        return self.rank == 0 or self.settings.ranks != MAIN
+
+    def current(self) -> Snapshot:
+        """What is served now: of a rank other than 0 what it sees itself. For any thread."""
+        found = super().current()
+        return found if self.rank == 0 else ranks.own(found, self.settings.ranks)
+
     def start(self, *, fallback: bool = False) -> Exporter:
-        """Serve, on rank 0; twice is once.
+        """Serve, on rank 0 and on the others where that was asked for; twice is once.
 
         An earlier exporter of this process on the same port gives way, unless its training is under way. Raises
-        SetupError where the address cannot be had, or the file to record to; with ``fallback`` a taken port is left
-        for the next free one, and a file that cannot be had is only logged.
+        SetupError where the address cannot be had, or a file that is needed; with ``fallback`` a taken port is left
+        for the next free one, and a file to write that cannot be had is only logged. What guards the endpoint is
+        never left out.
         """
-        if self._server is not None or self.settings.rank != 0:
+        if self._server is not None or not self.serves:
             return self
-        from rlexporter.outputs import http, prometheus
+        from rlexporter.outputs import door, http, prometheus
 
-        sock = http.claim(self.settings.host, self.settings.port, free=_free, fallback=fallback)
+        guards = door.guards(self.settings, lambda error: self.failed("door", error))
+        port = self.settings.port and self.settings.port + self.local_rank
+        sock = http.claim(self.settings.host, port, free=_free, fallback=fallback)
         try:
-            self.record()
-        except SetupError as error:
-            if not fallback:
-                sock.close()
-                raise
-            self.failed("record", error)
-        self._server = http.Server(sock, self.current, lambda error: self.failed("scrape", error))
-        self._server.start()
+            self._open_outlets(sock.getsockname()[1], fallback)
+            self._server = http.Server(sock, self.current, lambda error: self.failed("scrape", error), guards)
+            self._server.start()
+        except BaseException:
+            self._close_outlets()
+            sock.close()
+            raise
         versions = (__version__, platform.python_version(), prometheus.VERSION, http.VERSION)
         self.store.change(lambda draft: draft.set("rlexporter_build_info", 1.0, *versions))
         self._displaced = False
         process.register(self)
-        process.say(f"serving run {self.name} on {self.url}/metrics")
+        process.say(f"serving {self._called} on {self.url}/metrics")
         return self
 
     def close(self) -> None:
@@ -88,14 +105,19 @@ class Exporter(Run):
         super().begin(facts)
 
     def patience(self) -> float:
-        """Seconds to wait at most for scrapers that have not fetched the final state; 0 where there are none."""
-        if self._server is None:
+        """Seconds to wait at most for scrapers that have not fetched the final state; 0 where there are none.
+
+        A rank that has failed ends at once: the others wait for it in a collective, and whoever launched them for its
+        end.
+        """
+        if self._server is None or self._peers_wait:
             return 0.0
         return self._server.patience(self._last_change, self.settings.linger)
 
     def abandon(self) -> None:
         """In a forked child: let go of the port. What the child logs stays in the child."""
         server, self._server = self._server, None
+        self._outlets = []
         self._recorder = None
         self.store.renew_lock()
         if server is not None:
@@ -117,11 +139,49 @@ class Exporter(Run):
         process.wait([self])
         self.close()
 
+    @property
+    def _called(self) -> str:
+        return f"run {self.name}" + (f", rank {self.rank}," if self.world_size > 1 else "")
+
+    @property
+    def _peers_wait(self) -> bool:
+        return self.world_size > 1 and self.state is RunState.FAILED
+
+    def _enter(self, state: RunState, exception: str = "") -> None:
+        super()._enter(state, exception)
+        for outlet in self._outlets:
+            outlet.wake()
+
+    def _open_outlets(self, port: int, fallback: bool) -> None:
+        """Whatever leaves this process by another way than the endpoint."""
+        from rlexporter import outlets
+
+        makers: list[tuple[str, Callable[[], Ticker | None]]] = [("record", self.record), *outlets.wanted(self, port)]
+        made = [self._made(where, make, fallback) for where, make in makers]
+        self._outlets = [outlet for outlet in made if outlet is not None]
+        for outlet in self._outlets:
+            outlet.start()
+
+    def _made(self, where: str, make: Callable[[], Ticker | None], fallback: bool) -> Ticker | None:
+        try:
+            return make()
+        except SetupError as error:
+            if not fallback:
+                raise
+            self.failed(where, error)
+            return None
+
+    def _close_outlets(self) -> None:
+        outlets, self._outlets = self._outlets, []
+        for outlet in outlets:
+            outlet.close(_HURRY_SECONDS if self._peers_wait else None)
+
     def _stop(self) -> None:
         process.unregister(self)
         server, self._server = self._server, None
         if server is not None:
             server.close()
+        self._close_outlets()
 
 
 def _free(port: int) -> str:

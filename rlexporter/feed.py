@@ -20,6 +20,9 @@ class RunFacts:
 
     algorithm: str = ""
     rank: int | None = None
+    local_rank: int | None = None
+    """The rank on its machine."""
+    world_size: int | None = None
     run_name: str | None = None
     """The name that a person gave it; None where there is only a default."""
     output_dir: str | None = None

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
+from rlexporter.files import write_whole
+
 RUN_FILE = "_rlexporter_run.json"
 """Written beside the checkpoints. The leading underscore keeps it out of uploads to the hub."""
 
@@ -87,11 +89,8 @@ def settle(assumed: Identity, given: str | None, output_dir: str | None, resumed
 
 def keep(identity: Identity, output_dir: str) -> None:
     """Write the identity beside the checkpoints, in one piece. Raises OSError where that cannot be."""
-    folder = Path(output_dir)
-    folder.mkdir(parents=True, exist_ok=True)
-    partial = folder / f"{RUN_FILE}.{os.getpid()}"
-    partial.write_text(json.dumps({"run": identity.name, "attempt": identity.attempt}) + "\n", encoding="utf-8")
-    partial.replace(folder / RUN_FILE)
+    text = json.dumps({"run": identity.name, "attempt": identity.attempt}) + "\n"
+    write_whole(Path(output_dir) / RUN_FILE, text)
 
 
 def _counted(name: str, kept: Identity | None) -> Identity:

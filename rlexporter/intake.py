@@ -42,6 +42,11 @@ class Intake:
         self._looking = False
 
     @property
+    def secondary(self) -> bool:
+        """Whether what is logged is somebody else's business: that of rank 0."""
+        return False
+
+    @property
     def snapshot(self) -> Snapshot:
         """What is known now."""
         return self.store.snapshot
@@ -59,7 +64,7 @@ class Intake:
         """
         with self._change("log"):
             self._fold()
-            stats = self._without_gpu(stats)
+            stats = {} if self.secondary else self._without_gpu(stats)
             update = update and self._gather.take(update)
             self.store.record(stats, None if step is None else int(step), update)
             if update is None:
@@ -114,7 +119,8 @@ class Intake:
 
     def values(self, key: str, numbers: list[float]) -> None:
         """Numbers that the trainer is about to average under this log key."""
-        self._gather.values(key, numbers)
+        if not self.secondary:
+            self._gather.values(key, numbers)
 
     def signal(self, name: str, reason: str = "", *, error: bool = False) -> None:
         """Whether a signal can be seen in this run; ``reason``: why not; ``error``: it should have been."""

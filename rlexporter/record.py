@@ -99,7 +99,7 @@ class Recorder:
 
     def _line(self, event: dict[str, Any]) -> None:
         try:
-            self._file.write((json.dumps(_plain(event)) + "\n").encode())
+            self._file.write((json.dumps(plain(event)) + "\n").encode())
         except Exception as error:  # noqa: BLE001 - a full disk must not end the thread
             self._failed(error)
 
@@ -118,7 +118,7 @@ def _copied(value: Any) -> Any:
     return value.copy() if is_array(value) else value
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """As json can write it: counts by series, arrays as lists, and the name of the type of anything else."""
     if isinstance(value, Buckets):
         counts = {"counts": value.counts, "positive_sum": value.positive_sum, "negative_sum": value.negative_sum}
@@ -126,11 +126,11 @@ def _plain(value: Any) -> Any:
         extremes = {"min": value.minimum, "max": value.maximum} if value.count else {}
         return {**counts, **extremes, **bad, **({"outside": value.outside} if value.outside else {})}
     if isinstance(value, Mapping):
-        return {series_text(k) if isinstance(k, Series) else str(k): _plain(v) for k, v in value.items()}
+        return {series_text(k) if isinstance(k, Series) else str(k): plain(v) for k, v in value.items()}
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
+        return [plain(item) for item in value]
     if hasattr(value, "tolist"):
         return value.tolist()
     return f"<{type(value).__name__}>"

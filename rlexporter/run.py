@@ -11,6 +11,7 @@ from rlexporter import identity, process
 from rlexporter.catalog import CATALOG
 from rlexporter.config import Settings
 from rlexporter.feed import RunFacts, StepUpdate
+from rlexporter.files import of_rank
 from rlexporter.intake import Intake
 from rlexporter.model import RunState
 from rlexporter.record import Recorder
@@ -28,16 +29,42 @@ class Run(Intake):
         self.state = RunState.STARTING
         self.training = False
         self._identity = identity.provisional(settings.run, None)
+        self._facts = RunFacts()
         self._settled = False
         self._driven = False
         self._undo: list[Callable[[], None]] = []
-        self._describe(RunFacts())
+        self._describe(self._facts)
         self.store.enter(self.state)
 
     @property
     def name(self) -> str:
         """The label ``run`` of every series."""
         return self._identity.name
+
+    @property
+    def rank(self) -> int:
+        """The label ``rank``: as the trainer says, else as the settings do."""
+        return self.settings.rank if self._facts.rank is None else self._facts.rank
+
+    @property
+    def secondary(self) -> bool:
+        """Whether what is logged is rank 0's business: it is reduced over all ranks, or would be served twice."""
+        return self.rank != 0
+
+    @property
+    def local_rank(self) -> int:
+        """The rank on this machine."""
+        return self.settings.local_rank if self._facts.local_rank is None else self._facts.local_rank
+
+    @property
+    def world_size(self) -> int:
+        """The number of ranks."""
+        return self._facts.world_size or self.settings.world_size
+
+    @property
+    def output_dir(self) -> str | None:
+        """Where the checkpoints of the run go, if anybody said."""
+        return self._facts.output_dir
 
     def log(self, stats: Mapping[str, object], *, step: int | None = None, update: StepUpdate | None = None) -> None:
         """Serve a log line: TRL's keys, or others, with numbers, None, NaN, arrays or tensors.
@@ -61,6 +88,7 @@ class Run(Intake):
     def begin(self, facts: RunFacts) -> None:
         """A training begins now, for the first time or again."""
         with self._change("event"):
+            self._facts = facts
             self._driven, self.training = True, not facts.open_ended
             if not self._settled:
                 self._settle(facts)
@@ -109,7 +137,8 @@ class Run(Intake):
     def record(self) -> None:
         """Begin to record, where that was asked for. Raises SetupError for a file that cannot be written."""
         if self.settings.record and self._recorder is None:
-            self._recorder = Recorder(self.settings.record, lambda error: self.failed("record", error))
+            path = str(of_rank(self.settings.record, self.rank))
+            self._recorder = Recorder(path, lambda error: self.failed("record", error))
 
     def release(self) -> None:
         """Take every wrapper off, and end the recording."""
@@ -135,22 +164,21 @@ class Run(Intake):
         given = self.settings.run or facts.run_name
         self._identity = identity.settle(self._identity, given, facts.output_dir, facts.resumed_from)
         with self.guard("identity"):
-            if facts.output_dir and self.settings.rank == 0:
+            if facts.output_dir and self.rank == 0:
                 identity.keep(self._identity, facts.output_dir)
 
     def _describe(self, facts: RunFacts) -> None:
-        settings = self.settings
-        rank = settings.rank if facts.rank is None else facts.rank
+        self._facts = facts
         info = {
             "attempt": str(self._identity.attempt),
-            "world_size": str(settings.world_size),
-            "rank_scope": "all" if settings.world_size == 1 else "rank",
+            "world_size": str(self.world_size),
+            "rank_scope": "all" if self.world_size == 1 else "rank",
             "torch": str(getattr(sys.modules.get("torch"), "__version__", "")),
             "rlexporter": __version__,
             **facts.info,
         }
-        algorithm = settings.algorithm or facts.algorithm or "custom"
-        labels = {"run": self.name, "rank": str(rank), **settings.labels}
+        algorithm = self.settings.algorithm or facts.algorithm or "custom"
+        labels = {"run": self.name, "rank": str(self.rank), **self.settings.labels}
         self._facts = replace(facts, algorithm=algorithm, info=info)
         self.store.begin(self._facts, labels)
 

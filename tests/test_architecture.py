@@ -15,16 +15,17 @@ PACKAGE = ROOT / "rlexporter"
 SOURCES = sorted(PACKAGE.rglob("*.py"))
 
 LAYERS = [
-    {"version", "buckets", "model", "condition"},
+    {"version", "buckets", "model", "condition", "files", "ticker"},
     {"catalog", "resolve", "feed", "values", "tensors", "identity", "process", "phases"},
     {"draft", "gather", "record"},
     {"conditions"},
-    {"config", "lines"},
+    {"config", "parsers", "lines", "ranks"},
     {"store", "recording"},
     {"check"},
     {"adapters", "outputs", "generate"},
     {"intake"},
     {"run"},
+    {"outlets"},
     {"exporter"},
     {"callback"},
     {"attach", "report_to"},
@@ -42,7 +43,7 @@ HOMES = {
     "tokenizers": {"demo/"},
     "torch": {"tensors/", "adapters/", "demo/"},
     "numpy": {"tensors/"},
-    "opentelemetry": set(),
+    "opentelemetry": {"outputs/otlp.py"},
 }
 HEAVY = ("torch", "fastapi", "uvicorn", "opentelemetry", "transformers", "trl", "numpy", "prometheus_client")
 

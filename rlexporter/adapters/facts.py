@@ -32,14 +32,14 @@ def run_facts(trainer: Any, args: Any, state: Any, model: Any, resume: object = 
     return RunFacts(
         algorithm=algorithm,
         rank=int(args.process_index),
+        local_rank=int(args.local_process_index),
+        world_size=int(args.world_size),
         run_name=identity.given_name(getattr(args, "run_name", None), args.output_dir),
         output_dir=args.output_dir,
         resumed_from=resumed,
         info={
             "trainer": type(trainer).__name__ if trainer is not None else type(args).__name__,
             "model": model_name(model),
-            "world_size": str(args.world_size),
-            "rank_scope": "all" if args.world_size == 1 else "rank",
             "loss_type": _text(args, "loss_type"),
             "importance_sampling_level": _text(args, "importance_sampling_level")
             or ("sequence" if algorithm in _SEQUENCE_LEVEL else ""),

@@ -28,12 +28,12 @@ def run_facts(trainer: Any) -> RunFacts:
     return RunFacts(
         algorithm=catalog.PPO_LEGACY,
         rank=int(accelerator.process_index),
+        local_rank=int(accelerator.local_process_index),
+        world_size=int(accelerator.num_processes),
         run_name=_given_name(config),
         info={
             "trainer": type(trainer).__name__,
             "model": model_name(getattr(model, "pretrained_model", model)),
-            "world_size": str(accelerator.num_processes),
-            "rank_scope": "all" if accelerator.num_processes == 1 else "rank",
             **{name: version_of(name) for name in ("trl", "transformers")},
         },
         hyperparameters=hyperparameters(config),

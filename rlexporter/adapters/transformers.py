@@ -40,10 +40,12 @@ def _event(handle: Callable[..., None]) -> Callable[..., None]:
 
 
 class RunCallback(TrainerCallback):  # type: ignore[misc] # transformers is not checked
-    """Feeds one run. ``make`` gives the feed when it is first needed, on rank 0."""
+    """Feeds one run. ``make`` gives the feed when it is first needed."""
 
-    def __init__(self, make: Callable[[], Feed]) -> None:
+    def __init__(self, make: Callable[[], Feed], *, every_rank: bool = False) -> None:
         self._make = make
+        self.every_rank = every_rank
+        """Whether ranks other than 0 are watched too."""
         self._trainer: Any = None
         self._resume: object = None
         self._pending: StepUpdate | None = None
@@ -68,8 +70,8 @@ class RunCallback(TrainerCallback):  # type: ignore[misc] # transformers is not 
             feed.prepare(run_facts(trainer, trainer.args, trainer.state, trainer.model))
 
     def watches(self, args: Any) -> bool:
-        """True on the rank that serves, for the first of such callbacks that a trainer has."""
-        if self._closed or args.process_index != 0:
+        """True on a rank that serves, for the first of such callbacks that a trainer has."""
+        if self._closed or not (self.every_rank or args.process_index == 0):
             return False
         if self._trainer is None and (trainer := self._caller()) is not None:
             self.adopt(trainer)
@@ -92,7 +94,7 @@ class RunCallback(TrainerCallback):  # type: ignore[misc] # transformers is not 
 
     @_event
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        feed = self._open()
+        feed = self._open(state)
         feed.begin(run_facts(self._trainer, args, state, kwargs.get("model"), self._resume))
         if self._trainer is not None and not self._taps:
             self._taps = taps_for(self._trainer, feed)
@@ -125,7 +127,7 @@ class RunCallback(TrainerCallback):  # type: ignore[misc] # transformers is not 
 
     @_event
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
-        feed = self.feed or self._open(prepare=state)
+        feed = self.feed or self._open(state)
         if self._log_ends_step:
             self._step_done(state)
         update, self._pending = self._pending, None
@@ -157,19 +159,19 @@ class RunCallback(TrainerCallback):  # type: ignore[misc] # transformers is not 
         if update is not None and self.feed is not None:
             self.feed.advance(update)
 
-    def _open(self, prepare: Any = None) -> Feed:
+    def _open(self, state: Any) -> Feed:
         """The feed, serving. A port that is taken is left for the next one: a rank that raises leaves others waiting.
 
-        ``prepare``: the state of a trainer that logs before it trains.
+        ``state``: that of the trainer, which may log before it trains.
         """
         if self.feed is not None:
             return self.feed
         feed = self._make()
         self._use(feed)
+        if self._trainer is not None:
+            feed.prepare(run_facts(self._trainer, self._trainer.args, state, self._trainer.model))
         with feed.guard("event"):
             feed.start(fallback=True)
-        if prepare is not None and self._trainer is not None:
-            feed.prepare(run_facts(self._trainer, self._trainer.args, prepare, self._trainer.model))
         return feed
 
     def _use(self, feed: Feed) -> None:
@@ -199,7 +201,7 @@ class RunCallback(TrainerCallback):  # type: ignore[misc] # transformers is not 
 
     @_event
     def _starts(self, args: Any, state: Any, control: Any) -> None:
-        self._open(prepare=state)
+        self._open(state)
 
     @_event
     def _ends(self, args: Any, state: Any, control: Any, error: BaseException | None) -> None:

@@ -23,6 +23,7 @@ from fastapi.middleware.gzip import GZipMiddleware
 from rlexporter.catalog import NAMED
 from rlexporter.model import Series, SetupError, Snapshot
 from rlexporter.outputs import landing, prometheus
+from rlexporter.outputs.door import NO_GUARDS, Guards
 from rlexporter.outputs.scrapers import Fetch, Fetches, patience, pending
 
 VERSION = fastapi.__version__
@@ -115,7 +116,11 @@ class Server:
     """Serves one snapshot source on one listening socket until it is closed."""
 
     def __init__(
-        self, sock: socket.socket, snapshot: Callable[[], Snapshot], failed: Callable[[Exception], None]
+        self,
+        sock: socket.socket,
+        snapshot: Callable[[], Snapshot],
+        failed: Callable[[Exception], None],
+        guards: Guards = NO_GUARDS,
     ) -> None:
         self.fetches = Fetches()
         self.host, self.port = sock.getsockname()[:2]

@@ -1,0 +1,106 @@
+"""Target files for the `file_sd_configs` of Prometheus, in a folder that it reads: there while the endpoint is.
+
+A file is written anew every minute, so that those that nobody keeps any more can be told by their age.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import re
+import socket
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from rlexporter.config import Settings
+from rlexporter.files import write_whole
+from rlexporter.model import SetupError
+from rlexporter.ticker import Ticker
+
+FRESH_SECONDS = 60.0
+_PREFIX = "rlexporter-"
+_SUFFIXES = (".json", ".part")
+_EVERYWHERE = ("0.0.0.0", "::")
+_ELSEWHERE = (("192.0.2.1", socket.AF_INET), ("2001:db8::1", socket.AF_INET6))
+"""Addresses kept for documentation: the way to them is the default route, and nothing is sent there."""
+
+
+def announcer(
+    settings: Settings, port: int, who: Callable[[], tuple[str, int]], failed: Callable[[Exception], None]
+) -> Ticker:
+    """Keeps the target file of an endpoint on ``port``; ``who``: run and rank. Raises SetupError."""
+    file = TargetFile(Path(settings.discovery_dir or "."), target(settings, port), bool(settings.tls_cert_file), who)
+    try:
+        file.write()
+    except OSError as error:
+        raise SetupError(
+            f"cannot write target files to {settings.discovery_dir}: {error.strerror} (argument discovery_dir, "
+            "RLEXPORTER_DISCOVERY_DIR)"
+        ) from None
+    return Ticker("discovery", FRESH_SECONDS, file.write, failed, last=file.remove)
+
+
+class TargetFile:
+    """The file of one endpoint, named for run and rank: an attempt that follows a killed one takes its place.
+
+    No labels but the scheme: series carry `run` and `rank` themselves.
+    """
+
+    def __init__(self, folder: Path, target: str, tls: bool, who: Callable[[], tuple[str, int]]) -> None:
+        self._folder = folder
+        self._who = who
+        scheme = {"labels": {"__scheme__": "https"}} if tls else {}
+        self._text = json.dumps([{"targets": [target], **scheme}]) + "\n"
+        self._path: Path | None = None
+
+    def write(self) -> None:
+        """Write it, or make it fresh; under its new name where the run has one. Raises OSError."""
+        path = self._folder / name(*self._who())
+        if self._path not in (path, None):
+            self.remove()
+        write_whole(path, self._text)
+        self._path = path
+
+    def remove(self) -> None:
+        """The endpoint is gone. A file that another process has put in its place stays."""
+        path, self._path = self._path, None
+        if path is not None and path.exists() and path.read_text(encoding="utf-8") == self._text:
+            path.unlink()
+
+
+def name(run: str, rank: int) -> str:
+    """Of the target file: readable, and different for runs whose names differ in any sign."""
+    digest = hashlib.sha256(run.encode()).hexdigest()[:8]
+    return f"{_PREFIX}{re.sub(r'[^A-Za-z0-9_-]', '_', run)[:64]}-{digest}-{rank}.json"
+
+
+def target(settings: Settings, port: int) -> str:
+    """``host:port`` under which Prometheus finds the endpoint."""
+    told = settings.advertise or ""
+    if re.fullmatch(r"(\[[^\]]*\]|[^:]*):\d+", told):
+        return told
+    host = told.strip("[]") or (address() if settings.host in _EVERYWHERE else settings.host)
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def address() -> str:
+    """This machine's own address on its default route; without one, the name of the machine."""
+    for elsewhere, family in _ELSEWHERE:
+        with contextlib.suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as sock:
+            sock.connect((elsewhere, 9))
+            found = str(sock.getsockname()[0])
+            if not found.startswith("127.") and found != "::1":
+                return found
+    return socket.gethostname()
+
+
+def left_over(folder: Path, age: float) -> Iterator[Path]:
+    """Our files in ``folder`` that nobody has written for ``age`` seconds. Raises OSError for a missing folder."""
+    for each in sorted(os.scandir(folder), key=lambda entry: entry.name):
+        ours = each.name.startswith(_PREFIX) and each.name.endswith(_SUFFIXES)
+        with contextlib.suppress(FileNotFoundError):  # an exporter removed it meanwhile
+            if ours and each.is_file(follow_symlinks=False) and time.time() - each.stat().st_mtime > age:
+                yield Path(each.path)

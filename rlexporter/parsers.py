@@ -1,0 +1,83 @@
+"""Text or value -> what a setting holds. Each raises ValueError or TypeError that says what was expected."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from rlexporter.catalog import CATALOG
+
+MAX_STATIC_LABELS = 8
+ON = "on"
+
+_OWN_LABELS = {"run", "rank", "le", "quantile", "job", "instance"}.union(*(metric.labels for metric in CATALOG))
+_LABEL_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
+
+_T = TypeVar("_T")
+
+
+def text(value: object) -> str:
+    """A text that is not empty, without blanks around it."""
+    if not isinstance(value, str) or not value.strip():
+        raise ValueError("must be a text that is not empty")
+    return value.strip()
+
+
+def between(low: float, high: float, number: Callable[[Any], _T]) -> Callable[[object], _T]:
+    """A number from ``low`` to ``high``."""
+
+    def parse(value: object) -> _T:
+        parsed: Any = number(value)
+        if not low <= parsed <= high:
+            raise ValueError(f"must be between {low:g} and {high:g}")
+        result: _T = parsed
+        return result
+
+    return parse
+
+
+def labels(value: object) -> dict[str, str]:
+    """Labels given as a mapping, or as `team=llm,project=math`."""
+    if isinstance(value, str):
+        pairs = [part.partition("=") for part in value.split(",") if part.strip()]
+        if any(not separator for _, separator, _ in pairs):
+            raise ValueError("must look like team=llm,project=math")
+        value = {name.strip(): text.strip() for name, _, text in pairs}
+    if not isinstance(value, Mapping):
+        raise ValueError("must be a mapping of names to values")
+    for name in value:
+        if not isinstance(name, str) or not _LABEL_NAME.fullmatch(name) or name.startswith("__"):
+            raise ValueError(f"{name!r} is no label name: letters, digits and _ only, not first a digit or __")
+        if name in _OWN_LABELS:
+            raise ValueError(f"{name!r} is taken: rlexporter or Prometheus sets it")
+    if len(value) > MAX_STATIC_LABELS:
+        raise ValueError(f"has {len(value)} labels: at most {MAX_STATIC_LABELS}, since every series carries them")
+    return {name: str(text) for name, text in value.items()}
+
+
+def choice(*allowed: str) -> Callable[[object], str]:
+    """One of these words."""
+
+    def parse(value: object) -> str:
+        if value not in allowed:
+            raise ValueError(f"must be one of {', '.join(allowed)}")
+        return str(value)
+
+    return parse
+
+
+def path(value: object) -> str:
+    """A path, with ``~`` for the home of the user."""
+    return os.path.expanduser(text(os.fspath(value) if isinstance(value, os.PathLike) else value))
+
+
+def switch_or_text(value: object) -> str:
+    """``on`` for what means yes, empty for what means no, else the text itself."""
+    if isinstance(value, bool):
+        return ON if value else ""
+    word = path(value)
+    if word.lower() in ("1", "true", "yes", ON):
+        return ON
+    return "" if word.lower() in ("0", "false", "no", "off") else word

@@ -1,0 +1,70 @@
+"""Something that is done again and again beside the training, on a thread of its own, until it is closed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from threading import Event, Thread
+
+
+def _nothing() -> None:
+    """The default for what is done at the end."""
+
+
+class Ticker:
+    """Calls ``tick`` at once, then every ``seconds``, and soon after `wake`; at the end ``last``.
+
+    ``tick`` may return how many seconds to wait this time instead, to back off. What either raises goes to ``failed``
+    and ends nothing.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        seconds: float,
+        tick: Callable[[], float | None],
+        failed: Callable[[Exception], None],
+        *,
+        last: Callable[[], None] = _nothing,
+        patience: float = 5.0,
+    ) -> None:
+        self.patience = patience
+        """Seconds that `close` waits for the end, at most."""
+        self._seconds = seconds
+        self._tick = tick
+        self._last = last
+        self._failed = failed
+        self._woken = Event()
+        self._closed = False
+        self._thread = Thread(target=self._run, name=f"rlexporter-{name}", daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def wake(self) -> None:
+        """Something has changed that should not wait for the next tick."""
+        self._woken.set()
+
+    def close(self, patience: float | None = None) -> None:
+        """Do what is done at the end, and return when the thread has ended, after ``patience`` seconds at the latest.
+
+        A thread that hangs in a call to the outside ends with the time-out of that call.
+        """
+        self._closed = True
+        self._woken.set()
+        if self._thread.is_alive():
+            self._thread.join(self.patience if patience is None else patience)
+
+    def _run(self) -> None:
+        while not self._closed:
+            wait = self._call(self._tick)
+            self._woken.wait(self._seconds if wait is None else wait)
+            self._woken.clear()
+        self._call(self._last)
+
+    def _call(self, what: Callable[[], float | None]) -> float | None:
+        try:
+            return what()
+        except Exception as error:  # noqa: BLE001 - the next tick may do better
+            self._failed(error)
+            return None
