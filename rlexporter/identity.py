@@ -44,14 +44,31 @@ def given_name(run_name: str | None, output_dir: str | None) -> str | None:
 
 
 def shared_id(environ: Mapping[str, str]) -> str | None:
-    """An id that every rank of this launch sees, and no other launch."""
+    """An id that every rank of this launch sees, and no other launch; an elastic restart is the same launch."""
     found = environ.get("SLURM_JOB_ID") or environ.get("TORCHELASTIC_RUN_ID")
     if (not found or found == "none") and "KUBERNETES_SERVICE_HOST" in environ:
         found = _POD_SUFFIX.sub("", environ.get("HOSTNAME", ""))
     if not found or found == "none":
+        found = _of_launcher(environ)
+    if not found:
         return None
     tidy = re.sub(r"[^\w.-]", "_", found)
     return tidy if len(tidy) <= _MAX_ID else sha256(found.encode()).hexdigest()[:8]
+
+
+def _of_launcher(environ: Mapping[str, str]) -> str | None:
+    """What torch's launcher gives all ranks where it was given no id, as `accelerate launch` gives it none.
+
+    On one machine the folder that it makes for itself; on several the address where the ranks meet.
+    """
+    size = environ.get("WORLD_SIZE", "1")
+    if size == "1":
+        return None
+    folder, found, _ = environ.get("TORCHELASTIC_ERROR_FILE", "").partition("/attempt_")
+    if found and environ.get("LOCAL_WORLD_SIZE") == size:
+        return sha256(folder.encode()).hexdigest()[:8]
+    meeting = f"{environ.get('MASTER_ADDR', '')}:{environ.get('MASTER_PORT', '')}"
+    return sha256(meeting.encode()).hexdigest()[:8] if meeting != ":" else None
 
 
 def fresh(base: str | None, environ: Mapping[str, str] | None = None) -> Identity:
@@ -84,7 +101,9 @@ def settle(assumed: Identity, given: str | None, output_dir: str | None, resumed
     if resumed_from:
         kept = _read(Path(resumed_from).parent) or kept
         return _counted(kept.name, kept) if kept else assumed
-    return _counted(fresh(output_dir).name, kept) if kept and kept.name == assumed.name else assumed
+    if shared_id(os.environ) or (kept and kept.name == assumed.name):  # with an id all ranks come to the same name
+        return _counted(fresh(output_dir).name, kept)
+    return assumed
 
 
 def keep(identity: Identity, output_dir: str) -> None:

@@ -137,7 +137,7 @@ class Intake:
         except NotSeenError as reason:
             self.signal(signal, str(reason))
         except Exception as error:  # noqa: BLE001 - the boundary: nothing of ours may reach a trainer
-            self.signal(signal, f"{type(error).__name__}: {error}", error=True)
+            self.signal(signal, f"{type(error).__name__}, see the log of the training", error=True)
             self.failed("tap", error)
         else:
             self.signal(signal)

@@ -179,7 +179,7 @@ class Run(Intake):
         }
         algorithm = self.settings.algorithm or facts.algorithm or "custom"
         labels = {"run": self.name, "rank": str(self.rank), **self.settings.labels}
-        self._facts = replace(facts, algorithm=algorithm, info=info)
+        self._facts = replace(facts, algorithm=algorithm, info=info, world_size=self.world_size)
         self.store.begin(self._facts, labels)
 
 

@@ -208,6 +208,8 @@ class Store:
         info = {"algorithm": facts.algorithm, **facts.info}
         draft.clear("rl_run_info")
         draft.set("rl_run_info", 1.0, *(clip(info.get(label, "")) for label in self._named["rl_run_info"].labels))
+        draft.set("rl_world_size", facts.world_size or 1)
+        draft.set("rl_ranks_covered", 1)
         draft.clear("rl_hyperparameter")
         for name, value in facts.hyperparameters.items():
             draft.set("rl_hyperparameter", value, name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -73,8 +74,9 @@ def _nothing_left_running() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def _clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("RANK", "WORLD_SIZE", "SLURM_JOB_ID", "TORCHELASTIC_RUN_ID", "KUBERNETES_SERVICE_HOST"):
-        monkeypatch.delenv(name, raising=False)
+    of_launchers = ("RANK", "WORLD_SIZE", "MASTER_", "LOCAL_", "SLURM_", "TORCHELASTIC_", "KUBERNETES_")
+    for name in [each for each in os.environ if each.startswith(of_launchers)]:
+        monkeypatch.delenv(name)
 
 
 def observe(store: Store, series: Series, values: Any, mask: Any = None) -> None:

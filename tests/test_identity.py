@@ -40,6 +40,9 @@ def test_a_path_is_no_name(run_name: str | None, output_dir: str | None, expecte
         ({"KUBERNETES_SERVICE_HOST": "x", "HOSTNAME": "grpo-master-0"}, "grpo"),
         ({"TORCHELASTIC_RUN_ID": "none", "KUBERNETES_SERVICE_HOST": "x", "HOSTNAME": "grpo-1"}, "grpo"),
         ({"TORCHELASTIC_RUN_ID": "a/b c"}, "a_b_c"),
+        ({"WORLD_SIZE": "2", "MASTER_ADDR": "node1", "MASTER_PORT": "29500"}, "5f638990"),
+        ({"WORLD_SIZE": "1", "MASTER_ADDR": "node1", "MASTER_PORT": "29500"}, None),
+        ({"WORLD_SIZE": "2"}, None),
     ],
     ids=str,
 )
@@ -144,3 +147,36 @@ def test_a_folder_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(OSError, match="file"):
         identity.keep(Identity("x"), str(tmp_path / "file"))
+
+
+def _rank(rank: int, restart: int = 0, folder: str = "/tmp/torchelastic_x/none_y") -> dict[str, str]:
+    """The environment that `accelerate launch` gives a rank on one machine."""
+    return {
+        **{"TORCHELASTIC_RUN_ID": "none", "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "RANK": str(rank)},
+        "TORCHELASTIC_ERROR_FILE": f"{folder}/attempt_{restart}/{rank}/error.json",
+    }
+
+
+def test_ranks_of_a_launch_without_an_id_share_one() -> None:
+    """And keep it over an elastic restart; the next launch has another one."""
+    first = identity.shared_id(_rank(0))
+
+    assert first
+    assert {identity.shared_id(_rank(1)), identity.shared_id(_rank(1, restart=2))} == {first}
+    assert identity.shared_id(_rank(0, folder="/tmp/torchelastic_x/none_z")) != first
+
+
+def test_ranks_come_to_one_name_whoever_is_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the folder of an earlier run that is not resumed, where rank 0 writes the name before rank 1 looks."""
+    out = tmp_path / "out"
+    _train(out)
+    (out / "checkpoint-3").mkdir()
+    for name, value in _rank(0).items():
+        monkeypatch.setenv(name, value)
+    early = identity.provisional(None, str(out))
+    leading = identity.settle(identity.provisional(None, str(out)), None, str(out), None)
+    identity.keep(leading, str(out))
+    late = identity.provisional(None, str(out))
+
+    assert identity.settle(early, None, str(out), None).name == leading.name
+    assert identity.settle(late, None, str(out), None).name == leading.name

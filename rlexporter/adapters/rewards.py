@@ -5,6 +5,7 @@ TRL makes NaN of None, and cannot tell it from a NaN of the function's own after
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import math
@@ -16,6 +17,7 @@ from rlexporter.adapters.taps import Taps
 
 Report = Callable[[list[bool]], None]
 """Hears, for each sample of a call, whether the reward was None."""
+During = Callable[[], contextlib.AbstractContextManager[None]]
 
 
 class RewardTaps(Taps):
@@ -25,6 +27,8 @@ class RewardTaps(Taps):
         super().__init__(*args)
         self._none: dict[int, list[bool]] = {}
         self._weights: list[float] = []
+        self._timed = False
+        """Whether each function is timed by itself, without the waiting for other ranks that comes after it."""
 
     def install(self) -> None:
         """Around `_calculate_rewards`, and in place of each reward function."""
@@ -33,13 +37,15 @@ class RewardTaps(Taps):
             self._weights = [float(weight) for weight in self.trainer.reward_weights]
             self.feed.on_close(functools.partial(_restore, weakref.ref(self.trainer)))
             functions = self.trainer.reward_funcs
+            during = functools.partial(self.feed.phase, "reward")
             for i, function in enumerate(functions):
-                functions[i] = watch(function, functools.partial(self._none.__setitem__, i))
+                functions[i] = watch(function, functools.partial(self._none.__setitem__, i), during)
+            self._timed = all(type(function) is Watched for function in functions)
 
     def _calculate(self, calculate: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         if not self.trainer.model.training:
             return calculate(*args, **kwargs)
-        with self.feed.phase("reward"):
+        with contextlib.nullcontext() if self._timed else self.feed.phase("reward"):
             per_function = calculate(*args, **kwargs)
         with self.feed.seeing("reward"):
             self._see(per_function, len(kwargs["prompts"] if "prompts" in kwargs else args[1]))
@@ -79,15 +85,21 @@ class RewardTaps(Taps):
 
 
 class Watched:
-    """A reward function that reports its Nones. A pickle or a copy of it is the function itself."""
+    """A reward function that reports its Nones. A pickle or a copy of it is the function itself.
 
-    def __init__(self, function: Callable[..., Any], report: Report) -> None:
+    ``during``: around the time of its work.
+    """
+
+    def __init__(self, function: Callable[..., Any], report: Report, during: During) -> None:
         self.function = function
         self.report = report
+        self.during = during
         functools.update_wrapper(self, function, updated=())
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self._seen(self.function(*args, **kwargs))
+        with self.during():
+            rewards = self.function(*args, **kwargs)
+        return self._seen(rewards)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -105,13 +117,13 @@ class Watched:
 
 
 class WatchedAsync(Watched):
-    """The same for a coroutine function; TRL looks at `__call__` to know."""
+    """The same for a coroutine function, but for its time: several are at work at once. TRL looks at `__call__`."""
 
     async def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self._seen(await self.function(*args, **kwargs))
 
 
-def watch(function: Any, report: Report) -> Any:
+def watch(function: Any, report: Report, during: During) -> Any:
     """The function, watched; a reward model, which gives numbers always, as it is."""
     if not callable(function) or hasattr(function, "parameters"):
         return function
@@ -119,7 +131,7 @@ def watch(function: Any, report: Report) -> Any:
     while isinstance(plain, functools.partial):
         plain = plain.func
     coroutine = inspect.iscoroutinefunction(plain) or inspect.iscoroutinefunction(type(plain).__call__)
-    return WatchedAsync(function, report) if coroutine else Watched(function, report)
+    return WatchedAsync(function, report, during) if coroutine else Watched(function, report, during)
 
 
 def _itself(function: Any) -> Any:

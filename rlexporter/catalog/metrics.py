@@ -142,6 +142,25 @@ _RUN = (
         help="When this process began the run.",
     ),
     Metric(
+        name="rl.world_size",
+        kind=Kind.GAUGE,
+        group=Group.RUN,
+        unit="ranks",
+        level=Level.RUN,
+        help="How many ranks the run has.",
+    ),
+    Metric(
+        name="rl.ranks_covered",
+        kind=Kind.GAUGE,
+        group=Group.RUN,
+        scope=Scope.RANK,
+        unit="ranks",
+        level=Level.RUN,
+        help="How many ranks the local metrics of this endpoint cover: 1, its own.",
+        reading="The sum over the endpoints of a run is below rl_world_size where some ranks are not seen: a NaN that "
+        "only they have is not counted. RLEXPORTER_RANKS=all lets each rank serve its own.",
+    ),
+    Metric(
         name="rl.hyperparameter",
         kind=Kind.GAUGE,
         group=Group.RUN,

@@ -1,0 +1,107 @@
+"""A real GRPO training of several ranks on the CPU (gloo), started by a launcher; what each rank saw goes to files.
+
+    torchrun --nproc-per-node 2 -m tests.e2e.ranks FOLDER PORT [--nan-on RANK] [--fail-on RANK] [--steps N] [--wait]
+
+FOLDER/seen-RANK.json: rewards and lengths, counted without rlexporter; collectives that rlexporter called itself.
+FOLDER/failed-RANK.json: process and time of a rank that raised, which it does in its first attempt only.
+With `--wait` the training goes on until FOLDER/enough is there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+import warnings
+from math import nan
+from pathlib import Path
+from typing import Any
+
+import torch.distributed
+from transformers import TrainerCallback
+from transformers.utils import logging
+
+import rlexporter
+from tests import tiny
+
+RANK = int(os.environ["RANK"])
+FAULTY_CALL = 3
+"""Which call of the reward function is the one of the fault."""
+
+
+class Enough(TrainerCallback):  # type: ignore[misc] # transformers is not checked
+    """Stops all ranks in the same step: rank 0 looks, and the others hear of it by the loop of the test."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        seen = torch.tensor(float(RANK == 0 and self._file.exists()))
+        torch.distributed.all_reduce(seen)
+        control.should_training_stop |= bool(seen)
+
+
+def own_collectives() -> list[str]:
+    """Collectives whose caller is a file of rlexporter, as they come."""
+    found: list[str] = []
+    for name in ("all_reduce", "all_gather", "all_gather_object", "broadcast", "broadcast_object_list", "barrier"):
+        original = getattr(torch.distributed, name)
+
+        def watched(*args: Any, _name: str = name, _call: Any = original, **kwargs: Any) -> Any:
+            if f"{os.sep}rlexporter{os.sep}" in sys._getframe(1).f_code.co_filename:
+                found.append(_name)
+            return _call(*args, **kwargs)
+
+        setattr(torch.distributed, name, watched)
+    return found
+
+
+def main() -> None:
+    """Train."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("port", type=int)
+    parser.add_argument("--nan-on", type=int, default=-1)
+    parser.add_argument("--fail-on", type=int, default=-1)
+    parser.add_argument("--steps", type=int, default=100_000)
+    parser.add_argument("--wait", action="store_true")
+    options = parser.parse_args()
+    warnings.filterwarnings("ignore")
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    collectives = own_collectives()
+    rewards: list[float] = []
+    lengths: list[int] = []
+    first_attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") == "0"
+    calls = 0
+
+    def scored(completions: list[str], completion_ids: list[list[int]], **_: Any) -> list[float]:
+        nonlocal calls
+        calls += 1
+        time.sleep(0.1 * (1 + RANK))
+        found = [sum(map(ord, text)) / 100 - 2 + RANK for text in completions]
+        if calls == FAULTY_CALL and options.fail_on == RANK and first_attempt:
+            (options.folder / f"failed-{RANK}.json").write_text(json.dumps({"pid": os.getpid(), "time": time.time()}))
+            raise ValueError("the verifier of this rank is down")
+        if calls == FAULTY_CALL and options.nan_on == RANK:
+            found[0] = nan
+        rewards.extend(found)
+        lengths.extend(map(len, completion_ids))
+        return found
+
+    stop = [Enough(options.folder / "enough")] if options.wait else []
+    trainer = tiny.grpo(
+        options.folder / str(RANK), rewards=[scored], max_steps=options.steps, num_iterations=2, callbacks=stop
+    )
+    trainer.args.output_dir = str(options.folder / "out")
+    exporter = rlexporter.attach(trainer, port=options.port)
+    print(json.dumps({"rank": RANK, "run": exporter.name, "url": exporter.url}), flush=True)
+    trainer.train()
+    seen = {"rewards": rewards, "lengths": lengths, "collectives": collectives}
+    (options.folder / f"seen-{RANK}.json").write_text(json.dumps(seen))
+
+
+if __name__ == "__main__":
+    main()

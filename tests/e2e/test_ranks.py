@@ -1,0 +1,188 @@
+"""Several real ranks: each is seen for itself, and none waits for another because of us."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from math import isnan
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.paging import rules
+from tests.tools import ROOT, Prometheus, eventually, free_port, prometheus
+
+ACCELERATE = ("accelerate", "launch", "--multi_gpu", "--num_processes", "2", "--num_machines", "1")
+ON_CPU = ("--mixed_precision", "no", "--dynamo_backend", "no")
+
+
+@contextmanager
+def launched(command: list[str], folder: Path, **environ: str) -> Iterator[subprocess.Popen[str]]:
+    """Ranks under a launcher, which is stopped by its own process id if it has not ended."""
+    folder.mkdir(parents=True, exist_ok=True)
+    own = {"ACCELERATE_USE_CPU": "true", "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT), "HF_HUB_OFFLINE": "1"}
+    path = {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    with (folder / "log").open("w") as log:
+        launcher = subprocess.Popen(
+            command, env=os.environ | path | own | environ, stdout=log, stderr=log, text=True, cwd=folder
+        )
+        try:
+            yield launcher
+        finally:
+            launcher.terminate()
+            try:
+                launcher.wait(40)
+            except subprocess.TimeoutExpired:
+                launcher.kill()
+                launcher.wait()
+
+
+def _ports() -> int:
+    """A port that is free, and the next one too."""
+    while True:
+        port = free_port()
+        with_next = free_port()
+        if with_next != port + 1 and _free(port + 1):
+            return port
+
+
+def _free(port: int) -> bool:
+    import socket
+
+    try:
+        socket.create_server(("127.0.0.1", port)).close()
+    except OSError:
+        return False
+    return True
+
+
+def _scraped(server: Prometheus, expression: str) -> dict[str, float]:
+    """The result of an instant query, by rank."""
+    return {each["metric"].get("rank", ""): float(each["value"][1]) for each in server.query(expression)}
+
+
+def _buckets(values: list[float], bounds: list[str]) -> dict[str, int]:
+    return {bound: sum(value <= float(bound) for value in values) for bound in bounds}
+
+
+def test_one_rank_sees_what_the_others_do_not(tmp_path: Path) -> None:
+    """A NaN reward of rank 1, which TRL's mean leaves out: seen as rank 1's, and paged; sums over ranks are exact."""
+    port = _ports()
+    command = [*ACCELERATE, *ON_CPU, "--main_process_port", str(free_port())]
+    command += ["--module", "tests.e2e.ranks", str(tmp_path), str(port), "--nan-on", "1", "--wait"]
+    targets = [f"127.0.0.1:{port}", f"127.0.0.1:{port + 1}"]
+    with (
+        launched(command, tmp_path, RLEXPORTER_RANKS="all") as launcher,
+        prometheus("3", tmp_path / "prometheus", targets, rules=rules(tmp_path)) as server,
+    ):
+        nan_counted = 'rl_nonfinite_values_total{metric="rl_reward_function_dist",kind="nan"}'
+        eventually(lambda: _scraped(server, nan_counted) == {"0": 0, "1": 1}, 90)
+        assert _scraped(server, 'rl_condition_events_total{condition="nonfinite_reward"}') == {"0": 0, "1": 1}
+        eventually(lambda: server.query('ALERTS{alertname="RLRewardNonFinite",alertstate="firing"}'))
+        assert _scraped(server, "count by (rank) (rl_reward_mean)") == {"0": 1}
+        assert _scraped(server, "rl_ranks_covered") == {"0": 1, "1": 1}
+        assert _scraped(server, "rl_world_size") == {"0": 2}
+        assert [float(each["value"][1]) for each in server.query("count by (run) (rl_step)")] == [2]
+        pace = "rl_phase_time_seconds{phase='reward'} > 0"
+        slow = eventually(lambda: _both(_scraped(server, pace)))
+        assert slow["1"] > slow["0"]
+        (tmp_path / "enough").touch()
+        assert launcher.wait(60) == 0, (tmp_path / "log").read_text()[-3000:]
+        _equal_to_the_independent_count(server, tmp_path)
+
+
+def _both(found: dict[str, float]) -> dict[str, float] | None:
+    return found if set(found) == {"0", "1"} else None
+
+
+def _equal_to_the_independent_count(server: Prometheus, folder: Path) -> None:
+    seen = [json.loads((folder / f"seen-{rank}.json").read_text()) for rank in (0, 1)]
+    assert [each["collectives"] for each in seen] == [[], []]
+    lengths: list[float] = [length for each in seen for length in each["lengths"]]
+    finite = [reward for each in seen for reward in each["rewards"] if not isnan(reward)]
+    assert len(finite) == len(lengths) - 1
+    for metric, values in (("rl_reward_function_dist", finite), ("rl_completion_length_dist", lengths)):
+        found: list[Any] = server.query(f"sum by (le) (last_over_time({metric}_bucket[5m]))")
+        counts = {each["metric"]["le"]: int(each["value"][1]) for each in found}
+        assert len(counts) > 5
+        assert counts == _buckets(values, list(counts)), metric
+
+
+def test_a_failed_rank_ends_at_once_and_the_run_goes_on(tmp_path: Path) -> None:
+    """Though a scraper that comes once a minute has not seen its end; launched again it is the next attempt.
+
+    The ranks are launched anew and not restarted by one launcher: with gloo its second attempt often cannot connect.
+    """
+    port = _ports()
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--rdzv-id", "job-7"]
+    command += ["--rdzv-backend", "c10d", "--rdzv-endpoint", f"localhost:{free_port()}"]
+    command += ["-m", "tests.e2e.ranks", str(tmp_path), str(port)]
+    with prometheus("3", tmp_path / "prometheus", [f"127.0.0.1:{port}"]) as server:
+        _fails_on_one_rank(command, tmp_path, port)
+        with launched([*command, "--steps", "6"], tmp_path / "again", RLEXPORTER_RANKS="all") as launcher:
+            assert launcher.wait(90) == 0, (tmp_path / "again/log").read_text()[-3000:]
+        attempts = server.query("last_over_time(rl_run_info[5m])")
+    assert sorted(each["metric"]["attempt"] for each in attempts) == ["1", "2"]
+    assert {each["metric"]["run"] for each in attempts} == {"out-job-7"}
+    logs = [*(tmp_path / "log").read_text().splitlines(), *(tmp_path / "again/log").read_text().splitlines()]
+    assert [json.loads(line)["run"] for line in logs if line.startswith('{"rank"')] == ["out-job-7"] * 4
+
+
+def _fails_on_one_rank(command: list[str], tmp_path: Path, port: int) -> None:
+    with launched([*command, "--fail-on", "1"], tmp_path, RLEXPORTER_RANKS="all") as launcher:
+        eventually(lambda: _fetch(port + 1, "Prometheus/slow"), 60)  # a scraper of rank 1 that would be waited for
+        failed = tmp_path / "failed-1.json"
+        eventually(failed.exists)
+        dying = json.loads(failed.read_text())
+        eventually(lambda: not _alive(dying["pid"]), 30)
+        assert time.time() - dying["time"] < 10
+        assert launcher.wait(60) == 1
+
+
+def _fetch(port: int, agent: str) -> bool:
+    import urllib.request
+
+    request = urllib.request.Request(f"http://127.0.0.1:{port}/metrics", headers={"User-Agent": agent})
+    with suppress(OSError), urllib.request.urlopen(request, timeout=5):
+        return True
+    return False
+
+
+def _alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+@pytest.mark.parametrize("ranks", ["main", "timings"])
+def test_what_other_ranks_serve_by_default(tmp_path: Path, ranks: str) -> None:
+    """Nothing, without being asked; timings of at most 60 series where that was asked for."""
+    port = _ports()
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
+    command += ["-m", "tests.e2e.ranks", str(tmp_path), str(port), "--wait"]
+    with launched(command, tmp_path, RLEXPORTER_RANKS=ranks):
+        eventually(lambda: _samples(port), 60)
+        if ranks == "main":
+            assert not _samples(port + 1)
+            return
+        found = eventually(lambda: [each for each in _samples(port + 1) if "rl_step_duration" in each])
+        assert found
+        assert 20 < len(_samples(port + 1)) <= 60
+
+
+def _samples(port: int) -> list[str]:
+    import urllib.request
+
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as response:
+            body: bytes = response.read()
+    except OSError:
+        return []
+    return [line for line in body.decode().splitlines() if not line.startswith("#")]
