@@ -18,7 +18,7 @@ from rlexporter.demo.display import Display
 from rlexporter.exporter import Exporter
 from rlexporter.feed import RunFacts
 from rlexporter.model import RunState, SetupError
-from rlexporter.recording import Event, Recording
+from rlexporter.recording import Event, Kept, Recording
 from rlexporter.run import Run
 
 if TYPE_CHECKING:
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 LINGER_SECONDS = 60.0
 INTERVAL_SECONDS = 15.0
+_KILLED = "Killed"
+"""The exception of a process that had no time to say one."""
 LABELS = {"job": "rlexporter", "instance": "replay"}
 """Those that a scrape would have added, for dashboards that filter by them."""
 
@@ -41,8 +43,7 @@ def serve(recording: Recording, *, speed: float, port: int | None, linger: float
     The endpoint stays for ``linger`` seconds after an end that was recorded, and goes with a run that just stopped.
     Raises SetupError where the address cannot be had.
     """
-    exporter = Exporter(**_settings(recording), port=port)
-    exporter.settings = replace(exporter.settings, record=None)  # the environment may name the very file that is read
+    exporter = _exporter(**_settings(recording), port=port)
     exporter.start()
     display = Display()
     try:
@@ -53,6 +54,29 @@ def serve(recording: Recording, *, speed: float, port: int | None, linger: float
             display.say("the recording just stops, as a killed run does: so does the endpoint")
             return 0
         _finish(exporter)
+        display.summary()
+        display.stay(linger)
+    finally:
+        exporter.close()
+    return 0
+
+
+def serve_kept(kept: Kept, *, port: int | None, linger: float) -> int:
+    """Serve the last state of a process for ``linger`` seconds; the exit status. Raises SetupError.
+
+    One that says it is running was killed: it is served as failed.
+    """
+    labels = kept.snapshot.labels
+    exporter = _exporter(run=labels.get("run"), rank=0, world_size=1, port=port)
+    exporter.store.snapshot = kept.snapshot
+    if not kept.state.over:
+        exporter.enter(RunState.FAILED, _KILLED)
+    exporter.start()
+    display = Display()
+    try:
+        display.watch(exporter)
+        when = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(kept.time))
+        display.say(f"rank {labels.get('rank')} as it was at {when}, {kept.state.value}")
         display.summary()
         display.stay(linger)
     finally:
@@ -130,6 +154,13 @@ def _calendar(recording: Recording) -> tuple[float, list[float]]:
         times.append(now)
     shift = time.time() - now if now < _EARLIEST else 0.0
     return began + shift, [each + shift for each in times]
+
+
+def _exporter(**settings: Any) -> Exporter:
+    """One that leads nowhere but to its endpoint: the environment may name the very file that is read."""
+    exporter = Exporter(**settings)
+    exporter.settings = replace(exporter.settings, record=None, state_file="", discovery_dir=None, otlp="")
+    return exporter
 
 
 def _settings(recording: Recording) -> dict[str, Any]:

@@ -107,11 +107,12 @@ def prometheus(
     rules: Path | None = None,
     alertmanagers: Sequence[int] = (),
     replica: str = "",
+    scrape: dict[str, Any] | None = None,
 ) -> Iterator[Prometheus]:
     """A real Prometheus that scrapes ``targets``, on a free loopback port; stopped by its own process id.
 
-    ``alertmanagers``: the ports of those it sends alerts to; ``replica``: which one of a pair it is. Started again in
-    the same folder it knows what it knew.
+    ``alertmanagers``: the ports of those it sends alerts to; ``replica``: which one of a pair it is; ``scrape``: more
+    settings of the scrape job. Started again in the same folder it knows what it knew.
     """
     tools, port = require_tools(generation), free_port()
     folder.mkdir(parents=True, exist_ok=True)
@@ -128,7 +129,9 @@ def prometheus(
         },
         "rule_files": [str(rules)] if rules else [],
         "alerting": alerting if alertmanagers else {},
-        "scrape_configs": [{"job_name": "rlexporter", "static_configs": [{"targets": list(targets)}]}],
+        "scrape_configs": [
+            {"job_name": "rlexporter", "static_configs": [{"targets": list(targets)}], **(scrape or {})}
+        ],
     }
     (folder / "prometheus.yml").write_text(json.dumps(config))
     command = [

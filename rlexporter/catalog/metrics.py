@@ -1236,6 +1236,7 @@ def _unmasked(metric: Metric, key: str) -> Metric:
     return replace(
         metric,
         name=f"{metric.name.removesuffix('dist')}unmasked_dist",
+        scope=Scope.GLOBAL,
         help=f"{metric.series} as legacy PPO logs it: with prompt and padding positions, and averaged over ranks "
         "element by element. Only where no taps see the tokens themselves.",
         reading="Its bulk is padding. Attach to the trainer instead: rlexporter.attach(ppo_trainer).",

@@ -4,9 +4,11 @@ A file is a `trainer_state.json` of transformers, or JSON lines: a flat log line
 `rlexporter.record` writes them (``log``, ``step``, ``part``, ``state``, ``meta``) and other recorders do (``stats``,
 ``tracker_log``, ``crash``, ``train_end``, ``end``). Other events are passed over. Of ``meta`` only what
 `rlexporter.record` writes there is read: the run, its trainer and configuration, the bounds of its histograms.
+A state file (`rlexporter.outputs.state`) is no recorded run but its last moment: `read_kept`.
 """
 
+from rlexporter.recording.kept import Kept, read_kept
 from rlexporter.recording.lines import UnreadableError
 from rlexporter.recording.reading import Event, Recording, read
 
-__all__ = ["Event", "Recording", "UnreadableError", "read"]
+__all__ = ["Event", "Kept", "Recording", "UnreadableError", "read", "read_kept"]

@@ -21,17 +21,17 @@ def parse(found: Mapping[str, Mapping[str, Any]], bounds: Mapping[str, Any]) -> 
     """
     seen = {}
     for text, counts in found.items():
-        series = _series(text)
-        if series is None:
+        found_in = series(text)
+        if found_in is None:
             continue
-        own = series.metric.bounds
-        if tuple(bounds.get(series.metric.series, own)) == own and len(counts["counts"]) == len(own) + 1:
-            seen[series] = _buckets(own, counts)
+        own = found_in.metric.bounds
+        if tuple(bounds.get(found_in.metric.series, own)) == own and len(counts["counts"]) == len(own) + 1:
+            seen[found_in] = _buckets(own, counts)
     return seen
 
 
-def _series(text: str) -> Series | None:
-    """None for one that the catalogue lacks."""
+def series(text: str) -> Series | None:
+    """The series that is spelled so; None for one that the catalogue lacks."""
     name, _, rest = text.partition("{")
     metric = NAMED.get(name)
     if metric is None:

@@ -163,7 +163,7 @@ def test_annotations_find_what_happened(servers: dict[str, Server], generation: 
 
 @pytest.mark.parametrize("generation", GENERATIONS)
 def test_the_panels_tell_the_runs_apart(servers: dict[str, Server], generation: str) -> None:
-    """State, alerts and NaN of the broken run; a healthy one beside it has none of them."""
+    """State, alerts and NaN of the broken run; a healthy one has none of them, one of two ranks that of rank 1."""
     server = servers[generation]
 
     def shown(run: str, title: str) -> list[str]:
@@ -177,6 +177,9 @@ def test_the_panels_tell_the_runs_apart(servers: dict[str, Server], generation: 
     assert [words[value]["text"] for value in shown(world.BROKEN, "State")] == ["failed"]
     assert [words[value]["text"] for value in shown(world.RANKS, "State")] == ["running"]
     assert len(shown(world.BROKEN, "Alerts that fire")) >= 2
-    assert shown(world.RANKS, "Alerts that fire") == []
+    assert shown("grpo", "Alerts that fire") == []
+    assert len(shown(world.RANKS, "Alerts that fire")) == 1
+    assert shown(world.RANKS, "Conditions that have begun") == ["0"]  # it has begun, and is over
+    assert float(shown(world.RANKS, "NaN and infinite")[0]) == 2
     assert float(shown(world.BROKEN, "NaN and infinite")[0]) >= 3
     assert float(shown(world.BROKEN, "Nearest to an alert")[0]) > 1 > float(shown("grpo", "Nearest to an alert")[0])

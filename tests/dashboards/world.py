@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import re
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from math import nan
 from pathlib import Path
 from typing import Any
@@ -21,9 +19,8 @@ from rlexporter.catalog import CATALOG, NAMED
 from rlexporter.feed import RunFacts, StepUpdate
 from rlexporter.generate.dashboards.run import CORRECTED
 from rlexporter.model import Kind, RunState, Series
-from rlexporter.outputs.prometheus import encode
 from rlexporter.tensors import host
-from tests.alerts.planted import LINES, Planted
+from tests.alerts.planted import LINES
 
 RUNS = Path(__file__).parent.parent / "data/runs"
 REPLAYED = {
@@ -62,11 +59,10 @@ def running() -> Iterator[tuple[list[str], list[Tick]]]:
         ticks = [_replay(exporters[name], RUNS / f"{file}.jsonl") for name, file in REPLAYED.items()]
         ticks += [partial(_keyed, exporters[name], algorithm) for name, algorithm in KEYED.items()]
         ticks += [partial(_break, exporters[BROKEN]), partial(_healthy, exporters[RANKS])]
-        second = Planted("grpo")
-        second.store.begin(RunFacts(algorithm="grpo", step=0), {"run": RANKS, "rank": "1"})
-        port = stack.enter_context(_served(second))
+        second = Exporter(run=RANKS, algorithm="grpo", port=0, rank=1, world_size=2, ranks="all").start()
+        stack.callback(second.close)
         ticks.append(partial(_second_rank, second))
-        yield [*(f"127.0.0.1:{each.port}" for each in exporters.values()), f"127.0.0.1:{port}"], ticks
+        yield [f"127.0.0.1:{each.port}" for each in (*exporters.values(), second)], ticks
 
 
 def _algorithm(name: str) -> str:
@@ -152,45 +148,16 @@ def _break(exporter: Exporter, number: int) -> None:
         exporter.end(RuntimeError("probability tensor contains nan"))
 
 
-def _second_rank(planted: Planted, number: int) -> None:
+def _second_rank(exporter: Exporter, number: int) -> None:
     for step in (2 * number + 1, 2 * number + 2):
-        planted.step = step
-        logs: dict[str, Any] = {"loss": nan} if number == 3 else {}
-        update = StepUpdate(step=step, duration=0.6, phases={"rollout": 0.5, "update": 0.1})
-        planted.store.record(logs, step, update)
-        planted.store.absorb(StepUpdate(step=step, seen=_seen(step)))
+        exporter.see("rl_loss_dist", [nan if number == 3 else 0.5])
+        exporter.advance(StepUpdate(step=step, duration=0.6))
+        exporter.store.absorb(StepUpdate(step=step, seen=_seen(step), phases={"rollout": 0.5, "update": 0.1}))
 
 
 def _seen(step: int) -> dict[Any, Any]:
     metric = NAMED["rl_value_dist"]
     return {Series(metric): host.count(np.array([float(step), -1.0]), metric.bounds)}
-
-
-@contextlib.contextmanager
-def _served(planted: Planted) -> Iterator[int]:
-    """A second rank: the exporter serves rank 0 only, so its store is served by the plainest of servers."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            body, content_type = encode(planted.snapshot, self.headers.get("Accept", ""))
-            self.send_response(200)
-            self.send_header("Content-Type", content_type)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
-    thread.start()
-    try:
-        yield int(server.server_address[1])
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
 
 
 def play(ticks: Sequence[Tick]) -> None:

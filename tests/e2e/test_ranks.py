@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
 import time
@@ -53,8 +54,6 @@ def _ports() -> int:
 
 
 def _free(port: int) -> bool:
-    import socket
-
     try:
         socket.create_server(("127.0.0.1", port)).close()
     except OSError:
@@ -72,14 +71,20 @@ def _buckets(values: list[float], bounds: list[str]) -> dict[str, int]:
 
 
 def test_one_rank_sees_what_the_others_do_not(tmp_path: Path) -> None:
-    """A NaN reward of rank 1, which TRL's mean leaves out: seen as rank 1's, and paged; sums over ranks are exact."""
+    """A NaN reward of rank 1, which TRL's mean leaves out: seen as rank 1's, and paged; sums over ranks are exact.
+
+    The port of rank 1 is taken: it moves to another one, which its target file names.
+    """
     port = _ports()
     command = [*ACCELERATE, *ON_CPU, "--main_process_port", str(free_port())]
     command += ["--module", "tests.e2e.ranks", str(tmp_path), str(port), "--nan-on", "1", "--wait"]
-    targets = [f"127.0.0.1:{port}", f"127.0.0.1:{port + 1}"]
+    found = {"file_sd_configs": [{"files": [f"{tmp_path}/targets/*.json"], "refresh_interval": "1s"}]}
+    (tmp_path / "targets").mkdir()
+    told = {"RLEXPORTER_RANKS": "all", "RLEXPORTER_DISCOVERY_DIR": str(tmp_path / "targets")}
     with (
-        launched(command, tmp_path, RLEXPORTER_RANKS="all") as launcher,
-        prometheus("3", tmp_path / "prometheus", targets, rules=rules(tmp_path)) as server,
+        socket.create_server(("127.0.0.1", port + 1)),
+        launched(command, tmp_path, **told) as launcher,
+        prometheus("3", tmp_path / "prometheus", [], rules=rules(tmp_path), scrape=found) as server,
     ):
         nan_counted = 'rl_nonfinite_values_total{metric="rl_reward_function_dist",kind="nan"}'
         eventually(lambda: _scraped(server, nan_counted) == {"0": 0, "1": 1}, 90)

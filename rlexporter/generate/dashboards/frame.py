@@ -53,7 +53,7 @@ def dashboard(uid: str, title: str, description: str, panels: list[Json], *, var
 
 def _annotations() -> list[Json]:
     """Alerts as regions; what has a time of its own as lines there, whenever it was scraped."""
-    begun = select('rank="0"', 'severity=~"critical|warning"')
+    begun = select('severity=~"critical|warning"')
     return [
         _annotation("Alerts", f"ALERTS{{{FIRING}}}", "red", "{{alertname}}", "{{run}}: {{severity}}"),
         _annotation(

@@ -29,7 +29,9 @@ from rlexporter.generate.dashboards.panels import (
 )
 from rlexporter.model import Metric, Range
 
-_BEGUN = f"and on (run, condition, severity) rl_condition_last_event_step{{{ZERO}}}"
+_ANY = select()
+"""A NaN is judged on the rank that sees it."""
+_BEGUN = f"and on (run, rank, condition, severity) rl_condition_last_event_step{{{_ANY}}}"
 
 
 def build(page: Page) -> None:
@@ -135,21 +137,21 @@ def _alerts() -> Json:
 
 def _conditions() -> Json:
     """What has begun, with its step, value and limit."""
-    by = "max by (condition, severity)"
+    by = "max by (condition, severity, rank)"
     yes = [words({"0": ("no", GREY), "1": ("yes", RED)})]
     columns = [
-        Column("holds", f"{by} (rl_condition{{{ZERO}}} {_BEGUN})", {"mappings": yes, "custom__cellOptions": COLOURED}),
-        Column("last began in step", f"{by} (rl_condition_last_event_step{{{ZERO}}})"),
-        Column("value then", f"{by} (rl_condition_last_event_value{{{ZERO}}})", {"decimals": 3}),
-        Column("limit now", f"{by} (rl_threshold{{{ZERO}}} {_BEGUN})", {"decimals": 3}),
-        Column("times", f"sum by (condition, severity) (rl_condition_events_total{{{ZERO}}} > 0)"),
+        Column("holds", f"{by} (rl_condition{{{_ANY}}} {_BEGUN})", {"mappings": yes, "custom__cellOptions": COLOURED}),
+        Column("last began in step", f"{by} (rl_condition_last_event_step{{{_ANY}}})"),
+        Column("value then", f"{by} (rl_condition_last_event_value{{{_ANY}}})", {"decimals": 3}),
+        Column("limit now", f"{by} (rl_threshold{{{_ANY}}} {_BEGUN})", {"decimals": 3}),
+        Column("times", f"sum by (condition, severity, rank) (rl_condition_events_total{{{_ANY}}} > 0)"),
     ]
     index = [link("What it means", f"{RUNBOOKS}/README.md", away=True)]
     return table(
         "Conditions that have begun",
         columns,
         described(NAMED["rl_condition"]),
-        labels={"condition": {"links": index}, "severity": SEVERITY},
+        labels={"condition": {"links": index}, "severity": SEVERITY, "rank": {}},
         sort="last began in step",
         none="Nothing has been wrong",
     )

@@ -21,6 +21,7 @@ from rlexporter.model import Group, Kind, Metric, Scope
 
 UID = "rlexporter-ranks"
 OF = select('rank=~"$rank"')
+_OF_THE_PROCESS = (Group.SPEED, Group.RUN, Group.PROGRESS, Group.EXPORTER)
 _ALONE = "Only ranks that serve are here: rank 0 does by itself, others where they are asked to"
 
 
@@ -96,7 +97,7 @@ def _differences(page: Page, catalog: Sequence[Metric]) -> None:
         timeseries("NaN and infinite values", [query], shown, window=True, absent="None: every value was a number")
     )
     for metric in catalog:
-        if metric.scope is not Scope.RANK or metric.group in (Group.SPEED, Group.RUN):
+        if metric.scope is not Scope.RANK or metric.group in _OF_THE_PROCESS or metric.labels:
             continue
         query = Query(_value(metric), "rank {{rank}}")
         title = capital(words(metric.series)) + (", mean" if metric.kind is Kind.HISTOGRAM else "")

@@ -1,0 +1,163 @@
+"""Target files: what they say, how long they are there, and that a real Prometheus finds the endpoint by them."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import time
+from pathlib import Path
+
+import pytest
+
+from rlexporter import Exporter, cli
+from rlexporter.config import Settings
+from rlexporter.model import SetupError
+from rlexporter.outputs import discovery
+from tests.tools import eventually, prometheus
+
+
+def _files(folder: Path) -> list[str]:
+    return sorted(each.name for each in folder.iterdir())
+
+
+def test_there_while_the_endpoint_is(tmp_path: Path) -> None:
+    """With nothing but the address: series carry run and rank themselves."""
+    folder = tmp_path / "targets"
+    exporter = Exporter(run="math 7b/a", port=0, discovery_dir=folder).start()
+    (file,) = folder.iterdir()
+    assert file.name.startswith("rlexporter-a-") or file.name.startswith("rlexporter-math_7b_a-")
+    assert file.name.endswith("-0.json")
+    assert json.loads(file.read_text()) == [{"targets": [f"127.0.0.1:{exporter.port}"]}]
+    exporter.close()
+
+    assert _files(folder) == []
+
+
+def test_the_scheme_is_told(tmp_path: Path) -> None:
+    """Prometheus takes it from the target, and needs no job of its own for those with TLS."""
+    settings = Settings.load({"discovery_dir": str(tmp_path), "tls_cert_file": "x.pem"}, {})
+    discovery.announcer(settings, 1, lambda: ("r", 0), print)
+
+    (file,) = tmp_path.iterdir()
+    assert json.loads(file.read_text()) == [{"targets": ["127.0.0.1:1"], "labels": {"__scheme__": "https"}}]
+
+
+def test_a_run_that_gets_another_name_has_one_file(tmp_path: Path) -> None:
+    """The name is known for sure when training begins."""
+    names = ["early", "settled", "settled"]
+    settings = Settings.load({"discovery_dir": str(tmp_path)}, {})
+    file = discovery.TargetFile(tmp_path, "a:1", False, lambda: (names.pop(0), 2))
+    assert settings.discovery_dir == str(tmp_path)
+    file.write()
+    file.write()
+    file.write()
+
+    assert [name[:19] for name in _files(tmp_path)] == ["rlexporter-settled-"]
+    assert _files(tmp_path)[0].endswith("-2.json")
+
+
+def test_the_file_of_a_successor_stays(tmp_path: Path) -> None:
+    """An attempt that begins before the killed one has ended takes its place."""
+    old = discovery.TargetFile(tmp_path, "old:1", False, lambda: ("run", 0))
+    new = discovery.TargetFile(tmp_path, "new:1", False, lambda: ("run", 0))
+    old.write()
+    new.write()
+    old.remove()
+
+    (file,) = tmp_path.iterdir()
+    assert json.loads(file.read_text())[0]["targets"] == ["new:1"]
+
+
+def test_runs_with_names_that_look_alike_have_files_of_their_own() -> None:
+    """And names from outside stay inside the folder."""
+    names = {discovery.name(run, 0) for run in ("a/b", "a_b", "a b", "../../etc/x", "é" * 500)}
+
+    assert len(names) == 5
+    assert all("/" not in name and len(name) < 100 for name in names)
+
+
+def test_is_kept_fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that its age says whether somebody lives; one that was removed is there again."""
+    monkeypatch.setattr(discovery, "FRESH_SECONDS", 0.02)
+    exporter = Exporter(run="r", port=0, discovery_dir=tmp_path).start()
+    (file,) = tmp_path.iterdir()
+    os.utime(file, (1, 1))
+    eventually(lambda: time.time() - file.stat().st_mtime < 60)
+    file.unlink()
+    eventually(file.exists)
+    exporter.close()
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({}, "127.0.0.1:9"),
+        ({"host": "10.1.2.3"}, "10.1.2.3:9"),
+        ({"host": "fd00::1"}, "[fd00::1]:9"),
+        ({"advertise": "node7.cluster"}, "node7.cluster:9"),
+        ({"advertise": "node7.cluster:9100"}, "node7.cluster:9100"),
+        ({"advertise": "fd00::2"}, "[fd00::2]:9"),
+        ({"advertise": "[fd00::2]"}, "[fd00::2]:9"),
+        ({"advertise": "[fd00::2]:9100"}, "[fd00::2]:9100"),
+    ],
+    ids=str,
+)
+def test_the_address(settings: dict[str, str], expected: str) -> None:
+    """That which is listened on, or the one that was told."""
+    assert discovery.target(Settings.load(settings, {}), 9) == expected
+
+
+def test_the_address_of_a_host_with_several(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who listens on all of them is found by that of the default route, and without one by name; never by loopback."""
+    on_all = Settings.load({"host": "0.0.0.0"}, {})
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        try:
+            sock.connect(("192.0.2.1", 9))
+            routed = str(sock.getsockname()[0])
+        except OSError:
+            routed = ""
+    if routed and not routed.startswith("127."):
+        assert discovery.target(on_all, 9) == f"{routed}:9"
+
+    monkeypatch.setattr(discovery, "_ELSEWHERE", (("127.0.0.1", socket.AF_INET),))
+    assert discovery.target(on_all, 9) == f"{socket.gethostname()}:9"
+
+
+def test_a_folder_that_cannot_be_written_is_said_at_once(tmp_path: Path) -> None:
+    """By a person's start."""
+    (tmp_path / "file").touch()
+    with pytest.raises(SetupError, match=r"cannot write target files to .*file: .*RLEXPORTER_DISCOVERY_DIR"):
+        Exporter(run="r", port=0, discovery_dir=tmp_path / "file").start()
+
+
+def test_prune(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Old files of ours go; fresh ones, and those of others, stay."""
+    for name in ("rlexporter-a-1-0.json", "rlexporter-b-2-0.json.77.part", "rlexporter-new-3-0.json", "mine.json"):
+        (tmp_path / name).write_text("[]")
+        if "new" not in name:
+            os.utime(tmp_path / name, (1, 1))
+    (tmp_path / "rlexporter-folder.json").mkdir()
+    kept = ["mine.json", "rlexporter-folder.json", "rlexporter-new-3-0.json"]
+
+    assert cli.main(["discovery", "prune", str(tmp_path), "--dry-run"]) == 0
+    assert len(_files(tmp_path)) == 5
+    assert cli.main(["discovery", "prune", str(tmp_path), "--older-than", "2h"]) == 0
+    assert _files(tmp_path) == kept
+    said = capsys.readouterr().out
+    assert "would remove" in said
+    assert f"2 left over in {tmp_path}" in said
+    assert cli.main(["discovery", "prune", str(tmp_path / "gone")]) == 2
+
+
+def test_prometheus_finds_a_run_and_loses_it(tmp_path: Path) -> None:
+    """By the file alone, while it runs."""
+    targets = tmp_path / "targets"
+    targets.mkdir()
+    found = {"file_sd_configs": [{"files": [f"{targets}/*.json"], "refresh_interval": "1s"}]}
+    with prometheus("2", tmp_path / "prometheus", [], scrape=found) as server:
+        exporter = Exporter(run="found", port=0, discovery_dir=targets, linger=0).start()
+        eventually(lambda: server.value('rl_run_state{run="found",state="starting"}') == 1)
+        assert server.query("up")[0]["metric"]["instance"] == f"127.0.0.1:{exporter.port}"
+        exporter.close()
+        eventually(lambda: not server.get("targets")["activeTargets"])

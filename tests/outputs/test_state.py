@@ -1,0 +1,220 @@
+"""The last state of a killed process: written whole, kept, and served again."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import resource
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rlexporter import Exporter, cli, recording
+from rlexporter.model import RunState, SetupError
+from tests.conftest import fetch
+from tests.served import errors
+from tests.tools import ROOT, eventually, free_port
+
+LINES: list[dict[str, float]] = [
+    {"loss": 0.5, "kl": 0.1, "reward": -1.5, "rewards/length/mean": 2.0},
+    {"loss": math.nan, "kl": math.inf},
+]
+
+
+def _run(path: Path, **settings: object) -> Exporter:
+    """A GRPO run of two log lines and some rewards that keeps its state."""
+    exporter = Exporter(run="kept", algorithm="grpo", port=0, state_file=path, **settings)
+    exporter.start()
+    for step, line in enumerate(LINES, 1):
+        exporter.log(line, step=step)
+    exporter.observe("reward", [-3.0, -0.5, 0.25, math.nan])
+    exporter.observe("reward_function", [1.0], reward_function='a "b"\\c\n{d}=,')
+    return exporter
+
+
+def _served(text: str) -> dict[str, str]:
+    """Samples of a scrape, but for what the exporter counts of itself."""
+    lines = [line for line in text.splitlines() if line.startswith("rl_")]
+    return dict(line.rsplit(" ", 1) for line in lines)
+
+
+def test_what_was_served_is_served_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Every series with its value: NaN, infinities and histograms of negative values too."""
+    path, port = tmp_path / "state.json", free_port()
+    exporter = _run(path)
+    exporter.end()
+    before = _served(fetch(f"{exporter.url}/metrics")[1])
+    exporter.close()
+    kept = recording.read_kept(path)
+    assert kept
+    assert kept.state is RunState.FINISHED
+
+    script = ["-m", "rlexporter", "replay", str(path), "--port", str(port), "--linger", "60"]
+    replay = subprocess.Popen([sys.executable, *script], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    try:
+        eventually(lambda: _answers(port))
+        assert _served(fetch(f"http://127.0.0.1:{port}/metrics")[1]) == before
+    finally:
+        replay.send_signal(signal.SIGINT)
+        said, _ = replay.communicate(timeout=30)
+    assert "run kept: finished after step 2" in said
+    assert "1 in rl_loss" in said
+
+
+def _answers(port: int) -> bool:
+    try:
+        return fetch(f"http://127.0.0.1:{port}/livez")[0] == 200
+    except OSError:
+        return False
+
+
+KILLED = """
+import os, signal, sys, time
+from rlexporter import Exporter
+exporter = Exporter(run="oom", algorithm="grpo", port=0, state_file=sys.argv[1]).start()
+exporter.log({"loss": float("nan")}, step=7)
+while "rl_last_log_step" not in open(sys.argv[1]).read():
+    exporter._outlets[0].wake()
+    time.sleep(0.01)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_after_sigkill(tmp_path: Path) -> None:
+    """The file says what was last known; who replays it sees a failed run, since it says nothing of an end."""
+    path = tmp_path / "checkpoints" / "state.json"
+    done = subprocess.run([sys.executable, "-c", KILLED, str(path)], cwd=ROOT, timeout=60, check=False)
+    assert done.returncode == -signal.SIGKILL
+
+    kept = recording.read_kept(path)
+    assert kept
+    assert kept.state is RunState.RUNNING
+    assert kept.snapshot.value("rl_step") == 7
+    assert kept.snapshot.value("rl_nonfinite_values_total", metric="rl_loss", kind="nan") == 1
+    assert [each.name for each in path.parent.iterdir()] == ["state.json"]
+
+    port = free_port()
+    script = ["-m", "rlexporter", "replay", str(path), "--port", str(port), "--linger", "60"]
+    replay = subprocess.Popen([sys.executable, *script], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    try:
+        eventually(lambda: _answers(port))
+        text = fetch(f"http://127.0.0.1:{port}/metrics")[1]
+    finally:
+        replay.send_signal(signal.SIGINT)
+        said, _ = replay.communicate(timeout=30)
+    assert 'rl_run_state{rank="0",run="oom",state="failed"} 1.0' in text
+    assert 'rl_run_exception_info{exception="Killed",rank="0",run="oom"} 1.0' in text
+    assert ", running" in said
+
+
+def test_the_next_process_keeps_what_the_killed_one_left(tmp_path: Path) -> None:
+    """Under another name."""
+    path = tmp_path / "state.json"
+    path.write_text('{"of": "the killed one"}')
+    _run(path).close()
+
+    assert json.loads((tmp_path / "state.previous.json").read_text()) == {"of": "the killed one"}
+    assert json.loads(path.read_text())["event"] == "snapshot"
+
+
+def test_beside_the_checkpoints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the run has a folder, known when it begins; nothing lies about elsewhere."""
+    from rlexporter.feed import RunFacts
+
+    monkeypatch.chdir(tmp_path)
+    exporter = Exporter(run="r", port=0, state_file="on").start()
+    exporter.begin(RunFacts(output_dir=str(tmp_path / "out")))
+    exporter.close()
+
+    assert (tmp_path / "out" / "_rlexporter_state.json").exists()
+    assert [each.name for each in tmp_path.iterdir()] == ["out"]
+
+
+def test_each_rank_has_its_own(tmp_path: Path) -> None:
+    """And its own recording."""
+    settings = {"rank": 3, "world_size": 4, "ranks": "all", "record": str(tmp_path / "run.jsonl")}
+    _run(tmp_path / "state.json", **settings).close()
+
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["run.rank3.jsonl", "state.rank3.json"]
+
+
+def test_is_small(tmp_path: Path) -> None:
+    """Of a whole run."""
+    path = tmp_path / "state.json"
+    _run(path).close()
+
+    assert 1000 < path.stat().st_size < 200_000
+
+
+def test_a_full_disk_costs_the_file_only(tmp_path: Path) -> None:
+    """Training goes on, the error is counted, and the old file stays whole. The limit on file sizes is the real one."""
+    path = tmp_path / "state.json"
+    exporter = _run(path)
+    outlet = exporter._outlets[0]
+    eventually(lambda: recording.read_kept(path))
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (512, hard))
+    try:
+        exporter.log({"loss": 0.25}, step=3)
+        outlet.wake()
+        eventually(lambda: exporter.snapshot.value("rlexporter_errors_total", where="state") == 1)
+        assert recording.read_kept(path)
+        assert [each.name for each in tmp_path.iterdir()] == ["state.json"]
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    exporter.close()
+
+    kept = recording.read_kept(path)
+    assert kept
+    assert kept.snapshot.value("rl_loss") == 0.25
+    assert errors(exporter) == 1
+
+
+def test_a_place_where_nothing_can_be_written_is_said_at_once(tmp_path: Path) -> None:
+    """By a person's start; in a trainer training goes on without it."""
+    (tmp_path / "file").touch()
+    path = tmp_path / "file" / "state.json"
+    with pytest.raises(SetupError, match=r"cannot keep the state in .*state.json: .* \(argument state_file, RLEXP"):
+        _run(path)
+
+    exporter = Exporter(run="r", port=0, state_file=path)
+    exporter.start(fallback=True)
+    exporter.log({"loss": 1.0})
+    exporter.close()
+    assert exporter.snapshot.value("rlexporter_errors_total", where="state") == 1
+
+
+@pytest.mark.parametrize(
+    "text", ['{"event": "snapshot"}', '{"event": "snapshot", "time": 1, "labels": {}, "samples": {"rl_step": "x"}}']
+)
+def test_a_file_that_is_none_is_refused_with_a_reason(
+    tmp_path: Path, text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With the status of a mistake."""
+    path = tmp_path / "state.json"
+    path.write_text(text)
+
+    assert cli.main(["replay", str(path)]) == 2
+    assert f"{path}: is no state of a run" in capsys.readouterr().err
+
+
+def test_only_what_the_catalogue_has_is_read(tmp_path: Path) -> None:
+    """A file of another version."""
+    path = tmp_path / "state.json"
+    _run(path).close()
+    found = json.loads(path.read_text())
+    found["samples"]["rl_of_the_future"] = 1
+    found["bounds"]["rl_reward_dist"] = [0.0, 1.0]
+    path.write_text(json.dumps(found))
+
+    kept = recording.read_kept(path)
+    assert kept
+    names = {series.metric.series for series in (*kept.snapshot.samples, *kept.snapshot.buckets)}
+    assert "rl_of_the_future" not in names
+    assert "rl_reward_dist" not in names
+    assert "rl_reward_function_dist" in names
+    assert os.path.exists(path)

@@ -1,0 +1,107 @@
+"""What a rank other than 0 serves, and what it costs."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from rlexporter import Exporter, process
+from rlexporter.feed import RunFacts, StepUpdate
+from rlexporter.outputs import prometheus
+from tests.conftest import fetch
+
+
+@pytest.fixture
+def second() -> Iterator[Exporter]:
+    """Rank 1 of 2, which serves all that it sees."""
+    exporter = Exporter(run="r", algorithm="grpo", port=0, rank=1, world_size=2, local_rank=1, ranks="all").start()
+    yield exporter
+    exporter.close()
+
+
+def _names(exporter: Exporter) -> set[str]:
+    now = exporter.current()
+    return {series.metric.series for series in (*now.samples, *now.buckets)}
+
+
+def test_what_is_logged_is_served_by_rank_0_only(second: Exporter) -> None:
+    """It is reduced over all ranks; a NaN in it is no NaN of this rank."""
+    second.log({"reward": 1.0, "kl": math.nan, "my_own_key": 2.0, "loss": math.nan}, step=3)
+
+    assert not {"rl_reward_mean", "rl_kl_per_token", "rl_logged_value", "rl_loss", "rl_run_info"} & _names(second)
+    assert second.snapshot.value("rl_step") == 3
+    bad = [s for s, v in second.current().samples.items() if s.metric.series == "rl_nonfinite_values_total" and v]
+    assert bad == []
+
+
+def test_its_own_tensors_and_timings_are(second: Exporter) -> None:
+    """With the NaN that only it has, judged where it is seen."""
+    second.see("rl_reward_dist", [0.5, math.nan])
+    second.see("rl_loss_dist", [math.inf])
+    second.advance(StepUpdate(step=1, duration=2.0))
+
+    now = second.current()
+    assert now.labels == {"run": "r", "rank": "1"}
+    assert now.value("rl_nonfinite_values_total", metric="rl_reward_dist", kind="nan") == 1
+    assert now.value("rl_nonfinite_values_total", metric="rl_loss", kind="+inf") == 1
+    assert now.value("rl_condition", condition="nonfinite_reward", severity="critical") == 1
+    assert now.value("rl_condition", condition="nonfinite_loss", severity="critical") == 1
+    assert now.value("rl_condition_judged", condition="reward_flat") is None
+    assert {"rl_reward_dist", "rl_step_duration_seconds", "rl_last_step_timestamp_seconds"} <= _names(second)
+
+
+def test_timings_are_few() -> None:
+    """At most 60 series, and no distribution but that of the time of a step."""
+    exporter = Exporter(run="r", algorithm="ppo", port=0, rank=1, world_size=2, ranks="timings").start()
+    exporter.begin(RunFacts(algorithm="ppo", rank=1, world_size=2, step=0))
+    with exporter.phase("rollout"), exporter.phase("eval"), exporter.phase("save"), exporter.phase("update"):
+        exporter.see("rl_reward_dist", [math.nan, 1.0])
+    exporter.end(ValueError())
+    exporter.advance(StepUpdate(step=1, duration=2.0))
+    text = prometheus.encode(exporter.current(), "")[0].decode()
+    samples = [line for line in text.splitlines() if not line.startswith("#")]
+    exporter.close()
+
+    assert 30 < len(samples) <= 60
+    assert not [line for line in samples if "_dist_" in line or "nonfinite" in line]
+    assert [line for line in samples if line.startswith("rl_step_duration_seconds_count")]
+
+
+def test_each_rank_of_a_machine_has_a_port_of_its_own() -> None:
+    """The base and its local rank; where that is taken, the next one."""
+    from tests.tools import free_port
+
+    base = free_port()
+    ranks = [
+        Exporter(run="r", port=base, rank=8 + local, local_rank=local, world_size=16, ranks="all").start(fallback=True)
+        for local in (0, 2)
+    ]
+    assert [rank.port for rank in ranks] == [base, base + 2]
+    taken = Exporter(run="s", port=base + 1, rank=1, local_rank=1, world_size=16, ranks="all")
+    ranks[1].begin(RunFacts())  # which is under way: it does not give way
+    taken.start(fallback=True)
+    assert taken.port not in (base, base + 2, None)
+    assert fetch(f"{taken.url}/livez")[0] == 200
+    for rank in (*ranks, taken):
+        rank.close()
+
+
+def test_another_rank_does_nothing_by_default() -> None:
+    """No socket, no thread, no file."""
+    before = threading.active_count()
+    exporter = Exporter(run="r", rank=1, world_size=2, state_file="/nowhere/x", discovery_dir="/nowhere").start()
+
+    assert exporter.url is None
+    assert threading.active_count() == before
+    assert list(process.live()) == []
+
+
+def test_how_many_ranks_are_covered(second: Exporter) -> None:
+    """Rank 0 says how many there are, each endpoint that it is one."""
+    first = Exporter(run="r", world_size=2)
+
+    assert (first.current().value("rl_world_size"), first.current().value("rl_ranks_covered")) == (2, 1)
+    assert (second.current().value("rl_world_size"), second.current().value("rl_ranks_covered")) == (None, 1)
