@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from importlib.metadata import version
 from pathlib import Path
 
@@ -59,26 +60,41 @@ model: about twelve tensors are looked at in a step, and after the model has had
 code and tables waits for memory. So the share is a matter of the step: above one percent for a toy of 60 thousand
 weights whose step takes less than a tenth of a second, below it for any model that somebody would train.
 """
+_RANKS = """
+## Many ranks
+
+One GRPO run, each of whose ranks is a target that serves what it sees itself (`RLEXPORTER_RANKS=all`), in one
+Prometheus 3.5.3 with all rules: scrape and evaluation every 5 seconds, looked at after a minute. The ranks are
+simulated by one process on the same two cores, whose time the durations of scrapes contain. Default is rank 0 only.
+"""
 
 
-def sections() -> Iterator[str]:
-    """The page, part by part."""
-    from benchmarks import gpu, log_line, tensors, training
+def sections() -> dict[str, Callable[[], Iterator[str]]]:
+    """The parts of the page: what stands before the rows, and what measures them."""
+    from benchmarks import gpu, log_line, ranks, tensors, training
 
+    parts = {_TENSOR: tensors.rows, _KINDS: tensors.kind_rows, _GPU: gpu.rows, _LINE: log_line.rows}
+    return parts | {_SCRAPE: log_line.scrape_rows, _STEP: training.rows, _RANKS: ranks.rows}
+
+
+def measured(only: str) -> Iterator[str]:
+    """The page, line by line. ``only``: measure the parts that say so in their heading, and keep the others."""
     versions = {"torch": version("torch"), "client": version("prometheus-client")}
     yield _HEAD.format(cores=os.cpu_count(), python=platform.python_version(), **versions)
-    parts = {_TENSOR: tensors.rows, _KINDS: tensors.kind_rows, _GPU: gpu.rows, _LINE: log_line.rows}
-    parts |= {_SCRAPE: log_line.scrape_rows, _STEP: training.rows}
-    for text, rows in parts.items():
+    kept = PAGE.read_text() if only else ""
+    for text, rows in sections().items():
         yield text
-        yield from rows()
+        if only and only not in text.partition("\n\n")[0]:
+            yield kept.partition(text + "\n")[2].partition("\n\n## ")[0].partition("\n\nWhat it costs")[0].rstrip("\n")
+        else:
+            yield from rows()
 
 
 def main() -> None:
-    """Measure everything; the page is written when all is there."""
+    """Measure everything, or the parts that the argument is in the heading of; written when all is there."""
     quiet()
     lines = []
-    for line in sections():
+    for line in measured(" ".join(sys.argv[1:])):
         print(line, flush=True)
         lines.append(line)
     PAGE.write_text("\n".join(lines) + "\n")

@@ -13,7 +13,7 @@ from rlexporter.version import __version__
 
 if TYPE_CHECKING:
     from rlexporter.adapters.tracker import RLExporterTracker
-    from rlexporter.attach import attach
+    from rlexporter.attaching import attach
     from rlexporter.callback import RLExporterCallback
     from rlexporter.exporter import Exporter
 
@@ -23,7 +23,7 @@ _HOMES = {
     "Exporter": "exporter",
     "RLExporterCallback": "callback",
     "RLExporterTracker": "adapters.tracker",
-    "attach": "attach",
+    "attach": "attaching",
 }
 
 

@@ -1,4 +1,4 @@
-"""The command line: `rlexporter demo`, `rlexporter metrics`, `rlexporter generate`."""
+"""The command line."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from rlexporter import check, demo, generate, recording, replay
+from rlexporter import check, demo, generate, launch, recording, replay
 from rlexporter.catalog import ALGORITHMS, CATALOG
 from rlexporter.catalog.judged import alerts_on
 from rlexporter.config import Settings
@@ -46,6 +46,8 @@ def _parser() -> argparse.ArgumentParser:
     trial.add_argument("--linger", type=float, metavar="SECONDS", help="how long the final state is served at least")
     trial.set_defaults(command=_demo)
 
+    launch.add_to(commands)
+
     metrics = commands.add_parser("metrics", help="list what is served")
     metrics.add_argument("--json", action="store_true", help="as JSON")
     metrics.set_defaults(command=_metrics)
@@ -58,6 +60,7 @@ def _parser() -> argparse.ArgumentParser:
     checks.set_defaults(command=_check)
 
     _add_replay(commands)
+    _add_discovery(commands)
 
     files = commands.add_parser("generate", help="write the files that derive from the catalogue")
     files.add_argument("--check", action="store_true", help="write nothing; fail where one is not up to date")
@@ -68,7 +71,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _add_replay(commands: Any) -> None:
     again = commands.add_parser("replay", help="serve a recorded run as if live, or write it for promtool")
-    again.add_argument("file", metavar="FILE", help="trainer_state.json, or JSON lines")
+    again.add_argument("file", metavar="FILE", help="trainer_state.json, JSON lines, or a state file")
     again.add_argument("--algorithm", choices=list(ALGORITHMS), default="", help="where the file does not say")
     again.add_argument(
         "--speed", type=_speed, default=1.0, metavar="X", help="times its own pace (default: 1; 0 or max: at once)"
@@ -95,6 +98,29 @@ def _add_replay(commands: Any) -> None:
         help="with --openmetrics: from one scrape to the next at least (default: %(default)g; 0: each step)",
     )
     again.set_defaults(command=_replay)
+
+
+def _add_discovery(commands: Any) -> None:
+    targets = commands.add_parser("discovery", help="target files of Prometheus: remove what killed processes left")
+    actions = targets.add_subparsers(required=True, metavar="ACTION")
+    prune = actions.add_parser("prune", help="remove target files that nobody has made fresh for a while")
+    prune.add_argument("folder", type=Path, metavar="FOLDER", help="RLEXPORTER_DISCOVERY_DIR of the exporters")
+    prune.add_argument(
+        "--older-than",
+        type=_seconds,
+        default=_seconds("15m"),
+        metavar="AGE",
+        help="90s, 15m, 2h or 1d (default: 15m; an exporter that lives makes its file fresh every minute)",
+    )
+    prune.add_argument("--dry-run", action="store_true", help="only say what would be removed")
+    prune.set_defaults(command=_prune)
+
+
+def _seconds(text: str) -> float:
+    number, unit = text[:-1], {"s": 1, "m": 60, "h": 3600, "d": 86400}.get(text[-1:])
+    if not number.isdigit() or not unit:
+        raise argparse.ArgumentTypeError(f"{text!r} is no age: 90s, 15m, 2h or 1d")
+    return float(number) * unit
 
 
 def _speed(text: str) -> float:
@@ -141,12 +167,30 @@ def _check(options: argparse.Namespace) -> int:
 
 
 def _replay(options: argparse.Namespace) -> int:
+    kept = recording.read_kept(options.file)
+    if kept and options.openmetrics is None:
+        return replay.serve_kept(kept, port=options.port, linger=options.linger)
     found = recording.read(options.file, options.algorithm)
     if options.openmetrics is None:
         return replay.serve(found, speed=options.speed, port=options.port, linger=options.linger)
     scrapes = replay.write(found, options.openmetrics, interval=options.interval)
     print(f"wrote {options.openmetrics}: {scrapes} scrapes of run {found.run}")
     print(f"promtool tsdb create-blocks-from openmetrics {options.openmetrics} DATA makes the blocks of a Prometheus")
+    return 0
+
+
+def _prune(options: argparse.Namespace) -> int:
+    from rlexporter.outputs import discovery
+
+    try:
+        found = list(discovery.left_over(options.folder, options.older_than))
+        for path in found:
+            if not options.dry_run:
+                path.unlink(missing_ok=True)
+            print(f"{'would remove' if options.dry_run else 'removed'} {path}")
+    except OSError as error:
+        raise SetupError(f"cannot prune {error.filename or options.folder}: {error.strerror}") from None
+    print(f"{len(found)} left over in {options.folder}")
     return 0
 
 

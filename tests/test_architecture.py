@@ -15,7 +15,7 @@ PACKAGE = ROOT / "rlexporter"
 SOURCES = sorted(PACKAGE.rglob("*.py"))
 
 LAYERS = [
-    {"version", "buckets", "model", "condition", "files", "ticker"},
+    {"version", "buckets", "model", "condition", "files", "ticker", "after_import"},
     {"catalog", "resolve", "feed", "values", "tensors", "identity", "process", "phases"},
     {"draft", "gather", "record"},
     {"conditions"},
@@ -28,22 +28,24 @@ LAYERS = [
     {"outlets"},
     {"exporter"},
     {"callback"},
-    {"attach", "report_to"},
-    {"demo", "replay"},
+    {"attaching", "report_to", "default_callback"},
+    {"autoattach"},
+    {"startup"},
+    {"demo", "replay", "launch"},
     {"cli"},
     {"__main__"},
 ]
 HOMES = {
     "prometheus_client": {"outputs/prometheus.py"},
-    "fastapi": {"outputs/http.py"},
-    "uvicorn": {"outputs/http.py"},
+    "fastapi": {"outputs/application.py"},
+    "uvicorn": {"outputs/server.py"},
     "transformers": {"adapters/transformers.py", "demo/"},
     "trl": {"demo/"},
     "datasets": {"demo/"},
     "tokenizers": {"demo/"},
     "torch": {"tensors/", "adapters/", "demo/"},
     "numpy": {"tensors/"},
-    "opentelemetry": {"outputs/otlp.py"},
+    "opentelemetry": {"outputs/otlp.py", "outputs/otlp_data.py"},
 }
 HEAVY = ("torch", "fastapi", "uvicorn", "opentelemetry", "transformers", "trl", "numpy", "prometheus_client")
 

@@ -5,10 +5,19 @@ from __future__ import annotations
 import functools
 import weakref
 from collections.abc import Callable
+from dataclasses import dataclass
 from types import MethodType
 from typing import Any
 
-_MARK = "_rlexporter_wrapper"
+_LAYER = "_rlexporter_layer"
+
+
+@dataclass(slots=True)
+class _Layer:
+    """One wrapper: what it stands in front of, and whether it was taken back."""
+
+    replaced: Any
+    gone: bool = False
 
 
 def wrap(owner: Any, name: str, around: Callable[..., Any]) -> Callable[[], None]:
@@ -18,9 +27,8 @@ def wrap(owner: Any, name: str, around: Callable[..., Any]) -> Callable[[], None
     calls that one too, so that only ``owner`` is watched. What is returned does not keep ``owner`` alive.
     """
     method = getattr(owner, name)
-    replaced = owner.__dict__.get(name)
     owned = weakref.ref(owner)
-    mark = object()
+    layer = _Layer(owner.__dict__.get(name))
 
     @functools.wraps(method)
     def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -29,16 +37,22 @@ def wrap(owner: Any, name: str, around: Callable[..., Any]) -> Callable[[], None
         return around(method, *args, **kwargs)
 
     wrapper.__name__ = name
-    setattr(wrapper, _MARK, mark)
+    setattr(wrapper, _LAYER, layer)
     setattr(owner, name, MethodType(wrapper, owner))
 
     def undo() -> None:
+        layer.gone = True
         still = owned()
-        if still is None or getattr(still.__dict__.get(name), _MARK, None) is not mark:
-            return
-        if replaced is None:
-            delattr(still, name)
-        else:
-            setattr(still, name, replaced)
+        if still is not None:
+            _peel(still, name)
 
     return undo
+
+
+def _peel(owner: Any, name: str) -> None:
+    """Take off those wrappers from the outside that are taken back; one that has another around it waits for that."""
+    while (layer := getattr(owner.__dict__.get(name), _LAYER, None)) is not None and layer.gone:
+        if layer.replaced is None:
+            delattr(owner, name)
+        else:
+            setattr(owner, name, layer.replaced)

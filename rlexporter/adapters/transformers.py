@@ -188,8 +188,10 @@ class RunCallback(TrainerCallback):  # type: ignore[misc] # transformers is not 
 
     def _train(self, train: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """`Trainer.train`, with its end noted however it comes."""
-        self._resume = kwargs.get("resume_from_checkpoint", args[0] if args else None)
         trainer = self._trainer
+        if trainer is None:  # closed, and the wrapper could not come off: another one is around it
+            return train(*args, **kwargs)
+        self._resume = kwargs.get("resume_from_checkpoint", args[0] if args else None)
         self._starts(trainer.args, trainer.state, None)
         try:
             result = train(*args, **kwargs)

@@ -14,7 +14,7 @@ from typing import Any
 
 from transformers import PrinterCallback, TrainerCallback
 
-from rlexporter.attach import attach
+from rlexporter.attaching import attach
 from rlexporter.demo import groups, ppo, tiny
 from rlexporter.demo.display import Display
 from rlexporter.demo.faults import Fault

@@ -93,3 +93,15 @@ def test_nothing_keeps_the_object_alive() -> None:
 
     assert gone() is None
     undo()
+
+
+def test_wrappers_come_off_in_any_order() -> None:
+    """One that has another of ours around it goes with that one."""
+    owner = Owner()
+    first, second, third = (wrap(owner, "add", _plus_ten) for _ in range(3))
+    first()
+    third()
+    assert owner.add(1) == 22
+    second()
+
+    assert vars(owner) == {}

@@ -27,7 +27,7 @@ def attach(trainer: Any, **settings: Any) -> Exporter:
     if hasattr(trainer, "callback_handler"):
         return _attach_callback(trainer, settings)
     if all(hasattr(trainer, name) for name in _LEGACY):
-        return _attach_legacy(trainer, settings)
+        return attach_legacy(trainer, settings, fallback=trainer.accelerator.num_processes > 1)
     raise SetupError(
         f"attach() does not know what a {type(trainer).__name__} logs: it takes trainers of transformers and TRL "
         "that have callbacks, or step() and log_stats(). Any other loop: rlexporter.Exporter(...), then "
@@ -51,8 +51,11 @@ def _attach_callback(trainer: Any, settings: dict[str, Any]) -> Exporter:
     return exporter
 
 
-def _attach_legacy(trainer: Any, settings: dict[str, Any]) -> Exporter:
-    """Ranks that serve nothing have no taps."""
+def attach_legacy(trainer: Any, settings: dict[str, Any], *, fallback: bool) -> Exporter:
+    """The same for PPO of trl 0.11 and earlier; ``fallback``: leave a taken port for the next free one.
+
+    Ranks that serve nothing have no taps.
+    """
     from rlexporter.adapters.ppo_legacy import LegacyTaps, run_facts
 
     if trainer in _attached:
@@ -60,7 +63,7 @@ def _attach_legacy(trainer: Any, settings: dict[str, Any]) -> Exporter:
     exporter = Exporter(**settings)
     exporter.prepare(run_facts(trainer))
     if exporter.serves:
-        exporter.start(fallback=trainer.accelerator.num_processes > 1)
+        exporter.start(fallback=fallback)
         LegacyTaps(trainer, exporter).install()
     _attached[trainer] = exporter
     exporter.on_close(functools.partial(_forget, weakref.ref(trainer)))

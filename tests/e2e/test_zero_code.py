@@ -1,0 +1,221 @@
+"""Scripts that know nothing of rlexporter, trained by real launchers under `rlexporter run`, in whichever order."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from tests.tools import eventually, free_port
+
+SCRIPT = '''
+import sys
+import time
+from pathlib import Path
+
+from datasets import Dataset
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import Split
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast, PrinterCallback
+from trl import GRPOConfig, GRPOTrainer
+
+letters = ["<pad>", "<eos>", *"abcdefgh"]
+raw = Tokenizer(WordLevel({letter: i for i, letter in enumerate(letters)}, unk_token="<pad>"))
+raw.pre_tokenizer = Split("", "isolated")
+shape = dict(hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2, num_key_value_heads=2)
+
+
+def reward(completions, **_):
+    """After two steps it waits to be told to go on."""
+    while trainer.state.global_step >= 2 and not Path("enough").exists():
+        time.sleep(0.05)
+    return [text.count("a") + len(text) / 10 for text in completions]
+
+
+trainer = GRPOTrainer(
+    model=LlamaForCausalLM(LlamaConfig(vocab_size=len(letters), pad_token_id=0, eos_token_id=1, **shape)),
+    processing_class=PreTrainedTokenizerFast(
+        tokenizer_object=raw, pad_token="<pad>", eos_token="<eos>", padding_side="left"
+    ),
+    reward_funcs=reward,
+    args=GRPOConfig(
+        output_dir="trained", max_steps=3, logging_steps=1, use_cpu=True, bf16=False, save_strategy="no",
+        per_device_train_batch_size=2, num_generations=2, max_completion_length=4, disable_tqdm=True,
+        dataloader_pin_memory=False,
+    ),
+    train_dataset=Dataset.from_dict({"prompt": ["ab", "cd"] * 8}),
+)
+trainer.remove_callback(PrinterCallback)
+trainer.train()
+sys.stdout.write(f"{sys.argv[1:]} {trainer.state.global_step}\\n")
+sys.exit(int(sys.argv[1]))
+'''
+WORDS = ["--flag", "-x", "--port", "3"]
+SAID = "['{status}', '--flag', '-x', '--port', '3'] 3\n"
+TORCHRUN = ["torchrun", "--nproc-per-node", "2", "--master-port", "PORT"]
+ACCELERATE = ["accelerate", "launch", "--num_processes", "2", "--main_process_port", "PORT"]
+ACCELERATE += ["--num_machines", "1", "--mixed_precision", "no", "--dynamo_backend", "no"]
+OURS = ["rlexporter", "run"]
+
+
+@contextmanager
+def _started(command: list[str], folder: Path, port: int, **environ: str) -> Iterator[subprocess.Popen[str]]:
+    """A process in ``folder``, which has the script; what it writes is in `out` and `err`."""
+    (folder / "train.py").write_text(SCRIPT)
+    ours = {"RLEXPORTER_LISTEN_PORT": str(port), "RLEXPORTER_LINGER_SECONDS": "0", "PYTHONWARNINGS": "ignore"}
+    quiet = {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "PYTHONPATH": ""}
+    path = {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    with (folder / "out").open("w") as out, (folder / "err").open("w") as err:
+        process = subprocess.Popen(
+            command, env=os.environ | quiet | path | ours | environ, stdout=out, stderr=err, text=True, cwd=folder
+        )
+    try:
+        yield process
+    finally:
+        process.terminate()
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(40)
+        process.kill()
+        process.wait()
+
+
+def _served(port: int, folder: Path, *expected: str) -> str:
+    """The metrics, as soon as they have these samples."""
+
+    def fetch() -> str:
+        with suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as answer:
+            found: str = answer.read().decode()
+            return found if all(re.search(each, found, re.MULTILINE) for each in expected) else ""
+        return ""
+
+    try:
+        found: str = eventually(fetch, 120)
+    except AssertionError:
+        pytest.fail((folder / "err").read_text()[-3000:])
+    return found
+
+
+def _ports() -> int:
+    """A port that is free, and the next one too."""
+    while True:
+        port = free_port()
+        with suppress(OSError), socket.create_server(("127.0.0.1", port + 1)):
+            return port
+
+
+@pytest.mark.parametrize("ending", ["status", pytest.param("signal", marks=pytest.mark.soak)])
+def test_a_script_is_watched_while_it_trains(tmp_path: Path, ending: str) -> None:
+    """Its words, its output and its end are those that it would have without us."""
+    port = free_port()
+    with _started([*OURS, "train.py", "7", *WORDS], tmp_path, port) as process:
+        found = _served(port, tmp_path, "^rl_steps_total{.* 2.0$", r'^rl_run_state{.*"running"} 1.0$')
+        assert re.search(r'^rl_run_info{algorithm="grpo",.*trainer="GRPOTrainer"', found, re.MULTILINE)
+        assert re.search("^rl_reward_dist_bucket{.* 4.0$", found, re.MULTILINE)
+        if ending == "signal":
+            process.send_signal(signal.SIGTERM)
+        else:
+            (tmp_path / "enough").touch()
+        assert process.wait(60) == (-signal.SIGTERM if ending == "signal" else 7)
+    assert (tmp_path / "out").read_text() == ("" if ending == "signal" else SAID.format(status=7))
+
+
+@pytest.mark.parametrize(
+    "launcher",
+    [
+        [*OURS, *TORCHRUN, "train.py"],
+        pytest.param([*TORCHRUN, "-m", *OURS, "train.py"], marks=pytest.mark.soak),
+        pytest.param([*TORCHRUN, "--no-python", *OURS, "train.py"], marks=pytest.mark.soak),
+        pytest.param([*OURS, *ACCELERATE, "--multi_gpu", "train.py"], marks=pytest.mark.soak),
+        pytest.param([*ACCELERATE, "--multi_gpu", "--module", *OURS, "train.py"], marks=pytest.mark.soak),
+    ],
+    ids=" ".join,
+)
+def test_two_ranks(tmp_path: Path, launcher: list[str]) -> None:
+    """Each is watched, on a port of its own where that was asked for, as one run."""
+    port = _ports()
+    command = [str(free_port()) if word == "PORT" else word for word in launcher] + ["0", *WORDS]
+    with _started(command, tmp_path, port, RLEXPORTER_RANKS="all", ACCELERATE_USE_CPU="true") as process:
+        runs = set()
+        for rank in (0, 1):
+            found = _served(port + rank, tmp_path, rf'^rl_step{{rank="{rank}",.* 2.0$')
+            runs |= set(re.findall(r'^rl_run_state.*run="(.*?)"', found, re.MULTILINE))
+        assert len(runs) == 1
+        (tmp_path / "enough").touch()
+        assert process.wait(60) == 0, (tmp_path / "err").read_text()[-3000:]
+    assert (tmp_path / "out").read_text() == 2 * SAID.format(status=0)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize(
+    "launcher",
+    [
+        [*OURS, *TORCHRUN, "train.py"],
+        [*OURS, *ACCELERATE, "--cpu", "train.py"],
+        [*ACCELERATE, "--cpu", "-m", *OURS, "train.py"],
+    ],
+    ids=" ".join,
+)
+def test_rank_0_serves_if_nothing_else_was_asked_for(tmp_path: Path, launcher: list[str]) -> None:
+    """accelerate starts one process for several on a CPU, unless there is an mpirun."""
+    port = _ports()
+    command = [str(free_port()) if word == "PORT" else word for word in launcher] + ["0", *WORDS]
+    with _started(command, tmp_path, port) as process:
+        _served(port, tmp_path, '^rl_steps_total{rank="0",.* 2.0$')
+        socket.create_server(("127.0.0.1", port + 1)).close()
+        (tmp_path / "enough").touch()
+        assert process.wait(60) == 0, (tmp_path / "err").read_text()[-3000:]
+
+
+@pytest.mark.soak
+def test_the_command_line_of_trl(tmp_path: Path) -> None:
+    """It starts `accelerate launch`, and that the script: both are Python, and only the last one trains."""
+    from transformers import LlamaForCausalLM
+
+    from rlexporter.demo import tiny
+
+    LlamaForCausalLM(tiny.config(hidden_size=16, layers=1)).save_pretrained(tmp_path / "model")
+    tiny.tokenizer().save_pretrained(tmp_path / "model")
+    (tmp_path / "data").mkdir()
+    lines = [json.dumps({"prompt": prompt}) for prompt in tiny.prompts(16)]
+    (tmp_path / "data" / "train.jsonl").write_text("\n".join(lines))
+    (tmp_path / "paced.py").write_text(
+        "import time\n"
+        "from pathlib import Path\n"
+        "def reward(completions, trainer_state, **_):\n"
+        "    while trainer_state.global_step >= 2 and not Path('enough').exists():\n"
+        "        time.sleep(0.05)\n"
+        "    return [len(text) / 10 for text in completions]\n"
+    )
+    settings = {
+        "model_name_or_path": "model",
+        "dataset_name": "data",
+        "reward_funcs": "paced.reward",
+        "output_dir": "trained",
+        "max_steps": 3,
+        "logging_steps": 1,
+        "use_cpu": "true",
+        "bf16": "false",
+        "save_strategy": "no",
+        "per_device_train_batch_size": 2,
+        "num_generations": 2,
+        "max_completion_length": 4,
+        "report_to": "none",
+    }
+    words = [word for name, value in settings.items() for word in (f"--{name}", str(value))]
+    port = free_port()
+    with _started([*OURS, "trl", "grpo", *words], tmp_path, port, HF_HOME=str(tmp_path / "home")) as process:
+        found = _served(port, tmp_path, "^rl_steps_total{.* 2.0$")
+        assert re.search(r'^rl_run_info{algorithm="grpo",.*model="model"', found, re.MULTILINE)
+        (tmp_path / "enough").touch()
+        assert process.wait(60) == 0, (tmp_path / "err").read_text()[-3000:]
