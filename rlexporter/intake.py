@@ -137,7 +137,7 @@ class Intake:
         except NotSeenError as reason:
             self.signal(signal, str(reason))
         except Exception as error:  # noqa: BLE001 - the boundary: nothing of ours may reach a trainer
-            self.signal(signal, f"{type(error).__name__}, see the log of the training", error=True)
+            self.signal(signal, _said(error), error=True)
             self.failed("tap", error)
         else:
             self.signal(signal)
@@ -214,3 +214,9 @@ class Intake:
         self.store.absorb(part)
         if self._recorder is not None:
             self._recorder.part(part)
+
+
+def _said(error: Exception) -> str:
+    """What is served of an error: a text may hold anything, and is in the log; a key that was looked for is ours."""
+    kind = type(error).__name__
+    return f"{kind}: {error}" if isinstance(error, KeyError) else f"{kind}: see the log of the training"
