@@ -1,4 +1,4 @@
-"""The Slurm job, with stand-ins for Slurm: what Prometheus finds while it runs, and afterwards."""
+"""The Slurm job, with a stand-in for `srun` that runs a real exporter: what Prometheus finds while it runs."""
 
 from __future__ import annotations
 
@@ -6,42 +6,49 @@ import json
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from rlexporter import recording
+from tests.conftest import fetch
 from tests.tools import ROOT, eventually
 
 SBATCH = ROOT / "deploy/slurm/train.sbatch"
 SRUN = """\
-#!/bin/bash
-echo "$RLEXPORTER_LISTEN_HOST:$RLEXPORTER_LISTEN_PORT $*" >"$SEEN"
-trap 'sleep 0.5; ls "$TARGETS" >>"$SEEN"; exit 7' TERM
-for _ in {1..300}; do sleep 0.1; done
+#!PYTHON
+import signal, sys, time
+from rlexporter import Exporter
+print(*sys.argv[1:], flush=True)
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(7))
+with Exporter(run="slurm", linger=0) as exporter:
+    exporter.log({"loss": 0.5}, step=1)
+    for _ in range(ROUNDS):
+        time.sleep(0.1)
 """
 
 
 @contextmanager
-def job(folder: Path, srun: str) -> Iterator[tuple[subprocess.Popen[bytes], Path, Path]]:
-    """The running script, the file that it writes for Prometheus, and what its `srun` saw."""
-    for name, text in (("srun", srun), ("scontrol", "#!/bin/sh\nprintf 'gpu7\\ngpu8\\n'\n")):
-        (folder / name).write_text(text)
-        (folder / name).chmod(0o755)
+def job(folder: Path, rounds: int = 300) -> Iterator[tuple[subprocess.Popen[str], Path]]:
+    """The running script, and the folder of targets."""
+    (folder / "srun").write_text(SRUN.replace("PYTHON", sys.executable).replace("ROUNDS", str(rounds)))
+    (folder / "srun").chmod(0o755)
     environment = {
-        "PATH": f"{folder}:{os.environ['PATH']}",
-        "TARGETS": str(folder / "shared/targets"),
-        "SEEN": str(folder / "seen"),
+        "PATH": f"{folder}:{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "PYTHONPATH": str(ROOT),
+        "TARGETS": str(folder / "targets"),
         "SLURM_JOB_ID": "4711",
-        "SLURM_JOB_NODELIST": "gpu[7-8]",
     }
-    process = subprocess.Popen(["bash", str(SBATCH), "python", "train.py"], env=environment)
+    command = ["bash", str(SBATCH), "python", "train.py"]
+    process = subprocess.Popen(command, env=environment, cwd=folder, stdout=subprocess.PIPE, text=True)
     try:
-        yield process, folder / "shared/targets/rlexporter-4711.json", folder / "seen"
+        yield process, folder / "targets"
     finally:
         process.kill()
-        process.wait()
+        process.communicate()
 
 
 @pytest.mark.parametrize("shell", ["bash", "sh"])
@@ -54,23 +61,30 @@ def test_it_is_a_script(shell: str) -> None:
 
 
 def test_prometheus_finds_the_run_while_it_lasts(tmp_path: Path) -> None:
-    """The file names the first node, where rank 0 is, and the port that the trainer is given; no labels."""
-    with job(tmp_path, SRUN) as (process, target, seen):
-        eventually(lambda: seen.exists() and seen.read_text())
-        assert seen.read_text() == "0.0.0.0:10461 python train.py\n"
-        assert json.loads(target.read_text()) == [{"targets": ["gpu7:10461"]}]
-        assert list(target.parent.iterdir()) == [target]
+    """By a file with an address that answers, and the port of this job; what a killed job has left is cleared away."""
+    old = tmp_path / "targets/rlexporter-killed-1-0.json"
+    old.parent.mkdir()
+    old.touch()
+    os.utime(old, (1, 1))
+    with job(tmp_path) as (process, targets):
+        (target,) = eventually(lambda: [each for each in targets.glob("*.json") if each != old])
+        address = json.loads(target.read_text())[0]["targets"][0]
+        assert address.endswith(":10461")
+        assert 'run="slurm"' in fetch(f"http://{address}/metrics")[1]
+        assert not old.exists()
 
         process.send_signal(signal.SIGTERM)
-        assert process.wait(10) == 7
-        assert seen.read_text().splitlines()[1:] == [target.name], "it was gone before the final state was scraped"
-        assert not target.exists()
+        assert process.wait(20) == 7
+        assert list(targets.iterdir()) == []
+        assert process.stdout
+        assert "python train.py" in process.stdout.read()
+    kept = recording.read_kept(tmp_path / "_rlexporter_state.json")
+    assert kept
+    assert kept.state.over
 
 
-@pytest.mark.parametrize("status", [0, 3])
-def test_the_file_goes_with_the_run(tmp_path: Path, status: int) -> None:
-    """However it ends, and its status is that of the job."""
-    with job(tmp_path, f'#!/bin/sh\nls "$TARGETS" >"$SEEN"\nexit {status}\n') as (process, target, seen):
-        assert process.wait(10) == status
-        assert seen.read_text() == f"{target.name}\n"
-        assert list(target.parent.iterdir()) == []
+def test_its_status_is_that_of_the_training(tmp_path: Path) -> None:
+    """Of one that ends by itself."""
+    with job(tmp_path, rounds=1) as (process, targets):
+        assert process.wait(20) == 0
+        assert list(targets.iterdir()) == []
