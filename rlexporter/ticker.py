@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
-from threading import Event, Thread
+from queue import Empty, SimpleQueue
+from threading import Thread
 
 
 def _nothing() -> None:
@@ -33,7 +35,7 @@ class Ticker:
         self._tick = tick
         self._last = last
         self._failed = failed
-        self._woken = Event()
+        self._woken: SimpleQueue[None] = SimpleQueue()  # a signal handler may wake in the middle of a wake
         self._closed = False
         self._thread = Thread(target=self._run, name=f"rlexporter-{name}", daemon=True)
 
@@ -43,7 +45,7 @@ class Ticker:
 
     def wake(self) -> None:
         """Something has changed that should not wait for the next tick."""
-        self._woken.set()
+        self._woken.put(None)
 
     def close(self, patience: float | None = None) -> None:
         """Do what is done at the end, and return when the thread has ended, after ``patience`` seconds at the latest.
@@ -51,15 +53,17 @@ class Ticker:
         A thread that hangs in a call to the outside ends with the time-out of that call.
         """
         self._closed = True
-        self._woken.set()
+        self.wake()
         if self._thread.is_alive():
             self._thread.join(self.patience if patience is None else patience)
 
     def _run(self) -> None:
         while not self._closed:
             wait = self._call(self._tick)
-            self._woken.wait(self._seconds if wait is None else wait)
-            self._woken.clear()
+            with contextlib.suppress(Empty):
+                self._woken.get(timeout=self._seconds if wait is None else wait)
+                while True:
+                    self._woken.get_nowait()
         self._call(self._last)
 
     def _call(self, what: Callable[[], float | None]) -> float | None:

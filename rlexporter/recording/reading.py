@@ -108,6 +108,8 @@ class _Reading:
 
     def _turn(self, kind: object, time: float, line: dict[str, Any]) -> Event | None:
         """The run begins, ends, or goes on to another state."""
+        if kind == "snapshot":
+            raise ValueError("this is the last state of a run and not its course: `rlexporter replay` serves it")
         if kind == "meta":
             self._metas.append(line)
             self._made.watched = True

@@ -202,6 +202,15 @@ def test_a_file_that_is_none_is_refused_with_a_reason(
     assert f"{path}: is no state of a run" in capsys.readouterr().err
 
 
+def test_check_says_that_it_is_no_recording(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """And what it is."""
+    path = tmp_path / "state.json"
+    _run(path).close()
+
+    assert cli.main(["check", str(path)]) == 3
+    assert "this is the last state of a run and not its course: `rlexporter replay`" in capsys.readouterr().err
+
+
 def test_only_what_the_catalogue_has_is_read(tmp_path: Path) -> None:
     """A file of another version."""
     path = tmp_path / "state.json"

@@ -1,0 +1,116 @@
+"""Snapshot -> MetricsData, the form in which the OpenTelemetry SDK hands metrics to its exporters.
+
+Names are those of the catalogue: dots to underscores, and `_total` behind a sum, make the names of a scrape of them.
+Everything is cumulative, as in a scrape, and has no unit: a receiver would put one at the end of the name.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterable, Iterator, Mapping
+
+from opentelemetry.sdk.metrics.export import (
+    AggregationTemporality,
+    Gauge,
+    Histogram,
+    HistogramDataPoint,
+    MetricsData,
+    NumberDataPoint,
+    ResourceMetrics,
+    ScopeMetrics,
+    Sum,
+)
+from opentelemetry.sdk.metrics.export import Metric as Family
+from opentelemetry.sdk.resources import SERVICE_INSTANCE_ID, SERVICE_NAME, OTELResourceDetector, Resource
+from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+
+from rlexporter.buckets import Buckets
+from rlexporter.model import Kind, Metric, Series, Snapshot
+from rlexporter.outputs.prometheus import help_text
+from rlexporter.version import __version__
+
+_SINCE = time.time_ns()
+"""Since when this process counts. The same for all of its pushes: another start time would mean another count."""
+
+_CUMULATIVE = AggregationTemporality.CUMULATIVE
+_SCOPE = InstrumentationScope("rlexporter", __version__)
+
+
+class Origin:
+    """Who pushes: run and rank, and what `OTEL_SERVICE_NAME` and `OTEL_RESOURCE_ATTRIBUTES` say, which wins.
+
+    Nothing else of this process, its command or its user.
+    """
+
+    def __init__(self) -> None:
+        self._told = OTELResourceDetector().detect().attributes
+        self._base = Resource.create()
+
+    def resource(self, labels: Mapping[str, str]) -> Resource:
+        """The resource of a run. ``labels``: those that its snapshot has now, its name can still change."""
+        instance = f"{labels.get('run', '')}/{labels.get('rank', '')}"
+        return self._base.merge(Resource({SERVICE_NAME: "rlexporter", SERVICE_INSTANCE_ID: instance, **self._told}))
+
+
+def metrics_data(snapshot: Snapshot, resource: Resource, now: int) -> MetricsData:
+    """Everything that a snapshot holds, as of one moment. ``now``: nanoseconds since the epoch."""
+    by_metric: dict[Metric, list[Series]] = {}
+    for series in (*snapshot.samples, *snapshot.buckets):
+        by_metric.setdefault(series.metric, []).append(series)
+    families = [family for metric, found in by_metric.items() for family in _families(metric, snapshot, found, now)]
+    return MetricsData([ResourceMetrics(resource, [ScopeMetrics(_SCOPE, families, "")], "")])
+
+
+def _families(metric: Metric, snapshot: Snapshot, found: Iterable[Series], now: int) -> Iterator[Family]:
+    labelled = [(series, _attributes(snapshot, series)) for series in found]
+    if metric.kind is Kind.HISTOGRAM:
+        yield from _histogram(metric, [(attributes, snapshot.buckets[series]) for series, attributes in labelled], now)
+        return
+    points = [_number(attributes, snapshot.samples[series], now) for series, attributes in labelled]
+    if metric.kind is Kind.COUNTER:
+        yield _sum(metric.name.removesuffix("_total"), help_text(metric), points)
+    else:
+        yield Family(metric.name, help_text(metric), "", Gauge(points))
+
+
+def _histogram(metric: Metric, labelled: list[tuple[dict[str, str], Buckets]], now: int) -> Iterator[Family]:
+    """Buckets, and where values can be negative two sums beside them, as in a scrape."""
+    points = [_distribution(metric, attributes, found, now) for attributes, found in labelled]
+    yield Family(metric.name, help_text(metric), "", Histogram(points, _CUMULATIVE))
+    if metric.signed:
+        positive = [_number(attributes, found.positive_sum, now) for attributes, found in labelled]
+        negative = [_number(attributes, found.negative_sum, now) for attributes, found in labelled]
+        yield _sum(f"{metric.name}.positive_sum", f"Sum of the positive values of {metric.series}.", positive)
+        yield _sum(f"{metric.name}.negative_sum", f"Sum of the absolute negative values of {metric.series}.", negative)
+
+
+def _distribution(metric: Metric, attributes: dict[str, str], found: Buckets, now: int) -> HistogramDataPoint:
+    """A point without a sum where values can be negative: OTLP takes a sum for a counter, which never falls."""
+    return HistogramDataPoint(
+        attributes=attributes,
+        start_time_unix_nano=_SINCE,
+        time_unix_nano=now,
+        count=found.count,
+        sum=None if metric.signed else found.positive_sum,  # type: ignore[arg-type] # optional in the protocol
+        bucket_counts=found.counts,
+        explicit_bounds=found.bounds,
+        min=_known(found.minimum),  # type: ignore[arg-type]
+        max=_known(found.maximum),  # type: ignore[arg-type]
+    )
+
+
+def _sum(name: str, text: str, points: list[NumberDataPoint]) -> Family:
+    return Family(name, text, "", Sum(points, _CUMULATIVE, is_monotonic=True))
+
+
+def _number(attributes: dict[str, str], value: float, now: int) -> NumberDataPoint:
+    return NumberDataPoint(attributes, _SINCE, now, float(value))
+
+
+def _known(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def _attributes(snapshot: Snapshot, series: Series) -> dict[str, str]:
+    return {**snapshot.labels, **dict(zip(series.metric.labels, series.labels, strict=True))}

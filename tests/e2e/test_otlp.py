@@ -1,0 +1,342 @@
+"""The same runs pushed and scraped: equal values, and every rule and every query finds as much."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import re
+import subprocess
+import sys
+import time
+import urllib.parse
+import urllib.request
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from os import environ
+from pathlib import Path
+
+import pytest
+import yaml
+
+pytest.importorskip("opentelemetry.exporter.otlp.proto.grpc", reason="the extra `otlp` is not installed")
+
+from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+from opentelemetry.sdk.metrics.export import MetricExportResult
+
+from rlexporter.catalog import NAMED
+from rlexporter.model import Series, Snapshot
+from rlexporter.outputs.otlp_data import Origin, metrics_data
+from rlexporter.outputs.prometheus import encode
+from tests.alerts.expected import OUTSIDE, RAISED
+from tests.alerts.promtool import RULES
+from tests.dashboards import world
+from tests.dashboards.grafana import Json, View, panels
+from tests.dashboards.test_queries import DASHBOARDS, Server
+from tests.e2e.collectors import GRPC, HTTP, collector
+from tests.e2e.victoria import alerting, database, receiving, scraping, settle
+from tests.tools import GENERATIONS, Prometheus, eventually, prometheus
+
+SCRAPERS = (*GENERATIONS, "victoria")
+_SECONDS = 60.0
+
+Key = frozenset[tuple[str, str]]
+
+
+@dataclass(frozen=True)
+class Sides:
+    """Who has scraped the runs, and the one that they were pushed to, at a moment when nothing changed."""
+
+    scraped: dict[str, Server]
+    pushed: Server
+
+
+@pytest.fixture(scope="module")
+def sides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sides]:
+    """Runs of every kind, GRPO and PPO among them, healthy and broken, to the end."""
+    folder = tmp_path_factory.mktemp("sides")
+    with contextlib.ExitStack() as stack, pytest.MonkeyPatch.context() as environment:
+        pushed = stack.enter_context(receiving(folder / "pushed"))
+        environment.setenv("RLEXPORTER_OTLP", f"http://127.0.0.1:{pushed.port}/opentelemetry")
+        environment.setenv("OTEL_METRIC_EXPORT_INTERVAL", "1000")
+        with world.running() as (targets, ticks):
+            victoria = stack.enter_context(scraping(folder / "scraped", targets))
+            world.play(ticks)
+            found = {each: stack.enter_context(prometheus(each, folder / each, targets)) for each in GENERATIONS}
+            _judge(stack, folder, victoria, pushed)
+            eventually(lambda: all(each.value("sum(up)") == len(targets) for each in found.values()))
+            time.sleep(1.0)
+            at = time.time() - 0.2
+        found["victoria"] = victoria
+        yield Sides({name: Server(each, at) for name, each in found.items()}, Server(pushed, at))
+
+
+def _judge(stack: contextlib.ExitStack, folder: Path, *databases: Prometheus) -> None:
+    """Start our rules in all of them, and wait until they have found out that a run has failed."""
+    judges = [stack.enter_context(alerting(folder / f"alerts-{each.port}", each)) for each in databases]
+
+    def done() -> bool:
+        for each in databases:
+            settle(each)
+        return all(("RLRunFailed", world.BROKEN) in _fired(each.get("alerts")["alerts"]) for each in judges)
+
+    eventually(done)
+    time.sleep(2.0)
+    for each in databases:
+        settle(each)
+
+
+def _fired(alerts: Iterable[Json]) -> set[tuple[str, str]]:
+    return {(each["labels"]["alertname"], each["labels"].get("run", "")) for each in alerts}
+
+
+def _labels(metric: Json) -> Key:
+    """Without where it is from; a bound written in one way: `1` in a push is `1.0` in a scrape."""
+    own = {name: value for name, value in metric.items() if name not in ("job", "instance")}
+    if "le" in own:
+        own["le"] = str(float(own["le"]))
+    return frozenset(own.items())
+
+
+def _all(server: Server) -> dict[Key, float]:
+    found = server.ask("query", {"query": '{run=~".+",__name__=~"(rl|rlexporter)_.+"}', "time": f"{server.at:.3f}"})[
+        "result"
+    ]
+    return {_labels(each["metric"]): float(each["value"][1]) for each in found}
+
+
+def _names(keys: Iterable[Key]) -> set[str]:
+    return {dict(key)["__name__"] for key in keys}
+
+
+def _nan(sides: Sides) -> set[Key]:
+    return {key for key, value in _all(sides.scraped["3"]).items() if math.isnan(value)}
+
+
+@pytest.mark.parametrize("scraper", SCRAPERS)
+def test_every_series_is_there_and_equal(sides: Sides, scraper: str) -> None:
+    """To the last label. VictoriaMetrics drops NaN, and keeps twelve digits of a number.
+
+    Beside them there is how many values histograms have that can be negative, and for some minutes what a run was
+    before it began: nothing tells a receiver that a series has ended.
+    """
+    scraped, pushed, nan = _all(sides.scraped[scraper]), _all(sides.pushed), _nan(sides)
+    expected = {key for key in scraped if dict(key)["__name__"] != "rlexporter_scrapes_total"} - nan
+
+    assert len(expected) > 5000
+    assert {"rl_loss", "rl_policy_ratio_mean"} <= _names(nan)
+    assert not expected - pushed.keys()
+    assert not {key for key in expected if not math.isclose(pushed[key], scraped[key], rel_tol=1e-11)}
+    signed = {f"{metric.series}_count" for metric in NAMED.values() if metric.signed}
+    assert _names(pushed.keys() - expected - nan) - signed == {"rl_run_info"}
+
+
+def _firing(server: Server) -> set[Key]:
+    return {_labels(each["metric"]) for each in server.instant(_view(""), 'ALERTS{alertstate="firing"}')}
+
+
+def test_the_same_alerts_fire(sides: Sides) -> None:
+    """A NaN loss too, of which the receiver keeps nothing but what was counted."""
+    pushed = _firing(sides.pushed)
+
+    assert pushed == _firing(sides.scraped["victoria"])
+    fired = {(dict(key)["alertname"], dict(key).get("run", "")) for key in pushed}
+    assert {("RLExporterWatchdog", ""), ("RLLossNonFinite", world.BROKEN), ("RLKLHigh", world.BROKEN)} <= fired
+    assert "rl_loss" in _names(_nan(sides))
+    assert not any(math.isnan(value) for value in _all(sides.pushed).values())
+
+
+def _view(run: str) -> View:
+    chosen = {"job": "rlexporter", "run": run, "rank": ".+", "reward_function": ".+", "window": "60"}
+    return View({**chosen, "datasource": "prometheus"}, _SECONDS, 1.0)
+
+
+def _answer(server: Server, run: str, panel: Json, target: Json) -> set[Key]:
+    view = _view(run)
+    step = view.interval(panel, target)
+    query = {"query": view.fill(target["expr"], step), "nocache": "1"}
+    if target["instant"]:
+        found = server.ask("query", {**query, "time": f"{server.at:.3f}"})["result"]
+    else:
+        around = {"start": f"{server.at - _SECONDS:.3f}", "end": f"{server.at:.3f}", "step": f"{step:.3f}"}
+        found = server.ask("query_range", {**query, **around})["result"]
+    keys = {_labels(each["metric"]) for each in found}
+    assert len(keys) == len(found)
+    return keys
+
+
+SCRAPES = {"Scrapes", "Series", "Duration of a scrape"}
+"""Panels that show how runs are scraped."""
+EARLIER = {"Process"}
+"""Panels that also show what a run was before it began, as long as a receiver takes that for now."""
+
+
+def test_every_query_of_every_dashboard_finds_as_much(sides: Sides) -> None:
+    """With the same labels. Where nothing is scraped, nothing is seen of scrapes."""
+    asked = [
+        (panel, target, run)
+        for dashboard in DASHBOARDS.values()
+        for panel in panels(dashboard)
+        for target in panel["targets"]
+        for run in ("grpo", "ppo", world.ALL, world.BROKEN, world.RANKS)
+    ]
+
+    def differs(panel: Json, target: Json, run: str) -> object:
+        scraped = _answer(sides.scraped["victoria"], run, panel, target)
+        pushed = _answer(sides.pushed, run, panel, target)
+        if panel["title"] in SCRAPES and not pushed:
+            return None
+        if panel["title"] in EARLIER and scraped <= pushed:
+            return None
+        if run == world.BROKEN and "rl_loss" in target["expr"]:
+            return None  # it is NaN from about the first scrape on, which is before or after the first push
+        return None if scraped == pushed else (panel["title"], run, target["expr"], scraped ^ pushed)
+
+    with ThreadPoolExecutor(4) as pool:
+        different = [each for each in pool.map(differs, *zip(*asked, strict=True)) if each]
+    assert len(asked) > 1000
+    assert not different, "\n".join(map(str, different))
+
+
+def test_dashboards_find_pushed_runs(sides: Sides) -> None:
+    """By the job, which is the name of the service."""
+    found = {each["metric"]["job"] for each in sides.pushed.instant(_view(world.ALL), "rl_run_info")}
+    assert found == {"rlexporter"}
+
+
+class Twice:
+    """A database that is written to as a scrape does, and one that is pushed to, with times of one's own."""
+
+    def __init__(self, scraped: Prometheus, pushed: Prometheus) -> None:
+        self.both = (scraped, pushed)
+        self.exporter = OTLPMetricExporter(f"http://127.0.0.1:{pushed.port}/opentelemetry/v1/metrics")
+        self.now = time.time()
+
+    def deliver(self, snapshot: Snapshot, ago: float = 0.0) -> None:
+        """What was known so many seconds ago."""
+        at = self.now - ago
+        body, _ = encode(snapshot, "text/plain;version=0.0.4")
+        place = {"timestamp": str(int(at * 1000)), "extra_label": "job=rlexporter"}
+        url = f"http://127.0.0.1:{self.both[0].port}/api/v1/import/prometheus?{urllib.parse.urlencode(place)}"
+        with urllib.request.urlopen(urllib.request.Request(url, body), timeout=10) as response:
+            assert response.status == 204
+        data = metrics_data(snapshot, Origin().resource(snapshot.labels), int(at * 1e9))
+        assert self.exporter.export(data) is MetricExportResult.SUCCESS
+
+    def results(self, expression: str) -> tuple[set[Key], set[Key]]:
+        """What each of them finds now."""
+        scraped, pushed = (each.query(expression, time=f"{self.now:.3f}") for each in self.both)
+        return {_labels(each["metric"]) for each in scraped}, {_labels(each["metric"]) for each in pushed}
+
+
+def _snapshot(run: str, samples: dict[tuple[str, ...], float]) -> Snapshot:
+    found = {Series(NAMED[name], tuple(labels)): value for (name, *labels), value in samples.items()}
+    return Snapshot({"run": run, "rank": "0"}, found)
+
+
+def _state(state: str) -> dict[tuple[str, ...], float]:
+    return {("rl_run_state", each): float(each == state) for each in ("running", "failed", "preempted")}
+
+
+def _sick(now: float) -> dict[str, dict[float, dict[tuple[str, ...], float]]]:
+    """Runs with everything that rules look for: what was known of each, by how many seconds ago."""
+    latest = ("rl_condition_last_event_timestamp_seconds", "rl_condition_last_event_value", "rl_condition")
+    runs: dict[str, dict[float, dict[tuple[str, ...], float]]] = {
+        f"{condition}-{severity}": {
+            5.0: {(name, condition, severity): value for name, value in zip(latest, (now - 5, 7.0, 1.0), strict=True)}
+        }
+        for _, condition, severity in RAISED
+    }
+    started, reached = ("rl_run_start_timestamp_seconds",), ("rl_step",)
+    return runs | {
+        "failed": {200.0: _state("running"), 10.0: _state("failed")},
+        "preempted": {200.0: _state("running"), 10.0: _state("preempted")},
+        "vanished": {300.0: _state("running"), 180.0: _state("running")},
+        "stalled": {
+            5.0: {
+                **_state("running"),
+                ("rl_last_step_timestamp_seconds",): now - 1200,
+                ("rl_stall_after_seconds",): 600.0,
+            }
+        },
+        "restarting": {ago: {started: now - ago - 5} for ago in (1500.0, 1000.0, 500.0, 5.0)},
+        "lost": {65.0: {reached: 90.0}, 35.0: {reached: 100.0}, 5.0: {reached: 20.0}},
+        "erring": {ago: {("rlexporter_errors_total", "tap"): value} for ago, value in ((65.0, 0.0), (5.0, 1.0))},
+        "blind": {5.0: {("rl_signal_unavailable_info", "kl", "error", "a reason"): 1.0}},
+    }
+
+
+def _expressions() -> Iterator[tuple[str, str]]:
+    """Each rule, with those that it uses written out."""
+    rules = [rule for group in yaml.safe_load(RULES.read_text())["groups"] for rule in group["rules"]]
+    records = {rule["record"]: rule["expr"] for rule in rules if "record" in rule}
+
+    def expanded(text: str) -> str:
+        text = re.sub(
+            r'\{__name__=~"rl:\((.+?)\)"\}',
+            lambda found: "(" + " or ".join(f"({expanded(f'rl:{each}')})" for each in found[1].split("|")) + ")",
+            text,
+        )
+        return re.sub(r"\brl:\w+", lambda found: f"({expanded(records[found[0]])})", text)
+
+    for rule in rules:
+        name = rule.get("record") or f"{rule['alert']}-{rule['labels']['severity']}"
+        yield name, expanded(rule["expr"])
+
+
+def test_every_rule_finds_as_much(tmp_path: Path) -> None:
+    """In runs with every sickness there is: each rule finds some, the same ones in both."""
+    with receiving(tmp_path / "pushed") as pushed, database(tmp_path / "scraped") as scraped:
+        at = Twice(scraped, pushed)
+        for run, known in _sick(at.now).items():
+            for ago, samples in known.items():
+                at.deliver(_snapshot(run, samples), ago)
+        settle(scraped)
+        settle(pushed)
+        found = {name: at.results(expression) for name, expression in _expressions()}
+        at.exporter.shutdown()
+
+    assert len(found) >= len(RAISED) + len(OUTSIDE)
+    assert not {name: scraped ^ pushed for name, (scraped, pushed) in found.items() if scraped != pushed}
+    assert not [name for name, (_, pushed) in found.items() if not pushed]
+
+
+LIFE = """
+import os, sys, time
+from rlexporter import Exporter
+from rlexporter.feed import RunFacts
+
+exporter = Exporter(run="a", port=0, linger=0).start()
+exporter.begin(RunFacts(algorithm="grpo", step=0))
+exporter.log({"reward": 1.0})
+time.sleep(0.2)
+child = os.fork()
+if not child:
+    exporter.log({"reward": 99.0})
+    time.sleep(0.2)
+    sys.exit(7)
+exporter.log({"reward": 2.0})
+ended = time.monotonic()
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+assert time.monotonic() - ended < 5
+"""
+
+
+@pytest.mark.parametrize(("protocol", "end"), [(HTTP, "exit"), (GRPC, "signal")])
+def test_a_process_ends(protocol: str, end: str) -> None:
+    """Its last state is pushed, and a child that it has forked pushes nothing and ends by itself."""
+    with collector(protocol) as at:
+        variables = {"RLEXPORTER_OTLP": at.address, "OTEL_EXPORTER_OTLP_PROTOCOL": protocol}
+        variables |= {"OTEL_METRIC_EXPORT_INTERVAL": "50", "PYTHONWARNINGS": "ignore"}
+        code = LIFE + ("" if end == "exit" else "\nimport signal; signal.raise_signal(signal.SIGTERM)")
+        done = subprocess.run(
+            [sys.executable, "-c", code], env=environ | variables, capture_output=True, text=True, timeout=60
+        )
+        pushes = list(at.pushes)
+
+    assert done.returncode == (0 if end == "exit" else -15), done.stderr
+    said = [line for line in done.stderr.splitlines() if not line.startswith("rlexporter: ")]
+    assert not [line for line in said if "fork_posix" not in line], "gRPC tells of a fork in the middle of a push"
+    assert pushes[-1].value("rl_run_state", state="stopped" if end == "exit" else "preempted") == 1.0
+    assert pushes[-1].value("rl_reward_mean") == 2.0
+    assert not [each for each in pushes if each.value("rl_reward_mean") == 99.0]

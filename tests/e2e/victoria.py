@@ -1,0 +1,66 @@
+"""VictoriaMetrics that scrapes, or takes pushes, and its vmalert with our rules."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import urllib.request
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from tests.tools import ROOT, Prometheus, free_port, require_victoria, running
+
+RELABEL = ROOT / "deploy/victoria-metrics/relabel.yml"
+
+
+@contextlib.contextmanager
+def database(folder: Path, *flags: str) -> Iterator[Prometheus]:
+    """A VictoriaMetrics on a free port, which answers as Prometheus does."""
+    port = free_port()
+    folder.mkdir()
+    command = [
+        str(require_victoria() / "victoria-metrics"),
+        f"-storageDataPath={folder / 'data'}",
+        f"-httpListenAddr=127.0.0.1:{port}",
+        *("-search.latencyOffset=0s", "-search.minStalenessInterval=5s"),
+        *flags,
+    ]
+    with running(command, folder, port, ready="/health"):
+        yield Prometheus(port)
+
+
+def scraping(folder: Path, targets: Sequence[str]) -> contextlib.AbstractContextManager[Prometheus]:
+    """One that scrapes these targets each second."""
+    config = folder.with_suffix(".yml")
+    scraped = {"job_name": "rlexporter", "static_configs": [{"targets": list(targets)}]}
+    config.write_text(json.dumps({"global": {"scrape_interval": "1s"}, "scrape_configs": [scraped]}))
+    return database(folder, f"-promscrape.config={config}")
+
+
+def receiving(folder: Path) -> contextlib.AbstractContextManager[Prometheus]:
+    """One that takes pushes, and names them as Prometheus does."""
+    return database(folder, "-opentelemetry.usePrometheusNaming", f"-relabelConfig={RELABEL}")
+
+
+def settle(at: Prometheus) -> None:
+    """Let a database find what it was just given; asked earlier, it says for ten seconds that a series is not there."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{at.port}/internal/force_flush", timeout=10) as response:
+        assert response.status == 200
+
+
+@contextlib.contextmanager
+def alerting(folder: Path, at: Prometheus) -> Iterator[Prometheus]:
+    """A vmalert that judges what is in this database with our rules each second, and writes there what it finds."""
+    port, home = free_port(), f"http://127.0.0.1:{at.port}"
+    folder.mkdir()
+    command = [
+        str(require_victoria() / "vmalert"),
+        f"-rule={ROOT / 'alerts/rlexporter.rules.yml'}",
+        f"-httpListenAddr=127.0.0.1:{port}",
+        *(f"-datasource.url={home}", f"-remoteWrite.url={home}", "-remoteWrite.flushInterval=200ms"),
+        "-notifier.blackhole",
+        "-evaluationInterval=1s",
+        "-rule.evalDelay=0s",
+    ]
+    with running(command, folder, port, ready="/health"):
+        yield Prometheus(port)
