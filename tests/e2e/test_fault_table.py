@@ -66,12 +66,12 @@ def fault(build: Callable[[Around], Any]) -> Callable[[Around], Any]:
 
 
 class EachStep(TrainerCallback):  # type: ignore[misc] # transformers is not checked
-    """Calls what the fault wants in each step."""
+    """Calls what the fault wants in the middle of each step."""
 
     def __init__(self, calls: list[Callable[[], None]]) -> None:
         self._calls = calls
 
-    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+    def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         for call in self._calls:
             call()
 
