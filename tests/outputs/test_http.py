@@ -6,7 +6,6 @@ import gzip
 import http.client
 import itertools
 import math
-import socket
 import threading
 from collections.abc import Iterator
 from contextlib import closing
@@ -137,7 +136,7 @@ def busy() -> Iterator[int]:
     """The port of a server whose store is written to as fast as one thread can."""
     store = Store(CATALOG)
     store.begin(RunFacts(algorithm="grpo", step=0), {"run": "busy", "rank": "0"})
-    server = endpoint.Server(socket.create_server(("127.0.0.1", 0)), lambda: store.snapshot, _fail)
+    server = endpoint.Server(endpoint.claim("127.0.0.1", 0, free=str, fallback=False), lambda: store.snapshot, _fail)
     server.start()
     stop = threading.Event()
 

@@ -1,0 +1,464 @@
+"""Who may come in, with what, and what they learn: over real sockets."""
+
+from __future__ import annotations
+
+import hmac
+import logging
+import os
+import re
+import socket
+import subprocess
+from collections.abc import Iterator
+from itertools import product
+from pathlib import Path
+
+import pytest
+
+from rlexporter import Exporter
+from rlexporter.config import Settings
+from rlexporter.feed import RunFacts
+from rlexporter.model import SetupError
+from rlexporter.outputs import door
+from tests.outputs.wire import Answer, ask, connect, ended, read, request
+from tests.served import errors
+from tests.tools import require_tools
+
+TOKEN = "s3cret-Token_1.~+/="
+RIGHT = f"Authorization: Bearer {TOKEN}"
+PATHS = (
+    "/",
+    "/metrics",
+    "/readyz",
+    "/api/status",
+    "/nothing",
+    "/livez/",
+    "//livez",
+    "/livezz",
+    "/docs",
+    "/openapi.json",
+)
+METHODS = ("GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH", "TRACE", "CONNECT", "PROPFIND")
+
+
+def put(path: Path, text: str | bytes, mode: int = 0o600) -> Path:
+    """A file in one piece, as those who rotate do it."""
+    new = path.with_name(f"{path.name}.new")
+    new.write_bytes(text.encode() if isinstance(text, str) else text)
+    new.chmod(mode)
+    return new.replace(path)
+
+
+@pytest.fixture
+def token(tmp_path: Path) -> Path:
+    """A file with a token."""
+    return put(tmp_path / "token", f"{TOKEN}\n")
+
+
+@pytest.fixture
+def guarded(token: Path) -> Iterator[Exporter]:
+    """An exporter that asks for the token."""
+    with Exporter(run="test", port=0, linger=0, token_file=token) as exporter:
+        yield exporter
+
+
+def test_without_the_token_everything_looks_the_same(guarded: Exporter) -> None:
+    """401 on every path and for every method, whether there is something or not."""
+    expected = _undated(ask(guarded))
+    for method, path in product(METHODS, PATHS):
+        found = ask(guarded, method, path)
+        assert found.status == 401
+        assert found.headers["www-authenticate"] == "Bearer"
+        assert found.body == (b"" if method == "HEAD" else b"unauthorized\n")
+        assert _undated(found) == expected
+
+
+def test_livez_needs_no_token(guarded: Exporter) -> None:
+    """For reading alone."""
+    assert ask(guarded, "GET", "/livez").body == b"ok\n"
+    assert ask(guarded, "HEAD", "/livez").status == 200
+    assert ask(guarded, "POST", "/livez").status == 401
+
+
+def test_with_the_token_all_is_there(guarded: Exporter) -> None:
+    """Whatever the letters of the scheme."""
+    paths = ("/", "/metrics", "/readyz", "/nothing")
+    for scheme in ("Bearer", "bearer", "BEARER"):
+        header = f"Authorization: {scheme} {TOKEN}"
+        assert [ask(guarded, "GET", path, header).status for path in paths] == [200, 200, 200, 404]
+
+
+def test_a_wrong_token_is_refused(guarded: Exporter) -> None:
+    """Nearly right is wrong, and so are two."""
+    wrong = [
+        [f"Authorization: Bearer {TOKEN[:-1]}"],
+        [f"Authorization: Bearer {TOKEN}x"],
+        [f"Authorization: Bearer {TOKEN.upper()}"],
+        ["Authorization: Bearer"],
+        ["Authorization: Bearer "],
+        ["Authorization:"],
+        [f"Authorization: {TOKEN}"],
+        [f"Authorization: Basic {TOKEN}"],
+        [f"Authorization: Bearer {TOKEN} {TOKEN}"],
+        ["Authorization: Bearer \xff\xfe"],
+        [RIGHT, RIGHT],
+        ["Authorization: Bearer wrong", RIGHT],
+        [f"Proxy-Authorization: Bearer {TOKEN}"],
+        [f"Cookie: token={TOKEN}"],
+    ]
+    assert [ask(guarded, "GET", "/metrics", *headers).status for headers in wrong] == [401] * len(wrong)
+
+
+def test_tokens_are_compared_in_constant_time(guarded: Exporter, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a whole, by what Python has for it."""
+    compared: list[tuple[bytes, bytes]] = []
+
+    def compare(one: bytes, other: bytes) -> bool:
+        compared.append((one, other))
+        return False
+
+    monkeypatch.setattr(hmac, "compare_digest", compare)
+    assert ask(guarded, "GET", "/", "Authorization: Bearer nearly").status == 401
+    assert compared == [(b"nearly", TOKEN.encode())]
+
+
+def test_a_rotated_token_counts_at_once(guarded: Exporter, token: Path) -> None:
+    """The new one is right, the old one wrong; written in place or replaced."""
+    put(token, "second")
+    assert _statuses(guarded, "second", TOKEN) == [200, 401]
+    token.write_text("third")
+    assert _statuses(guarded, "third", "second") == [200, 401]
+
+
+def test_a_token_is_rotated_as_kubernetes_does_it(tmp_path: Path) -> None:
+    """The file is a link to a link to a folder, and that is what changes."""
+    for name, text in (("first", "one"), ("second", "two")):
+        (tmp_path / name).mkdir()
+        put(tmp_path / name / "token", text, 0o440)
+    (tmp_path / "data").symlink_to("first")
+    (tmp_path / "token").symlink_to("data/token")
+    with Exporter(run="test", port=0, linger=0, token_file=tmp_path / "token") as exporter:
+        assert _statuses(exporter, "one", "two") == [200, 401]
+        (tmp_path / "new").symlink_to("second")
+        (tmp_path / "new").replace(tmp_path / "data")
+        assert _statuses(exporter, "one", "two") == [401, 200]
+
+
+@pytest.mark.parametrize("bad", ["", "two words", "t\u00f6ken", None])
+def test_a_bad_rotation_leaves_the_last_token(guarded: Exporter, token: Path, bad: str | None) -> None:
+    """It is counted once, however many ask, and what comes after it counts again."""
+    if bad is None:
+        token.unlink()
+    else:
+        put(token, bad)
+    assert _statuses(guarded, TOKEN, bad or "x", TOKEN) == [200, 401, 200]
+    assert guarded.snapshot.value("rlexporter_errors_total", where="door") == 1
+
+    put(token, "open to all", 0o644)
+    assert _statuses(guarded, TOKEN, TOKEN) == [200, 200]
+    assert guarded.snapshot.value("rlexporter_errors_total", where="door") == 2
+
+    put(token, "good")
+    assert _statuses(guarded, "good", TOKEN) == [200, 401]
+    assert guarded.snapshot.value("rlexporter_errors_total", where="door") == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "mode", "reason"),
+    [
+        ("good", 0o644, "everybody on this machine may read it: chmod 600 .*token .Kubernetes: defaultMode: 0440."),
+        ("good", 0o604, "everybody"),
+        ("", 0o600, "it is empty"),
+        (" \n", 0o600, "it is empty"),
+        ("two words", 0o600, "one word of ASCII"),
+        ("two\nlines", 0o600, "one word of ASCII"),
+        ("t\u00f6ken", 0o600, "one word of ASCII"),
+        ("\ufefftoken", 0o600, "one word of ASCII"),
+        ("x" * 4097, 0o600, "at most 4096"),
+    ],
+)
+def test_an_unusable_token_file_is_a_setup_error(tmp_path: Path, text: str, mode: int, reason: str) -> None:
+    """It says which file, what is wrong and where it was named."""
+    path = put(tmp_path / "token", text, mode)
+    with pytest.raises(SetupError, match=f"{re.escape(str(path))}: .*{reason}.*argument token_file, RLEXPORTER_TOKEN"):
+        _guards(token_file=path)
+
+
+@pytest.mark.parametrize("name", ["token_file", "tls_cert_file"])
+def test_a_file_that_is_not_there_is_a_setup_error(tmp_path: Path, name: str) -> None:
+    """Nor is a folder or a pipe a file."""
+    with pytest.raises(SetupError, match=f"No such file or directory .argument {name}"):
+        _guards(**{name: tmp_path / "missing"})
+    with pytest.raises(SetupError, match="Is a directory"):
+        _guards(**{name: tmp_path})
+    os.mkfifo(tmp_path / "pipe", 0o600)
+    with pytest.raises(SetupError, match="it is no regular file"):
+        _guards(**{name: tmp_path / "pipe"})
+
+
+def test_a_file_that_may_not_be_read_is_a_setup_error(token: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By this user."""
+
+    def refuse(*_: object) -> int:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(os, "open", refuse)
+    with pytest.raises(SetupError, match="Permission denied"):
+        _guards(token_file=token)
+
+
+@pytest.mark.parametrize("fallback", [False, True])
+def test_an_exporter_does_not_start_unguarded(token: Path, fallback: bool) -> None:
+    """Not inside a trainer either; and the port stays free."""
+    token.chmod(0o644)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    exporter = Exporter(run="test", port=port, token_file=token)
+    with pytest.raises(SetupError, match="chmod 600"):
+        exporter.start(fallback=fallback)
+    with socket.create_server(("127.0.0.1", port)):
+        pass
+
+
+def test_a_path_stays_what_it_was(token: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A training may change its working directory."""
+    monkeypatch.chdir(tmp_path)
+    with Exporter(run="test", port=0, linger=0, token_file="token") as exporter:
+        monkeypatch.chdir("/")
+        put(token, "second")
+        assert _statuses(exporter, "second", TOKEN) == [200, 401]
+
+
+def test_nothing_can_be_written(exporter: Exporter) -> None:
+    """405 on every path, and what is allowed."""
+    for method, path in product(METHODS[2:], ("/", "/metrics", "/livez", "/nothing")):
+        found = ask(exporter, method, path)
+        assert (found.status, found.headers["allow"]) == (405, "GET, HEAD")
+
+
+def test_no_body_is_read(guarded: Exporter) -> None:
+    """The answer does not wait for it, and the connection ends."""
+    bodies = [
+        "Content-Length: 1000000000000",
+        "Transfer-Encoding: chunked",
+        "Content-Length: 5\r\nExpect: 100-continue",
+    ]
+    credentials: list[list[str]] = [[], [RIGHT]]
+    for header, method, sent in product(bodies, ("GET", "POST"), credentials):
+        with connect(guarded) as sock:
+            sock.sendall(request(method, "/metrics", header, *sent))
+            found = read(sock)
+            assert found
+            assert found.status == (413 if sent else 401)
+            assert found.headers["connection"] == "close"
+            assert ended(sock)
+
+
+def test_an_empty_body_is_none(exporter: Exporter) -> None:
+    """Some clients say so."""
+    assert ask(exporter, "GET", "/metrics", "Content-Length: 0").status == 200
+
+
+def test_a_head_is_bounded(guarded: Exporter) -> None:
+    """In one piece too, with the token and without."""
+    for header in ("X-Long: " + "x" * 100_000, "\r\n".join(f"X-{i}: {i}" for i in range(10_000))):
+        for credentials in ([], [RIGHT]):
+            with connect(guarded) as sock:
+                sock.sendall(request("GET", "/metrics", *credentials, header))
+                found = read(sock)
+                assert found is None or found.status == 400
+    assert ask(guarded, "GET", "/metrics", RIGHT, "X-Long: " + "x" * 10_000).status == 200
+
+
+def test_names_are_bounded(exporter: Exporter) -> None:
+    """A hundred of them are enough for everybody."""
+    assert ask(exporter, "GET", "/metrics?" + "name[]=rl_step&" * 100).status == 200
+    assert ask(exporter, "GET", "/metrics?" + "name[]=rl_step&" * 101).status == 400
+
+
+def test_an_accept_header_that_nobody_understands_is_answered(exporter: Exporter) -> None:
+    """No error, and nothing to count."""
+    for accept in ("text/plain; version=x.y", "application/openmetrics-text; version=1.x", ";;,,==", "\xff"):
+        found = ask(exporter, "GET", "/metrics", f"Accept: {accept}")
+        assert found.status == 200
+        assert found.headers["content-type"].startswith(
+            ("text/plain; version=", "application/openmetrics-text; version=")
+        )
+    assert errors(exporter) == 0
+
+
+def test_every_answer_carries_the_headers(guarded: Exporter, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that keep a browser from doing more than showing it; and nothing names the server."""
+    with connect(guarded) as sock:
+        sock.sendall(b"nonsense\r\n\r\n")
+        nonsense = read(sock)
+    assert nonsense
+    found = [
+        nonsense,
+        ask(guarded),
+        ask(guarded, "POST", "/", RIGHT),
+        ask(guarded, "GET", "/", RIGHT, "Content-Length: 5"),
+    ]
+    found += [ask(guarded, "GET", path, RIGHT) for path in ("/", "/metrics", "/livez", "/nothing")]
+    monkeypatch.setattr("rlexporter.outputs.landing.page", lambda snapshot: 1 / 0)
+    found.append(ask(guarded, "GET", "/", RIGHT))
+
+    assert [answer.status for answer in found] == [400, 401, 405, 413, 200, 200, 200, 404, 500]
+    for answer in found:
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert answer.headers["x-frame-options"] == "DENY"
+        assert answer.headers["referrer-policy"] == "no-referrer"
+        assert answer.headers["content-security-policy"].startswith("default-src 'none'; style-src 'unsafe-inline';")
+        assert answer.headers["cache-control"] == "no-store"
+        assert "server" not in answer.headers
+
+
+def test_nobody_is_sent_elsewhere(exporter: Exporter) -> None:
+    """A slash too many is another path; a redirection would go where the Host header says."""
+    assert ask(exporter, "GET", "/metrics/").status == 404
+    assert ask(exporter, "GET", "http://elsewhere/metrics").status == 404
+
+
+NONSENSE = [
+    b"nonsense\r\n\r\n",
+    b"GET / HTTP/1.1\r\n\r\n",
+    b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n",
+    b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nno number\r\n\r\n",
+    b"GET / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\nabc",
+    b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+    b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+    b"GET / HTTP/1.1\r\nHost: x\r\n\r\nGET / HTTP/1.1\r\nHost: x\r\n\r\nnonsense\r\n\r\n",
+]
+
+
+def test_strangers_leave_nothing_in_the_log(token: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Whatever they send, and however much the training logs; and no error of ours is counted."""
+    with caplog.at_level(1), Exporter(run="test", port=0, linger=0, token_file=token) as exporter:
+        for nonsense in NONSENSE:
+            with connect(exporter) as sock:
+                sock.sendall(nonsense)
+                sock.shutdown(socket.SHUT_WR)
+                assert ended(sock)
+        assert ask(exporter, "GET", "/metrics", RIGHT).status == 200
+        assert errors(exporter) == 0
+
+    assert TOKEN not in caplog.text
+    assert [
+        r for r in caplog.records if r.name.startswith(("uvicorn", "rlexporter")) or r.levelno > logging.DEBUG
+    ] == []
+
+
+def test_the_loggers_of_uvicorn_stay_the_users(exporter: Exporter, caplog: pytest.LogCaptureFixture) -> None:
+    """Who serves something else with uvicorn in this process sees what it logs."""
+    log, access = logging.getLogger("uvicorn.error"), logging.getLogger("uvicorn.access")
+    assert ask(exporter).status == 200
+    with caplog.at_level(logging.INFO):
+        log.warning("mine")
+        access.info("mine too")
+    assert [record.message for record in caplog.records] == ["mine", "mine too"]
+    assert (log.level, log.handlers, log.propagate) == (logging.NOTSET, [], True)
+    assert (access.level, access.handlers, access.propagate) == (logging.NOTSET, [], True)
+    exporter.close()
+    assert log.filters == []
+
+
+def test_labels_are_escaped_and_cut(exporter: Exporter) -> None:
+    """Whatever a key looks like, every scrape stays one that Prometheus reads."""
+    evil = ['q"u\\o\nt}e{', "nul\0l", "half \ud800 pair", "x" * 5000, "\U0001f600", " ", "# EOF", 'a",b="c']
+    exporter.log(dict.fromkeys(evil, 1.0) | {"reward": 1.5})
+    for accept in ("text/plain", "application/openmetrics-text;version=1.0.0"):
+        found = ask(exporter, "GET", "/metrics", f"Accept: {accept}")
+        assert found.status == 200
+        lines = [line for line in found.body.decode().splitlines() if line.startswith("rl_logged_value{")]
+        assert len(lines) == len(evil)
+        assert max(map(len, lines)) < 250
+        assert 'rl_reward_mean{rank="0",run="test"} 1.5' in found.body.decode()
+    assert ask(exporter, "GET", "/").status == 200
+
+
+@pytest.mark.parametrize("generation", ["2", "3"])
+def test_prometheus_reads_any_label(exporter: Exporter, generation: str) -> None:
+    """By its own tool."""
+    exporter.log({'q"u\\o\nt}e{': 1.0, "nul\0l": 1.0, "half \ud800 pair": 1.0, "x" * 5000: 1.0})
+    text = ask(exporter).body
+    command = [str(require_tools(generation) / "promtool"), "check", "metrics", "--extended"]
+    done = subprocess.run(command, input=text, capture_output=True, timeout=60)
+    assert b"error while linting" not in done.stderr
+    assert b"rl_logged_value" in done.stdout
+
+
+def test_a_run_can_have_any_name() -> None:
+    """One from an environment that is no UTF-8, for instance."""
+    with Exporter(run="na\udcffme", port=0, linger=0) as exporter:
+        assert b'run="na?me"' in ask(exporter).body
+        assert b"<h1>na?me</h1>" in ask(exporter, "GET", "/").body
+
+
+def test_a_flood_of_keys_is_cut(exporter: Exporter) -> None:
+    """And the scrape stays of a bounded size."""
+    for step in range(20):
+        exporter.log({f"key {step} {i} " + "x" * 500: 1.0 for i in range(500)}, step=step)
+    body = ask(exporter).body
+    assert body.count(b"rl_logged_value{") == 200
+    assert len(body) < 1 << 20
+    assert b'rlexporter_dropped_keys_total{rank="0",run="test"} 9800.0' in body
+
+
+MARK = "M4rker"
+
+
+def test_nothing_leaks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No answer has a word of the environment, of paths, of prompts and completions, or of an error's text."""
+    monkeypatch.setenv("HF_TOKEN", f"{MARK}-environment")
+    folder = tmp_path / f"{MARK}-folder"
+    folder.mkdir()
+    token = put(folder / "token", "right")
+    settings = {"token_file": token, "record": folder / "log.jsonl", "state_file": str(folder / "state")}
+    facts = RunFacts(
+        algorithm="grpo", run_name="test", output_dir=str(folder / "out"), resumed_from=str(folder / "c-1")
+    )
+    with Exporter(port=0, linger=0, discovery_dir=folder, **settings) as exporter:
+        exporter.begin(facts)
+        exporter.log({"reward": 1.0, "prompt": f"{MARK} prompt", "completions": [f"{MARK} completion"]}, step=1)
+        with exporter.seeing("kl"):
+            _fail(f"{MARK}: a reward function failed in {folder}")
+        put(token, f"two {MARK}")
+        answers = _every_answer(exporter)
+        exporter.end(RuntimeError(f"{MARK} {folder}"))
+        answers += _every_answer(exporter)
+        monkeypatch.setattr("rlexporter.outputs.landing.page", lambda snapshot: int(f"{MARK} {folder}"))
+        monkeypatch.setattr("rlexporter.outputs.prometheus.encode", lambda *_: int(f"{MARK} {folder}"))
+        answers += _every_answer(exporter)
+
+    assert {answer.status for answer in answers} == {200, 401, 404, 500}
+    for answer in answers:
+        text = str(answer.headers) + answer.body.decode()
+        assert MARK not in text
+        assert "Traceback" not in text
+        assert str(Path.home()) not in text
+        assert os.fspath(tmp_path) not in text
+
+
+def _every_answer(exporter: Exporter) -> list[Answer]:
+    right = "Authorization: Bearer right"
+    found = [
+        ask(exporter, "GET", path, right)
+        for path in ("/", "/metrics", "/livez", "/readyz", "/api/status", f"/x{MARK[0]}")
+    ]
+    return [*found, ask(exporter), ask(exporter, "GET", "/metrics", right, "Accept: application/openmetrics-text")]
+
+
+def _fail(text: str) -> None:
+    raise RuntimeError(text)
+
+
+def _undated(answer: Answer) -> dict[str, str]:
+    return {name: text for name, text in answer.headers.items() if name != "date"}
+
+
+def _statuses(exporter: Exporter, *tokens: str) -> list[int]:
+    headers = [f"Authorization: Bearer {token}".encode().decode("latin-1") for token in tokens]
+    return [ask(exporter, "GET", "/metrics", header).status for header in headers]
+
+
+def _guards(**files: object) -> door.Guards:
+    return door.guards(Settings.load(files, {}), lambda error: None)
