@@ -152,7 +152,10 @@ def test_a_folder_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
 def _rank(rank: int, restart: int = 0, folder: str = "/tmp/torchelastic_x/none_y") -> dict[str, str]:
     """The environment that `accelerate launch` gives a rank on one machine."""
     return {
-        **{"TORCHELASTIC_RUN_ID": "none", "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "RANK": str(rank)},
+        "TORCHELASTIC_RUN_ID": "none",
+        "WORLD_SIZE": "2",
+        "LOCAL_WORLD_SIZE": "2",
+        "RANK": str(rank),
         "TORCHELASTIC_ERROR_FILE": f"{folder}/attempt_{restart}/{rank}/error.json",
     }
 
