@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from rlexporter.outputs.http import Server
     from rlexporter.ticker import Ticker
 
-_HURRY_SECONDS = 1.0
+_HURRY_SECONDS = {RunState.FAILED: 1.0, RunState.PREEMPTED: 4.0}
+"""What the last push and the like may take where others wait for this process to end, or it is killed soon."""
 
 
 class Exporter(Run):
@@ -35,6 +36,8 @@ class Exporter(Run):
         self._server: Server | None = None
         self._outlets: list[Ticker] = []
         self._displaced = False
+        self._shown: tuple[Snapshot, Snapshot] | None = None
+        """What is known, and the part of it that is this rank's own, which stays the same as long as that does."""
 
     @property
     def port(self) -> int | None:
@@ -54,7 +57,11 @@ class Exporter(Run):
     def current(self) -> Snapshot:
         """What is served now: of a rank other than 0 what it sees itself. For any thread."""
         found = super().current()
-        return found if self.rank == 0 else ranks.own(found, self.settings.ranks)
+        if self.rank == 0:
+            return found
+        if self._shown is None or self._shown[0] is not found:
+            self._shown = (found, ranks.own(found, self.settings.ranks))
+        return self._shown[1]
 
     def start(self, *, fallback: bool = False) -> Exporter:
         """Serve, on rank 0 and on the others where that was asked for; twice is once.
@@ -73,12 +80,13 @@ class Exporter(Run):
         sock = http.claim(self.settings.host, port, free=_free, fallback=fallback)
         try:
             self._open_outlets(sock.getsockname()[1], fallback)
-            self._server = http.Server(sock, self.current, lambda error: self.failed("scrape", error), guards)
-            self._server.start()
+            server = http.Server(sock, self.current, lambda error: self.failed("scrape", error), guards)
+            server.start()
         except BaseException:
             self._close_outlets()
             sock.close()
             raise
+        self._server = server
         versions = (__version__, platform.python_version(), prometheus.VERSION, http.VERSION)
         self.store.change(lambda draft: draft.set("rlexporter_build_info", 1.0, *versions))
         self._displaced = False
@@ -157,8 +165,9 @@ class Exporter(Run):
         from rlexporter import outlets
 
         makers: list[tuple[str, Callable[[], Ticker | None]]] = [("record", self.record), *outlets.wanted(self, port)]
-        made = [self._made(where, make, fallback) for where, make in makers]
-        self._outlets = [outlet for outlet in made if outlet is not None]
+        for where, make in makers:
+            made = self._made(where, make, fallback)
+            self._outlets += [made] if made is not None else []
         for outlet in self._outlets:
             outlet.start()
 
@@ -173,8 +182,9 @@ class Exporter(Run):
 
     def _close_outlets(self) -> None:
         outlets, self._outlets = self._outlets, []
+        hurries = self._peers_wait or self.state is RunState.PREEMPTED
         for outlet in outlets:
-            outlet.close(_HURRY_SECONDS if self._peers_wait else None)
+            outlet.close(_HURRY_SECONDS[self.state] if hurries else None)
 
     def _stop(self) -> None:
         process.unregister(self)

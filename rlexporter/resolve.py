@@ -19,7 +19,9 @@ _RUNTIME = "_runtime"
 
 
 def clip(value: str) -> str:
-    """A label value of bounded length."""
+    """A label value of bounded length, with a question mark for what is no character (half a surrogate pair)."""
+    if not value.isascii():
+        value = value.encode("utf-8", "replace").decode()
     return value if len(value) <= MAX_LABEL_LENGTH else value[: MAX_LABEL_LENGTH - 1] + "…"
 
 

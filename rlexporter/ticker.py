@@ -56,6 +56,8 @@ class Ticker:
         self.wake()
         if self._thread.is_alive():
             self._thread.join(self.patience if patience is None else patience)
+        elif self._thread.ident is None:  # it was never started, but something may have been set up for it
+            self._call(self._last)
 
     def _run(self) -> None:
         while not self._closed:

@@ -77,5 +77,8 @@ def test_close_does_not_wait_for_what_hangs() -> None:
 
 
 def test_one_that_was_never_started_can_be_closed() -> None:
-    """Where something else could not be set up."""
-    Ticker("test", 1, lambda: None, lambda _: None).close()
+    """Where something else could not be set up: what was made for it is taken back."""
+    done: list[str] = []
+    Ticker("test", 1, lambda: None, print, last=lambda: done.append("last")).close()
+
+    assert done == ["last"]

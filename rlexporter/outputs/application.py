@@ -68,10 +68,7 @@ class Scrapes:
     def _made(self, now: Snapshot, moment: float, accept: str, names: Sequence[str]) -> Scrape:
         counted = Series(NAMED["rlexporter_scrapes_total"])
         full = replace(now, samples={**now.samples, counted: float(self._fetches.total)})
-        try:
-            body, content_type = prometheus.encode(full, accept, names)
-        except UnicodeEncodeError:
-            body, content_type = prometheus.encode(_encodable(full), accept, names)
+        body, content_type = prometheus.encode(full, accept, names)
         return Scrape(now, moment, body, content_type)
 
 
@@ -106,7 +103,7 @@ def application(snapshot: Callable[[], Snapshot], fetches: Fetches, failed: Call
 
     @app.api_route("/", methods=[*METHODS])
     async def index() -> Response:
-        return Response(landing.page(snapshot()).encode("utf-8", "replace"), media_type="text/html")
+        return Response(landing.page(snapshot()), media_type="text/html")
 
     return app
 
@@ -122,20 +119,3 @@ def _negotiated(accept: str) -> tuple[str, str]:
 def _takes_gzip(accept_encoding: str) -> bool:
     wanted = [part.replace(" ", "").lower() for part in accept_encoding.split(",")]
     return any(part.split(";")[0] == "gzip" and not part.endswith((";q=0", ";q=0.0")) for part in wanted)
-
-
-def _encodable(snapshot: Snapshot) -> Snapshot:
-    """The snapshot with a question mark for what is no character: half a surrogate pair, or a byte that is no UTF-8."""
-
-    def clean(text: str) -> str:
-        return text.encode("utf-8", "replace").decode()
-
-    def cleaned(series: Series) -> Series:
-        return Series(series.metric, tuple(map(clean, series.labels)))
-
-    return replace(
-        snapshot,
-        labels={name: clean(value) for name, value in snapshot.labels.items()},
-        samples={cleaned(series): value for series, value in snapshot.samples.items()},
-        buckets={cleaned(series): value for series, value in snapshot.buckets.items()},
-    )

@@ -167,7 +167,7 @@ def test_closing_does_not_wait_for_slow_clients(endpoint: tuple[Exporter, Reach]
         eventually(lambda: accepted(port) == 40)
         started = time.monotonic()
         exporter.close()
-        assert time.monotonic() - started < 0.9
+        assert time.monotonic() - started < 3
         assert accepted(port) == 0
         assert all(ended(sock) for sock in silent)
 
@@ -202,7 +202,7 @@ def test_an_answer_has_to_be_taken_in_time(endpoint: tuple[Exporter, Reach]) -> 
             stack.enter_context(reach(room=4096)).sendall(request() * 300)
         eventually(lambda: accepted(exporter.port) == 20)
         assert unsent(exporter.port) < 20 << 20
-        eventually(lambda: accepted(exporter.port) == unsent(exporter.port) == 0, 10)
+        eventually(lambda: accepted(exporter.port) == unsent(exporter.port) == 0, 60)
         assert _memory() - before < 64 << 20
     with reach() as sock:
         assert scrape(sock).status == 200
@@ -218,7 +218,7 @@ def test_the_rest_of_an_answer_has_to_be_taken_in_time(exporter: Exporter) -> No
         taken = 0
         while taken < 200_000:
             taken += len(another.recv(1 << 16))
-        eventually(lambda: accepted(exporter.port) == 0, 10)
+        eventually(lambda: accepted(exporter.port) == 0, 60)
 
 
 @pytest.mark.usefixtures("little")

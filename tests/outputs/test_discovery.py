@@ -131,6 +131,18 @@ def test_a_folder_that_cannot_be_written_is_said_at_once(tmp_path: Path) -> None
         Exporter(run="r", port=0, discovery_dir=tmp_path / "file").start()
 
 
+def test_a_start_that_fails_leaves_nothing(tmp_path: Path) -> None:
+    """Where something else cannot be had: no target file, no port, no thread; and it can be tried again."""
+    exporter = Exporter(run="r", port=0, discovery_dir=tmp_path, otlp="collector:4318")
+    with pytest.raises(SetupError, match="begin with http://"):
+        exporter.start()
+
+    assert _files(tmp_path) == []
+    assert exporter.url is None
+    with pytest.raises(SetupError):
+        exporter.start()
+
+
 def test_prune(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Old files of ours go; fresh ones, and those of others, stay."""
     for name in ("rlexporter-a-1-0.json", "rlexporter-b-2-0.json.77.part", "rlexporter-new-3-0.json", "mine.json"):

@@ -29,7 +29,8 @@ def connect(exporter: Exporter, host: str = "127.0.0.1", *, room: int = 0) -> so
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if room:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, room)
-        sock.bind((host, 0))
+        if host != "127.0.0.1":
+            sock.bind((host, 0))  # this looks long for a port that nobody used lately
         sock.connect(("127.0.0.1", exporter.port))
     except BaseException:
         sock.close()
