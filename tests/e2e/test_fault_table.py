@@ -2,7 +2,7 @@
 
 Each fault is there while a real GRPO trainer takes its steps. Afterwards losses, weights and random state are compared
 with those of a run without rlexporter, bit for bit, and what is served with what the trainer did. A port that is taken
-on one rank is in test_ranks.py, clients that are slow or many in tests/outputs/test_connections.py.
+on one rank is in test_ranks.py; more of slow clients, and what they cost, in tests/outputs/test_connections.py.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from math import nan
@@ -139,6 +140,34 @@ def prometheus_down_and_back(around: Around) -> None:
 
     around.each_step.append(disturb)
     around.afterwards.append(lambda _: eventually(lambda: server[0].value(counted) == SAMPLES))
+
+
+@fault
+def slow_clients(around: Around) -> None:
+    """200 connections that begin a request and never end it, more than may be kept: a scrape comes through."""
+    clients: list[socket.socket] = []
+
+    def connect(exporter: Exporter) -> None:
+        while len(clients) < 200:
+            sock = around.stack.enter_context(socket.create_connection(("127.0.0.1", exporter.port or 0)))
+            sock.sendall(b"GET /metr")
+            clients.append(sock)
+        assert "rl_step" in _scrape(exporter)
+        assert _sockets_of(exporter.port or 0) < 150
+
+    around.each_step.append(connect)
+
+
+@fault
+def many_scrapers(around: Around) -> None:
+    """64 at once, in each step."""
+
+    def scrape(exporter: Exporter) -> None:
+        with ThreadPoolExecutor(64) as pool:
+            found = list(pool.map(lambda _: fetch(f"{exporter.url}/metrics")[0], range(64)))
+        assert found == [200] * 64
+
+    around.each_step.append(scrape)
 
 
 # Machine
