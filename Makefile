@@ -20,7 +20,7 @@ stack: tools ## the demo under Prometheus and Alertmanager, with our rules; with
 test: check tools ## all checks and tests; what CI runs (ARGS="-k golden")
 	@echo "test: unit tests, then real trainers under real Prometheus servers (about 9 minutes on 2 cores, and 5 for older versions of TRL)"
 	$(if $(ARGS),,@(for each in $(TRL); do scripts/setup trl-$$each .venv-$$each; done) >.work/setup.log 2>&1 &)
-	@$(PY) -m pytest -m "not soak" -n 2 --dist loadfile --no-loadscope-reorder --durations=10 $(ARGS)
+	@OMP_NUM_THREADS=1 $(PY) -m pytest -m "not soak" -n 2 --dist loadfile --no-loadscope-reorder --durations=10 $(ARGS)
 	$(if $(ARGS),,@$(MAKE) --no-print-directory versions)
 	$(if $(ARGS),,@$(PY) -m scripts.compatibility --check)
 

@@ -32,17 +32,17 @@ def test_the_demo_is_scraped(tmp_path: Path, algorithm: str) -> None:
     """It trains and serves: `up` is 1 throughout, and a query for every series returns data on both servers."""
     port = free_port()
     command = [sys.executable, "-m", "rlexporter", "demo", "--algorithm", algorithm]
-    command += ["--steps", "250", "--port", str(port), "--linger", "20"]
+    command += ["--steps", "200", "--port", str(port), "--linger", "20"]
     with (tmp_path / "output").open("w") as out, ExitStack() as stack:
         demo = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT)
         stack.callback(demo.wait)
         stack.callback(demo.kill)
-        eventually(lambda: f"http://127.0.0.1:{port}/metrics" in (tmp_path / "output").read_text(), 120)
+        eventually(lambda: f"http://127.0.0.1:{port}/metrics" in (tmp_path / "output").read_text(), 240)
         servers = [
             stack.enter_context(prometheus(generation, tmp_path / generation, [f"127.0.0.1:{port}"]))
             for generation in GENERATIONS
         ]
-        eventually(lambda: "finished after step 250" in (tmp_path / "output").read_text(), 120)
+        eventually(lambda: "finished after step 200" in (tmp_path / "output").read_text(), 240)
         time.sleep(3)
         _, text, _ = fetch(f"http://127.0.0.1:{port}/metrics")
         names = _names(text)
@@ -53,9 +53,9 @@ def test_the_demo_is_scraped(tmp_path: Path, algorithm: str) -> None:
             assert missing == []
             assert set(_up(server)) == {1.0}
             assert len(_up(server)) >= 5
-            assert server.value("rl_step") == 250
+            assert server.value("rl_step") == 200
             assert server.value("sum(rl_nonfinite_values_total)") == 0
-            assert server.value("rl_grad_norm_dist_count") == 250
+            assert server.value("rl_grad_norm_dist_count") == 200
             metadata = server.get("targets/metadata", match_target='{job="rlexporter"}', metric="rl_reward_mean")
             assert metadata[0]["help"].startswith("Mean reward per completion.")
             assert metadata[0]["help"].endswith("TRL: reward, env/reward_mean, objective/scores")
