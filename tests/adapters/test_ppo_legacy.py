@@ -540,7 +540,7 @@ def test_nothing_outlives_its_step() -> None:
 
 
 class _Accelerator:
-    process_index, num_processes, sync_gradients = 0, 1, True
+    process_index, local_process_index, num_processes, sync_gradients = 0, 0, 1, True
 
     def backward(self, loss: Any) -> None:
         pass
