@@ -160,6 +160,11 @@ class Snapshot:
     buckets: Mapping[Series, Buckets] = field(default_factory=dict)
     totals: Mapping[Series, float] = field(default_factory=dict)
 
+    @property
+    def state(self) -> RunState | None:
+        """In which the run is; None before anybody has said."""
+        return next((each for each in RunState if self.value("rl_run_state", state=each.value)), None)
+
     def value(self, name: str, /, **labels: str) -> float | None:
         """The sample of the Prometheus series ``name`` with these labels of its own; None where there is none."""
         for series, value in self.samples.items():

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from rlexporter.model import RunState
-from rlexporter.parsers import ON
 from rlexporter.run import Run
 from rlexporter.ticker import Ticker
 
@@ -20,7 +19,11 @@ def wanted(run: Run, port: int) -> Iterator[tuple[str, Callable[[], Ticker]]]:
     if settings.state_file:
         from rlexporter.outputs import state
 
-        yield "state", partial(state.keeper, run.current, _path(run), partial(run.failed, "state"))
+        def path() -> str:
+            begun = run.state is not RunState.STARTING
+            return state.path(settings.state_file, run.output_dir, run.rank, begun=begun)
+
+        yield "state", partial(state.keeper, run.current, path, partial(run.failed, "state"))
     if settings.discovery_dir:
         from rlexporter.outputs import discovery
 
@@ -30,15 +33,3 @@ def wanted(run: Run, port: int) -> Iterator[tuple[str, Callable[[], Ticker]]]:
         from rlexporter.outputs import otlp
 
         yield "otlp", partial(otlp.pusher, settings.otlp, run.current, partial(run.failed, "otlp"))
-
-
-def _path(run: Run) -> Callable[[], str]:
-    """Where the state file is; empty where the run, which may have an output folder, has not begun."""
-    from rlexporter.outputs import state
-
-    def path() -> str:
-        if run.settings.state_file == ON and not run.output_dir and run.state is RunState.STARTING:
-            return ""
-        return state.path(run.settings.state_file, run.output_dir, run.rank)
-
-    return path

@@ -11,11 +11,10 @@ from rlexporter.catalog import CATALOG, NONFINITE
 from rlexporter.config import TIMINGS
 from rlexporter.model import Group, Kind, Scope, Series, Snapshot
 
-_OWN = {metric.series for metric in CATALOG if metric.scope is Scope.RANK}
-_TIMINGS = {"rl_step_duration_seconds", "rlexporter_build_info", "rlexporter_scrapes_total"} | {
+_TIMINGS = {"rl_step_duration_seconds", "rlexporter_build_info"} | {
     metric.series
     for metric in CATALOG
-    if metric.series in _OWN
+    if metric.scope is Scope.RANK
     and metric.kind is not Kind.HISTOGRAM
     and metric.group in (Group.RUN, Group.PROGRESS, Group.SPEED)
 }
@@ -45,4 +44,4 @@ def _local(series: Series) -> bool:
         return series.labels[0] in _COUNTED
     if name in _CONDITIONS:
         return series.labels[0] in NONFINITE
-    return name in _OWN
+    return series.metric.scope is Scope.RANK

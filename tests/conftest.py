@@ -14,11 +14,20 @@ from rlexporter import process
 from rlexporter.catalog import CATALOG
 from rlexporter.exporter import Exporter
 from rlexporter.feed import RunFacts, StepUpdate
-from rlexporter.model import Series
+from rlexporter.model import Group, Key, Kind, Metric, Series
 from rlexporter.store import Store
 from rlexporter.tensors import host
 
 DATA = Path(__file__).parent / "data"
+SURPRISE = Metric(
+    name="rl.surprise",
+    kind=Kind.GAUGE,
+    group=Group.POLICY,
+    help="A new one.",
+    unit="nats",
+    keys=(Key("surprise/mean", ("grpo",)),),
+)
+"""A metric that the catalogue does not have."""
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -9,6 +9,7 @@ import pytest
 
 from rlexporter import generate
 from rlexporter.catalog import CATALOG
+from tests.conftest import SURPRISE
 
 ROOT = Path(__file__).parent.parent
 
@@ -53,17 +54,8 @@ def test_a_stale_file_is_found_and_written(tmp_path: Path) -> None:
 def test_a_new_metric_appears_in_the_docs() -> None:
     """To add a metric is to add one entry."""
     from rlexporter.generate import docs
-    from rlexporter.model import Group, Key, Kind, Metric
 
-    extra = Metric(
-        name="rl.surprise",
-        kind=Kind.GAUGE,
-        group=Group.POLICY,
-        help="A new one.",
-        unit="nats",
-        keys=(Key("surprise/mean", ("grpo",)),),
-    )
-    page = docs.metrics((*CATALOG, extra))
+    page = docs.metrics((*CATALOG, SURPRISE))
 
     assert "| `rl_surprise` | nats | - | `surprise/mean` | A new one. |" in page
     assert "| `surprise/mean` | `rl_surprise` |" in page

@@ -7,12 +7,13 @@ import os
 import signal
 import socket
 import subprocess
+import sys
 import threading
 import time
 import urllib.parse
 import urllib.request
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -251,6 +252,42 @@ def running(
             except subprocess.TimeoutExpired:
                 server.kill()
                 server.wait()
+
+
+@contextmanager
+def launched(command: Sequence[str], folder: Path, **environ: str) -> Iterator[subprocess.Popen[str]]:
+    """A script or its launcher in ``folder``, whose output goes to `out` and `err` there; ended by its process id."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    quiet = {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
+    with (folder / "out").open("w") as out, (folder / "err").open("w") as err:
+        process = subprocess.Popen(
+            command, env=os.environ | path | quiet | environ, stdout=out, stderr=err, text=True, cwd=folder
+        )
+    try:
+        yield process
+    finally:
+        process.terminate()
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(40)
+        process.kill()
+        process.wait()
+
+
+def served(port: int, agent: str = "tests") -> str:
+    """The metrics on this port; empty where nobody serves any."""
+    request = urllib.request.Request(f"http://127.0.0.1:{port}/metrics", headers={"User-Agent": agent})
+    with suppress(OSError), urllib.request.urlopen(request, timeout=5) as response:
+        return str(response.read().decode())
+    return ""
+
+
+def two_ports() -> int:
+    """A port that nobody listens on, nor on the next one."""
+    while True:
+        port = free_port()
+        with suppress(OSError), socket.create_server(("127.0.0.1", port + 1)):
+            return port
 
 
 def _wait_ready(url: str, server: subprocess.Popen[bytes], log: Path) -> None:

@@ -79,7 +79,7 @@ class Display:
         now = self._exporter.snapshot
         self._conditions(now)
         metrics = {series.metric.series for series in (*now.samples, *now.buckets)}
-        state = next((s.labels[0] for s, v in now.samples.items() if s.metric.series == "rl_run_state" and v == 1), "")
+        state = now.state.value if now.state else ""
         self.say("")
         self.say(f"run {now.labels['run']}: {state} after step {now.value('rl_step') or 0:.0f}")
         for label, name in _SHOWN:

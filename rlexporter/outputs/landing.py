@@ -23,7 +23,7 @@ def page(snapshot: Snapshot) -> str:
     facts = {
         "Algorithm": _info(snapshot, "rl_run_info", "algorithm"),
         "Trainer": _info(snapshot, "rl_run_info", "trainer"),
-        "State": _state(snapshot),
+        "State": snapshot.state.value if snapshot.state else "",
         "Step": _number(snapshot, "rl_step"),
         "Steps planned": _number(snapshot, "rl_steps_planned"),
         "Reward": _number(snapshot, "rl_reward_mean"),
@@ -64,10 +64,6 @@ def _info(snapshot: Snapshot, name: str, label: str) -> str:
         if series.metric.series == name:
             return dict(zip(series.metric.labels, series.labels, strict=True)).get(label, "")
     return ""
-
-
-def _state(snapshot: Snapshot) -> str:
-    return next((state for (state,), _ in _set(snapshot, "rl_run_state")), "")
 
 
 def _number(snapshot: Snapshot, name: str) -> str:

@@ -27,7 +27,7 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
 from rlexporter.buckets import Buckets
 from rlexporter.model import Kind, Metric, Series, Snapshot
-from rlexporter.outputs.prometheus import help_text
+from rlexporter.outputs.grouped import SUMS, by_metric, help_text, labels
 from rlexporter.version import __version__
 
 _SINCE = time.time_ns()
@@ -55,15 +55,13 @@ class Origin:
 
 def metrics_data(snapshot: Snapshot, resource: Resource, now: int) -> MetricsData:
     """Everything that a snapshot holds, as of one moment. ``now``: nanoseconds since the epoch."""
-    by_metric: dict[Metric, list[Series]] = {}
-    for series in (*snapshot.samples, *snapshot.buckets):
-        by_metric.setdefault(series.metric, []).append(series)
-    families = [family for metric, found in by_metric.items() for family in _families(metric, snapshot, found, now)]
+    grouped = by_metric(snapshot).items()
+    families = [family for metric, found in grouped for family in _families(metric, snapshot, found, now)]
     return MetricsData([ResourceMetrics(resource, [ScopeMetrics(_SCOPE, families, "")], "")])
 
 
 def _families(metric: Metric, snapshot: Snapshot, found: Iterable[Series], now: int) -> Iterator[Family]:
-    labelled = [(series, _attributes(snapshot, series)) for series in found]
+    labelled = [(series, labels(snapshot, series)) for series in found]
     if metric.kind is Kind.HISTOGRAM:
         yield from _histogram(metric, [(attributes, snapshot.buckets[series]) for series, attributes in labelled], now)
         return
@@ -78,11 +76,9 @@ def _histogram(metric: Metric, labelled: list[tuple[dict[str, str], Buckets]], n
     """Buckets, and where values can be negative two sums beside them, as in a scrape."""
     points = [_distribution(metric, attributes, found, now) for attributes, found in labelled]
     yield Family(metric.name, help_text(metric), "", Histogram(points, _CUMULATIVE))
-    if metric.signed:
-        positive = [_number(attributes, found.positive_sum, now) for attributes, found in labelled]
-        negative = [_number(attributes, found.negative_sum, now) for attributes, found in labelled]
-        yield _sum(f"{metric.name}.positive_sum", f"Sum of the positive values of {metric.series}.", positive)
-        yield _sum(f"{metric.name}.negative_sum", f"Sum of the absolute negative values of {metric.series}.", negative)
+    for part, text in SUMS.items() if metric.signed else ():
+        totals = [_number(attributes, getattr(found, part), now) for attributes, found in labelled]
+        yield _sum(f"{metric.name}.{part}", text.format(metric.series), totals)
 
 
 def _distribution(metric: Metric, attributes: dict[str, str], found: Buckets, now: int) -> HistogramDataPoint:
@@ -110,7 +106,3 @@ def _number(attributes: dict[str, str], value: float, now: int) -> NumberDataPoi
 
 def _known(value: float) -> float | None:
     return value if math.isfinite(value) else None
-
-
-def _attributes(snapshot: Snapshot, series: Series) -> dict[str, str]:
-    return {**snapshot.labels, **dict(zip(series.metric.labels, series.labels, strict=True))}

@@ -15,9 +15,10 @@ from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
 from rlexporter.buckets import Buckets
-from rlexporter.model import Kind, Level, Metric, Series, Snapshot
+from rlexporter.model import Kind, Metric, Series, Snapshot
+from rlexporter.outputs.grouped import SUMS, by_metric, help_text, labels
 
-__all__ = ["VERSION", "Family", "encode", "families", "help_text", "openmetrics"]
+__all__ = ["VERSION", "Family", "encode", "families", "openmetrics"]
 
 VERSION = version("prometheus-client")
 
@@ -38,23 +39,12 @@ def openmetrics(family: Family) -> bytes:
 
 def families(snapshot: Snapshot) -> Iterator[Family]:
     """Every family of a snapshot, by name; each sample carries the labels of the run."""
-    by_metric: dict[Metric, list[Series]] = {}
-    for series in (*snapshot.samples, *snapshot.buckets):
-        by_metric.setdefault(series.metric, []).append(series)
-    for metric in sorted(by_metric, key=lambda metric: metric.series):
-        ordered = sorted(by_metric[metric], key=lambda series: series.labels)
+    for metric, found in sorted(by_metric(snapshot).items(), key=lambda each: each[0].series):
+        ordered = sorted(found, key=lambda series: series.labels)
         if metric.kind is Kind.HISTOGRAM:
             yield from _histogram(metric, snapshot, ordered)
         else:
             yield _simple(metric, snapshot, ordered)
-
-
-def help_text(metric: Metric) -> str:
-    """HELP: what it is, on what level, in which unit, and the TRL keys that it serves."""
-    level = "" if metric.level in (Level.STEP, Level.RUN) else f"{metric.level.value} level"
-    detail = ", ".join(part for part in (metric.unit, level) if part)
-    keys = ", ".join(dict.fromkeys(key.name for key in metric.keys))
-    return metric.help + (f" [{detail}]" if detail else "") + (f" TRL: {keys}" if keys else "")
 
 
 class _Families(Collector):
@@ -71,7 +61,7 @@ def _simple(metric: Metric, snapshot: Snapshot, ordered: list[Series]) -> Family
     suffix = {Kind.COUNTER: "_total", Kind.INFO: "_info"}.get(metric.kind, "")
     family = Family(metric.series.removesuffix(suffix), help_text(metric), metric.kind.value)
     for series in ordered:
-        family.add_sample(metric.series, _labels(snapshot, series), snapshot.samples[series])
+        family.add_sample(metric.series, labels(snapshot, series), snapshot.samples[series])
     return family
 
 
@@ -83,20 +73,17 @@ def _histogram(metric: Metric, snapshot: Snapshot, ordered: list[Series]) -> Ite
     """
     name, text = metric.series, help_text(metric)
     family = Family(name, text, "histogram")
-    parts = {
-        "positive": Family(f"{name}_positive_sum", f"Sum of the positive values of {name}.", "counter"),
-        "negative": Family(f"{name}_negative_sum", f"Sum of the absolute negative values of {name}.", "counter"),
-    }
+    parts = {part: Family(f"{name}_{part}", meaning.format(name), "counter") for part, meaning in SUMS.items()}
     for series in ordered:
-        found, labels = snapshot.buckets[series], _labels(snapshot, series)
+        found, own = snapshot.buckets[series], labels(snapshot, series)
         for bound, count in _cumulative(found):
-            family.add_sample(f"{name}_bucket", {**labels, "le": bound}, count)
+            family.add_sample(f"{name}_bucket", {**own, "le": bound}, count)
         if metric.signed:
-            parts["positive"].add_sample(f"{name}_positive_sum_total", labels, found.positive_sum)
-            parts["negative"].add_sample(f"{name}_negative_sum_total", labels, found.negative_sum)
+            for part, total in parts.items():
+                total.add_sample(f"{name}_{part}_total", own, getattr(found, part))
         else:
-            family.add_sample(f"{name}_count", labels, found.count)
-            family.add_sample(f"{name}_sum", labels, found.positive_sum)
+            family.add_sample(f"{name}_count", own, found.count)
+            family.add_sample(f"{name}_sum", own, found.positive_sum)
     yield family
     if metric.signed:
         yield from parts.values()
@@ -105,10 +92,6 @@ def _histogram(metric: Metric, snapshot: Snapshot, ordered: list[Series]) -> Ite
 def _cumulative(found: Buckets) -> Iterator[tuple[str, int]]:
     bounds = (*(floatToGoString(bound) for bound in found.bounds), "+Inf")  # type: ignore[no-untyped-call]
     return zip(bounds, accumulate(found.counts), strict=True)
-
-
-def _labels(snapshot: Snapshot, series: Series) -> dict[str, str]:
-    return {**snapshot.labels, **dict(zip(series.metric.labels, series.labels, strict=True))}
 
 
 def _restricted(found: Iterable[Family], names: frozenset[str]) -> Iterator[Family]:

@@ -35,10 +35,14 @@ def keeper(snapshot: Callable[[], Snapshot], path: Callable[[], str], failed: Ca
     return Ticker("state", WRITE_SECONDS, file.write, failed, last=file.write)
 
 
-def path(setting: str, output_dir: str | None, rank: int) -> str:
-    """Where the file of a rank is; ``setting``: that of the user, `on` or a path."""
-    found = Path(output_dir or ".") / STATE_FILE if setting == ON else Path(setting)
-    return str(of_rank(found, rank))
+def path(setting: str, output_dir: str | None, rank: int, *, begun: bool) -> str:
+    """Where the file of a rank is; ``setting``: that of the user, `on` or a path.
+
+    Empty as long as nobody knows: a run that has not ``begun`` may still say where its checkpoints go.
+    """
+    if setting != ON:
+        return str(of_rank(setting, rank))
+    return str(of_rank(Path(output_dir or ".") / STATE_FILE, rank)) if output_dir or begun else ""
 
 
 class StateFile:

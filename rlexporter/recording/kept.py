@@ -11,8 +11,6 @@ from rlexporter.model import RunState, Snapshot
 from rlexporter.recording import seen
 from rlexporter.recording.lines import UnreadableError
 
-_UNKNOWN = RunState.STARTING
-
 
 @dataclass(frozen=True, slots=True)
 class Kept:
@@ -25,7 +23,7 @@ class Kept:
     @property
     def state(self) -> RunState:
         """In which the run was then."""
-        return next((each for each in RunState if self.snapshot.value("rl_run_state", state=each.value)), _UNKNOWN)
+        return self.snapshot.state or RunState.STARTING
 
 
 def read_kept(path: str | Path) -> Kept | None:

@@ -19,6 +19,7 @@ from rlexporter.model import Group, Key, Kind, Metric, Series
 from rlexporter.outputs.prometheus import encode
 from rlexporter.store import Store
 from rlexporter.tensors import host
+from tests.conftest import SURPRISE
 from tests.dashboards.grafana import Json, View, panels, variable
 
 DASHBOARDS: list[Json] = [json.loads(text) for text in dashboards(CATALOG).values()]
@@ -246,14 +247,7 @@ def test_every_metric_is_in_a_dashboard() -> None:
 
 
 _NEW = {
-    "gauge": Metric(
-        name="rl.surprise",
-        kind=Kind.GAUGE,
-        group=Group.POLICY,
-        help="A new one.",
-        unit="nats",
-        keys=(Key("surprise/mean", ("grpo",)),),
-    ),
+    "gauge": SURPRISE,
     "counter": Metric(
         name="rl.surprises_total",
         kind=Kind.COUNTER,

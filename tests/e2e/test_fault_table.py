@@ -59,6 +59,15 @@ class Around:
     errors: set[str] = field(default_factory=set)
     """Where errors of the exporter's own are expected."""
 
+    def every_way_out(self) -> None:
+        """Let everything leave the process in each way that there is, to a collector that is away."""
+        self.settings |= {
+            "state_file": self.folder / "state.json",
+            "discovery_dir": self.folder / "targets",
+            "otlp": f"http://127.0.0.1:{free_port()}",
+        }
+        self.errors.add("otlp")
+
 
 def fault(build: Callable[[Around], Any]) -> Callable[[Around], Any]:
     """Put it into the table."""
@@ -221,12 +230,7 @@ def clock_jumps(around: Around) -> None:
 @fault
 def forks(around: Around) -> None:
     """A child, as a DataLoader makes them, has none of the sockets, and takes nothing away when it ends."""
-    around.settings |= {
-        "state_file": around.folder / "state.json",
-        "discovery_dir": around.folder / "targets",
-        "otlp": f"http://127.0.0.1:{free_port()}",
-    }
-    around.errors.add("otlp")
+    around.every_way_out()
 
     def fork(exporter: Exporter) -> None:
         with socket.create_connection(("127.0.0.1", exporter.port or 0)) as client:
@@ -323,11 +327,7 @@ def hostile_labels(around: Around) -> None:
 @fault
 def every_output_fails(around: Around) -> None:
     """An exception of its own in each of them."""
-    around.settings |= {
-        "state_file": around.folder / "state.json",
-        "discovery_dir": around.folder / "targets",
-        "otlp": f"http://127.0.0.1:{free_port()}",
-    }
+    around.every_way_out()
     done: list[int] = []
 
     def fail(*_: Any, **__: Any) -> Any:
@@ -349,7 +349,7 @@ def every_output_fails(around: Around) -> None:
 
     around.each_step.append(break_all)
     around.afterwards.append(mend)
-    around.errors |= {"scrape", "state", "discovery", "otlp"}
+    around.errors |= {"scrape", "state", "discovery"}
 
 
 @contextmanager

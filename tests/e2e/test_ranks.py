@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import socket
-import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from math import isnan
 from pathlib import Path
 from typing import Any
@@ -17,48 +13,13 @@ from typing import Any
 import pytest
 
 from tests.e2e.paging import rules
-from tests.tools import ROOT, Prometheus, eventually, free_port, prometheus
+from tests.tools import ROOT, Prometheus, eventually, free_port, launched, prometheus, served, two_ports
 
 ACCELERATE = ("accelerate", "launch", "--multi_gpu", "--num_processes", "2", "--num_machines", "1")
 ON_CPU = ("--mixed_precision", "no", "--dynamo_backend", "no")
 
 
-@contextmanager
-def launched(command: list[str], folder: Path, **environ: str) -> Iterator[subprocess.Popen[str]]:
-    """Ranks under a launcher, which is stopped by its own process id if it has not ended."""
-    folder.mkdir(parents=True, exist_ok=True)
-    own = {"ACCELERATE_USE_CPU": "true", "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT), "HF_HUB_OFFLINE": "1"}
-    path = {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
-    with (folder / "log").open("w") as log:
-        launcher = subprocess.Popen(
-            command, env=os.environ | path | own | environ, stdout=log, stderr=log, text=True, cwd=folder
-        )
-        try:
-            yield launcher
-        finally:
-            launcher.terminate()
-            try:
-                launcher.wait(40)
-            except subprocess.TimeoutExpired:
-                launcher.kill()
-                launcher.wait()
-
-
-def _ports() -> int:
-    """A port that is free, and the next one too."""
-    while True:
-        port = free_port()
-        with_next = free_port()
-        if with_next != port + 1 and _free(port + 1):
-            return port
-
-
-def _free(port: int) -> bool:
-    try:
-        socket.create_server(("127.0.0.1", port)).close()
-    except OSError:
-        return False
-    return True
+ENVIRON = {"ACCELERATE_USE_CPU": "true", "PYTHONPATH": str(ROOT)}
 
 
 def _scraped(server: Prometheus, expression: str) -> dict[str, float]:
@@ -75,7 +36,7 @@ def test_one_rank_sees_what_the_others_do_not(tmp_path: Path) -> None:
 
     The port of rank 1 is taken: it moves to another one, which its target file names.
     """
-    port = _ports()
+    port = two_ports()
     command = [*ACCELERATE, *ON_CPU, "--main_process_port", str(free_port())]
     command += ["--module", "tests.e2e.ranks", str(tmp_path), str(port), "--nan-on", "1", "--wait"]
     found = {"file_sd_configs": [{"files": [f"{tmp_path}/targets/*.json"], "refresh_interval": "1s"}]}
@@ -83,7 +44,7 @@ def test_one_rank_sees_what_the_others_do_not(tmp_path: Path) -> None:
     told = {"RLEXPORTER_RANKS": "all", "RLEXPORTER_DISCOVERY_DIR": str(tmp_path / "targets")}
     with (
         socket.create_server(("127.0.0.1", port + 1)),
-        launched(command, tmp_path, **told) as launcher,
+        launched(command, tmp_path, **ENVIRON, **told) as launcher,
         prometheus("3", tmp_path / "prometheus", [], rules=rules(tmp_path), scrape=found) as server,
     ):
         nan_counted = 'rl_nonfinite_values_total{metric="rl_reward_function_dist",kind="nan"}'
@@ -98,7 +59,7 @@ def test_one_rank_sees_what_the_others_do_not(tmp_path: Path) -> None:
         slow = eventually(lambda: _both(_scraped(server, pace)))
         assert slow["1"] > slow["0"]
         (tmp_path / "enough").touch()
-        assert launcher.wait(60) == 0, (tmp_path / "log").read_text()[-3000:]
+        assert launcher.wait(60) == 0, (tmp_path / "err").read_text()[-3000:]
         _equal_to_the_independent_count(server, tmp_path)
 
 
@@ -124,39 +85,30 @@ def test_a_failed_rank_ends_at_once_and_the_run_goes_on(tmp_path: Path) -> None:
 
     The ranks are launched anew and not restarted by one launcher: with gloo its second attempt often cannot connect.
     """
-    port = _ports()
+    port = two_ports()
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--rdzv-id", "job-7"]
     command += ["--rdzv-backend", "c10d", "--rdzv-endpoint", f"localhost:{free_port()}"]
     command += ["-m", "tests.e2e.ranks", str(tmp_path), str(port)]
     with prometheus("3", tmp_path / "prometheus", [f"127.0.0.1:{port}"]) as server:
         _fails_on_one_rank(command, tmp_path, port)
-        with launched([*command, "--steps", "6"], tmp_path / "again", RLEXPORTER_RANKS="all") as launcher:
-            assert launcher.wait(90) == 0, (tmp_path / "again/log").read_text()[-3000:]
+        with launched([*command, "--steps", "6"], tmp_path / "again", **ENVIRON, RLEXPORTER_RANKS="all") as launcher:
+            assert launcher.wait(90) == 0, (tmp_path / "again/err").read_text()[-3000:]
         attempts = server.query("last_over_time(rl_run_info[5m])")
     assert sorted(each["metric"]["attempt"] for each in attempts) == ["1", "2"]
     assert {each["metric"]["run"] for each in attempts} == {"out-job-7"}
-    logs = [*(tmp_path / "log").read_text().splitlines(), *(tmp_path / "again/log").read_text().splitlines()]
+    logs = [*(tmp_path / "out").read_text().splitlines(), *(tmp_path / "again/out").read_text().splitlines()]
     assert [json.loads(line)["run"] for line in logs if line.startswith('{"rank"')] == ["out-job-7"] * 4
 
 
 def _fails_on_one_rank(command: list[str], tmp_path: Path, port: int) -> None:
-    with launched([*command, "--fail-on", "1"], tmp_path, RLEXPORTER_RANKS="all") as launcher:
-        eventually(lambda: _fetch(port + 1, "Prometheus/slow"), 60)  # a scraper of rank 1 that would be waited for
+    with launched([*command, "--fail-on", "1"], tmp_path, **ENVIRON, RLEXPORTER_RANKS="all") as launcher:
+        eventually(lambda: served(port + 1, "Prometheus/slow"), 60)  # a scraper of rank 1 that would be waited for
         failed = tmp_path / "failed-1.json"
         eventually(failed.exists)
         dying = json.loads(failed.read_text())
         eventually(lambda: not _alive(dying["pid"]), 30)
         assert time.time() - dying["time"] < 10
         assert launcher.wait(60) == 1
-
-
-def _fetch(port: int, agent: str) -> bool:
-    import urllib.request
-
-    request = urllib.request.Request(f"http://127.0.0.1:{port}/metrics", headers={"User-Agent": agent})
-    with suppress(OSError), urllib.request.urlopen(request, timeout=5):
-        return True
-    return False
 
 
 def _alive(pid: int) -> bool:
@@ -169,10 +121,10 @@ def _alive(pid: int) -> bool:
 @pytest.mark.parametrize("ranks", ["main", "timings"])
 def test_what_other_ranks_serve_by_default(tmp_path: Path, ranks: str) -> None:
     """Nothing, without being asked; timings of at most 60 series where that was asked for."""
-    port = _ports()
+    port = two_ports()
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
     command += ["-m", "tests.e2e.ranks", str(tmp_path), str(port), "--wait"]
-    with launched(command, tmp_path, RLEXPORTER_RANKS=ranks):
+    with launched(command, tmp_path, **ENVIRON, RLEXPORTER_RANKS=ranks):
         eventually(lambda: _samples(port), 60)
         if ranks == "main":
             assert not _samples(port + 1)
@@ -183,11 +135,4 @@ def test_what_other_ranks_serve_by_default(tmp_path: Path, ranks: str) -> None:
 
 
 def _samples(port: int) -> list[str]:
-    import urllib.request
-
-    try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as response:
-            body: bytes = response.read()
-    except OSError:
-        return []
-    return [line for line in body.decode().splitlines() if not line.startswith("#")]
+    return [line for line in served(port).splitlines() if not line.startswith("#")]

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import signal
 import socket
-import subprocess
-import sys
-import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager
 from pathlib import Path
+from subprocess import Popen
 
 import pytest
 
-from tests.tools import eventually, free_port
+from tests.tools import eventually, free_port, launched, served, two_ports
 
 SCRIPT = '''
 import sys
@@ -69,49 +65,25 @@ ACCELERATE += ["--num_machines", "1", "--mixed_precision", "no", "--dynamo_backe
 OURS = ["rlexporter", "run"]
 
 
-@contextmanager
-def _started(command: list[str], folder: Path, port: int, **environ: str) -> Iterator[subprocess.Popen[str]]:
+def _started(command: list[str], folder: Path, port: int, **environ: str) -> AbstractContextManager[Popen[str]]:
     """A process in ``folder``, which has the script; what it writes is in `out` and `err`."""
     (folder / "train.py").write_text(SCRIPT)
     ours = {"RLEXPORTER_LISTEN_PORT": str(port), "RLEXPORTER_LINGER_SECONDS": "0", "PYTHONWARNINGS": "ignore"}
-    quiet = {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "PYTHONPATH": ""}
-    path = {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
-    with (folder / "out").open("w") as out, (folder / "err").open("w") as err:
-        process = subprocess.Popen(
-            command, env=os.environ | quiet | path | ours | environ, stdout=out, stderr=err, text=True, cwd=folder
-        )
-    try:
-        yield process
-    finally:
-        process.terminate()
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(40)
-        process.kill()
-        process.wait()
+    return launched(command, folder, **{"PYTHONPATH": "", **ours, **environ})
 
 
 def _served(port: int, folder: Path, *expected: str) -> str:
     """The metrics, as soon as they have these samples."""
 
     def fetch() -> str:
-        with suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as answer:
-            found: str = answer.read().decode()
-            return found if all(re.search(each, found, re.MULTILINE) for each in expected) else ""
-        return ""
+        found = served(port)
+        return found if all(re.search(each, found, re.MULTILINE) for each in expected) else ""
 
     try:
         found: str = eventually(fetch, 120)
     except AssertionError:
         pytest.fail((folder / "err").read_text()[-3000:])
     return found
-
-
-def _ports() -> int:
-    """A port that is free, and the next one too."""
-    while True:
-        port = free_port()
-        with suppress(OSError), socket.create_server(("127.0.0.1", port + 1)):
-            return port
 
 
 @pytest.mark.parametrize("ending", ["status", pytest.param("signal", marks=pytest.mark.soak)])
@@ -143,7 +115,7 @@ def test_a_script_is_watched_while_it_trains(tmp_path: Path, ending: str) -> Non
 )
 def test_two_ranks(tmp_path: Path, launcher: list[str]) -> None:
     """Each is watched, on a port of its own where that was asked for, as one run."""
-    port = _ports()
+    port = two_ports()
     command = [str(free_port()) if word == "PORT" else word for word in launcher] + ["0", *WORDS]
     with _started(command, tmp_path, port, RLEXPORTER_RANKS="all", ACCELERATE_USE_CPU="true") as process:
         runs = set()
@@ -168,7 +140,7 @@ def test_two_ranks(tmp_path: Path, launcher: list[str]) -> None:
 )
 def test_rank_0_serves_if_nothing_else_was_asked_for(tmp_path: Path, launcher: list[str]) -> None:
     """accelerate starts one process for several on a CPU, unless there is an mpirun."""
-    port = _ports()
+    port = two_ports()
     command = [str(free_port()) if word == "PORT" else word for word in launcher] + ["0", *WORDS]
     with _started(command, tmp_path, port) as process:
         _served(port, tmp_path, '^rl_steps_total{rank="0",.* 2.0$')

@@ -17,7 +17,7 @@ from rlexporter import Exporter, cli, recording
 from rlexporter.model import RunState, SetupError
 from tests.conftest import fetch
 from tests.served import errors
-from tests.tools import ROOT, eventually, free_port
+from tests.tools import ROOT, eventually, free_port, served
 
 LINES: list[dict[str, float]] = [
     {"loss": 0.5, "kl": 0.1, "reward": -1.5, "rewards/length/mean": 2.0},
@@ -44,7 +44,7 @@ def _served(text: str) -> dict[str, str]:
 
 def test_what_was_served_is_served_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Every series with its value: NaN, infinities and histograms of negative values too."""
-    path, port = tmp_path / "state.json", free_port()
+    path = tmp_path / "state.json"
     exporter = _run(path)
     exporter.end()
     before = _served(fetch(f"{exporter.url}/metrics")[1])
@@ -53,23 +53,24 @@ def test_what_was_served_is_served_again(tmp_path: Path, capsys: pytest.CaptureF
     assert kept
     assert kept.state is RunState.FINISHED
 
-    script = ["-m", "rlexporter", "replay", str(path), "--port", str(port), "--linger", "60"]
-    replay = subprocess.Popen([sys.executable, *script], cwd=ROOT, stdout=subprocess.PIPE, text=True)
-    try:
-        eventually(lambda: _answers(port))
-        assert _served(fetch(f"http://127.0.0.1:{port}/metrics")[1]) == before
-    finally:
-        replay.send_signal(signal.SIGINT)
-        said, _ = replay.communicate(timeout=30)
+    text, said = _replayed(path)
+
+    assert _served(text) == before
     assert "run kept: finished after step 2" in said
     assert "1 in rl_loss" in said
 
 
-def _answers(port: int) -> bool:
+def _replayed(path: Path) -> tuple[str, str]:
+    """What `rlexporter replay` serves of this file, and what it says."""
+    port = free_port()
+    script = ["-m", "rlexporter", "replay", str(path), "--port", str(port), "--linger", "60"]
+    replay = subprocess.Popen([sys.executable, *script], cwd=ROOT, stdout=subprocess.PIPE, text=True)
     try:
-        return fetch(f"http://127.0.0.1:{port}/livez")[0] == 200
-    except OSError:
-        return False
+        text = eventually(lambda: served(port))
+    finally:
+        replay.send_signal(signal.SIGINT)
+        said, _ = replay.communicate(timeout=30)
+    return text, said
 
 
 KILLED = """
@@ -97,15 +98,7 @@ def test_after_sigkill(tmp_path: Path) -> None:
     assert kept.snapshot.value("rl_nonfinite_values_total", metric="rl_loss", kind="nan") == 1
     assert [each.name for each in path.parent.iterdir()] == ["state.json"]
 
-    port = free_port()
-    script = ["-m", "rlexporter", "replay", str(path), "--port", str(port), "--linger", "60"]
-    replay = subprocess.Popen([sys.executable, *script], cwd=ROOT, stdout=subprocess.PIPE, text=True)
-    try:
-        eventually(lambda: _answers(port))
-        text = fetch(f"http://127.0.0.1:{port}/metrics")[1]
-    finally:
-        replay.send_signal(signal.SIGINT)
-        said, _ = replay.communicate(timeout=30)
+    text, said = _replayed(path)
     assert 'rl_run_state{rank="0",run="oom",state="failed"} 1.0' in text
     assert 'rl_run_exception_info{exception="Killed",rank="0",run="oom"} 1.0' in text
     assert ", running" in said
