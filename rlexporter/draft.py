@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from math import isfinite
 
 from rlexporter.buckets import Buckets, Nonfinite
-from rlexporter.model import Group, Kind, Metric, Series, Snapshot
+from rlexporter.model import AnomalyCounts, Group, Kind, Metric, Series, Snapshot
 
 _GAUGE, _HISTOGRAM = Kind.GAUGE, Kind.HISTOGRAM  # looking a member up costs more than all else done with a number
 _NOT_MEASURED = frozenset((Group.RUN, Group.PROGRESS, Group.SPEED, Group.CONDITION, Group.EXPORTER))
@@ -16,23 +14,10 @@ _NONFINITE = "rl_nonfinite_values_total"
 _UNDEFINED = "rl_undefined_values_total"
 
 
-@dataclass(slots=True)
-class News:
-    """What a change has counted: how many values of a metric were no number, or not given."""
-
-    nonfinite: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
-    undefined: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
-
-    def add(self, other: News) -> None:
-        for mine, theirs in ((self.nonfinite, other.nonfinite), (self.undefined, other.undefined)):
-            for name, count in theirs.items():
-                mine[name] += count
-
-
 class Draft:
     """A changeable copy of a snapshot. ``named``: the catalogue by Prometheus name."""
 
-    __slots__ = ("_named", "buckets", "labels", "news", "samples", "steps", "totals")
+    __slots__ = ("_named", "anomalies", "buckets", "labels", "samples", "steps", "totals")
 
     def __init__(self, base: Snapshot, named: Mapping[str, Metric]) -> None:
         self._named = named
@@ -41,7 +26,7 @@ class Draft:
         self.steps = dict(base.steps)
         self.buckets = dict(base.buckets)
         self.totals = dict(base.totals)
-        self.news = News()
+        self.anomalies = AnomalyCounts()
 
     def freeze(self) -> Snapshot:
         return Snapshot(self.labels, self.samples, self.steps, self.buckets, self.totals)
@@ -125,7 +110,7 @@ class Draft:
         if count:
             name = metric.of or metric.series
             self.add(_UNDEFINED, count, name)
-            self.news.undefined[name] += count
+            self.anomalies.undefined[name] += count
 
     def _observe(self, series: Series, value: float) -> None:
         if value < 0 and not series.metric.signed:
@@ -146,4 +131,4 @@ class Draft:
         for kind, number in bad.by_kind():
             if number:
                 self.add(_NONFINITE, number, name, kind)
-                self.news.nonfinite[name] += number
+                self.anomalies.nonfinite[name] += number

@@ -18,13 +18,15 @@ from rlexporter.conditions import table
 from rlexporter.config import Settings
 from rlexporter.feed import NotSeenError, StepUpdate
 from rlexporter.gather import Gather
-from rlexporter.model import Snapshot
+from rlexporter.model import Series, Snapshot
 from rlexporter.record import Recorder
 from rlexporter.store import Store
 from rlexporter.tensors import host
 from rlexporter.tensors.tally import on_gpu
 
 logger = logging.getLogger("rlexporter")
+
+_STEP = Series(NAMED["rl_step"])
 
 
 class Intake:
@@ -64,15 +66,16 @@ class Intake:
         """
         with self._change("log"):
             self._fold()
-            stats = {} if self.secondary else self._without_gpu(stats)
+            served = not self.secondary
+            stats = self._without_gpu(stats) if served else stats
             update = update and self._gather.take(update)
-            self.store.record(stats, None if step is None else int(step), update)
+            self.store.record(stats, None if step is None else int(step), update, served=served)
             if update is None:
                 self.flush()
             if self._recorder is not None:
                 if update is not None:
                     self._recorder.step(update)
-                self._recorder.log(self._step, stats)
+                self._recorder.log(self._step, stats if served else {})
 
     def observe(self, name: str, values: Any, mask: Any = None, **labels: str) -> None:
         """Count values in the histogram ``name``: ``policy_ratio`` for ``rl_policy_ratio_dist``.
@@ -184,7 +187,7 @@ class Intake:
 
     @property
     def _step(self) -> int:
-        return int(self.snapshot.value("rl_step") or 0)
+        return int(self.snapshot.samples.get(_STEP, 0))
 
     @contextlib.contextmanager
     def _change(self, where: str) -> Iterator[None]:
@@ -196,7 +199,7 @@ class Intake:
         """The line without what lies on a GPU: that is counted there, since to read it here would wait."""
         there = {key: value for key, value in stats.items() if type(value) is not float and on_gpu(value)}
         for key, value in there.items():
-            for series in self.store.resolve(key, stats):
+            for series in self.store.targets(key, stats):
                 self._gather.tally.add(series, value)
         return {key: value for key, value in stats.items() if key not in there} if there else stats
 

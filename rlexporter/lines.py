@@ -1,13 +1,19 @@
-"""A log line -> the draft of the next snapshot: which keys are known, what they feed, which step they belong to."""
+"""Reads log lines: which keys are known, what they feed, which step they belong to; and writes them into a snapshot.
+
+A line is read once, before anything is changed. What was read can be written twice: a signal handler that writes in
+between has the change made again.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from math import isfinite
 from typing import Any, NamedTuple
 
 from rlexporter import values
 from rlexporter.buckets import Buckets
+from rlexporter.conditions.view import LineNumbers
 from rlexporter.draft import Draft
 from rlexporter.feed import StepUpdate
 from rlexporter.model import Kind, Metric, Series
@@ -18,17 +24,42 @@ from rlexporter.values import Unreadable
 MAX_DATASETS = 20
 """Evaluation data sets of one run that are told apart; the lines of further ones are dropped and counted."""
 
+_MAX_STEPWISE_KEYS = 2000
+
+
+@dataclass(slots=True)
+class LogLine:
+    """One log line, and what each of its values feeds."""
+
+    prefix: str
+    """That of an evaluation; empty for a line of the training."""
+    empty: bool = True
+    gauges: dict[Series, float] = field(default_factory=dict)
+    """Finite numbers that feed one gauge and nothing else: nearly all that there are."""
+    numbers: list[tuple[list[Series], float, bool]] = field(default_factory=list)
+    """Any other number, what it feeds, and whether what is not finite in it was counted at the tensor."""
+    undefined: list[tuple[Series, ...]] = field(default_factory=list)
+    """What the keys feed that were logged as None."""
+    arrays: list[tuple[Series, Buckets]] = field(default_factory=list)
+    first_seen: list[Metric] = field(default_factory=list)
+    """Metrics that a key of this run feeds for the first time."""
+    judged: LineNumbers = field(default_factory=LineNumbers)
+
 
 class _Known(NamedTuple):
     """The keys of log lines with one evaluation prefix that were seen before, and what they feed."""
 
     targets: dict[str, tuple[Series, ...]]
     gauges: dict[str, Series]
-    """Those that feed one gauge and nothing else."""
+    """Those that feed one gauge and nothing else, by which no condition is judged label by label."""
 
 
 class Lines:
-    """Writes the log lines of one run. ``max_keys``: of those that the catalogue does not fix; ``clock``: seconds."""
+    """Reads and writes the log lines of one run.
+
+    ``max_keys``: how many keys are let in that the catalogue does not fix; ``clock``: seconds since the epoch. Only
+    the thread that holds the lock of the store calls anything here.
+    """
 
     def __init__(self, catalog: Sequence[Metric], max_keys: int, clock: Callable[[], float]) -> None:
         self._catalog = catalog
@@ -37,41 +68,59 @@ class Lines:
         self._clock = clock
         self._resolver = Resolver(catalog)
         self._known: dict[str, _Known] = {}
+        self._stepwise: dict[str, tuple[Series, ...]] = {}
         self.tapped: set[Metric] = set()
-        self._variable_keys = 0
-        self._unmapped_keys = 0
+        self._variable: set[tuple[str, str]] = set()
+        self._unmapped: set[tuple[str, str]] = set()
+        self._first_seen: list[Metric] = []
+        self._dropped = 0
+        self._ignored = 0
 
     def begin(self, algorithm: str) -> Resolver:
-        """From now on keys mean what they mean in this algorithm."""
+        """Let keys mean what they mean in this algorithm from now on; returns what resolves them."""
         self._resolver = Resolver(self._catalog, algorithm)
         self._known.clear()
+        self._stepwise.clear()
         return self._resolver
 
-    def write(
-        self, draft: Draft, logs: Mapping[str, object], step: int | None, update: StepUpdate | None
-    ) -> tuple[int, bool]:
-        """One line, and the step update that belongs to it; either may be absent. Its step; whether it is of an
-        evaluation.
+    def read(self, logs: Mapping[str, object], update: StepUpdate | None = None, *, served: bool = True) -> LogLine:
+        """Read a line, and the numbers of its step that the trainer will average. ``logs`` is neither kept nor changed.
+
+        ``served``: whether its values are this rank's to serve; else only the kind of the line counts.
         """
         prefix = evaluation_prefix(tuple(logs))
-        step = self._progress(draft, step, update, evaluation=bool(prefix))
+        line = LogLine(prefix)
+        known = self._with(prefix) if served else None
+        if known is not None:
+            line.empty = not logs
+            self._read(line, known, logs)
+            line.judged.keys = tuple(logs)
+        elif served:
+            self._dropped += len(logs)
+        if update is not None or self._stepwise:
+            self._prefer_steps(line.judged, logs, update)
+        line.first_seen, self._first_seen = self._first_seen, []
+        return line
+
+    def write(self, draft: Draft, line: LogLine, step: int | None, update: StepUpdate | None) -> int:
+        """Write a line, and the step update that belongs to it; either may be empty. Returns its step."""
+        step = self._progress(draft, step, update, evaluation=bool(line.prefix))
         if update is not None:
             self.absorb(draft, update)
-        known = self._with(prefix)
-        if known is None:
-            draft.add("rlexporter_dropped_keys_total", len(logs))
-            return step, bool(prefix)
-        gauges, samples, steps = known.gauges, draft.samples, draft.steps
-        for key, raw in logs.items():
-            gauge = gauges.get(key)
-            if gauge is not None and type(raw) is float and isfinite(raw):  # nearly all values, so nothing else first
-                samples[gauge] = raw
-                steps[gauge] = step
-            else:
-                self._value(draft, known, key, raw, prefix, step)
-        if logs:
-            self._stamp(draft, prefix, step)
-        return step, bool(prefix)
+        for metric in line.first_seen:
+            draft.expect(metric)
+        draft.samples.update(line.gauges)
+        draft.steps.update(dict.fromkeys(line.gauges, step))
+        for targets, value, counted in line.numbers:
+            draft.number(targets, value, step, counted=counted)
+        for undefined in line.undefined:
+            draft.undefined(undefined)
+        for series, array in line.arrays:
+            draft.merge(series, array, step)
+        self._account(draft)
+        if not line.empty:
+            self._stamp(draft, line.prefix, step)
+        return step
 
     def see(self, draft: Draft, seen: Mapping[Series, Buckets], step: int) -> None:
         """Values that were counted where they lie."""
@@ -92,12 +141,69 @@ class Lines:
             draft.set("rl_phase_time_seconds", seconds, phase)
         draft.add("rlexporter_observe_seconds_total", update.overhead)
 
-    def resolve(self, draft: Draft, key: str, line: Iterable[str]) -> tuple[Series, ...]:
-        """The metrics that a key of a line with these keys feeds; none where taps feed them, or there is no room."""
+    def targets(self, key: str, line: Iterable[str]) -> tuple[Series, ...]:
+        """Return the metrics that a key of a line with these keys feeds.
+
+        None where taps feed them, or there is no room for another key: that is counted with the next line.
+        """
         prefix = evaluation_prefix(tuple(line))
         known = self._with(prefix)
-        targets = known and (known.targets.get(key) or self._resolve(draft, known, key, prefix))
-        return tuple(series for series in targets or () if not self._is_tapped(series.metric))
+        found = known and (known.targets.get(key) or self._resolve(known, key, prefix))
+        if not found:
+            self._dropped += 1
+        return tuple(series for series in found or () if not self._is_tapped(series.metric))
+
+    def _read(self, line: LogLine, known: _Known, logs: Mapping[str, object]) -> None:
+        plain, gauges = known.gauges, line.gauges
+        for key, raw in logs.items():
+            gauge = plain.get(key)
+            if gauge is not None and type(raw) is float and isfinite(raw):  # nearly all values, so nothing else first
+                gauges[gauge] = raw
+            else:
+                self._value(line, known, key, raw)
+        numbers = line.judged.numbers
+        for (metric, labels), value in gauges.items():
+            if not labels:
+                numbers[metric.series] = value
+
+    def _value(self, line: LogLine, known: _Known, key: str, raw: object) -> None:
+        """One key and whatever was logged under it."""
+        value = raw if type(raw) is float else values.read(raw)
+        if value is Unreadable.IGNORED:
+            self._ignored += 1
+            return
+        found = known.targets.get(key) or self._resolve(known, key, line.prefix)
+        if not found:
+            self._dropped += 1
+        elif type(value) is float:
+            line.judged.note(found, value)
+            fresh = [series for series in found if not self._is_tapped(series.metric)]
+            if len(found) == 1 and fresh and found[0].metric.kind is Kind.GAUGE and isfinite(value):
+                line.gauges[found[0]] = value
+            else:
+                line.numbers.append((fresh or list(found[:1]), value, len(fresh) < len(found)))
+        elif value is Unreadable.UNDEFINED:
+            line.judged.note(found, None)
+            line.undefined.append(found)
+        elif not self._array(line, found, value):
+            self._ignored += 1
+
+    def _prefer_steps(self, judged: LineNumbers, logs: Mapping[str, object], update: StepUpdate | None) -> None:
+        """Numbers of each step come before the mean over a window that the trainer logs under the same key."""
+        for key, found in self._stepwise.items():
+            if key in logs:
+                judged.forget(found)
+        for key, each in update.values.items() if update is not None else ():
+            found = self._stepwise.get(key, ())
+            if not found:
+                found = self._resolver.resolve(str(key))
+                if key in logs:
+                    judged.forget(found)
+                if len(self._stepwise) < _MAX_STEPWISE_KEYS:
+                    self._stepwise[key] = found
+            finite = [number for number in each if isfinite(number)]
+            if finite:
+                judged.note(found, sum(finite) / len(finite))
 
     def _is_tapped(self, metric: Metric) -> bool:
         """Whether it, or what it is a poorer view of, is seen at the tensor."""
@@ -108,23 +214,6 @@ class Lines:
         if prefix not in self._known and len(self._known) > MAX_DATASETS:
             return None
         return self._known.setdefault(prefix, _Known({}, {}))
-
-    def _value(self, draft: Draft, known: _Known, key: str, raw: object, prefix: str, step: int) -> None:
-        """One key and whatever was logged under it."""
-        value = raw if type(raw) is float else values.read(raw)
-        if value is Unreadable.IGNORED:
-            draft.add("rlexporter_ignored_values_total", 1)
-            return
-        targets = known.targets.get(key) or self._resolve(draft, known, key, prefix)
-        if not targets:
-            draft.add("rlexporter_dropped_keys_total", 1)
-        elif type(value) is float:
-            fresh = [series for series in targets if not self._is_tapped(series.metric)]
-            draft.number(fresh, value, step, counted=len(fresh) < len(targets))
-        elif value is Unreadable.UNDEFINED:
-            draft.undefined(targets)
-        elif not self._array(draft, targets, value, step):
-            draft.add("rlexporter_ignored_values_total", 1)
 
     def _progress(self, draft: Draft, step: int | None, update: StepUpdate | None, *, evaluation: bool) -> int:
         """Move the step forward where this line or this update is ahead of it; the step that they belong to."""
@@ -141,36 +230,49 @@ class Lines:
             draft.set("rl_last_step_timestamp_seconds", self._clock())
         return step
 
-    def _resolve(self, draft: Draft, known: _Known, key: str, prefix: str) -> tuple[Series, ...]:
-        """What a key feeds that this run has not logged before; empty once there are too many of them."""
+    def _resolve(self, known: _Known, key: str, prefix: str) -> tuple[Series, ...]:
+        """What a key feeds that this training has not logged before; empty once there are too many of them."""
         found = self._resolver.resolve(str(key), prefix)
-        unknown = not found
-        if unknown or found[0].labels[bool(prefix) :]:
-            if self._variable_keys >= self._max_keys:
+        own = (prefix, str(key))
+        if (not found or found[0].labels[bool(prefix) :]) and own not in self._variable:
+            if len(self._variable) >= self._max_keys:
                 return ()
-            self._variable_keys += 1
-        if unknown:
-            self._unmapped_keys += 1
+            self._variable.add(own)
+        if not found:
+            self._unmapped.add(own)
             found = (Series(self._named["rl_logged_value"], (clip(str(key)),)),)
-            draft.set("rlexporter_unmapped_keys", self._unmapped_keys)
-        draft.expect(found[0].metric)
+        self._first_seen.append(found[0].metric)
         known.targets[key] = found
-        if len(found) == 1 and found[0].metric.kind is Kind.GAUGE:
+        unmapped = self._named["rl_logged_value"]
+        if (
+            len(found) == 1
+            and found[0].metric.kind is Kind.GAUGE
+            and (not found[0].labels or found[0].metric is unmapped)
+        ):
             known.gauges[key] = found[0]
         return found
 
-    def _array(self, draft: Draft, targets: tuple[Series, ...], array: Any, step: int) -> bool:
+    def _array(self, line: LogLine, found: tuple[Series, ...], array: Any) -> bool:
         """Several values under one key: counted one by one in a histogram, served as their mean elsewhere."""
         try:
-            if self._is_tapped(targets[0].metric):
+            if self._is_tapped(found[0].metric):
                 return True
-            if targets[0].metric.kind is Kind.HISTOGRAM:
-                draft.merge(targets[0], host.count(array, targets[0].metric.bounds), step)
+            if found[0].metric.kind is Kind.HISTOGRAM:
+                line.arrays.append((found[0], host.count(array, found[0].metric.bounds)))
             else:
-                draft.number(targets, host.mean(array), step)
+                line.numbers.append((list(found), host.mean(array), False))
         except Exception:  # noqa: BLE001 - torch and numpy refuse values in more ways than can be listed
             return False
         return True
+
+    def _account(self, draft: Draft) -> None:
+        """Say what was not served as it was logged."""
+        if self._unmapped:
+            draft.set("rlexporter_unmapped_keys", len(self._unmapped))
+        if self._dropped:
+            draft.set("rlexporter_dropped_keys_total", self._dropped)
+        if self._ignored:
+            draft.set("rlexporter_ignored_values_total", self._ignored)
 
     def _stamp(self, draft: Draft, prefix: str, step: int) -> None:
         if prefix:

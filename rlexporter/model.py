@@ -5,6 +5,7 @@ With `buckets` imported by everything else.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
@@ -127,11 +128,11 @@ class Metric:
     """The gauge of which a histogram counts one value a step: what is not finite is counted under that name."""
     initial: tuple[tuple[str, ...], ...] = ()
     """Label values that exist from the start, at 0: ``increase()`` cannot see a counter that is born at 1."""
+    series: str = field(init=False)
+    """The Prometheus name."""
 
-    @property
-    def series(self) -> str:
-        """The Prometheus name."""
-        return self.name.replace(".", "_")
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "series", self.name.replace(".", "_"))
 
     @property
     def signed(self) -> bool:
@@ -144,6 +145,23 @@ class Series(NamedTuple):
 
     metric: Metric
     labels: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class AnomalyCounts:
+    """The values that were not finite, or not given at all: how many, by the Prometheus name of their metric."""
+
+    nonfinite: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
+    undefined: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
+
+    def __bool__(self) -> bool:
+        return bool(self.nonfinite or self.undefined)
+
+    def add(self, other: AnomalyCounts) -> None:
+        """Count those of ``other`` too."""
+        for mine, theirs in ((self.nonfinite, other.nonfinite), (self.undefined, other.undefined)):
+            for name, count in theirs.items():
+                mine[name] += count
 
 
 @dataclass(frozen=True, slots=True)

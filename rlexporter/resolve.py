@@ -15,7 +15,7 @@ from rlexporter.model import Group, Key, Kind, Metric, Series
 MAX_LABEL_LENGTH = 128
 """Label values are cut here: they may come from anywhere."""
 
-_RUNTIME = "_runtime"
+_RUNTIME, _RATE = "_runtime", "_samples_per_second"
 
 
 def clip(value: str) -> str:
@@ -27,13 +27,17 @@ def clip(value: str) -> str:
 
 @lru_cache(maxsize=16)
 def evaluation_prefix(keys: tuple[object, ...]) -> str:
-    """The prefix of an evaluation's log line (``eval``, ``eval_<data set>``, ``test``); empty for any other line.
+    """Return the prefix of an evaluation's log line (``eval``, ``eval_<data set>``, ``test``), else an empty text.
 
-    transformers adds ``<prefix>_runtime`` to each of them, and ``train_runtime`` to the summary of a training.
+    transformers adds ``<prefix>_runtime`` and ``<prefix>_samples_per_second`` to each of them, and to the summary of a
+    training with the prefix ``train``. A user may log a run time too, such as ``sandbox_runtime``: only
+    ``eval_runtime`` is believed without its rate.
     """
     for key in keys:
-        if isinstance(key, str) and key.endswith(_RUNTIME) and key != "train_runtime":
-            return key.removesuffix(_RUNTIME)
+        if isinstance(key, str) and key.endswith(_RUNTIME):
+            prefix = key.removesuffix(_RUNTIME)
+            if prefix == "eval" or (prefix != "train" and prefix + _RATE in keys):
+                return prefix
     return ""
 
 

@@ -12,12 +12,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from threading import RLock
 
+from rlexporter import verdicts
 from rlexporter.conditions.judge import Verdict
 from rlexporter.conditions.watch import Watch
-from rlexporter.draft import Draft, News
+from rlexporter.draft import Draft
 from rlexporter.feed import RunFacts, StepUpdate
-from rlexporter.lines import Lines
-from rlexporter.model import Kind, Metric, RunState, Series, Snapshot
+from rlexporter.lines import Lines, LogLine
+from rlexporter.model import AnomalyCounts, Kind, Metric, RunState, Series, Snapshot
 from rlexporter.resolve import Resolver, clip
 
 
@@ -97,17 +98,17 @@ class Store:
 
     def absorb(self, part: StepUpdate) -> None:
         """A part of a step that came after it, or before it could end: the run is no further for it."""
-        news = News()
+        anomalies = AnomalyCounts()
 
         def edit(draft: Draft) -> None:
-            nonlocal news
+            nonlocal anomalies
             self._lines.absorb(draft, part)
-            news = draft.news
+            anomalies = draft.anomalies
 
         with self._lock:
             self.change(edit)
             if self._watch is not None:
-                self._watch.note(news, part.seen)
+                self._watch.note(anomalies, part.seen)
 
     def settle(self) -> None:
         """Judge what came after the last step, where none follows: a run often dies in the step of its fault."""
@@ -115,7 +116,7 @@ class Store:
 
         def edit(draft: Draft) -> None:
             if self._watch is not None and (found or self._watch.pending):
-                self._judge(self._watch, draft, found, {}, None, int(draft.get("rl_step") or 0))
+                self._judge(self._watch, draft, found, LogLine(""), None, int(draft.get("rl_step") or 0))
 
         self.change(edit)
 
@@ -126,7 +127,7 @@ class Store:
             for (each,) in self._named["rl_phase"].initial:
                 draft.set("rl_phase", float(each == name), each)
             if self._watch is not None:
-                self._watch.phase(draft, name)
+                draft.set("rl_stall_after_seconds", self._watch.stall_after(name))
 
         self.change(edit)
 
@@ -145,23 +146,33 @@ class Store:
         """In a forked child: another thread of the parent may have held the lock, and is not there to release it."""
         self._lock = RLock()
 
-    def record(self, logs: Mapping[str, object], step: int | None = None, update: StepUpdate | None = None) -> None:
-        """One log line, and the step that it belongs to, as one change.
+    def record(
+        self,
+        logs: Mapping[str, object],
+        step: int | None = None,
+        update: StepUpdate | None = None,
+        *,
+        served: bool = True,
+    ) -> None:
+        """Record one log line, and the step that it belongs to, as one change.
 
-        ``logs`` is read, never kept or changed. Without a ``step`` each line that is no evaluation is a step.
+        ``logs`` is read once, never kept or changed. Without a ``step`` each line that is no evaluation is a step.
+        ``served``: whether its values are this rank's to serve.
         """
         started = time.perf_counter()
         found: list[list[Verdict]] = []
 
         def edit(draft: Draft) -> None:
-            at, evaluation = self._lines.write(draft, logs, step, update)
+            at = self._lines.write(draft, line, step, update)
             draft.set("rlexporter_record_seconds_total", self._record_seconds)
-            if self._watch is not None and evaluation:
+            if self._watch is not None and line.prefix:
                 self._watch.pause(self._clock())
             elif self._watch is not None:
-                self._judge(self._watch, draft, found, logs, update, at)
+                self._judge(self._watch, draft, found, line, update, at)
 
-        self.change(edit)
+        with self._lock:
+            line = self._lines.read(logs, update, served=served)
+            self.change(edit)
         self._record_seconds += time.perf_counter() - started
 
     def histogram(self, name: str, labels: Mapping[str, str]) -> Series:
@@ -177,31 +188,29 @@ class Store:
             raise LookupError(f"{metric.series} has the labels {metric.labels}, not {tuple(labels)}")
         return Series(metric, tuple(clip(labels[label]) for label in metric.labels))
 
-    def resolve(self, key: str, line: Iterable[str]) -> tuple[Series, ...]:
-        """The metrics that a key of a line with these keys feeds; none where there is no room for another key."""
-        found: tuple[Series, ...] = ()
+    def targets(self, key: str, line: Iterable[str]) -> tuple[Series, ...]:
+        """Return the metrics that a key of a line with these keys feeds; none where there is no room for another key.
 
-        def edit(draft: Draft) -> None:
-            nonlocal found
-            found = self._lines.resolve(draft, key, line)
-
-        self.change(edit)
-        return found
+        Nothing is changed before the next line is recorded.
+        """
+        with self._lock:
+            return self._lines.targets(key, line)
 
     def _judge(
         self,
         watch: Watch,
         draft: Draft,
         found: list[list[Verdict]],
-        logs: Mapping[str, object],
+        line: LogLine,
         update: StepUpdate | None,
         step: int,
     ) -> None:
         """Judge, and write what was found. An edit that is made again finds it in ``found``: no step counts twice."""
         now = self._clock()
         if not found:
-            found.append(watch.look(draft.news, logs, update, step, now))
-        watch.write(draft, found[0], step, now)
+            found.append(watch.look(draft.anomalies, line.judged, update, step, now))
+        draft.set("rl_stall_after_seconds", watch.stall_after(""))
+        verdicts.write(draft, found[0], step, now)
 
     def _begin(self, draft: Draft, facts: RunFacts, labels: Mapping[str, str], resolver: Resolver) -> None:
         draft.labels = {name: clip(value) for name, value in labels.items()}
@@ -228,8 +237,8 @@ class Store:
                 draft.expect(metric)
         sequence_level = facts.info.get("importance_sampling_level") == "sequence"
         if self._watch is not None:
-            resumed = bool(facts.step)
-            self._watch.begin(draft, facts.algorithm, resolver, sequence_level=sequence_level, resumed=resumed)
+            self._watch.begin(facts.algorithm, sequence_level=sequence_level, resumed=bool(facts.step))
+            verdicts.begin(draft, self._watch)
         for key, total in facts.totals.items():
             for series in resolver.resolve(key):
                 draft.totals[series] = total

@@ -20,7 +20,7 @@ LAYERS = [
     {"draft", "gather", "record"},
     {"conditions"},
     {"config", "parsers", "lines", "ranks"},
-    {"store", "recording"},
+    {"store", "verdicts", "recording"},
     {"check"},
     {"adapters", "outputs", "generate"},
     {"intake"},

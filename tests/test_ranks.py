@@ -37,6 +37,16 @@ def test_what_is_logged_is_served_by_rank_0_only(second: Exporter) -> None:
     assert bad == []
 
 
+def test_an_evaluation_is_no_step_of_another_rank(second: Exporter) -> None:
+    """A line without a step is one, unless it is of an evaluation; its values are rank 0's business."""
+    second.log({"reward": 1.0})
+    second.log({"reward": 2.0})
+    second.log({"eval_reward": 3.0, "eval_runtime": 4.0})
+
+    assert second.snapshot.value("rl_step") == 2
+    assert second.snapshot.value("rl_eval_reward_mean", dataset="default") is None
+
+
 def test_its_own_tensors_and_timings_are(second: Exporter) -> None:
     """With the NaN that only it has, judged where it is seen."""
     second.see("rl_reward_dist", [0.5, math.nan])

@@ -74,9 +74,12 @@ def test_keys_of_an_evaluation(key: str, prefix: str, expected: Names) -> None:
     [
         (["loss", "reward"], "", ""),
         (["eval_loss", "eval_runtime"], "eval", "default"),
-        (["eval_math_loss", "eval_math_runtime"], "eval_math", "math"),
-        (["train_runtime", "train_loss"], "", ""),
-        (["test_loss", "test_runtime"], "test", "test"),
+        (["eval_math_loss", "eval_math_runtime", "eval_math_samples_per_second"], "eval_math", "math"),
+        (["train_runtime", "train_loss", "train_samples_per_second"], "", ""),
+        (["test_loss", "test_runtime", "test_samples_per_second"], "test", "test"),
+        (["loss", "sandbox_runtime"], "", ""),
+        (["sandbox_runtime", "eval_runtime", "eval_loss"], "eval", "default"),
+        (["eval_sandbox_runtime", "loss"], "", ""),
     ],
 )
 def test_evaluations_are_told_from_trainings(keys: list[str], prefix: str, name: str) -> None:

@@ -202,18 +202,34 @@ def test_names_in_labels_are_capped_too() -> None:
     store = Store(CATALOG, max_keys=2)
     store.record({f"rewards/f{i}/mean": 1.0 for i in range(10)})
     for i in range(MAX_DATASETS + 10):
-        store.record({f"eval_d{i}_loss": 1.0, f"eval_d{i}_runtime": 1.0})
+        store.record({f"eval_d{i}_loss": 1.0, f"eval_d{i}_runtime": 1.0, f"eval_d{i}_samples_per_second": 9.0})
 
     names = [series.metric.series for series in store.snapshot.samples]
     assert names.count("rl_reward_function_mean") == 2
     assert names.count("rl_eval_loss") == MAX_DATASETS
-    assert (store.snapshot.value("rlexporter_dropped_keys_total") or 0) == 8 + 10 * 2
+    assert (store.snapshot.value("rlexporter_dropped_keys_total") or 0) == 8 + 10 * 3
+
+
+def test_a_second_training_brings_no_new_keys() -> None:
+    """Training again and again in one process logs the same names: they take up their room once."""
+    store = Store(CATALOG, max_keys=3)
+    for training in range(5):
+        store.begin(RunFacts(algorithm="grpo", step=0), {"run": "again", "rank": "0"})
+        store.record({"rewards/format/mean": 1.0 + training, "mine": 10.0 + training}, step=1)
+    store.record({"rewards/answer/mean": 7.0, "one/too/many": 8.0}, step=2)
+
+    value = store.snapshot.value
+    assert value("rl_reward_function_mean", reward_function="format") == 5.0
+    assert value("rl_logged_value", key="mine") == 14.0
+    assert value("rl_reward_function_mean", reward_function="answer") == 7.0
+    assert value("rlexporter_unmapped_keys") == 1
+    assert value("rlexporter_dropped_keys_total") == 1
 
 
 def test_evaluations_have_series_and_a_time_of_their_own(grpo: Store) -> None:
     """They move neither the step nor the training's values."""
     grpo.record({"reward": 1.0}, step=5)
-    grpo.record({"eval_reward": 0.25, "eval_math_runtime": 3.0}, step=5)
+    grpo.record({"eval_reward": 0.25, "eval_math_runtime": 3.0, "eval_math_samples_per_second": 8.0}, step=5)
 
     assert grpo.snapshot.value("rl_reward_mean") == 1.0
     assert grpo.snapshot.value("rl_eval_reward_mean", dataset="math") == 0.25
@@ -289,6 +305,30 @@ def test_a_change_inside_a_change_is_not_lost(grpo: Store) -> None:
     assert len(calls) == 2
     assert grpo.snapshot.value("rl_step") == 7
     assert grpo.snapshot.value("rl_run_state", state="preempted") == 1
+
+
+def test_a_line_that_is_written_again_is_whole(grpo: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A handler that writes meanwhile has the line written again, with all that its new keys bring."""
+    number, calls = Draft.number, []
+
+    def interrupted(self: Draft, *args: Any, **kwargs: Any) -> None:
+        calls.append(1)
+        if len(calls) == 1:
+            grpo.enter(RunState.PREEMPTED)
+        number(self, *args, **kwargs)
+
+    monkeypatch.setattr(Draft, "number", interrupted)
+    grpo.record({"mine": 1.0, "mine/too": 2.0, "rewards/a/mean": 3.0, "grad_norm": 4.0}, step=1)
+
+    value = grpo.snapshot.value
+    assert len(calls) > 1
+    assert value("rl_run_state", state="preempted") == 1
+    assert value("rlexporter_unmapped_keys") == 2
+    assert [value("rl_undefined_values_total", metric=m) for m in ("rl_logged_value", "rl_reward_function_mean")] == [
+        0,
+        0,
+    ]
+    assert (value("rl_grad_norm"), value("rl_steps_total")) == (4.0, 1)
 
 
 def test_writers_do_not_lose_each_other(grpo: Store) -> None:

@@ -25,7 +25,7 @@ def nonfinite(wanted: Callable[[Mapping[str, int], Memory], list[str]]) -> Deriv
     """
 
     def count(view: View, memory: Memory) -> float | None:
-        bad = view.news.nonfinite
+        bad = view.anomalies.nonfinite
         names = wanted(bad, memory) if bad else []
         if names:
             memory.where = max(names, key=bad.__getitem__)
@@ -49,7 +49,7 @@ def nonfinite_reward(names: tuple[str, ...]) -> Derive:
     def count(view: View, memory: Memory) -> float | None:
         seen = "rl_reward_function_dist"
         if not memory.tapped:
-            memory.tapped = seen in view.news.undefined or any(each.metric.series == seen for each in view.seen)
+            memory.tapped = seen in view.anomalies.undefined or any(each.metric.series == seen for each in view.seen)
         return (of_plain if memory.tapped else of_all)(view, memory)
 
     return count
@@ -128,11 +128,25 @@ def keys_gone(view: View, memory: Memory) -> float | None:
         return None
     memory.lines += 1
     now = memory.lines
-    for key in view.keys:
-        last, count, pause = memory.keys.get(key, (now, 0, 0))
-        if count or len(memory.keys) < MAX_KEYS:
-            memory.keys[key] = (now, count + 1, max(pause, now - last))
-    return float(sum(count >= 10 and now - last > 3 * max(pause, 5) for last, count, pause in memory.keys.values()))
+    if view.keys != memory.shape:
+        _change_shape(view.keys, memory, now)
+    return float(sum(count >= 10 and now - last > 3 * max(pause, 5) for last, count, pause in memory.absent))
+
+
+def _change_shape(shape: tuple[str, ...], memory: Memory, now: int) -> None:
+    """Account for lines that all had the same keys, at once; nearly every line has those of the line before."""
+    keys, more = memory.keys, now - 1 - memory.since
+    for key in memory.shape if more > 0 else ():
+        if key in keys:
+            _, count, pause = keys[key]
+            keys[key] = (now - 1, count + more, pause)
+    for key in shape:
+        last, count, pause = keys.get(key, (now, 0, 0))
+        if count or len(keys) < MAX_KEYS:
+            keys[key] = (now, count + 1, max(pause, now - last))
+    there = frozenset(shape)
+    memory.absent = [found for key, found in keys.items() if key not in there]
+    memory.shape, memory.since = shape, now
 
 
 def step_time(view: View, memory: Memory) -> float | None:

@@ -10,13 +10,13 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from rlexporter.condition import Condition, Limit, Signal, Source, Yardstick
+from rlexporter.condition import Condition, Limit, Signal, Source
 from rlexporter.conditions.derived import Derive
 from rlexporter.conditions.memory import Memory
 from rlexporter.conditions.past import Past
 from rlexporter.conditions.sources import getter
 from rlexporter.conditions.view import View
-from rlexporter.conditions.yardsticks import measured
+from rlexporter.conditions.yardsticks import Measure, measure, measured
 
 Factor = float | Mapping[str, float]
 """The number of a limit: one, or one by variant of the signal."""
@@ -36,27 +36,42 @@ class Verdict(NamedTuple):
     value: float
     series: str
     """Where the signal was read."""
+    changed: bool = True
+    """Whether more than the threshold has changed: judged for the first time, begun, or ended."""
 
 
 class _Held:
     """One limit of one condition: how many of the last n observations were beyond it."""
 
-    __slots__ = ("active", "beyond", "condition", "constant", "enough", "factor", "limit", "threshold", "window")
+    __slots__ = (
+        *("active", "below", "beyond", "condition", "constant", "enough", "factor", "floor"),
+        *("limit", "measure", "number", "threshold", "variant", "warm", "window"),
+    )
 
     def __init__(self, condition: Condition, limit: Limit, factor: Factor) -> None:
         self.condition = condition
         self.limit = limit
         self.factor = factor
+        self.below = condition.below
+        self.warm = condition.warm
         self.enough, size = limit.hold
         self.window: deque[bool] = deque(maxlen=size)
         self.beyond = 0
         self.active = False
+        self.measure = measure(condition.yardstick)
         self.threshold: float | None = None
         self.constant: float | None = None
         """The limit where it will not change any more."""
+        self.variant: str | None = None
+
+    def choose(self, variant: str) -> None:
+        """Take the numbers that are meant for this variant of the signal; None where it has none."""
+        self.variant = variant
+        self.number = _pick(self.factor, variant)
+        self.floor = _pick(self.condition.floor, variant) or 0.0
 
     def observe(self, beyond: bool) -> bool:
-        """Whether the condition holds, with one more observation."""
+        """Return whether the condition holds, with one more observation."""
         window = self.window
         if len(window) == window.maxlen:
             self.beyond -= window[0]
@@ -68,13 +83,15 @@ class _Held:
 class _Reading:
     """One signal of a run: where it is read, what it was, and what is judged by it."""
 
-    __slots__ = ("getters", "held", "name", "of", "past", "rank", "series", "sources", "variant")
+    __slots__ = ("getters", "held", "name", "of", "past", "rank", "series", "sources", "tried", "variant")
 
     def __init__(self, signal: Signal, algorithm: str, derive: Mapping[str, Derive]) -> None:
         self.name = signal.name
         self.of = signal.of
         self.sources = [each for each in signal.sources if not each.algorithms or algorithm in each.algorithms]
         self.getters = [getter(source, derive) for source in self.sources]
+        self.tried = self.getters
+        """Those that are at least as good as the one that was read last."""
         self.rank = len(self.sources)
         self.series = self.variant = ""
         self.past = Past()
@@ -119,14 +136,13 @@ class Judge:
         memory = self._memory
         memory.fresh = fresh = set[str]()
         changed: list[Verdict] = []
+        numbers = view.numbers
         for name, reading in self._readings.items():
             memory.where = ""
-            for rank, get in enumerate(reading.getters):
-                if rank > reading.rank:
-                    break  # it is read at a better place, which this step does not have
-                value = get(view, memory)
+            for rank, get in enumerate(reading.tried):
+                value = numbers.get(get) if type(get) is str else get(view, memory)  # type: ignore[operator]
                 if value is not None and value - value == 0.0:  # finite
-                    if rank != reading.rank or reading.of:
+                    if rank != reading.rank or (reading.of and self._has_moved(reading)):
                         self._place(reading, rank)
                     reading.past.add(value)
                     fresh.add(name)
@@ -144,6 +160,7 @@ class Judge:
         if reading.rank < len(reading.sources) and rank != reading.rank:
             reading.past = self._memory.past[reading.name] = Past()
         reading.rank = rank
+        reading.tried = reading.getters[: rank + 1]
         source: Source = reading.sources[rank]
         if reading.of:
             origin = self._readings[reading.of]
@@ -154,37 +171,59 @@ class Judge:
             reading.variant = "gspo" if sequence else source.variant
         self._memory.variant[reading.name] = reading.variant
 
+    def _has_moved(self, reading: _Reading) -> bool:
+        """Whether what it is derived from is read at another place than before."""
+        origin = self._readings[reading.of]
+        return reading.variant != origin.variant or reading.series != origin.series
+
     def _judge(self, reading: _Reading, value: float, changed: list[Verdict]) -> None:
         past = reading.past
+        measures: dict[object, Measure | None] = {}
         for held in reading.held:
-            condition = held.condition
-            if past.count <= condition.warm:
+            if past.count <= held.warm:
                 continue
             threshold = held.constant
             if threshold is None:
-                threshold = self._threshold(held, reading.variant, past)
+                threshold = _threshold(held, reading.variant, past, measures)
                 if threshold is None:
                     continue
-            was = held.active
-            held.active = held.observe(value < threshold if condition.below else value > threshold)
-            if held.active is not was or threshold != held.threshold:
-                held.threshold = threshold
-                series = self._memory.where or reading.series
+            before, held.threshold = held.threshold, threshold
+            beyond = value < threshold if held.below else value > threshold
+            if not beyond and not held.beyond:  # as in nearly every step: a window that stays empty
+                was = False
+                if before == threshold:
+                    continue
+            else:
+                was, held.active = held.active, held.observe(beyond)
+            if held.active is not was or before != threshold:
                 began = held.active and not was
-                changed.append(Verdict(condition, held.limit, threshold, held.active, began, value, series))
+                series = self._memory.where or reading.series
+                news = held.active is not was or before is None
+                changed.append(Verdict(held.condition, held.limit, threshold, held.active, began, value, series, news))
 
-    def _threshold(self, held: _Held, variant: str, past: Past) -> float | None:
-        """The limit in force; None where this kind of number has none, or there is no past yet."""
-        condition = held.condition
-        number = _pick(held.factor, variant)
-        threshold = None if number is None else measured(condition.yardstick, number, past)
-        if threshold is None:
+
+def _threshold(held: _Held, variant: str, past: Past, measures: dict[object, Measure | None]) -> float | None:
+    """The limit in force; None where this kind of number has none, or there is no past yet.
+
+    ``measures``: what was measured in this step already, for another limit of the same signal.
+    """
+    if variant != held.variant:
+        held.choose(variant)
+    threshold, measure = held.number, held.measure
+    if threshold is None:
+        return None
+    if measure is not None:
+        if measure not in measures:
+            measures[measure] = measure(past)
+        found = measures[measure]
+        if found is None:
             return None
-        if condition.yardstick is not Yardstick.FIXED and not condition.below:
-            threshold = max(threshold, _pick(condition.floor, variant) or 0.0)
-        if condition.yardstick.settles:
-            held.constant = threshold
-        return threshold
+        threshold = measured(threshold, found)
+        if not held.below and threshold < held.floor:
+            threshold = held.floor
+    if held.condition.yardstick.settles:
+        held.constant = threshold
+    return threshold
 
 
 def _pick(value: Factor, variant: str) -> float | None:

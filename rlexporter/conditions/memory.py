@@ -33,7 +33,13 @@ class Memory:
     where: str = ""
     """The series that the signal under way was about, where that is not always the same."""
     keys: dict[str, tuple[int, int, int]] = field(default_factory=dict)
-    """Log key -> last line that had it, how many had it, longest pause."""
+    """Log key -> last line that had it, how many had it, longest pause; of those in ``shape`` as of line ``since``."""
+    shape: tuple[str, ...] = ()
+    """The keys of the last line."""
+    since: int = 0
+    """The first line that had just these keys."""
+    absent: list[tuple[int, int, int]] = field(default_factory=list)
+    """Of ``keys``, what is known of those that the last line did not have."""
     lines: int = 0
     tapped: bool = False
     """Whether reward functions are watched, so that None and NaN are told apart."""

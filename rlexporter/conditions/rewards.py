@@ -11,10 +11,10 @@ from rlexporter.conditions.view import View, finite_mean
 
 def reward_lost(view: View, memory: Memory) -> float | None:
     """1 where not one completion of the step got a reward, although None is all that was given."""
-    none, seen = view.news.undefined.get("rl_reward_dist", 0), view.counted.get("rl_reward_dist")
+    none, seen = view.anomalies.undefined.get("rl_reward_dist", 0), view.counted.get("rl_reward_dist")
     if seen is not None or none:
         return float(bool(none) and (seen is None or not (seen.count or seen.nonfinite)))
-    if view.news.undefined.get("rl_reward_mean"):
+    if view.anomalies.undefined.get("rl_reward_mean"):
         return 1.0
     return 0.0 if "reward" in memory.fresh else None
 

@@ -10,16 +10,17 @@ from rlexporter.conditions.derived import Derive
 from rlexporter.conditions.memory import Memory
 from rlexporter.conditions.view import View, finite_mean
 
-Getter = Callable[[View, Memory], "float | None"]
+Getter = Callable[[View, Memory], "float | None"] | str
+"""A function, or the name of a number that is taken as it is."""
 
 
 def getter(source: Source, derive: Mapping[str, Derive]) -> Getter:
-    """A function that reads this source; None where the step does not have it."""
+    """Return what reads this source; a function gives None where the step does not have it."""
     series = source.series
     if source.read is Read.DERIVED:
         return derive[series]
     if source.read is Read.VALUE:
-        return lambda view, memory: view.numbers.get(series)
+        return series
     of = _of(source)
 
     def read(view: View, memory: Memory) -> float | None:

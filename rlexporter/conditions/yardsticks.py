@@ -1,7 +1,8 @@
-"""A limit as it is in force now: its number, measured with the run's own past where it is relative."""
+"""Measures a run's own past, with which relative limits are multiplied."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from statistics import median
 
 from rlexporter.condition import Yardstick
@@ -13,24 +14,56 @@ WARM = 10
 """Observations without which a run has no past to be measured with."""
 
 
-def measured(yardstick: Yardstick, factor: float, past: Past) -> float | None:
-    """The limit in the unit of the signal; None while the run has no past that is long enough."""
-    if yardstick is Yardstick.FIXED:
-        return factor
-    if yardstick is Yardstick.PREVIOUS:
-        return factor * past.values[-2] if past.count > 1 and past.values[-2] > 0 else None
-    if yardstick is Yardstick.START:
-        return factor * median(past.first[:START]) if past.count > START else None
-    if yardstick is Yardstick.FIRST:
-        return factor * p90(past.first) if past.count > FIRST else None
-    length, lag = {Yardstick.P90: (50, 5), Yardstick.RECENT: (30, 2), Yardstick.LEVEL: (50, 10)}[yardstick]
-    own = past.last(length, lag)
-    if len(own) < WARM:
-        return None
-    if yardstick is Yardstick.P90:
-        return factor * p90(own)
-    if yardstick is Yardstick.RECENT:
-        return factor * median(own)
-    middle, deviation = spread(own)
-    # The whole range so far keeps a run that has hardly moved yet from being judged by its rounding.
-    return middle - max(factor * deviation, 0.15 * (past.high - past.low))
+Measure = float | tuple[float, float, float]
+"""What the number of a limit is multiplied with; of `Yardstick.LEVEL`: level, spread, and range so far."""
+
+
+def measure(yardstick: Yardstick) -> Callable[[Past], Measure | None] | None:
+    """Return what measures a run's own past, None of it while it is not long enough; None for a limit that is fixed."""
+    return _MEASURES.get(yardstick)
+
+
+def _previous(past: Past) -> float | None:
+    return past.values[-2] if past.count > 1 and past.values[-2] > 0 else None
+
+
+def _start(past: Past) -> float | None:
+    return median(past.first[:START]) if past.count > START else None
+
+
+def _first(past: Past) -> float | None:
+    return p90(past.first) if past.count > FIRST else None
+
+
+def _p90(past: Past) -> float | None:
+    own = past.last(50, 5)
+    return p90(own) if len(own) >= WARM else None
+
+
+def _recent(past: Past) -> float | None:
+    own = past.last(30, 2)
+    return median(own) if len(own) >= WARM else None
+
+
+def _level(past: Past) -> tuple[float, float, float] | None:
+    own = past.last(50, 10)
+    return (*spread(own), past.high - past.low) if len(own) >= WARM else None
+
+
+_MEASURES: dict[Yardstick, Callable[[Past], Measure | None]] = {
+    Yardstick.PREVIOUS: _previous,
+    Yardstick.START: _start,
+    Yardstick.FIRST: _first,
+    Yardstick.P90: _p90,
+    Yardstick.RECENT: _recent,
+    Yardstick.LEVEL: _level,
+}
+
+
+def measured(factor: float, found: Measure) -> float:
+    """Return the limit that is in force, in the unit of the signal."""
+    if isinstance(found, tuple):
+        level, deviation, extent = found
+        # The whole range so far keeps a run that has hardly moved yet from being judged by its rounding.
+        return level - max(factor * deviation, 0.15 * extent)
+    return factor * found

@@ -129,6 +129,13 @@ def test_an_evaluation_is_not_judged() -> None:
     assert run.began == {}
 
 
+def test_a_key_that_ends_in_runtime_makes_no_evaluation() -> None:
+    """A user may log how long a sandbox ran: the rest of the line is judged all the same."""
+    run = Planted("grpo").healthy(20)
+    run.line({"reward": nan, "sandbox_runtime": 3.5})
+    assert run.began["nonfinite_reward", "critical"] == 21
+
+
 def test_a_second_training_has_no_past() -> None:
     """Another train() in the same process: its first KL is its first."""
     run = Planted("grpo").healthy(20)
@@ -183,8 +190,6 @@ def test_memory_is_bounded() -> None:
     for i in range(2000, 20000):
         run.store.record({f"key/{i}": 1.0, f"rewards/f{i}/mean": 1.0, f"rewards/f{i}/std": 0.1, "kl": 0.1}, i + 1)
     assert size() < 1.1 * before
-    reader: Any = run.watch._reader
-    assert len(reader._known) <= 2000
 
 
 def test_a_recorded_part_counts_to_its_step() -> None:
