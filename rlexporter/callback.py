@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from transformers.trainer_callback import CallbackHandler
+
 from rlexporter.adapters.frames import callers, local
 from rlexporter.adapters.transformers import RunCallback
 from rlexporter.config import MAIN, Settings
@@ -19,12 +21,22 @@ class RLExporterCallback(RunCallback):
     def __init__(self, **settings: Any) -> None:
         every_rank = Settings.load(settings).ranks != MAIN
         super().__init__(lambda: Exporter(**settings), every_rank=every_rank)
-        self._find_maker()
+        trainer = self._maker()
+        if trainer is not None:
+            self.adopt(trainer)
 
-    def _find_maker(self) -> None:
-        """The trainer that is being built, if one is: its `train` is then watched whichever events it fires."""
+    def _maker(self) -> Any:
+        """Return the trainer whose handler makes this callback, None where anybody else does.
+
+        Its `train` is then watched whichever events it fires. Whoever makes a callback to hand it on (a user, `attach`)
+        may be a method of another trainer: it is not asked.
+        """
+        handled = False
         for frame in callers():
             found = local(frame, "self")
-            if hasattr(type(found), "train") and hasattr(type(found), "get_train_dataloader"):
-                self.adopt(found)
-                return
+            if found is self:
+                continue
+            if not isinstance(found, CallbackHandler):
+                return found if handled and hasattr(type(found), "train") else None
+            handled = True
+        return None
