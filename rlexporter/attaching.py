@@ -47,7 +47,11 @@ def _attach_callback(trainer: Any, settings: dict[str, Any]) -> Exporter:
     exporter = Exporter(**settings)
     callback.every_rank = exporter.settings.ranks != MAIN
     callback.adopt(trainer, exporter)
-    exporter.start(fallback=trainer.args.world_size > 1)
+    try:
+        exporter.start(fallback=trainer.args.world_size > 1)
+    except BaseException:
+        exporter.close()
+        raise
     return exporter
 
 

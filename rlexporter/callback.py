@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from rlexporter.adapters.frames import callers, local
 from rlexporter.adapters.transformers import RunCallback
 from rlexporter.config import MAIN, Settings
 from rlexporter.exporter import Exporter
@@ -19,12 +18,6 @@ class RLExporterCallback(RunCallback):
     def __init__(self, **settings: Any) -> None:
         every_rank = Settings.load(settings).ranks != MAIN
         super().__init__(lambda: Exporter(**settings), every_rank=every_rank)
-        self._find_maker()
-
-    def _find_maker(self) -> None:
-        """The trainer that is being built, if one is: its `train` is then watched whichever events it fires."""
-        for frame in callers():
-            found = local(frame, "self")
-            if hasattr(type(found), "train") and hasattr(type(found), "get_train_dataloader"):
-                self.adopt(found)
-                return
+        trainer = self.maker()
+        if trainer is not None:
+            self.adopt(trainer)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import platform
 import threading
 from collections.abc import Callable
@@ -69,7 +70,7 @@ class Exporter(Run):
         An earlier exporter of this process on the same port gives way, unless its training is under way. Raises
         SetupError where the address cannot be had, or a file that is needed; with ``fallback`` a taken port is left
         for the next free one, and a file to write that cannot be had is only logged. What guards the endpoint is
-        never left out.
+        never left out. A start that raises leaves no thread and no open file behind.
         """
         if self._server is not None or not self.serves:
             return self
@@ -78,14 +79,16 @@ class Exporter(Run):
         guards = door.guards(self.settings, lambda error: self.failed("door", error))
         port = self.settings.port and self.settings.port + self.local_rank
         sock = http.claim(self.settings.host, port, free=_free, fallback=fallback)
-        try:
+        with contextlib.ExitStack() as undo:
+            undo.callback(sock.close)
+            if self._recorder is None:  # one that is there was begun by an earlier start, and goes on
+                undo.callback(self._stop_recording)
+            undo.callback(self._close_outlets)
             self._open_outlets(sock.getsockname()[1], fallback)
             server = http.Server(sock, self.current, lambda error: self.failed("scrape", error), guards)
+            undo.callback(server.close)
             server.start()
-        except BaseException:
-            self._close_outlets()
-            sock.close()
-            raise
+            undo.pop_all()
         self._server = server
         versions = (__version__, platform.python_version(), prometheus.VERSION, http.VERSION)
         self.store.change(lambda draft: draft.set("rlexporter_build_info", 1.0, *versions))

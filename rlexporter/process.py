@@ -3,12 +3,17 @@
 At exit the final state is served until every scraper seen lately has fetched it. SIGTERM handlers are chained: ours
 notes the state and hands on to the one that was there; only where that was the default, which kills, is the final
 state served first, and the process then dies of the signal as it would have.
+
+Python tells nobody of a SystemExit, nor of its status: no hook is called, and nothing of it is left at exit. What is
+left is the outermost frame of the main thread, which has either returned or not. So `sys.exit` is not replaced, and
+every SystemExit is one to us, also that of `sys.exit(main())` with the status 0.
 """
 
 from __future__ import annotations
 
 import atexit
 import contextlib
+import dis
 import os
 import signal
 import sys
@@ -46,12 +51,17 @@ class Ending(Protocol):
 _live: list[Ending] = []
 _displaced: list[Any] = []
 """SIGTERM handlers that ours was put in front of, oldest first."""
+_script: FrameType | None = None
+"""The outermost frame of the main thread while anything is registered. It holds the variables of a module, which live
+as long as the process anyway, and of no function."""
 
 
 def register(ending: Ending) -> None:
     """Bring ``ending`` to its end when this process ends."""
+    global _script
     if not _live:
         atexit.register(_at_exit)
+        _script = _outermost()
     if ending not in _live:
         _live.append(ending)
     chain_sigterm()
@@ -59,10 +69,12 @@ def register(ending: Ending) -> None:
 
 def unregister(ending: Ending) -> None:
     """``ending`` has ended. With the last one every hook is taken back."""
+    global _script
     if ending in _live:
         _live.remove(ending)
     if not _live:
         atexit.unregister(_at_exit)
+        _script = None
         _restore_sigterm()
 
 
@@ -102,15 +114,32 @@ def wait(endings: Iterable[Ending], limit: float = float("inf")) -> None:
 
 
 def outstanding() -> BaseException | None:
-    """The exception that is ending the interpreter, where one is."""
+    """Return the exception that is ending the interpreter, None without one. For exit hooks.
+
+    A SystemExit that is returned is one of ours, without the status of the real one.
+    """
     error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
-    return error if isinstance(error, BaseException) else None
+    if isinstance(error, BaseException):
+        return error
+    return None if _script is None or _returned(_script) else SystemExit()
 
 
 def say(text: str) -> None:
     """One line for the person at the terminal."""
     with contextlib.suppress(OSError, ValueError, AttributeError):
         print(f"rlexporter: {text}", file=sys.stderr, flush=True)
+
+
+def _outermost() -> FrameType | None:
+    frame = sys._current_frames().get(threading.main_thread().ident or 0)
+    while frame is not None and frame.f_back is not None:
+        frame = frame.f_back
+    return frame
+
+
+def _returned(frame: FrameType) -> bool:
+    """Tell whether the last that a frame did was to return. One that an exception has left never does so."""
+    return dis.opname[frame.f_code.co_code[frame.f_lasti]].startswith("RETURN_")
 
 
 def _at_exit() -> None:
@@ -148,9 +177,11 @@ def _restore_sigterm() -> None:
 
 def _in_child() -> None:
     """A forked child has copies of the sockets and of the hooks, but none of the threads."""
+    global _script
     for ending in _live:
         ending.abandon()
     _live.clear()
+    _script = None
     atexit.unregister(_at_exit)
     _restore_sigterm()
 

@@ -46,7 +46,11 @@ class Recorder:
         self._failed = failed
         self._queue: SimpleQueue[dict[str, Any] | None] = SimpleQueue()
         self._thread = Thread(target=self._write, name="rlexporter-record", daemon=True)
-        self._thread.start()
+        try:
+            self._thread.start()
+        except BaseException:  # the system gives no more threads
+            self._file.close()
+            raise
 
     def meta(self, run: str, facts: RunFacts, catalog: tuple[Metric, ...]) -> None:
         """A training begins."""

@@ -98,7 +98,7 @@ class Run(Intake):
             process.chain_sigterm()
 
     def end(self, error: BaseException | None = None) -> None:
-        """The run has ended: by itself, by Ctrl-C or sys.exit (stopped), or by another exception (failed)."""
+        """The run has ended: by itself, by Ctrl-C or any SystemExit (stopped), or by another exception (failed)."""
         with self._change("event"):
             self.training = False
             with self.guard("tap"):  # after an error of the device its counts cannot be sent any more
@@ -145,6 +145,9 @@ class Run(Intake):
         while self._undo:
             with self.guard("exit"):
                 self._undo.pop()()
+        self._stop_recording()
+
+    def _stop_recording(self) -> None:
         recorder, self._recorder = self._recorder, None
         if recorder is not None:
             recorder.close()

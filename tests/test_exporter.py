@@ -9,6 +9,7 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -73,6 +74,50 @@ def test_nothing_is_left_after_close() -> None:
     assert exporter.start().port == port
     assert exporter.start().port == port
     exporter.close()
+
+
+def _open_files(path: Path) -> list[str]:
+    links = [f"/proc/self/fd/{number}" for number in os.listdir("/proc/self/fd")]
+    return [link for link in links if os.path.lexists(link) and os.readlink(link) == str(path)]
+
+
+@pytest.mark.parametrize("broken", ["discovery_dir", "state_file", "tls_cert_file", "server"])
+def test_a_start_that_fails_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: str) -> None:
+    """No thread and no open file, whatever failed; with the mended setting it starts, and records."""
+    recording, nowhere = tmp_path / "run.jsonl", str(tmp_path / "missing" / "file")
+    (tmp_path / "missing").write_text("a file where a folder should be")
+    mended: dict[str, Any] = {"port": 0, "record": str(recording)}
+    exporter = Exporter(**mended, **({broken: nowhere} if broken != "server" else {}))
+    before = process.live()
+    with monkeypatch.context() as patch:
+        if broken == "server":  # its thread has begun, and does not answer in time
+            patch.setattr("rlexporter.outputs.http._START_SECONDS", -1.0)
+        with pytest.raises(SetupError):
+            exporter.start()
+
+    assert (_threads(), _open_files(recording), exporter.url) == ([], [], None)
+    assert process.live() == before
+    exporter.settings = type(exporter.settings).load(mended)
+    exporter.start()
+    exporter.log({"reward": 7.0})
+    assert fetch(f"{exporter.url}/metrics")[0] == 200
+    exporter.close()
+    assert '"reward": 7.0' in recording.read_text()
+    assert _open_files(recording) == []
+
+
+def test_a_recorder_without_a_thread_keeps_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the system gives no more threads, which is played here."""
+
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    recording = tmp_path / "run.jsonl"
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    with pytest.raises(RuntimeError):
+        Exporter(port=0, record=str(recording)).start()
+
+    assert _open_files(recording) == []
 
 
 def test_several_side_by_side() -> None:

@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -200,3 +201,87 @@ def test_ctrl_c_ends_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr("rlexporter.process.time.sleep", interrupt)
     process.wait([Waiting(10**6)])
+
+
+_LEAVING = """
+import atexit, sys, threading, rlexporter
+exporter = rlexporter.Exporter(run="x", port=0)
+atexit.register(lambda: print(exporter.state.value, *exceptions()))
+
+
+def exceptions():
+    return [s.labels[0] for s in exporter.snapshot.samples if s.metric.series == "rl_run_exception_info"]
+
+
+def drive():
+    exporter.start()
+    exporter.log({"reward": 1.0})
+    if "ended" in sys.argv:
+        exporter.end()
+
+
+def leave(how):
+    if how == "raise":
+        raise SystemExit(3)
+    if how == "error":
+        raise ValueError
+    if how != "return":
+        sys.exit({"0": 0, "3": 3}.get(how, how))
+
+
+how, where = sys.argv[1:]
+if where == "with":
+    with exporter:
+        leave(how)
+elif where == "thread":
+    thread = threading.Thread(target=drive)
+    thread.start()
+    thread.join()
+    leave(how)
+else:
+    drive()
+    try:
+        leave(how)
+    finally:
+        exporter.log({"reward": 2.0})
+"""
+_LEFT = {"return": "finished", "error": "failed ValueError"}
+
+
+def _left(how: str, where: str, *command: str, cwd: Path | None = None) -> tuple[int, str]:
+    started = [sys.executable, *command, how, where]
+    left = subprocess.run(started, capture_output=True, text=True, timeout=60, cwd=cwd)
+    return left.returncode, left.stdout.strip()
+
+
+@pytest.mark.parametrize("where", ["by hand", "with", "thread"])
+@pytest.mark.parametrize(
+    ("how", "status"), [("3", 3), ("0", 0), ("a message", 1), ("raise", 3), ("return", 0), ("error", 1)]
+)
+def test_how_a_process_is_left(how: str, status: int, where: str) -> None:
+    """Stopped by any SystemExit, whoever drives the exporter: Python tells nobody of it, nor of its status."""
+    assert _left(how, where, "-c", _LEAVING) == (status, _LEFT.get(how, "stopped SystemExit"))
+
+
+def test_a_run_that_was_ended_by_hand_has_finished() -> None:
+    """Whatever the script does afterwards."""
+    assert _left("3", "ended", "-c", _LEAVING) == (3, "finished")
+
+
+@pytest.mark.parametrize(("how", "state"), [("3", "stopped SystemExit"), ("return", "finished")])
+@pytest.mark.parametrize("command", [("leaving.py",), ("-m", "leaving")])
+def test_a_script_and_a_module_that_are_left(tmp_path: Path, command: tuple[str, ...], how: str, state: str) -> None:
+    """As the code of a command line."""
+    (tmp_path / "leaving.py").write_text(_LEAVING)
+
+    assert _left(how, "by hand", *command, cwd=tmp_path)[1] == state
+
+
+def test_nothing_of_the_script_is_kept_after_close(exporter: Exporter) -> None:
+    """Neither its frame nor a hook; `sys.exit` is never touched."""
+    before, kept = sys.exit, [process._script]
+    exporter.close()
+    kept.append(process._script)
+
+    assert [each is None for each in kept] == [False, True]
+    assert sys.exit is before

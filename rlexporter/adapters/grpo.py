@@ -122,7 +122,7 @@ class GroupTaps(Taps):
         finally:
             scores, self._scores = self._scores, None
         with self.feed.guard("tap"):
-            self._see_update(scores, kwargs.get("inputs", args[-1]))
+            self._see_update(scores, self.argument(compute_loss, "inputs", args, kwargs))
         return loss
 
     def _see_update(self, scores: Any, inputs: Any) -> None:

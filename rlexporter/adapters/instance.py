@@ -49,6 +49,13 @@ def wrap(owner: Any, name: str, around: Callable[..., Any]) -> Callable[[], None
     return undo
 
 
+def unwrapped(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the method that our wrappers are around: `inspect` would take ``self`` off once for each of them."""
+    while hasattr(method, _LAYER):
+        method = method.__wrapped__  # type: ignore[attr-defined]
+    return method
+
+
 def _peel(owner: Any, name: str) -> None:
     """Take off those wrappers from the outside that are taken back; one that has another around it waits for that."""
     while (layer := getattr(owner.__dict__.get(name), _LAYER, None)) is not None and layer.gone:

@@ -6,7 +6,6 @@ There are no callbacks: one call of `step()` is a step, and what comes between t
 from __future__ import annotations
 
 import contextlib
-import inspect
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -85,7 +84,7 @@ class LegacyTaps(BackwardTaps):
     def _step(self, step: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         self._begin()
         with self.feed.seeing("reward"):  # as they were given: the trainer scales and clips them
-            self.feed.see("rl_reward_dist", _joined(_arguments(step, args, kwargs)["scores"]))
+            self.feed.see("rl_reward_dist", _joined(self.argument(step, "scores", args, kwargs)))
         with self.feed.phase("update"):
             stats = step(*args, **kwargs)
         with self.feed.seeing("weights"):
@@ -113,17 +112,17 @@ class LegacyTaps(BackwardTaps):
     def _advantages(self, compute: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         output = compute(*args, **kwargs)
         with self.feed.seeing("advantage"):
-            self.feed.see("rl_advantage_dist", output[1], _arguments(compute, args, kwargs)["mask"])
+            self.feed.see("rl_advantage_dist", output[1], self.argument(compute, "mask", args, kwargs))
         with self.feed.seeing("value"):
-            given = _arguments(compute, args, kwargs)
-            self.feed.see("rl_value_dist", given["values"], given["mask"])
-            self.feed.see("rl_return_dist", output[2], given["mask"])
+            mask = self.argument(compute, "mask", args, kwargs)
+            self.feed.see("rl_value_dist", self.argument(compute, "values", args, kwargs), mask)
+            self.feed.see("rl_return_dist", output[2], mask)
         return output
 
     def _loss(self, loss: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         output = loss(*args, **kwargs)
         with self.feed.seeing("ratio"):
-            self._see_ratio(output[2]["policy/ratio"], _arguments(loss, args, kwargs)["mask"])
+            self._see_ratio(output[2]["policy/ratio"], self.argument(loss, "mask", args, kwargs))
         with self.feed.seeing("loss"):  # zeroing makes NaN of an infinite one
             self.feed.see("rl_loss_dist", output[2]["loss/total"])
             self.feed.see("rl_policy_loss_dist", output[2]["loss/policy"])
@@ -140,16 +139,20 @@ class LegacyTaps(BackwardTaps):
     def _record(self, record: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         stats = record(*args, **kwargs)
         feed = self.feed
+
+        def given(name: str) -> Any:
+            return self.argument(record, name, args, kwargs)
+
         with feed.seeing("kl"):
-            feed.see("rl_kl_per_token_dist", kwargs["kls"], kwargs["masks"])
+            feed.see("rl_kl_per_token_dist", given("kls"), given("masks"))
             feed.see("rl_kl_per_sequence_dist", stats["objective/kl_dist"])
-            feed.see("rl_ref_logprob_dist", kwargs["ref_logprobs"], kwargs["masks"])
+            feed.see("rl_ref_logprob_dist", given("ref_logprobs"), given("masks"))
         with feed.seeing("logprob"):
-            feed.see("rl_logprob_dist", kwargs["logprobs"], kwargs["masks"])
+            feed.see("rl_logprob_dist", given("logprobs"), given("masks"))
         with feed.seeing("completion_length"):
-            feed.see("rl_completion_length_dist", [len(each) for each in kwargs["responses"]])
+            feed.see("rl_completion_length_dist", [len(each) for each in given("responses")])
         with feed.seeing("prompt_length"):
-            feed.see("rl_prompt_length_dist", [len(each) for each in kwargs["queries"]])
+            feed.see("rl_prompt_length_dist", [len(each) for each in given("queries")])
         return stats
 
 
@@ -160,11 +163,6 @@ def _given_name(config: Any) -> str | None:
         if given != getattr(type(config), name, None):
             return identity.given_name(given, None)
     return None
-
-
-def _arguments(method: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
-    """By the name of the parameter, however they were given."""
-    return inspect.signature(method).bind(*args, **kwargs).arguments
 
 
 def _joined(scores: Any) -> Any:

@@ -48,7 +48,7 @@ class RewardTaps(Taps):
         with contextlib.nullcontext() if self._timed else self.feed.phase("reward"):
             per_function = calculate(*args, **kwargs)
         with self.feed.seeing("reward"):
-            self._see(per_function, len(kwargs["prompts"] if "prompts" in kwargs else args[1]))
+            self._see(per_function, len(self.argument(calculate, "prompts", args, kwargs)))
         return per_function
 
     def _see(self, per_function: Any, count: int) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from rlexporter.adapters.arguments import Arguments
 from rlexporter.adapters.instance import wrap
 from rlexporter.catalog import SIGNALS
 from rlexporter.feed import Feed
@@ -23,6 +24,7 @@ class Taps:
     def __init__(self, trainer: Any, feed: Feed) -> None:
         self.trainer = trainer
         self.feed = feed
+        self.argument = Arguments()
 
     def install(self) -> None:
         """Put every tap in place."""

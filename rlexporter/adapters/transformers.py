@@ -13,7 +13,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from transformers.trainer_callback import TrainerCallback
+from transformers.trainer_callback import CallbackHandler, TrainerCallback
 
 from rlexporter.adapters.facts import run_facts
 from rlexporter.adapters.frames import callers, local
@@ -68,6 +68,22 @@ class RunCallback(TrainerCallback):  # type: ignore[misc] # transformers is not 
             self._closed = False
             self._use(feed)
             feed.prepare(run_facts(trainer, trainer.args, trainer.state, trainer.model))
+
+    def maker(self) -> Any:
+        """Return the trainer whose handler makes this callback, None where anybody else does.
+
+        Its `train` is then watched whichever events it fires. Whoever makes a callback to hand it on (a user, `attach`)
+        may be a method of another trainer: it is not asked.
+        """
+        handled = False
+        for frame in callers():
+            found = local(frame, "self")
+            if found is self:
+                continue
+            if not isinstance(found, CallbackHandler):
+                return found if handled and hasattr(type(found), "train") else None
+            handled = True
+        return None
 
     def watches(self, args: Any) -> bool:
         """True on a rank that serves, for the first of such callbacks that a trainer has."""

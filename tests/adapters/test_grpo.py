@@ -165,6 +165,53 @@ def test_only_the_call_that_is_trained_on_counts(tmp_path: Path) -> None:
     assert seen[0] == seen[1]
 
 
+def _signals_of(folder: Path, calls: type[Any]) -> dict[str, float]:
+    trainer_class = type("GRPOTrainer", (calls, trl.GRPOTrainer), {})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(trl, "GRPOTrainer", trainer_class)
+        exporter, _ = _run(tiny.grpo(folder, num_iterations=2))
+    signals = _signals(exporter)
+    assert errors(exporter) == 0
+    exporter.close()
+    return signals
+
+
+class _ByKeyword:
+    """A trainer of a user's that names every argument."""
+
+    def compute_loss(self, model: Any, inputs: Any, *_: Any, **__: Any) -> Any:
+        return self._compute_loss(inputs=inputs, model=model)  # type: ignore[attr-defined]
+
+    def _generate_and_score_completions(self, inputs: Any) -> Any:
+        def named(inputs: Any, prompts: Any, completions: Any, completion_ids_list: Any) -> Any:
+            return calculate(
+                completion_ids_list=completion_ids_list, completions=completions, inputs=inputs, prompts=prompts
+            )
+
+        calculate: Callable[..., Any] = self._calculate_rewards  # type: ignore[has-type]
+        self._calculate_rewards = named
+        try:
+            return super()._generate_and_score_completions(inputs)  # type: ignore[misc]
+        finally:
+            self._calculate_rewards = calculate
+
+
+class _Passing:
+    """A trainer of a user's that hands on whatever it gets."""
+
+    def _compute_loss(self, *args: Any, **kwargs: Any) -> Any:
+        return super()._compute_loss(*args, **kwargs)  # type: ignore[misc]
+
+    def _calculate_rewards(self, *args: Any, **kwargs: Any) -> Any:
+        return super()._calculate_rewards(*args, **kwargs)  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("calls", [_ByKeyword, _Passing])
+def test_arguments_are_found_however_they_are_given(tmp_path: Path, calls: type[Any]) -> None:
+    """By position, by keyword, or through a method that does not name them."""
+    assert set(_signals_of(tmp_path, calls).values()) == {1.0}
+
+
 def test_a_loss_without_log_probabilities_says_so(tmp_path: Path) -> None:
     """As Liger's, which needs a GPU, computes it: what else can be seen is seen."""
 

@@ -7,6 +7,7 @@ import gc
 import pickle
 import random
 import weakref
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from transformers import TrainerCallback
 
 import rlexporter
 from rlexporter import Exporter, RLExporterCallback, SetupError, process
+from rlexporter.default_callback import DefaultCallback
 from rlexporter.demo import tiny as demo
 from rlexporter.identity import RUN_FILE
 from rlexporter.model import RunState
@@ -123,6 +125,62 @@ def test_a_mistake_in_a_setting_is_loud() -> None:
         RLExporterCallback(prot=1)
     with pytest.raises(SetupError, match="does not know what a dict logs"):
         rlexporter.attach({})
+
+
+class Conductor:
+    """Has what a Trainer has, and builds others."""
+
+    def __init__(self, build: Callable[[], Any]) -> None:
+        self.built = build()
+
+    def train(self) -> Any:
+        """Trains what it has built."""
+        return self.built.train()
+
+    def get_train_dataloader(self) -> None:
+        """As a Trainer."""
+
+
+def test_attach_watches_the_trainer_that_it_was_given(tmp_path: Path) -> None:
+    """And not the one whose method calls it."""
+    inner = tiny.plain(tmp_path)
+    outer = Conductor(lambda: rlexporter.attach(inner))
+    inner.train()
+
+    assert "train" not in vars(outer)
+    assert "train" in vars(inner)
+    assert _state(outer.built) == "finished"
+    assert outer.built.snapshot.value("rl_steps_total") == 3
+    outer.built.close()
+
+
+@pytest.mark.parametrize("kind", [RLExporterCallback, DefaultCallback])
+@pytest.mark.parametrize("how", ["instance", "class"])
+def test_a_callback_watches_the_trainer_that_has_it(tmp_path: Path, how: str, kind: type[Any]) -> None:
+    """Made by another one's method, for one that is not yet there, or by the trainer itself."""
+    given = kind if how == "class" else None
+    outer = Conductor(lambda: tiny.grpo(tmp_path, callbacks=[given or kind()]))
+    assert "train" not in vars(outer)
+    assert "train" in vars(outer.built)
+    outer.built.train()
+
+    (exporter,) = _feeds(outer.built)
+    assert exporter.snapshot.value("rl_steps_total") == 4
+    exporter.close()
+
+
+def test_a_start_that_fails_leaves_the_trainer_as_it_was(tmp_path: Path) -> None:
+    """Attaching again with the mended setting works."""
+    trainer = tiny.plain(tmp_path)
+    with pytest.raises(SetupError, match="token_file"):
+        rlexporter.attach(trainer, token_file=str(tmp_path / "missing"))
+
+    assert "train" not in vars(trainer)
+    exporter = rlexporter.attach(trainer)
+    assert exporter.url
+    trainer.train()
+    assert exporter.snapshot.value("rl_steps_total") == 3
+    exporter.close()
 
 
 def test_evaluate_before_train(tmp_path: Path) -> None:
