@@ -24,7 +24,7 @@ class RunFacts:
     """The rank on its machine."""
     world_size: int | None = None
     run_name: str | None = None
-    """The name that a person gave it; None where there is only a default."""
+    """Its name in the trainer's configuration, given by a person or a default."""
     output_dir: str | None = None
     """Where its checkpoints go."""
     resumed_from: str | None = None

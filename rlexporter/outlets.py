@@ -4,13 +4,44 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
+from typing import Protocol
 
-from rlexporter.model import RunState
-from rlexporter.run import Run
+from rlexporter.config import Settings
+from rlexporter.model import RunState, Snapshot
 from rlexporter.ticker import Ticker
 
 
-def wanted(run: Run, port: int) -> Iterator[tuple[str, Callable[[], Ticker]]]:
+class Source(Protocol):
+    """The run that is told of. Every one of these may be asked on any thread."""
+
+    @property
+    def settings(self) -> Settings:
+        """How it is told of."""
+
+    @property
+    def name(self) -> str:
+        """The name of the run, as it is known now."""
+
+    @property
+    def rank(self) -> int:
+        """The rank of this process."""
+
+    @property
+    def state(self) -> RunState:
+        """The state that the run is in."""
+
+    @property
+    def output_dir(self) -> str | None:
+        """Where its checkpoints go, if anybody said."""
+
+    def current(self) -> Snapshot:
+        """Return what is served now."""
+
+    def failed(self, where: str, error: Exception) -> None:
+        """Count an error of the exporter's own."""
+
+
+def wanted(run: Source, port: int) -> Iterator[tuple[str, Callable[[], Ticker]]]:
     """Of the settings of a run that is served on ``port``: where an error comes from, and what makes the ticker.
 
     That raises SetupError for what a person has to change first.

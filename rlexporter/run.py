@@ -82,7 +82,7 @@ class Run(Intake):
         with self._change("event"):
             self._driven = True
             if not self._settled:
-                self._identity = identity.provisional(self.settings.run or facts.run_name, facts.output_dir)
+                self._identity = identity.provisional(self._given_name(facts), facts.output_dir)
             self._describe(facts)
 
     def begin(self, facts: RunFacts) -> None:
@@ -164,11 +164,13 @@ class Run(Intake):
 
     def _settle(self, facts: RunFacts) -> None:
         self._settled = True
-        given = self.settings.run or facts.run_name
-        self._identity = identity.settle(self._identity, given, facts.output_dir, facts.resumed_from)
+        self._identity = identity.settle(self._identity, self._given_name(facts), facts.output_dir, facts.resumed_from)
         with self.guard("identity"):
             if facts.output_dir and self.rank == 0:
                 identity.keep(self._identity, facts.output_dir)
+
+    def _given_name(self, facts: RunFacts) -> str | None:
+        return self.settings.run or identity.given_name(facts.run_name, facts.output_dir)
 
     def _describe(self, facts: RunFacts) -> None:
         self._facts = facts

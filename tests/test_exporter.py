@@ -212,7 +212,7 @@ def test_errors_stay_here(exporter: Exporter, caplog: pytest.LogCaptureFixture) 
 def test_what_a_person_stops_is_not_swallowed(exporter: Exporter, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ctrl-C inside our own code is the trainer's."""
 
-    def interrupt(*_: Any) -> None:
+    def interrupt(*_: Any, **__: Any) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(exporter.store, "record", interrupt)

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from rlexporter import catalog, identity
+from rlexporter import catalog
 from rlexporter.feed import RunFacts
 
 _ALGORITHMS = {
@@ -34,7 +34,7 @@ def run_facts(trainer: Any, args: Any, state: Any, model: Any, resume: object = 
         rank=int(args.process_index),
         local_rank=int(args.local_process_index),
         world_size=int(args.world_size),
-        run_name=identity.given_name(getattr(args, "run_name", None), args.output_dir),
+        run_name=getattr(args, "run_name", None),
         output_dir=args.output_dir,
         resumed_from=resumed,
         info={

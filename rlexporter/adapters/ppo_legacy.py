@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from rlexporter import catalog, identity
+from rlexporter import catalog
 from rlexporter.adapters.facts import hyperparameters, model_name, version_of
 from rlexporter.adapters.optimizer import BackwardTaps, weight_norm
 from rlexporter.feed import RunFacts, StepUpdate
@@ -161,7 +161,7 @@ def _given_name(config: Any) -> str | None:
     for name in _NAMES:
         given = getattr(config, name, None)
         if given != getattr(type(config), name, None):
-            return identity.given_name(given, None)
+            return str(given) if given else None
     return None
 
 
