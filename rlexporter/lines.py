@@ -92,12 +92,24 @@ class Lines:
             draft.set("rl_phase_time_seconds", seconds, phase)
         draft.add("rlexporter_observe_seconds_total", update.overhead)
 
+    def known(self, key: str, line: Iterable[str]) -> tuple[Series, ...] | None:
+        """The metrics that a key of a line with these keys feeds; None for a key that has not been seen."""
+        known = self._known.get(evaluation_prefix(tuple(line)))
+        targets = known and known.targets.get(key)
+        return self._untapped(targets) if targets else None
+
     def resolve(self, draft: Draft, key: str, line: Iterable[str]) -> tuple[Series, ...]:
-        """The metrics that a key of a line with these keys feeds; none where taps feed them, or there is no room."""
+        """The same for any key, which is known from now on; one for which there is no room is counted as dropped."""
         prefix = evaluation_prefix(tuple(line))
         known = self._with(prefix)
         targets = known and (known.targets.get(key) or self._resolve(draft, known, key, prefix))
-        return tuple(series for series in targets or () if not self._is_tapped(series.metric))
+        if not targets:
+            draft.add("rlexporter_dropped_keys_total", 1)
+            return ()
+        return self._untapped(targets)
+
+    def _untapped(self, targets: tuple[Series, ...]) -> tuple[Series, ...]:
+        return tuple(series for series in targets if not self._is_tapped(series.metric))
 
     def _is_tapped(self, metric: Metric) -> bool:
         """Whether it, or what it is a poorer view of, is seen at the tensor."""

@@ -178,15 +178,16 @@ class Store:
         return Series(metric, tuple(clip(labels[label]) for label in metric.labels))
 
     def resolve(self, key: str, line: Iterable[str]) -> tuple[Series, ...]:
-        """The metrics that a key of a line with these keys feeds; none where there is no room for another key."""
-        found: tuple[Series, ...] = ()
+        """The metrics that a key of a line with these keys feeds; none where taps feed them, or there is no room.
 
-        def edit(draft: Draft) -> None:
-            nonlocal found
-            found = self._lines.resolve(draft, key, line)
-
-        self.change(edit)
-        return found
+        Only a key that was never seen is a change, and one that is dropped.
+        """
+        found = self._lines.known(key, line)
+        if found is not None:
+            return found
+        made: list[tuple[Series, ...]] = []
+        self.change(lambda draft: made.append(self._lines.resolve(draft, key, line)))
+        return made[-1]
 
     def _judge(
         self,

@@ -12,6 +12,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from rlexporter.buckets import Buckets
 from rlexporter.catalog import CATALOG, NAMED
 from rlexporter.draft import Draft
 from rlexporter.feed import RunFacts, StepUpdate
@@ -337,3 +338,76 @@ def test_nothing_that_can_be_logged_raises(store: Store, line: dict[Any, Any], s
     assert all(isinstance(value, (int, float)) for value in store.snapshot.samples.values())
     assert all(len(series.labels) == len(series.metric.labels) for series in store.snapshot.samples)
     assert Series(CATALOG[0]) not in store.snapshot.buckets
+
+
+def test_resolving_a_known_key_changes_nothing(grpo: Store) -> None:
+    """The first time makes its counters exist, as a line would; later ones only look."""
+    line = ("kl", "mine")
+    first = grpo.resolve("kl", line), grpo.resolve("mine", line)
+    before = grpo.snapshot
+    again = grpo.resolve("kl", line), grpo.resolve("mine", line)
+
+    assert grpo.snapshot is before
+    assert first == again == ((Series(NAMED["rl_kl_per_token"]),), (Series(NAMED["rl_logged_value"], ("mine",)),))
+    assert _bad(grpo, "rl_kl_per_token") == 0
+    assert before.value("rlexporter_unmapped_keys") == 1
+
+
+def test_resolving_a_key_that_a_line_has_brought_changes_nothing(grpo: Store) -> None:
+    """And the other way round; what keys of an evaluation feed is known apart."""
+    grpo.record({"kl": 0.5, "eval_loss": 1.0}, step=1)
+    before = grpo.snapshot
+
+    assert grpo.resolve("kl", ["kl"]) == (Series(NAMED["rl_kl_per_token"]),)
+    assert grpo.snapshot is before
+    (series,) = grpo.resolve("eval_loss", ["eval_loss", "eval_runtime", "eval_samples_per_second"])
+    assert (series.metric.series, series.labels) == ("rl_eval_loss", ("default",))
+
+
+def test_a_tapped_metric_is_not_resolved(grpo: Store) -> None:
+    """Not by a key that was known before, nor by a new one; nor is that a key that was dropped."""
+    assert grpo.resolve("kl", ["kl"])
+    grpo.tap(NAMED["rl_kl_per_token"])
+    known, new = grpo.resolve("kl", ["kl"]), grpo.resolve("grad_norm", ["grad_norm"])
+    before = grpo.snapshot
+
+    assert (known, [series.metric.series for series in new]) == ((), ["rl_grad_norm", "rl_grad_norm_dist"])
+    assert grpo.resolve("kl", ["kl"]) == ()
+    assert grpo.snapshot is before
+    assert before.value("rlexporter_dropped_keys_total") == 0
+
+
+def test_a_key_without_room_is_counted_each_time() -> None:
+    """As it is where a line has it with a number of the host."""
+    store = Store(CATALOG, max_keys=1, clock=lambda: 0.0)
+    assert store.resolve("first", ["first", "second"])
+
+    for _ in range(2):
+        assert store.resolve("second", ["first", "second"]) == ()
+    assert store.snapshot.value("rlexporter_dropped_keys_total") == 2
+    assert store.snapshot.value("rlexporter_unmapped_keys") == 1
+
+
+def test_a_key_that_is_resolved_while_a_handler_writes(grpo: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The edit is made again, on top of what the handler wrote."""
+    resolve = grpo._lines.resolve
+
+    def interrupted(draft: Draft, *args: Any) -> Any:
+        monkeypatch.setattr(grpo._lines, "resolve", resolve)
+        found = resolve(draft, *args)
+        grpo.enter(RunState.PREEMPTED)
+        return found
+
+    monkeypatch.setattr(grpo._lines, "resolve", interrupted)
+    assert grpo.resolve("kl", ["kl"]) == (Series(NAMED["rl_kl_per_token"]),)
+    assert grpo.snapshot.value("rl_run_state", state="preempted") == 1
+
+
+def test_a_counter_needs_a_finite_total(grpo: Store) -> None:
+    """Counts without extremes, of whatever made them: the counter stays what it was, for later totals as well."""
+    series = Series(NAMED["rl_skipped_updates_total"])
+    for step, maximum in enumerate([2.0, -math.inf, math.inf, 3.0], 1):
+        counted = Buckets((), (1,), positive_sum=1.0, minimum=maximum, maximum=maximum)
+        grpo.absorb(StepUpdate(step=step, seen={series: counted}))
+
+    assert grpo.snapshot.value("rl_skipped_updates_total") == 3.0
