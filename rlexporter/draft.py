@@ -99,7 +99,7 @@ class Draft:
         elif series.metric.kind is _GAUGE:
             self.samples[series] = counted.mean
             self.steps[series] = step
-        elif counted.count:
+        elif isfinite(counted.maximum):
             self._count_up_to(series, counted.maximum)
         if not twin:
             self._count_nonfinite(series.metric, counted.nonfinite)

@@ -10,6 +10,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from threading import Lock
 from typing import Any
 
 from rlexporter import process
@@ -42,6 +43,7 @@ class Intake:
         self._errors: set[tuple[str, str]] = set()
         self._last_change = 0.0
         self._looking = False
+        self._folding = Lock()
 
     @property
     def secondary(self) -> bool:
@@ -204,9 +206,17 @@ class Intake:
         return {key: value for key, value in stats.items() if key not in there} if there else stats
 
     def _fold(self) -> None:
-        """Serve what has come from devices meanwhile."""
-        for step, seen in self._gather.tally.arrived():
-            self._absorb(StepUpdate(step=step, seen=seen))
+        """Serve what has come from devices meanwhile, part by part: totals that overtake each other would shrink.
+
+        Where another thread is at it, or the one that a signal interrupted, it is left to that: nobody waits.
+        """
+        if not self._folding.acquire(blocking=False):
+            return
+        try:
+            for step, seen in self._gather.tally.arrived():
+                self._absorb(StepUpdate(step=step, seen=seen))
+        finally:
+            self._folding.release()
 
     def _drain(self) -> None:
         """Serve what was seen in a step that will not end."""

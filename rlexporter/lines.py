@@ -181,7 +181,7 @@ class Lines:
             if len(found) == 1 and fresh and found[0].metric.kind is Kind.GAUGE and isfinite(value):
                 line.gauges[found[0]] = value
             else:
-                line.numbers.append((fresh or list(found[:1]), value, len(fresh) < len(found)))
+                line.numbers.append((fresh, value, len(fresh) < len(found)))
         elif value is Unreadable.UNDEFINED:
             line.judged.note(found, None)
             line.undefined.append(found)

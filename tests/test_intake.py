@@ -7,6 +7,8 @@ differs on a real one (that copies take time, that reads wait) is tested in test
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from threading import Thread
 from typing import Any
 
 import numpy as np
@@ -14,7 +16,11 @@ import pytest
 import torch
 
 from rlexporter import Exporter, intake
+from rlexporter.buckets import Buckets
 from rlexporter.catalog import NAMED
+from rlexporter.conditions.judge import Verdict
+from rlexporter.conditions.view import View
+from rlexporter.draft import Draft
 from rlexporter.feed import NotSeenError, RunFacts, StepUpdate
 from rlexporter.model import Series
 from rlexporter.tensors import host, tally
@@ -105,6 +111,115 @@ def test_what_was_flushed_before_a_failure_is_served_after_it(exporter: Exporter
     assert snapshot.value("rl_run_state", state="failed") == 1
     assert snapshot.value("rl_nonfinite_values_total", metric="rl_weight_norm", kind="nan") == 1
     assert snapshot.value("rlexporter_errors_total", where="tap") == 1
+
+
+def _grpo_step(exporter: Exporter, step: int) -> None:
+    """A rollout and an update of GRPO: it flushes before the one and after the other."""
+    exporter.flush()
+    spread = torch.tensor([0.0, 0.25 + step / 100, 1.0 + step / 50])
+    exporter.see("rl_reward_function_dist", spread, labels=("accuracy",))
+    exporter.see("rl_reward_function_dist", 1.0 - spread / 4, labels=("format",))
+    exporter.advance(StepUpdate(step=step))
+
+
+@pytest.mark.usefixtures("on_gpu")
+def test_reward_functions_on_a_gpu_have_a_spread(exporter: Exporter) -> None:
+    """Every completion got another reward, so no function is dead or silent; the extremes are those of all steps."""
+    exporter.begin(RunFacts(algorithm="grpo", step=0))
+    for step in range(1, 61):
+        _grpo_step(exporter, step)
+    exporter.flush()
+    snapshot = exporter.current()
+    found = snapshot.buckets[Series(NAMED["rl_reward_function_dist"], ("accuracy",))]
+
+    for condition, severity in (("reward_function_silent", "info"), ("reward_function_dead", "warning")):
+        assert snapshot.value("rl_condition_judged", condition=condition) == 1
+        events = snapshot.value("rl_condition_events_total", condition=condition, severity=severity)
+        assert (condition, events) == (condition, 0)
+    assert (found.count, found.minimum, round(found.maximum, 5)) == (180, 0.0, 2.2)
+
+
+@pytest.mark.usefixtures("on_gpu")
+def test_a_late_part_is_judged_with_its_own_extremes(exporter: Exporter, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two parts come between two steps: what the judge gets is both, and nothing of the step before."""
+    exporter.begin(RunFacts(algorithm="grpo", step=0))
+    judged: list[dict[Series, Buckets]] = []
+    watch = exporter.store._watch
+    assert watch
+    judge = watch._judge.step
+
+    def noted(view: View) -> list[Verdict]:
+        judged.append(dict(view.seen))
+        return judge(view)
+
+    monkeypatch.setattr(watch._judge, "step", noted)
+    for step, values in enumerate([[-5.0, 9.0], [1.0, 2.0], [3.0, 4.0]], 1):
+        exporter.see("rl_reward_dist", torch.tensor(values))
+        exporter.advance(StepUpdate(step=step))
+        exporter.flush()
+        if step == 2:
+            exporter.current()
+            exporter.see("rl_reward_dist", torch.tensor([1.5, 7.0]))
+            exporter.flush()
+    exporter.advance(StepUpdate(step=4))
+    reward = Series(NAMED["rl_reward_dist"])
+    extremes = [(seen[reward].count, seen[reward].minimum, seen[reward].maximum) for seen in judged if reward in seen]
+
+    assert extremes == [(2, -5.0, 9.0), (4, 1.0, 7.0), (2, 3.0, 4.0)]
+
+
+@pytest.mark.usefixtures("on_gpu")
+def test_a_counter_of_a_device_survives_flushes(exporter: Exporter) -> None:
+    """A running total that legacy PPO keeps on the GPU: the largest that was seen, whichever flush has sent it."""
+    exporter.begin(RunFacts(algorithm="ppo-legacy", step=0))
+    for step, total in enumerate([1.0, 4.0], 1):
+        exporter.see("rl_skipped_updates_total", torch.tensor(total))
+        exporter.advance(StepUpdate(step=step))
+        exporter.flush()
+        exporter.flush()
+        assert exporter.current().value("rl_skipped_updates_total") == total
+
+
+@pytest.mark.usefixtures("on_gpu")
+def test_parts_are_served_in_the_order_in_which_they_came(exporter: Exporter, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A scrape that was held up with a part in its hands: a total that shrinks would be counted once more."""
+    exporter.begin(RunFacts(algorithm="ppo-legacy", step=0))
+    exporter.see("rl_skipped_updates_total", torch.tensor(5.0))
+    exporter.advance(StepUpdate(step=1))
+    absorb = exporter.store.absorb
+
+    def held_up(part: StepUpdate) -> None:
+        monkeypatch.setattr(exporter.store, "absorb", absorb)
+        exporter.see("rl_skipped_updates_total", torch.tensor(6.0))
+        exporter.advance(StepUpdate(step=2))
+        training = Thread(target=exporter.current)
+        training.start()
+        training.join(timeout=10)
+        absorb(part)
+
+    monkeypatch.setattr(exporter.store, "absorb", held_up)
+    exporter.current()
+
+    assert exporter.current().value("rl_skipped_updates_total") == 6.0
+
+
+@pytest.mark.usefixtures("on_gpu")
+def test_known_keys_on_a_gpu_are_read_without_a_change(exporter: Exporter, monkeypatch: pytest.MonkeyPatch) -> None:
+    """New keys or known ones: a line is one change, and the part that has come with it another."""
+    exporter.begin(RunFacts(algorithm="grpo", step=0))
+    exporter.log({"loss": 0.5}, step=1)
+    changes, change = [0], exporter.store.change
+
+    def counted(edit: Callable[[Draft], None]) -> None:
+        changes[-1] += 1
+        change(edit)
+
+    monkeypatch.setattr(exporter.store, "change", counted)
+    for step in (2, 3, 4):
+        exporter.log({"kl": torch.tensor(step), "mine": torch.tensor(1.0), "reward": torch.tensor(2.0)}, step=step)
+        changes.append(0)
+
+    assert changes == [1, 2, 2, 0]
 
 
 def test_seeing_keeps_errors_away_and_says_what_is_lost(exporter: Exporter) -> None:

@@ -12,6 +12,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from rlexporter.buckets import Buckets
 from rlexporter.catalog import CATALOG, NAMED
 from rlexporter.draft import Draft
 from rlexporter.feed import RunFacts, StepUpdate
@@ -377,3 +378,57 @@ def test_nothing_that_can_be_logged_raises(store: Store, line: dict[Any, Any], s
     assert all(isinstance(value, (int, float)) for value in store.snapshot.samples.values())
     assert all(len(series.labels) == len(series.metric.labels) for series in store.snapshot.samples)
     assert Series(CATALOG[0]) not in store.snapshot.buckets
+
+
+def test_asking_what_a_key_feeds_changes_nothing(grpo: Store) -> None:
+    """The next line makes the counters of a new key exist; a known one only needs a look."""
+    keys = ("kl", "mine")
+    before = grpo.snapshot
+    first = grpo.targets("kl", keys), grpo.targets("mine", keys)
+    again = grpo.targets("kl", keys), grpo.targets("mine", keys)
+
+    assert grpo.snapshot is before
+    assert first == again == ((Series(NAMED["rl_kl_per_token"]),), (Series(NAMED["rl_logged_value"], ("mine",)),))
+    assert before.value("rlexporter_unmapped_keys") == 0
+    grpo.record({"loss": 1.0}, step=1)
+    assert _undefined(grpo, "rl_logged_value") == 0
+    assert grpo.snapshot.value("rlexporter_unmapped_keys") == 1
+
+
+def test_keys_of_an_evaluation_are_known_apart(grpo: Store) -> None:
+    """By the keys of the line that they are in."""
+    (series,) = grpo.targets("eval_loss", ["eval_loss", "eval_math_runtime", "eval_math_samples_per_second"])
+    assert (series.metric.series, series.labels) == ("rl_eval_loss", ("math",))
+
+
+def test_a_tapped_metric_is_fed_by_no_key(grpo: Store) -> None:
+    """Not by one that was known before, nor by a new one; nor is that a key that was dropped."""
+    assert grpo.targets("kl", ["kl"])
+    grpo.tap(NAMED["rl_kl_per_token"])
+    known, new = grpo.targets("kl", ["kl"]), grpo.targets("grad_norm", ["grad_norm"])
+    grpo.record({"loss": 1.0}, step=1)
+
+    assert (known, [series.metric.series for series in new]) == ((), ["rl_grad_norm", "rl_grad_norm_dist"])
+    assert grpo.snapshot.value("rlexporter_dropped_keys_total") == 0
+
+
+def test_a_key_without_room_is_counted_each_time() -> None:
+    """With the next line, as it is where that line has it with a number of the host."""
+    store = Store(CATALOG, max_keys=1, clock=lambda: 0.0)
+    assert store.targets("first", ["first", "second"])
+
+    for step in (1, 2):
+        assert store.targets("second", ["first", "second"]) == ()
+        store.record({"first": 1.0}, step)
+    assert store.snapshot.value("rlexporter_dropped_keys_total") == 2
+    assert store.snapshot.value("rlexporter_unmapped_keys") == 1
+
+
+def test_a_counter_needs_a_finite_total(grpo: Store) -> None:
+    """Counts without extremes, of whatever made them: the counter stays what it was, for later totals as well."""
+    series = Series(NAMED["rl_skipped_updates_total"])
+    for step, maximum in enumerate([2.0, -math.inf, math.inf, 3.0], 1):
+        counted = Buckets((), (1,), positive_sum=1.0, minimum=maximum, maximum=maximum)
+        grpo.absorb(StepUpdate(step=step, seen={series: counted}))
+
+    assert grpo.snapshot.value("rl_skipped_updates_total") == 3.0

@@ -6,7 +6,7 @@ from statistics import median
 
 from rlexporter.conditions.memory import MAX_FUNCTIONS, ROUNDING, Memory
 from rlexporter.conditions.past import Past, spread
-from rlexporter.conditions.view import View, finite_mean
+from rlexporter.conditions.view import View, finite_mean, value_range
 
 
 def reward_lost(view: View, memory: Memory) -> float | None:
@@ -61,13 +61,15 @@ def reward_functions_silent(view: View, memory: Memory) -> float | None:
 
 
 def _function_spreads(view: View) -> dict[str, tuple[float, float]]:
+    """Mean and spread of each reward function, as far as both are known."""
     seen = {
-        series.labels[0]: (finite_mean(counted), counted.maximum - counted.minimum)
+        series.labels[0]: counted
         for series, counted in view.seen.items()
         if series.metric.series == "rl_reward_function_dist" and counted.count
     }
     if seen:
-        return seen
+        ranges = {name: value_range(counted) for name, counted in seen.items()}
+        return {name: (finite_mean(seen[name]), found) for name, found in ranges.items() if found is not None}
     means = view.functions.get("rl_reward_function_mean", {})
     stds = view.functions.get("rl_reward_function_std", {})
     return {

@@ -8,7 +8,7 @@ from rlexporter.buckets import Buckets
 from rlexporter.condition import Read, Source
 from rlexporter.conditions.derived import Derive
 from rlexporter.conditions.memory import Memory
-from rlexporter.conditions.view import View, finite_mean
+from rlexporter.conditions.view import View, finite_mean, value_range
 
 Getter = Callable[[View, Memory], "float | None"] | str
 """A function, or the name of a number that is taken as it is."""
@@ -30,13 +30,13 @@ def getter(source: Source, derive: Mapping[str, Derive]) -> Getter:
     return read
 
 
-def _of(source: Source) -> Callable[[Buckets], float]:
+def _of(source: Source) -> Callable[[Buckets], float | None]:
     if source.read is Read.MEAN:
         return finite_mean
     if source.read is Read.MINUS_MEAN:
         return lambda counted: -finite_mean(counted)
     if source.read is Read.SPREAD:
-        return lambda counted: counted.maximum - counted.minimum
+        return value_range
     low, high = source.outside
 
     def share(counted: Buckets) -> float:

@@ -69,3 +69,9 @@ class View:
 def finite_mean(counted: Buckets) -> float:
     """Return the mean of the finite values; there must be one."""
     return (counted.positive_sum - counted.negative_sum) / counted.count
+
+
+def value_range(counted: Buckets) -> float | None:
+    """From the smallest to the largest value; None where these are not known."""
+    found = counted.maximum - counted.minimum
+    return found if isfinite(found) else None

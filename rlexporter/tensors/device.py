@@ -1,15 +1,20 @@
-"""Exact counts on an accelerator: a few kernels a call, nothing that waits for the device, and one copy a step.
+"""Exact counts on an accelerator: a few kernels a call, nothing that waits for the device, and one copy a flush.
 
 Only the thread that trains calls `add` and `flush`. Counts gather in one small tensor on the device; each flush copies
-it, without waiting, into one of two buffers of page-locked host memory, with a sequence number at both ends. Any
-thread may call `arrived`, which reads host memory only, and trusts a buffer whose two numbers agree: so the counts of
-the last step are there even where the device has failed since.
+it, without waiting, into one of two buffers of page-locked host memory, with a sequence number at both ends. `arrived`
+reads host memory only, and trusts a buffer whose two numbers agree: so the counts of the last step are there even
+where the device has failed since.
+
+Counts only grow, so a reader subtracts those that it has read before. Sums and extremes cannot be subtracted: they
+gather in three pieces that take turns. Each flush begins a new piece. A flush carries the values since the flush
+before it, those between the two flushes before it, and those before that which had not been read. Only the newest two
+flushes can be read, so the newer pieces of a flush are always exactly what its reader has not seen. A flush is read,
+or given up when its buffer is needed again, by taking it out of ``_offered``: whoever gets it decides.
 """
 
 from __future__ import annotations
 
 import math
-from threading import Lock
 from typing import Any
 
 from rlexporter.buckets import Buckets, Nonfinite
@@ -17,10 +22,13 @@ from rlexporter.model import Series
 from rlexporter.tensors.bounds import edges
 
 # A slot holds the counts of one series, in the order in which a search in its edges numbers them: minus infinity,
-# outside (negative where no bound is), one for each bound, above them, infinity, NaN. Sums and extremes end it.
+# outside (negative where no bound is), one for each bound, above them, infinity, NaN. Its three pieces end it.
 _MAX_CLASSES = 24 + 5
-_POSITIVE, _NEGATIVE, _LOW, _HIGH = (_MAX_CLASSES + i for i in range(4))
-_WIDTH = _MAX_CLASSES + 4
+_POSITIVE, _NEGATIVE, _LOW, _HIGH = range(4)
+_PIECE = 4
+"""Numbers of a piece: two sums and two extremes."""
+_PIECES = 3
+_WIDTH = _MAX_CLASSES + _PIECES * _PIECE
 _CAPACITY = 64
 _LARGE = 1 << 18
 """Elements from which on atomic additions are better than comparing with every class at once."""
@@ -38,14 +46,16 @@ class DeviceTally:
             self._ends = self._state.as_strided((2,), (_CAPACITY * _WIDTH + 1,))
             self._classes = torch.arange(_MAX_CLASSES, dtype=torch.int32, device=device).unsqueeze(1)
             self._buffers = [_host_buffer(self._state) for _ in range(2)]
-        self._forget_extremes()
+        self._pieces = [self._slots.narrow(1, start, _PIECE) for start in range(_MAX_CLASSES, _WIDTH, _PIECE)]
+        for piece in self._pieces:
+            _clear(piece)
         self._slot_of: dict[Series, int] = {}
         self._edges: dict[tuple[tuple[float, ...], Any], Any] = {}
         self._flushes = 0
-        self._sent = [(0, 0), (0, 0)]
-        self._lock = Lock()
-        self._folded = 0
-        self._last: dict[Series, list[float]] = {}
+        self._offered: dict[int, int] = {}
+        """The steps of flushes that may be read, by flush: at most the newest two."""
+        self._read: tuple[int, list[float]] = (0, [0.0] * (_CAPACITY * _WIDTH))
+        """The last flush that was read, and its slots."""
 
     def add(self, series: Series, values: Any, mask: Any = None) -> None:
         """Count the values for which ``mask`` is true; its shape broadcasts to theirs.
@@ -57,6 +67,7 @@ class DeviceTally:
         if not values.numel():
             return
         slot, bounds = self._slot(series), series.metric.bounds
+        piece = slot.narrow(0, _MAX_CLASSES + (self._flushes + 1) % _PIECES * _PIECE, _PIECE)
         with torch.no_grad():
             x = values.detach().reshape(-1)
             x = x if x.is_floating_point() else x.double()
@@ -66,40 +77,53 @@ class DeviceTally:
             slot.narrow(0, 0, len(bounds) + 5).add_(self._count(index, len(bounds) + 5))
             inside = (index >= 2) & (index <= len(bounds) + 2)
             finite = torch.where(inside, x, 0.0)
-            slot.select(0, _POSITIVE).add_(finite.clamp(min=0).sum(dtype=torch.float64))
+            piece.select(0, _POSITIVE).add_(finite.clamp(min=0).sum(dtype=torch.float64))
             if not bounds or series.metric.signed:
-                slot.select(0, _NEGATIVE).sub_(finite.clamp(max=0).sum(dtype=torch.float64))
-            low, high = slot.select(0, _LOW), slot.select(0, _HIGH)
+                piece.select(0, _NEGATIVE).sub_(finite.clamp(max=0).sum(dtype=torch.float64))
+            low, high = piece.select(0, _LOW), piece.select(0, _HIGH)
             torch.minimum(low, torch.where(inside, x, math.inf).amin().double(), out=low)
             torch.maximum(high, torch.where(inside, x, -math.inf).amax().double(), out=high)
 
     def flush(self, step: int) -> None:
         """Send what was counted up to now, as that of ``step``, on its way to the host."""
-        self._flushes += 1
-        buffer = self._flushes % 2
-        self._ends.add_(1)
-        self._sent[buffer] = (self._flushes, step)
-        self._buffers[buffer].copy_(self._state, non_blocking=True)
-        self._forget_extremes()
+        flush = self._flushes + 1
+        self._ends.fill_(flush)
+        was_read = self._offered.pop(flush - 2, None) is None
+        self._buffers[flush % 2].copy_(self._state, non_blocking=True)
+        self._flushes = flush
+        self._offered[flush] = step
+        oldest, older = self._pieces[(flush - 2) % _PIECES], self._pieces[(flush - 1) % _PIECES]
+        if not was_read:
+            _merge(older, oldest)
+        _clear(oldest)
 
     def arrived(self) -> tuple[int, dict[Series, Buckets]] | None:
-        """The newest step whose counts have come, and what it added; None where nothing new has."""
-        with self._lock:
-            for (flush, step), buffer in sorted(zip(self._sent, self._buffers, strict=True), key=_newest, reverse=True):
-                found = buffer.tolist()
-                if found[0] == found[-1] == flush > self._folded:
-                    self._folded = flush
-                    return step, self._grown(found[1:-1])
+        """The newest step whose counts have come, and what is new in it; None where nothing new has come.
+
+        For any thread, but for one at a time.
+        """
+        last, before = self._read
+        for flush in sorted(self._offered, reverse=True):
+            buffer = self._buffers[flush % 2]
+            if flush <= last or buffer[:: len(buffer) - 1].tolist() != [flush, flush]:
+                continue
+            now = buffer[1:-1].tolist()
+            step = self._offered.pop(flush, None)
+            if step is not None:  # or it was replaced meanwhile, and what was read may be half of another
+                self._read = (flush, now)
+                return step, self._grown(before, now, range(max(last + 1, flush - 2), flush + 1))
         return None
 
-    def _grown(self, slots: list[float]) -> dict[Series, Buckets]:
+    def _grown(self, before: list[float], now: list[float], flushes: range) -> dict[Series, Buckets]:
+        """What came between two reads. ``flushes``: those whose pieces hold it."""
         grown = {}
         for series, slot in tuple(self._slot_of.items()):
-            now = slots[slot * _WIDTH : (slot + 1) * _WIDTH]
-            before = self._last.get(series, [0.0] * _WIDTH)
-            if now[:_MAX_CLASSES] != before[:_MAX_CLASSES]:
-                grown[series] = _difference(series.metric.bounds, before, now)
-                self._last[series] = now
+            start = slot * _WIDTH
+            counts = slice(start, start + _MAX_CLASSES)
+            if now[counts] != before[counts]:
+                starts = [start + _MAX_CLASSES + flush % _PIECES * _PIECE for flush in flushes]
+                pieces = [now[at : at + _PIECE] for at in starts]
+                grown[series] = _buckets(series.metric.bounds, before[counts], now[counts], pieces)
         return grown
 
     def _slot(self, series: Series) -> Any:
@@ -131,13 +155,19 @@ class DeviceTally:
             return (index == self._classes.narrow(0, 0, classes)).sum(1)
         return torch.histc(index.float() + 0.5, bins=classes, min=0, max=classes)
 
-    def _forget_extremes(self) -> None:
-        self._slots.select(1, _LOW).fill_(math.inf)
-        self._slots.select(1, _HIGH).fill_(-math.inf)
+
+def _merge(into: Any, piece: Any) -> None:
+    import torch
+
+    for column, merge in ((_LOW, torch.minimum), (_HIGH, torch.maximum)):
+        merge(into.select(1, column), piece.select(1, column), out=into.select(1, column))
+    into.narrow(1, _POSITIVE, 2).add_(piece.narrow(1, _POSITIVE, 2))
 
 
-def _newest(sent: tuple[tuple[int, int], Any]) -> int:
-    return sent[0][0]
+def _clear(piece: Any) -> None:
+    piece.narrow(1, _POSITIVE, 2).zero_()
+    piece.select(1, _LOW).fill_(math.inf)
+    piece.select(1, _HIGH).fill_(-math.inf)
 
 
 def _host_buffer(like: Any) -> Any:
@@ -149,16 +179,16 @@ def _host_buffer(like: Any) -> Any:
     )
 
 
-def _difference(bounds: tuple[float, ...], before: list[float], now: list[float]) -> Buckets:
-    counts = [int(b - a) for a, b in zip(before[:_MAX_CLASSES], now[:_MAX_CLASSES], strict=True)]
+def _buckets(bounds: tuple[float, ...], before: list[float], now: list[float], pieces: list[list[float]]) -> Buckets:
+    counts = [int(b - a) for a, b in zip(before, now, strict=True)]
     above = len(bounds) + 3
     return Buckets(
         bounds,
         tuple(counts[2:above]),
-        max(now[_POSITIVE] - before[_POSITIVE], 0.0),
-        max(now[_NEGATIVE] - before[_NEGATIVE], 0.0),
-        now[_LOW],
-        now[_HIGH],
+        sum(piece[_POSITIVE] for piece in pieces),
+        sum(piece[_NEGATIVE] for piece in pieces),
+        min(piece[_LOW] for piece in pieces),
+        max(piece[_HIGH] for piece in pieces),
         Nonfinite(nan=counts[above + 1], positive=counts[above], negative=counts[0]),
         counts[1],
     )

@@ -17,7 +17,7 @@ Seen = dict[Series, Buckets]
 
 
 class Tally:
-    """Only the thread that trains calls `add` and `take`; any thread may call `arrived`."""
+    """Only the thread that trains calls `add` and `take`; any thread may call `arrived`, one at a time."""
 
     def __init__(self) -> None:
         self._host: Seen = {}

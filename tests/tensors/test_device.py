@@ -6,10 +6,16 @@ on a GPU and refuse every read by the host. With a real GPU the last test lets C
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
 from dataclasses import replace
+from threading import Thread
+from typing import Any
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from rlexporter.buckets import Buckets
@@ -95,6 +101,153 @@ def test_a_copy_that_is_under_way_is_not_trusted() -> None:
     assert (arrived[0], arrived[1][RATIO].count) == (2, 5)
 
 
+def test_extremes_wait_for_a_reader_like_counts() -> None:
+    """GRPO flushes at the end of a step and again before the next rollout; a scrape may come long after."""
+    tally = DeviceTally("cpu")
+    found = []
+    for step, values in enumerate([[1.0, 3.0], [-2.0, 2.0], [0.25, 0.5]]):
+        tally.add(REWARD, torch.tensor(values))
+        for _ in range(2 + step):
+            tally.flush(step)
+        arrived = tally.arrived()
+        assert arrived
+        found.append((arrived[1][REWARD].minimum, arrived[1][REWARD].maximum))
+
+    assert found == [(1.0, 3.0), (-2.0, 2.0), (0.25, 0.5)]
+
+
+def test_a_huge_value_does_not_spoil_later_sums() -> None:
+    """Each part has its own: the difference of two totals of 1e30 would be 0."""
+    tally = DeviceTally("cpu")
+    sums = []
+    for values in ([1e30, -1e30], [1.5, -0.5]):
+        tally.add(REWARD, torch.tensor(values, dtype=torch.float64))
+        tally.flush(1)
+        found = (tally.arrived() or (0, {}))[1][REWARD]
+        sums.append((found.positive_sum, found.negative_sum))
+
+    assert sums == [(1e30, 1e30), (1.5, 0.5)]
+
+
+class _Offered(dict[int, int]):
+    """Runs ``meanwhile`` when a reader has read a flush, and before it can take it."""
+
+    meanwhile: Callable[[], None] | None = None
+
+    def pop(self, *args: Any) -> Any:
+        meanwhile, self.meanwhile = self.meanwhile, None
+        if meanwhile is not None:
+            meanwhile()
+        return super().pop(*args)
+
+
+_VALUES = st.lists(
+    st.sampled_from([-8.0, -1.5, -0.25, 0.0, 0.5, 1.0, 3.0, 40.0, float("nan"), float("inf")]), max_size=4
+)
+_ADD = st.tuples(st.just("add"), st.sampled_from([REWARD, RATIO, LENGTH]), _VALUES)
+_FLUSH = st.tuples(st.just("flush"), _VALUES)
+_READ = st.tuples(st.just("read"), st.booleans(), st.integers(0, 3), _VALUES)
+
+
+class _Model:
+    """A tally, and beside it what the host counts of the values that each flush was the first to send."""
+
+    def __init__(self) -> None:
+        self.tally = DeviceTally("cpu")
+        self.offered = self.tally._offered = _Offered()
+        self.sent: list[dict[Series, Buckets]] = [{}]
+        self.taken = 0
+
+    def add(self, series: Series, values: list[float]) -> None:
+        self.tally.add(series, torch.tensor(values, dtype=torch.float64))
+        counted = host.count(values, series.metric.bounds)
+        self.sent[-1][series] = self.sent[-1].get(series, Buckets.empty(series.metric.bounds)) + counted
+
+    def flush(self, values: list[float]) -> None:
+        """Send what there is; then count these."""
+        self.tally.flush(len(self.sent))
+        self.sent.append({})
+        self.add(REWARD, values)
+
+    def read(self, late: bool, flushes: int, values: list[float]) -> None:
+        """``late``: the newest copy is under way; ``flushes``: that many come while the reader reads."""
+        newest = len(self.sent) - 1
+        flush = newest - late
+        under_way = self.tally._buffers[newest % 2]
+        (whole,) = under_way[:1].tolist()
+
+        def meanwhile() -> None:
+            under_way[0] = whole
+            for i in range(flushes):
+                self.flush([value + i for value in values])
+
+        if late:
+            under_way[0] = -1.0
+        self.offered.meanwhile = meanwhile
+        found = self.tally.arrived()
+        if self.offered.meanwhile is not None:  # there was nothing to take
+            self.offered.meanwhile = None
+            meanwhile()
+        expected = None
+        if flush > self.taken and flush > len(self.sent) - 3:
+            expected = flush, self._part(flush)
+        assert found == expected
+
+    def _part(self, flush: int) -> dict[Series, Buckets]:
+        part: dict[Series, Buckets] = {}
+        for sent in self.sent[self.taken : flush]:
+            for series, counted in sent.items():
+                part[series] = part[series] + counted if series in part else counted
+        self.taken = flush
+        return {series: counted for series, counted in part.items() if _anything(counted)}
+
+
+def _anything(counted: Buckets) -> bool:
+    return bool(counted.count or counted.nonfinite or counted.outside)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(st.one_of(_ADD, _FLUSH, _READ), max_size=30))
+def test_every_part_is_what_the_host_counts(steps: list[Any]) -> None:
+    """However flushes and reads follow each other, and wherever a flush comes in between."""
+    model = _Model()
+    for name, *args in steps:
+        getattr(model, name)(*args)
+    model.flush([])
+    model.read(False, 0, [])
+
+
+def test_a_reader_in_another_thread_gets_whole_parts() -> None:
+    """Flush i sends one value more, which is i: extremes, count and sum of a part all say which flushes it holds."""
+    tally = DeviceTally("cpu")
+    one = [torch.full((1,), float(i)) for i in range(2001)]
+    parts: list[Buckets] = []
+
+    def train() -> None:
+        for i in range(1, 2001):
+            tally.add(REWARD, one[i])
+            tally.flush(i)
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        thread = Thread(target=train)
+        thread.start()
+        while thread.is_alive():
+            parts += [found[1][REWARD] for found in [tally.arrived()] if found]
+        thread.join()
+    finally:
+        sys.setswitchinterval(interval)
+    parts += [found[1][REWARD] for found in [tally.arrived()] if found]
+
+    last = 0.0
+    for part in parts:
+        assert (part.minimum, part.maximum) == (last + 1, last + part.count)
+        assert part.positive_sum == sum(range(int(part.minimum), int(part.maximum) + 1))
+        last = part.maximum
+    assert last == 2000
+
+
 def test_nothing_of_the_tensor_is_kept() -> None:
     """Neither its memory nor its graph."""
     import gc
@@ -168,3 +321,4 @@ def test_nothing_waits_for_a_real_gpu() -> None:
     assert step == 3
     once = host.count(values.cpu(), REWARD.metric.bounds)
     assert found[REWARD].counts == (once + once + once).counts
+    assert (found[REWARD].minimum, found[REWARD].maximum) == (once.minimum, once.maximum)
