@@ -7,6 +7,7 @@ import multiprocessing
 import os
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -81,6 +82,12 @@ def _open_files(path: Path) -> list[str]:
     return [link for link in links if os.path.lexists(link) and os.readlink(link) == str(path)]
 
 
+def _never_answer(server: Any) -> None:
+    """Stand in for a server whose thread runs and does not come to the point where it answers."""
+    while not server.should_exit:
+        time.sleep(0.01)
+
+
 @pytest.mark.parametrize("broken", ["discovery_dir", "state_file", "tls_cert_file", "server"])
 def test_a_start_that_fails_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: str) -> None:
     """No thread and no open file, whatever failed; with the mended setting it starts, and records."""
@@ -90,8 +97,9 @@ def test_a_start_that_fails_leaves_nothing(tmp_path: Path, monkeypatch: pytest.M
     exporter = Exporter(**mended, **({broken: nowhere} if broken != "server" else {}))
     before = process.live()
     with monkeypatch.context() as patch:
-        if broken == "server":  # its thread has begun, and does not answer in time
-            patch.setattr("rlexporter.outputs.http._START_SECONDS", -1.0)
+        if broken == "server":
+            patch.setattr("rlexporter.outputs.http._START_SECONDS", 0.1)
+            patch.setattr("rlexporter.outputs.server.Server.work", _never_answer)
         with pytest.raises(SetupError):
             exporter.start()
 

@@ -355,7 +355,7 @@ class TestEveryTrainer:
 
         monkeypatch.setenv("RLEXPORTER_RANKS", setting)
         if setting == "main":
-            monkeypatch.setattr("rlexporter.callback.callers", lambda: 1 // 0)
+            monkeypatch.setattr("rlexporter.adapters.transformers.callers", lambda: 1 // 0)
         trainer = tiny.plain(tmp_path)
         trainer.train()
         trainer.evaluate()
