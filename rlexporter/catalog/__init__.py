@@ -15,10 +15,8 @@ from rlexporter.catalog.alerts import (
 from rlexporter.catalog.conditions import (
     CONDITION_NAMED,
     CONDITIONS,
-    MAY_BE_NONFINITE,
     NONFINITE,
-    SIGNAL_NAMED,
-    SIGNAL_SOURCES,
+    SERIES_SIGNALS,
 )
 from rlexporter.catalog.metrics import (
     ALGORITHMS,
@@ -29,13 +27,14 @@ from rlexporter.catalog.metrics import (
     GRPO,
     HYPERPARAMETERS,
     INFO_LABELS,
+    MAY_BE_NONFINITE,
     NAMED,
     ONLINE_DPO,
     PHASES,
     PPO,
     PPO_LEGACY,
     RLOO,
-    SIGNALS,
+    TENSOR_SIGNALS,
 )
 
 __all__ = [
@@ -66,8 +65,7 @@ __all__ = [
     "RUNBOOKS",
     "RUN_FAILED",
     "RUN_VANISHED",
-    "SIGNALS",
-    "SIGNAL_NAMED",
-    "SIGNAL_SOURCES",
+    "SERIES_SIGNALS",
+    "TENSOR_SIGNALS",
     "WATCHDOG",
 ]

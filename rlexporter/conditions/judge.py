@@ -10,8 +10,8 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from rlexporter.condition import Condition, Limit, Signal, Source, Yardstick
-from rlexporter.conditions.derived import Derive
+from rlexporter.condition import Baseline, Condition, Limit, Signal, Source
+from rlexporter.conditions.declare import Derive
 from rlexporter.conditions.memory import Memory
 from rlexporter.conditions.past import Past
 from rlexporter.conditions.sources import getter
@@ -47,7 +47,7 @@ class _Held:
         self.condition = condition
         self.limit = limit
         self.factor = factor
-        self.enough, size = limit.hold
+        self.enough, size = limit.k_of_n
         self.window: deque[bool] = deque(maxlen=size)
         self.beyond = 0
         self.active = False
@@ -158,7 +158,7 @@ class Judge:
         past = reading.past
         for held in reading.held:
             condition = held.condition
-            if past.count <= condition.warm:
+            if past.count <= condition.min_observations:
                 continue
             threshold = held.constant
             if threshold is None:
@@ -177,12 +177,12 @@ class Judge:
         """The limit in force; None where this kind of number has none, or there is no past yet."""
         condition = held.condition
         number = _pick(held.factor, variant)
-        threshold = None if number is None else measured(condition.yardstick, number, past)
+        threshold = None if number is None else measured(condition.baseline, number, past)
         if threshold is None:
             return None
-        if condition.yardstick is not Yardstick.FIXED and not condition.below:
+        if condition.baseline is not Baseline.FIXED and not condition.below:
             threshold = max(threshold, _pick(condition.floor, variant) or 0.0)
-        if condition.yardstick.settles:
+        if condition.baseline.settles:
             held.constant = threshold
         return threshold
 
