@@ -24,7 +24,7 @@ SURPRISE = Metric(
     kind=Kind.GAUGE,
     group=Group.POLICY,
     help="A new one.",
-    level=Level.TOKEN,
+    level=Level.STEP,
     unit="nats",
     keys=(Key("surprise/mean", ("grpo",)),),
 )

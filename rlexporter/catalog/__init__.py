@@ -16,6 +16,7 @@ from rlexporter.catalog.conditions import (
     CONDITION_NAMED,
     CONDITIONS,
     NONFINITE,
+    REWARD_GAIN_FROM,
     SERIES_SIGNALS,
 )
 from rlexporter.catalog.metrics import (
@@ -61,6 +62,7 @@ __all__ = [
     "PPO",
     "PPO_LEGACY",
     "RECORDS",
+    "REWARD_GAIN_FROM",
     "RLOO",
     "RUNBOOKS",
     "RUN_FAILED",

@@ -22,19 +22,9 @@ _TRAINERS = (*_GROUP, *_PPO)
 
 
 SERIES_SIGNALS: tuple[Signal, ...] = (
+    Signal("reward", "reward", (Source("rl_reward_mean"), Source("rl_scores_mean"), Source("rl_reward_dist", _MEAN))),
     Signal(
-        "reward",
-        "reward",
-        (
-            Source("rl_reward_mean"),
-            Source("rl_scores_mean"),
-            Source("rl_reward_dist", _MEAN),
-        ),
-    ),
-    Signal(
-        "reward_std",
-        "reward",
-        (Source("rl_reward_std"), Source("rl_scores_std"), Source("rl_reward_dist", _SPREAD)),
+        "reward_std", "reward", (Source("rl_reward_std"), Source("rl_scores_std"), Source("rl_reward_dist", _SPREAD))
     ),
     Signal("zero_std_fraction", "fraction", (Source("rl_reward_zero_std_fraction"),)),
     Signal(
@@ -70,14 +60,7 @@ SERIES_SIGNALS: tuple[Signal, ...] = (
     ),
     Signal("ref_surprise", "nats per token", (Source("rl_ref_logprob_dist", Read.MINUS_MEAN),)),
     Signal("approxkl", "nats per token", (Source("rl_policy_approxkl"),)),
-    Signal(
-        "ratio",
-        "",
-        (
-            Source("rl_policy_ratio_dist", _MEAN),
-            Source("rl_policy_ratio_mean"),
-        ),
-    ),
+    Signal("ratio", "", (Source("rl_policy_ratio_dist", _MEAN), Source("rl_policy_ratio_mean"))),
     Signal("ratio_tail", "fraction", (Source("rl_policy_ratio_dist", _SHARE, outside=(0.1, 10.0)),)),
     Signal("ratio_extreme", "fraction", (Source("rl_policy_ratio_dist", _SHARE, outside=(0.0, 200.0)),)),
     Signal(
@@ -95,15 +78,9 @@ SERIES_SIGNALS: tuple[Signal, ...] = (
     Signal("value_loss", "squared reward", (Source("rl_value_loss_dist", _MEAN), Source("rl_value_loss"))),
     Signal("value_clipfrac", "fraction", (Source("rl_value_clipfrac"),)),
     Signal("explained_variance", "fraction", (Source("rl_value_explained_variance"),)),
+    Signal("length", "tokens", (Source("rl_completion_length_dist", _MEAN), Source("rl_completion_length_mean"))),
     Signal(
-        "length",
-        "tokens",
-        (Source("rl_completion_length_dist", _MEAN), Source("rl_completion_length_mean")),
-    ),
-    Signal(
-        "length_spread",
-        "tokens",
-        (Source("rl_completion_length_dist", _SPREAD), Source("rl_completion_length_std")),
+        "length_spread", "tokens", (Source("rl_completion_length_dist", _SPREAD), Source("rl_completion_length_std"))
     ),
     Signal("truncated", "fraction", (Source("rl_completion_truncated_fraction"),)),
     Signal("sampling_difference", "nats", (Source("rl_sampling_logp_difference_mean"),)),
@@ -336,10 +313,7 @@ _OPTIMIZER_CONDITIONS = (
         above("grad_norm", warning(5.0, k=15, n=20), vs=Baseline.FIRST, floor=1e-6),
         summary="The gradient norm has grown lastingly.",
         meaning="The gradient norm stays far above its level in the first steps of the run.",
-        causes=(
-            "A growing mismatch between sampler and trainer [verl].",
-            "KL or entropy is running away.",
-        ),
+        causes=("A growing mismatch between sampler and trainer [verl].", "KL or entropy is running away."),
         remedies=("Look at the sampling mismatch and at KL; lower `learning_rate`.",),
         source="[verl]: lasting growth; the factor from [runs]",
         related=("rl_grad_norm", "rl_sampling_logp_difference_mean", "rl_kl_per_token"),
@@ -571,10 +545,7 @@ _KL_CONDITIONS = (
         summary="The adaptive KL coefficient runs away.",
         meaning="The coefficient of the KL penalty is many times its level at the start. Soon the penalty is all "
         "that is optimised.",
-        causes=(
-            "`target` is below the KL that the task needs.",
-            "KL is high for another reason: see it first.",
-        ),
+        causes=("`target` is below the KL that the task needs.", "KL is high for another reason: see it first."),
         remedies=("Raise `target` or `horizon`; set `adap_kl_ctrl=False`.",),
         source="[trl]: the coefficient rises before an instability; the factors from [runs]",
         algorithms=("ppo-legacy", "online-dpo"),
@@ -701,6 +672,11 @@ _MORE_SIGNAL = (
     "A higher `temperature`, more `num_generations`.",
 )
 
+REWARD_GAIN_FROM = 60
+"""Rewards before the signal `reward_gain` is computed: the first 30, and the last 30."""
+_PLATEAU_FROM = 100
+"""Rewards before a plateau is judged."""
+
 _REWARD_CONDITIONS = (
     condition("reward_flat", "RLRewardFlat", Family.REWARD_FLAT).when(
         above("reward_flat", warning(0.9, k=5, n=6), critical(0.9, k=8, n=10)),
@@ -772,10 +748,7 @@ _REWARD_CONDITIONS = (
         summary="The reward has jumped beyond everything that it was before.",
         meaning="The reward is further from the median of its own recent past than many times its whole range. "
         "Learning does not do that.",
-        causes=(
-            "The scale of a reward function, or a weight, has changed.",
-            "The reward is being exploited.",
-        ),
+        causes=("The scale of a reward function, or a weight, has changed.", "The reward is being exploited."),
         remedies=("Look at each reward function, and at completions with the highest reward.",),
         source="[runs]",
         related=("rl_reward_mean", "rl_reward_function_mean", "rl_reward_dist"),
@@ -795,10 +768,10 @@ _REWARD_CONDITIONS = (
         related=("rl_reward_mean", "rl_reward_function_mean", "rl_grad_norm", "rl_policy_ratio_dist"),
     ),
     condition("reward_plateau", "RLRewardPlateau", Family.PLATEAU).when(
-        below("reward_gain", warning(0.5), min_observations=40),
+        below("reward_gain", warning(0.5), min_observations=_PLATEAU_FROM - REWARD_GAIN_FROM),
         summary="The reward has not risen since the run began.",
-        meaning="After 100 steps or more the last 30 rewards are hardly above the first 30, in the spread of those. "
-        "A run that starts from a trained policy may be there from the beginning.",
+        meaning=f"After {_PLATEAU_FROM} rewards or more the last 30 are hardly above the first 30, in the spread of "
+        "those. A run that starts from a trained policy may be there from the beginning.",
         causes=(
             "The learning rate is too low, or 0.",
             "The reward is noise, or the task is too hard.",

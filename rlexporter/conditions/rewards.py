@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from statistics import median
 
+from rlexporter.catalog import REWARD_GAIN_FROM
 from rlexporter.conditions.declare import Declared
 from rlexporter.conditions.memory import MAX_FUNCTIONS, ROUNDING, Memory
 from rlexporter.conditions.past import Past, spread
@@ -131,7 +132,7 @@ def solved(view: View, memory: Memory) -> float | None:
 def reward_gain(view: View, memory: Memory) -> float | None:
     """How far the last 30 rewards are above the first 30, in spreads of the first."""
     reward = memory.past["reward"]
-    if "reward" not in memory.fresh or reward.count < 60 or memory.resumed:
+    if "reward" not in memory.fresh or reward.count < REWARD_GAIN_FROM or memory.resumed:
         return None
     start, width = spread(reward.first)
     return (median(reward.last(30)) - start) / max(width, 1e-9)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from rlexporter.catalog import CONDITIONS
+from rlexporter.catalog import CONDITION_NAMED, CONDITIONS
 from tests.alerts.planted import HEALTHY, LINES, Line, Planted, wave
 
 Fault = Callable[[int], Line]
@@ -222,3 +222,13 @@ def test_every_limit_is_planted() -> None:
 def test_a_healthy_run_raises_nothing(algorithm: str) -> None:
     """For 300 steps."""
     assert Planted(algorithm).healthy(300).began == {}
+
+
+def test_a_plateau_is_judged_after_as_many_rewards_as_its_text_says() -> None:
+    """Of a reward that never rises, the first 99 are too few."""
+    run = Planted("grpo")
+    for _ in range(130):
+        run.line({"reward": 1.0 + 0.05 * wave(run.step)})
+
+    assert run.began[("reward_plateau", "warning")] == 100
+    assert CONDITION_NAMED["reward_plateau"].meaning.startswith("After 100 rewards or more ")
