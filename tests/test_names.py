@@ -11,7 +11,7 @@ import pytest
 
 from rlexporter.catalog import NAMED, RECORDS
 from rlexporter.model import Kind
-from rlexporter.outputs.prometheus import SUMS
+from rlexporter.outputs.grouped import SUMS
 
 PACKAGE = Path(__file__).parent.parent / "rlexporter"
 SOURCES = sorted(PACKAGE.rglob("*.py"))

@@ -232,3 +232,24 @@ def test_a_plateau_is_judged_after_as_many_rewards_as_its_text_says() -> None:
 
     assert run.began[("reward_plateau", "warning")] == 100
     assert CONDITION_NAMED["reward_plateau"].meaning.startswith("After 100 rewards or more ")
+
+
+ENTROPY = {"grpo": "entropy", "ppo": "policy/entropy_avg", "ppo-legacy": "ppo/policy/entropy"}
+NORMAL = [
+    *(("ppo", "val/ratio_var"), ("ppo-legacy", "ppo/val/var_explained"), ("grpo", "vespo/phi_seq_mean")),
+    *(("grpo", "clip_ratio"), ("grpo", "cispo_clip_ratio"), ("grpo", "clip_ratio/region_mean")),
+    *(("grpo", f"clip_ratio/{side}") for side in ("low_mean", "low_min", "high_mean", "high_max")),
+]
+
+
+@pytest.mark.parametrize(("algorithm", "key"), NORMAL)
+def test_a_metric_says_whether_nan_is_normal_in_it(algorithm: str, key: str) -> None:
+    """It is counted, and raises nothing; for any other metric it is critical."""
+    run = Planted(algorithm).healthy(10)
+    run.line({key: nan})
+    counted = [value for series, value in run.snapshot.samples.items() if "nan" in series.labels and value]
+
+    assert counted == [1.0]
+    assert run.began == {}
+    run.line({ENTROPY[algorithm]: nan})
+    assert run.began == {("nonfinite_other", "critical"): 12}
