@@ -493,7 +493,6 @@ _POLICY = (
         (0.0, 0.00001, 0.0001, 0.001, 0.003, 0.01, 0.02, 0.05, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0),
         unit="nats",
         scope=Scope.GLOBAL,
-        keys=_keys(PPO, "policy/approxkl_avg") + _keys(PPO_LEGACY, "ppo/policy/approxkl"),
         of="rl_policy_approxkl",
         reading="Counts above 0.1: updates that went too far.",
     ),
@@ -606,7 +605,6 @@ _LOSSES = (
         "rl.loss_dist",
         "rl_loss, one observation a step: a spike between two scrapes stays visible.",
         _LOSS,
-        keys=_keys(_TRAINERS, "loss"),
         of="rl_loss",
         reading="Counts in the outer buckets: spikes.",
     ),
@@ -622,7 +620,6 @@ _LOSSES = (
         "rl.policy_loss_dist",
         "rl_policy_loss, one observation a step.",
         _LOSS,
-        keys=_keys(PPO, "loss/policy_avg") + _keys(PPO_LEGACY, "ppo/loss/policy") + _keys(GRPO, "policy_loss"),
         of="rl_policy_loss",
         reading="Counts in the outer buckets: spikes.",
     ),
@@ -639,7 +636,6 @@ _LOSSES = (
         "rl_value_loss, one observation a step.",
         (0.0, 0.001, 0.01, 0.03, 0.1, 0.3, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 100.0, 1000.0, 10000.0, 1000000.0),
         unit="squared reward",
-        keys=_keys(PPO, "loss/value_avg") + _keys(PPO_LEGACY, "ppo/loss/value"),
         of="rl_value_loss",
         reading="Counts in the upper buckets: spikes.",
     ),
@@ -753,7 +749,6 @@ _OPTIMIZER = (
             *(10000.0, 1000000.0),
         ),
         scope=Scope.GLOBAL,
-        keys=_keys(_TRAINERS, "grad_norm"),
         of="rl_grad_norm",
         reading='Counts in the upper buckets: spikes; in le="0.0": steps without any gradient.',
     ),
@@ -1240,10 +1235,18 @@ _EXPORTER = (
     ),
 )
 
-CATALOG: tuple[Metric, ...] = (
+_DECLARED = (
     *(*_RUN, *_REWARDS, *_KL, *_ENTROPY, *_POLICY, *_ADVANTAGE, *_LOSSES, *_VALUE, *_OPTIMIZER, *_COMPLETION),
     *(*_LOGPROBS, *_UNMASKED, *_SAMPLING, *_SPEED, *_EVALUATION, *_PREFERENCE, *_TRUTH, *_EXPORTER),
 )
+
+
+def _with_keys(metric: Metric) -> Metric:
+    """Give a histogram that counts one value a step the log keys of its gauge."""
+    return replace(metric, keys=next(each.keys for each in _DECLARED if each.series == metric.of))
+
+
+CATALOG = tuple(_with_keys(metric) if metric.of and not metric.keys else metric for metric in _DECLARED)
 
 NAMED: dict[str, Metric] = {metric.series: metric for metric in CATALOG}
 """The catalogue by Prometheus name."""
