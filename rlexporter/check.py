@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from math import isnan, nan
 from typing import Any
 
-from rlexporter.catalog import CATALOG, RUN_FAILED, RUN_VANISHED, SIGNAL_SOURCES
+from rlexporter.catalog import CATALOG, RUN_FAILED, RUN_VANISHED
 from rlexporter.condition import Read, Severity
 from rlexporter.conditions import table
 from rlexporter.conditions.judge import Thresholds, Verdict
@@ -129,7 +129,7 @@ def _ending(recording: Recording, last: int) -> tuple[Fired, ...]:
 
 def _not_judged(watch: Watch, recording: Recording) -> tuple[tuple[str, str], ...]:
     missing = []
-    for signal in SIGNAL_SOURCES:
+    for signal in table.SIGNALS:
         if watch.heard(signal.name) or not watch.needs(signal.name):
             continue
         if signal.name == "step_time" and all(isnan(event.time) for event in recording.events):

@@ -13,7 +13,7 @@ from typing import Any
 
 from rlexporter import check, demo, generate, launch, recording, replay
 from rlexporter.catalog import ALGORITHMS, CATALOG
-from rlexporter.catalog.judged import alerts_on
+from rlexporter.conditions.judged import alerts_on
 from rlexporter.config import Settings
 from rlexporter.model import Metric, SetupError
 from rlexporter.version import __version__

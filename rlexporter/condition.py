@@ -1,7 +1,7 @@
 """What can be wrong with a run, as the catalogue declares it: frozen, and without any judgement of its own.
 
 A condition is one number of a step beyond one limit in k of its last n observations. What the number is says a
-`Signal`, what the limit is measured with a `Yardstick`.
+`Signal`, what the limit is measured against is a `Baseline`.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Family(str, Enum):
         return self.value.lower()
 
 
-class Yardstick(Enum):
+class Baseline(Enum):
     """What the number of a limit means."""
 
     FIXED = "in the unit of the metric"
@@ -68,12 +68,12 @@ class Yardstick(Enum):
     @property
     def relative(self) -> bool:
         """Measured with the run's own past."""
-        return self is not Yardstick.FIXED
+        return self is not Baseline.FIXED
 
     @property
     def settles(self) -> bool:
         """Whether a limit that was measured once stays as it is."""
-        return self in (Yardstick.FIXED, Yardstick.START, Yardstick.FIRST)
+        return self in (Baseline.FIXED, Baseline.START, Baseline.FIRST)
 
 
 class Read(Enum):
@@ -117,19 +117,21 @@ class Signal:
     sources: tuple[Source, ...]
     of: str = ""
     """The signal that a derived one is computed from: it has the same variant, and is read at the same series."""
+    after: tuple[str, ...] = ()
+    """Further signals that a derived one is computed from."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limit:
     """From where on, how often, and how bad. ``value``: one number, or one by variant of the signal.
 
-    ``hold``: (k, n), beyond the limit in k of the last n observations. A median of n values beyond it is the same as
+    ``k_of_n``, beyond the limit in k of the last n observations. A median of n values beyond it is the same as
     more than half of them.
     """
 
     severity: Severity
     value: float | Mapping[str, float]
-    hold: tuple[int, int] = (1, 1)
+    k_of_n: tuple[int, int] = (1, 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -152,14 +154,14 @@ class Condition:
     source: str = ""
     """Where the limit comes from."""
     below: bool = False
-    yardstick: Yardstick = Yardstick.FIXED
+    baseline: Baseline = Baseline.FIXED
     floor: float | Mapping[str, float] = 0.0
     """A relative limit is never nearer to 0 than this, in the unit of the signal."""
-    warm: int = 0
+    min_observations: int = 0
     """Observations of the signal before it is judged."""
     algorithms: tuple[str, ...] = ()
     """Those to which it applies; empty for all."""
-    look: tuple[str, ...] = ()
+    related: tuple[str, ...] = ()
     """Series to look at beside the signal's own."""
 
     def applies(self, algorithm: str) -> bool:

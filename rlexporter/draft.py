@@ -6,10 +6,9 @@ from collections.abc import Mapping, Sequence
 from math import isfinite
 
 from rlexporter.buckets import Buckets, Nonfinite
-from rlexporter.model import AnomalyCounts, Group, Kind, Metric, Series, Snapshot
+from rlexporter.model import AnomalyCounts, Kind, Metric, Series, Snapshot
 
 _GAUGE, _HISTOGRAM = Kind.GAUGE, Kind.HISTOGRAM  # looking a member up costs more than all else done with a number
-_NOT_MEASURED = frozenset((Group.RUN, Group.PROGRESS, Group.SPEED, Group.CONDITION, Group.EXPORTER))
 _NONFINITE = "rl_nonfinite_values_total"
 _UNDEFINED = "rl_undefined_values_total"
 
@@ -53,7 +52,7 @@ class Draft:
 
     def expect(self, metric: Metric) -> None:
         """Let the counters of what is wrong with a measurement exist, at 0, before anything is."""
-        if metric.group in _NOT_MEASURED:
+        if not metric.group.measured:
             return
         name = metric.of or metric.series
         for kind, _ in Nonfinite().by_kind():

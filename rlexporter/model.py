@@ -66,6 +66,11 @@ class Group(Enum):
     TRUTH = "Truth: what a framework would hide"
     EXPORTER = "The exporter itself"
 
+    @property
+    def measured(self) -> bool:
+        """True where values come from a trainer or its tensors, so that one of them can be no number."""
+        return self not in (Group.RUN, Group.PROGRESS, Group.SPEED, Group.CONDITION, Group.EXPORTER)
+
 
 class RunState(str, Enum):
     """The life of a run, as ``rl_run_state{state}`` serves it: 1 for the state it is in, 0 for the others."""
@@ -113,9 +118,9 @@ class Metric:
     group: Group
     help: str
     """What is measured: one or more sentences."""
+    level: Level
     unit: str = ""
     """In words: ``nats``, ``tokens``. Empty: a pure number."""
-    level: Level = Level.STEP
     scope: Scope = Scope.GLOBAL
     keys: tuple[Key, ...] = ()
     labels: tuple[str, ...] = ()
@@ -126,6 +131,10 @@ class Metric:
     """Upper bounds of a histogram's buckets, ascending, without the infinite one."""
     of: str = ""
     """The gauge of which a histogram counts one value a step: what is not finite is counted under that name."""
+    may_be_nonfinite: bool = False
+    """NaN or infinite by construction in healthy runs, or counted where it comes from: never a fault by itself."""
+    corrected: bool = False
+    """Modern PPO takes it too small where it leaves slots of its statistics unwritten: see ``rl_corrected_mean``."""
     initial: tuple[tuple[str, ...], ...] = ()
     """Label values that exist from the start, at 0: ``increase()`` cannot see a counter that is born at 1."""
     series: str = field(init=False)

@@ -9,14 +9,12 @@ from dataclasses import replace
 
 from rlexporter.catalog import CATALOG, NONFINITE
 from rlexporter.config import TIMINGS
-from rlexporter.model import Group, Kind, Scope, Series, Snapshot
+from rlexporter.model import Group, Scope, Series, Snapshot
 
-_TIMINGS = {"rl_step_duration_seconds", "rlexporter_build_info"} | {
+_TIMINGS = {"rlexporter_build_info"} | {
     metric.series
     for metric in CATALOG
-    if metric.scope is Scope.RANK
-    and metric.kind is not Kind.HISTOGRAM
-    and metric.group in (Group.RUN, Group.PROGRESS, Group.SPEED)
+    if metric.scope is Scope.RANK and metric.group in (Group.RUN, Group.PROGRESS, Group.SPEED)
 }
 _BY_METRIC = ("rl_nonfinite_values_total", "rl_undefined_values_total")
 _COUNTED = {metric.of or metric.series for metric in CATALOG if metric.scope is Scope.RANK}

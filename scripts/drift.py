@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rlexporter.adapters.ppo import _MICRO_BATCH, _STEP
-from rlexporter.catalog import CATALOG, GRPO, PPO, RLOO, SIGNALS
+from rlexporter.catalog import CATALOG, GRPO, PPO, RLOO, TENSOR_SIGNALS
 from rlexporter.resolve import Resolver
 
 WHEELS = Path(__file__).parent.parent / ".tools/wheels"
@@ -97,7 +97,7 @@ def inspect(trainer: Trainer, version: str, sources: Sources) -> Found | None:
     offered = _offered_by_train(classes) if trainer.algorithm == PPO else _offered(classes, outside)
     wanted = itertools.chain(*trainer.needs.values())
     absent = frozenset(name for name in wanted if offered.isdisjoint(name.split("|")))
-    lost = tuple(signal for signal in (*SIGNALS, NUMBERS) if absent & set(trainer.needs.get(signal, ())))
+    lost = tuple(signal for signal in (*TENSOR_SIGNALS, NUMBERS) if absent & set(trainer.needs.get(signal, ())))
     state = "complete" if not lost else "none" if len(lost) == len(trainer.needs) else "partly"
     keys = frozenset(_logged(ast.parse(sources[path])))
     own = {_pattern(key.name) for metric in CATALOG for key in metric.keys if trainer.algorithm in key.algorithms}

@@ -191,7 +191,7 @@ def page(runs: list[Run]) -> str:
         for factor in (0.5, 2.0):
             changed = score(runs, {condition.name: factor})
             if changed != base:
-                kind = "relative" if condition.yardstick.relative else "absolute"
+                kind = "relative" if condition.baseline.relative else "absolute"
                 lines.append(f"| `{condition.name}` ({kind}) | {factor:g} | {changed.row()} |")
     return "\n".join(lines)
 

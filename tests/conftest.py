@@ -14,7 +14,7 @@ from rlexporter import process
 from rlexporter.catalog import CATALOG
 from rlexporter.exporter import Exporter
 from rlexporter.feed import RunFacts, StepUpdate
-from rlexporter.model import Group, Key, Kind, Metric, Series
+from rlexporter.model import Group, Key, Kind, Level, Metric, Series
 from rlexporter.store import Store
 from rlexporter.tensors import host
 
@@ -24,6 +24,7 @@ SURPRISE = Metric(
     kind=Kind.GAUGE,
     group=Group.POLICY,
     help="A new one.",
+    level=Level.STEP,
     unit="nats",
     keys=(Key("surprise/mean", ("grpo",)),),
 )

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rlexporter.catalog import ALGORITHMS, CATALOG, HYPERPARAMETERS, INFO_LABELS, NAMED
+from rlexporter.catalog import ALGORITHMS, CATALOG, HYPERPARAMETERS, INFO_LABELS, NAMED, PPO
 from rlexporter.model import Kind, Metric, Scope, Series
 from rlexporter.resolve import Resolver, evaluation
 
@@ -159,3 +159,21 @@ def test_what_one_rank_measures_is_marked() -> None:
 
     assert {"rl_eos_tokens", "rl_step_time_seconds", "rl_step_duration_seconds"} <= local
     assert "rl_reward_mean" not in local
+
+
+def test_what_modern_ppo_takes_too_small_is_marked() -> None:
+    """The seven means over slots of its statistics, some of which it leaves unwritten: by the key that it logs."""
+    marked = {key.name for metric in CATALOG if metric.corrected for key in metric.keys if PPO in key.algorithms}
+
+    assert marked == {
+        *("policy/approxkl_avg", "policy/clipfrac_avg", "policy/entropy_avg", "loss/policy_avg", "loss/value_avg"),
+        *("val/clipfrac_avg", "val/ratio"),
+    }
+
+
+def test_a_histogram_of_one_value_a_step_has_the_keys_of_its_gauge() -> None:
+    """A key that only one of the two has would leave the other behind."""
+    twins = [metric for metric in CATALOG if metric.of and NAMED[metric.of].kind is Kind.GAUGE]
+
+    assert len(twins) == 5
+    assert all(metric.keys == NAMED[metric.of].keys for metric in twins)

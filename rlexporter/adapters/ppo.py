@@ -12,6 +12,7 @@ from typing import Any
 
 from rlexporter.adapters.frames import callers, local, variables
 from rlexporter.adapters.optimizer import BackwardTaps, weight_norm
+from rlexporter.catalog import CATALOG, PPO
 
 _PADDING = 1.0
 """What TRL writes for the log-probability of a padding token (INVALID_LOGPROB); of a real one it is at most 0."""
@@ -21,13 +22,7 @@ _STEP = (
     *("padding_mask", "padding_mask_p1", "sequence_lengths", "queries"),
 )
 _SLOT_MEANS = {
-    "policy/approxkl_avg": "rl_policy_approxkl",
-    "policy/clipfrac_avg": "rl_policy_clipfrac",
-    "policy/entropy_avg": "rl_entropy_per_token",
-    "loss/policy_avg": "rl_policy_loss",
-    "loss/value_avg": "rl_value_loss",
-    "val/clipfrac_avg": "rl_value_clipfrac",
-    "val/ratio": "rl_policy_ratio_mean",
+    key.name: metric.series for metric in CATALOG if metric.corrected for key in metric.keys if PPO in key.algorithms
 }
 
 

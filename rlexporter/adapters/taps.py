@@ -11,7 +11,7 @@ from typing import Any
 
 from rlexporter.adapters.arguments import Arguments
 from rlexporter.adapters.instance import wrap
-from rlexporter.catalog import SIGNALS
+from rlexporter.catalog import TENSOR_SIGNALS
 from rlexporter.feed import Feed
 
 
@@ -63,5 +63,5 @@ class NoTaps(Taps):
 
     def install(self) -> None:
         """Nothing is wrapped."""
-        for signal in SIGNALS:
+        for signal in TENSOR_SIGNALS:
             self.feed.signal(signal, f"no taps were made for the loop of this version's {type(self.trainer).__name__}")

@@ -15,10 +15,9 @@ from rlexporter.catalog.alerts import (
 from rlexporter.catalog.conditions import (
     CONDITION_NAMED,
     CONDITIONS,
-    MAY_BE_NONFINITE,
     NONFINITE,
-    SIGNAL_NAMED,
-    SIGNAL_SOURCES,
+    REWARD_GAIN_FROM,
+    SERIES_SIGNALS,
 )
 from rlexporter.catalog.metrics import (
     ALGORITHMS,
@@ -29,13 +28,14 @@ from rlexporter.catalog.metrics import (
     GRPO,
     HYPERPARAMETERS,
     INFO_LABELS,
+    MAY_BE_NONFINITE,
     NAMED,
     ONLINE_DPO,
     PHASES,
     PPO,
     PPO_LEGACY,
     RLOO,
-    SIGNALS,
+    TENSOR_SIGNALS,
 )
 
 __all__ = [
@@ -62,12 +62,12 @@ __all__ = [
     "PPO",
     "PPO_LEGACY",
     "RECORDS",
+    "REWARD_GAIN_FROM",
     "RLOO",
     "RUNBOOKS",
     "RUN_FAILED",
     "RUN_VANISHED",
-    "SIGNALS",
-    "SIGNAL_NAMED",
-    "SIGNAL_SOURCES",
+    "SERIES_SIGNALS",
+    "TENSOR_SIGNALS",
     "WATCHDOG",
 ]

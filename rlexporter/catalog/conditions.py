@@ -10,9 +10,9 @@ The order is from cause to symptom, and that of rules and docs. Sources of the l
 
 from __future__ import annotations
 
-from rlexporter.condition import Condition, Family, Limit, Read, Severity, Signal, Source, Yardstick
+from rlexporter.catalog.entries import above, below, condition, critical, info, warning
+from rlexporter.condition import Baseline, Condition, Family, Read, Signal, Source
 
-_CRITICAL, _WARNING, _INFO = Severity.CRITICAL, Severity.WARNING, Severity.INFO
 _VALUE, _MEAN, _SHARE, _SPREAD = Read.VALUE, Read.MEAN, Read.SHARE, Read.SPREAD
 _PPO = ("ppo", "ppo-legacy")
 _GROUP = ("grpo", "rloo", "async-grpo")
@@ -21,24 +21,10 @@ _NOT_K3 = ("rloo", "ppo", "ppo-legacy")
 _TRAINERS = (*_GROUP, *_PPO)
 
 
-def _derived(name: str, unit: str, of: str = "") -> Signal:
-    return Signal(name, unit, (Source(name, Read.DERIVED),), of)
-
-
-SIGNAL_SOURCES: tuple[Signal, ...] = (
+SERIES_SIGNALS: tuple[Signal, ...] = (
+    Signal("reward", "reward", (Source("rl_reward_mean"), Source("rl_scores_mean"), Source("rl_reward_dist", _MEAN))),
     Signal(
-        "reward",
-        "reward",
-        (
-            Source("rl_reward_mean"),
-            Source("rl_scores_mean"),
-            Source("rl_reward_dist", _MEAN),
-        ),
-    ),
-    Signal(
-        "reward_std",
-        "reward",
-        (Source("rl_reward_std"), Source("rl_scores_std"), Source("rl_reward_dist", _SPREAD)),
+        "reward_std", "reward", (Source("rl_reward_std"), Source("rl_scores_std"), Source("rl_reward_dist", _SPREAD))
     ),
     Signal("zero_std_fraction", "fraction", (Source("rl_reward_zero_std_fraction"),)),
     Signal(
@@ -74,14 +60,7 @@ SIGNAL_SOURCES: tuple[Signal, ...] = (
     ),
     Signal("ref_surprise", "nats per token", (Source("rl_ref_logprob_dist", Read.MINUS_MEAN),)),
     Signal("approxkl", "nats per token", (Source("rl_policy_approxkl"),)),
-    Signal(
-        "ratio",
-        "",
-        (
-            Source("rl_policy_ratio_dist", _MEAN),
-            Source("rl_policy_ratio_mean"),
-        ),
-    ),
+    Signal("ratio", "", (Source("rl_policy_ratio_dist", _MEAN), Source("rl_policy_ratio_mean"))),
     Signal("ratio_tail", "fraction", (Source("rl_policy_ratio_dist", _SHARE, outside=(0.1, 10.0)),)),
     Signal("ratio_extreme", "fraction", (Source("rl_policy_ratio_dist", _SHARE, outside=(0.0, 200.0)),)),
     Signal(
@@ -99,54 +78,16 @@ SIGNAL_SOURCES: tuple[Signal, ...] = (
     Signal("value_loss", "squared reward", (Source("rl_value_loss_dist", _MEAN), Source("rl_value_loss"))),
     Signal("value_clipfrac", "fraction", (Source("rl_value_clipfrac"),)),
     Signal("explained_variance", "fraction", (Source("rl_value_explained_variance"),)),
+    Signal("length", "tokens", (Source("rl_completion_length_dist", _MEAN), Source("rl_completion_length_mean"))),
     Signal(
-        "length",
-        "tokens",
-        (Source("rl_completion_length_dist", _MEAN), Source("rl_completion_length_mean")),
-    ),
-    Signal(
-        "length_spread",
-        "tokens",
-        (Source("rl_completion_length_dist", _SPREAD), Source("rl_completion_length_std")),
+        "length_spread", "tokens", (Source("rl_completion_length_dist", _SPREAD), Source("rl_completion_length_std"))
     ),
     Signal("truncated", "fraction", (Source("rl_completion_truncated_fraction"),)),
     Signal("sampling_difference", "nats", (Source("rl_sampling_logp_difference_mean"),)),
     Signal("sampling_ratio", "", (Source("rl_importance_sampling_ratio_mean"),)),
     Signal("learning_rate", "", (Source("rl_learning_rate"),)),
-    _derived("nonfinite_value_loss", "values"),
-    _derived("nonfinite_policy_loss", "values"),
-    _derived("nonfinite_loss", "values"),
-    _derived("nonfinite_reward", "values"),
-    _derived("nonfinite_advantage", "values"),
-    _derived("nonfinite_ratio", "values"),
-    _derived("nonfinite_kl", "values"),
-    _derived("nonfinite_grad", "values"),
-    _derived("nonfinite_weights", "values"),
-    _derived("nonfinite_other", "values"),
-    _derived("reward_lost", "", "reward"),
-    _derived("reward_function_lost", "reward functions"),
-    _derived("reward_functions_dead", "reward functions"),
-    _derived("reward_functions_silent", "reward functions"),
-    _derived("reward_gained", "", "reward"),
-    _derived("flat_share", "fraction", "reward_std"),
-    _derived("reward_flat", "fraction", "reward_std"),
-    _derived("solved", "fraction", "reward_std"),
-    _derived("reward_gain", "spreads", "reward"),
-    _derived("reward_jump", "ranges", "reward"),
-    _derived("hacking", "", "kl"),
-    _derived("kl_distance", "nats", "kl"),
-    _derived("kl_first", "nats", "kl"),
-    _derived("advantage_offset", "", "advantage"),
-    _derived("eos_missing", "fraction"),
-    _derived("same_length", "fraction", "length"),
-    _derived("gradient_dead", "", "grad_norm"),
-    _derived("learning_rate_share", "fraction", "learning_rate"),
-    _derived("keys_gone", "keys"),
-    _derived("step_time", "seconds"),
 )
-"""What conditions are judged by; a derived one after those that it is computed from."""
-
-SIGNAL_NAMED = {signal.name: signal for signal in SIGNAL_SOURCES}
+"""What conditions are judged by, as far as a series holds it; what does not is derived in `rlexporter.conditions`."""
 
 NONFINITE: dict[str, tuple[str, ...]] = {
     "nonfinite_value_loss": ("rl_value_loss",),
@@ -166,13 +107,6 @@ NONFINITE: dict[str, tuple[str, ...]] = {
     "nonfinite_weights": ("rl_weight_norm",),
 }
 """The metrics whose NaN and infinities each of these signals counts; `nonfinite_other` counts all but these."""
-
-MAY_BE_NONFINITE = (
-    *("rl_policy_ratio_var", "rl_value_explained_variance", "rl_corrected_mean"),
-    *("rl_clip_ratio_low_min", "rl_clip_ratio_high_max", "rl_clip_ratio_low_mean", "rl_clip_ratio_high_mean"),
-    *("rl_clip_ratio_region_mean", "rl_clip_ratio", "rl_cispo_clip_ratio", "rl_vespo_phi_seq_mean"),
-)
-"""NaN or infinite by construction in healthy runs, or counted where it comes from: never a fault by themselves."""
 
 _DIVERGED = (
     "The learning rate is too high for the model, or warms up too fast.",
@@ -194,14 +128,10 @@ def _nonfinite(
     causes: tuple[str, ...] = _DIVERGED,
     remedies: tuple[str, ...] = _AFTER_NAN,
     algorithms: tuple[str, ...] = (),
-    look: tuple[str, ...] = (),
+    related: tuple[str, ...] = (),
 ) -> Condition:
-    return Condition(
-        name=name,
-        alert=alert,
-        family=Family.NONFINITE,
-        signal=name,
-        limits=(Limit(_CRITICAL, 0.0),),
+    return condition(name, alert, Family.NONFINITE).when(
+        above(name, critical(0.0)),
         summary=f"{what} is NaN or infinite.",
         meaning=f"{what} held values that are no numbers, in the step that the alert names. They are counted before "
         f"TRL and transformers average or filter them away, so that the log line may look well. One such value is "
@@ -210,7 +140,7 @@ def _nonfinite(
         remedies=remedies,
         source="any NaN or infinity is a fault",
         algorithms=algorithms,
-        look=("rl_nonfinite_values_total", *look),
+        related=("rl_nonfinite_values_total", *related),
     )
 
 
@@ -219,19 +149,19 @@ _NONFINITE_CONDITIONS = (
         "nonfinite_weights",
         "RLWeightsNonFinite",
         "A trained weight",
-        look=("rl_weight_norm", "rl_grad_norm", "rl_last_checkpoint_step"),
+        related=("rl_weight_norm", "rl_grad_norm", "rl_last_checkpoint_step"),
         causes=(
             "An optimizer step with a NaN gradient: look at the gradient norm in the steps before.",
             "A checkpoint that was damaged, or merged wrongly.",
             "An overflow in a low-precision optimizer state.",
         ),
     ),
-    _nonfinite("nonfinite_grad", "RLGradientNonFinite", "The gradient norm", look=("rl_grad_norm", "rl_loss")),
+    _nonfinite("nonfinite_grad", "RLGradientNonFinite", "The gradient norm", related=("rl_grad_norm", "rl_loss")),
     _nonfinite(
         "nonfinite_reward",
         "RLRewardNonFinite",
         "A reward",
-        look=("rl_reward_mean", "rl_reward_function_mean"),
+        related=("rl_reward_mean", "rl_reward_function_mean"),
         causes=(
             "A reward function divides by zero, or takes the logarithm of one.",
             "A reward model in fp16 overflows on long completions.",
@@ -243,13 +173,13 @@ _NONFINITE_CONDITIONS = (
             "GRPO averages NaN away, sample by sample: what was learnt from the affected groups is wrong.",
         ),
     ),
-    _nonfinite("nonfinite_kl", "RLKLNonFinite", "The KL divergence", look=("rl_kl_per_token", "rl_kl_per_sequence")),
-    _nonfinite("nonfinite_ratio", "RLRatioNonFinite", "The probability ratio", look=("rl_policy_ratio_mean",)),
+    _nonfinite("nonfinite_kl", "RLKLNonFinite", "The KL divergence", related=("rl_kl_per_token", "rl_kl_per_sequence")),
+    _nonfinite("nonfinite_ratio", "RLRatioNonFinite", "The probability ratio", related=("rl_policy_ratio_mean",)),
     _nonfinite(
         "nonfinite_advantage",
         "RLAdvantageNonFinite",
         "An advantage",
-        look=("rl_advantage_mean", "rl_reward_std"),
+        related=("rl_advantage_mean", "rl_reward_std"),
         causes=(
             "A reward that is NaN or infinite.",
             "A value function that diverged.",
@@ -265,14 +195,14 @@ _NONFINITE_CONDITIONS = (
         "RLValueLossNonFinite",
         "The value loss",
         algorithms=_PPO,
-        look=("rl_value_loss", "rl_value_mean", "rl_return_mean"),
+        related=("rl_value_loss", "rl_value_mean", "rl_return_mean"),
     ),
-    _nonfinite("nonfinite_policy_loss", "RLPolicyLossNonFinite", "The policy loss", look=("rl_policy_loss",)),
+    _nonfinite("nonfinite_policy_loss", "RLPolicyLossNonFinite", "The policy loss", related=("rl_policy_loss",)),
     _nonfinite(
         "nonfinite_loss",
         "RLLossNonFinite",
         "The loss",
-        look=("rl_loss", "rl_grad_norm"),
+        related=("rl_loss", "rl_grad_norm"),
         remedies=(
             "`logging_nan_inf_filter` is on by default and logs a running mean instead: set it to False to see it in "
             "the log too.",
@@ -280,26 +210,18 @@ _NONFINITE_CONDITIONS = (
         ),
     ),
     _nonfinite("nonfinite_other", "RLMetricNonFinite", "A metric that has no alert of its own"),
-    Condition(
-        name="reward_lost",
-        alert="RLRewardLost",
-        family=Family.NONFINITE,
-        signal="reward_lost",
-        limits=(Limit(_CRITICAL, 0.5),),
+    condition("reward_lost", "RLRewardLost", Family.NONFINITE).when(
+        above("reward_lost", critical(0.5)),
         summary="No completion of a step got a reward.",
         meaning="Every reward function returned None for every completion of the step. TRL logs the reward as None and "
         "trains on advantages of 0.",
         causes=("A reward function without a return statement.", "A remote reward service that fails for all samples."),
         remedies=("Run the reward functions on one batch by hand; let them raise where they fail.",),
         source="a step without any reward teaches nothing",
-        look=("rl_undefined_values_total", "rl_reward_mean"),
+        related=("rl_undefined_values_total", "rl_reward_mean"),
     ),
-    Condition(
-        name="reward_function_lost",
-        alert="RLRewardFunctionLost",
-        family=Family.NONFINITE,
-        signal="reward_function_lost",
-        limits=(Limit(_CRITICAL, 0.5),),
+    condition("reward_function_lost", "RLRewardFunctionLost", Family.NONFINITE).when(
+        above("reward_function_lost", critical(0.5)),
         summary="A reward function gives no numbers any more.",
         meaning="The mean of a reward function is logged as None, although it was a number in each of the 10 log lines "
         "before. TRL writes None where all values were NaN or None. Judged from log lines only: at the tensor NaN and "
@@ -308,17 +230,13 @@ _NONFINITE_CONDITIONS = (
         remedies=("Run the function on one batch by hand.",),
         source="[runs]",
         algorithms=_GROUP,
-        look=("rl_reward_function_mean", "rl_undefined_values_total"),
+        related=("rl_reward_function_mean", "rl_undefined_values_total"),
     ),
 )
 
 _OPTIMIZER_CONDITIONS = (
-    Condition(
-        name="gradient_dead",
-        alert="RLGradientDead",
-        family=Family.GRAD_DEAD,
-        signal="gradient_dead",
-        limits=(Limit(_CRITICAL, 0.5, (3, 3)),),
+    condition("gradient_dead", "RLGradientDead", Family.GRAD_DEAD).when(
+        above("gradient_dead", critical(0.5, k=3, n=3)),
         summary="The gradient is exactly zero although rewards differ.",
         meaning="Completions got different rewards, so that there is something to learn, and yet the gradient norm "
         "is exactly 0, several steps in a row. Nothing is learnt.",
@@ -333,15 +251,10 @@ _OPTIMIZER_CONDITIONS = (
         ),
         source="[runs]",
         algorithms=("grpo", "rloo", "async-grpo", "ppo", "ppo-legacy"),
-        look=("rl_grad_norm", "rl_reward_std", "rl_completion_truncated_fraction"),
+        related=("rl_grad_norm", "rl_reward_std", "rl_completion_truncated_fraction"),
     ),
-    Condition(
-        name="learning_rate_zero",
-        alert="RLLearningRateZero",
-        family=Family.LR,
-        signal="learning_rate_share",
-        limits=(Limit(_WARNING, 1e-6, (10, 10)),),
-        below=True,
+    condition("learning_rate_zero", "RLLearningRateZero", Family.LR).when(
+        below("learning_rate_share", warning(1e-6, k=10, n=10)),
         summary="The learning rate is zero.",
         meaning="The learning rate is a vanishing part of its highest so far (or of 1e-4), for many log lines in a "
         "row: nothing is learnt any more.",
@@ -352,16 +265,10 @@ _OPTIMIZER_CONDITIONS = (
         ),
         remedies=("Check `lr_scheduler_type`, `warmup_steps` and `max_steps`.",),
         source="a millionth is below the resolution of bf16 weights",
-        look=("rl_learning_rate",),
+        related=("rl_learning_rate",),
     ),
-    Condition(
-        name="learning_rate_jump",
-        alert="RLLearningRateJump",
-        family=Family.LR,
-        signal="learning_rate",
-        limits=(Limit(_WARNING, 5.0),),
-        yardstick=Yardstick.PREVIOUS,
-        warm=2,
+    condition("learning_rate_jump", "RLLearningRateJump", Family.LR).when(
+        above("learning_rate", warning(5.0), vs=Baseline.PREVIOUS, min_observations=2),
         summary="The learning rate has jumped.",
         meaning="The learning rate is several times that of the log line before.",
         causes=(
@@ -370,16 +277,10 @@ _OPTIMIZER_CONDITIONS = (
         ),
         remedies=("Warm up after a restart; watch KL and ratio in the next steps.",),
         source="[runs]; a warm-up from 0 grows by less once three values are known",
-        look=("rl_learning_rate",),
+        related=("rl_learning_rate",),
     ),
-    Condition(
-        name="grad_spike",
-        alert="RLGradientSpike",
-        family=Family.GRAD,
-        signal="grad_norm",
-        limits=(Limit(_WARNING, 20.0),),
-        yardstick=Yardstick.P90,
-        floor=1e-6,
+    condition("grad_spike", "RLGradientSpike", Family.GRAD).when(
+        above("grad_norm", warning(20.0), vs=Baseline.P90, floor=1e-6),
         summary="The gradient norm has spiked.",
         meaning="One gradient norm far above the run's own recent past. Clipping and Adam often absorb a single one; "
         "the step is named so that it can be looked at.",
@@ -390,16 +291,10 @@ _OPTIMIZER_CONDITIONS = (
         ),
         remedies=("Keep `max_grad_norm` at 1 or below.", "Clip or scale rewards (`scale_rewards`, `score_clip`)."),
         source="[runs]: gradients of healthy runs are bimodal and heavy-tailed, the median is no yardstick",
-        look=("rl_grad_norm", "rl_reward_std"),
+        related=("rl_grad_norm", "rl_reward_std"),
     ),
-    Condition(
-        name="grad_explosion",
-        alert="RLGradientExplosion",
-        family=Family.GRAD,
-        signal="grad_norm",
-        limits=(Limit(_CRITICAL, 5.0, (3, 5)),),
-        yardstick=Yardstick.P90,
-        floor=1e-6,
+    condition("grad_explosion", "RLGradientExplosion", Family.GRAD).when(
+        above("grad_norm", critical(5.0, k=3, n=5), vs=Baseline.P90, floor=1e-6),
         summary="The gradient norm explodes.",
         meaning="The gradient norm is far above the run's own recent past, in most of the last steps.",
         causes=(
@@ -412,25 +307,16 @@ _OPTIMIZER_CONDITIONS = (
             "Compare `rl_reward_std` and the sampling mismatch in the same steps.",
         ),
         source="[runs]",
-        look=("rl_grad_norm", "rl_reward_std", "rl_sampling_logp_difference_mean"),
+        related=("rl_grad_norm", "rl_reward_std", "rl_sampling_logp_difference_mean"),
     ),
-    Condition(
-        name="grad_growth",
-        alert="RLGradientGrowth",
-        family=Family.GRAD,
-        signal="grad_norm",
-        limits=(Limit(_WARNING, 5.0, (15, 20)),),
-        yardstick=Yardstick.FIRST,
-        floor=1e-6,
+    condition("grad_growth", "RLGradientGrowth", Family.GRAD).when(
+        above("grad_norm", warning(5.0, k=15, n=20), vs=Baseline.FIRST, floor=1e-6),
         summary="The gradient norm has grown lastingly.",
         meaning="The gradient norm stays far above its level in the first steps of the run.",
-        causes=(
-            "A growing mismatch between sampler and trainer [verl].",
-            "KL or entropy is running away.",
-        ),
+        causes=("A growing mismatch between sampler and trainer [verl].", "KL or entropy is running away."),
         remedies=("Look at the sampling mismatch and at KL; lower `learning_rate`.",),
         source="[verl]: lasting growth; the factor from [runs]",
-        look=("rl_grad_norm", "rl_sampling_logp_difference_mean", "rl_kl_per_token"),
+        related=("rl_grad_norm", "rl_sampling_logp_difference_mean", "rl_kl_per_token"),
     ),
 )
 
@@ -446,12 +332,8 @@ _SMALLER = (
 )
 
 _POLICY_CONDITIONS = (
-    Condition(
-        name="ratio_high",
-        alert="RLRatioHigh",
-        family=Family.POLICY_STEP,
-        signal="ratio",
-        limits=(Limit(_WARNING, 2.0, (2, 2)), Limit(_CRITICAL, 10.0)),
+    condition("ratio_high", "RLRatioHigh", Family.POLICY_STEP).when(
+        above("ratio", warning(2.0, k=2, n=2), critical(10.0)),
         summary="The probability ratio of new and old policy is far above 1.",
         meaning="The mean ratio of the policy to the one that sampled is far above 1. Updates are too drastic for "
         "the data that they are computed from. TRL logs no ratio for GRPO; here it is seen at the tensor. Critical "
@@ -459,58 +341,40 @@ _POLICY_CONDITIONS = (
         causes=_TOO_LARGE,
         remedies=_SMALLER,
         source="[trl]: about 1; 2.0 and 1000 are too drastic; ratio_threshold is 10",
-        look=("rl_policy_ratio_dist", "rl_policy_approxkl", "rl_clip_ratio_region_mean"),
+        related=("rl_policy_ratio_dist", "rl_policy_approxkl", "rl_clip_ratio_region_mean"),
     ),
-    Condition(
-        name="ratio_low",
-        alert="RLRatioLow",
-        family=Family.POLICY_STEP,
-        signal="ratio",
-        limits=(Limit(_WARNING, 0.6, (2, 2)),),
-        below=True,
-        yardstick=Yardstick.START,
+    condition("ratio_low", "RLRatioLow", Family.POLICY_STEP).when(
+        below("ratio", warning(0.6, k=2, n=2), vs=Baseline.START),
         summary="The probability ratio of new and old policy is far below its own level.",
         meaning="The mean ratio has fallen far below its level at the start of the run: the policy gives its own "
         "samples much less probability than when it drew them.",
         causes=_TOO_LARGE,
         remedies=_SMALLER,
         source="[trl]: 0.1 is too small; relative, since modern PPO logs 0.5 for 1 in some healthy runs",
-        look=("rl_policy_ratio_dist", "rl_policy_approxkl"),
+        related=("rl_policy_ratio_dist", "rl_policy_approxkl"),
     ),
-    Condition(
-        name="ratio_tail",
-        alert="RLRatioTail",
-        family=Family.POLICY_STEP,
-        signal="ratio_tail",
-        limits=(Limit(_WARNING, 0.02, (2, 3)), Limit(_CRITICAL, 0.2)),
+    condition("ratio_tail", "RLRatioTail", Family.POLICY_STEP).when(
+        above("ratio_tail", warning(0.02, k=2, n=3), critical(0.2)),
         summary="Many tokens have a probability ratio below 0.1 or above 10.",
         meaning="More than a few tokens of a step have a ratio below 0.1 or above 10. The mean can look well "
         "meanwhile.",
         causes=_TOO_LARGE,
         remedies=_SMALLER,
         source="[trl] for 0.1 and 10; the shares from [runs]",
-        look=("rl_policy_ratio_dist",),
+        related=("rl_policy_ratio_dist",),
     ),
-    Condition(
-        name="ratio_extreme",
-        alert="RLRatioExtreme",
-        family=Family.POLICY_STEP,
-        signal="ratio_extreme",
-        limits=(Limit(_WARNING, 0.0005, (2, 3)),),
+    condition("ratio_extreme", "RLRatioExtreme", Family.POLICY_STEP).when(
+        above("ratio_extreme", warning(0.0005, k=2, n=3)),
         summary="Some tokens have a probability ratio above 200.",
         meaning="Some tokens of a step have a ratio above 200, more than once. A few of this kind dominate an update "
         "that is not clipped.",
         causes=_TOO_LARGE,
         remedies=_SMALLER,
         source="[ranges]: above 200 is unstable; a single token does not make a fault",
-        look=("rl_policy_ratio_dist",),
+        related=("rl_policy_ratio_dist",),
     ),
-    Condition(
-        name="approxkl_spike",
-        alert="RLApproxKLSpike",
-        family=Family.POLICY_STEP,
-        signal="approxkl",
-        limits=(Limit(_WARNING, 1.0),),
+    condition("approxkl_spike", "RLApproxKLSpike", Family.POLICY_STEP).when(
+        above("approxkl", warning(1.0)),
         summary="One update has moved the policy very far.",
         meaning="The approximate KL between the policy before and after an update was huge, once. A blow-up often "
         "shows in one or two steps only, and looks calm afterwards.",
@@ -518,28 +382,20 @@ _POLICY_CONDITIONS = (
         remedies=_SMALLER,
         source="[ranges]: 0.01 to 0.05; [37] below 0.02; single heavy-tailed values are common, hence a warning",
         algorithms=_PPO,
-        look=("rl_policy_approxkl", "rl_policy_clipfrac"),
+        related=("rl_policy_approxkl", "rl_policy_clipfrac"),
     ),
-    Condition(
-        name="approxkl_high",
-        alert="RLApproxKLHigh",
-        family=Family.POLICY_STEP,
-        signal="approxkl",
-        limits=(Limit(_WARNING, 0.2, (3, 3)), Limit(_CRITICAL, 1.0, (3, 5))),
+    condition("approxkl_high", "RLApproxKLHigh", Family.POLICY_STEP).when(
+        above("approxkl", warning(0.2, k=3, n=3), critical(1.0, k=3, n=5)),
         summary="Updates move the policy too far.",
         meaning="The approximate KL between the policy before and after the updates of a step stays too high.",
         causes=_TOO_LARGE,
         remedies=_SMALLER,
         source="[ranges]: 0.01 to 0.05; four times that, in a row, since healthy values are heavy-tailed [runs]",
         algorithms=_PPO,
-        look=("rl_policy_approxkl", "rl_policy_clipfrac", "rl_policy_ratio_dist"),
+        related=("rl_policy_approxkl", "rl_policy_clipfrac", "rl_policy_ratio_dist"),
     ),
-    Condition(
-        name="clipfrac_high",
-        alert="RLClipFractionHigh",
-        family=Family.POLICY_STEP,
-        signal="clipfrac",
-        limits=(Limit(_WARNING, {"token": 0.3, "sequence": 0.5}, (5, 12)),),
+    condition("clipfrac_high", "RLClipFractionHigh", Family.POLICY_STEP).when(
+        above("clipfrac", warning({"token": 0.3, "sequence": 0.5}, k=5, n=12)),
         summary="Too much of the updates is clipped.",
         meaning="A large share of the tokens (of the sequences in RLOO) is clipped, in many of the last steps. Not in "
         "a row: the first update on fresh samples never clips. GSPO clips most of its sequences by design, and is not "
@@ -547,14 +403,10 @@ _POLICY_CONDITIONS = (
         causes=(*_TOO_LARGE, "A clip range that is too narrow (`epsilon`, `cliprange`)."),
         remedies=_SMALLER,
         source="[ranges] 0.2; TRL's old guide calls 0.3 to 0.6 usual; [miles] above 0.5 bad",
-        look=("rl_policy_clipfrac", "rl_clip_ratio_region_mean"),
+        related=("rl_policy_clipfrac", "rl_clip_ratio_region_mean"),
     ),
-    Condition(
-        name="sampling_mismatch",
-        alert="RLSamplerMismatch",
-        family=Family.KL_NEGATIVE,
-        signal="sampling_difference",
-        limits=(Limit(_WARNING, 0.1, (5, 5)), Limit(_CRITICAL, 0.5, (5, 5))),
+    condition("sampling_mismatch", "RLSamplerMismatch", Family.KL_NEGATIVE).when(
+        above("sampling_difference", warning(0.1, k=5, n=5), critical(0.5, k=5, n=5)),
         summary="Sampler and trainer disagree about log-probabilities.",
         meaning="The mean absolute difference between the trainer's and the sampler's log-probability of a token "
         "stays high. What is trained on was not drawn from the policy.",
@@ -569,26 +421,21 @@ _POLICY_CONDITIONS = (
         ),
         source="TRL issue 6789: below 0.05 in healthy bf16 runs; [verl] 0.1",
         algorithms=_GROUP,
-        look=(
+        related=(
             "rl_sampling_logp_difference_mean",
             "rl_sampling_logp_difference_max",
             "rl_importance_sampling_ratio_mean",
         ),
     ),
-    Condition(
-        name="sampling_ratio_low",
-        alert="RLImportanceRatioLow",
-        family=Family.KL_NEGATIVE,
-        signal="sampling_ratio",
-        limits=(Limit(_WARNING, 0.3, (5, 5)),),
-        below=True,
+    condition("sampling_ratio_low", "RLImportanceRatioLow", Family.KL_NEGATIVE).when(
+        below("sampling_ratio", warning(0.3, k=5, n=5)),
         summary="Importance sampling throws most of the samples away.",
         meaning="The mean ratio of the trainer's to the sampler's probability stays far below 1.",
         causes=("Sampler and trainer disagree: see the mismatch of their log-probabilities.",),
         remedies=("Synchronise weights more often; use the same precision on both sides.",),
         source="[verl] below 0.5 a token; per sequence 0.4 to 0.7 is normal (TRL issue 5814)",
         algorithms=_GROUP,
-        look=("rl_importance_sampling_ratio_mean",),
+        related=("rl_importance_sampling_ratio_mean",),
     ),
 )
 
@@ -605,12 +452,8 @@ _NEARER = (
 )
 
 _KL_CONDITIONS = (
-    Condition(
-        name="kl_at_start",
-        alert="RLKLAtStart",
-        family=Family.KL_HIGH,
-        signal="kl_first",
-        limits=(Limit(_CRITICAL, {"k1": 0.3, "k3": 0.3, "sequence": 5.0}),),
+    condition("kl_at_start", "RLKLAtStart", Family.KL_HIGH).when(
+        above("kl_first", critical({"k1": 0.3, "k3": 0.3, "sequence": 5.0})),
         summary="The policy differs from the reference before any update.",
         meaning="The very first KL of the run is far from 0. Policy and reference are the same model then, so that "
         "something between them differs.",
@@ -625,16 +468,13 @@ _KL_CONDITIONS = (
             "a checkpoint is not judged.",
         ),
         source="KL of a policy to itself is 0; the margin is for noise [runs]",
-        look=("rl_kl_per_token", "rl_kl_per_sequence", "rl_ref_logprob_dist"),
+        related=("rl_kl_per_token", "rl_kl_per_sequence", "rl_ref_logprob_dist"),
     ),
-    Condition(
-        name="kl_high",
-        alert="RLKLHigh",
-        family=Family.KL_HIGH,
-        signal="kl",
-        limits=(
-            Limit(_WARNING, {"k1": 1.2, "k3": 3.0, "sequence": 10.0}, (3, 5)),
-            Limit(_CRITICAL, {"k1": 4.0, "k3": 5.0, "sequence": 50.0}, (6, 10)),
+    condition("kl_high", "RLKLHigh", Family.KL_HIGH).when(
+        above(
+            "kl",
+            warning({"k1": 1.2, "k3": 3.0, "sequence": 10.0}, k=3, n=5),
+            critical({"k1": 4.0, "k3": 5.0, "sequence": 50.0}, k=6, n=10),
         ),
         summary="The policy is far from the reference.",
         meaning="The KL divergence to the reference stays above its limit. The limit is per token, and higher for "
@@ -642,30 +482,20 @@ _KL_CONDITIONS = (
         causes=_FAR,
         remedies=_NEARER,
         source="[trl] 0 to 10 a sequence; the least portable of all limits: set it to what your runs do",
-        look=("rl_kl_per_token", "rl_kl_per_sequence", "rl_kl_per_token_dist", "rl_reward_mean"),
+        related=("rl_kl_per_token", "rl_kl_per_sequence", "rl_kl_per_token_dist", "rl_reward_mean"),
     ),
-    Condition(
-        name="kl_jump",
-        alert="RLKLJump",
-        family=Family.KL_HIGH,
-        signal="kl",
-        limits=(Limit(_WARNING, 8.0, (2, 2)),),
-        yardstick=Yardstick.RECENT,
-        floor={"k1": 0.5, "k3": 1.0, "sequence": 3.3},
+    condition("kl_jump", "RLKLJump", Family.KL_HIGH).when(
+        above("kl", warning(8.0, k=2, n=2), vs=Baseline.RECENT, floor={"k1": 0.5, "k3": 1.0, "sequence": 3.3}),
         summary="The KL divergence to the reference has jumped.",
         meaning="KL is many times the median of the run's own recent steps: the policy has left its ground within a "
         "few updates.",
         causes=_FAR,
         remedies=_NEARER,
         source="[runs]",
-        look=("rl_kl_per_token", "rl_kl_per_sequence", "rl_grad_norm"),
+        related=("rl_kl_per_token", "rl_kl_per_sequence", "rl_grad_norm"),
     ),
-    Condition(
-        name="reward_hacking",
-        alert="RLRewardHacking",
-        family=Family.KL_HIGH,
-        signal="hacking",
-        limits=(Limit(_WARNING, 5.0, (10, 10)),),
+    condition("reward_hacking", "RLRewardHacking", Family.KL_HIGH).when(
+        above("hacking", warning(5.0, k=10, n=10)),
         summary="The reward rises while KL runs away.",
         meaning="The reward is at its best while the KL divergence is several times what it was some 30 steps ago: "
         "what is gained may be gained by leaving the reference, not by being better.",
@@ -676,35 +506,24 @@ _KL_CONDITIONS = (
             "Raise `beta` or `kl_coef`; stop early.",
         ),
         source="Gao et al., Scaling Laws for Reward Model Overoptimization (2022); the factor from [runs]",
-        look=("rl_reward_mean", "rl_kl_per_token", "rl_kl_per_sequence", "rl_completion_length_mean"),
+        related=("rl_reward_mean", "rl_kl_per_token", "rl_kl_per_sequence", "rl_completion_length_mean"),
     ),
-    Condition(
-        name="logprob_shift",
-        alert="RLLogProbabilityShift",
-        family=Family.KL_HIGH,
-        signal="ref_surprise",
-        limits=(Limit(_WARNING, 3.0, (5, 5)),),
-        yardstick=Yardstick.START,
-        floor=2.0,
+    condition("logprob_shift", "RLLogProbabilityShift", Family.KL_HIGH).when(
+        above("ref_surprise", warning(3.0, k=5, n=5), vs=Baseline.START, floor=2.0),
         summary="The reference finds the completions ever less likely.",
         meaning="The completion tokens are ever less likely under the reference, compared with the start of the run: "
         "the policy says what the reference would not.",
         causes=_FAR,
         remedies=_NEARER,
         source="[ranges]: inspect log-probabilities for shifts; the factor from [runs]",
-        look=("rl_ref_logprob_dist", "rl_logprob_dist"),
+        related=("rl_ref_logprob_dist", "rl_logprob_dist"),
     ),
-    Condition(
-        name="kl_negative",
-        alert="RLKLNegative",
-        family=Family.KL_NEGATIVE,
-        signal="kl_signed",
-        limits=(
-            Limit(_WARNING, {"sequence": -1.0, "k1": -0.05}, (2, 2)),
-            Limit(_CRITICAL, {"sequence": -1.0, "k1": -0.05}, (5, 5)),
+    condition("kl_negative", "RLKLNegative", Family.KL_NEGATIVE).when(
+        below(
+            "kl_signed",
+            warning({"sequence": -1.0, "k1": -0.05}, k=2, n=2),
+            critical({"sequence": -1.0, "k1": -0.05}, k=5, n=5),
         ),
-        below=True,
-        algorithms=_NOT_K3,
         summary="The KL divergence is clearly below zero.",
         meaning="A KL divergence cannot be negative; its k1 estimate is, clearly and lastingly, only where the samples "
         "were not drawn from the policy that is scored.",
@@ -718,38 +537,25 @@ _KL_CONDITIONS = (
             "Check that the sampler has the newest weights.",
         ),
         source="[trl] FAQ: negative KL; below -1 a sequence, since rounding and noise reach further than 0 [runs]",
-        look=("rl_kl_per_sequence", "rl_kl_per_token", "rl_policy_ratio_dist"),
+        algorithms=_NOT_K3,
+        related=("rl_kl_per_sequence", "rl_kl_per_token", "rl_policy_ratio_dist"),
     ),
-    Condition(
-        name="kl_coef_runaway",
-        alert="RLKLCoefficientRunaway",
-        family=Family.KL_COEF,
-        signal="kl_coef",
-        limits=(Limit(_WARNING, 3.0), Limit(_CRITICAL, 30.0)),
-        yardstick=Yardstick.START,
+    condition("kl_coef_runaway", "RLKLCoefficientRunaway", Family.KL_COEF).when(
+        above("kl_coef", warning(3.0), critical(30.0), vs=Baseline.START),
         summary="The adaptive KL coefficient runs away.",
         meaning="The coefficient of the KL penalty is many times its level at the start. Soon the penalty is all "
         "that is optimised.",
-        causes=(
-            "`target` is below the KL that the task needs.",
-            "KL is high for another reason: see it first.",
-        ),
+        causes=("`target` is below the KL that the task needs.", "KL is high for another reason: see it first."),
         remedies=("Raise `target` or `horizon`; set `adap_kl_ctrl=False`.",),
         source="[trl]: the coefficient rises before an instability; the factors from [runs]",
         algorithms=("ppo-legacy", "online-dpo"),
-        look=("rl_kl_coef", "rl_kl_per_sequence", "rl_non_score_reward_per_token"),
+        related=("rl_kl_coef", "rl_kl_per_sequence", "rl_non_score_reward_per_token"),
     ),
 )
 
 _ENTROPY_CONDITIONS = (
-    Condition(
-        name="entropy_low",
-        alert="RLEntropyLow",
-        family=Family.ENTROPY_LOW,
-        signal="entropy",
-        limits=(Limit(_WARNING, 0.35, (3, 5)),),
-        below=True,
-        yardstick=Yardstick.START,
+    condition("entropy_low", "RLEntropyLow", Family.ENTROPY_LOW).when(
+        below("entropy", warning(0.35, k=3, n=5), vs=Baseline.START),
         summary="Entropy has fallen far below its start.",
         meaning="The entropy of the next token has fallen to a small part of its level at the start of the run. A "
         "slow decline is part of learning; a fast one ends exploration. Where a trainer logs no entropy, minus the "
@@ -765,15 +571,10 @@ _ENTROPY_CONDITIONS = (
             'A run that is meant to become certain: `thresholds={"entropy_low": 0.2}`.',
         ),
         source="[dapo]; a fall by half is the usual warning; healthy runs in [runs] fall by half too, hence lower",
-        look=("rl_entropy_per_token", "rl_logprob_dist", "rl_reward_std"),
+        related=("rl_entropy_per_token", "rl_logprob_dist", "rl_reward_std"),
     ),
-    Condition(
-        name="entropy_collapsed",
-        alert="RLEntropyCollapsed",
-        family=Family.ENTROPY_LOW,
-        signal="entropy",
-        limits=(Limit(_CRITICAL, 0.02, (5, 5)),),
-        below=True,
+    condition("entropy_collapsed", "RLEntropyCollapsed", Family.ENTROPY_LOW).when(
+        below("entropy", critical(0.02, k=5, n=5)),
         summary="Entropy has collapsed: the policy is deterministic.",
         meaning="The entropy of the next token is as good as 0: each prompt has one answer, all completions of a "
         "group are alike, and nothing more can be learnt.",
@@ -785,16 +586,10 @@ _ENTROPY_CONDITIONS = (
             "Resume from a checkpoint before the fall, with a lower `learning_rate` and a higher `epsilon_high`.",
         ),
         source="[dapo]; 0.02 nats is one token in 300 left to chance; below every healthy run in [runs]",
-        look=("rl_entropy_per_token", "rl_entropy_per_token_dist", "rl_reward_zero_std_fraction"),
+        related=("rl_entropy_per_token", "rl_entropy_per_token_dist", "rl_reward_zero_std_fraction"),
     ),
-    Condition(
-        name="entropy_high",
-        alert="RLEntropyHigh",
-        family=Family.ENTROPY_HIGH,
-        signal="entropy",
-        limits=(Limit(_WARNING, 2.0, (5, 5)),),
-        yardstick=Yardstick.START,
-        floor=0.2,
+    condition("entropy_high", "RLEntropyHigh", Family.ENTROPY_HIGH).when(
+        above("entropy", warning(2.0, k=5, n=5), vs=Baseline.START, floor=0.2),
         summary="Entropy grows.",
         meaning="The entropy of the next token stays far above its level at the start of the run: the policy is "
         "falling apart into noise.",
@@ -804,7 +599,7 @@ _ENTROPY_CONDITIONS = (
         ),
         remedies=("Lower `entropy_coef` and `learning_rate`; look at samples.",),
         source="[dapo]: neither collapse nor unbounded growth; the factor from [runs]",
-        look=("rl_entropy_per_token", "rl_reward_mean", "rl_completion_length_mean"),
+        related=("rl_entropy_per_token", "rl_reward_mean", "rl_completion_length_mean"),
     ),
 )
 
@@ -814,14 +609,8 @@ _CRITIC = (
 )
 
 _VALUE_CONDITIONS = (
-    Condition(
-        name="value_loss_spike",
-        alert="RLValueLossSpike",
-        family=Family.VALUE,
-        signal="value_loss",
-        limits=(Limit(_WARNING, 20.0), Limit(_CRITICAL, 5.0, (3, 5))),
-        yardstick=Yardstick.P90,
-        floor=1e-6,
+    condition("value_loss_spike", "RLValueLossSpike", Family.VALUE).when(
+        above("value_loss", warning(20.0), critical(5.0, k=3, n=5), vs=Baseline.P90, floor=1e-6),
         summary="The value loss spikes.",
         meaning="The value loss is far above the run's own recent past, once (a warning) or in most of the last "
         "steps (critical): the critic has lost the returns, and the advantages with them.",
@@ -832,15 +621,10 @@ _VALUE_CONDITIONS = (
         ),
         source="[trl]: it will spike or be NaN when not going well; the factors from [runs]",
         algorithms=_PPO,
-        look=("rl_value_loss", "rl_return_mean", "rl_value_mean"),
+        related=("rl_value_loss", "rl_return_mean", "rl_value_mean"),
     ),
-    Condition(
-        name="value_clipfrac_high",
-        alert="RLValueClipFractionHigh",
-        family=Family.VALUE,
-        signal="value_clipfrac",
-        limits=(Limit(_WARNING, 0.5, (15, 20)),),
-        warm=20,
+    condition("value_clipfrac_high", "RLValueClipFractionHigh", Family.VALUE).when(
+        above("value_clipfrac", warning(0.5, k=15, n=20), min_observations=20),
         summary="Most updates of the value function are clipped.",
         meaning="The clipped value loss is the larger one for most tokens, in most of the last steps. While the "
         "critic finds its ground early on that is normal, later it is not.",
@@ -848,17 +632,10 @@ _VALUE_CONDITIONS = (
         remedies=("Widen `cliprange_value`, or lower the learning rate.",),
         source="[ranges]: low, below 0.2; raised, since early fitting passes 0.2 in healthy runs [runs]",
         algorithms=_PPO,
-        look=("rl_value_clipfrac", "rl_value_loss"),
+        related=("rl_value_clipfrac", "rl_value_loss"),
     ),
-    Condition(
-        name="explained_variance_fall",
-        alert="RLExplainedVarianceFall",
-        family=Family.VALUE,
-        signal="explained_variance",
-        limits=(Limit(_INFO, 6.0, (8, 10)),),
-        below=True,
-        yardstick=Yardstick.LEVEL,
-        warm=30,
+    condition("explained_variance_fall", "RLExplainedVarianceFall", Family.VALUE).when(
+        below("explained_variance", info(6.0, k=8, n=10), vs=Baseline.LEVEL, min_observations=30),
         summary="The value function explains less of the returns than before.",
         meaning="The explained variance has fallen far below the run's own level. Its absolute value says little: "
         "whole healthy runs are negative.",
@@ -866,14 +643,10 @@ _VALUE_CONDITIONS = (
         remedies=("Compare with the value loss, which has alerts.",),
         source="[ranges]: above 0.8, which no healthy run in [runs] reaches; hence relative, and information",
         algorithms=("ppo-legacy",),
-        look=("rl_value_explained_variance", "rl_value_loss"),
+        related=("rl_value_explained_variance", "rl_value_loss"),
     ),
-    Condition(
-        name="advantage_off_centre",
-        alert="RLAdvantageOffCentre",
-        family=Family.ADVANTAGE,
-        signal="advantage_offset",
-        limits=(Limit(_WARNING, 0.2, (5, 5)),),
+    condition("advantage_off_centre", "RLAdvantageOffCentre", Family.ADVANTAGE).when(
+        above("advantage_offset", warning(0.2, k=5, n=5)),
         summary="Advantages are not centred.",
         meaning="The mean advantage stays away from 0. It is whitened over the batch, or relative to the group: its "
         "mean should be near 0.",
@@ -884,7 +657,7 @@ _VALUE_CONDITIONS = (
         remedies=("Look at value loss and returns; whiten rewards (`whiten_rewards`).",),
         source="[ranges]: centred near 0",
         algorithms=_TRAINERS,
-        look=("rl_advantage_dist", "rl_advantage_mean"),
+        related=("rl_advantage_dist", "rl_advantage_mean"),
     ),
 )
 
@@ -899,40 +672,33 @@ _MORE_SIGNAL = (
     "A higher `temperature`, more `num_generations`.",
 )
 
+REWARD_GAIN_FROM = 60
+"""Rewards before the signal `reward_gain` is computed: the first 30, and the last 30."""
+_PLATEAU_FROM = 100
+"""Rewards before a plateau is judged."""
+
 _REWARD_CONDITIONS = (
-    Condition(
-        name="reward_flat",
-        alert="RLRewardFlat",
-        family=Family.REWARD_FLAT,
-        signal="reward_flat",
-        limits=(Limit(_WARNING, 0.9, (5, 6)), Limit(_CRITICAL, 0.9, (8, 10))),
+    condition("reward_flat", "RLRewardFlat", Family.REWARD_FLAT).when(
+        above("reward_flat", warning(0.9, k=5, n=6), critical(0.9, k=8, n=10)),
         summary="Rewards do not differ: there is nothing to learn from.",
         meaning="Nearly all groups (or the whole batch) have no spread of reward, in most of the last steps, and the "
         "reward is not at its best. Advantages are 0, and so is the policy gradient.",
         causes=_NO_SIGNAL,
         remedies=_MORE_SIGNAL,
         source="[dapo]: drop groups of all 0 or all 1; [miles] warns at half; the row from [runs]",
-        look=("rl_reward_mean", "rl_reward_std", "rl_reward_zero_std_fraction", "rl_entropy_per_token"),
+        related=("rl_reward_mean", "rl_reward_std", "rl_reward_zero_std_fraction", "rl_entropy_per_token"),
     ),
-    Condition(
-        name="solved",
-        alert="RLRewardSolved",
-        family=Family.REWARD_FLAT,
-        signal="solved",
-        limits=(Limit(_INFO, 0.9, (8, 10)),),
+    condition("solved", "RLRewardSolved", Family.REWARD_FLAT).when(
+        above("solved", info(0.9, k=8, n=10)),
         summary="Rewards do not differ, at the best reward of the run: the task is solved.",
         meaning="As RLRewardFlat, but the reward has clearly risen and is at its best: every completion gets it.",
         causes=("The policy has learnt the task.",),
         remedies=("End the run, or give it harder prompts.",),
         source="[runs]",
-        look=("rl_reward_mean", "rl_reward_zero_std_fraction"),
+        related=("rl_reward_mean", "rl_reward_zero_std_fraction"),
     ),
-    Condition(
-        name="zero_variance_groups",
-        alert="RLZeroVarianceGroups",
-        family=Family.REWARD_FLAT,
-        signal="zero_std_fraction",
-        limits=(Limit(_INFO, 0.5, (8, 10)),),
+    condition("zero_variance_groups", "RLZeroVarianceGroups", Family.REWARD_FLAT).when(
+        above("zero_std_fraction", info(0.5, k=8, n=10)),
         summary="Many groups have no spread of reward.",
         meaning="A large part of the groups has no spread of reward, in most of the last steps: that part of the "
         "batch teaches nothing.",
@@ -940,14 +706,10 @@ _REWARD_CONDITIONS = (
         remedies=_MORE_SIGNAL,
         source="[miles]: half",
         algorithms=_GROUP,
-        look=("rl_reward_zero_std_fraction", "rl_reward_mean"),
+        related=("rl_reward_zero_std_fraction", "rl_reward_mean"),
     ),
-    Condition(
-        name="reward_function_dead",
-        alert="RLRewardFunctionDead",
-        family=Family.REWARD_FLAT,
-        signal="reward_functions_dead",
-        limits=(Limit(_WARNING, 0.5),),
+    condition("reward_function_dead", "RLRewardFunctionDead", Family.REWARD_FLAT).when(
+        above("reward_functions_dead", warning(0.5)),
         summary="A reward function tells no completion from another any more, at its lowest.",
         meaning="A reward function that used to give different values has given the same one to every completion for "
         "at least 20 observations, and it is its lowest: it teaches nothing. At its highest it would be solved.",
@@ -955,14 +717,10 @@ _REWARD_CONDITIONS = (
         remedies=("Run it on a few completions by hand.", "Reward partial success."),
         source="[runs]; 20 observations in a row",
         algorithms=_GROUP,
-        look=("rl_reward_function_mean", "rl_reward_function_std", "rl_reward_function_dist"),
+        related=("rl_reward_function_mean", "rl_reward_function_std", "rl_reward_function_dist"),
     ),
-    Condition(
-        name="reward_function_silent",
-        alert="RLRewardFunctionSilent",
-        family=Family.REWARD_FLAT,
-        signal="reward_functions_silent",
-        limits=(Limit(_INFO, 0.5),),
+    condition("reward_function_silent", "RLRewardFunctionSilent", Family.REWARD_FLAT).when(
+        above("reward_functions_silent", info(0.5)),
         summary="One of several reward functions has never told one completion from another.",
         meaning="A reward function has given the same value to every completion since the run began, for 50 "
         "observations or more: whatever it is for, it has taught nothing. Where the model met it from the start, that "
@@ -971,16 +729,10 @@ _REWARD_CONDITIONS = (
         remedies=("Run it on a few completions by hand.",),
         source="[runs]; information, since a format that was never broken looks the same",
         algorithms=_GROUP,
-        look=("rl_reward_function_mean", "rl_reward_function_std"),
+        related=("rl_reward_function_mean", "rl_reward_function_std"),
     ),
-    Condition(
-        name="reward_std_high",
-        alert="RLRewardSpreadHigh",
-        family=Family.REWARD_JUMP,
-        signal="reward_std",
-        limits=(Limit(_WARNING, 10.0, (3, 5)),),
-        yardstick=Yardstick.P90,
-        floor=1e-3,
+    condition("reward_std_high", "RLRewardSpreadHigh", Family.REWARD_JUMP).when(
+        above("reward_std", warning(10.0, k=3, n=5), vs=Baseline.P90, floor=1e-3),
         summary="The spread of the reward explodes.",
         meaning="The spread of the reward is many times the run's own recent past.",
         causes=(
@@ -989,33 +741,20 @@ _REWARD_CONDITIONS = (
         ),
         remedies=("Clip rewards; look at the distribution of each function.",),
         source="[ranges]: moderate, not exploding; the factor from [runs]",
-        look=("rl_reward_std", "rl_reward_dist", "rl_reward_function_dist"),
+        related=("rl_reward_std", "rl_reward_dist", "rl_reward_function_dist"),
     ),
-    Condition(
-        name="reward_jump",
-        alert="RLRewardJump",
-        family=Family.REWARD_JUMP,
-        signal="reward_jump",
-        limits=(Limit(_WARNING, 10.0, (2, 2)),),
+    condition("reward_jump", "RLRewardJump", Family.REWARD_JUMP).when(
+        above("reward_jump", warning(10.0, k=2, n=2)),
         summary="The reward has jumped beyond everything that it was before.",
         meaning="The reward is further from the median of its own recent past than many times its whole range. "
         "Learning does not do that.",
-        causes=(
-            "The scale of a reward function, or a weight, has changed.",
-            "The reward is being exploited.",
-        ),
+        causes=("The scale of a reward function, or a weight, has changed.", "The reward is being exploited."),
         remedies=("Look at each reward function, and at completions with the highest reward.",),
         source="[runs]",
-        look=("rl_reward_mean", "rl_reward_function_mean", "rl_reward_dist"),
+        related=("rl_reward_mean", "rl_reward_function_mean", "rl_reward_dist"),
     ),
-    Condition(
-        name="reward_drop",
-        alert="RLRewardDrop",
-        family=Family.REWARD_DROP,
-        signal="reward",
-        limits=(Limit(_WARNING, 4.0, (5, 8)),),
-        below=True,
-        yardstick=Yardstick.LEVEL,
+    condition("reward_drop", "RLRewardDrop", Family.REWARD_DROP).when(
+        below("reward", warning(4.0, k=5, n=8), vs=Baseline.LEVEL),
         summary="The reward has fallen below the run's own level.",
         meaning="The reward has fallen below the median of its recent past by several of its own spreads (and by a "
         "visible part of the range that it has covered).",
@@ -1026,19 +765,13 @@ _REWARD_CONDITIONS = (
         ),
         remedies=("Look at each reward function; resume before the fall with a lower `learning_rate`.",),
         source="[runs]",
-        look=("rl_reward_mean", "rl_reward_function_mean", "rl_grad_norm", "rl_policy_ratio_dist"),
+        related=("rl_reward_mean", "rl_reward_function_mean", "rl_grad_norm", "rl_policy_ratio_dist"),
     ),
-    Condition(
-        name="reward_plateau",
-        alert="RLRewardPlateau",
-        family=Family.PLATEAU,
-        signal="reward_gain",
-        limits=(Limit(_WARNING, 0.5, (1, 1)),),
-        below=True,
-        warm=40,
+    condition("reward_plateau", "RLRewardPlateau", Family.PLATEAU).when(
+        below("reward_gain", warning(0.5), min_observations=_PLATEAU_FROM - REWARD_GAIN_FROM),
         summary="The reward has not risen since the run began.",
-        meaning="After 100 steps or more the last 30 rewards are hardly above the first 30, in the spread of those. "
-        "A run that starts from a trained policy may be there from the beginning.",
+        meaning=f"After {_PLATEAU_FROM} rewards or more the last 30 are hardly above the first 30, in the spread of "
+        "those. A run that starts from a trained policy may be there from the beginning.",
         causes=(
             "The learning rate is too low, or 0.",
             "The reward is noise, or the task is too hard.",
@@ -1046,22 +779,17 @@ _REWARD_CONDITIONS = (
         ),
         remedies=("Look at learning rate, KL (0 is a frozen policy) and zero-variance groups.",),
         source="[ranges]: plateau is stagnation; converged looks the same, so only against the start [runs]",
-        look=("rl_reward_mean", "rl_reward_std", "rl_learning_rate", "rl_kl_per_token"),
+        related=("rl_reward_mean", "rl_reward_std", "rl_learning_rate", "rl_kl_per_token"),
     ),
-    Condition(
-        name="policy_frozen",
-        alert="RLPolicyFrozen",
-        family=Family.PLATEAU,
-        signal="kl_distance",
-        limits=(Limit(_WARNING, 1e-6, (20, 20)),),
-        below=True,
+    condition("policy_frozen", "RLPolicyFrozen", Family.PLATEAU).when(
+        below("kl_distance", warning(1e-6, k=20, n=20)),
         summary="The policy does not move.",
         meaning="The KL divergence to the reference is as good as 0, for many steps in a row: the weights do not "
         "change, or not where it matters.",
         causes=("A learning rate of 0, or far too low for bf16 weights.", "Frozen parameters, an inactive adapter."),
         remedies=("Check `learning_rate`, which parameters require gradients, and the gradient norm.",),
         source="[runs]",
-        look=("rl_kl_per_token", "rl_learning_rate", "rl_grad_norm"),
+        related=("rl_kl_per_token", "rl_learning_rate", "rl_grad_norm"),
     ),
 )
 
@@ -1071,42 +799,28 @@ _LONGER = (
 )
 
 _COMPLETION_CONDITIONS = (
-    Condition(
-        name="truncation",
-        alert="RLTruncation",
-        family=Family.TRUNCATION,
-        signal="truncated",
-        limits=(Limit(_WARNING, 0.3, (8, 10)), Limit(_CRITICAL, 0.9, (8, 10))),
+    condition("truncation", "RLTruncation", Family.TRUNCATION).when(
+        above("truncated", warning(0.3, k=8, n=10), critical(0.9, k=8, n=10)),
         summary="Completions are cut off at the length limit.",
         meaning="A large share of the completions is cut off, in most of the last steps. What is cut off is rewarded "
         "for what it is not.",
         causes=("The limit is too short for the task.", "The policy is unlearning to stop, since length pays."),
         remedies=_LONGER,
         source="[miles]: a quarter; raised, since short limits are meant in some runs",
-        look=("rl_completion_truncated_fraction", "rl_completion_length_mean", "rl_completion_length_dist"),
+        related=("rl_completion_truncated_fraction", "rl_completion_length_mean", "rl_completion_length_dist"),
     ),
-    Condition(
-        name="eos_missing",
-        alert="RLEOSMissing",
-        family=Family.TRUNCATION,
-        signal="eos_missing",
-        limits=(Limit(_WARNING, 0.3, (3, 3)), Limit(_CRITICAL, 0.9, (5, 5))),
+    condition("eos_missing", "RLEOSMissing", Family.TRUNCATION).when(
+        above("eos_missing", warning(0.3, k=3, n=3), critical(0.9, k=5, n=5)),
         summary="Responses have no end token.",
         meaning="A large share of the responses of a batch has no end token, several steps in a row.",
         causes=("`response_length` is too short.", "The policy is unlearning to stop."),
         remedies=_LONGER,
         source="[trl]: num_eos_tokens; [runs]",
         algorithms=("ppo",),
-        look=("rl_eos_tokens", "rl_completion_length_dist"),
+        related=("rl_eos_tokens", "rl_completion_length_dist"),
     ),
-    Condition(
-        name="length_low",
-        alert="RLLengthCollapse",
-        family=Family.LENGTH,
-        signal="length",
-        limits=(Limit(_WARNING, 0.35, (5, 5)),),
-        below=True,
-        yardstick=Yardstick.START,
+    condition("length_low", "RLLengthCollapse", Family.LENGTH).when(
+        below("length", warning(0.35, k=5, n=5), vs=Baseline.START),
         summary="Completions have become much shorter.",
         meaning="The mean length of the completions has fallen to a small part of its level at the start of the run.",
         causes=(
@@ -1115,64 +829,43 @@ _COMPLETION_CONDITIONS = (
         ),
         remedies=("Read completions; normalise the reward by length.", '`loss_type="dapo"` or `"dr_grpo"` in GRPO.'),
         source="[runs]; a run that learns short answers is healthy, hence far below half",
-        look=("rl_completion_length_mean", "rl_completion_length_dist", "rl_reward_mean"),
+        related=("rl_completion_length_mean", "rl_completion_length_dist", "rl_reward_mean"),
     ),
-    Condition(
-        name="length_high",
-        alert="RLLengthGrowth",
-        family=Family.LENGTH,
-        signal="length",
-        limits=(Limit(_WARNING, 2.0, (5, 5)),),
-        yardstick=Yardstick.START,
+    condition("length_high", "RLLengthGrowth", Family.LENGTH).when(
+        above("length", warning(2.0, k=5, n=5), vs=Baseline.START),
         summary="Completions have become much longer.",
         meaning="The mean length of the completions stays far above its level at the start. A run that learns to "
         "think longer does that too: set `length_high` to what you expect.",
         causes=("The reward pays for length.", "The policy is unlearning to stop."),
         remedies=_LONGER,
         source="[runs]; a warning at most",
-        look=("rl_completion_length_mean", "rl_completion_truncated_fraction", "rl_reward_mean"),
+        related=("rl_completion_length_mean", "rl_completion_truncated_fraction", "rl_reward_mean"),
     ),
-    Condition(
-        name="same_length",
-        alert="RLLengthSame",
-        family=Family.LENGTH,
-        signal="same_length",
-        limits=(Limit(_WARNING, 0.02, (5, 5)),),
-        below=True,
+    condition("same_length", "RLLengthSame", Family.LENGTH).when(
+        below("same_length", warning(0.02, k=5, n=5)),
         summary="All completions have the same length.",
         meaning="The lengths of the completions hardly differ, several steps in a row: one answer for all prompts, "
         "or all of them cut off.",
         causes=("A collapse of entropy.", "Every completion runs into the limit."),
         remedies=("Look at entropy and at the truncated fraction.",),
         source="[runs]",
-        look=("rl_completion_length_dist", "rl_completion_length_std", "rl_entropy_per_token"),
+        related=("rl_completion_length_dist", "rl_completion_length_std", "rl_entropy_per_token"),
     ),
 )
 
 _SPEED_CONDITIONS = (
-    Condition(
-        name="keys_gone",
-        alert="RLKeysGone",
-        family=Family.KEYS,
-        signal="keys_gone",
-        limits=(Limit(_WARNING, 0.5),),
+    condition("keys_gone", "RLKeysGone", Family.KEYS).when(
+        above("keys_gone", warning(0.5)),
         summary="The trainer no longer logs something that it used to log.",
         meaning="A log key that came at least ten times has not come for more than three times its longest pause. "
         "Series keep their last value: what is drawn for it now is old.",
         causes=("A phase of training has ended, or a reward function is no longer called.", "A callback that filters."),
         remedies=("Compare the log lines then and now.",),
         source="[runs]: keys that come and go by design have long pauses",
-        look=("rl_last_log_step",),
+        related=("rl_last_log_step",),
     ),
-    Condition(
-        name="step_slow",
-        alert="RLStepsSlow",
-        family=Family.SLOW,
-        signal="step_time",
-        limits=(Limit(_WARNING, 4.0, (8, 10)),),
-        yardstick=Yardstick.RECENT,
-        floor=0.5,
-        warm=20,
+    condition("step_slow", "RLStepsSlow", Family.SLOW).when(
+        above("step_time", warning(4.0, k=8, n=10), vs=Baseline.RECENT, floor=0.5, min_observations=20),
         summary="Steps have become much slower.",
         meaning="Most of the last steps took several times the median of the run's own recent past.",
         causes=(
@@ -1182,23 +875,17 @@ _SPEED_CONDITIONS = (
         ),
         remedies=("`rl_phase_time_seconds` says which part of a step grows.",),
         source="[miles]: a phase above 6 times its median; [runs]",
-        look=("rl_step_duration_seconds", "rl_phase_time_seconds", "rl_completion_length_mean"),
+        related=("rl_step_duration_seconds", "rl_phase_time_seconds", "rl_completion_length_mean"),
     ),
-    Condition(
-        name="step_stalled",
-        alert="RLStepStalled",
-        family=Family.STALL,
-        signal="step_time",
-        limits=(Limit(_WARNING, 30.0),),
-        yardstick=Yardstick.RECENT,
-        floor=60.0,
+    condition("step_stalled", "RLStepStalled", Family.STALL).when(
+        above("step_time", warning(30.0), vs=Baseline.RECENT, floor=60.0),
         summary="A single step took very long.",
         meaning="A step took very long, both in seconds and in multiples of the run's own pace. It is over: a run "
         "that still hangs has RLRunStalled.",
         causes=("A reward service or a tool that did not answer until its time-out.", "A node that was paused."),
         remedies=("`rl_phase_time_seconds` of that step; time-outs in reward functions.",),
         source="[runs]",
-        look=("rl_step_duration_seconds", "rl_phase_time_seconds"),
+        related=("rl_step_duration_seconds", "rl_phase_time_seconds"),
     ),
 )
 

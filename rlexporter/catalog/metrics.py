@@ -16,7 +16,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from rlexporter.model import Group, Key, Kind, Level, Metric, Range, RunState, Scope
+from rlexporter.catalog.entries import Entries
+from rlexporter.model import Group, Key, Level, Metric, Range, RunState, Scope
 
 PPO_LEGACY = "ppo-legacy"
 PPO = "ppo"
@@ -46,7 +47,7 @@ ERROR_PLACES = (
 PHASES = ("rollout", "reward", "update", "eval", "save")
 """The parts of a run's time that `rl_phase{phase}` and `rl_phase_time_seconds{phase}` tell apart."""
 
-SIGNALS = (
+TENSOR_SIGNALS = (
     *("reward", "advantage", "ratio", "kl", "logprob", "entropy", "completion_length", "prompt_length"),
     *("loss", "grad_norm", "weights", "value"),
 )
@@ -101,476 +102,326 @@ _LOGPROB = (
     *(-0.3, -0.2, -0.1, -0.05, -0.01, -0.001, 0.0),
 )
 
+_run = Entries(Group.RUN, level=Level.RUN)
+_progress = Entries(Group.PROGRESS, level=Level.RUN)
+_reward = Entries(Group.REWARD, level=Level.SEQUENCE, unit="reward")
+_kl = Entries(Group.KL, level=Level.TOKEN, unit="nats")
+_entropy = Entries(Group.ENTROPY, level=Level.TOKEN, unit="nats")
+_policy = Entries(Group.POLICY, level=Level.TOKEN)
+_clip = Entries(Group.POLICY, level=Level.TOKEN, unit="fraction", may_be_nonfinite=True)
+_advantage = Entries(Group.ADVANTAGE, level=Level.TOKEN)
+_loss = Entries(Group.LOSS, level=Level.STEP)
+_value = Entries(Group.VALUE, level=Level.TOKEN, unit="reward")
+_optimizer = Entries(Group.OPTIMIZER, level=Level.STEP)
+_completion = Entries(Group.COMPLETION, level=Level.SEQUENCE, unit="tokens")
+_logprob = Entries(Group.LOGPROB, level=Level.TOKEN, unit="nats")
+_sampling = Entries(Group.SAMPLING, level=Level.TOKEN)
+_speed = Entries(Group.SPEED, level=Level.RUN, unit="seconds")
+_evaluation = Entries(Group.EVALUATION, level=Level.RUN, labels=("dataset",))
+_preference = Entries(Group.PREFERENCE, level=Level.SEQUENCE, unit="reward")
+_condition = Entries(Group.CONDITION, level=Level.RUN)
+_truth = Entries(Group.TRUTH, level=Level.RUN)
+_exporter = Entries(Group.EXPORTER, level=Level.RUN, scope=Scope.RANK)
+
 _RUN = (
-    Metric(
-        name="rl.run_info",
-        kind=Kind.INFO,
-        group=Group.RUN,
-        level=Level.RUN,
-        help="What is running: algorithm, trainer class, model, attempt (how often a run of this name was started), "
-        "number of ranks, versions. Always 1. rank_scope says whose tensors the distributions hold: one rank's, or "
-        "all.",
+    _run.info(
+        "rl.run_info",
+        "What is running: algorithm, trainer class, model, attempt (how often a run of this name was started), number "
+        "of ranks, versions. Always 1. rank_scope says whose tensors the distributions hold: one rank's, or all.",
         labels=INFO_LABELS,
     ),
-    Metric(
-        name="rl.run.state",
-        kind=Kind.GAUGE,
-        group=Group.RUN,
-        scope=Scope.RANK,
-        level=Level.RUN,
-        help="1 for the state the run is in, 0 for the others. failed: train() raised; preempted: SIGTERM; "
+    _run.gauge(
+        "rl.run.state",
+        "1 for the state the run is in, 0 for the others. failed: train() raised; preempted: SIGTERM; "
         "stopped: Ctrl-C or sys.exit.",
+        scope=Scope.RANK,
         labels=("state",),
         initial=_each(tuple(state.value for state in RunState)),
     ),
-    Metric(
-        name="rl.run.exception_info",
-        kind=Kind.INFO,
-        group=Group.RUN,
+    _run.info(
+        "rl.run.exception_info",
+        "Class of the exception that ended the last train(); absent while there is none.",
         scope=Scope.RANK,
-        level=Level.RUN,
-        help="Class of the exception that ended the last train(); absent while there is none.",
         labels=("exception",),
     ),
-    Metric(
-        name="rl.run.start_timestamp_seconds",
-        kind=Kind.GAUGE,
-        group=Group.RUN,
-        scope=Scope.RANK,
+    _run.gauge(
+        "rl.run.start_timestamp_seconds",
+        "When this process began the run.",
         unit="seconds since the epoch",
-        level=Level.RUN,
-        help="When this process began the run.",
-    ),
-    Metric(
-        name="rl.world_size",
-        kind=Kind.GAUGE,
-        group=Group.RUN,
-        unit="ranks",
-        level=Level.RUN,
-        help="How many ranks the run has.",
-    ),
-    Metric(
-        name="rl.ranks_covered",
-        kind=Kind.GAUGE,
-        group=Group.RUN,
         scope=Scope.RANK,
+    ),
+    _run.gauge("rl.world_size", "How many ranks the run has.", unit="ranks"),
+    _run.gauge(
+        "rl.ranks_covered",
+        "How many ranks the local metrics of this endpoint cover: 1, its own.",
         unit="ranks",
-        level=Level.RUN,
-        help="How many ranks the local metrics of this endpoint cover: 1, its own.",
+        scope=Scope.RANK,
         reading="The sum over the endpoints of a run is below rl_world_size where some ranks are not seen: a NaN that "
         "only they have is not counted. RLEXPORTER_RANKS=all lets each rank serve its own.",
     ),
-    Metric(
-        name="rl.hyperparameter",
-        kind=Kind.GAUGE,
-        group=Group.RUN,
-        level=Level.RUN,
-        help="A numeric setting of the trainer's configuration, under its own name; booleans as 0 and 1.",
+    _run.gauge(
+        "rl.hyperparameter",
+        "A numeric setting of the trainer's configuration, under its own name; booleans as 0 and 1.",
         labels=("name",),
     ),
-    Metric(
-        name="rl.step",
-        kind=Kind.GAUGE,
-        group=Group.PROGRESS,
-        scope=Scope.RANK,
-        unit="steps",
-        level=Level.RUN,
-        help="The step the run is at: an optimizer step in GRPO, RLOO and other Trainer loops, an update in modern "
+    _progress.gauge(
+        "rl.step",
+        "The step the run is at: an optimizer step in GRPO, RLOO and other Trainer loops, an update in modern "
         "PPO, one step() call in legacy PPO. A resumed checkpoint continues it.",
+        unit="steps",
+        scope=Scope.RANK,
         reading="Grows. Falls back only when an older checkpoint is resumed.",
     ),
-    Metric(
-        name="rl.steps_total",
-        kind=Kind.COUNTER,
-        group=Group.PROGRESS,
-        unit="steps",
-        level=Level.RUN,
-        help="Steps done by this process, from 0.",
-        initial=((),),
-    ),
-    Metric(
-        name="rl.steps_planned",
-        kind=Kind.GAUGE,
-        group=Group.PROGRESS,
-        unit="steps",
-        level=Level.RUN,
-        help="The step at which training is to end.",
-    ),
-    Metric(
-        name="rl.epoch",
-        kind=Kind.GAUGE,
-        group=Group.PROGRESS,
+    _progress.counter("rl.steps_total", "Steps done by this process, from 0.", unit="steps", initial=((),)),
+    _progress.gauge("rl.steps_planned", "The step at which training is to end.", unit="steps"),
+    _progress.gauge(
+        "rl.epoch",
+        "Passes over the training data so far.",
         unit="epochs",
-        level=Level.RUN,
-        help="Passes over the training data so far.",
-        reading="Grows. Several passes over few prompts: expect the policy to learn them by heart.",
         keys=_keys("ppo " + _TRAINERS, "epoch"),
+        reading="Grows. Several passes over few prompts: expect the policy to learn them by heart.",
     ),
-    Metric(
-        name="rl.episode",
-        kind=Kind.GAUGE,
-        group=Group.PROGRESS,
+    _progress.gauge(
+        "rl.episode",
+        "Prompts consumed so far by all ranks, as the trainer counts them: 0 again with every train().",
         unit="episodes",
-        level=Level.RUN,
-        help="Prompts consumed so far by all ranks, as the trainer counts them: 0 again with every train().",
+        keys=_keys(PPO, "episode"),
         reading="Grows within one train().",
-        keys=_keys(PPO, "episode"),
     ),
-    Metric(
-        name="rl.episodes_total",
-        kind=Kind.COUNTER,
-        group=Group.PROGRESS,
+    _progress.counter(
+        "rl.episodes_total",
+        "Prompts consumed by all ranks since this process began.",
         unit="episodes",
-        level=Level.RUN,
-        help="Prompts consumed by all ranks since this process began.",
-        reading="Its rate is the throughput in prompts.",
         keys=_keys(PPO, "episode"),
+        reading="Its rate is the throughput in prompts.",
     ),
-    Metric(
-        name="rl.episodes_per_second",
-        kind=Kind.GAUGE,
-        group=Group.SPEED,
+    _speed.gauge(
+        "rl.episodes_per_second",
+        "Episodes so far over seconds since train(), truncated to an integer by TRL: 0 in slow runs.",
         unit="episodes per second",
-        level=Level.RUN,
-        help="Episodes so far over seconds since train(), truncated to an integer by TRL: 0 in slow runs.",
-        reading="A run average: it recovers only slowly after a pause.",
         keys=_keys(PPO, "eps"),
+        reading="A run average: it recovers only slowly after a pause.",
     ),
-    Metric(
-        name="rl.tokens_seen",
-        kind=Kind.GAUGE,
-        group=Group.PROGRESS,
+    _progress.gauge(
+        "rl.tokens_seen",
+        "Prompt and completion tokens processed by all ranks; restored with a checkpoint, so it can fall back.",
         unit="tokens",
-        level=Level.RUN,
-        help="Prompt and completion tokens processed by all ranks; restored with a checkpoint, so it can fall back.",
+        keys=_keys(_TRAINERS, "num_tokens"),
         reading="Grows. A fall is a resumed checkpoint.",
-        keys=_keys(_TRAINERS, "num_tokens"),
     ),
-    Metric(
-        name="rl.tokens_total",
-        kind=Kind.COUNTER,
-        group=Group.PROGRESS,
+    _progress.counter(
+        "rl.tokens_total",
+        "Prompt and completion tokens processed by all ranks since this process began.",
         unit="tokens",
-        level=Level.RUN,
-        help="Prompt and completion tokens processed by all ranks since this process began.",
-        reading="Its rate is the throughput in tokens.",
         keys=_keys(_TRAINERS, "num_tokens"),
+        reading="Its rate is the throughput in tokens.",
     ),
-    Metric(
-        name="rl.last_step_timestamp_seconds",
-        kind=Kind.GAUGE,
-        group=Group.PROGRESS,
-        scope=Scope.RANK,
+    _progress.gauge(
+        "rl.last_step_timestamp_seconds",
+        "When the last step ended; the start of the run before the first one.",
         unit="seconds since the epoch",
-        level=Level.RUN,
-        help="When the last step ended; the start of the run before the first one.",
+        scope=Scope.RANK,
         reading="`time() - rl_last_step_timestamp_seconds` is the age of the last step: its growth is a stall.",
     ),
-    Metric(
-        name="rl.stall_after_seconds",
-        kind=Kind.GAUGE,
-        group=Group.PROGRESS,
-        unit="seconds",
-        level=Level.RUN,
-        help="How old the last step may be before the run hangs: ten times the run's own pace, at least 600 seconds; "
+    _progress.gauge(
+        "rl.stall_after_seconds",
+        "How old the last step may be before the run hangs: ten times the run's own pace, at least 600 seconds; "
         "longer before the first step, and while an evaluation or a checkpoint is under way.",
+        unit="seconds",
         reading="Below `time() - rl_last_step_timestamp_seconds`: the run is stalled.",
     ),
-    Metric(
-        name="rl.last_log_timestamp_seconds",
-        kind=Kind.GAUGE,
-        group=Group.PROGRESS,
-        unit="seconds since the epoch",
-        level=Level.RUN,
-        help="When the trainer last logged.",
-    ),
-    Metric(
-        name="rl.last_log_step",
-        kind=Kind.GAUGE,
-        group=Group.PROGRESS,
+    _progress.gauge("rl.last_log_timestamp_seconds", "When the trainer last logged.", unit="seconds since the epoch"),
+    _progress.gauge(
+        "rl.last_log_step",
+        "The step at which the trainer last logged: behind rl_step by up to logging_steps.",
         unit="steps",
-        level=Level.RUN,
-        help="The step at which the trainer last logged: behind rl_step by up to logging_steps.",
     ),
-    Metric(
-        name="rl.last_checkpoint_timestamp_seconds",
-        kind=Kind.GAUGE,
-        group=Group.PROGRESS,
-        unit="seconds since the epoch",
-        level=Level.RUN,
-        help="When the last checkpoint was written.",
+    _progress.gauge(
+        "rl.last_checkpoint_timestamp_seconds", "When the last checkpoint was written.", unit="seconds since the epoch"
     ),
-    Metric(
-        name="rl.last_checkpoint_step",
-        kind=Kind.GAUGE,
-        group=Group.PROGRESS,
+    _progress.gauge(
+        "rl.last_checkpoint_step",
+        "The step of the last checkpoint: what is after it is lost with the process.",
         unit="steps",
-        level=Level.RUN,
-        help="The step of the last checkpoint: what is after it is lost with the process.",
     ),
 )
 
 _REWARDS = (
-    Metric(
-        name="rl.reward.mean",
-        kind=Kind.GAUGE,
-        group=Group.REWARD,
-        unit="reward",
-        level=Level.SEQUENCE,
-        help="Mean reward per completion. GRPO, RLOO: the weighted sum of the reward functions, raw (unweighted in "
-        "trl 0.27 to 0.29). Modern PPO: the score after the missing-EOS penalty. Legacy PPO: the rewards given to "
-        "log_stats().",
-        reading="Rises while the policy learns. Flat from the start: nothing is learnt. A jump beyond its own spread, "
-        "or a rise while KL runs away: the reward is being hacked.",
+    _reward.gauge(
+        "rl.reward.mean",
+        "Mean reward per completion. GRPO, RLOO: the weighted sum of the reward functions, raw (unweighted in trl 0.27 "
+        "to 0.29). Modern PPO: the score after the missing-EOS penalty. Legacy PPO: the rewards given to log_stats().",
         keys=_keys(_GROUPWISE, "reward")
         + _keys(PPO_LEGACY, "env/reward_mean")
         + _keys("ppo online-dpo", "objective/scores"),
+        reading="Rises while the policy learns. Flat from the start: nothing is learnt. A jump beyond its own spread, "
+        "or a rise while KL runs away: the reward is being hacked.",
     ),
-    Metric(
-        name="rl.reward.std",
-        kind=Kind.GAUGE,
-        group=Group.REWARD,
-        unit="reward",
-        level=Level.SEQUENCE,
-        help="Spread of the reward: over the whole generation batch (GRPO from trl 0.27, RLOO), the mean over groups "
+    _reward.gauge(
+        "rl.reward.std",
+        "Spread of the reward: over the whole generation batch (GRPO from trl 0.27, RLOO), the mean over groups "
         "(GRPO up to 0.26), over the gathered rewards (legacy PPO).",
+        keys=_keys(_GROUPWISE, "reward_std") + _keys(PPO_LEGACY, "env/reward_std"),
         healthy=Range(0.0, None, "[ranges]: moderate, not exploding"),
         reading="0 means no difference between completions, hence no policy gradient: either solved or the reward is "
         "constant.",
-        keys=_keys(_GROUPWISE, "reward_std") + _keys(PPO_LEGACY, "env/reward_std"),
     ),
-    Metric(
-        name="rl.reward.dist",
-        kind=Kind.HISTOGRAM,
-        group=Group.REWARD,
-        scope=Scope.RANK,
-        unit="reward",
-        level=Level.SEQUENCE,
-        help="Reward of each completion.",
-        reading="Balanced, without long tails; two humps are two kinds of answers.",
+    _reward.histogram(
+        "rl.reward.dist",
+        "Reward of each completion.",
+        _REWARD,
         keys=_keys(PPO_LEGACY, "env/reward_dist"),
-        bounds=_REWARD,
+        reading="Balanced, without long tails; two humps are two kinds of answers.",
     ),
-    Metric(
-        name="rl.reward_function.mean",
-        kind=Kind.GAUGE,
-        group=Group.REWARD,
-        unit="reward",
-        level=Level.SEQUENCE,
-        help="Mean of one reward function over the samples for which it returned a number.",
-        reading="One falling while another rises: they conflict. One stuck at its lowest value is dead.",
+    _reward.gauge(
+        "rl.reward_function.mean",
+        "Mean of one reward function over the samples for which it returned a number.",
+        labels=("reward_function",),
         keys=_keys("grpo rloo", "rewards/{reward_function}/mean")
         + _keys("grpo async-grpo", "rewards/{reward_function}"),
-        labels=("reward_function",),
+        reading="One falling while another rises: they conflict. One stuck at its lowest value is dead.",
     ),
-    Metric(
-        name="rl.reward_function.std",
-        kind=Kind.GAUGE,
-        group=Group.REWARD,
-        unit="reward",
-        level=Level.SEQUENCE,
-        help="Spread of one reward function over the generation batch, NaN left out.",
+    _reward.gauge(
+        "rl.reward_function.std",
+        "Spread of one reward function over the generation batch, NaN left out.",
+        labels=("reward_function",),
+        keys=_keys("grpo rloo", "rewards/{reward_function}/std"),
         healthy=Range(0.0, None, "0 is no signal from this function"),
         reading="0: this function tells no completion from another, so it teaches nothing.",
-        keys=_keys("grpo rloo", "rewards/{reward_function}/std"),
-        labels=("reward_function",),
     ),
-    Metric(
-        name="rl.reward_function.dist",
-        kind=Kind.HISTOGRAM,
-        group=Group.REWARD,
-        scope=Scope.RANK,
-        unit="reward",
-        level=Level.SEQUENCE,
-        help="Reward of each completion by one reward function, where it returned a number.",
+    _reward.histogram(
+        "rl.reward_function.dist",
+        "Reward of each completion by one reward function, where it returned a number.",
+        _REWARD,
+        labels=("reward_function",),
         reading="All in one bucket: this function tells no completion from another.",
-        labels=("reward_function",),
-        bounds=_REWARD,
     ),
-    Metric(
-        name="rl.reward.zero_std_fraction",
-        kind=Kind.GAUGE,
-        group=Group.REWARD,
+    _reward.gauge(
+        "rl.reward.zero_std_fraction",
+        "Share of completions whose group has no spread of reward, so that their advantage is 0.",
         unit="fraction",
-        level=Level.SEQUENCE,
-        help="Share of completions whose group has no spread of reward, so that their advantage is 0.",
+        keys=_keys("grpo rloo", "frac_reward_zero_std"),
         healthy=Range(0.0, 0.9, "no number published; 1 is no policy gradient at all"),
         reading="Near 1 with a high reward: solved. Near 1 with a low one: too hard, or the reward is broken.",
-        keys=_keys("grpo rloo", "frac_reward_zero_std"),
     ),
-    Metric(
-        name="rl.scores.mean",
-        kind=Kind.GAUGE,
-        group=Group.REWARD,
-        unit="reward",
-        level=Level.SEQUENCE,
-        help="Mean score after score scaling and clipping; equals the reward where neither is used.",
-        reading="Rises while the policy learns; away from the reward, score clipping is at work.",
+    _reward.gauge(
+        "rl.scores.mean",
+        "Mean score after score scaling and clipping; equals the reward where neither is used.",
         keys=_keys(PPO_LEGACY, "ppo/mean_scores"),
+        reading="Rises while the policy learns; away from the reward, score clipping is at work.",
     ),
-    Metric(
-        name="rl.scores.std",
-        kind=Kind.GAUGE,
-        group=Group.REWARD,
-        unit="reward",
-        level=Level.SEQUENCE,
-        help="Spread of the scores; over several ranks the mean of the ranks' own.",
-        reading="Near 0: no learning signal. Growing without end: the reward model is off its ground.",
+    _reward.gauge(
+        "rl.scores.std",
+        "Spread of the scores; over several ranks the mean of the ranks' own.",
         keys=_keys(PPO_LEGACY, "ppo/std_scores"),
+        reading="Near 0: no learning signal. Growing without end: the reward model is off its ground.",
     ),
-    Metric(
-        name="rl.scores.margin",
-        kind=Kind.GAUGE,
-        group=Group.REWARD,
-        unit="reward",
-        level=Level.SEQUENCE,
-        help="Mean reward of the better completion minus that of the worse one.",
-        reading="Rises while the better completion is easier to tell.",
+    _reward.gauge(
+        "rl.scores.margin",
+        "Mean reward of the better completion minus that of the worse one.",
         keys=_keys(ONLINE_DPO, "objective/scores_margin"),
+        reading="Rises while the better completion is easier to tell.",
     ),
-    Metric(
-        name="rl.rlhf_reward",
-        kind=Kind.GAUGE,
-        group=Group.REWARD,
-        unit="reward",
-        level=Level.SEQUENCE,
-        help="Score plus the (negative) KL penalty: what PPO maximises.",
-        reading="Rises [trl]. Falls while the score rises: the penalty is winning.",
+    _reward.gauge(
+        "rl.rlhf_reward",
+        "Score plus the (negative) KL penalty: what PPO maximises.",
         keys=_keys("ppo online-dpo", "objective/rlhf_reward"),
+        reading="Rises [trl]. Falls while the score rises: the penalty is winning.",
     ),
-    Metric(
-        name="rl.non_score_reward.per_sequence",
-        kind=Kind.GAUGE,
-        group=Group.REWARD,
-        unit="reward",
-        level=Level.SEQUENCE,
-        help="The KL penalty: minus kl_coef times the KL summed over a sequence.",
-        reading="Small against the score; should not dominate it [ranges].",
+    _reward.gauge(
+        "rl.non_score_reward.per_sequence",
+        "The KL penalty: minus kl_coef times the KL summed over a sequence.",
         keys=_keys("ppo online-dpo", "objective/non_score_reward"),
+        reading="Small against the score; should not dominate it [ranges].",
     ),
-    Metric(
-        name="rl.non_score_reward.per_token",
-        kind=Kind.GAUGE,
-        group=Group.REWARD,
-        unit="reward",
+    _reward.gauge(
+        "rl.non_score_reward.per_token",
+        "The KL penalty as a mean over response tokens: negative while KL is positive.",
         level=Level.TOKEN,
-        help="The KL penalty as a mean over response tokens: negative while KL is positive.",
-        reading="Should not dominate the reward [ranges].",
         keys=_keys(PPO_LEGACY, "ppo/mean_non_score_reward"),
+        reading="Should not dominate the reward [ranges].",
     ),
 )
 
 _KL = (
-    Metric(
-        name="rl.kl.per_sequence",
-        kind=Kind.GAUGE,
-        group=Group.KL,
-        unit="nats",
-        level=Level.SEQUENCE,
-        help="KL divergence to the reference policy, summed over the tokens of a response, mean over the batch. "
+    _kl.gauge(
+        "rl.kl.per_sequence",
+        "KL divergence to the reference policy, summed over the tokens of a response, mean over the batch. "
         "Usually the k1 estimator, which can be negative.",
+        level=Level.SEQUENCE,
+        keys=_keys("ppo ppo-legacy online-dpo", "objective/kl"),
         healthy=Range(0.0, 10.0, "[trl]; the adaptive controller aims at 6"),
         reading="Near 0 at the first step, then grows slowly. Too high: over-optimisation. Clearly below 0: the "
         "sampler is not the policy, or generation is constrained.",
-        keys=_keys("ppo ppo-legacy online-dpo", "objective/kl"),
     ),
-    Metric(
-        name="rl.kl.per_sequence_dist",
-        kind=Kind.HISTOGRAM,
-        group=Group.KL,
-        scope=Scope.RANK,
-        unit="nats",
+    _kl.histogram(
+        "rl.kl.per_sequence_dist",
+        "KL divergence to the reference policy of each response, summed over its tokens.",
+        _KL_SEQUENCE,
         level=Level.SEQUENCE,
-        help="KL divergence to the reference policy of each response, summed over its tokens.",
-        reading="A long upper tail: a few responses have left the reference although the mean looks well.",
         keys=_keys(PPO_LEGACY, "objective/kl_dist"),
-        bounds=_KL_SEQUENCE,
+        reading="A long upper tail: a few responses have left the reference although the mean looks well.",
     ),
-    Metric(
-        name="rl.kl.per_token",
-        kind=Kind.GAUGE,
-        group=Group.KL,
-        unit="nats",
-        level=Level.TOKEN,
-        help="KL divergence to the reference policy, mean over completion tokens; only with beta above 0. GRPO: the k3 "
+    _kl.gauge(
+        "rl.kl.per_token",
+        "KL divergence to the reference policy, mean over completion tokens; only with beta above 0. GRPO: the k3 "
         "estimator, never negative. RLOO: k1, signed.",
+        keys=_keys("grpo rloo", "kl"),
         healthy=Range(0.0, 0.1, "[ranges] on this scale; limits depend on beta, estimator and length of the run"),
         reading="Near 0 at the first step, then grows slowly; a jump means the policy leaves the reference.",
-        keys=_keys("grpo rloo", "kl"),
     ),
-    Metric(
-        name="rl.kl.per_token_dist",
-        kind=Kind.HISTOGRAM,
-        group=Group.KL,
-        scope=Scope.RANK,
-        unit="nats",
-        level=Level.TOKEN,
-        help="KL divergence to the reference policy of each completion token.",
+    _kl.histogram(
+        "rl.kl.per_token_dist",
+        "KL divergence to the reference policy of each completion token.",
+        _KL_TOKEN,
         reading="A long upper tail: a few tokens have left the reference although the mean looks well.",
-        bounds=_KL_TOKEN,
     ),
-    Metric(
-        name="rl.rollout_kl.per_token",
-        kind=Kind.GAUGE,
-        group=Group.KL,
-        unit="nats",
-        level=Level.TOKEN,
-        help="KL divergence between the policy that sampled and the current one (k3), not to a reference model.",
-        reading="Grows with the age of the samples: the policy has moved on since they were drawn.",
+    _kl.gauge(
+        "rl.rollout_kl.per_token",
+        "KL divergence between the policy that sampled and the current one (k3), not to a reference model.",
         keys=_keys(ASYNC_GRPO, "kl"),
+        reading="Grows with the age of the samples: the policy has moved on since they were drawn.",
     ),
-    Metric(
-        name="rl.kl.coef",
-        kind=Kind.GAUGE,
-        group=Group.KL,
-        help="Coefficient of the KL penalty in force.",
-        reading="A steady climb of the adaptive coefficient often comes before an instability [trl].",
+    _kl.gauge(
+        "rl.kl.coef",
+        "Coefficient of the KL penalty in force.",
+        unit="",
+        level=Level.STEP,
         keys=_keys(PPO_LEGACY, "objective/kl_coef") + _keys(ONLINE_DPO, "beta"),
+        reading="A steady climb of the adaptive coefficient often comes before an instability [trl].",
     ),
 )
 
 _ENTROPY = (
-    Metric(
-        name="rl.entropy.per_token",
-        kind=Kind.GAUGE,
-        group=Group.ENTROPY,
-        unit="nats",
-        level=Level.TOKEN,
-        help="Entropy of the policy's next-token distribution, mean over completion tokens (modern PPO: over padding "
-        "too).",
+    _entropy.gauge(
+        "rl.entropy.per_token",
+        "Entropy of the policy's next-token distribution, mean over completion tokens (modern PPO: over padding too).",
+        keys=_keys(_GROUPWISE, "entropy") + _keys(PPO, "policy/entropy_avg") + _keys(PPO_LEGACY, "ppo/policy/entropy"),
         reading="High early, declines slowly [ranges]. Near 0: collapse, nothing is explored any more. A lasting "
         "rise: the policy falls apart into noise.",
-        keys=_keys(_GROUPWISE, "entropy") + _keys(PPO, "policy/entropy_avg") + _keys(PPO_LEGACY, "ppo/policy/entropy"),
+        corrected=True,
     ),
-    Metric(
-        name="rl.entropy.per_token_dist",
-        kind=Kind.HISTOGRAM,
-        group=Group.ENTROPY,
-        scope=Scope.RANK,
-        unit="nats",
-        level=Level.TOKEN,
-        help="Entropy of the policy's next-token distribution at each completion token.",
+    _entropy.histogram(
+        "rl.entropy.per_token_dist",
+        "Entropy of the policy's next-token distribution at each completion token.",
+        (0.001, 0.01, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 12.0),
         reading="Mass moving to 0: the policy decides ever more tokens outright.",
-        bounds=(0.001, 0.01, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 12.0),
     ),
-    Metric(
-        name="rl.entropy.per_sequence",
-        kind=Kind.GAUGE,
-        group=Group.ENTROPY,
-        unit="nats",
-        level=Level.SEQUENCE,
-        help="Minus the sampled log-probabilities summed over a response: a one-sample estimate. Modern PPO up to trl "
+    _entropy.gauge(
+        "rl.entropy.per_sequence",
+        "Minus the sampled log-probabilities summed over a response: a one-sample estimate. Modern PPO up to trl "
         "1.9 subtracts 1 for every padding token, so that it can be negative.",
-        reading="High early, declines slowly [ranges]. For collapse watch the entropy per token.",
+        level=Level.SEQUENCE,
         keys=_keys("ppo ppo-legacy online-dpo", "objective/entropy"),
+        reading="High early, declines slowly [ranges]. For collapse watch the entropy per token.",
     ),
-    Metric(
-        name="rl.entropy.coef",
-        kind=Kind.GAUGE,
-        group=Group.ENTROPY,
-        help="Coefficient of the entropy bonus in force; only where the bonus is on.",
-        reading="At its maximum: entropy cannot be held.",
+    _entropy.gauge(
+        "rl.entropy.coef",
+        "Coefficient of the entropy bonus in force; only where the bonus is on.",
+        unit="",
+        level=Level.STEP,
         keys=_keys(GRPO, "entropy_coef"),
+        reading="At its maximum: entropy cannot be held.",
     ),
 )
 
@@ -581,645 +432,460 @@ _RATIO = (
 _CLIP_SOURCE = "[ranges], per token; per sequence (RLOO, GSPO) far higher values are normal"
 
 _POLICY = (
-    Metric(
-        name="rl.policy.ratio_mean",
-        kind=Kind.GAUGE,
-        group=Group.POLICY,
-        level=Level.TOKEN,
-        help="Mean probability ratio new/old policy. Modern PPO: over padding too, and from trl 0.17 too small where "
+    _policy.gauge(
+        "rl.policy.ratio_mean",
+        "Mean probability ratio new/old policy. Modern PPO: over padding too, and from trl 0.17 too small where "
         "mini-batches have fewer micro-batches than gradient_accumulation_steps.",
+        keys=_keys(PPO, "val/ratio") + _keys(ASYNC_GRPO, "ratio"),
         healthy=Range(0.5, 2.0, "[trl]: about 1; 2, 1000 or 0.1 are too drastic"),
         reading="1 is no change. Far from 1: the updates are too large for the data they were sampled from.",
-        keys=_keys(PPO, "val/ratio") + _keys(ASYNC_GRPO, "ratio"),
+        corrected=True,
     ),
-    Metric(
-        name="rl.corrected_mean",
-        kind=Kind.GAUGE,
-        group=Group.POLICY,
-        help="A mean of modern PPO as it would be logged without a fault of trl 0.17 and later: statistics slots that "
+    _policy.gauge(
+        "rl.corrected_mean",
+        "A mean of modern PPO as it would be logged without a fault of trl 0.17 and later: statistics slots that "
         "are never written count as 0 where a mini-batch has fewer micro-batches than gradient_accumulation_steps. "
         "The metric that is corrected is the label.",
+        level=Level.STEP,
         labels=("metric",),
         reading="Equal to the metric that it corrects in most configurations; else use this one for thresholds.",
+        may_be_nonfinite=True,
     ),
-    Metric(
-        name="rl.policy.ratio_var",
-        kind=Kind.GAUGE,
-        group=Group.POLICY,
-        help="Variance of the micro-batches' mean ratios, not of the ratio; NaN where there is one micro-batch.",
-        reading="Near 0.",
+    _policy.gauge(
+        "rl.policy.ratio_var",
+        "Variance of the micro-batches' mean ratios, not of the ratio; NaN where there is one micro-batch.",
+        level=Level.STEP,
         keys=_keys(PPO, "val/ratio_var"),
+        reading="Near 0.",
+        may_be_nonfinite=True,
     ),
-    Metric(
-        name="rl.policy.ratio_dist",
-        kind=Kind.HISTOGRAM,
-        group=Group.POLICY,
-        scope=Scope.RANK,
-        level=Level.TOKEN,
-        help="Probability ratio new/old policy of each token, over all updates.",
+    _policy.histogram(
+        "rl.policy.ratio_dist",
+        "Probability ratio new/old policy of each token, over all updates.",
+        _RATIO,
         healthy=Range(0.1, 200.0, "[ranges], [trl]: about 1; above 200 is over-optimisation"),
         reading="Narrow around 1. The clip edges 0.8 and 1.2 are bounds, and so are 0.1, 2, 10 and 200.",
-        bounds=_RATIO,
     ),
-    Metric(
-        name="rl.sequence_ratio_dist",
-        kind=Kind.HISTOGRAM,
-        group=Group.POLICY,
-        scope=Scope.RANK,
-        level=Level.SEQUENCE,
-        help="Probability ratio new/old policy of each sequence: the product over its tokens (RLOO), or its geometric "
+    _policy.histogram(
+        "rl.sequence_ratio_dist",
+        "Probability ratio new/old policy of each sequence: the product over its tokens (RLOO), or its geometric "
         "mean (GSPO).",
-        reading="Narrow around 1; long responses spread it without any fault.",
-        bounds=(
+        (
             *(0.001, 0.01, 0.1, 0.3, 0.5, 0.7, 0.8, 0.9, 0.99, 0.999, 0.9997, 1.0),
             *(1.0003, 1.0004, 1.001, 1.01, 1.1, 1.2, 1.5, 2.0, 5.0, 10.0, 200.0, 1000.0),
         ),
+        level=Level.SEQUENCE,
+        reading="Narrow around 1; long responses spread it without any fault.",
     ),
-    Metric(
-        name="rl.policy.approxkl",
-        kind=Kind.GAUGE,
-        group=Group.POLICY,
-        unit="nats",
-        level=Level.TOKEN,
-        help="How far an update moved the policy: the k2 estimate, half the mean squared log-ratio (modern PPO: over "
+    _policy.gauge(
+        "rl.policy.approxkl",
+        "How far an update moved the policy: the k2 estimate, half the mean squared log-ratio (modern PPO: over "
         "padding too). Not the KL to the reference.",
+        unit="nats",
+        keys=_keys(PPO, "policy/approxkl_avg") + _keys(PPO_LEGACY, "ppo/policy/approxkl"),
         healthy=Range(0.0, 0.05, "[ranges] 0.01 to 0.05; [37] below 0.02"),
         reading="High with a high clip fraction: updates too aggressive.",
-        keys=_keys(PPO, "policy/approxkl_avg") + _keys(PPO_LEGACY, "ppo/policy/approxkl"),
+        corrected=True,
     ),
-    Metric(
-        name="rl.policy.approxkl_dist",
-        kind=Kind.HISTOGRAM,
-        group=Group.POLICY,
+    _policy.histogram(
+        "rl.policy.approxkl_dist",
+        "rl_policy_approxkl, one observation a step: a spike between two scrapes stays visible.",
+        (0.0, 0.00001, 0.0001, 0.001, 0.003, 0.01, 0.02, 0.05, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0),
         unit="nats",
-        level=Level.TOKEN,
-        help="rl_policy_approxkl, one observation a step: a spike between two scrapes stays visible.",
-        reading="Counts above 0.1: updates that went too far.",
-        keys=_keys(PPO, "policy/approxkl_avg") + _keys(PPO_LEGACY, "ppo/policy/approxkl"),
+        scope=Scope.GLOBAL,
         of="rl_policy_approxkl",
-        bounds=(0.0, 0.00001, 0.0001, 0.001, 0.003, 0.01, 0.02, 0.05, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0),
+        reading="Counts above 0.1: updates that went too far.",
     ),
-    Metric(
-        name="rl.policy.policykl",
-        kind=Kind.GAUGE,
-        group=Group.POLICY,
-        unit="nats",
-        level=Level.TOKEN,
-        help="How far an update moved the policy: the k1 estimate, the mean of old minus new log-probability. Drives "
+    _policy.gauge(
+        "rl.policy.policykl",
+        "How far an update moved the policy: the k1 estimate, the mean of old minus new log-probability. Drives "
         "early stopping.",
+        unit="nats",
+        keys=_keys(PPO_LEGACY, "ppo/policy/policykl"),
         healthy=Range(None, 1.5, "legacy PPO stops the epoch at 1.5 times target_kl"),
         reading="Near 0; growth within a step is the policy moving away from its samples.",
-        keys=_keys(PPO_LEGACY, "ppo/policy/policykl"),
     ),
-    Metric(
-        name="rl.policy.clipfrac",
-        kind=Kind.GAUGE,
-        group=Group.POLICY,
-        unit="fraction",
-        level=Level.TOKEN,
-        help="Share of response tokens for which the clipped branch of the loss is the active one. A NaN counts as not "
+    _policy.gauge(
+        "rl.policy.clipfrac",
+        "Share of response tokens for which the clipped branch of the loss is the active one. A NaN counts as not "
         "clipped.",
+        unit="fraction",
+        keys=_keys(PPO, "policy/clipfrac_avg") + _keys(PPO_LEGACY, "ppo/policy/clipfrac"),
         healthy=Range(0.0, 0.2, "[ranges]"),
         reading="High: aggressive updates. Exactly 0 with several updates a batch: the policy does not move, or is "
         "NaN.",
-        keys=_keys(PPO, "policy/clipfrac_avg") + _keys(PPO_LEGACY, "ppo/policy/clipfrac"),
+        corrected=True,
     ),
-    Metric(
-        name="rl.clip_ratio.region_mean",
-        kind=Kind.GAUGE,
-        group=Group.POLICY,
-        unit="fraction",
-        level=Level.TOKEN,
-        help="Share clipped on either side: of tokens, or of sequences where rl_run_info says so "
+    _clip.gauge(
+        "rl.clip_ratio.region_mean",
+        "Share clipped on either side: of tokens, or of sequences where rl_run_info says so "
         "(RLOO, importance_sampling_level=sequence).",
+        keys=_keys(_GROUPWISE, "clip_ratio/region_mean"),
         healthy=Range(0.0, 0.2, _CLIP_SOURCE),
         reading="Exactly 0 while every update is on-policy. High: learning rate or number of iterations too high, or "
         "the clip range too narrow.",
-        keys=_keys(_GROUPWISE, "clip_ratio/region_mean"),
     ),
-    Metric(
-        name="rl.clip_ratio.low_mean",
-        kind=Kind.GAUGE,
-        group=Group.POLICY,
-        unit="fraction",
-        level=Level.TOKEN,
-        help="Share below 1 - epsilon with a negative advantage.",
+    _clip.gauge(
+        "rl.clip_ratio.low_mean",
+        "Share below 1 - epsilon with a negative advantage.",
+        keys=_keys(_GROUPWISE, "clip_ratio/low_mean"),
         healthy=Range(0.0, 0.2, _CLIP_SOURCE),
         reading="High: completions worse than their group are pushed down harder than the clip range allows.",
-        keys=_keys(_GROUPWISE, "clip_ratio/low_mean"),
     ),
-    Metric(
-        name="rl.clip_ratio.low_min",
-        kind=Kind.GAUGE,
-        group=Group.POLICY,
-        unit="fraction",
-        level=Level.TOKEN,
-        help="Smallest such share: over ranks up to trl 1.8, over completions from 1.9.",
-        reading="Above 0: even the least clipped rank or completion is clipped.",
+    _clip.gauge(
+        "rl.clip_ratio.low_min",
+        "Smallest such share: over ranks up to trl 1.8, over completions from 1.9.",
         keys=_keys(_GROUPWISE, "clip_ratio/low_min"),
+        reading="Above 0: even the least clipped rank or completion is clipped.",
     ),
-    Metric(
-        name="rl.clip_ratio.high_mean",
-        kind=Kind.GAUGE,
-        group=Group.POLICY,
-        unit="fraction",
-        level=Level.TOKEN,
-        help="Share above 1 + epsilon_high with a positive advantage.",
+    _clip.gauge(
+        "rl.clip_ratio.high_mean",
+        "Share above 1 + epsilon_high with a positive advantage.",
+        keys=_keys(_GROUPWISE, "clip_ratio/high_mean"),
         healthy=Range(0.0, 0.2, _CLIP_SOURCE),
         reading="High: completions better than their group are pushed up harder than the clip range allows.",
-        keys=_keys(_GROUPWISE, "clip_ratio/high_mean"),
     ),
-    Metric(
-        name="rl.clip_ratio.high_max",
-        kind=Kind.GAUGE,
-        group=Group.POLICY,
-        unit="fraction",
-        level=Level.TOKEN,
-        help="Largest such share: over ranks up to trl 1.8, over completions from 1.9.",
-        reading="Near 1: one rank or completion is clipped almost as a whole.",
+    _clip.gauge(
+        "rl.clip_ratio.high_max",
+        "Largest such share: over ranks up to trl 1.8, over completions from 1.9.",
         keys=_keys(_GROUPWISE, "clip_ratio/high_max"),
+        reading="Near 1: one rank or completion is clipped almost as a whole.",
     ),
-    Metric(
-        name="rl.clip_ratio",
-        kind=Kind.GAUGE,
-        group=Group.POLICY,
-        unit="fraction",
-        level=Level.TOKEN,
-        help="Share of clipped tokens as trl 0.16 and the Liger loss (up to 1.13) log it: the two sides together.",
+    _clip.gauge(
+        "rl.clip_ratio",
+        "Share of clipped tokens as trl 0.16 and the Liger loss (up to 1.13) log it: the two sides together.",
+        keys=_keys(GRPO, "clip_ratio"),
         healthy=Range(0.0, 0.2, _CLIP_SOURCE),
         reading="Exactly 0 while every update is on-policy. High: updates too aggressive.",
-        keys=_keys(GRPO, "clip_ratio"),
     ),
-    Metric(
-        name="rl.cispo_clip_ratio",
-        kind=Kind.GAUGE,
-        group=Group.POLICY,
-        unit="fraction",
-        level=Level.TOKEN,
-        help="Share of tokens with a ratio above epsilon_high and a positive advantage (loss_type=cispo).",
-        reading="High: many weights are cut; updates too aggressive for the samples.",
+    _clip.gauge(
+        "rl.cispo_clip_ratio",
+        "Share of tokens with a ratio above epsilon_high and a positive advantage (loss_type=cispo).",
         keys=_keys(GRPO, "cispo_clip_ratio"),
+        reading="High: many weights are cut; updates too aggressive for the samples.",
     ),
-    Metric(
-        name="rl.vespo_phi_seq_mean",
-        kind=Kind.GAUGE,
-        group=Group.POLICY,
+    _policy.gauge(
+        "rl.vespo_phi_seq_mean",
+        "Mean weight of a sequence (loss_type=vespo).",
         level=Level.SEQUENCE,
-        help="Mean weight of a sequence (loss_type=vespo).",
-        reading="About 1 when on-policy.",
         keys=_keys(GRPO, "vespo/phi_seq_mean"),
+        reading="About 1 when on-policy.",
+        may_be_nonfinite=True,
     ),
 )
 
 _ADVANTAGE = (
-    Metric(
-        name="rl.advantage.mean",
-        kind=Kind.GAUGE,
-        group=Group.ADVANTAGE,
-        level=Level.TOKEN,
-        help="Mean advantage over response tokens, whitened.",
+    _advantage.gauge(
+        "rl.advantage.mean",
+        "Mean advantage over response tokens, whitened.",
+        keys=_keys(PPO_LEGACY, "ppo/policy/advantages_mean"),
         healthy=Range(-0.1, 0.1, "[ranges]: centred near 0; it is whitened over the batch"),
         reading="Away from 0: advantages are not centred, every action looks good (or bad).",
-        keys=_keys(PPO_LEGACY, "ppo/policy/advantages_mean"),
     ),
-    Metric(
-        name="rl.advantage.dist",
-        kind=Kind.HISTOGRAM,
-        group=Group.ADVANTAGE,
-        scope=Scope.RANK,
-        unit="advantage",
-        level=Level.TOKEN,
-        help="Advantage of each token (PPO) or completion (GRPO, RLOO). Arrays that legacy PPO logs hold masked "
+    _advantage.histogram(
+        "rl.advantage.dist",
+        "Advantage of each token (PPO) or completion (GRPO, RLOO). Arrays that legacy PPO logs hold masked "
         "positions as well, and -1 where the advantage was NaN.",
+        _both_signs(0.05, 0.1, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0, 100.0),
+        unit="advantage",
         reading="Balanced, not skewed [ranges]. All at 0: no learning signal.",
-        bounds=_both_signs(0.05, 0.1, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0, 100.0),
     ),
 )
 
 _LOSSES = (
-    Metric(
-        name="rl.loss",
-        kind=Kind.GAUGE,
-        group=Group.LOSS,
-        help="Training loss, mean over the logging window. transformers replaces NaN and infinity by a running mean "
+    _loss.gauge(
+        "rl.loss",
+        "Training loss, mean over the logging window. transformers replaces NaN and infinity by a running mean "
         "before it logs.",
+        keys=_keys(_TRAINERS, "loss"),
         reading="No measure of success in GRPO and RLOO (about beta times KL while on-policy). Exactly 0 for ever can "
         "be a hidden NaN.",
-        keys=_keys(_TRAINERS, "loss"),
     ),
-    Metric(
-        name="rl.loss_dist",
-        kind=Kind.HISTOGRAM,
-        group=Group.LOSS,
-        scope=Scope.RANK,
-        help="rl_loss, one observation a step: a spike between two scrapes stays visible.",
-        reading="Counts in the outer buckets: spikes.",
-        keys=_keys(_TRAINERS, "loss"),
+    _loss.histogram(
+        "rl.loss_dist",
+        "rl_loss, one observation a step: a spike between two scrapes stays visible.",
+        _LOSS,
         of="rl_loss",
-        bounds=_LOSS,
-    ),
-    Metric(
-        name="rl.policy_loss",
-        kind=Kind.GAUGE,
-        group=Group.LOSS,
-        help="Clipped policy loss, mean over the updates of a step; GRPO logs it only with the entropy bonus. Legacy "
-        "PPO logs 0 for updates that ratio_threshold skipped.",
-        reading="Small oscillations around 0 [ranges].",
-        keys=_keys(PPO, "loss/policy_avg") + _keys(PPO_LEGACY, "ppo/loss/policy") + _keys(GRPO, "policy_loss"),
-    ),
-    Metric(
-        name="rl.policy_loss_dist",
-        kind=Kind.HISTOGRAM,
-        group=Group.LOSS,
-        scope=Scope.RANK,
-        help="rl_policy_loss, one observation a step.",
         reading="Counts in the outer buckets: spikes.",
+    ),
+    _loss.gauge(
+        "rl.policy_loss",
+        "Clipped policy loss, mean over the updates of a step; GRPO logs it only with the entropy bonus. Legacy "
+        "PPO logs 0 for updates that ratio_threshold skipped.",
         keys=_keys(PPO, "loss/policy_avg") + _keys(PPO_LEGACY, "ppo/loss/policy") + _keys(GRPO, "policy_loss"),
+        reading="Small oscillations around 0 [ranges].",
+        corrected=True,
+    ),
+    _loss.histogram(
+        "rl.policy_loss_dist",
+        "rl_policy_loss, one observation a step.",
+        _LOSS,
         of="rl_policy_loss",
-        bounds=_LOSS,
+        reading="Counts in the outer buckets: spikes.",
     ),
-    Metric(
-        name="rl.value_loss",
-        kind=Kind.GAUGE,
-        group=Group.LOSS,
+    _loss.gauge(
+        "rl.value_loss",
+        "Half the mean squared error of the value function, the larger of clipped and unclipped, before vf_coef.",
         unit="squared reward",
-        help="Half the mean squared error of the value function, the larger of clipped and unclipped, before vf_coef.",
+        keys=_keys(PPO, "loss/value_avg") + _keys(PPO_LEGACY, "ppo/loss/value"),
         reading="Falls, then stays level. Spikes or turns NaN when training goes wrong [trl].",
-        keys=_keys(PPO, "loss/value_avg") + _keys(PPO_LEGACY, "ppo/loss/value"),
+        corrected=True,
     ),
-    Metric(
-        name="rl.value_loss_dist",
-        kind=Kind.HISTOGRAM,
-        group=Group.LOSS,
-        scope=Scope.RANK,
+    _loss.histogram(
+        "rl.value_loss_dist",
+        "rl_value_loss, one observation a step.",
+        (0.0, 0.001, 0.01, 0.03, 0.1, 0.3, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 100.0, 1000.0, 10000.0, 1000000.0),
         unit="squared reward",
-        help="rl_value_loss, one observation a step.",
-        reading="Counts in the upper buckets: spikes.",
-        keys=_keys(PPO, "loss/value_avg") + _keys(PPO_LEGACY, "ppo/loss/value"),
         of="rl_value_loss",
-        bounds=(0.0, 0.001, 0.01, 0.03, 0.1, 0.3, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 100.0, 1000.0, 10000.0, 1000000.0),
+        reading="Counts in the upper buckets: spikes.",
     ),
-    Metric(
-        name="rl.total_loss",
-        kind=Kind.GAUGE,
-        group=Group.LOSS,
-        help="Policy loss plus vf_coef times value loss.",
-        reading="Declines gradually [ranges].",
+    _loss.gauge(
+        "rl.total_loss",
+        "Policy loss plus vf_coef times value loss.",
         keys=_keys(PPO_LEGACY, "ppo/loss/total"),
+        reading="Declines gradually [ranges].",
     ),
-    Metric(
-        name="rl.aux_loss",
-        kind=Kind.GAUGE,
-        group=Group.LOSS,
-        help="Load-balancing loss of a mixture-of-experts model.",
-        reading="Grows when few experts take most tokens.",
+    _loss.gauge(
+        "rl.aux_loss",
+        "Load-balancing loss of a mixture-of-experts model.",
         keys=_keys(_GROUPWISE, "aux_loss"),
+        reading="Grows when few experts take most tokens.",
     ),
 )
 
 _VALUE = (
-    Metric(
-        name="rl.value.mean",
-        kind=Kind.GAUGE,
-        group=Group.VALUE,
-        unit="reward",
-        level=Level.TOKEN,
-        help="Mean of the value function over response tokens, before the update.",
-        reading="On the scale of the returns.",
+    _value.gauge(
+        "rl.value.mean",
+        "Mean of the value function over response tokens, before the update.",
         keys=_keys(PPO_LEGACY, "ppo/val/mean"),
+        reading="On the scale of the returns.",
     ),
-    Metric(
-        name="rl.value_dist",
-        kind=Kind.HISTOGRAM,
-        group=Group.VALUE,
-        scope=Scope.RANK,
-        unit="reward",
-        level=Level.TOKEN,
-        help="Value function at each response token, before the update.",
+    _value.histogram(
+        "rl.value_dist",
+        "Value function at each response token, before the update.",
+        _REWARD,
         reading="On the scale of the returns. Counts in the outer buckets: a critic that diverges.",
-        bounds=_REWARD,
     ),
-    Metric(
-        name="rl.value.var",
-        kind=Kind.GAUGE,
-        group=Group.VALUE,
+    _value.gauge(
+        "rl.value.var",
+        "Variance of the value function over response tokens, before the update.",
         unit="squared reward",
-        level=Level.TOKEN,
-        help="Variance of the value function over response tokens, before the update.",
-        reading="Stable [ranges].",
         keys=_keys(PPO_LEGACY, "ppo/val/var"),
+        reading="Stable [ranges].",
     ),
-    Metric(
-        name="rl.value.prediction",
-        kind=Kind.GAUGE,
-        group=Group.VALUE,
-        unit="reward",
-        level=Level.TOKEN,
-        help="Mean of the value function over response tokens, during the update.",
-        reading="On the scale of the returns; drifting away from them is a critic that diverges.",
+    _value.gauge(
+        "rl.value.prediction",
+        "Mean of the value function over response tokens, during the update.",
         keys=_keys(PPO_LEGACY, "ppo/val/vpred"),
+        reading="On the scale of the returns; drifting away from them is a critic that diverges.",
     ),
-    Metric(
-        name="rl.value.error",
-        kind=Kind.GAUGE,
-        group=Group.VALUE,
+    _value.gauge(
+        "rl.value.error",
+        "Mean squared error between value predictions and returns.",
         unit="squared reward",
-        level=Level.TOKEN,
-        help="Mean squared error between value predictions and returns.",
-        reading="Falls smoothly [ranges].",
         keys=_keys(PPO_LEGACY, "ppo/val/error"),
+        reading="Falls smoothly [ranges].",
     ),
-    Metric(
-        name="rl.value.explained_variance",
-        kind=Kind.GAUGE,
-        group=Group.VALUE,
+    _value.gauge(
+        "rl.value.explained_variance",
+        "1 - error / variance of the returns; minus infinity where the returns do not vary.",
         unit="fraction",
-        level=Level.TOKEN,
-        help="1 - error / variance of the returns; minus infinity where the returns do not vary.",
+        keys=_keys(PPO_LEGACY, "ppo/val/var_explained"),
         healthy=Range(0.8, 1.0, "[ranges]; negative through whole healthy runs has been seen"),
         reading="1 is a perfect critic, 0 one that might as well predict the mean, below 0 a worse one. Compare with "
         "the run's own level.",
-        keys=_keys(PPO_LEGACY, "ppo/val/var_explained"),
+        may_be_nonfinite=True,
     ),
-    Metric(
-        name="rl.value.clipfrac",
-        kind=Kind.GAUGE,
-        group=Group.VALUE,
+    _value.gauge(
+        "rl.value.clipfrac",
+        "Share of tokens for which the clipped value loss is the larger one.",
         unit="fraction",
-        level=Level.TOKEN,
-        help="Share of tokens for which the clipped value loss is the larger one.",
+        keys=_keys(PPO, "val/clipfrac_avg") + _keys(PPO_LEGACY, "ppo/val/clipfrac"),
         healthy=Range(0.0, 0.2, "[ranges]: low"),
         reading="High early while the critic fits; lasting: the value function moves too fast.",
-        keys=_keys(PPO, "val/clipfrac_avg") + _keys(PPO_LEGACY, "ppo/val/clipfrac"),
+        corrected=True,
     ),
-    Metric(
-        name="rl.return.mean",
-        kind=Kind.GAUGE,
-        group=Group.VALUE,
-        unit="reward",
-        level=Level.TOKEN,
-        help="Mean of the TD(lambda) returns: advantage plus value.",
-        reading="Rises with the reward.",
+    _value.gauge(
+        "rl.return.mean",
+        "Mean of the TD(lambda) returns: advantage plus value.",
         keys=_keys(PPO_LEGACY, "ppo/returns/mean"),
+        reading="Rises with the reward.",
     ),
-    Metric(
-        name="rl.return_dist",
-        kind=Kind.HISTOGRAM,
-        group=Group.VALUE,
-        scope=Scope.RANK,
-        unit="reward",
-        level=Level.TOKEN,
-        help="TD(lambda) return at each response token: advantage plus value.",
+    _value.histogram(
+        "rl.return_dist",
+        "TD(lambda) return at each response token: advantage plus value.",
+        _REWARD,
         reading="What the value function is fitted to: compare the two.",
-        bounds=_REWARD,
     ),
-    Metric(
-        name="rl.return.var",
-        kind=Kind.GAUGE,
-        group=Group.VALUE,
+    _value.gauge(
+        "rl.return.var",
+        "Variance of the TD(lambda) returns.",
         unit="squared reward",
-        level=Level.TOKEN,
-        help="Variance of the TD(lambda) returns.",
-        reading="Consistent with the scale of the reward [ranges].",
         keys=_keys(PPO_LEGACY, "ppo/returns/var"),
+        reading="Consistent with the scale of the reward [ranges].",
     ),
 )
 
 _OPTIMIZER = (
-    Metric(
-        name="rl.learning_rate",
-        kind=Kind.GAUGE,
-        group=Group.OPTIMIZER,
-        help="Learning rate in force (of the first parameter group).",
-        reading="Follows its schedule; 0 in the middle of a run means that nothing is learnt any more.",
+    _optimizer.gauge(
+        "rl.learning_rate",
+        "Learning rate in force (of the first parameter group).",
         keys=_keys(_TRAINERS, "learning_rate") + _keys(PPO, "lr") + _keys(PPO_LEGACY, "ppo/learning_rate"),
+        reading="Follows its schedule; 0 in the middle of a run means that nothing is learnt any more.",
     ),
-    Metric(
-        name="rl.grad_norm",
-        kind=Kind.GAUGE,
-        group=Group.OPTIMIZER,
-        help="Norm of the gradient before clipping, of the last optimizer step of the logging window.",
+    _optimizer.gauge(
+        "rl.grad_norm",
+        "Norm of the gradient before clipping, of the last optimizer step of the logging window.",
+        keys=_keys(_TRAINERS, "grad_norm"),
         healthy=Range(0.0, None, "finite; max_grad_norm clips at 1 by default"),
         reading="Lasting growth: trainer and sampler disagree [verl]. NaN: the weights are lost with the next step. "
         "Exactly 0 while rewards differ: a hidden NaN.",
-        keys=_keys(_TRAINERS, "grad_norm"),
     ),
-    Metric(
-        name="rl.grad_norm_dist",
-        kind=Kind.HISTOGRAM,
-        group=Group.OPTIMIZER,
-        help="rl_grad_norm, one observation a step: a spike between two scrapes stays visible.",
-        reading='Counts in the upper buckets: spikes; in le="0.0": steps without any gradient.',
-        keys=_keys(_TRAINERS, "grad_norm"),
-        of="rl_grad_norm",
-        bounds=(
+    _optimizer.histogram(
+        "rl.grad_norm_dist",
+        "rl_grad_norm, one observation a step: a spike between two scrapes stays visible.",
+        (
             *(0.0, 0.001, 0.01, 0.03, 0.1, 0.3, 0.5, 1.0, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0, 100.0, 1000.0),
             *(10000.0, 1000000.0),
         ),
+        scope=Scope.GLOBAL,
+        of="rl_grad_norm",
+        reading='Counts in the upper buckets: spikes; in le="0.0": steps without any gradient.',
     ),
-    Metric(
-        name="rl.weight_norm",
-        kind=Kind.GAUGE,
-        group=Group.OPTIMIZER,
+    _optimizer.gauge(
+        "rl.weight_norm",
+        "Norm of the trained weights that this rank holds, measured before each rollout.",
         scope=Scope.RANK,
-        help="Norm of the trained weights that this rank holds, measured before each rollout.",
         reading="Drifts slowly. NaN: weights are lost, and the rollout that follows will fail.",
     ),
 )
 
 _COMPLETION = (
-    Metric(
-        name="rl.completion_length.mean",
-        kind=Kind.GAUGE,
-        group=Group.COMPLETION,
-        unit="tokens",
-        level=Level.SEQUENCE,
-        help="Mean length of the completions, truncated ones included. Legacy PPO: of one rank.",
-        reading="No drift towards the limit, no collapse to a few tokens.",
+    _completion.gauge(
+        "rl.completion_length.mean",
+        "Mean length of the completions, truncated ones included. Legacy PPO: of one rank.",
         keys=_keys(_GROUPWISE, "completions/mean_length")
         + _keys(GRPO, "completion_length")
         + _keys(PPO_LEGACY, "tokens/responses_len_mean"),
+        reading="No drift towards the limit, no collapse to a few tokens.",
     ),
-    Metric(
-        name="rl.completion_length.std",
-        kind=Kind.GAUGE,
-        group=Group.COMPLETION,
-        unit="tokens",
-        level=Level.SEQUENCE,
-        help="Spread of the completion lengths of one rank.",
-        reading="Not exploding [ranges]. 0: every answer has the same length.",
+    _completion.gauge(
+        "rl.completion_length.std",
+        "Spread of the completion lengths of one rank.",
         keys=_keys(PPO_LEGACY, "tokens/responses_len_std"),
+        reading="Not exploding [ranges]. 0: every answer has the same length.",
     ),
-    Metric(
-        name="rl.completion_length.min",
-        kind=Kind.GAUGE,
-        group=Group.COMPLETION,
-        unit="tokens",
-        level=Level.SEQUENCE,
-        help="Length of the shortest completion, mean over the logging window.",
-        reading="Near 0: some completions are empty.",
+    _completion.gauge(
+        "rl.completion_length.min",
+        "Length of the shortest completion, mean over the logging window.",
         keys=_keys(_GROUPWISE, "completions/min_length"),
+        reading="Near 0: some completions are empty.",
     ),
-    Metric(
-        name="rl.completion_length.max",
-        kind=Kind.GAUGE,
-        group=Group.COMPLETION,
-        unit="tokens",
-        level=Level.SEQUENCE,
-        help="Length of the longest completion, mean over the logging window.",
-        reading="At max_completion_length: some completions are cut off.",
+    _completion.gauge(
+        "rl.completion_length.max",
+        "Length of the longest completion, mean over the logging window.",
         keys=_keys(_GROUPWISE, "completions/max_length"),
+        reading="At max_completion_length: some completions are cut off.",
     ),
-    Metric(
-        name="rl.completion_length.dist",
-        kind=Kind.HISTOGRAM,
-        group=Group.COMPLETION,
-        scope=Scope.RANK,
-        unit="tokens",
-        level=Level.SEQUENCE,
-        help="Length of each completion.",
-        reading="Mass at the limit: truncation. One bucket only: every answer has the same length.",
+    _completion.histogram(
+        "rl.completion_length.dist",
+        "Length of each completion.",
+        _LENGTHS,
         keys=_keys(PPO_LEGACY, "tokens/responses_dist"),
-        bounds=_LENGTHS,
+        reading="Mass at the limit: truncation. One bucket only: every answer has the same length.",
     ),
-    Metric(
-        name="rl.terminated_completion_length.mean",
-        kind=Kind.GAUGE,
-        group=Group.COMPLETION,
-        unit="tokens",
-        level=Level.SEQUENCE,
-        help="Mean length of the completions that ended by themselves; TRL logs 0 when none did.",
-        reading="Compare with the mean of all: far below it, the long ones are those cut off.",
+    _completion.gauge(
+        "rl.terminated_completion_length.mean",
+        "Mean length of the completions that ended by themselves; TRL logs 0 when none did.",
         keys=_keys("grpo rloo", "completions/mean_terminated_length"),
+        reading="Compare with the mean of all: far below it, the long ones are those cut off.",
     ),
-    Metric(
-        name="rl.terminated_completion_length.min",
-        kind=Kind.GAUGE,
-        group=Group.COMPLETION,
-        unit="tokens",
-        level=Level.SEQUENCE,
-        help="Length of the shortest completion that ended by itself; TRL logs 0 when none did.",
-        reading="Near 0: some completions end at once.",
+    _completion.gauge(
+        "rl.terminated_completion_length.min",
+        "Length of the shortest completion that ended by itself; TRL logs 0 when none did.",
         keys=_keys("grpo rloo", "completions/min_terminated_length"),
+        reading="Near 0: some completions end at once.",
     ),
-    Metric(
-        name="rl.terminated_completion_length.max",
-        kind=Kind.GAUGE,
-        group=Group.COMPLETION,
-        unit="tokens",
-        level=Level.SEQUENCE,
-        help="Length of the longest completion that ended by itself; TRL logs 0 when none did.",
-        reading="Near the limit: the limit begins to bite.",
+    _completion.gauge(
+        "rl.terminated_completion_length.max",
+        "Length of the longest completion that ended by itself; TRL logs 0 when none did.",
         keys=_keys("grpo rloo", "completions/max_terminated_length"),
+        reading="Near the limit: the limit begins to bite.",
     ),
-    Metric(
-        name="rl.completion_truncated_fraction",
-        kind=Kind.GAUGE,
-        group=Group.COMPLETION,
+    _completion.gauge(
+        "rl.completion_truncated_fraction",
+        "Share of completions cut off at the length limit, without an end token.",
         unit="fraction",
-        level=Level.SEQUENCE,
-        help="Share of completions cut off at the length limit, without an end token.",
+        keys=_keys(_GROUPWISE, "completions/clipped_ratio"),
         healthy=Range(0.0, 0.25, "no number published; 1 means that nothing ever terminates"),
         reading="High: the limit is too short, or the model forgets to stop.",
-        keys=_keys(_GROUPWISE, "completions/clipped_ratio"),
     ),
-    Metric(
-        name="rl.eos_tokens",
-        kind=Kind.GAUGE,
-        group=Group.COMPLETION,
+    _completion.gauge(
+        "rl.eos_tokens",
+        "End tokens in the responses of one rank, end tokens used as padding included.",
         unit="tokens per batch",
+        level=Level.STEP,
         scope=Scope.RANK,
-        help="End tokens in the responses of one rank, end tokens used as padding included.",
+        keys=_keys(PPO, "val/num_eos_tokens"),
         healthy=Range(1.0, None, "above 0 once the model stops by itself"),
         reading="Falling to 0: the model forgets to stop.",
-        keys=_keys(PPO, "val/num_eos_tokens"),
     ),
-    Metric(
-        name="rl.eos_fraction",
-        kind=Kind.GAUGE,
-        group=Group.COMPLETION,
+    _completion.gauge(
+        "rl.eos_fraction",
+        "Share of the completions of one rank that contain an end token.",
         unit="fraction",
-        level=Level.SEQUENCE,
         scope=Scope.RANK,
-        help="Share of the completions of one rank that contain an end token.",
-        reading="Falling: the model forgets to stop.",
         keys=_keys(ONLINE_DPO, "val/contain_eos_token"),
+        reading="Falling: the model forgets to stop.",
     ),
-    Metric(
-        name="rl.prompt_length.mean",
-        kind=Kind.GAUGE,
-        group=Group.COMPLETION,
-        unit="tokens",
-        level=Level.SEQUENCE,
-        help="Mean length of the prompts of one rank.",
-        reading="Watch for drift of the data [ranges].",
+    _completion.gauge(
+        "rl.prompt_length.mean",
+        "Mean length of the prompts of one rank.",
         keys=_keys(PPO_LEGACY, "tokens/queries_len_mean"),
+        reading="Watch for drift of the data [ranges].",
     ),
-    Metric(
-        name="rl.prompt_length.std",
-        kind=Kind.GAUGE,
-        group=Group.COMPLETION,
-        unit="tokens",
-        level=Level.SEQUENCE,
-        help="Spread of the prompt lengths of one rank.",
-        reading="A change of the data.",
+    _completion.gauge(
+        "rl.prompt_length.std",
+        "Spread of the prompt lengths of one rank.",
         keys=_keys(PPO_LEGACY, "tokens/queries_len_std"),
+        reading="A change of the data.",
     ),
-    Metric(
-        name="rl.prompt_length.dist",
-        kind=Kind.HISTOGRAM,
-        group=Group.COMPLETION,
-        scope=Scope.RANK,
-        unit="tokens",
-        level=Level.SEQUENCE,
-        help="Length of each prompt.",
-        reading="A change of its shape is a change of the data.",
+    _completion.histogram(
+        "rl.prompt_length.dist",
+        "Length of each prompt.",
+        _LENGTHS,
         keys=_keys(PPO_LEGACY, "tokens/queries_dist"),
-        bounds=_LENGTHS,
+        reading="A change of its shape is a change of the data.",
     ),
-    Metric(
-        name="rl.tool_call_frequency",
-        kind=Kind.GAUGE,
-        group=Group.COMPLETION,
+    _completion.gauge(
+        "rl.tool_call_frequency",
+        "Tool calls per completion.",
         unit="calls per completion",
-        level=Level.SEQUENCE,
-        help="Tool calls per completion.",
-        reading="Falling to 0: the policy has unlearnt its tools.",
         keys=_keys("grpo async-grpo", "tools/call_frequency"),
+        reading="Falling to 0: the policy has unlearnt its tools.",
     ),
-    Metric(
-        name="rl.tool_failure_frequency",
-        kind=Kind.GAUGE,
-        group=Group.COMPLETION,
+    _completion.gauge(
+        "rl.tool_failure_frequency",
+        "Share of tool calls that failed; TRL logs 0 when there were none.",
         unit="fraction",
-        help="Share of tool calls that failed; TRL logs 0 when there were none.",
-        reading="High: the tools are down, or are called wrongly.",
+        level=Level.STEP,
         keys=_keys("grpo async-grpo", "tools/failure_frequency"),
+        reading="High: the tools are down, or are called wrongly.",
     ),
 )
 
 _LOGPROBS = (
-    Metric(
-        name="rl.logprob_dist",
-        kind=Kind.HISTOGRAM,
-        group=Group.LOGPROB,
-        scope=Scope.RANK,
-        unit="nats",
-        level=Level.TOKEN,
-        help="Log-probability of each sampled token under the policy.",
+    _logprob.histogram(
+        "rl.logprob_dist",
+        "Log-probability of each sampled token under the policy.",
+        _LOGPROB,
         reading="Inspect for shifts [ranges]: everything moving to 0 is a collapse of entropy.",
-        bounds=_LOGPROB,
     ),
-    Metric(
-        name="rl.ref_logprob_dist",
-        kind=Kind.HISTOGRAM,
-        group=Group.LOGPROB,
-        scope=Scope.RANK,
-        unit="nats",
-        level=Level.TOKEN,
-        help="Log-probability of each sampled token under the reference model.",
+    _logprob.histogram(
+        "rl.ref_logprob_dist",
+        "Log-probability of each sampled token under the reference model.",
+        _LOGPROB,
         reading="Falling while the policy's own rise: the policy says what the reference would not.",
-        bounds=_LOGPROB,
     ),
 )
 
@@ -1253,502 +919,337 @@ _UNMASKED = tuple(
 )
 
 _SAMPLING = (
-    Metric(
-        name="rl.sampling_logp_difference.mean",
-        kind=Kind.GAUGE,
-        group=Group.SAMPLING,
-        unit="nats",
-        level=Level.TOKEN,
-        help="Mean absolute difference between the trainer's and the sampler's log-probability of a token; tokens "
+    _sampling.gauge(
+        "rl.sampling_logp_difference.mean",
+        "Mean absolute difference between the trainer's and the sampler's log-probability of a token; tokens "
         "without a score are left out.",
+        unit="nats",
+        keys=_keys(GRPO, "sampling/sampling_logp_difference/mean"),
         healthy=Range(0.0, 0.05, "TRL issue 6789, bf16"),
         reading="Growth is a mismatch between the two engines.",
-        keys=_keys(GRPO, "sampling/sampling_logp_difference/mean"),
     ),
-    Metric(
-        name="rl.sampling_logp_difference.max",
-        kind=Kind.GAUGE,
-        group=Group.SAMPLING,
+    _sampling.gauge(
+        "rl.sampling_logp_difference.max",
+        "Largest such difference.",
         unit="nats",
-        level=Level.TOKEN,
-        help="Largest such difference.",
+        keys=_keys(GRPO, "sampling/sampling_logp_difference/max"),
         healthy=Range(0.0, 0.7, "TRL issue 6789: 0.4 to 0.7 in healthy bf16 runs"),
         reading="A single large value may be noise; one that stays is a mismatch.",
-        keys=_keys(GRPO, "sampling/sampling_logp_difference/max"),
     ),
-    Metric(
-        name="rl.importance_sampling_ratio.min",
-        kind=Kind.GAUGE,
-        group=Group.SAMPLING,
-        level=Level.TOKEN,
-        help="Smallest trainer/sampler probability ratio, after truncation or masking: 0 is a masked one.",
+    _sampling.gauge(
+        "rl.importance_sampling_ratio.min",
+        "Smallest trainer/sampler probability ratio, after truncation or masking: 0 is a masked one.",
+        keys=_keys(GRPO, "sampling/importance_sampling_ratio/min"),
         healthy=Range(0.5, None, "[verl], per token"),
         reading="Near 0: tokens that the sampler liked and the trainer would not have said.",
-        keys=_keys(GRPO, "sampling/importance_sampling_ratio/min"),
     ),
-    Metric(
-        name="rl.importance_sampling_ratio.mean",
-        kind=Kind.GAUGE,
-        group=Group.SAMPLING,
-        level=Level.TOKEN,
-        help="Mean trainer/sampler probability ratio, after truncation or masking.",
+    _sampling.gauge(
+        "rl.importance_sampling_ratio.mean",
+        "Mean trainer/sampler probability ratio, after truncation or masking.",
+        keys=_keys(GRPO, "sampling/importance_sampling_ratio/mean"),
         healthy=Range(0.5, 2.0, "[verl], per token; per sequence 0.4 to 0.7 is normal (TRL issue 5814)"),
         reading="Away from 1: sampler and trainer are different policies.",
-        keys=_keys(GRPO, "sampling/importance_sampling_ratio/mean"),
     ),
-    Metric(
-        name="rl.importance_sampling_ratio.max",
-        kind=Kind.GAUGE,
-        group=Group.SAMPLING,
-        level=Level.TOKEN,
-        help="Largest trainer/sampler probability ratio, after truncation: it cannot show more than the cap.",
-        reading="At the cap: there are ratios above it.",
+    _sampling.gauge(
+        "rl.importance_sampling_ratio.max",
+        "Largest trainer/sampler probability ratio, after truncation: it cannot show more than the cap.",
         keys=_keys(GRPO, "sampling/importance_sampling_ratio/max"),
+        reading="At the cap: there are ratios above it.",
     ),
 )
 
 _SPEED = (
-    Metric(
-        name="rl.step_duration_seconds",
-        kind=Kind.HISTOGRAM,
-        group=Group.SPEED,
-        unit="seconds",
-        scope=Scope.RANK,
-        help="Duration of each step, as this process measured it; evaluation and saving are not in it.",
+    _speed.histogram(
+        "rl.step_duration_seconds",
+        "Duration of each step, as this process measured it; evaluation and saving are not in it.",
+        _SECONDS,
+        level=Level.STEP,
         reading="A second hump: some steps do more, such as generation every few steps.",
-        bounds=_SECONDS,
     ),
-    Metric(
-        name="rl.step_time_seconds",
-        kind=Kind.GAUGE,
-        group=Group.SPEED,
-        unit="seconds",
+    _speed.gauge(
+        "rl.step_time_seconds",
+        "Duration of a step as the trainer logs it, generation included.",
+        level=Level.STEP,
         scope=Scope.RANK,
-        help="Duration of a step as the trainer logs it, generation included.",
-        reading="Stable. Growth with the completion length is expected.",
         keys=_keys("grpo rloo", "step_time") + _keys(PPO_LEGACY, "time/ppo/total"),
+        reading="Stable. Growth with the completion length is expected.",
     ),
-    Metric(
-        name="rl.phase",
-        kind=Kind.GAUGE,
-        group=Group.SPEED,
+    _speed.gauge(
+        "rl.phase",
+        "1 for the part of the step that is under way, 0 for the others; all 0 between them.",
+        unit="",
+        level=Level.STEP,
         scope=Scope.RANK,
-        help="1 for the part of the step that is under way, 0 for the others; all 0 between them.",
-        reading="The one that stays at 1 is where a run hangs.",
         labels=("phase",),
         initial=_each(PHASES),
+        reading="The one that stays at 1 is where a run hangs.",
     ),
-    Metric(
-        name="rl.phase_time_seconds",
-        kind=Kind.GAUGE,
-        group=Group.SPEED,
-        unit="seconds",
+    _speed.gauge(
+        "rl.phase_time_seconds",
+        "Duration of one part of the last step.",
+        level=Level.STEP,
         scope=Scope.RANK,
-        help="Duration of one part of the last step.",
-        reading="Shows which part of a step grows.",
-        keys=_keys(PPO_LEGACY, "time/ppo/{phase}"),
         labels=("phase",),
+        keys=_keys(PPO_LEGACY, "time/ppo/{phase}"),
+        reading="Shows which part of a step grows.",
     ),
-    Metric(
-        name="rl.train.runtime_seconds",
-        kind=Kind.GAUGE,
-        group=Group.SPEED,
-        unit="seconds",
-        level=Level.RUN,
-        help="Duration of train(), from the summary at its end.",
+    _speed.gauge(
+        "rl.train.runtime_seconds",
+        "Duration of train(), from the summary at its end.",
         keys=_keys(_TRAINERS, "train_runtime"),
     ),
-    Metric(
-        name="rl.train.samples_per_second",
-        kind=Kind.GAUGE,
-        group=Group.SPEED,
+    _speed.gauge(
+        "rl.train.samples_per_second",
+        "Samples per second of the whole train(), from the summary at its end.",
         unit="samples per second",
-        level=Level.RUN,
-        help="Samples per second of the whole train(), from the summary at its end.",
         keys=_keys(_TRAINERS, "train_samples_per_second"),
     ),
-    Metric(
-        name="rl.train.steps_per_second",
-        kind=Kind.GAUGE,
-        group=Group.SPEED,
+    _speed.gauge(
+        "rl.train.steps_per_second",
+        "Steps per second of the whole train(), from the summary at its end.",
         unit="steps per second",
-        level=Level.RUN,
-        help="Steps per second of the whole train(), from the summary at its end.",
         keys=_keys(_TRAINERS, "train_steps_per_second"),
     ),
-    Metric(
-        name="rl.train.loss",
-        kind=Kind.GAUGE,
-        group=Group.LOSS,
+    _loss.gauge(
+        "rl.train.loss",
+        "Mean loss of the whole train(), from the summary at its end.",
         level=Level.RUN,
-        help="Mean loss of the whole train(), from the summary at its end.",
-        reading="No measure of success in GRPO and RLOO.",
         keys=_keys(_TRAINERS, "train_loss"),
+        reading="No measure of success in GRPO and RLOO.",
     ),
-    Metric(
-        name="rl.train.flos",
-        kind=Kind.GAUGE,
-        group=Group.SPEED,
+    _speed.gauge(
+        "rl.train.flos",
+        "Floating-point operations so far, from the summary at the end of train(); 0 where the trainer does not count.",
         unit="floating-point operations",
-        level=Level.RUN,
-        help="Floating-point operations so far, from the summary at the end of train(); 0 where the trainer does not "
-        "count.",
         keys=_keys(_TRAINERS, "total_flos"),
     ),
 )
 
 _EVALUATION = (
-    Metric(
-        name="rl.eval.runtime_seconds",
-        kind=Kind.GAUGE,
-        group=Group.EVALUATION,
+    _evaluation.gauge(
+        "rl.eval.runtime_seconds",
+        "Duration of the last evaluation.",
         unit="seconds",
-        level=Level.RUN,
-        help="Duration of the last evaluation.",
         keys=_keys(_TRAINERS, "eval_runtime"),
-        labels=("dataset",),
     ),
-    Metric(
-        name="rl.eval.samples_per_second",
-        kind=Kind.GAUGE,
-        group=Group.EVALUATION,
+    _evaluation.gauge(
+        "rl.eval.samples_per_second",
+        "Samples per second in the last evaluation.",
         unit="samples per second",
-        level=Level.RUN,
-        help="Samples per second in the last evaluation.",
         keys=_keys(_TRAINERS, "eval_samples_per_second"),
-        labels=("dataset",),
     ),
-    Metric(
-        name="rl.eval.steps_per_second",
-        kind=Kind.GAUGE,
-        group=Group.EVALUATION,
+    _evaluation.gauge(
+        "rl.eval.steps_per_second",
+        "Batches per second in the last evaluation.",
         unit="batches per second",
-        level=Level.RUN,
-        help="Batches per second in the last evaluation.",
         keys=_keys(_TRAINERS, "eval_steps_per_second"),
-        labels=("dataset",),
     ),
-    Metric(
-        name="rl.eval.timestamp_seconds",
-        kind=Kind.GAUGE,
-        group=Group.EVALUATION,
-        unit="seconds since the epoch",
-        level=Level.RUN,
-        help="When the last evaluation was logged. Every other metric that an evaluation logs is served as rl_eval_*, "
+    _evaluation.gauge(
+        "rl.eval.timestamp_seconds",
+        "When the last evaluation was logged. Every other metric that an evaluation logs is served as rl_eval_*, "
         "with the data set as a label.",
-        labels=("dataset",),
+        unit="seconds since the epoch",
     ),
-    Metric(
-        name="rl.eval.step",
-        kind=Kind.GAUGE,
-        group=Group.EVALUATION,
-        unit="steps",
-        level=Level.RUN,
-        help="The step of the last evaluation.",
-        labels=("dataset",),
-    ),
+    _evaluation.gauge("rl.eval.step", "The step of the last evaluation.", unit="steps"),
 )
 
 _PREFERENCE = (
-    Metric(
-        name="rl.implicit_reward.chosen",
-        kind=Kind.GAUGE,
-        group=Group.PREFERENCE,
-        unit="reward",
-        level=Level.SEQUENCE,
-        help="Implicit reward of the chosen completion.",
-        reading="Falling together with the rejected one: the likelihood of both is being pushed down.",
+    _preference.gauge(
+        "rl.implicit_reward.chosen",
+        "Implicit reward of the chosen completion.",
         keys=_keys("dpo online-dpo", "rewards/chosen"),
+        reading="Falling together with the rejected one: the likelihood of both is being pushed down.",
     ),
-    Metric(
-        name="rl.implicit_reward.rejected",
-        kind=Kind.GAUGE,
-        group=Group.PREFERENCE,
-        unit="reward",
-        level=Level.SEQUENCE,
-        help="Implicit reward of the rejected completion.",
-        reading="Falls while the policy learns to avoid them.",
+    _preference.gauge(
+        "rl.implicit_reward.rejected",
+        "Implicit reward of the rejected completion.",
         keys=_keys("dpo online-dpo", "rewards/rejected"),
-    ),
-    Metric(
-        name="rl.implicit_reward.accuracy",
-        kind=Kind.GAUGE,
-        group=Group.PREFERENCE,
-        unit="fraction",
-        level=Level.SEQUENCE,
-        help="Share of pairs whose chosen completion has the higher implicit reward.",
-        reading="Rises from about 0.5; at 1 from the start the pairs are trivial.",
-        keys=_keys("dpo online-dpo", "rewards/accuracies"),
-    ),
-    Metric(
-        name="rl.implicit_reward.margin",
-        kind=Kind.GAUGE,
-        group=Group.PREFERENCE,
-        unit="reward",
-        level=Level.SEQUENCE,
-        help="Implicit reward of the chosen completion minus that of the rejected one.",
-        reading="Rises while the policy learns.",
-        keys=_keys("dpo online-dpo", "rewards/margins"),
-    ),
-    Metric(
-        name="rl.judge_probability",
-        kind=Kind.GAUGE,
-        group=Group.PREFERENCE,
-        unit="fraction",
-        level=Level.SEQUENCE,
-        help="Mean probability that the judge gives to the policy's completion.",
-        reading="Rises above 0.5 while the policy beats its opponent.",
-        keys=_keys(ONLINE_DPO, "rewards/probabilities"),
-    ),
-    Metric(
-        name="rl.sequence_logprob.chosen",
-        kind=Kind.GAUGE,
-        group=Group.PREFERENCE,
-        unit="nats",
-        level=Level.SEQUENCE,
-        help="Log-probability of the chosen completion.",
-        reading="A steep fall: chosen answers become unlikely too.",
-        keys=_keys("dpo online-dpo", "logps/chosen"),
-    ),
-    Metric(
-        name="rl.sequence_logprob.rejected",
-        kind=Kind.GAUGE,
-        group=Group.PREFERENCE,
-        unit="nats",
-        level=Level.SEQUENCE,
-        help="Log-probability of the rejected completion.",
         reading="Falls while the policy learns to avoid them.",
+    ),
+    _preference.gauge(
+        "rl.implicit_reward.accuracy",
+        "Share of pairs whose chosen completion has the higher implicit reward.",
+        unit="fraction",
+        keys=_keys("dpo online-dpo", "rewards/accuracies"),
+        reading="Rises from about 0.5; at 1 from the start the pairs are trivial.",
+    ),
+    _preference.gauge(
+        "rl.implicit_reward.margin",
+        "Implicit reward of the chosen completion minus that of the rejected one.",
+        keys=_keys("dpo online-dpo", "rewards/margins"),
+        reading="Rises while the policy learns.",
+    ),
+    _preference.gauge(
+        "rl.judge_probability",
+        "Mean probability that the judge gives to the policy's completion.",
+        unit="fraction",
+        keys=_keys(ONLINE_DPO, "rewards/probabilities"),
+        reading="Rises above 0.5 while the policy beats its opponent.",
+    ),
+    _preference.gauge(
+        "rl.sequence_logprob.chosen",
+        "Log-probability of the chosen completion.",
+        unit="nats",
+        keys=_keys("dpo online-dpo", "logps/chosen"),
+        reading="A steep fall: chosen answers become unlikely too.",
+    ),
+    _preference.gauge(
+        "rl.sequence_logprob.rejected",
+        "Log-probability of the rejected completion.",
+        unit="nats",
         keys=_keys("dpo online-dpo", "logps/rejected"),
+        reading="Falls while the policy learns to avoid them.",
     ),
 )
 
 _TRUTH = (
-    Metric(
-        name="rl.nonfinite_values_total",
-        kind=Kind.COUNTER,
-        group=Group.TRUTH,
+    _truth.counter(
+        "rl.nonfinite_values_total",
+        "NaN and infinities seen in a metric; they are in no bucket and no sum. metric is the Prometheus name.",
         unit="values",
-        level=Level.RUN,
-        help="NaN and infinities seen in a metric; they are in no bucket and no sum. metric is the Prometheus name.",
+        labels=("metric", "kind"),
         healthy=Range(0.0, 0.0, "a healthy run has none, but for rl_policy_ratio_var and rl_value_explained_variance"),
         reading="Any increase is a fault, even where the metric itself looks well.",
-        labels=("metric", "kind"),
     ),
-    Metric(
-        name="rl.skipped_updates_total",
-        kind=Kind.COUNTER,
-        group=Group.TRUTH,
-        scope=Scope.RANK,
-        help="Mini-batches of legacy PPO whose losses were set to 0, since their mean probability ratio was above "
+    _truth.counter(
+        "rl.skipped_updates_total",
+        "Mini-batches of legacy PPO whose losses were set to 0, since their mean probability ratio was above "
         "ratio_threshold. TRL tells it by a Python warning only.",
-        reading="0. Each is a ratio that blew up; its loss is logged as 0.",
+        level=Level.STEP,
+        scope=Scope.RANK,
         initial=((),),
+        reading="0. Each is a ratio that blew up; its loss is logged as 0.",
     ),
-    Metric(
-        name="rl.undefined_values_total",
-        kind=Kind.COUNTER,
-        group=Group.TRUTH,
-        unit="values",
-        level=Level.RUN,
-        help="Values logged as None (TRL: nothing was left to average), or outside what the metric can be (padding). "
+    _truth.counter(
+        "rl.undefined_values_total",
+        "Values logged as None (TRL: nothing was left to average), or outside what the metric can be (padding). "
         "The series is absent until the next number.",
-        reading="Expected where reward functions judge only some of the samples; elsewhere a signal is lost.",
+        unit="values",
         labels=("metric",),
+        reading="Expected where reward functions judge only some of the samples; elsewhere a signal is lost.",
     ),
-    Metric(
-        name="rl.signal_available",
-        kind=Kind.GAUGE,
-        group=Group.TRUTH,
-        level=Level.RUN,
-        help="1 where a signal can be measured at the tensor in this run, 0 where it cannot, with the reason in "
+    _truth.gauge(
+        "rl.signal_available",
+        "1 where a signal can be measured at the tensor in this run, 0 where it cannot, with the reason in "
         "rl_signal_unavailable_info.",
-        reading="A rule on a signal that is not available can never fire.",
         labels=("signal",),
+        reading="A rule on a signal that is not available can never fire.",
     ),
-    Metric(
-        name="rl.signal_unavailable_info",
-        kind=Kind.INFO,
-        group=Group.TRUTH,
-        level=Level.RUN,
-        help="Why a signal cannot be measured in this run: by its configuration, or by an error. Always 1.",
+    _truth.info(
+        "rl.signal_unavailable_info",
+        "Why a signal cannot be measured in this run: by its configuration, or by an error. Always 1.",
         labels=("signal", "cause", "reason"),
     ),
-    Metric(
-        name="rl.condition",
-        kind=Kind.GAUGE,
-        group=Group.CONDITION,
-        level=Level.RUN,
-        help="1 while a condition holds: its signal is beyond the limit of this severity in enough of its last "
+    _condition.gauge(
+        "rl.condition",
+        "1 while a condition holds: its signal is beyond the limit of this severity in enough of its last "
         "observations. 0 while it is judged and does not hold; absent while it cannot be judged yet.",
+        labels=("condition", "severity"),
         reading="1 is an alert; docs/alerts.md says what it means and what to try.",
-        labels=("condition", "severity"),
     ),
-    Metric(
-        name="rl.condition_judged",
-        kind=Kind.GAUGE,
-        group=Group.CONDITION,
-        level=Level.RUN,
-        help="1 where a condition could be judged in this run, 0 where its signal has not come yet, or never will.",
-        reading="0 for long: an alert that cannot fire. rl_signal_unavailable_info says why.",
+    _condition.gauge(
+        "rl.condition_judged",
+        "1 where a condition could be judged in this run, 0 where its signal has not come yet, or never will.",
         labels=("condition",),
+        reading="0 for long: an alert that cannot fire. rl_signal_unavailable_info says why.",
     ),
-    Metric(
-        name="rl.condition_events_total",
-        kind=Kind.COUNTER,
-        group=Group.CONDITION,
-        unit="events",
-        level=Level.RUN,
-        help="How often a condition has begun.",
-        labels=("condition", "severity"),
+    _condition.counter(
+        "rl.condition_events_total", "How often a condition has begun.", unit="events", labels=("condition", "severity")
     ),
-    Metric(
-        name="rl.condition_last_event_timestamp_seconds",
-        kind=Kind.GAUGE,
-        group=Group.CONDITION,
+    _condition.gauge(
+        "rl.condition_last_event_timestamp_seconds",
+        "When a condition last began; absent while it never has.",
         unit="seconds since the epoch",
-        level=Level.RUN,
-        help="When a condition last began; absent while it never has.",
         labels=("condition", "severity"),
     ),
-    Metric(
-        name="rl.condition_last_event_step",
-        kind=Kind.GAUGE,
-        group=Group.CONDITION,
+    _condition.gauge(
+        "rl.condition_last_event_step",
+        "The step in which a condition last began.",
         unit="steps",
-        level=Level.RUN,
-        help="The step in which a condition last began.",
         labels=("condition", "severity"),
     ),
-    Metric(
-        name="rl.condition_last_event_value",
-        kind=Kind.GAUGE,
-        group=Group.CONDITION,
-        level=Level.RUN,
-        help="The value with which a condition last began, in the unit of its signal; always finite.",
+    _condition.gauge(
+        "rl.condition_last_event_value",
+        "The value with which a condition last began, in the unit of its signal; always finite.",
         labels=("condition", "severity"),
     ),
-    Metric(
-        name="rl.threshold",
-        kind=Kind.GAUGE,
-        group=Group.CONDITION,
-        level=Level.RUN,
-        help="The limit of a condition that is in force, in the unit of its signal, also where it follows the run's "
+    _condition.gauge(
+        "rl.threshold",
+        "The limit of a condition that is in force, in the unit of its signal, also where it follows the run's "
         "own past.",
         labels=("condition", "severity"),
     ),
-    Metric(
-        name="rl.logged_value",
-        kind=Kind.GAUGE,
-        group=Group.TRUTH,
-        help="A value whose key the catalogue does not know: of another trainer, or logged by a reward function. An "
+    _truth.gauge(
+        "rl.logged_value",
+        "A value whose key the catalogue does not know: of another trainer, or logged by a reward function. An "
         "array is served as its mean.",
+        level=Level.STEP,
         labels=("key",),
     ),
 )
 
 _EXPORTER = (
-    Metric(
-        name="rlexporter.errors_total",
-        kind=Kind.COUNTER,
-        group=Group.EXPORTER,
-        scope=Scope.RANK,
+    _exporter.counter(
+        "rlexporter.errors_total",
+        "Errors of the exporter itself, kept away from training. Each kind is logged once.",
         unit="errors",
-        level=Level.RUN,
-        help="Errors of the exporter itself, kept away from training. Each kind is logged once.",
-        healthy=Range(0.0, 0.0, "an error is a bug, or a disk or network that failed"),
         labels=("where",),
         initial=_each(ERROR_PLACES),
+        healthy=Range(0.0, 0.0, "an error is a bug, or a disk or network that failed"),
     ),
-    Metric(
-        name="rlexporter.unmapped_keys",
-        kind=Kind.GAUGE,
-        group=Group.EXPORTER,
-        scope=Scope.RANK,
+    _exporter.gauge(
+        "rlexporter.unmapped_keys",
+        "Keys of the log lines that the catalogue does not know; they are served as rl_logged_value.",
         unit="keys",
-        level=Level.RUN,
-        help="Keys of the log lines that the catalogue does not know; they are served as rl_logged_value.",
         initial=((),),
     ),
-    Metric(
-        name="rlexporter.dropped_keys_total",
-        kind=Kind.COUNTER,
-        group=Group.EXPORTER,
-        scope=Scope.RANK,
+    _exporter.counter(
+        "rlexporter.dropped_keys_total",
+        "Values dropped because the cap on keys outside the catalogue was reached.",
         unit="values",
-        level=Level.RUN,
-        help="Values dropped because the cap on keys outside the catalogue was reached.",
         initial=((),),
     ),
-    Metric(
-        name="rlexporter.ignored_values_total",
-        kind=Kind.COUNTER,
-        group=Group.EXPORTER,
-        scope=Scope.RANK,
+    _exporter.counter(
+        "rlexporter.ignored_values_total",
+        "Logged values that are no numbers: strings, tables, objects.",
         unit="values",
-        level=Level.RUN,
-        help="Logged values that are no numbers: strings, tables, objects.",
         initial=((),),
     ),
-    Metric(
-        name="rlexporter.record_seconds_total",
-        kind=Kind.COUNTER,
-        group=Group.EXPORTER,
-        scope=Scope.RANK,
+    _exporter.counter(
+        "rlexporter.record_seconds_total",
+        "Time that log lines and step events have cost the training thread.",
         unit="seconds",
-        level=Level.RUN,
-        help="Time that log lines and step events have cost the training thread.",
         initial=((),),
     ),
-    Metric(
-        name="rlexporter.observe_seconds_total",
-        kind=Kind.COUNTER,
-        group=Group.EXPORTER,
-        scope=Scope.RANK,
+    _exporter.counter(
+        "rlexporter.observe_seconds_total",
+        "Time that tensors have cost the training thread.",
         unit="seconds",
-        level=Level.RUN,
-        help="Time that tensors have cost the training thread.",
         initial=((),),
     ),
-    Metric(
-        name="rlexporter.scrapes_total",
-        kind=Kind.COUNTER,
-        group=Group.EXPORTER,
-        scope=Scope.RANK,
-        unit="scrapes",
-        level=Level.RUN,
-        help="Answers given on /metrics.",
-    ),
-    Metric(
-        name="rlexporter.build_info",
-        kind=Kind.INFO,
-        group=Group.EXPORTER,
-        scope=Scope.RANK,
-        level=Level.RUN,
-        help="Version of rlexporter and of the libraries that serve. Always 1.",
+    _exporter.counter("rlexporter.scrapes_total", "Answers given on /metrics.", unit="scrapes"),
+    _exporter.info(
+        "rlexporter.build_info",
+        "Version of rlexporter and of the libraries that serve. Always 1.",
         labels=("version", "python", "prometheus_client", "fastapi"),
     ),
 )
 
-CATALOG: tuple[Metric, ...] = (
-    *_RUN,
-    *_REWARDS,
-    *_KL,
-    *_ENTROPY,
-    *_POLICY,
-    *_ADVANTAGE,
-    *_LOSSES,
-    *_VALUE,
-    *_OPTIMIZER,
-    *_COMPLETION,
-    *_LOGPROBS,
-    *_UNMASKED,
-    *_SAMPLING,
-    *_SPEED,
-    *_EVALUATION,
-    *_PREFERENCE,
-    *_TRUTH,
-    *_EXPORTER,
+_DECLARED = (
+    *(*_RUN, *_REWARDS, *_KL, *_ENTROPY, *_POLICY, *_ADVANTAGE, *_LOSSES, *_VALUE, *_OPTIMIZER, *_COMPLETION),
+    *(*_LOGPROBS, *_UNMASKED, *_SAMPLING, *_SPEED, *_EVALUATION, *_PREFERENCE, *_TRUTH, *_EXPORTER),
 )
+
+
+def _with_keys(metric: Metric) -> Metric:
+    """Give a histogram that counts one value a step the log keys of its gauge."""
+    return replace(metric, keys=next(each.keys for each in _DECLARED if each.series == metric.of))
+
+
+CATALOG = tuple(_with_keys(metric) if metric.of and not metric.keys else metric for metric in _DECLARED)
 
 NAMED: dict[str, Metric] = {metric.series: metric for metric in CATALOG}
 """The catalogue by Prometheus name."""
+
+MAY_BE_NONFINITE = frozenset(metric.series for metric in CATALOG if metric.may_be_nonfinite)
+"""The metrics in which NaN or infinities are never a fault by themselves."""

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from rlexporter.condition import Condition, Limit, Signal, Source
-from rlexporter.conditions.derived import Derive
+from rlexporter.conditions.declare import Derive
 from rlexporter.conditions.memory import Memory
 from rlexporter.conditions.past import Past
 from rlexporter.conditions.sources import getter
@@ -45,7 +45,7 @@ class _Held:
 
     __slots__ = (
         *("active", "below", "beyond", "condition", "constant", "enough", "factor", "floor"),
-        *("limit", "measure", "number", "threshold", "variant", "warm", "window"),
+        *("limit", "measure", "number", "threshold", "min_observations", "variant", "window"),
     )
 
     def __init__(self, condition: Condition, limit: Limit, factor: Factor) -> None:
@@ -53,12 +53,12 @@ class _Held:
         self.limit = limit
         self.factor = factor
         self.below = condition.below
-        self.warm = condition.warm
-        self.enough, size = limit.hold
+        self.min_observations = condition.min_observations
+        self.enough, size = limit.k_of_n
         self.window: deque[bool] = deque(maxlen=size)
         self.beyond = 0
         self.active = False
-        self.measure = measure(condition.yardstick)
+        self.measure = measure(condition.baseline)
         self.threshold: float | None = None
         self.constant: float | None = None
         """The limit where it will not change any more."""
@@ -180,7 +180,7 @@ class Judge:
         past = reading.past
         measures: dict[object, Measure | None] = {}
         for held in reading.held:
-            if past.count <= held.warm:
+            if past.count <= held.min_observations:
                 continue
             threshold = held.constant
             if threshold is None:
@@ -221,7 +221,7 @@ def _threshold(held: _Held, variant: str, past: Past, measures: dict[object, Mea
         threshold = measured(threshold, found)
         if not held.below and threshold < held.floor:
             threshold = held.floor
-    if held.condition.yardstick.settles:
+    if held.condition.baseline.settles:
         held.constant = threshold
     return threshold
 

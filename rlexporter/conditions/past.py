@@ -8,7 +8,7 @@ from itertools import islice
 from statistics import median
 
 KEPT = 256
-"""Observations of a signal that are remembered; the longest yardstick needs 60."""
+"""Observations of a signal that are remembered; the longest baseline needs 60."""
 FIRST = 30
 """Of the very first observations so many are kept for good."""
 

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from statistics import median
 
+from rlexporter.catalog import REWARD_GAIN_FROM
+from rlexporter.conditions.declare import Declared
 from rlexporter.conditions.memory import MAX_FUNCTIONS, ROUNDING, Memory
 from rlexporter.conditions.past import Past, spread
 from rlexporter.conditions.view import View, finite_mean, value_range
 
+declared = Declared()
 
+
+@declared.signal("reward_lost", of="reward")
 def reward_lost(view: View, memory: Memory) -> float | None:
     """1 where not one completion of the step got a reward, although None is all that was given."""
     none, seen = view.anomalies.undefined.get("rl_reward_dist", 0), view.counted.get("rl_reward_dist")
@@ -19,6 +24,7 @@ def reward_lost(view: View, memory: Memory) -> float | None:
     return 0.0 if "reward" in memory.fresh else None
 
 
+@declared.signal("reward_function_lost", unit="reward functions")
 def reward_function_lost(view: View, memory: Memory) -> float | None:
     """How many reward functions gave no number at all, after they had always given some. From log lines only."""
     if "rl_reward_dist" in view.counted:
@@ -38,6 +44,7 @@ def reward_function_lost(view: View, memory: Memory) -> float | None:
     return float(lost) if functions else None
 
 
+@declared.signal("reward_functions_dead", unit="reward functions")
 def reward_functions_dead(view: View, memory: Memory) -> float | None:
     """How many reward functions tell no completion from another any more, for 20 observations, at their lowest."""
     spreads = _function_spreads(view)
@@ -53,6 +60,7 @@ def reward_functions_dead(view: View, memory: Memory) -> float | None:
     return float(dead) if spreads else None
 
 
+@declared.signal("reward_functions_silent", unit="reward functions", after=("reward_functions_dead",))
 def reward_functions_silent(view: View, memory: Memory) -> float | None:
     """How many of several reward functions have never told one completion from another, in 50 observations or more."""
     if "reward_functions_dead" not in memory.fresh or len(memory.functions) < 2:
@@ -79,6 +87,7 @@ def _function_spreads(view: View) -> dict[str, tuple[float, float]]:
     }
 
 
+@declared.signal("reward_gained", of="reward")
 def reward_gained(view: View, memory: Memory) -> float | None:
     """1 where the reward is now clearly above where it began, and near its best."""
     if "reward" not in memory.fresh:
@@ -91,6 +100,7 @@ def reward_gained(view: View, memory: Memory) -> float | None:
     return float(median(reward.last(5)) >= best - 0.1 * abs(best - start))
 
 
+@declared.signal("flat_share", unit="fraction", of="reward_std", after=("reward", "zero_std_fraction"))
 def flat_share(view: View, memory: Memory) -> float | None:
     """The share of completions whose group has no spread of reward; 1 where the whole step has none."""
     if "reward" not in memory.fresh:
@@ -106,27 +116,31 @@ def flat_share(view: View, memory: Memory) -> float | None:
     return float(len(set(reward.last(3))) == 1)
 
 
+@declared.signal("reward_flat", unit="fraction", of="reward_std", after=("flat_share", "reward_gained"))
 def reward_flat(view: View, memory: Memory) -> float | None:
     """The share of completions without a spread of reward; 0 where that is success."""
     share = memory.new("flat_share")
     return 0.0 if share is not None and memory.new("reward_gained") else share
 
 
+@declared.signal("solved", unit="fraction", of="reward_std", after=("flat_share", "reward_gained"))
 def solved(view: View, memory: Memory) -> float | None:
     """The share of completions without a spread of reward, at the best reward of the run."""
     share = memory.new("flat_share")
     return share if share is None or memory.new("reward_gained") else 0.0
 
 
+@declared.signal("reward_gain", unit="spreads", of="reward")
 def reward_gain(view: View, memory: Memory) -> float | None:
     """How far the last 30 rewards are above the first 30, in spreads of the first."""
     reward = memory.past["reward"]
-    if "reward" not in memory.fresh or reward.count < 60 or memory.resumed:
+    if "reward" not in memory.fresh or reward.count < REWARD_GAIN_FROM or memory.resumed:
         return None
     start, width = spread(reward.first)
     return (median(reward.last(30)) - start) / max(width, 1e-9)
 
 
+@declared.signal("reward_jump", unit="ranges", of="reward")
 def reward_jump(view: View, memory: Memory) -> float | None:
     """How far the reward is from its own last 50, in their range."""
     reward = memory.past["reward"]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from rlexporter.buckets import Buckets
 from rlexporter.condition import Read, Source
-from rlexporter.conditions.derived import Derive
+from rlexporter.conditions.declare import Derive
 from rlexporter.conditions.memory import Memory
 from rlexporter.conditions.view import View, finite_mean, value_range
 

@@ -1,18 +1,24 @@
-"""The judge of the catalogue's conditions."""
+"""The judge of the catalogue's conditions, and the signals that it evaluates."""
 
 from __future__ import annotations
 
-from rlexporter.catalog import CONDITIONS, MAY_BE_NONFINITE, NONFINITE, SIGNAL_SOURCES
-from rlexporter.conditions import derived
+from rlexporter.catalog import CONDITIONS, SERIES_SIGNALS
+from rlexporter.conditions import derived, nonfinite, rewards
+from rlexporter.conditions.declare import ordered
 from rlexporter.conditions.judge import Judge, Thresholds
 from rlexporter.conditions.stall import STALLED
 from rlexporter.conditions.watch import Watch
+
+_DECLARED = (nonfinite.declared, rewards.declared, derived.declared)
+
+SIGNALS = ordered((*SERIES_SIGNALS, *(signal for each in _DECLARED for signal in each.signals)))
+"""All that conditions are judged by, in the order of evaluation."""
+
+SIGNAL_NAMED = {signal.name: signal for signal in SIGNALS}
+FUNCTIONS = {name: function for each in _DECLARED for name, function in each.functions.items()}
 
 
 def watch(thresholds: Thresholds | None = None) -> Watch:
     """A watch on one run, by the catalogue. ``thresholds``: limits that differ from the declared ones."""
     stalled = (thresholds or {}).get(STALLED)
-    functions = derived.table(NONFINITE, MAY_BE_NONFINITE)
-    return Watch(
-        Judge(CONDITIONS, SIGNAL_SOURCES, functions, thresholds), stalled if isinstance(stalled, float) else None
-    )
+    return Watch(Judge(CONDITIONS, SIGNALS, FUNCTIONS, thresholds), stalled if isinstance(stalled, float) else None)

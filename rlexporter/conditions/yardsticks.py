@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from statistics import median
 
-from rlexporter.condition import Yardstick
+from rlexporter.condition import Baseline
 from rlexporter.conditions.past import FIRST, Past, p90, spread
 
 START = 5
@@ -15,12 +15,12 @@ WARM = 10
 
 
 Measure = float | tuple[float, float, float]
-"""What the number of a limit is multiplied with; of `Yardstick.LEVEL`: level, spread, and range so far."""
+"""What the number of a limit is multiplied with; of `Baseline.LEVEL`: level, spread, and range so far."""
 
 
-def measure(yardstick: Yardstick) -> Callable[[Past], Measure | None] | None:
+def measure(baseline: Baseline) -> Callable[[Past], Measure | None] | None:
     """Return what measures a run's own past, None of it while it is not long enough; None for a limit that is fixed."""
-    return _MEASURES.get(yardstick)
+    return _MEASURES.get(baseline)
 
 
 def _previous(past: Past) -> float | None:
@@ -50,13 +50,13 @@ def _level(past: Past) -> tuple[float, float, float] | None:
     return (*spread(own), past.high - past.low) if len(own) >= WARM else None
 
 
-_MEASURES: dict[Yardstick, Callable[[Past], Measure | None]] = {
-    Yardstick.PREVIOUS: _previous,
-    Yardstick.START: _start,
-    Yardstick.FIRST: _first,
-    Yardstick.P90: _p90,
-    Yardstick.RECENT: _recent,
-    Yardstick.LEVEL: _level,
+_MEASURES: dict[Baseline, Callable[[Past], Measure | None]] = {
+    Baseline.PREVIOUS: _previous,
+    Baseline.START: _start,
+    Baseline.FIRST: _first,
+    Baseline.P90: _p90,
+    Baseline.RECENT: _recent,
+    Baseline.LEVEL: _level,
 }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from rlexporter.catalog import ALGORITHMS
-from rlexporter.catalog.judged import alerts_on
+from rlexporter.conditions.judged import alerts_on
 from rlexporter.generate.table import table
 from rlexporter.model import Group, Kind, Level, Metric, Range
 

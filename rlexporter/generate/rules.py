@@ -9,9 +9,10 @@ from __future__ import annotations
 import json
 import textwrap
 
-from rlexporter.catalog import CONDITIONS, MANY_RUNS, OUTSIDE, RECORDS, RUNBOOKS, SIGNAL_NAMED, WATCHDOG
+from rlexporter.catalog import CONDITIONS, MANY_RUNS, OUTSIDE, RECORDS, RUNBOOKS, WATCHDOG
 from rlexporter.catalog.alerts import Outside
 from rlexporter.condition import Condition, Limit
+from rlexporter.conditions.table import SIGNAL_NAMED
 from rlexporter.generate import promql
 
 _HEAD = """\

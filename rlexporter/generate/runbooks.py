@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from rlexporter.catalog import CONDITIONS, IMPACT, NAMED, OUTSIDE, SIGNAL_NAMED, WATCHDOG
+from rlexporter.catalog import CONDITIONS, IMPACT, NAMED, OUTSIDE, WATCHDOG
 from rlexporter.catalog.alerts import Outside
-from rlexporter.catalog.judged import series_of
-from rlexporter.condition import Condition, Limit, Yardstick
+from rlexporter.condition import Baseline, Condition, Limit
+from rlexporter.conditions.judged import series_of
+from rlexporter.conditions.table import SIGNAL_NAMED
 from rlexporter.generate import promql
 from rlexporter.generate.table import table
 from rlexporter.model import Kind
@@ -95,14 +96,14 @@ def limit_text(condition: Condition, limit: Limit, unit: str) -> str:
     """``3 nats per token (k3)``, ``0.45 times ...``."""
     by_variant = limit.value if isinstance(limit.value, Mapping) else {"": limit.value}
     number = ", ".join(f"{value:g}" + (f" ({variant})" if variant else "") for variant, value in by_variant.items())
-    if condition.yardstick is Yardstick.FIXED:
+    if condition.baseline is Baseline.FIXED:
         return f"{number} {unit}".rstrip()
-    return f"{number} {condition.yardstick.value}"
+    return f"{number} {condition.baseline.value}"
 
 
 def hold_text(limit: Limit) -> str:
     """``3 of 5 observations``."""
-    enough, of = limit.hold
+    enough, of = limit.k_of_n
     if of == 1:
         return "once"
     return f"{enough} in a row" if enough == of else f"{enough} of {of}"
@@ -114,7 +115,7 @@ def _diagnosis(condition: Condition) -> str:
     queries = [
         f'rl_condition{{condition="{condition.name}",run="$run"}}',
         f'rl_threshold{{condition="{condition.name}",run="$run"}}',
-        *(_query(name) for name in dict.fromkeys((*read, *condition.look))),
+        *(_query(name) for name in dict.fromkeys((*read, *condition.related))),
     ]
     return (
         "Put the name of the run for `$run`. Not every trainer has all of these.\n\n```promql\n"

@@ -246,7 +246,7 @@ def test_silence_is_explained(tmp_path: Path, kind: str, options: dict[str, Any]
 
     assert {name for name, available in signals.items() if not available} == set(missing) == set(reasons)
     assert all(reasons[name].startswith(reason) for name, reason in missing.items())
-    assert set(signals) == set(rlexporter.catalog.SIGNALS) - {"value"}
+    assert set(signals) == set(rlexporter.catalog.TENSOR_SIGNALS) - {"value"}
     names = {series.metric.series for series in exporter.snapshot.buckets}
     assert ("rl_policy_ratio_dist" in names or "rl_sequence_ratio_dist" in names) is ("ratio" not in missing)
     exporter.close()

@@ -25,7 +25,7 @@ import rlexporter
 from rlexporter import Exporter, SetupError, process
 from rlexporter.adapters.instance import wrap
 from rlexporter.adapters.ppo_legacy import LegacyTaps
-from rlexporter.catalog import SIGNALS
+from rlexporter.catalog import TENSOR_SIGNALS
 from rlexporter.demo import tiny
 from rlexporter.model import RunState
 from rlexporter.tensors.tally import Tally
@@ -230,7 +230,7 @@ def test_every_histogram_equals_an_independent_count(case: str) -> None:
     assert all(sum(map(len, values)) for values in trainer.kept.values.values())
     weights = [each.detach().numpy().astype(np.float64).ravel() for each in trainer.model.parameters()]
     assert exporter.snapshot.value("rl_weight_norm") == pytest.approx(np.linalg.norm(np.concatenate(weights)), 1e-5)
-    assert _signals(exporter) == {**dict.fromkeys(SIGNALS, 1.0), "entropy": 0.0}
+    assert _signals(exporter) == {**dict.fromkeys(TENSOR_SIGNALS, 1.0), "entropy": 0.0}
     assert errors(exporter) == 0
     exporter.close()
 
@@ -457,7 +457,7 @@ def test_an_error_in_every_tap_leaves_training_alone(broken: tuple[str, ...], mo
     assert errors(exporter) > (20 if "see" in broken else 0)
     if "see" in broken:
         assert not any(_signals(exporter).values())
-        assert set(_signals(exporter)) == set(SIGNALS)
+        assert set(_signals(exporter)) == set(TENSOR_SIGNALS)
     monkeypatch.undo()
     exporter.close()
 
@@ -599,7 +599,7 @@ def test_no_tap_waits_for_a_pretended_gpu(exporter: Exporter, monkeypatch: pytes
     (tally,) = exporter._gather.tally._devices.values()
     counted = {series.metric.series for series in tally._slot_of}
 
-    assert _signals(exporter) == {**dict.fromkeys(SIGNALS, 1.0), "entropy": 0.0}
+    assert _signals(exporter) == {**dict.fromkeys(TENSOR_SIGNALS, 1.0), "entropy": 0.0}
     assert errors(exporter) == 0
     assert {"rl_skipped_updates_total", "rl_reward_dist", "rl_weight_norm", "rl_grad_norm_dist"} < counted
     assert len(watch.calls) > 200

@@ -18,7 +18,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from rlexporter import Exporter
 from rlexporter.adapters.tapped import taps_for
-from rlexporter.catalog import SIGNALS
+from rlexporter.catalog import TENSOR_SIGNALS
 from rlexporter.feed import RunFacts, StepUpdate
 from rlexporter.tensors.tally import Tally
 from tests.waits import Watch
@@ -188,7 +188,7 @@ def _drive(exporter: Exporter, kind: type[Any]) -> None:
 
 def _check(exporter: Exporter, kind: type[Any]) -> None:
     signals = {s.labels[0]: v for s, v in exporter.snapshot.samples.items() if s.metric.series == "rl_signal_available"}
-    assert signals == {**dict.fromkeys(SIGNALS, 1.0), "value": float(kind is PPOTrainer)}
+    assert signals == {**dict.fromkeys(TENSOR_SIGNALS, 1.0), "value": float(kind is PPOTrainer)}
     assert exporter.snapshot.value("rlexporter_errors_total", where="tap") == 0
     assert exporter.snapshot.value("rlexporter_errors_total", where="observe") == 0
     assert exporter.snapshot.value("rlexporter_errors_total", where="log") == 0

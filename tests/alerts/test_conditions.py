@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from rlexporter.catalog import CONDITIONS
+from rlexporter.catalog import CONDITION_NAMED, CONDITIONS
 from tests.alerts.planted import HEALTHY, LINES, Line, Planted, wave
 
 Fault = Callable[[int], Line]
@@ -222,3 +222,34 @@ def test_every_limit_is_planted() -> None:
 def test_a_healthy_run_raises_nothing(algorithm: str) -> None:
     """For 300 steps."""
     assert Planted(algorithm).healthy(300).began == {}
+
+
+def test_a_plateau_is_judged_after_as_many_rewards_as_its_text_says() -> None:
+    """Of a reward that never rises, the first 99 are too few."""
+    run = Planted("grpo")
+    for _ in range(130):
+        run.line({"reward": 1.0 + 0.05 * wave(run.step)})
+
+    assert run.began[("reward_plateau", "warning")] == 100
+    assert CONDITION_NAMED["reward_plateau"].meaning.startswith("After 100 rewards or more ")
+
+
+ENTROPY = {"grpo": "entropy", "ppo": "policy/entropy_avg", "ppo-legacy": "ppo/policy/entropy"}
+NORMAL = [
+    *(("ppo", "val/ratio_var"), ("ppo-legacy", "ppo/val/var_explained"), ("grpo", "vespo/phi_seq_mean")),
+    *(("grpo", "clip_ratio"), ("grpo", "cispo_clip_ratio"), ("grpo", "clip_ratio/region_mean")),
+    *(("grpo", f"clip_ratio/{side}") for side in ("low_mean", "low_min", "high_mean", "high_max")),
+]
+
+
+@pytest.mark.parametrize(("algorithm", "key"), NORMAL)
+def test_a_metric_says_whether_nan_is_normal_in_it(algorithm: str, key: str) -> None:
+    """It is counted, and raises nothing; for any other metric it is critical."""
+    run = Planted(algorithm).healthy(10)
+    run.line({key: nan})
+    counted = [value for series, value in run.snapshot.samples.items() if "nan" in series.labels and value]
+
+    assert counted == [1.0]
+    assert run.began == {}
+    run.line({ENTROPY[algorithm]: nan})
+    assert run.began == {("nonfinite_other", "critical"): 12}

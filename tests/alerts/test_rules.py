@@ -104,11 +104,11 @@ def test_conditions_are_consistent() -> None:
     for condition in CONDITIONS:
         severities = [limit.severity.value for limit in condition.limits]
         assert severities == sorted(set(severities), key=["info", "warning", "critical"].index), condition.name
-        assert set(condition.look) <= set(NAMED), condition.name
+        assert set(condition.related) <= set(NAMED), condition.name
         assert condition.causes, condition.name
         assert condition.remedies, condition.name
         assert condition.source, condition.name
-        assert all(limit.hold[0] <= limit.hold[1] for limit in condition.limits)
+        assert all(limit.k_of_n[0] <= limit.k_of_n[1] for limit in condition.limits)
 
 
 def _one_step(run: str, condition: str, severity: str) -> dict[str, str]:

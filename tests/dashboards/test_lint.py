@@ -15,7 +15,7 @@ from rlexporter.catalog import CATALOG, NAMED
 from rlexporter.feed import RunFacts, StepUpdate
 from rlexporter.generate import docs
 from rlexporter.generate.dashboards import dashboards
-from rlexporter.model import Group, Key, Kind, Metric, Series
+from rlexporter.model import Group, Key, Kind, Level, Metric, Series
 from rlexporter.outputs.prometheus import encode
 from rlexporter.store import Store
 from rlexporter.tensors import host
@@ -253,12 +253,20 @@ _NEW = {
         kind=Kind.COUNTER,
         group=Group.PROGRESS,
         help="A new one.",
+        level=Level.STEP,
         keys=(Key("surprises", ("grpo",)),),
     ),
     "histogram": Metric(
-        name="rl.surprise.dist", kind=Kind.HISTOGRAM, group=Group.KL, help="A new one.", bounds=(-1.0, 0.0, 1.0)
+        name="rl.surprise.dist",
+        kind=Kind.HISTOGRAM,
+        group=Group.KL,
+        help="A new one.",
+        level=Level.STEP,
+        bounds=(-1.0, 0.0, 1.0),
     ),
-    "exporter": Metric(name="rlexporter.naps_total", kind=Kind.COUNTER, group=Group.EXPORTER, help="A new one."),
+    "exporter": Metric(
+        name="rlexporter.naps_total", kind=Kind.COUNTER, group=Group.EXPORTER, help="A new one.", level=Level.STEP
+    ),
 }
 
 

@@ -17,7 +17,6 @@ import numpy as np
 from rlexporter import Exporter, check, recording
 from rlexporter.catalog import CATALOG, NAMED
 from rlexporter.feed import RunFacts, StepUpdate
-from rlexporter.generate.dashboards.run import CORRECTED
 from rlexporter.model import Kind, RunState, Series
 from rlexporter.tensors import host
 from tests.alerts.planted import LINES
@@ -125,7 +124,8 @@ def _everything(exporter: Exporter, step: int) -> None:
             exporter.observe(metric.series, np.abs(values), **dict.fromkeys(metric.labels, "format"))
     exporter.observe("advantage", np.array([nan, 1.0]))
     tapped = [Series(NAMED[name]) for name in ("rl_weight_norm", "rl_eos_fraction")]
-    tapped += [Series(NAMED["rl_corrected_mean"], (name,)) for name in sorted(CORRECTED)]
+    corrected = sorted(metric.series for metric in CATALOG if metric.corrected)
+    tapped += [Series(NAMED["rl_corrected_mean"], (name,)) for name in corrected]
     seen = {series: host.count([1.0], ()) for series in tapped}
     exporter.store.absorb(StepUpdate(step=step, seen=seen))
     exporter.log({"a key of my own": 1.0}, step=step)

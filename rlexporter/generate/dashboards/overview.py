@@ -27,7 +27,7 @@ from rlexporter.generate.dashboards.panels import (
     timeseries,
     without_range,
 )
-from rlexporter.model import Metric, Range
+from rlexporter.model import Level, Metric, Range
 
 _ANY = select()
 """A NaN is judged on the rank that sees it."""
@@ -92,6 +92,7 @@ def signals(title: str) -> Json:
         kind=NAMED["rl_step"].kind,
         group=NAMED["rl_step"].group,
         help=stability.DESCRIPTION,
+        level=Level.STEP,
         unit="fraction",
         healthy=Range(None, 1.0, "the limits in force"),
     )

@@ -77,11 +77,6 @@ SEEN = {
     "rl_advantage_mean": "rl_advantage_dist",
 }
 """What is also seen at the tensor: there where the trainer does not log it."""
-CORRECTED = {
-    *("rl_policy_ratio_mean", "rl_policy_clipfrac", "rl_policy_approxkl", "rl_policy_loss", "rl_entropy_per_token"),
-    *("rl_value_loss", "rl_value_clipfrac"),
-}
-"""What modern PPO logs too small where it leaves slots of its statistics unwritten."""
 ABSENT = {
     "rl_kl_per_token": "Not in this run. PPO logs it per sequence; with beta=0 there is none",
     "rl_policy_ratio_mean": "Neither logged nor seen at the tensor: an update on fresh samples has a ratio of 1",
@@ -166,7 +161,7 @@ def _line(name: str) -> Query:
 def _besides(names: Sequence[str]) -> Iterator[Query]:
     """The same without the mistake of a trainer, or of a tensor that it does not log."""
     for name in names:
-        if name in CORRECTED:
+        if name in NAMED and NAMED[name].corrected:
             of = select('rank="0"', f'metric="{name}"')
             yield Query(f"max by (run) (rl_corrected_mean{{{of}}})", f"{words(name)}, corrected")
         if name in SEEN:

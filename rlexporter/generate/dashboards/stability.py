@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rlexporter.catalog import CONDITIONS, NAMED, SIGNAL_SOURCES
-from rlexporter.condition import Condition, Read, Severity, Signal, Yardstick
+from rlexporter.catalog import CONDITIONS, NAMED
+from rlexporter.condition import Baseline, Condition, Read, Severity, Signal
+from rlexporter.conditions.table import SIGNALS
 from rlexporter.generate.dashboards.boxes import GREEN, RED, YELLOW
 from rlexporter.generate.dashboards.frame import ZERO, select
 from rlexporter.generate.dashboards.panels import Query, words
@@ -34,7 +35,7 @@ def worst() -> str:
 
 
 def _shares() -> Iterator[tuple[str, str]]:
-    for signal in SIGNAL_SOURCES:
+    for signal in SIGNALS:
         gauges = _gauges(signal)
         conditions = [each for each in CONDITIONS if each.signal == signal.name and _is_comparable(each)]
         if not gauges:
@@ -76,7 +77,7 @@ def _is_comparable(condition: Condition) -> bool:
     severe = any(limit.severity is not Severity.INFO for limit in condition.limits)
     return (
         severe
-        and condition.yardstick not in (Yardstick.LEVEL, Yardstick.PREVIOUS)
+        and condition.baseline not in (Baseline.LEVEL, Baseline.PREVIOUS)
         and all(value > 0 for limit in condition.limits for value in _values(limit.value))
     )
 

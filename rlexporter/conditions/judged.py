@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from rlexporter.catalog.conditions import CONDITIONS, NONFINITE, SIGNAL_NAMED
+from rlexporter.catalog import CONDITIONS, NONFINITE
 from rlexporter.condition import Read
+from rlexporter.conditions.table import SIGNAL_NAMED
 from rlexporter.model import Metric
 
 

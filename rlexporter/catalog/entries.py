@@ -1,0 +1,148 @@
+"""Short forms for the tables of the catalogue: an entry states what is its own, what it shares is stated once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypedDict
+
+from rlexporter.condition import Baseline, Condition, Family, Limit, Severity
+from rlexporter.model import Group, Key, Kind, Level, Metric, Range, Scope
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+Number = float | Mapping[str, float]
+"""One number, or one by variant of the signal."""
+
+
+class Facts(TypedDict, total=False):
+    """The fields of `Metric` that an entry may state beside its name and help."""
+
+    level: Level
+    unit: str
+    scope: Scope
+    keys: tuple[Key, ...]
+    labels: tuple[str, ...]
+    healthy: Range
+    reading: str
+    of: str
+    initial: tuple[tuple[str, ...], ...]
+    may_be_nonfinite: bool
+    corrected: bool
+
+
+class Entries:
+    """Makes the metrics of one group."""
+
+    def __init__(self, group: Group, /, **shared: Unpack[Facts]) -> None:
+        """Remember the ``shared`` facts: an entry has them unless it states its own."""
+        self._group = group
+        self._shared: dict[str, Any] = {**shared}
+
+    def gauge(self, name: str, text: str, /, **own: Unpack[Facts]) -> Metric:
+        """Make a metric that shows the newest value; ``text`` is its help."""
+        return self._metric(Kind.GAUGE, name, text, own)
+
+    def counter(self, name: str, text: str, /, **own: Unpack[Facts]) -> Metric:
+        """Make a metric that only grows."""
+        return self._metric(Kind.COUNTER, name, text, own)
+
+    def info(self, name: str, text: str, /, **own: Unpack[Facts]) -> Metric:
+        """Make a metric that is always 1 and says something with its labels."""
+        return self._metric(Kind.INFO, name, text, own)
+
+    def histogram(self, name: str, text: str, bounds: tuple[float, ...], /, **own: Unpack[Facts]) -> Metric:
+        """Make a metric that counts values up to each of ``bounds``: those of one rank, unless the entry says more."""
+        return self._metric(Kind.HISTOGRAM, name, text, {"scope": Scope.RANK, "bounds": bounds, **own})
+
+    def _metric(self, kind: Kind, name: str, text: str, own: Mapping[str, Any]) -> Metric:
+        return Metric(name=name, kind=kind, group=self._group, help=text, **{**self._shared, **own})
+
+
+def info(value: Number, *, k: int = 1, n: int = 1) -> Limit:
+    """Make a limit that asks for nothing, beyond which ``k`` of the last ``n`` observations must be."""
+    return Limit(Severity.INFO, value, (k, n))
+
+
+def warning(value: Number, *, k: int = 1, n: int = 1) -> Limit:
+    """Make a limit that asks for a look today, beyond which ``k`` of the last ``n`` observations must be."""
+    return Limit(Severity.WARNING, value, (k, n))
+
+
+def critical(value: Number, *, k: int = 1, n: int = 1) -> Limit:
+    """Make a limit that asks for a person now, beyond which ``k`` of the last ``n`` observations must be."""
+    return Limit(Severity.CRITICAL, value, (k, n))
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What is compared with what: the part of a condition that is judged."""
+
+    signal: str
+    limits: tuple[Limit, ...]
+    below: bool
+    baseline: Baseline
+    floor: Number
+    min_observations: int
+
+
+def above(
+    signal: str, *limits: Limit, vs: Baseline = Baseline.FIXED, floor: Number = 0.0, min_observations: int = 0
+) -> Judged:
+    """Compare a signal with limits that it must not exceed.
+
+    Limits are multiples of ``vs`` where that is the run's own past; they are then at least ``floor``.
+    """
+    return Judged(signal, limits, False, vs, floor, min_observations)
+
+
+def below(signal: str, *limits: Limit, vs: Baseline = Baseline.FIXED, min_observations: int = 0) -> Judged:
+    """Compare a signal with limits that it must not fall below; multiples of ``vs`` as in `above`."""
+    return Judged(signal, limits, True, vs, 0.0, min_observations)
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """Holds the first half of an entry, until `when` adds the second."""
+
+    name: str
+    alert: str
+    family: Family
+
+    def when(
+        self,
+        judged: Judged,
+        *,
+        summary: str,
+        meaning: str,
+        causes: tuple[str, ...],
+        remedies: tuple[str, ...],
+        source: str,
+        algorithms: tuple[str, ...] = (),
+        related: tuple[str, ...] = (),
+    ) -> Condition:
+        """Make the condition that holds while ``judged`` finds the signal beyond a limit."""
+        return Condition(
+            name=self.name,
+            alert=self.alert,
+            family=self.family,
+            signal=judged.signal,
+            limits=judged.limits,
+            summary=summary,
+            meaning=meaning,
+            causes=causes,
+            remedies=remedies,
+            source=source,
+            below=judged.below,
+            baseline=judged.baseline,
+            floor=judged.floor,
+            min_observations=judged.min_observations,
+            algorithms=algorithms,
+            related=related,
+        )
+
+
+def condition(name: str, alert: str, family: Family) -> Begun:
+    """Begin the entry of a condition: ``condition(name, alert, family).when(above(...), ...)``."""
+    return Begun(name, alert, family)

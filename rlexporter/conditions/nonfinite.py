@@ -1,0 +1,54 @@
+"""Derived signals that count NaN and infinities, each those of some metrics of the catalogue."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from rlexporter.catalog import MAY_BE_NONFINITE, NONFINITE
+from rlexporter.conditions.declare import Declared, Derive
+from rlexporter.conditions.memory import Memory
+from rlexporter.conditions.view import View
+
+declared = Declared()
+
+_NOT_OTHER = MAY_BE_NONFINITE.union(*NONFINITE.values())
+_OF_A_FUNCTION = ("rl_reward_function_mean", "rl_reward_function_std")
+
+
+def _counting(wanted: Callable[[Mapping[str, int]], list[str]]) -> Derive:
+    """Count what was NaN or infinite. ``wanted``: of which metrics, those that had any given; the first of those with
+    most is what it is about.
+    """
+
+    def count(view: View, memory: Memory) -> float | None:
+        bad = view.anomalies.nonfinite
+        names = wanted(bad) if bad else []
+        if names:
+            memory.where = max(names, key=bad.__getitem__)
+        return float(sum(bad[name] for name in names))
+
+    return count
+
+
+def _of(names: tuple[str, ...]) -> Derive:
+    return _counting(lambda bad: [name for name in names if name in bad])
+
+
+def _of_rewards(names: tuple[str, ...]) -> Derive:
+    """As `_of`. Older TRL logs NaN where a function gave None for all: the tensor tells the two apart."""
+    of_all, of_plain = _of(names), _of(tuple(name for name in names if name not in _OF_A_FUNCTION))
+
+    def count(view: View, memory: Memory) -> float | None:
+        seen = "rl_reward_function_dist"
+        if not memory.tapped:
+            memory.tapped = seen in view.anomalies.undefined or any(each.metric.series == seen for each in view.seen)
+        return (of_plain if memory.tapped else of_all)(view, memory)
+
+    return count
+
+
+for _name, _metrics in NONFINITE.items():
+    declared.signal(_name, unit="values")((_of_rewards if _name == "nonfinite_reward" else _of)(_metrics))
+declared.signal("nonfinite_other", unit="values")(
+    _counting(lambda bad: [each for each in bad if each not in _NOT_OTHER])
+)
