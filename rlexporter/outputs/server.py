@@ -193,7 +193,8 @@ class _Answers:
         async def sending(message: Message) -> None:
             if message.get("status") == 200 and scope["path"] != "/livez":
                 connection.useful = True
-            await send(message)
+            with contextlib.suppress(Exception):  # uvicorn has ended the connection: nothing that the application did
+                await send(message)
             if message["type"] == "http.response.body" and not message.get("more_body"):
                 connection.answered()
 
