@@ -47,8 +47,9 @@ def run(options: argparse.Namespace) -> NoReturn:
     given = {name: getattr(options, name) for name in _VARIABLES if getattr(options, name) is not None}
     Settings.load(given)
     environ = _environment({**os.environ, **{_VARIABLES[name]: value for name, value in given.items()}})
-    for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them, and what is ignored is inherited
-        signal.signal(number, signal.SIG_DFL)
+    for name in ("SIGPIPE", "SIGXFSZ"):  # Python ignores them where they exist, and what is ignored is inherited
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), signal.SIG_DFL)
     try:
         os.execvpe(words[0], words, environ)  # noqa: S606 - no shell is wanted
     except OSError as error:

@@ -59,6 +59,30 @@ def _imports(path: Path) -> Iterator[str]:
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
+PUBLIC_OF_UVICORN = {"Config", "Server", "serve", "started", "should_exit"}
+
+
+def _private_uses_of_uvicorn(text: str) -> Iterator[str]:
+    """Imports, base classes and attributes of uvicorn, or of what is named after it, that are not in the list above."""
+    tree = ast.parse(text)
+    made = {"uvicorn"}  # names of what is made by uvicorn
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name.startswith("uvicorn."))
+            yield from (alias.name for alias in node.names if alias.name == "uvicorn" and alias.asname)
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "uvicorn":
+            yield f"from {node.module}"
+        elif isinstance(node, ast.ClassDef):
+            yield from (ast.unparse(base) for base in node.bases if "uvicorn" in ast.unparse(base))
+        elif isinstance(node, ast.Assign) and ast.unparse(node.value).startswith("uvicorn."):
+            made |= {ast.unparse(target) for target in node.targets}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and node.attr not in PUBLIC_OF_UVICORN:
+            value = ast.unparse(node.value)
+            if value in made or value.startswith("uvicorn."):
+                yield ast.unparse(node)
+
+
 def _layer(unit: str) -> int:
     return next(i for i, units in enumerate(LAYERS) if unit in units)
 
@@ -96,6 +120,24 @@ def test_a_library_is_imported_in_one_place(library: str) -> None:
         if any(name.split(".")[0] == library for name in _imports(path))
     }
     assert {path for path in using if not path.startswith(tuple(HOMES[library]))} == set()
+
+
+def test_only_the_public_parts_of_uvicorn_are_used() -> None:
+    """Not its protocols, nothing with an underscore, and of its servers and settings what its documentation names."""
+    found = {f"{path.name}: {use}" for path in SOURCES for use in _private_uses_of_uvicorn(path.read_text())}
+    assert found == set()
+    source = (PACKAGE / "outputs/server.py").read_text()
+    for wrong in (
+        "from uvicorn.protocols.http.h11_impl import H11Protocol",
+        "import uvicorn.protocols",
+        "from uvicorn import _types",
+        "config = uvicorn.Config(app)\nconfig.loaded_app = app",
+        "uvicorn.server.ServerState()",
+        "uvicorn.Server(None)._serve()",
+        "class Server(uvicorn.Server):\n    pass",
+        "class C:\n    def f(self):\n        self._uvicorn.server_state.connections",
+    ):
+        assert _private_uses_of_uvicorn(f"{source}\n{wrong}\n"), wrong
 
 
 def test_import_is_light() -> None:

@@ -7,11 +7,11 @@ sees its end there and lets go.
 from __future__ import annotations
 
 import contextlib
-import resource
 import socket
 import struct
 import time
 from collections import Counter
+from collections.abc import Sequence
 from enum import Enum
 from typing import Any
 
@@ -43,22 +43,47 @@ _AT_ONCE = struct.pack("ii", 1, 0)
 
 
 class Connection:
-    """One accepted connection.
+    """One accepted connection, from ``address`` (host and port).
 
-    ``useful``: it has fetched something, so the others go first where there are too many.
+    ``useful``: it has fetched something, so the others go first where there are too many. ``waits``: the other side
+    does not take what was sent.
     """
 
-    def __init__(self, sock: socket.socket, host: str) -> None:
+    def __init__(self, sock: socket.socket, address: tuple[str, int]) -> None:
         self.sock = sock
-        self.host = host
+        self.address = address
         self.useful = False
+        self.waits = False
         self.over = False
+        self._answering = False
         self.enter(Stage.HEAD)
 
     def enter(self, stage: Stage) -> None:
         """What is waited for from now on."""
         self.stage = stage
         self.since = time.monotonic()
+
+    def heard(self) -> None:
+        """Note that bytes have come: after a rest, they begin a request."""
+        if self.stage is Stage.REST:
+            self.enter(Stage.HEAD)
+
+    def asked(self) -> None:
+        """Note that a request is complete. Its time has begun before where an earlier answer is not taken yet."""
+        self._answering = True
+        if not self.waits:
+            self.enter(Stage.ANSWER)
+
+    def answered(self) -> None:
+        """Note that an answer is complete; it may have to be taken yet."""
+        self._answering = False
+        if not self.waits:
+            self.enter(Stage.REST)
+
+    def taken(self) -> None:
+        """Note that all that was sent is taken."""
+        self.waits = False
+        self.enter(Stage.ANSWER if self._answering else Stage.REST)
 
     def shut(self) -> None:
         """End it, whatever it is doing; its owner closes it, and then the kernel keeps nothing of it."""
@@ -79,8 +104,8 @@ class Connections:
         self._forget_closed()
         return len(self._accepted)
 
-    def admit(self, sock: socket.socket, host: str) -> None:
-        """One more, from ``host``. Where that is too many, another one goes for it.
+    def admit(self, sock: socket.socket, address: tuple[str, int]) -> None:
+        """Keep one more, from ``address``. Where that is too many, another one goes for it.
 
         Rather one that was of no use, then one of the host that has most, then the one that has been as it is for
         longest.
@@ -89,13 +114,18 @@ class Connections:
         living = [each for each in self._accepted.values() if not each.over]
         if len(living) >= self.most:
             rather = [each for each in living if not each.useful] or living
-            crowd = Counter(each.host for each in rather)
-            min(rather, key=lambda each: (-crowd[each.host], each.since)).shut()
-        self._accepted[sock.fileno()] = Connection(sock, host)
+            crowd = Counter(each.address[0] for each in rather)
+            min(rather, key=lambda each: (-crowd[each.address[0]], each.since)).shut()
+        self._accepted[sock.fileno()] = Connection(sock, address)
 
     def of(self, fileno: int) -> Connection:
-        """The one with this file descriptor."""
+        """Return the one with this file descriptor."""
         return self._accepted[fileno]
+
+    def to(self, address: Sequence[Any] | None) -> Connection | None:
+        """Return the latest one from ``address`` (host and port); None where there is none any more."""
+        wanted = tuple(address or ())
+        return next((each for each in reversed(self._accepted.values()) if each.address == wanted), None)
 
     def sweep(self) -> None:
         """Shut those whose time is over."""
@@ -138,10 +168,14 @@ class Listener(socket.socket):
     def accept(self) -> tuple[socket.socket, Any]:
         """As ever, and the connection is one of `connections`."""
         sock, address = super().accept()
-        self.connections.admit(sock, address[0])
+        self.connections.admit(sock, address[:2])
         return sock, address
 
 
 def _room() -> int:
+    try:
+        import resource
+    except ImportError:  # not on Unix
+        return _MOST
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return _MOST if files == resource.RLIM_INFINITY else max(_FEWEST, min(_MOST, files // _SHARE))

@@ -55,7 +55,7 @@ def contents(path: str, setting: str, *, private: bool = False) -> bytes:
             text = file.read(_MOST_BYTES)
     except OSError as error:
         raise unusable(path, setting, f"{error.strerror}") from None
-    if mode & stat.S_IROTH and (private or is_key(text)):
+    if os.name == "posix" and mode & stat.S_IROTH and (private or is_key(text)):
         advice = f"everybody on this machine may read it: chmod 600 {path} (Kubernetes: defaultMode: 0440)"
         raise unusable(path, setting, advice)
     return text
@@ -73,7 +73,7 @@ def unusable(path: str, setting: str, reason: str) -> SetupError:
 
 def _without_waiting(path: str, flags: int) -> int:
     """Open it; a pipe that nobody writes to would be waited for otherwise."""
-    return os.open(path, flags | os.O_NONBLOCK)
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 def _identity(path: str) -> tuple[int, int, int] | None:

@@ -9,20 +9,16 @@ import contextlib
 import hmac
 import os
 import ssl
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from rlexporter.config import Settings
 from rlexporter.model import SetupError
 from rlexporter.outputs import tls
 from rlexporter.outputs.credentials import Reread, contents, unusable
 
-Scope = MutableMapping[str, Any]
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-App = Callable[[Scope, Receive, Send], Awaitable[None]]
 Headers = list[tuple[bytes, bytes]]
 
 METHODS = ("GET", "HEAD")
@@ -66,7 +62,7 @@ def guards(settings: Settings, failed: Callable[[Exception], None]) -> Guards:
 class Door:
     """An ASGI application in front of another one: lets in who brings the token and asks for something to read."""
 
-    def __init__(self, app: App, token: Callable[[], bytes] | None) -> None:
+    def __init__(self, app: ASGIApp, token: Callable[[], bytes] | None) -> None:
         self._app = app
         self._token = token
 

@@ -102,7 +102,7 @@ class Server:
 
     def close(self) -> None:
         """Stop answering and free the port; returns when the thread has ended."""
-        self._server.should_exit = True
+        self._server.stop()
         if self._thread.is_alive():
             self._thread.join(_STOP_SECONDS)
         self._socket.close()

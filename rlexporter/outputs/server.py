@@ -1,6 +1,7 @@
 """HTTP: a uvicorn server on a thread of its own, that no client can hold up and that leaves no trace in a log.
 
-The only file that imports uvicorn.
+The only file that imports uvicorn, and only what uvicorn documents: everything else is done on either side of it, as an
+event loop and a protocol below and as an ASGI application above.
 """
 
 from __future__ import annotations
@@ -12,14 +13,12 @@ import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator
-from functools import partial
 from typing import Any
 
 import uvicorn
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from rlexporter.outputs.connections import KEEP_ALIVE_SECONDS, Connection, Connections, Listener, Stage
-from rlexporter.outputs.door import App, Message, Receive, Scope, Send
+from rlexporter.outputs.connections import KEEP_ALIVE_SECONDS, Connections, Listener, Stage
 from rlexporter.outputs.encrypted import Encrypted
 
 _MAX_HEAD_BYTES = 16 * 1024
@@ -27,7 +26,9 @@ _PIECE_BYTES = 4 * 1024
 _BACKLOG = 64
 """Connections accepted at a time: fewer than there may be, so that each gets its turn before it has to go."""
 
-_FINISH_SECONDS = 1.0
+_SWEEP_SECONDS = 0.1
+_FINISH_SECONDS = 1
+_LOGGERS = ("uvicorn.error", "uvicorn.access", "uvicorn.asgi", "asyncio")
 _HEADERS = [
     ("X-Content-Type-Options", "nosniff"),
     ("X-Frame-Options", "DENY"),
@@ -40,166 +41,180 @@ _HEADERS = [
 ]
 
 
-class Server(uvicorn.Server):
+class Server:
     """Serves one application on one listening socket. ``failed`` hears of errors outside of the application."""
 
     def __init__(
-        self, app: App, listener: Listener, tls: ssl.SSLContext | None, failed: Callable[[Exception], None]
+        self, app: ASGIApp, listener: Listener, tls: ssl.SSLContext | None, failed: Callable[[Exception], None]
     ) -> None:
-        config = uvicorn.Config(
-            app,
-            http="h11",
-            loop="asyncio",
-            ws="none",
-            lifespan="off",
-            interface="asgi3",
-            log_config=None,
-            proxy_headers=False,
-            server_header=False,
-            headers=_HEADERS,
-            backlog=_BACKLOG,
-            timeout_keep_alive=KEEP_ALIVE_SECONDS,
-            h11_max_incomplete_event_size=_MAX_HEAD_BYTES,
-        )
-        config.load()
-        config.http_protocol_class = partial(_protocol, listener.connections, tls)  # type: ignore[assignment]
-        config.loaded_app = app  # at its lowest level, a log would get every request otherwise, with its token
-        super().__init__(config)
         self._listener = listener
         self._connections = listener.connections
+        self._tls = tls
         self._failed = failed
+        self._uvicorn = uvicorn.Server(
+            uvicorn.Config(
+                _Answers(app, listener.connections),
+                http="h11",
+                ws="none",
+                lifespan="off",
+                interface="asgi3",
+                log_config=None,
+                proxy_headers=False,
+                server_header=False,
+                headers=_HEADERS,
+                backlog=_BACKLOG,
+                timeout_keep_alive=KEEP_ALIVE_SECONDS,
+                timeout_graceful_shutdown=_FINISH_SECONDS,
+                h11_max_incomplete_event_size=_MAX_HEAD_BYTES,
+            )
+        )
+
+    @property
+    def started(self) -> bool:
+        """Tell whether requests are answered."""
+        return self._uvicorn.started
+
+    def stop(self) -> None:
+        """Ask `work` to finish the answers that are under way and to return. From any thread."""
+        self._uvicorn.should_exit = True
 
     def work(self) -> None:
-        """Serve until `should_exit` is set: for a thread. Always on asyncio's own loop, which asks the listener."""
-        loop = asyncio.SelectorEventLoop()
+        """Serve until `stop`, on a thread that is not the main one: there, uvicorn would take over the signals."""
+        loop = _Loop(self._connections, self._tls)
         loop.set_exception_handler(self._heard)
         with contextlib.closing(self._listener), contextlib.closing(loop), _unlogged():
             try:
-                loop.run_until_complete(self.serve([self._listener]))
+                loop.run_until_complete(self._serve())
             except Exception as error:  # noqa: BLE001 - the end of the thread: it would go to the training's terminal
                 self._failed(error)
 
-    async def on_tick(self, counter: int) -> bool:
-        """What is done ten times a second."""
-        self._connections.sweep()
-        return await super().on_tick(counter)
+    async def _serve(self) -> None:
+        sweeping = asyncio.create_task(self._sweep())
+        try:
+            await self._uvicorn.serve([self._listener])
+        finally:
+            sweeping.cancel()
+            self._connections.shut(*Stage)
+            deadline = time.monotonic() + _FINISH_SECONDS
+            while len(self._connections) and time.monotonic() < deadline:
+                await asyncio.sleep(0.005)
+            left = asyncio.all_tasks() - {asyncio.current_task()}
+            for task in left:
+                task.cancel()
+            await asyncio.gather(*left, return_exceptions=True)
 
-    async def shutdown(self, sockets: Any = None) -> None:
-        """Finish the answers that are under way, then end all connections."""
-        for server in self.servers:
-            server.close()
-        for protocol in list(self.server_state.connections):
-            protocol.shutdown()
+    async def _sweep(self) -> None:
+        """Bound every connection in time; at the end nobody is waited for who sends, and not for long who reads."""
+        while not self._uvicorn.should_exit:
+            self._connections.sweep()
+            await asyncio.sleep(_SWEEP_SECONDS)
         self._connections.shut(Stage.HEAD)
-        await self._closed()
+        await asyncio.sleep(_FINISH_SECONDS)
         self._connections.shut(*Stage)
-        await self._closed()
-        left = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in left:
-            task.cancel()
-        await asyncio.gather(*left, return_exceptions=True)
-
-    async def _closed(self) -> None:
-        deadline = time.monotonic() + _FINISH_SECONDS
-        while len(self._connections) and time.monotonic() < deadline:
-            await asyncio.sleep(0.005)
 
     def _heard(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         error = context.get("exception")
         self._failed(error if isinstance(error, Exception) else RuntimeError(context["message"]))
 
 
-class _HTTP(H11Protocol):
-    """HTTP on one connection, which tells how long this may stay as it is."""
+class _Loop(asyncio.SelectorEventLoop):
+    """An event loop whose servers watch their connections, and encrypt them.
 
-    _connection: Connection
+    Always asyncio's own, which accepts by asking the listener.
+    """
 
-    def __init__(self, connections: Connections, **arguments: Any) -> None:
-        super().__init__(**arguments)
+    def __init__(self, connections: Connections, tls: ssl.SSLContext | None) -> None:
+        super().__init__()
         self._connections = connections
-        self.access_log = False
-        self._inner: App = self.app
-        self.app = self._answer
+        self._tls = tls
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as uvicorn has it
-        super().connection_made(transport)
+    async def create_server(
+        self, protocol_factory: Callable[[], Any], *arguments: Any, **options: Any
+    ) -> asyncio.Server:
+        """Create the server that uvicorn wants, with ours between its protocol and the socket."""
+
+        def watched() -> asyncio.Protocol:
+            return _Watched(self._connections, protocol_factory())
+
+        def encrypted() -> asyncio.Protocol:
+            assert self._tls
+            return Encrypted(self._tls, watched)
+
+        return await super().create_server(encrypted if self._tls else watched, *arguments, **options)
+
+
+class _Watched(asyncio.Protocol):
+    """Stands before uvicorn's protocol and notes when bytes come, and when an answer is not taken."""
+
+    def __init__(self, connections: Connections, inner: asyncio.Protocol) -> None:
+        self._connections = connections
+        self._inner = inner
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
         self._connection = self._connections.of(transport.get_extra_info("socket").fileno())
-        transport.set_write_buffer_limits(high=0)  # so that writing pauses until everything was taken
         self._connection.enter(Stage.HEAD)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        super().connection_lost(exc)
-        # Nothing may keep this: it would be there until the garbage collector comes by, or the time is over.
-        self._unset_keepalive_if_required()
-        self.app = self._inner
+        transport.set_write_buffer_limits(high=0)  # so that writing pauses until everything was taken
+        self._inner.connection_made(transport)
 
     def data_received(self, data: bytes) -> None:
-        if self._connection.stage is Stage.REST:
-            self._connection.enter(Stage.HEAD)
+        self._connection.heard()
         # h11 looks at the size of what is not complete yet only: in one piece a head could be of any size.
         for start in range(0, len(data), _PIECE_BYTES):
-            if not self.transport.is_closing():
-                super().data_received(data[start : start + _PIECE_BYTES])
+            if not self._transport.is_closing():
+                self._inner.data_received(data[start : start + _PIECE_BYTES])
 
-    def on_response_complete(self) -> None:
-        if not self.flow.write_paused:
-            self._connection.enter(Stage.REST)
-        super().on_response_complete()
+    def pause_writing(self) -> None:
+        self._connection.waits = True
+        self._inner.pause_writing()
 
     def resume_writing(self) -> None:
-        super().resume_writing()
-        waits = self.cycle is None or self.cycle.response_complete
-        self._connection.enter(Stage.REST if waits else Stage.ANSWER)
+        self._connection.taken()
+        self._inner.resume_writing()
 
-    def shutdown(self) -> None:
-        if not self.transport.is_closing():
-            super().shutdown()
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._inner.connection_lost(None)  # uvicorn keeps a connection that ended by an error until its time is over
 
-    def send_400_response(self, msg: str) -> None:
-        """Refuse what is no HTTP, with the headers of any other answer."""
-        if self.cycle is None or not self.cycle.response_started or self.cycle.response_complete:
-            text = msg.encode() + b"\n"
-            headers = [
-                *self.server_state.default_headers,
-                (b"content-type", b"text/plain; charset=utf-8"),
-                (b"content-length", b"%d" % len(text)),
-                (b"connection", b"close"),
-            ]
-            lines = b"".join(b"%s: %s\r\n" % header for header in headers)
-            self.transport.write(b"HTTP/1.1 400 Bad Request\r\n" + lines + b"\r\n" + text)
-        if self.cycle is not None:
-            self.cycle.disconnected = True  # an answer that is under way has nowhere to go
-        self.transport.close()
 
-    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if not self.flow.write_paused:
-            self._connection.enter(Stage.ANSWER)
+class _Answers:
+    """An ASGI application around another one, that tells the connections of its answers."""
+
+    def __init__(self, app: ASGIApp, connections: Connections) -> None:
+        self._app = app
+        self._connections = connections
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        connection = self._connections.to(scope["client"])
+        if connection is None:  # it has ended before its request was read
+            await self._app(scope, receive, send)
+            return
 
         async def sending(message: Message) -> None:
             if message.get("status") == 200 and scope["path"] != "/livez":
-                self._connection.useful = True
-            await send(message)
+                connection.useful = True
+            with contextlib.suppress(Exception):  # uvicorn has ended the connection: nothing that the application did
+                await send(message)
+            if message["type"] == "http.response.body" and not message.get("more_body"):
+                connection.answered()
 
-        await self._inner(scope, receive, sending)
-
-
-def _protocol(connections: Connections, tls: ssl.SSLContext | None, **arguments: Any) -> asyncio.Protocol:
-    """What is spoken on a new connection; uvicorn asks for it as for one of its own."""
-    http = partial(_HTTP, connections, **arguments)
-    return http() if tls is None else Encrypted(tls, http)
+        connection.asked()
+        await self._app(scope, receive, sending)
 
 
 @contextlib.contextmanager
 def _unlogged() -> Iterator[None]:
-    """Nothing that uvicorn does on this thread is for the training's log, bad requests of strangers least of all."""
+    """Keep this thread out of the training's log: bad requests of strangers, every request, and every header."""
     thread = threading.get_ident()
-    log = logging.getLogger("uvicorn.error")
 
     def elsewhere(record: logging.LogRecord) -> bool:
         return record.thread != thread
 
-    log.addFilter(elsewhere)
+    loggers = [logging.getLogger(name) for name in _LOGGERS]
+    for logger in loggers:
+        logger.addFilter(elsewhere)
     try:
         yield
     finally:
-        log.removeFilter(elsewhere)
+        for logger in loggers:
+            logger.removeFilter(elsewhere)
