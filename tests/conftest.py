@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,12 @@ SURPRISE = Metric(
     keys=(Key("surprise/mean", ("grpo",)),),
 )
 """A metric that the catalogue does not have."""
+
+
+def pytest_configure() -> None:
+    """Let processes of tests be interrupted: a shell ignores SIGINT in what it starts in the background."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -102,7 +109,7 @@ def fetch(url: str, accept: str = "", **headers: str) -> tuple[int, str, dict[st
 
     request = urllib.request.Request(url, headers={"Accept": accept, **headers})
     try:
-        with urllib.request.urlopen(request, timeout=10) as response:
+        with urllib.request.urlopen(request, timeout=60) as response:
             body: Any = response.read()
             return response.status, body.decode(), {k.lower(): v for k, v in response.headers.items()}
     except urllib.error.HTTPError as error:

@@ -166,7 +166,7 @@ def play(server: Alertmanager, played: Played) -> None:
     eventually(lambda: played.alerts("last", "resolved"))
     eventually(lambda: len(played.webhook.bodies("/heartbeat")) > 1)
     with suppress(AssertionError):  # what is missing is said by the test of its case
-        eventually(lambda: all(case.told <= names(played, name) for name, case in CASES.items()), 5)
+        eventually(lambda: all(case.told <= names(played, name) for name, case in CASES.items()), 30)
     eventually(lambda: any("last" in mail["Subject"] for mail in played.mails))
     server.post(CASES["watchdog"].alerts[0] | {"startsAt": PAST, "endsAt": PAST})
     time.sleep(1)
@@ -290,9 +290,9 @@ def test_starts_as_it_is(generation: str, tmp_path: Path) -> None:
         (tmp_path / "rlexporter.tmpl").write_text(TEMPLATE.read_text())
         with alertmanager(generation, tmp_path, replaced(CONFIG, changes)) as server:
             server.post(cause(run="a"))
-            eventually(lambda: webhook.bodies("/page"), 10)
+            eventually(lambda: webhook.bodies("/page"))
             server.post(cause("warning", run="b"))
-            eventually(lambda: webhook.bodies("/chat"), 10)
+            eventually(lambda: webhook.bodies("/chat"))
 
 
 @pytest.mark.parametrize("generation", ALERTMANAGERS)

@@ -117,7 +117,7 @@ def test_a_disk_that_is_too_slow_costs_lines_not_memory(tmp_path: Path, monkeypa
     real = record.Recorder._line
 
     def slow(self: record.Recorder, event: dict[str, Any]) -> None:
-        gate.wait(20)
+        gate.wait(60)
         real(self, event)
 
     monkeypatch.setattr(record.Recorder, "_line", slow)

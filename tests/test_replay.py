@@ -150,18 +150,11 @@ def test_a_recording_that_just_stops_takes_its_endpoint_along(
     assert "just stops" in said
 
 
-def _can_be_interrupted() -> None:
-    """Also where tests run in the background of a shell, which has such processes ignore Ctrl-C."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-
-
 @contextlib.contextmanager
 def _process(*arguments: object) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """`rlexporter replay`, and where it serves."""
     command = [sys.executable, "-u", "-m", "rlexporter", "replay", "--port", "0", *map(str, arguments)]
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, preexec_fn=_can_be_interrupted
-    ) as process:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
         try:
             assert process.stdout
             said = ""
@@ -174,13 +167,13 @@ def _process(*arguments: object) -> Iterator[tuple[subprocess.Popen[str], str]]:
             process.kill()
 
 
-@pytest.mark.parametrize(("speed", "state", "status"), [("max", "failed", 0), ("1", "running", 130)])
+@pytest.mark.parametrize(("speed", "state", "status"), [("max", "failed", 0), ("0.01", "running", 130)])
 def test_ctrl_c_ends_it_at_once(speed: str, state: str, status: int) -> None:
     """In a process: while the final state is served, and on the way there."""
     with _process(RUNS / "ppo-value_nan-0.jsonl", "--speed", speed, "--linger", 600) as (process, url):
         tools.eventually(lambda: _scrape(url)[f"rl_run_state{{state={state}}}"] == 1)
         process.send_signal(signal.SIGINT)
-        said = process.communicate(timeout=20)[0]
+        said = process.communicate(timeout=60)[0]
 
     assert process.returncode == status
     assert "Traceback" not in said
@@ -381,8 +374,9 @@ def test_what_has_no_date_ends_now(tmp_path: Path) -> None:
     since = _flat(tmp_path / "since.jsonl", *({"step": step, "time": step / 2, "kl": 0.5} for step in (1, 2, 3)))
 
     for path, apart in ((plain, [0, 1, 11, 12]), (since, [0, 0.5, 1])):
+        began = time.time()
         times = list(_moments(_written(path, tmp_path / "out", "--interval", "0")))
-        assert times[-1] == pytest.approx(time.time(), abs=10)
+        assert began - 0.1 <= times[-1] <= time.time() + 0.1
         found = [round(at - times[0], 1) for at in times]
         assert sorted(set(found)) == apart
 

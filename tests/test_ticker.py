@@ -63,15 +63,14 @@ def test_close_does_not_wait_for_what_hangs() -> None:
     hangs = threading.Event()
 
     def hang() -> None:
-        hangs.wait(30)
+        hangs.wait()
 
-    ticker = Ticker("test", 1000, hang, lambda _: None, patience=30)
+    ticker = Ticker("test", 1000, hang, lambda _: None, patience=600)
     ticker.start()
-    started = time.monotonic()
 
     ticker.close(0.1)
 
-    assert time.monotonic() - started < 5
+    assert _alive("test")
     hangs.set()
     eventually(lambda: not _alive("test"))
 

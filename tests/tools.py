@@ -91,7 +91,7 @@ class Prometheus:
     def get(self, path: str, **parameters: str) -> Any:
         """The data of an answer of the HTTP API."""
         url = f"http://127.0.0.1:{self.port}/api/v1/{path}?{urllib.parse.urlencode(parameters)}"
-        with urllib.request.urlopen(url, timeout=10) as response:
+        with urllib.request.urlopen(url, timeout=60) as response:
             answer = json.load(response)
         assert answer["status"] == "success", answer
         assert not answer.get("warnings"), answer
@@ -159,7 +159,7 @@ class Alertmanager:
             json.dumps(alerts).encode(),
             {"Content-Type": "application/json"},
         )
-        with urllib.request.urlopen(request, timeout=10) as response:
+        with urllib.request.urlopen(request, timeout=60) as response:
             assert response.status == 200
 
 
@@ -224,8 +224,8 @@ class Webhook:
         return [body for where, body in list(self.received) if where == path]
 
 
-def eventually(check: Any, seconds: float = 30.0) -> Any:
-    """Wait until ``check`` returns something true; what it returned."""
+def eventually(check: Any, seconds: float = 90.0) -> Any:
+    """Wait until ``check`` returns something true; what it returned. ``seconds``: what never comes is given up."""
     deadline = time.monotonic() + seconds
     while True:
         found = check()
@@ -291,7 +291,7 @@ def two_ports() -> int:
 
 
 def _wait_ready(url: str, server: subprocess.Popen[bytes], log: Path) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while not _answers(url):
         if time.monotonic() > deadline or server.poll() is not None:
             raise AssertionError(f"{server.args!r} did not start:\n{log.read_text()[-2000:]}")

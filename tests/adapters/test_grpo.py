@@ -594,8 +594,9 @@ def test_phases_add_up_to_the_step(tmp_path: Path) -> None:
 
     assert during == [{"reward"}, {"reward"}]
     assert spent["reward"] >= 1.5
-    assert 0 < spent["update"] < 1.5
-    assert 0 < spent["rollout"] < 1.5
+    assert min(spent["update"], spent["rollout"]) > 0
+    (steps,) = (b for s, b in exporter.snapshot.buckets.items() if s.metric.series == "rl_step_duration_seconds")
+    assert spent["reward"] + spent["update"] + spent["rollout"] <= steps.maximum
     assert spent["save"] > 0
     assert all(value("rl_phase", phase=name) == 0 for name in spent)
     exporter.close()

@@ -64,11 +64,15 @@ class Push:
 
 @dataclass
 class Collector:
-    """A listening collector. ``status``: what it answers by HTTP."""
+    """A listening collector. ``status``: what it answers by HTTP, once ``gate`` is open, as it is at first."""
 
     address: str = ""
     pushes: list[Push] = field(default_factory=list)
     status: int = 200
+    gate: threading.Event = field(default_factory=threading.Event)
+
+    def __post_init__(self) -> None:
+        self.gate.set()
 
 
 def collector(protocol: str) -> contextlib.AbstractContextManager[Collector]:
@@ -90,6 +94,7 @@ def over_http(certificate: Path | None = None) -> Iterator[Collector]:
             if headers.get("content-encoding") == "gzip":
                 body = gzip.decompress(body)
             found.pushes.append(Push(ExportMetricsServiceRequest.FromString(body), headers, self.path))
+            found.gate.wait()
             answer = ExportMetricsServiceResponse().SerializeToString()
             self.send_response(found.status)
             self.send_header("Content-Type", "application/x-protobuf")
@@ -114,6 +119,7 @@ def over_http(certificate: Path | None = None) -> Iterator[Collector]:
     try:
         yield found
     finally:
+        found.gate.set()
         server.shutdown()
         thread.join()
         server.server_close()

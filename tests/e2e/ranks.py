@@ -27,6 +27,8 @@ import rlexporter
 from tests import tiny
 
 RANK = int(os.environ["RANK"])
+PACKAGE = Path(rlexporter.__file__).parent
+"""A checkout may have the same name."""
 FAULTY_CALL = 3
 """Which call of the reward function is the one of the fault."""
 
@@ -44,13 +46,13 @@ class Enough(TrainerCallback):  # type: ignore[misc] # transformers is not check
 
 
 def own_collectives() -> list[str]:
-    """Collectives whose caller is a file of rlexporter, as they come."""
+    """Collectives whose caller is a file of the package, as they come."""
     found: list[str] = []
     for name in ("all_reduce", "all_gather", "all_gather_object", "broadcast", "broadcast_object_list", "barrier"):
         original = getattr(torch.distributed, name)
 
         def watched(*args: Any, _name: str = name, _call: Any = original, **kwargs: Any) -> Any:
-            if f"{os.sep}rlexporter{os.sep}" in sys._getframe(1).f_code.co_filename:
+            if PACKAGE in Path(sys._getframe(1).f_code.co_filename).parents:
                 found.append(_name)
             return _call(*args, **kwargs)
 

@@ -32,7 +32,7 @@ def test_the_demo_is_scraped(tmp_path: Path, algorithm: str) -> None:
     """It trains and serves: `up` is 1 throughout, and a query for every series returns data on both servers."""
     port = free_port()
     command = [sys.executable, "-m", "rlexporter", "demo", "--algorithm", algorithm]
-    command += ["--steps", "200", "--port", str(port), "--linger", "20"]
+    command += ["--steps", "200", "--port", str(port), "--linger", "600"]
     with (tmp_path / "output").open("w") as out, ExitStack() as stack:
         demo = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT)
         stack.callback(demo.wait)
@@ -43,7 +43,8 @@ def test_the_demo_is_scraped(tmp_path: Path, algorithm: str) -> None:
             for generation in GENERATIONS
         ]
         eventually(lambda: "finished after step 200" in (tmp_path / "output").read_text(), 240)
-        time.sleep(3)
+        for server in servers:
+            eventually(lambda server=server: server.value('rl_run_state{state="finished"}') == 1)
         _, text, _ = fetch(f"http://127.0.0.1:{port}/metrics")
         names = _names(text)
 
@@ -60,7 +61,7 @@ def test_the_demo_is_scraped(tmp_path: Path, algorithm: str) -> None:
             assert metadata[0]["help"].startswith("Mean reward per completion.")
             assert metadata[0]["help"].endswith("TRL: reward, env/reward_mean, objective/scores")
         demo.send_signal(2)
-        demo.wait(30)
+        demo.wait(120)
     output = (tmp_path / "output").read_text()
 
     assert demo.returncode == 0, output
@@ -101,7 +102,7 @@ def test_a_stall_is_real(tmp_path: Path) -> None:
             steps.append(re.findall(r"rl_step{.*} (\d+)", text))
             assert 'state="running"} 1.0' in text
         demo.send_signal(2)
-        demo.wait(30)
+        demo.wait(120)
     finally:
         demo.kill()
         demo.wait()

@@ -45,7 +45,7 @@ def kernel(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     manager.start_kernel(extra_arguments=["--HistoryManager.enabled=False"], env={**os.environ, "OMP_NUM_THREADS": "1"})
     client = manager.blocking_client()
     client.start_channels()
-    client.wait_for_ready(timeout=60)
+    client.wait_for_ready(timeout=180)
     yield manager, client
     client.stop_channels()
     manager.shutdown_kernel(now=True)
@@ -76,17 +76,17 @@ def test_a_notebook(tmp_path: Path, kernel: Any) -> None:
         prometheus(GENERATIONS[1], tmp_path / "p3", [f"127.0.0.1:{port}"], "2s") as second,
     ):
         client.execute("trainer.train()")
-        eventually(lambda: re.search(r"rl_step{.*} ([5-9]|\d\d)\.0", fetch(url)[1]), 60)
+        eventually(lambda: re.search(r"rl_step{.*} ([5-9]|\d\d)\.0", fetch(url)[1]), 180)
         manager.interrupt_kernel()
-        name = eventually(lambda: re.findall(r"(trainer_output-\w+)", _run(client, "print(exporter.name)")), 60)[-1]
+        name = eventually(lambda: re.findall(r"(trainer_output-\w+)", _run(client, "print(exporter.name)")))[-1]
         step = float(re.findall(r"[\d.]+", _run(client, 'print(exporter.snapshot.value("rl_last_log_step"))'))[-1])
         for server in (first, second):
-            eventually(partial(server.query, f'rl_run_state{{run="{name}",state="stopped"}} == 1'), 15)
+            eventually(partial(server.query, f'rl_run_state{{run="{name}",state="stopped"}} == 1'))
             assert server.value(f'rl_last_log_step{{run="{name}"}}') == step
             assert server.query(f'rl_run_exception_info{{run="{name}",exception="KeyboardInterrupt"}}')
 
         assert "Error" not in _run(client, "trainer.args.max_steps = 5\ntrainer.train()")
-        eventually(lambda: 'state="finished"} 1.0' in fetch(url)[1], 10)
+        eventually(lambda: 'state="finished"} 1.0' in fetch(url)[1])
         assert f'run="{name}"' in fetch(url)[1]
 
         again = _CELL.format(folder=str(tmp_path), port=port, steps=3)

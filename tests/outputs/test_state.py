@@ -63,13 +63,13 @@ def test_what_was_served_is_served_again(tmp_path: Path, capsys: pytest.CaptureF
 def _replayed(path: Path) -> tuple[str, str]:
     """What `rlexporter replay` serves of this file, and what it says."""
     port = free_port()
-    script = ["-m", "rlexporter", "replay", str(path), "--port", str(port), "--linger", "60"]
+    script = ["-m", "rlexporter", "replay", str(path), "--port", str(port), "--linger", "600"]
     replay = subprocess.Popen([sys.executable, *script], cwd=ROOT, stdout=subprocess.PIPE, text=True)
     try:
         text = eventually(lambda: served(port))
     finally:
         replay.send_signal(signal.SIGINT)
-        said, _ = replay.communicate(timeout=30)
+        said, _ = replay.communicate(timeout=60)
     return text, said
 
 

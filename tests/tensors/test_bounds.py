@@ -6,7 +6,7 @@ import math
 
 import pytest
 import torch
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from rlexporter.catalog import CATALOG
@@ -32,6 +32,7 @@ def _largest(dtype: str) -> float:
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
+@settings(deadline=None)
 @given(st.floats(allow_nan=False, allow_infinity=False))
 @example(0.0)
 @example(-0.0)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rlexporter.buckets import Nonfinite
@@ -27,6 +27,7 @@ def _by_numpy(values: list[float]) -> list[int]:
     return [later - earlier for earlier, later in pairwise([0, *at_most, len(finite)])]
 
 
+@settings(deadline=None)
 @given(st.lists(st.floats(width=32), max_size=60))
 def test_counts_equal_a_plain_count(values: list[float]) -> None:
     """Each finite value in the first bucket whose bound is not below it; the others counted by kind."""
