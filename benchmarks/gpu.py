@@ -10,7 +10,7 @@ import torch
 
 from benchmarks.tensors import RATIO, bucketize, mask_of, ratios_of
 from rlexporter.catalog import NAMED
-from rlexporter.model import Series
+from rlexporter.model.metric import Series
 from rlexporter.tensors.device import DeviceTally
 
 _SIZES = (8192, 65_536, 1_048_576, 16_777_216)

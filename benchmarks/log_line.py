@@ -13,11 +13,11 @@ from torch.utils.tensorboard import SummaryWriter
 
 from benchmarks.measure import ratios, side_by_side
 from rlexporter.catalog import CATALOG
-from rlexporter.conditions import table
+from rlexporter.conditions import from_catalog as table
 from rlexporter.conditions.watch import Watch
-from rlexporter.feed import RunFacts
+from rlexporter.model.sink import RunFacts
 from rlexporter.outputs.prometheus import encode
-from rlexporter.store import Store
+from rlexporter.store.store import Store
 
 
 def _line(size: int) -> dict[str, float]:

@@ -19,9 +19,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import rlexporter
-from rlexporter import ranks
-from rlexporter.model import Snapshot
+from rlexporter.model.metric import Snapshot
 from rlexporter.outputs import prometheus
+from rlexporter.run import rank_view as ranks
 from tests import tiny
 from tests.tools import ROOT, Prometheus, free_port, require_tools, running
 

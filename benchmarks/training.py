@@ -107,7 +107,7 @@ def _trainer(size: tuple[int, int], folder: Path) -> Any:
 
 
 def _measured(size: tuple[int, int], attached: bool) -> Run:
-    from rlexporter.attaching import attach
+    from rlexporter.integrations.attach import attach
 
     inside, endpoint = Inside(), 0.0
     with tempfile.TemporaryDirectory() as folder:

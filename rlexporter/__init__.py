@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from rlexporter.model import SetupError
-from rlexporter.report_to import register as _register
+from rlexporter.integrations.report_to import register as _register
+from rlexporter.model.metric import SetupError
 from rlexporter.version import __version__
 
 if TYPE_CHECKING:
-    from rlexporter.adapters.tracker import RLExporterTracker
-    from rlexporter.attaching import attach
-    from rlexporter.callback import RLExporterCallback
     from rlexporter.exporter import Exporter
+    from rlexporter.integrations.attach import attach
+    from rlexporter.integrations.callback import RLExporterCallback
+    from rlexporter.integrations.tracker import RLExporterTracker
 
 __all__ = ["Exporter", "RLExporterCallback", "RLExporterTracker", "SetupError", "__version__", "attach"]
 

@@ -1,6 +1,6 @@
 """`python -m rlexporter`."""
 
-from rlexporter.cli import main
+from rlexporter.commands.main import main
 
 if __name__ == "__main__":
     raise SystemExit(main())

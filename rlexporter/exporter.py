@@ -9,16 +9,17 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from rlexporter import process, ranks
-from rlexporter.config import MAIN, Settings
-from rlexporter.feed import RunFacts
-from rlexporter.model import RunState, SetupError, Snapshot
-from rlexporter.run import Run
+from rlexporter.config.settings import MAIN, Settings
+from rlexporter.model.metric import RunState, SetupError, Snapshot
+from rlexporter.model.sink import RunFacts
+from rlexporter.run import rank_view as ranks
+from rlexporter.run import shutdown as process
+from rlexporter.run.run import Run
 from rlexporter.version import __version__
 
 if TYPE_CHECKING:
-    from rlexporter.outputs.http import Server
-    from rlexporter.ticker import Ticker
+    from rlexporter.endpoint.endpoint import Server
+    from rlexporter.outputs.periodic import Ticker
 
 _HURRY_SECONDS = {RunState.FAILED: 1.0, RunState.PREEMPTED: 4.0}
 """What the last push and the like may take where others wait for this process to end, or it is killed soon."""
@@ -28,7 +29,7 @@ class Exporter(Run):
     """Serves one run to Prometheus: ``with Exporter(run="my-run", algorithm="ppo") as exporter: ...``
 
     As a context manager it starts, and at the end of the block notes how the run ended; the final state then stays
-    up until it was scraped, at most ``linger`` seconds. Settings are those of `rlexporter.config.Settings`, by name.
+    up until it was scraped, at most ``linger`` seconds. Settings are those of `rlexporter.config.settings`, by name.
     Raises SetupError for a setting that is unknown or unusable.
     """
 
@@ -74,7 +75,9 @@ class Exporter(Run):
         """
         if self._server is not None or not self.serves:
             return self
-        from rlexporter.outputs import door, http, prometheus
+        from rlexporter.endpoint import auth as door
+        from rlexporter.endpoint import endpoint as http
+        from rlexporter.outputs import prometheus
 
         guards = door.guards(self.settings, lambda error: self.failed("door", error))
         port = self.settings.port and self.settings.port + self.local_rank
@@ -165,7 +168,7 @@ class Exporter(Run):
 
     def _open_outlets(self, port: int, fallback: bool) -> None:
         """Whatever leaves this process by another way than the endpoint."""
-        from rlexporter import outlets
+        from rlexporter.outputs import enabled as outlets
 
         makers: list[tuple[str, Callable[[], Ticker | None]]] = [("record", self.record), *outlets.wanted(self, port)]
         for where, make in makers:

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from rlexporter.adapters.ppo import _MICRO_BATCH, _STEP
 from rlexporter.catalog import CATALOG, GRPO, PPO, RLOO, TENSOR_SIGNALS
-from rlexporter.resolve import Resolver
+from rlexporter.store.keys import Resolver
 
 WHEELS = Path(__file__).parent.parent / ".tools/wheels"
 OLDEST = (0, 12)

@@ -15,10 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rlexporter import check, recording
+from rlexporter import recording
 from rlexporter.catalog import CONDITIONS
-from rlexporter.condition import Condition
+from rlexporter.commands import check
 from rlexporter.conditions.judge import Thresholds
+from rlexporter.model.condition import Condition
 
 PAGE = Path(__file__).parent.parent / "docs/alerts.md"
 FACTORS = (0.5, 0.71, 1.0, 1.41, 2.0)

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from rlexporter import process
 from rlexporter.catalog import CATALOG
 from rlexporter.exporter import Exporter
-from rlexporter.feed import RunFacts, StepUpdate
-from rlexporter.model import Group, Key, Kind, Level, Metric, Series
-from rlexporter.store import Store
+from rlexporter.model.metric import Group, Key, Kind, Level, Metric, Series
+from rlexporter.model.sink import RunFacts, StepUpdate
+from rlexporter.run import shutdown as process
+from rlexporter.store.store import Store
 from rlexporter.tensors import host
 
 DATA = Path(__file__).parent / "data"

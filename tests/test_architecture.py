@@ -14,32 +14,33 @@ ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "rlexporter"
 SOURCES = sorted(PACKAGE.rglob("*.py"))
 
-LAYERS = [
-    {"version", "buckets", "model", "condition", "files", "ticker", "after_import"},
-    {"catalog", "resolve", "feed", "values", "tensors", "identity", "process", "phases"},
-    {"draft", "gather", "record"},
-    {"conditions"},
-    {"config", "parsers", "lines", "ranks"},
-    {"store", "verdicts", "recording"},
-    {"check"},
-    {"adapters", "outputs", "generate"},
-    {"intake"},
-    {"run"},
-    {"outlets"},
-    {"exporter"},
-    {"callback"},
-    {"attaching", "report_to", "default_callback"},
-    {"autoattach"},
-    {"startup"},
-    {"demo", "replay", "launch"},
-    {"cli"},
-    {"__main__"},
-]
+LAYERS = (
+    ("version", "atomic_file", "model"),
+    ("catalog", "tensors"),
+    ("conditions", "adapters"),
+    ("config", "store", "generate"),
+    ("recording", "outputs"),
+    ("run", "endpoint"),
+    ("exporter", "integrations"),
+    ("demo", "commands", "__main__"),
+)
+"""Who may import whom: what stands before it, in its own layer or in one below."""
+
+ORDER = [unit for layer in LAYERS for unit in layer]
+NEVER = (
+    *(("endpoint", "adapters"), ("outputs", "adapters"), ("run", "adapters"), ("integrations", "outputs")),
+    *(("conditions", "tensors"), ("store", "catalog"), ("outputs", "store"), ("endpoint", "store")),
+    *(("adapters", "tensors"), ("generate", "adapters"), ("run", "outputs")),
+)
+"""Pairs that the order would allow: the second is no business of the first."""
+
 HOMES = {
     "prometheus_client": {"outputs/prometheus.py"},
-    "fastapi": {"outputs/application.py"},
-    "uvicorn": {"outputs/server.py"},
+    "fastapi": {"endpoint/"},
+    "starlette": {"endpoint/"},
+    "uvicorn": {"endpoint/server.py"},
     "transformers": {"adapters/transformers.py", "demo/"},
+    "accelerate": {"integrations/tracker.py"},
     "trl": {"demo/"},
     "datasets": {"demo/"},
     "tokenizers": {"demo/"},
@@ -83,32 +84,40 @@ def _private_uses_of_uvicorn(text: str) -> Iterator[str]:
                 yield ast.unparse(node)
 
 
-def _layer(unit: str) -> int:
-    return next(i for i, units in enumerate(LAYERS) if unit in units)
-
-
 def _unit(path: Path) -> str:
-    parts = path.relative_to(PACKAGE).parts
-    return parts[0].removesuffix(".py")
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def _imported_units(path: Path) -> set[str]:
+    names = (name.split(".") for name in _imports(path))
+    return {parts[1] for parts in names if parts[0] == "rlexporter" and len(parts) > 1 and parts[1] in ORDER}
+
+
+def test_the_package_has_few_rooms() -> None:
+    """Each has a place in the order; what stands in the root itself can be counted."""
+    assert len(LAYERS) <= 8
+    units = {
+        path.name.removesuffix(".py") for path in PACKAGE.iterdir() if path.name not in ("__init__.py", "py.typed")
+    }
+    assert units - {"__pycache__"} == set(ORDER)
+    assert len([path for path in PACKAGE.iterdir() if path.is_file()]) <= 10
 
 
 @pytest.mark.parametrize("path", [p for p in SOURCES if p != PACKAGE / "__init__.py"], ids=str)
 def test_imports_run_one_way(path: Path) -> None:
-    """A file imports from layers below its own, or from its own folder; adapters and outputs never meet."""
+    """A file imports from its own package, or from one that stands before it."""
     own = _unit(path)
-    for name in _imports(path):
-        parts = name.split(".")
-        if parts[0] != "rlexporter" or len(parts) < 2 or not _is_unit(parts[1]):
-            continue
-        other = parts[1]
-        assert other == own or _layer(other) <= _layer(own), f"{path} imports {name}"
-        assert {own, other} not in ({"adapters", "outputs"}, {"adapters", "generate"}, {"outputs", "generate"})
+    for other in _imported_units(path) - {own}:
+        assert ORDER.index(other) < ORDER.index(own), f"{path} imports {other}"
+        assert (own, other) not in NEVER, f"{path} imports {other}"
 
 
-def test_the_store_is_handed_its_catalogue() -> None:
-    """Core files do not import the table that they work on."""
-    for name in ("store.py", "draft.py", "lines.py", "resolve.py", "feed.py", "tensors/host.py", "values.py"):
-        assert "rlexporter.catalog" not in set(_imports(PACKAGE / name)), name
+def test_the_nouns_need_the_standard_library_alone() -> None:
+    """So that everything can be built on them."""
+    for path in (PACKAGE / "model").glob("*.py"):
+        roots = {name.split(".")[0] for name in _imports(path)}
+        assert roots - {"rlexporter"} <= set(sys.stdlib_module_names), path
+        assert _imported_units(path) <= {"model"}, path
 
 
 @pytest.mark.parametrize("library", HOMES)
@@ -126,7 +135,7 @@ def test_only_the_public_parts_of_uvicorn_are_used() -> None:
     """Not its protocols, nothing with an underscore, and of its servers and settings what its documentation names."""
     found = {f"{path.name}: {use}" for path in SOURCES for use in _private_uses_of_uvicorn(path.read_text())}
     assert found == set()
-    source = (PACKAGE / "outputs/server.py").read_text()
+    source = (PACKAGE / "endpoint/server.py").read_text()
     for wrong in (
         "from uvicorn.protocols.http.h11_impl import H11Protocol",
         "import uvicorn.protocols",
@@ -137,12 +146,12 @@ def test_only_the_public_parts_of_uvicorn_are_used() -> None:
         "class Server(uvicorn.Server):\n    pass",
         "class C:\n    def f(self):\n        self._uvicorn.server_state.connections",
     ):
-        assert _private_uses_of_uvicorn(f"{source}\n{wrong}\n"), wrong
+        assert list(_private_uses_of_uvicorn(f"{source}\n{wrong}\n")), wrong
 
 
 def test_import_is_light() -> None:
     """`import rlexporter` loads nothing that is heavy, and the command line nothing before it has to."""
-    for statement in ("import rlexporter", "import rlexporter.cli, rlexporter.exporter"):
+    for statement in ("import rlexporter", "import rlexporter.commands.main, rlexporter.exporter"):
         code = f"import sys; {statement}; print([m for m in {HEAVY!r} if m in sys.modules])"
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
         assert done.stdout.strip() == "[]", statement
@@ -150,9 +159,9 @@ def test_import_is_light() -> None:
 
 @pytest.mark.parametrize("path", [p for p in SOURCES if p.parent.name != "catalog"], ids=str)
 def test_files_and_functions_are_small(path: Path) -> None:
-    """At most 250 lines a file and 40 a function."""
+    """At most 40 lines a function; a file of more than 300 says in its docstring why ("300 lines")."""
     text = path.read_text()
-    assert text.count("\n") <= 250
+    assert text.count("\n") <= 300 or "300 lines" in (ast.get_docstring(ast.parse(text)) or "")
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             assert (node.end_lineno or 0) - node.lineno < 40, node.name
@@ -166,7 +175,3 @@ def test_public_names_are_documented(path: Path) -> None:
     for node in tree.body:
         if isinstance(node, (ast.ClassDef, ast.FunctionDef)) and not node.name.startswith("_"):
             assert ast.get_docstring(node), node.name
-
-
-def _is_unit(name: str) -> bool:
-    return (PACKAGE / name).is_dir() or (PACKAGE / f"{name}.py").exists()

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from rlexporter.buckets import Buckets, Nonfinite
+from rlexporter.model.histogram import Buckets, Nonfinite
 
 BOUNDS = (-1.0, 0.0, 1.0)
 

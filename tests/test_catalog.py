@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from rlexporter.catalog import ALGORITHMS, CATALOG, HYPERPARAMETERS, INFO_LABELS, NAMED, PPO
-from rlexporter.model import Kind, Metric, Scope, Series
-from rlexporter.resolve import Resolver, evaluation
+from rlexporter.model.metric import Kind, Metric, Scope, Series
+from rlexporter.store.keys import Resolver, evaluation
 
 EACH = pytest.mark.parametrize("metric", CATALOG, ids=lambda metric: metric.series)
 

@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from rlexporter.config import DEFAULT_PORT, Settings
-from rlexporter.model import SetupError
+from rlexporter.config.settings import DEFAULT_PORT, Settings
+from rlexporter.model.metric import SetupError
 
 
 def test_defaults_are_safe() -> None:

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
-from rlexporter import cli
-from rlexporter.config import DEFAULT_PORT
+from rlexporter.commands import main as cli
+from rlexporter.config.settings import DEFAULT_PORT
 from tests.tools import (
     ALERTMANAGERS,
     GENERATIONS,

@@ -18,9 +18,10 @@ import pytest
 import torch
 
 import rlexporter
-from rlexporter import Exporter, SetupError, process
-from rlexporter.feed import RunFacts, StepUpdate
-from rlexporter.model import RunState
+from rlexporter import Exporter, SetupError
+from rlexporter.model.metric import RunState
+from rlexporter.model.sink import RunFacts, StepUpdate
+from rlexporter.run import shutdown as process
 from tests.conftest import fetch
 
 
@@ -98,8 +99,8 @@ def test_a_start_that_fails_leaves_nothing(tmp_path: Path, monkeypatch: pytest.M
     before = process.live()
     with monkeypatch.context() as patch:
         if broken == "server":
-            patch.setattr("rlexporter.outputs.http._START_SECONDS", 0.1)
-            patch.setattr("rlexporter.outputs.server.Server.work", _never_answer)
+            patch.setattr("rlexporter.endpoint.endpoint._START_SECONDS", 0.1)
+            patch.setattr("rlexporter.endpoint.server.Server.work", _never_answer)
         with pytest.raises(SetupError):
             exporter.start()
 

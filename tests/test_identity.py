@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from rlexporter import identity
-from rlexporter.identity import RUN_FILE, Identity
+from rlexporter.run import identity
+from rlexporter.run.identity import RUN_FILE, Identity
 
 
 @pytest.mark.parametrize(

@@ -15,14 +15,15 @@ import numpy as np
 import pytest
 import torch
 
-from rlexporter import Exporter, intake
-from rlexporter.buckets import Buckets
+from rlexporter import Exporter
 from rlexporter.catalog import NAMED
 from rlexporter.conditions.judge import Verdict
 from rlexporter.conditions.view import View
-from rlexporter.draft import Draft
-from rlexporter.feed import NotSeenError, RunFacts, StepUpdate
-from rlexporter.model import Series
+from rlexporter.model.histogram import Buckets
+from rlexporter.model.metric import Series
+from rlexporter.model.sink import NotSeenError, RunFacts, StepUpdate
+from rlexporter.run import sink as intake
+from rlexporter.store.builder import Draft
 from rlexporter.tensors import host, tally
 
 RATIO = Series(NAMED["rl_policy_ratio_dist"])

@@ -15,7 +15,7 @@ import yaml
 
 from rlexporter.catalog import CATALOG
 from rlexporter.catalog.alerts import LOST_WITHOUT
-from rlexporter.config import Settings
+from rlexporter.config.settings import Settings
 from tests.tools import ALERTMANAGERS, REQUIRED, ROOT, TOOLS, require_alertmanager, require_tool
 
 FOLDER = ROOT / "deploy/kubernetes"

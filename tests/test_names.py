@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from rlexporter.catalog import NAMED, RECORDS
-from rlexporter.model import Kind
+from rlexporter.model.metric import Kind
 from rlexporter.outputs.grouped import SUMS
 
 PACKAGE = Path(__file__).parent.parent / "rlexporter"

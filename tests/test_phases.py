@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rlexporter.phases import Phases
+from rlexporter.run.phase_timer import Phases
 
 
 def test_each_phase_has_its_own_time_only() -> None:

@@ -13,9 +13,10 @@ from typing import Any
 
 import pytest
 
-from rlexporter import Exporter, process
-from rlexporter.feed import RunFacts, StepUpdate
-from rlexporter.model import RunState
+from rlexporter import Exporter
+from rlexporter.model.metric import RunState
+from rlexporter.model.sink import RunFacts, StepUpdate
+from rlexporter.run import shutdown as process
 
 
 @pytest.fixture(autouse=True)
@@ -198,7 +199,7 @@ def test_ctrl_c_ends_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupt(seconds: float) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("rlexporter.process.time.sleep", interrupt)
+    monkeypatch.setattr("rlexporter.run.shutdown.time.sleep", interrupt)
     process.wait([Waiting(10**6)])
 
 

@@ -8,9 +8,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from rlexporter import Exporter, process
-from rlexporter.feed import RunFacts, StepUpdate
+from rlexporter import Exporter
+from rlexporter.model.sink import RunFacts, StepUpdate
 from rlexporter.outputs import prometheus
+from rlexporter.run import shutdown as process
 from tests.conftest import fetch
 
 

@@ -14,10 +14,11 @@ import numpy as np
 import pytest
 import torch
 
-from rlexporter import Exporter, record
+from rlexporter import Exporter
 from rlexporter.catalog import NAMED
-from rlexporter.feed import RunFacts, StepUpdate
-from rlexporter.model import SetupError
+from rlexporter.model.metric import SetupError
+from rlexporter.model.sink import RunFacts, StepUpdate
+from rlexporter.recording import writer as record
 
 
 def _lines(path: Path) -> list[dict[str, Any]]:

@@ -13,12 +13,12 @@ import torch
 
 from rlexporter import Exporter, recording
 from rlexporter.catalog import CATALOG, NAMED
-from rlexporter.check import feed
-from rlexporter.conditions import table
-from rlexporter.feed import RunFacts, StepUpdate
-from rlexporter.model import RunState, Series, Snapshot
+from rlexporter.commands.check import feed
+from rlexporter.conditions import from_catalog as table
+from rlexporter.model.metric import RunState, Series, Snapshot
+from rlexporter.model.sink import RunFacts, StepUpdate
 from rlexporter.recording import Recording, UnreadableError
-from rlexporter.store import Store
+from rlexporter.store.store import Store
 
 RATIO = NAMED["rl_policy_ratio_dist"]
 CLOCK = ("_timestamp_seconds", "rlexporter_record_seconds_total", "rlexporter_observe_seconds_total")

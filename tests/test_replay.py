@@ -22,9 +22,11 @@ import torch
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
-from rlexporter import Exporter, cli, recording, replay
+from rlexporter import Exporter, recording
+from rlexporter.commands import main as cli
+from rlexporter.commands import replay
 from rlexporter.demo import display
-from rlexporter.process import live
+from rlexporter.run.shutdown import live
 from tests import tools
 from tests.conftest import fetch
 

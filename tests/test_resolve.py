@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rlexporter.catalog import CATALOG
-from rlexporter.resolve import MAX_LABEL_LENGTH, Resolver, clip, dataset, evaluation_prefix
+from rlexporter.store.keys import MAX_LABEL_LENGTH, Resolver, clip, dataset, evaluation_prefix
 
 Names = list[tuple[str, tuple[str, ...]]]
 

@@ -12,13 +12,13 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rlexporter.buckets import Buckets
 from rlexporter.catalog import CATALOG, NAMED
-from rlexporter.draft import Draft
-from rlexporter.feed import RunFacts, StepUpdate
-from rlexporter.lines import MAX_DATASETS
-from rlexporter.model import RunState, Series
-from rlexporter.store import Store
+from rlexporter.model.histogram import Buckets
+from rlexporter.model.metric import RunState, Series
+from rlexporter.model.sink import RunFacts, StepUpdate
+from rlexporter.store.builder import Draft
+from rlexporter.store.log_lines import MAX_DATASETS
+from rlexporter.store.store import Store
 from tests.conftest import observe
 
 

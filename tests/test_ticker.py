@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 
-from rlexporter.ticker import Ticker
+from rlexporter.outputs.periodic import Ticker
 from tests.tools import eventually
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from rlexporter.values import Unreadable, is_array, read
+from rlexporter.model.values import Unreadable, is_array, read
 
 
 class _Hostile:

@@ -17,10 +17,11 @@ from typing import Any
 
 import pytest
 
-from rlexporter import autoattach, process
-from rlexporter.after_import import after_import
+from rlexporter.commands.run import STARTUP
 from rlexporter.exporter import Exporter
-from rlexporter.launch import STARTUP
+from rlexporter.integrations import auto as autoattach
+from rlexporter.integrations.import_hook import after_import
+from rlexporter.run import shutdown as process
 
 PRINTS = "import os, sys; print(sys.argv[1:], os.getpid(), os.getcwd()); sys.exit(7)"
 FAKE = {
@@ -376,7 +377,7 @@ class TestLegacy:
         def attach(trainer: Any, settings: Any, *, fallback: bool) -> None:
             calls.append((trainer, settings, fallback))
 
-        monkeypatch.setattr("rlexporter.attaching.attach_legacy", attach)
+        monkeypatch.setattr("rlexporter.integrations.attach.attach_legacy", attach)
         return calls
 
     @pytest.mark.parametrize("tracker", ["", "rlexporter"])

@@ -10,7 +10,7 @@ from typing import Any
 
 from rlexporter.adapters.optimizer import weight_norm
 from rlexporter.adapters.taps import Taps
-from rlexporter.feed import NotSeenError
+from rlexporter.model.sink import NotSeenError
 
 _ON_POLICY = (
     "every update is on-policy (num_iterations is 1 and no generation is used for several optimizer steps): the ratio "

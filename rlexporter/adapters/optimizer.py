@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from rlexporter.adapters.taps import Taps
-from rlexporter.feed import NotSeenError
+from rlexporter.model.sink import NotSeenError
 
 
 class OptimizerTaps(Taps):

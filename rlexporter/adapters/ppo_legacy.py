@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from rlexporter import catalog
-from rlexporter.adapters.facts import hyperparameters, model_name, version_of
 from rlexporter.adapters.optimizer import BackwardTaps, weight_norm
-from rlexporter.feed import RunFacts, StepUpdate
+from rlexporter.adapters.trainer_facts import hyperparameters, model_name, version_of
+from rlexporter.model.sink import RunFacts, StepUpdate
 
 _ONLY_ITS_MEAN = "the trainer computes only its mean over the tokens of a mini-batch: see rl_entropy_per_token"
 _NAMES = ("exp_name", "tracker_project_name")

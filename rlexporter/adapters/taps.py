@@ -12,7 +12,7 @@ from typing import Any
 from rlexporter.adapters.arguments import Arguments
 from rlexporter.adapters.instance import wrap
 from rlexporter.catalog import TENSOR_SIGNALS
-from rlexporter.feed import Feed
+from rlexporter.model.sink import Feed
 
 
 class Taps:

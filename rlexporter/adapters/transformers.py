@@ -15,12 +15,12 @@ from typing import Any
 
 from transformers.trainer_callback import CallbackHandler, TrainerCallback
 
-from rlexporter.adapters.facts import run_facts
 from rlexporter.adapters.frames import callers, local
 from rlexporter.adapters.instance import wrap
-from rlexporter.adapters.tapped import taps_for
+from rlexporter.adapters.selection import taps_for
 from rlexporter.adapters.taps import Taps
-from rlexporter.feed import Feed, StepUpdate
+from rlexporter.adapters.trainer_facts import run_facts
+from rlexporter.model.sink import Feed, StepUpdate
 
 logger = logging.getLogger("rlexporter")
 

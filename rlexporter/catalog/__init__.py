@@ -12,13 +12,7 @@ from rlexporter.catalog.alerts import (
     RUNBOOKS,
     WATCHDOG,
 )
-from rlexporter.catalog.conditions import (
-    CONDITION_NAMED,
-    CONDITIONS,
-    NONFINITE,
-    REWARD_GAIN_FROM,
-    SERIES_SIGNALS,
-)
+from rlexporter.catalog.conditions import CONDITION_NAMED, CONDITIONS, NONFINITE, REWARD_GAIN_FROM, SERIES_SIGNALS
 from rlexporter.catalog.metrics import (
     ALGORITHMS,
     ASYNC_GRPO,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rlexporter.condition import Family, Severity
+from rlexporter.model.condition import Family, Severity
 
 RUNBOOKS = "https://github.com/rlexporter/rlexporter/blob/main/alerts/runbooks"
 """Where `runbook_url` points; below the root of the repository it is alerts/runbooks."""

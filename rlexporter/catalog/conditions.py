@@ -11,7 +11,7 @@ The order is from cause to symptom, and that of rules and docs. Sources of the l
 from __future__ import annotations
 
 from rlexporter.catalog.entries import above, below, condition, critical, info, warning
-from rlexporter.condition import Baseline, Condition, Family, Read, Signal, Source
+from rlexporter.model.condition import Baseline, Condition, Family, Read, Signal, Source
 
 _VALUE, _MEAN, _SHARE, _SPREAD = Read.VALUE, Read.MEAN, Read.SHARE, Read.SPREAD
 _PPO = ("ppo", "ppo-legacy")

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from rlexporter.condition import Baseline, Condition, Family, Limit, Severity
-from rlexporter.model import Group, Key, Kind, Level, Metric, Range, Scope
+from rlexporter.model.condition import Baseline, Condition, Family, Limit, Severity
+from rlexporter.model.metric import Group, Key, Kind, Level, Metric, Range, Scope
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

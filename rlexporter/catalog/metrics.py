@@ -17,7 +17,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from rlexporter.catalog.entries import Entries
-from rlexporter.model import Group, Key, Level, Metric, Range, RunState, Scope
+from rlexporter.model.metric import Group, Key, Level, Metric, Range, RunState, Scope
 
 PPO_LEGACY = "ppo-legacy"
 PPO = "ppo"

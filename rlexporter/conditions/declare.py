@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from rlexporter.condition import Read, Signal, Source
 from rlexporter.conditions.memory import Memory
 from rlexporter.conditions.view import View
+from rlexporter.model.condition import Read, Signal, Source
 
 Derive = Callable[[View, Memory], "float | None"]
 """Computes a number from a step and from the past of other signals; None where the step says nothing about it."""

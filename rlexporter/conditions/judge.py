@@ -10,13 +10,13 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from rlexporter.condition import Condition, Limit, Signal, Source
+from rlexporter.conditions.baselines import Measure, measure, measured
 from rlexporter.conditions.declare import Derive
 from rlexporter.conditions.memory import Memory
 from rlexporter.conditions.past import Past
 from rlexporter.conditions.sources import getter
 from rlexporter.conditions.view import View
-from rlexporter.conditions.yardsticks import Measure, measure, measured
+from rlexporter.model.condition import Condition, Limit, Signal, Source
 
 Factor = float | Mapping[str, float]
 """The number of a limit: one, or one by variant of the signal."""

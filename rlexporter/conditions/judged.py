@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from rlexporter.catalog import CONDITIONS, NONFINITE
-from rlexporter.condition import Read
-from rlexporter.conditions.table import SIGNAL_NAMED
-from rlexporter.model import Metric
+from rlexporter.conditions.from_catalog import SIGNAL_NAMED
+from rlexporter.model.condition import Read
+from rlexporter.model.metric import Metric
 
 
 def series_of(signal: str) -> tuple[str, ...]:

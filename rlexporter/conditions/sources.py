@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from rlexporter.buckets import Buckets
-from rlexporter.condition import Read, Source
 from rlexporter.conditions.declare import Derive
 from rlexporter.conditions.memory import Memory
 from rlexporter.conditions.view import View, finite_mean, value_range
+from rlexporter.model.condition import Read, Source
+from rlexporter.model.histogram import Buckets
 
 Getter = Callable[[View, Memory], "float | None"] | str
 """A function, or the name of a number that is taken as it is."""

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from math import isfinite
 
-from rlexporter.buckets import Buckets
-from rlexporter.model import AnomalyCounts, Kind, Series
+from rlexporter.model.histogram import Buckets
+from rlexporter.model.metric import AnomalyCounts, Kind, Series
 
 
 @dataclass(slots=True)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from rlexporter.buckets import Buckets
-from rlexporter.condition import Condition, Limit
 from rlexporter.conditions.judge import Judge, Verdict
 from rlexporter.conditions.stall import MINIMUM, Patience
 from rlexporter.conditions.view import LineNumbers, View
-from rlexporter.feed import StepUpdate
-from rlexporter.model import AnomalyCounts, Series
+from rlexporter.model.condition import Condition, Limit
+from rlexporter.model.histogram import Buckets
+from rlexporter.model.metric import AnomalyCounts, Series
+from rlexporter.model.sink import StepUpdate
 
 
 class Watch:

@@ -6,9 +6,9 @@ import os
 import warnings
 from importlib.metadata import PackageNotFoundError, version
 
-from rlexporter.config import Settings
+from rlexporter.config.settings import Settings
 from rlexporter.demo.faults import Fault
-from rlexporter.model import SetupError
+from rlexporter.model.metric import SetupError
 
 _VERSIONS = {
     "grpo": ((1, 0), None, "trl>=1.16"),

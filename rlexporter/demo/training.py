@@ -14,12 +14,13 @@ from typing import Any
 
 from transformers import PrinterCallback, TrainerCallback
 
-from rlexporter.attaching import attach
-from rlexporter.demo import groups, ppo, tiny
+from rlexporter.demo import groups, tiny
+from rlexporter.demo import ppo_loops as ppo
 from rlexporter.demo.display import Display
 from rlexporter.demo.faults import Fault
 from rlexporter.demo.injection import Injection
 from rlexporter.exporter import Exporter
+from rlexporter.integrations.attach import attach
 
 _SEED = 0
 _WATCH_SECONDS = 600.0

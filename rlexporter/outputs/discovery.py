@@ -15,10 +15,10 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from rlexporter.config import Settings
-from rlexporter.files import write_whole
-from rlexporter.model import SetupError
-from rlexporter.ticker import Ticker
+from rlexporter.atomic_file import write_whole
+from rlexporter.config.settings import Settings
+from rlexporter.model.metric import SetupError
+from rlexporter.outputs.periodic import Ticker
 
 FRESH_SECONDS = 60.0
 _PREFIX = "rlexporter-"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rlexporter.model import Level, Metric, Series, Snapshot
+from rlexporter.model.metric import Level, Metric, Series, Snapshot
 
 SUMS = {
     "positive_sum": "Sum of the positive values of {}.",

@@ -21,10 +21,10 @@ from threading import get_ident
 from opentelemetry import context
 from opentelemetry.sdk.metrics.export import MetricExporter, MetricExportResult
 
-from rlexporter.model import SetupError, Snapshot
+from rlexporter.config.parsers import ON
+from rlexporter.model.metric import SetupError, Snapshot
 from rlexporter.outputs.otlp_data import Origin, metrics_data
-from rlexporter.parsers import ON
-from rlexporter.ticker import Ticker
+from rlexporter.outputs.periodic import Ticker
 
 GRPC, HTTP = "grpc", "http/protobuf"
 INTERVAL_SECONDS = 15.0

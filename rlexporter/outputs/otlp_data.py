@@ -25,8 +25,8 @@ from opentelemetry.sdk.metrics.export import Metric as Family
 from opentelemetry.sdk.resources import SERVICE_INSTANCE_ID, SERVICE_NAME, OTELResourceDetector, Resource
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
-from rlexporter.buckets import Buckets
-from rlexporter.model import Kind, Metric, Series, Snapshot
+from rlexporter.model.histogram import Buckets
+from rlexporter.model.metric import Kind, Metric, Series, Snapshot
 from rlexporter.outputs.grouped import SUMS, by_metric, help_text, labels
 from rlexporter.version import __version__
 

@@ -14,8 +14,8 @@ from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
-from rlexporter.buckets import Buckets
-from rlexporter.model import Kind, Metric, Series, Snapshot
+from rlexporter.model.histogram import Buckets
+from rlexporter.model.metric import Kind, Metric, Series, Snapshot
 from rlexporter.outputs.grouped import SUMS, by_metric, help_text, labels
 
 __all__ = ["VERSION", "Family", "encode", "families", "openmetrics"]

@@ -17,8 +17,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from rlexporter.buckets import Buckets, Nonfinite
-from rlexporter.model import Series
+from rlexporter.model.histogram import Buckets, Nonfinite
+from rlexporter.model.metric import Series
 from rlexporter.tensors.bounds import edges
 
 # A slot holds the counts of one series, in the order in which a search in its edges numbers them: minus infinity,

@@ -15,7 +15,7 @@ from functools import lru_cache
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
-from rlexporter.buckets import Buckets, Nonfinite
+from rlexporter.model.histogram import Buckets, Nonfinite
 from rlexporter.tensors.bounds import edges, rounded_down
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from rlexporter.buckets import Buckets
-from rlexporter.model import Series
+from rlexporter.model.histogram import Buckets
+from rlexporter.model.metric import Series
 from rlexporter.tensors import host
 from rlexporter.tensors.device import DeviceTally
 

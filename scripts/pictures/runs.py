@@ -13,12 +13,13 @@ from pathlib import Path
 
 import yaml
 
-from rlexporter import check, recording
-from rlexporter.config import Settings
-from rlexporter.model import RunState
-from rlexporter.outputs.history import History
+from rlexporter import recording
+from rlexporter.commands import check
+from rlexporter.config.settings import Settings
+from rlexporter.model.metric import RunState
+from rlexporter.outputs.backfill import History
 from rlexporter.recording import Event
-from rlexporter.run import Run
+from rlexporter.run.run import Run
 from scripts.pictures.look import Json
 from tests.tools import Prometheus, require_tools
 

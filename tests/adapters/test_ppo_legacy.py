@@ -22,12 +22,13 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from transformers import LlamaForCausalLM
 
 import rlexporter
-from rlexporter import Exporter, SetupError, process
+from rlexporter import Exporter, SetupError
 from rlexporter.adapters.instance import wrap
 from rlexporter.adapters.ppo_legacy import LegacyTaps
 from rlexporter.catalog import TENSOR_SIGNALS
 from rlexporter.demo import tiny
-from rlexporter.model import RunState
+from rlexporter.model.metric import RunState
+from rlexporter.run import shutdown as process
 from rlexporter.tensors.tally import Tally
 from tests.adapters.kept import Kept, buckets
 from tests.conftest import fetch

@@ -20,11 +20,12 @@ import trl
 from transformers import TrainerCallback
 
 import rlexporter
-from rlexporter import Exporter, RLExporterCallback, SetupError, process
-from rlexporter.default_callback import DefaultCallback
+from rlexporter import Exporter, RLExporterCallback, SetupError
 from rlexporter.demo import tiny as demo
-from rlexporter.identity import RUN_FILE
-from rlexporter.model import RunState
+from rlexporter.integrations.default_callback import DefaultCallback
+from rlexporter.model.metric import RunState
+from rlexporter.run import shutdown as process
+from rlexporter.run.identity import RUN_FILE
 from tests import tiny
 from tests.conftest import fetch
 

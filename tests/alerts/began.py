@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rlexporter import Exporter
 from rlexporter.catalog import CONDITION_NAMED
-from rlexporter.condition import Family
+from rlexporter.model.condition import Family
 
 
 def began(exporter: Exporter, family: Family | None = None) -> dict[tuple[str, str], int]:

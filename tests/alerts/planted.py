@@ -7,11 +7,12 @@ from math import sin
 from typing import Any
 
 from rlexporter.catalog import CATALOG, NAMED
-from rlexporter.conditions import table, thresholds
+from rlexporter.conditions import from_catalog as table
 from rlexporter.conditions.watch import Watch
-from rlexporter.feed import RunFacts, StepUpdate
-from rlexporter.model import Series, Snapshot
-from rlexporter.store import Store
+from rlexporter.config import thresholds
+from rlexporter.model.metric import Series, Snapshot
+from rlexporter.model.sink import RunFacts, StepUpdate
+from rlexporter.store.store import Store
 from rlexporter.tensors import host
 
 Line = dict[str, Any]

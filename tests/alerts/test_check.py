@@ -11,14 +11,16 @@ from typing import Any
 
 import pytest
 
-from rlexporter import check, cli, recording
+from rlexporter import recording
 from rlexporter.catalog import CATALOG
-from rlexporter.check import feed
-from rlexporter.conditions import table
-from rlexporter.feed import RunFacts
-from rlexporter.model import RunState, Snapshot
+from rlexporter.commands import check
+from rlexporter.commands import main as cli
+from rlexporter.commands.check import feed
+from rlexporter.conditions import from_catalog as table
+from rlexporter.model.metric import RunState, Snapshot
+from rlexporter.model.sink import RunFacts
 from rlexporter.recording import Event, Recording
-from rlexporter.store import Store
+from rlexporter.store.store import Store
 from tests.alerts import planted, promtool
 from tests.tools import GENERATIONS
 

@@ -13,7 +13,7 @@ from transformers import TrainerCallback
 
 import rlexporter
 from rlexporter import Exporter
-from rlexporter.condition import Family
+from rlexporter.model.condition import Family
 from tests import tiny
 from tests.alerts.began import began, is_over
 

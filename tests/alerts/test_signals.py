@@ -10,14 +10,15 @@ import pytest
 
 from rlexporter.catalog import CONDITIONS, MAY_BE_NONFINITE, NAMED, NONFINITE, SERIES_SIGNALS
 from rlexporter.catalog.entries import above, condition, warning
-from rlexporter.condition import Family, Signal, Source
-from rlexporter.conditions import derived, rewards
+from rlexporter.conditions import reward_signals as rewards
+from rlexporter.conditions import signals as derived
 from rlexporter.conditions.declare import Declared, ordered
+from rlexporter.conditions.from_catalog import FUNCTIONS, SIGNAL_NAMED, SIGNALS
 from rlexporter.conditions.judge import Judge
 from rlexporter.conditions.memory import Memory
-from rlexporter.conditions.table import FUNCTIONS, SIGNAL_NAMED, SIGNALS
 from rlexporter.conditions.view import View
-from rlexporter.model import AnomalyCounts
+from rlexporter.model.condition import Family, Signal, Source
+from rlexporter.model.metric import AnomalyCounts
 
 
 def test_a_decorated_function_and_an_entry_are_a_condition_on_a_new_signal() -> None:

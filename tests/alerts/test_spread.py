@@ -7,15 +7,15 @@ from math import inf, nan
 
 import pytest
 
-from rlexporter.buckets import Buckets
 from rlexporter.catalog import NAMED
-from rlexporter.condition import Read, Source
 from rlexporter.conditions.memory import Memory
 from rlexporter.conditions.past import Past
-from rlexporter.conditions.rewards import reward_functions_dead, reward_functions_silent
+from rlexporter.conditions.reward_signals import reward_functions_dead, reward_functions_silent
 from rlexporter.conditions.sources import getter
 from rlexporter.conditions.view import View
-from rlexporter.model import AnomalyCounts, Series
+from rlexporter.model.condition import Read, Source
+from rlexporter.model.histogram import Buckets
+from rlexporter.model.metric import AnomalyCounts, Series
 from rlexporter.tensors import host
 
 REWARDS = NAMED["rl_reward_function_dist"]

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from rlexporter import Exporter
-from rlexporter.conditions import thresholds
-from rlexporter.config import Settings
-from rlexporter.model import SetupError
+from rlexporter.config import thresholds
+from rlexporter.config.settings import Settings
+from rlexporter.model.metric import SetupError
 from tests.alerts.planted import Planted
 
 

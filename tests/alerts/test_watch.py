@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from rlexporter import Exporter
-from rlexporter.buckets import Buckets
 from rlexporter.catalog import CONDITIONS, NAMED
-from rlexporter.feed import RunFacts, StepUpdate
-from rlexporter.model import Series
+from rlexporter.model.histogram import Buckets
+from rlexporter.model.metric import Series
+from rlexporter.model.sink import RunFacts, StepUpdate
 from tests.alerts.planted import Planted
 
 ENTROPY: dict[str, Any] = {"condition": "entropy_collapsed", "severity": "critical"}
@@ -196,7 +196,7 @@ def test_a_recorded_part_counts_to_its_step() -> None:
     """Counts that came from a device after their step: NaN among them is found with the next."""
     run = Planted("grpo").healthy(5)
     metric = NAMED["rl_advantage_dist"]
-    from rlexporter.buckets import Nonfinite
+    from rlexporter.model.histogram import Nonfinite
 
     empty = Buckets.empty(metric.bounds)
     part = Buckets(metric.bounds, empty.counts, nonfinite=Nonfinite(nan=3))

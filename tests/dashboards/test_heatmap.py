@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from rlexporter.catalog import CATALOG, NAMED
-from rlexporter.feed import RunFacts, StepUpdate
 from rlexporter.generate.dashboards import dashboards
-from rlexporter.model import RunState, Series
-from rlexporter.outputs.history import History
-from rlexporter.store import Store
+from rlexporter.model.metric import RunState, Series
+from rlexporter.model.sink import RunFacts, StepUpdate
+from rlexporter.outputs.backfill import History
+from rlexporter.store.store import Store
 from rlexporter.tensors import host
 from tests.dashboards.grafana import Json, View, panels, variable
 from tests.tools import Prometheus, prometheus, require_tools

@@ -12,12 +12,12 @@ import promql_parser as promql
 import pytest
 
 from rlexporter.catalog import CATALOG, NAMED
-from rlexporter.feed import RunFacts, StepUpdate
 from rlexporter.generate import docs
 from rlexporter.generate.dashboards import dashboards
-from rlexporter.model import Group, Key, Kind, Level, Metric, Series
+from rlexporter.model.metric import Group, Key, Kind, Level, Metric, Series
+from rlexporter.model.sink import RunFacts, StepUpdate
 from rlexporter.outputs.prometheus import encode
-from rlexporter.store import Store
+from rlexporter.store.store import Store
 from rlexporter.tensors import host
 from tests.conftest import SURPRISE
 from tests.dashboards.grafana import Json, View, panels, variable

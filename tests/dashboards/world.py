@@ -14,10 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from rlexporter import Exporter, check, recording
+from rlexporter import Exporter, recording
 from rlexporter.catalog import CATALOG, NAMED
-from rlexporter.feed import RunFacts, StepUpdate
-from rlexporter.model import Kind, RunState, Series
+from rlexporter.commands import check
+from rlexporter.model.metric import Kind, RunState, Series
+from rlexporter.model.sink import RunFacts, StepUpdate
 from rlexporter.tensors import host
 from tests.alerts.planted import LINES
 

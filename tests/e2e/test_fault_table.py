@@ -29,8 +29,9 @@ from transformers import TrainerCallback
 import rlexporter
 from rlexporter import recording
 from rlexporter.exporter import Exporter
-from rlexporter.outputs import discovery, otlp, prometheus, state
-from rlexporter.resolve import clip
+from rlexporter.outputs import discovery, otlp, prometheus
+from rlexporter.outputs import state_file as state
+from rlexporter.store.keys import clip
 from tests import tiny, tools
 from tests.conftest import fetch
 from tests.tools import eventually, free_port

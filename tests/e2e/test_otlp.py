@@ -25,7 +25,7 @@ from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExp
 from opentelemetry.sdk.metrics.export import MetricExportResult
 
 from rlexporter.catalog import NAMED
-from rlexporter.model import Series, Snapshot
+from rlexporter.model.metric import Series, Snapshot
 from rlexporter.outputs.otlp_data import Origin, metrics_data
 from rlexporter.outputs.prometheus import encode
 from tests.alerts.expected import OUTSIDE, RAISED

@@ -21,9 +21,10 @@ from typing import Any
 import pytest
 
 from rlexporter import Exporter
-from rlexporter.model import Snapshot
-from rlexporter.outputs import prometheus, server
-from rlexporter.outputs.connections import LIMITS, Connections, Listener, Stage
+from rlexporter.endpoint import server
+from rlexporter.endpoint.connections import LIMITS, Connections, Listener, Stage
+from rlexporter.model.metric import Snapshot
+from rlexporter.outputs import prometheus
 from tests.outputs.test_tls import Files
 from tests.outputs.wire import Answer, accepted, ask, connect, ended, read, request, unsent
 from tests.served import errors
@@ -58,7 +59,7 @@ def endpoint(request: pytest.FixtureRequest, files: Files) -> Iterator[tuple[Exp
 @pytest.fixture
 def little(monkeypatch: pytest.MonkeyPatch) -> None:
     """The kernel keeps little of what is sent."""
-    monkeypatch.setattr("rlexporter.outputs.connections._SEND_BUFFER_BYTES", 4096)
+    monkeypatch.setattr("rlexporter.endpoint.connections._SEND_BUFFER_BYTES", 4096)
 
 
 @pytest.fixture
@@ -381,7 +382,7 @@ def test_what_is_kept_is_what_is_there_now(exporter: Exporter, monkeypatch: pyte
     few = ask(exporter, "GET", "/metrics?name[]=rl_step")
     assert _line(few, "rl_step{")
     assert not _line(few, "rl_reward_mean")
-    monkeypatch.setattr("rlexporter.outputs.application._KEPT_SECONDS", -1)
+    monkeypatch.setattr("rlexporter.endpoint.app._KEPT_SECONDS", -1)
     counts = [_line(ask(exporter), "rlexporter_scrapes_total") for _ in range(2)]
     assert counts[0] != counts[1]
 

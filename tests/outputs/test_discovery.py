@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from rlexporter import Exporter, cli
-from rlexporter.config import Settings
-from rlexporter.model import SetupError
+from rlexporter import Exporter
+from rlexporter.commands import main as cli
+from rlexporter.config.settings import Settings
+from rlexporter.model.metric import SetupError
 from rlexporter.outputs import discovery
 from tests.tools import eventually, prometheus
 

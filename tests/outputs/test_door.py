@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 
 from rlexporter import Exporter
-from rlexporter.config import Settings
-from rlexporter.feed import RunFacts
-from rlexporter.model import SetupError
-from rlexporter.outputs import door
+from rlexporter.config.settings import Settings
+from rlexporter.endpoint import auth as door
+from rlexporter.model.metric import SetupError
+from rlexporter.model.sink import RunFacts
 from tests.outputs.wire import Answer, ask, connect, ended, read, request
 from tests.served import errors
 from tests.tools import require_tools
@@ -294,7 +294,7 @@ def test_every_answer_carries_the_headers(guarded: Exporter, monkeypatch: pytest
         ask(guarded, "GET", "/", RIGHT, "Content-Length: 5"),
     ]
     found += [ask(guarded, "GET", path, RIGHT) for path in ("/", "/metrics", "/livez", "/nothing")]
-    monkeypatch.setattr("rlexporter.outputs.landing.page", lambda snapshot: 1 / 0)
+    monkeypatch.setattr("rlexporter.endpoint.pages.page", lambda snapshot: 1 / 0)
     found.append(ask(guarded, "GET", "/", RIGHT))
 
     assert [answer.status for answer in found] == [401, 405, 413, 200, 200, 200, 404, 500]
@@ -434,7 +434,7 @@ def test_nothing_leaks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         answers = _every_answer(exporter)
         exporter.end(RuntimeError(f"{MARK} {folder}"))
         answers += _every_answer(exporter)
-        monkeypatch.setattr("rlexporter.outputs.landing.page", lambda snapshot: int(f"{MARK} {folder}"))
+        monkeypatch.setattr("rlexporter.endpoint.pages.page", lambda snapshot: int(f"{MARK} {folder}"))
         monkeypatch.setattr("rlexporter.outputs.prometheus.encode", lambda *_: int(f"{MARK} {folder}"))
         answers += _every_answer(exporter)
 

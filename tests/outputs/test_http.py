@@ -14,10 +14,10 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from rlexporter.catalog import CATALOG
+from rlexporter.endpoint import endpoint
 from rlexporter.exporter import Exporter
-from rlexporter.feed import RunFacts
-from rlexporter.outputs import http as endpoint
-from rlexporter.store import Store
+from rlexporter.model.sink import RunFacts
+from rlexporter.store.store import Store
 from tests.conftest import fetch
 
 

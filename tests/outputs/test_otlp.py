@@ -30,14 +30,14 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric as Sent
 from opentelemetry.sdk.metrics.export import MetricExporter, MetricExportResult
 
 from rlexporter import Exporter
-from rlexporter.buckets import Buckets
 from rlexporter.catalog import CATALOG, NAMED
-from rlexporter.feed import RunFacts
-from rlexporter.model import Kind, Series, SetupError, Snapshot
+from rlexporter.model.histogram import Buckets
+from rlexporter.model.metric import Kind, Series, SetupError, Snapshot
+from rlexporter.model.sink import RunFacts
 from rlexporter.outputs import otlp
 from rlexporter.outputs.otlp_data import Origin, metrics_data
 from rlexporter.outputs.prometheus import encode
-from rlexporter.store import Store
+from rlexporter.store.store import Store
 from tests.e2e.collectors import HTTP, PROTOCOLS, Collector, Found, Push, collector, over_http
 from tests.outputs.test_prometheus import full_store, golden_store
 from tests.served import errors

@@ -11,10 +11,10 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from rlexporter.catalog import CATALOG
-from rlexporter.feed import RunFacts, StepUpdate
-from rlexporter.model import Kind, RunState, Series
+from rlexporter.model.metric import Kind, RunState, Series
+from rlexporter.model.sink import RunFacts, StepUpdate
 from rlexporter.outputs.prometheus import encode
-from rlexporter.store import Store
+from rlexporter.store.store import Store
 from tests.conftest import observe
 from tests.tools import GENERATIONS, promtool_lint, require_tools
 

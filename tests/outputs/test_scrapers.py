@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rlexporter.outputs.scrapers import RECENT_SECONDS, Fetch, Fetches, Scraper, patience, pending
+from rlexporter.endpoint.scrapers import RECENT_SECONDS, Fetch, Fetches, Scraper, patience, pending
 
 PROMETHEUS = "Prometheus/3.5.3"
 

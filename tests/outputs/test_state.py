@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from rlexporter import Exporter, cli, recording
-from rlexporter.model import RunState, SetupError
+from rlexporter import Exporter, recording
+from rlexporter.commands import main as cli
+from rlexporter.model.metric import RunState, SetupError
 from tests.conftest import fetch
 from tests.served import errors
 from tests.tools import ROOT, eventually, free_port, served
@@ -116,7 +117,7 @@ def test_the_next_process_keeps_what_the_killed_one_left(tmp_path: Path) -> None
 
 def test_beside_the_checkpoints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the run has a folder, known when it begins; nothing lies about elsewhere."""
-    from rlexporter.feed import RunFacts
+    from rlexporter.model.sink import RunFacts
 
     monkeypatch.chdir(tmp_path)
     exporter = Exporter(run="r", port=0, state_file="on").start()

@@ -15,9 +15,9 @@ import trustme
 from cryptography.hazmat.primitives import serialization
 
 from rlexporter import Exporter
-from rlexporter.config import Settings
-from rlexporter.model import SetupError
-from rlexporter.outputs import door
+from rlexporter.config.settings import Settings
+from rlexporter.endpoint import auth as door
+from rlexporter.model.metric import SetupError
 from tests.outputs.test_door import put
 from tests.outputs.wire import connect, read, request
 from tests.tools import GENERATIONS, eventually, prometheus

@@ -18,9 +18,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from rlexporter.buckets import Buckets
 from rlexporter.catalog import NAMED
-from rlexporter.model import Series
+from rlexporter.model.histogram import Buckets
+from rlexporter.model.metric import Series
 from rlexporter.tensors import device, host
 from rlexporter.tensors.device import DeviceTally
 from tests.waits import Watch

@@ -12,7 +12,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rlexporter.buckets import Nonfinite
+from rlexporter.model.histogram import Nonfinite
 from rlexporter.tensors.host import count, mean
 
 pytestmark = pytest.mark.usefixtures("both_ways")

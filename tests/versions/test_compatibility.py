@@ -60,7 +60,7 @@ def _ppo(folder: Path) -> tuple[Any, Callable[[], object]]:
 
 def _legacy(folder: Path) -> tuple[Any, Callable[[], object]]:
     from rlexporter.demo import tiny
-    from rlexporter.demo.ppo import LegacyRun
+    from rlexporter.demo.ppo_loops import LegacyRun
 
     tiny.model(folder / "tiny-llama", 0, lambda done, steps: None, steps=1)
     run = LegacyRun(3, folder, [tiny.letter_reward, tiny.length_reward])

@@ -19,8 +19,8 @@ from transformers import LlamaForCausalLM, TrainerCallback
 
 import rlexporter
 from rlexporter import Exporter
-from rlexporter.condition import Family
 from rlexporter.demo import tiny
+from rlexporter.model.condition import Family
 from tests import tiny as trainers
 from tests.alerts.began import began, is_over
 

@@ -21,7 +21,8 @@ import rlexporter
 from rlexporter import Exporter
 from rlexporter.conditions.judge import Judge, Verdict
 from rlexporter.conditions.view import View
-from rlexporter.demo import groups, ppo, quiet, tiny
+from rlexporter.demo import groups, quiet, tiny
+from rlexporter.demo import ppo_loops as ppo
 from tests.served import errors
 
 VERSION = tuple(int(part) for part in trl.__version__.split(".")[:2])

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 
 from rlexporter.generate.dashboards import exporter, fleet, ranks, run
-from rlexporter.model import Metric
+from rlexporter.model.metric import Metric
 
 
 def dashboards(catalog: Sequence[Metric]) -> dict[str, str]:

@@ -9,7 +9,7 @@ from itertools import groupby
 
 from rlexporter.generate.dashboards.frame import ZERO, Json, Page, select
 from rlexporter.generate.dashboards.panels import Query, gauge, heatmap, timeseries, unit_of
-from rlexporter.model import Group, Kind, Metric
+from rlexporter.model.metric import Group, Kind, Metric
 
 _MOST_LINES = 8
 _CLOCK = "seconds since the epoch"

@@ -9,7 +9,7 @@ from rlexporter.generate.dashboards import variables
 from rlexporter.generate.dashboards.boxes import GREEN, ORANGE, RED, STATUS_PAGE, Column, stat, table
 from rlexporter.generate.dashboards.frame import Json, Page, dashboard, select
 from rlexporter.generate.dashboards.panels import Query, capital, described, timeseries, words
-from rlexporter.model import Group, Kind, Metric
+from rlexporter.model.metric import Group, Kind, Metric
 
 UID = "rlexporter-exporter"
 _OF = select()

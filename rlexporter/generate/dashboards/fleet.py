@@ -20,7 +20,7 @@ from rlexporter.generate.dashboards.boxes import (
 )
 from rlexporter.generate.dashboards.frame import FIRING, ZERO, Json, Page, dashboard, select
 from rlexporter.generate.dashboards.panels import Query, described, gauge, limits, timeseries, without_range
-from rlexporter.model import Metric
+from rlexporter.model.metric import Metric
 
 UID = "rlexporter-fleet"
 

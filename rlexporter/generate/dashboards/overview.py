@@ -18,16 +18,8 @@ from rlexporter.generate.dashboards.boxes import (
     words,
 )
 from rlexporter.generate.dashboards.frame import FIRING, ZERO, Json, Page, select
-from rlexporter.generate.dashboards.panels import (
-    Query,
-    described,
-    gauge,
-    override,
-    rate,
-    timeseries,
-    without_range,
-)
-from rlexporter.model import Level, Metric, Range
+from rlexporter.generate.dashboards.panels import Query, described, gauge, override, rate, timeseries, without_range
+from rlexporter.model.metric import Level, Metric, Range
 
 _ANY = select()
 """A NaN is judged on the rank that sees it."""

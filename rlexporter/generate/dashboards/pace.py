@@ -6,14 +6,7 @@ from rlexporter.catalog import NAMED
 from rlexporter.generate.dashboards.boxes import Column, table
 from rlexporter.generate.dashboards.frame import ZERO, Page, select
 from rlexporter.generate.dashboards.overview import step_time
-from rlexporter.generate.dashboards.panels import (
-    Query,
-    described,
-    heatmap,
-    rate,
-    timeseries,
-    without_range,
-)
+from rlexporter.generate.dashboards.panels import Query, described, heatmap, rate, timeseries, without_range
 
 
 def speed(page: Page) -> None:

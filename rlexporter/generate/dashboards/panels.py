@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from rlexporter.catalog import NAMED
 from rlexporter.generate.dashboards.frame import SOURCE, ZERO, Json, select
-from rlexporter.model import Kind, Metric, Range
+from rlexporter.model.metric import Kind, Metric, Range
 
 UNITS = {"seconds": "s", "fraction": "percentunit", "bytes": "bytes", "tokens": "short"}
 WINDOW = "${window}s"

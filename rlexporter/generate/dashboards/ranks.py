@@ -8,16 +8,8 @@ from rlexporter.catalog import NAMED
 from rlexporter.generate.dashboards import variables
 from rlexporter.generate.dashboards.boxes import GREEN, ORANGE, RED, STATUS_PAGE, YELLOW, Column, stat, table
 from rlexporter.generate.dashboards.frame import Json, Page, dashboard, select
-from rlexporter.generate.dashboards.panels import (
-    Query,
-    capital,
-    described,
-    mean,
-    timeseries,
-    without_range,
-    words,
-)
-from rlexporter.model import Group, Kind, Metric, Scope
+from rlexporter.generate.dashboards.panels import Query, capital, described, mean, timeseries, without_range, words
+from rlexporter.model.metric import Group, Kind, Metric, Scope
 
 UID = "rlexporter-ranks"
 OF = select('rank=~"$rank"')

@@ -20,7 +20,7 @@ from rlexporter.generate.dashboards.panels import (
     trend,
     words,
 )
-from rlexporter.model import Kind, Metric
+from rlexporter.model.metric import Kind, Metric
 
 UID = "rlexporter-run"
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rlexporter.catalog import CONDITIONS, NAMED
-from rlexporter.condition import Baseline, Condition, Read, Severity, Signal
-from rlexporter.conditions.table import SIGNALS
+from rlexporter.conditions.from_catalog import SIGNALS
 from rlexporter.generate.dashboards.boxes import GREEN, RED, YELLOW
 from rlexporter.generate.dashboards.frame import ZERO, select
 from rlexporter.generate.dashboards.panels import Query, words
-from rlexporter.model import Kind
+from rlexporter.model.condition import Baseline, Condition, Read, Severity, Signal
+from rlexporter.model.metric import Kind
 
 DESCRIPTION = (
     "Each signal as a share of the nearest limit that an alert has for it now: at 1 it is there. Limits that are "

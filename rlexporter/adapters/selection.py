@@ -1,0 +1,33 @@
+"""Which taps fit a trainer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rlexporter.adapters.grpo import GroupTaps
+from rlexporter.adapters.optimizer import OptimizerTaps
+from rlexporter.adapters.ppo import PPOTaps
+from rlexporter.adapters.rewards import RewardTaps
+from rlexporter.adapters.taps import NoTaps, Taps
+from rlexporter.model.sink import Feed
+
+_GROUP_TRAINERS = {"GRPOTrainer", "RLOOTrainer"}
+_PPO_TRAINERS = {"PPOTrainer", "PPOv2Trainer"}
+
+
+def taps_for(trainer: Any, feed: Feed) -> list[Taps]:
+    """Taps on this trainer, in place."""
+    names = {each.__name__ for each in type(trainer).__mro__}
+    taps = [kind(trainer, feed) for kind in _kinds(trainer, names)]
+    for each in taps:
+        each.install()
+    return taps
+
+
+def _kinds(trainer: Any, names: set[str]) -> tuple[type[Taps], ...]:
+    """Modern PPO has a loop of its own, and RLOO had up to trl 0.21; any other Trainer steps as transformers does."""
+    if names & _PPO_TRAINERS:
+        return (PPOTaps,)
+    if "RLOOTrainer" in names and not hasattr(trainer, "_generate_and_score_completions"):
+        return (NoTaps,)
+    return (OptimizerTaps, RewardTaps, GroupTaps) if names & _GROUP_TRAINERS else (OptimizerTaps,)

@@ -1,0 +1,89 @@
+"""What a trainer's object, configuration and state say about its run."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from rlexporter import catalog
+from rlexporter.model.sink import RunFacts
+
+_ALGORITHMS = {
+    "GRPOTrainer": catalog.GRPO,
+    "RLOOTrainer": catalog.RLOO,
+    "AsyncGRPOTrainer": catalog.ASYNC_GRPO,
+    "PPOTrainer": catalog.PPO,
+    "PPOv2Trainer": catalog.PPO,
+    "OnlineDPOTrainer": catalog.ONLINE_DPO,
+    "DPOTrainer": catalog.DPO,
+}
+_SEQUENCE_LEVEL = (catalog.RLOO,)
+
+
+def run_facts(trainer: Any, args: Any, state: Any, model: Any, resume: object = None) -> RunFacts:
+    """Facts of a run of the Trainer family. ``trainer`` may be None where nobody has found it.
+
+    ``resume``: what `train()` was asked to resume; whether it did is known from the state alone.
+    """
+    resumed = _resumed_from(args, state, resume) if state.global_step else None
+    algorithm = _algorithm(trainer, args)
+    return RunFacts(
+        algorithm=algorithm,
+        rank=int(args.process_index),
+        local_rank=int(args.local_process_index),
+        world_size=int(args.world_size),
+        run_name=getattr(args, "run_name", None),
+        output_dir=args.output_dir,
+        resumed_from=resumed,
+        info={
+            "trainer": type(trainer).__name__ if trainer is not None else type(args).__name__,
+            "model": model_name(model),
+            "loss_type": _text(args, "loss_type"),
+            "importance_sampling_level": _text(args, "importance_sampling_level")
+            or ("sequence" if algorithm in _SEQUENCE_LEVEL else ""),
+            **{name: version_of(name) for name in ("trl", "transformers")},
+        },
+        hyperparameters=hyperparameters(args),
+        steps_planned=max(state.max_steps, getattr(args, "max_steps", 0)) or None,
+        step=state.global_step,
+        totals={"num_tokens": getattr(state, "num_input_tokens_seen", 0), "episode": 0},
+    )
+
+
+def hyperparameters(args: Any) -> Mapping[str, float]:
+    """The numeric settings of a configuration that are on the list."""
+    found = {name: getattr(args, name, None) for name in catalog.HYPERPARAMETERS}
+    return {name: float(value) for name, value in found.items() if isinstance(value, (int, float))}
+
+
+def _algorithm(trainer: Any, args: Any) -> str:
+    """By the class that TRL gave the trainer, or its configuration: users derive classes of their own."""
+    names = [each.__name__ for each in type(trainer).__mro__] if trainer is not None else []
+    names += [each.__name__.replace("Config", "Trainer") for each in type(args).__mro__]
+    known = [_ALGORITHMS[name] for name in names if name in _ALGORITHMS]
+    own = names[0].removesuffix("Trainer").lower()
+    return known[0] if known else own or "custom"
+
+
+def _resumed_from(args: Any, state: Any, resume: object) -> str:
+    if isinstance(resume, (str, os.PathLike)):
+        return os.fspath(resume)
+    return os.path.join(args.output_dir, f"checkpoint-{state.global_step}")
+
+
+def model_name(model: Any) -> str:
+    """Its name without the path that leads to it, else its architecture."""
+    path = str(getattr(getattr(model, "config", None), "_name_or_path", "") or "")
+    return path.replace("\\", "/").rstrip("/").rpartition("/")[2] or type(model).__name__
+
+
+def _text(args: Any, name: str) -> str:
+    value = getattr(args, name, None)
+    return value if isinstance(value, str) else ""
+
+
+def version_of(package: str) -> str:
+    """The version of a package that is loaded; empty for any other."""
+    return str(getattr(sys.modules.get(package), "__version__", ""))

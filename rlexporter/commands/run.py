@@ -1,0 +1,88 @@
+"""`rlexporter run COMMAND`: starts a command whose trainers are watched, without a word of rlexporter in it.
+
+The environment brings `integrations/startup/sitecustomize.py` to every Python that the command starts, and the command
+then takes the place of this process: its process id, terminal, signals and exit status are its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import signal
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NoReturn
+
+from rlexporter.config.settings import Settings
+from rlexporter.model.metric import SetupError
+
+STARTUP = str(Path(__file__).parents[1] / "integrations" / "startup")
+_VARIABLES = {"run": "RLEXPORTER_RUN", "host": "RLEXPORTER_LISTEN_HOST", "port": "RLEXPORTER_LISTEN_PORT"}
+
+
+def add_to(commands: Any) -> None:
+    """Add the command to those of the command line."""
+    start = commands.add_parser(
+        "run",
+        help="start a training script, or what launches one, and serve whatever it trains",
+        usage="rlexporter run [-h] [--run NAME] [--host H] [--port P] COMMAND [ARGS...]",
+        description="COMMAND is a Python script, `-m MODULE`, `-c CODE`, or any program: torchrun, accelerate, trl. "
+        "Every other setting is an environment variable RLEXPORTER_*.",
+        allow_abbrev=False,
+    )
+    start.add_argument("--run", metavar="NAME", help="name of the run (default: from the trainer)")
+    start.add_argument("--host", metavar="H", help="address to listen on (default: 127.0.0.1)")
+    start.add_argument("--port", metavar="P", help="port to serve on (default: 9750; 0: a free one)")
+    start.add_argument("-m", dest="module", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+    start.add_argument("-c", dest="code", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+    start.add_argument("words", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+    start.set_defaults(command=run, mistake=start.error)
+
+
+def run(options: argparse.Namespace) -> NoReturn:
+    """Become the command. Raises SetupError for a setting that is unusable, and for what cannot be started."""
+    words = _command(options)
+    given = {name: getattr(options, name) for name in _VARIABLES if getattr(options, name) is not None}
+    Settings.load(given)
+    environ = _environment({**os.environ, **{_VARIABLES[name]: value for name, value in given.items()}})
+    for name in ("SIGPIPE", "SIGXFSZ"):  # Python ignores them where they exist, and what is ignored is inherited
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), signal.SIG_DFL)
+    try:
+        os.execvpe(words[0], words, environ)  # noqa: S606 - no shell is wanted
+    except OSError as error:
+        raise SetupError(f"cannot start {words[0]}: {error.strerror}") from error
+
+
+def _command(options: argparse.Namespace) -> list[str]:
+    """The words to start: a script with this Python, and with the options that it was itself started with."""
+    for flag, words in (("-m", options.module), ("-c", options.code)):
+        if words is not None:
+            return [sys.executable, *_flags(), flag, *words, *options.words]
+    words = options.words[1:] if options.words[:1] == ["--"] else options.words
+    if not words:
+        options.mistake("a command is needed: a Python script, -m MODULE, -c CODE, or a program")
+    is_script = words[0].endswith(".py")
+    if not is_script and shutil.which(words[0]):
+        return list(words)
+    if not Path(words[0]).is_file():
+        options.mistake(f"there is no file {words[0]}" + ("" if is_script else ", and no program of that name"))
+    return [sys.executable, *_flags(), *words]
+
+
+def _flags() -> list[str]:
+    """Options of this interpreter, such as the -u of torchrun: they come before the module or script that it runs."""
+    if sys.flags.ignore_environment or sys.flags.no_site:
+        raise SetupError("a Python that was started with -E, -I or -S cannot be reached: leave that out")
+    *flags, _ = sys.orig_argv[1 : 1 + len(sys.orig_argv) - len(sys.argv)]
+    if flags and flags[-1].startswith("-") and flags[-1].endswith("m"):
+        flags[-1] = flags[-1][:-1]
+    return [flag for flag in flags if flag != "-"]
+
+
+def _environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """``environ``, with our folder the first of the search path; an empty part of that would be the current folder."""
+    path = [each for each in environ.get("PYTHONPATH", "").split(os.pathsep) if each and each != STARTUP]
+    return {**environ, "PYTHONPATH": os.pathsep.join([STARTUP, *path])}

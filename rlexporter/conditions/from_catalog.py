@@ -1,0 +1,26 @@
+"""The judge of the catalogue's conditions, and the signals that it evaluates."""
+
+from __future__ import annotations
+
+from rlexporter.catalog import CONDITIONS, SERIES_SIGNALS
+from rlexporter.conditions import nonfinite
+from rlexporter.conditions import reward_signals as rewards
+from rlexporter.conditions import signals as derived
+from rlexporter.conditions.declare import ordered
+from rlexporter.conditions.judge import Judge, Thresholds
+from rlexporter.conditions.stall import STALLED
+from rlexporter.conditions.watch import Watch
+
+_DECLARED = (nonfinite.declared, rewards.declared, derived.declared)
+
+SIGNALS = ordered((*SERIES_SIGNALS, *(signal for each in _DECLARED for signal in each.signals)))
+"""All that conditions are judged by, in the order of evaluation."""
+
+SIGNAL_NAMED = {signal.name: signal for signal in SIGNALS}
+FUNCTIONS = {name: function for each in _DECLARED for name, function in each.functions.items()}
+
+
+def watch(thresholds: Thresholds | None = None) -> Watch:
+    """A watch on one run, by the catalogue. ``thresholds``: limits that differ from the declared ones."""
+    stalled = (thresholds or {}).get(STALLED)
+    return Watch(Judge(CONDITIONS, SIGNALS, FUNCTIONS, thresholds), stalled if isinstance(stalled, float) else None)

@@ -1,0 +1,1 @@
+"""The HTTP endpoint. The only package that imports fastapi and uvicorn."""

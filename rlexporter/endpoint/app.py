@@ -1,0 +1,122 @@
+"""What is served: a FastAPI application on a snapshot.
+
+The only file that imports fastapi. Requests are answered on the event loop, without a thread pool: new threads cannot
+be started while the interpreter shuts down, which is when the final state is fetched.
+"""
+
+from __future__ import annotations
+
+import gzip
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import fastapi
+from fastapi import FastAPI, Request, Response
+
+from rlexporter.catalog import NAMED
+from rlexporter.endpoint import pages as landing
+from rlexporter.endpoint.auth import METHODS
+from rlexporter.endpoint.scrapers import Fetch, Fetches
+from rlexporter.model.metric import Series, Snapshot
+from rlexporter.outputs import prometheus
+
+VERSION = fastapi.__version__
+
+_KEPT_SECONDS = 1.0
+_MOST_KEPT = 8
+_MOST_NAMES = 100
+_AGENT_LENGTH = 128
+
+
+@dataclass(frozen=True)
+class Scrape:
+    """The body of a scrape, and of what and when it was made."""
+
+    snapshot: Snapshot
+    time: float
+    body: bytes
+    content_type: str
+
+    @cached_property
+    def zipped(self) -> bytes:
+        """The body, compressed."""
+        return gzip.compress(self.body, compresslevel=6, mtime=0)
+
+
+class Scrapes:
+    """Scrapes of a snapshot source. As long as it does not change, one a second in each format is made, for all."""
+
+    def __init__(self, snapshot: Callable[[], Snapshot], fetches: Fetches) -> None:
+        self._snapshot = snapshot
+        self._fetches = fetches
+        self._kept: dict[str, Scrape] = {}
+
+    def get(self, accept: str, names: Sequence[str]) -> Scrape:
+        """The one for this Accept header, or of these series alone."""
+        now, moment = self._snapshot(), time.monotonic()
+        accept, content_type = _negotiated(accept)
+        if names:
+            return self._made(now, moment, accept, names)
+        found = self._kept.get(content_type)
+        if found is None or found.snapshot is not now or moment - found.time > _KEPT_SECONDS:
+            if len(self._kept) >= _MOST_KEPT:
+                self._kept.clear()
+            found = self._kept[content_type] = self._made(now, moment, accept, names)
+        return found
+
+    def _made(self, now: Snapshot, moment: float, accept: str, names: Sequence[str]) -> Scrape:
+        counted = Series(NAMED["rlexporter_scrapes_total"])
+        full = replace(now, samples={**now.samples, counted: float(self._fetches.total)})
+        body, content_type = prometheus.encode(full, accept, names)
+        return Scrape(now, moment, body, content_type)
+
+
+def application(snapshot: Callable[[], Snapshot], fetches: Fetches, failed: Callable[[Exception], None]) -> FastAPI:
+    """The application. ``failed`` hears of every error in an answer; the answer itself says nothing of it."""
+    app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
+    scrapes = Scrapes(snapshot, fetches)
+
+    @app.exception_handler(Exception)
+    async def broken(_: Request, error: Exception) -> Response:
+        failed(error)
+        return Response("This failed; the log of the training says why.\n", 500, media_type="text/plain")
+
+    @app.api_route("/metrics", methods=[*METHODS])
+    async def metrics(request: Request) -> Response:
+        names = request.query_params.getlist("name[]")
+        if len(names) > _MOST_NAMES:
+            return Response(f"at most {_MOST_NAMES} times name[]\n", 400, media_type="text/plain")
+        peer = request.client
+        agent = request.headers.get("user-agent", "")[:_AGENT_LENGTH]
+        fetches.add(Fetch(time.monotonic(), peer.host if peer else "", peer.port if peer else 0, agent))
+        found = scrapes.get(request.headers.get("accept", ""), names)
+        headers = {"Content-Type": found.content_type, "Vary": "Accept, Accept-Encoding"}
+        if _takes_gzip(request.headers.get("accept-encoding", "")):
+            return Response(found.zipped, headers={**headers, "Content-Encoding": "gzip"})
+        return Response(found.body, headers=headers)
+
+    @app.api_route("/livez", methods=[*METHODS])
+    @app.api_route("/readyz", methods=[*METHODS])
+    async def health() -> Response:
+        return Response("ok\n", media_type="text/plain")
+
+    @app.api_route("/", methods=[*METHODS])
+    async def index() -> Response:
+        return Response(landing.page(snapshot()), media_type="text/html")
+
+    return app
+
+
+def _negotiated(accept: str) -> tuple[str, str]:
+    """An Accept header, or none where it is not understood, and the Content-Type that it gets."""
+    try:
+        return accept, prometheus.encode(Snapshot(), accept)[1]
+    except (TypeError, ValueError):  # prometheus_client compares numbers with words in `version=1.x`
+        return "", prometheus.encode(Snapshot(), "")[1]
+
+
+def _takes_gzip(accept_encoding: str) -> bool:
+    wanted = [part.replace(" ", "").lower() for part in accept_encoding.split(",")]
+    return any(part.split(";")[0] == "gzip" and not part.endswith((";q=0", ";q=0.0")) for part in wanted)

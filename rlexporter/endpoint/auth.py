@@ -1,0 +1,118 @@
+"""Who may come in, and with what: what stands before the application, from files that are read again when they change.
+
+`/livez` is open to everybody who gets a connection: whoever asks whether a process lives has no credentials.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hmac
+import os
+import ssl
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from rlexporter.config.settings import Settings
+from rlexporter.endpoint import tls
+from rlexporter.endpoint.credentials import Reread, contents, unusable
+from rlexporter.model.metric import SetupError
+
+Headers = list[tuple[bytes, bytes]]
+
+METHODS = ("GET", "HEAD")
+_OPEN = "/livez"
+_MOST_TOKEN_BYTES = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Guards:
+    """What guards an endpoint. ``token``: the one that every request has to bring, as it is now."""
+
+    token: Callable[[], bytes] | None = None
+    tls: ssl.SSLContext | None = None
+
+
+NO_GUARDS = Guards()
+
+
+def guards(settings: Settings, failed: Callable[[Exception], None]) -> Guards:
+    """Those that the settings ask for. Raises SetupError for a file that is missing, unusable or open to everybody.
+
+    ``failed`` hears of a file that was rotated and cannot be used; until it can be, what it held before is valid.
+    """
+    token = context = None
+    if settings.token_file:
+        path = os.path.abspath(settings.token_file)
+        token = Reread([path], lambda: _token(path), failed).get
+    cert, key, client_ca = (
+        path and os.path.abspath(path)
+        for path in (settings.tls_cert_file, settings.tls_key_file, settings.tls_client_ca_file)
+    )
+    if cert:
+        context = tls.context(tls.Files(cert, key, client_ca), failed)
+    elif key or client_ca:
+        raise SetupError(
+            f"{key or client_ca} is of no use without a certificate (argument tls_cert_file, RLEXPORTER_TLS_CERT_FILE)"
+        )
+    return Guards(token, context)
+
+
+class Door:
+    """An ASGI application in front of another one: lets in who brings the token and asks for something to read."""
+
+    def __init__(self, app: ASGIApp, token: Callable[[], bytes] | None) -> None:
+        self._app = app
+        self._token = token
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        has_body = _has_body(scope["headers"])
+        refusal = self._refusal(scope, has_body)
+        if refusal is not None:
+            status, text, headers = refusal
+            # What was not read cannot be told from the next request.
+            await _answer(send, status, text, [*headers, (b"connection", b"close")] if has_body else headers)
+            return
+        with contextlib.suppress(Exception):  # it has told of it and answered; starlette raises it all the same
+            await self._app(scope, receive, send)
+
+    def _refusal(self, scope: Scope, has_body: bool) -> tuple[int, bytes, Headers] | None:
+        readable = scope["method"] in METHODS
+        if self._token and not (readable and scope["path"] == _OPEN) and not _brings(scope["headers"], self._token()):
+            return 401, b"unauthorized\n", [(b"www-authenticate", b"Bearer")]
+        if has_body:
+            return 413, b"nothing here takes a body\n", []
+        if not readable:
+            return 405, b"nothing here can be written\n", [(b"allow", ", ".join(METHODS).encode())]
+        return None
+
+
+def _brings(headers: Headers, token: bytes) -> bool:
+    """Whether they carry the token, and no other; it takes as long for a wrong one that is nearly right."""
+    sent = [value for name, value in headers if name == b"authorization"]
+    scheme, _, value = sent[0].partition(b" ") if len(sent) == 1 else (b"", b"", b"")
+    return scheme.lower() == b"bearer" and hmac.compare_digest(value.strip(), token)
+
+
+def _has_body(headers: Headers) -> bool:
+    lengths = [value for name, value in headers if name == b"content-length"]
+    return any(name == b"transfer-encoding" for name, _ in headers) or any(value.strip(b"0") for value in lengths)
+
+
+async def _answer(send: Send, status: int, text: bytes, headers: Headers) -> None:
+    headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"content-length", b"%d" % len(text)), *headers]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": text})
+
+
+def _token(path: str) -> bytes:
+    found = contents(path, "token_file", private=True).strip()
+    if not found:
+        raise unusable(path, "token_file", "it is empty")
+    if len(found) > _MOST_TOKEN_BYTES:
+        raise unusable(path, "token_file", f"a token has at most {_MOST_TOKEN_BYTES} characters")
+    if not all(0x21 <= sign <= 0x7E for sign in found):
+        raise unusable(path, "token_file", "a token is one word of ASCII letters, digits and signs")
+    return found

@@ -1,0 +1,119 @@
+"""The endpoint: an address, and a server for one snapshot source on it."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import logging
+import socket
+import time
+from collections.abc import Callable
+from threading import Thread
+
+from rlexporter.endpoint import server
+from rlexporter.endpoint.app import VERSION, application
+from rlexporter.endpoint.auth import NO_GUARDS, Door, Guards
+from rlexporter.endpoint.connections import Listener
+from rlexporter.endpoint.scrapers import Fetches, patience, pending
+from rlexporter.model.metric import SetupError, Snapshot
+
+__all__ = ["VERSION", "Server", "claim"]
+
+logger = logging.getLogger("rlexporter")
+
+_PORTS_TRIED = 20
+_START_SECONDS = 30.0
+_STOP_SECONDS = 5.0
+
+
+def claim(host: str, port: int, *, free: Callable[[int], str], fallback: bool) -> Listener:
+    """A listening socket on this address.
+
+    ``free`` is asked to free a taken port, and says who holds it where it cannot. With ``fallback`` one of the next
+    ports is taken instead. Raises SetupError that says what to change.
+    """
+    try:
+        return _listen(host, port)
+    except OSError as error:
+        if error.errno != errno.EADDRINUSE:
+            raise SetupError(_advice(host, port, error)) from error
+    holder = free(port)
+    for candidate in (port, *(range(port + 1, port + _PORTS_TRIED) if fallback else ())):
+        with contextlib.suppress(OSError, OverflowError):
+            sock = _listen(host, candidate)
+            if candidate != port:
+                logger.warning("port %d is taken; serving on %d", port, candidate)
+            return sock
+    raise SetupError(
+        f"port {port} on {host} is taken by {holder or 'another process'}; choose another (argument port, "
+        "RLEXPORTER_LISTEN_PORT), or 0 for a free one"
+    )
+
+
+def _listen(host: str, port: int) -> Listener:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    return Listener(socket.create_server((host, port), family=family, backlog=128))
+
+
+def _advice(host: str, port: int, error: OSError) -> str:
+    unresolved = error.errno is not None and error.errno < 0  # getaddrinfo counts its errors downwards
+    if unresolved or error.errno == errno.EADDRNOTAVAIL:
+        return (
+            f"{host!r} is no address of this machine; 127.0.0.1 listens for this machine only, 0.0.0.0 on every "
+            "address (argument host, RLEXPORTER_LISTEN_HOST)"
+        )
+    if isinstance(error, PermissionError):
+        return f"this user may not listen on port {port}; choose one above 1023 (argument port, RLEXPORTER_LISTEN_PORT)"
+    return f"cannot listen on {host}:{port}: {error}"
+
+
+class Server:
+    """Serves one snapshot source on one listening socket until it is closed."""
+
+    def __init__(
+        self,
+        sock: Listener,
+        snapshot: Callable[[], Snapshot],
+        failed: Callable[[Exception], None],
+        guards: Guards = NO_GUARDS,
+    ) -> None:
+        self.fetches = Fetches()
+        self.host, self.port = sock.getsockname()[:2]
+        self.url = f"{'https' if guards.tls else 'http'}://{_reachable(self.host)}:{self.port}"
+        self._socket = sock
+        app = Door(application(snapshot, self.fetches, failed), guards.token)
+        self._server = server.Server(app, sock, guards.tls, failed)
+        self._thread = Thread(target=self._server.work, name=f"rlexporter-http-{self.port}", daemon=True)
+
+    def start(self) -> None:
+        """Return once requests are answered. Raises SetupError where the thread does not come up."""
+        self._thread.start()
+        deadline = time.monotonic() + _START_SECONDS
+        while not self._server.started:
+            if not self._thread.is_alive() or time.monotonic() > deadline:
+                self.close()
+                raise SetupError(f"the endpoint on {self.host}:{self.port} did not start")
+            time.sleep(0.005)
+
+    def patience(self, final: float, limit: float) -> float:
+        """Seconds to wait at most for the scrapers that have not come since ``final`` (monotonic clock)."""
+        waiting = pending(self.fetches.scrapers(time.monotonic()), final)
+        return patience(waiting, limit)
+
+    def close(self) -> None:
+        """Stop answering and free the port; returns when the thread has ended."""
+        self._server.stop()
+        if self._thread.is_alive():
+            self._thread.join(_STOP_SECONDS)
+        self._socket.close()
+
+    def abandon(self) -> None:
+        """In a forked child, which has the socket but not the thread: let go of the port and of every connection."""
+        self._socket.connections.close()
+        self._socket.close()
+
+
+def _reachable(host: str) -> str:
+    """The address under which this machine finds itself when it listens on ``host``."""
+    own = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+    return f"[{own}]" if ":" in own else own

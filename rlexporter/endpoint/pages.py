@@ -1,0 +1,71 @@
+"""Snapshot -> the page at `/`: what runs here, and where its metrics are. Pure."""
+
+from __future__ import annotations
+
+from html import escape
+
+from rlexporter.model.metric import Snapshot
+
+_PAGE = """<!doctype html>
+<html lang="en">
+<head><meta charset="utf-8"><title>rlexporter: {run}</title>
+<style>body{{font:16px/1.5 system-ui,sans-serif;max-width:40em;margin:3em auto;padding:0 1em}}
+h2{{font-size:1em}}dt{{color:#666}}dd{{margin:0 0 .5em}}</style></head>
+<body><h1>{run}</h1>
+<dl>{facts}</dl>{lists}
+<p><a href="/metrics">/metrics</a> for Prometheus &middot; <a href="/livez">/livez</a> &middot;
+<a href="/readyz">/readyz</a></p></body></html>
+"""
+
+
+def page(snapshot: Snapshot) -> str:
+    """HTML; everything that came from outside is escaped."""
+    facts = {
+        "Algorithm": _info(snapshot, "rl_run_info", "algorithm"),
+        "Trainer": _info(snapshot, "rl_run_info", "trainer"),
+        "State": snapshot.state.value if snapshot.state else "",
+        "Step": _number(snapshot, "rl_step"),
+        "Steps planned": _number(snapshot, "rl_steps_planned"),
+        "Reward": _number(snapshot, "rl_reward_mean"),
+        "Exporter": _info(snapshot, "rlexporter_build_info", "version"),
+    }
+    listed = "".join(f"<dt>{name}</dt><dd>{escape(value)}</dd>" for name, value in facts.items() if value)
+    lists = (
+        _list(
+            "Conditions that hold",
+            [f"{condition}: {severity}" for (condition, severity), _ in _set(snapshot, "rl_condition")],
+        )
+        + _list(
+            "NaN and infinite values",
+            [f"{metric}: {value:.0f} {kind}" for (metric, kind), value in _set(snapshot, "rl_nonfinite_values_total")],
+        )
+        + _list(
+            "Cannot be seen in this run",
+            [f"{signal}: {reason}" for (signal, _cause, reason), _ in _set(snapshot, "rl_signal_unavailable_info")],
+        )
+    )
+    return _PAGE.format(run=escape(snapshot.labels.get("run", "")), facts=listed, lists=lists)
+
+
+def _set(snapshot: Snapshot, name: str) -> list[tuple[tuple[str, ...], float]]:
+    """Labels and values of those samples of a metric that are not 0."""
+    return [
+        (series.labels, value) for series, value in snapshot.samples.items() if value and series.metric.series == name
+    ]
+
+
+def _list(title: str, items: list[str]) -> str:
+    listed = "".join(f"<li>{escape(item)}</li>" for item in items)
+    return f"<h2>{title}</h2><ul>{listed}</ul>" if items else ""
+
+
+def _info(snapshot: Snapshot, name: str, label: str) -> str:
+    for series in snapshot.samples:
+        if series.metric.series == name:
+            return dict(zip(series.metric.labels, series.labels, strict=True)).get(label, "")
+    return ""
+
+
+def _number(snapshot: Snapshot, name: str) -> str:
+    value = snapshot.value(name)
+    return "" if value is None else f"{value:g}"

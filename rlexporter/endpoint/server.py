@@ -1,0 +1,220 @@
+"""HTTP: a uvicorn server on a thread of its own, that no client can hold up and that leaves no trace in a log.
+
+The only file that imports uvicorn, and only what uvicorn documents: everything else is done on either side of it, as an
+event loop and a protocol below and as an ASGI application above.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import ssl
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import uvicorn
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from rlexporter.endpoint.connections import KEEP_ALIVE_SECONDS, Connections, Listener, Stage
+from rlexporter.endpoint.encrypted import Encrypted
+
+_MAX_HEAD_BYTES = 16 * 1024
+_PIECE_BYTES = 4 * 1024
+_BACKLOG = 64
+"""Connections accepted at a time: fewer than there may be, so that each gets its turn before it has to go."""
+
+_SWEEP_SECONDS = 0.1
+_FINISH_SECONDS = 1
+_LOGGERS = ("uvicorn.error", "uvicorn.access", "uvicorn.asgi", "asyncio")
+_HEADERS = [
+    ("X-Content-Type-Options", "nosniff"),
+    ("X-Frame-Options", "DENY"),
+    ("Referrer-Policy", "no-referrer"),
+    (
+        "Content-Security-Policy",
+        "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    ),
+    ("Cache-Control", "no-store"),
+]
+
+
+class Server:
+    """Serves one application on one listening socket. ``failed`` hears of errors outside of the application."""
+
+    def __init__(
+        self, app: ASGIApp, listener: Listener, tls: ssl.SSLContext | None, failed: Callable[[Exception], None]
+    ) -> None:
+        self._listener = listener
+        self._connections = listener.connections
+        self._tls = tls
+        self._failed = failed
+        self._uvicorn = uvicorn.Server(
+            uvicorn.Config(
+                _Answers(app, listener.connections),
+                http="h11",
+                ws="none",
+                lifespan="off",
+                interface="asgi3",
+                log_config=None,
+                proxy_headers=False,
+                server_header=False,
+                headers=_HEADERS,
+                backlog=_BACKLOG,
+                timeout_keep_alive=KEEP_ALIVE_SECONDS,
+                timeout_graceful_shutdown=_FINISH_SECONDS,
+                h11_max_incomplete_event_size=_MAX_HEAD_BYTES,
+            )
+        )
+
+    @property
+    def started(self) -> bool:
+        """Tell whether requests are answered."""
+        return self._uvicorn.started
+
+    def stop(self) -> None:
+        """Ask `work` to finish the answers that are under way and to return. From any thread."""
+        self._uvicorn.should_exit = True
+
+    def work(self) -> None:
+        """Serve until `stop`, on a thread that is not the main one: there, uvicorn would take over the signals."""
+        loop = _Loop(self._connections, self._tls)
+        loop.set_exception_handler(self._heard)
+        with contextlib.closing(self._listener), contextlib.closing(loop), _unlogged():
+            try:
+                loop.run_until_complete(self._serve())
+            except Exception as error:  # noqa: BLE001 - the end of the thread: it would go to the training's terminal
+                self._failed(error)
+
+    async def _serve(self) -> None:
+        sweeping = asyncio.create_task(self._sweep())
+        try:
+            await self._uvicorn.serve([self._listener])
+        finally:
+            sweeping.cancel()
+            self._connections.shut(*Stage)
+            deadline = time.monotonic() + _FINISH_SECONDS
+            while len(self._connections) and time.monotonic() < deadline:
+                await asyncio.sleep(0.005)
+            left = asyncio.all_tasks() - {asyncio.current_task()}
+            for task in left:
+                task.cancel()
+            await asyncio.gather(*left, return_exceptions=True)
+
+    async def _sweep(self) -> None:
+        """Bound every connection in time; at the end nobody is waited for who sends, and not for long who reads."""
+        while not self._uvicorn.should_exit:
+            self._connections.sweep()
+            await asyncio.sleep(_SWEEP_SECONDS)
+        self._connections.shut(Stage.HEAD)
+        await asyncio.sleep(_FINISH_SECONDS)
+        self._connections.shut(*Stage)
+
+    def _heard(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        self._failed(error if isinstance(error, Exception) else RuntimeError(context["message"]))
+
+
+class _Loop(asyncio.SelectorEventLoop):
+    """An event loop whose servers watch their connections, and encrypt them.
+
+    Always asyncio's own, which accepts by asking the listener.
+    """
+
+    def __init__(self, connections: Connections, tls: ssl.SSLContext | None) -> None:
+        super().__init__()
+        self._connections = connections
+        self._tls = tls
+
+    async def create_server(
+        self, protocol_factory: Callable[[], Any], *arguments: Any, **options: Any
+    ) -> asyncio.Server:
+        """Create the server that uvicorn wants, with ours between its protocol and the socket."""
+
+        def watched() -> asyncio.Protocol:
+            return _Watched(self._connections, protocol_factory())
+
+        def encrypted() -> asyncio.Protocol:
+            assert self._tls
+            return Encrypted(self._tls, watched)
+
+        return await super().create_server(encrypted if self._tls else watched, *arguments, **options)
+
+
+class _Watched(asyncio.Protocol):
+    """Stands before uvicorn's protocol and notes when bytes come, and when an answer is not taken."""
+
+    def __init__(self, connections: Connections, inner: asyncio.Protocol) -> None:
+        self._connections = connections
+        self._inner = inner
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        self._connection = self._connections.of(transport.get_extra_info("socket").fileno())
+        self._connection.enter(Stage.HEAD)
+        transport.set_write_buffer_limits(high=0)  # so that writing pauses until everything was taken
+        self._inner.connection_made(transport)
+
+    def data_received(self, data: bytes) -> None:
+        self._connection.heard()
+        # h11 looks at the size of what is not complete yet only: in one piece a head could be of any size.
+        for start in range(0, len(data), _PIECE_BYTES):
+            if not self._transport.is_closing():
+                self._inner.data_received(data[start : start + _PIECE_BYTES])
+
+    def pause_writing(self) -> None:
+        self._connection.waits = True
+        self._inner.pause_writing()
+
+    def resume_writing(self) -> None:
+        self._connection.taken()
+        self._inner.resume_writing()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._inner.connection_lost(None)  # uvicorn keeps a connection that ended by an error until its time is over
+
+
+class _Answers:
+    """An ASGI application around another one, that tells the connections of its answers."""
+
+    def __init__(self, app: ASGIApp, connections: Connections) -> None:
+        self._app = app
+        self._connections = connections
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        connection = self._connections.to(scope["client"])
+        if connection is None:  # it has ended before its request was read
+            await self._app(scope, receive, send)
+            return
+
+        async def sending(message: Message) -> None:
+            if message.get("status") == 200 and scope["path"] != "/livez":
+                connection.useful = True
+            with contextlib.suppress(Exception):  # uvicorn has ended the connection: nothing that the application did
+                await send(message)
+            if message["type"] == "http.response.body" and not message.get("more_body"):
+                connection.answered()
+
+        connection.asked()
+        await self._app(scope, receive, sending)
+
+
+@contextlib.contextmanager
+def _unlogged() -> Iterator[None]:
+    """Keep this thread out of the training's log: bad requests of strangers, every request, and every header."""
+    thread = threading.get_ident()
+
+    def elsewhere(record: logging.LogRecord) -> bool:
+        return record.thread != thread
+
+    loggers = [logging.getLogger(name) for name in _LOGGERS]
+    for logger in loggers:
+        logger.addFilter(elsewhere)
+    try:
+        yield
+    finally:
+        for logger in loggers:
+            logger.removeFilter(elsewhere)

@@ -1,0 +1,71 @@
+"""TLS, and client certificates, from files that are read again when they are rotated."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from rlexporter.endpoint.credentials import Reread, contents, is_key, unusable
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """Where certificate, key and those who may sign clients are. Without ``key`` it is beside the certificate."""
+
+    cert: str
+    key: str | None = None
+    client_ca: str | None = None
+
+    @property
+    def paths(self) -> list[str]:
+        """All that there are."""
+        return [path for path in (self.cert, self.key, self.client_ca) if path]
+
+
+def context(files: Files, failed: Callable[[Exception], None]) -> ssl.SSLContext:
+    """A context for a server that follows its files. Raises SetupError for files that cannot be used.
+
+    Each handshake asks whether they have changed. Connections that are there stay as they are.
+    """
+    current = Reread(files.paths, lambda: _read(files), failed)
+
+    def choose(connection: ssl.SSLObject, name: str | None, first: ssl.SSLContext) -> None:
+        found = current.get()
+        if found is not first:
+            connection.context = found
+
+    entrance = current.get()
+    entrance.sni_callback = choose  # asked without a server name too
+    return entrance
+
+
+def _read(files: Files) -> ssl.SSLContext:
+    key, key_setting = (files.key, "tls_key_file") if files.key else (files.cert, "tls_cert_file")
+    contents(files.cert, "tls_cert_file")
+    if not is_key(contents(key, key_setting)):
+        raise unusable(key, key_setting, "there is no private key in PEM form in it")
+    made = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    made.minimum_version = ssl.TLSVersion.TLSv1_2
+    made.options |= ssl.OP_NO_RENEGOTIATION
+
+    def no_passphrase() -> str:
+        raise unusable(key, key_setting, "it is encrypted, and nobody can be asked for its passphrase")
+
+    try:
+        made.load_cert_chain(files.cert, files.key, password=no_passphrase)
+    except ssl.SSLError as error:
+        mismatch = error.reason == "KEY_VALUES_MISMATCH"
+        reason = f"the key in {key} is not its own" if mismatch else "there is no certificate in PEM form in it"
+        raise unusable(files.cert, "tls_cert_file", reason) from None
+    if files.client_ca:
+        contents(files.client_ca, "tls_client_ca_file")
+        try:
+            made.load_verify_locations(files.client_ca)
+        except ssl.SSLError:
+            raise unusable(files.client_ca, "tls_client_ca_file", "there is no certificate in PEM form in it") from None
+        made.verify_mode = ssl.CERT_REQUIRED
+        # A resumed session brings in a client whose certificate is no longer accepted; before 1.3 it cannot be refused.
+        made.minimum_version = ssl.TLSVersion.TLSv1_3
+        made.num_tickets = 0
+    return made

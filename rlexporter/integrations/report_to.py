@@ -1,0 +1,20 @@
+"""`report_to="rlexporter"`: makes transformers know the name, whenever its integrations are imported."""
+
+from __future__ import annotations
+
+from types import ModuleType
+
+from rlexporter.integrations.import_hook import after_import
+
+NAME = "rlexporter"
+
+
+def register() -> None:
+    """Let `report_to="rlexporter"` work from now on; twice is once."""
+    after_import("transformers.integrations.integration_utils", _add_to)
+
+
+def _add_to(module: ModuleType) -> None:
+    from rlexporter.integrations.callback import RLExporterCallback
+
+    module.INTEGRATION_TO_CALLBACK.setdefault(NAME, RLExporterCallback)

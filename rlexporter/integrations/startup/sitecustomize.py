@@ -1,0 +1,57 @@
+"""Runs at the start of every Python under `rlexporter run`: waits for transformers or TRL, and then attaches.
+
+`PYTHONPATH` brings it there. Most of these processes train nothing, and some are of an environment without rlexporter:
+so it imports nothing until it has to, never fails, and runs the sitecustomize that it hides.
+"""
+
+import os
+import sys
+
+
+class _Waiting:
+    """Sees the first import of transformers or TRL; by then it has removed itself."""
+
+    def find_spec(self, name, path=None, target=None):  # type: ignore[no-untyped-def] # types would be an import
+        if name not in ("transformers", "trl"):
+            return None
+        if self in sys.meta_path:
+            sys.meta_path.remove(self)
+        _register()
+        from importlib.util import find_spec
+
+        return find_spec(name)
+
+
+def _register() -> None:
+    try:
+        from rlexporter.integrations import auto as autoattach
+
+        autoattach.register()
+    except Exception as error:  # noqa: BLE001 - the boundary: the program under way knows nothing of us
+        if getattr(error, "name", None) != "rlexporter":
+            _say(f"rlexporter: this process is not watched: {error!r}")
+
+
+def _say(text: str) -> None:
+    from contextlib import suppress
+
+    with suppress(OSError, ValueError):  # nobody may listen any more
+        print(text, file=sys.stderr)
+
+
+def _run_hidden() -> None:
+    """The sitecustomize behind this one; what it raises is shown by Python as ever."""
+    folder = os.path.dirname(__file__)
+    sys.path[:] = [each for each in sys.path if each != folder]
+    own = sys.modules.pop(__name__)
+    try:
+        __import__(__name__)
+    except ImportError as error:
+        if error.name != __name__:
+            raise
+    finally:
+        sys.modules.setdefault(__name__, own)
+
+
+sys.meta_path.insert(0, _Waiting())
+_run_hidden()

@@ -1,0 +1,62 @@
+"""A tracker of accelerate: `PPOConfig(log_with=[RLExporterTracker(exporter)])`, or `Accelerator(log_with=...)`.
+
+It sees what is logged, and no tensors: where there is a trainer to attach to, `rlexporter.attach` sees more. The only
+file that imports accelerate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import SimpleNamespace
+from typing import Any
+
+from accelerate.tracking import GeneralTracker  # type: ignore[import-untyped]
+
+from rlexporter import catalog
+from rlexporter.adapters.trainer_facts import hyperparameters
+from rlexporter.model.sink import Feed, RunFacts
+
+_LEGACY_PPO = "trl_ppo_trainer_config"
+"""Where legacy PPO puts its settings."""
+
+
+class RLExporterTracker(GeneralTracker):  # type: ignore[misc] # accelerate is not typed
+    """Serves each log line as a step. ``exporter`` is started with the training, on rank 0; a taken port moves on."""
+
+    name = "rlexporter"
+    requires_logging_directory = False
+
+    def __init__(self, exporter: Feed) -> None:
+        super().__init__()
+        self._feed = exporter
+        self._begun = False
+
+    @property
+    def tracker(self) -> Feed:
+        """The exporter."""
+        return self._feed
+
+    def store_init_configuration(self, values: dict[str, Any]) -> None:
+        """The settings of the run, with which it begins."""
+        with self._feed.guard("event"):
+            settings = values.get(_LEGACY_PPO, values)
+            self._begin(catalog.PPO_LEGACY if _LEGACY_PPO in values else "", settings)
+
+    def log(self, values: dict[str, Any], step: int | None = None, **kwargs: Any) -> None:
+        """One line; without a ``step`` each one that is no evaluation is a step."""
+        self._begin("", {})
+        self._feed.log(values, step=step)
+
+    def finish(self) -> None:
+        """`Accelerator.end_training()`: the run is over. Where nobody calls it, it is over with the process."""
+        self._feed.end()
+
+    def _begin(self, algorithm: str, settings: Mapping[str, Any]) -> None:
+        if self._begun:
+            return
+        self._begun = True
+        with self._feed.guard("event"):
+            self._feed.start(fallback=True)
+        with self._feed.guard("event"):
+            numbers = hyperparameters(SimpleNamespace(**settings))
+            self._feed.begin(RunFacts(algorithm=algorithm, hyperparameters=numbers, open_ended=True))

@@ -1,0 +1,1 @@
+"""The nouns of the project: frozen values, from the standard library alone."""

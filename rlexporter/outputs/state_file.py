@@ -1,0 +1,84 @@
+"""The last state of a run in a file, for after a process that was killed; `rlexporter replay` serves it.
+
+JSON: ``event`` (`snapshot`), ``version``, ``time``, ``labels``, ``samples`` and ``buckets`` by series, ``bounds``.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from rlexporter.atomic_file import of_rank, write_whole
+from rlexporter.config.parsers import ON
+from rlexporter.model.metric import SetupError, Snapshot
+from rlexporter.outputs.periodic import Ticker
+from rlexporter.recording.writer import plain
+from rlexporter.version import __version__
+
+STATE_FILE = "_rlexporter_state.json"
+"""Beside the checkpoints. The leading underscore keeps it out of uploads to the hub."""
+
+WRITE_SECONDS = 10.0
+
+
+def keeper(snapshot: Callable[[], Snapshot], path: Callable[[], str], failed: Callable[[Exception], None]) -> Ticker:
+    """Keeps the file. Raises SetupError for a place where none can be written."""
+    file = StateFile(snapshot, path)
+    try:
+        file.write()
+    except OSError as error:
+        raise SetupError(
+            f"cannot keep the state in {path()}: {error.strerror} (argument state_file, RLEXPORTER_STATE_FILE)"
+        ) from None
+    return Ticker("state", WRITE_SECONDS, file.write, failed, last=file.write)
+
+
+def path(setting: str, output_dir: str | None, rank: int, *, begun: bool) -> str:
+    """Where the file of a rank is; ``setting``: that of the user, `on` or a path.
+
+    Empty as long as nobody knows: a run that has not ``begun`` may still say where its checkpoints go.
+    """
+    if setting != ON:
+        return str(of_rank(setting, rank))
+    return str(of_rank(Path(output_dir or ".") / STATE_FILE, rank)) if output_dir or begun else ""
+
+
+class StateFile:
+    """Written whenever there is something new. What a killed process left there is kept under another name.
+
+    ``path``: where; empty as long as nobody knows.
+    """
+
+    def __init__(self, snapshot: Callable[[], Snapshot], path: Callable[[], str]) -> None:
+        self._snapshot = snapshot
+        self._path = path
+        self._written: tuple[Path, Snapshot] | None = None
+
+    def write(self) -> None:
+        """Write the file, if anything has changed. Raises OSError."""
+        where, now = self._path(), self._snapshot()
+        if not where:
+            return
+        path = Path(where)
+        if self._written and self._written[0] == path:
+            if self._written[1] is now:
+                return
+        else:
+            _keep(path)
+        write_whole(path, text(now))
+        self._written = (path, now)
+
+
+def text(snapshot: Snapshot) -> str:
+    """A snapshot as JSON, with NaN and Infinity as Python's json writes them."""
+    bounds = {series.metric.series: found.bounds for series, found in snapshot.buckets.items()}
+    state = {"labels": snapshot.labels, "samples": snapshot.samples, "buckets": snapshot.buckets, "bounds": bounds}
+    return json.dumps(plain({"event": "snapshot", "version": __version__, "time": time.time(), **state})) + "\n"
+
+
+def _keep(path: Path) -> None:
+    """Move what an earlier process has left out of the way."""
+    if path.exists():
+        path.replace(path.with_name(f"{path.stem}.previous{path.suffix}"))

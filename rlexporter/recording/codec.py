@@ -1,0 +1,64 @@
+"""What was seen at the tensor, as a recording spells it: `rlexporter.recording.writer` writes it, this reads it.
+
+``{"rl_reward_function_dist{reward_function=\"length\"}": {"counts": [...], "positive_sum": 1.0, ...}}``
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from rlexporter.catalog import NAMED
+from rlexporter.model.histogram import Buckets, Nonfinite
+from rlexporter.model.metric import Series
+
+
+def parse(found: Mapping[str, Mapping[str, Any]], bounds: Mapping[str, Any]) -> dict[Series, Buckets]:
+    """Counts by series. ``bounds``: those of the recording's histograms, by name.
+
+    Left out is what the catalogue lacks, and what was counted with other bounds than its own: it cannot be added.
+    """
+    seen = {}
+    for text, counts in found.items():
+        found_in = series(text)
+        if found_in is None:
+            continue
+        own = found_in.metric.bounds
+        if tuple(bounds.get(found_in.metric.series, own)) == own and len(counts["counts"]) == len(own) + 1:
+            seen[found_in] = _buckets(own, counts)
+    return seen
+
+
+def series(text: str) -> Series | None:
+    """The series that is spelled so; None for one that the catalogue lacks."""
+    name, _, rest = text.partition("{")
+    metric = NAMED.get(name)
+    if metric is None:
+        return None
+    labels = dict(_labels(rest.removesuffix("}")))
+    return Series(metric, tuple(labels.values())) if tuple(labels) == metric.labels else None
+
+
+def _labels(text: str) -> Iterator[tuple[str, str]]:
+    """``a="x",b="y"``: each value is a JSON text, and says itself where it ends."""
+    decoder = json.JSONDecoder()
+    while text:
+        name, _, rest = text.partition("=")
+        value, end = decoder.raw_decode(rest)
+        yield name, str(value)
+        text = rest[end:].removeprefix(",")
+
+
+def _buckets(bounds: tuple[float, ...], counts: Mapping[str, Any]) -> Buckets:
+    empty = Buckets.empty(bounds)
+    return Buckets(
+        bounds,
+        tuple(map(int, counts["counts"])),
+        float(counts["positive_sum"]),
+        float(counts["negative_sum"]),
+        float(counts.get("min", empty.minimum)),
+        float(counts.get("max", empty.maximum)),
+        Nonfinite(int(counts.get("nan", 0)), int(counts.get("+inf", 0)), int(counts.get("-inf", 0))),
+        int(counts.get("outside", 0)),
+    )

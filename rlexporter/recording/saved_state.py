@@ -1,0 +1,53 @@
+"""The last state of a run as a file keeps it: `rlexporter.outputs.state_file` writes it, this reads it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rlexporter.model.metric import RunState, Snapshot
+from rlexporter.recording import codec as seen
+from rlexporter.recording.jsonl import UnreadableError
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What was known of a run at ``time``, in seconds since the epoch."""
+
+    path: Path
+    time: float
+    snapshot: Snapshot
+
+    @property
+    def state(self) -> RunState:
+        """In which the run was then."""
+        return self.snapshot.state or RunState.STARTING
+
+
+def read_kept(path: str | Path) -> Kept | None:
+    """The state in a file; None for a file that is something else, or cannot be read. Raises UnreadableError.
+
+    Series that the catalogue lacks are left out.
+    """
+    path = Path(path)
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return None
+    if not isinstance(found, dict) or found.get("event") != "snapshot":
+        return None
+    try:
+        return Kept(path, float(found["time"]), _snapshot(found))
+    except Exception as error:  # noqa: BLE001 - a foreign file can be wrong in any way
+        raise UnreadableError(f"{path}: is no state of a run: {type(error).__name__}: {error}") from None
+
+
+def _snapshot(found: dict[str, Any]) -> Snapshot:
+    samples = {seen.series(text): float(value) for text, value in found["samples"].items()}
+    return Snapshot(
+        labels={str(name): str(value) for name, value in found["labels"].items()},
+        samples={series: value for series, value in samples.items() if series is not None},
+        buckets=seen.parse(found["buckets"], found["bounds"]),
+    )

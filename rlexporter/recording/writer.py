@@ -1,0 +1,140 @@
+"""The step feed and the log lines of a run as JSON lines: what `replay` and `check` read.
+
+One object a line, with NaN and Infinity as Python's json writes them. ``event`` says what it is:
+
+  meta   time, global_step (at which it takes over), run, algorithm, trainer, info (labels of ``rl_run_info``),
+         steps_planned, totals (that were restored), config (numeric settings), bounds (of each histogram)
+  log    time, global_step, logs (as the trainer logged them; arrays as lists)
+  step   time, global_step, duration, phases, values (by log key, before averaging), undefined, seen
+  part   global_step, undefined, seen (counts that came from a device after their step, or before a step broke off)
+  state  time, state, exception
+
+``seen`` maps a series to its exact counts. A thread of its own writes; training never waits for the disk.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from queue import SimpleQueue
+from threading import Thread
+from typing import Any
+
+from rlexporter.model.histogram import Buckets
+from rlexporter.model.metric import Kind, Metric, RunState, Series, SetupError
+from rlexporter.model.sink import RunFacts, StepUpdate
+from rlexporter.model.values import is_array
+
+_MAX_WAITING = 10_000
+_CLOSE_SECONDS = 5.0
+
+
+class Recorder:
+    """Appends to ``path``. ``failed`` hears of what could not be written. Raises SetupError for an unusable path."""
+
+    def __init__(self, path: str, failed: Callable[[Exception], None]) -> None:
+        try:
+            Path(path).parent.mkdir(parents=True, exist_ok=True)
+            # Unbuffered: what a killed process had written is there, and a forked one has nothing to write again.
+            self._file = Path(path).open("ab", buffering=0)  # noqa: SIM115 - closed by the writing thread
+        except OSError as error:
+            raise SetupError(
+                f"cannot record to {path}: {error.strerror} (argument record, RLEXPORTER_RECORD)"
+            ) from None
+        self._failed = failed
+        self._queue: SimpleQueue[dict[str, Any] | None] = SimpleQueue()
+        self._thread = Thread(target=self._write, name="rlexporter-record", daemon=True)
+        try:
+            self._thread.start()
+        except BaseException:  # the system gives no more threads
+            self._file.close()
+            raise
+
+    def meta(self, run: str, facts: RunFacts, catalog: tuple[Metric, ...]) -> None:
+        """A training begins."""
+        bounds = {metric.series: metric.bounds for metric in catalog if metric.kind is Kind.HISTOGRAM}
+        about = {"run": run, "algorithm": facts.algorithm, "trainer": facts.info.get("trainer", "")}
+        start = {"global_step": facts.step, "steps_planned": facts.steps_planned, "totals": dict(facts.totals)}
+        config = dict(facts.hyperparameters)
+        self._put("meta", **about, **start, info=dict(facts.info), config=config, bounds=bounds)
+
+    def log(self, step: int, logs: Mapping[str, object]) -> None:
+        """A log line. Arrays are copied: a trainer may use their memory again."""
+        self._put("log", global_step=step, logs={key: _copied(value) for key, value in logs.items()})
+
+    def step(self, update: StepUpdate) -> None:
+        """A step is done."""
+        self._put(
+            "step",
+            global_step=update.step,
+            duration=update.duration,
+            phases=update.phases,
+            values=update.values,
+            undefined=update.undefined,
+            seen=update.seen,
+        )
+
+    def part(self, update: StepUpdate) -> None:
+        """Part of a step: counts that came later from a device, or were there when the run broke off."""
+        if update.seen or update.undefined:
+            self._put("part", global_step=update.step, undefined=update.undefined, seen=update.seen)
+
+    def state(self, state: RunState, exception: str) -> None:
+        """The run is in another state."""
+        self._put("state", state=state.value, exception=exception)
+
+    def close(self) -> None:
+        """Write what is waiting, for a few seconds at most."""
+        self._queue.put(None)
+        self._thread.join(_CLOSE_SECONDS)
+
+    def _put(self, event: str, **fields: Any) -> None:
+        if self._queue.qsize() >= _MAX_WAITING:
+            self._failed(OverflowError("the disk is too slow: a line was not recorded"))
+        else:
+            self._queue.put({"event": event, "time": time.time(), **fields})
+
+    def _write(self) -> None:
+        with self._file:
+            while (event := self._queue.get()) is not None:
+                self._line(event)
+
+    def _line(self, event: dict[str, Any]) -> None:
+        try:
+            self._file.write((json.dumps(plain(event)) + "\n").encode())
+        except Exception as error:  # noqa: BLE001 - a full disk must not end the thread
+            self._failed(error)
+
+
+def series_text(series: Series) -> str:
+    """``rl_reward_function_dist{reward_function="length"}``."""
+    labels = ",".join(
+        f"{name}={json.dumps(value)}" for name, value in zip(series.metric.labels, series.labels, strict=True)
+    )
+    return series.metric.series + (f"{{{labels}}}" if labels else "")
+
+
+def _copied(value: Any) -> Any:
+    if hasattr(value, "detach"):
+        return value.detach().clone()
+    return value.copy() if is_array(value) else value
+
+
+def plain(value: Any) -> Any:
+    """As json can write it: counts by series, arrays as lists, and the name of the type of anything else."""
+    if isinstance(value, Buckets):
+        counts = {"counts": value.counts, "positive_sum": value.positive_sum, "negative_sum": value.negative_sum}
+        bad = {kind: number for kind, number in value.nonfinite.by_kind() if number}
+        extremes = {"min": value.minimum, "max": value.maximum} if value.count else {}
+        return {**counts, **extremes, **bad, **({"outside": value.outside} if value.outside else {})}
+    if isinstance(value, Mapping):
+        return {series_text(k) if isinstance(k, Series) else str(k): plain(v) for k, v in value.items()}
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    return f"<{type(value).__name__}>"

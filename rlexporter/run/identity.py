@@ -1,0 +1,129 @@
+"""What a run is called. A given name is kept as it is; a default one gets a short id, so that runs stay apart.
+
+The id is one that all ranks share (of the Slurm job, the elastic launch, the Kubernetes job), else a random one. The
+name is kept beside the checkpoints, so that a resumed run keeps it wherever it continues.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import secrets
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+
+from rlexporter.atomic_file import write_whole
+
+RUN_FILE = "_rlexporter_run.json"
+"""Written beside the checkpoints. The leading underscore keeps it out of uploads to the hub."""
+
+_MAX_ID = 24
+_POD_SUFFIX = re.compile(r"(-(master|worker|launcher|node|workers))?(-\d+)*(-[bcdfghjklmnpqrstvwxz2456789]{5})?$")
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """The name of a run, and how often a run of this name was started here."""
+
+    name: str
+    attempt: int = 1
+
+
+def given_name(run_name: str | None, output_dir: str | None) -> str | None:
+    """The name a person gave, or None where it is only a default.
+
+    transformers 5 leaves it None, 4.x puts the whole output path there. A path is never a name: its last part is.
+    """
+    if not run_name or run_name == output_dir:
+        return None
+    return _last_part(run_name)
+
+
+def shared_id(environ: Mapping[str, str]) -> str | None:
+    """An id that every rank of this launch sees, and no other launch; an elastic restart is the same launch."""
+    found = environ.get("SLURM_JOB_ID") or environ.get("TORCHELASTIC_RUN_ID")
+    if (not found or found == "none") and "KUBERNETES_SERVICE_HOST" in environ:
+        found = _POD_SUFFIX.sub("", environ.get("HOSTNAME", ""))
+    if not found or found == "none":
+        found = _of_launcher(environ)
+    if not found:
+        return None
+    tidy = re.sub(r"[^\w.-]", "_", found)
+    return tidy if len(tidy) <= _MAX_ID else sha256(found.encode()).hexdigest()[:8]
+
+
+def _of_launcher(environ: Mapping[str, str]) -> str | None:
+    """What torch's launcher gives all ranks where it was given no id, as `accelerate launch` gives it none.
+
+    On one machine the folder that it makes for itself; on several the address where the ranks meet.
+    """
+    size = environ.get("WORLD_SIZE", "1")
+    if size == "1":
+        return None
+    folder, found, _ = environ.get("TORCHELASTIC_ERROR_FILE", "").partition("/attempt_")
+    if found and environ.get("LOCAL_WORLD_SIZE") == size:
+        return sha256(folder.encode()).hexdigest()[:8]
+    meeting = f"{environ.get('MASTER_ADDR', '')}:{environ.get('MASTER_PORT', '')}"
+    return sha256(meeting.encode()).hexdigest()[:8] if meeting != ":" else None
+
+
+def fresh(base: str | None, environ: Mapping[str, str] | None = None) -> Identity:
+    """A new name from a path or script name and an id; no state of the user's random generators is touched."""
+    environ = os.environ if environ is None else environ
+    stem = _last_part(base or "") or Path(sys.argv[0] if sys.argv else "").stem or "run"
+    return Identity(f"{stem}-{shared_id(environ) or secrets.token_hex(3)}")
+
+
+def provisional(given: str | None, output_dir: str | None) -> Identity:
+    """The identity of a run that may begin later, before anybody knows whether it will resume a checkpoint.
+
+    Where checkpoints and a kept name lie in the output folder it is taken to be that run.
+    """
+    kept = _read(Path(output_dir)) if output_dir else None
+    if given or (kept and output_dir and any(Path(output_dir).glob("checkpoint-*"))):
+        return _counted(given or (kept.name if kept else ""), kept)
+    return fresh(output_dir)
+
+
+def settle(assumed: Identity, given: str | None, output_dir: str | None, resumed_from: str | None) -> Identity:
+    """The identity of a run that begins now. ``assumed``: what `provisional` said.
+
+    Without a given name a resumed run takes the one kept beside its checkpoint, and a run that starts anew in the
+    folder of another one a fresh one. The attempt counts on while the name stays the same.
+    """
+    kept = _read(Path(output_dir)) if output_dir else None
+    if given:
+        return _counted(given, kept)
+    if resumed_from:
+        kept = _read(Path(resumed_from).parent) or kept
+        return _counted(kept.name, kept) if kept else assumed
+    if shared_id(os.environ) or (kept and kept.name == assumed.name):  # with an id all ranks come to the same name
+        return _counted(fresh(output_dir).name, kept)
+    return assumed
+
+
+def keep(identity: Identity, output_dir: str) -> None:
+    """Write the identity beside the checkpoints, in one piece. Raises OSError where that cannot be."""
+    text = json.dumps({"run": identity.name, "attempt": identity.attempt}) + "\n"
+    write_whole(Path(output_dir) / RUN_FILE, text)
+
+
+def _counted(name: str, kept: Identity | None) -> Identity:
+    return Identity(name, kept.attempt + 1 if kept and kept.name == name else 1)
+
+
+def _read(folder: Path) -> Identity | None:
+    try:
+        kept = json.loads((folder / RUN_FILE).read_text(encoding="utf-8"))
+        return Identity(str(kept["run"]), int(kept["attempt"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _last_part(path: str) -> str:
+    parts = [part for part in re.split(r"[/\\]", path) if part not in ("", ".", "..")]
+    return parts[-1] if parts else ""

@@ -1,0 +1,64 @@
+"""What the taps of an adapter saw since the last step: put together into one step update."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from rlexporter.model.metric import Metric, Series
+from rlexporter.model.sink import StepUpdate
+from rlexporter.run.phase_timer import Phases
+from rlexporter.store.keys import clip
+from rlexporter.tensors.tally import Tally
+
+
+class Gather:
+    """``named``: the catalogue by Prometheus name."""
+
+    def __init__(self, named: Mapping[str, Metric]) -> None:
+        self.tally = Tally()
+        self.phases = Phases()
+        self._named = named
+        self._undefined: Counter[str] = Counter()
+        self._values: dict[str, list[float]] = {}
+        self._overhead = 0.0
+
+    def cost(self, seconds: float) -> None:
+        """Time that looking has cost the training thread."""
+        self._overhead += seconds
+
+    def see(self, name: str, values: Any, mask: Any = None, labels: tuple[str, ...] = ()) -> Metric:
+        """Values of a metric, before anything was done with them. Raises LookupError for a name that is none."""
+        metric = self._named.get(name)
+        if metric is None or len(metric.labels) != len(labels):
+            raise LookupError(f"no metric is called {name!r} and has {len(labels)} labels")
+        self.tally.add(Series(metric, tuple(map(clip, labels))), values, mask)
+        return metric
+
+    def undefined(self, name: str, count: int) -> None:
+        """Values of a metric that were not given."""
+        self._undefined[name] += count
+
+    def values(self, key: str, numbers: list[float]) -> None:
+        """Numbers that a trainer will average under this log key."""
+        self._values.setdefault(key, []).extend(numbers)
+
+    def take(self, update: StepUpdate) -> StepUpdate:
+        """The update with everything since the last one."""
+        values, self._values = self._values, {}
+        undefined, self._undefined = self._undefined, Counter()
+        return replace(
+            update,
+            seen=self.tally.take(update.step),
+            undefined=dict(undefined),
+            values={key: tuple(numbers) for key, numbers in values.items()},
+            phases=self.phases.take(),
+            overhead=self.take_overhead(),
+        )
+
+    def take_overhead(self) -> float:
+        """Seconds since the last call."""
+        overhead, self._overhead = self._overhead, 0.0
+        return overhead

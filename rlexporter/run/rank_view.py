@@ -1,0 +1,45 @@
+"""What a rank other than 0 serves: its own tensors and timings, and nothing that all ranks share. Pure.
+
+TRL's log lines hold values that are reduced over all ranks already: rank 0 serves them, once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from rlexporter.catalog import CATALOG, NONFINITE
+from rlexporter.config.settings import TIMINGS
+from rlexporter.model.metric import Group, Scope, Series, Snapshot
+
+_TIMINGS = {"rlexporter_build_info"} | {
+    metric.series
+    for metric in CATALOG
+    if metric.scope is Scope.RANK and metric.group in (Group.RUN, Group.PROGRESS, Group.SPEED)
+}
+_BY_METRIC = ("rl_nonfinite_values_total", "rl_undefined_values_total")
+_COUNTED = {metric.of or metric.series for metric in CATALOG if metric.scope is Scope.RANK}
+_CONDITIONS = {metric.series for metric in CATALOG if "condition" in metric.labels}
+
+
+def own(snapshot: Snapshot, ranks: str) -> Snapshot:
+    """The part of a snapshot that is this rank's own. ``ranks``: `timings`, or `all` for its tensors too."""
+    serves = _timing if ranks == TIMINGS else _local
+    return replace(
+        snapshot,
+        samples={series: value for series, value in snapshot.samples.items() if serves(series)},
+        buckets={series: found for series, found in snapshot.buckets.items() if serves(series)},
+    )
+
+
+def _timing(series: Series) -> bool:
+    return series.metric.series in _TIMINGS
+
+
+def _local(series: Series) -> bool:
+    """NaN is counted, and judged, on the rank that sees it; other conditions need what all ranks log."""
+    name = series.metric.series
+    if name in _BY_METRIC:
+        return series.labels[0] in _COUNTED
+    if name in _CONDITIONS:
+        return series.labels[0] in NONFINITE
+    return series.metric.scope is Scope.RANK

@@ -1,0 +1,1 @@
+"""The state of one run, as snapshots that are never changed."""

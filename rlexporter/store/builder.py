@@ -1,0 +1,133 @@
+"""The next snapshot while it is being written: the rules by which a value becomes a sample, a bucket or a count."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import isfinite
+
+from rlexporter.model.histogram import Buckets, Nonfinite
+from rlexporter.model.metric import AnomalyCounts, Kind, Metric, Series, Snapshot
+
+_GAUGE, _HISTOGRAM = Kind.GAUGE, Kind.HISTOGRAM  # looking a member up costs more than all else done with a number
+_NONFINITE = "rl_nonfinite_values_total"
+_UNDEFINED = "rl_undefined_values_total"
+
+
+class Draft:
+    """A changeable copy of a snapshot. ``named``: the catalogue by Prometheus name."""
+
+    __slots__ = ("_named", "anomalies", "buckets", "labels", "samples", "steps", "totals")
+
+    def __init__(self, base: Snapshot, named: Mapping[str, Metric]) -> None:
+        self._named = named
+        self.labels = base.labels
+        self.samples = dict(base.samples)
+        self.steps = dict(base.steps)
+        self.buckets = dict(base.buckets)
+        self.totals = dict(base.totals)
+        self.anomalies = AnomalyCounts()
+
+    def freeze(self) -> Snapshot:
+        return Snapshot(self.labels, self.samples, self.steps, self.buckets, self.totals)
+
+    def get(self, name: str, *labels: str) -> float | None:
+        return self.samples.get(Series(self._named[name], labels))
+
+    def set(self, name: str, value: float, *labels: str) -> None:
+        self.samples[Series(self._named[name], labels)] = value
+
+    def add(self, name: str, amount: float, *labels: str) -> None:
+        series = Series(self._named[name], labels)
+        self.samples[series] = self.samples.get(series, 0.0) + amount
+
+    def keep(self, name: str, *labels: str) -> None:
+        """Let a counter exist, at 0 where it did not."""
+        self.samples.setdefault(Series(self._named[name], labels), 0.0)
+
+    def clear(self, name: str, *labels: str) -> None:
+        """Drop every sample of a metric whose labels begin with these."""
+        metric = self._named[name]
+        for series in [s for s in self.samples if s.metric is metric and s.labels[: len(labels)] == labels]:
+            del self.samples[series]
+
+    def expect(self, metric: Metric) -> None:
+        """Let the counters of what is wrong with a measurement exist, at 0, before anything is."""
+        if not metric.group.measured:
+            return
+        name = metric.of or metric.series
+        for kind, _ in Nonfinite().by_kind():
+            self.samples.setdefault(Series(self._named[_NONFINITE], (name, kind)), 0.0)
+        self.samples.setdefault(Series(self._named[_UNDEFINED], (name,)), 0.0)
+
+    def number(self, targets: Sequence[Series], value: float, step: int, *, counted: bool = False) -> None:
+        """One number for these metrics. Gauges take NaN and infinities as they are.
+
+        ``counted``: what is not finite was seen at the tensor already.
+        """
+        finite = isfinite(value)
+        for series in targets:
+            kind = series.metric.kind
+            if kind is _GAUGE:
+                self.samples[series] = value
+                self.steps[series] = step
+            elif not finite:
+                continue
+            elif kind is _HISTOGRAM:
+                self._observe(series, value)
+            else:
+                self._count_up_to(series, value)
+        if not finite and not counted:
+            self._count_nonfinite(targets[0].metric, Nonfinite.of(value))
+
+    def undefined(self, targets: tuple[Series, ...]) -> None:
+        """A key logged as None: its gauges are absent until the next number."""
+        for series in targets:
+            if series.metric.kind is _GAUGE:
+                self.samples.pop(series, None)
+                self.steps.pop(series, None)
+        self.undefined_values(targets[0].metric, 1)
+
+    def merge(self, series: Series, counted: Buckets, step: int, *, twin: bool = False) -> None:
+        """A batch of values: added to a histogram; a gauge shows their mean, a counter advances to the largest.
+
+        ``twin``: the gauge of the same values comes with it, and what is not finite is counted there.
+        """
+        if series.metric.kind is _HISTOGRAM:
+            have = self.buckets.get(series)
+            self.buckets[series] = have + counted if have else counted
+        elif series.metric.kind is _GAUGE:
+            self.samples[series] = counted.mean
+            self.steps[series] = step
+        elif isfinite(counted.maximum):
+            self._count_up_to(series, counted.maximum)
+        if not twin:
+            self._count_nonfinite(series.metric, counted.nonfinite)
+            self.undefined_values(series.metric, counted.outside)
+
+    def undefined_values(self, metric: Metric, count: int) -> None:
+        """So many values of a metric were not given, or are none that it can have."""
+        if count:
+            name = metric.of or metric.series
+            self.add(_UNDEFINED, count, name)
+            self.anomalies.undefined[name] += count
+
+    def _observe(self, series: Series, value: float) -> None:
+        if value < 0 and not series.metric.signed:
+            self.undefined_values(series.metric, 1)
+            return
+        have = self.buckets.get(series) or Buckets.empty(series.metric.bounds)
+        self.buckets[series] = have.including(value)
+
+    def _count_up_to(self, series: Series, total: float) -> None:
+        """Advance a counter of this process by what a trainer's running total has grown; a smaller total began anew."""
+        last = self.totals.get(series, 0.0)
+        grown = total - last if total >= last else total
+        self.samples[series] = self.samples.get(series, 0.0) + max(grown, 0.0)
+        self.totals[series] = total
+
+    def _count_nonfinite(self, metric: Metric, bad: Nonfinite) -> None:
+        name = metric.of or metric.series
+        for kind, number in bad.by_kind():
+            if number:
+                self.add(_NONFINITE, number, name, kind)
+                self.anomalies.nonfinite[name] += number

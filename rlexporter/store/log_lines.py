@@ -1,0 +1,283 @@
+"""Reads log lines: which keys are known, what they feed, which step they belong to; and writes them into a snapshot.
+
+A line is read once, before anything is changed. What was read can be written twice: a signal handler that writes in
+between has the change made again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import isfinite
+from typing import Any, NamedTuple
+
+from rlexporter.conditions.view import LineNumbers
+from rlexporter.model import values
+from rlexporter.model.histogram import Buckets
+from rlexporter.model.metric import Kind, Metric, Series
+from rlexporter.model.sink import StepUpdate
+from rlexporter.model.values import Unreadable
+from rlexporter.store.builder import Draft
+from rlexporter.store.keys import Resolver, clip, dataset, evaluation_prefix
+from rlexporter.tensors import host
+
+MAX_DATASETS = 20
+"""Evaluation data sets of one run that are told apart; the lines of further ones are dropped and counted."""
+
+_MAX_STEPWISE_KEYS = 2000
+
+
+@dataclass(slots=True)
+class LogLine:
+    """One log line, and what each of its values feeds."""
+
+    prefix: str
+    """That of an evaluation; empty for a line of the training."""
+    empty: bool = True
+    gauges: dict[Series, float] = field(default_factory=dict)
+    """Finite numbers that feed one gauge and nothing else: nearly all that there are."""
+    numbers: list[tuple[list[Series], float, bool]] = field(default_factory=list)
+    """Any other number, what it feeds, and whether what is not finite in it was counted at the tensor."""
+    undefined: list[tuple[Series, ...]] = field(default_factory=list)
+    """What the keys feed that were logged as None."""
+    arrays: list[tuple[Series, Buckets]] = field(default_factory=list)
+    first_seen: list[Metric] = field(default_factory=list)
+    """Metrics that a key of this run feeds for the first time."""
+    judged: LineNumbers = field(default_factory=LineNumbers)
+
+
+class _Known(NamedTuple):
+    """The keys of log lines with one evaluation prefix that were seen before, and what they feed."""
+
+    targets: dict[str, tuple[Series, ...]]
+    gauges: dict[str, Series]
+    """Those that feed one gauge and nothing else, by which no condition is judged label by label."""
+
+
+class Lines:
+    """Reads and writes the log lines of one run.
+
+    ``max_keys``: how many keys are let in that the catalogue does not fix; ``clock``: seconds since the epoch. Only
+    the thread that holds the lock of the store calls anything here.
+    """
+
+    def __init__(self, catalog: Sequence[Metric], max_keys: int, clock: Callable[[], float]) -> None:
+        self._catalog = catalog
+        self._named = {metric.series: metric for metric in catalog}
+        self._max_keys = max_keys
+        self._clock = clock
+        self._resolver = Resolver(catalog)
+        self._known: dict[str, _Known] = {}
+        self._stepwise: dict[str, tuple[Series, ...]] = {}
+        self.tapped: set[Metric] = set()
+        self._variable: set[tuple[str, str]] = set()
+        self._unmapped: set[tuple[str, str]] = set()
+        self._first_seen: list[Metric] = []
+        self._dropped = 0
+        self._ignored = 0
+
+    def begin(self, algorithm: str) -> Resolver:
+        """Let keys mean what they mean in this algorithm from now on; returns what resolves them."""
+        self._resolver = Resolver(self._catalog, algorithm)
+        self._known.clear()
+        self._stepwise.clear()
+        return self._resolver
+
+    def read(self, logs: Mapping[str, object], update: StepUpdate | None = None, *, served: bool = True) -> LogLine:
+        """Read a line, and the numbers of its step that the trainer will average. ``logs`` is neither kept nor changed.
+
+        ``served``: whether its values are this rank's to serve; else only the kind of the line counts.
+        """
+        prefix = evaluation_prefix(tuple(logs))
+        line = LogLine(prefix)
+        known = self._with(prefix) if served else None
+        if known is not None:
+            line.empty = not logs
+            self._read(line, known, logs)
+            line.judged.keys = tuple(logs)
+        elif served:
+            self._dropped += len(logs)
+        if update is not None or self._stepwise:
+            self._prefer_steps(line.judged, logs, update)
+        line.first_seen, self._first_seen = self._first_seen, []
+        return line
+
+    def write(self, draft: Draft, line: LogLine, step: int | None, update: StepUpdate | None) -> int:
+        """Write a line, and the step update that belongs to it; either may be empty. Returns its step."""
+        step = self._progress(draft, step, update, evaluation=bool(line.prefix))
+        if update is not None:
+            self.absorb(draft, update)
+        for metric in line.first_seen:
+            draft.expect(metric)
+        draft.samples.update(line.gauges)
+        draft.steps.update(dict.fromkeys(line.gauges, step))
+        for targets, value, counted in line.numbers:
+            draft.number(targets, value, step, counted=counted)
+        for undefined in line.undefined:
+            draft.undefined(undefined)
+        for series, array in line.arrays:
+            draft.merge(series, array, step)
+        self._account(draft)
+        if not line.empty:
+            self._stamp(draft, line.prefix, step)
+        return step
+
+    def see(self, draft: Draft, seen: Mapping[Series, Buckets], step: int) -> None:
+        """Values that were counted where they lie."""
+        named = {series.metric.series for series in seen}
+        for series, counted in seen.items():
+            if series not in draft.samples and series not in draft.buckets:
+                draft.expect(series.metric)
+            draft.merge(series, counted, step, twin=series.metric.of in named)
+
+    def absorb(self, draft: Draft, update: StepUpdate) -> None:
+        """All that was seen in a step, or in a part of one."""
+        self.see(draft, update.seen, update.step)
+        if update.duration is not None:
+            draft.number((Series(self._named["rl_step_duration_seconds"]),), update.duration, update.step)
+        for name, count in update.undefined.items():
+            draft.undefined_values(self._named[name], count)
+        for phase, seconds in update.phases.items():
+            draft.set("rl_phase_time_seconds", seconds, phase)
+        draft.add("rlexporter_observe_seconds_total", update.overhead)
+
+    def targets(self, key: str, line: Iterable[str]) -> tuple[Series, ...]:
+        """Return the metrics that a key of a line with these keys feeds.
+
+        None where taps feed them, or there is no room for another key: that is counted with the next line.
+        """
+        prefix = evaluation_prefix(tuple(line))
+        known = self._with(prefix)
+        found = known and (known.targets.get(key) or self._resolve(known, key, prefix))
+        if not found:
+            self._dropped += 1
+        return tuple(series for series in found or () if not self._is_tapped(series.metric))
+
+    def _read(self, line: LogLine, known: _Known, logs: Mapping[str, object]) -> None:
+        plain, gauges = known.gauges, line.gauges
+        for key, raw in logs.items():
+            gauge = plain.get(key)
+            if gauge is not None and type(raw) is float and isfinite(raw):  # nearly all values, so nothing else first
+                gauges[gauge] = raw
+            else:
+                self._value(line, known, key, raw)
+        numbers = line.judged.numbers
+        for (metric, labels), value in gauges.items():
+            if not labels:
+                numbers[metric.series] = value
+
+    def _value(self, line: LogLine, known: _Known, key: str, raw: object) -> None:
+        """One key and whatever was logged under it."""
+        value = raw if type(raw) is float else values.read(raw)
+        if value is Unreadable.IGNORED:
+            self._ignored += 1
+            return
+        found = known.targets.get(key) or self._resolve(known, key, line.prefix)
+        if not found:
+            self._dropped += 1
+        elif type(value) is float:
+            line.judged.note(found, value)
+            fresh = [series for series in found if not self._is_tapped(series.metric)]
+            if len(found) == 1 and fresh and found[0].metric.kind is Kind.GAUGE and isfinite(value):
+                line.gauges[found[0]] = value
+            else:
+                line.numbers.append((fresh, value, len(fresh) < len(found)))
+        elif value is Unreadable.UNDEFINED:
+            line.judged.note(found, None)
+            line.undefined.append(found)
+        elif not self._array(line, found, value):
+            self._ignored += 1
+
+    def _prefer_steps(self, judged: LineNumbers, logs: Mapping[str, object], update: StepUpdate | None) -> None:
+        """Numbers of each step come before the mean over a window that the trainer logs under the same key."""
+        for key, found in self._stepwise.items():
+            if key in logs:
+                judged.forget(found)
+        for key, each in update.values.items() if update is not None else ():
+            found = self._stepwise.get(key, ())
+            if not found:
+                found = self._resolver.resolve(str(key))
+                if key in logs:
+                    judged.forget(found)
+                if len(self._stepwise) < _MAX_STEPWISE_KEYS:
+                    self._stepwise[key] = found
+            finite = [number for number in each if isfinite(number)]
+            if finite:
+                judged.note(found, sum(finite) / len(finite))
+
+    def _is_tapped(self, metric: Metric) -> bool:
+        """Whether it, or what it is a poorer view of, is seen at the tensor."""
+        return metric in self.tapped or (bool(metric.of) and self._named[metric.of] in self.tapped)
+
+    def _with(self, prefix: str) -> _Known | None:
+        """What is known of lines with this evaluation prefix; None where there are too many of them."""
+        if prefix not in self._known and len(self._known) > MAX_DATASETS:
+            return None
+        return self._known.setdefault(prefix, _Known({}, {}))
+
+    def _progress(self, draft: Draft, step: int | None, update: StepUpdate | None, *, evaluation: bool) -> int:
+        """Move the step forward where this line or this update is ahead of it; the step that they belong to."""
+        last = draft.get("rl_step")
+        if update is not None:
+            step = update.step
+        elif evaluation:
+            return int(last or 0) if step is None else step
+        elif step is None:
+            step = int(last or 0) + 1
+        if last is None or step != last:
+            draft.set("rl_step", step)
+            draft.add("rl_steps_total", step - last if last is not None and step > last else 1)
+            draft.set("rl_last_step_timestamp_seconds", self._clock())
+        return step
+
+    def _resolve(self, known: _Known, key: str, prefix: str) -> tuple[Series, ...]:
+        """What a key feeds that this training has not logged before; empty once there are too many of them."""
+        found = self._resolver.resolve(str(key), prefix)
+        own = (prefix, str(key))
+        if (not found or found[0].labels[bool(prefix) :]) and own not in self._variable:
+            if len(self._variable) >= self._max_keys:
+                return ()
+            self._variable.add(own)
+        if not found:
+            self._unmapped.add(own)
+            found = (Series(self._named["rl_logged_value"], (clip(str(key)),)),)
+        self._first_seen.append(found[0].metric)
+        known.targets[key] = found
+        unmapped = self._named["rl_logged_value"]
+        if (
+            len(found) == 1
+            and found[0].metric.kind is Kind.GAUGE
+            and (not found[0].labels or found[0].metric is unmapped)
+        ):
+            known.gauges[key] = found[0]
+        return found
+
+    def _array(self, line: LogLine, found: tuple[Series, ...], array: Any) -> bool:
+        """Several values under one key: counted one by one in a histogram, served as their mean elsewhere."""
+        try:
+            if self._is_tapped(found[0].metric):
+                return True
+            if found[0].metric.kind is Kind.HISTOGRAM:
+                line.arrays.append((found[0], host.count(array, found[0].metric.bounds)))
+            else:
+                line.numbers.append((list(found), host.mean(array), False))
+        except Exception:  # noqa: BLE001 - torch and numpy refuse values in more ways than can be listed
+            return False
+        return True
+
+    def _account(self, draft: Draft) -> None:
+        """Say what was not served as it was logged."""
+        if self._unmapped:
+            draft.set("rlexporter_unmapped_keys", len(self._unmapped))
+        if self._dropped:
+            draft.set("rlexporter_dropped_keys_total", self._dropped)
+        if self._ignored:
+            draft.set("rlexporter_ignored_values_total", self._ignored)
+
+    def _stamp(self, draft: Draft, prefix: str, step: int) -> None:
+        if prefix:
+            draft.set("rl_eval_timestamp_seconds", self._clock(), dataset(prefix))
+            draft.set("rl_eval_step", step, dataset(prefix))
+        else:
+            draft.set("rl_last_log_timestamp_seconds", self._clock())
+            draft.set("rl_last_log_step", step)

@@ -1,0 +1,253 @@
+"""What is known of the run now. Every change makes a new snapshot and swaps one reference.
+
+Writers share a lock; readers need none: they read `Store.snapshot` once and have one moment. The lock is reentrant
+because a signal handler may write while the thread that it interrupts is writing; the interrupted change is then
+made once more, on top of the handler's.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from difflib import get_close_matches
+from threading import RLock
+
+from rlexporter.conditions.judge import Verdict
+from rlexporter.conditions.watch import Watch
+from rlexporter.model.metric import AnomalyCounts, Kind, Metric, RunState, Series, Snapshot
+from rlexporter.model.sink import RunFacts, StepUpdate
+from rlexporter.store import transitions as verdicts
+from rlexporter.store.builder import Draft
+from rlexporter.store.keys import Resolver, clip
+from rlexporter.store.log_lines import Lines, LogLine
+
+
+class Store:
+    """The state of one run.
+
+    ``catalog``: the metrics that exist. ``max_keys``: how many keys beyond its fixed ones (unknown ones, names of
+    reward functions and data sets) a run may log before more are dropped and counted. ``clock``: seconds since the
+    epoch. ``watch``: who judges each step; nobody where there is none.
+    """
+
+    def __init__(
+        self,
+        catalog: Sequence[Metric],
+        *,
+        max_keys: int = 200,
+        clock: Callable[[], float] = time.time,
+        watch: Watch | None = None,
+    ) -> None:
+        self._catalog = catalog
+        self._named = {metric.series: metric for metric in catalog}
+        self._histograms = _by_short_name(catalog)
+        self._lines = Lines(catalog, max_keys, clock)
+        self._watch = watch
+        self._clock = clock
+        self._lock = RLock()
+        self._record_seconds = 0.0
+        self.snapshot = Snapshot(
+            samples={Series(metric, labels): 0.0 for metric in catalog for labels in metric.initial}
+        )
+
+    def change(self, edit: Callable[[Draft], None]) -> None:
+        """Make one change visible at once. ``edit`` can be called twice, on different snapshots."""
+        with self._lock:
+            while True:
+                base = self.snapshot
+                draft = Draft(base, self._named)
+                edit(draft)
+                if self.snapshot is base:
+                    self.snapshot = draft.freeze()
+                    return
+
+    def begin(self, facts: RunFacts, labels: Mapping[str, str]) -> None:
+        """Take over what is known of a run before its first step. ``labels``: those that every series carries."""
+        with self._lock:
+            resolver = self._lines.begin(facts.algorithm)
+            self.change(lambda draft: self._begin(draft, facts, labels, resolver))
+
+    def enter(self, state: RunState, exception: str = "") -> None:
+        """The run is in another state; ``exception``: the class of what ended it."""
+
+        def edit(draft: Draft) -> None:
+            for each in RunState:
+                draft.set("rl_run_state", float(each is state), each.value)
+            draft.clear("rl_run_exception_info")
+            if exception:
+                draft.set("rl_run_exception_info", 1.0, clip(exception))
+
+        self.change(edit)
+
+    def advance(self, update: StepUpdate) -> None:
+        """One step is done."""
+        self.record({}, update=update)
+
+    def saved(self, step: int) -> None:
+        """A checkpoint was written."""
+
+        def edit(draft: Draft) -> None:
+            draft.set("rl_last_checkpoint_step", step)
+            draft.set("rl_last_checkpoint_timestamp_seconds", self._clock())
+
+        self.change(edit)
+
+    def tap(self, metric: Metric) -> None:
+        """From now on this metric is fed by what is seen at the tensor, and not by log lines."""
+        self._lines.tapped.add(metric)
+
+    def absorb(self, part: StepUpdate) -> None:
+        """A part of a step that came after it, or before it could end: the run is no further for it."""
+        anomalies = AnomalyCounts()
+
+        def edit(draft: Draft) -> None:
+            nonlocal anomalies
+            self._lines.absorb(draft, part)
+            anomalies = draft.anomalies
+
+        with self._lock:
+            self.change(edit)
+            if self._watch is not None:
+                self._watch.note(anomalies, part.seen)
+
+    def settle(self) -> None:
+        """Judge what came after the last step, where none follows: a run often dies in the step of its fault."""
+        found: list[list[Verdict]] = []
+
+        def edit(draft: Draft) -> None:
+            if self._watch is not None and (found or self._watch.pending):
+                self._judge(self._watch, draft, found, LogLine(""), None, int(draft.get("rl_step") or 0))
+
+        self.change(edit)
+
+    def phase(self, name: str) -> None:
+        """This part of a step is under way; none where it is empty."""
+
+        def edit(draft: Draft) -> None:
+            for (each,) in self._named["rl_phase"].initial:
+                draft.set("rl_phase", float(each == name), each)
+            if self._watch is not None:
+                draft.set("rl_stall_after_seconds", self._watch.stall_after(name))
+
+        self.change(edit)
+
+    def signal(self, name: str, reason: str, cause: str) -> None:
+        """Whether a signal can be measured; ``reason``: why not, empty where it can; ``cause``: what kind of reason."""
+
+        def edit(draft: Draft) -> None:
+            draft.set("rl_signal_available", float(not reason), name)
+            draft.clear("rl_signal_unavailable_info", name)
+            if reason:
+                draft.set("rl_signal_unavailable_info", 1.0, name, cause, clip(reason))
+
+        self.change(edit)
+
+    def renew_lock(self) -> None:
+        """In a forked child: another thread of the parent may have held the lock, and is not there to release it."""
+        self._lock = RLock()
+
+    def record(
+        self,
+        logs: Mapping[str, object],
+        step: int | None = None,
+        update: StepUpdate | None = None,
+        *,
+        served: bool = True,
+    ) -> None:
+        """Record one log line, and the step that it belongs to, as one change.
+
+        ``logs`` is read once, never kept or changed. Without a ``step`` each line that is no evaluation is a step.
+        ``served``: whether its values are this rank's to serve.
+        """
+        started = time.perf_counter()
+        found: list[list[Verdict]] = []
+
+        def edit(draft: Draft) -> None:
+            at = self._lines.write(draft, line, step, update)
+            draft.set("rlexporter_record_seconds_total", self._record_seconds)
+            if self._watch is not None and line.prefix:
+                self._watch.pause(self._clock())
+            elif self._watch is not None:
+                self._judge(self._watch, draft, found, line, update, at)
+
+        with self._lock:
+            line = self._lines.read(logs, update, served=served)
+            self.change(edit)
+        self._record_seconds += time.perf_counter() - started
+
+    def histogram(self, name: str, labels: Mapping[str, str]) -> Series:
+        """The histogram that is called so: ``policy_ratio`` is ``rl_policy_ratio_dist``.
+
+        Raises LookupError for a name that none has, and for labels that are not its own.
+        """
+        metric = self._histograms.get(name.removeprefix("rl_").removesuffix("_dist"))
+        if metric is None:
+            close = get_close_matches(name, self._histograms, n=3)
+            raise LookupError(f"no histogram is called {name!r}" + (f"; close: {', '.join(close)}" if close else ""))
+        if set(labels) != set(metric.labels):
+            raise LookupError(f"{metric.series} has the labels {metric.labels}, not {tuple(labels)}")
+        return Series(metric, tuple(clip(labels[label]) for label in metric.labels))
+
+    def targets(self, key: str, line: Iterable[str]) -> tuple[Series, ...]:
+        """Return the metrics that a key of a line with these keys feeds; none where there is no room for another key.
+
+        Nothing is changed before the next line is recorded.
+        """
+        with self._lock:
+            return self._lines.targets(key, line)
+
+    def _judge(
+        self,
+        watch: Watch,
+        draft: Draft,
+        found: list[list[Verdict]],
+        line: LogLine,
+        update: StepUpdate | None,
+        step: int,
+    ) -> None:
+        """Judge, and write what was found. An edit that is made again finds it in ``found``: no step counts twice."""
+        now = self._clock()
+        if not found:
+            found.append(watch.look(draft.anomalies, line.judged, update, step, now))
+        draft.set("rl_stall_after_seconds", watch.stall_after(""))
+        verdicts.write(draft, found[0], step, now)
+
+    def _begin(self, draft: Draft, facts: RunFacts, labels: Mapping[str, str], resolver: Resolver) -> None:
+        draft.labels = {name: clip(value) for name, value in labels.items()}
+        info = {"algorithm": facts.algorithm, **facts.info}
+        draft.clear("rl_run_info")
+        draft.set("rl_run_info", 1.0, *(clip(info.get(label, "")) for label in self._named["rl_run_info"].labels))
+        draft.set("rl_world_size", facts.world_size or 1)
+        draft.set("rl_ranks_covered", 1)
+        draft.clear("rl_hyperparameter")
+        for name, value in facts.hyperparameters.items():
+            draft.set("rl_hyperparameter", value, name)
+        if facts.steps_planned is not None:
+            draft.set("rl_steps_planned", facts.steps_planned)
+        if facts.step is not None:
+            draft.set("rl_step", facts.step)
+        if draft.get("rl_run_start_timestamp_seconds") is None:
+            draft.set("rl_run_start_timestamp_seconds", self._clock())
+        draft.set("rl_last_step_timestamp_seconds", self._clock())
+        for metric in self._catalog:
+            logged = any(facts.algorithm in key.algorithms for key in metric.keys)
+            if logged and metric.kind is Kind.COUNTER:
+                draft.samples.setdefault(Series(metric), 0.0)
+            elif logged or (metric.kind is Kind.HISTOGRAM and not metric.keys):
+                draft.expect(metric)
+        sequence_level = facts.info.get("importance_sampling_level") == "sequence"
+        if self._watch is not None:
+            self._watch.begin(facts.algorithm, sequence_level=sequence_level, resumed=bool(facts.step))
+            verdicts.begin(draft, self._watch)
+        for key, total in facts.totals.items():
+            for series in resolver.resolve(key):
+                draft.totals[series] = total
+
+
+def _by_short_name(catalog: Sequence[Metric]) -> dict[str, Metric]:
+    """Histograms by the name that `Store.histogram` takes: without ``rl_`` and ``_dist``."""
+    return {
+        metric.series.removeprefix("rl_").removesuffix("_dist"): metric
+        for metric in catalog
+        if metric.kind is Kind.HISTOGRAM
+    }
