@@ -39,6 +39,8 @@ HOMES = {
     "prometheus_client": {"outputs/prometheus.py"},
     "fastapi": {"outputs/application.py"},
     "uvicorn": {"outputs/server.py"},
+    "h11": {"outputs/server.py"},
+    "starlette": {"outputs/server.py", "outputs/door.py"},
     "transformers": {"adapters/transformers.py", "demo/"},
     "trl": {"demo/"},
     "datasets": {"demo/"},
