@@ -368,8 +368,10 @@ def test_the_loggers_of_uvicorn_stay_the_users(exporter: Exporter, caplog: pytes
     assert [record.message for record in caplog.records] == ["mine", "mine too"]
     assert (log.level, log.handlers, log.propagate) == (logging.NOTSET, [], True)
     assert (access.level, access.handlers, access.propagate) == (logging.NOTSET, [], True)
+    names = ("uvicorn.error", "uvicorn.access", "uvicorn.asgi", "asyncio")
+    assert [len(logging.getLogger(name).filters) for name in names] == [1] * 4
     exporter.close()
-    assert log.filters == []
+    assert [logging.getLogger(name).filters for name in names] == [[]] * 4
 
 
 def test_labels_are_escaped_and_cut(exporter: Exporter) -> None:
