@@ -50,6 +50,14 @@ _SCRAPE = """
 
 Microseconds an answer, in the endpoint's thread.
 """
+_KNOCKS = """
+## Strangers at TLS
+
+Megabytes that a process which has imported TRL grows by, beside a thread that makes and drops objects as a training
+does. asyncio keeps a quarter of a megabyte for each connection and, where a handshake was not finished, keeps it until
+a full collection comes by: seldom in a training, and never in one that has turned the collector off. So the endpoint
+does TLS itself, on asyncio's transport.
+"""
 _STEP = """
 ## A training step
 
@@ -71,10 +79,10 @@ simulated by one process on the same two cores, whose time the durations of scra
 
 def sections() -> dict[str, Callable[[], Iterator[str]]]:
     """The parts of the page: what stands before the rows, and what measures them."""
-    from benchmarks import gpu, log_line, ranks, tensors, training
+    from benchmarks import gpu, knocks, log_line, ranks, tensors, training
 
     parts = {_TENSOR: tensors.rows, _KINDS: tensors.kind_rows, _GPU: gpu.rows, _LINE: log_line.rows}
-    return parts | {_SCRAPE: log_line.scrape_rows, _STEP: training.rows, _RANKS: ranks.rows}
+    return parts | {_SCRAPE: log_line.scrape_rows, _KNOCKS: knocks.rows, _STEP: training.rows, _RANKS: ranks.rows}
 
 
 def measured(only: str) -> Iterator[str]:

@@ -38,6 +38,7 @@ HOMES = {
     "prometheus_client": {"outputs/prometheus.py"},
     "fastapi": {"endpoint/"},
     "starlette": {"endpoint/"},
+    "h11": {"endpoint/server.py"},
     "uvicorn": {"endpoint/server.py"},
     "transformers": {"adapters/transformers.py", "demo/"},
     "accelerate": {"integrations/tracker.py"},

@@ -1,7 +1,8 @@
 """TLS between a connection and the protocol that is spoken on it.
 
-asyncio has its own, which keeps a quarter of a megabyte for each connection and, where a handshake failed, goes on
-doing so until the garbage collector comes by: strangers who only knock cost a training hundreds of megabytes.
+asyncio has its own, which keeps a quarter of a megabyte for each connection and, where a handshake was not finished,
+goes on doing so until a full garbage collection: strangers who only knock cost a training hundreds of megabytes
+(docs/benchmarks.md, "Strangers at TLS").
 """
 
 from __future__ import annotations

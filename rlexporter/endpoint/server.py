@@ -1,6 +1,6 @@
 """HTTP: a uvicorn server on a thread of its own, that no client can hold up and that leaves no trace in a log.
 
-The only file that imports uvicorn, and only what uvicorn documents: everything else is done on either side of it, as an
+The only file that imports uvicorn and h11, and only what they document: everything else is done on either side, as an
 event loop and a protocol below and as an ASGI application above.
 """
 
@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import h11
 import uvicorn
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -163,7 +164,11 @@ class _Watched(asyncio.Protocol):
         # h11 looks at the size of what is not complete yet only: in one piece a head could be of any size.
         for start in range(0, len(data), _PIECE_BYTES):
             if not self._transport.is_closing():
-                self._inner.data_received(data[start : start + _PIECE_BYTES])
+                try:
+                    self._inner.data_received(data[start : start + _PIECE_BYTES])
+                except (h11.ProtocolError, ValueError):
+                    # uvicorn can refuse nothing where an answer has begun; and h11 before 0.15 reads any number.
+                    self._transport.close()
 
     def pause_writing(self) -> None:
         self._connection.waits = True
@@ -193,7 +198,7 @@ class _Answers:
         async def sending(message: Message) -> None:
             if message.get("status") == 200 and scope["path"] != "/livez":
                 connection.useful = True
-            with contextlib.suppress(Exception):  # uvicorn has ended the connection: nothing that the application did
+            with contextlib.suppress(h11.ProtocolError, OSError):  # what was sent after the request has ended it
                 await send(message)
             if message["type"] == "http.response.body" and not message.get("more_body"):
                 connection.answered()

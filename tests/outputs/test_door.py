@@ -333,6 +333,8 @@ NONSENSE = [
     b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nno number\r\n\r\n",
     b"GET / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\nabc",
     b"GET /metrics HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %b\r\nConnection: close\r\n\r\nmore" % TOKEN.encode(),
+    b"HEAD / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n" + b"more" * 2000,
+    b"GET / HTTP/1.1\r\nHost: x\r\nContent-Length: " + b"9" * 5000 + b"\r\n\r\n",
     b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
     b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
     b"GET / HTTP/1.1\r\nHost: x\r\n\r\nGET / HTTP/1.1\r\nHost: x\r\n\r\nnonsense\r\n\r\n",
@@ -366,8 +368,10 @@ def test_the_loggers_of_uvicorn_stay_the_users(exporter: Exporter, caplog: pytes
     assert [record.message for record in caplog.records] == ["mine", "mine too"]
     assert (log.level, log.handlers, log.propagate) == (logging.NOTSET, [], True)
     assert (access.level, access.handlers, access.propagate) == (logging.NOTSET, [], True)
+    names = ("uvicorn.error", "uvicorn.access", "uvicorn.asgi", "asyncio")
+    assert [len(logging.getLogger(name).filters) for name in names] == [1] * 4
     exporter.close()
-    assert log.filters == []
+    assert [logging.getLogger(name).filters for name in names] == [[]] * 4
 
 
 def test_labels_are_escaped_and_cut(exporter: Exporter) -> None:
