@@ -85,7 +85,7 @@ def _open_files(path: Path) -> list[str]:
 
 def _never_answer(server: Any) -> None:
     """Stand in for a server whose thread runs and does not come to the point where it answers."""
-    while not server.should_exit:
+    while not server._uvicorn.should_exit:
         time.sleep(0.01)
 
 
