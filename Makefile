@@ -3,11 +3,12 @@
 PY := .venv/bin/python
 ARGS ?=
 TRL := ppo mid legacy legacy07
+PYTEST := OMP_NUM_THREADS=1 $(PY) -m pytest -n 2 --dist loadfile --no-loadscope-reorder --durations=10
 
-.PHONY: help demo stack test check fix generate golden soak lowest versions healthy compatibility bench pictures tools clean
+.PHONY: help demo stack test test-all check fix generate golden soak lowest versions healthy compatibility bench pictures tools clean
 
 help: ## this list
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
 demo: ## train a tiny model with TRL on this machine, and serve the run (ARGS="--fault nan@200")
 	@scripts/setup demo
@@ -17,10 +18,14 @@ stack: tools ## the demo under Prometheus and Alertmanager, with our rules; with
 	@scripts/setup demo
 	@$(PY) -m scripts.stack $(ARGS)
 
-test: check tools ## all checks and tests; what CI runs (ARGS="-k golden")
-	@echo "test: unit tests, then real trainers under real Prometheus servers (about 9 minutes on 2 cores, and 5 for older versions of TRL)"
+test: check tools ## all checks, and tests of all that matters (about 5 minutes on 2 cores; ARGS="-k golden")
+	@echo "test: unit tests, then real trainers under real Prometheus servers (about 5 minutes on 2 cores)"
+	@$(PYTEST) -m "not slow and not soak" $(ARGS)
+
+test-all: check tools ## the same and what is slow, and older versions of TRL; what CI runs (about 20 minutes on 2 cores)
+	@echo "test-all: all that 'make test' runs and what is slow, then older versions of TRL (about 20 minutes on 2 cores)"
 	$(if $(ARGS),,@(for each in $(TRL); do scripts/setup trl-$$each .venv-$$each; done) >.work/setup.log 2>&1 &)
-	@OMP_NUM_THREADS=1 $(PY) -m pytest -m "not soak" -n 2 --dist loadfile --no-loadscope-reorder --durations=10 $(ARGS)
+	@$(PYTEST) -m "not soak" $(ARGS)
 	$(if $(ARGS),,@$(MAKE) --no-print-directory versions)
 	$(if $(ARGS),,@$(PY) -m scripts.compatibility --check)
 
@@ -44,7 +49,7 @@ golden: ## write the golden scrapes anew; read the difference before you commit 
 	@scripts/setup test
 	@$(PY) -m scripts.golden && git diff --stat tests/data/golden
 
-soak: tools ## tests that take long: scrapes once a minute
+soak: tools ## tests that take long: scrapes once a minute, every launcher, floods of connections
 	@scripts/setup test
 	@$(PY) -m pytest -m soak --ignore=tests/versions/test_healthy.py $(ARGS)
 

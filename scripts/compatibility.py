@@ -18,7 +18,7 @@ ROOT = Path(__file__).parent.parent
 SEEN = ROOT / ".work/versions"
 PAGE = ROOT / "docs/compatibility.md"
 VERSIONS = ("1.16.0", "1.12.0", "0.19.1", "0.11.4", "0.7.10")
-"""Those that `make test` and `make versions` run."""
+"""Those that `make test-all` and `make versions` run."""
 _TRANSFORMERS = ("epoch", "loss", "grad_norm", "learning_rate", "total_flos", "train_", "eval_")
 
 _HEAD = """\

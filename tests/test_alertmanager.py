@@ -19,7 +19,7 @@ import pytest
 
 from rlexporter.catalog import WATCHDOG
 from rlexporter.generate.alertmanager import STORM, config
-from tests.tools import ALERTMANAGERS, ROOT, Alertmanager, Webhook, alertmanager, eventually, require_alertmanager
+from tests.tools import EACH_ALERTMANAGER, ROOT, Alertmanager, Webhook, alertmanager, eventually, require_alertmanager
 
 CONFIG = config(((("crash", "nonfinite"), ("stall", "kl_high")), (("stall",), ("slow",))))
 TEMPLATE = ROOT / "alerts" / "rlexporter.tmpl"
@@ -140,7 +140,7 @@ class Played:
         ]
 
 
-@pytest.fixture(scope="module", params=ALERTMANAGERS)
+@pytest.fixture(scope="module", params=EACH_ALERTMANAGER)
 def played(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Played]:
     """All cases at once, since each has to wait; then two causes end."""
     folder: Path = tmp_path_factory.mktemp("alertmanager")
@@ -277,7 +277,7 @@ def test_messages(played: Played) -> None:
     assert chat["text"] == text.replace("RLNonFinite", "RLKLHigh").replace("critical", "warning")
 
 
-@pytest.mark.parametrize("generation", ALERTMANAGERS)
+@pytest.mark.parametrize("generation", EACH_ALERTMANAGER)
 def test_starts_as_it_is(generation: str, tmp_path: Path) -> None:
     """Without a secret and a mail server it starts, says what is missing, and the webhook is called all the same."""
     with Webhook() as webhook:
@@ -295,7 +295,7 @@ def test_starts_as_it_is(generation: str, tmp_path: Path) -> None:
             eventually(lambda: webhook.bodies("/chat"))
 
 
-@pytest.mark.parametrize("generation", ALERTMANAGERS)
+@pytest.mark.parametrize("generation", EACH_ALERTMANAGER)
 def test_amtool(generation: str, tmp_path: Path) -> None:
     """The file and its template are right, the committed ones too, and each kind of alert has its receiver."""
     tools, path = require_alertmanager(generation), tmp_path / "alertmanager.yml"
@@ -315,7 +315,7 @@ def test_amtool(generation: str, tmp_path: Path) -> None:
         amtool(tools, *routes, *labels.split())
 
 
-@pytest.mark.parametrize("generation", ALERTMANAGERS)
+@pytest.mark.parametrize("generation", EACH_ALERTMANAGER)
 def test_template(generation: str, tmp_path: Path) -> None:
     """A message of several alerts names each once, the worst severity first; what is over comes last."""
     alerts = [

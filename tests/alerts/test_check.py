@@ -22,7 +22,7 @@ from rlexporter.model.sink import RunFacts
 from rlexporter.recording import Event, Recording
 from rlexporter.store.store import Store
 from tests.alerts import planted, promtool
-from tests.tools import GENERATIONS
+from tests.tools import EACH_GENERATION
 
 RUNS = Path(__file__).parent.parent / "data/runs"
 
@@ -200,7 +200,7 @@ def _scrape(snapshot: Snapshot, series: dict[str, list[str]], scrapes: int) -> N
 
 
 @pytest.mark.parametrize("pace", [0.1, 15.0, 600.0])
-@pytest.mark.parametrize("generation", GENERATIONS)
+@pytest.mark.parametrize("generation", EACH_GENERATION)
 def test_prometheus_agrees(generation: str, pace: float, tmp_path: Path) -> None:
     """The same record at a tenth of a second, 15 seconds and ten minutes a step, scraped every 15 seconds."""
     recorded = _recording(pace)

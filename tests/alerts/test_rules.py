@@ -14,7 +14,7 @@ from rlexporter.catalog import CONDITIONS, HIDES, NAMED
 from tests.alerts import promtool
 from tests.alerts.expected import OUTSIDE, RAISED
 from tests.alerts.promtool import Case, alone, together
-from tests.tools import GENERATIONS, ROOT
+from tests.tools import EACH_GENERATION, ROOT
 
 GROUPS: list[dict[str, Any]] = yaml.safe_load(promtool.RULES.read_text())["groups"]
 RULES: list[dict[str, Any]] = [rule for group in GROUPS for rule in group["rules"]]
@@ -123,7 +123,7 @@ def _one_step(run: str, condition: str, severity: str) -> dict[str, str]:
     return {name.replace('run="a"', f'run="{run}"'): values for name, values in series.items()}
 
 
-@pytest.mark.parametrize("generation", GENERATIONS)
+@pytest.mark.parametrize("generation", EACH_GENERATION)
 def test_each_condition_is_silent_then_fires_then_ends(generation: str, tmp_path: Path) -> None:
     """One step is enough, even if the process dies after it; ten minutes later it is over; others stay silent."""
     series: dict[str, str] = {}
@@ -138,7 +138,7 @@ def test_each_condition_is_silent_then_fires_then_ends(generation: str, tmp_path
     assert promtool.run(generation, tmp_path, [alone(case)]) == ""
 
 
-@pytest.mark.parametrize("generation", GENERATIONS)
+@pytest.mark.parametrize("generation", EACH_GENERATION)
 def test_a_rule_that_never_fires_would_be_found(generation: str, tmp_path: Path) -> None:
     """The cases above can fail."""
     broken = tmp_path / "broken.yml"
@@ -269,7 +269,7 @@ STORMS: dict[str, Case] = {
 }
 
 
-@pytest.mark.parametrize("generation", GENERATIONS)
+@pytest.mark.parametrize("generation", EACH_GENERATION)
 def test_alerts_from_outside(generation: str, tmp_path: Path) -> None:
     """Each at a time at which it must be silent, and at one at which it must fire."""
     tests = [together(OUTSIDE_CASES.values()), *map(alone, STORMS.values())]

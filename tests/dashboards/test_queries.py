@@ -20,7 +20,7 @@ from rlexporter.catalog import CATALOG
 from rlexporter.generate.dashboards import dashboards
 from tests.dashboards import world
 from tests.dashboards.grafana import Json, View, panels, variable
-from tests.tools import GENERATIONS, ROOT, Prometheus, prometheus
+from tests.tools import EACH_GENERATION, GENERATIONS, ROOT, Prometheus, prometheus
 
 DASHBOARDS: dict[str, Json] = {each["uid"]: each for each in map(json.loads, dashboards(CATALOG).values())}
 _SECONDS = 60.0
@@ -91,7 +91,7 @@ def _query(server: Server, view: View, panel: Json, target: Json) -> list[Json]:
     return list(found["result"])
 
 
-@pytest.mark.parametrize("generation", GENERATIONS)
+@pytest.mark.parametrize("generation", EACH_GENERATION)
 @pytest.mark.parametrize("uid", DASHBOARDS)
 def test_every_query_answers(servers: dict[str, Server], generation: str, uid: str) -> None:
     """Without warnings, with data of at least one run, and with the labels that its legend uses."""
@@ -132,7 +132,7 @@ def _as_text(result: Json) -> str:
     return f"{result['metric'].get('__name__', '')}{{{labels}}} {result['value'][1]} {result['value'][0] * 1000:.0f}"
 
 
-@pytest.mark.parametrize("generation", GENERATIONS)
+@pytest.mark.parametrize("generation", EACH_GENERATION)
 def test_variables_find_what_is_there(servers: dict[str, Server], generation: str) -> None:
     """Jobs, runs and ranks by their labels; the window as a number that can stand before `s`."""
     server, everything = servers[generation], _view(world.ALL)
@@ -146,7 +146,7 @@ def test_variables_find_what_is_there(servers: dict[str, Server], generation: st
     assert _values(server, _view("nobody"), "rlexporter-run", "window") == ["60"]
 
 
-@pytest.mark.parametrize("generation", GENERATIONS)
+@pytest.mark.parametrize("generation", EACH_GENERATION)
 @pytest.mark.parametrize("uid", DASHBOARDS)
 def test_annotations_find_what_happened(servers: dict[str, Server], generation: str, uid: str) -> None:
     """Alerts, conditions, checkpoints and starts; those with a time of their own within the time that is shown."""
@@ -161,7 +161,7 @@ def test_annotations_find_what_happened(servers: dict[str, Server], generation: 
                 assert server.at - _SECONDS < float(each["value"][1]) / 1000 <= server.at, annotation["name"]
 
 
-@pytest.mark.parametrize("generation", GENERATIONS)
+@pytest.mark.parametrize("generation", EACH_GENERATION)
 def test_the_panels_tell_the_runs_apart(servers: dict[str, Server], generation: str) -> None:
     """State, alerts and NaN of the broken run; a healthy one has none of them, one of two ranks that of rank 1."""
     server = servers[generation]

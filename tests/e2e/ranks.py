@@ -3,7 +3,7 @@
     torchrun --nproc-per-node 2 -m tests.e2e.ranks FOLDER PORT [--nan-on RANK] [--fail-on RANK] [--steps N] [--wait]
 
 FOLDER/seen-RANK.json: rewards and lengths, counted without rlexporter; collectives that rlexporter called itself.
-FOLDER/failed-RANK.json: process and time of a rank that raised, which it does in its first attempt only.
+FOLDER/failed-RANK.json: process and time of a rank that raised, once FOLDER/fail was there; in its first attempt only.
 With `--wait` the training goes on until FOLDER/enough is there.
 """
 
@@ -30,7 +30,7 @@ RANK = int(os.environ["RANK"])
 PACKAGE = Path(rlexporter.__file__).parent
 """A checkout may have the same name."""
 FAULTY_CALL = 3
-"""Which call of the reward function is the one of the fault."""
+"""Which call of the reward function is the one of the NaN."""
 
 
 class Enough(TrainerCallback):  # type: ignore[misc] # transformers is not checked
@@ -84,7 +84,7 @@ def main() -> None:
         calls += 1
         time.sleep(0.1 * (1 + RANK))
         found = [sum(map(ord, text)) / 100 - 2 + RANK for text in completions]
-        if calls == FAULTY_CALL and options.fail_on == RANK and first_attempt:
+        if options.fail_on == RANK and first_attempt and (options.folder / "fail").exists():
             (options.folder / f"failed-{RANK}.json").write_text(json.dumps({"pid": os.getpid(), "time": time.time()}))
             raise ValueError("the verifier of this rank is down")
         if calls == FAULTY_CALL and options.nan_on == RANK:

@@ -26,8 +26,7 @@ def _up(server: Prometheus) -> list[float]:
     return [float(value) for _, value in found["values"]]
 
 
-@pytest.mark.timeout(600)
-@pytest.mark.parametrize("algorithm", ["grpo", "rloo"])
+@pytest.mark.parametrize("algorithm", ["grpo", pytest.param("rloo", marks=pytest.mark.slow)])
 def test_the_demo_is_scraped(tmp_path: Path, algorithm: str) -> None:
     """It trains and serves: `up` is 1 throughout, and a query for every series returns data on both servers."""
     port = free_port()
@@ -70,7 +69,9 @@ def test_the_demo_is_scraped(tmp_path: Path, algorithm: str) -> None:
     assert "Traceback" not in output
 
 
-@pytest.mark.parametrize(("fault", "state"), [("nan@8", "failed"), ("lr_spike@8", "finished")])
+@pytest.mark.parametrize(
+    ("fault", "state"), [("nan@8", "failed"), pytest.param("lr_spike@8", "finished", marks=pytest.mark.slow)]
+)
 def test_a_fault_is_real(fault: str, state: str) -> None:
     """It happens in the run, and the run is served to its end."""
     command = [sys.executable, "-m", "rlexporter", "demo", "--steps", "20", "--port", "0", "--fault", fault]

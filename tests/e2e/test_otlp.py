@@ -35,9 +35,9 @@ from tests.dashboards.grafana import Json, View, panels
 from tests.dashboards.test_queries import DASHBOARDS, Server
 from tests.e2e.collectors import GRPC, HTTP, collector
 from tests.e2e.victoria import alerting, database, receiving, scraping, settle
-from tests.tools import GENERATIONS, Prometheus, eventually, prometheus
+from tests.tools import EACH_GENERATION, GENERATIONS, Prometheus, eventually, prometheus
 
-SCRAPERS = (*GENERATIONS, "victoria")
+SCRAPERS = (*EACH_GENERATION, "victoria")
 _SECONDS = 60.0
 
 Key = frozenset[tuple[str, str]]
@@ -322,7 +322,7 @@ assert time.monotonic() - ended < 30
 """
 
 
-@pytest.mark.parametrize(("protocol", "end"), [(HTTP, "exit"), (GRPC, "signal")])
+@pytest.mark.parametrize(("protocol", "end"), [(HTTP, "exit"), pytest.param(GRPC, "signal", marks=pytest.mark.slow)])
 def test_a_process_ends(protocol: str, end: str) -> None:
     """Its last state is pushed, and a child that it has forked pushes nothing and ends by itself."""
     with collector(protocol) as at:

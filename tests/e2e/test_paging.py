@@ -100,7 +100,6 @@ def generation(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-@pytest.mark.timeout(300)
 def test_a_ratio_that_blows_up_in_one_step(scene: Scene, generation: str) -> None:
     """It is paged at once with the run and the step, although all is well in the next, and is over some time later."""
     at, run, (planted,) = scene.desks[generation], scene.trainings["ratio"].name, scene.planted("ratio")
@@ -118,7 +117,6 @@ def test_a_ratio_that_blows_up_in_one_step(scene: Scene, generation: str) -> Non
     assert LATELY - 1 < over.at - planted["time"] < LATELY + SOON + SLACK
 
 
-@pytest.mark.timeout(300)
 def test_a_page_outlives_its_process(scene: Scene, generation: str) -> None:
     """NaN rewards are paged; then SIGKILL: that is paged, and the rewards are still told as firing with it."""
     at, run, planted = scene.desks[generation], scene.trainings["reward"].name, scene.planted("reward")
@@ -134,7 +132,6 @@ def test_a_page_outlives_its_process(scene: Scene, generation: str) -> None:
     assert over.at > gone.at
 
 
-@pytest.mark.timeout(300)
 def test_aborted(scene: Scene, generation: str) -> None:
     """SIGABRT, as a failed assertion of NCCL or of the device ends a process."""
     at, run = scene.desks[generation], scene.trainings["abort"].name
@@ -144,7 +141,6 @@ def test_aborted(scene: Scene, generation: str) -> None:
     assert at.pages(run) == {"RLRunVanished": "firing"}
 
 
-@pytest.mark.timeout(300)
 def test_hanging(scene: Scene, generation: str) -> None:
     """In a reward function, and before the first step."""
     at = scene.desks[generation]
@@ -158,7 +154,6 @@ def test_hanging(scene: Scene, generation: str) -> None:
         assert at.pages(run) == {"RLRunStalled": "firing"}
 
 
-@pytest.mark.timeout(300)
 def test_no_page(scene: Scene, generation: str) -> None:
     """Holding the GIL for several scrapes, and a normal end: no page when a run that was killed later has its own."""
     at, server = scene.desks[generation], scene.servers[generation]

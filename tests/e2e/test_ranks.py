@@ -103,6 +103,7 @@ def test_a_failed_rank_ends_at_once_and_the_run_goes_on(tmp_path: Path) -> None:
 def _fails_on_one_rank(command: list[str], tmp_path: Path, port: int) -> None:
     with launched([*command, "--fail-on", "1"], tmp_path, **ENVIRON, RLEXPORTER_RANKS="all") as launcher:
         eventually(lambda: served(port + 1, "Prometheus/slow"), 180)  # a scraper of rank 1 that would be waited for
+        (tmp_path / "fail").touch()
         failed = tmp_path / "failed-1.json"
         eventually(failed.exists)
         dying = json.loads(failed.read_text())
@@ -118,6 +119,7 @@ def _alive(pid: int) -> bool:
         return False
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ranks", ["main", "timings"])
 def test_what_other_ranks_serve_by_default(tmp_path: Path, ranks: str) -> None:
     """Nothing, without being asked; timings of at most 60 series where that was asked for."""

@@ -57,7 +57,13 @@ exporter.close()
 """
 
 
-@pytest.mark.parametrize("lines", [4_000, pytest.param(200_000, marks=[pytest.mark.soak, pytest.mark.timeout(1800)])])
+@pytest.mark.parametrize(
+    "lines",
+    [
+        pytest.param(4_000, marks=pytest.mark.slow),
+        pytest.param(200_000, marks=[pytest.mark.soak, pytest.mark.timeout(1800)]),
+    ],
+)
 def test_memory_is_flat(tmp_path: Path, lines: int) -> None:
     """With keys and names that never come again, a NaN now and then, a state file, and a collector that is away."""
     command = [sys.executable, "-c", RUN, str(lines), str(tmp_path)]

@@ -14,7 +14,10 @@ from rlexporter.generate.alertmanager import STORM
 from tests.e2e.paging import BEFORE_PAGE, UNSEEN, chain, desk, exporting
 from tests.tools import ALERTMANAGERS, GENERATIONS, Prometheus, eventually, free_port
 
-PAIRS = list(zip(GENERATIONS, ALERTMANAGERS, strict=True))
+PAIRS = [
+    pytest.param(GENERATIONS[0], ALERTMANAGERS[0], marks=pytest.mark.slow),
+    (GENERATIONS[1], ALERTMANAGERS[1]),
+]
 WELL = {"loss": 0.1, "grad_norm": 1.0}
 CAUSE = {"loss": 0.1, "grad_norm": nan}
 SYMPTOM = {**WELL, "completions/clipped_ratio": 0.95}

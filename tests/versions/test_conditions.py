@@ -31,6 +31,7 @@ FAULT = 6
 STEPS = 10
 
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.usefixtures("any_port"),
     pytest.mark.filterwarnings("ignore::FutureWarning"),
     pytest.mark.filterwarnings("ignore::UserWarning"),

@@ -9,6 +9,7 @@ import sys
 import pytest
 import trl
 
+pytestmark = pytest.mark.slow
 VERSION = tuple(int(part) for part in trl.__version__.split(".")[:2])
 ALGORITHM = "ppo-legacy" if VERSION < (0, 12) else "ppo" if VERSION <= (1, 12) else "grpo"
 

@@ -22,7 +22,6 @@ pytest.importorskip("tests.versions.ppo", reason=f"trl {trl.__version__} has no 
 from tests.versions.crash import FAULT
 
 
-@pytest.mark.timeout(300)
 def test_a_nan_value_loss_pages(tmp_path: Path) -> None:
     """In both generations, with run and step; that the process has died of it is told too, and hides nothing."""
     port = free_port()

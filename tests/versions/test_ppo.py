@@ -29,6 +29,7 @@ _tiny = pytest.importorskip("tests.versions.ppo", reason=f"trl {trl.__version__}
 KeepingPPO, ppo = _tiny.KeepingPPO, _tiny.ppo
 
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.usefixtures("any_port"),
     pytest.mark.filterwarnings("ignore::FutureWarning"),
     pytest.mark.filterwarnings("ignore::UserWarning"),
