@@ -127,9 +127,10 @@ def _instrument(trainer: Any, exporter: Any, inside: Inside) -> None:
     (callback,) = (each for each in trainer.callback_handler.callbacks if hasattr(each, "adopt"))
     for name in _EVENTS:
         setattr(callback, name, inside.call(getattr(callback, name)))
-    exporter.seeing = inside.within(exporter.seeing)
-    exporter.phase = inside.around(exporter.phase)
-    exporter.flush = inside.call(exporter.flush)
+    sink = exporter.run.sink
+    sink.observing = inside.within(sink.observing)
+    sink.phase = inside.around(sink.phase)
+    sink.flush = inside.call(sink.flush)
 
 
 def _trained(trainer: Any) -> float:

@@ -5,19 +5,20 @@ from __future__ import annotations
 import contextlib
 import platform
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from rlexporter.config.settings import MAIN, Settings
+from rlexporter.config.settings import Settings
 from rlexporter.model.metric import RunState, SetupError, Snapshot
-from rlexporter.model.sink import RunFacts
-from rlexporter.run import rank_view as ranks
-from rlexporter.run import shutdown as process
+from rlexporter.run import shutdown
 from rlexporter.run.run import Run
 from rlexporter.version import __version__
 
 if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from rlexporter.config.arguments import SettingArguments
     from rlexporter.endpoint.endpoint import Server
     from rlexporter.outputs.periodic import Ticker
 
@@ -25,21 +26,41 @@ _HURRY_SECONDS = {RunState.FAILED: 1.0, RunState.PREEMPTED: 4.0}
 """What the last push and the like may take where others wait for this process to end, or it is killed soon."""
 
 
-class Exporter(Run):
+class Exporter:
     """Serves one run to Prometheus: ``with Exporter(run="my-run", algorithm="ppo") as exporter: ...``
 
     As a context manager it starts, and at the end of the block notes how the run ended; the final state then stays
-    up until it was scraped, at most ``linger`` seconds. Settings are those of `rlexporter.config.settings`, by name.
-    Raises SetupError for a setting that is unknown or unusable.
+    up until it was scraped, at most ``linger`` seconds. The settings are described in docs/settings.md.
+
+    `log`, `observe` and `end` belong to the thread that trains. They never raise: errors of our own are counted in
+    ``rlexporter_errors_total`` and logged once a kind.
+
+    Raises:
+        SetupError: a setting is unknown or unusable.
     """
 
-    def __init__(self, **settings: Any) -> None:
-        super().__init__(Settings.load(settings))
+    def __init__(self, **settings: Unpack[SettingArguments]) -> None:
+        self.run = Run(Settings.load(settings), begins=self._come_back, changed=self._wake_outlets)
+        """The run that is served: what adapters feed."""
         self._server: Server | None = None
         self._outlets: list[Ticker] = []
         self._displaced = False
-        self._shown: tuple[Snapshot, Snapshot] | None = None
-        """What is known, and the part of it that is this rank's own, which stays the same as long as that does."""
+        self._ending = _Ending(self)
+
+    @property
+    def name(self) -> str:
+        """The name of the run, the label ``run`` of every series."""
+        return self.run.name
+
+    @property
+    def state(self) -> RunState:
+        """The state that the run is in."""
+        return self.run.state
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """What is known of the run now. It never changes; a later look gives another one."""
+        return self.run.store.snapshot
 
     @property
     def port(self) -> int | None:
@@ -51,91 +72,70 @@ class Exporter(Run):
         """Where a browser on this machine finds the exporter; None where nothing is served."""
         return self._server.url if self._server else None
 
-    @property
-    def serves(self) -> bool:
-        """Whether this rank serves: rank 0, or each one where that was asked for."""
-        return self.rank == 0 or self.settings.ranks != MAIN
+    def log(self, stats: Mapping[str, object], *, step: int | None = None) -> None:
+        """Serve a log line.
 
-    def current(self) -> Snapshot:
-        """What is served now: of a rank other than 0 what it sees itself. For any thread."""
-        found = super().current()
-        if self.rank == 0:
-            return found
-        if self._shown is None or self._shown[0] is not found:
-            self._shown = (found, ranks.own(found, self.settings.ranks))
-        return self._shown[1]
+        ``stats``: keys as TRL logs them, or others, with numbers, None, NaN, arrays or tensors; it is read, not kept.
+        ``step``: the step that it belongs to; without one each line that is no evaluation is a step.
+        """
+        self.run.log(stats, step)
+
+    def observe(self, name: str, values: Any, mask: Any = None, **labels: str) -> None:
+        """Count values in the histogram ``name``: ``policy_ratio`` for ``rl_policy_ratio_dist``.
+
+        ``values``: a tensor or array of any shape; ``mask``: which of them count, of a shape that broadcasts to it;
+        ``labels``: those of the histogram, if it has any. A tensor on a GPU is counted there, and served with the next
+        log line. A name that is unknown is logged, with the names that are close.
+        """
+        self.run.sink.observe_at_once(name, values, mask, **labels)
+
+    def end(self, error: BaseException | None = None) -> None:
+        """Note that the run has ended: by itself, by Ctrl-C or sys.exit (stopped), or by another exception (failed)."""
+        self.run.end(error)
 
     def start(self, *, fallback: bool = False) -> Exporter:
-        """Serve, on rank 0 and on the others where that was asked for; twice is once.
+        """Serve, on rank 0 and on the others where that was asked for; twice is once. Returns the exporter.
 
-        An earlier exporter of this process on the same port gives way, unless its training is under way. Raises
-        SetupError where the address cannot be had, or a file that is needed; with ``fallback`` a taken port is left
-        for the next free one, and a file to write that cannot be had is only logged. What guards the endpoint is
-        never left out. A start that raises leaves no thread and no open file behind.
+        An earlier exporter of this process on the same port gives way, unless its training is under way. With
+        ``fallback`` a taken port is left for the next free one, and a file to write that cannot be had is only logged.
+        What guards the endpoint is never left out. A start that raises leaves no thread and no open file behind.
+
+        Raises:
+            SetupError: the address, or a file that is needed, cannot be had.
         """
-        if self._server is not None or not self.serves:
+        run = self.run
+        if self._server is not None or not run.serves:
             return self
-        from rlexporter.endpoint import auth as door
-        from rlexporter.endpoint import endpoint as http
+        from rlexporter.endpoint import auth, endpoint
         from rlexporter.outputs import prometheus
 
-        guards = door.guards(self.settings, lambda error: self.failed("door", error))
-        port = self.settings.port and self.settings.port + self.local_rank
-        sock = http.claim(self.settings.host, port, free=_free, fallback=fallback)
+        guards = auth.guards(run.settings, lambda error: run.failed("door", error))
+        port = run.settings.port and run.settings.port + run.local_rank
+        sock = endpoint.claim(run.settings.host, port, free=_free, fallback=fallback)
         with contextlib.ExitStack() as undo:
             undo.callback(sock.close)
-            if self._recorder is None:  # one that is there was begun by an earlier start, and goes on
-                undo.callback(self._stop_recording)
+            if run.sink.recorder is None:  # one that is there was begun by an earlier start, and goes on
+                undo.callback(run.stop_recording)
             undo.callback(self._close_outlets)
             self._open_outlets(sock.getsockname()[1], fallback)
-            server = http.Server(sock, self.current, lambda error: self.failed("scrape", error), guards)
+            server = endpoint.Server(sock, run.current, lambda error: run.failed("scrape", error), guards)
             undo.callback(server.close)
             server.start()
             undo.pop_all()
         self._server = server
-        versions = (__version__, platform.python_version(), prometheus.VERSION, http.VERSION)
-        self.store.change(lambda draft: draft.set("rlexporter_build_info", 1.0, *versions))
+        versions = (__version__, platform.python_version(), prometheus.VERSION, endpoint.VERSION)
+        run.store.change(lambda draft: draft.set("rlexporter_build_info", 1.0, *versions))
         self._displaced = False
-        process.register(self)
-        process.say(f"serving {self._called} on {self.url}/metrics")
+        shutdown.register(self._ending)
+        rank = f", rank {run.rank}," if run.world_size > 1 else ""
+        shutdown.say(f"serving run {run.name}{rank} on {self.url}/metrics")
         return self
 
     def close(self) -> None:
         """Stop serving now, whoever is still waiting for the final state. `start` serves again."""
         self._stop()
         self._displaced = False
-        self.release()
-
-    def give_way(self) -> None:
-        """Leave the port to a newer exporter of this process; a training that begins later gets another one."""
-        self._stop()
-        self._displaced = True
-
-    def begin(self, facts: RunFacts) -> None:
-        """A training begins now, for the first time or again."""
-        with self.guard("event"):
-            if self._displaced:
-                self.start(fallback=True)
-        super().begin(facts)
-
-    def patience(self) -> float:
-        """Seconds to wait at most for scrapers that have not fetched the final state; 0 where there are none.
-
-        A rank that has failed ends at once: the others wait for it in a collective, and whoever launched them for its
-        end.
-        """
-        if self._server is None or self._peers_wait:
-            return 0.0
-        return self._server.patience(self._last_change, self.settings.linger)
-
-    def abandon(self) -> None:
-        """In a forked child: let go of the port. What the child logs stays in the child."""
-        server, self._server = self._server, None
-        self._outlets = []
-        self._recorder = None
-        self.store.renew_lock()
-        if server is not None:
-            server.abandon()
+        self.run.close()
 
     def __enter__(self) -> Exporter:
         return self.start()
@@ -144,33 +144,38 @@ class Exporter(Run):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.end(error)
-        if self.patience() > 0:
+        if self._ending.patience() > 0:
             threading.Thread(target=self._linger, name="rlexporter-linger", daemon=True).start()
         else:
             self.close()
 
     def _linger(self) -> None:
-        process.wait([self])
+        shutdown.wait([self._ending])
         self.close()
 
-    @property
-    def _called(self) -> str:
-        return f"run {self.name}" + (f", rank {self.rank}," if self.world_size > 1 else "")
+    def _give_way(self) -> None:
+        """Leave the port to a newer exporter of this process; a training that begins later gets another one."""
+        self._stop()
+        self._displaced = True
+
+    def _come_back(self) -> None:
+        if self._displaced:
+            self.start(fallback=True)
 
     @property
     def _peers_wait(self) -> bool:
-        return self.world_size > 1 and self.state is RunState.FAILED
+        return self.run.world_size > 1 and self.state is RunState.FAILED
 
-    def _enter(self, state: RunState, exception: str = "") -> None:
-        super()._enter(state, exception)
+    def _wake_outlets(self) -> None:
         for outlet in self._outlets:
             outlet.wake()
 
     def _open_outlets(self, port: int, fallback: bool) -> None:
-        """Whatever leaves this process by another way than the endpoint."""
-        from rlexporter.outputs import enabled as outlets
+        """Open whatever leaves this process by another way than the endpoint."""
+        from rlexporter.outputs import enabled
 
-        makers: list[tuple[str, Callable[[], Ticker | None]]] = [("record", self.record), *outlets.wanted(self, port)]
+        run = self.run
+        makers: list[tuple[str, Callable[[], Ticker | None]]] = [("record", run.record), *enabled.wanted(run, port)]
         for where, make in makers:
             made = self._made(where, make, fallback)
             self._outlets += [made] if made is not None else []
@@ -183,7 +188,7 @@ class Exporter(Run):
         except SetupError as error:
             if not fallback:
                 raise
-            self.failed(where, error)
+            self.run.failed(where, error)
             return None
 
     def _close_outlets(self) -> None:
@@ -193,18 +198,53 @@ class Exporter(Run):
             outlet.close(_HURRY_SECONDS[self.state] if hurries else None)
 
     def _stop(self) -> None:
-        process.unregister(self)
+        shutdown.unregister(self._ending)
         server, self._server = self._server, None
         if server is not None:
             server.close()
         self._close_outlets()
 
 
+class _Ending:
+    """What happens to an exporter when its process ends: an `Ending`."""
+
+    def __init__(self, exporter: Exporter) -> None:
+        self.exporter = exporter
+
+    def exit(self, error: BaseException | None) -> None:
+        self.exporter.run.exit(error)
+
+    def preempt(self) -> None:
+        self.exporter.run.preempt()
+
+    def patience(self) -> float:
+        """Return the seconds to wait at most for scrapers that have not fetched the final state, 0 without any.
+
+        A rank that has failed ends at once: the others wait for it in a collective, and whoever launched them for its
+        end.
+        """
+        exporter = self.exporter
+        if exporter._server is None or exporter._peers_wait:
+            return 0.0
+        return exporter._server.patience(exporter.run.sink.changed_at, exporter.run.settings.linger)
+
+    def close(self) -> None:
+        self.exporter.close()
+
+    def abandon(self) -> None:
+        """Let go of the port, in a forked child."""
+        server, self.exporter._server = self.exporter._server, None
+        self.exporter._outlets = []
+        self.exporter.run.abandon()
+        if server is not None:
+            server.abandon()
+
+
 def _free(port: int) -> str:
-    """Free a port that an exporter of this process holds; who holds it where that cannot be."""
-    for other in process.live():
-        if isinstance(other, Exporter) and other.port == port:
-            if other.training:
-                return f"the exporter of run {other.name}, which is training in this process"
-            other.give_way()
+    """Free a port that an exporter of this process holds; returns who holds it where that cannot be."""
+    for other in shutdown.live():
+        if isinstance(other, _Ending) and other.exporter.port == port:
+            if other.exporter.run.training:
+                return f"the exporter of run {other.exporter.name}, which is training in this process"
+            other.exporter._give_way()
     return ""

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from rlexporter.catalog import CATALOG
-from rlexporter.exporter import Exporter
+from rlexporter.exporter import Exporter, _Ending
 from rlexporter.model.metric import Group, Key, Kind, Level, Metric, Series
 from rlexporter.model.sink import RunFacts, StepUpdate
 from rlexporter.run import shutdown as process
@@ -115,3 +115,8 @@ def fetch(url: str, accept: str = "", **headers: str) -> tuple[int, str, dict[st
     except urllib.error.HTTPError as error:
         with error:
             return error.code, error.read().decode(), {k.lower(): v for k, v in error.headers.items()}
+
+
+def serving() -> list[Exporter]:
+    """The exporters of this process that are to be brought to their end with it."""
+    return [ending.exporter for ending in process.live() if isinstance(ending, _Ending)]

@@ -72,7 +72,7 @@ def test_nothing_is_left_after_close() -> None:
     assert (_threads(), exporter.url, _listening(port)) == (before, None, False)
     assert list(process.live()) == []
 
-    exporter.settings = type(exporter.settings).load({"port": port})
+    exporter.run.settings = type(exporter.run.settings).load({"port": port})
     assert exporter.start().port == port
     assert exporter.start().port == port
     exporter.close()
@@ -95,7 +95,7 @@ def test_a_start_that_fails_leaves_nothing(tmp_path: Path, monkeypatch: pytest.M
     recording, nowhere = tmp_path / "run.jsonl", str(tmp_path / "missing" / "file")
     (tmp_path / "missing").write_text("a file where a folder should be")
     mended: dict[str, Any] = {"port": 0, "record": str(recording)}
-    exporter = Exporter(**mended, **({broken: nowhere} if broken != "server" else {}))
+    exporter = Exporter(**(mended if broken == "server" else mended | {broken: nowhere}))
     before = process.live()
     with monkeypatch.context() as patch:
         if broken == "server":
@@ -106,7 +106,7 @@ def test_a_start_that_fails_leaves_nothing(tmp_path: Path, monkeypatch: pytest.M
 
     assert (_threads(), _open_files(recording), exporter.url) == ([], [], None)
     assert process.live() == before
-    exporter.settings = type(exporter.settings).load(mended)
+    exporter.run.settings = type(exporter.run.settings).load(mended)
     exporter.start()
     exporter.log({"reward": 7.0})
     assert fetch(f"{exporter.url}/metrics")[0] == 200
@@ -173,7 +173,7 @@ def test_an_earlier_exporter_gives_way() -> None:
     assert (first.port, second.port) == (None, port)
     assert 'run="second"' in fetch(f"{second.url}/metrics")[1]
 
-    first.begin(RunFacts(algorithm="grpo"))
+    first.run.begin(RunFacts(algorithm="grpo"))
     assert first.port not in (None, port)
     first.close()
     second.close()
@@ -182,7 +182,7 @@ def test_an_earlier_exporter_gives_way() -> None:
 def test_a_training_exporter_does_not_give_way() -> None:
     """Several trainers in one process."""
     first = Exporter(run="first", port=0).start()
-    first.begin(RunFacts(algorithm="grpo"))
+    first.run.begin(RunFacts(algorithm="grpo"))
 
     with pytest.raises(SetupError, match="taken by the exporter of run first, which is training in this process"):
         Exporter(port=first.port).start()
@@ -224,7 +224,7 @@ def test_what_a_person_stops_is_not_swallowed(exporter: Exporter, monkeypatch: p
     def interrupt(*_: Any, **__: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(exporter.store, "record", interrupt)
+    monkeypatch.setattr(exporter.run.store, "record", interrupt)
     with pytest.raises(KeyboardInterrupt):
         exporter.log({})
 
@@ -262,11 +262,11 @@ def test_how_a_block_ends(error: BaseException | None, state: RunState, name: st
 
 def test_a_run_that_was_preempted_stays_so_until_it_trains_again(exporter: Exporter) -> None:
     """What ends the training after SIGTERM is the consequence, not the cause."""
-    exporter.begin(RunFacts(algorithm="grpo"))
-    exporter.preempt()
+    exporter.run.begin(RunFacts(algorithm="grpo"))
+    exporter.run.preempt()
     exporter.end(SystemExit())
     states = [exporter.state]
-    exporter.begin(RunFacts(algorithm="grpo"))
+    exporter.run.begin(RunFacts(algorithm="grpo"))
     states.append(exporter.state)
 
     assert states == [RunState.PREEMPTED, RunState.RUNNING]
@@ -286,8 +286,8 @@ def test_a_process_that_ends_in_the_middle(
 ) -> None:
     """A training that nobody saw the end of."""
     if begun:
-        exporter.begin(RunFacts(algorithm="grpo"))
-    exporter.exit(error)
+        exporter.run.begin(RunFacts(algorithm="grpo"))
+    exporter.run.exit(error)
 
     assert exporter.state is state
 
@@ -295,7 +295,7 @@ def test_a_process_that_ends_in_the_middle(
 def test_a_loop_of_ones_own_that_ends_with_its_process(exporter: Exporter) -> None:
     """Has finished."""
     exporter.log({"reward": 1.0})
-    exporter.exit(None)
+    exporter.run.exit(None)
 
     assert exporter.state is RunState.FINISHED
 
@@ -364,17 +364,17 @@ def test_a_bare_fork_leaves_without_waiting(exporter: Exporter) -> None:
     exporter.log({"reward": 1.0})
     child = os.fork()
     if child == 0:
-        os._exit(len(list(process.live())) + (exporter.patience() > 0))
+        os._exit(len(list(process.live())) + (exporter._ending.patience() > 0))
 
     assert os.waitpid(child, 0)[1] == 0
-    assert exporter.patience() > 0
+    assert exporter._ending.patience() > 0
 
 
 def test_advance_and_saved(exporter: Exporter) -> None:
     """Steps between log lines, and checkpoints."""
-    exporter.begin(RunFacts(algorithm="grpo", step=10, steps_planned=20))
-    exporter.advance(StepUpdate(step=11, duration=0.5))
-    exporter.saved(11)
+    exporter.run.begin(RunFacts(algorithm="grpo", step=10, steps_planned=20))
+    exporter.run.sink.advance(StepUpdate(step=11, duration=0.5))
+    exporter.run.sink.saved(11)
 
     assert exporter.snapshot.value("rl_step") == 11
     assert exporter.snapshot.value("rl_steps_total") == 1
@@ -386,8 +386,8 @@ def test_advance_and_saved(exporter: Exporter) -> None:
 def test_undo_is_called_once_at_close(exporter: Exporter) -> None:
     """What was wrapped is unwrapped, and an error in it is kept here."""
     calls: list[int] = []
-    exporter.on_close(lambda: calls.append(1))
-    exporter.on_close(lambda: calls.append(1 // 0))
+    exporter.run.sink.on_close(lambda: calls.append(1))
+    exporter.run.sink.on_close(lambda: calls.append(1 // 0))
     exporter.close()
     exporter.close()
 
@@ -397,6 +397,6 @@ def test_undo_is_called_once_at_close(exporter: Exporter) -> None:
 
 def test_settings_can_be_copied() -> None:
     """They are values."""
-    settings = Exporter(port=0).settings
+    settings = Exporter(port=0).run.settings
 
     assert copy.deepcopy(settings) == settings

@@ -48,7 +48,7 @@ def test_observed_values_come_with_the_next_log_line(exporter: Exporter) -> None
     assert _count(exporter, "rl_policy_ratio_dist") == 0
 
     exporter.log({"loss": 0.5}, step=1)
-    exporter.current()
+    exporter.run.current()
     assert _count(exporter, "rl_policy_ratio_dist") == 2
 
     exporter.observe("policy_ratio", torch.tensor([math.nan]))
@@ -60,7 +60,7 @@ def test_observed_values_come_with_the_next_log_line(exporter: Exporter) -> None
 @pytest.mark.usefixtures("on_gpu")
 def test_a_line_with_values_on_a_gpu_does_not_read_them(exporter: Exporter, monkeypatch: pytest.MonkeyPatch) -> None:
     """A number, a NaN, several values, an unknown key, a running total, an evaluation: each where its key belongs."""
-    exporter.begin(RunFacts(algorithm="grpo", step=0))
+    exporter.run.begin(RunFacts(algorithm="grpo", step=0))
 
     def wait(*_: Any) -> None:
         raise AssertionError("this waits for the device")
@@ -74,7 +74,7 @@ def test_a_line_with_values_on_a_gpu_does_not_read_them(exporter: Exporter, monk
         exporter.log({"eval_loss": torch.tensor(0.5), "eval_runtime": 1.0}, step=3)
         assert exporter.snapshot.value("rl_reward_mean") == 2.0
     exporter.log({"num_tokens": torch.tensor(150.0), "kl": torch.tensor(0.5)}, step=4)
-    value = exporter.current().value
+    value = exporter.run.current().value
 
     assert value("rlexporter_errors_total", where="log") == 0
     assert value("rl_kl_per_token") == 0.5
@@ -89,25 +89,25 @@ def test_a_line_with_values_on_a_gpu_does_not_read_them(exporter: Exporter, monk
 @pytest.mark.usefixtures("on_gpu")
 def test_a_step_is_served_whole_once_it_has_come(exporter: Exporter) -> None:
     """What a device counted, and what the host did, of the same series and of others."""
-    exporter.see("rl_policy_ratio_dist", torch.full((5,), 1.0))
-    exporter.see("rl_completion_length_dist", [3, 4])
-    exporter.advance(StepUpdate(step=1))
+    exporter.run.sink.observe("rl_policy_ratio_dist", torch.full((5,), 1.0))
+    exporter.run.sink.observe("rl_completion_length_dist", [3, 4])
+    exporter.run.sink.advance(StepUpdate(step=1))
     assert _count(exporter, "rl_completion_length_dist") == 2
 
-    exporter.current()
+    exporter.run.current()
     assert _count(exporter, "rl_policy_ratio_dist") == 5
 
 
 @pytest.mark.usefixtures("on_gpu")
 def test_what_was_flushed_before_a_failure_is_served_after_it(exporter: Exporter) -> None:
     """Even where nothing can be sent any more."""
-    exporter.begin(RunFacts(algorithm="grpo", step=0))
-    exporter.see("rl_weight_norm", torch.tensor([math.nan]))
-    exporter.flush()
-    found = exporter._gather.tally._devices["cpu"]
+    exporter.run.begin(RunFacts(algorithm="grpo", step=0))
+    exporter.run.sink.observe("rl_weight_norm", torch.tensor([math.nan]))
+    exporter.run.sink.flush()
+    found = exporter.run.sink._pending.tally._devices["cpu"]
     found.flush = found.add = None  # type: ignore[method-assign,assignment]
     exporter.end(RuntimeError("device-side assert"))
-    snapshot = exporter.current()
+    snapshot = exporter.run.current()
 
     assert snapshot.value("rl_run_state", state="failed") == 1
     assert snapshot.value("rl_nonfinite_values_total", metric="rl_weight_norm", kind="nan") == 1
@@ -116,21 +116,21 @@ def test_what_was_flushed_before_a_failure_is_served_after_it(exporter: Exporter
 
 def _grpo_step(exporter: Exporter, step: int) -> None:
     """A rollout and an update of GRPO: it flushes before the one and after the other."""
-    exporter.flush()
+    exporter.run.sink.flush()
     spread = torch.tensor([0.0, 0.25 + step / 100, 1.0 + step / 50])
-    exporter.see("rl_reward_function_dist", spread, labels=("accuracy",))
-    exporter.see("rl_reward_function_dist", 1.0 - spread / 4, labels=("format",))
-    exporter.advance(StepUpdate(step=step))
+    exporter.run.sink.observe("rl_reward_function_dist", spread, labels=("accuracy",))
+    exporter.run.sink.observe("rl_reward_function_dist", 1.0 - spread / 4, labels=("format",))
+    exporter.run.sink.advance(StepUpdate(step=step))
 
 
 @pytest.mark.usefixtures("on_gpu")
 def test_reward_functions_on_a_gpu_have_a_spread(exporter: Exporter) -> None:
     """Every completion got another reward, so no function is dead or silent; the extremes are those of all steps."""
-    exporter.begin(RunFacts(algorithm="grpo", step=0))
+    exporter.run.begin(RunFacts(algorithm="grpo", step=0))
     for step in range(1, 61):
         _grpo_step(exporter, step)
-    exporter.flush()
-    snapshot = exporter.current()
+    exporter.run.sink.flush()
+    snapshot = exporter.run.current()
     found = snapshot.buckets[Series(NAMED["rl_reward_function_dist"], ("accuracy",))]
 
     for condition, severity in (("reward_function_silent", "info"), ("reward_function_dead", "warning")):
@@ -143,9 +143,9 @@ def test_reward_functions_on_a_gpu_have_a_spread(exporter: Exporter) -> None:
 @pytest.mark.usefixtures("on_gpu")
 def test_a_late_part_is_judged_with_its_own_extremes(exporter: Exporter, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two parts come between two steps: what the judge gets is both, and nothing of the step before."""
-    exporter.begin(RunFacts(algorithm="grpo", step=0))
+    exporter.run.begin(RunFacts(algorithm="grpo", step=0))
     judged: list[dict[Series, Buckets]] = []
-    watch = exporter.store._watch
+    watch = exporter.run.store._watch
     assert watch
     judge = watch._judge.step
 
@@ -155,14 +155,14 @@ def test_a_late_part_is_judged_with_its_own_extremes(exporter: Exporter, monkeyp
 
     monkeypatch.setattr(watch._judge, "step", noted)
     for step, values in enumerate([[-5.0, 9.0], [1.0, 2.0], [3.0, 4.0]], 1):
-        exporter.see("rl_reward_dist", torch.tensor(values))
-        exporter.advance(StepUpdate(step=step))
-        exporter.flush()
+        exporter.run.sink.observe("rl_reward_dist", torch.tensor(values))
+        exporter.run.sink.advance(StepUpdate(step=step))
+        exporter.run.sink.flush()
         if step == 2:
-            exporter.current()
-            exporter.see("rl_reward_dist", torch.tensor([1.5, 7.0]))
-            exporter.flush()
-    exporter.advance(StepUpdate(step=4))
+            exporter.run.current()
+            exporter.run.sink.observe("rl_reward_dist", torch.tensor([1.5, 7.0]))
+            exporter.run.sink.flush()
+    exporter.run.sink.advance(StepUpdate(step=4))
     reward = Series(NAMED["rl_reward_dist"])
     extremes = [(seen[reward].count, seen[reward].minimum, seen[reward].maximum) for seen in judged if reward in seen]
 
@@ -172,50 +172,50 @@ def test_a_late_part_is_judged_with_its_own_extremes(exporter: Exporter, monkeyp
 @pytest.mark.usefixtures("on_gpu")
 def test_a_counter_of_a_device_survives_flushes(exporter: Exporter) -> None:
     """A running total that legacy PPO keeps on the GPU: the largest that was seen, whichever flush has sent it."""
-    exporter.begin(RunFacts(algorithm="ppo-legacy", step=0))
+    exporter.run.begin(RunFacts(algorithm="ppo-legacy", step=0))
     for step, total in enumerate([1.0, 4.0], 1):
-        exporter.see("rl_skipped_updates_total", torch.tensor(total))
-        exporter.advance(StepUpdate(step=step))
-        exporter.flush()
-        exporter.flush()
-        assert exporter.current().value("rl_skipped_updates_total") == total
+        exporter.run.sink.observe("rl_skipped_updates_total", torch.tensor(total))
+        exporter.run.sink.advance(StepUpdate(step=step))
+        exporter.run.sink.flush()
+        exporter.run.sink.flush()
+        assert exporter.run.current().value("rl_skipped_updates_total") == total
 
 
 @pytest.mark.usefixtures("on_gpu")
 def test_parts_are_served_in_the_order_in_which_they_came(exporter: Exporter, monkeypatch: pytest.MonkeyPatch) -> None:
     """A scrape that was held up with a part in its hands: a total that shrinks would be counted once more."""
-    exporter.begin(RunFacts(algorithm="ppo-legacy", step=0))
-    exporter.see("rl_skipped_updates_total", torch.tensor(5.0))
-    exporter.advance(StepUpdate(step=1))
-    absorb = exporter.store.absorb
+    exporter.run.begin(RunFacts(algorithm="ppo-legacy", step=0))
+    exporter.run.sink.observe("rl_skipped_updates_total", torch.tensor(5.0))
+    exporter.run.sink.advance(StepUpdate(step=1))
+    absorb = exporter.run.store.absorb
 
     def held_up(part: StepUpdate) -> None:
-        monkeypatch.setattr(exporter.store, "absorb", absorb)
-        exporter.see("rl_skipped_updates_total", torch.tensor(6.0))
-        exporter.advance(StepUpdate(step=2))
-        training = Thread(target=exporter.current)
+        monkeypatch.setattr(exporter.run.store, "absorb", absorb)
+        exporter.run.sink.observe("rl_skipped_updates_total", torch.tensor(6.0))
+        exporter.run.sink.advance(StepUpdate(step=2))
+        training = Thread(target=exporter.run.current)
         training.start()
         training.join(timeout=10)
         absorb(part)
 
-    monkeypatch.setattr(exporter.store, "absorb", held_up)
-    exporter.current()
+    monkeypatch.setattr(exporter.run.store, "absorb", held_up)
+    exporter.run.current()
 
-    assert exporter.current().value("rl_skipped_updates_total") == 6.0
+    assert exporter.run.current().value("rl_skipped_updates_total") == 6.0
 
 
 @pytest.mark.usefixtures("on_gpu")
 def test_known_keys_on_a_gpu_are_read_without_a_change(exporter: Exporter, monkeypatch: pytest.MonkeyPatch) -> None:
     """New keys or known ones: a line is one change, and the part that has come with it another."""
-    exporter.begin(RunFacts(algorithm="grpo", step=0))
+    exporter.run.begin(RunFacts(algorithm="grpo", step=0))
     exporter.log({"loss": 0.5}, step=1)
-    changes, change = [0], exporter.store.change
+    changes, change = [0], exporter.run.store.change
 
     def counted(edit: Callable[[Draft], None]) -> None:
         changes[-1] += 1
         change(edit)
 
-    monkeypatch.setattr(exporter.store, "change", counted)
+    monkeypatch.setattr(exporter.run.store, "change", counted)
     for step in (2, 3, 4):
         exporter.log({"kl": torch.tensor(step), "mine": torch.tensor(1.0), "reward": torch.tensor(2.0)}, step=step)
         changes.append(0)
@@ -229,7 +229,7 @@ def test_seeing_keeps_errors_away_and_says_what_is_lost(exporter: Exporter) -> N
     def fail(error: Exception) -> None:
         raise error
 
-    with exporter.seeing("kl"):
+    with exporter.run.sink.observing("kl"):
         fail(NotSeenError("beta is 0"))
     assert (
         exporter.snapshot.value("rl_signal_unavailable_info", signal="kl", cause="configuration", reason="beta is 0")
@@ -237,13 +237,13 @@ def test_seeing_keeps_errors_away_and_says_what_is_lost(exporter: Exporter) -> N
     )
     assert exporter.snapshot.value("rlexporter_errors_total", where="tap") == 0
 
-    with exporter.seeing("kl"):
+    with exporter.run.sink.observing("kl"):
         fail(ZeroDivisionError("planted"))
     reason = "ZeroDivisionError: see the log of the training"
     assert exporter.snapshot.value("rl_signal_unavailable_info", signal="kl", cause="error", reason=reason) == 1
     assert exporter.snapshot.value("rlexporter_errors_total", where="tap") == 1
 
-    with exporter.seeing("kl"):
+    with exporter.run.sink.observing("kl"):
         pass
     assert exporter.snapshot.value("rl_signal_available", signal="kl") == 1
     assert exporter.snapshot.value("rl_signal_unavailable_info", signal="kl", cause="error", reason=reason) is None
@@ -253,12 +253,12 @@ def test_the_time_of_looking_is_counted_once(exporter: Exporter, monkeypatch: py
     """Within one another it is that of the outer one; with the next update it is served."""
     now = 0.0
     monkeypatch.setattr("time.perf_counter", lambda: now)
-    with exporter.seeing("logprob"):
+    with exporter.run.sink.observing("logprob"):
         now += 1.0
-        with exporter.seeing("ratio"):
+        with exporter.run.sink.observing("ratio"):
             now += 2.0
     now += 100.0
-    exporter.advance(StepUpdate(step=1))
+    exporter.run.sink.advance(StepUpdate(step=1))
 
     assert exporter.snapshot.value("rlexporter_observe_seconds_total") == 3.0
 

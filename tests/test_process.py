@@ -30,7 +30,7 @@ def _own_handler() -> Iterator[None]:
 @pytest.fixture
 def running(exporter: Exporter) -> Exporter:
     """An exporter whose training is under way."""
-    exporter.begin(RunFacts(algorithm="grpo", step=0))
+    exporter.run.begin(RunFacts(algorithm="grpo", step=0))
     return exporter
 
 
@@ -62,8 +62,8 @@ def test_a_handler_that_comes_later_is_chained(running: Exporter) -> None:
     """It replaces ours; with the next step ours is in front again, and calls it."""
     later = Handler()
     signal.signal(signal.SIGTERM, later)
-    running.advance(StepUpdate(step=1))
-    running.advance(StepUpdate(step=2))
+    running.run.sink.advance(StepUpdate(step=1))
+    running.run.sink.advance(StepUpdate(step=2))
     signal.raise_signal(signal.SIGTERM)
 
     assert later.calls == 1
@@ -75,7 +75,7 @@ def test_a_handler_of_the_training_goes_with_it(running: Exporter) -> None:
     first, later = Handler(), Handler()
     process._displaced[:] = [first]
     signal.signal(signal.SIGTERM, later)
-    running.advance(StepUpdate(step=1))
+    running.run.sink.advance(StepUpdate(step=1))
     running.end()
     signal.raise_signal(signal.SIGTERM)
 
@@ -87,7 +87,7 @@ def test_the_order_of_handlers_that_take_turns_is_bounded(running: Exporter) -> 
     mine = Handler()
     for step in range(1, 50):
         signal.signal(signal.SIGTERM, mine)
-        running.advance(StepUpdate(step=step))
+        running.run.sink.advance(StepUpdate(step=step))
 
     assert len(process._displaced) <= 2
 

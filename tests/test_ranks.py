@@ -24,7 +24,7 @@ def second() -> Iterator[Exporter]:
 
 
 def _names(exporter: Exporter) -> set[str]:
-    now = exporter.current()
+    now = exporter.run.current()
     return {series.metric.series for series in (*now.samples, *now.buckets)}
 
 
@@ -34,7 +34,7 @@ def test_what_is_logged_is_served_by_rank_0_only(second: Exporter) -> None:
 
     assert not {"rl_reward_mean", "rl_kl_per_token", "rl_logged_value", "rl_loss", "rl_run_info"} & _names(second)
     assert second.snapshot.value("rl_step") == 3
-    bad = [s for s, v in second.current().samples.items() if s.metric.series == "rl_nonfinite_values_total" and v]
+    bad = [s for s, v in second.run.current().samples.items() if s.metric.series == "rl_nonfinite_values_total" and v]
     assert bad == []
 
 
@@ -50,11 +50,11 @@ def test_an_evaluation_is_no_step_of_another_rank(second: Exporter) -> None:
 
 def test_its_own_tensors_and_timings_are(second: Exporter) -> None:
     """With the NaN that only it has, judged where it is seen."""
-    second.see("rl_reward_dist", [0.5, math.nan])
-    second.see("rl_loss_dist", [math.inf])
-    second.advance(StepUpdate(step=1, duration=2.0))
+    second.run.sink.observe("rl_reward_dist", [0.5, math.nan])
+    second.run.sink.observe("rl_loss_dist", [math.inf])
+    second.run.sink.advance(StepUpdate(step=1, duration=2.0))
 
-    now = second.current()
+    now = second.run.current()
     assert now.labels == {"run": "r", "rank": "1"}
     assert now.value("rl_nonfinite_values_total", metric="rl_reward_dist", kind="nan") == 1
     assert now.value("rl_nonfinite_values_total", metric="rl_loss", kind="+inf") == 1
@@ -67,12 +67,17 @@ def test_its_own_tensors_and_timings_are(second: Exporter) -> None:
 def test_timings_are_few() -> None:
     """At most 60 series, and no distribution but that of the time of a step."""
     exporter = Exporter(run="r", algorithm="ppo", port=0, rank=1, world_size=2, ranks="timings").start()
-    exporter.begin(RunFacts(algorithm="ppo", rank=1, world_size=2, step=0))
-    with exporter.phase("rollout"), exporter.phase("eval"), exporter.phase("save"), exporter.phase("update"):
-        exporter.see("rl_reward_dist", [math.nan, 1.0])
+    exporter.run.begin(RunFacts(algorithm="ppo", rank=1, world_size=2, step=0))
+    with (
+        exporter.run.sink.phase("rollout"),
+        exporter.run.sink.phase("eval"),
+        exporter.run.sink.phase("save"),
+        exporter.run.sink.phase("update"),
+    ):
+        exporter.run.sink.observe("rl_reward_dist", [math.nan, 1.0])
     exporter.end(ValueError())
-    exporter.advance(StepUpdate(step=1, duration=2.0))
-    text = prometheus.encode(exporter.current(), "")[0].decode()
+    exporter.run.sink.advance(StepUpdate(step=1, duration=2.0))
+    text = prometheus.encode(exporter.run.current(), "")[0].decode()
     samples = [line for line in text.splitlines() if not line.startswith("#")]
     exporter.close()
 
@@ -92,7 +97,7 @@ def test_each_rank_of_a_machine_has_a_port_of_its_own() -> None:
     ]
     assert [rank.port for rank in ranks] == [base, base + 2]
     taken = Exporter(run="s", port=base + 1, rank=1, local_rank=1, world_size=16, ranks="all")
-    ranks[1].begin(RunFacts())  # which is under way: it does not give way
+    ranks[1].run.begin(RunFacts())  # which is under way: it does not give way
     taken.start(fallback=True)
     assert taken.port not in (base, base + 2, None)
     assert fetch(f"{taken.url}/livez")[0] == 200
@@ -114,5 +119,5 @@ def test_how_many_ranks_are_covered(second: Exporter) -> None:
     """Rank 0 says how many there are, each endpoint that it is one."""
     first = Exporter(run="r", world_size=2)
 
-    assert (first.current().value("rl_world_size"), first.current().value("rl_ranks_covered")) == (2, 1)
-    assert (second.current().value("rl_world_size"), second.current().value("rl_ranks_covered")) == (None, 1)
+    assert (first.run.current().value("rl_world_size"), first.run.current().value("rl_ranks_covered")) == (2, 1)
+    assert (second.run.current().value("rl_world_size"), second.run.current().value("rl_ranks_covered")) == (None, 1)

@@ -34,12 +34,12 @@ def test_a_run_is_written_line_by_line(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "run.jsonl"
     scores = np.array([0.5, 1.5])
     with Exporter(run="first", port=0, record=str(path), linger=0) as exporter:
-        exporter.begin(RunFacts(algorithm="grpo", info={"trainer": "GRPOTrainer"}, hyperparameters={"beta": 0.04}))
-        exporter.see("rl_policy_ratio_dist", [0.9, 1.1, math.nan])
-        exporter.see("rl_reward_function_dist", [2.0], labels=("length",))
-        exporter.undefined("rl_reward_dist", 2)
-        exporter.values("kl", [0.25, math.nan])
-        exporter.advance(StepUpdate(step=1, duration=0.5))
+        exporter.run.begin(RunFacts(algorithm="grpo", info={"trainer": "GRPOTrainer"}, hyperparameters={"beta": 0.04}))
+        exporter.run.sink.observe("rl_policy_ratio_dist", [0.9, 1.1, math.nan])
+        exporter.run.sink.observe("rl_reward_function_dist", [2.0], labels=("length",))
+        exporter.run.sink.undefined("rl_reward_dist", 2)
+        exporter.run.sink.values("kl", [0.25, math.nan])
+        exporter.run.sink.advance(StepUpdate(step=1, duration=0.5))
         line = {"loss": math.nan, "reward": None, "scores": scores, "t": torch.ones(2), "n": np.float32(0.5), "o": {}}
         exporter.log(line, step=1)
         scores[:] = 0
@@ -76,8 +76,8 @@ def test_what_a_broken_step_saw_is_written(tmp_path: Path) -> None:
     """The NaN before the crash, and the crash."""
     path = tmp_path / "run.jsonl"
     exporter = Exporter(run="r", port=0, record=str(path), linger=0).start()
-    exporter.begin(RunFacts(algorithm="grpo"))
-    exporter.see("rl_weight_norm", [math.nan])
+    exporter.run.begin(RunFacts(algorithm="grpo"))
+    exporter.run.sink.observe("rl_weight_norm", [math.nan])
     exporter.end(RuntimeError("probability tensor"))
     exporter.close()
     part, failed = _without_time(_lines(path))[-2:]
@@ -104,7 +104,7 @@ def test_a_disk_that_fails_is_counted(tmp_path: Path) -> None:
     """Training goes on, and so does the recording once there is room again."""
     with Exporter(run="r", port=0, record="/dev/full", linger=0) as exporter:
         exporter.log({"loss": 1.0}, step=1)
-        recorder = exporter._recorder
+        recorder = exporter.run.sink.recorder
         assert recorder
         recorder.close()
         assert exporter.snapshot.value("rlexporter_errors_total", where="record")

@@ -208,22 +208,22 @@ def _live(path: Path) -> Exporter:
     exporter = Exporter(run='a "run"', port=0, record=str(path), linger=0, algorithm="ppo-legacy")
     exporter.start()
     start = {"totals": {"num_tokens": 100.0}, "step": 5, "steps_planned": 50, "hyperparameters": {"gamma": 0.9}}
-    exporter.begin(RunFacts(info={"trainer": "T", "trl": "0.11"}, **start))  # type: ignore[arg-type]
+    exporter.run.begin(RunFacts(info={"trainer": "T", "trl": "0.11"}, **start))  # type: ignore[arg-type]
     exporter.observe("kl_per_sequence", torch.tensor([0.5, -0.25, math.nan]))
     for step in range(11, 41):
-        exporter.see("rl_policy_ratio_dist", np.array([0.5 + step / 40, 1.0, math.inf]))
-        exporter.see("rl_reward_function_dist", [step / 4], labels=('a "b", \\{c}=d',))
-        exporter.see("rl_weight_norm", [float(step)])
-        exporter.undefined("rl_reward_dist", 2)
-        exporter.values("ppo/loss/value", [1.0, math.nan if step == 20 else 2.0])
+        exporter.run.sink.observe("rl_policy_ratio_dist", np.array([0.5 + step / 40, 1.0, math.inf]))
+        exporter.run.sink.observe("rl_reward_function_dist", [step / 4], labels=('a "b", \\{c}=d',))
+        exporter.run.sink.observe("rl_weight_norm", [float(step)])
+        exporter.run.sink.undefined("rl_reward_dist", 2)
+        exporter.run.sink.values("ppo/loss/value", [1.0, math.nan if step == 20 else 2.0])
         line = {"ppo/loss/value": 1.0 if step < 30 else 50.0, "ppo/policy/ratio": np.ones(3), "tokens": object()}
         line |= {"objective/kl_dist": torch.tensor([[0.5, -1.0]]), "env/reward_mean": None, "odd key, \u2028": step}
         if step % 3:
-            exporter.log(line, step=step, update=StepUpdate(step=step, duration=0.5))
+            exporter.run.sink.log(line, step=step, update=StepUpdate(step=step, duration=0.5))
         else:
-            exporter.advance(StepUpdate(step=step, duration=0.25))
+            exporter.run.sink.advance(StepUpdate(step=step, duration=0.25))
             exporter.log({"eval_loss": 0.5, "eval_runtime": 1.0}, step=step)
-    exporter.see("rl_weight_norm", [math.nan])
+    exporter.run.sink.observe("rl_weight_norm", [math.nan])
     exporter.end(RuntimeError("probability tensor"))
     exporter.close()
     return exporter

@@ -22,13 +22,13 @@ import torch
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
-from rlexporter import Exporter, recording
+from rlexporter import recording
 from rlexporter.commands import main as cli
 from rlexporter.commands import replay
 from rlexporter.demo import display
 from rlexporter.run.shutdown import live
 from tests import tools
-from tests.conftest import fetch
+from tests.conftest import fetch, serving
 
 Sample = tuple[str, tuple[tuple[str, str], ...]]
 Points = dict[Sample, list[tuple[float, float]]]
@@ -74,8 +74,7 @@ class _Clock:
         return self.now
 
     def sleep(self, seconds: float) -> None:
-        (exporter,) = live()
-        assert isinstance(exporter, Exporter)
+        (exporter,) = serving()
         self.url = exporter.url or ""
         self.scrapes.append((self.now, _scrape(self.url)))
         self.now += seconds

@@ -28,6 +28,7 @@ FAKE = {
     "transformers": {"trainer": "DEFAULT_CALLBACKS = []"},
     "trl": {"trainer/ppo_trainer": "class PPOTrainer:\n    'Old.'\n    def __init__(self, n): self.n = n"},
 }
+from tests.conftest import serving
 
 
 def _python(*words: str, **environ: str) -> subprocess.CompletedProcess[str]:
@@ -283,7 +284,7 @@ class TestEveryTrainer:
         """With the settings that the script gave."""
         trainer, name = _made(tmp_path, how)
         trainer.train()
-        (exporter,) = process.live()
+        (exporter,) = serving()
         assert isinstance(exporter, Exporter)
 
         assert str(exporter.name).startswith(name)
@@ -322,7 +323,7 @@ class TestEveryTrainer:
         first.evaluate()
         for trainer in (first, second):
             trainer.train()
-            (exporter,) = process.live()
+            (exporter,) = serving()
             assert exporter.snapshot.value("rl_steps_total") == 3  # type: ignore[attr-defined]
             exporter.close()
 
@@ -333,7 +334,7 @@ class TestEveryTrainer:
         trainer = tiny.grpo(tmp_path, rewards=[lambda **_: 1 // 0])
         with pytest.raises(ZeroDivisionError):
             trainer.train()
-        (exporter,) = process.live()
+        (exporter,) = serving()
         assert exporter.snapshot.value("rl_run_state", state="failed") == 1  # type: ignore[attr-defined]
         exporter.close()
 

@@ -33,7 +33,7 @@ class GroupTaps(Taps):
 
     def install(self) -> None:
         """Around rollout, scoring and loss."""
-        self.feed.signal("value", _NO_CRITIC)
+        self.sink.signal("value", _NO_CRITIC)
         trainer = self.trainer
         self.tap(trainer, "_generate_and_score_completions", self._rollout, "advantage", "weights")
         if hasattr(trainer, "_generate"):  # from trl 0.24 on
@@ -47,14 +47,14 @@ class GroupTaps(Taps):
 
     def step_end(self) -> None:
         """The numbers that the trainer will average when it logs, each once; it begins new lists after that."""
-        with self.feed.guard("tap"):
+        with self.sink.guard("tap"):
             metrics = self.trainer._metrics
             for key, numbers in metrics.get("train", metrics).items():  # flat up to trl 0.15
                 known, done = self._read.get(key, ([], 0))
                 fresh = numbers[done:] if numbers is known else numbers
                 self._read[key] = (numbers, len(numbers))
                 if fresh:
-                    self.feed.values(key, list(fresh))
+                    self.sink.values(key, list(fresh))
 
     @property
     def _training(self) -> bool:
@@ -63,22 +63,22 @@ class GroupTaps(Taps):
     def _rollout(self, generate_and_score: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         if not self._training:
             return generate_and_score(*args, **kwargs)
-        with self.feed.phase("rollout"):
-            with self.feed.seeing("weights"):
-                self.feed.see("rl_weight_norm", weight_norm(self.trainer.model))
-            self.feed.flush()
+        with self.sink.phase("rollout"):
+            with self.sink.observing("weights"):
+                self.sink.observe("rl_weight_norm", weight_norm(self.trainer.model))
+            self.sink.flush()
             self._scores = []
             try:
                 output = generate_and_score(*args, **kwargs)
             finally:
                 scores, self._scores = self._scores, None
-        with self.feed.seeing("advantage"):
-            self.feed.see("rl_advantage_dist", output["advantages"])
+        with self.sink.observing("advantage"):
+            self.sink.observe("rl_advantage_dist", output["advantages"])
         if not hasattr(self.trainer, "_generate"):
             self._see_lengths(output)
-        with self.feed.guard("tap"):
+        with self.sink.guard("tap"):
             if "old_logps" in output:
-                with self.feed.seeing("kl"):
+                with self.sink.observing("kl"):
                     self._see_penalty(scores, output["completion_mask"])
         return output
 
@@ -87,24 +87,24 @@ class GroupTaps(Taps):
         if not self.trainer.beta:
             raise NotSeenError(_NO_REFERENCE)
         (policy, *_), (reference, *_) = scores
-        self.feed.see("rl_kl_per_token_dist", policy.float() - reference.float(), mask)
-        self.feed.see("rl_ref_logprob_dist", reference, mask)
+        self.sink.observe("rl_kl_per_token_dist", policy.float() - reference.float(), mask)
+        self.sink.observe("rl_ref_logprob_dist", reference, mask)
 
     def _see_lengths(self, output: Any) -> None:
-        with self.feed.seeing("prompt_length"):
-            self.feed.see("rl_prompt_length_dist", output["prompt_mask"].sum(1))
-        with self.feed.seeing("completion_length"):
+        with self.sink.observing("prompt_length"):
+            self.sink.observe("rl_prompt_length_dist", output["prompt_mask"].sum(1))
+        with self.sink.observing("completion_length"):
             if getattr(self.trainer, "mask_truncated_completions", False):
                 raise NotSeenError("truncated completions are masked, and this version of TRL shows the mask only")
-            self.feed.see("rl_completion_length_dist", output["completion_mask"].sum(1))
+            self.sink.observe("rl_completion_length_dist", output["completion_mask"].sum(1))
 
     def _generate(self, generate: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         output = generate(*args, **kwargs)
         if self._training:
-            with self.feed.seeing("prompt_length"):
-                self.feed.see("rl_prompt_length_dist", [len(ids) for ids in output[0]])
-            with self.feed.seeing("completion_length"):
-                self.feed.see("rl_completion_length_dist", _lengths(output))
+            with self.sink.observing("prompt_length"):
+                self.sink.observe("rl_prompt_length_dist", [len(ids) for ids in output[0]])
+            with self.sink.observing("completion_length"):
+                self.sink.observe("rl_completion_length_dist", _lengths(output))
         return output
 
     def _score(self, score: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -121,7 +121,7 @@ class GroupTaps(Taps):
             loss = compute_loss(*args, **kwargs)
         finally:
             scores, self._scores = self._scores, None
-        with self.feed.guard("tap"):
+        with self.sink.guard("tap"):
             self._see_update(scores, self.argument(compute_loss, "inputs", args, kwargs))
         return loss
 
@@ -132,31 +132,31 @@ class GroupTaps(Taps):
             looks["kl"] = self._see_kl
         trained = next((found for found in scores if found[0].requires_grad), None)
         for signal, look in looks.items():
-            with self.feed.seeing(signal):
+            with self.sink.observing(signal):
                 if trained is None:
                     raise NotSeenError(_NOT_SCORED)
                 look(trained, inputs)
 
     def _see_logprob(self, scored: Any, inputs: Any) -> None:
-        self.feed.see("rl_logprob_dist", scored[0], _mask(inputs))
+        self.sink.observe("rl_logprob_dist", scored[0], _mask(inputs))
 
     def _see_entropy(self, scored: Any, inputs: Any) -> None:
         if scored[1] is None:
             raise NotSeenError("this version of TRL computes no entropies")
-        self.feed.see("rl_entropy_per_token_dist", scored[1], _mask(inputs))
+        self.sink.observe("rl_entropy_per_token_dist", scored[1], _mask(inputs))
 
     def _see_ratio(self, scored: Any, inputs: Any) -> None:
         """As the loss has it: of a token; of a sequence the product (RLOO) or the geometric mean (GSPO)."""
         new, mask = scored[0].detach().float(), _mask(inputs)
         old, old_sum = inputs.get("old_per_token_logps"), inputs.get("old_logps")
         if old_sum is not None:
-            self.feed.see("rl_sequence_ratio_dist", ((new * mask).sum(1) - old_sum.float()).exp())
+            self.sink.observe("rl_sequence_ratio_dist", ((new * mask).sum(1) - old_sum.float()).exp())
         elif old is not None:
             log_ratio = new - old.float()
-            self.feed.see("rl_policy_ratio_dist", log_ratio.exp(), mask)
+            self.sink.observe("rl_policy_ratio_dist", log_ratio.exp(), mask)
             if getattr(self.trainer, "importance_sampling_level", "token") == "sequence":
                 mean = (log_ratio * mask).sum(-1) / mask.sum(-1).clamp(min=1)
-                self.feed.see("rl_sequence_ratio_dist", mean.exp())
+                self.sink.observe("rl_sequence_ratio_dist", mean.exp())
         else:
             raise NotSeenError(_ON_POLICY)
 
@@ -164,8 +164,8 @@ class GroupTaps(Taps):
         if not self.trainer.beta:
             raise NotSeenError(_NO_REFERENCE)
         reference = inputs["ref_per_token_logps"].float()
-        self.feed.see("rl_kl_per_token_dist", k3(reference - scored[0].detach().float()), _mask(inputs))
-        self.feed.see("rl_ref_logprob_dist", reference, _mask(inputs))
+        self.sink.observe("rl_kl_per_token_dist", k3(reference - scored[0].detach().float()), _mask(inputs))
+        self.sink.observe("rl_ref_logprob_dist", reference, _mask(inputs))
 
 
 def k3(log_ratio: Any) -> Any:

@@ -26,13 +26,13 @@ class OptimizerTaps(Taps):
         """The loss of the step is the sum over its micro-batches, which the trainer has scaled."""
         loss, self._loss = self._loss, None
         if loss is not None:
-            with self.feed.seeing("loss"):
-                self.feed.see("rl_loss_dist", loss)
+            with self.sink.observing("loss"):
+                self.sink.observe("rl_loss_dist", loss)
 
     def _training_step(self, training_step: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        with self.feed.phase("update"):
+        with self.sink.phase("update"):
             loss = training_step(*args, **kwargs)
-        with self.feed.seeing("loss"):
+        with self.sink.observing("loss"):
             detached = loss.detach()
             self._loss = detached if self._loss is None else self._loss + detached
         return loss
@@ -40,7 +40,7 @@ class OptimizerTaps(Taps):
     def _clip_grad_norm(self, clip: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """The norm before clipping: NaN where one element of one gradient is. Of DeepSpeed, the engine's own."""
         norm = clip(*args, **kwargs)
-        with self.feed.seeing("grad_norm"):
+        with self.sink.observing("grad_norm"):
             self._see_norm(norm)
         return norm
 
@@ -49,7 +49,7 @@ class OptimizerTaps(Taps):
             raise ValueError("the engine gave no gradient norm")
         if hasattr(norm, "to_local"):  # reading a sharded one would be a collective
             raise TypeError("the gradient norm is sharded over ranks")
-        self.feed.see("rl_grad_norm_dist", norm if hasattr(norm, "detach") else [float(norm)])
+        self.sink.observe("rl_grad_norm_dist", norm if hasattr(norm, "detach") else [float(norm)])
 
 
 class BackwardTaps(Taps):
@@ -57,7 +57,7 @@ class BackwardTaps(Taps):
 
     def _backward(self, backward: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         result = backward(*args, **kwargs)
-        with self.feed.seeing("grad_norm"):
+        with self.sink.observing("grad_norm"):
             if self.trainer.accelerator.sync_gradients:
                 self._see_gradients()
         return result
@@ -69,7 +69,7 @@ class BackwardTaps(Taps):
         gradients = [each.grad for each in self.trainer.model.parameters() if each.grad is not None]
         if not gradients:
             raise NotSeenError("the backward pass leaves no gradients (DeepSpeed takes the step within it)")
-        self.feed.see("rl_grad_norm_dist", norm_of(gradients))
+        self.sink.observe("rl_grad_norm_dist", norm_of(gradients))
 
 
 def weight_norm(model: Any) -> Any:

@@ -52,28 +52,28 @@ class PPOTaps(BackwardTaps):
 
     def _enter(self, phase: str) -> None:
         self._phase.close()
-        self._phase.enter_context(self.feed.phase(phase))
+        self._phase.enter_context(self.sink.phase(phase))
 
     @contextlib.contextmanager
     def _accumulate(self, accumulate: Callable[..., Any], *args: Any, **kwargs: Any) -> Iterator[None]:
         self._enter("update")
         with accumulate(*args, **kwargs):
             yield
-            with self.feed.guard("tap"):
+            with self.sink.guard("tap"):
                 self._see_micro_batch(self._variables(_MICRO_BATCH))
 
     def _see_micro_batch(self, found: Mapping[str, Any]) -> None:
-        with self.feed.seeing("ratio"):
-            self.feed.see("rl_policy_ratio_dist", found["ratio"], found["new_logprobs"] != _PADDING)
-        with self.feed.seeing("entropy"):
-            self.feed.see("rl_entropy_per_token_dist", found["entropy"], found["new_logprobs"] != _PADDING)
-        with self.feed.seeing("loss"):
-            self.feed.see("rl_loss_dist", found["loss"])
-            self.feed.see("rl_policy_loss_dist", found["pg_loss"])
-            self.feed.see("rl_value_loss_dist", found["vf_loss"])
+        with self.sink.observing("ratio"):
+            self.sink.observe("rl_policy_ratio_dist", found["ratio"], found["new_logprobs"] != _PADDING)
+        with self.sink.observing("entropy"):
+            self.sink.observe("rl_entropy_per_token_dist", found["entropy"], found["new_logprobs"] != _PADDING)
+        with self.sink.observing("loss"):
+            self.sink.observe("rl_loss_dist", found["loss"])
+            self.sink.observe("rl_policy_loss_dist", found["pg_loss"])
+            self.sink.observe("rl_value_loss_dist", found["vf_loss"])
 
     def _log(self, log: Callable[..., Any], logs: Any, *args: Any, **kwargs: Any) -> Any:
-        with self.feed.guard("tap"):
+        with self.sink.guard("tap"):
             found = self._variables(_STEP)
             if found:
                 self._see_step(found)
@@ -84,26 +84,28 @@ class PPOTaps(BackwardTaps):
         return result
 
     def _see_step(self, found: Mapping[str, Any]) -> None:
-        feed = self.feed
-        with feed.seeing("reward"):
-            feed.see("rl_reward_dist", found["scores"])
-        with feed.seeing("advantage"):
-            feed.see("rl_advantage_dist", found["advantages"], found["padding_mask"] == 0)
-        with feed.seeing("kl"):
-            feed.see("rl_kl_per_token_dist", found["kl"], found["padding_mask"] == 0)
-            feed.see("rl_kl_per_sequence_dist", found["kl"].sum(1))
-            feed.see("rl_ref_logprob_dist", found["ref_logprobs"], found["padding_mask"] == 0)
-        with feed.seeing("logprob"):
-            feed.see("rl_logprob_dist", found["logprobs"], found["padding_mask"] == 0)
-        with feed.seeing("value"):
-            feed.see("rl_value_dist", found["values"], found["padding_mask_p1"] == 0)
-            feed.see("rl_return_dist", found["returns"], found["padding_mask_p1"] == 0)
-        with feed.seeing("completion_length"):
-            feed.see("rl_completion_length_dist", found["sequence_lengths"] + 1)
-        with feed.seeing("prompt_length"):
-            feed.see("rl_prompt_length_dist", (found["queries"] != self.trainer.processing_class.pad_token_id).sum(1))
-        with feed.seeing("weights"):
-            feed.see("rl_weight_norm", weight_norm(self.trainer.model))
+        sink = self.sink
+        with sink.observing("reward"):
+            sink.observe("rl_reward_dist", found["scores"])
+        with sink.observing("advantage"):
+            sink.observe("rl_advantage_dist", found["advantages"], found["padding_mask"] == 0)
+        with sink.observing("kl"):
+            sink.observe("rl_kl_per_token_dist", found["kl"], found["padding_mask"] == 0)
+            sink.observe("rl_kl_per_sequence_dist", found["kl"].sum(1))
+            sink.observe("rl_ref_logprob_dist", found["ref_logprobs"], found["padding_mask"] == 0)
+        with sink.observing("logprob"):
+            sink.observe("rl_logprob_dist", found["logprobs"], found["padding_mask"] == 0)
+        with sink.observing("value"):
+            sink.observe("rl_value_dist", found["values"], found["padding_mask_p1"] == 0)
+            sink.observe("rl_return_dist", found["returns"], found["padding_mask_p1"] == 0)
+        with sink.observing("completion_length"):
+            sink.observe("rl_completion_length_dist", found["sequence_lengths"] + 1)
+        with sink.observing("prompt_length"):
+            sink.observe(
+                "rl_prompt_length_dist", (found["queries"] != self.trainer.processing_class.pad_token_id).sum(1)
+            )
+        with sink.observing("weights"):
+            sink.observe("rl_weight_norm", weight_norm(self.trainer.model))
 
     def _correct(self, logs: Mapping[str, Any]) -> None:
         """From trl 0.17 on slots for statistics stay 0 where a mini-batch has fewer micro-batches than there are."""
@@ -112,7 +114,7 @@ class PPOTaps(BackwardTaps):
         for key, name in _SLOT_MEANS.items():
             if key in logs:
                 corrected = logs[key] * args.gradient_accumulation_steps / filled
-                self.feed.see("rl_corrected_mean", [corrected], labels=(name,))
+                self.sink.observe("rl_corrected_mean", [corrected], labels=(name,))
 
     def _variables(self, names: tuple[str, ...]) -> dict[str, Any]:
         """Of the `train()` of this trainer; none where something else calls."""

@@ -13,7 +13,7 @@ from typing import Any
 from rlexporter import catalog
 from rlexporter.adapters.optimizer import BackwardTaps, weight_norm
 from rlexporter.adapters.trainer_facts import hyperparameters, model_name, version_of
-from rlexporter.model.sink import RunFacts, StepUpdate
+from rlexporter.model.sink import RunFacts, StepUpdate, TrainedRun
 
 _ONLY_ITS_MEAN = "the trainer computes only its mean over the tokens of a mini-batch: see rl_entropy_per_token"
 _NAMES = ("exp_name", "tracker_project_name")
@@ -45,8 +45,9 @@ def run_facts(trainer: Any) -> RunFacts:
 class LegacyTaps(BackwardTaps):
     """All that is seen is this rank's."""
 
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
+    def __init__(self, trainer: Any, run: TrainedRun) -> None:
+        super().__init__(trainer, run.sink)
+        self._run = run
         self._rollout = contextlib.ExitStack()
         self._begun = False
         self._since = 0.0
@@ -57,8 +58,8 @@ class LegacyTaps(BackwardTaps):
 
     def install(self) -> None:
         """Around `step()`, what it calls, and the log line. The run begins with the first `generate()` or `step()`."""
-        trainer, feed = self.trainer, self.feed
-        feed.signal("entropy", _ONLY_ITS_MEAN)
+        trainer, sink = self.trainer, self.sink
+        sink.signal("entropy", _ONLY_ITS_MEAN)
         self.tap(trainer, "generate", self._generate)
         self.tap(trainer, "step", self._step, "reward", "weights")
         self.tap(trainer, "compute_advantages", self._advantages, "advantage", "value")
@@ -66,16 +67,16 @@ class LegacyTaps(BackwardTaps):
         self.tap(trainer, "record_step_stats", self._record, "kl", "logprob", "completion_length", "prompt_length")
         self.tap(trainer.accelerator, "backward", self._backward, "grad_norm")
         self.tap(trainer.accelerator, "log", self._log)
-        feed.on_close(self._rollout.close)
+        sink.on_close(self._rollout.close)
 
     def _begin(self) -> None:
         if self._begun:
             return
         self._begun = True
         self._since = time.perf_counter()
-        with self.feed.guard("event"):
-            self.feed.begin(run_facts(self.trainer))
-            self._rollout.enter_context(self.feed.phase("rollout"))
+        with self.sink.guard("event"):
+            self._run.begin(run_facts(self.trainer))
+            self._rollout.enter_context(self.sink.phase("rollout"))
 
     def _generate(self, generate: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         self._begin()
@@ -83,13 +84,13 @@ class LegacyTaps(BackwardTaps):
 
     def _step(self, step: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         self._begin()
-        with self.feed.seeing("reward"):  # as they were given: the trainer scales and clips them
-            self.feed.see("rl_reward_dist", _joined(self.argument(step, "scores", args, kwargs)))
-        with self.feed.phase("update"):
+        with self.sink.observing("reward"):  # as they were given: the trainer scales and clips them
+            self.sink.observe("rl_reward_dist", _joined(self.argument(step, "scores", args, kwargs)))
+        with self.sink.phase("update"):
             stats = step(*args, **kwargs)
-        with self.feed.seeing("weights"):
-            self.feed.see("rl_weight_norm", weight_norm(self.trainer.model))
-        with self.feed.guard("tap"):
+        with self.sink.observing("weights"):
+            self.sink.observe("rl_weight_norm", weight_norm(self.trainer.model))
+        with self.sink.guard("tap"):
             self._step_done(stats)
         return stats
 
@@ -99,60 +100,60 @@ class LegacyTaps(BackwardTaps):
         update = StepUpdate(step=self._done, duration=now - self._since)
         self._since = now
         self._logged = frozenset(stats)
-        self.feed.log(stats, step=self._done, update=update)
+        self.sink.log(stats, step=self._done, update=update)
 
     def _log(self, log: Callable[..., Any], values: Any, *args: Any, **kwargs: Any) -> Any:
         """What `log_stats()` adds to the statistics of the last step, or the user to its line."""
-        with self.feed.guard("tap"):
+        with self.sink.guard("tap"):
             added = {key: value for key, value in values.items() if key not in self._logged}
             if added:
-                self.feed.log(added, step=self._done)
+                self.sink.log(added, step=self._done)
         return log(values, *args, **kwargs)
 
     def _advantages(self, compute: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         output = compute(*args, **kwargs)
-        with self.feed.seeing("advantage"):
-            self.feed.see("rl_advantage_dist", output[1], self.argument(compute, "mask", args, kwargs))
-        with self.feed.seeing("value"):
+        with self.sink.observing("advantage"):
+            self.sink.observe("rl_advantage_dist", output[1], self.argument(compute, "mask", args, kwargs))
+        with self.sink.observing("value"):
             mask = self.argument(compute, "mask", args, kwargs)
-            self.feed.see("rl_value_dist", self.argument(compute, "values", args, kwargs), mask)
-            self.feed.see("rl_return_dist", output[2], mask)
+            self.sink.observe("rl_value_dist", self.argument(compute, "values", args, kwargs), mask)
+            self.sink.observe("rl_return_dist", output[2], mask)
         return output
 
     def _loss(self, loss: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         output = loss(*args, **kwargs)
-        with self.feed.seeing("ratio"):
+        with self.sink.observing("ratio"):
             self._see_ratio(output[2]["policy/ratio"], self.argument(loss, "mask", args, kwargs))
-        with self.feed.seeing("loss"):  # zeroing makes NaN of an infinite one
-            self.feed.see("rl_loss_dist", output[2]["loss/total"])
-            self.feed.see("rl_policy_loss_dist", output[2]["loss/policy"])
-            self.feed.see("rl_value_loss_dist", output[2]["loss/value"])
+        with self.sink.observing("loss"):  # zeroing makes NaN of an infinite one
+            self.sink.observe("rl_loss_dist", output[2]["loss/total"])
+            self.sink.observe("rl_policy_loss_dist", output[2]["loss/policy"])
+            self.sink.observe("rl_value_loss_dist", output[2]["loss/value"])
         return output
 
     def _see_ratio(self, ratio: Any, mask: Any) -> None:
         """Where their mean is above a threshold the trainer multiplies the losses of the mini-batch by 0."""
-        self.feed.see("rl_policy_ratio_dist", ratio, mask)
+        self.sink.observe("rl_policy_ratio_dist", ratio, mask)
         mean = (ratio * mask).sum() / mask.sum()
         self._skipped = self._skipped + (mean.double() > self.trainer.config.ratio_threshold)
-        self.feed.see("rl_skipped_updates_total", self._skipped)
+        self.sink.observe("rl_skipped_updates_total", self._skipped)
 
     def _record(self, record: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         stats = record(*args, **kwargs)
-        feed = self.feed
+        sink = self.sink
 
         def given(name: str) -> Any:
             return self.argument(record, name, args, kwargs)
 
-        with feed.seeing("kl"):
-            feed.see("rl_kl_per_token_dist", given("kls"), given("masks"))
-            feed.see("rl_kl_per_sequence_dist", stats["objective/kl_dist"])
-            feed.see("rl_ref_logprob_dist", given("ref_logprobs"), given("masks"))
-        with feed.seeing("logprob"):
-            feed.see("rl_logprob_dist", given("logprobs"), given("masks"))
-        with feed.seeing("completion_length"):
-            feed.see("rl_completion_length_dist", [len(each) for each in given("responses")])
-        with feed.seeing("prompt_length"):
-            feed.see("rl_prompt_length_dist", [len(each) for each in given("queries")])
+        with sink.observing("kl"):
+            sink.observe("rl_kl_per_token_dist", given("kls"), given("masks"))
+            sink.observe("rl_kl_per_sequence_dist", stats["objective/kl_dist"])
+            sink.observe("rl_ref_logprob_dist", given("ref_logprobs"), given("masks"))
+        with sink.observing("logprob"):
+            sink.observe("rl_logprob_dist", given("logprobs"), given("masks"))
+        with sink.observing("completion_length"):
+            sink.observe("rl_completion_length_dist", [len(each) for each in given("responses")])
+        with sink.observing("prompt_length"):
+            sink.observe("rl_prompt_length_dist", [len(each) for each in given("queries")])
         return stats
 
 

@@ -33,11 +33,11 @@ class RewardTaps(Taps):
     def install(self) -> None:
         """Around `_calculate_rewards`, and in place of each reward function."""
         self.tap(self.trainer, "_calculate_rewards", self._calculate, "reward")
-        with self.feed.guard("tap"):
+        with self.sink.guard("tap"):
             self._weights = [float(weight) for weight in self.trainer.reward_weights]
-            self.feed.on_close(functools.partial(_restore, weakref.ref(self.trainer)))
+            self.sink.on_close(functools.partial(_restore, weakref.ref(self.trainer)))
             functions = self.trainer.reward_funcs
-            during = functools.partial(self.feed.phase, "reward")
+            during = functools.partial(self.sink.phase, "reward")
             for i, function in enumerate(functions):
                 functions[i] = watch(function, functools.partial(self._none.__setitem__, i), during)
             self._timed = all(type(function) is Watched for function in functions)
@@ -45,9 +45,9 @@ class RewardTaps(Taps):
     def _calculate(self, calculate: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         if not self.trainer.model.training:
             return calculate(*args, **kwargs)
-        with contextlib.nullcontext() if self._timed else self.feed.phase("reward"):
+        with contextlib.nullcontext() if self._timed else self.sink.phase("reward"):
             per_function = calculate(*args, **kwargs)
-        with self.feed.seeing("reward"):
+        with self.sink.observing("reward"):
             self._see(per_function, len(self.argument(calculate, "prompts", args, kwargs)))
         return per_function
 
@@ -58,18 +58,18 @@ class RewardTaps(Taps):
         none = [self._none.get(i) or [False] * count for i in range(len(names))]
         local = per_function.narrow(0, start, count)
         for i, name in enumerate(names):
-            self.feed.see("rl_reward_function_dist", local.select(1, i), _except(none[i], local), (name,))
-            self.feed.undefined("rl_reward_function_dist", sum(none[i]))
+            self.sink.observe("rl_reward_function_dist", local.select(1, i), _except(none[i], local), (name,))
+            self.sink.undefined("rl_reward_function_dist", sum(none[i]))
         unscored = [all(flags) for flags in zip(*none, strict=True)]
         scored = _except(unscored, local)
         rewards = self._weighted(per_function)
-        self.feed.see("rl_reward_dist", rewards.narrow(0, start, count), scored)
-        self.feed.undefined("rl_reward_dist", sum(unscored))
+        self.sink.observe("rl_reward_dist", rewards.narrow(0, start, count), scored)
+        self.sink.undefined("rl_reward_dist", sum(unscored))
         # TRL sets advantages that are not finite to 0 or to the largest number: they are counted as they were.
         advantages = self._centred(rewards).narrow(0, start, count)
         lost = advantages - advantages != 0  # which is NaN for NaN and the infinities
-        self.feed.see("rl_advantage_dist", advantages, lost if scored is None else lost & scored)
-        self.feed.undefined("rl_advantage_dist", sum(unscored))
+        self.sink.observe("rl_advantage_dist", advantages, lost if scored is None else lost & scored)
+        self.sink.undefined("rl_advantage_dist", sum(unscored))
 
     def _weighted(self, per_function: Any) -> Any:
         """The reward of each completion as TRL adds it up: NaN only where every function's is."""

@@ -9,16 +9,16 @@ from rlexporter.adapters.optimizer import OptimizerTaps
 from rlexporter.adapters.ppo import PPOTaps
 from rlexporter.adapters.rewards import RewardTaps
 from rlexporter.adapters.taps import NoTaps, Taps
-from rlexporter.model.sink import Feed
+from rlexporter.model.sink import Sink
 
 _GROUP_TRAINERS = {"GRPOTrainer", "RLOOTrainer"}
 _PPO_TRAINERS = {"PPOTrainer", "PPOv2Trainer"}
 
 
-def taps_for(trainer: Any, feed: Feed) -> list[Taps]:
+def taps_for(trainer: Any, sink: Sink) -> list[Taps]:
     """Taps on this trainer, in place."""
     names = {each.__name__ for each in type(trainer).__mro__}
-    taps = [kind(trainer, feed) for kind in _kinds(trainer, names)]
+    taps = [kind(trainer, sink) for kind in _kinds(trainer, names)]
     for each in taps:
         each.install()
     return taps

@@ -12,7 +12,7 @@ from typing import Any
 from rlexporter.adapters.arguments import Arguments
 from rlexporter.adapters.instance import wrap
 from rlexporter.catalog import TENSOR_SIGNALS
-from rlexporter.model.sink import Feed
+from rlexporter.model.sink import Sink
 
 
 class Taps:
@@ -21,9 +21,9 @@ class Taps:
     log_ends_step = False
     """Whether this trainer logs a step before it says that the step has ended."""
 
-    def __init__(self, trainer: Any, feed: Feed) -> None:
+    def __init__(self, trainer: Any, sink: Sink) -> None:
         self.trainer = trainer
-        self.feed = feed
+        self.sink = sink
         self.argument = Arguments()
 
     def install(self) -> None:
@@ -40,7 +40,7 @@ class Taps:
         """For `tap`: the time of the method is that of this phase."""
 
         def around(method: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-            with self.feed.phase(phase):
+            with self.sink.phase(phase):
                 return method(*args, **kwargs)
 
         return around
@@ -48,12 +48,12 @@ class Taps:
     def tap(self, owner: Any, name: str, around: Callable[..., Any], *signals: str) -> None:
         """Let calls of this method go through ``around``; without the method the signals are lost."""
         try:
-            self.feed.on_close(wrap(owner, name, around))
+            self.sink.on_close(wrap(owner, name, around))
         except (AttributeError, TypeError):  # not there, or on an object that takes no attributes
             kind = type(owner).__name__
             for signal in signals:
                 reason = f"{kind} has no {name}: another version of TRL than the taps were made for"
-                self.feed.signal(signal, reason, error=True)
+                self.sink.signal(signal, reason, error=True)
 
 
 class NoTaps(Taps):
@@ -64,4 +64,4 @@ class NoTaps(Taps):
     def install(self) -> None:
         """Nothing is wrapped."""
         for signal in TENSOR_SIGNALS:
-            self.feed.signal(signal, f"no taps were made for the loop of this version's {type(self.trainer).__name__}")
+            self.sink.signal(signal, f"no taps were made for the loop of this version's {type(self.trainer).__name__}")

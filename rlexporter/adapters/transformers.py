@@ -20,7 +20,7 @@ from rlexporter.adapters.instance import wrap
 from rlexporter.adapters.selection import taps_for
 from rlexporter.adapters.taps import Taps
 from rlexporter.adapters.trainer_facts import run_facts
-from rlexporter.model.sink import Feed, StepUpdate
+from rlexporter.model.sink import RunFacts, StepUpdate, TrainedRun
 
 logger = logging.getLogger("rlexporter")
 
@@ -40,10 +40,13 @@ def _event(handle: Callable[..., None]) -> Callable[..., None]:
 
 
 class RunCallback(TrainerCallback):  # type: ignore[misc] # transformers is not checked
-    """Feeds one run. ``make`` gives the feed when it is first needed."""
+    """Feeds one run.
 
-    def __init__(self, make: Callable[[], Feed], *, every_rank: bool = False) -> None:
-        self._make = make
+    ``open_run`` gives the run, served, when it is first needed, from the facts of the trainer if that is known.
+    """
+
+    def __init__(self, open_run: Callable[[RunFacts | None], TrainedRun], *, every_rank: bool = False) -> None:
+        self._open_run = open_run
         self.every_rank = every_rank
         """Whether ranks other than 0 are watched too."""
         self._trainer: Any = None
@@ -53,21 +56,21 @@ class RunCallback(TrainerCallback):  # type: ignore[misc] # transformers is not 
         self._undo: Callable[[], None] = lambda: None
         self._taps: list[Taps] = []
         self._closed = False
-        self.feed: Feed | None = None
+        self.run: TrainedRun | None = None
 
     def __reduce__(self) -> Any:
         """A trainer can be pickled and copied; what reports is the one that was attached, not its copy."""
         return (TrainerCallback, ())
 
-    def adopt(self, trainer: Any, feed: Feed | None = None) -> None:
-        """Watch this trainer. ``feed``: where its run goes; without one it is made when training begins."""
+    def adopt(self, trainer: Any, run: TrainedRun | None = None) -> None:
+        """Watch this trainer. ``run``: what it feeds; without one it is opened when training begins."""
         if self._trainer is None:
             self._trainer = trainer
             self._undo = wrap(trainer, "train", self._train)
-        if feed is not None:
+        if run is not None:
             self._closed = False
-            self._use(feed)
-            feed.prepare(run_facts(trainer, trainer.args, trainer.state, trainer.model))
+            self._use(run)
+            run.prepare(run_facts(trainer, trainer.args, trainer.state, trainer.model))
 
     def maker(self) -> Any:
         """Return the trainer whose handler makes this callback, None where anybody else does.
@@ -98,10 +101,10 @@ class RunCallback(TrainerCallback):  # type: ignore[misc] # transformers is not 
 
     def report(self, error: Exception) -> None:
         """Count an error of our own, and log the first of its kind."""
-        if self.feed is None:
+        if self.run is None:
             logger.warning("rlexporter cannot watch this training: %s", error, exc_info=error)
             return
-        with self.feed.guard("event"):
+        with self.run.sink.guard("event"):
             raise error
 
     @_event
@@ -110,10 +113,10 @@ class RunCallback(TrainerCallback):  # type: ignore[misc] # transformers is not 
 
     @_event
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        feed = self._open(state)
-        feed.begin(run_facts(self._trainer, args, state, kwargs.get("model"), self._resume))
+        run = self._open(state)
+        run.begin(run_facts(self._trainer, args, state, kwargs.get("model"), self._resume))
         if self._trainer is not None and not self._taps:
-            self._taps = taps_for(self._trainer, feed)
+            self._taps = taps_for(self._trainer, run.sink)
         self._step_began = time.perf_counter()
 
     @_event
@@ -143,17 +146,17 @@ class RunCallback(TrainerCallback):  # type: ignore[misc] # transformers is not 
 
     @_event
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
-        feed = self.feed or self._open(state)
+        run = self.run or self._open(state)
         if self._log_ends_step:
             self._step_done(state)
         update, self._pending = self._pending, None
-        feed.log(logs or {}, step=state.global_step, update=update)
+        run.sink.log(logs or {}, step=state.global_step, update=update)
 
     @_event
     def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         self._flush()
-        if self.feed is not None:
-            self.feed.saved(state.global_step)
+        if self.run is not None:
+            self.run.sink.saved(state.global_step)
 
     @_event
     def on_epoch_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
@@ -167,39 +170,33 @@ class RunCallback(TrainerCallback):  # type: ignore[misc] # transformers is not 
         self._flush()
         for taps in self._taps:
             taps.train_end()
-        if self.feed is not None:
-            self.feed.end(error)
+        if self.run is not None:
+            self.run.end(error)
 
     def _flush(self) -> None:
         update, self._pending = self._pending, None
-        if update is not None and self.feed is not None:
-            self.feed.advance(update)
+        if update is not None and self.run is not None:
+            self.run.sink.advance(update)
 
-    def _open(self, state: Any) -> Feed:
-        """The feed, serving. A port that is taken is left for the next one: a rank that raises leaves others waiting.
+    def _open(self, state: Any) -> TrainedRun:
+        """The run, served. ``state``: that of the trainer, which may log before it trains."""
+        if self.run is None:
+            trainer = self._trainer
+            facts = None if trainer is None else run_facts(trainer, trainer.args, state, trainer.model)
+            self._use(self._open_run(facts))
+        assert self.run is not None
+        return self.run
 
-        ``state``: that of the trainer, which may log before it trains.
-        """
-        if self.feed is not None:
-            return self.feed
-        feed = self._make()
-        self._use(feed)
-        if self._trainer is not None:
-            feed.prepare(run_facts(self._trainer, self._trainer.args, state, self._trainer.model))
-        with feed.guard("event"):
-            feed.start(fallback=True)
-        return feed
-
-    def _use(self, feed: Feed) -> None:
+    def _use(self, run: TrainedRun) -> None:
         """Feed this one until it is closed; it does not keep the trainer alive."""
-        self.feed = feed
-        feed.on_close(self._undo)
-        feed.on_close(functools.partial(_release, weakref.ref(self)))
+        self.run = run
+        run.sink.on_close(self._undo)
+        run.sink.on_close(functools.partial(_release, weakref.ref(self)))
 
     def release(self) -> None:
-        """The feed was closed: look at nothing any more, until adopted anew."""
+        """The run was closed: look at nothing any more, until adopted anew."""
         self._closed = True
-        self.feed = self._trainer = None
+        self.run = self._trainer = None
         self._taps = []
 
     def _train(self, train: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

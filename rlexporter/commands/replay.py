@@ -48,12 +48,12 @@ def serve(recording: Recording, *, speed: float, port: int | None, linger: float
     display = Display()
     try:
         display.watch(exporter)
-        _play(exporter, recording, speed, display)
+        _play(exporter.run, recording, speed, display)
         if not exporter.state.over and recording.watched:
             display.summary()
             display.say("the recording just stops, as a killed run does: so does the endpoint")
             return 0
-        _finish(exporter)
+        _finish(exporter.run)
         display.summary()
         display.stay(linger)
     finally:
@@ -68,9 +68,9 @@ def serve_kept(kept: Kept, *, port: int | None, linger: float) -> int:
     """
     labels = kept.snapshot.labels
     exporter = _exporter(run=labels.get("run"), rank=0, world_size=1, port=port)
-    exporter.store.snapshot = kept.snapshot
+    exporter.run.store.snapshot = kept.snapshot
     if not kept.state.over:
-        exporter.enter(RunState.FAILED, _KILLED)
+        exporter.run.enter(RunState.FAILED, _KILLED)
     exporter.start()
     display = Display()
     try:
@@ -108,30 +108,30 @@ def _history(recording: Recording, interval: float) -> History:
     run = Run(Settings.load(_settings(recording)), clock=lambda: clock[0])
     history, gap = History(LABELS), max(interval, _GAP_SECONDS)
     _begin(run, recording.facts)
-    history.add(run.snapshot, began)
+    history.add(run.store.snapshot, began)
     for event, after, now in zip(recording.events, [*recording.events[1:], None], times, strict=True):
         while now - history.last > gap and not run.state.over:
-            history.add(run.snapshot, history.last + gap)
+            history.add(run.store.snapshot, history.last + gap)
         clock[0] = now
         _apply(run, recording, event)
         if _ends_step(event, after) and (interval <= 0 or now - history.last >= interval):
-            history.add(run.snapshot, now)
+            history.add(run.store.snapshot, now)
     if not recording.watched:
         _finish(run)
-    if run.snapshot is not history.newest:
-        history.add(run.snapshot, clock[0])
+    if run.store.snapshot is not history.newest:
+        history.add(run.store.snapshot, clock[0])
     return history
 
 
-def _play(exporter: Exporter, recording: Recording, speed: float, display: Display) -> None:
+def _play(run: Run, recording: Recording, speed: float, display: Display) -> None:
     began, times = _calendar(recording)
     started = time.monotonic()
-    _begin(exporter, recording.facts)
+    _begin(run, recording.facts)
     for event, at in zip(recording.events, times, strict=True):
         ahead = (at - began) / speed - (time.monotonic() - started)
         if ahead > 0:
             time.sleep(ahead)
-        _apply(exporter, recording, event)
+        _apply(run, recording, event)
         if event.state is None:
             display.step()
 
@@ -159,7 +159,7 @@ def _calendar(recording: Recording) -> tuple[float, list[float]]:
 def _exporter(**settings: Any) -> Exporter:
     """One that leads nowhere but to its endpoint: the environment may name the very file that is read."""
     exporter = Exporter(**settings)
-    exporter.settings = replace(exporter.settings, record=None, state_file="", discovery_dir=None, otlp="")
+    exporter.run.settings = replace(exporter.run.settings, record=None, state_file="", discovery_dir=None, otlp="")
     return exporter
 
 
@@ -175,7 +175,7 @@ def _begin(run: Run, facts: RunFacts) -> None:
 
 def _apply(run: Run, recording: Recording, event: Event) -> None:
     if event.state is None:
-        with run.guard("log"):
+        with run.errors.guard("log"):
             feed(run.store, event)
     elif event.state is RunState.RUNNING:
         _begin(run, replace(recording.facts, step=None, totals={}))

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import functools
 import weakref
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from rlexporter.config.settings import MAIN
 from rlexporter.exporter import Exporter
 from rlexporter.model.metric import SetupError
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from rlexporter.config.arguments import SettingArguments
 
 _LEGACY = ("step", "log_stats", "config", "accelerator")
 """What a trainer without callbacks has: PPO up to trl 0.11."""
@@ -16,13 +20,15 @@ _attached: weakref.WeakKeyDictionary[Any, Exporter] = weakref.WeakKeyDictionary(
 """The exporters of such trainers, which have no place for one."""
 
 
-def attach(trainer: Any, **settings: Any) -> Exporter:
+def attach(trainer: Any, **settings: Unpack[SettingArguments]) -> Exporter:
     """Serve what ``trainer`` trains, from now on; twice is once. Returns the exporter.
 
     Works with every trainer of transformers and TRL that takes callbacks, and with the PPO of trl 0.11 and earlier.
-    Settings are those of `rlexporter.Exporter`. Raises SetupError for a setting that is unknown or unusable, for a
-    port that is taken (with several ranks the next free one is used instead, since a rank that raises leaves the
-    others waiting), and for an object that is no trainer.
+    Settings are those of `rlexporter.Exporter`. With several ranks a taken port is left for the next free one, since
+    a rank that raises leaves the others waiting.
+
+    Raises:
+        SetupError: a setting is unknown or unusable, a port is taken, or the object is no trainer.
     """
     if hasattr(trainer, "callback_handler"):
         return _attach_callback(trainer, settings)
@@ -35,18 +41,17 @@ def attach(trainer: Any, **settings: Any) -> Exporter:
     )
 
 
-def _attach_callback(trainer: Any, settings: dict[str, Any]) -> Exporter:
+def _attach_callback(trainer: Any, settings: SettingArguments) -> Exporter:
     from rlexporter.integrations.callback import RLExporterCallback
 
     callback = next((each for each in trainer.callback_handler.callbacks if isinstance(each, RLExporterCallback)), None)
     if callback is None:
         callback = RLExporterCallback()
         trainer.callback_handler.callbacks.append(callback)
-    if isinstance(callback.feed, Exporter):
-        return callback.feed
+    if callback.exporter is not None:
+        return callback.exporter
     exporter = Exporter(**settings)
-    callback.every_rank = exporter.settings.ranks != MAIN
-    callback.adopt(trainer, exporter)
+    callback.attach(trainer, exporter)
     try:
         exporter.start(fallback=trainer.args.world_size > 1)
     except BaseException:
@@ -55,7 +60,7 @@ def _attach_callback(trainer: Any, settings: dict[str, Any]) -> Exporter:
     return exporter
 
 
-def attach_legacy(trainer: Any, settings: dict[str, Any], *, fallback: bool) -> Exporter:
+def attach_legacy(trainer: Any, settings: SettingArguments, *, fallback: bool) -> Exporter:
     """The same for PPO of trl 0.11 and earlier; ``fallback``: leave a taken port for the next free one.
 
     Ranks that serve nothing have no taps.
@@ -65,12 +70,13 @@ def attach_legacy(trainer: Any, settings: dict[str, Any], *, fallback: bool) -> 
     if trainer in _attached:
         return _attached[trainer]
     exporter = Exporter(**settings)
-    exporter.prepare(run_facts(trainer))
-    if exporter.serves:
+    run = exporter.run
+    run.prepare(run_facts(trainer))
+    if run.serves:
         exporter.start(fallback=fallback)
-        LegacyTaps(trainer, exporter).install()
+        LegacyTaps(trainer, run).install()
     _attached[trainer] = exporter
-    exporter.on_close(functools.partial(_forget, weakref.ref(trainer)))
+    run.sink.on_close(functools.partial(_forget, weakref.ref(trainer)))
     return exporter
 
 

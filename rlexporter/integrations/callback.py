@@ -2,22 +2,54 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rlexporter.adapters.transformers import RunCallback
 from rlexporter.config.settings import MAIN, Settings
 from rlexporter.exporter import Exporter
+from rlexporter.model.sink import RunFacts, TrainedRun
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from rlexporter.config.arguments import SettingArguments
 
 
 class RLExporterCallback(RunCallback):
     """``Trainer(callbacks=[RLExporterCallback()])`` serves the run from the start of `train()` on.
 
-    Settings are those of `rlexporter.Exporter`. Raises SetupError for one that is unknown or unusable.
+    Settings are those of `rlexporter.Exporter`.
+
+    Raises:
+        SetupError: a setting is unknown or unusable.
     """
 
-    def __init__(self, **settings: Any) -> None:
+    def __init__(self, **settings: Unpack[SettingArguments]) -> None:
         every_rank = Settings.load(settings).ranks != MAIN
-        super().__init__(lambda: Exporter(**settings), every_rank=every_rank)
+        super().__init__(self._serve, every_rank=every_rank)
+        self._settings = settings
+        self.exporter: Exporter | None = None
+        """What serves the run, from its start until it is closed."""
         trainer = self.maker()
         if trainer is not None:
             self.adopt(trainer)
+
+    def attach(self, trainer: Any, exporter: Exporter) -> None:
+        """Watch ``trainer`` from now on, and let ``exporter`` serve what it trains."""
+        self.exporter = exporter
+        self.every_rank = exporter.run.settings.ranks != MAIN
+        self.adopt(trainer, exporter.run)
+
+    def release(self) -> None:
+        """Look at nothing any more: the exporter was closed."""
+        super().release()
+        self.exporter = None
+
+    def _serve(self, facts: RunFacts | None) -> TrainedRun:
+        """Open a run. A port that is taken is left for the next one: a rank that raises leaves others waiting."""
+        exporter = self.exporter = Exporter(**self._settings)
+        if facts is not None:
+            exporter.run.prepare(facts)
+        with exporter.run.errors.guard("event"):
+            exporter.start(fallback=True)
+        return exporter.run

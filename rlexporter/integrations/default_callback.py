@@ -24,14 +24,14 @@ class DefaultCallback(RLExporterCallback):
         try:
             super().__init__()
         except Exception as error:  # the boundary: nothing of ours may reach a trainer
-            RunCallback.__init__(self, Exporter)
+            RunCallback.__init__(self, lambda facts: Exporter().run)
             self._closed = True
             trace = None if isinstance(error, SetupError) else error
             logger.warning("rlexporter does not watch this training: %s", error, exc_info=trace)
 
     def watches(self, args: Any) -> bool:
         """As any other, but for a trainer that has one which was asked for."""
-        if self.feed is None and not self._closed and self._is_spare():
+        if self.run is None and not self._closed and self._is_spare():
             self._leave()
         return super().watches(args)
 

@@ -14,7 +14,8 @@ from accelerate.tracking import GeneralTracker  # type: ignore[import-untyped]
 
 from rlexporter import catalog
 from rlexporter.adapters.trainer_facts import hyperparameters
-from rlexporter.model.sink import Feed, RunFacts
+from rlexporter.exporter import Exporter
+from rlexporter.model.sink import RunFacts
 
 _LEGACY_PPO = "trl_ppo_trainer_config"
 """Where legacy PPO puts its settings."""
@@ -26,37 +27,38 @@ class RLExporterTracker(GeneralTracker):  # type: ignore[misc] # accelerate is n
     name = "rlexporter"
     requires_logging_directory = False
 
-    def __init__(self, exporter: Feed) -> None:
+    def __init__(self, exporter: Exporter) -> None:
         super().__init__()
-        self._feed = exporter
+        self._exporter = exporter
         self._begun = False
 
     @property
-    def tracker(self) -> Feed:
+    def tracker(self) -> Exporter:
         """The exporter."""
-        return self._feed
+        return self._exporter
 
     def store_init_configuration(self, values: dict[str, Any]) -> None:
-        """The settings of the run, with which it begins."""
-        with self._feed.guard("event"):
+        """Begin the run, with its settings."""
+        with self._exporter.run.errors.guard("event"):
             settings = values.get(_LEGACY_PPO, values)
             self._begin(catalog.PPO_LEGACY if _LEGACY_PPO in values else "", settings)
 
     def log(self, values: dict[str, Any], step: int | None = None, **kwargs: Any) -> None:
-        """One line; without a ``step`` each one that is no evaluation is a step."""
+        """Serve one line; without a ``step`` each one that is no evaluation is a step."""
         self._begin("", {})
-        self._feed.log(values, step=step)
+        self._exporter.log(values, step=step)
 
     def finish(self) -> None:
-        """`Accelerator.end_training()`: the run is over. Where nobody calls it, it is over with the process."""
-        self._feed.end()
+        """End the run, at `Accelerator.end_training()`. Where nobody calls that, it ends with the process."""
+        self._exporter.end()
 
     def _begin(self, algorithm: str, settings: Mapping[str, Any]) -> None:
         if self._begun:
             return
         self._begun = True
-        with self._feed.guard("event"):
-            self._feed.start(fallback=True)
-        with self._feed.guard("event"):
+        run = self._exporter.run
+        with run.errors.guard("event"):
+            self._exporter.start(fallback=True)
+        with run.errors.guard("event"):
             numbers = hyperparameters(SimpleNamespace(**settings))
-            self._feed.begin(RunFacts(algorithm=algorithm, hyperparameters=numbers, open_ended=True))
+            run.begin(RunFacts(algorithm=algorithm, hyperparameters=numbers, open_ended=True))

@@ -1,6 +1,6 @@
-"""What an adapter hands over: the facts of a run, and what it saw in a step. The seam between trainers and the core.
+"""What adapters hand over, and to whom: the seam between trainers and the core.
 
-Adapters depend on this file and not on the exporter, so that they can be fed into anything that has these methods.
+Adapters depend on this file and not on the run, so that they can feed anything that has these methods.
 """
 
 from __future__ import annotations
@@ -61,59 +61,80 @@ class StepUpdate:
 
 
 class NotSeenError(Exception):
-    """A signal that this run does not have: the reason, and no error."""
+    """Says that this run does not have a signal: the reason, and no error."""
 
 
-class Feed(Protocol):
-    """What an adapter feeds. None of these raises an error of its own, but for `start`."""
+class Sink(Protocol):
+    """Takes what an adapter sees of a run.
 
-    def start(self, *, fallback: bool = False) -> object:
-        """Serve. ``fallback``: where the port is taken, move to a free one instead of raising SetupError."""
-
-    def prepare(self, facts: RunFacts) -> None:
-        """Facts of a run that may begin later."""
-
-    def begin(self, facts: RunFacts) -> None:
-        """A training begins now."""
-
-    def end(self, error: BaseException | None = None) -> None:
-        """It has ended, by itself or by ``error``."""
+    Every method is called on the training thread, but for `guard`, which any thread may use. None of them raises an
+    error of its own into the trainer except `observe`, which stands inside `observing` or `guard`. None of them waits
+    for a device or keeps a tensor.
+    """
 
     def log(self, stats: Mapping[str, object], *, step: int | None = None, update: StepUpdate | None = None) -> None:
-        """One log line, and the step update that belongs to it."""
+        """Take one log line, and the step update that belongs to it; both become visible in one change."""
 
     def advance(self, update: StepUpdate) -> None:
-        """One step is done."""
+        """Note that a step is done for which no log line follows."""
 
-    def see(self, name: str, values: Any, mask: Any = None, labels: tuple[str, ...] = ()) -> None:
-        """Values of the metric with this Prometheus name, seen in this step. Raises what cannot be counted."""
+    def saved(self, step: int) -> None:
+        """Note that a checkpoint of ``step`` was written."""
+
+    def observe(self, name: str, values: Any, mask: Any = None, labels: tuple[str, ...] = ()) -> None:
+        """Count values of this step in the metric with the Prometheus name ``name``.
+
+        ``values``: a tensor, array or list of any shape; ``mask``: which of them count, of a shape that broadcasts to
+        it; ``labels``: those of the metric, in its order. They become visible with the step.
+
+        Raises:
+            LookupError: no metric is called so, or has so many labels.
+            TypeError, ValueError, RuntimeError: the values are no real numbers.
+        """
 
     def undefined(self, name: str, count: int) -> None:
-        """So many values of this metric were not given."""
+        """Count values of the metric ``name`` that were not given (None)."""
 
     def values(self, key: str, numbers: list[float]) -> None:
-        """Numbers that the trainer is about to average under this log key."""
+        """Take the numbers of this step that the trainer is about to average under a log key."""
 
     def signal(self, name: str, reason: str = "", *, error: bool = False) -> None:
-        """Whether a signal can be seen in this run; ``reason``: why not; ``error``: it should have been."""
+        """Say whether a signal can be seen in this run.
 
-    def seeing(self, signal: str) -> AbstractContextManager[None]:
-        """What is looked at inside is this signal; where that fails, the signal is lost and nothing else.
+        ``reason``: why not, empty where it can be; ``error``: it should have been.
+        """
+
+    def observing(self, signal: str) -> AbstractContextManager[None]:
+        """Let what is observed inside be this signal; where that fails, the signal is lost and nothing else.
 
         NotSeenError says that this run does not have it.
         """
 
     def phase(self, name: str) -> AbstractContextManager[None]:
-        """The time inside is that of this phase."""
+        """Count the time inside as that of a phase of the step."""
 
     def flush(self) -> None:
         """Bring what was counted on a device to safety before something that may fail."""
 
+    def guard(self, where: str) -> AbstractContextManager[None]:
+        """Keep errors inside away from the trainer: they are counted under ``where``, and logged once a kind."""
+
     def on_close(self, undo: Callable[[], None]) -> None:
         """Call ``undo`` when the exporter is closed: what was wrapped is unwrapped."""
 
-    def saved(self, step: int) -> None:
-        """A checkpoint was written."""
 
-    def guard(self, where: str) -> AbstractContextManager[None]:
-        """Errors inside are counted and logged once, and go no further."""
+class TrainedRun(Protocol):
+    """A run as the adapter of its trainer sees it. Only the training thread calls these."""
+
+    @property
+    def sink(self) -> Sink:
+        """Where everything goes that is seen of it."""
+
+    def prepare(self, facts: RunFacts) -> None:
+        """Take over the facts of a run that may begin later."""
+
+    def begin(self, facts: RunFacts) -> None:
+        """Note that a training begins now, for the first time or again."""
+
+    def end(self, error: BaseException | None = None) -> None:
+        """Note that it has ended, by itself or by ``error``."""

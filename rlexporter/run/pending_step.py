@@ -14,7 +14,7 @@ from rlexporter.store.keys import clip
 from rlexporter.tensors.tally import Tally
 
 
-class Gather:
+class PendingStep:
     """``named``: the catalogue by Prometheus name."""
 
     def __init__(self, named: Mapping[str, Metric]) -> None:
@@ -29,7 +29,7 @@ class Gather:
         """Time that looking has cost the training thread."""
         self._overhead += seconds
 
-    def see(self, name: str, values: Any, mask: Any = None, labels: tuple[str, ...] = ()) -> Metric:
+    def observe(self, name: str, values: Any, mask: Any = None, labels: tuple[str, ...] = ()) -> Metric:
         """Values of a metric, before anything was done with them. Raises LookupError for a name that is none."""
         metric = self._named.get(name)
         if metric is None or len(metric.labels) != len(labels):

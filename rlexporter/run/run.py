@@ -1,4 +1,4 @@
-"""One run: what is fed into it, what it is called, which state it is in. Served by the exporter."""
+"""One run: what it is called, which state it is in, what is known of it."""
 
 from __future__ import annotations
 
@@ -9,31 +9,53 @@ from dataclasses import replace
 
 from rlexporter.atomic_file import of_rank
 from rlexporter.catalog import CATALOG
-from rlexporter.config.settings import Settings
-from rlexporter.model.metric import RunState
-from rlexporter.model.sink import RunFacts, StepUpdate
+from rlexporter.conditions import from_catalog
+from rlexporter.config.settings import MAIN, Settings
+from rlexporter.model.metric import RunState, Snapshot
+from rlexporter.model.sink import RunFacts
 from rlexporter.recording.writer import Recorder
-from rlexporter.run import identity
-from rlexporter.run import shutdown as process
-from rlexporter.run.sink import Intake
+from rlexporter.run import identity, rank_view, shutdown
+from rlexporter.run.errors import ErrorLog
+from rlexporter.run.sink import RunSink
+from rlexporter.store.store import Store
 from rlexporter.version import __version__
 
 
-class Run(Intake):
-    """The life of one run, from its name to its end. After the setup nothing here raises into a training loop.
+def _nothing() -> None:
+    """The default for what else happens."""
 
-    ``clock``: seconds since the epoch.
+
+class Run:
+    """The life of one run in this process, from its name to its end.
+
+    ``clock``: seconds since the epoch. ``begins``: called before a training begins; ``changed``: when the run has come
+    into another state. After the setup nothing here raises into a training loop. The training thread calls everything
+    but `current`, which any thread may, and what a signal or the end of the process calls: `preempt`, `exit`.
     """
 
-    def __init__(self, settings: Settings, clock: Callable[[], float] = time.time) -> None:
-        super().__init__(settings, clock)
+    def __init__(
+        self,
+        settings: Settings,
+        clock: Callable[[], float] = time.time,
+        *,
+        begins: Callable[[], None] = _nothing,
+        changed: Callable[[], None] = _nothing,
+    ) -> None:
+        self.settings = settings
         self.state = RunState.STARTING
         self.training = False
+        watch = from_catalog.watch(settings.thresholds)
+        self.store = Store(CATALOG, max_keys=settings.max_keys, clock=clock, watch=watch)
+        self.errors = ErrorLog(self.store)
+        self.sink = RunSink(self.store, self.errors, lambda: self.rank == 0)
+        self._begins = begins
+        self._changed = changed
         self._identity = identity.provisional(settings.run, None)
         self._facts = RunFacts()
         self._settled = False
         self._driven = False
-        self._undo: list[Callable[[], None]] = []
+        self._shown: tuple[Snapshot, Snapshot] | None = None
+        """What is known, and the part of it that is this rank's own, which stays the same as long as that does."""
         self._describe(self._facts)
         self.store.enter(self.state)
 
@@ -46,11 +68,6 @@ class Run(Intake):
     def rank(self) -> int:
         """The label ``rank``: as the trainer says, else as the settings do."""
         return self.settings.rank if self._facts.rank is None else self._facts.rank
-
-    @property
-    def secondary(self) -> bool:
-        """Whether what is logged is rank 0's business: it is reduced over all ranks, or would be served twice."""
-        return self.rank != 0
 
     @property
     def local_rank(self) -> int:
@@ -67,28 +84,50 @@ class Run(Intake):
         """Where the checkpoints of the run go, if anybody said."""
         return self._facts.output_dir
 
-    def log(self, stats: Mapping[str, object], *, step: int | None = None, update: StepUpdate | None = None) -> None:
-        """Serve a log line: TRL's keys, or others, with numbers, None, NaN, arrays or tensors.
+    @property
+    def serves(self) -> bool:
+        """Whether this rank serves: rank 0, or each one where that was asked for."""
+        return self.rank == 0 or self.settings.ranks != MAIN
 
-        ``step``: the step that it belongs to; without one each line that is no evaluation is a step. Never raises.
+    def current(self) -> Snapshot:
+        """Return what is served now, counts that have come from devices included; of another rank what it sees itself.
+
+        For any thread.
         """
+        with self.errors.guard("scrape"):
+            self.sink.fold()
+        found = self.store.snapshot
+        if self.rank == 0:
+            return found
+        if self._shown is None or self._shown[0] is not found:
+            self._shown = (found, rank_view.own(found, self.settings.ranks))
+        return self._shown[1]
+
+    def failed(self, where: str, error: Exception) -> None:
+        """Count an error of the exporter's own, and log the first of its kind. Never raises. For any thread."""
+        self.errors.add(where, error)
+
+    def log(self, stats: Mapping[str, object], step: int | None = None) -> None:
+        """Take a log line of a loop that nobody else drives: with the first one the run is under way."""
         if self.state is RunState.STARTING and not self._driven:
-            with self.guard("log"):
+            with self.errors.guard("log"):
                 self._introduce()
                 self._enter(RunState.RUNNING)
-        super().log(stats, step=step, update=update)
+        self.sink.log(stats, step=step)
 
     def prepare(self, facts: RunFacts) -> None:
         """Take over the facts of a run that a trainer may begin later."""
-        with self._change("event"):
+        with self.sink.changing("event"):
             self._driven = True
             if not self._settled:
                 self._identity = identity.provisional(self._given_name(facts), facts.output_dir)
             self._describe(facts)
 
     def begin(self, facts: RunFacts) -> None:
-        """A training begins now, for the first time or again."""
-        with self._change("event"):
+        """Note that a training begins now, for the first time or again."""
+        with self.errors.guard("event"):
+            self._begins()
+        with self.sink.changing("event"):
             self._facts = facts
             self._driven, self.training = True, not facts.open_ended
             if not self._settled:
@@ -96,77 +135,78 @@ class Run(Intake):
             self._describe(facts)
             self._introduce()
             self._enter(RunState.RUNNING)
-            process.chain_sigterm()
+            shutdown.chain_sigterm()
 
     def end(self, error: BaseException | None = None) -> None:
-        """The run has ended: by itself, by Ctrl-C or any SystemExit (stopped), or by another exception (failed)."""
-        with self._change("event"):
+        """Note that the run has ended: by itself, by Ctrl-C or sys.exit (stopped), or by another exception (failed)."""
+        with self.sink.changing("event"):
             self.training = False
-            with self.guard("tap"):  # after an error of the device its counts cannot be sent any more
-                self._drain()
-            with self.guard("event"):
+            with self.errors.guard("tap"):  # after an error of the device its counts cannot be sent any more
+                self.sink.drain()
+            with self.errors.guard("event"):
                 self.store.settle()
-            process.unchain_sigterm()
+            shutdown.unchain_sigterm()
             if not self.state.over:
                 self._enter(*_outcome(error))
 
     def enter(self, state: RunState, exception: str = "") -> None:
-        """The run is in this state, says somebody who knows of it from elsewhere. Never raises."""
-        with self._change("event"):
+        """Take over a state that somebody knows from elsewhere. Never raises."""
+        with self.sink.changing("event"):
             if state.over:
                 self.store.settle()
             self._enter(state, exception)
 
     def exit(self, error: BaseException | None) -> None:
-        """The process ends: a training that is still under way was stopped, whatever stopped it."""
-        with self._change("exit"):
+        """Note that the process ends: a training that is still under way was stopped, whatever stopped it."""
+        with self.sink.changing("exit"):
             cut_short = error is None and (self.training or self.state is RunState.STARTING)
             if cut_short and not self.state.over:
                 self._enter(RunState.STOPPED)
             self.end(error)
 
     def preempt(self) -> None:
-        """The process was told to end (SIGTERM)."""
-        with self._change("exit"):
+        """Note that the process was told to end (SIGTERM)."""
+        with self.sink.changing("exit"):
             if not self.state.over:
                 self._enter(RunState.PREEMPTED)
 
-    def on_close(self, undo: Callable[[], None]) -> None:
-        """Call ``undo`` when the exporter is closed: what was wrapped is unwrapped."""
-        self._undo.append(undo)
-
     def record(self) -> None:
         """Begin to record, where that was asked for. Raises SetupError for a file that cannot be written."""
-        if self.settings.record and self._recorder is None:
+        if self.settings.record and self.sink.recorder is None:
             path = str(of_rank(self.settings.record, self.rank))
-            self._recorder = Recorder(path, lambda error: self.failed("record", error))
+            self.sink.recorder = Recorder(path, lambda error: self.failed("record", error))
 
-    def release(self) -> None:
-        """Take every wrapper off, and end the recording."""
-        while self._undo:
-            with self.guard("exit"):
-                self._undo.pop()()
-        self._stop_recording()
-
-    def _stop_recording(self) -> None:
-        recorder, self._recorder = self._recorder, None
+    def stop_recording(self) -> None:
+        """End the recording, if there is one."""
+        recorder, self.sink.recorder = self.sink.recorder, None
         if recorder is not None:
             recorder.close()
+
+    def close(self) -> None:
+        """Take every wrapper off, and end the recording."""
+        self.sink.close()
+        self.stop_recording()
+
+    def abandon(self) -> None:
+        """In a forked child: what it logs stays in the child."""
+        self.sink.recorder = None
+        self.store.renew_lock()
 
     def _enter(self, state: RunState, exception: str = "") -> None:
         self.state = state
         self.store.enter(state, exception)
-        if self._recorder is not None:
-            self._recorder.state(state, exception)
+        if self.sink.recorder is not None:
+            self.sink.recorder.state(state, exception)
+        self._changed()
 
     def _introduce(self) -> None:
-        if self._recorder is not None:
-            self._recorder.meta(self.name, self._facts, CATALOG)
+        if self.sink.recorder is not None:
+            self.sink.recorder.meta(self.name, self._facts, CATALOG)
 
     def _settle(self, facts: RunFacts) -> None:
         self._settled = True
         self._identity = identity.settle(self._identity, self._given_name(facts), facts.output_dir, facts.resumed_from)
-        with self.guard("identity"):
+        with self.errors.guard("identity"):
             if facts.output_dir and self.rank == 0:
                 identity.keep(self._identity, facts.output_dir)
 

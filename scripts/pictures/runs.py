@@ -99,16 +99,16 @@ def history(told: Planned) -> Iterator[bytes]:
     for event in (_at_pace(replace(each, step=each.step or last), start, pace) for each in events):
         last = event.step
         while scraped < event.time:
-            history.add(run.snapshot, scraped)
+            history.add(run.store.snapshot, scraped)
             scraped += SCRAPE
         clock[0] = event.time
         if event.state is None:
             check.feed(run.store, event)
             if event.step > saved and event.step % 50 == 0:
-                run.saved(saved := event.step)
+                run.sink.saved(saved := event.step)
         elif event.state.over:
             run.enter(event.state, event.exception)
-    history.add(run.snapshot, max(scraped, clock[0]))
+    history.add(run.store.snapshot, max(scraped, clock[0]))
     return history.text()
 
 

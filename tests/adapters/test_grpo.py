@@ -419,7 +419,7 @@ class TestHidingPlaces:
 
         assert watch.after[3] == {"rl_grad_norm": 1}
         assert 4 not in watch.after
-        bad = {s.labels[:2]: v for s, v in exporter.current().samples.items() if "nonfinite" in s.metric.name and v}
+        bad = {s.labels[:2]: v for s, v in exporter.run.current().samples.items() if "nonfinite" in s.metric.name and v}
         assert bad[("rl_grad_norm", "nan")] == 1
         exporter.close()
 
@@ -494,9 +494,9 @@ def test_an_error_in_every_tap_leaves_training_alone(
     def fail(*_: Any, **__: Any) -> None:
         raise ZeroDivisionError("planted")
 
-    for name in ("see", "undefined", "values"):
-        monkeypatch.setattr(exporter, name, fail)
-    monkeypatch.setattr(exporter.store, "phase", fail)
+    for name in ("observe", "undefined", "values"):
+        monkeypatch.setattr(exporter.run.sink, name, fail)
+    monkeypatch.setattr(exporter.run.store, "phase", fail)
     trainer.train()
 
     assert trainer.state.global_step == 3

@@ -436,7 +436,7 @@ def test_training_is_the_same_with_and_without() -> None:
     assert state == other_state
 
 
-@pytest.mark.parametrize("broken", [("see",), ("log",), ("begin",), ("see", "log", "begin")])
+@pytest.mark.parametrize("broken", [("observe",), ("log",), ("begin",), ("observe", "log", "begin")])
 def test_an_error_in_every_tap_leaves_training_alone(broken: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     """Each look at a tensor or line fails: the run ends as it would have, the errors are counted."""
     plain = _trainer()
@@ -448,15 +448,15 @@ def test_an_error_in_every_tap_leaves_training_alone(broken: tuple[str, ...], mo
         raise ZeroDivisionError("planted")
 
     for name in broken:
-        monkeypatch.setattr(exporter, name, fail)
-    monkeypatch.setattr(exporter.store, "phase", fail)
+        monkeypatch.setattr(exporter.run.sink, name, fail)
+    monkeypatch.setattr(exporter.run.store, "phase", fail)
     loop = Loop(trainer).run(2)
 
     assert len(loop.stats) == 2
     same = zip(plain.model.state_dict().values(), trainer.model.state_dict().values(), strict=True)
     assert all(torch.equal(one, other) for one, other in same)
-    assert errors(exporter) > (20 if "see" in broken else 0)
-    if "see" in broken:
+    assert errors(exporter) > (20 if "observe" in broken else 0)
+    if "observe" in broken:
         assert not any(_signals(exporter).values())
         assert set(_signals(exporter)) == set(TENSOR_SIGNALS)
     monkeypatch.undo()
@@ -594,10 +594,10 @@ def test_no_tap_waits_for_a_pretended_gpu(exporter: Exporter, monkeypatch: pytes
     monkeypatch.setattr(Tally, "arrived", lambda _: [])  # the buffers, of the host on a real GPU, pretend as well
     with FakeTensorMode(), Watch() as watch:
         trainer = StandIn("cuda")
-        LegacyTaps(trainer, exporter).install()
+        LegacyTaps(trainer, exporter.run).install()
         for _ in range(2):
             trainer.step([[1]], [[1, 2]], [torch.ones((), device="cuda"), torch.ones(1, device="cuda")])
-    (tally,) = exporter._gather.tally._devices.values()
+    (tally,) = exporter.run.sink._pending.tally._devices.values()
     counted = {series.metric.series for series in tally._slot_of}
 
     assert _signals(exporter) == {**dict.fromkeys(TENSOR_SIGNALS, 1.0), "entropy": 0.0}
@@ -634,7 +634,7 @@ def test_a_setting_that_is_wrong_leaves_nothing_behind() -> None:
     """Neither wrappers nor an exporter."""
     trainer = _trainer()
     with pytest.raises(SetupError):
-        rlexporter.attach(trainer, prot=1)
+        rlexporter.attach(trainer, prot=1)  # type: ignore[call-arg]
 
     assert not {*_TRAINER_TAPS} & {*vars(trainer)}
     exporter = rlexporter.attach(trainer)
@@ -680,7 +680,7 @@ def test_how_it_ends(steps: int, error: BaseException | None, state: RunState) -
     """Nobody says when: with the process. What never began was stopped."""
     exporter, _ = _run(_trainer(), steps)
     before = exporter.state
-    exporter.exit(error)
+    exporter.run.exit(error)
 
     assert before is (RunState.RUNNING if steps else RunState.STARTING)
     assert exporter.state is state
@@ -777,6 +777,6 @@ def test_a_tracker_of_any_other_loop() -> None:
 
     assert exporter.snapshot.value("rl_step") == 20
     assert nonfinite(exporter) == {"rl_loss": 1}
-    exporter.exit(None)
+    exporter.run.exit(None)
     assert exporter.state is RunState.FINISHED
     exporter.close()

@@ -48,7 +48,7 @@ class Lines(TrainerCallback):  # type: ignore[misc] # transformers is not checke
 
 
 def _feeds(trainer: Any) -> list[Exporter]:
-    found = [each.feed for each in trainer.callback_handler.callbacks if isinstance(each, RLExporterCallback)]
+    found = [each.exporter for each in trainer.callback_handler.callbacks if isinstance(each, RLExporterCallback)]
     return [feed for feed in found if isinstance(feed, Exporter)]
 
 
@@ -123,7 +123,7 @@ def test_without_attach(tmp_path: Path, how: str) -> None:
 def test_a_mistake_in_a_setting_is_loud() -> None:
     """Before anything is trained."""
     with pytest.raises(SetupError, match="did you mean 'port'"):
-        RLExporterCallback(prot=1)
+        RLExporterCallback(prot=1)  # type: ignore[call-arg]
     with pytest.raises(SetupError, match="does not know what a dict logs"):
         rlexporter.attach({})
 
@@ -471,8 +471,9 @@ def test_an_error_of_ours_leaves_training_alone(
     """Planted in each event."""
     trainer = tiny.plain(tmp_path, logging_steps=2)
     exporter = rlexporter.attach(trainer)
-    target = {"on_log": "log", "on_step_end": "advance", "on_step_begin": "advance", "on_train_begin": "begin"}
-    monkeypatch.setattr(exporter, target.get(place, "end"), lambda *_, **__: 1 // 0)
+    run, sink = exporter.run, exporter.run.sink
+    target = {"on_log": (sink, "log"), "on_train_begin": (run, "begin"), "on_train_end": (run, "end")}
+    monkeypatch.setattr(*target.get(place, (sink, "advance")), lambda *_, **__: 1 // 0)
     trainer.train()
 
     assert trainer.state.global_step == 3

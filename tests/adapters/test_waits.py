@@ -176,14 +176,14 @@ def _watched_by_cuda() -> Iterator[None]:
 def _drive(exporter: Exporter, kind: type[Any]) -> None:
     """Two steps; the first allocates."""
     trainer = kind("cuda")
-    exporter.begin(RunFacts(algorithm="ppo" if kind is PPOTrainer else "grpo", step=0))
-    taps = taps_for(trainer, exporter)
+    exporter.run.begin(RunFacts(algorithm="ppo" if kind is PPOTrainer else "grpo", step=0))
+    taps = taps_for(trainer, exporter.run.sink)
     for step in (1, 2):
         trainer.train()
         for each in taps:
             each.step_end()
         exporter.observe("value_loss", torch.ones(3, device="cuda"))
-        exporter.log({"kl": torch.ones((), device="cuda")}, step=step, update=StepUpdate(step=step))
+        exporter.run.sink.log({"kl": torch.ones((), device="cuda")}, step=step, update=StepUpdate(step=step))
 
 
 def _check(exporter: Exporter, kind: type[Any]) -> None:
@@ -212,7 +212,7 @@ def test_no_tap_waits_for_a_pretended_gpu(exporter: Exporter, kind: type[Any], m
         _drive(exporter, kind)
 
     _check(exporter, kind)
-    (tally,) = exporter._gather.tally._devices.values()
+    (tally,) = exporter.run.sink._pending.tally._devices.values()
     counted = {series.metric.series for series in tally._slot_of}
     names = f"{_OF_EACH} {_ALSO[kind]} grad_norm_dist weight_norm value_loss_dist kl_per_token"
     assert counted == {f"rl_{name}" for name in names.split()}
@@ -226,7 +226,7 @@ def test_no_tap_waits_for_a_real_gpu(exporter: Exporter, kind: type[Any]) -> Non
     with _watched_by_cuda():
         _drive(exporter, kind)
     torch.cuda.synchronize()
-    exporter.current()
+    exporter.run.current()
 
     _check(exporter, kind)
     assert exporter.snapshot.value("rl_weight_norm") is not None

@@ -37,12 +37,12 @@ def test_an_evaluation_may_take_longer() -> None:
 def test_it_is_served(any_port: None) -> None:
     """From the start of the run, by phase, with the minimum that a person has set."""
     exporter = Exporter(run="stall", algorithm="grpo", thresholds={"run_stalled": 5})
-    exporter.begin(RunFacts(algorithm="grpo"))
+    exporter.run.begin(RunFacts(algorithm="grpo"))
     assert exporter.snapshot.value("rl_stall_after_seconds") == 15.0
 
-    exporter.advance(StepUpdate(step=1, duration=2.0))
+    exporter.run.sink.advance(StepUpdate(step=1, duration=2.0))
     assert exporter.snapshot.value("rl_stall_after_seconds") == 20.0
-    with exporter.phase("eval"):
+    with exporter.run.sink.phase("eval"):
         assert exporter.snapshot.value("rl_stall_after_seconds") == 30.0
     assert exporter.snapshot.value("rl_stall_after_seconds") == 20.0
     exporter.close()

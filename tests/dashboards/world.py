@@ -72,36 +72,36 @@ def _algorithm(name: str) -> str:
 
 def _replay(exporter: Exporter, path: Path) -> Tick:
     found = recording.read(path)
-    exporter.prepare(found.facts)
-    exporter.enter(RunState.RUNNING)
+    exporter.run.prepare(found.facts)
+    exporter.run.enter(RunState.RUNNING)
     share = -(-len(found.events) // TICKS)
 
     def tick(number: int) -> None:
         for event in found.events[number * share : (number + 1) * share]:
             if event.state is None:
-                check.feed(exporter.store, replace(event, time=time.time()))
+                check.feed(exporter.run.store, replace(event, time=time.time()))
             elif event.state.over:
-                exporter.enter(event.state, event.exception)
+                exporter.run.enter(event.state, event.exception)
 
     return tick
 
 
 def _healthy(exporter: Exporter, number: int) -> None:
     for step in (2 * number + 1, 2 * number + 2):
-        exporter.log(LINES["grpo"](step), step=step, update=StepUpdate(step=step, duration=0.4))
-        exporter.store.absorb(StepUpdate(step=step, phases={"rollout": 0.3, "update": 0.1}))
+        exporter.run.sink.log(LINES["grpo"](step), step=step, update=StepUpdate(step=step, duration=0.4))
+        exporter.run.store.absorb(StepUpdate(step=step, phases={"rollout": 0.3, "update": 0.1}))
 
 
 def _keyed(exporter: Exporter, algorithm: str, number: int) -> None:
     if number == 0:
-        exporter.begin(RunFacts(algorithm=algorithm, step=0, steps_planned=200, hyperparameters={"beta": 0.1}))
+        exporter.run.begin(RunFacts(algorithm=algorithm, step=0, steps_planned=200, hyperparameters={"beta": 0.1}))
         for step in range(1, _WARM + 1):
             exporter.log(_line(algorithm, step), step=step)
     for step in (_WARM + 2 * number + 1, _WARM + 2 * number + 2):
-        exporter.undefined("rl_reward_function_dist", 1)
+        exporter.run.sink.undefined("rl_reward_function_dist", 1)
         phases = {"rollout": 0.2, "reward": 0.1, "update": 0.1, "save": 0.01, "eval": 0.01}
-        exporter.log(_line(algorithm, step), step=step, update=StepUpdate(step=step, duration=0.4))
-        exporter.store.absorb(StepUpdate(step=step, phases=phases))
+        exporter.run.sink.log(_line(algorithm, step), step=step, update=StepUpdate(step=step, duration=0.4))
+        exporter.run.store.absorb(StepUpdate(step=step, phases=phases))
         exporter.log(dict.fromkeys(_EVALUATED, 1.0), step=step)
         if algorithm == KEYED[ALL]:
             _everything(exporter, step)
@@ -128,18 +128,18 @@ def _everything(exporter: Exporter, step: int) -> None:
     corrected = sorted(metric.series for metric in CATALOG if metric.corrected)
     tapped += [Series(NAMED["rl_corrected_mean"], (name,)) for name in corrected]
     seen = {series: host.count([1.0], ()) for series in tapped}
-    exporter.store.absorb(StepUpdate(step=step, seen=seen))
+    exporter.run.store.absorb(StepUpdate(step=step, seen=seen))
     exporter.log({"a key of my own": 1.0}, step=step)
-    exporter.signal("kl", "beta is 0")
-    exporter.signal("entropy", "AttributeError: no logits", error=True)
-    exporter.store.phase("rollout")
-    exporter.saved(step)
+    exporter.run.sink.signal("kl", "beta is 0")
+    exporter.run.sink.signal("entropy", "AttributeError: no logits", error=True)
+    exporter.run.store.phase("rollout")
+    exporter.run.sink.saved(step)
 
 
 def _break(exporter: Exporter, number: int) -> None:
     """Sixty healthy steps before anybody looks; then the KL runs away, and a loss is NaN."""
     if number == 0:
-        exporter.begin(RunFacts(algorithm="grpo", step=0))
+        exporter.run.begin(RunFacts(algorithm="grpo", step=0))
         for step in range(1, 61):
             exporter.log(LINES["grpo"](step), step=step)
         return
@@ -151,9 +151,9 @@ def _break(exporter: Exporter, number: int) -> None:
 
 def _second_rank(exporter: Exporter, number: int) -> None:
     for step in (2 * number + 1, 2 * number + 2):
-        exporter.see("rl_loss_dist", [nan if number == 3 else 0.5])
-        exporter.advance(StepUpdate(step=step, duration=0.6))
-        exporter.store.absorb(StepUpdate(step=step, seen=_seen(step), phases={"rollout": 0.5, "update": 0.1}))
+        exporter.run.sink.observe("rl_loss_dist", [nan if number == 3 else 0.5])
+        exporter.run.sink.advance(StepUpdate(step=step, duration=0.6))
+        exporter.run.store.absorb(StepUpdate(step=step, seen=_seen(step), phases={"rollout": 0.5, "update": 0.1}))
 
 
 def _seen(step: int) -> dict[Any, Any]:

@@ -194,7 +194,7 @@ def disk_full(around: Around) -> None:
     def fill(exporter: Exporter) -> None:
         if not partial.is_symlink():
             partial.symlink_to("/dev/full")
-        exporter.store.change(lambda _: None)  # something to write
+        exporter.run.store.change(lambda _: None)  # something to write
         eventually(lambda: not partial.is_symlink())  # tried, and cleared away
 
     around.each_step.append(fill)
@@ -213,7 +213,7 @@ def clock_jumps(around: Around) -> None:
     around.patch.setattr(time, "time", lambda: real() + ahead[0])
 
     def jump(exporter: Exporter) -> None:
-        exporter.store._clock = time.time  # which it took before it was replaced
+        exporter.run.store._clock = time.time  # which it took before it was replaced
         ahead[0] = {2.0: 86400.0, 4.0: -86400.0}.get(exporter.snapshot.value("rl_step") or 0, ahead[0])
 
     def sane(exporter: Exporter) -> None:
@@ -277,7 +277,7 @@ def key_flood(around: Around) -> None:
 
     def flood(exporter: Exporter) -> None:
         if exporter.snapshot.value("rl_step") == 3:
-            exporter.store.record({f"key/{i}": float(i) for i in range(10_000)}, 3)
+            exporter.run.store.record({f"key/{i}": float(i) for i in range(10_000)}, 3)
 
     def bounded(exporter: Exporter) -> None:
         kept = [s for s in exporter.snapshot.samples if s.metric.series == "rl_logged_value"]
@@ -308,7 +308,7 @@ def hostile_labels(around: Around) -> None:
         for each in HOSTILE:
             exporter.observe("reward_function", [1.0], reward_function=each)
             now = int(exporter.snapshot.value("rl_step") or 0)
-            exporter.store.record({f"rewards/{each}/mean": 1.0, each: nan}, now)
+            exporter.run.store.record({f"rewards/{each}/mean": 1.0, each: nan}, now)
 
     def escaped(exporter: Exporter) -> None:
         from prometheus_client.parser import text_string_to_metric_families

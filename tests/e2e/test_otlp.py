@@ -304,10 +304,10 @@ def test_every_rule_finds_as_much(tmp_path: Path) -> None:
 LIFE = """
 import os, sys, time
 from rlexporter import Exporter
-from rlexporter.feed import RunFacts
+from rlexporter.model.sink import RunFacts
 
 exporter = Exporter(run="a", port=0, linger=0).start()
-exporter.begin(RunFacts(algorithm="grpo", step=0))
+exporter.run.begin(RunFacts(algorithm="grpo", step=0))
 exporter.log({"reward": 1.0})
 time.sleep(0.2)
 child = os.fork()

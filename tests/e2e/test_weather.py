@@ -92,7 +92,7 @@ def test_one_page_in_any_weather(tmp_path: Path) -> None:
             missed = f'up{{instance="127.0.0.1:{ports["missed"]}"}}'
             for server in servers:
                 eventually(lambda server=server: (server.value(f"count_over_time(({missed} == 0)[30s:1s])") or 0) > 2)
-            runs["missed"].settings = type(runs["missed"].settings).load({"port": ports["missed"]})
+            runs["missed"].run.settings = type(runs["missed"].run.settings).load({"port": ports["missed"]})
             runs["missed"].start()
             for server in servers:
                 eventually(lambda server=server: server.value(missed) == 1)

@@ -11,6 +11,7 @@ import subprocess
 from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -425,14 +426,18 @@ def test_nothing_leaks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / f"{MARK}-folder"
     folder.mkdir()
     token = put(folder / "token", "right")
-    settings = {"token_file": token, "record": folder / "log.jsonl", "state_file": str(folder / "state")}
+    settings: dict[str, Any] = {
+        "token_file": token,
+        "record": folder / "log.jsonl",
+        "state_file": str(folder / "state"),
+    }
     facts = RunFacts(
         algorithm="grpo", run_name="test", output_dir=str(folder / "out"), resumed_from=str(folder / "c-1")
     )
     with Exporter(port=0, linger=0, discovery_dir=folder, **settings) as exporter:
-        exporter.begin(facts)
+        exporter.run.begin(facts)
         exporter.log({"reward": 1.0, "prompt": f"{MARK} prompt", "completions": [f"{MARK} completion"]}, step=1)
-        with exporter.seeing("kl"):
+        with exporter.run.sink.observing("kl"):
             _fail(f"{MARK}: a reward function failed in {folder}")
         put(token, f"two {MARK}")
         answers = _every_answer(exporter)

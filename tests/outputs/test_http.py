@@ -111,7 +111,7 @@ def test_the_landing_page_says_what_was_bad_and_what_cannot_be_seen(exporter: Ex
     assert "<h2>" not in fetch(f"{exporter.url}/")[1]
 
     exporter.log({"reward": math.nan}, step=2)
-    exporter.signal("kl", "beta is 0 & there is no reference")
+    exporter.run.sink.signal("kl", "beta is 0 & there is no reference")
     page = fetch(f"{exporter.url}/")[1]
     assert "<li>rl_reward_mean: 1 nan</li>" in page
     assert "<li>kl: beta is 0 &amp; there is no reference</li>" in page

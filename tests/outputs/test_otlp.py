@@ -306,7 +306,7 @@ def test_a_push_at_once_and_at_each_change_of_state() -> None:
     """Long before the interval is over."""
     with collector(HTTP) as at, _pushing(at, run="a") as exporter:
         eventually(lambda: at.pushes)
-        exporter.begin(RunFacts(algorithm="grpo", step=0))
+        exporter.run.begin(RunFacts(algorithm="grpo", step=0))
         eventually(lambda: at.pushes[-1].value("rl_run_state", state="running"))
 
 
@@ -324,7 +324,7 @@ def test_the_resource_follows_the_name_of_the_run() -> None:
     with collector(HTTP) as at, _pushing(at) as exporter:
         earlier = exporter.name
         eventually(lambda: at.pushes)
-        exporter.begin(RunFacts(algorithm="grpo", step=0, run_name="b"))
+        exporter.run.begin(RunFacts(algorithm="grpo", step=0, run_name="b"))
         eventually(lambda: at.pushes[-1].value("rl_run_state", run="b", state="running"))
 
         assert at.pushes[0].resource["service.instance.id"] == f"{earlier}/0"

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,7 +27,7 @@ LINES: list[dict[str, float]] = [
 ]
 
 
-def _run(path: Path, **settings: object) -> Exporter:
+def _run(path: Path, **settings: Any) -> Exporter:
     """A GRPO run of two log lines and some rewards that keeps its state."""
     exporter = Exporter(run="kept", algorithm="grpo", port=0, state_file=path, **settings)
     exporter.start()
@@ -121,7 +122,7 @@ def test_beside_the_checkpoints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.chdir(tmp_path)
     exporter = Exporter(run="r", port=0, state_file="on").start()
-    exporter.begin(RunFacts(output_dir=str(tmp_path / "out")))
+    exporter.run.begin(RunFacts(output_dir=str(tmp_path / "out")))
     exporter.close()
 
     assert (tmp_path / "out" / "_rlexporter_state.json").exists()

@@ -45,7 +45,7 @@ assert [thread.name for thread in threading.enumerate()] == ["MainThread"]
 print("served")
 """
 RUN = """
-from rlexporter.cli import main
+from rlexporter.commands.main import main
 sys.exit(main(["run", "-c", "print('started')"]))
 """
 

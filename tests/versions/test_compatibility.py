@@ -14,7 +14,7 @@ import pytest
 import trl
 
 import rlexporter
-from rlexporter import Exporter
+from rlexporter.run.sink import RunSink
 from tests.tools import ROOT
 
 pytestmark = [
@@ -82,13 +82,13 @@ def test_a_run_of_this_version(name: str, tmp_path: Path, monkeypatch: pytest.Mo
     if first > VERSION or (last and last < VERSION):
         pytest.skip(f"trl {trl.__version__} has no such {name}")
     keys: set[str] = set()
-    log = Exporter.log
+    log = RunSink.log
 
-    def kept(self: Exporter, stats: Any, **options: Any) -> None:
+    def kept(self: RunSink, stats: Any, **options: Any) -> None:
         keys.update(stats)
         log(self, stats, **options)
 
-    monkeypatch.setattr(Exporter, "log", kept)
+    monkeypatch.setattr(RunSink, "log", kept)
     trainer, train = make(tmp_path)
     exporter = rlexporter.attach(trainer, port=0)
     train()

@@ -246,8 +246,8 @@ def test_an_error_in_every_tap_leaves_training_alone(tmp_path: Path, monkeypatch
     plain.train()
     trainer = ppo(tmp_path / "watched")
     exporter = rlexporter.attach(trainer)
-    monkeypatch.setattr(exporter, "see", lambda *_, **__: 1 // 0)
-    monkeypatch.setattr(exporter.store, "phase", lambda *_: 1 // 0)
+    monkeypatch.setattr(exporter.run.sink, "observe", lambda *_, **__: 1 // 0)
+    monkeypatch.setattr(exporter.run.store, "phase", lambda *_: 1 // 0)
     trainer.train()
 
     assert all(map(torch.equal, plain.model.state_dict().values(), trainer.model.state_dict().values()))
@@ -325,7 +325,7 @@ def test_report_to_finds_the_trainer(tmp_path: Path) -> None:
     trainer.train()
     callback = next(each for each in trainer.callback_handler.callbacks if hasattr(each, "adopt"))
 
-    assert callback.feed.snapshot.value("rl_run_state", state="finished") == 1
-    assert _samples(callback.feed, "rl_signal_available")["ratio"] == 1
-    assert 'algorithm="ppo"' in fetch(f"{callback.feed.url}/metrics")[1]
-    callback.feed.close()
+    assert callback.exporter.snapshot.value("rl_run_state", state="finished") == 1
+    assert _samples(callback.exporter, "rl_signal_available")["ratio"] == 1
+    assert 'algorithm="ppo"' in fetch(f"{callback.exporter.url}/metrics")[1]
+    callback.exporter.close()

@@ -1,0 +1,36 @@
+"""What may be given for each setting, so that an editor completes it and a type checker finds a typing error."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any, Literal, TypedDict
+
+
+class SettingArguments(TypedDict, total=False):
+    """The settings of an exporter, as arguments of `Exporter`, `attach` and `RLExporterCallback`.
+
+    What each means is in `rlexporter.config.settings.Settings`; None is as if it were not given.
+    """
+
+    run: str | None
+    algorithm: str | None
+    host: str | None
+    port: int | None
+    linger: float | None
+    labels: Mapping[str, str] | str | None
+    max_keys: int | None
+    thresholds: Mapping[str, Any] | str | os.PathLike[str] | None
+    ranks: Literal["main", "timings", "all"] | None
+    token_file: str | os.PathLike[str] | None
+    tls_cert_file: str | os.PathLike[str] | None
+    tls_key_file: str | os.PathLike[str] | None
+    tls_client_ca_file: str | os.PathLike[str] | None
+    otlp: bool | str | None
+    discovery_dir: str | os.PathLike[str] | None
+    advertise: str | None
+    state_file: bool | str | os.PathLike[str] | None
+    record: str | os.PathLike[str] | None
+    rank: int | None
+    local_rank: int | None
+    world_size: int | None
