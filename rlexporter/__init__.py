@@ -21,9 +21,9 @@ __all__ = ["Exporter", "RLExporterCallback", "RLExporterTracker", "SetupError", 
 
 _HOMES = {
     "Exporter": "exporter",
-    "RLExporterCallback": "callback",
-    "RLExporterTracker": "adapters.tracker",
-    "attach": "attaching",
+    "RLExporterCallback": "integrations.callback",
+    "RLExporterTracker": "integrations.tracker",
+    "attach": "integrations.attach",
 }
 
 
