@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from rlexporter.config.settings import MAIN, Settings
+from rlexporter.model.installed import ENDPOINT, needed_by
 from rlexporter.model.metric import RunState, SetupError, Snapshot
 from rlexporter.model.sink import RunFacts
 from rlexporter.run import rank_view as ranks
@@ -75,9 +76,10 @@ class Exporter(Run):
         """
         if self._server is not None or not self.serves:
             return self
-        from rlexporter.endpoint import auth as door
-        from rlexporter.endpoint import endpoint as http
-        from rlexporter.outputs import prometheus
+        with needed_by("the endpoint", ENDPOINT):
+            from rlexporter.endpoint import auth as door
+            from rlexporter.endpoint import endpoint as http
+            from rlexporter.outputs import prometheus
 
         guards = door.guards(self.settings, lambda error: self.failed("door", error))
         port = self.settings.port and self.settings.port + self.local_rank

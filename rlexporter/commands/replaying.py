@@ -16,6 +16,7 @@ from rlexporter.commands.recorded_alerts import feed
 from rlexporter.config.settings import Settings
 from rlexporter.demo.display import Display
 from rlexporter.exporter import Exporter
+from rlexporter.model.installed import TEXT, needed_by
 from rlexporter.model.metric import RunState, SetupError
 from rlexporter.model.sink import RunFacts
 from rlexporter.recording import Event, Kept, Recording
@@ -101,7 +102,8 @@ def write(recording: Recording, out: Path, *, interval: float) -> int:
 
 
 def _history(recording: Recording, interval: float) -> History:
-    from rlexporter.outputs.backfill import History
+    with needed_by("--openmetrics", TEXT):
+        from rlexporter.outputs.backfill import History
 
     began, times = _calendar(recording)
     clock = [began]
