@@ -33,7 +33,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    with _needed_by(f"rlexporter.{name}", "torch transformers"):
+    with _needed_by(f"rlexporter.{name}", "torch transformers accelerate"):
         value = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
     globals()[name] = value
     return value
