@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from rlexporter.integrations.report_to import register as _register
+from rlexporter.model.installed import needed_by as _needed_by
 from rlexporter.model.metric import SetupError
 from rlexporter.version import __version__
 
@@ -32,7 +33,8 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    value = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    with _needed_by(f"rlexporter.{name}", "torch transformers accelerate"):
+        value = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
     globals()[name] = value
     return value
 

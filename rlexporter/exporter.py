@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from rlexporter.config.settings import Settings
+from rlexporter.model.installed import ENDPOINT, needed_by
 from rlexporter.model.metric import RunState, SetupError, Snapshot
 from rlexporter.run import shutdown
 from rlexporter.run.run import Run
@@ -106,8 +107,9 @@ class Exporter:
         run = self.run
         if self._server is not None or not run.serves:
             return self
-        from rlexporter.endpoint import auth, endpoint
-        from rlexporter.outputs import prometheus
+        with needed_by("the endpoint", ENDPOINT):
+            from rlexporter.endpoint import auth, endpoint
+            from rlexporter.outputs import prometheus
 
         guards = auth.guards(run.settings, lambda error: run.failed("door", error))
         port = run.settings.port and run.settings.port + run.local_rank

@@ -17,7 +17,7 @@ from typing import Any
 
 from rlexporter import recording
 from rlexporter.catalog import CONDITIONS
-from rlexporter.commands import check
+from rlexporter.commands.recorded_alerts import Report, judge
 from rlexporter.conditions.judge import Thresholds
 from rlexporter.model.condition import Condition
 
@@ -115,14 +115,14 @@ def load(folder: Path) -> list[Run]:
     runs = []
     for row in index:
         recorded = recording.read(folder / row["file"])
-        raised = {factor: _raised(check.check(recorded, limits)) for factor, limits in thresholds.items()}
+        raised = {factor: _raised(judge(recorded, limits)) for factor, limits in thresholds.items()}
         runs.append(Run(row["file"], row["healthy"], expected.get(row["file"].removesuffix(".jsonl"), {}), raised))
         print(f"\r{len(runs)} of {len(index)} runs", end="", file=sys.stderr, flush=True)
     print(file=sys.stderr)
     return runs
 
 
-def _raised(report: check.Report) -> dict[Key, Alarm]:
+def _raised(report: Report) -> dict[Key, Alarm]:
     """Alerts on the end of the run have no condition: they are the same with every factor."""
     return {
         (fired.condition or fired.alert, fired.severity): (fired.family, fired.step)

@@ -13,7 +13,7 @@ import torch
 
 from rlexporter import Exporter, recording
 from rlexporter.catalog import CATALOG, NAMED
-from rlexporter.commands.check import feed
+from rlexporter.commands.recorded_alerts import feed
 from rlexporter.conditions import from_catalog as table
 from rlexporter.model.metric import RunState, Series, Snapshot
 from rlexporter.model.sink import RunFacts, StepUpdate

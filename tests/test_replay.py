@@ -24,7 +24,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 
 from rlexporter import recording
 from rlexporter.commands import main as cli
-from rlexporter.commands import replay
+from rlexporter.commands import replay, replaying
 from rlexporter.demo import display
 from rlexporter.run.shutdown import live
 from tests import tools
@@ -84,7 +84,7 @@ class _Clock:
 def clock(monkeypatch: pytest.MonkeyPatch) -> _Clock:
     """Replays take no time, and are scraped whenever they would wait."""
     made = _Clock()
-    monkeypatch.setattr(replay, "time", made)
+    monkeypatch.setattr(replaying, "time", made)
     monkeypatch.setattr(display, "time", made)
     return made
 
@@ -271,7 +271,7 @@ def test_what_cannot_be_done_is_said(
 @pytest.mark.parametrize(("text", "speed"), [("0", math.inf), ("0.0", math.inf), ("max", math.inf), ("2.5", 2.5)])
 def test_speeds(text: str, speed: float) -> None:
     """0 and max are at once."""
-    assert cli._speed(text) == speed
+    assert replay._speed(text) == speed
 
 
 @pytest.mark.parametrize("text", ["-1", "nan", "fast", ""])
@@ -553,7 +553,7 @@ def test_a_run_of_another_day_is_many_blocks(tmp_path: Path) -> None:
     """Longer than the two hours of a block."""
     lines = ({"step": step, "time": 1.7e9 + 600 * step, "kl": step / 10} for step in range(30))
     path = _flat(tmp_path / "long.jsonl", *lines)
-    assert replay.write(recording.read(path), tmp_path / "out", interval=0) > 30
+    assert replaying.write(recording.read(path), tmp_path / "out", interval=0) > 30
     _loaded("3", [tmp_path / "out"], tmp_path / "data")
 
     assert len(list((tmp_path / "data").glob("*/meta.json"))) >= 3
@@ -562,7 +562,7 @@ def test_a_run_of_another_day_is_many_blocks(tmp_path: Path) -> None:
 def test_recordings_are_played_as_they_are_checked() -> None:
     """What is fed is what was recorded: no event is left out, none comes twice."""
     found = recording.read(RUNS / "grpo_mid-healthy_base-0.jsonl")
-    began, times = replay._calendar(found)
+    began, times = replaying._calendar(found)
 
     assert len(times) == len(found.events)
     assert times == sorted(times)

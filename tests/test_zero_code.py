@@ -22,13 +22,13 @@ from rlexporter.exporter import Exporter
 from rlexporter.integrations import auto as autoattach
 from rlexporter.integrations.import_hook import after_import
 from rlexporter.run import shutdown as process
+from tests.conftest import serving
 
 PRINTS = "import os, sys; print(sys.argv[1:], os.getpid(), os.getcwd()); sys.exit(7)"
 FAKE = {
     "transformers": {"trainer": "DEFAULT_CALLBACKS = []"},
     "trl": {"trainer/ppo_trainer": "class PPOTrainer:\n    'Old.'\n    def __init__(self, n): self.n = n"},
 }
-from tests.conftest import serving
 
 
 def _python(*words: str, **environ: str) -> subprocess.CompletedProcess[str]:
@@ -324,7 +324,7 @@ class TestEveryTrainer:
         for trainer in (first, second):
             trainer.train()
             (exporter,) = serving()
-            assert exporter.snapshot.value("rl_steps_total") == 3  # type: ignore[attr-defined]
+            assert exporter.snapshot.value("rl_steps_total") == 3
             exporter.close()
 
     def test_a_training_that_raises(self, tmp_path: Path) -> None:
@@ -335,7 +335,7 @@ class TestEveryTrainer:
         with pytest.raises(ZeroDivisionError):
             trainer.train()
         (exporter,) = serving()
-        assert exporter.snapshot.value("rl_run_state", state="failed") == 1  # type: ignore[attr-defined]
+        assert exporter.snapshot.value("rl_run_state", state="failed") == 1
         exporter.close()
 
     def test_a_trainer_that_is_not_used_goes(self, tmp_path: Path) -> None:

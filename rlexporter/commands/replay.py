@@ -1,193 +1,67 @@
-"""A recorded run once more: served as if live, or written as OpenMetrics for `promtool tsdb create-blocks-from`.
-
-Served, it happens now: timestamps are those of this moment, and what is judged by the clock sees the time that the
-replay takes. Written, it happens when it was recorded.
-"""
+"""`rlexporter replay`: serves a recorded run once more, or writes it as OpenMetrics."""
 
 from __future__ import annotations
 
-import time
-from dataclasses import replace
-from math import isfinite
+import argparse
+import contextlib
+import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from rlexporter.commands.check import feed
-from rlexporter.config.settings import Settings
-from rlexporter.demo.display import Display
-from rlexporter.exporter import Exporter
-from rlexporter.model.metric import RunState, SetupError
-from rlexporter.model.sink import RunFacts
-from rlexporter.recording import Event, Kept, Recording
-from rlexporter.run.run import Run
-
-if TYPE_CHECKING:
-    from rlexporter.outputs.backfill import History
-
-LINGER_SECONDS = 60.0
-INTERVAL_SECONDS = 15.0
-_KILLED = "Killed"
-"""The exception of a process that had no time to say one."""
-LABELS = {"job": "rlexporter", "instance": "replay"}
-"""Those that a scrape would have added, for dashboards that filter by them."""
-
-_GAP_SECONDS = 240.0
-"""Prometheus takes a series for ended five minutes after its last sample."""
-_EARLIEST = 1e9
-"""Times before this one are no times of a calendar but seconds since something."""
+from rlexporter import recording
+from rlexporter.catalog import ALGORITHMS
+from rlexporter.commands import replaying
 
 
-def serve(recording: Recording, *, speed: float, port: int | None, linger: float) -> int:
-    """Serve a recording at ``speed`` times its own pace; the exit status.
+def add_to(commands: Any) -> None:
+    """Add the command to those of the command line."""
+    again = commands.add_parser("replay", help="serve a recorded run as if live, or write it for promtool")
+    again.add_argument("file", metavar="FILE", help="trainer_state.json, JSON lines, or a state file")
+    again.add_argument("--algorithm", choices=list(ALGORITHMS), default="", help="where the file does not say")
+    again.add_argument(
+        "--speed", type=_speed, default=1.0, metavar="X", help="times its own pace (default: 1; 0 or max: at once)"
+    )
+    again.add_argument("--port", type=int, metavar="P", help="port to serve on (default: 9750; 0: a free one)")
+    again.add_argument(
+        "--linger",
+        type=float,
+        default=replaying.LINGER_SECONDS,
+        metavar="SECONDS",
+        help="how long the final state is served (default: %(default)g)",
+    )
+    again.add_argument(
+        "--openmetrics",
+        type=Path,
+        metavar="OUT",
+        help="serve nothing; write what scrapes would have given, for `promtool tsdb create-blocks-from openmetrics`",
+    )
+    again.add_argument(
+        "--interval",
+        type=float,
+        default=replaying.INTERVAL_SECONDS,
+        metavar="SECONDS",
+        help="with --openmetrics: from one scrape to the next at least (default: %(default)g; 0: each step)",
+    )
+    again.set_defaults(command=run)
 
-    The endpoint stays for ``linger`` seconds after an end that was recorded, and goes with a run that just stopped.
-    Raises SetupError where the address cannot be had.
-    """
-    exporter = _exporter(**_settings(recording), port=port)
-    exporter.start()
-    display = Display()
-    try:
-        display.watch(exporter)
-        _play(exporter.run, recording, speed, display)
-        if not exporter.state.over and recording.watched:
-            display.summary()
-            display.say("the recording just stops, as a killed run does: so does the endpoint")
-            return 0
-        _finish(exporter.run)
-        display.summary()
-        display.stay(linger)
-    finally:
-        exporter.close()
+
+def run(options: argparse.Namespace) -> int:
+    """Serve or write the recording; the exit status. Raises SetupError for a file or an address that cannot be had."""
+    kept = recording.read_kept(options.file)
+    if kept and options.openmetrics is None:
+        return replaying.serve_kept(kept, port=options.port, linger=options.linger)
+    found = recording.read(options.file, options.algorithm)
+    if options.openmetrics is None:
+        return replaying.serve(found, speed=options.speed, port=options.port, linger=options.linger)
+    scrapes = replaying.write(found, options.openmetrics, interval=options.interval)
+    print(f"wrote {options.openmetrics}: {scrapes} scrapes of run {found.run}")
+    print(f"promtool tsdb create-blocks-from openmetrics {options.openmetrics} DATA makes the blocks of a Prometheus")
     return 0
 
 
-def serve_kept(kept: Kept, *, port: int | None, linger: float) -> int:
-    """Serve the last state of a process for ``linger`` seconds; the exit status. Raises SetupError.
-
-    One that says it is running was killed: it is served as failed.
-    """
-    labels = kept.snapshot.labels
-    exporter = _exporter(run=labels.get("run"), rank=0, world_size=1, port=port)
-    exporter.run.store.snapshot = kept.snapshot
-    if not kept.state.over:
-        exporter.run.enter(RunState.FAILED, _KILLED)
-    exporter.start()
-    display = Display()
-    try:
-        display.watch(exporter)
-        when = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(kept.time))
-        display.say(f"rank {labels.get('rank')} as it was at {when}, {kept.state.value}")
-        display.summary()
-        display.stay(linger)
-    finally:
-        exporter.close()
-    return 0
-
-
-def write(recording: Recording, out: Path, *, interval: float) -> int:
-    """Write what scrapes would have given, after steps at least ``interval`` seconds apart; how many they are.
-
-    Raises SetupError for a file that cannot be written.
-    """
-    if out.exists() and out.samefile(recording.path):
-        raise SetupError(f"{out} is the recording itself: name another file to write (--openmetrics)")
-    history = _history(recording, interval)
-    try:
-        with out.open("wb") as file:
-            file.writelines(history.text())
-    except OSError as error:
-        raise SetupError(f"cannot write {out}: {error.strerror} (--openmetrics)") from None
-    return history.moments
-
-
-def _history(recording: Recording, interval: float) -> History:
-    from rlexporter.outputs.backfill import History
-
-    began, times = _calendar(recording)
-    clock = [began]
-    run = Run(Settings.load(_settings(recording)), clock=lambda: clock[0])
-    history, gap = History(LABELS), max(interval, _GAP_SECONDS)
-    _begin(run, recording.facts)
-    history.add(run.store.snapshot, began)
-    for event, after, now in zip(recording.events, [*recording.events[1:], None], times, strict=True):
-        while now - history.last > gap and not run.state.over:
-            history.add(run.store.snapshot, history.last + gap)
-        clock[0] = now
-        _apply(run, recording, event)
-        if _ends_step(event, after) and (interval <= 0 or now - history.last >= interval):
-            history.add(run.store.snapshot, now)
-    if not recording.watched:
-        _finish(run)
-    if run.store.snapshot is not history.newest:
-        history.add(run.store.snapshot, clock[0])
-    return history
-
-
-def _play(run: Run, recording: Recording, speed: float, display: Display) -> None:
-    began, times = _calendar(recording)
-    started = time.monotonic()
-    _begin(run, recording.facts)
-    for event, at in zip(recording.events, times, strict=True):
-        ahead = (at - began) / speed - (time.monotonic() - started)
-        if ahead > 0:
-            time.sleep(ahead)
-        _apply(run, recording, event)
-        if event.state is None:
-            display.step()
-
-
-def _calendar(recording: Recording) -> tuple[float, list[float]]:
-    """When the run began, and when each event was: never before the one before it.
-
-    Without times a step takes a second; what has no date ends now.
-    """
-    known = [at for at in (recording.began, *(event.time for event in recording.events)) if isfinite(at)]
-    timed = any(isfinite(event.time) for event in recording.events)
-    began = now = known[0] if timed else 0.0
-    times, step = [], None
-    for event in recording.events:
-        if timed:
-            now = max(now, event.time) if isfinite(event.time) else now
-        elif event.state is None:
-            now += 1.0 if step is None or event.step < step else event.step - step
-            step = event.step
-        times.append(now)
-    shift = time.time() - now if now < _EARLIEST else 0.0
-    return began + shift, [each + shift for each in times]
-
-
-def _exporter(**settings: Any) -> Exporter:
-    """One that leads nowhere but to its endpoint: the environment may name the very file that is read."""
-    exporter = Exporter(**settings)
-    exporter.run.settings = replace(exporter.run.settings, record=None, state_file="", discovery_dir=None, otlp="")
-    return exporter
-
-
-def _settings(recording: Recording) -> dict[str, Any]:
-    """Of the process that trained; nothing of this one."""
-    return {"run": recording.run, "algorithm": recording.facts.algorithm, "rank": 0, "world_size": 1}
-
-
-def _begin(run: Run, facts: RunFacts) -> None:
-    run.prepare(replace(facts, info={"torch": "", **facts.info}))  # that of this machine has nothing to do with it
-    run.enter(RunState.RUNNING)
-
-
-def _apply(run: Run, recording: Recording, event: Event) -> None:
-    if event.state is None:
-        with run.errors.guard("log"):
-            feed(run.store, event)
-    elif event.state is RunState.RUNNING:
-        _begin(run, replace(recording.facts, step=None, totals={}))
-    elif event.state.over and not run.state.over:
-        run.enter(event.state, event.exception)
-
-
-def _finish(run: Run) -> None:
-    """Whoever recorded would not have said how the run ended: nothing is known against it."""
-    if not run.state.over:
-        run.enter(RunState.FINISHED)
-
-
-def _ends_step(event: Event, after: Event | None) -> bool:
-    return event.state is None and (after is None or after.state is not None or after.step != event.step)
+def _speed(text: str) -> float:
+    with contextlib.suppress(ValueError):
+        speed = math.inf if text == "max" else float(text)
+        if speed >= 0:
+            return speed or math.inf
+    raise argparse.ArgumentTypeError(f"{text!r} is neither a number from 0 on nor max")

@@ -8,6 +8,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 from rlexporter.config.settings import Settings
 from rlexporter.demo.faults import Fault
+from rlexporter.model.installed import needed_by
 from rlexporter.model.metric import SetupError
 
 _VERSIONS = {
@@ -26,8 +27,9 @@ def run(*, algorithm: str, steps: int, port: int | None, fault: str | None, ling
     Settings.load({"port": port})
     _check_trl(algorithm)
     print("loading torch, transformers and trl ...", flush=True)
-    quiet()
-    from rlexporter.demo import training
+    with needed_by(f"the demo of {algorithm}", f"torch '{_VERSIONS[algorithm][-1]}'"):
+        quiet()
+        from rlexporter.demo import training
 
     return training.run(algorithm=algorithm, steps=steps, port=port, fault=planned, linger=linger)
 

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Protocol
 
 from rlexporter.config.settings import Settings
+from rlexporter.model.installed import OTLP, needed_by
 from rlexporter.model.metric import RunState, Snapshot
 from rlexporter.outputs.periodic import Ticker
 
@@ -61,6 +62,11 @@ def wanted(run: Source, port: int) -> Iterator[tuple[str, Callable[[], Ticker]]]
         make = partial(discovery.announcer, settings, port, lambda: (run.name, run.rank))
         yield "discovery", partial(make, partial(run.failed, "discovery"))
     if settings.otlp:
+        yield "otlp", partial(_pusher, settings.otlp, run)
+
+
+def _pusher(setting: str, run: Source) -> Ticker:
+    with needed_by("push by OTLP", OTLP):
         from rlexporter.outputs import otlp
 
-        yield "otlp", partial(otlp.pusher, settings.otlp, run.current, partial(run.failed, "otlp"))
+        return otlp.pusher(setting, run.current, partial(run.failed, "otlp"))

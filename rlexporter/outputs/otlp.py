@@ -191,14 +191,12 @@ def _protocol(environ: Mapping[str, str]) -> str:
 def _maker(setting: str, protocol: str) -> Callable[[float], MetricExporter]:
     """Makes exporters whose exports take at most so many seconds."""
     endpoint = None if setting == ON else setting
-    try:
-        if protocol == GRPC:
-            from opentelemetry.exporter.otlp.proto.grpc.metric_exporter import OTLPMetricExporter as GrpcExporter
+    if protocol == GRPC:
+        from opentelemetry.exporter.otlp.proto.grpc.metric_exporter import OTLPMetricExporter as GrpcExporter
 
-            return lambda seconds: GrpcExporter(endpoint=endpoint, timeout=seconds)
-        from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter as HttpExporter
-    except ImportError as error:
-        raise SetupError(f"push by OTLP needs more: pip install 'rlexporter[otlp]' ({error})") from error
+        return lambda seconds: GrpcExporter(endpoint=endpoint, timeout=seconds)
+    from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter as HttpExporter
+
     if endpoint is not None:
         if not endpoint.lower().startswith(("http://", "https://")):
             raise SetupError(f"argument otlp or RLEXPORTER_OTLP is {setting!r}: must be `on`, or begin with http://")

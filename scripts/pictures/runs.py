@@ -14,7 +14,7 @@ from pathlib import Path
 import yaml
 
 from rlexporter import recording
-from rlexporter.commands import check
+from rlexporter.commands.recorded_alerts import feed
 from rlexporter.config.settings import Settings
 from rlexporter.model.metric import RunState
 from rlexporter.outputs.backfill import History
@@ -103,7 +103,7 @@ def history(told: Planned) -> Iterator[bytes]:
             scraped += SCRAPE
         clock[0] = event.time
         if event.state is None:
-            check.feed(run.store, event)
+            feed(run.store, event)
             if event.step > saved and event.step % 50 == 0:
                 run.sink.saved(saved := event.step)
         elif event.state.over:

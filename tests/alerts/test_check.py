@@ -13,9 +13,8 @@ import pytest
 
 from rlexporter import recording
 from rlexporter.catalog import CATALOG
-from rlexporter.commands import check
 from rlexporter.commands import main as cli
-from rlexporter.commands.check import feed
+from rlexporter.commands.recorded_alerts import feed, judge
 from rlexporter.conditions import from_catalog as table
 from rlexporter.model.metric import RunState, Snapshot
 from rlexporter.model.sink import RunFacts
@@ -117,7 +116,7 @@ def test_how_a_run_ended(tmp_path: Path) -> None:
     end = {"event": "end", "time": 22.0, "global_step": 20}
 
     def ending(*events: dict[str, Any]) -> list[tuple[str, int]]:
-        report = check.check(recording.read(_write(tmp_path / "run.jsonl", *events)))
+        report = judge(recording.read(_write(tmp_path / "run.jsonl", *events)))
         return [(fired.alert, fired.step) for fired in report.alerts]
 
     assert ending(meta, *lines, crash, end) == [("RLRunFailed", 21)]
@@ -128,12 +127,12 @@ def test_how_a_run_ended(tmp_path: Path) -> None:
 
 def test_real_runs_are_named() -> None:
     """Windows of recorded runs: what they died of."""
-    nan_value = check.check(recording.read(RUNS / "ppo-value_nan-0.jsonl"))
+    nan_value = judge(recording.read(RUNS / "ppo-value_nan-0.jsonl"))
     assert {"RLValueLossNonFinite", "RLRunFailed"} <= {fired.alert for fired in nan_value.alerts}
-    infinite = check.check(recording.read(RUNS / "rloo-reward_inf-0.jsonl"))
+    infinite = judge(recording.read(RUNS / "rloo-reward_inf-0.jsonl"))
     assert infinite.alerts[0].alert in ("RLRewardNonFinite", "RLGradientNonFinite")
     for name in ("grpo-healthy_multi-0", "rloo-healthy_multi-0", "ppo-healthy_accum-0", "grpo_mid-healthy_base-0"):
-        report = check.check(recording.read(RUNS / f"{name}.jsonl"))
+        report = judge(recording.read(RUNS / f"{name}.jsonl"))
         assert [fired for fired in report.alerts if fired.alert != "RLRunVanished"] == []
 
 
@@ -204,7 +203,7 @@ def _scrape(snapshot: Snapshot, series: dict[str, list[str]], scrapes: int) -> N
 def test_prometheus_agrees(generation: str, pace: float, tmp_path: Path) -> None:
     """The same record at a tenth of a second, 15 seconds and ten minutes a step, scraped every 15 seconds."""
     recorded = _recording(pace)
-    expected = sorted((fired.alert, fired.severity) for fired in check.check(recorded).alerts)
+    expected = sorted((fired.alert, fired.severity) for fired in judge(recorded).alerts)
     assert len(expected) == 4
     end = int(recorded.events[-1].time) + 60
     fired = f'max_over_time(ALERTS{{alertstate="firing",run="a"}}[{end}s])'
@@ -228,6 +227,6 @@ def test_events_can_be_given_other_times() -> None:
     fast = replace(slow, events=[replace(event, time=event.time / 6000) for event in slow.events])
 
     def steps(of: Recording) -> list[tuple[str, int]]:
-        return [(fired.alert, fired.step) for fired in check.check(of).alerts]
+        return [(fired.alert, fired.step) for fired in judge(of).alerts]
 
     assert steps(fast) == steps(slow)

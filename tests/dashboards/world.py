@@ -16,7 +16,7 @@ import numpy as np
 
 from rlexporter import Exporter, recording
 from rlexporter.catalog import CATALOG, NAMED
-from rlexporter.commands import check
+from rlexporter.commands.recorded_alerts import feed
 from rlexporter.model.metric import Kind, RunState, Series
 from rlexporter.model.sink import RunFacts, StepUpdate
 from rlexporter.tensors import host
@@ -79,7 +79,7 @@ def _replay(exporter: Exporter, path: Path) -> Tick:
     def tick(number: int) -> None:
         for event in found.events[number * share : (number + 1) * share]:
             if event.state is None:
-                check.feed(exporter.run.store, replace(event, time=time.time()))
+                feed(exporter.run.store, replace(event, time=time.time()))
             elif event.state.over:
                 exporter.run.enter(event.state, event.exception)
 

@@ -30,7 +30,7 @@ del socket.SO_REUSEPORT
 SERVE = """
 import threading
 from rlexporter import Exporter
-from rlexporter.outputs.connections import Connections
+from rlexporter.endpoint.connections import Connections
 with Exporter(run="test", port=0, linger=0, token_file=sys.argv[1], record=sys.argv[2]) as exporter:
     exporter.log({"reward": 1.5}, step=1)
     exporter.log({"reward": 2.5}, step=2)

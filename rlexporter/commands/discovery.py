@@ -1,0 +1,49 @@
+"""`rlexporter discovery prune`: removes the target files that killed processes left."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from rlexporter.model.metric import SetupError
+
+
+def add_to(commands: Any) -> None:
+    """Add the command to those of the command line."""
+    targets = commands.add_parser("discovery", help="target files of Prometheus: remove what killed processes left")
+    actions = targets.add_subparsers(required=True, metavar="ACTION")
+    pruned = actions.add_parser("prune", help="remove target files that nobody has made fresh for a while")
+    pruned.add_argument("folder", type=Path, metavar="FOLDER", help="RLEXPORTER_DISCOVERY_DIR of the exporters")
+    pruned.add_argument(
+        "--older-than",
+        type=_seconds,
+        default=_seconds("15m"),
+        metavar="AGE",
+        help="90s, 15m, 2h or 1d (default: 15m; an exporter that lives makes its file fresh every minute)",
+    )
+    pruned.add_argument("--dry-run", action="store_true", help="only say what would be removed")
+    pruned.set_defaults(command=prune)
+
+
+def prune(options: argparse.Namespace) -> int:
+    """Remove what is left over; the exit status. Raises SetupError for a folder that cannot be read or written."""
+    from rlexporter.outputs import discovery
+
+    try:
+        found = list(discovery.left_over(options.folder, options.older_than))
+        for path in found:
+            if not options.dry_run:
+                path.unlink(missing_ok=True)
+            print(f"{'would remove' if options.dry_run else 'removed'} {path}")
+    except OSError as error:
+        raise SetupError(f"cannot prune {error.filename or options.folder}: {error.strerror}") from None
+    print(f"{len(found)} left over in {options.folder}")
+    return 0
+
+
+def _seconds(text: str) -> float:
+    number, unit = text[:-1], {"s": 1, "m": 60, "h": 3600, "d": 86400}.get(text[-1:])
+    if not number.isdigit() or not unit:
+        raise argparse.ArgumentTypeError(f"{text!r} is no age: 90s, 15m, 2h or 1d")
+    return float(number) * unit

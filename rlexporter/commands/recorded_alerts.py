@@ -1,0 +1,145 @@
+"""Which alerts a recorded run would have raised: the same judge, on a file, without any server."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from math import isnan, nan
+from typing import Any
+
+from rlexporter.catalog import CATALOG, RUN_FAILED, RUN_VANISHED
+from rlexporter.conditions import from_catalog as table
+from rlexporter.conditions.judge import Thresholds, Verdict
+from rlexporter.conditions.watch import Watch
+from rlexporter.model.condition import Read, Severity
+from rlexporter.model.metric import RunState
+from rlexporter.recording import Event, Recording
+from rlexporter.store.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Fired:
+    """An alert that would have fired, and the first step at which it would. ``value`` and ``threshold`` in the unit of
+    the metric; None for an alert on the state of the run.
+    """
+
+    alert: str
+    condition: str
+    family: str
+    severity: str
+    step: int
+    metric: str
+    value: float | None
+    threshold: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What was found in one recording."""
+
+    file: str
+    run: str
+    algorithm: str
+    steps: int
+    alerts: tuple[Fired, ...]
+    not_judged: tuple[tuple[str, str], ...]
+    """Signals that no condition could be judged by, each with the reason."""
+
+    @property
+    def status(self) -> int:
+        """As an exit status: 0 nothing, 1 a warning, 2 something critical."""
+        severities = {fired.severity for fired in self.alerts}
+        return 2 if Severity.CRITICAL.value in severities else 1 if Severity.WARNING.value in severities else 0
+
+    def as_json(self) -> dict[str, Any]:
+        """For `json.dumps`."""
+        missing = [{"signal": signal, "reason": reason} for signal, reason in self.not_judged]
+        return {**asdict(self), "alerts": [asdict(fired) for fired in self.alerts], "not_judged": missing}
+
+    def as_text(self) -> str:
+        """For a person at a terminal."""
+        lines = [f"{self.file}: {self.algorithm} run {self.run}, {self.steps} steps"]
+        for fired in sorted(self.alerts, key=lambda fired: fired.step):
+            numbers = "" if fired.value is None else f"  {fired.metric} {fired.value:.4g} (limit {fired.threshold:.4g})"
+            lines.append(f"  {fired.severity:8}  step {fired.step:<6} {fired.alert:24}{numbers}".rstrip())
+        if not self.alerts:
+            lines.append("  no alert")
+        if self.not_judged:
+            lines.append(f"  not judged: {', '.join(signal for signal, _ in self.not_judged)} (--json says why)")
+        return "\n".join(lines)
+
+
+def judge(recording: Recording, thresholds: Thresholds | None = None) -> Report:
+    """Run a recording through the judge."""
+    clock = [nan]
+    watch = table.watch(thresholds)
+    store = Store(CATALOG, clock=lambda: clock[0], watch=watch)
+    store.begin(recording.facts, {"run": recording.run, "rank": "0"})
+    last = 0
+    for event in recording.events:
+        clock[0] = event.time
+        feed(store, event)
+        last = max(last, event.step if event.state is None else 0)
+    store.settle()
+    fired = [_fired(step, verdict) for step, verdict in watch.first.values()]
+    return Report(
+        file=str(recording.path),
+        run=recording.run,
+        algorithm=recording.facts.algorithm,
+        steps=last,
+        alerts=(*fired, *_ending(recording, last)),
+        not_judged=_not_judged(watch, recording),
+    )
+
+
+def feed(store: Store, event: Event) -> None:
+    """What a recorded event brings, into a store."""
+    for update in (event.part, event.update):
+        for series in update.seen if update else ():
+            store.tap(series.metric)
+    if event.part is not None:
+        store.absorb(event.part)
+    elif event.update is not None or event.logs is not None:
+        store.record(event.logs or {}, event.step, event.update)
+
+
+def _fired(step: int, verdict: Verdict) -> Fired:
+    condition = verdict.condition
+    return Fired(
+        condition.alert,
+        condition.name,
+        condition.family.value,
+        verdict.limit.severity.value,
+        step,
+        verdict.series,
+        verdict.value,
+        verdict.threshold,
+    )
+
+
+def _ending(recording: Recording, last: int) -> tuple[Fired, ...]:
+    """What the end of the run would have raised, in the step that did not end."""
+    states = [event for event in recording.events if event.state is not None and event.state.over]
+    failed = next((event for event in states if event.state is RunState.FAILED), None)
+    if failed is None and (states or not recording.watched):
+        return ()
+    each = RUN_VANISHED if failed is None else RUN_FAILED
+    step = max(last + 1, failed.step if failed else 0)
+    return (Fired(each.alert, "", each.family.value, each.severity.value, step, "rl_run_state", None, None),)
+
+
+def _not_judged(watch: Watch, recording: Recording) -> tuple[tuple[str, str], ...]:
+    missing = []
+    for signal in table.SIGNALS:
+        if watch.heard(signal.name) or not watch.needs(signal.name):
+            continue
+        if signal.name == "step_time" and all(isnan(event.time) for event in recording.events):
+            reason = "the recording has no times"
+        else:
+            sources = [source.series for source in signal.sources if source.read is not Read.DERIVED]
+            reason = (
+                f"nothing in the recording feeds {' or '.join(sources)}"
+                if sources
+                else (f"needs {signal.of}, which is not there" if signal.of else "the recording does not show it")
+            )
+        missing.append((signal.name, reason))
+    return tuple(missing)

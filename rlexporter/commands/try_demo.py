@@ -1,0 +1,36 @@
+"""`rlexporter demo`: a real training of a tiny model."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from rlexporter import demo
+
+
+def add_to(commands: Any) -> None:
+    """Add the command to those of the command line."""
+    trial = commands.add_parser("demo", help="train a tiny model with TRL on the CPU, and serve the run")
+    trial.add_argument("--algorithm", choices=demo.ALGORITHMS, default="grpo")
+    trial.add_argument("--steps", type=_positive, default=600, metavar="N", help="steps to train (default: 600)")
+    trial.add_argument("--port", type=int, metavar="P", help="port to serve on (default: 9750; 0: a free one)")
+    trial.add_argument("--fault", metavar="KIND@STEP", help="a real fault in this step: lr_spike, nan or stall")
+    trial.add_argument("--linger", type=float, metavar="SECONDS", help="how long the final state is served at least")
+    trial.set_defaults(command=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the demo; the exit status. Raises SetupError where something is missing, or the fault is none."""
+    return demo.run(
+        algorithm=options.algorithm,
+        steps=options.steps,
+        port=options.port,
+        fault=options.fault,
+        linger=options.linger,
+    )
+
+
+def _positive(text: str) -> int:
+    if not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
+    return int(text)

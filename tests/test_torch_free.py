@@ -1,0 +1,191 @@
+"""A laptop that never had torch: `check`, `metrics` and `replay` run there with what the README names, and no more.
+
+The environment is a real one, of links to distributions that are installed here: nothing is fetched, nothing pretended.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import venv
+from collections.abc import Iterable
+from importlib.metadata import distribution
+from pathlib import Path
+from typing import Any
+
+import pytest
+from packaging.requirements import Requirement
+
+from rlexporter.model import installed
+
+ROOT = Path(__file__).parent.parent
+RUN = ROOT / "tests/data/runs/ppo-value_nan-0.jsonl"
+README = (ROOT / "README.md").read_text()
+NEVER = ("torch", "transformers", "trl", "accelerate", "datasets", "opentelemetry.sdk", "numpy")
+
+
+def _with_what_it_requires(names: Iterable[str]) -> set[str]:
+    """``names``, and what these distributions require, as they are installed here."""
+    found: set[str] = set()
+    waiting = list(names)
+    while waiting:
+        name = re.sub(r"[-_.]+", "-", waiting.pop()).lower()
+        if name in found:
+            continue
+        found.add(name)
+        required = [Requirement(each) for each in distribution(name).requires or ()]
+        waiting += [each.name for each in required if each.marker is None or each.marker.evaluate({"extra": ""})]
+    return found
+
+
+def _laptop(folder: Path, names: Iterable[str]) -> Path:
+    """The Python of an environment with rlexporter and ``names``; they are not copied, but linked to."""
+    venv.create(folder, with_pip=False)
+    (packages,) = folder.glob("lib/python*/site-packages")
+    (packages / "rlexporter").symlink_to(ROOT / "rlexporter")
+    for name in _with_what_it_requires(names):
+        found = distribution(name)
+        for file in found.files or ():  # each, since namespaces such as opentelemetry are shared
+            if not {"..", "__pycache__"} & set(file.parts):
+                link = packages / file
+                link.parent.mkdir(parents=True, exist_ok=True)
+                link.symlink_to(Path(str(found.locate_file(file))))
+    return folder / "bin/python"
+
+
+def _toml(path: Path) -> Any:
+    return pytest.importorskip("tomllib" if sys.version_info >= (3, 11) else "tomli").loads(path.read_text())
+
+
+def _run(python: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """`rlexporter` there; the environment of this process is not passed on."""
+    command = [str(python), "-m", "rlexporter", *arguments]
+    return subprocess.run(command, cwd=python.parent, env={}, capture_output=True, text=True, timeout=60, check=False)
+
+
+def _named_for(command: str) -> list[str]:
+    """The packages that the README says to install for it."""
+    (line,) = re.findall(rf"^\| .*`rlexporter {command}`.* \| (.*) \|$", README, re.MULTILINE)
+    names = " ".join(re.findall(r"`([a-z0-9 -]+)`", line)).split()
+    assert names.pop() == "tomli"
+    return names + ["tomli"] * (sys.version_info < (3, 11))
+
+
+def _can_import(python: Path, name: str) -> bool:
+    return (
+        subprocess.run([str(python), "-c", f"import {name}"], env={}, capture_output=True, check=False).returncode == 0
+    )
+
+
+@pytest.fixture(scope="module")
+def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The Python of an environment for `check`: with rlexporter alone, but for tomli."""
+    return _laptop(tmp_path_factory.mktemp("bare"), _named_for("check FILE"))
+
+
+@pytest.mark.parametrize("package", NEVER)
+def test_the_environment_is_bare(package: str, bare: Path) -> None:
+    """None of these is there."""
+    assert not _can_import(bare, package)
+    assert _can_import(bare, "rlexporter.commands.main, rlexporter.exporter")
+
+
+def test_metrics_and_check_need_the_standard_library_alone(bare: Path, tmp_path: Path) -> None:
+    """Thresholds from a TOML file too."""
+    assert "rl_kl_per_token" in _run(bare, "metrics").stdout
+    assert '"series": "rl_kl_per_token"' in _run(bare, "metrics", "--json").stdout
+    found = _run(bare, "check", str(RUN))
+    assert (found.returncode, found.stderr) == (2, "")
+    assert "RLValueLossNonFinite" in found.stdout
+    (limits := tmp_path / "limits.toml").write_text("[thresholds]\nnonfinite_value_loss = false\n")
+    found = _run(bare, "check", "--thresholds", str(limits), str(RUN))
+    assert (found.returncode, found.stderr) == (2, "")
+    assert "RLRatioNonFinite" in found.stdout
+    assert "RLValueLossNonFinite" not in found.stdout
+
+
+def test_replay_writes_without_torch(tmp_path: Path) -> None:
+    """OpenMetrics, with the numbers of the run."""
+    python = _laptop(tmp_path / "laptop", _named_for("replay FILE --openmetrics OUT"))
+    assert not any(_can_import(python, name) for name in (*NEVER, "fastapi", "uvicorn"))
+    found = _run(python, "replay", str(RUN), "--openmetrics", str(tmp_path / "out"))
+    assert (found.returncode, found.stderr) == (0, "")
+    assert "rl_value_loss{" in (tmp_path / "out").read_text()
+
+
+def test_replay_serves_without_torch(tmp_path: Path) -> None:
+    """What was recorded, from an endpoint of its own."""
+    python = _laptop(tmp_path, _named_for("replay FILE"))
+    assert not any(_can_import(python, name) for name in NEVER)
+    found = _run(python, "replay", str(RUN), "--speed", "max", "--port", "0", "--linger", "0")
+    assert found.returncode == 0, found.stderr
+    assert "Traceback" not in found.stderr
+    assert "metrics served on http://127.0.0.1:" in found.stdout
+    push = [str(python), "-c", "import rlexporter; rlexporter.Exporter(port=0, otlp='on').start()"]
+    last = subprocess.run(push, env={}, capture_output=True, text=True, check=False).stderr.splitlines()[-1]
+    assert f"SetupError: push by OTLP needs more: pip install {installed.OTLP} (" in last
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("replay RUN --port 0", f"the endpoint needs more: pip install {installed.ENDPOINT} ("),
+        ("replay RUN --openmetrics OUT", f"--openmetrics needs more: pip install {installed.TEXT} ("),
+        ("demo", "the demo of grpo trains with TRL, and trl is not installed: pip install 'trl>=1.16'"),
+    ],
+)
+def test_what_is_missing_is_said_in_one_line(words: str, said: str, bare: Path, tmp_path: Path) -> None:
+    """With what to install, and no traceback."""
+    found = _run(bare, *words.replace("RUN", str(RUN)).replace("OUT", str(tmp_path / "out")).split())
+    assert found.returncode == 2, found.stderr
+    assert found.stderr.startswith(f"rlexporter: {said}")
+    assert found.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        ("rlexporter.attach", ""),
+        ("rlexporter.RLExporterCallback", "SetupError: rlexporter.RLExporterCallback needs more: pip install torch "),
+        ("rlexporter.RLExporterTracker", "SetupError: rlexporter.RLExporterTracker needs more: pip install torch "),
+        ("rlexporter.Exporter(port=0).start()", "SetupError: the endpoint needs more: pip install fastapi "),
+    ],
+)
+def test_what_needs_more_says_what(code: str, said: str, bare: Path) -> None:
+    """Whoever trains without these meets a SetupError that names them."""
+    found = subprocess.run(
+        [str(bare), "-c", f"import rlexporter; {code}"], env={}, capture_output=True, text=True, check=False
+    )
+    last = (found.stderr.splitlines() or [""])[-1].removeprefix("rlexporter.model.metric.")
+    assert last.startswith(said)
+    assert bool(last) is bool(said)
+
+
+def test_the_demo_without_torch() -> None:
+    """With a TRL beside it, as `pip install --no-deps trl` leaves it."""
+    code = "import sys; sys.modules['torch'] = None; import rlexporter.demo as demo; demo._check_trl = print; "
+    code += "from rlexporter.commands.main import main; sys.exit(main(['demo', '--steps', '1', '--port', '0']))"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=120)
+    assert found.returncode == 2, found.stderr
+    assert "rlexporter: the demo of grpo needs more: pip install torch 'trl>=1.16' (" in found.stderr
+    assert "Traceback" not in found.stderr
+
+
+def test_the_readme_names_what_is_required() -> None:
+    """All dependencies, and the extra for OTLP as it must be typed, which is what a missing exporter says too."""
+    project = _toml(ROOT / "pyproject.toml")["project"]
+    paragraph = README.split("It needs", 1)[1].split("sets no upper bounds", 1)[0]
+    required = {Requirement(each).name for each in project["dependencies"]}
+    assert set(re.findall(r"`([a-z0-9-]+)`", paragraph)) == required
+    assert {name for name in _named_for("replay FILE") if name != "tomli"} == set(installed.ENDPOINT.split())
+    assert {name for name in _named_for("replay FILE --openmetrics OUT") if name != "tomli"} == {installed.TEXT}
+    typed = set(re.findall(r"pip install ('[^']*otlp[^']*')", README))
+    assert typed == {installed.OTLP} == {f"'{project['name']}[otlp]'"}
+    assert "[otlp]" not in README.replace(installed.OTLP, "")
+    assert [Requirement(each).name for each in project["optional-dependencies"]["otlp"]] == [
+        "opentelemetry-exporter-otlp"
+    ]
+    assert {"opentelemetry-exporter-otlp-proto-http", "opentelemetry-exporter-otlp-proto-grpc"} <= (
+        _with_what_it_requires(["opentelemetry-exporter-otlp"])
+    )
