@@ -91,7 +91,9 @@ def test_a_failed_rank_ends_at_once_and_the_run_goes_on(tmp_path: Path) -> None:
     command += ["-m", "tests.e2e.ranks", str(tmp_path), str(port)]
     with prometheus("3", tmp_path / "prometheus", [f"127.0.0.1:{port}"]) as server:
         _fails_on_one_rank(command, tmp_path, port)
-        with launched([*command, "--steps", "6"], tmp_path / "again", **ENVIRON, RLEXPORTER_RANKS="all") as launcher:
+        with launched([*command, "--wait"], tmp_path / "again", **ENVIRON, RLEXPORTER_RANKS="all") as launcher:
+            eventually(lambda: server.query('rl_run_info{attempt="2"}'), 180)
+            (tmp_path / "enough").touch()
             assert launcher.wait(180) == 0, (tmp_path / "again/err").read_text()[-3000:]
         attempts = server.query("last_over_time(rl_run_info[5m])")
     assert sorted(each["metric"]["attempt"] for each in attempts) == ["1", "2"]
