@@ -22,7 +22,7 @@ from pathlib import Path
 
 import trustme
 
-from rlexporter.endpoint.encrypted import Encrypted
+from rlexporter.endpoint.tls_protocol import TLSProtocol
 
 _AT_REST = 128
 _KNOCKS = 4000
@@ -116,7 +116,7 @@ async def _answer(kind: str, context: ssl.SSLContext) -> None:
     if kind == "asyncio":
         server = await loop.create_server(asyncio.Protocol, "127.0.0.1", 0, ssl=context)
     else:
-        server = await loop.create_server(lambda: Encrypted(context, asyncio.Protocol), "127.0.0.1", 0)
+        server = await loop.create_server(lambda: TLSProtocol(context, asyncio.Protocol), "127.0.0.1", 0)
     print(server.sockets[0].getsockname()[1], flush=True)
     await server.serve_forever()
 

@@ -13,9 +13,9 @@ from torch.utils.tensorboard import SummaryWriter
 
 from benchmarks.measure import ratios, side_by_side
 from rlexporter.catalog import CATALOG
-from rlexporter.conditions import from_catalog as table
+from rlexporter.conditions import from_catalog
 from rlexporter.conditions.watch import Watch
-from rlexporter.model.sink import RunFacts
+from rlexporter.model.step import RunFacts
 from rlexporter.outputs.prometheus import encode
 from rlexporter.store.store import Store
 
@@ -29,7 +29,7 @@ def _line(size: int) -> dict[str, float]:
 
 def _judged(line: dict[str, float]) -> Callable[[], None]:
     """Records the line as the next step each time, and judges every condition."""
-    store, steps = _store(table.watch()), count(1)
+    store, steps = _store(from_catalog.watch()), count(1)
     return lambda: store.record(line, next(steps))
 
 

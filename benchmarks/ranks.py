@@ -19,9 +19,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import rlexporter
-from rlexporter.model.metric import Snapshot
+from rlexporter.model.snapshot import Snapshot
 from rlexporter.outputs import prometheus
-from rlexporter.run import rank_view as ranks
+from rlexporter.run import rank_view
 from tests import tiny
 from tests.tools import ROOT, Prometheus, free_port, require_tools, running
 
@@ -54,7 +54,7 @@ def _texts() -> tuple[str, str, str]:
         trainer.train()
         now = exporter.run.current()
         exporter.close()
-    return _text(now), _text(ranks.own(now, "all")), _text(ranks.own(now, "timings"))
+    return _text(now), _text(rank_view.own(now, "all")), _text(rank_view.own(now, "timings"))
 
 
 def _text(snapshot: Snapshot) -> str:

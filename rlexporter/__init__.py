@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from rlexporter.integrations.report_to import register as _register
+from rlexporter.model.errors import SetupError
 from rlexporter.model.installed import needed_by as _needed_by
-from rlexporter.model.metric import SetupError
 from rlexporter.version import __version__
 
 if TYPE_CHECKING:

@@ -10,8 +10,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from rlexporter.config.settings import Settings
+from rlexporter.model.errors import SetupError
 from rlexporter.model.installed import ENDPOINT, needed_by
-from rlexporter.model.metric import RunState, SetupError, Snapshot
+from rlexporter.model.snapshot import RunState, Snapshot
 from rlexporter.run import shutdown
 from rlexporter.run.run import Run
 from rlexporter.version import __version__
@@ -111,7 +112,7 @@ class Exporter:
             from rlexporter.endpoint import auth, endpoint
             from rlexporter.outputs import prometheus
 
-        guards = auth.guards(run.settings, lambda error: run.failed("door", error))
+        guards = auth.guards(run.settings, lambda error: run.failed("auth", error))
         port = run.settings.port and run.settings.port + run.local_rank
         sock = endpoint.claim(run.settings.host, port, free=_free, fallback=fallback)
         with contextlib.ExitStack() as undo:
@@ -126,7 +127,7 @@ class Exporter:
             undo.pop_all()
         self._server = server
         versions = (__version__, platform.python_version(), prometheus.VERSION, endpoint.VERSION)
-        run.store.change(lambda draft: draft.set("rlexporter_build_info", 1.0, *versions))
+        run.store.change(lambda builder: builder.set("rlexporter_build_info", 1.0, *versions))
         self._displaced = False
         shutdown.register(self._ending)
         rank = f", rank {run.rank}," if run.world_size > 1 else ""

@@ -14,14 +14,14 @@ import pytest
 from rlexporter.catalog import CATALOG
 from rlexporter.exporter import Exporter, _Ending
 from rlexporter.model.metric import Group, Key, Kind, Level, Metric, Series
-from rlexporter.model.sink import RunFacts, StepUpdate
-from rlexporter.run import shutdown as process
+from rlexporter.model.step import RunFacts, StepUpdate
+from rlexporter.run import shutdown
 from rlexporter.store.store import Store
 from rlexporter.tensors import host
 
 DATA = Path(__file__).parent / "data"
 SURPRISE = Metric(
-    name="rl.surprise",
+    series="rl_surprise",
     kind=Kind.GAUGE,
     group=Group.POLICY,
     help="A new one.",
@@ -83,7 +83,7 @@ def any_port(monkeypatch: pytest.MonkeyPatch) -> None:
 def _nothing_left_running() -> Iterator[None]:
     """No test leaves an exporter behind, and no environment of this machine reaches one."""
     yield
-    left = list(process.live())
+    left = list(shutdown.live())
     for ending in left:
         ending.close()
     assert not left
@@ -119,4 +119,4 @@ def fetch(url: str, accept: str = "", **headers: str) -> tuple[int, str, dict[st
 
 def serving() -> list[Exporter]:
     """The exporters of this process that are to be brought to their end with it."""
-    return [ending.exporter for ending in process.live() if isinstance(ending, _Ending)]
+    return [ending.exporter for ending in shutdown.live() if isinstance(ending, _Ending)]

@@ -6,14 +6,14 @@ import math
 
 import pytest
 
-from rlexporter.model.histogram import Buckets, Nonfinite
+from rlexporter.model.histogram import Histogram, Nonfinite
 
 BOUNDS = (-1.0, 0.0, 1.0)
 
 
 def test_a_bound_belongs_to_its_bucket() -> None:
     """`le` means less than or equal."""
-    found = Buckets.empty(BOUNDS)
+    found = Histogram.empty(BOUNDS)
     for value in (-1.0, -0.5, 0.0, 1.0, math.nextafter(1.0, 2)):
         found = found.including(value)
 
@@ -23,7 +23,7 @@ def test_a_bound_belongs_to_its_bucket() -> None:
 
 def test_both_sums_only_grow() -> None:
     """Positive and negative values are added up apart, as absolute numbers."""
-    found = Buckets.empty(BOUNDS).including(-2.5).including(0.5).including(-0.5)
+    found = Histogram.empty(BOUNDS).including(-2.5).including(0.5).including(-0.5)
 
     assert (found.positive_sum, found.negative_sum) == (0.5, 3.0)
     assert (found.minimum, found.maximum) == (-2.5, 0.5)
@@ -31,17 +31,17 @@ def test_both_sums_only_grow() -> None:
 
 def test_histograms_add_up() -> None:
     """Adding two histograms is counting both their values."""
-    left = Buckets(BOUNDS, (1, 0, 2, 0), 3.0, 1.5, -1.5, 1.0, Nonfinite(nan=1), outside=2)
-    right = Buckets(BOUNDS, (0, 1, 0, 4), 9.0, 0.5, -0.5, 3.0, Nonfinite(positive=2), outside=1)
+    left = Histogram(BOUNDS, (1, 0, 2, 0), 3.0, 1.5, -1.5, 1.0, Nonfinite(nan=1), outside=2)
+    right = Histogram(BOUNDS, (0, 1, 0, 4), 9.0, 0.5, -0.5, 3.0, Nonfinite(positive=2), outside=1)
 
-    assert left + right == Buckets(BOUNDS, (1, 1, 2, 4), 12.0, 2.0, -1.5, 3.0, Nonfinite(1, 2, 0), outside=3)
-    assert left + Buckets.empty(BOUNDS) == left
+    assert left + right == Histogram(BOUNDS, (1, 1, 2, 4), 12.0, 2.0, -1.5, 3.0, Nonfinite(1, 2, 0), outside=3)
+    assert left + Histogram.empty(BOUNDS) == left
 
 
 def test_histograms_of_different_bounds_do_not_add_up() -> None:
     """Better an error than a wrong count."""
     with pytest.raises(ValueError, match="different bounds"):
-        Buckets.empty(BOUNDS) + Buckets.empty((0.0,))
+        Histogram.empty(BOUNDS) + Histogram.empty((0.0,))
 
 
 @pytest.mark.parametrize(

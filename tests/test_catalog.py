@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from rlexporter.catalog import ALGORITHMS, CATALOG, HYPERPARAMETERS, INFO_LABELS, NAMED, PPO
-from rlexporter.model.metric import Kind, Metric, Scope, Series
+from rlexporter.model.metric import Kind, Metric, RankScope, Series
 from rlexporter.store.keys import Resolver, evaluation
 
 EACH = pytest.mark.parametrize("metric", CATALOG, ids=lambda metric: metric.series)
@@ -155,7 +155,7 @@ def test_the_info_has_at_most_twelve_labels() -> None:
 
 def test_what_one_rank_measures_is_marked() -> None:
     """The values that TRL does not reduce over ranks are known as such."""
-    local = {metric.series for metric in CATALOG if metric.scope is Scope.RANK}
+    local = {metric.series for metric in CATALOG if metric.scope is RankScope.RANK}
 
     assert {"rl_eos_tokens", "rl_step_time_seconds", "rl_step_duration_seconds"} <= local
     assert "rl_reward_mean" not in local

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from rlexporter.config.settings import DEFAULT_PORT, Settings
-from rlexporter.model.metric import SetupError
+from rlexporter.model.errors import SetupError
 
 
 def test_defaults_are_safe() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from rlexporter.commands import main as cli
+from rlexporter.commands import main
 from rlexporter.config.settings import DEFAULT_PORT
 from tests.tools import (
     ALERTMANAGERS,
@@ -169,7 +169,7 @@ def test_the_image_of_the_demo() -> None:
     assert said["USER"] == ["10001:10001"]
     assert [word for word, _ in lines].index("USER") > max(i for i, (word, _) in enumerate(lines) if word == "RUN")
     assert json.loads(said["ENTRYPOINT"][0]) == ["rlexporter"]
-    assert cli._parser().parse_args(json.loads(said["CMD"][0])).steps == 1_000_000
+    assert main._parser().parse_args(json.loads(said["CMD"][0])).steps == 1_000_000
     assert f"TORCH={re.findall(r'TORCH:-(.*)}', (ROOT / 'scripts/setup').read_text())[0]}" in said["ARG"]
     assert "RLEXPORTER_LISTEN_HOST=0.0.0.0" in said["ENV"][0]
 

@@ -19,9 +19,9 @@ import torch
 
 import rlexporter
 from rlexporter import Exporter, SetupError
-from rlexporter.model.metric import RunState
-from rlexporter.model.sink import RunFacts, StepUpdate
-from rlexporter.run import shutdown as process
+from rlexporter.model.snapshot import RunState
+from rlexporter.model.step import RunFacts, StepUpdate
+from rlexporter.run import shutdown
 from tests.conftest import fetch
 
 
@@ -70,7 +70,7 @@ def test_nothing_is_left_after_close() -> None:
     exporter.close()
     exporter.close()
     assert (_threads(), exporter.url, _listening(port)) == (before, None, False)
-    assert list(process.live()) == []
+    assert list(shutdown.live()) == []
 
     exporter.run.settings = type(exporter.run.settings).load({"port": port})
     assert exporter.start().port == port
@@ -96,7 +96,7 @@ def test_a_start_that_fails_leaves_nothing(tmp_path: Path, monkeypatch: pytest.M
     (tmp_path / "missing").write_text("a file where a folder should be")
     mended: dict[str, Any] = {"port": 0, "record": str(recording)}
     exporter = Exporter(**(mended if broken == "server" else mended | {broken: nowhere}))
-    before = process.live()
+    before = shutdown.live()
     with monkeypatch.context() as patch:
         if broken == "server":
             patch.setattr("rlexporter.endpoint.endpoint._START_SECONDS", 0.1)
@@ -105,7 +105,7 @@ def test_a_start_that_fails_leaves_nothing(tmp_path: Path, monkeypatch: pytest.M
             exporter.start()
 
     assert (_threads(), _open_files(recording), exporter.url) == ([], [], None)
-    assert process.live() == before
+    assert shutdown.live() == before
     exporter.run.settings = type(exporter.run.settings).load(mended)
     exporter.start()
     exporter.log({"reward": 7.0})
@@ -329,7 +329,7 @@ def test_linger_0_waits_for_nobody() -> None:
 
 def _child(exporter: Exporter, result: Any, over: Any) -> None:
     exporter.log({"reward": 5.0})
-    result.put((exporter.port, list(process.live()), _threads()))
+    result.put((exporter.port, list(shutdown.live()), _threads()))
     result.close()
     result.join_thread()
     over.wait()
@@ -364,7 +364,7 @@ def test_a_bare_fork_leaves_without_waiting(exporter: Exporter) -> None:
     exporter.log({"reward": 1.0})
     child = os.fork()
     if child == 0:
-        os._exit(len(list(process.live())) + (exporter._ending.patience() > 0))
+        os._exit(len(list(shutdown.live())) + (exporter._ending.patience() > 0))
 
     assert os.waitpid(child, 0)[1] == 0
     assert exporter._ending.patience() > 0

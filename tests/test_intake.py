@@ -17,13 +17,14 @@ import torch
 
 from rlexporter import Exporter
 from rlexporter.catalog import NAMED
-from rlexporter.conditions.judge import Verdict
+from rlexporter.conditions.judge import Transition
 from rlexporter.conditions.view import View
-from rlexporter.model.histogram import Buckets
+from rlexporter.model.histogram import Histogram
 from rlexporter.model.metric import Series
-from rlexporter.model.sink import NotSeenError, RunFacts, StepUpdate
-from rlexporter.run import sink as intake
-from rlexporter.store.builder import Draft
+from rlexporter.model.sink import NotSeenError
+from rlexporter.model.step import RunFacts, StepUpdate
+from rlexporter.run import sink
+from rlexporter.store.builder import SnapshotBuilder
 from rlexporter.tensors import host, tally
 
 RATIO = Series(NAMED["rl_policy_ratio_dist"])
@@ -32,7 +33,7 @@ RATIO = Series(NAMED["rl_policy_ratio_dist"])
 @pytest.fixture
 def on_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every tensor is taken for one on a GPU."""
-    for module in (intake, tally):
+    for module in (sink, tally):
         monkeypatch.setattr(module, "on_gpu", torch.is_tensor)
 
 
@@ -144,12 +145,12 @@ def test_reward_functions_on_a_gpu_have_a_spread(exporter: Exporter) -> None:
 def test_a_late_part_is_judged_with_its_own_extremes(exporter: Exporter, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two parts come between two steps: what the judge gets is both, and nothing of the step before."""
     exporter.run.begin(RunFacts(algorithm="grpo", step=0))
-    judged: list[dict[Series, Buckets]] = []
+    judged: list[dict[Series, Histogram]] = []
     watch = exporter.run.store._watch
     assert watch
     judge = watch._judge.step
 
-    def noted(view: View) -> list[Verdict]:
+    def noted(view: View) -> list[Transition]:
         judged.append(dict(view.seen))
         return judge(view)
 
@@ -211,7 +212,7 @@ def test_known_keys_on_a_gpu_are_read_without_a_change(exporter: Exporter, monke
     exporter.log({"loss": 0.5}, step=1)
     changes, change = [0], exporter.run.store.change
 
-    def counted(edit: Callable[[Draft], None]) -> None:
+    def counted(edit: Callable[[SnapshotBuilder], None]) -> None:
         changes[-1] += 1
         change(edit)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rlexporter.catalog import NAMED, RECORDS
+from rlexporter.catalog import NAMED, RECORDING_RULES
 from rlexporter.model.metric import Kind
 from rlexporter.outputs.grouped import SUMS
 
@@ -39,7 +39,7 @@ def unknown(source: str) -> Iterator[tuple[int, str]]:
                 if not found:
                     yield node.lineno, name
             for name in RECORD.findall(node.value):
-                if name not in {record.name for record in RECORDS}:
+                if name not in {record.name for record in RECORDING_RULES}:
                     yield node.lineno, name
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from rlexporter.run.phase_timer import Phases
+from rlexporter.run.phase_timer import PhaseTimer
 
 
 def test_each_phase_has_its_own_time_only() -> None:
     """That of an inner one is not that of the outer; what is open goes on after it was read."""
     now = 0.0
-    phases = Phases(lambda: now)
+    phases = PhaseTimer(lambda: now)
     phases.enter("rollout")
     now = 2.0
     phases.enter("reward")

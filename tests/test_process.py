@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from rlexporter import Exporter
-from rlexporter.model.metric import RunState
-from rlexporter.model.sink import RunFacts, StepUpdate
-from rlexporter.run import shutdown as process
+from rlexporter.model.snapshot import RunState
+from rlexporter.model.step import RunFacts, StepUpdate
+from rlexporter.run import shutdown
 
 
 @pytest.fixture(autouse=True)
@@ -73,7 +73,7 @@ def test_a_handler_that_comes_later_is_chained(running: Exporter) -> None:
 def test_a_handler_of_the_training_goes_with_it(running: Exporter) -> None:
     """transformers' checkpointing on SIGTERM installs one that does not end the process: it must not stay in charge."""
     first, later = Handler(), Handler()
-    process._displaced[:] = [first]
+    shutdown._displaced[:] = [first]
     signal.signal(signal.SIGTERM, later)
     running.run.sink.advance(StepUpdate(step=1))
     running.end()
@@ -89,7 +89,7 @@ def test_the_order_of_handlers_that_take_turns_is_bounded(running: Exporter) -> 
         signal.signal(signal.SIGTERM, mine)
         running.run.sink.advance(StepUpdate(step=step))
 
-    assert len(process._displaced) <= 2
+    assert len(shutdown._displaced) <= 2
 
 
 def test_a_process_that_ignores_sigterm_goes_on() -> None:
@@ -149,7 +149,7 @@ def test_without_a_handler_the_process_dies_of_the_signal(agent: str | None) -> 
     child.send_signal(signal.SIGTERM)
     if agent:
         eventually(lambda: 'rl_run_state{rank="0",run="x",state="preempted"} 1.0' in served(port, agent))
-    assert child.wait(process.SIGTERM_GRACE_SECONDS / 2) == -signal.SIGTERM
+    assert child.wait(shutdown.SIGTERM_GRACE_SECONDS / 2) == -signal.SIGTERM
     said = child.stderr.read()
     child.stdout.close()
     child.stderr.close()
@@ -178,7 +178,7 @@ def test_waiting_ends_with_the_last_scraper() -> None:
     """Not with the first, and not with the limit."""
     waiting = [Waiting(2), Waiting(4)]
     start = time.monotonic()
-    process.wait(waiting)
+    shutdown.wait(waiting)
 
     assert time.monotonic() - start < 25
     assert all(each.looks < 0 for each in waiting)
@@ -187,8 +187,8 @@ def test_waiting_ends_with_the_last_scraper() -> None:
 def test_waiting_is_bounded() -> None:
     """By the patience of the most patient, and by the limit."""
     start = time.monotonic()
-    process.wait([Waiting(10**6, 0.3)])
-    process.wait([Waiting(10**6)], limit=0.3)
+    shutdown.wait([Waiting(10**6, 0.3)])
+    shutdown.wait([Waiting(10**6)], limit=0.3)
 
     assert 0.6 <= time.monotonic() - start < 25
 
@@ -200,7 +200,7 @@ def test_ctrl_c_ends_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr("rlexporter.run.shutdown.time.sleep", interrupt)
-    process.wait([Waiting(10**6)])
+    shutdown.wait([Waiting(10**6)])
 
 
 _LEAVING = """
@@ -279,9 +279,9 @@ def test_a_script_and_a_module_that_are_left(tmp_path: Path, command: tuple[str,
 
 def test_nothing_of_the_script_is_kept_after_close(exporter: Exporter) -> None:
     """Neither its frame nor a hook; `sys.exit` is never touched."""
-    before, kept = sys.exit, [process._script]
+    before, kept = sys.exit, [shutdown._script]
     exporter.close()
-    kept.append(process._script)
+    kept.append(shutdown._script)
 
     assert [each is None for each in kept] == [False, True]
     assert sys.exit is before

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 import pytest
 
 from rlexporter import Exporter
-from rlexporter.model.sink import RunFacts, StepUpdate
+from rlexporter.model.step import RunFacts, StepUpdate
 from rlexporter.outputs import prometheus
-from rlexporter.run import shutdown as process
+from rlexporter.run import shutdown
 from tests.conftest import fetch
 
 
@@ -112,7 +112,7 @@ def test_another_rank_does_nothing_by_default() -> None:
 
     assert exporter.url is None
     assert threading.active_count() == before
-    assert list(process.live()) == []
+    assert list(shutdown.live()) == []
 
 
 def test_how_many_ranks_are_covered(second: Exporter) -> None:

@@ -16,9 +16,9 @@ import torch
 
 from rlexporter import Exporter
 from rlexporter.catalog import NAMED
-from rlexporter.model.metric import SetupError
-from rlexporter.model.sink import RunFacts, StepUpdate
-from rlexporter.recording import writer as record
+from rlexporter.model.errors import SetupError
+from rlexporter.model.step import RunFacts, StepUpdate
+from rlexporter.recording import writer
 
 
 def _lines(path: Path) -> list[dict[str, Any]]:
@@ -113,15 +113,15 @@ def test_a_disk_that_fails_is_counted(tmp_path: Path) -> None:
 
 def test_a_disk_that_is_too_slow_costs_lines_not_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What does not fit into the queue is counted; the log line itself is served."""
-    monkeypatch.setattr(record, "_MAX_WAITING", 3)
+    monkeypatch.setattr(writer, "_MAX_WAITING", 3)
     gate = threading.Event()
-    real = record.Recorder._line
+    real = writer.Recorder._line
 
-    def slow(self: record.Recorder, event: dict[str, Any]) -> None:
+    def slow(self: writer.Recorder, event: dict[str, Any]) -> None:
         gate.wait(60)
         real(self, event)
 
-    monkeypatch.setattr(record.Recorder, "_line", slow)
+    monkeypatch.setattr(writer.Recorder, "_line", slow)
     with Exporter(run="r", port=0, record=str(tmp_path / "run.jsonl"), linger=0) as exporter:
         for step in range(1, 11):
             exporter.log({"loss": float(step)}, step=step)

@@ -16,7 +16,8 @@ import pytest
 
 from rlexporter import Exporter
 from rlexporter.catalog import CATALOG
-from rlexporter.model.metric import Kind, Snapshot
+from rlexporter.model.metric import Kind
+from rlexporter.model.snapshot import Snapshot
 from rlexporter.store.keys import Resolver, evaluation_prefix
 
 FOLDER = Path(os.environ.get("RLEXPORTER_RUNS") or Path(__file__).parent / "data/runs")

@@ -14,9 +14,10 @@ import torch
 from rlexporter import Exporter, recording
 from rlexporter.catalog import CATALOG, NAMED
 from rlexporter.commands.recorded_alerts import feed
-from rlexporter.conditions import from_catalog as table
-from rlexporter.model.metric import RunState, Series, Snapshot
-from rlexporter.model.sink import RunFacts, StepUpdate
+from rlexporter.conditions import from_catalog
+from rlexporter.model.metric import Series
+from rlexporter.model.snapshot import RunState, Snapshot
+from rlexporter.model.step import RunFacts, StepUpdate
 from rlexporter.recording import Recording, UnreadableError
 from rlexporter.store.store import Store
 
@@ -49,7 +50,7 @@ def _logs(found: Recording) -> list[tuple[int, dict[str, Any]]]:
 
 
 def _fed(found: Recording) -> Snapshot:
-    store = Store(CATALOG, watch=table.watch())
+    store = Store(CATALOG, watch=from_catalog.watch())
     store.begin(found.facts, {"run": found.run, "rank": "0"})
     for event in found.events:
         feed(store, event)

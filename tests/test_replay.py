@@ -23,8 +23,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from rlexporter import recording
-from rlexporter.commands import main as cli
-from rlexporter.commands import replay, replaying
+from rlexporter.commands import main, replay, replaying
 from rlexporter.demo import display
 from rlexporter.run.shutdown import live
 from tests import tools
@@ -90,7 +89,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> _Clock:
 
 
 def _replay(path: Path, *options: str) -> int:
-    return cli.main(["replay", str(path), "--port", "0", *options])
+    return main.main(["replay", str(path), "--port", "0", *options])
 
 
 def test_a_crash_happens_again(clock: _Clock, capsys: pytest.CaptureFixture[str]) -> None:
@@ -189,7 +188,7 @@ def test_every_recording_at_once(
     monkeypatch.setenv("RLEXPORTER_RECORD", str(path))
     before = path.read_bytes()
 
-    assert cli.main(["replay", str(path), "--speed", "max", "--port", "0", "--linger", "0"]) == 0
+    assert main.main(["replay", str(path), "--speed", "max", "--port", "0", "--linger", "0"]) == 0
     events = [json.loads(line) for line in before.splitlines()]
     last = max(event["global_step"] for event in events if event["event"] in ("log", "stats"))
     state = "failed" if events[-1]["event"] == "crash" else "finished"
@@ -263,7 +262,7 @@ def test_what_cannot_be_done_is_said(
     Path("foreign.txt").write_text("hello\n")
     Path("folder").mkdir()
 
-    assert cli.main(["replay", *arguments]) == 2
+    assert main.main(["replay", *arguments]) == 2
     assert capsys.readouterr().err.startswith(f"rlexporter: {said}")
     assert path.read_text() == before
 
@@ -278,7 +277,7 @@ def test_speeds(text: str, speed: float) -> None:
 def test_no_speeds(text: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Said by the option."""
     with pytest.raises(SystemExit):
-        cli.main(["replay", "x", "--speed", text])
+        main.main(["replay", "x", "--speed", text])
     assert "neither a number from 0 on nor max" in capsys.readouterr().err
 
 
@@ -335,7 +334,7 @@ def _moments(text: str) -> dict[float, list[str]]:
 
 
 def _written(path: Path, out: Path, *options: str) -> str:
-    assert cli.main(["replay", str(path), "--openmetrics", str(out), *options]) == 0
+    assert main.main(["replay", str(path), "--openmetrics", str(out), *options]) == 0
     return out.read_text()
 
 

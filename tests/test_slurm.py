@@ -78,7 +78,7 @@ def test_prometheus_finds_the_run_while_it_lasts(tmp_path: Path) -> None:
         assert list(targets.iterdir()) == []
         assert process.stdout
         assert "python train.py" in process.stdout.read()
-    kept = recording.read_kept(tmp_path / "_rlexporter_state.json")
+    kept = recording.read_saved_state(tmp_path / "_rlexporter_state.json")
     assert kept
     assert kept.state.over
 

@@ -13,10 +13,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rlexporter.catalog import CATALOG, NAMED
-from rlexporter.model.histogram import Buckets
-from rlexporter.model.metric import RunState, Series
-from rlexporter.model.sink import RunFacts, StepUpdate
-from rlexporter.store.builder import Draft
+from rlexporter.model.histogram import Histogram
+from rlexporter.model.metric import Series
+from rlexporter.model.snapshot import RunState
+from rlexporter.model.step import RunFacts, StepUpdate
+from rlexporter.store.builder import SnapshotBuilder
 from rlexporter.store.log_lines import MAX_DATASETS
 from rlexporter.store.store import Store
 from tests.conftest import observe
@@ -295,11 +296,11 @@ def test_a_change_inside_a_change_is_not_lost(grpo: Store) -> None:
     """A signal handler can write while the thread that it interrupts is writing."""
     calls = []
 
-    def edit(draft: Draft) -> None:
+    def edit(builder: SnapshotBuilder) -> None:
         calls.append(1)
         if len(calls) == 1:
             grpo.enter(RunState.PREEMPTED)
-        draft.set("rl_step", 7)
+        builder.set("rl_step", 7)
 
     grpo.change(edit)
 
@@ -310,15 +311,15 @@ def test_a_change_inside_a_change_is_not_lost(grpo: Store) -> None:
 
 def test_a_line_that_is_written_again_is_whole(grpo: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """A handler that writes meanwhile has the line written again, with all that its new keys bring."""
-    number, calls = Draft.number, []
+    number, calls = SnapshotBuilder.number, []
 
-    def interrupted(self: Draft, *args: Any, **kwargs: Any) -> None:
+    def interrupted(self: SnapshotBuilder, *args: Any, **kwargs: Any) -> None:
         calls.append(1)
         if len(calls) == 1:
             grpo.enter(RunState.PREEMPTED)
         number(self, *args, **kwargs)
 
-    monkeypatch.setattr(Draft, "number", interrupted)
+    monkeypatch.setattr(SnapshotBuilder, "number", interrupted)
     grpo.record({"mine": 1.0, "mine/too": 2.0, "rewards/a/mean": 3.0, "grad_norm": 4.0}, step=1)
 
     value = grpo.snapshot.value
@@ -428,7 +429,7 @@ def test_a_counter_needs_a_finite_total(grpo: Store) -> None:
     """Counts without extremes, of whatever made them: the counter stays what it was, for later totals as well."""
     series = Series(NAMED["rl_skipped_updates_total"])
     for step, maximum in enumerate([2.0, -math.inf, math.inf, 3.0], 1):
-        counted = Buckets((), (1,), positive_sum=1.0, minimum=maximum, maximum=maximum)
+        counted = Histogram((), (1,), positive_sum=1.0, minimum=maximum, maximum=maximum)
         grpo.absorb(StepUpdate(step=step, seen={series: counted}))
 
     assert grpo.snapshot.value("rl_skipped_updates_total") == 3.0

@@ -19,9 +19,9 @@ import pytest
 
 from rlexporter.commands.run import STARTUP
 from rlexporter.exporter import Exporter
-from rlexporter.integrations import auto as autoattach
+from rlexporter.integrations import auto
 from rlexporter.integrations.import_hook import after_import
-from rlexporter.run import shutdown as process
+from rlexporter.run import shutdown
 from tests.conftest import serving
 
 PRINTS = "import os, sys; print(sys.argv[1:], os.getpid(), os.getcwd()); sys.exit(7)"
@@ -253,8 +253,8 @@ def started(monkeypatch: pytest.MonkeyPatch, any_port: None) -> None:
     """As in a process that `rlexporter run` started, which has transformers."""
     trainer = pytest.importorskip("transformers.trainer")
     monkeypatch.setattr(trainer, "DEFAULT_CALLBACKS", list(trainer.DEFAULT_CALLBACKS))
-    autoattach._add_default_callback(trainer)
-    autoattach._add_default_callback(trainer)
+    auto._add_default_callback(trainer)
+    auto._add_default_callback(trainer)
 
 
 def _made(folder: Path, how: str) -> tuple[Any, str]:
@@ -364,7 +364,7 @@ class TestEveryTrainer:
         (warning,) = [each.message for each in caplog.records if each.name == "rlexporter"]
         assert warning.startswith("rlexporter does not watch this training: ")
         assert says in warning
-        assert not process.live()
+        assert not shutdown.live()
 
 
 class TestLegacy:
@@ -390,7 +390,7 @@ class TestLegacy:
                 self.n = n
                 self.accelerator = SimpleNamespace(trackers=[SimpleNamespace(name=tracker)])
 
-        autoattach._watch_legacy(SimpleNamespace(PPOTrainer=PPOTrainer))  # type: ignore[arg-type]
+        auto._watch_legacy(SimpleNamespace(PPOTrainer=PPOTrainer))  # type: ignore[arg-type]
         trainer = PPOTrainer(n=3)
         assert trainer.n == 3
         assert attached == ([] if tracker else [(trainer, {}, True)])
@@ -402,5 +402,5 @@ class TestLegacy:
             def add_callback(self) -> None:
                 """As Trainer has."""
 
-        autoattach._watch_legacy(SimpleNamespace(PPOTrainer=PPOTrainer))  # type: ignore[arg-type]
+        auto._watch_legacy(SimpleNamespace(PPOTrainer=PPOTrainer))  # type: ignore[arg-type]
         assert PPOTrainer.__init__ is object.__init__

@@ -13,7 +13,8 @@ from typing import Any
 from rlexporter import catalog
 from rlexporter.adapters.optimizer import BackwardTaps, weight_norm
 from rlexporter.adapters.trainer_facts import hyperparameters, model_name, version_of
-from rlexporter.model.sink import RunFacts, StepUpdate, TrainedRun
+from rlexporter.model.sink import TrainedRun
+from rlexporter.model.step import RunFacts, StepUpdate
 
 _ONLY_ITS_MEAN = "the trainer computes only its mean over the tokens of a mini-batch: see rl_entropy_per_token"
 _NAMES = ("exp_name", "tracker_project_name")

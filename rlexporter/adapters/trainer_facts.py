@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from rlexporter import catalog
-from rlexporter.model.sink import RunFacts
+from rlexporter.model.step import RunFacts
 
 _ALGORITHMS = {
     "GRPOTrainer": catalog.GRPO,

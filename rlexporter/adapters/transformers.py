@@ -20,7 +20,8 @@ from rlexporter.adapters.instance import wrap
 from rlexporter.adapters.selection import taps_for
 from rlexporter.adapters.taps import Taps
 from rlexporter.adapters.trainer_facts import run_facts
-from rlexporter.model.sink import RunFacts, StepUpdate, TrainedRun
+from rlexporter.model.sink import TrainedRun
+from rlexporter.model.step import RunFacts, StepUpdate
 
 logger = logging.getLogger("rlexporter")
 

@@ -6,8 +6,7 @@ Families that name a cause, and the families that are then only symptoms, are at
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from rlexporter.model.alert import PrometheusAlert, RecordingRule
 from rlexporter.model.condition import Family, Severity
 
 RUNBOOKS = "https://github.com/rlexporter/rlexporter/blob/main/alerts/runbooks"
@@ -17,59 +16,31 @@ LOST_WITHOUT = ("rank", "instance", "pod", "container", "endpoint", "node")
 """Labels of one process. What is said of a run is said without them, so that cluster and namespace survive."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Record:
-    """A recording rule that several others use."""
-
-    name: str
-    expr: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outside:
-    """An alert that no condition inside the process can raise."""
-
-    alert: str
-    family: Family
-    severity: Severity
-    expr: str
-    summary: str
-    description: str
-    """A template of Prometheus, after the name of the run."""
-    meaning: str
-    causes: tuple[str, ...] = ()
-    remedies: tuple[str, ...] = ()
-    source: str = ""
-    wait: str = ""
-    """How long it must hold before it fires."""
-    of_run: bool = True
-
-
 WATCHDOG = "RLExporterWatchdog"
 """The alert that always fires: without a run, and without a condition."""
 
-RECORDS: tuple[Record, ...] = (
-    Record(
+RECORDING_RULES: tuple[RecordingRule, ...] = (
+    RecordingRule(
         name="rl:run_running",
         expr='run(last_over_time(rl_run_state{state="running",rank="0"}[2m])) == 1',
     ),
-    Record(
+    RecordingRule(
         name="rl:run_failed",
         expr='run(last_over_time(rl_run_state{state="failed",rank="0"}[15m])) == 1\n'
         "unless ignoring (state) rl:run_running",
     ),
-    Record(
+    RecordingRule(
         name="rl:run_vanished",
         expr='run(last_over_time(rl_run_state{state="running",rank="0"}[30m])) == 1\n'
         'unless run(present_over_time(rl_run_state{state="running",rank="0"}[2m]))',
     ),
-    Record(
+    RecordingRule(
         name="rl:run_stalled",
         expr='time() - run(last_over_time(rl_last_step_timestamp_seconds{rank="0"}[5m]))\n'
         '> run(last_over_time(rl_stall_after_seconds{rank="0"}[5m]))\n'
         "and ignoring (state) rl:run_running",
     ),
-    Record(
+    RecordingRule(
         name="rl:conditions_critical",
         expr="count without (condition, severity) (\n"
         '  run(last_over_time(rl_condition_last_event_timestamp_seconds{severity="critical"}[15m])) > time() - 600\n'
@@ -78,7 +49,7 @@ RECORDS: tuple[Record, ...] = (
     ),
 )
 
-MANY_RUNS = Outside(
+MANY_RUNS = PrometheusAlert(
     alert="RLManyRunsSick",
     family=Family.STALL,
     severity=Severity.CRITICAL,
@@ -101,7 +72,7 @@ MANY_RUNS = Outside(
     of_run=False,
 )
 
-RUN_FAILED = Outside(
+RUN_FAILED = PrometheusAlert(
     alert="RLRunFailed",
     family=Family.CRASH,
     severity=Severity.CRITICAL,
@@ -121,7 +92,7 @@ RUN_FAILED = Outside(
     remedies=("Read the exception; look for a non-finite alert before it; resume from the last checkpoint.",),
     source="the state that the exporter serves after the end",
 )
-RUN_VANISHED = Outside(
+RUN_VANISHED = PrometheusAlert(
     alert="RLRunVanished",
     family=Family.STALL,
     severity=Severity.CRITICAL,
@@ -141,7 +112,7 @@ RUN_VANISHED = Outside(
     ),
     source="two minutes: eight scrapes at 15 seconds; one more for a Prometheus that restarts",
 )
-RUN_STALLED = Outside(
+RUN_STALLED = PrometheusAlert(
     alert="RLRunStalled",
     family=Family.STALL,
     severity=Severity.CRITICAL,
@@ -165,12 +136,12 @@ RUN_STALLED = Outside(
     source="600 seconds: prime-rl; ten times the own median: `rl_stall_after_seconds`",
 )
 
-OUTSIDE: tuple[Outside, ...] = (
+PROMETHEUS_ALERTS: tuple[PrometheusAlert, ...] = (
     MANY_RUNS,
     RUN_VANISHED,
     RUN_STALLED,
     RUN_FAILED,
-    Outside(
+    PrometheusAlert(
         alert="RLRunRestarting",
         family=Family.CRASH,
         severity=Severity.WARNING,
@@ -182,7 +153,7 @@ OUTSIDE: tuple[Outside, ...] = (
         remedies=("Look at how its attempts ended: `rl_run_state`, `rl_run_exception_info`.",),
         source="two restarts an hour",
     ),
-    Outside(
+    PrometheusAlert(
         alert="RLRunLostProgress",
         family=Family.CRASH,
         severity=Severity.WARNING,
@@ -196,7 +167,7 @@ OUTSIDE: tuple[Outside, ...] = (
         remedies=("Save more often (`save_steps`).", "Give each run a name of its own."),
         source="a step only grows within one run",
     ),
-    Outside(
+    PrometheusAlert(
         alert="RLRunPreempted",
         family=Family.CRASH,
         severity=Severity.INFO,
@@ -210,7 +181,7 @@ OUTSIDE: tuple[Outside, ...] = (
         remedies=("Nothing, if it is queued again.",),
         source="the state that the exporter serves after SIGTERM",
     ),
-    Outside(
+    PrometheusAlert(
         alert="RLExporterErrors",
         family=Family.EXPORTER,
         severity=Severity.WARNING,
@@ -226,7 +197,7 @@ OUTSIDE: tuple[Outside, ...] = (
         remedies=("Read the log of the process for `rlexporter`; report it.",),
         source="an error of the exporter is always a fault",
     ),
-    Outside(
+    PrometheusAlert(
         alert="RLSignalUnavailable",
         family=Family.EXPORTER,
         severity=Severity.INFO,
@@ -271,11 +242,18 @@ IMPACT: dict[Family, str] = {
     Family.EXPORTER: "Monitoring has a hole; training goes on.",
 }
 
-HIDES: tuple[tuple[tuple[Family, ...], tuple[Family, ...]], ...] = (
+INHIBITIONS: tuple[tuple[tuple[Family, ...], tuple[Family, ...]], ...] = (
     (
         (Family.NONFINITE,),
         (
-            *(Family.GRAD, Family.GRAD_DEAD, Family.REWARD_DROP, Family.REWARD_FLAT, Family.PLATEAU, Family.KEYS),
+            *(
+                Family.GRAD,
+                Family.GRAD_DEAD,
+                Family.REWARD_DROP,
+                Family.REWARD_FLAT,
+                Family.PLATEAU,
+                Family.KEYS,
+            ),
             *(Family.VALUE, Family.LENGTH, Family.TRUNCATION),
         ),
     ),

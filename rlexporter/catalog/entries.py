@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from rlexporter.model.condition import Baseline, Condition, Family, Limit, Severity
-from rlexporter.model.metric import Group, Key, Kind, Level, Metric, Range, Scope
+from rlexporter.model.metric import Group, Key, Kind, Level, Metric, Range, RankScope
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -21,7 +21,7 @@ class Facts(TypedDict, total=False):
 
     level: Level
     unit: str
-    scope: Scope
+    scope: RankScope
     keys: tuple[Key, ...]
     labels: tuple[str, ...]
     healthy: Range
@@ -40,24 +40,24 @@ class Entries:
         self._group = group
         self._shared: dict[str, Any] = {**shared}
 
-    def gauge(self, name: str, text: str, /, **own: Unpack[Facts]) -> Metric:
+    def gauge(self, series: str, text: str, /, **own: Unpack[Facts]) -> Metric:
         """Make a metric that shows the newest value; ``text`` is its help."""
-        return self._metric(Kind.GAUGE, name, text, own)
+        return self._metric(Kind.GAUGE, series, text, own)
 
-    def counter(self, name: str, text: str, /, **own: Unpack[Facts]) -> Metric:
+    def counter(self, series: str, text: str, /, **own: Unpack[Facts]) -> Metric:
         """Make a metric that only grows."""
-        return self._metric(Kind.COUNTER, name, text, own)
+        return self._metric(Kind.COUNTER, series, text, own)
 
-    def info(self, name: str, text: str, /, **own: Unpack[Facts]) -> Metric:
+    def info(self, series: str, text: str, /, **own: Unpack[Facts]) -> Metric:
         """Make a metric that is always 1 and says something with its labels."""
-        return self._metric(Kind.INFO, name, text, own)
+        return self._metric(Kind.INFO, series, text, own)
 
-    def histogram(self, name: str, text: str, bounds: tuple[float, ...], /, **own: Unpack[Facts]) -> Metric:
+    def histogram(self, series: str, text: str, bounds: tuple[float, ...], /, **own: Unpack[Facts]) -> Metric:
         """Make a metric that counts values up to each of ``bounds``: those of one rank, unless the entry says more."""
-        return self._metric(Kind.HISTOGRAM, name, text, {"scope": Scope.RANK, "bounds": bounds, **own})
+        return self._metric(Kind.HISTOGRAM, series, text, {"scope": RankScope.RANK, "bounds": bounds, **own})
 
-    def _metric(self, kind: Kind, name: str, text: str, own: Mapping[str, Any]) -> Metric:
-        return Metric(name=name, kind=kind, group=self._group, help=text, **{**self._shared, **own})
+    def _metric(self, kind: Kind, series: str, text: str, own: Mapping[str, Any]) -> Metric:
+        return Metric(series=series, kind=kind, group=self._group, help=text, **{**self._shared, **own})
 
 
 def info(value: Number, *, k: int = 1, n: int = 1) -> Limit:

@@ -17,7 +17,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from rlexporter.catalog.entries import Entries
-from rlexporter.model.metric import Group, Key, Level, Metric, Range, RunState, Scope
+from rlexporter.model.metric import Group, Key, Level, Metric, Range, RankScope
+from rlexporter.model.snapshot import RunState
 
 PPO_LEGACY = "ppo-legacy"
 PPO = "ppo"
@@ -40,7 +41,7 @@ ALGORITHMS = {
 
 ERROR_PLACES = (
     *("log", "observe", "step", "tap", "event", "identity", "exit"),
-    *("scrape", "door", "otlp", "discovery", "state", "record"),
+    *("scrape", "auth", "otlp", "discovery", "state", "record"),
 )
 """Where an error of the exporter itself can come from: `rlexporter_errors_total{where}`."""
 
@@ -121,126 +122,126 @@ _evaluation = Entries(Group.EVALUATION, level=Level.RUN, labels=("dataset",))
 _preference = Entries(Group.PREFERENCE, level=Level.SEQUENCE, unit="reward")
 _condition = Entries(Group.CONDITION, level=Level.RUN)
 _truth = Entries(Group.TRUTH, level=Level.RUN)
-_exporter = Entries(Group.EXPORTER, level=Level.RUN, scope=Scope.RANK)
+_exporter = Entries(Group.EXPORTER, level=Level.RUN, scope=RankScope.RANK)
 
 _RUN = (
     _run.info(
-        "rl.run_info",
+        "rl_run_info",
         "What is running: algorithm, trainer class, model, attempt (how often a run of this name was started), number "
         "of ranks, versions. Always 1. rank_scope says whose tensors the distributions hold: one rank's, or all.",
         labels=INFO_LABELS,
     ),
     _run.gauge(
-        "rl.run.state",
+        "rl_run_state",
         "1 for the state the run is in, 0 for the others. failed: train() raised; preempted: SIGTERM; "
         "stopped: Ctrl-C or sys.exit.",
-        scope=Scope.RANK,
+        scope=RankScope.RANK,
         labels=("state",),
         initial=_each(tuple(state.value for state in RunState)),
     ),
     _run.info(
-        "rl.run.exception_info",
+        "rl_run_exception_info",
         "Class of the exception that ended the last train(); absent while there is none.",
-        scope=Scope.RANK,
+        scope=RankScope.RANK,
         labels=("exception",),
     ),
     _run.gauge(
-        "rl.run.start_timestamp_seconds",
+        "rl_run_start_timestamp_seconds",
         "When this process began the run.",
         unit="seconds since the epoch",
-        scope=Scope.RANK,
+        scope=RankScope.RANK,
     ),
-    _run.gauge("rl.world_size", "How many ranks the run has.", unit="ranks"),
+    _run.gauge("rl_world_size", "How many ranks the run has.", unit="ranks"),
     _run.gauge(
-        "rl.ranks_covered",
+        "rl_ranks_covered",
         "How many ranks the local metrics of this endpoint cover: 1, its own.",
         unit="ranks",
-        scope=Scope.RANK,
+        scope=RankScope.RANK,
         reading="The sum over the endpoints of a run is below rl_world_size where some ranks are not seen: a NaN that "
         "only they have is not counted. RLEXPORTER_RANKS=all lets each rank serve its own.",
     ),
     _run.gauge(
-        "rl.hyperparameter",
+        "rl_hyperparameter",
         "A numeric setting of the trainer's configuration, under its own name; booleans as 0 and 1.",
         labels=("name",),
     ),
     _progress.gauge(
-        "rl.step",
+        "rl_step",
         "The step the run is at: an optimizer step in GRPO, RLOO and other Trainer loops, an update in modern "
         "PPO, one step() call in legacy PPO. A resumed checkpoint continues it.",
         unit="steps",
-        scope=Scope.RANK,
+        scope=RankScope.RANK,
         reading="Grows. Falls back only when an older checkpoint is resumed.",
     ),
-    _progress.counter("rl.steps_total", "Steps done by this process, from 0.", unit="steps", initial=((),)),
-    _progress.gauge("rl.steps_planned", "The step at which training is to end.", unit="steps"),
+    _progress.counter("rl_steps_total", "Steps done by this process, from 0.", unit="steps", initial=((),)),
+    _progress.gauge("rl_steps_planned", "The step at which training is to end.", unit="steps"),
     _progress.gauge(
-        "rl.epoch",
+        "rl_epoch",
         "Passes over the training data so far.",
         unit="epochs",
         keys=_keys("ppo " + _TRAINERS, "epoch"),
         reading="Grows. Several passes over few prompts: expect the policy to learn them by heart.",
     ),
     _progress.gauge(
-        "rl.episode",
+        "rl_episode",
         "Prompts consumed so far by all ranks, as the trainer counts them: 0 again with every train().",
         unit="episodes",
         keys=_keys(PPO, "episode"),
         reading="Grows within one train().",
     ),
     _progress.counter(
-        "rl.episodes_total",
+        "rl_episodes_total",
         "Prompts consumed by all ranks since this process began.",
         unit="episodes",
         keys=_keys(PPO, "episode"),
         reading="Its rate is the throughput in prompts.",
     ),
     _speed.gauge(
-        "rl.episodes_per_second",
+        "rl_episodes_per_second",
         "Episodes so far over seconds since train(), truncated to an integer by TRL: 0 in slow runs.",
         unit="episodes per second",
         keys=_keys(PPO, "eps"),
         reading="A run average: it recovers only slowly after a pause.",
     ),
     _progress.gauge(
-        "rl.tokens_seen",
+        "rl_tokens_seen",
         "Prompt and completion tokens processed by all ranks; restored with a checkpoint, so it can fall back.",
         unit="tokens",
         keys=_keys(_TRAINERS, "num_tokens"),
         reading="Grows. A fall is a resumed checkpoint.",
     ),
     _progress.counter(
-        "rl.tokens_total",
+        "rl_tokens_total",
         "Prompt and completion tokens processed by all ranks since this process began.",
         unit="tokens",
         keys=_keys(_TRAINERS, "num_tokens"),
         reading="Its rate is the throughput in tokens.",
     ),
     _progress.gauge(
-        "rl.last_step_timestamp_seconds",
+        "rl_last_step_timestamp_seconds",
         "When the last step ended; the start of the run before the first one.",
         unit="seconds since the epoch",
-        scope=Scope.RANK,
+        scope=RankScope.RANK,
         reading="`time() - rl_last_step_timestamp_seconds` is the age of the last step: its growth is a stall.",
     ),
     _progress.gauge(
-        "rl.stall_after_seconds",
+        "rl_stall_after_seconds",
         "How old the last step may be before the run hangs: ten times the run's own pace, at least 600 seconds; "
         "longer before the first step, and while an evaluation or a checkpoint is under way.",
         unit="seconds",
         reading="Below `time() - rl_last_step_timestamp_seconds`: the run is stalled.",
     ),
-    _progress.gauge("rl.last_log_timestamp_seconds", "When the trainer last logged.", unit="seconds since the epoch"),
+    _progress.gauge("rl_last_log_timestamp_seconds", "When the trainer last logged.", unit="seconds since the epoch"),
     _progress.gauge(
-        "rl.last_log_step",
+        "rl_last_log_step",
         "The step at which the trainer last logged: behind rl_step by up to logging_steps.",
         unit="steps",
     ),
     _progress.gauge(
-        "rl.last_checkpoint_timestamp_seconds", "When the last checkpoint was written.", unit="seconds since the epoch"
+        "rl_last_checkpoint_timestamp_seconds", "When the last checkpoint was written.", unit="seconds since the epoch"
     ),
     _progress.gauge(
-        "rl.last_checkpoint_step",
+        "rl_last_checkpoint_step",
         "The step of the last checkpoint: what is after it is lost with the process.",
         unit="steps",
     ),
@@ -248,7 +249,7 @@ _RUN = (
 
 _REWARDS = (
     _reward.gauge(
-        "rl.reward.mean",
+        "rl_reward_mean",
         "Mean reward per completion. GRPO, RLOO: the weighted sum of the reward functions, raw (unweighted in trl 0.27 "
         "to 0.29). Modern PPO: the score after the missing-EOS penalty. Legacy PPO: the rewards given to log_stats().",
         keys=_keys(_GROUPWISE, "reward")
@@ -258,7 +259,7 @@ _REWARDS = (
         "or a rise while KL runs away: the reward is being hacked.",
     ),
     _reward.gauge(
-        "rl.reward.std",
+        "rl_reward_std",
         "Spread of the reward: over the whole generation batch (GRPO from trl 0.27, RLOO), the mean over groups "
         "(GRPO up to 0.26), over the gathered rewards (legacy PPO).",
         keys=_keys(_GROUPWISE, "reward_std") + _keys(PPO_LEGACY, "env/reward_std"),
@@ -267,14 +268,14 @@ _REWARDS = (
         "constant.",
     ),
     _reward.histogram(
-        "rl.reward.dist",
+        "rl_reward_dist",
         "Reward of each completion.",
         _REWARD,
         keys=_keys(PPO_LEGACY, "env/reward_dist"),
         reading="Balanced, without long tails; two humps are two kinds of answers.",
     ),
     _reward.gauge(
-        "rl.reward_function.mean",
+        "rl_reward_function_mean",
         "Mean of one reward function over the samples for which it returned a number.",
         labels=("reward_function",),
         keys=_keys("grpo rloo", "rewards/{reward_function}/mean")
@@ -282,7 +283,7 @@ _REWARDS = (
         reading="One falling while another rises: they conflict. One stuck at its lowest value is dead.",
     ),
     _reward.gauge(
-        "rl.reward_function.std",
+        "rl_reward_function_std",
         "Spread of one reward function over the generation batch, NaN left out.",
         labels=("reward_function",),
         keys=_keys("grpo rloo", "rewards/{reward_function}/std"),
@@ -290,14 +291,14 @@ _REWARDS = (
         reading="0: this function tells no completion from another, so it teaches nothing.",
     ),
     _reward.histogram(
-        "rl.reward_function.dist",
+        "rl_reward_function_dist",
         "Reward of each completion by one reward function, where it returned a number.",
         _REWARD,
         labels=("reward_function",),
         reading="All in one bucket: this function tells no completion from another.",
     ),
     _reward.gauge(
-        "rl.reward.zero_std_fraction",
+        "rl_reward_zero_std_fraction",
         "Share of completions whose group has no spread of reward, so that their advantage is 0.",
         unit="fraction",
         keys=_keys("grpo rloo", "frac_reward_zero_std"),
@@ -305,37 +306,37 @@ _REWARDS = (
         reading="Near 1 with a high reward: solved. Near 1 with a low one: too hard, or the reward is broken.",
     ),
     _reward.gauge(
-        "rl.scores.mean",
+        "rl_scores_mean",
         "Mean score after score scaling and clipping; equals the reward where neither is used.",
         keys=_keys(PPO_LEGACY, "ppo/mean_scores"),
         reading="Rises while the policy learns; away from the reward, score clipping is at work.",
     ),
     _reward.gauge(
-        "rl.scores.std",
+        "rl_scores_std",
         "Spread of the scores; over several ranks the mean of the ranks' own.",
         keys=_keys(PPO_LEGACY, "ppo/std_scores"),
         reading="Near 0: no learning signal. Growing without end: the reward model is off its ground.",
     ),
     _reward.gauge(
-        "rl.scores.margin",
+        "rl_scores_margin",
         "Mean reward of the better completion minus that of the worse one.",
         keys=_keys(ONLINE_DPO, "objective/scores_margin"),
         reading="Rises while the better completion is easier to tell.",
     ),
     _reward.gauge(
-        "rl.rlhf_reward",
+        "rl_rlhf_reward",
         "Score plus the (negative) KL penalty: what PPO maximises.",
         keys=_keys("ppo online-dpo", "objective/rlhf_reward"),
         reading="Rises [trl]. Falls while the score rises: the penalty is winning.",
     ),
     _reward.gauge(
-        "rl.non_score_reward.per_sequence",
+        "rl_non_score_reward_per_sequence",
         "The KL penalty: minus kl_coef times the KL summed over a sequence.",
         keys=_keys("ppo online-dpo", "objective/non_score_reward"),
         reading="Small against the score; should not dominate it [ranges].",
     ),
     _reward.gauge(
-        "rl.non_score_reward.per_token",
+        "rl_non_score_reward_per_token",
         "The KL penalty as a mean over response tokens: negative while KL is positive.",
         level=Level.TOKEN,
         keys=_keys(PPO_LEGACY, "ppo/mean_non_score_reward"),
@@ -345,7 +346,7 @@ _REWARDS = (
 
 _KL = (
     _kl.gauge(
-        "rl.kl.per_sequence",
+        "rl_kl_per_sequence",
         "KL divergence to the reference policy, summed over the tokens of a response, mean over the batch. "
         "Usually the k1 estimator, which can be negative.",
         level=Level.SEQUENCE,
@@ -355,7 +356,7 @@ _KL = (
         "sampler is not the policy, or generation is constrained.",
     ),
     _kl.histogram(
-        "rl.kl.per_sequence_dist",
+        "rl_kl_per_sequence_dist",
         "KL divergence to the reference policy of each response, summed over its tokens.",
         _KL_SEQUENCE,
         level=Level.SEQUENCE,
@@ -363,7 +364,7 @@ _KL = (
         reading="A long upper tail: a few responses have left the reference although the mean looks well.",
     ),
     _kl.gauge(
-        "rl.kl.per_token",
+        "rl_kl_per_token",
         "KL divergence to the reference policy, mean over completion tokens; only with beta above 0. GRPO: the k3 "
         "estimator, never negative. RLOO: k1, signed.",
         keys=_keys("grpo rloo", "kl"),
@@ -371,19 +372,19 @@ _KL = (
         reading="Near 0 at the first step, then grows slowly; a jump means the policy leaves the reference.",
     ),
     _kl.histogram(
-        "rl.kl.per_token_dist",
+        "rl_kl_per_token_dist",
         "KL divergence to the reference policy of each completion token.",
         _KL_TOKEN,
         reading="A long upper tail: a few tokens have left the reference although the mean looks well.",
     ),
     _kl.gauge(
-        "rl.rollout_kl.per_token",
+        "rl_rollout_kl_per_token",
         "KL divergence between the policy that sampled and the current one (k3), not to a reference model.",
         keys=_keys(ASYNC_GRPO, "kl"),
         reading="Grows with the age of the samples: the policy has moved on since they were drawn.",
     ),
     _kl.gauge(
-        "rl.kl.coef",
+        "rl_kl_coef",
         "Coefficient of the KL penalty in force.",
         unit="",
         level=Level.STEP,
@@ -394,7 +395,7 @@ _KL = (
 
 _ENTROPY = (
     _entropy.gauge(
-        "rl.entropy.per_token",
+        "rl_entropy_per_token",
         "Entropy of the policy's next-token distribution, mean over completion tokens (modern PPO: over padding too).",
         keys=_keys(_GROUPWISE, "entropy") + _keys(PPO, "policy/entropy_avg") + _keys(PPO_LEGACY, "ppo/policy/entropy"),
         reading="High early, declines slowly [ranges]. Near 0: collapse, nothing is explored any more. A lasting "
@@ -402,13 +403,13 @@ _ENTROPY = (
         corrected=True,
     ),
     _entropy.histogram(
-        "rl.entropy.per_token_dist",
+        "rl_entropy_per_token_dist",
         "Entropy of the policy's next-token distribution at each completion token.",
         (0.001, 0.01, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 12.0),
         reading="Mass moving to 0: the policy decides ever more tokens outright.",
     ),
     _entropy.gauge(
-        "rl.entropy.per_sequence",
+        "rl_entropy_per_sequence",
         "Minus the sampled log-probabilities summed over a response: a one-sample estimate. Modern PPO up to trl "
         "1.9 subtracts 1 for every padding token, so that it can be negative.",
         level=Level.SEQUENCE,
@@ -416,7 +417,7 @@ _ENTROPY = (
         reading="High early, declines slowly [ranges]. For collapse watch the entropy per token.",
     ),
     _entropy.gauge(
-        "rl.entropy.coef",
+        "rl_entropy_coef",
         "Coefficient of the entropy bonus in force; only where the bonus is on.",
         unit="",
         level=Level.STEP,
@@ -433,7 +434,7 @@ _CLIP_SOURCE = "[ranges], per token; per sequence (RLOO, GSPO) far higher values
 
 _POLICY = (
     _policy.gauge(
-        "rl.policy.ratio_mean",
+        "rl_policy_ratio_mean",
         "Mean probability ratio new/old policy. Modern PPO: over padding too, and from trl 0.17 too small where "
         "mini-batches have fewer micro-batches than gradient_accumulation_steps.",
         keys=_keys(PPO, "val/ratio") + _keys(ASYNC_GRPO, "ratio"),
@@ -442,7 +443,7 @@ _POLICY = (
         corrected=True,
     ),
     _policy.gauge(
-        "rl.corrected_mean",
+        "rl_corrected_mean",
         "A mean of modern PPO as it would be logged without a fault of trl 0.17 and later: statistics slots that "
         "are never written count as 0 where a mini-batch has fewer micro-batches than gradient_accumulation_steps. "
         "The metric that is corrected is the label.",
@@ -452,7 +453,7 @@ _POLICY = (
         may_be_nonfinite=True,
     ),
     _policy.gauge(
-        "rl.policy.ratio_var",
+        "rl_policy_ratio_var",
         "Variance of the micro-batches' mean ratios, not of the ratio; NaN where there is one micro-batch.",
         level=Level.STEP,
         keys=_keys(PPO, "val/ratio_var"),
@@ -460,14 +461,14 @@ _POLICY = (
         may_be_nonfinite=True,
     ),
     _policy.histogram(
-        "rl.policy.ratio_dist",
+        "rl_policy_ratio_dist",
         "Probability ratio new/old policy of each token, over all updates.",
         _RATIO,
         healthy=Range(0.1, 200.0, "[ranges], [trl]: about 1; above 200 is over-optimisation"),
         reading="Narrow around 1. The clip edges 0.8 and 1.2 are bounds, and so are 0.1, 2, 10 and 200.",
     ),
     _policy.histogram(
-        "rl.sequence_ratio_dist",
+        "rl_sequence_ratio_dist",
         "Probability ratio new/old policy of each sequence: the product over its tokens (RLOO), or its geometric "
         "mean (GSPO).",
         (
@@ -478,7 +479,7 @@ _POLICY = (
         reading="Narrow around 1; long responses spread it without any fault.",
     ),
     _policy.gauge(
-        "rl.policy.approxkl",
+        "rl_policy_approxkl",
         "How far an update moved the policy: the k2 estimate, half the mean squared log-ratio (modern PPO: over "
         "padding too). Not the KL to the reference.",
         unit="nats",
@@ -488,16 +489,16 @@ _POLICY = (
         corrected=True,
     ),
     _policy.histogram(
-        "rl.policy.approxkl_dist",
+        "rl_policy_approxkl_dist",
         "rl_policy_approxkl, one observation a step: a spike between two scrapes stays visible.",
         (0.0, 0.00001, 0.0001, 0.001, 0.003, 0.01, 0.02, 0.05, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0),
         unit="nats",
-        scope=Scope.GLOBAL,
+        scope=RankScope.GLOBAL,
         of="rl_policy_approxkl",
         reading="Counts above 0.1: updates that went too far.",
     ),
     _policy.gauge(
-        "rl.policy.policykl",
+        "rl_policy_policykl",
         "How far an update moved the policy: the k1 estimate, the mean of old minus new log-probability. Drives "
         "early stopping.",
         unit="nats",
@@ -506,7 +507,7 @@ _POLICY = (
         reading="Near 0; growth within a step is the policy moving away from its samples.",
     ),
     _policy.gauge(
-        "rl.policy.clipfrac",
+        "rl_policy_clipfrac",
         "Share of response tokens for which the clipped branch of the loss is the active one. A NaN counts as not "
         "clipped.",
         unit="fraction",
@@ -517,7 +518,7 @@ _POLICY = (
         corrected=True,
     ),
     _clip.gauge(
-        "rl.clip_ratio.region_mean",
+        "rl_clip_ratio_region_mean",
         "Share clipped on either side: of tokens, or of sequences where rl_run_info says so "
         "(RLOO, importance_sampling_level=sequence).",
         keys=_keys(_GROUPWISE, "clip_ratio/region_mean"),
@@ -526,46 +527,46 @@ _POLICY = (
         "the clip range too narrow.",
     ),
     _clip.gauge(
-        "rl.clip_ratio.low_mean",
+        "rl_clip_ratio_low_mean",
         "Share below 1 - epsilon with a negative advantage.",
         keys=_keys(_GROUPWISE, "clip_ratio/low_mean"),
         healthy=Range(0.0, 0.2, _CLIP_SOURCE),
         reading="High: completions worse than their group are pushed down harder than the clip range allows.",
     ),
     _clip.gauge(
-        "rl.clip_ratio.low_min",
+        "rl_clip_ratio_low_min",
         "Smallest such share: over ranks up to trl 1.8, over completions from 1.9.",
         keys=_keys(_GROUPWISE, "clip_ratio/low_min"),
         reading="Above 0: even the least clipped rank or completion is clipped.",
     ),
     _clip.gauge(
-        "rl.clip_ratio.high_mean",
+        "rl_clip_ratio_high_mean",
         "Share above 1 + epsilon_high with a positive advantage.",
         keys=_keys(_GROUPWISE, "clip_ratio/high_mean"),
         healthy=Range(0.0, 0.2, _CLIP_SOURCE),
         reading="High: completions better than their group are pushed up harder than the clip range allows.",
     ),
     _clip.gauge(
-        "rl.clip_ratio.high_max",
+        "rl_clip_ratio_high_max",
         "Largest such share: over ranks up to trl 1.8, over completions from 1.9.",
         keys=_keys(_GROUPWISE, "clip_ratio/high_max"),
         reading="Near 1: one rank or completion is clipped almost as a whole.",
     ),
     _clip.gauge(
-        "rl.clip_ratio",
+        "rl_clip_ratio",
         "Share of clipped tokens as trl 0.16 and the Liger loss (up to 1.13) log it: the two sides together.",
         keys=_keys(GRPO, "clip_ratio"),
         healthy=Range(0.0, 0.2, _CLIP_SOURCE),
         reading="Exactly 0 while every update is on-policy. High: updates too aggressive.",
     ),
     _clip.gauge(
-        "rl.cispo_clip_ratio",
+        "rl_cispo_clip_ratio",
         "Share of tokens with a ratio above epsilon_high and a positive advantage (loss_type=cispo).",
         keys=_keys(GRPO, "cispo_clip_ratio"),
         reading="High: many weights are cut; updates too aggressive for the samples.",
     ),
     _policy.gauge(
-        "rl.vespo_phi_seq_mean",
+        "rl_vespo_phi_seq_mean",
         "Mean weight of a sequence (loss_type=vespo).",
         level=Level.SEQUENCE,
         keys=_keys(GRPO, "vespo/phi_seq_mean"),
@@ -576,14 +577,14 @@ _POLICY = (
 
 _ADVANTAGE = (
     _advantage.gauge(
-        "rl.advantage.mean",
+        "rl_advantage_mean",
         "Mean advantage over response tokens, whitened.",
         keys=_keys(PPO_LEGACY, "ppo/policy/advantages_mean"),
         healthy=Range(-0.1, 0.1, "[ranges]: centred near 0; it is whitened over the batch"),
         reading="Away from 0: advantages are not centred, every action looks good (or bad).",
     ),
     _advantage.histogram(
-        "rl.advantage.dist",
+        "rl_advantage_dist",
         "Advantage of each token (PPO) or completion (GRPO, RLOO). Arrays that legacy PPO logs hold masked "
         "positions as well, and -1 where the advantage was NaN.",
         _both_signs(0.05, 0.1, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0, 100.0),
@@ -594,7 +595,7 @@ _ADVANTAGE = (
 
 _LOSSES = (
     _loss.gauge(
-        "rl.loss",
+        "rl_loss",
         "Training loss, mean over the logging window. transformers replaces NaN and infinity by a running mean "
         "before it logs.",
         keys=_keys(_TRAINERS, "loss"),
@@ -602,14 +603,14 @@ _LOSSES = (
         "be a hidden NaN.",
     ),
     _loss.histogram(
-        "rl.loss_dist",
+        "rl_loss_dist",
         "rl_loss, one observation a step: a spike between two scrapes stays visible.",
         _LOSS,
         of="rl_loss",
         reading="Counts in the outer buckets: spikes.",
     ),
     _loss.gauge(
-        "rl.policy_loss",
+        "rl_policy_loss",
         "Clipped policy loss, mean over the updates of a step; GRPO logs it only with the entropy bonus. Legacy "
         "PPO logs 0 for updates that ratio_threshold skipped.",
         keys=_keys(PPO, "loss/policy_avg") + _keys(PPO_LEGACY, "ppo/loss/policy") + _keys(GRPO, "policy_loss"),
@@ -617,14 +618,14 @@ _LOSSES = (
         corrected=True,
     ),
     _loss.histogram(
-        "rl.policy_loss_dist",
+        "rl_policy_loss_dist",
         "rl_policy_loss, one observation a step.",
         _LOSS,
         of="rl_policy_loss",
         reading="Counts in the outer buckets: spikes.",
     ),
     _loss.gauge(
-        "rl.value_loss",
+        "rl_value_loss",
         "Half the mean squared error of the value function, the larger of clipped and unclipped, before vf_coef.",
         unit="squared reward",
         keys=_keys(PPO, "loss/value_avg") + _keys(PPO_LEGACY, "ppo/loss/value"),
@@ -632,7 +633,7 @@ _LOSSES = (
         corrected=True,
     ),
     _loss.histogram(
-        "rl.value_loss_dist",
+        "rl_value_loss_dist",
         "rl_value_loss, one observation a step.",
         (0.0, 0.001, 0.01, 0.03, 0.1, 0.3, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 100.0, 1000.0, 10000.0, 1000000.0),
         unit="squared reward",
@@ -640,13 +641,13 @@ _LOSSES = (
         reading="Counts in the upper buckets: spikes.",
     ),
     _loss.gauge(
-        "rl.total_loss",
+        "rl_total_loss",
         "Policy loss plus vf_coef times value loss.",
         keys=_keys(PPO_LEGACY, "ppo/loss/total"),
         reading="Declines gradually [ranges].",
     ),
     _loss.gauge(
-        "rl.aux_loss",
+        "rl_aux_loss",
         "Load-balancing loss of a mixture-of-experts model.",
         keys=_keys(_GROUPWISE, "aux_loss"),
         reading="Grows when few experts take most tokens.",
@@ -655,39 +656,39 @@ _LOSSES = (
 
 _VALUE = (
     _value.gauge(
-        "rl.value.mean",
+        "rl_value_mean",
         "Mean of the value function over response tokens, before the update.",
         keys=_keys(PPO_LEGACY, "ppo/val/mean"),
         reading="On the scale of the returns.",
     ),
     _value.histogram(
-        "rl.value_dist",
+        "rl_value_dist",
         "Value function at each response token, before the update.",
         _REWARD,
         reading="On the scale of the returns. Counts in the outer buckets: a critic that diverges.",
     ),
     _value.gauge(
-        "rl.value.var",
+        "rl_value_var",
         "Variance of the value function over response tokens, before the update.",
         unit="squared reward",
         keys=_keys(PPO_LEGACY, "ppo/val/var"),
         reading="Stable [ranges].",
     ),
     _value.gauge(
-        "rl.value.prediction",
+        "rl_value_prediction",
         "Mean of the value function over response tokens, during the update.",
         keys=_keys(PPO_LEGACY, "ppo/val/vpred"),
         reading="On the scale of the returns; drifting away from them is a critic that diverges.",
     ),
     _value.gauge(
-        "rl.value.error",
+        "rl_value_error",
         "Mean squared error between value predictions and returns.",
         unit="squared reward",
         keys=_keys(PPO_LEGACY, "ppo/val/error"),
         reading="Falls smoothly [ranges].",
     ),
     _value.gauge(
-        "rl.value.explained_variance",
+        "rl_value_explained_variance",
         "1 - error / variance of the returns; minus infinity where the returns do not vary.",
         unit="fraction",
         keys=_keys(PPO_LEGACY, "ppo/val/var_explained"),
@@ -697,7 +698,7 @@ _VALUE = (
         may_be_nonfinite=True,
     ),
     _value.gauge(
-        "rl.value.clipfrac",
+        "rl_value_clipfrac",
         "Share of tokens for which the clipped value loss is the larger one.",
         unit="fraction",
         keys=_keys(PPO, "val/clipfrac_avg") + _keys(PPO_LEGACY, "ppo/val/clipfrac"),
@@ -706,19 +707,19 @@ _VALUE = (
         corrected=True,
     ),
     _value.gauge(
-        "rl.return.mean",
+        "rl_return_mean",
         "Mean of the TD(lambda) returns: advantage plus value.",
         keys=_keys(PPO_LEGACY, "ppo/returns/mean"),
         reading="Rises with the reward.",
     ),
     _value.histogram(
-        "rl.return_dist",
+        "rl_return_dist",
         "TD(lambda) return at each response token: advantage plus value.",
         _REWARD,
         reading="What the value function is fitted to: compare the two.",
     ),
     _value.gauge(
-        "rl.return.var",
+        "rl_return_var",
         "Variance of the TD(lambda) returns.",
         unit="squared reward",
         keys=_keys(PPO_LEGACY, "ppo/returns/var"),
@@ -728,13 +729,13 @@ _VALUE = (
 
 _OPTIMIZER = (
     _optimizer.gauge(
-        "rl.learning_rate",
+        "rl_learning_rate",
         "Learning rate in force (of the first parameter group).",
         keys=_keys(_TRAINERS, "learning_rate") + _keys(PPO, "lr") + _keys(PPO_LEGACY, "ppo/learning_rate"),
         reading="Follows its schedule; 0 in the middle of a run means that nothing is learnt any more.",
     ),
     _optimizer.gauge(
-        "rl.grad_norm",
+        "rl_grad_norm",
         "Norm of the gradient before clipping, of the last optimizer step of the logging window.",
         keys=_keys(_TRAINERS, "grad_norm"),
         healthy=Range(0.0, None, "finite; max_grad_norm clips at 1 by default"),
@@ -742,27 +743,27 @@ _OPTIMIZER = (
         "Exactly 0 while rewards differ: a hidden NaN.",
     ),
     _optimizer.histogram(
-        "rl.grad_norm_dist",
+        "rl_grad_norm_dist",
         "rl_grad_norm, one observation a step: a spike between two scrapes stays visible.",
         (
             *(0.0, 0.001, 0.01, 0.03, 0.1, 0.3, 0.5, 1.0, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0, 100.0, 1000.0),
             *(10000.0, 1000000.0),
         ),
-        scope=Scope.GLOBAL,
+        scope=RankScope.GLOBAL,
         of="rl_grad_norm",
         reading='Counts in the upper buckets: spikes; in le="0.0": steps without any gradient.',
     ),
     _optimizer.gauge(
-        "rl.weight_norm",
+        "rl_weight_norm",
         "Norm of the trained weights that this rank holds, measured before each rollout.",
-        scope=Scope.RANK,
+        scope=RankScope.RANK,
         reading="Drifts slowly. NaN: weights are lost, and the rollout that follows will fail.",
     ),
 )
 
 _COMPLETION = (
     _completion.gauge(
-        "rl.completion_length.mean",
+        "rl_completion_length_mean",
         "Mean length of the completions, truncated ones included. Legacy PPO: of one rank.",
         keys=_keys(_GROUPWISE, "completions/mean_length")
         + _keys(GRPO, "completion_length")
@@ -770,50 +771,50 @@ _COMPLETION = (
         reading="No drift towards the limit, no collapse to a few tokens.",
     ),
     _completion.gauge(
-        "rl.completion_length.std",
+        "rl_completion_length_std",
         "Spread of the completion lengths of one rank.",
         keys=_keys(PPO_LEGACY, "tokens/responses_len_std"),
         reading="Not exploding [ranges]. 0: every answer has the same length.",
     ),
     _completion.gauge(
-        "rl.completion_length.min",
+        "rl_completion_length_min",
         "Length of the shortest completion, mean over the logging window.",
         keys=_keys(_GROUPWISE, "completions/min_length"),
         reading="Near 0: some completions are empty.",
     ),
     _completion.gauge(
-        "rl.completion_length.max",
+        "rl_completion_length_max",
         "Length of the longest completion, mean over the logging window.",
         keys=_keys(_GROUPWISE, "completions/max_length"),
         reading="At max_completion_length: some completions are cut off.",
     ),
     _completion.histogram(
-        "rl.completion_length.dist",
+        "rl_completion_length_dist",
         "Length of each completion.",
         _LENGTHS,
         keys=_keys(PPO_LEGACY, "tokens/responses_dist"),
         reading="Mass at the limit: truncation. One bucket only: every answer has the same length.",
     ),
     _completion.gauge(
-        "rl.terminated_completion_length.mean",
+        "rl_terminated_completion_length_mean",
         "Mean length of the completions that ended by themselves; TRL logs 0 when none did.",
         keys=_keys("grpo rloo", "completions/mean_terminated_length"),
         reading="Compare with the mean of all: far below it, the long ones are those cut off.",
     ),
     _completion.gauge(
-        "rl.terminated_completion_length.min",
+        "rl_terminated_completion_length_min",
         "Length of the shortest completion that ended by itself; TRL logs 0 when none did.",
         keys=_keys("grpo rloo", "completions/min_terminated_length"),
         reading="Near 0: some completions end at once.",
     ),
     _completion.gauge(
-        "rl.terminated_completion_length.max",
+        "rl_terminated_completion_length_max",
         "Length of the longest completion that ended by itself; TRL logs 0 when none did.",
         keys=_keys("grpo rloo", "completions/max_terminated_length"),
         reading="Near the limit: the limit begins to bite.",
     ),
     _completion.gauge(
-        "rl.completion_truncated_fraction",
+        "rl_completion_truncated_fraction",
         "Share of completions cut off at the length limit, without an end token.",
         unit="fraction",
         keys=_keys(_GROUPWISE, "completions/clipped_ratio"),
@@ -821,51 +822,51 @@ _COMPLETION = (
         reading="High: the limit is too short, or the model forgets to stop.",
     ),
     _completion.gauge(
-        "rl.eos_tokens",
+        "rl_eos_tokens",
         "End tokens in the responses of one rank, end tokens used as padding included.",
         unit="tokens per batch",
         level=Level.STEP,
-        scope=Scope.RANK,
+        scope=RankScope.RANK,
         keys=_keys(PPO, "val/num_eos_tokens"),
         healthy=Range(1.0, None, "above 0 once the model stops by itself"),
         reading="Falling to 0: the model forgets to stop.",
     ),
     _completion.gauge(
-        "rl.eos_fraction",
+        "rl_eos_fraction",
         "Share of the completions of one rank that contain an end token.",
         unit="fraction",
-        scope=Scope.RANK,
+        scope=RankScope.RANK,
         keys=_keys(ONLINE_DPO, "val/contain_eos_token"),
         reading="Falling: the model forgets to stop.",
     ),
     _completion.gauge(
-        "rl.prompt_length.mean",
+        "rl_prompt_length_mean",
         "Mean length of the prompts of one rank.",
         keys=_keys(PPO_LEGACY, "tokens/queries_len_mean"),
         reading="Watch for drift of the data [ranges].",
     ),
     _completion.gauge(
-        "rl.prompt_length.std",
+        "rl_prompt_length_std",
         "Spread of the prompt lengths of one rank.",
         keys=_keys(PPO_LEGACY, "tokens/queries_len_std"),
         reading="A change of the data.",
     ),
     _completion.histogram(
-        "rl.prompt_length.dist",
+        "rl_prompt_length_dist",
         "Length of each prompt.",
         _LENGTHS,
         keys=_keys(PPO_LEGACY, "tokens/queries_dist"),
         reading="A change of its shape is a change of the data.",
     ),
     _completion.gauge(
-        "rl.tool_call_frequency",
+        "rl_tool_call_frequency",
         "Tool calls per completion.",
         unit="calls per completion",
         keys=_keys("grpo async-grpo", "tools/call_frequency"),
         reading="Falling to 0: the policy has unlearnt its tools.",
     ),
     _completion.gauge(
-        "rl.tool_failure_frequency",
+        "rl_tool_failure_frequency",
         "Share of tool calls that failed; TRL logs 0 when there were none.",
         unit="fraction",
         level=Level.STEP,
@@ -876,13 +877,13 @@ _COMPLETION = (
 
 _LOGPROBS = (
     _logprob.histogram(
-        "rl.logprob_dist",
+        "rl_logprob_dist",
         "Log-probability of each sampled token under the policy.",
         _LOGPROB,
         reading="Inspect for shifts [ranges]: everything moving to 0 is a collapse of entropy.",
     ),
     _logprob.histogram(
-        "rl.ref_logprob_dist",
+        "rl_ref_logprob_dist",
         "Log-probability of each sampled token under the reference model.",
         _LOGPROB,
         reading="Falling while the policy's own rise: the policy says what the reference would not.",
@@ -890,10 +891,10 @@ _LOGPROBS = (
 )
 
 _LOGGED_UNMASKED = {
-    "rl.policy.ratio_dist": "ppo/policy/ratio",
-    "rl.advantage.dist": "ppo/policy/advantages",
-    "rl.logprob_dist": "objective/logprobs",
-    "rl.ref_logprob_dist": "objective/ref_logprobs",
+    "rl_policy_ratio_dist": "ppo/policy/ratio",
+    "rl_advantage_dist": "ppo/policy/advantages",
+    "rl_logprob_dist": "objective/logprobs",
+    "rl_ref_logprob_dist": "objective/ref_logprobs",
 }
 
 
@@ -901,8 +902,8 @@ def _unmasked(metric: Metric, key: str) -> Metric:
     """What legacy PPO logs of a distribution, for a run that no taps see."""
     return replace(
         metric,
-        name=f"{metric.name.removesuffix('dist')}unmasked_dist",
-        scope=Scope.GLOBAL,
+        series=f"{metric.series.removesuffix('dist')}unmasked_dist",
+        scope=RankScope.GLOBAL,
         help=f"{metric.series} as legacy PPO logs it: with prompt and padding positions, and averaged over ranks "
         "element by element. Only where no taps see the tokens themselves.",
         reading="Its bulk is padding. Attach to the trainer instead: rlexporter.attach(ppo_trainer).",
@@ -913,14 +914,14 @@ def _unmasked(metric: Metric, key: str) -> Metric:
 
 
 _UNMASKED = tuple(
-    _unmasked(metric, _LOGGED_UNMASKED[metric.name])
+    _unmasked(metric, _LOGGED_UNMASKED[metric.series])
     for metric in (*_POLICY, *_ADVANTAGE, *_LOGPROBS)
-    if metric.name in _LOGGED_UNMASKED
+    if metric.series in _LOGGED_UNMASKED
 )
 
 _SAMPLING = (
     _sampling.gauge(
-        "rl.sampling_logp_difference.mean",
+        "rl_sampling_logp_difference_mean",
         "Mean absolute difference between the trainer's and the sampler's log-probability of a token; tokens "
         "without a score are left out.",
         unit="nats",
@@ -929,7 +930,7 @@ _SAMPLING = (
         reading="Growth is a mismatch between the two engines.",
     ),
     _sampling.gauge(
-        "rl.sampling_logp_difference.max",
+        "rl_sampling_logp_difference_max",
         "Largest such difference.",
         unit="nats",
         keys=_keys(GRPO, "sampling/sampling_logp_difference/max"),
@@ -937,21 +938,21 @@ _SAMPLING = (
         reading="A single large value may be noise; one that stays is a mismatch.",
     ),
     _sampling.gauge(
-        "rl.importance_sampling_ratio.min",
+        "rl_importance_sampling_ratio_min",
         "Smallest trainer/sampler probability ratio, after truncation or masking: 0 is a masked one.",
         keys=_keys(GRPO, "sampling/importance_sampling_ratio/min"),
         healthy=Range(0.5, None, "[verl], per token"),
         reading="Near 0: tokens that the sampler liked and the trainer would not have said.",
     ),
     _sampling.gauge(
-        "rl.importance_sampling_ratio.mean",
+        "rl_importance_sampling_ratio_mean",
         "Mean trainer/sampler probability ratio, after truncation or masking.",
         keys=_keys(GRPO, "sampling/importance_sampling_ratio/mean"),
         healthy=Range(0.5, 2.0, "[verl], per token; per sequence 0.4 to 0.7 is normal (TRL issue 5814)"),
         reading="Away from 1: sampler and trainer are different policies.",
     ),
     _sampling.gauge(
-        "rl.importance_sampling_ratio.max",
+        "rl_importance_sampling_ratio_max",
         "Largest trainer/sampler probability ratio, after truncation: it cannot show more than the cap.",
         keys=_keys(GRPO, "sampling/importance_sampling_ratio/max"),
         reading="At the cap: there are ratios above it.",
@@ -960,65 +961,65 @@ _SAMPLING = (
 
 _SPEED = (
     _speed.histogram(
-        "rl.step_duration_seconds",
+        "rl_step_duration_seconds",
         "Duration of each step, as this process measured it; evaluation and saving are not in it.",
         _SECONDS,
         level=Level.STEP,
         reading="A second hump: some steps do more, such as generation every few steps.",
     ),
     _speed.gauge(
-        "rl.step_time_seconds",
+        "rl_step_time_seconds",
         "Duration of a step as the trainer logs it, generation included.",
         level=Level.STEP,
-        scope=Scope.RANK,
+        scope=RankScope.RANK,
         keys=_keys("grpo rloo", "step_time") + _keys(PPO_LEGACY, "time/ppo/total"),
         reading="Stable. Growth with the completion length is expected.",
     ),
     _speed.gauge(
-        "rl.phase",
+        "rl_phase",
         "1 for the part of the step that is under way, 0 for the others; all 0 between them.",
         unit="",
         level=Level.STEP,
-        scope=Scope.RANK,
+        scope=RankScope.RANK,
         labels=("phase",),
         initial=_each(PHASES),
         reading="The one that stays at 1 is where a run hangs.",
     ),
     _speed.gauge(
-        "rl.phase_time_seconds",
+        "rl_phase_time_seconds",
         "Duration of one part of the last step.",
         level=Level.STEP,
-        scope=Scope.RANK,
+        scope=RankScope.RANK,
         labels=("phase",),
         keys=_keys(PPO_LEGACY, "time/ppo/{phase}"),
         reading="Shows which part of a step grows.",
     ),
     _speed.gauge(
-        "rl.train.runtime_seconds",
+        "rl_train_runtime_seconds",
         "Duration of train(), from the summary at its end.",
         keys=_keys(_TRAINERS, "train_runtime"),
     ),
     _speed.gauge(
-        "rl.train.samples_per_second",
+        "rl_train_samples_per_second",
         "Samples per second of the whole train(), from the summary at its end.",
         unit="samples per second",
         keys=_keys(_TRAINERS, "train_samples_per_second"),
     ),
     _speed.gauge(
-        "rl.train.steps_per_second",
+        "rl_train_steps_per_second",
         "Steps per second of the whole train(), from the summary at its end.",
         unit="steps per second",
         keys=_keys(_TRAINERS, "train_steps_per_second"),
     ),
     _loss.gauge(
-        "rl.train.loss",
+        "rl_train_loss",
         "Mean loss of the whole train(), from the summary at its end.",
         level=Level.RUN,
         keys=_keys(_TRAINERS, "train_loss"),
         reading="No measure of success in GRPO and RLOO.",
     ),
     _speed.gauge(
-        "rl.train.flos",
+        "rl_train_flos",
         "Floating-point operations so far, from the summary at the end of train(); 0 where the trainer does not count.",
         unit="floating-point operations",
         keys=_keys(_TRAINERS, "total_flos"),
@@ -1027,74 +1028,74 @@ _SPEED = (
 
 _EVALUATION = (
     _evaluation.gauge(
-        "rl.eval.runtime_seconds",
+        "rl_eval_runtime_seconds",
         "Duration of the last evaluation.",
         unit="seconds",
         keys=_keys(_TRAINERS, "eval_runtime"),
     ),
     _evaluation.gauge(
-        "rl.eval.samples_per_second",
+        "rl_eval_samples_per_second",
         "Samples per second in the last evaluation.",
         unit="samples per second",
         keys=_keys(_TRAINERS, "eval_samples_per_second"),
     ),
     _evaluation.gauge(
-        "rl.eval.steps_per_second",
+        "rl_eval_steps_per_second",
         "Batches per second in the last evaluation.",
         unit="batches per second",
         keys=_keys(_TRAINERS, "eval_steps_per_second"),
     ),
     _evaluation.gauge(
-        "rl.eval.timestamp_seconds",
+        "rl_eval_timestamp_seconds",
         "When the last evaluation was logged. Every other metric that an evaluation logs is served as rl_eval_*, "
         "with the data set as a label.",
         unit="seconds since the epoch",
     ),
-    _evaluation.gauge("rl.eval.step", "The step of the last evaluation.", unit="steps"),
+    _evaluation.gauge("rl_eval_step", "The step of the last evaluation.", unit="steps"),
 )
 
 _PREFERENCE = (
     _preference.gauge(
-        "rl.implicit_reward.chosen",
+        "rl_implicit_reward_chosen",
         "Implicit reward of the chosen completion.",
         keys=_keys("dpo online-dpo", "rewards/chosen"),
         reading="Falling together with the rejected one: the likelihood of both is being pushed down.",
     ),
     _preference.gauge(
-        "rl.implicit_reward.rejected",
+        "rl_implicit_reward_rejected",
         "Implicit reward of the rejected completion.",
         keys=_keys("dpo online-dpo", "rewards/rejected"),
         reading="Falls while the policy learns to avoid them.",
     ),
     _preference.gauge(
-        "rl.implicit_reward.accuracy",
+        "rl_implicit_reward_accuracy",
         "Share of pairs whose chosen completion has the higher implicit reward.",
         unit="fraction",
         keys=_keys("dpo online-dpo", "rewards/accuracies"),
         reading="Rises from about 0.5; at 1 from the start the pairs are trivial.",
     ),
     _preference.gauge(
-        "rl.implicit_reward.margin",
+        "rl_implicit_reward_margin",
         "Implicit reward of the chosen completion minus that of the rejected one.",
         keys=_keys("dpo online-dpo", "rewards/margins"),
         reading="Rises while the policy learns.",
     ),
     _preference.gauge(
-        "rl.judge_probability",
+        "rl_judge_probability",
         "Mean probability that the judge gives to the policy's completion.",
         unit="fraction",
         keys=_keys(ONLINE_DPO, "rewards/probabilities"),
         reading="Rises above 0.5 while the policy beats its opponent.",
     ),
     _preference.gauge(
-        "rl.sequence_logprob.chosen",
+        "rl_sequence_logprob_chosen",
         "Log-probability of the chosen completion.",
         unit="nats",
         keys=_keys("dpo online-dpo", "logps/chosen"),
         reading="A steep fall: chosen answers become unlikely too.",
     ),
     _preference.gauge(
-        "rl.sequence_logprob.rejected",
+        "rl_sequence_logprob_rejected",
         "Log-probability of the rejected completion.",
         unit="nats",
         keys=_keys("dpo online-dpo", "logps/rejected"),
@@ -1104,7 +1105,7 @@ _PREFERENCE = (
 
 _TRUTH = (
     _truth.counter(
-        "rl.nonfinite_values_total",
+        "rl_nonfinite_values_total",
         "NaN and infinities seen in a metric; they are in no bucket and no sum. metric is the Prometheus name.",
         unit="values",
         labels=("metric", "kind"),
@@ -1112,16 +1113,16 @@ _TRUTH = (
         reading="Any increase is a fault, even where the metric itself looks well.",
     ),
     _truth.counter(
-        "rl.skipped_updates_total",
+        "rl_skipped_updates_total",
         "Mini-batches of legacy PPO whose losses were set to 0, since their mean probability ratio was above "
         "ratio_threshold. TRL tells it by a Python warning only.",
         level=Level.STEP,
-        scope=Scope.RANK,
+        scope=RankScope.RANK,
         initial=((),),
         reading="0. Each is a ratio that blew up; its loss is logged as 0.",
     ),
     _truth.counter(
-        "rl.undefined_values_total",
+        "rl_undefined_values_total",
         "Values logged as None (TRL: nothing was left to average), or outside what the metric can be (padding). "
         "The series is absent until the next number.",
         unit="values",
@@ -1129,58 +1130,58 @@ _TRUTH = (
         reading="Expected where reward functions judge only some of the samples; elsewhere a signal is lost.",
     ),
     _truth.gauge(
-        "rl.signal_available",
+        "rl_signal_available",
         "1 where a signal can be measured at the tensor in this run, 0 where it cannot, with the reason in "
         "rl_signal_unavailable_info.",
         labels=("signal",),
         reading="A rule on a signal that is not available can never fire.",
     ),
     _truth.info(
-        "rl.signal_unavailable_info",
+        "rl_signal_unavailable_info",
         "Why a signal cannot be measured in this run: by its configuration, or by an error. Always 1.",
         labels=("signal", "cause", "reason"),
     ),
     _condition.gauge(
-        "rl.condition",
+        "rl_condition",
         "1 while a condition holds: its signal is beyond the limit of this severity in enough of its last "
         "observations. 0 while it is judged and does not hold; absent while it cannot be judged yet.",
         labels=("condition", "severity"),
         reading="1 is an alert; docs/alerts.md says what it means and what to try.",
     ),
     _condition.gauge(
-        "rl.condition_judged",
+        "rl_condition_judged",
         "1 where a condition could be judged in this run, 0 where its signal has not come yet, or never will.",
         labels=("condition",),
         reading="0 for long: an alert that cannot fire. rl_signal_unavailable_info says why.",
     ),
     _condition.counter(
-        "rl.condition_events_total", "How often a condition has begun.", unit="events", labels=("condition", "severity")
+        "rl_condition_events_total", "How often a condition has begun.", unit="events", labels=("condition", "severity")
     ),
     _condition.gauge(
-        "rl.condition_last_event_timestamp_seconds",
+        "rl_condition_last_event_timestamp_seconds",
         "When a condition last began; absent while it never has.",
         unit="seconds since the epoch",
         labels=("condition", "severity"),
     ),
     _condition.gauge(
-        "rl.condition_last_event_step",
+        "rl_condition_last_event_step",
         "The step in which a condition last began.",
         unit="steps",
         labels=("condition", "severity"),
     ),
     _condition.gauge(
-        "rl.condition_last_event_value",
+        "rl_condition_last_event_value",
         "The value with which a condition last began, in the unit of its signal; always finite.",
         labels=("condition", "severity"),
     ),
     _condition.gauge(
-        "rl.threshold",
+        "rl_threshold",
         "The limit of a condition that is in force, in the unit of its signal, also where it follows the run's "
         "own past.",
         labels=("condition", "severity"),
     ),
     _truth.gauge(
-        "rl.logged_value",
+        "rl_logged_value",
         "A value whose key the catalogue does not know: of another trainer, or logged by a reward function. An "
         "array is served as its mean.",
         level=Level.STEP,
@@ -1190,7 +1191,7 @@ _TRUTH = (
 
 _EXPORTER = (
     _exporter.counter(
-        "rlexporter.errors_total",
+        "rlexporter_errors_total",
         "Errors of the exporter itself, kept away from training. Each kind is logged once.",
         unit="errors",
         labels=("where",),
@@ -1198,38 +1199,38 @@ _EXPORTER = (
         healthy=Range(0.0, 0.0, "an error is a bug, or a disk or network that failed"),
     ),
     _exporter.gauge(
-        "rlexporter.unmapped_keys",
+        "rlexporter_unmapped_keys",
         "Keys of the log lines that the catalogue does not know; they are served as rl_logged_value.",
         unit="keys",
         initial=((),),
     ),
     _exporter.counter(
-        "rlexporter.dropped_keys_total",
+        "rlexporter_dropped_keys_total",
         "Values dropped because the cap on keys outside the catalogue was reached.",
         unit="values",
         initial=((),),
     ),
     _exporter.counter(
-        "rlexporter.ignored_values_total",
+        "rlexporter_ignored_values_total",
         "Logged values that are no numbers: strings, tables, objects.",
         unit="values",
         initial=((),),
     ),
     _exporter.counter(
-        "rlexporter.record_seconds_total",
+        "rlexporter_record_seconds_total",
         "Time that log lines and step events have cost the training thread.",
         unit="seconds",
         initial=((),),
     ),
     _exporter.counter(
-        "rlexporter.observe_seconds_total",
+        "rlexporter_observe_seconds_total",
         "Time that tensors have cost the training thread.",
         unit="seconds",
         initial=((),),
     ),
-    _exporter.counter("rlexporter.scrapes_total", "Answers given on /metrics.", unit="scrapes"),
+    _exporter.counter("rlexporter_scrapes_total", "Answers given on /metrics.", unit="scrapes"),
     _exporter.info(
-        "rlexporter.build_info",
+        "rlexporter_build_info",
         "Version of rlexporter and of the libraries that serve. Always 1.",
         labels=("version", "python", "prometheus_client", "fastapi"),
     ),

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from rlexporter.model.metric import SetupError
+from rlexporter.model.errors import SetupError
 
 
 def add_to(commands: Any) -> None:

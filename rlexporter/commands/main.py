@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 
 from rlexporter.commands import check, discovery, generate, metrics, replay, run, try_demo
-from rlexporter.model.metric import SetupError
+from rlexporter.model.errors import SetupError
 from rlexporter.version import __version__
 
 _COMMANDS = (try_demo, run, metrics, check, replay, discovery)

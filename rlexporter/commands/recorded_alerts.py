@@ -7,11 +7,11 @@ from math import isnan, nan
 from typing import Any
 
 from rlexporter.catalog import CATALOG, RUN_FAILED, RUN_VANISHED
-from rlexporter.conditions import from_catalog as table
-from rlexporter.conditions.judge import Thresholds, Verdict
+from rlexporter.conditions import from_catalog
+from rlexporter.conditions.judge import Thresholds, Transition
 from rlexporter.conditions.watch import Watch
 from rlexporter.model.condition import Read, Severity
-from rlexporter.model.metric import RunState
+from rlexporter.model.snapshot import RunState
 from rlexporter.recording import Event, Recording
 from rlexporter.store.store import Store
 
@@ -71,7 +71,7 @@ class Report:
 def judge(recording: Recording, thresholds: Thresholds | None = None) -> Report:
     """Run a recording through the judge."""
     clock = [nan]
-    watch = table.watch(thresholds)
+    watch = from_catalog.watch(thresholds)
     store = Store(CATALOG, clock=lambda: clock[0], watch=watch)
     store.begin(recording.facts, {"run": recording.run, "rank": "0"})
     last = 0
@@ -80,7 +80,7 @@ def judge(recording: Recording, thresholds: Thresholds | None = None) -> Report:
         feed(store, event)
         last = max(last, event.step if event.state is None else 0)
     store.settle()
-    fired = [_fired(step, verdict) for step, verdict in watch.first.values()]
+    fired = [_fired(step, transition) for step, transition in watch.first.values()]
     return Report(
         file=str(recording.path),
         run=recording.run,
@@ -102,17 +102,17 @@ def feed(store: Store, event: Event) -> None:
         store.record(event.logs or {}, event.step, event.update)
 
 
-def _fired(step: int, verdict: Verdict) -> Fired:
-    condition = verdict.condition
+def _fired(step: int, transition: Transition) -> Fired:
+    condition = transition.condition
     return Fired(
         condition.alert,
         condition.name,
         condition.family.value,
-        verdict.limit.severity.value,
+        transition.limit.severity.value,
         step,
-        verdict.series,
-        verdict.value,
-        verdict.threshold,
+        transition.series,
+        transition.value,
+        transition.threshold,
     )
 
 
@@ -129,7 +129,7 @@ def _ending(recording: Recording, last: int) -> tuple[Fired, ...]:
 
 def _not_judged(watch: Watch, recording: Recording) -> tuple[tuple[str, str], ...]:
     missing = []
-    for signal in table.SIGNALS:
+    for signal in from_catalog.SIGNALS:
         if watch.heard(signal.name) or not watch.needs(signal.name):
             continue
         if signal.name == "step_time" and all(isnan(event.time) for event in recording.events):

@@ -47,9 +47,9 @@ def add_to(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Serve or write the recording; the exit status. Raises SetupError for a file or an address that cannot be had."""
-    kept = recording.read_kept(options.file)
+    kept = recording.read_saved_state(options.file)
     if kept and options.openmetrics is None:
-        return replaying.serve_kept(kept, port=options.port, linger=options.linger)
+        return replaying.serve_saved_state(kept, port=options.port, linger=options.linger)
     found = recording.read(options.file, options.algorithm)
     if options.openmetrics is None:
         return replaying.serve(found, speed=options.speed, port=options.port, linger=options.linger)

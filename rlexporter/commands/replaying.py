@@ -16,10 +16,11 @@ from rlexporter.commands.recorded_alerts import feed
 from rlexporter.config.settings import Settings
 from rlexporter.demo.display import Display
 from rlexporter.exporter import Exporter
+from rlexporter.model.errors import SetupError
 from rlexporter.model.installed import TEXT, needed_by
-from rlexporter.model.metric import RunState, SetupError
-from rlexporter.model.sink import RunFacts
-from rlexporter.recording import Event, Kept, Recording
+from rlexporter.model.snapshot import RunState
+from rlexporter.model.step import RunFacts
+from rlexporter.recording import Event, Recording, SavedState
 from rlexporter.run.run import Run
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ def serve(recording: Recording, *, speed: float, port: int | None, linger: float
     return 0
 
 
-def serve_kept(kept: Kept, *, port: int | None, linger: float) -> int:
+def serve_saved_state(kept: SavedState, *, port: int | None, linger: float) -> int:
     """Serve the last state of a process for ``linger`` seconds; the exit status. Raises SetupError.
 
     One that says it is running was killed: it is served as failed.

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from rlexporter.config.settings import Settings
-from rlexporter.model.metric import SetupError
+from rlexporter.model.errors import SetupError
 
 STARTUP = str(Path(__file__).parents[1] / "integrations" / "startup")
 _VARIABLES = {"run": "RLEXPORTER_RUN", "host": "RLEXPORTER_LISTEN_HOST", "port": "RLEXPORTER_LISTEN_PORT"}

@@ -24,7 +24,7 @@ Thresholds = Mapping[tuple[str, str], Factor | None]
 """Numbers of limits that differ from the declared ones, by condition and severity; None: off."""
 
 
-class Verdict(NamedTuple):
+class Transition(NamedTuple):
     """What has changed for one limit of a condition in a step."""
 
     condition: Condition
@@ -40,7 +40,7 @@ class Verdict(NamedTuple):
     """Whether more than the threshold has changed: judged for the first time, begun, or ended."""
 
 
-class _Held:
+class _LimitState:
     """One limit of one condition: how many of the last n observations were beyond it."""
 
     __slots__ = (
@@ -80,10 +80,10 @@ class _Held:
         return self.beyond >= self.enough
 
 
-class _Reading:
+class _SignalState:
     """One signal of a run: where it is read, what it was, and what is judged by it."""
 
-    __slots__ = ("getters", "held", "name", "of", "past", "rank", "series", "sources", "tried", "variant")
+    __slots__ = ("getters", "limits", "name", "of", "past", "place", "series", "sources", "tried", "variant")
 
     def __init__(self, signal: Signal, algorithm: str, derive: Mapping[str, Derive]) -> None:
         self.name = signal.name
@@ -92,10 +92,10 @@ class _Reading:
         self.getters = [getter(source, derive) for source in self.sources]
         self.tried = self.getters
         """Those that are at least as good as the one that was read last."""
-        self.rank = len(self.sources)
+        self.place = len(self.sources)
         self.series = self.variant = ""
         self.past = Past()
-        self.held: list[_Held] = []
+        self.limits: list[_LimitState] = []
 
 
 class Judge:
@@ -122,94 +122,96 @@ class Judge:
         self._sequence_level = sequence_level
         unknown = not any(algorithm in each.algorithms for each in self._conditions)
         self.limits: list[tuple[Condition, Limit]] = []
-        self._readings = {signal.name: _Reading(signal, algorithm, self._derive) for signal in self._signals}
-        self._memory = Memory({name: reading.past for name, reading in self._readings.items()}, resumed=resumed)
+        self._states = {signal.name: _SignalState(signal, algorithm, self._derive) for signal in self._signals}
+        self._memory = Memory({name: state.past for name, state in self._states.items()}, resumed=resumed)
         for condition in self._conditions:
             for limit in condition.limits if unknown or condition.applies(algorithm) else ():
                 factor = self._thresholds.get((condition.name, limit.severity.value), limit.value)
                 if factor is not None:
-                    self._readings[condition.signal].held.append(_Held(condition, limit, factor))
+                    self._states[condition.signal].limits.append(_LimitState(condition, limit, factor))
                     self.limits.append((condition, limit))
 
-    def step(self, view: View) -> list[Verdict]:
+    def step(self, view: View) -> list[Transition]:
         """Judge one step, or a line that belongs to one."""
         memory = self._memory
         memory.fresh = fresh = set[str]()
-        changed: list[Verdict] = []
+        changed: list[Transition] = []
         numbers = view.numbers
-        for name, reading in self._readings.items():
+        for name, state in self._states.items():
             memory.where = ""
-            for rank, get in enumerate(reading.tried):
+            for place, get in enumerate(state.tried):
                 value = numbers.get(get) if type(get) is str else get(view, memory)  # type: ignore[operator]
                 if value is not None and value - value == 0.0:  # finite
-                    if rank != reading.rank or (reading.of and self._has_moved(reading)):
-                        self._place(reading, rank)
-                    reading.past.add(value)
+                    if place != state.place or (state.of and self._has_moved(state)):
+                        self._place(state, place)
+                    state.past.add(value)
                     fresh.add(name)
-                    if reading.held:
-                        self._judge(reading, value, changed)
+                    if state.limits:
+                        self._judge(state, value, changed)
                     break
         return changed
 
     def past(self, signal: str) -> Past:
         """What a signal was so far."""
-        return self._readings[signal].past
+        return self._states[signal].past
 
-    def _place(self, reading: _Reading, rank: int) -> None:
+    def _place(self, state: _SignalState, place: int) -> None:
         """A signal that is read at a better place from now on has no past there; it never goes back to a worse one."""
-        if reading.rank < len(reading.sources) and rank != reading.rank:
-            reading.past = self._memory.past[reading.name] = Past()
-        reading.rank = rank
-        reading.tried = reading.getters[: rank + 1]
-        source: Source = reading.sources[rank]
-        if reading.of:
-            origin = self._readings[reading.of]
-            reading.series, reading.variant = origin.series, origin.variant
+        if state.place < len(state.sources) and place != state.place:
+            state.past = self._memory.past[state.name] = Past()
+        state.place = place
+        state.tried = state.getters[: place + 1]
+        source: Source = state.sources[place]
+        if state.of:
+            origin = self._states[state.of]
+            state.series, state.variant = origin.series, origin.variant
         else:
             sequence = source.variant == "token" and self._sequence_level
-            reading.series = source.series if not source.derived else ""
-            reading.variant = "gspo" if sequence else source.variant
-        self._memory.variant[reading.name] = reading.variant
+            state.series = source.series if not source.derived else ""
+            state.variant = "gspo" if sequence else source.variant
+        self._memory.variant[state.name] = state.variant
 
-    def _has_moved(self, reading: _Reading) -> bool:
+    def _has_moved(self, state: _SignalState) -> bool:
         """Whether what it is derived from is read at another place than before."""
-        origin = self._readings[reading.of]
-        return reading.variant != origin.variant or reading.series != origin.series
+        origin = self._states[state.of]
+        return state.variant != origin.variant or state.series != origin.series
 
-    def _judge(self, reading: _Reading, value: float, changed: list[Verdict]) -> None:
-        past = reading.past
+    def _judge(self, state: _SignalState, value: float, changed: list[Transition]) -> None:
+        past = state.past
         measures: dict[object, Measure | None] = {}
-        for held in reading.held:
-            if past.count <= held.min_observations:
+        for each in state.limits:
+            if past.count <= each.min_observations:
                 continue
-            threshold = held.constant
+            threshold = each.constant
             if threshold is None:
-                threshold = _threshold(held, reading.variant, past, measures)
+                threshold = _threshold(each, state.variant, past, measures)
                 if threshold is None:
                     continue
-            before, held.threshold = held.threshold, threshold
-            beyond = value < threshold if held.below else value > threshold
-            if not beyond and not held.beyond:  # as in nearly every step: a window that stays empty
+            before, each.threshold = each.threshold, threshold
+            beyond = value < threshold if each.below else value > threshold
+            if not beyond and not each.beyond:  # as in nearly every step: a window that stays empty
                 was = False
                 if before == threshold:
                     continue
             else:
-                was, held.active = held.active, held.observe(beyond)
-            if held.active is not was or before != threshold:
-                began = held.active and not was
-                series = self._memory.where or reading.series
-                news = held.active is not was or before is None
-                changed.append(Verdict(held.condition, held.limit, threshold, held.active, began, value, series, news))
+                was, each.active = each.active, each.observe(beyond)
+            if each.active is not was or before != threshold:
+                began = each.active and not was
+                series = self._memory.where or state.series
+                news = each.active is not was or before is None
+                changed.append(
+                    Transition(each.condition, each.limit, threshold, each.active, began, value, series, news)
+                )
 
 
-def _threshold(held: _Held, variant: str, past: Past, measures: dict[object, Measure | None]) -> float | None:
+def _threshold(limit: _LimitState, variant: str, past: Past, measures: dict[object, Measure | None]) -> float | None:
     """The limit in force; None where this kind of number has none, or there is no past yet.
 
     ``measures``: what was measured in this step already, for another limit of the same signal.
     """
-    if variant != held.variant:
-        held.choose(variant)
-    threshold, measure = held.number, held.measure
+    if variant != limit.variant:
+        limit.choose(variant)
+    threshold, measure = limit.number, limit.measure
     if threshold is None:
         return None
     if measure is not None:
@@ -219,10 +221,10 @@ def _threshold(held: _Held, variant: str, past: Past, measures: dict[object, Mea
         if found is None:
             return None
         threshold = measured(threshold, found)
-        if not held.below and threshold < held.floor:
-            threshold = held.floor
-    if held.condition.baseline.settles:
-        held.constant = threshold
+        if not limit.below and threshold < limit.floor:
+            threshold = limit.floor
+    if limit.condition.baseline.settles:
+        limit.constant = threshold
     return threshold
 
 

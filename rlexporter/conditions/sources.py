@@ -8,7 +8,7 @@ from rlexporter.conditions.declare import Derive
 from rlexporter.conditions.memory import Memory
 from rlexporter.conditions.view import View, finite_mean, value_range
 from rlexporter.model.condition import Read, Source
-from rlexporter.model.histogram import Buckets
+from rlexporter.model.histogram import Histogram
 
 Getter = Callable[[View, Memory], "float | None"] | str
 """A function, or the name of a number that is taken as it is."""
@@ -30,7 +30,7 @@ def getter(source: Source, derive: Mapping[str, Derive]) -> Getter:
     return read
 
 
-def _of(source: Source) -> Callable[[Buckets], float | None]:
+def _of(source: Source) -> Callable[[Histogram], float | None]:
     if source.read is Read.MEAN:
         return finite_mean
     if source.read is Read.MINUS_MEAN:
@@ -39,7 +39,7 @@ def _of(source: Source) -> Callable[[Buckets], float | None]:
         return value_range
     low, high = source.outside
 
-    def share(counted: Buckets) -> float:
+    def share(counted: Histogram) -> float:
         pairs = zip(counted.bounds, counted.counts, strict=False)
         return 1.0 - sum(number for bound, number in pairs if low < bound <= high) / counted.count
 

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from math import isfinite
 
-from rlexporter.model.histogram import Buckets
-from rlexporter.model.metric import AnomalyCounts, Kind, Series
+from rlexporter.model.histogram import Histogram
+from rlexporter.model.metric import Kind, Series
+from rlexporter.model.snapshot import AnomalyCounts
 
 
 @dataclass(slots=True)
@@ -52,8 +53,8 @@ class View:
     anomalies: AnomalyCounts
     numbers: dict[str, float] = field(default_factory=dict)
     functions: Mapping[str, Mapping[str, float | None]] = field(default_factory=dict)
-    seen: Mapping[Series, Buckets] = field(default_factory=dict)
-    counted: dict[str, Buckets] = field(default_factory=dict)
+    seen: Mapping[Series, Histogram] = field(default_factory=dict)
+    counted: dict[str, Histogram] = field(default_factory=dict)
     """What was seen at the tensor, of metrics without labels, by Prometheus name."""
     keys: tuple[str, ...] = ()
 
@@ -66,12 +67,12 @@ class View:
                 self.numbers[series.labels[0]] = finite_mean(counted)
 
 
-def finite_mean(counted: Buckets) -> float:
+def finite_mean(counted: Histogram) -> float:
     """Return the mean of the finite values; there must be one."""
     return (counted.positive_sum - counted.negative_sum) / counted.count
 
 
-def value_range(counted: Buckets) -> float | None:
+def value_range(counted: Histogram) -> float | None:
     """From the smallest to the largest value; None where these are not known."""
     found = counted.maximum - counted.minimum
     return found if isfinite(found) else None

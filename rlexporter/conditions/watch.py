@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from rlexporter.conditions.judge import Judge, Verdict
+from rlexporter.conditions.judge import Judge, Transition
 from rlexporter.conditions.stall import MINIMUM, Patience
 from rlexporter.conditions.view import LineNumbers, View
 from rlexporter.model.condition import Condition, Limit
-from rlexporter.model.histogram import Buckets
-from rlexporter.model.metric import AnomalyCounts, Series
-from rlexporter.model.sink import StepUpdate
+from rlexporter.model.histogram import Histogram
+from rlexporter.model.metric import Series
+from rlexporter.model.snapshot import AnomalyCounts
+from rlexporter.model.step import StepUpdate
 
 
 class Watch:
@@ -21,10 +22,10 @@ class Watch:
         self._stalled = stalled or MINIMUM
         self._patience = Patience(self._stalled)
         self._anomalies = AnomalyCounts()
-        self._seen: dict[Series, Buckets] = {}
+        self._seen: dict[Series, Histogram] = {}
         self._step: int | None = None
         self._time: float | None = None
-        self.first: dict[tuple[str, str], tuple[int, Verdict]] = {}
+        self.first: dict[tuple[str, str], tuple[int, Transition]] = {}
         """By condition and severity: the step in which it began for the first time, and how."""
 
     def begin(self, algorithm: str, *, sequence_level: bool = False, resumed: bool = False) -> None:
@@ -42,7 +43,7 @@ class Watch:
         """Return the seconds without a step after which the run hangs, while ``phase`` is under way (empty: none)."""
         return self._patience.limit(phase)
 
-    def note(self, anomalies: AnomalyCounts, seen: Mapping[Series, Buckets]) -> None:
+    def note(self, anomalies: AnomalyCounts, seen: Mapping[Series, Histogram]) -> None:
         """What was counted between two steps; it belongs to the next one that is judged."""
         self._anomalies.add(anomalies)
         for series, counted in seen.items():
@@ -60,7 +61,7 @@ class Watch:
 
     def look(
         self, anomalies: AnomalyCounts, line: LineNumbers, update: StepUpdate | None, step: int, now: float
-    ) -> list[Verdict]:
+    ) -> list[Transition]:
         """Judge a line, and the step update that belongs to it."""
         self.note(anomalies, update.seen if update is not None else {})
         advanced = step != self._step
@@ -72,11 +73,11 @@ class Watch:
         view = View(step, advanced, gap, self._anomalies, line.numbers, line.functions, self._seen, keys=line.keys)
         self._anomalies, self._seen = AnomalyCounts(), {}
         self._step, self._time = step, now
-        verdicts = self._judge.step(view)
-        for verdict in verdicts:
-            if verdict.began:
-                self.first.setdefault((verdict.condition.name, verdict.limit.severity.value), (step, verdict))
-        return verdicts
+        transitions = self._judge.step(view)
+        for transition in transitions:
+            if transition.began:
+                self.first.setdefault((transition.condition.name, transition.limit.severity.value), (step, transition))
+        return transitions
 
     def heard(self, signal: str) -> bool:
         """Whether a signal has ever come."""

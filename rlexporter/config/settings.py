@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from rlexporter.conditions.judge import Factor
 from rlexporter.config import parsers, thresholds
-from rlexporter.model.metric import SetupError
+from rlexporter.model.errors import SetupError
 
 DEFAULT_PORT = 9750
 MAIN = "main"

@@ -10,7 +10,7 @@ from typing import TextIO
 
 from rlexporter.catalog import CONDITION_NAMED
 from rlexporter.exporter import Exporter
-from rlexporter.model.metric import Snapshot
+from rlexporter.model.snapshot import Snapshot
 
 _SHOWN = (
     ("reward", "rl_reward_mean"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rlexporter.model.metric import SetupError
+from rlexporter.model.errors import SetupError
 
 KINDS = {
     "lr_spike": "the learning rate is a thousand times too high in one step",

@@ -14,8 +14,7 @@ from typing import Any
 
 from transformers import PrinterCallback, TrainerCallback
 
-from rlexporter.demo import groups, tiny
-from rlexporter.demo import ppo_loops as ppo
+from rlexporter.demo import groups, ppo_loops, tiny
 from rlexporter.demo.display import Display
 from rlexporter.demo.faults import Fault
 from rlexporter.demo.injection import Injection
@@ -53,10 +52,10 @@ def _built(
     """The trainer, and what makes it train."""
     model = tiny.model(folder / "tiny-llama", _SEED, display.teaching)
     if algorithm == "ppo-legacy":
-        legacy = ppo.LegacyRun(steps, folder, rewards)
+        legacy = ppo_loops.LegacyRun(steps, folder, rewards)
         return legacy.trainer, lambda: legacy.train(injection.before if injection else None, display.step)
     if algorithm == "ppo":
-        trainer = ppo.trainer(steps, folder, model, rewards)
+        trainer = ppo_loops.trainer(steps, folder, model, rewards)
     else:
         trainer = groups.trainer(algorithm, steps, folder, model, rewards)
     for callback in (Progress(display), injection):

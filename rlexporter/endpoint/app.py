@@ -16,10 +16,11 @@ import fastapi
 from fastapi import FastAPI, Request, Response
 
 from rlexporter.catalog import NAMED
-from rlexporter.endpoint import pages as landing
+from rlexporter.endpoint import pages
 from rlexporter.endpoint.auth import METHODS
 from rlexporter.endpoint.scrapers import Fetch, Fetches
-from rlexporter.model.metric import Series, Snapshot
+from rlexporter.model.metric import Series
+from rlexporter.model.snapshot import Snapshot
 from rlexporter.outputs import prometheus
 
 VERSION = fastapi.__version__
@@ -104,7 +105,7 @@ def application(snapshot: Callable[[], Snapshot], fetches: Fetches, failed: Call
 
     @app.api_route("/", methods=[*METHODS])
     async def index() -> Response:
-        return Response(landing.page(snapshot()), media_type="text/html")
+        return Response(pages.page(snapshot()), media_type="text/html")
 
     return app
 

@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from rlexporter.config.settings import Settings
 from rlexporter.endpoint import tls
 from rlexporter.endpoint.credentials import Reread, contents, unusable
-from rlexporter.model.metric import SetupError
+from rlexporter.model.errors import SetupError
 
 Headers = list[tuple[bytes, bytes]]
 
@@ -59,7 +59,7 @@ def guards(settings: Settings, failed: Callable[[Exception], None]) -> Guards:
     return Guards(token, context)
 
 
-class Door:
+class Authentication:
     """An ASGI application in front of another one: lets in who brings the token and asks for something to read."""
 
     def __init__(self, app: ASGIApp, token: Callable[[], bytes] | None) -> None:

@@ -7,7 +7,7 @@ import stat
 from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
 
-from rlexporter.model.metric import SetupError
+from rlexporter.model.errors import SetupError
 
 _MOST_BYTES = 1 << 20
 
@@ -34,7 +34,7 @@ class Reread(Generic[_T]):
             self._seen = state
             try:
                 self._value = self._read()
-            except Exception as error:  # noqa: BLE001 - whatever it is, the door stays as it was
+            except Exception as error:  # noqa: BLE001 - whatever it is, what was made before stays
                 self._failed(error)
         return self._value
 

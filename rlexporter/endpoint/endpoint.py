@@ -12,10 +12,11 @@ from threading import Thread
 
 from rlexporter.endpoint import server
 from rlexporter.endpoint.app import VERSION, application
-from rlexporter.endpoint.auth import NO_GUARDS, Door, Guards
+from rlexporter.endpoint.auth import NO_GUARDS, Authentication, Guards
 from rlexporter.endpoint.connections import Listener
 from rlexporter.endpoint.scrapers import Fetches, patience, pending
-from rlexporter.model.metric import SetupError, Snapshot
+from rlexporter.model.errors import SetupError
+from rlexporter.model.snapshot import Snapshot
 
 __all__ = ["VERSION", "Server", "claim"]
 
@@ -81,7 +82,7 @@ class Server:
         self.host, self.port = sock.getsockname()[:2]
         self.url = f"{'https' if guards.tls else 'http'}://{_reachable(self.host)}:{self.port}"
         self._socket = sock
-        app = Door(application(snapshot, self.fetches, failed), guards.token)
+        app = Authentication(application(snapshot, self.fetches, failed), guards.token)
         self._server = server.Server(app, sock, guards.tls, failed)
         self._thread = Thread(target=self._server.work, name=f"rlexporter-http-{self.port}", daemon=True)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from html import escape
 
-from rlexporter.model.metric import Snapshot
+from rlexporter.model.snapshot import Snapshot
 
 _PAGE = """<!doctype html>
 <html lang="en">

@@ -20,7 +20,7 @@ import uvicorn
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from rlexporter.endpoint.connections import KEEP_ALIVE_SECONDS, Connections, Listener, Stage
-from rlexporter.endpoint.encrypted import Encrypted
+from rlexporter.endpoint.tls_protocol import TLSProtocol
 
 _MAX_HEAD_BYTES = 16 * 1024
 _PIECE_BYTES = 4 * 1024
@@ -139,7 +139,7 @@ class _Loop(asyncio.SelectorEventLoop):
 
         def encrypted() -> asyncio.Protocol:
             assert self._tls
-            return Encrypted(self._tls, watched)
+            return TLSProtocol(self._tls, watched)
 
         return await super().create_server(encrypted if self._tls else watched, *arguments, **options)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rlexporter.catalog import CATALOG, HIDES
+from rlexporter.catalog import CATALOG, INHIBITIONS
 from rlexporter.generate import alertmanager, docs, kubernetes, rules, runbooks
 from rlexporter.generate.dashboards import dashboards
 
@@ -13,7 +13,7 @@ _RUNBOOKS = "alerts/runbooks"
 
 def files() -> dict[str, str]:
     """What is generated, by path below the root of the repository."""
-    hides = [([each.label for each in causes], [each.label for each in symptoms]) for causes, symptoms in HIDES]
+    hides = [([each.label for each in causes], [each.label for each in symptoms]) for causes, symptoms in INHIBITIONS]
     return {
         "docs/metrics.md": docs.metrics(CATALOG),
         "alerts/rlexporter.rules.yml": rules.rules(),

@@ -9,10 +9,10 @@ from __future__ import annotations
 import json
 import textwrap
 
-from rlexporter.catalog import CONDITIONS, MANY_RUNS, OUTSIDE, RECORDS, RUNBOOKS, WATCHDOG
-from rlexporter.catalog.alerts import Outside
+from rlexporter.catalog import CONDITIONS, MANY_RUNS, PROMETHEUS_ALERTS, RECORDING_RULES, RUNBOOKS, WATCHDOG
 from rlexporter.conditions.from_catalog import SIGNAL_NAMED
 from rlexporter.generate import promql
+from rlexporter.model.alert import PrometheusAlert
 from rlexporter.model.condition import Condition, Limit
 
 _HEAD = """\
@@ -41,10 +41,14 @@ _SINCE = _latest("rl_condition_last_event_step", "since step {{ . | first | valu
 
 def rules() -> str:
     """The whole file."""
-    parts = [_HEAD, *(_record(record.name, promql.expand(record.expr)) for record in RECORDS), _outside(MANY_RUNS)]
+    parts = [
+        _HEAD,
+        *(_record(record.name, promql.expand(record.expr)) for record in RECORDING_RULES),
+        _outside(MANY_RUNS),
+    ]
     for condition in CONDITIONS:
         parts += [_condition(condition, limit) for limit in reversed(condition.limits)]
-    parts += [_outside(each) for each in OUTSIDE if each is not MANY_RUNS]
+    parts += [_outside(each) for each in PROMETHEUS_ALERTS if each is not MANY_RUNS]
     return "".join((*parts, _watchdog()))
 
 
@@ -78,7 +82,7 @@ def _condition(condition: Condition, limit: Limit) -> str:
     )
 
 
-def _outside(each: Outside) -> str:
+def _outside(each: PrometheusAlert) -> str:
     run = "Run {{ $labels.run }}: " if each.of_run else ""
     return _alert(
         each.alert,

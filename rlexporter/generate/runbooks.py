@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from rlexporter.catalog import CONDITIONS, IMPACT, NAMED, OUTSIDE, WATCHDOG
-from rlexporter.catalog.alerts import Outside
+from rlexporter.catalog import CONDITIONS, IMPACT, NAMED, PROMETHEUS_ALERTS, WATCHDOG
 from rlexporter.conditions.from_catalog import SIGNAL_NAMED
 from rlexporter.conditions.judged import series_of
 from rlexporter.generate import promql
 from rlexporter.generate.markdown import table
+from rlexporter.model.alert import PrometheusAlert
 from rlexporter.model.condition import Baseline, Condition, Limit
 from rlexporter.model.metric import Kind
 
@@ -30,7 +30,7 @@ def pages() -> dict[str, str]:
     return {
         "README.md": _index(),
         **{f"{alert}.md": "\n".join(map(_page, members)) for alert, members in grouped.items()},
-        **{f"{each.alert}.md": _outside(each) for each in OUTSIDE},
+        **{f"{each.alert}.md": _outside(each) for each in PROMETHEUS_ALERTS},
         f"{WATCHDOG}.md": _WATCHDOG,
     }
 
@@ -52,7 +52,7 @@ def _page(condition: Condition) -> str:
     )
 
 
-def _outside(each: Outside) -> str:
+def _outside(each: PrometheusAlert) -> str:
     return _sections(
         each.alert,
         each.summary,
@@ -156,7 +156,7 @@ def _index() -> str:
         )
         for condition in CONDITIONS
     ]
-    outside = [(f"[{each.alert}]({each.alert}.md)", each.severity.value, each.summary) for each in OUTSIDE]
+    outside = [(f"[{each.alert}]({each.alert}.md)", each.severity.value, each.summary) for each in PROMETHEUS_ALERTS]
     watchdog = (f"[{WATCHDOG}]({WATCHDOG}.md)", "none", "Alerting works.")
     return "\n".join(
         (

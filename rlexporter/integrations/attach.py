@@ -7,7 +7,7 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 from rlexporter.exporter import Exporter
-from rlexporter.model.metric import SetupError
+from rlexporter.model.errors import SetupError
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

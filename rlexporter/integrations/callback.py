@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 from rlexporter.adapters.transformers import RunCallback
 from rlexporter.config.settings import MAIN, Settings
 from rlexporter.exporter import Exporter
-from rlexporter.model.sink import RunFacts, TrainedRun
+from rlexporter.model.sink import TrainedRun
+from rlexporter.model.step import RunFacts
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

@@ -8,7 +8,7 @@ from typing import Any
 from rlexporter.adapters.transformers import RunCallback
 from rlexporter.exporter import Exporter
 from rlexporter.integrations.callback import RLExporterCallback
-from rlexporter.model.metric import SetupError
+from rlexporter.model.errors import SetupError
 
 logger = logging.getLogger("rlexporter")
 

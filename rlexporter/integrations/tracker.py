@@ -15,7 +15,7 @@ from accelerate.tracking import GeneralTracker  # type: ignore[import-untyped]
 from rlexporter import catalog
 from rlexporter.adapters.trainer_facts import hyperparameters
 from rlexporter.exporter import Exporter
-from rlexporter.model.sink import RunFacts
+from rlexporter.model.step import RunFacts
 
 _LEGACY_PPO = "trl_ppo_trainer_config"
 """Where legacy PPO puts its settings."""

@@ -39,7 +39,7 @@ class Nonfinite:
 
 
 @dataclass(frozen=True, slots=True)
-class Buckets:
+class Histogram:
     """An exact histogram of finite values; what is not finite is counted beside it, never in it.
 
     ``counts[i]`` is the number of values in ``(bounds[i-1], bounds[i]]``; the last one is above every bound.
@@ -72,14 +72,14 @@ class Buckets:
         return (self.positive_sum - self.negative_sum) / self.count if self.count else math.nan
 
     @staticmethod
-    def empty(bounds: tuple[float, ...]) -> Buckets:
+    def empty(bounds: tuple[float, ...]) -> Histogram:
         """A histogram of nothing."""
-        return Buckets(bounds, (0,) * (len(bounds) + 1))
+        return Histogram(bounds, (0,) * (len(bounds) + 1))
 
-    def including(self, value: float) -> Buckets:
+    def including(self, value: float) -> Histogram:
         """The histogram with one more finite value that the metric can have."""
         counts, i = self.counts, bisect_left(self.bounds, value)
-        return Buckets(
+        return Histogram(
             self.bounds,
             (*counts[:i], counts[i] + 1, *counts[i + 1 :]),
             self.positive_sum + value if value > 0 else self.positive_sum,
@@ -90,10 +90,10 @@ class Buckets:
             self.outside,
         )
 
-    def __add__(self, other: Buckets) -> Buckets:
+    def __add__(self, other: Histogram) -> Histogram:
         if self.bounds != other.bounds:
             raise ValueError("histograms with different bounds cannot be added")
-        return Buckets(
+        return Histogram(
             self.bounds,
             tuple(a + b for a, b in zip(self.counts, other.counts, strict=True)),
             self.positive_sum + other.positive_sum,

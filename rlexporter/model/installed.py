@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from rlexporter.model.metric import SetupError
+from rlexporter.model.errors import SetupError
 
 ENDPOINT = "fastapi uvicorn h11 prometheus-client"
 """What serves, as pip takes it."""

@@ -1,21 +1,11 @@
-"""The nouns of the project, frozen: what can be measured, what is known now, what a step brought.
-
-With `buckets` imported by everything else.
-"""
+"""Metrics: what can be measured, as the catalogue declares it."""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Mapping
+import re
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
-
-from rlexporter.model.histogram import Buckets
-
-
-class SetupError(Exception):
-    """Something a person has to change before the exporter can start: says what, where, and how."""
 
 
 class Kind(Enum):
@@ -27,7 +17,7 @@ class Kind(Enum):
     INFO = "info"
 
 
-class Scope(Enum):
+class RankScope(Enum):
     """Whose number it is: already reduced over all ranks, or one rank's own."""
 
     GLOBAL = "global"
@@ -72,22 +62,6 @@ class Group(Enum):
         return self not in (Group.RUN, Group.PROGRESS, Group.SPEED, Group.CONDITION, Group.EXPORTER)
 
 
-class RunState(str, Enum):
-    """The life of a run, as ``rl_run_state{state}`` serves it: 1 for the state it is in, 0 for the others."""
-
-    STARTING = "starting"
-    RUNNING = "running"
-    FINISHED = "finished"
-    FAILED = "failed"
-    PREEMPTED = "preempted"
-    STOPPED = "stopped"
-
-    @property
-    def over(self) -> bool:
-        """True once nothing more is expected from this ``train()``."""
-        return self not in (RunState.STARTING, RunState.RUNNING)
-
-
 @dataclass(frozen=True, slots=True)
 class Range:
     """Where a healthy run stays, in the unit of its metric; ``None`` is an open end."""
@@ -108,12 +82,31 @@ class Key:
     algorithms: tuple[str, ...]
 
 
+_NAMESPACE = r"rlexporter|rl(?:_(?:eval|run|train))?"
+_STATISTIC = (
+    r"(?:(?:unmasked|per_token|per_sequence|region|low|high)_)?(?:mean|std|var|min|max|dist)|per_token|per_sequence"
+)
+_PARTS = re.compile(rf"({_NAMESPACE})_(.+?)(?:_({_STATISTIC}|coef|margin|chosen|rejected|accuracy))?")
+
+
+def otlp_name(series: str) -> str:
+    """Return the name of a series as OTLP carries it: with underscores for dots it is the Prometheus name.
+
+    A dot stands behind the namespace (``rl``, ``rl.eval``, ``rl.run``, ``rl.train``, ``rlexporter``) and before what
+    was computed of a quantity (``mean``, ``dist``, ``per_token``); it stands nowhere else.
+    """
+    found = _PARTS.fullmatch(series)
+    assert found, series
+    namespace, *rest = found.groups()
+    return ".".join([namespace.replace("_", "."), *filter(None, rest)])
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Metric:
     """One line of the catalogue. Everything that is served, drawn or documented derives from it."""
 
-    name: str
-    """Dotted, as OTLP carries it (``rl.kl.per_token``); with underscores it is the Prometheus name."""
+    series: str
+    """The Prometheus name."""
     kind: Kind
     group: Group
     help: str
@@ -121,7 +114,7 @@ class Metric:
     level: Level
     unit: str = ""
     """In words: ``nats``, ``tokens``. Empty: a pure number."""
-    scope: Scope = Scope.GLOBAL
+    scope: RankScope = RankScope.GLOBAL
     keys: tuple[Key, ...] = ()
     labels: tuple[str, ...] = ()
     healthy: Range | None = None
@@ -137,11 +130,11 @@ class Metric:
     """Modern PPO takes it too small where it leaves slots of its statistics unwritten: see ``rl_corrected_mean``."""
     initial: tuple[tuple[str, ...], ...] = ()
     """Label values that exist from the start, at 0: ``increase()`` cannot see a counter that is born at 1."""
-    series: str = field(init=False)
-    """The Prometheus name."""
+    otlp_name: str = field(init=False)
+    """The name that OTLP carries: dots behind the namespace and before a statistic (``rl.kl.per_token``)."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "series", self.name.replace(".", "_"))
+        object.__setattr__(self, "otlp_name", otlp_name(self.series))
 
     @property
     def signed(self) -> bool:
@@ -154,47 +147,3 @@ class Series(NamedTuple):
 
     metric: Metric
     labels: tuple[str, ...] = ()
-
-
-@dataclass(slots=True)
-class AnomalyCounts:
-    """The values that were not finite, or not given at all: how many, by the Prometheus name of their metric."""
-
-    nonfinite: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
-    undefined: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
-
-    def __bool__(self) -> bool:
-        return bool(self.nonfinite or self.undefined)
-
-    def add(self, other: AnomalyCounts) -> None:
-        """Count those of ``other`` too."""
-        for mine, theirs in ((self.nonfinite, other.nonfinite), (self.undefined, other.undefined)):
-            for name, count in theirs.items():
-                mine[name] += count
-
-
-@dataclass(frozen=True, slots=True)
-class Snapshot:
-    """All that is known at one moment. Never changed: a writer makes a new one and swaps the reference.
-
-    ``steps`` says from which step a sample is; ``totals`` holds the last reading of the trainers' running
-    totals, from which counters of this process are made.
-    """
-
-    labels: Mapping[str, str] = field(default_factory=dict)
-    samples: Mapping[Series, float] = field(default_factory=dict)
-    steps: Mapping[Series, int] = field(default_factory=dict)
-    buckets: Mapping[Series, Buckets] = field(default_factory=dict)
-    totals: Mapping[Series, float] = field(default_factory=dict)
-
-    @property
-    def state(self) -> RunState | None:
-        """In which the run is; None before anybody has said."""
-        return next((each for each in RunState if self.value("rl_run_state", state=each.value)), None)
-
-    def value(self, name: str, /, **labels: str) -> float | None:
-        """The sample of the Prometheus series ``name`` with these labels of its own; None where there is none."""
-        for series, value in self.samples.items():
-            if series.metric.series == name and dict(zip(series.metric.labels, series.labels, strict=True)) == labels:
-                return value
-        return None

@@ -10,7 +10,7 @@ from array import array
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from rlexporter.model.metric import Snapshot
+from rlexporter.model.snapshot import Snapshot
 from rlexporter.outputs import prometheus
 
 _RESOLUTION = 0.001
@@ -27,7 +27,7 @@ class History:
 
     def __init__(self, labels: Mapping[str, str]) -> None:
         self._labels = labels
-        self._families: dict[str, prometheus.Family] = {}
+        self._families: dict[str, prometheus.MetricFamily] = {}
         self._series: dict[str, _Series] = {}
         self.newest: Snapshot | None = None
         self.last = 0.0

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from rlexporter.atomic_file import write_whole
 from rlexporter.config.settings import Settings
-from rlexporter.model.metric import SetupError
+from rlexporter.model.errors import SetupError
 from rlexporter.outputs.periodic import Ticker
 
 FRESH_SECONDS = 60.0

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from rlexporter.config.settings import Settings
 from rlexporter.model.installed import OTLP, needed_by
-from rlexporter.model.metric import RunState, Snapshot
+from rlexporter.model.snapshot import RunState, Snapshot
 from rlexporter.outputs.periodic import Ticker
 
 
@@ -49,13 +49,13 @@ def wanted(run: Source, port: int) -> Iterator[tuple[str, Callable[[], Ticker]]]
     """
     settings = run.settings
     if settings.state_file:
-        from rlexporter.outputs import state_file as state
+        from rlexporter.outputs import state_file
 
         def path() -> str:
             begun = run.state is not RunState.STARTING
-            return state.path(settings.state_file, run.output_dir, run.rank, begun=begun)
+            return state_file.path(settings.state_file, run.output_dir, run.rank, begun=begun)
 
-        yield "state", partial(state.keeper, run.current, path, partial(run.failed, "state"))
+        yield "state", partial(state_file.keeper, run.current, path, partial(run.failed, "state"))
     if settings.discovery_dir:
         from rlexporter.outputs import discovery
 

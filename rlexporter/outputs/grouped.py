@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from rlexporter.model.metric import Level, Metric, Series, Snapshot
+from rlexporter.model.metric import Level, Metric, Series
+from rlexporter.model.snapshot import Snapshot
 
 SUMS = {
     "positive_sum": "Sum of the positive values of {}.",

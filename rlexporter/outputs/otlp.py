@@ -22,7 +22,8 @@ from opentelemetry import context
 from opentelemetry.sdk.metrics.export import MetricExporter, MetricExportResult
 
 from rlexporter.config.parsers import ON
-from rlexporter.model.metric import SetupError, Snapshot
+from rlexporter.model.errors import SetupError
+from rlexporter.model.snapshot import Snapshot
 from rlexporter.outputs.otlp_data import Origin, metrics_data
 from rlexporter.outputs.periodic import Ticker
 

@@ -13,7 +13,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from opentelemetry.sdk.metrics.export import (
     AggregationTemporality,
     Gauge,
-    Histogram,
     HistogramDataPoint,
     MetricsData,
     NumberDataPoint,
@@ -21,12 +20,16 @@ from opentelemetry.sdk.metrics.export import (
     ScopeMetrics,
     Sum,
 )
-from opentelemetry.sdk.metrics.export import Metric as Family
+from opentelemetry.sdk.metrics.export import (
+    Histogram as OtlpHistogram,
+)
+from opentelemetry.sdk.metrics.export import Metric as OtlpMetric
 from opentelemetry.sdk.resources import SERVICE_INSTANCE_ID, SERVICE_NAME, OTELResourceDetector, Resource
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
-from rlexporter.model.histogram import Buckets
-from rlexporter.model.metric import Kind, Metric, Series, Snapshot
+from rlexporter.model.histogram import Histogram
+from rlexporter.model.metric import Kind, Metric, Series
+from rlexporter.model.snapshot import Snapshot
 from rlexporter.outputs.grouped import SUMS, by_metric, help_text, labels
 from rlexporter.version import __version__
 
@@ -60,28 +63,28 @@ def metrics_data(snapshot: Snapshot, resource: Resource, now: int) -> MetricsDat
     return MetricsData([ResourceMetrics(resource, [ScopeMetrics(_SCOPE, families, "")], "")])
 
 
-def _families(metric: Metric, snapshot: Snapshot, found: Iterable[Series], now: int) -> Iterator[Family]:
+def _families(metric: Metric, snapshot: Snapshot, found: Iterable[Series], now: int) -> Iterator[OtlpMetric]:
     labelled = [(series, labels(snapshot, series)) for series in found]
     if metric.kind is Kind.HISTOGRAM:
         yield from _histogram(metric, [(attributes, snapshot.buckets[series]) for series, attributes in labelled], now)
         return
     points = [_number(attributes, snapshot.samples[series], now) for series, attributes in labelled]
     if metric.kind is Kind.COUNTER:
-        yield _sum(metric.name.removesuffix("_total"), help_text(metric), points)
+        yield _sum(metric.otlp_name.removesuffix("_total"), help_text(metric), points)
     else:
-        yield Family(metric.name, help_text(metric), "", Gauge(points))
+        yield OtlpMetric(metric.otlp_name, help_text(metric), "", Gauge(points))
 
 
-def _histogram(metric: Metric, labelled: list[tuple[dict[str, str], Buckets]], now: int) -> Iterator[Family]:
-    """Buckets, and where values can be negative two sums beside them, as in a scrape."""
+def _histogram(metric: Metric, labelled: list[tuple[dict[str, str], Histogram]], now: int) -> Iterator[OtlpMetric]:
+    """Yield the buckets, and where values can be negative two sums beside them, as in a scrape."""
     points = [_distribution(metric, attributes, found, now) for attributes, found in labelled]
-    yield Family(metric.name, help_text(metric), "", Histogram(points, _CUMULATIVE))
+    yield OtlpMetric(metric.otlp_name, help_text(metric), "", OtlpHistogram(points, _CUMULATIVE))
     for part, text in SUMS.items() if metric.signed else ():
         totals = [_number(attributes, getattr(found, part), now) for attributes, found in labelled]
-        yield _sum(f"{metric.name}.{part}", text.format(metric.series), totals)
+        yield _sum(f"{metric.otlp_name}.{part}", text.format(metric.series), totals)
 
 
-def _distribution(metric: Metric, attributes: dict[str, str], found: Buckets, now: int) -> HistogramDataPoint:
+def _distribution(metric: Metric, attributes: dict[str, str], found: Histogram, now: int) -> HistogramDataPoint:
     """A point without a sum where values can be negative: OTLP takes a sum for a counter, which never falls."""
     return HistogramDataPoint(
         attributes=attributes,
@@ -96,8 +99,8 @@ def _distribution(metric: Metric, attributes: dict[str, str], found: Buckets, no
     )
 
 
-def _sum(name: str, text: str, points: list[NumberDataPoint]) -> Family:
-    return Family(name, text, "", Sum(points, _CUMULATIVE, is_monotonic=True))
+def _sum(name: str, text: str, points: list[NumberDataPoint]) -> OtlpMetric:
+    return OtlpMetric(name, text, "", Sum(points, _CUMULATIVE, is_monotonic=True))
 
 
 def _number(attributes: dict[str, str], value: float, now: int) -> NumberDataPoint:

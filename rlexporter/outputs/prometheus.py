@@ -10,15 +10,16 @@ from importlib.metadata import version
 from itertools import accumulate
 
 from prometheus_client.exposition import choose_encoder
-from prometheus_client.metrics_core import Metric as Family
+from prometheus_client.metrics_core import Metric as MetricFamily
 from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
-from rlexporter.model.histogram import Buckets
-from rlexporter.model.metric import Kind, Metric, Series, Snapshot
+from rlexporter.model.histogram import Histogram
+from rlexporter.model.metric import Kind, Metric, Series
+from rlexporter.model.snapshot import Snapshot
 from rlexporter.outputs.grouped import SUMS, by_metric, help_text, labels
 
-__all__ = ["VERSION", "Family", "encode", "families", "openmetrics"]
+__all__ = ["VERSION", "MetricFamily", "encode", "families", "openmetrics"]
 
 VERSION = version("prometheus-client")
 
@@ -30,14 +31,14 @@ def encode(snapshot: Snapshot, accept: str, names: Iterable[str] = ()) -> tuple[
     return encoder(_Families(_restricted(families(snapshot), wanted) if wanted else families(snapshot))), content_type
 
 
-def openmetrics(family: Family) -> bytes:
+def openmetrics(family: MetricFamily) -> bytes:
     """One family as OpenMetrics, without the line that ends a text."""
     encoder, _ = choose_encoder("application/openmetrics-text; version=1.0.0")
     body: bytes = encoder(_Families([family]))
     return body.removesuffix(b"# EOF\n")
 
 
-def families(snapshot: Snapshot) -> Iterator[Family]:
+def families(snapshot: Snapshot) -> Iterator[MetricFamily]:
     """Every family of a snapshot, by name; each sample carries the labels of the run."""
     for metric, found in sorted(by_metric(snapshot).items(), key=lambda each: each[0].series):
         ordered = sorted(found, key=lambda series: series.labels)
@@ -50,30 +51,30 @@ def families(snapshot: Snapshot) -> Iterator[Family]:
 class _Families(Collector):
     """What an encoder asks for: something that can be collected."""
 
-    def __init__(self, found: Iterable[Family]) -> None:
+    def __init__(self, found: Iterable[MetricFamily]) -> None:
         self._found = found
 
-    def collect(self) -> Iterable[Family]:
+    def collect(self) -> Iterable[MetricFamily]:
         return self._found
 
 
-def _simple(metric: Metric, snapshot: Snapshot, ordered: list[Series]) -> Family:
+def _simple(metric: Metric, snapshot: Snapshot, ordered: list[Series]) -> MetricFamily:
     suffix = {Kind.COUNTER: "_total", Kind.INFO: "_info"}.get(metric.kind, "")
-    family = Family(metric.series.removesuffix(suffix), help_text(metric), metric.kind.value)
+    family = MetricFamily(metric.series.removesuffix(suffix), help_text(metric), metric.kind.value)
     for series in ordered:
         family.add_sample(metric.series, labels(snapshot, series), snapshot.samples[series])
     return family
 
 
-def _histogram(metric: Metric, snapshot: Snapshot, ordered: list[Series]) -> Iterator[Family]:
-    """Buckets, and a sum where it can only grow.
+def _histogram(metric: Metric, snapshot: Snapshot, ordered: list[Series]) -> Iterator[MetricFamily]:
+    """Yield the buckets, and a sum where it can only grow.
 
     Where values can be negative a sum would fall, which reads as a restart of the process, and the OpenMetrics parser
     refuses a count without a sum: there two counters, of the positive and of the negative part, give the mean.
     """
     name, text = metric.series, help_text(metric)
-    family = Family(name, text, "histogram")
-    parts = {part: Family(f"{name}_{part}", meaning.format(name), "counter") for part, meaning in SUMS.items()}
+    family = MetricFamily(name, text, "histogram")
+    parts = {part: MetricFamily(f"{name}_{part}", meaning.format(name), "counter") for part, meaning in SUMS.items()}
     for series in ordered:
         found, own = snapshot.buckets[series], labels(snapshot, series)
         for bound, count in _cumulative(found):
@@ -89,12 +90,12 @@ def _histogram(metric: Metric, snapshot: Snapshot, ordered: list[Series]) -> Ite
         yield from parts.values()
 
 
-def _cumulative(found: Buckets) -> Iterator[tuple[str, int]]:
+def _cumulative(found: Histogram) -> Iterator[tuple[str, int]]:
     bounds = (*(floatToGoString(bound) for bound in found.bounds), "+Inf")  # type: ignore[no-untyped-call]
     return zip(bounds, accumulate(found.counts), strict=True)
 
 
-def _restricted(found: Iterable[Family], names: frozenset[str]) -> Iterator[Family]:
+def _restricted(found: Iterable[MetricFamily], names: frozenset[str]) -> Iterator[MetricFamily]:
     """Only the families, or the single series of them, that ``name[]`` asked for."""
     for family in found:
         samples = family.samples if family.name in names else [s for s in family.samples if s.name in names]

@@ -12,7 +12,8 @@ from pathlib import Path
 
 from rlexporter.atomic_file import of_rank, write_whole
 from rlexporter.config.parsers import ON
-from rlexporter.model.metric import SetupError, Snapshot
+from rlexporter.model.errors import SetupError
+from rlexporter.model.snapshot import Snapshot
 from rlexporter.outputs.periodic import Ticker
 from rlexporter.recording.writer import plain
 from rlexporter.version import __version__

@@ -10,11 +10,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rlexporter.catalog import NAMED
-from rlexporter.model.histogram import Buckets, Nonfinite
+from rlexporter.model.histogram import Histogram, Nonfinite
 from rlexporter.model.metric import Series
 
 
-def parse(found: Mapping[str, Mapping[str, Any]], bounds: Mapping[str, Any]) -> dict[Series, Buckets]:
+def parse(found: Mapping[str, Mapping[str, Any]], bounds: Mapping[str, Any]) -> dict[Series, Histogram]:
     """Counts by series. ``bounds``: those of the recording's histograms, by name.
 
     Left out is what the catalogue lacks, and what was counted with other bounds than its own: it cannot be added.
@@ -50,9 +50,9 @@ def _labels(text: str) -> Iterator[tuple[str, str]]:
         text = rest[end:].removeprefix(",")
 
 
-def _buckets(bounds: tuple[float, ...], counts: Mapping[str, Any]) -> Buckets:
-    empty = Buckets.empty(bounds)
-    return Buckets(
+def _buckets(bounds: tuple[float, ...], counts: Mapping[str, Any]) -> Histogram:
+    empty = Histogram.empty(bounds)
+    return Histogram(
         bounds,
         tuple(map(int, counts["counts"])),
         float(counts["positive_sum"]),

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from rlexporter.model.metric import SetupError
+from rlexporter.model.errors import SetupError
 
 EXPECTED = (
     "expected are a trainer_state.json, lines such as "

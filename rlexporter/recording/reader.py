@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from rlexporter.catalog import NAMED
-from rlexporter.model.metric import RunState
-from rlexporter.model.sink import RunFacts, StepUpdate
-from rlexporter.recording import codec as seen
-from rlexporter.recording import run_facts as facts
+from rlexporter.model.snapshot import RunState
+from rlexporter.model.step import RunFacts, StepUpdate
+from rlexporter.recording import codec, run_facts
 from rlexporter.recording.jsonl import EXPECTED, Line, UnreadableError, lines
 from rlexporter.store.keys import evaluation_prefix
 
@@ -53,13 +52,13 @@ class Recording:
 def read(path: str | Path, algorithm: str = "") -> Recording:
     """The recording in a file. ``algorithm``: what trained, where the file does not say. Raises UnreadableError."""
     path = Path(path)
-    found = _Reading(path, algorithm).all(lines(path))
+    found = _Parser(path, algorithm).all(lines(path))
     if not any(event.logs or event.update for event in found.events):
         raise UnreadableError(f"{path}: has no log line: {EXPECTED}")
     return found
 
 
-class _Reading:
+class _Parser:
     """One file being read."""
 
     def __init__(self, path: Path, algorithm: str) -> None:
@@ -75,8 +74,8 @@ class _Reading:
                 if event is not None:
                     self._add(event, line.get("event"))
         with _at(str(self._made.path)):
-            self._made.run = facts.name(self._meta, self._made.path)
-            self._made.facts = facts.facts(self._metas, self._keys, self._algorithm)
+            self._made.run = run_facts.name(self._meta, self._made.path)
+            self._made.facts = run_facts.facts(self._metas, self._keys, self._algorithm)
         return self._made
 
     @property
@@ -141,7 +140,7 @@ class _Reading:
         return StepUpdate(
             step=_step(line.get("global_step")),
             duration=line.get("duration"),
-            seen=seen.parse(line.get("seen", {}), self._meta.get("bounds", {})),
+            seen=codec.parse(line.get("seen", {}), self._meta.get("bounds", {})),
             undefined={name: int(count) for name, count in line.get("undefined", {}).items() if name in NAMED},
             values=values,
             phases={name: float(seconds) for name, seconds in line.get("phases", {}).items()},

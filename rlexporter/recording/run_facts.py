@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from rlexporter.catalog import ALGORITHMS, HYPERPARAMETERS, INFO_LABELS, RLOO
-from rlexporter.model.sink import RunFacts
+from rlexporter.model.step import RunFacts
 
 _STATE_FILE = "trainer_state.json"
 

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rlexporter.model.metric import RunState, Snapshot
-from rlexporter.recording import codec as seen
+from rlexporter.model.snapshot import RunState, Snapshot
+from rlexporter.recording import codec
 from rlexporter.recording.jsonl import UnreadableError
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class SavedState:
     """What was known of a run at ``time``, in seconds since the epoch."""
 
     path: Path
@@ -26,7 +26,7 @@ class Kept:
         return self.snapshot.state or RunState.STARTING
 
 
-def read_kept(path: str | Path) -> Kept | None:
+def read_saved_state(path: str | Path) -> SavedState | None:
     """The state in a file; None for a file that is something else, or cannot be read. Raises UnreadableError.
 
     Series that the catalogue lacks are left out.
@@ -39,15 +39,15 @@ def read_kept(path: str | Path) -> Kept | None:
     if not isinstance(found, dict) or found.get("event") != "snapshot":
         return None
     try:
-        return Kept(path, float(found["time"]), _snapshot(found))
+        return SavedState(path, float(found["time"]), _snapshot(found))
     except Exception as error:  # noqa: BLE001 - a foreign file can be wrong in any way
         raise UnreadableError(f"{path}: is no state of a run: {type(error).__name__}: {error}") from None
 
 
 def _snapshot(found: dict[str, Any]) -> Snapshot:
-    samples = {seen.series(text): float(value) for text, value in found["samples"].items()}
+    samples = {codec.series(text): float(value) for text, value in found["samples"].items()}
     return Snapshot(
         labels={str(name): str(value) for name, value in found["labels"].items()},
         samples={series: value for series, value in samples.items() if series is not None},
-        buckets=seen.parse(found["buckets"], found["bounds"]),
+        buckets=codec.parse(found["buckets"], found["bounds"]),
     )

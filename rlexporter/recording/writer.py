@@ -22,9 +22,11 @@ from queue import SimpleQueue
 from threading import Thread
 from typing import Any
 
-from rlexporter.model.histogram import Buckets
-from rlexporter.model.metric import Kind, Metric, RunState, Series, SetupError
-from rlexporter.model.sink import RunFacts, StepUpdate
+from rlexporter.model.errors import SetupError
+from rlexporter.model.histogram import Histogram
+from rlexporter.model.metric import Kind, Metric, Series
+from rlexporter.model.snapshot import RunState
+from rlexporter.model.step import RunFacts, StepUpdate
 from rlexporter.model.values import is_array
 
 _MAX_WAITING = 10_000
@@ -124,7 +126,7 @@ def _copied(value: Any) -> Any:
 
 def plain(value: Any) -> Any:
     """As json can write it: counts by series, arrays as lists, and the name of the type of anything else."""
-    if isinstance(value, Buckets):
+    if isinstance(value, Histogram):
         counts = {"counts": value.counts, "positive_sum": value.positive_sum, "negative_sum": value.negative_sum}
         bad = {kind: number for kind, number in value.nonfinite.by_kind() if number}
         extremes = {"min": value.minimum, "max": value.maximum} if value.count else {}

@@ -32,7 +32,7 @@ class ErrorLog:
     def add(self, where: str, error: Exception) -> None:
         """Count an error that came from ``where``."""
         with contextlib.suppress(Exception):
-            self._store.change(lambda draft: draft.add("rlexporter_errors_total", 1, where))
+            self._store.change(lambda builder: builder.add("rlexporter_errors_total", 1, where))
             kind = (where, type(error).__name__)
             if kind not in self._logged:
                 self._logged.add(kind)

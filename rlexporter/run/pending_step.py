@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 from rlexporter.model.metric import Metric, Series
-from rlexporter.model.sink import StepUpdate
-from rlexporter.run.phase_timer import Phases
+from rlexporter.model.step import StepUpdate
+from rlexporter.run.phase_timer import PhaseTimer
 from rlexporter.store.keys import clip
 from rlexporter.tensors.tally import Tally
 
@@ -19,7 +19,7 @@ class PendingStep:
 
     def __init__(self, named: Mapping[str, Metric]) -> None:
         self.tally = Tally()
-        self.phases = Phases()
+        self.phases = PhaseTimer()
         self._named = named
         self._undefined: Counter[str] = Counter()
         self._values: dict[str, list[float]] = {}

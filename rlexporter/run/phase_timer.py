@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 
 
-class Phases:
+class PhaseTimer:
     """A stack of open phases. The time of an inner one is not that of the outer. ``clock``: seconds."""
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:

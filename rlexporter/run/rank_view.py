@@ -9,15 +9,16 @@ from dataclasses import replace
 
 from rlexporter.catalog import CATALOG, NONFINITE
 from rlexporter.config.settings import TIMINGS
-from rlexporter.model.metric import Group, Scope, Series, Snapshot
+from rlexporter.model.metric import Group, RankScope, Series
+from rlexporter.model.snapshot import Snapshot
 
 _TIMINGS = {"rlexporter_build_info"} | {
     metric.series
     for metric in CATALOG
-    if metric.scope is Scope.RANK and metric.group in (Group.RUN, Group.PROGRESS, Group.SPEED)
+    if metric.scope is RankScope.RANK and metric.group in (Group.RUN, Group.PROGRESS, Group.SPEED)
 }
 _BY_METRIC = ("rl_nonfinite_values_total", "rl_undefined_values_total")
-_COUNTED = {metric.of or metric.series for metric in CATALOG if metric.scope is Scope.RANK}
+_COUNTED = {metric.of or metric.series for metric in CATALOG if metric.scope is RankScope.RANK}
 _CONDITIONS = {metric.series for metric in CATALOG if "condition" in metric.labels}
 
 
@@ -42,4 +43,4 @@ def _local(series: Series) -> bool:
         return series.labels[0] in _COUNTED
     if name in _CONDITIONS:
         return series.labels[0] in NONFINITE
-    return series.metric.scope is Scope.RANK
+    return series.metric.scope is RankScope.RANK

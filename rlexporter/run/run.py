@@ -11,8 +11,8 @@ from rlexporter.atomic_file import of_rank
 from rlexporter.catalog import CATALOG
 from rlexporter.conditions import from_catalog
 from rlexporter.config.settings import MAIN, Settings
-from rlexporter.model.metric import RunState, Snapshot
-from rlexporter.model.sink import RunFacts
+from rlexporter.model.snapshot import RunState, Snapshot
+from rlexporter.model.step import RunFacts
 from rlexporter.recording.writer import Recorder
 from rlexporter.run import identity, rank_view, shutdown
 from rlexporter.run.errors import ErrorLog

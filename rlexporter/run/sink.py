@@ -11,7 +11,8 @@ from typing import Any
 
 from rlexporter.catalog import NAMED
 from rlexporter.model.metric import Series
-from rlexporter.model.sink import NotSeenError, StepUpdate
+from rlexporter.model.sink import NotSeenError
+from rlexporter.model.step import StepUpdate
 from rlexporter.recording.writer import Recorder
 from rlexporter.run import shutdown
 from rlexporter.run.errors import ErrorLog

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from math import isfinite
 
-from rlexporter.model.histogram import Buckets, Nonfinite
-from rlexporter.model.metric import AnomalyCounts, Kind, Metric, Series, Snapshot
+from rlexporter.model.histogram import Histogram, Nonfinite
+from rlexporter.model.metric import Kind, Metric, Series
+from rlexporter.model.snapshot import AnomalyCounts, Snapshot
 
 _GAUGE, _HISTOGRAM = Kind.GAUGE, Kind.HISTOGRAM  # looking a member up costs more than all else done with a number
 _NONFINITE = "rl_nonfinite_values_total"
 _UNDEFINED = "rl_undefined_values_total"
 
 
-class Draft:
+class SnapshotBuilder:
     """A changeable copy of a snapshot. ``named``: the catalogue by Prometheus name."""
 
     __slots__ = ("_named", "anomalies", "buckets", "labels", "samples", "steps", "totals")
@@ -87,7 +88,7 @@ class Draft:
                 self.steps.pop(series, None)
         self.undefined_values(targets[0].metric, 1)
 
-    def merge(self, series: Series, counted: Buckets, step: int, *, twin: bool = False) -> None:
+    def merge(self, series: Series, counted: Histogram, step: int, *, twin: bool = False) -> None:
         """A batch of values: added to a histogram; a gauge shows their mean, a counter advances to the largest.
 
         ``twin``: the gauge of the same values comes with it, and what is not finite is counted there.
@@ -115,7 +116,7 @@ class Draft:
         if value < 0 and not series.metric.signed:
             self.undefined_values(series.metric, 1)
             return
-        have = self.buckets.get(series) or Buckets.empty(series.metric.bounds)
+        have = self.buckets.get(series) or Histogram.empty(series.metric.bounds)
         self.buckets[series] = have.including(value)
 
     def _count_up_to(self, series: Series, total: float) -> None:

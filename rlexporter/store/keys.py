@@ -51,7 +51,7 @@ def evaluation(metric: Metric) -> Metric:
     """The metric as an evaluation measures it: ``rl_eval_*``, with the data set as a label."""
     return replace(
         metric,
-        name=metric.name.replace("rl.", "rl.eval.", 1),
+        series=metric.series.replace("rl_", "rl_eval_", 1),
         group=Group.EVALUATION,
         help=f"In evaluation: {metric.help}",
         keys=tuple(Key(f"eval_{key.name}", key.algorithms) for key in metric.keys),

@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 
 from rlexporter.conditions.view import LineNumbers
 from rlexporter.model import values
-from rlexporter.model.histogram import Buckets
+from rlexporter.model.histogram import Histogram
 from rlexporter.model.metric import Kind, Metric, Series
-from rlexporter.model.sink import StepUpdate
+from rlexporter.model.step import StepUpdate
 from rlexporter.model.values import Unreadable
-from rlexporter.store.builder import Draft
+from rlexporter.store.builder import SnapshotBuilder
 from rlexporter.store.keys import Resolver, clip, dataset, evaluation_prefix
 from rlexporter.tensors import host
 
@@ -40,7 +40,7 @@ class LogLine:
     """Any other number, what it feeds, and whether what is not finite in it was counted at the tensor."""
     undefined: list[tuple[Series, ...]] = field(default_factory=list)
     """What the keys feed that were logged as None."""
-    arrays: list[tuple[Series, Buckets]] = field(default_factory=list)
+    arrays: list[tuple[Series, Histogram]] = field(default_factory=list)
     first_seen: list[Metric] = field(default_factory=list)
     """Metrics that a key of this run feeds for the first time."""
     judged: LineNumbers = field(default_factory=LineNumbers)
@@ -54,7 +54,7 @@ class _Known(NamedTuple):
     """Those that feed one gauge and nothing else, by which no condition is judged label by label."""
 
 
-class Lines:
+class LogLines:
     """Reads and writes the log lines of one run.
 
     ``max_keys``: how many keys are let in that the catalogue does not fix; ``clock``: seconds since the epoch. Only
@@ -102,44 +102,44 @@ class Lines:
         line.first_seen, self._first_seen = self._first_seen, []
         return line
 
-    def write(self, draft: Draft, line: LogLine, step: int | None, update: StepUpdate | None) -> int:
+    def write(self, builder: SnapshotBuilder, line: LogLine, step: int | None, update: StepUpdate | None) -> int:
         """Write a line, and the step update that belongs to it; either may be empty. Returns its step."""
-        step = self._progress(draft, step, update, evaluation=bool(line.prefix))
+        step = self._progress(builder, step, update, evaluation=bool(line.prefix))
         if update is not None:
-            self.absorb(draft, update)
+            self.absorb(builder, update)
         for metric in line.first_seen:
-            draft.expect(metric)
-        draft.samples.update(line.gauges)
-        draft.steps.update(dict.fromkeys(line.gauges, step))
+            builder.expect(metric)
+        builder.samples.update(line.gauges)
+        builder.steps.update(dict.fromkeys(line.gauges, step))
         for targets, value, counted in line.numbers:
-            draft.number(targets, value, step, counted=counted)
+            builder.number(targets, value, step, counted=counted)
         for undefined in line.undefined:
-            draft.undefined(undefined)
+            builder.undefined(undefined)
         for series, array in line.arrays:
-            draft.merge(series, array, step)
-        self._account(draft)
+            builder.merge(series, array, step)
+        self._account(builder)
         if not line.empty:
-            self._stamp(draft, line.prefix, step)
+            self._stamp(builder, line.prefix, step)
         return step
 
-    def see(self, draft: Draft, seen: Mapping[Series, Buckets], step: int) -> None:
+    def see(self, builder: SnapshotBuilder, seen: Mapping[Series, Histogram], step: int) -> None:
         """Values that were counted where they lie."""
         named = {series.metric.series for series in seen}
         for series, counted in seen.items():
-            if series not in draft.samples and series not in draft.buckets:
-                draft.expect(series.metric)
-            draft.merge(series, counted, step, twin=series.metric.of in named)
+            if series not in builder.samples and series not in builder.buckets:
+                builder.expect(series.metric)
+            builder.merge(series, counted, step, twin=series.metric.of in named)
 
-    def absorb(self, draft: Draft, update: StepUpdate) -> None:
+    def absorb(self, builder: SnapshotBuilder, update: StepUpdate) -> None:
         """All that was seen in a step, or in a part of one."""
-        self.see(draft, update.seen, update.step)
+        self.see(builder, update.seen, update.step)
         if update.duration is not None:
-            draft.number((Series(self._named["rl_step_duration_seconds"]),), update.duration, update.step)
+            builder.number((Series(self._named["rl_step_duration_seconds"]),), update.duration, update.step)
         for name, count in update.undefined.items():
-            draft.undefined_values(self._named[name], count)
+            builder.undefined_values(self._named[name], count)
         for phase, seconds in update.phases.items():
-            draft.set("rl_phase_time_seconds", seconds, phase)
-        draft.add("rlexporter_observe_seconds_total", update.overhead)
+            builder.set("rl_phase_time_seconds", seconds, phase)
+        builder.add("rlexporter_observe_seconds_total", update.overhead)
 
     def targets(self, key: str, line: Iterable[str]) -> tuple[Series, ...]:
         """Return the metrics that a key of a line with these keys feeds.
@@ -215,9 +215,11 @@ class Lines:
             return None
         return self._known.setdefault(prefix, _Known({}, {}))
 
-    def _progress(self, draft: Draft, step: int | None, update: StepUpdate | None, *, evaluation: bool) -> int:
+    def _progress(
+        self, builder: SnapshotBuilder, step: int | None, update: StepUpdate | None, *, evaluation: bool
+    ) -> int:
         """Move the step forward where this line or this update is ahead of it; the step that they belong to."""
-        last = draft.get("rl_step")
+        last = builder.get("rl_step")
         if update is not None:
             step = update.step
         elif evaluation:
@@ -225,9 +227,9 @@ class Lines:
         elif step is None:
             step = int(last or 0) + 1
         if last is None or step != last:
-            draft.set("rl_step", step)
-            draft.add("rl_steps_total", step - last if last is not None and step > last else 1)
-            draft.set("rl_last_step_timestamp_seconds", self._clock())
+            builder.set("rl_step", step)
+            builder.add("rl_steps_total", step - last if last is not None and step > last else 1)
+            builder.set("rl_last_step_timestamp_seconds", self._clock())
         return step
 
     def _resolve(self, known: _Known, key: str, prefix: str) -> tuple[Series, ...]:
@@ -265,19 +267,19 @@ class Lines:
             return False
         return True
 
-    def _account(self, draft: Draft) -> None:
+    def _account(self, builder: SnapshotBuilder) -> None:
         """Say what was not served as it was logged."""
         if self._unmapped:
-            draft.set("rlexporter_unmapped_keys", len(self._unmapped))
+            builder.set("rlexporter_unmapped_keys", len(self._unmapped))
         if self._dropped:
-            draft.set("rlexporter_dropped_keys_total", self._dropped)
+            builder.set("rlexporter_dropped_keys_total", self._dropped)
         if self._ignored:
-            draft.set("rlexporter_ignored_values_total", self._ignored)
+            builder.set("rlexporter_ignored_values_total", self._ignored)
 
-    def _stamp(self, draft: Draft, prefix: str, step: int) -> None:
+    def _stamp(self, builder: SnapshotBuilder, prefix: str, step: int) -> None:
         if prefix:
-            draft.set("rl_eval_timestamp_seconds", self._clock(), dataset(prefix))
-            draft.set("rl_eval_step", step, dataset(prefix))
+            builder.set("rl_eval_timestamp_seconds", self._clock(), dataset(prefix))
+            builder.set("rl_eval_step", step, dataset(prefix))
         else:
-            draft.set("rl_last_log_timestamp_seconds", self._clock())
-            draft.set("rl_last_log_step", step)
+            builder.set("rl_last_log_timestamp_seconds", self._clock())
+            builder.set("rl_last_log_step", step)

@@ -12,14 +12,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from threading import RLock
 
-from rlexporter.conditions.judge import Verdict
+from rlexporter.conditions.judge import Transition
 from rlexporter.conditions.watch import Watch
-from rlexporter.model.metric import AnomalyCounts, Kind, Metric, RunState, Series, Snapshot
-from rlexporter.model.sink import RunFacts, StepUpdate
-from rlexporter.store import transitions as verdicts
-from rlexporter.store.builder import Draft
+from rlexporter.model.metric import Kind, Metric, Series
+from rlexporter.model.snapshot import AnomalyCounts, RunState, Snapshot
+from rlexporter.model.step import RunFacts, StepUpdate
+from rlexporter.store import transitions
+from rlexporter.store.builder import SnapshotBuilder
 from rlexporter.store.keys import Resolver, clip
-from rlexporter.store.log_lines import Lines, LogLine
+from rlexporter.store.log_lines import LogLine, LogLines
 
 
 class Store:
@@ -41,7 +42,7 @@ class Store:
         self._catalog = catalog
         self._named = {metric.series: metric for metric in catalog}
         self._histograms = _by_short_name(catalog)
-        self._lines = Lines(catalog, max_keys, clock)
+        self._lines = LogLines(catalog, max_keys, clock)
         self._watch = watch
         self._clock = clock
         self._lock = RLock()
@@ -50,32 +51,32 @@ class Store:
             samples={Series(metric, labels): 0.0 for metric in catalog for labels in metric.initial}
         )
 
-    def change(self, edit: Callable[[Draft], None]) -> None:
+    def change(self, edit: Callable[[SnapshotBuilder], None]) -> None:
         """Make one change visible at once. ``edit`` can be called twice, on different snapshots."""
         with self._lock:
             while True:
                 base = self.snapshot
-                draft = Draft(base, self._named)
-                edit(draft)
+                builder = SnapshotBuilder(base, self._named)
+                edit(builder)
                 if self.snapshot is base:
-                    self.snapshot = draft.freeze()
+                    self.snapshot = builder.freeze()
                     return
 
     def begin(self, facts: RunFacts, labels: Mapping[str, str]) -> None:
         """Take over what is known of a run before its first step. ``labels``: those that every series carries."""
         with self._lock:
             resolver = self._lines.begin(facts.algorithm)
-            self.change(lambda draft: self._begin(draft, facts, labels, resolver))
+            self.change(lambda builder: self._begin(builder, facts, labels, resolver))
 
     def enter(self, state: RunState, exception: str = "") -> None:
         """The run is in another state; ``exception``: the class of what ended it."""
 
-        def edit(draft: Draft) -> None:
+        def edit(builder: SnapshotBuilder) -> None:
             for each in RunState:
-                draft.set("rl_run_state", float(each is state), each.value)
-            draft.clear("rl_run_exception_info")
+                builder.set("rl_run_state", float(each is state), each.value)
+            builder.clear("rl_run_exception_info")
             if exception:
-                draft.set("rl_run_exception_info", 1.0, clip(exception))
+                builder.set("rl_run_exception_info", 1.0, clip(exception))
 
         self.change(edit)
 
@@ -86,9 +87,9 @@ class Store:
     def saved(self, step: int) -> None:
         """A checkpoint was written."""
 
-        def edit(draft: Draft) -> None:
-            draft.set("rl_last_checkpoint_step", step)
-            draft.set("rl_last_checkpoint_timestamp_seconds", self._clock())
+        def edit(builder: SnapshotBuilder) -> None:
+            builder.set("rl_last_checkpoint_step", step)
+            builder.set("rl_last_checkpoint_timestamp_seconds", self._clock())
 
         self.change(edit)
 
@@ -100,10 +101,10 @@ class Store:
         """A part of a step that came after it, or before it could end: the run is no further for it."""
         anomalies = AnomalyCounts()
 
-        def edit(draft: Draft) -> None:
+        def edit(builder: SnapshotBuilder) -> None:
             nonlocal anomalies
-            self._lines.absorb(draft, part)
-            anomalies = draft.anomalies
+            self._lines.absorb(builder, part)
+            anomalies = builder.anomalies
 
         with self._lock:
             self.change(edit)
@@ -112,33 +113,33 @@ class Store:
 
     def settle(self) -> None:
         """Judge what came after the last step, where none follows: a run often dies in the step of its fault."""
-        found: list[list[Verdict]] = []
+        found: list[list[Transition]] = []
 
-        def edit(draft: Draft) -> None:
+        def edit(builder: SnapshotBuilder) -> None:
             if self._watch is not None and (found or self._watch.pending):
-                self._judge(self._watch, draft, found, LogLine(""), None, int(draft.get("rl_step") or 0))
+                self._judge(self._watch, builder, found, LogLine(""), None, int(builder.get("rl_step") or 0))
 
         self.change(edit)
 
     def phase(self, name: str) -> None:
         """This part of a step is under way; none where it is empty."""
 
-        def edit(draft: Draft) -> None:
+        def edit(builder: SnapshotBuilder) -> None:
             for (each,) in self._named["rl_phase"].initial:
-                draft.set("rl_phase", float(each == name), each)
+                builder.set("rl_phase", float(each == name), each)
             if self._watch is not None:
-                draft.set("rl_stall_after_seconds", self._watch.stall_after(name))
+                builder.set("rl_stall_after_seconds", self._watch.stall_after(name))
 
         self.change(edit)
 
     def signal(self, name: str, reason: str, cause: str) -> None:
         """Whether a signal can be measured; ``reason``: why not, empty where it can; ``cause``: what kind of reason."""
 
-        def edit(draft: Draft) -> None:
-            draft.set("rl_signal_available", float(not reason), name)
-            draft.clear("rl_signal_unavailable_info", name)
+        def edit(builder: SnapshotBuilder) -> None:
+            builder.set("rl_signal_available", float(not reason), name)
+            builder.clear("rl_signal_unavailable_info", name)
             if reason:
-                draft.set("rl_signal_unavailable_info", 1.0, name, cause, clip(reason))
+                builder.set("rl_signal_unavailable_info", 1.0, name, cause, clip(reason))
 
         self.change(edit)
 
@@ -160,15 +161,15 @@ class Store:
         ``served``: whether its values are this rank's to serve.
         """
         started = time.perf_counter()
-        found: list[list[Verdict]] = []
+        found: list[list[Transition]] = []
 
-        def edit(draft: Draft) -> None:
-            at = self._lines.write(draft, line, step, update)
-            draft.set("rlexporter_record_seconds_total", self._record_seconds)
+        def edit(builder: SnapshotBuilder) -> None:
+            at = self._lines.write(builder, line, step, update)
+            builder.set("rlexporter_record_seconds_total", self._record_seconds)
             if self._watch is not None and line.prefix:
                 self._watch.pause(self._clock())
             elif self._watch is not None:
-                self._judge(self._watch, draft, found, line, update, at)
+                self._judge(self._watch, builder, found, line, update, at)
 
         with self._lock:
             line = self._lines.read(logs, update, served=served)
@@ -199,8 +200,8 @@ class Store:
     def _judge(
         self,
         watch: Watch,
-        draft: Draft,
-        found: list[list[Verdict]],
+        builder: SnapshotBuilder,
+        found: list[list[Transition]],
         line: LogLine,
         update: StepUpdate | None,
         step: int,
@@ -208,40 +209,40 @@ class Store:
         """Judge, and write what was found. An edit that is made again finds it in ``found``: no step counts twice."""
         now = self._clock()
         if not found:
-            found.append(watch.look(draft.anomalies, line.judged, update, step, now))
-        draft.set("rl_stall_after_seconds", watch.stall_after(""))
-        verdicts.write(draft, found[0], step, now)
+            found.append(watch.look(builder.anomalies, line.judged, update, step, now))
+        builder.set("rl_stall_after_seconds", watch.stall_after(""))
+        transitions.write(builder, found[0], step, now)
 
-    def _begin(self, draft: Draft, facts: RunFacts, labels: Mapping[str, str], resolver: Resolver) -> None:
-        draft.labels = {name: clip(value) for name, value in labels.items()}
+    def _begin(self, builder: SnapshotBuilder, facts: RunFacts, labels: Mapping[str, str], resolver: Resolver) -> None:
+        builder.labels = {name: clip(value) for name, value in labels.items()}
         info = {"algorithm": facts.algorithm, **facts.info}
-        draft.clear("rl_run_info")
-        draft.set("rl_run_info", 1.0, *(clip(info.get(label, "")) for label in self._named["rl_run_info"].labels))
-        draft.set("rl_world_size", facts.world_size or 1)
-        draft.set("rl_ranks_covered", 1)
-        draft.clear("rl_hyperparameter")
+        builder.clear("rl_run_info")
+        builder.set("rl_run_info", 1.0, *(clip(info.get(label, "")) for label in self._named["rl_run_info"].labels))
+        builder.set("rl_world_size", facts.world_size or 1)
+        builder.set("rl_ranks_covered", 1)
+        builder.clear("rl_hyperparameter")
         for name, value in facts.hyperparameters.items():
-            draft.set("rl_hyperparameter", value, name)
+            builder.set("rl_hyperparameter", value, name)
         if facts.steps_planned is not None:
-            draft.set("rl_steps_planned", facts.steps_planned)
+            builder.set("rl_steps_planned", facts.steps_planned)
         if facts.step is not None:
-            draft.set("rl_step", facts.step)
-        if draft.get("rl_run_start_timestamp_seconds") is None:
-            draft.set("rl_run_start_timestamp_seconds", self._clock())
-        draft.set("rl_last_step_timestamp_seconds", self._clock())
+            builder.set("rl_step", facts.step)
+        if builder.get("rl_run_start_timestamp_seconds") is None:
+            builder.set("rl_run_start_timestamp_seconds", self._clock())
+        builder.set("rl_last_step_timestamp_seconds", self._clock())
         for metric in self._catalog:
             logged = any(facts.algorithm in key.algorithms for key in metric.keys)
             if logged and metric.kind is Kind.COUNTER:
-                draft.samples.setdefault(Series(metric), 0.0)
+                builder.samples.setdefault(Series(metric), 0.0)
             elif logged or (metric.kind is Kind.HISTOGRAM and not metric.keys):
-                draft.expect(metric)
+                builder.expect(metric)
         sequence_level = facts.info.get("importance_sampling_level") == "sequence"
         if self._watch is not None:
             self._watch.begin(facts.algorithm, sequence_level=sequence_level, resumed=bool(facts.step))
-            verdicts.begin(draft, self._watch)
+            transitions.begin(builder, self._watch)
         for key, total in facts.totals.items():
             for series in resolver.resolve(key):
-                draft.totals[series] = total
+                builder.totals[series] = total
 
 
 def _by_short_name(catalog: Sequence[Metric]) -> dict[str, Metric]:

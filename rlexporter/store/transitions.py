@@ -4,31 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from rlexporter.conditions.judge import Verdict
+from rlexporter.conditions.judge import Transition
 from rlexporter.conditions.watch import Watch
-from rlexporter.store.builder import Draft
+from rlexporter.store.builder import SnapshotBuilder
 
 
-def begin(draft: Draft, watch: Watch) -> None:
+def begin(builder: SnapshotBuilder, watch: Watch) -> None:
     """Write which conditions a run is judged by that begins now; none of them can be judged yet."""
-    draft.set("rl_stall_after_seconds", watch.stall_after(""))
+    builder.set("rl_stall_after_seconds", watch.stall_after(""))
     for name in ("rl_condition", "rl_condition_judged", "rl_threshold"):
-        draft.clear(name)
+        builder.clear(name)
     for condition, limit in watch.limits:
-        draft.set("rl_condition_judged", 0.0, condition.name)
-        draft.keep("rl_condition_events_total", condition.name, limit.severity.value)
+        builder.set("rl_condition_judged", 0.0, condition.name)
+        builder.keep("rl_condition_events_total", condition.name, limit.severity.value)
 
 
-def write(draft: Draft, verdicts: Iterable[Verdict], step: int, now: float) -> None:
+def write(builder: SnapshotBuilder, transitions: Iterable[Transition], step: int, now: float) -> None:
     """Write what has changed of each condition in ``step``. ``now``: seconds since the epoch."""
-    for condition, limit, threshold, active, began, value, _, changed in verdicts:
+    for condition, limit, threshold, active, began, value, _, changed in transitions:
         labels = (condition.name, limit.severity.value)
-        draft.set("rl_threshold", threshold, *labels)
+        builder.set("rl_threshold", threshold, *labels)
         if changed:
-            draft.set("rl_condition_judged", 1.0, condition.name)
-            draft.set("rl_condition", float(active), *labels)
+            builder.set("rl_condition_judged", 1.0, condition.name)
+            builder.set("rl_condition", float(active), *labels)
         if began:
-            draft.add("rl_condition_events_total", 1, *labels)
-            draft.set("rl_condition_last_event_timestamp_seconds", now, *labels)
-            draft.set("rl_condition_last_event_step", step, *labels)
-            draft.set("rl_condition_last_event_value", value, *labels)
+            builder.add("rl_condition_events_total", 1, *labels)
+            builder.set("rl_condition_last_event_timestamp_seconds", now, *labels)
+            builder.set("rl_condition_last_event_step", step, *labels)
+            builder.set("rl_condition_last_event_value", value, *labels)

@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from rlexporter.model.histogram import Buckets, Nonfinite
+from rlexporter.model.histogram import Histogram, Nonfinite
 from rlexporter.model.metric import Series
 from rlexporter.tensors.bounds import edges
 
@@ -97,7 +97,7 @@ class DeviceTally:
             _merge(older, oldest)
         _clear(oldest)
 
-    def arrived(self) -> tuple[int, dict[Series, Buckets]] | None:
+    def arrived(self) -> tuple[int, dict[Series, Histogram]] | None:
         """The newest step whose counts have come, and what is new in it; None where nothing new has come.
 
         For any thread, but for one at a time.
@@ -114,7 +114,7 @@ class DeviceTally:
                 return step, self._grown(before, now, range(max(last + 1, flush - 2), flush + 1))
         return None
 
-    def _grown(self, before: list[float], now: list[float], flushes: range) -> dict[Series, Buckets]:
+    def _grown(self, before: list[float], now: list[float], flushes: range) -> dict[Series, Histogram]:
         """What came between two reads. ``flushes``: those whose pieces hold it."""
         grown = {}
         for series, slot in tuple(self._slot_of.items()):
@@ -179,10 +179,10 @@ def _host_buffer(like: Any) -> Any:
     )
 
 
-def _buckets(bounds: tuple[float, ...], before: list[float], now: list[float], pieces: list[list[float]]) -> Buckets:
+def _buckets(bounds: tuple[float, ...], before: list[float], now: list[float], pieces: list[list[float]]) -> Histogram:
     counts = [int(b - a) for a, b in zip(before, now, strict=True)]
     above = len(bounds) + 3
-    return Buckets(
+    return Histogram(
         bounds,
         tuple(counts[2:above]),
         sum(piece[_POSITIVE] for piece in pieces),

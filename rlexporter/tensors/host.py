@@ -15,7 +15,7 @@ from functools import lru_cache
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
-from rlexporter.model.histogram import Buckets, Nonfinite
+from rlexporter.model.histogram import Histogram, Nonfinite
 from rlexporter.tensors.bounds import edges, rounded_down
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ _FEW = 2048
 _NONE = Nonfinite()
 
 
-def count(values: Any, bounds: tuple[float, ...], mask: Any = None) -> Buckets:
+def count(values: Any, bounds: tuple[float, ...], mask: Any = None) -> Histogram:
     """Histogram of the values for which ``mask`` is true (all of them without one).
 
     ``values``: a tensor, array or list of any shape and real dtype; ``mask`` has the same shape, or one that
@@ -38,7 +38,7 @@ def count(values: Any, bounds: tuple[float, ...], mask: Any = None) -> Buckets:
     torch and numpy raise for values that are no real numbers.
     """
     counted = [_count(chunk, chosen, bounds) for chunk, chosen in _chunks(values, mask)]
-    return sum(counted[1:], counted[0]) if counted else Buckets.empty(bounds)
+    return sum(counted[1:], counted[0]) if counted else Histogram.empty(bounds)
 
 
 def mean(values: Any) -> float:
@@ -50,13 +50,13 @@ def mean(values: Any) -> float:
         return float(_plain(flat).mean(dtype=np.float64))
 
 
-def _count(chunk: Array, chosen: Array | None, bounds: tuple[float, ...]) -> Buckets:
+def _count(chunk: Array, chosen: Array | None, bounds: tuple[float, ...]) -> Histogram:
     if len(chunk) > _FEW:
         return _count_many(chunk, chosen, bounds)
     return _count_few(chunk if chosen is None else chunk[chosen], bounds)
 
 
-def _count_few(chunk: Array, bounds: tuple[float, ...]) -> Buckets:
+def _count_few(chunk: Array, bounds: tuple[float, ...]) -> Histogram:
     import numpy as np
 
     ordered = np.sort(chunk)  # NaN comes last
@@ -65,24 +65,24 @@ def _count_few(chunk: Array, bounds: tuple[float, ...]) -> Buckets:
     nonfinite = Nonfinite(len(ordered) - ends[-1], counts[-1], ends[0]) if ends[0] or ends[-2] < len(ordered) else _NONE
     inside = ordered[ends[1] : ends[-2]]
     if not len(inside):
-        return Buckets(bounds, tuple(counts[1:-1]), nonfinite=nonfinite, outside=counts[0])
+        return Histogram(bounds, tuple(counts[1:-1]), nonfinite=nonfinite, outside=counts[0])
     low = float(inside[0])
     below = int(inside.searchsorted(0.0)) if low < 0 else 0
     negative_sum = -float(inside[:below].sum(dtype=np.float64)) if below else 0.0
     positive_sum = float(inside[below:].sum(dtype=np.float64))
-    return Buckets(
+    return Histogram(
         bounds, tuple(counts[1:-1]), positive_sum, negative_sum, low, float(inside[-1]), nonfinite, counts[0]
     )
 
 
-def _count_many(chunk: Array, chosen: Array | None, bounds: tuple[float, ...]) -> Buckets:
+def _count_many(chunk: Array, chosen: Array | None, bounds: tuple[float, ...]) -> Histogram:
     import numpy as np
 
     first, left_out = 0, 0
     if chosen is not None:
         first, left_out = int(chosen.argmax()), len(chosen) - int(np.count_nonzero(chosen))
     if left_out == len(chunk):
-        return Buckets.empty(bounds)
+        return Histogram.empty(bounds)
     filled = chunk if chosen is None else _filled(chunk, chosen, first)
     low, high = float(filled.min()), float(filled.max())  # NaN, where one is among them
     if not isfinite(low) or not isfinite(high) or (low < 0 and bounds and bounds[0] >= 0):
@@ -93,10 +93,10 @@ def _count_many(chunk: Array, chosen: Array | None, bounds: tuple[float, ...]) -
     above_zero = filled if low >= 0 else np.maximum(filled, 0)
     positive_sum = float(above_zero.sum(dtype=np.float64)) - left_out * max(filling, 0.0)
     below_zero = float(np.minimum(filled, 0).sum(dtype=np.float64)) if low < 0 else 0.0
-    return Buckets(bounds, tuple(counts), positive_sum, left_out * min(filling, 0.0) - below_zero, low, high)
+    return Histogram(bounds, tuple(counts), positive_sum, left_out * min(filling, 0.0) - below_zero, low, high)
 
 
-def _count_odd(chunk: Array, bounds: tuple[float, ...]) -> Buckets:
+def _count_odd(chunk: Array, bounds: tuple[float, ...]) -> Histogram:
     """With values among them that are not counted in buckets."""
     import numpy as np
 
@@ -104,7 +104,7 @@ def _count_odd(chunk: Array, bounds: tuple[float, ...]) -> Buckets:
     nan, positive = int(np.isnan(chunk).sum()), int(np.isposinf(chunk).sum())
     nonfinite = Nonfinite(nan, positive, len(chunk) - int(finite.sum()) - nan - positive)
     inside = chunk[finite & (chunk >= 0) if bounds and bounds[0] >= 0 else finite]
-    plain = _count_many(inside, None, bounds) if len(inside) else Buckets.empty(bounds)
+    plain = _count_many(inside, None, bounds) if len(inside) else Histogram.empty(bounds)
     return replace(plain, nonfinite=nonfinite, outside=int(finite.sum()) - len(inside))
 
 

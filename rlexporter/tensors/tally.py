@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from rlexporter.model.histogram import Buckets
+from rlexporter.model.histogram import Histogram
 from rlexporter.model.metric import Series
 from rlexporter.tensors import host
 from rlexporter.tensors.device import DeviceTally
 
-Seen = dict[Series, Buckets]
+Seen = dict[Series, Histogram]
 
 
 class Tally:

@@ -16,7 +16,7 @@ import yaml
 from rlexporter import recording
 from rlexporter.commands.recorded_alerts import feed
 from rlexporter.config.settings import Settings
-from rlexporter.model.metric import RunState
+from rlexporter.model.snapshot import RunState
 from rlexporter.outputs.backfill import History
 from rlexporter.recording import Event
 from rlexporter.run.run import Run

@@ -10,13 +10,13 @@ from typing import Any
 import torch
 import trl
 
-from tests.adapters.kept import Kept
+from tests.adapters.kept import SavedState
 
 
 class Keeping:
     """Mixed into a trainer: overrides on the class, as a user's subclass would have them."""
 
-    kept: Kept
+    kept: SavedState
     _new: Any = None
 
     def _get_per_token_logps_and_entropies(self, model: Any, *args: Any, **kwargs: Any) -> Any:

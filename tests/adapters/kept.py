@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 
-class Kept:
+class SavedState:
     """Values by the name of the series that must hold them, copied when they were there."""
 
     def __init__(self) -> None:

@@ -19,7 +19,7 @@ from rlexporter import Exporter
 from rlexporter.adapters.instance import wrap
 from tests import tiny
 from tests.adapters import independent
-from tests.adapters.kept import Kept, buckets
+from tests.adapters.kept import SavedState, buckets
 from tests.conftest import fetch
 from tests.served import errors, nonfinite
 
@@ -105,7 +105,7 @@ def test_every_histogram_equals_an_independent_count(tmp_path: Path, case: str) 
         tmp_path, kind=kind, max_steps=6, eval_strategy="steps", eval_steps=3, logging_steps=2, **options
     )
     trainer.__class__ = {"GRPO": independent.KeepingGRPO, "RLOO": independent.KeepingRLOO}[kind]
-    trainer.kept, trainer.losses = Kept(), []
+    trainer.kept, trainer.losses = SavedState(), []
     exporter = rlexporter.attach(trainer)
     trainer.train()
     _, text, _ = fetch(f"{exporter.url}/metrics")
@@ -159,7 +159,7 @@ def test_only_the_call_that_is_trained_on_counts(tmp_path: Path) -> None:
         trainer = tiny.grpo(tmp_path / kind.__name__, max_steps=2)
         trainer.__class__ = kind
         exporter, _ = _run(trainer)
-        seen.append({s: b for s, b in exporter.snapshot.buckets.items() if "duration" not in s.metric.name})
+        seen.append({s: b for s, b in exporter.snapshot.buckets.items() if "duration" not in s.metric.series})
         exporter.close()
 
     assert seen[0] == seen[1]
@@ -263,7 +263,7 @@ def test_a_blow_up_of_one_step_stays_visible(tmp_path: Path) -> None:
 
     counts: list[int] = []
 
-    class Outside(TrainerCallback):  # type: ignore[misc] # transformers is not checked
+    class PrometheusAlert(TrainerCallback):  # type: ignore[misc] # transformers is not checked
         def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
             found = next(b for s, b in exporter.snapshot.buckets.items() if s.metric.series == "rl_policy_ratio_dist")
             inside = [i for i, bound in enumerate(found.bounds) if 0.5 < bound <= 2.0]
@@ -273,7 +273,7 @@ def test_a_blow_up_of_one_step_stays_visible(tmp_path: Path) -> None:
         tmp_path, max_steps=8, num_iterations=4, learning_rate=1e-4, logging_steps=10, callbacks=[Spike()]
     )
     exporter = rlexporter.attach(trainer)
-    trainer.add_callback(Outside())
+    trainer.add_callback(PrometheusAlert())
     trainer.train()
 
     assert counts[:5] == [0] * 5
@@ -419,7 +419,9 @@ class TestHidingPlaces:
 
         assert watch.after[3] == {"rl_grad_norm": 1}
         assert 4 not in watch.after
-        bad = {s.labels[:2]: v for s, v in exporter.run.current().samples.items() if "nonfinite" in s.metric.name and v}
+        bad = {
+            s.labels[:2]: v for s, v in exporter.run.current().samples.items() if "nonfinite" in s.metric.series and v
+        }
         assert bad[("rl_grad_norm", "nan")] == 1
         exporter.close()
 
@@ -463,7 +465,9 @@ class TestHidingPlaces:
         trainer = tiny.grpo(tmp_path, kind=kind, rewards=[even, odd], max_steps=4, logging_steps=logging_steps)
         exporter, _ = _run(trainer)
         value = exporter.snapshot.value
-        counts = {s.labels: b.count for s, b in exporter.snapshot.buckets.items() if "reward_function" in s.metric.name}
+        counts = {
+            s.labels: b.count for s, b in exporter.snapshot.buckets.items() if "reward_function" in s.metric.series
+        }
 
         assert nonfinite(exporter) == {}
         assert counts == {("even",): 8, ("odd",): 8}

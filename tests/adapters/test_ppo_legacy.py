@@ -27,10 +27,10 @@ from rlexporter.adapters.instance import wrap
 from rlexporter.adapters.ppo_legacy import LegacyTaps
 from rlexporter.catalog import TENSOR_SIGNALS
 from rlexporter.demo import tiny
-from rlexporter.model.metric import RunState
-from rlexporter.run import shutdown as process
+from rlexporter.model.snapshot import RunState
+from rlexporter.run import shutdown
 from rlexporter.tensors.tally import Tally
-from tests.adapters.kept import Kept, buckets
+from tests.adapters.kept import SavedState, buckets
 from tests.conftest import fetch
 from tests.served import errors, nonfinite
 from tests.waits import Watch
@@ -50,7 +50,7 @@ _ACCELERATOR_TAPS = ("backward", "log")
 class Adam(torch.optim.Adam):  # type: ignore[misc] # torch is not checked
     """Keeps the norm of the gradients that it takes its steps with."""
 
-    kept: Kept | None = None
+    kept: SavedState | None = None
 
     def step(self, closure: Any = None) -> Any:
         if self.kept:
@@ -63,7 +63,7 @@ class Adam(torch.optim.Adam):  # type: ignore[misc] # torch is not checked
 class Keeping(trl.PPOTrainer):  # type: ignore[misc] # trl is not checked
     """Overrides on the class, as a user's subclass would have them; values are copied when they are there."""
 
-    kept: Kept
+    kept: SavedState
 
     def step(self, queries: Any, responses: Any, scores: Any, response_masks: Any = None) -> Any:
         self.kept.add("rl_reward_dist", [float(score) for score in scores])
@@ -116,7 +116,7 @@ def _trainer(kind: Any = trl.PPOTrainer, **options: Any) -> Any:
     optimizer = Adam(models[0].parameters(), lr=settings["learning_rate"])
     trainer = kind(trl.PPOConfig(**settings), *models, tiny.tokenizer(), optimizer=optimizer)
     if kind is Keeping:
-        trainer.kept = optimizer.kept = Kept()
+        trainer.kept = optimizer.kept = SavedState()
     return trainer
 
 
@@ -192,7 +192,7 @@ def _count(exporter: Exporter, name: str) -> Any:
     return next(b for s, b in exporter.snapshot.buckets.items() if s.metric.series == name)
 
 
-def _assert_equal(exporter: Exporter, kept: Kept) -> None:
+def _assert_equal(exporter: Exporter, kept: SavedState) -> None:
     """What a scrape says is what was kept: every bucket, and what is not finite."""
     _, text, _ = fetch(f"{exporter.url}/metrics")
     served = {name: (bounds, counts) for name, bounds, counts in buckets(text)}
@@ -663,7 +663,7 @@ def test_a_rank_that_is_not_the_main_process(monkeypatch: pytest.MonkeyPatch) ->
 
     assert rlexporter.attach(trainer) is exporter
     assert exporter.port is None
-    assert list(process.live()) == []
+    assert list(shutdown.live()) == []
     assert not {*_TRAINER_TAPS} & {*vars(trainer)}
 
 

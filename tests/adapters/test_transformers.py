@@ -23,8 +23,8 @@ import rlexporter
 from rlexporter import Exporter, RLExporterCallback, SetupError
 from rlexporter.demo import tiny as demo
 from rlexporter.integrations.default_callback import DefaultCallback
-from rlexporter.model.metric import RunState
-from rlexporter.run import shutdown as process
+from rlexporter.model.snapshot import RunState
+from rlexporter.run import shutdown
 from rlexporter.run.identity import RUN_FILE
 from tests import tiny
 from tests.conftest import fetch
@@ -109,7 +109,7 @@ def test_without_attach(tmp_path: Path, how: str) -> None:
             how, [RLExporterCallback] if how == "class" else None
         ),
     )
-    assert list(process.live()) == []
+    assert list(shutdown.live()) == []
     trainer.train()
 
     (exporter,) = _feeds(trainer)
@@ -309,7 +309,7 @@ def test_close_takes_everything_back(tmp_path: Path) -> None:
     assert trainer.reward_funcs == [tiny.letters, tiny.shortness]
     trainer.train()
     assert trainer.state.global_step == 4
-    assert list(process.live()) == []
+    assert list(shutdown.live()) == []
     assert exporter.url is None
 
     again = rlexporter.attach(trainer)
@@ -490,7 +490,7 @@ def test_a_rank_that_does_not_serve(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
     assert trainer.state.global_step == 3
     assert _feeds(trainer) == []
-    assert list(process.live()) == []
+    assert list(shutdown.live()) == []
 
 
 def test_a_taken_port_inside_a_trainer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from rlexporter import Exporter
 from rlexporter.adapters.selection import taps_for
 from rlexporter.catalog import TENSOR_SIGNALS
-from rlexporter.model.sink import RunFacts, StepUpdate
+from rlexporter.model.step import RunFacts, StepUpdate
 from rlexporter.tensors.tally import Tally
 from tests.waits import Watch
 

@@ -75,7 +75,7 @@ RAISED = tuple(
     RLStepStalled step_stalled warning
     """.strip().splitlines()
 )
-OUTSIDE = {
+PROMETHEUS_ALERTS = {
     "RLManyRunsSick": "critical",
     "RLRunVanished": "critical",
     "RLRunStalled": "critical",

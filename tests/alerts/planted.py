@@ -7,11 +7,12 @@ from math import sin
 from typing import Any
 
 from rlexporter.catalog import CATALOG, NAMED
-from rlexporter.conditions import from_catalog as table
+from rlexporter.conditions import from_catalog
 from rlexporter.conditions.watch import Watch
 from rlexporter.config import thresholds
-from rlexporter.model.metric import Series, Snapshot
-from rlexporter.model.sink import RunFacts, StepUpdate
+from rlexporter.model.metric import Series
+from rlexporter.model.snapshot import Snapshot
+from rlexporter.model.step import RunFacts, StepUpdate
 from rlexporter.store.store import Store
 from rlexporter.tensors import host
 
@@ -93,7 +94,7 @@ class Planted:
     def __init__(self, algorithm: str, limits: object = None, **info: str) -> None:
         self.algorithm = algorithm
         self.clock = 1000.0
-        self.watch: Watch = table.watch(thresholds.parse(limits) if limits else None)
+        self.watch: Watch = from_catalog.watch(thresholds.parse(limits) if limits else None)
         self.store = Store(CATALOG, clock=lambda: self.clock, watch=self.watch)
         self.store.begin(RunFacts(algorithm=algorithm, info=info), {"run": "planted", "rank": "0"})
         self.step = 0

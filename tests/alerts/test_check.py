@@ -13,11 +13,11 @@ import pytest
 
 from rlexporter import recording
 from rlexporter.catalog import CATALOG
-from rlexporter.commands import main as cli
+from rlexporter.commands import main
 from rlexporter.commands.recorded_alerts import feed, judge
-from rlexporter.conditions import from_catalog as table
-from rlexporter.model.metric import RunState, Snapshot
-from rlexporter.model.sink import RunFacts
+from rlexporter.conditions import from_catalog
+from rlexporter.model.snapshot import RunState, Snapshot
+from rlexporter.model.step import RunFacts
 from rlexporter.recording import Event, Recording
 from rlexporter.store.store import Store
 from tests.alerts import planted, promtool
@@ -52,7 +52,7 @@ def test_the_exit_status_and_the_text(
     """0 nothing, 1 a warning, 2 critical; each alert with its step, series, value and limit."""
     file = _write(tmp_path / "run.jsonl", *_grpo(60, **changes))
 
-    assert cli.main(["check", file]) == status
+    assert main.main(["check", file]) == status
     out = capsys.readouterr().out
     assert f"{file}: grpo run run, 60 steps" in out
     assert alert in out
@@ -62,7 +62,7 @@ def test_what_the_json_says(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     """The keys that other programs rely on."""
     file = _write(tmp_path / "run.jsonl", *_grpo(60, entropy=0.2, grad_norm=nan))
 
-    assert cli.main(["check", "--json", file]) == 2
+    assert main.main(["check", "--json", file]) == 2
     (report,) = json.loads(capsys.readouterr().out)
     assert set(report) == {"file", "run", "algorithm", "steps", "alerts", "not_judged"}
     assert (report["file"], report["run"], report["algorithm"], report["steps"]) == (file, "run", "grpo", 60)
@@ -90,7 +90,7 @@ def test_several_files_and_one_that_cannot_be_read(tmp_path: Path, capsys: pytes
     good = _write(tmp_path / "good.jsonl", *_grpo(20))
     (tmp_path / "bad.jsonl").write_text('{"step": 1}\nnot json\n{"step": 2}\n')
 
-    assert cli.main(["check", good, str(tmp_path / "bad.jsonl"), str(tmp_path / "absent")]) == 3
+    assert main.main(["check", good, str(tmp_path / "bad.jsonl"), str(tmp_path / "absent")]) == 3
     out, err = capsys.readouterr()
     assert "good.jsonl: grpo" in out
     assert "bad.jsonl:2: " in err
@@ -101,10 +101,10 @@ def test_limits_and_algorithm_can_be_given(tmp_path: Path, capsys: pytest.Captur
     """What is set for a run is set for its check; RLOO cannot be told from GRPO by its keys."""
     file = _write(tmp_path / "run.jsonl", *_grpo(60, entropy=0.2))
 
-    assert cli.main(["check", "--thresholds", "entropy_low=off", file]) == 0
-    assert cli.main(["check", "--thresholds", "entropy_lo=off", file]) == 2
+    assert main.main(["check", "--thresholds", "entropy_low=off", file]) == 0
+    assert main.main(["check", "--thresholds", "entropy_lo=off", file]) == 2
     assert "did you mean" in capsys.readouterr().err
-    assert cli.main(["check", "--algorithm", "rloo", file]) == 1
+    assert main.main(["check", "--algorithm", "rloo", file]) == 1
     assert "rloo run" in capsys.readouterr().out
 
 
@@ -167,7 +167,7 @@ _SCRAPED = ("rl_condition", "rl_threshold", "rl_run_state", "rl_last_step", "rl_
 def _scraped(recorded: Recording, interval: float) -> dict[str, str]:
     """What a Prometheus that scrapes so often would have, as promtool writes it; the last state is scraped once."""
     clock = [0.0]
-    store = Store(CATALOG, clock=lambda: clock[0], watch=table.watch())
+    store = Store(CATALOG, clock=lambda: clock[0], watch=from_catalog.watch())
     store.begin(recorded.facts, {"run": recorded.run, "rank": "0"})
     store.enter(RunState.RUNNING)
     series: dict[str, list[str]] = {}

@@ -10,16 +10,16 @@ from typing import Any
 import pytest
 import yaml
 
-from rlexporter.catalog import CONDITIONS, HIDES, NAMED
+from rlexporter.catalog import CONDITIONS, INHIBITIONS, NAMED
 from tests.alerts import promtool
-from tests.alerts.expected import OUTSIDE, RAISED
+from tests.alerts.expected import PROMETHEUS_ALERTS, RAISED
 from tests.alerts.promtool import Case, alone, together
 from tests.tools import EACH_GENERATION, ROOT
 
 GROUPS: list[dict[str, Any]] = yaml.safe_load(promtool.RULES.read_text())["groups"]
 RULES: list[dict[str, Any]] = [rule for group in GROUPS for rule in group["rules"]]
 ALERTS = [rule for rule in RULES if "alert" in rule]
-RECORDS = {rule["record"] for rule in RULES if "record" in rule}
+RECORDING_RULES = {rule["record"] for rule in RULES if "record" in rule}
 
 LABELS = 'run="a",rank="0",instance="h:1",job="rl",namespace="ml"'
 RUNNING = f'rl_run_state{{state="running",{LABELS}}}'
@@ -42,7 +42,7 @@ def test_every_limit_has_its_alert() -> None:
     }
     assert by_condition == set(RAISED)
     outside = {rule["alert"]: rule["labels"]["severity"] for rule in ALERTS if "condition=" not in rule["expr"]}
-    assert outside == OUTSIDE
+    assert outside == PROMETHEUS_ALERTS
 
 
 @pytest.mark.parametrize("rule", ALERTS, ids=lambda rule: f"{rule['alert']}-{rule['labels']['severity']}")
@@ -59,8 +59,8 @@ def test_an_alert_is_well_written(rule: dict[str, Any]) -> None:
     assert not any("$value" in label for label in rule["labels"].values())
     assert rule["labels"]["severity"] in ("critical", "warning", "info", "none")
     assert _names(expr) <= set(NAMED), _names(expr) - set(NAMED)
-    assert set(re.findall(r"rl:\w+", expr)) - RECORDS <= {"rl:"}
-    assert re.search(r"==|>|<|vector", expr) or expr in RECORDS
+    assert set(re.findall(r"rl:\w+", expr)) - RECORDING_RULES <= {"rl:"}
+    assert re.search(r"==|>|<|vector", expr) or expr in RECORDING_RULES
     assert "rate(" not in expr
     runbook = ROOT / "alerts/runbooks" / notes["runbook_url"].rpartition("/")[2]
     assert runbook.read_text().count(f"# {rule['alert']}\n") >= 1
@@ -86,7 +86,7 @@ def test_causes_come_before_symptoms() -> None:
     assert len(GROUPS) == 1
     assert order.index("nonfinite") < order.index("grad_dead") < order.index("kl_high") < order.index("reward_drop")
 
-    hidden = {cause.label: {each.label for each in symptoms} for causes, symptoms in HIDES for cause in causes}
+    hidden = {cause.label: {each.label for each in symptoms} for causes, symptoms in INHIBITIONS for cause in causes}
 
     def reaches(start: str, goal: str, seen: frozenset[str] = frozenset()) -> bool:
         return any(
@@ -276,4 +276,4 @@ def test_alerts_from_outside(generation: str, tmp_path: Path) -> None:
     assert promtool.run(generation, tmp_path, tests) == ""
     cases = (*OUTSIDE_CASES.values(), *STORMS.values())
     named = {alert for case in cases for alerts in case.expect.values() for alert in alerts}
-    assert set(OUTSIDE) <= named
+    assert set(PROMETHEUS_ALERTS) <= named

@@ -10,15 +10,14 @@ import pytest
 
 from rlexporter.catalog import CONDITIONS, MAY_BE_NONFINITE, NAMED, NONFINITE, SERIES_SIGNALS
 from rlexporter.catalog.entries import above, condition, warning
-from rlexporter.conditions import reward_signals as rewards
-from rlexporter.conditions import signals as derived
+from rlexporter.conditions import reward_signals, signals
 from rlexporter.conditions.declare import Declared, ordered
 from rlexporter.conditions.from_catalog import FUNCTIONS, SIGNAL_NAMED, SIGNALS
 from rlexporter.conditions.judge import Judge
 from rlexporter.conditions.memory import Memory
 from rlexporter.conditions.view import View
 from rlexporter.model.condition import Family, Signal, Source
-from rlexporter.model.metric import AnomalyCounts
+from rlexporter.model.snapshot import AnomalyCounts
 
 
 def test_a_decorated_function_and_an_entry_are_a_condition_on_a_new_signal() -> None:
@@ -71,7 +70,7 @@ def _read(module: ModuleType, function: str) -> set[str]:
     return texts & set(SIGNAL_NAMED)
 
 
-@pytest.mark.parametrize("module", [derived, rewards], ids=lambda module: module.__name__)
+@pytest.mark.parametrize("module", [signals, reward_signals], ids=lambda module: module.__name__)
 def test_what_a_signal_reads_is_declared(module: ModuleType) -> None:
     """So that the order of evaluation is checked for all of it."""
     read = {}

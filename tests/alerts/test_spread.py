@@ -14,20 +14,21 @@ from rlexporter.conditions.reward_signals import reward_functions_dead, reward_f
 from rlexporter.conditions.sources import getter
 from rlexporter.conditions.view import View
 from rlexporter.model.condition import Read, Source
-from rlexporter.model.histogram import Buckets
-from rlexporter.model.metric import AnomalyCounts, Series
+from rlexporter.model.histogram import Histogram
+from rlexporter.model.metric import Series
+from rlexporter.model.snapshot import AnomalyCounts
 from rlexporter.tensors import host
 
 REWARDS = NAMED["rl_reward_function_dist"]
 UNKNOWN = [(inf, -inf), (0.0, -inf), (inf, 1.0), (nan, nan)]
 
 
-def _counted(extremes: tuple[float, float] | None) -> Buckets:
+def _counted(extremes: tuple[float, float] | None) -> Histogram:
     counted = host.count([0.25, 1.0], REWARDS.bounds)
     return counted if extremes is None else replace(counted, minimum=extremes[0], maximum=extremes[1])
 
 
-def _view(counted: Buckets) -> View:
+def _view(counted: Histogram) -> View:
     seen = {Series(REWARDS, (name,)): counted for name in ("accuracy", "format")}
     return View(1, True, None, AnomalyCounts(), seen={**seen, Series(NAMED["rl_reward_dist"]): counted})
 

@@ -6,7 +6,7 @@ import pytest
 
 from rlexporter import Exporter
 from rlexporter.conditions.stall import Patience
-from rlexporter.model.sink import RunFacts, StepUpdate
+from rlexporter.model.step import RunFacts, StepUpdate
 from tests.alerts.planted import Planted
 
 

@@ -11,7 +11,7 @@ import pytest
 from rlexporter import Exporter
 from rlexporter.config import thresholds
 from rlexporter.config.settings import Settings
-from rlexporter.model.metric import SetupError
+from rlexporter.model.errors import SetupError
 from tests.alerts.planted import Planted
 
 

@@ -9,9 +9,9 @@ import pytest
 
 from rlexporter import Exporter
 from rlexporter.catalog import CONDITIONS, NAMED
-from rlexporter.model.histogram import Buckets
+from rlexporter.model.histogram import Histogram
 from rlexporter.model.metric import Series
-from rlexporter.model.sink import RunFacts, StepUpdate
+from rlexporter.model.step import RunFacts, StepUpdate
 from tests.alerts.planted import Planted
 
 ENTROPY: dict[str, Any] = {"condition": "entropy_collapsed", "severity": "critical"}
@@ -198,8 +198,8 @@ def test_a_recorded_part_counts_to_its_step() -> None:
     metric = NAMED["rl_advantage_dist"]
     from rlexporter.model.histogram import Nonfinite
 
-    empty = Buckets.empty(metric.bounds)
-    part = Buckets(metric.bounds, empty.counts, nonfinite=Nonfinite(nan=3))
+    empty = Histogram.empty(metric.bounds)
+    part = Histogram(metric.bounds, empty.counts, nonfinite=Nonfinite(nan=3))
     run.store.absorb(StepUpdate(step=5, seen={Series(metric): part}))
     run.line({})
     assert (

@@ -11,8 +11,9 @@ import pytest
 
 from rlexporter.catalog import CATALOG, NAMED
 from rlexporter.generate.dashboards import dashboards
-from rlexporter.model.metric import RunState, Series
-from rlexporter.model.sink import RunFacts, StepUpdate
+from rlexporter.model.metric import Series
+from rlexporter.model.snapshot import RunState
+from rlexporter.model.step import RunFacts, StepUpdate
 from rlexporter.outputs.backfill import History
 from rlexporter.store.store import Store
 from rlexporter.tensors import host

@@ -15,7 +15,7 @@ from rlexporter.catalog import CATALOG, NAMED
 from rlexporter.generate import docs
 from rlexporter.generate.dashboards import dashboards
 from rlexporter.model.metric import Group, Key, Kind, Level, Metric, Series
-from rlexporter.model.sink import RunFacts, StepUpdate
+from rlexporter.model.step import RunFacts, StepUpdate
 from rlexporter.outputs.prometheus import encode
 from rlexporter.store.store import Store
 from rlexporter.tensors import host
@@ -249,7 +249,7 @@ def test_every_metric_is_in_a_dashboard() -> None:
 _NEW = {
     "gauge": SURPRISE,
     "counter": Metric(
-        name="rl.surprises_total",
+        series="rl_surprises_total",
         kind=Kind.COUNTER,
         group=Group.PROGRESS,
         help="A new one.",
@@ -257,7 +257,7 @@ _NEW = {
         keys=(Key("surprises", ("grpo",)),),
     ),
     "histogram": Metric(
-        name="rl.surprise.dist",
+        series="rl_surprise_dist",
         kind=Kind.HISTOGRAM,
         group=Group.KL,
         help="A new one.",
@@ -265,7 +265,7 @@ _NEW = {
         bounds=(-1.0, 0.0, 1.0),
     ),
     "exporter": Metric(
-        name="rlexporter.naps_total", kind=Kind.COUNTER, group=Group.EXPORTER, help="A new one.", level=Level.STEP
+        series="rlexporter_naps_total", kind=Kind.COUNTER, group=Group.EXPORTER, help="A new one.", level=Level.STEP
     ),
 }
 

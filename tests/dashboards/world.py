@@ -17,8 +17,9 @@ import numpy as np
 from rlexporter import Exporter, recording
 from rlexporter.catalog import CATALOG, NAMED
 from rlexporter.commands.recorded_alerts import feed
-from rlexporter.model.metric import Kind, RunState, Series
-from rlexporter.model.sink import RunFacts, StepUpdate
+from rlexporter.model.metric import Kind, Series
+from rlexporter.model.snapshot import RunState
+from rlexporter.model.step import RunFacts, StepUpdate
 from rlexporter.tensors import host
 from tests.alerts.planted import LINES
 

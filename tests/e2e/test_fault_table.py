@@ -29,8 +29,7 @@ from transformers import TrainerCallback
 import rlexporter
 from rlexporter import recording
 from rlexporter.exporter import Exporter
-from rlexporter.outputs import discovery, otlp, prometheus
-from rlexporter.outputs import state_file as state
+from rlexporter.outputs import discovery, otlp, prometheus, state_file
 from rlexporter.store.keys import clip
 from tests import tiny, tools
 from tests.conftest import fetch
@@ -188,7 +187,7 @@ def disk_full(around: Around) -> None:
     """For state file and recording: what is written of them goes to a device that is always full."""
     path = around.folder / "state.json"
     around.settings |= {"state_file": path, "record": "/dev/full"}
-    around.patch.setattr(state, "WRITE_SECONDS", 0.02)
+    around.patch.setattr(state_file, "WRITE_SECONDS", 0.02)
     partial = path.with_name(f"{path.name}.{os.getpid()}.part")
 
     def fill(exporter: Exporter) -> None:
@@ -201,7 +200,7 @@ def disk_full(around: Around) -> None:
     around.errors |= {"state", "record"}
 
     def whole(_: Exporter) -> None:
-        assert recording.read_kept(path)
+        assert recording.read_saved_state(path)
 
     around.afterwards.append(whole)
 
@@ -337,7 +336,7 @@ def every_output_fails(around: Around) -> None:
     def break_all(exporter: Exporter) -> None:
         if not done:
             around.patch.setattr(prometheus, "encode", fail)
-            around.patch.setattr(state, "text", fail)
+            around.patch.setattr(state_file, "text", fail)
             around.patch.setattr(discovery, "write_whole", fail)
             around.patch.setattr(otlp, "metrics_data", fail)
         done.append(fetch(f"{exporter.url}/metrics")[0])

@@ -25,10 +25,11 @@ from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExp
 from opentelemetry.sdk.metrics.export import MetricExportResult
 
 from rlexporter.catalog import NAMED
-from rlexporter.model.metric import Series, Snapshot
+from rlexporter.model.metric import Series
+from rlexporter.model.snapshot import Snapshot
 from rlexporter.outputs.otlp_data import Origin, metrics_data
 from rlexporter.outputs.prometheus import encode
-from tests.alerts.expected import OUTSIDE, RAISED
+from tests.alerts.expected import PROMETHEUS_ALERTS, RAISED
 from tests.alerts.promtool import RULES
 from tests.dashboards import world
 from tests.dashboards.grafana import Json, View, panels
@@ -296,7 +297,7 @@ def test_every_rule_finds_as_much(tmp_path: Path) -> None:
         found = {name: at.results(expression) for name, expression in _expressions()}
         at.exporter.shutdown()
 
-    assert len(found) >= len(RAISED) + len(OUTSIDE)
+    assert len(found) >= len(RAISED) + len(PROMETHEUS_ALERTS)
     assert not {name: scraped ^ pushed for name, (scraped, pushed) in found.items() if scraped != pushed}
     assert not [name for name, (_, pushed) in found.items() if not pushed]
 
@@ -304,7 +305,7 @@ def test_every_rule_finds_as_much(tmp_path: Path) -> None:
 LIFE = """
 import os, sys, time
 from rlexporter import Exporter
-from rlexporter.model.sink import RunFacts
+from rlexporter.model.step import RunFacts
 
 exporter = Exporter(run="a", port=0, linger=0).start()
 exporter.run.begin(RunFacts(algorithm="grpo", step=0))

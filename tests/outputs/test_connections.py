@@ -23,7 +23,7 @@ import pytest
 from rlexporter import Exporter
 from rlexporter.endpoint import server
 from rlexporter.endpoint.connections import LIMITS, Connections, Listener, Stage
-from rlexporter.model.metric import Snapshot
+from rlexporter.model.snapshot import Snapshot
 from rlexporter.outputs import prometheus
 from tests.outputs.test_tls import Files
 from tests.outputs.wire import Answer, accepted, ask, connect, ended, read, request, unsent
@@ -247,7 +247,7 @@ def test_pipelined_requests_are_answered_in_order(endpoint: tuple[Exporter, Reac
 def test_what_is_over_is_forgotten(endpoint: tuple[Exporter, Reach]) -> None:
     """At once, however it ended: nobody waits for the garbage collector, which seldom comes in a training."""
     exporter, reach = endpoint
-    kinds = {"H11Protocol", "_Watched", "Encrypted"}
+    kinds = {"H11Protocol", "_Watched", "TLSProtocol"}
     with reach() as sock:
         assert scrape(sock)
         assert {type(each).__name__ for each in gc.get_objects()} & kinds  # those names are right

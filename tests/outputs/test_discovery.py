@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from rlexporter import Exporter
-from rlexporter.commands import main as cli
+from rlexporter.commands import main
 from rlexporter.config.settings import Settings
-from rlexporter.model.metric import SetupError
+from rlexporter.model.errors import SetupError
 from rlexporter.outputs import discovery
 from tests.tools import eventually, prometheus
 
@@ -153,14 +153,14 @@ def test_prune(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "rlexporter-folder.json").mkdir()
     kept = ["mine.json", "rlexporter-folder.json", "rlexporter-new-3-0.json"]
 
-    assert cli.main(["discovery", "prune", str(tmp_path), "--dry-run"]) == 0
+    assert main.main(["discovery", "prune", str(tmp_path), "--dry-run"]) == 0
     assert len(_files(tmp_path)) == 5
-    assert cli.main(["discovery", "prune", str(tmp_path), "--older-than", "2h"]) == 0
+    assert main.main(["discovery", "prune", str(tmp_path), "--older-than", "2h"]) == 0
     assert _files(tmp_path) == kept
     said = capsys.readouterr().out
     assert "would remove" in said
     assert f"2 left over in {tmp_path}" in said
-    assert cli.main(["discovery", "prune", str(tmp_path / "gone")]) == 2
+    assert main.main(["discovery", "prune", str(tmp_path / "gone")]) == 2
 
 
 def test_prometheus_finds_a_run_and_loses_it(tmp_path: Path) -> None:

@@ -17,9 +17,9 @@ import pytest
 
 from rlexporter import Exporter
 from rlexporter.config.settings import Settings
-from rlexporter.endpoint import auth as door
-from rlexporter.model.metric import SetupError
-from rlexporter.model.sink import RunFacts
+from rlexporter.endpoint import auth
+from rlexporter.model.errors import SetupError
+from rlexporter.model.step import RunFacts
 from tests.outputs.wire import Answer, ask, connect, ended, read, request
 from tests.served import errors
 from tests.tools import require_tools
@@ -152,15 +152,15 @@ def test_a_bad_rotation_leaves_the_last_token(guarded: Exporter, token: Path, ba
     else:
         put(token, bad)
     assert _statuses(guarded, TOKEN, bad or "x", TOKEN) == [200, 401, 200]
-    assert guarded.snapshot.value("rlexporter_errors_total", where="door") == 1
+    assert guarded.snapshot.value("rlexporter_errors_total", where="auth") == 1
 
     put(token, "open to all", 0o644)
     assert _statuses(guarded, TOKEN, TOKEN) == [200, 200]
-    assert guarded.snapshot.value("rlexporter_errors_total", where="door") == 2
+    assert guarded.snapshot.value("rlexporter_errors_total", where="auth") == 2
 
     put(token, "good")
     assert _statuses(guarded, "good", TOKEN) == [200, 401]
-    assert guarded.snapshot.value("rlexporter_errors_total", where="door") == 2
+    assert guarded.snapshot.value("rlexporter_errors_total", where="auth") == 2
 
 
 @pytest.mark.parametrize(
@@ -478,5 +478,5 @@ def _statuses(exporter: Exporter, *tokens: str) -> list[int]:
     return [ask(exporter, "GET", "/metrics", header).status for header in headers]
 
 
-def _guards(**files: object) -> door.Guards:
-    return door.guards(Settings.load(files, {}), lambda error: None)
+def _guards(**files: object) -> auth.Guards:
+    return auth.guards(Settings.load(files, {}), lambda error: None)

@@ -16,7 +16,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from rlexporter.catalog import CATALOG
 from rlexporter.endpoint import endpoint
 from rlexporter.exporter import Exporter
-from rlexporter.model.sink import RunFacts
+from rlexporter.model.step import RunFacts
 from rlexporter.store.store import Store
 from tests.conftest import fetch
 

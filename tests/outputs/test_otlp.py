@@ -31,9 +31,11 @@ from opentelemetry.sdk.metrics.export import MetricExporter, MetricExportResult
 
 from rlexporter import Exporter
 from rlexporter.catalog import CATALOG, NAMED
-from rlexporter.model.histogram import Buckets
-from rlexporter.model.metric import Kind, Series, SetupError, Snapshot
-from rlexporter.model.sink import RunFacts
+from rlexporter.model.errors import SetupError
+from rlexporter.model.histogram import Histogram
+from rlexporter.model.metric import Kind, Series
+from rlexporter.model.snapshot import Snapshot
+from rlexporter.model.step import RunFacts
 from rlexporter.outputs import otlp
 from rlexporter.outputs.otlp_data import Origin, metrics_data
 from rlexporter.outputs.prometheus import encode
@@ -57,9 +59,9 @@ SNAPSHOT = Snapshot(
         Series(NAMED["rl_run_exception_info"], ("OSError",)): 1.0,
     },
     buckets={
-        Series(NAMED["rl_advantage_dist"]): Buckets((-1.0, 0.5), (2, 0, 3), 4.5, 2.75, -2.0, 2.0),
-        Series(NAMED["rl_completion_length_dist"]): Buckets((10.0, 20.0), (1, 2, 0), 45.0, 0.0, 9.0, 19.0),
-        Series(NAMED["rl_reward_function_dist"], ("f",)): Buckets.empty((-1.0, 1.0)),
+        Series(NAMED["rl_advantage_dist"]): Histogram((-1.0, 0.5), (2, 0, 3), 4.5, 2.75, -2.0, 2.0),
+        Series(NAMED["rl_completion_length_dist"]): Histogram((10.0, 20.0), (1, 2, 0), 45.0, 0.0, 9.0, 19.0),
+        Series(NAMED["rl_reward_function_dist"], ("f",)): Histogram.empty((-1.0, 1.0)),
     },
 )
 
@@ -192,7 +194,9 @@ def test_pushed_is_what_is_scraped(make: Callable[[], Store]) -> None:
 def test_every_name_is_that_of_a_scrape() -> None:
     """By the rules of Prometheus' receiver: words and underscores, and `total` at the end of what grows, once."""
     samples = {Series(m, ("x",) * len(m.labels)): 1.0 for m in CATALOG if m.kind is not Kind.HISTOGRAM}
-    buckets = {Series(m, ("x",) * len(m.labels)): Buckets.empty(m.bounds) for m in CATALOG if m.kind is Kind.HISTOGRAM}
+    buckets = {
+        Series(m, ("x",) * len(m.labels)): Histogram.empty(m.bounds) for m in CATALOG if m.kind is Kind.HISTOGRAM
+    }
     expected = {m.series for m in CATALOG}
     expected |= {f"{m.series}_{sign}_sum_total" for m in CATALOG if m.signed for sign in ("positive", "negative")}
 

@@ -11,8 +11,9 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from rlexporter.catalog import CATALOG
-from rlexporter.model.metric import Kind, RunState, Series
-from rlexporter.model.sink import RunFacts, StepUpdate
+from rlexporter.model.metric import Kind, Series
+from rlexporter.model.snapshot import RunState
+from rlexporter.model.step import RunFacts, StepUpdate
 from rlexporter.outputs.prometheus import encode
 from rlexporter.store.store import Store
 from tests.conftest import observe
@@ -46,8 +47,8 @@ def golden_store() -> Store:
     observe(store, store.histogram("reward", {}), [-0.3, 0.0, 0.3, 1.0, math.nan])
     observe(store, store.histogram("policy_ratio", {}), [0.8, 1.0, 1.2, 250.0])
     store.saved(2)
-    store.change(lambda draft: draft.set("rlexporter_record_seconds_total", 0.001))
-    store.change(lambda draft: draft.set("rlexporter_observe_seconds_total", 0.002))
+    store.change(lambda builder: builder.set("rlexporter_record_seconds_total", 0.001))
+    store.change(lambda builder: builder.set("rlexporter_observe_seconds_total", 0.002))
     return store
 
 

@@ -15,8 +15,9 @@ from typing import Any
 import pytest
 
 from rlexporter import Exporter, recording
-from rlexporter.commands import main as cli
-from rlexporter.model.metric import RunState, SetupError
+from rlexporter.commands import main
+from rlexporter.model.errors import SetupError
+from rlexporter.model.snapshot import RunState
 from tests.conftest import fetch
 from tests.served import errors
 from tests.tools import ROOT, eventually, free_port, served
@@ -51,7 +52,7 @@ def test_what_was_served_is_served_again(tmp_path: Path, capsys: pytest.CaptureF
     exporter.end()
     before = _served(fetch(f"{exporter.url}/metrics")[1])
     exporter.close()
-    kept = recording.read_kept(path)
+    kept = recording.read_saved_state(path)
     assert kept
     assert kept.state is RunState.FINISHED
 
@@ -93,7 +94,7 @@ def test_after_sigkill(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", KILLED, str(path)], cwd=ROOT, timeout=60, check=False)
     assert done.returncode == -signal.SIGKILL
 
-    kept = recording.read_kept(path)
+    kept = recording.read_saved_state(path)
     assert kept
     assert kept.state is RunState.RUNNING
     assert kept.snapshot.value("rl_step") == 7
@@ -118,7 +119,7 @@ def test_the_next_process_keeps_what_the_killed_one_left(tmp_path: Path) -> None
 
 def test_beside_the_checkpoints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the run has a folder, known when it begins; nothing lies about elsewhere."""
-    from rlexporter.model.sink import RunFacts
+    from rlexporter.model.step import RunFacts
 
     monkeypatch.chdir(tmp_path)
     exporter = Exporter(run="r", port=0, state_file="on").start()
@@ -150,20 +151,20 @@ def test_a_full_disk_costs_the_file_only(tmp_path: Path) -> None:
     path = tmp_path / "state.json"
     exporter = _run(path)
     outlet = exporter._outlets[0]
-    eventually(lambda: recording.read_kept(path))
+    eventually(lambda: recording.read_saved_state(path))
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (512, hard))
     try:
         exporter.log({"loss": 0.25}, step=3)
         outlet.wake()
         eventually(lambda: (exporter.snapshot.value("rlexporter_errors_total", where="state") or 0) >= 1)
-        assert recording.read_kept(path)
+        assert recording.read_saved_state(path)
         assert [each.name for each in tmp_path.iterdir()] == ["state.json"]
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     exporter.close()
 
-    kept = recording.read_kept(path)
+    kept = recording.read_saved_state(path)
     assert kept
     assert kept.snapshot.value("rl_loss") == 0.25
     assert errors(exporter) == 1
@@ -193,7 +194,7 @@ def test_a_file_that_is_none_is_refused_with_a_reason(
     path = tmp_path / "state.json"
     path.write_text(text)
 
-    assert cli.main(["replay", str(path)]) == 2
+    assert main.main(["replay", str(path)]) == 2
     assert f"{path}: is no state of a run" in capsys.readouterr().err
 
 
@@ -202,7 +203,7 @@ def test_check_says_that_it_is_no_recording(tmp_path: Path, capsys: pytest.Captu
     path = tmp_path / "state.json"
     _run(path).close()
 
-    assert cli.main(["check", str(path)]) == 3
+    assert main.main(["check", str(path)]) == 3
     assert "this is the last state of a run and not its course: `rlexporter replay`" in capsys.readouterr().err
 
 
@@ -215,7 +216,7 @@ def test_only_what_the_catalogue_has_is_read(tmp_path: Path) -> None:
     found["bounds"]["rl_reward_dist"] = [0.0, 1.0]
     path.write_text(json.dumps(found))
 
-    kept = recording.read_kept(path)
+    kept = recording.read_saved_state(path)
     assert kept
     names = {series.metric.series for series in (*kept.snapshot.samples, *kept.snapshot.buckets)}
     assert "rl_of_the_future" not in names

@@ -16,8 +16,8 @@ from cryptography.hazmat.primitives import serialization
 
 from rlexporter import Exporter
 from rlexporter.config.settings import Settings
-from rlexporter.endpoint import auth as door
-from rlexporter.model.metric import SetupError
+from rlexporter.endpoint import auth
+from rlexporter.model.errors import SetupError
 from tests.outputs.test_door import put
 from tests.outputs.wire import connect, read, request
 from tests.tools import GENERATIONS, eventually, prometheus
@@ -150,7 +150,7 @@ def test_a_rotated_certificate_counts_at_once(served: Exporter, files: Files, na
         assert attempt(served, old, name) == "refused"
         kept.sendall(request())
         assert read(kept)
-    assert served.snapshot.value("rlexporter_errors_total", where="door") == 0
+    assert served.snapshot.value("rlexporter_errors_total", where="auth") == 0
 
 
 def test_rotated_client_authorities_count_at_once(mutual: Exporter, files: Files) -> None:
@@ -172,13 +172,13 @@ def test_a_bad_rotation_leaves_what_was_there(mutual: Exporter, files: Files) ->
             put(files.folder / bad, content)
         before = files.context(client=True)
         assert [attempt(mutual, before) for _ in range(2)] == ["200"] * 2
-        assert mutual.snapshot.value("rlexporter_errors_total", where="door") == count
+        assert mutual.snapshot.value("rlexporter_errors_total", where="auth") == count
 
         files.rotate_server(trustme.CA())
         files.rotate_clients(trustme.CA())
         assert attempt(mutual, before) == "refused"
         assert attempt(mutual, files.context(client=True)) == "200"
-        assert mutual.snapshot.value("rlexporter_errors_total", where="door") == count
+        assert mutual.snapshot.value("rlexporter_errors_total", where="auth") == count
 
 
 def test_unusable_files_are_setup_errors(files: Files) -> None:
@@ -206,7 +206,7 @@ def test_unusable_files_are_setup_errors(files: Files) -> None:
     (folder / "key").chmod(0o604)
     _refuses("key: everybody on this machine may read it: chmod 600 .*/key", **settings)
     (folder / "key").chmod(0o440)
-    door.guards(Settings.load(settings, {}), lambda error: None)
+    auth.guards(Settings.load(settings, {}), lambda error: None)
 
 
 def test_prometheus_scrapes_with_everything(files: Files, tmp_path: Path) -> None:
@@ -254,7 +254,7 @@ def _session(exporter: Exporter, context: ssl.SSLContext) -> tuple[bool, bool]:
 
 def _refuses(reason: str, **files: object) -> None:
     with pytest.raises(SetupError, match=reason):
-        door.guards(Settings.load(files, {}), lambda error: None)
+        auth.guards(Settings.load(files, {}), lambda error: None)
 
 
 def _locked(key: bytes) -> bytes:

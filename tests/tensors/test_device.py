@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from rlexporter.catalog import NAMED
-from rlexporter.model.histogram import Buckets
+from rlexporter.model.histogram import Histogram
 from rlexporter.model.metric import Series
 from rlexporter.tensors import device, host
 from rlexporter.tensors.device import DeviceTally
@@ -39,7 +39,7 @@ def _values(dtype: torch.dtype, size: tuple[int, ...] = (30, 40)) -> torch.Tenso
     return values
 
 
-def _plain(found: Buckets) -> Buckets:
+def _plain(found: Histogram) -> Histogram:
     """With sums that compare: their last digits depend on the order of adding."""
     return replace(found, positive_sum=round(found.positive_sum, 6), negative_sum=round(found.negative_sum, 6))
 
@@ -155,13 +155,13 @@ class _Model:
     def __init__(self) -> None:
         self.tally = DeviceTally("cpu")
         self.offered = self.tally._offered = _Offered()
-        self.sent: list[dict[Series, Buckets]] = [{}]
+        self.sent: list[dict[Series, Histogram]] = [{}]
         self.taken = 0
 
     def add(self, series: Series, values: list[float]) -> None:
         self.tally.add(series, torch.tensor(values, dtype=torch.float64))
         counted = host.count(values, series.metric.bounds)
-        self.sent[-1][series] = self.sent[-1].get(series, Buckets.empty(series.metric.bounds)) + counted
+        self.sent[-1][series] = self.sent[-1].get(series, Histogram.empty(series.metric.bounds)) + counted
 
     def flush(self, values: list[float]) -> None:
         """Send what there is; then count these."""
@@ -193,8 +193,8 @@ class _Model:
             expected = flush, self._part(flush)
         assert found == expected
 
-    def _part(self, flush: int) -> dict[Series, Buckets]:
-        part: dict[Series, Buckets] = {}
+    def _part(self, flush: int) -> dict[Series, Histogram]:
+        part: dict[Series, Histogram] = {}
         for sent in self.sent[self.taken : flush]:
             for series, counted in sent.items():
                 part[series] = part[series] + counted if series in part else counted
@@ -202,7 +202,7 @@ class _Model:
         return {series: counted for series, counted in part.items() if _anything(counted)}
 
 
-def _anything(counted: Buckets) -> bool:
+def _anything(counted: Histogram) -> bool:
     return bool(counted.count or counted.nonfinite or counted.outside)
 
 
@@ -221,7 +221,7 @@ def test_a_reader_in_another_thread_gets_whole_parts() -> None:
     """Flush i sends one value more, which is i: extremes, count and sum of a part all say which flushes it holds."""
     tally = DeviceTally("cpu")
     one = [torch.full((1,), float(i)) for i in range(2001)]
-    parts: list[Buckets] = []
+    parts: list[Histogram] = []
 
     def train() -> None:
         for i in range(1, 2001):

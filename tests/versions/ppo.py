@@ -16,7 +16,7 @@ import trl
 from transformers import LlamaForCausalLM, LlamaForSequenceClassification
 
 from rlexporter.demo import tiny
-from tests.adapters.kept import Kept
+from tests.adapters.kept import SavedState
 
 if tuple(map(int, trl.__version__.split(".")[:2])) < (0, 12):
     raise ImportError(f"trl {trl.__version__} has another PPOTrainer")
@@ -68,9 +68,9 @@ def ppo(folder: Path, *, steps: int = 4, kind: Any = PPOTrainer, **options: Any)
 class KeepingPPO(PPOTrainer):  # type: ignore[misc] # trl is not checked
     """Reads the local variables of `train()` when it calls `log` and `accelerator.backward`."""
 
-    def keep(self) -> Kept:
+    def keep(self) -> SavedState:
         """Begin."""
-        self.kept = Kept()
+        self.kept = SavedState()
         self._backward = self.accelerator.backward
         self.accelerator.backward = self._keep_micro_batch
         return self.kept

@@ -19,10 +19,9 @@ from transformers import PrinterCallback
 
 import rlexporter
 from rlexporter import Exporter
-from rlexporter.conditions.judge import Judge, Verdict
+from rlexporter.conditions.judge import Judge, Transition
 from rlexporter.conditions.view import View
-from rlexporter.demo import groups, quiet, tiny
-from rlexporter.demo import ppo_loops as ppo
+from rlexporter.demo import groups, ppo_loops, quiet, tiny
 from tests.served import errors
 
 VERSION = tuple(int(part) for part in trl.__version__.split(".")[:2])
@@ -154,14 +153,14 @@ def test_nothing_critical_begins(
     judges: set[Judge] = set()
     step = Judge.step
 
-    def keep(judge: Judge, view: View) -> list[Verdict]:
+    def keep(judge: Judge, view: View) -> list[Transition]:
         judges.add(judge)
-        verdicts = step(judge, view)
-        for each in verdicts:
+        transitions = step(judge, view)
+        for each in transitions:
             if each.began:
                 kind, threshold = each.limit.severity.value, each.threshold
                 began.append(f"{kind} {each.condition.name} step {view.step} value {each.value:.4g} of {threshold:.4g}")
-        return verdicts
+        return transitions
 
     monkeypatch.setattr(Judge, "step", keep)
     trainer, train = _built(run, tmp_path)
@@ -213,13 +212,13 @@ def _group(run: Healthy, folder: Path, model: Any) -> Any:
 
 def _ppo(run: Healthy, folder: Path, model: Any) -> Any:
     with pytest.MonkeyPatch.context() as patch:
-        settings = ppo._settings
-        patch.setattr(ppo, "_settings", lambda *args: {**settings(*args), **run.options})
-        return ppo.trainer(run.steps, folder, model, run.rewards())
+        settings = ppo_loops._settings
+        patch.setattr(ppo_loops, "_settings", lambda *args: {**settings(*args), **run.options})
+        return ppo_loops.trainer(run.steps, folder, model, run.rewards())
 
 
-def _legacy(run: Healthy, folder: Path) -> ppo.LegacyRun:
+def _legacy(run: Healthy, folder: Path) -> ppo_loops.LegacyRun:
     with pytest.MonkeyPatch.context() as patch:
         config = trl.PPOConfig
         patch.setattr(trl, "PPOConfig", lambda **settings: config(**{**settings, **run.options}))
-        return ppo.LegacyRun(run.steps, folder, run.rewards())
+        return ppo_loops.LegacyRun(run.steps, folder, run.rewards())

@@ -9,7 +9,7 @@ from rlexporter.generate.dashboards import variables
 from rlexporter.generate.dashboards.boxes import GREEN, ORANGE, RED, STATUS_PAGE, YELLOW, Column, stat, table
 from rlexporter.generate.dashboards.frame import Json, Page, dashboard, select
 from rlexporter.generate.dashboards.panels import Query, capital, described, mean, timeseries, without_range, words
-from rlexporter.model.metric import Group, Kind, Metric, Scope
+from rlexporter.model.metric import Group, Kind, Metric, RankScope
 
 UID = "rlexporter-ranks"
 OF = select('rank=~"$rank"')
@@ -89,7 +89,7 @@ def _differences(page: Page, catalog: Sequence[Metric]) -> None:
         timeseries("NaN and infinite values", [query], shown, window=True, absent="None: every value was a number")
     )
     for metric in catalog:
-        if metric.scope is not Scope.RANK or metric.group in _OF_THE_PROCESS or metric.labels:
+        if metric.scope is not RankScope.RANK or metric.group in _OF_THE_PROCESS or metric.labels:
             continue
         query = Query(_value(metric), "rank {{rank}}")
         title = capital(words(metric.series)) + (", mean" if metric.kind is Kind.HISTOGRAM else "")

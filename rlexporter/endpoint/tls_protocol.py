@@ -16,7 +16,7 @@ from typing import Any
 _PIECE_BYTES = 16 * 1024
 
 
-class Encrypted(asyncio.Protocol):
+class TLSProtocol(asyncio.Protocol):
     """Speaks TLS as the server; ``inner`` makes the protocol inside once the handshake is done."""
 
     def __init__(self, context: ssl.SSLContext, inner: Callable[[], asyncio.Protocol]) -> None:

@@ -1,0 +1,71 @@
+"""Snapshots: what is known of a run at one moment."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+from rlexporter.model.histogram import Histogram
+from rlexporter.model.metric import Series
+
+
+class RunState(str, Enum):
+    """The life of a run, as ``rl_run_state{state}`` serves it: 1 for the state it is in, 0 for the others."""
+
+    STARTING = "starting"
+    RUNNING = "running"
+    FINISHED = "finished"
+    FAILED = "failed"
+    PREEMPTED = "preempted"
+    STOPPED = "stopped"
+
+    @property
+    def over(self) -> bool:
+        """True once nothing more is expected from this ``train()``."""
+        return self not in (RunState.STARTING, RunState.RUNNING)
+
+
+@dataclass(slots=True)
+class AnomalyCounts:
+    """The values that were not finite, or not given at all: how many, by the Prometheus name of their metric."""
+
+    nonfinite: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
+    undefined: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
+
+    def __bool__(self) -> bool:
+        return bool(self.nonfinite or self.undefined)
+
+    def add(self, other: AnomalyCounts) -> None:
+        """Count those of ``other`` too."""
+        for mine, theirs in ((self.nonfinite, other.nonfinite), (self.undefined, other.undefined)):
+            for name, count in theirs.items():
+                mine[name] += count
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """All that is known at one moment. Never changed: a writer makes a new one and swaps the reference.
+
+    ``steps`` says from which step a sample is; ``totals`` holds the last reading of the trainers' running
+    totals, from which counters of this process are made.
+    """
+
+    labels: Mapping[str, str] = field(default_factory=dict)
+    samples: Mapping[Series, float] = field(default_factory=dict)
+    steps: Mapping[Series, int] = field(default_factory=dict)
+    buckets: Mapping[Series, Histogram] = field(default_factory=dict)
+    totals: Mapping[Series, float] = field(default_factory=dict)
+
+    @property
+    def state(self) -> RunState | None:
+        """In which the run is; None before anybody has said."""
+        return next((each for each in RunState if self.value("rl_run_state", state=each.value)), None)
+
+    def value(self, name: str, /, **labels: str) -> float | None:
+        """The sample of the Prometheus series ``name`` with these labels of its own; None where there is none."""
+        for series, value in self.samples.items():
+            if series.metric.series == name and dict(zip(series.metric.labels, series.labels, strict=True)) == labels:
+                return value
+        return None
