@@ -157,7 +157,7 @@ def test_what_needs_more_says_what(code: str, said: str, bare: Path) -> None:
     found = subprocess.run(
         [str(bare), "-c", f"import rlexporter; {code}"], env={}, capture_output=True, text=True, check=False
     )
-    last = (found.stderr.splitlines() or [""])[-1].removeprefix("rlexporter.model.metric.")
+    last = (found.stderr.splitlines() or [""])[-1].removeprefix("rlexporter.model.errors.")
     assert last.startswith(said)
     assert bool(last) is bool(said)
 

@@ -182,7 +182,7 @@ def test_memory_is_bounded() -> None:
 
     def size() -> int:
         judge: Any = run.watch._judge
-        return len(pickle.dumps((judge._memory, [(r.past, r.held) for r in judge._readings.values()])))
+        return len(pickle.dumps((judge._memory, [(each.past, each.limits) for each in judge._states.values()])))
 
     for i in range(2000):
         run.store.record({f"key/{i}": 1.0, f"rewards/f{i}/mean": 1.0, f"rewards/f{i}/std": 0.1, "kl": 0.1}, i + 1)

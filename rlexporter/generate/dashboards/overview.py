@@ -80,7 +80,7 @@ def reward(title: str) -> Json:
 def signals(title: str) -> Json:
     """Every signal that an alert is judged by, on one scale."""
     shown = Metric(
-        series="rl_share",
+        series="share",
         kind=NAMED["rl_step"].kind,
         group=NAMED["rl_step"].group,
         help=stability.DESCRIPTION,
