@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
 from rlexporter import generate
 from rlexporter.catalog import CATALOG
+from rlexporter.config.settings import Settings
 from tests.conftest import SURPRISE
 
 ROOT = Path(__file__).parent.parent
@@ -59,3 +61,19 @@ def test_a_new_metric_appears_in_the_docs() -> None:
 
     assert "| `rl_surprise` | nats | - | `surprise/mean` | A new one. |" in page
     assert "| `surprise/mean` | `rl_surprise` |" in page
+
+
+def test_every_setting_is_described() -> None:
+    """docs/settings.md names each argument with its variable, and nothing that does not exist."""
+    page = (ROOT / "docs/settings.md").read_text()
+    rows = [line.split(" | ") for line in page.splitlines() if line.startswith("| `")]
+    described = [name for row in rows for name in re.findall(r"`(\w+)`", row[0])]
+    variables = {name.replace("...", "RLEXPORTER_TLS") for row in rows for name in re.findall(r"`([A-Z_.]+)`", row[1])}
+
+    assert described == [name for name in described if name in {each.name for each in fields(Settings)}]
+    assert sorted(described) == sorted(each.name for each in fields(Settings))
+    assert variables == {each.metadata["env"] for each in fields(Settings)}
+    defaults = {each.name: str(each.default) for each in fields(Settings) if isinstance(each.default, int)}
+    assert {row[0].strip("|` "): row[2].strip("` ") for row in rows if row[0].strip("|` ") in defaults} == {
+        name: default for name, default in defaults.items() if name in ("port", "max_keys")
+    }
