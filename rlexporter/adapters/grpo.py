@@ -146,7 +146,7 @@ class GroupTaps(Taps):
         self.sink.observe("rl_entropy_per_token_dist", scored[1], _mask(inputs))
 
     def _see_ratio(self, scored: Any, inputs: Any) -> None:
-        """Observe the ratio as the loss has it: per token, or per sequence the product (RLOO) or geometric mean (GSPO)."""
+        """Observe the loss's ratio: per token, or per sequence as product (RLOO) or geometric mean (GSPO)."""
         new, mask = scored[0].detach().float(), _mask(inputs)
         old, old_sum = inputs.get("old_per_token_logps"), inputs.get("old_logps")
         if old_sum is not None:

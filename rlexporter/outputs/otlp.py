@@ -56,7 +56,7 @@ def pusher(setting: str, snapshot: Callable[[], Snapshot], failed: Callable[[Exc
     """Return a ticker that pushes snapshots; ``setting`` is `on` or the address of a collector.
 
     Raises:
-        SetupError: a library is missing, or a setting or environment variable is unusable.
+        SetupError: ``setting`` or an environment variable is unusable.
     """
     environ = os.environ
     if environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
