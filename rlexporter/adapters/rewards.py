@@ -52,7 +52,7 @@ class RewardTaps(Taps):
         return per_function
 
     def _see(self, per_function: Any, count: int) -> None:
-        """Observe ``per_function``: (samples of all ranks, functions), NaN for None; ``count`` samples are this rank's."""
+        """Observe ``per_function`` (samples of all ranks, functions; NaN for None); this rank has ``count`` samples."""
         start = self.trainer.accelerator.process_index * count
         names = self.trainer.reward_func_names
         none = [self._none.get(i) or [False] * count for i in range(len(names))]

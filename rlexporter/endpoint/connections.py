@@ -33,7 +33,7 @@ LIMITS = {Stage.HEAD: 10.0, Stage.ANSWER: 30.0, Stage.REST: KEEP_ALIVE_SECONDS +
 _MOST = 128
 _FEWEST = 8
 _SHARE = 4
-"""Divisor of the files that this process may open: the other three quarters are the training's."""
+"""Divisor of the process's limit on open files: a quarter is for connections, the rest for the training."""
 
 _QUEUE = 1024
 _SEND_BUFFER_BYTES = 256 * 1024

@@ -86,7 +86,7 @@ class Server:
         with contextlib.closing(self._listener), contextlib.closing(loop), _unlogged():
             try:
                 loop.run_until_complete(self._serve())
-            except Exception as error:  # noqa: BLE001 - the end of the thread: a traceback would go to the training's terminal
+            except Exception as error:  # noqa: BLE001 - the thread's end: a traceback would go to the terminal
                 self._failed(error)
 
     async def _serve(self) -> None:
