@@ -26,10 +26,7 @@ def add_to(commands: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Check each file and return the exit status: 0 no alert, 1 warning, 2 critical, 3 unreadable file.
-
-    Raises SetupError for unusable thresholds.
-    """
+    """Check each file; return 0 (no alert), 1 (warning), 2 (critical) or 3 (unreadable). Raises SetupError."""
     limits = Settings.load({"thresholds": options.thresholds}).thresholds
     reports, status = [], 0
     for file in options.files:

@@ -43,10 +43,7 @@ class Source(Protocol):
 
 
 def wanted(run: Source, port: int) -> Iterator[tuple[str, Callable[[], Ticker]]]:
-    """Yield, for each output that the run on ``port`` has enabled, its name for errors and a maker of its ticker.
-
-    A maker raises SetupError for what the user has to change first.
-    """
+    """Yield each output enabled by ``run``: its name for errors, and a maker of its ticker that may raise SetupError."""
     settings = run.settings
     if settings.state_file:
         from rlexporter.outputs import state_file

@@ -87,7 +87,7 @@ class _Parser:
         return self._metas[-1] if self._metas else {}
 
     def _add(self, event: Event, kind: object) -> None:
-        """Add ``event``; a log line that was served in one change with its step is merged with it, as scrapes saw it."""
+        """Add ``event``; a log line is merged with its step if both were served in one change, as scrapes saw them."""
         events = self._made.events
         last = events[-1] if events and kind == "log" else None
         if last and last.update and not last.logs and last.step == event.step and not _is_evaluation(event):

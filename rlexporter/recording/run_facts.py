@@ -13,7 +13,7 @@ _STATE_FILE = "trainer_state.json"
 
 
 def facts(metas: Sequence[Mapping[str, Any]], keys: Collection[str], algorithm: str) -> RunFacts:
-    """Return the facts of a run that was begun by each of ``metas``: the step from the first, the rest from the last.
+    """Return the facts of a run begun by each of ``metas``: step and totals from the first, the rest from the last.
 
     ``keys`` are the logged ones; ``algorithm`` overrides the file's if it is not empty.
     """

@@ -27,10 +27,7 @@ class SavedState:
 
 
 def read_saved_state(path: str | Path) -> SavedState | None:
-    """Return the state in a file, without series that the catalogue lacks; None if it is no state file or unreadable.
-
-    Raises UnreadableError for a state file with wrong content.
-    """
+    """Return the state in a file, None if it holds none; unknown series are left out. Raises UnreadableError."""
     path = Path(path)
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
