@@ -76,7 +76,7 @@ SEEN = {
     "rl_entropy_per_token": "rl_entropy_per_token_dist",
     "rl_advantage_mean": "rl_advantage_dist",
 }
-"""Gauges and their queries from tensors, for trainers that do not log them."""
+"""Histograms of tensors by the gauge that they stand in for where the trainer does not log it."""
 ABSENT = {
     "rl_kl_per_token": "Not in this run. PPO logs it per sequence; with beta=0 there is none",
     "rl_policy_ratio_mean": "Neither logged nor seen at the tensor: an update on fresh samples has a ratio of 1",
