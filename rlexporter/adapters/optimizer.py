@@ -47,7 +47,7 @@ class OptimizerTaps(Taps):
     def _see_norm(self, norm: Any) -> None:
         if norm is None:
             raise ValueError("the engine gave no gradient norm")
-        if hasattr(norm, "to_local"):  # reading a sharded one would be a collective
+        if hasattr(norm, "to_local"):  # reading a sharded norm would be a collective
             raise TypeError("the gradient norm is sharded over ranks")
         self.sink.observe("rl_grad_norm_dist", norm if hasattr(norm, "detach") else [float(norm)])
 

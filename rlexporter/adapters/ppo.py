@@ -108,7 +108,7 @@ class PPOTaps(BackwardTaps):
             sink.observe("rl_weight_norm", weight_norm(self.trainer.model))
 
     def _correct(self, logs: Mapping[str, Any]) -> None:
-        """Correct means: from trl 0.17 on, slots stay 0 where a mini-batch has fewer micro-batches than slots."""
+        """Serve corrected averages: from trl 0.17 on, TRL averages over slots that few micro-batches leave at 0."""
         args = self.trainer.args
         filled = -(-args.local_mini_batch_size // args.per_device_train_batch_size)
         for key, name in _SLOT_MEANS.items():

@@ -85,7 +85,7 @@ class LegacyTaps(BackwardTaps):
 
     def _step(self, step: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         self._begin()
-        with self.sink.observing("reward"):  # as they were given: the trainer scales and clips them
+        with self.sink.observing("reward"):  # the raw scores: the trainer scales and clips them
             self.sink.observe("rl_reward_dist", _joined(self.argument(step, "scores", args, kwargs)))
         with self.sink.phase("update"):
             stats = step(*args, **kwargs)

@@ -67,7 +67,7 @@ class RewardTaps(Taps):
         self.sink.undefined("rl_reward_dist", sum(unscored))
         # TRL replaces advantages that are not finite by 0 or the largest number: they are counted before that.
         advantages = self._centred(rewards).narrow(0, start, count)
-        lost = advantages - advantages != 0  # which is NaN for NaN and the infinities
+        lost = advantages - advantages != 0  # the difference is NaN for NaN and the infinities
         self.sink.observe("rl_advantage_dist", advantages, lost if scored is None else lost & scored)
         self.sink.undefined("rl_advantage_dist", sum(unscored))
 

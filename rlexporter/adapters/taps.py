@@ -49,7 +49,7 @@ class Taps:
         """Send calls of ``owner``'s method ``name`` through ``around``; without the method ``signals`` are lost."""
         try:
             self.sink.on_close(wrap(owner, name, around))
-        except (AttributeError, TypeError):  # not there, or on an object that takes no attributes
+        except (AttributeError, TypeError):  # no such method, or an object that takes no attributes
             kind = type(owner).__name__
             for signal in signals:
                 reason = f"{kind} has no {name}: another version of TRL than the taps were made for"

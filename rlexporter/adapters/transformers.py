@@ -200,7 +200,7 @@ class RunCallback(TrainerCallback):  # type: ignore[misc] # transformers is not 
     def _train(self, train: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Call `Trainer.train`, and note its end, with or without an error."""
         trainer = self._trainer
-        if trainer is None:  # closed, and the wrapper could not come off: another one is around it
+        if trainer is None:  # closed, but the wrapper could not be removed: another one is around it
             return train(*args, **kwargs)
         self._resume = kwargs.get("resume_from_checkpoint", args[0] if args else None)
         self._starts(trainer.args, trainer.state, None)

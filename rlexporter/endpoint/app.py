@@ -114,7 +114,7 @@ def _negotiated(accept: str) -> tuple[str, str]:
     """Return ``accept``, emptied if it cannot be understood, and the Content-Type of its answer."""
     try:
         return accept, prometheus.encode(Snapshot(), accept)[1]
-    except (TypeError, ValueError):  # prometheus_client compares numbers with words in `version=1.x`
+    except (TypeError, ValueError):  # prometheus_client cannot compare a version such as `1.x`
         return "", prometheus.encode(Snapshot(), "")[1]
 
 

@@ -176,7 +176,7 @@ class _Watched(asyncio.Protocol):
         self._inner.resume_writing()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._inner.connection_lost(None)  # uvicorn keeps a connection that ended by an error until its time is over
+        self._inner.connection_lost(None)  # given an error, uvicorn would keep the connection until its time-out
 
 
 class _Answers:

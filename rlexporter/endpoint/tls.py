@@ -65,7 +65,7 @@ def _read(files: Files) -> ssl.SSLContext:
         except ssl.SSLError:
             raise unusable(files.client_ca, "tls_client_ca_file", "there is no certificate in PEM form in it") from None
         made.verify_mode = ssl.CERT_REQUIRED
-        # A resumed session brings in a client whose certificate is no longer accepted; before 1.3 it cannot be refused.
+        # A resumed session could admit a client whose certificate is no longer accepted; only TLS 1.3 can refuse it.
         made.minimum_version = ssl.TLSVersion.TLSv1_3
         made.num_tickets = 0
     return made

@@ -43,7 +43,7 @@ class Source(Protocol):
 
 
 def wanted(run: Source, port: int) -> Iterator[tuple[str, Callable[[], Ticker]]]:
-    """Yield, per enabled output of ``run``, its name for errors and a maker of its ticker, which may raise SetupError."""
+    """Yield, per enabled output, its name for errors and a maker of its ticker, which may raise SetupError."""
     settings = run.settings
     if settings.state_file:
         from rlexporter.outputs import state_file

@@ -35,7 +35,7 @@ class Ticker:
         self._tick = tick
         self._last = last
         self._failed = failed
-        self._woken: SimpleQueue[None] = SimpleQueue()  # a signal handler may wake in the middle of a wake
+        self._woken: SimpleQueue[None] = SimpleQueue()  # reentrant: a signal handler may interrupt a `wake` with one
         self._closed = False
         self._thread = Thread(target=self._run, name=f"rlexporter-{name}", daemon=True)
 
