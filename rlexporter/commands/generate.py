@@ -1,4 +1,4 @@
-"""`rlexporter generate`: writes the files that derive from the catalogue. For maintainers; users are not offered it."""
+"""`rlexporter generate`: writes the files that derive from the catalogue. For maintainers, hidden from users."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from enum import Enum
 from typing import Any
 
 KEEP_ALIVE_SECONDS = 130
-"""Longer than the longest usual scrape interval (a minute): a kept connection tells two equal scrapers apart."""
+"""Longer than the usual scrape intervals (up to a minute): a kept connection tells two equal scrapers apart."""
 
 
 class Stage(Enum):
@@ -43,7 +43,7 @@ _AT_ONCE = struct.pack("ii", 1, 0)
 
 
 class Connection:
-    """One accepted connection, from ``address`` (host and port).
+    """An accepted connection, from ``address`` (host and port).
 
     ``useful`` is True once it has fetched something: of too many connections the others are shut first. ``waits`` is
     True while the other side does not take what was sent.

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _LEGACY = ("step", "log_stats", "config", "accelerator")
 """Attributes by which a trainer without callbacks is known: PPO up to trl 0.11."""
 _attached: weakref.WeakKeyDictionary[Any, Exporter] = weakref.WeakKeyDictionary()
-"""The exporters of such trainers, which have no place for one."""
+"""Exporters of trainers without callbacks, which cannot hold one themselves."""
 
 
 def attach(trainer: Any, **settings: Unpack[SettingArguments]) -> Exporter:

@@ -1,6 +1,7 @@
 """Target files for the `file_sd_configs` of Prometheus: each exists as long as its endpoint.
 
-A file is rewritten every minute, so that the age of a file tells whether its process still runs.
+A file is rewritten every minute, so that the age of a file tells whether its process still runs. Its only label is
+the scheme: series carry `run` and `rank` themselves.
 """
 
 from __future__ import annotations
