@@ -1,1 +1,1 @@
-"""One file a framework generation: the only ones that know transformers and trl. They feed a `Feed`, and catch."""
+"""Adapters, one file per framework generation: the only code that knows transformers and trl. They feed a `Sink`."""

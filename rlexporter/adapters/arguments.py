@@ -1,4 +1,4 @@
-"""Finding an argument of a call by the name of its parameter, however it was given."""
+"""Lookup of a call's argument by the name of its parameter, whether it was passed by position or by keyword."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ from rlexporter.adapters.instance import unwrapped
 
 
 class Arguments:
-    """Finds arguments. Each signature is read once: what remains of a call is a look into a dictionary."""
+    """Finds arguments. Each signature is read once; later calls only look into a dictionary."""
 
     def __init__(self) -> None:
         self._positions: dict[tuple[Callable[..., Any], str], int] = {}
 
     def __call__(self, method: Callable[..., Any], name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        """Return what a call of ``method`` with ``args`` and ``kwargs`` gives for parameter ``name``.
+        """Return the value that a call of ``method`` with ``args`` and ``kwargs`` passes for the parameter ``name``.
 
-        Raises TypeError where it gives nothing, or the parameter is unknown.
+        Raises:
+            TypeError: the call does not pass it, or ``method`` has no such parameter.
         """
         if name in kwargs:
             return kwargs[name]
@@ -31,7 +32,7 @@ class Arguments:
 
 
 def _position(method: Callable[..., Any], name: str) -> int:
-    """Return where ``name`` stands, a place that no call reaches if it is unknown or can only be a keyword."""
+    """Return the position of ``name``; one that no call reaches if it is unknown or keyword-only."""
     for version in _versions(unwrapped(method)):
         parameters = inspect.signature(version).parameters
         if name in parameters and parameters[name].kind is not inspect.Parameter.KEYWORD_ONLY:
@@ -43,7 +44,7 @@ _NOWHERE = 2**31
 
 
 def _versions(method: Callable[..., Any]) -> Iterator[Callable[..., Any]]:
-    """Yield the method, then those that it overrides: a user's own may be declared with ``*args``."""
+    """Yield ``method``, then the methods that it overrides: a user's override may be declared with ``*args``."""
     yield method
     owner = getattr(method, "__self__", None)
     for each in type(owner).__mro__ if owner is not None else ():

@@ -1,4 +1,4 @@
-"""Reading a caller's local variable, without keeping any of its others alive."""
+"""Access to a caller's local variables, without keeping the others alive."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _MAX_FRAMES = 60
 
 
 def callers() -> Iterator[FrameType]:
-    """The frames above the caller's own, innermost first."""
+    """Yield the frames above the caller's own, innermost first."""
     frame: FrameType | None = sys._getframe(2)
     for _ in range(_MAX_FRAMES):
         if frame is None:
@@ -22,15 +22,15 @@ def callers() -> Iterator[FrameType]:
 
 
 def local(frame: FrameType, name: str) -> Any:
-    """The value of a local variable, None where there is none."""
+    """Return the value of the local variable ``name`` of ``frame``; None if there is none."""
     return variables(frame, (name,)).get(name)
 
 
 def variables(frame: FrameType, names: Iterable[str]) -> dict[str, Any]:
-    """The values of those of these local variables that there are.
+    """Return the values of the local variables ``names`` that ``frame`` has.
 
-    Up to Python 3.12 reading ``f_locals`` leaves a copy of all local variables in the frame, which would keep
-    whatever they hold now (tensors, graphs) alive until the function returns: it is emptied.
+    Up to Python 3.12, reading ``f_locals`` leaves a copy of all local variables in the frame. The copy would keep
+    tensors and graphs alive until the function returns, so it is cleared.
     """
     found = frame.f_locals
     chosen = {name: found[name] for name in names if name in found}

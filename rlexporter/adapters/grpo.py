@@ -1,6 +1,6 @@
 """Taps on GRPO and RLOO (trl 1.16): advantages, ratios, KL, log-probabilities, entropies, lengths, and the weights.
 
-Nothing is computed twice and no call is added to the trainer's: what its own methods take and return is looked at.
+The taps read what the trainer's own methods take and return: they compute nothing twice and call nothing in it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _NO_REFERENCE = "beta is 0: there is no reference model"
 
 
 class GroupTaps(Taps):
-    """Only training counts: evaluation goes through the same methods."""
+    """Taps on the methods of GRPO and RLOO. They ignore evaluation, which goes through the same methods."""
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
@@ -32,7 +32,7 @@ class GroupTaps(Taps):
         self._read: dict[str, tuple[list[float], int]] = {}
 
     def install(self) -> None:
-        """Around rollout, scoring and loss."""
+        """Wrap rollout, scoring and loss."""
         self.sink.signal("value", _NO_CRITIC)
         trainer = self.trainer
         self.tap(trainer, "_generate_and_score_completions", self._rollout, "advantage", "weights")
@@ -46,7 +46,7 @@ class GroupTaps(Taps):
         self.tap(trainer, "_compute_loss", self._loss, "logprob", "entropy", "ratio", "kl")
 
     def step_end(self) -> None:
-        """The numbers that the trainer will average when it logs, each once; it begins new lists after that."""
+        """Read, once each, the numbers that the trainer averages when it logs; after that it begins new lists."""
         with self.sink.guard("tap"):
             metrics = self.trainer._metrics
             for key, numbers in metrics.get("train", metrics).items():  # flat up to trl 0.15
@@ -83,7 +83,7 @@ class GroupTaps(Taps):
         return output
 
     def _see_penalty(self, scores: list[Any], mask: Any) -> None:
-        """RLOO's KL (k1: log-probability of the policy minus that of the reference) becomes part of the reward."""
+        """Observe RLOO's KL (k1: log-probability of the policy minus that of the reference), a part of its reward."""
         if not self.trainer.beta:
             raise NotSeenError(_NO_REFERENCE)
         (policy, *_), (reference, *_) = scores
@@ -126,7 +126,7 @@ class GroupTaps(Taps):
         return loss
 
     def _see_update(self, scores: Any, inputs: Any) -> None:
-        """``scores``: what the loss computed of the completion tokens; ``inputs``: what it was given."""
+        """Observe ``scores``, which the loss computed for the completion tokens from its ``inputs``."""
         looks = {"logprob": self._see_logprob, "entropy": self._see_entropy, "ratio": self._see_ratio}
         if "old_logps" not in inputs:  # RLOO's KL is part of the reward, and seen there
             looks["kl"] = self._see_kl
@@ -146,7 +146,7 @@ class GroupTaps(Taps):
         self.sink.observe("rl_entropy_per_token_dist", scored[1], _mask(inputs))
 
     def _see_ratio(self, scored: Any, inputs: Any) -> None:
-        """As the loss has it: of a token; of a sequence the product (RLOO) or the geometric mean (GSPO)."""
+        """Observe the loss's ratio: per token, or per sequence as product (RLOO) or geometric mean (GSPO)."""
         new, mask = scored[0].detach().float(), _mask(inputs)
         old, old_sum = inputs.get("old_per_token_logps"), inputs.get("old_logps")
         if old_sum is not None:
@@ -169,7 +169,7 @@ class GroupTaps(Taps):
 
 
 def k3(log_ratio: Any) -> Any:
-    """The k3 estimate of a KL divergence, exp(r) - r - 1 with r = log(reference / policy): never negative.
+    """Return the k3 estimate of a KL divergence, exp(r) - r - 1 with r = log(reference / policy): never negative.
 
     Source: J. Schulman, Approximating KL Divergence (2020).
     """
@@ -177,12 +177,12 @@ def k3(log_ratio: Any) -> Any:
 
 
 def _mask(inputs: Any) -> Any:
-    """1 for each completion token that the loss is of; those that a tool gave are not."""
+    """Return a mask with 1 for each completion token that the loss counts; it does not count a tool's tokens."""
     mask = inputs["completion_mask"]
     return mask * inputs["tool_mask"] if "tool_mask" in inputs else mask
 
 
 def _lengths(generated: Any) -> list[int]:
-    """Tokens of each completion; of those that a tool gave none count (GRPO gives a mask in third place)."""
+    """Return the number of tokens of each completion, without a tool's (GRPO returns a mask of them in third place)."""
     tools = generated[2] if len(generated) >= 7 else None
     return [len(ids) for ids in generated[1]] if tools is None else [sum(mask) for mask in tools]

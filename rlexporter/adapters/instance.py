@@ -1,4 +1,4 @@
-"""Wrapping one method of one object, and taking the wrapper off again. Classes are never touched."""
+"""Wrappers around one method of one object, which can be removed again. Classes are never touched."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ _LAYER = "_rlexporter_layer"
 
 @dataclass(slots=True)
 class _Layer:
-    """One wrapper: what it stands in front of, and whether it was taken back."""
+    """A wrapper's state: the attribute that it replaced, and whether it was undone."""
 
     replaced: Any
     gone: bool = False
 
 
 def wrap(owner: Any, name: str, around: Callable[..., Any]) -> Callable[[], None]:
-    """Let ``around(method, *args, **kwargs)`` be called in place of the method; returns what takes that back.
+    """Call ``around(method, *args, **kwargs)`` in place of the method ``name``; return a function that undoes it.
 
-    The wrapper is a method itself: pickle finds the method of the class under its name, and a deep copy of ``owner``
-    calls that one too, so that only ``owner`` is watched. What is returned does not keep ``owner`` alive.
+    The wrapper is a bound method: pickle finds the class's method under its name, and so does a deep copy of
+    ``owner``, so that only ``owner`` is watched. The returned function does not keep ``owner`` alive.
     """
     method = getattr(owner, name)
     owned = weakref.ref(owner)
@@ -50,14 +50,14 @@ def wrap(owner: Any, name: str, around: Callable[..., Any]) -> Callable[[], None
 
 
 def unwrapped(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the method that our wrappers are around: `inspect` would take ``self`` off once for each of them."""
+    """Return the method inside our wrappers: `inspect` would drop ``self`` once for each wrapper."""
     while hasattr(method, _LAYER):
         method = method.__wrapped__  # type: ignore[attr-defined]
     return method
 
 
 def _peel(owner: Any, name: str) -> None:
-    """Take off those wrappers from the outside that are taken back; one that has another around it waits for that."""
+    """Remove undone wrappers from the outside inwards; one inside a wrapper that is still in use has to wait."""
     while (layer := getattr(owner.__dict__.get(name), _LAYER, None)) is not None and layer.gone:
         if layer.replaced is None:
             delattr(owner, name)

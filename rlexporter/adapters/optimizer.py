@@ -1,4 +1,4 @@
-"""Taps on any Trainer: the loss before it is filtered, the gradient norm, the weights, and the phases of a step."""
+"""Taps on any Trainer: the unfiltered loss, the gradient norm, the weights, and the phases of a step."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from rlexporter.model.sink import NotSeenError
 
 
 class OptimizerTaps(Taps):
-    """The loss and gradient of each optimizer step, whatever is logged when."""
+    """Taps on the loss and gradient of each optimizer step, independent of what is logged and when."""
 
     _loss: Any = None
 
     def install(self) -> None:
-        """`training_step` and `clip_grad_norm_`; evaluation and saving as phases."""
+        """Wrap `training_step` and `clip_grad_norm_`, and evaluation and saving as phases."""
         trainer = self.trainer
         self.tap(trainer, "training_step", self._training_step, "loss")
         self.tap(trainer, "evaluate", self.during("eval"))
@@ -23,7 +23,7 @@ class OptimizerTaps(Taps):
         self.tap(trainer.accelerator, "clip_grad_norm_", self._clip_grad_norm, "grad_norm")
 
     def step_end(self) -> None:
-        """The loss of the step is the sum over its micro-batches, which the trainer has scaled."""
+        """Observe the loss of the step: the sum over its micro-batches, which the trainer has scaled."""
         loss, self._loss = self._loss, None
         if loss is not None:
             with self.sink.observing("loss"):
@@ -38,7 +38,7 @@ class OptimizerTaps(Taps):
         return loss
 
     def _clip_grad_norm(self, clip: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """The norm before clipping: NaN where one element of one gradient is. Of DeepSpeed, the engine's own."""
+        """Observe the norm before clipping, NaN if any gradient has a NaN; with DeepSpeed the engine's own norm."""
         norm = clip(*args, **kwargs)
         with self.sink.observing("grad_norm"):
             self._see_norm(norm)
@@ -47,13 +47,13 @@ class OptimizerTaps(Taps):
     def _see_norm(self, norm: Any) -> None:
         if norm is None:
             raise ValueError("the engine gave no gradient norm")
-        if hasattr(norm, "to_local"):  # reading a sharded one would be a collective
+        if hasattr(norm, "to_local"):  # reading a sharded norm would be a collective
             raise TypeError("the gradient norm is sharded over ranks")
         self.sink.observe("rl_grad_norm_dist", norm if hasattr(norm, "detach") else [float(norm)])
 
 
 class BackwardTaps(Taps):
-    """For a trainer that logs no gradient norm, and may clip nothing: what a backward pass leaves (PPO)."""
+    """Taps on the gradients after a backward pass, for trainers that log no gradient norm and may not clip (PPO)."""
 
     def _backward(self, backward: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         result = backward(*args, **kwargs)
@@ -63,7 +63,7 @@ class BackwardTaps(Taps):
         return result
 
     def _see_gradients(self) -> None:
-        """Their norm just before they are clipped, or the optimizer takes its step."""
+        """Observe the norm of the gradients just before they are clipped or the optimizer takes its step."""
         if getattr(self.trainer.accelerator, "scaler", None) is not None:
             raise NotSeenError("gradients are scaled (fp16)")
         gradients = [each.grad for each in self.trainer.model.parameters() if each.grad is not None]
@@ -73,15 +73,15 @@ class BackwardTaps(Taps):
 
 
 def weight_norm(model: Any) -> Any:
-    """The norm of the trained weights that lie on this rank, as a tensor on their device; NaN where one of them is.
+    """Return the norm of this rank's trained weights, as a tensor on their device; NaN if one of them is NaN.
 
-    No collective: of sharded parameters (FSDP, ZeRO) the local part counts.
+    No collective is called: only the local part of sharded parameters (FSDP, ZeRO) counts.
     """
     return norm_of([_local(parameter) for parameter in model.parameters() if parameter.requires_grad])
 
 
 def norm_of(tensors: list[Any]) -> Any:
-    """The norm of all of them together, as a tensor on the device of the first."""
+    """Return the norm of all ``tensors`` together, as a tensor on the device of the first."""
     import torch
 
     with torch.no_grad():

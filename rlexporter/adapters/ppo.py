@@ -1,6 +1,6 @@
 """Taps on modern PPO (PPOv2Trainer, PPOTrainer from trl 0.12 on): its whole loop is one method.
 
-So what there is to see are local variables of `train()`, at three places where it calls something: the end of a
+The taps therefore read local variables of `train()`, at three places where it calls something: the end of a
 micro-batch (`accelerator.accumulate`), its backward pass, and the log line, which ends a step.
 """
 
@@ -15,7 +15,7 @@ from rlexporter.adapters.optimizer import BackwardTaps, weight_norm
 from rlexporter.catalog import CATALOG, PPO
 
 _PADDING = 1.0
-"""What TRL writes for the log-probability of a padding token (INVALID_LOGPROB); of a real one it is at most 0."""
+"""TRL's log-probability of a padding token (INVALID_LOGPROB); that of a real token is at most 0."""
 _MICRO_BATCH = ("ratio", "new_logprobs", "entropy", "loss", "pg_loss", "vf_loss")
 _STEP = (
     *("kl", "logprobs", "ref_logprobs", "advantages", "values", "returns", "scores"),
@@ -27,7 +27,7 @@ _SLOT_MEANS = {
 
 
 class PPOTaps(BackwardTaps):
-    """All that is seen is this rank's."""
+    """Taps on modern PPO. They see the data of this rank only."""
 
     log_ends_step = True
 
@@ -36,7 +36,7 @@ class PPOTaps(BackwardTaps):
         self._phase = contextlib.ExitStack()
 
     def install(self) -> None:
-        """Around micro-batch, backward pass and log line; what comes between two steps is the rollout."""
+        """Wrap micro-batch, backward pass and log line; the time between two steps is the rollout."""
         trainer = self.trainer
         signals = ("reward", "advantage", "kl", "logprob", "value", "completion_length", "prompt_length", "weights")
         self.tap(trainer, "log", self._log, *signals)
@@ -47,7 +47,7 @@ class PPOTaps(BackwardTaps):
         self._enter("rollout")
 
     def train_end(self) -> None:
-        """No phase is under way any more."""
+        """Close the phase under way."""
         self._phase.close()
 
     def _enter(self, phase: str) -> None:
@@ -108,7 +108,7 @@ class PPOTaps(BackwardTaps):
             sink.observe("rl_weight_norm", weight_norm(self.trainer.model))
 
     def _correct(self, logs: Mapping[str, Any]) -> None:
-        """From trl 0.17 on slots for statistics stay 0 where a mini-batch has fewer micro-batches than there are."""
+        """Serve corrected averages: from trl 0.17 on, TRL averages over slots that few micro-batches leave at 0."""
         args = self.trainer.args
         filled = -(-args.local_mini_batch_size // args.per_device_train_batch_size)
         for key, name in _SLOT_MEANS.items():
@@ -117,7 +117,7 @@ class PPOTaps(BackwardTaps):
                 self.sink.observe("rl_corrected_mean", [corrected], labels=(name,))
 
     def _variables(self, names: tuple[str, ...]) -> dict[str, Any]:
-        """Of the `train()` of this trainer; none where something else calls."""
+        """Return the local variables ``names`` of this trainer's `train()`; none if it is not among the callers."""
         for frame in callers():
             if frame.f_code.co_name == "train" and local(frame, "self") is self.trainer:
                 return variables(frame, names)

@@ -1,6 +1,6 @@
-"""Taps on legacy PPO (`PPOTrainer` up to trl 0.11): the loop is the user's, and calls `step()` and `log_stats()`.
+"""Taps on legacy PPO (`PPOTrainer` up to trl 0.11): the user writes the loop, and calls `step()` and `log_stats()`.
 
-There are no callbacks: one call of `step()` is a step, and what comes between two of them is the rollout.
+There are no callbacks: one call of `step()` is a step, and the time between two calls is the rollout.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from rlexporter.model.step import RunFacts, StepUpdate
 
 _ONLY_ITS_MEAN = "the trainer computes only its mean over the tokens of a mini-batch: see rl_entropy_per_token"
 _NAMES = ("exp_name", "tracker_project_name")
-"""Settings that name a run, if a person gave them: the default of the first is the name of the script."""
+"""Settings that name a run, if the user gave them: the first one's default is the name of the script."""
 
 
 def run_facts(trainer: Any) -> RunFacts:
-    """Facts of a run of the legacy trainer: nobody will say when it is over."""
+    """Return the facts of a run of the legacy ``trainer``, which never says when the run is over."""
     accelerator, config = trainer.accelerator, trainer.config
     model = accelerator.unwrap_model(trainer.model)
     return RunFacts(
@@ -44,7 +44,7 @@ def run_facts(trainer: Any) -> RunFacts:
 
 
 class LegacyTaps(BackwardTaps):
-    """All that is seen is this rank's."""
+    """Taps on legacy PPO. They see the data of this rank only."""
 
     def __init__(self, trainer: Any, run: TrainedRun) -> None:
         super().__init__(trainer, run.sink)
@@ -55,10 +55,10 @@ class LegacyTaps(BackwardTaps):
         self._done = 0
         self._logged: frozenset[str] = frozenset()
         self._skipped: Any = 0
-        """A number on the trainer's device from the first mini-batch on: to read it would wait for the device."""
+        """The count, on the trainer's device from the first mini-batch on: reading it would wait for the device."""
 
     def install(self) -> None:
-        """Around `step()`, what it calls, and the log line. The run begins with the first `generate()` or `step()`."""
+        """Wrap `step()`, what it calls, and the log line. The run begins with the first `generate()` or `step()`."""
         trainer, sink = self.trainer, self.sink
         sink.signal("entropy", _ONLY_ITS_MEAN)
         self.tap(trainer, "generate", self._generate)
@@ -85,7 +85,7 @@ class LegacyTaps(BackwardTaps):
 
     def _step(self, step: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         self._begin()
-        with self.sink.observing("reward"):  # as they were given: the trainer scales and clips them
+        with self.sink.observing("reward"):  # the raw scores: the trainer scales and clips them
             self.sink.observe("rl_reward_dist", _joined(self.argument(step, "scores", args, kwargs)))
         with self.sink.phase("update"):
             stats = step(*args, **kwargs)
@@ -104,7 +104,7 @@ class LegacyTaps(BackwardTaps):
         self.sink.log(stats, step=self._done, update=update)
 
     def _log(self, log: Callable[..., Any], values: Any, *args: Any, **kwargs: Any) -> Any:
-        """What `log_stats()` adds to the statistics of the last step, or the user to its line."""
+        """Serve what `log_stats()`, or the user, adds to the statistics of the last step."""
         with self.sink.guard("tap"):
             added = {key: value for key, value in values.items() if key not in self._logged}
             if added:
@@ -132,7 +132,7 @@ class LegacyTaps(BackwardTaps):
         return output
 
     def _see_ratio(self, ratio: Any, mask: Any) -> None:
-        """Where their mean is above a threshold the trainer multiplies the losses of the mini-batch by 0."""
+        """Observe the ratios, and count skipped updates: above a limit on the mean ratio the trainer zeroes its losses."""
         self.sink.observe("rl_policy_ratio_dist", ratio, mask)
         mean = (ratio * mask).sum() / mask.sum()
         self._skipped = self._skipped + (mean.double() > self.trainer.config.ratio_threshold)
@@ -159,7 +159,7 @@ class LegacyTaps(BackwardTaps):
 
 
 def _given_name(config: Any) -> str | None:
-    """The name that a person gave; a data class keeps its defaults as attributes of the class."""
+    """Return the name that the user gave; a data class keeps its defaults as attributes of the class."""
     for name in _NAMES:
         given = getattr(config, name, None)
         if given != getattr(type(config), name, None):
@@ -168,7 +168,7 @@ def _given_name(config: Any) -> str | None:
 
 
 def _joined(scores: Any) -> Any:
-    """A list of tensors with one number each, as one tensor."""
+    """Return ``scores``, a list of tensors with one number each, as one tensor."""
     import torch
 
     return torch.cat([score.detach().reshape(-1) for score in scores])

@@ -1,6 +1,6 @@
-"""Taps on the rewards of GRPO and RLOO (trl 1.16): each function's, their sum, and what TRL makes of them.
+"""Taps on the rewards of GRPO and RLOO (trl 1.16): each function's, their sum, and the resulting advantages.
 
-TRL makes NaN of None, and cannot tell it from a NaN of the function's own afterwards: the functions are watched.
+TRL turns a None into NaN, which then looks like a NaN of the function's own: so the functions are watched.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from typing import Any
 from rlexporter.adapters.taps import Taps
 
 Report = Callable[[list[bool]], None]
-"""Hears, for each sample of a call, whether the reward was None."""
+"""Callback that gets, for each sample of a call, whether its reward was None."""
 During = Callable[[], contextlib.AbstractContextManager[None]]
 
 
 class RewardTaps(Taps):
-    """Only training counts, and only the samples of this rank."""
+    """Taps on rewards. They ignore evaluation, and the samples of other ranks."""
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self._none: dict[int, list[bool]] = {}
         self._weights: list[float] = []
         self._timed = False
-        """Whether each function is timed by itself, without the waiting for other ranks that comes after it."""
+        """True if each function is timed by itself, without the wait for other ranks that follows it."""
 
     def install(self) -> None:
-        """Around `_calculate_rewards`, and in place of each reward function."""
+        """Wrap `_calculate_rewards`, and replace each reward function by a watched one."""
         self.tap(self.trainer, "_calculate_rewards", self._calculate, "reward")
         with self.sink.guard("tap"):
             self._weights = [float(weight) for weight in self.trainer.reward_weights]
@@ -52,7 +52,7 @@ class RewardTaps(Taps):
         return per_function
 
     def _see(self, per_function: Any, count: int) -> None:
-        """``per_function``: (samples of all ranks, functions), NaN without a number; ``count``: of this rank."""
+        """Observe ``per_function`` (samples of all ranks, functions; NaN for None); this rank has ``count`` samples."""
         start = self.trainer.accelerator.process_index * count
         names = self.trainer.reward_func_names
         none = [self._none.get(i) or [False] * count for i in range(len(names))]
@@ -65,30 +65,27 @@ class RewardTaps(Taps):
         rewards = self._weighted(per_function)
         self.sink.observe("rl_reward_dist", rewards.narrow(0, start, count), scored)
         self.sink.undefined("rl_reward_dist", sum(unscored))
-        # TRL sets advantages that are not finite to 0 or to the largest number: they are counted as they were.
+        # TRL replaces advantages that are not finite by 0 or the largest number: they are counted before that.
         advantages = self._centred(rewards).narrow(0, start, count)
-        lost = advantages - advantages != 0  # which is NaN for NaN and the infinities
+        lost = advantages - advantages != 0  # the difference is NaN for NaN and the infinities
         self.sink.observe("rl_advantage_dist", advantages, lost if scored is None else lost & scored)
         self.sink.undefined("rl_advantage_dist", sum(unscored))
 
     def _weighted(self, per_function: Any) -> Any:
-        """The reward of each completion as TRL adds it up: NaN only where every function's is."""
+        """Return the reward of each completion as TRL sums it: NaN only if every function's is."""
         import torch
 
         parts = torch.stack([per_function.select(1, i) * weight for i, weight in enumerate(self._weights)], 1)
         return torch.where(parts.isnan().all(1), math.nan, parts.nansum(1))
 
     def _centred(self, rewards: Any) -> Any:
-        """Minus the mean of its group: finite exactly where the advantage is, before TRL mends it."""
+        """Return ``rewards`` minus the mean of their group: finite exactly where TRL's own advantage is at first."""
         grouped = rewards.view(-1, self.trainer.num_generations)
         return (grouped - grouped.nanmean(1, keepdim=True)).view(-1)
 
 
 class Watched:
-    """A reward function that reports its Nones. A pickle or a copy of it is the function itself.
-
-    ``during``: around the time of its work.
-    """
+    """A reward function that reports its Nones and is timed by ``during``; a pickle or copy is the plain function."""
 
     def __init__(self, function: Callable[..., Any], report: Report, during: During) -> None:
         self.function = function
@@ -117,14 +114,14 @@ class Watched:
 
 
 class WatchedAsync(Watched):
-    """The same for a coroutine function, but for its time: several are at work at once. TRL looks at `__call__`."""
+    """The same for a coroutine function, but not timed: several run at once. TRL looks at `__call__`."""
 
     async def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self._seen(await self.function(*args, **kwargs))
 
 
 def watch(function: Any, report: Report, during: During) -> Any:
-    """The function, watched; a reward model, which gives numbers always, as it is."""
+    """Return ``function``, watched; a reward model, which always gives numbers, is returned as it is."""
     if not callable(function) or hasattr(function, "parameters"):
         return function
     plain = function
@@ -139,7 +136,7 @@ def _itself(function: Any) -> Any:
 
 
 def _restore(trainer: weakref.ref[Any]) -> None:
-    """Put the functions themselves back. The trainer, and its reward models, are not kept alive for it."""
+    """Put the plain functions back, without keeping the trainer and its reward models alive until then."""
     still = trainer()
     functions = still.reward_funcs if still is not None else []
     for i, function in enumerate(functions):
@@ -147,7 +144,7 @@ def _restore(trainer: weakref.ref[Any]) -> None:
 
 
 def _except(flags: list[bool], like: Any) -> Any:
-    """A mask of the samples that are not flagged, on the device of ``like``; None where none is."""
+    """Return a mask of the samples that are not flagged, on the device of ``like``; None if none is flagged."""
     if not any(flags):
         return None
     import torch

@@ -1,4 +1,4 @@
-"""Which taps fit a trainer."""
+"""Choice of the taps that fit a trainer."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PPO_TRAINERS = {"PPOTrainer", "PPOv2Trainer"}
 
 
 def taps_for(trainer: Any, sink: Sink) -> list[Taps]:
-    """Taps on this trainer, in place."""
+    """Install the taps that fit ``trainer``, and return them."""
     names = {each.__name__ for each in type(trainer).__mro__}
     taps = [kind(trainer, sink) for kind in _kinds(trainer, names)]
     for each in taps:
@@ -25,7 +25,7 @@ def taps_for(trainer: Any, sink: Sink) -> list[Taps]:
 
 
 def _kinds(trainer: Any, names: set[str]) -> tuple[type[Taps], ...]:
-    """Modern PPO has a loop of its own, and RLOO had up to trl 0.21; any other Trainer steps as transformers does."""
+    """Return the kinds of taps: modern PPO, and RLOO up to trl 0.21, have loops of their own, any other Trainer not."""
     if names & _PPO_TRAINERS:
         return (PPOTaps,)
     if "RLOOTrainer" in names and not hasattr(trainer, "_generate_and_score_completions"):

@@ -1,7 +1,7 @@
-"""What every set of taps does: wrap a method of one object, look at what goes through it, and never disturb it.
+"""Base of all taps: they wrap a method of one object, look at what goes through it, and never disturb it.
 
 A tap that fails costs one signal: it is counted, logged once, and `rl_signal_available` says so. The trainer gets
-what it would have got, and its exceptions are its own.
+the results and exceptions that it would get without taps.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class Taps:
     """Taps on one trainer. They hold no tensor between two steps."""
 
     log_ends_step = False
-    """Whether this trainer logs a step before it says that the step has ended."""
+    """True if this trainer logs a step before it says that the step has ended."""
 
     def __init__(self, trainer: Any, sink: Sink) -> None:
         self.trainer = trainer
@@ -31,13 +31,13 @@ class Taps:
         raise NotImplementedError
 
     def step_end(self) -> None:
-        """A step is done: hand over what was kept for its end."""
+        """Hand over what was kept for the end of the step."""
 
     def train_end(self) -> None:
-        """The training is over, however it ended."""
+        """Note that the training is over, however it ended."""
 
     def during(self, phase: str) -> Callable[..., Any]:
-        """For `tap`: the time of the method is that of this phase."""
+        """Return a wrapper for `tap` that counts the time of the method as time of ``phase``."""
 
         def around(method: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
             with self.sink.phase(phase):
@@ -46,10 +46,10 @@ class Taps:
         return around
 
     def tap(self, owner: Any, name: str, around: Callable[..., Any], *signals: str) -> None:
-        """Let calls of this method go through ``around``; without the method the signals are lost."""
+        """Send calls of ``owner``'s method ``name`` through ``around``; without the method ``signals`` are lost."""
         try:
             self.sink.on_close(wrap(owner, name, around))
-        except (AttributeError, TypeError):  # not there, or on an object that takes no attributes
+        except (AttributeError, TypeError):  # no such method, or an object that takes no attributes
             kind = type(owner).__name__
             for signal in signals:
                 reason = f"{kind} has no {name}: another version of TRL than the taps were made for"
@@ -57,11 +57,11 @@ class Taps:
 
 
 class NoTaps(Taps):
-    """On a loop that nothing was made for: its log lines are what there is, and each signal says so."""
+    """No taps, for a loop without an adapter: only its log lines are served, and each signal says so."""
 
     log_ends_step = True
 
     def install(self) -> None:
-        """Nothing is wrapped."""
+        """Wrap nothing, and mark every signal as lost."""
         for signal in TENSOR_SIGNALS:
             self.sink.signal(signal, f"no taps were made for the loop of this version's {type(self.trainer).__name__}")

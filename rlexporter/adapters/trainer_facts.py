@@ -1,4 +1,4 @@
-"""What a trainer's object, configuration and state say about its run."""
+"""Facts about a run from its trainer's object, configuration and state."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _SEQUENCE_LEVEL = (catalog.RLOO,)
 
 
 def run_facts(trainer: Any, args: Any, state: Any, model: Any, resume: object = None) -> RunFacts:
-    """Facts of a run of the Trainer family. ``trainer`` may be None where nobody has found it.
+    """Return the facts of a run of the Trainer family. ``trainer`` may be None if it was not found.
 
-    ``resume``: what `train()` was asked to resume; whether it did is known from the state alone.
+    ``resume`` is what `train()` was asked to resume; only ``state`` tells whether it did.
     """
     resumed = _resumed_from(args, state, resume) if state.global_step else None
     algorithm = _algorithm(trainer, args)
@@ -53,13 +53,13 @@ def run_facts(trainer: Any, args: Any, state: Any, model: Any, resume: object = 
 
 
 def hyperparameters(args: Any) -> Mapping[str, float]:
-    """The numeric settings of a configuration that are on the list."""
+    """Return the numeric settings of the configuration ``args`` that are in the catalogue."""
     found = {name: getattr(args, name, None) for name in catalog.HYPERPARAMETERS}
     return {name: float(value) for name, value in found.items() if isinstance(value, (int, float))}
 
 
 def _algorithm(trainer: Any, args: Any) -> str:
-    """By the class that TRL gave the trainer, or its configuration: users derive classes of their own."""
+    """Return the algorithm by the TRL base class of ``trainer`` or ``args``: users derive classes of their own."""
     names = [each.__name__ for each in type(trainer).__mro__] if trainer is not None else []
     names += [each.__name__.replace("Config", "Trainer") for each in type(args).__mro__]
     known = [_ALGORITHMS[name] for name in names if name in _ALGORITHMS]
@@ -74,7 +74,7 @@ def _resumed_from(args: Any, state: Any, resume: object) -> str:
 
 
 def model_name(model: Any) -> str:
-    """Its name without the path that leads to it, else its architecture."""
+    """Return the name of ``model`` without the path to it, else its architecture."""
     path = str(getattr(getattr(model, "config", None), "_name_or_path", "") or "")
     return path.replace("\\", "/").rstrip("/").rpartition("/")[2] or type(model).__name__
 
@@ -85,5 +85,5 @@ def _text(args: Any, name: str) -> str:
 
 
 def version_of(package: str) -> str:
-    """The version of a package that is loaded; empty for any other."""
+    """Return the version of ``package`` if it is loaded, else an empty string."""
     return str(getattr(sys.modules.get(package), "__version__", ""))

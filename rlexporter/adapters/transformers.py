@@ -1,6 +1,6 @@
-"""Trainers of transformers and TRL, by their log lines and events. The only file that imports transformers.
+"""Adapter for trainers of transformers and TRL, by log lines and events. The only file that imports transformers.
 
-A callback is not told which trainer calls it: it finds it among its callers. The trainer's `train` is wrapped on the
+A callback is not told which trainer calls it, so it searches its callers. The trainer's `train` is wrapped on the
 instance, since no event is fired when training raises.
 """
 
@@ -27,7 +27,7 @@ logger = logging.getLogger("rlexporter")
 
 
 def _event(handle: Callable[..., None]) -> Callable[..., None]:
-    """An event that raises nothing into the trainer and leaves its control as it is; only a serving rank has any."""
+    """Make ``handle`` an event that never raises or changes the trainer's control, and runs on serving ranks only."""
 
     @functools.wraps(handle)
     def call(self: RunCallback, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
@@ -41,15 +41,12 @@ def _event(handle: Callable[..., None]) -> Callable[..., None]:
 
 
 class RunCallback(TrainerCallback):  # type: ignore[misc] # transformers is not checked
-    """Feeds one run.
-
-    ``open_run`` gives the run, served, when it is first needed, from the facts of the trainer if that is known.
-    """
+    """Feeds one run, which ``open_run`` opens when it is first needed, from the trainer's facts if it is known."""
 
     def __init__(self, open_run: Callable[[RunFacts | None], TrainedRun], *, every_rank: bool = False) -> None:
         self._open_run = open_run
         self.every_rank = every_rank
-        """Whether ranks other than 0 are watched too."""
+        """True if ranks other than 0 are watched too."""
         self._trainer: Any = None
         self._resume: object = None
         self._pending: StepUpdate | None = None
@@ -60,11 +57,11 @@ class RunCallback(TrainerCallback):  # type: ignore[misc] # transformers is not 
         self.run: TrainedRun | None = None
 
     def __reduce__(self) -> Any:
-        """A trainer can be pickled and copied; what reports is the one that was attached, not its copy."""
+        """Reduce to an inert callback: a trainer can be pickled and copied, but only the attached one reports."""
         return (TrainerCallback, ())
 
     def adopt(self, trainer: Any, run: TrainedRun | None = None) -> None:
-        """Watch this trainer. ``run``: what it feeds; without one it is opened when training begins."""
+        """Watch ``trainer`` and feed ``run``; without one, a run is opened when training begins."""
         if self._trainer is None:
             self._trainer = trainer
             self._undo = wrap(trainer, "train", self._train)
@@ -74,10 +71,10 @@ class RunCallback(TrainerCallback):  # type: ignore[misc] # transformers is not 
             run.prepare(run_facts(trainer, trainer.args, trainer.state, trainer.model))
 
     def maker(self) -> Any:
-        """Return the trainer whose handler makes this callback, None where anybody else does.
+        """Return the trainer whose handler is creating this callback; None if it is created by anything else.
 
-        Its `train` is then watched whichever events it fires. Whoever makes a callback to hand it on (a user, `attach`)
-        may be a method of another trainer: it is not asked.
+        Its `train` is then watched whichever events it fires. Code that creates a callback to hand it on (a user's,
+        `attach`) may run in a method of another trainer, which must not be taken.
         """
         handled = False
         for frame in callers():
@@ -90,7 +87,7 @@ class RunCallback(TrainerCallback):  # type: ignore[misc] # transformers is not 
         return None
 
     def watches(self, args: Any) -> bool:
-        """True on a rank that serves, for the first of such callbacks that a trainer has."""
+        """Tell whether this callback feeds a run: on a rank that serves, the first one that the trainer has does."""
         if self._closed or not (self.every_rank or args.process_index == 0):
             return False
         if self._trainer is None and (trainer := self._caller()) is not None:
@@ -110,7 +107,7 @@ class RunCallback(TrainerCallback):  # type: ignore[misc] # transformers is not 
 
     @_event
     def on_init_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """The trainer is found, and its `train` watched, by the decorator: nothing else to do yet."""
+        """Do nothing more: the decorator has found the trainer, and watches its `train`."""
 
     @_event
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
@@ -127,7 +124,7 @@ class RunCallback(TrainerCallback):  # type: ignore[misc] # transformers is not 
 
     @_event
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Where a log line follows at once the two are one change, so that no scrape sees half a step."""
+        """Publish the step; if a log line follows at once, with that line, so that no scrape sees half a step."""
         if self._log_ends_step:
             return
         self._step_done(state)
@@ -180,7 +177,7 @@ class RunCallback(TrainerCallback):  # type: ignore[misc] # transformers is not 
             self.run.sink.advance(update)
 
     def _open(self, state: Any) -> TrainedRun:
-        """The run, served. ``state``: that of the trainer, which may log before it trains."""
+        """Return the run, opened if need be. ``state`` is the trainer's, which may log before it trains."""
         if self.run is None:
             trainer = self._trainer
             facts = None if trainer is None else run_facts(trainer, trainer.args, state, trainer.model)
@@ -189,21 +186,21 @@ class RunCallback(TrainerCallback):  # type: ignore[misc] # transformers is not 
         return self.run
 
     def _use(self, run: TrainedRun) -> None:
-        """Feed this one until it is closed; it does not keep the trainer alive."""
+        """Feed ``run`` until it is closed, without keeping the trainer alive."""
         self.run = run
         run.sink.on_close(self._undo)
         run.sink.on_close(functools.partial(_release, weakref.ref(self)))
 
     def release(self) -> None:
-        """The run was closed: look at nothing any more, until adopted anew."""
+        """Stop watching, because the run was closed, until the next `adopt`."""
         self._closed = True
         self.run = self._trainer = None
         self._taps = []
 
     def _train(self, train: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """`Trainer.train`, with its end noted however it comes."""
+        """Call `Trainer.train`, and note its end, with or without an error."""
         trainer = self._trainer
-        if trainer is None:  # closed, and the wrapper could not come off: another one is around it
+        if trainer is None:  # closed, but the wrapper could not be removed: another one is around it
             return train(*args, **kwargs)
         self._resume = kwargs.get("resume_from_checkpoint", args[0] if args else None)
         self._starts(trainer.args, trainer.state, None)
@@ -224,7 +221,7 @@ class RunCallback(TrainerCallback):  # type: ignore[misc] # transformers is not 
         self._end(error)
 
     def _caller(self) -> Any:
-        """The trainer that calls: the nearest object on the stack that has this callback."""
+        """Return the calling trainer: the nearest object on the stack that has this callback."""
         for frame in callers():
             found = local(frame, "self")
             handler = getattr(found, "callback_handler", None)

@@ -16,7 +16,7 @@ _UNREADABLE = 3
 
 
 def add_to(commands: Any) -> None:
-    """Add the command to those of the command line."""
+    """Add the command to ``commands``."""
     checks = commands.add_parser("check", help="which alerts a recorded run would have raised")
     checks.add_argument("files", nargs="+", metavar="FILE", help="trainer_state.json, or JSON lines")
     checks.add_argument("--json", action="store_true", help="as JSON")
@@ -26,10 +26,7 @@ def add_to(commands: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Check each file; the exit status: 0 no alert, 1 a warning, 2 a critical one, 3 a file that cannot be read.
-
-    Raises SetupError for thresholds that are unusable.
-    """
+    """Check each file; return 0 (no alert), 1 (warning), 2 (critical) or 3 (unreadable). Raises SetupError."""
     limits = Settings.load({"thresholds": options.thresholds}).thresholds
     reports, status = [], 0
     for file in options.files:

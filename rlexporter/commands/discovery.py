@@ -10,7 +10,7 @@ from rlexporter.model.errors import SetupError
 
 
 def add_to(commands: Any) -> None:
-    """Add the command to those of the command line."""
+    """Add the command to ``commands``."""
     targets = commands.add_parser("discovery", help="target files of Prometheus: remove what killed processes left")
     actions = targets.add_subparsers(required=True, metavar="ACTION")
     pruned = actions.add_parser("prune", help="remove target files that nobody has made fresh for a while")
@@ -27,7 +27,7 @@ def add_to(commands: Any) -> None:
 
 
 def prune(options: argparse.Namespace) -> int:
-    """Remove what is left over; the exit status. Raises SetupError for a folder that cannot be read or written."""
+    """Remove old target files; return the exit status. Raises SetupError if the folder is not readable or writable."""
     from rlexporter.outputs import discovery
 
     try:

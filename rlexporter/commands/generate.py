@@ -1,4 +1,4 @@
-"""`rlexporter generate`: writes the files that derive from the catalogue. For maintainers; users are not offered it."""
+"""`rlexporter generate`: writes the files that derive from the catalogue. For maintainers, hidden from users."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rlexporter import generate
 
 
 def add_to(commands: Any) -> None:
-    """Add the command to those of the command line."""
+    """Add the command to ``commands``."""
     files = commands.add_parser("generate")
     files.add_argument("--check", action="store_true", help="write nothing; fail where one is not up to date")
     files.add_argument("--root", type=Path, default=Path(), help="root of the repository (default: here)")
@@ -19,7 +19,7 @@ def add_to(commands: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Write the files, or compare them with ``--check``; the exit status."""
+    """Write the files, or only compare them with ``--check``; return the exit status."""
     if options.check:
         found = generate.stale(options.root)
         for path in found:

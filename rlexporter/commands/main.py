@@ -1,4 +1,4 @@
-"""The command line: finds the command that was asked for, and says what it raises."""
+"""Entry point of the command line: runs a command, and prints the errors that it raises."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _COMMANDS = (try_demo, run, metrics, check, replay, discovery)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; the exit status: 2 where something has to be set up first."""
+    """Run one command and return the exit status: 2 if something has to be set up first."""
     words = sys.argv[1:] if arguments is None else list(arguments)
     options = _parser(for_maintainers=words[:1] == ["generate"]).parse_args(words)
     try:
@@ -27,7 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser(*, for_maintainers: bool = False) -> argparse.ArgumentParser:
-    """Knows the commands of users; ``for_maintainers``: also the one that neither help nor errors offer."""
+    """Return a parser of the users' commands; ``for_maintainers`` adds the one that help and errors do not show."""
     parser = argparse.ArgumentParser(prog="rlexporter", description="Prometheus metrics for RL post-training.")
     parser.add_argument("--version", action="version", version=f"rlexporter {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")

@@ -1,4 +1,4 @@
-"""`rlexporter metrics`: lists what is served."""
+"""`rlexporter metrics`: lists the metrics of the catalogue."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from rlexporter.model.metric import Metric
 
 
 def add_to(commands: Any) -> None:
-    """Add the command to those of the command line."""
+    """Add the command to ``commands``."""
     metrics = commands.add_parser("metrics", help="list what is served")
     metrics.add_argument("--json", action="store_true", help="as JSON")
     metrics.set_defaults(command=run)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print the catalogue; the exit status."""
+    """Print the catalogue; return the exit status."""
     if options.json:
         print(json.dumps([_described(metric) for metric in CATALOG], indent=1))
         return 0

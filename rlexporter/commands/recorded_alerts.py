@@ -1,4 +1,4 @@
-"""Which alerts a recorded run would have raised: the same judge, on a file, without any server."""
+"""Alerts that a recorded run would have raised: the same judge, on a file, without a server."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ from rlexporter.store.store import Store
 
 @dataclass(frozen=True, slots=True)
 class Fired:
-    """An alert that would have fired, and the first step at which it would. ``value`` and ``threshold`` in the unit of
-    the metric; None for an alert on the state of the run.
+    """An alert that would have fired, and the first step at which it would.
+
+    ``value`` and ``threshold`` are in the unit of the metric; None for an alert on the state of the run.
     """
 
     alert: str
@@ -34,7 +35,7 @@ class Fired:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What was found in one recording."""
+    """The findings in one recording."""
 
     file: str
     run: str
@@ -42,21 +43,21 @@ class Report:
     steps: int
     alerts: tuple[Fired, ...]
     not_judged: tuple[tuple[str, str], ...]
-    """Signals that no condition could be judged by, each with the reason."""
+    """Signals that could not be judged, each with the reason."""
 
     @property
     def status(self) -> int:
-        """As an exit status: 0 nothing, 1 a warning, 2 something critical."""
+        """Return the exit status: 0 no alert, 1 a warning, 2 a critical one."""
         severities = {fired.severity for fired in self.alerts}
         return 2 if Severity.CRITICAL.value in severities else 1 if Severity.WARNING.value in severities else 0
 
     def as_json(self) -> dict[str, Any]:
-        """For `json.dumps`."""
+        """Return the report for `json.dumps`."""
         missing = [{"signal": signal, "reason": reason} for signal, reason in self.not_judged]
         return {**asdict(self), "alerts": [asdict(fired) for fired in self.alerts], "not_judged": missing}
 
     def as_text(self) -> str:
-        """For a person at a terminal."""
+        """Return the report for a person at a terminal."""
         lines = [f"{self.file}: {self.algorithm} run {self.run}, {self.steps} steps"]
         for fired in sorted(self.alerts, key=lambda fired: fired.step):
             numbers = "" if fired.value is None else f"  {fired.metric} {fired.value:.4g} (limit {fired.threshold:.4g})"
@@ -69,7 +70,7 @@ class Report:
 
 
 def judge(recording: Recording, thresholds: Thresholds | None = None) -> Report:
-    """Run a recording through the judge."""
+    """Return the alerts that ``recording`` would have raised, with ``thresholds`` in place of the defaults."""
     clock = [nan]
     watch = from_catalog.watch(thresholds)
     store = Store(CATALOG, clock=lambda: clock[0], watch=watch)
@@ -92,7 +93,7 @@ def judge(recording: Recording, thresholds: Thresholds | None = None) -> Report:
 
 
 def feed(store: Store, event: Event) -> None:
-    """What a recorded event brings, into a store."""
+    """Put the content of a recorded ``event`` into ``store``."""
     for update in (event.part, event.update):
         for series in update.seen if update else ():
             store.tap(series.metric)
@@ -117,7 +118,7 @@ def _fired(step: int, transition: Transition) -> Fired:
 
 
 def _ending(recording: Recording, last: int) -> tuple[Fired, ...]:
-    """What the end of the run would have raised, in the step that did not end."""
+    """Return the alerts on the end of the run, in the step that did not end."""
     states = [event for event in recording.events if event.state is not None and event.state.over]
     failed = next((event for event in states if event.state is RunState.FAILED), None)
     if failed is None and (states or not recording.watched):

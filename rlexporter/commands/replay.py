@@ -1,4 +1,4 @@
-"""`rlexporter replay`: serves a recorded run once more, or writes it as OpenMetrics."""
+"""`rlexporter replay`: serves a recorded run again, or writes it as OpenMetrics."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rlexporter.commands import replaying
 
 
 def add_to(commands: Any) -> None:
-    """Add the command to those of the command line."""
+    """Add the command to ``commands``."""
     again = commands.add_parser("replay", help="serve a recorded run as if live, or write it for promtool")
     again.add_argument("file", metavar="FILE", help="trainer_state.json, JSON lines, or a state file")
     again.add_argument("--algorithm", choices=list(ALGORITHMS), default="", help="where the file does not say")
@@ -46,7 +46,7 @@ def add_to(commands: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Serve or write the recording; the exit status. Raises SetupError for a file or an address that cannot be had."""
+    """Serve or write the recording; return the exit status. Raises SetupError for an unusable file or address."""
     kept = recording.read_saved_state(options.file)
     if kept and options.openmetrics is None:
         return replaying.serve_saved_state(kept, port=options.port, linger=options.linger)

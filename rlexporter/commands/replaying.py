@@ -1,7 +1,7 @@
-"""A recorded run once more: served as if live, or written as OpenMetrics for `promtool tsdb create-blocks-from`.
+"""Replay of a recorded run: served as if live, or written as OpenMetrics for `promtool tsdb create-blocks-from`.
 
-Served, it happens now: timestamps are those of this moment, and what is judged by the clock sees the time that the
-replay takes. Written, it happens when it was recorded.
+A served replay happens now: it has the timestamps of this moment, and conditions on time see the time that the replay
+takes. A written one keeps the times of the recording.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ if TYPE_CHECKING:
 LINGER_SECONDS = 60.0
 INTERVAL_SECONDS = 15.0
 _KILLED = "Killed"
-"""The exception of a process that had no time to say one."""
+"""Exception served for a process that was killed and so could not name one."""
 LABELS = {"job": "rlexporter", "instance": "replay"}
-"""Those that a scrape would have added, for dashboards that filter by them."""
+"""Labels that a scrape would have added, for dashboards that filter by them."""
 
 _GAP_SECONDS = 240.0
-"""Prometheus takes a series for ended five minutes after its last sample."""
+"""Longest gap between samples: Prometheus considers a series ended five minutes after its last one."""
 _EARLIEST = 1e9
-"""Times before this one are no times of a calendar but seconds since something."""
+"""Earliest time of a calendar: smaller numbers are seconds since something else."""
 
 
 def serve(recording: Recording, *, speed: float, port: int | None, linger: float) -> int:
-    """Serve a recording at ``speed`` times its own pace; the exit status.
+    """Serve ``recording`` at ``speed`` times its own pace, and return the exit status.
 
-    The endpoint stays for ``linger`` seconds after an end that was recorded, and goes with a run that just stopped.
-    Raises SetupError where the address cannot be had.
+    The endpoint stays for ``linger`` seconds after a recorded end, and closes at once after a run that just stopped.
+    Raises SetupError if the address is not available.
     """
     exporter = _exporter(**_settings(recording), port=port)
     exporter.start()
@@ -64,9 +64,9 @@ def serve(recording: Recording, *, speed: float, port: int | None, linger: float
 
 
 def serve_saved_state(kept: SavedState, *, port: int | None, linger: float) -> int:
-    """Serve the last state of a process for ``linger`` seconds; the exit status. Raises SetupError.
+    """Serve the last state of a process for ``linger`` seconds, and return the exit status.
 
-    One that says it is running was killed: it is served as failed.
+    A process whose state says that it runs was killed: it is served as failed. Raises SetupError as `serve`.
     """
     labels = kept.snapshot.labels
     exporter = _exporter(run=labels.get("run"), rank=0, world_size=1, port=port)
@@ -87,9 +87,9 @@ def serve_saved_state(kept: SavedState, *, port: int | None, linger: float) -> i
 
 
 def write(recording: Recording, out: Path, *, interval: float) -> int:
-    """Write what scrapes would have given, after steps at least ``interval`` seconds apart; how many they are.
+    """Write the scrapes after steps at least ``interval`` seconds apart to ``out``, and return their number.
 
-    Raises SetupError for a file that cannot be written.
+    Raises SetupError if the file cannot be written.
     """
     if out.exists() and out.samefile(recording.path):
         raise SetupError(f"{out} is the recording itself: name another file to write (--openmetrics)")
@@ -140,9 +140,9 @@ def _play(run: Run, recording: Recording, speed: float, display: Display) -> Non
 
 
 def _calendar(recording: Recording) -> tuple[float, list[float]]:
-    """When the run began, and when each event was: never before the one before it.
+    """Return the times of the run's beginning and of each event, never decreasing.
 
-    Without times a step takes a second; what has no date ends now.
+    Without times a step takes a second; a run without dates ends now.
     """
     known = [at for at in (recording.began, *(event.time for event in recording.events)) if isfinite(at)]
     timed = any(isfinite(event.time) for event in recording.events)
@@ -160,19 +160,19 @@ def _calendar(recording: Recording) -> tuple[float, list[float]]:
 
 
 def _exporter(**settings: Any) -> Exporter:
-    """One that leads nowhere but to its endpoint: the environment may name the very file that is read."""
+    """Return an exporter with its endpoint as only output: the environment may name the very file that is read."""
     exporter = Exporter(**settings)
     exporter.run.settings = replace(exporter.run.settings, record=None, state_file="", discovery_dir=None, otlp="")
     return exporter
 
 
 def _settings(recording: Recording) -> dict[str, Any]:
-    """Of the process that trained; nothing of this one."""
+    """Return the settings of the process that trained, with nothing of this one."""
     return {"run": recording.run, "algorithm": recording.facts.algorithm, "rank": 0, "world_size": 1}
 
 
 def _begin(run: Run, facts: RunFacts) -> None:
-    run.prepare(replace(facts, info={"torch": "", **facts.info}))  # that of this machine has nothing to do with it
+    run.prepare(replace(facts, info={"torch": "", **facts.info}))  # else this machine's torch would be served
     run.enter(RunState.RUNNING)
 
 
@@ -187,7 +187,7 @@ def _apply(run: Run, recording: Recording, event: Event) -> None:
 
 
 def _finish(run: Run) -> None:
-    """Whoever recorded would not have said how the run ended: nothing is known against it."""
+    """End the run as finished unless its end is recorded: not every recorder writes how a run ended."""
     if not run.state.over:
         run.enter(RunState.FINISHED)
 

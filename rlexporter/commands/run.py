@@ -1,7 +1,7 @@
-"""`rlexporter run COMMAND`: starts a command whose trainers are watched, without a word of rlexporter in it.
+"""`rlexporter run COMMAND`: starts a command whose trainers are watched, without a change to its code.
 
-The environment brings `integrations/startup/sitecustomize.py` to every Python that the command starts, and the command
-then takes the place of this process: its process id, terminal, signals and exit status are its own.
+The environment makes every Python that the command starts load `integrations/startup/sitecustomize.py`. The command
+then replaces this process: process id, terminal, signals and exit status are its own.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _VARIABLES = {"run": "RLEXPORTER_RUN", "host": "RLEXPORTER_LISTEN_HOST", "port":
 
 
 def add_to(commands: Any) -> None:
-    """Add the command to those of the command line."""
+    """Add the command to ``commands``."""
     start = commands.add_parser(
         "run",
         help="start a training script, or what launches one, and serve whatever it trains",
@@ -42,12 +42,12 @@ def add_to(commands: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> NoReturn:
-    """Become the command. Raises SetupError for a setting that is unusable, and for what cannot be started."""
+    """Become the command. Raises SetupError for an unusable setting or a command that cannot be started."""
     words = _command(options)
     given = {name: getattr(options, name) for name in _VARIABLES if getattr(options, name) is not None}
     Settings.load(given)
     environ = _environment({**os.environ, **{_VARIABLES[name]: value for name, value in given.items()}})
-    for name in ("SIGPIPE", "SIGXFSZ"):  # Python ignores them where they exist, and what is ignored is inherited
+    for name in ("SIGPIPE", "SIGXFSZ"):  # Python ignores those that exist, and the command would inherit that
         if hasattr(signal, name):
             signal.signal(getattr(signal, name), signal.SIG_DFL)
     try:
@@ -57,7 +57,7 @@ def run(options: argparse.Namespace) -> NoReturn:
 
 
 def _command(options: argparse.Namespace) -> list[str]:
-    """The words to start: a script with this Python, and with the options that it was itself started with."""
+    """Return the words to start: a script runs with this Python and the options that it was itself started with."""
     for flag, words in (("-m", options.module), ("-c", options.code)):
         if words is not None:
             return [sys.executable, *_flags(), flag, *words, *options.words]
@@ -73,7 +73,7 @@ def _command(options: argparse.Namespace) -> list[str]:
 
 
 def _flags() -> list[str]:
-    """Options of this interpreter, such as the -u of torchrun: they come before the module or script that it runs."""
+    """Return this interpreter's options, such as torchrun's -u: the words before the module or script that it runs."""
     if sys.flags.ignore_environment or sys.flags.no_site:
         raise SetupError("a Python that was started with -E, -I or -S cannot be reached: leave that out")
     *flags, _ = sys.orig_argv[1 : 1 + len(sys.orig_argv) - len(sys.argv)]
@@ -83,6 +83,6 @@ def _flags() -> list[str]:
 
 
 def _environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """``environ``, with our folder the first of the search path; an empty part of that would be the current folder."""
+    """Return ``environ`` with our folder first in `PYTHONPATH`, without empty parts, which mean the current folder."""
     path = [each for each in environ.get("PYTHONPATH", "").split(os.pathsep) if each and each != STARTUP]
     return {**environ, "PYTHONPATH": os.pathsep.join([STARTUP, *path])}

@@ -9,7 +9,7 @@ from rlexporter import demo
 
 
 def add_to(commands: Any) -> None:
-    """Add the command to those of the command line."""
+    """Add the command to ``commands``."""
     trial = commands.add_parser("demo", help="train a tiny model with TRL on the CPU, and serve the run")
     trial.add_argument("--algorithm", choices=demo.ALGORITHMS, default="grpo")
     trial.add_argument("--steps", type=_positive, default=600, metavar="N", help="steps to train (default: 600)")
@@ -20,7 +20,7 @@ def add_to(commands: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the demo; the exit status. Raises SetupError where something is missing, or the fault is none."""
+    """Run the demo; return the exit status. Raises SetupError if a library is missing or the fault is unknown."""
     return demo.run(
         algorithm=options.algorithm,
         steps=options.steps,

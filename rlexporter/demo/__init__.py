@@ -1,4 +1,4 @@
-"""The demo: a real TRL trainer on a tiny model, served as any other run would be. Nothing is downloaded."""
+"""Demo: a real TRL trainer on a tiny model, served like any other run. Nothing is downloaded."""
 
 from __future__ import annotations
 
@@ -17,12 +17,16 @@ _VERSIONS = {
     "ppo": ((0, 12), (1, 12), "trl==1.12.0"),
     "ppo-legacy": ((0, 7), (0, 11), "trl==0.11.4' 'transformers==4.45.2' 'numpy<2"),
 }
-"""By algorithm: the first and the last version of TRL that has its trainer, and one to install."""
+"""First and last version of TRL with the trainer of an algorithm, and one to install."""
 ALGORITHMS = tuple(_VERSIONS)
 
 
 def run(*, algorithm: str, steps: int, port: int | None, fault: str | None, linger: float | None) -> int:
-    """Run the demo; the exit status. Raises SetupError where no fitting TRL is installed, or the fault is none."""
+    """Run the demo, and return the exit status.
+
+    Raises:
+        SetupError: no fitting TRL is installed, or ``fault`` or ``port`` is unusable.
+    """
     planned = Fault.parse(fault) if fault else None
     Settings.load({"port": port})
     _check_trl(algorithm)
@@ -47,7 +51,7 @@ def _check_trl(algorithm: str) -> None:
 
 
 def quiet() -> None:
-    """Only the demo's own lines: no progress bars, and no advice, from the libraries that it uses."""
+    """Silence progress bars and advice of the libraries, so that only the demo's own lines are shown."""
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     warnings.filterwarnings("ignore")
     import datasets

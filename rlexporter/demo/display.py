@@ -1,4 +1,4 @@
-"""What the demo and a replay show: one line that lives, and a summary. All numbers are read from what is served."""
+"""Terminal output of the demo and a replay: a live line and a summary. All numbers are read from the snapshot."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _EVERY_SECONDS_IN_A_FILE = 5.0
 
 
 class Display:
-    """A line that is written over on a terminal, and repeated now and then in a file."""
+    """A live line, overwritten on a terminal and repeated now and then in a file."""
 
     def __init__(self, out: TextIO | None = None) -> None:
         self._out = out or sys.stdout
@@ -43,23 +43,23 @@ class Display:
         self._begun: dict[tuple[str, ...], float] = {}
 
     def watch(self, exporter: Exporter) -> None:
-        """Show this exporter's run from now on."""
+        """Show the run of ``exporter`` from now on."""
         self._exporter = exporter
         self._began = time.monotonic()
         self.say(f"metrics   {exporter.url}/metrics\noverview  {exporter.url}/\n")
 
     def say(self, text: str) -> None:
-        """A line of its own."""
+        """Print ``text`` on a line of its own."""
         print(("\n" if self._open else "") + text, file=self._out, flush=True)
         self._open = False
 
     def teaching(self, done: int, steps: int) -> None:
-        """How far the model is taught."""
+        """Show that ``done`` of ``steps`` steps of teaching the model are over."""
         if self._due() or done == steps:
             self._write(f"teaching a tiny model to write words: {100 * done // steps} %", last=done == steps)
 
     def step(self) -> None:
-        """The run as it is served now."""
+        """Show the run as it is served now."""
         if self._exporter is None:
             return
         now = self._exporter.snapshot
@@ -73,7 +73,7 @@ class Display:
             self._write(self._line(now))
 
     def summary(self) -> None:
-        """What was served."""
+        """Print a summary of what was served."""
         if self._exporter is None:
             return
         now = self._exporter.snapshot
@@ -89,7 +89,7 @@ class Display:
         self.say(f"  {_nonfinite(now)}; {len(metrics)} metrics served on {self._exporter.url}/metrics")
 
     def stay(self, seconds: float) -> None:
-        """Leave the final state up for somebody who looks at it, or scrapes it; Ctrl-C ends it."""
+        """Serve the final state for ``seconds`` more, or until Ctrl-C, so that it can be seen or scraped."""
         if self._exporter is None or seconds <= 0:
             return
         self.say(f"the final state stays on {self._exporter.url} for {seconds:.0f} s; Ctrl-C ends it")
@@ -97,7 +97,7 @@ class Display:
             time.sleep(seconds)
 
     def _conditions(self, now: Snapshot) -> None:
-        """Say which conditions have begun since the last step."""
+        """Print the conditions that have begun since the last step."""
         for series, step in now.samples.items():
             if series.metric.series == "rl_condition_last_event_step" and self._begun.get(series.labels) != step:
                 self._begun[series.labels] = step
@@ -128,7 +128,7 @@ class Display:
 
 
 def _nonfinite(now: Snapshot) -> str:
-    """What was NaN or infinite, and how often."""
+    """Return which values were NaN or infinite, and how often."""
     found: Counter[str] = Counter()
     for series, value in now.samples.items():
         if value and series.metric.series == "rl_nonfinite_values_total":
@@ -139,7 +139,7 @@ def _nonfinite(now: Snapshot) -> str:
 
 
 def _sparkline(values: list[float], width: int = 16) -> str:
-    """The course of the values so far, as bars of their means."""
+    """Return the course of ``values`` as ``width`` bars of their means."""
     if not values:
         return ""
     size = max(1, len(values) // width)

@@ -15,14 +15,14 @@ KINDS = {
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What goes wrong, and in which step."""
+    """A fault: its kind, and the step in which it happens."""
 
     kind: str
     step: int
 
     @staticmethod
     def parse(text: str) -> Fault:
-        """`nan@20`. Raises SetupError for anything else."""
+        """Return the fault that ``text`` names, such as `nan@20`. Raises SetupError for anything else."""
         kind, _, step = text.partition("@")
         if kind not in KINDS or not step.isdigit() or int(step) < 1:
             raise SetupError(f"--fault {text!r}: expected KIND@STEP, with a kind of {', '.join(KINDS)}, such as nan@20")

@@ -11,11 +11,11 @@ import trl
 from rlexporter.demo import tiny
 
 _BETA = {"grpo": 0.12, "rloo": 0.04}
-"""Enough for a run that learns slowly and keeps its entropy."""
+"""KL coefficient, by algorithm: large enough for a run that learns slowly and keeps its entropy."""
 
 
 def trainer(algorithm: str, steps: int, folder: Path, model: Any, rewards: list[Any]) -> Any:
-    """A real trainer on a tiny model, with evaluation and two iterations a batch."""
+    """Return a real trainer on a tiny model, with evaluation and two iterations per batch."""
     kind = {"grpo": "GRPO", "rloo": "RLOO"}[algorithm]
     return getattr(trl, f"{kind}Trainer")(
         model=model,
@@ -28,7 +28,7 @@ def trainer(algorithm: str, steps: int, folder: Path, model: Any, rewards: list[
 
 
 def settings(algorithm: str, steps: int, folder: Path) -> dict[str, Any]:
-    """Of the trainer's configuration."""
+    """Return the settings of the trainer's configuration."""
     return {
         "output_dir": str(folder / "demo"),
         "max_steps": steps,

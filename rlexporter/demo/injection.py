@@ -1,4 +1,4 @@
-"""Makes a fault happen in a running trainer. Imports transformers."""
+"""Injection of a fault into a running trainer. Imports transformers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SPIKE = 1000.0
 
 
 class Injection(TrainerCallback):  # type: ignore[misc] # transformers is not checked
-    """Makes the fault happen, once."""
+    """Callback that makes the fault happen, once."""
 
     def __init__(self, fault: Fault, said: Callable[[str], None]) -> None:
         self._fault = fault
@@ -26,7 +26,7 @@ class Injection(TrainerCallback):  # type: ignore[misc] # transformers is not ch
         self._stalling = self._done = self._begins = False
 
     def slow(self, reward: Callable[..., list[float]]) -> Callable[..., list[float]]:
-        """The reward function, which hangs where the fault is a stall."""
+        """Return ``reward``, wrapped so that it hangs if the fault is a stall."""
 
         def wrapped(*args: Any, **kwargs: Any) -> list[float]:
             if self._stalling:
@@ -38,7 +38,7 @@ class Injection(TrainerCallback):  # type: ignore[misc] # transformers is not ch
         return wrapped
 
     def before(self, model: Any, optimizer: Any, step: int) -> None:
-        """This step comes next: a fault lasts one."""
+        """Begin the fault if ``step``, which comes next, is its step, and end it one step later."""
         while self._undo:
             self._undo.pop()()
         if self._done or step != self._fault.step:
@@ -55,15 +55,15 @@ class Injection(TrainerCallback):  # type: ignore[misc] # transformers is not ch
             self._stalling = True
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Before the first step."""
+        """Prepare the first step."""
         self.before(kwargs["model"], kwargs["optimizer"], 1)
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Before a step; modern PPO does not say so."""
+        """Prepare the step that begins; modern PPO has no such event."""
         self._begins = True
         self.before(kwargs["model"], kwargs["optimizer"], state.global_step + 1)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """After a step, and before the next one."""
+        """Prepare the next step if the trainer has no event for its beginning."""
         if not self._begins:
             self.before(kwargs["model"], kwargs["optimizer"], state.global_step + 1)

@@ -1,4 +1,4 @@
-"""The demo's PPO trainers: the modern one, and the legacy one with the loop that belongs to it. Imports trl."""
+"""The demo's PPO trainers: the modern one, and the legacy one with a loop. Imports trl."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Reward = Callable[..., list[float]]
 
 
 class _Rule(torch.nn.Module):  # type: ignore[misc] # torch is not checked
-    """Stands where a reward model has its transformer: gives the reward of each text, at every position."""
+    """Stand-in for a reward model's transformer: gives the reward of each text, at every position."""
 
     def __init__(self, tokenizer: Any, rewards: list[Reward]) -> None:
         super().__init__()
@@ -32,7 +32,7 @@ class _Rule(torch.nn.Module):  # type: ignore[misc] # torch is not checked
 
 
 class RuleReward(torch.nn.Module):  # type: ignore[misc] # torch is not checked
-    """A reward model as modern PPO wants one, without weights."""
+    """A reward model without weights, in the form that modern PPO wants."""
 
     base_model_prefix = "rule"
 
@@ -43,14 +43,14 @@ class RuleReward(torch.nn.Module):  # type: ignore[misc] # torch is not checked
 
 
 def scored(texts: list[str], rewards: list[Reward]) -> list[float]:
-    """The sum of the rewards of each text, which begins with its prompt: `e:`."""
+    """Return the sum of ``rewards`` for each of ``texts``, which begin with their prompts: `e:`."""
     prompts, completions = [text[:2] for text in texts], [text[2:] for text in texts]
     each = [reward(prompts=prompts, completions=completions) for reward in rewards]
     return [sum(values) for values in zip(*each, strict=True)]
 
 
 def trainer(steps: int, folder: Path, model: Any, rewards: list[Reward]) -> Any:
-    """A real modern PPO trainer on a tiny model, with a critic that has learnt nothing yet."""
+    """Return a real modern PPO trainer on a tiny model, with an untrained critic."""
     try:
         from trl.experimental.ppo import PPOConfig, PPOTrainer
     except ImportError:
@@ -94,7 +94,7 @@ def _settings(steps: int, folder: Path) -> dict[str, Any]:
 
 
 class LegacyRun:
-    """Legacy PPO leaves the loop to its user: this is one."""
+    """The loop around legacy PPO, which leaves it to its user."""
 
     def __init__(self, steps: int, folder: Path, rewards: list[Reward]) -> None:
         self._steps, self._rewards = steps, rewards
@@ -105,9 +105,9 @@ class LegacyRun:
         self.trainer = trl.PPOTrainer(config, load(path), load(path), self._tokenizer)
 
     def train(self, before: Callable[[Any, Any, int], None] | None, after: Callable[[], None]) -> None:
-        """As TRL's own examples do it: generate, reward, step, log.
+        """Train as TRL's own examples do: generate, reward, step, log.
 
-        ``before`` hears of each step with model and optimizer, ``after`` when it is done.
+        ``before`` is called before each step with model, optimizer and its number, ``after`` when it is done.
         """
         prompts = tiny.prompts(_BATCH)
         queries = [self._tokenizer(prompt, return_tensors="pt")["input_ids"][0] for prompt in prompts]

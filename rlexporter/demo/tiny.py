@@ -1,4 +1,4 @@
-"""A tiny language model, made and taught in this process: it writes short words and knows when to stop."""
+"""A tiny language model, built and taught in this process: it writes short words and knows when to stop."""
 
 from __future__ import annotations
 
@@ -31,22 +31,22 @@ _ALPHABET = (_PAD, _EOS, *" :abcdefghijklmnopqrstuvwxyz")
 
 
 def prompts(count: int) -> list[str]:
-    """Prompts that ask for a letter: `e:`."""
+    """Return ``count`` prompts that ask for a letter: `e:`."""
     return [f"{LETTERS[i % len(LETTERS)]}:" for i in range(count)]
 
 
 def letter_reward(prompts: list[str], completions: list[str], **_: Any) -> list[float]:
-    """1 for three of the letter asked for, less for fewer."""
+    """Return, for each completion, 1 for three of the letter asked for, less for fewer."""
     return [min(text.count(prompt[0]) / 3, 1.0) for prompt, text in zip(prompts, completions, strict=True)]
 
 
 def length_reward(completions: list[str], **_: Any) -> list[float]:
-    """1 for ten characters, less the further away."""
+    """Return, for each completion, 1 for ten characters, less the further away."""
     return [max(0.0, 1 - abs(len(text) - TARGET_LENGTH) / TARGET_LENGTH) for text in completions]
 
 
 def tokenizer() -> Any:
-    """One token a character."""
+    """Return a tokenizer with one token per character."""
     raw = Tokenizer(WordLevel({token: i for i, token in enumerate(_ALPHABET)}, unk_token=_PAD))
     raw.pre_tokenizer = Split(Regex("."), "isolated")
     raw.decoder = decoders.Fuse()
@@ -54,7 +54,7 @@ def tokenizer() -> Any:
 
 
 def config(*, hidden_size: int, layers: int) -> Any:
-    """A Llama of this width and depth, for the alphabet of `tokenizer`."""
+    """Return the configuration of a Llama with this width and depth, for the alphabet of `tokenizer`."""
     return LlamaConfig(
         vocab_size=len(_ALPHABET),
         hidden_size=hidden_size,
@@ -70,9 +70,9 @@ def config(*, hidden_size: int, layers: int) -> Any:
 
 
 def model(folder: Path, seed: int, progress: Callable[[int, int], None], steps: int = 240) -> Any:
-    """The model, taught to write two or three words after a prompt, loaded from ``folder``.
+    """Return the model, taught for ``steps`` steps to write two or three words after a prompt.
 
-    It lies on disk because the trainers load their reference model from where the model came from.
+    It is saved to and loaded from ``folder``, since the trainers load their reference model from the same place.
     """
     torch.manual_seed(seed)
     taught = LlamaForCausalLM(config(hidden_size=48, layers=2))

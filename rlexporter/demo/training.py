@@ -1,6 +1,6 @@
-"""The run of the demo: builds the trainer, attaches the exporter, trains, and tells what was served.
+"""Run of the demo: builds the trainer, attaches the exporter, trains, and shows what was served.
 
-Imports trl and what comes with it; `rlexporter.demo.quiet` goes first.
+Imports trl and its dependencies; call `rlexporter.demo.quiet` first.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ _WATCH_SECONDS = 600.0
 
 
 def run(*, algorithm: str, steps: int, port: int | None, fault: Fault | None, linger: float | None) -> int:
-    """Train for ``steps`` steps; the exit status.
+    """Train for ``steps`` steps, and return the exit status.
 
-    ``linger``: seconds for which the final state is served at least; without it ten minutes on a terminal, and
-    elsewhere until it was scraped.
+    The final state is served for at least ``linger`` seconds; by default for ten minutes on a terminal, and elsewhere
+    until it was scraped.
     """
     display = Display()
     injection = Injection(fault, display.say) if fault else None
@@ -49,7 +49,7 @@ def run(*, algorithm: str, steps: int, port: int | None, fault: Fault | None, li
 def _built(
     algorithm: str, steps: int, folder: Path, rewards: list[Any], injection: Injection | None, display: Display
 ) -> tuple[Any, Callable[[], object]]:
-    """The trainer, and what makes it train."""
+    """Return the trainer, and the function that trains it."""
     model = tiny.model(folder / "tiny-llama", _SEED, display.teaching)
     if algorithm == "ppo-legacy":
         legacy = ppo_loops.LegacyRun(steps, folder, rewards)
@@ -66,7 +66,7 @@ def _built(
 
 
 def _train(train: Callable[[], object], exporter: Exporter, fault: Fault | None) -> str:
-    """Train; what ended it, where that was no good end."""
+    """Train, and return what ended it; an empty text for a good end."""
     try:
         train()
     except KeyboardInterrupt as error:
@@ -82,11 +82,11 @@ def _train(train: Callable[[], object], exporter: Exporter, fault: Fault | None)
 
 
 class Progress(TrainerCallback):  # type: ignore[misc] # transformers is not checked
-    """Shows each log line."""
+    """Callback that shows each log line."""
 
     def __init__(self, display: Display) -> None:
         self._display = display
 
     def on_log(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """A line was logged."""
+        """Show the run after a log line."""
         self._display.step()

@@ -1,7 +1,7 @@
-"""What is served: a FastAPI application on a snapshot.
+"""FastAPI application that serves a snapshot. The only file that imports fastapi.
 
-The only file that imports fastapi. Requests are answered on the event loop, without a thread pool: new threads cannot
-be started while the interpreter shuts down, which is when the final state is fetched.
+Requests are answered on the event loop, without a thread pool: no thread can be started while the interpreter shuts
+down, which is when the final state is fetched.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _AGENT_LENGTH = 128
 
 @dataclass(frozen=True)
 class Scrape:
-    """The body of a scrape, and of what and when it was made."""
+    """The body of a scrape, with the snapshot and the time that it was made of."""
 
     snapshot: Snapshot
     time: float
@@ -42,12 +42,12 @@ class Scrape:
 
     @cached_property
     def zipped(self) -> bytes:
-        """The body, compressed."""
+        """Return the body, compressed."""
         return gzip.compress(self.body, compresslevel=6, mtime=0)
 
 
 class Scrapes:
-    """Scrapes of a snapshot source. As long as it does not change, one a second in each format is made, for all."""
+    """Cache of scrapes. While the snapshot does not change, one per second and format is encoded for all scrapers."""
 
     def __init__(self, snapshot: Callable[[], Snapshot], fetches: Fetches) -> None:
         self._snapshot = snapshot
@@ -55,7 +55,7 @@ class Scrapes:
         self._kept: dict[str, Scrape] = {}
 
     def get(self, accept: str, names: Sequence[str]) -> Scrape:
-        """The one for this Accept header, or of these series alone."""
+        """Return the scrape for the Accept header ``accept``, limited to the series ``names`` if any."""
         now, moment = self._snapshot(), time.monotonic()
         accept, content_type = _negotiated(accept)
         if names:
@@ -75,7 +75,7 @@ class Scrapes:
 
 
 def application(snapshot: Callable[[], Snapshot], fetches: Fetches, failed: Callable[[Exception], None]) -> FastAPI:
-    """The application. ``failed`` hears of every error in an answer; the answer itself says nothing of it."""
+    """Return the application. ``failed`` gets every error in an answer; the answer itself does not show it."""
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
     scrapes = Scrapes(snapshot, fetches)
 
@@ -111,10 +111,10 @@ def application(snapshot: Callable[[], Snapshot], fetches: Fetches, failed: Call
 
 
 def _negotiated(accept: str) -> tuple[str, str]:
-    """An Accept header, or none where it is not understood, and the Content-Type that it gets."""
+    """Return ``accept``, emptied if it cannot be understood, and the Content-Type of its answer."""
     try:
         return accept, prometheus.encode(Snapshot(), accept)[1]
-    except (TypeError, ValueError):  # prometheus_client compares numbers with words in `version=1.x`
+    except (TypeError, ValueError):  # prometheus_client cannot compare a version such as `1.x`
         return "", prometheus.encode(Snapshot(), "")[1]
 
 

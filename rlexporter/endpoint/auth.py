@@ -1,6 +1,6 @@
-"""Who may come in, and with what: what stands before the application, from files that are read again when they change.
+"""Authentication in front of the application, from files that are read again when they change.
 
-`/livez` is open to everybody who gets a connection: whoever asks whether a process lives has no credentials.
+`/livez` is open to every connection: a probe that asks whether the process lives has no credentials.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _MOST_TOKEN_BYTES = 4096
 
 @dataclass(frozen=True, slots=True)
 class Guards:
-    """What guards an endpoint. ``token``: the one that every request has to bring, as it is now."""
+    """The guards of an endpoint. ``token`` returns the token that every request has to bring, as it is now."""
 
     token: Callable[[], bytes] | None = None
     tls: ssl.SSLContext | None = None
@@ -38,9 +38,12 @@ NO_GUARDS = Guards()
 
 
 def guards(settings: Settings, failed: Callable[[Exception], None]) -> Guards:
-    """Those that the settings ask for. Raises SetupError for a file that is missing, unusable or open to everybody.
+    """Return the guards that ``settings`` ask for.
 
-    ``failed`` hears of a file that was rotated and cannot be used; until it can be, what it held before is valid.
+    ``failed`` gets the error of a rotated file that cannot be used; its old content then stays valid.
+
+    Raises:
+        SetupError: a file is missing, unusable, or readable by everybody.
     """
     token = context = None
     if settings.token_file:
@@ -60,22 +63,22 @@ def guards(settings: Settings, failed: Callable[[Exception], None]) -> Guards:
 
 
 class Authentication:
-    """An ASGI application in front of another one: lets in who brings the token and asks for something to read."""
+    """ASGI application in front of another one: passes on requests that bring the token and only read."""
 
     def __init__(self, app: ASGIApp, token: Callable[[], bytes] | None) -> None:
         self._app = app
         self._token = token
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
+        """Answer one request, or pass it on."""
         has_body = _has_body(scope["headers"])
         refusal = self._refusal(scope, has_body)
         if refusal is not None:
             status, text, headers = refusal
-            # What was not read cannot be told from the next request.
+            # A body that was not read cannot be told from the next request.
             await _answer(send, status, text, [*headers, (b"connection", b"close")] if has_body else headers)
             return
-        with contextlib.suppress(Exception):  # it has told of it and answered; starlette raises it all the same
+        with contextlib.suppress(Exception):  # already reported and answered, but starlette raises it all the same
             await self._app(scope, receive, send)
 
     def _refusal(self, scope: Scope, has_body: bool) -> tuple[int, bytes, Headers] | None:
@@ -90,7 +93,7 @@ class Authentication:
 
 
 def _brings(headers: Headers, token: bytes) -> bool:
-    """Whether they carry the token, and no other; it takes as long for a wrong one that is nearly right."""
+    """Tell whether ``headers`` carry the token, and no other; the time does not tell how much of it is right."""
     sent = [value for name, value in headers if name == b"authorization"]
     scheme, _, value = sent[0].partition(b" ") if len(sent) == 1 else (b"", b"", b"")
     return scheme.lower() == b"bearer" and hmac.compare_digest(value.strip(), token)

@@ -1,7 +1,7 @@
-"""How many connections there may be, and how long each may stay as it is: what is too many or too slow is shut.
+"""Limits on the number of connections and on the time that each may spend in a stage.
 
-Shut means at the socket, both ways: whatever holds it (a TLS handshake that does not end, an answer that nobody reads)
-sees its end there and lets go.
+A connection beyond them is shut at the socket, both ways: whatever holds it (a TLS handshake that does not end, an
+answer that nobody reads) then sees its end and lets go.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from enum import Enum
 from typing import Any
 
 KEEP_ALIVE_SECONDS = 130
-"""Longer than the longest usual scrape interval (a minute): a kept connection tells two equal scrapers apart."""
+"""Longer than the usual scrape intervals (up to a minute): a kept connection tells two equal scrapers apart."""
 
 
 class Stage(Enum):
-    """What is waited for on a connection."""
+    """The event that a connection waits for."""
 
     HEAD = "the end of a TLS handshake, or of the head of a request that was begun"
     ANSWER = "an answer, or that it is taken"
@@ -28,25 +28,25 @@ class Stage(Enum):
 
 
 LIMITS = {Stage.HEAD: 10.0, Stage.ANSWER: 30.0, Stage.REST: KEEP_ALIVE_SECONDS + 30.0}
-"""Seconds that each may take."""
+"""Seconds that each stage may take."""
 
 _MOST = 128
 _FEWEST = 8
 _SHARE = 4
-"""Of the files that this process may open: the rest is the training's."""
+"""Divisor of the process's limit on open files: a quarter is for connections, the rest for the training."""
 
 _QUEUE = 1024
 _SEND_BUFFER_BYTES = 256 * 1024
-"""What the kernel keeps of an answer that is not read. By itself it goes up to several megabytes."""
+"""Most that the kernel buffers of an unread answer; its own default goes up to several megabytes."""
 
 _AT_ONCE = struct.pack("ii", 1, 0)
 
 
 class Connection:
-    """One accepted connection, from ``address`` (host and port).
+    """An accepted connection, from ``address`` (host and port).
 
-    ``useful``: it has fetched something, so the others go first where there are too many. ``waits``: the other side
-    does not take what was sent.
+    ``useful`` is True once it has fetched something: of too many connections the others are shut first. ``waits`` is
+    True while the other side does not take what was sent.
     """
 
     def __init__(self, sock: socket.socket, address: tuple[str, int]) -> None:
@@ -59,42 +59,42 @@ class Connection:
         self.enter(Stage.HEAD)
 
     def enter(self, stage: Stage) -> None:
-        """What is waited for from now on."""
+        """Begin to wait for the event of ``stage``."""
         self.stage = stage
         self.since = time.monotonic()
 
     def heard(self) -> None:
-        """Note that bytes have come: after a rest, they begin a request."""
+        """Note that bytes have come: after a rest they begin a request."""
         if self.stage is Stage.REST:
             self.enter(Stage.HEAD)
 
     def asked(self) -> None:
-        """Note that a request is complete. Its time has begun before where an earlier answer is not taken yet."""
+        """Note that a request is complete. Its time has already begun if an earlier answer is not taken yet."""
         self._answering = True
         if not self.waits:
             self.enter(Stage.ANSWER)
 
     def answered(self) -> None:
-        """Note that an answer is complete; it may have to be taken yet."""
+        """Note that an answer is complete, even if the other side has not taken all of it."""
         self._answering = False
         if not self.waits:
             self.enter(Stage.REST)
 
     def taken(self) -> None:
-        """Note that all that was sent is taken."""
+        """Note that the other side has taken all that was sent."""
         self.waits = False
         self.enter(Stage.ANSWER if self._answering else Stage.REST)
 
     def shut(self) -> None:
-        """End it, whatever it is doing; its owner closes it, and then the kernel keeps nothing of it."""
+        """Shut the socket, whatever it is doing; once its owner closes it, the kernel keeps nothing of it."""
         self.over = True
-        with contextlib.suppress(OSError):  # the other side has ended it already
+        with contextlib.suppress(OSError):  # the other side may have ended it already
             self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _AT_ONCE)
             self.sock.shutdown(socket.SHUT_RDWR)
 
 
 class Connections:
-    """All that one listening socket has accepted, for the thread that accepts."""
+    """All connections that one listening socket has accepted. Only the accepting thread may use it."""
 
     def __init__(self, most: int) -> None:
         self.most = most
@@ -105,10 +105,9 @@ class Connections:
         return len(self._accepted)
 
     def admit(self, sock: socket.socket, address: tuple[str, int]) -> None:
-        """Keep one more, from ``address``. Where that is too many, another one goes for it.
+        """Keep one more connection, from ``address``; if that is too many, shut another one.
 
-        Rather one that was of no use, then one of the host that has most, then the one that has been as it is for
-        longest.
+        One that has fetched nothing goes first, then one of the host with most, then the longest in its stage.
         """
         self._forget_closed()
         living = [each for each in self._accepted.values() if not each.over]
@@ -119,29 +118,29 @@ class Connections:
         self._accepted[sock.fileno()] = Connection(sock, address)
 
     def of(self, fileno: int) -> Connection:
-        """Return the one with this file descriptor."""
+        """Return the connection with the file descriptor ``fileno``."""
         return self._accepted[fileno]
 
     def to(self, address: Sequence[Any] | None) -> Connection | None:
-        """Return the latest one from ``address`` (host and port); None where there is none any more."""
+        """Return the latest connection from ``address`` (host and port); None if there is none any more."""
         wanted = tuple(address or ())
         return next((each for each in reversed(self._accepted.values()) if each.address == wanted), None)
 
     def sweep(self) -> None:
-        """Shut those whose time is over."""
+        """Shut the connections whose time is over."""
         now = time.monotonic()
         for each in self._accepted.values():
             if now - each.since > LIMITS[each.stage] and not each.over:
                 each.shut()
 
     def shut(self, *stages: Stage) -> None:
-        """Shut all that are at these stages."""
+        """Shut all connections in one of ``stages``."""
         for each in self._accepted.values():
             if each.stage in stages:
                 each.shut()
 
     def close(self) -> None:
-        """Close this process's own copies, without a word to the other side: for a forked child."""
+        """Close this process's copies without a word to the other side, in a forked child."""
         for each in self._accepted.values():
             each.sock.close()
 
@@ -152,21 +151,21 @@ class Connections:
 
 
 class Listener(socket.socket):
-    """A listening socket that keeps track of what it has accepted."""
+    """A listening socket that keeps track of the connections it has accepted."""
 
     def __init__(self, sock: socket.socket) -> None:
         super().__init__(sock.family, sock.type, sock.proto, sock.detach())
-        # What is accepted has the same options. An answer leaves in pieces: the last one would wait for a receipt.
+        # Accepted sockets inherit the options. An answer leaves in pieces: the last one would wait for a receipt.
         self.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER_BYTES)
         self.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.connections = Connections(_room())
 
     def listen(self, backlog: int = 0) -> None:
-        """Let many wait to be accepted: who finds the queue full comes a second later, or three."""
+        """Listen with a long queue: a client that finds it full retries only after one or three seconds."""
         super().listen(max(backlog, _QUEUE))
 
     def accept(self) -> tuple[socket.socket, Any]:
-        """As ever, and the connection is one of `connections`."""
+        """Accept a connection, and add it to `connections`."""
         sock, address = super().accept()
         self.connections.admit(sock, address[:2])
         return sock, address

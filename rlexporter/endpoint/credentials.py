@@ -1,4 +1,4 @@
-"""Files that hold what guards the endpoint: checked, and read again when they change."""
+"""Files with the endpoint's credentials: checked, and read again when they change."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ _T = TypeVar("_T")
 
 
 class Reread(Generic[_T]):
-    """What ``read`` makes of files, made anew when one of them was changed or replaced.
+    """The result of ``read``, which is called again when one of the files ``paths`` was changed or replaced.
 
-    Where that fails ``failed`` hears of it, once a change, and what was made before stays. The first reading raises.
+    The first call, in the constructor, may raise. If a later one does, ``failed`` gets its error, once per change, and
+    the old result stays.
     """
 
     def __init__(self, paths: Sequence[str], read: Callable[[], _T], failed: Callable[[Exception], None]) -> None:
@@ -28,13 +29,13 @@ class Reread(Generic[_T]):
         self._value = read()
 
     def get(self) -> _T:
-        """What the files hold now."""
+        """Return the result for the files as they are now."""
         state = self._state()
         if state != self._seen:
             self._seen = state
             try:
                 self._value = self._read()
-            except Exception as error:  # noqa: BLE001 - whatever it is, what was made before stays
+            except Exception as error:  # noqa: BLE001 - whatever failed, the old result stays
                 self._failed(error)
         return self._value
 
@@ -43,9 +44,12 @@ class Reread(Generic[_T]):
 
 
 def contents(path: str, setting: str, *, private: bool = False) -> bytes:
-    """What is in the file that ``setting`` names. Raises SetupError for one that cannot be used.
+    """Return the content of the file that ``setting`` names.
 
-    ``private``: nobody but its owner and group may be able to read it. A private key always is.
+    Only its owner and group may be able to read a ``private`` file, or one with a private key.
+
+    Raises:
+        SetupError: the file cannot be used.
     """
     try:
         with open(path, "rb", opener=_without_waiting) as file:
@@ -62,17 +66,17 @@ def contents(path: str, setting: str, *, private: bool = False) -> bytes:
 
 
 def is_key(text: bytes) -> bool:
-    """Whether there is a private key in it."""
+    """Tell whether ``text`` holds a private key."""
     return b"PRIVATE KEY-----" in text
 
 
 def unusable(path: str, setting: str, reason: str) -> SetupError:
-    """The error for a file that ``setting`` names."""
+    """Return the error for the file at ``path``, which ``setting`` names."""
     return SetupError(f"cannot use {path}: {reason} (argument {setting}, RLEXPORTER_{setting.upper()})")
 
 
 def _without_waiting(path: str, flags: int) -> int:
-    """Open it; a pipe that nobody writes to would be waited for otherwise."""
+    """Open ``path`` without waiting, as for a pipe that nobody writes to."""
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 

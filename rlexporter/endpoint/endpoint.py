@@ -28,10 +28,10 @@ _STOP_SECONDS = 5.0
 
 
 def claim(host: str, port: int, *, free: Callable[[int], str], fallback: bool) -> Listener:
-    """A listening socket on this address.
+    """Return a listening socket on ``host`` and ``port``.
 
-    ``free`` is asked to free a taken port, and says who holds it where it cannot. With ``fallback`` one of the next
-    ports is taken instead. Raises SetupError that says what to change.
+    ``free`` is called to free a taken port, and returns who holds it if it cannot. With ``fallback`` one of the next
+    ports is taken instead. Raises SetupError, which says what to change.
     """
     try:
         return _listen(host, port)
@@ -87,7 +87,7 @@ class Server:
         self._thread = Thread(target=self._server.work, name=f"rlexporter-http-{self.port}", daemon=True)
 
     def start(self) -> None:
-        """Return once requests are answered. Raises SetupError where the thread does not come up."""
+        """Start the thread, and return once requests are answered. Raises SetupError if it does not come up."""
         self._thread.start()
         deadline = time.monotonic() + _START_SECONDS
         while not self._server.started:
@@ -97,24 +97,24 @@ class Server:
             time.sleep(0.005)
 
     def patience(self, final: float, limit: float) -> float:
-        """Seconds to wait at most for the scrapers that have not come since ``final`` (monotonic clock)."""
+        """Return the seconds, at most ``limit``, to wait for scrapers not seen since ``final`` (monotonic clock)."""
         waiting = pending(self.fetches.scrapers(time.monotonic()), final)
         return patience(waiting, limit)
 
     def close(self) -> None:
-        """Stop answering and free the port; returns when the thread has ended."""
+        """Stop answering, free the port, and return when the thread has ended."""
         self._server.stop()
         if self._thread.is_alive():
             self._thread.join(_STOP_SECONDS)
         self._socket.close()
 
     def abandon(self) -> None:
-        """In a forked child, which has the socket but not the thread: let go of the port and of every connection."""
+        """Let go of the port and all connections in a forked child, which has the socket but not the thread."""
         self._socket.connections.close()
         self._socket.close()
 
 
 def _reachable(host: str) -> str:
-    """The address under which this machine finds itself when it listens on ``host``."""
+    """Return the address under which this machine reaches itself when it listens on ``host``."""
     own = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
     return f"[{own}]" if ":" in own else own

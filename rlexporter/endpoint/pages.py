@@ -1,4 +1,4 @@
-"""Snapshot -> the page at `/`: what runs here, and where its metrics are. Pure."""
+"""Page at `/`, from a snapshot: the run, and the way to its metrics. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ h2{{font-size:1em}}dt{{color:#666}}dd{{margin:0 0 .5em}}</style></head>
 
 
 def page(snapshot: Snapshot) -> str:
-    """HTML; everything that came from outside is escaped."""
+    """Return the page as HTML, with all text from outside escaped."""
     facts = {
         "Algorithm": _info(snapshot, "rl_run_info", "algorithm"),
         "Trainer": _info(snapshot, "rl_run_info", "trainer"),
@@ -48,7 +48,7 @@ def page(snapshot: Snapshot) -> str:
 
 
 def _set(snapshot: Snapshot, name: str) -> list[tuple[tuple[str, ...], float]]:
-    """Labels and values of those samples of a metric that are not 0."""
+    """Return labels and values of the samples of the metric ``name`` that are not 0."""
     return [
         (series.labels, value) for series, value in snapshot.samples.items() if value and series.metric.series == name
     ]

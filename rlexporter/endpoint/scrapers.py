@@ -1,4 +1,4 @@
-"""Who scrapes, how often, and who has not seen the final state yet. Pure: the times are given."""
+"""Scrapers: who comes, how often, and who has not seen the final state yet. Pure: the times are arguments."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TypeVar
 _T = TypeVar("_T")
 
 RECENT_SECONDS = 300.0
-"""A scraper that did not come for so long is not waited for."""
+"""Age of a last fetch after which its scraper is not waited for."""
 
 _MAX_FETCHES = 4096
 _PATIENCE = 2.5
@@ -21,7 +21,7 @@ _AGENTS = ("Prometheus/", "vmagent", "VictoriaMetrics", "OpenTelemetry", "otelco
 
 @dataclass(frozen=True, slots=True)
 class Fetch:
-    """One answered scrape. ``port`` is the scraper's: it stays the same while its connection is kept alive."""
+    """An answered scrape. ``port`` is the scraper's, which stays the same while its connection is kept alive."""
 
     time: float
     host: str
@@ -31,7 +31,7 @@ class Fetch:
 
 @dataclass(frozen=True, slots=True)
 class Scraper:
-    """Somebody who came more than once, or who names itself a collector."""
+    """A client that came more than once, or that calls itself a collector."""
 
     last: float
     interval: float
@@ -49,11 +49,11 @@ class Fetches:
         self._recent.append(fetch)
 
     def scrapers(self, now: float) -> list[Scraper]:
-        """Everybody who scraped lately.
+        """Return all recent scrapers; ``now`` is of the monotonic clock.
 
-        Two servers behind one address and with one User-Agent are told apart by their connections, as long as these
-        are kept alive: one that came once while another connection of theirs was alive is another server, else the same
-        one with a new connection. A single fetch by something that is no known collector is a person with curl.
+        Two servers with the same address and User-Agent are told apart by their connections, if these are kept alive: a
+        single fetch during another connection's life is another server's, any other one is the same server with a new
+        connection. A single fetch by anything but a known collector is a person with curl.
         """
         recent = [fetch for fetch in tuple(self._recent) if now - fetch.time <= RECENT_SECONDS]
         connections = _grouped(recent, lambda fetch: (fetch.host, fetch.agent, fetch.port)).values()
@@ -67,12 +67,12 @@ class Fetches:
 
 
 def pending(scrapers: Iterable[Scraper], final: float) -> list[Scraper]:
-    """The scrapers whose last fetch was before ``final``."""
+    """Return the scrapers whose last fetch was before ``final``."""
     return [scraper for scraper in scrapers if scraper.last < final]
 
 
 def patience(scrapers: Iterable[Scraper], limit: float) -> float:
-    """How many seconds to wait for them at most: 2.5 times the slowest interval seen, and never above ``limit``."""
+    """Return the most seconds to wait for ``scrapers``: 2.5 times their longest interval, up to ``limit``."""
     return min(limit, max((_PATIENCE * scraper.interval for scraper in scrapers), default=0.0))
 
 
@@ -82,7 +82,7 @@ def _scraper(fetches: list[Fetch]) -> Scraper:
 
 
 def _is_another(fetch: Fetch, lasting: list[list[Fetch]]) -> bool:
-    """Whether it came while a lasting connection of its sender was alive; True where there is none."""
+    """Tell whether ``fetch`` came during one of its sender's ``lasting`` connections; True if there are none."""
     return not lasting or any(fetches[0].time < fetch.time < fetches[-1].time for fetches in lasting)
 
 

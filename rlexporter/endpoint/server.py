@@ -1,7 +1,7 @@
-"""HTTP: a uvicorn server on a thread of its own, that no client can hold up and that leaves no trace in a log.
+"""HTTP server: uvicorn on a thread of its own, which no client can block and which logs nothing.
 
-The only file that imports uvicorn and h11, and only what they document: everything else is done on either side, as an
-event loop and a protocol below and as an ASGI application above.
+The only file that imports uvicorn and h11, of which it uses only what they document: everything else is done around
+them, by an event loop and a protocol below and an ASGI application above.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from rlexporter.endpoint.tls_protocol import TLSProtocol
 _MAX_HEAD_BYTES = 16 * 1024
 _PIECE_BYTES = 4 * 1024
 _BACKLOG = 64
-"""Connections accepted at a time: fewer than there may be, so that each gets its turn before it has to go."""
+"""Connections accepted at a time: fewer than the limit, so that each gets its turn before it may be shut."""
 
 _SWEEP_SECONDS = 0.1
 _FINISH_SECONDS = 1
@@ -43,7 +43,7 @@ _HEADERS = [
 
 
 class Server:
-    """Serves one application on one listening socket. ``failed`` hears of errors outside of the application."""
+    """Serves one application on one listening socket. ``failed`` gets errors from outside the application."""
 
     def __init__(
         self, app: ASGIApp, listener: Listener, tls: ssl.SSLContext | None, failed: Callable[[Exception], None]
@@ -76,17 +76,17 @@ class Server:
         return self._uvicorn.started
 
     def stop(self) -> None:
-        """Ask `work` to finish the answers that are under way and to return. From any thread."""
+        """Ask `work` to finish the answers under way and to return. Safe on any thread."""
         self._uvicorn.should_exit = True
 
     def work(self) -> None:
-        """Serve until `stop`, on a thread that is not the main one: there, uvicorn would take over the signals."""
+        """Serve until `stop`. Not for the main thread, where uvicorn would take over the signals."""
         loop = _Loop(self._connections, self._tls)
         loop.set_exception_handler(self._heard)
         with contextlib.closing(self._listener), contextlib.closing(loop), _unlogged():
             try:
                 loop.run_until_complete(self._serve())
-            except Exception as error:  # noqa: BLE001 - the end of the thread: it would go to the training's terminal
+            except Exception as error:  # noqa: BLE001 - the thread's end: a traceback would go to the terminal
                 self._failed(error)
 
     async def _serve(self) -> None:
@@ -105,7 +105,7 @@ class Server:
             await asyncio.gather(*left, return_exceptions=True)
 
     async def _sweep(self) -> None:
-        """Bound every connection in time; at the end nobody is waited for who sends, and not for long who reads."""
+        """Shut connections whose time is over; at the end shut all that still send, and soon all that still read."""
         while not self._uvicorn.should_exit:
             self._connections.sweep()
             await asyncio.sleep(_SWEEP_SECONDS)
@@ -119,10 +119,7 @@ class Server:
 
 
 class _Loop(asyncio.SelectorEventLoop):
-    """An event loop whose servers watch their connections, and encrypt them.
-
-    Always asyncio's own, which accepts by asking the listener.
-    """
+    """Event loop whose servers watch and encrypt their connections; asyncio's own, since it calls the listener."""
 
     def __init__(self, connections: Connections, tls: ssl.SSLContext | None) -> None:
         super().__init__()
@@ -132,7 +129,7 @@ class _Loop(asyncio.SelectorEventLoop):
     async def create_server(
         self, protocol_factory: Callable[[], Any], *arguments: Any, **options: Any
     ) -> asyncio.Server:
-        """Create the server that uvicorn wants, with ours between its protocol and the socket."""
+        """Create uvicorn's server, with our protocols between its own and the socket."""
 
         def watched() -> asyncio.Protocol:
             return _Watched(self._connections, protocol_factory())
@@ -145,7 +142,7 @@ class _Loop(asyncio.SelectorEventLoop):
 
 
 class _Watched(asyncio.Protocol):
-    """Stands before uvicorn's protocol and notes when bytes come, and when an answer is not taken."""
+    """Protocol in front of uvicorn's that notes when bytes come, and when an answer is not taken."""
 
     def __init__(self, connections: Connections, inner: asyncio.Protocol) -> None:
         self._connections = connections
@@ -161,13 +158,13 @@ class _Watched(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._connection.heard()
-        # h11 looks at the size of what is not complete yet only: in one piece a head could be of any size.
+        # h11 limits only incomplete heads: one that comes in a single piece could have any size.
         for start in range(0, len(data), _PIECE_BYTES):
             if not self._transport.is_closing():
                 try:
                     self._inner.data_received(data[start : start + _PIECE_BYTES])
                 except (h11.ProtocolError, ValueError):
-                    # uvicorn can refuse nothing where an answer has begun; and h11 before 0.15 reads any number.
+                    # uvicorn cannot refuse once an answer has begun, and h11 before 0.15 reads any number.
                     self._transport.close()
 
     def pause_writing(self) -> None:
@@ -179,11 +176,11 @@ class _Watched(asyncio.Protocol):
         self._inner.resume_writing()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._inner.connection_lost(None)  # uvicorn keeps a connection that ended by an error until its time is over
+        self._inner.connection_lost(None)  # given an error, uvicorn would keep the connection until its time-out
 
 
 class _Answers:
-    """An ASGI application around another one, that tells the connections of its answers."""
+    """ASGI application around another one that tells each connection when its answers begin and end."""
 
     def __init__(self, app: ASGIApp, connections: Connections) -> None:
         self._app = app
@@ -198,7 +195,7 @@ class _Answers:
         async def sending(message: Message) -> None:
             if message.get("status") == 200 and scope["path"] != "/livez":
                 connection.useful = True
-            with contextlib.suppress(h11.ProtocolError, OSError):  # what was sent after the request has ended it
+            with contextlib.suppress(h11.ProtocolError, OSError):  # bytes after the request have ended the connection
                 await send(message)
             if message["type"] == "http.response.body" and not message.get("more_body"):
                 connection.answered()
@@ -209,7 +206,7 @@ class _Answers:
 
 @contextlib.contextmanager
 def _unlogged() -> Iterator[None]:
-    """Keep this thread out of the training's log: bad requests of strangers, every request, and every header."""
+    """Keep this thread's messages (requests, headers, errors of strangers) out of the training's log."""
     thread = threading.get_ident()
 
     def elsewhere(record: logging.LogRecord) -> bool:

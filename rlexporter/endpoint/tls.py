@@ -11,7 +11,7 @@ from rlexporter.endpoint.credentials import Reread, contents, is_key, unusable
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """Where certificate, key and those who may sign clients are. Without ``key`` it is beside the certificate."""
+    """Paths of certificate, key and client CAs. Without ``key`` the key is in the file of the certificate."""
 
     cert: str
     key: str | None = None
@@ -19,14 +19,14 @@ class Files:
 
     @property
     def paths(self) -> list[str]:
-        """All that there are."""
+        """Return all paths that are set."""
         return [path for path in (self.cert, self.key, self.client_ca) if path]
 
 
 def context(files: Files, failed: Callable[[Exception], None]) -> ssl.SSLContext:
-    """A context for a server that follows its files. Raises SetupError for files that cannot be used.
+    """Return a server's context that follows its ``files``. Raises SetupError if they cannot be used.
 
-    Each handshake asks whether they have changed. Connections that are there stay as they are.
+    Each handshake checks whether they have changed. Existing connections stay as they are.
     """
     current = Reread(files.paths, lambda: _read(files), failed)
 
@@ -36,7 +36,7 @@ def context(files: Files, failed: Callable[[Exception], None]) -> ssl.SSLContext
             connection.context = found
 
     entrance = current.get()
-    entrance.sni_callback = choose  # asked without a server name too
+    entrance.sni_callback = choose  # called without a server name too
     return entrance
 
 
@@ -65,7 +65,7 @@ def _read(files: Files) -> ssl.SSLContext:
         except ssl.SSLError:
             raise unusable(files.client_ca, "tls_client_ca_file", "there is no certificate in PEM form in it") from None
         made.verify_mode = ssl.CERT_REQUIRED
-        # A resumed session brings in a client whose certificate is no longer accepted; before 1.3 it cannot be refused.
+        # A resumed session could admit a client whose certificate is no longer accepted; only TLS 1.3 can refuse it.
         made.minimum_version = ssl.TLSVersion.TLSv1_3
         made.num_tickets = 0
     return made

@@ -1,7 +1,7 @@
 """TLS between a connection and the protocol that is spoken on it.
 
-asyncio has its own, which keeps a quarter of a megabyte for each connection and, where a handshake was not finished,
-goes on doing so until a full garbage collection: strangers who only knock cost a training hundreds of megabytes
+asyncio's own keeps a quarter of a megabyte for each connection and, if its handshake was not finished, holds it until
+a full garbage collection: strangers who only connect would cost a training hundreds of megabytes
 (docs/benchmarks.md, "Strangers at TLS").
 """
 
@@ -17,7 +17,7 @@ _PIECE_BYTES = 16 * 1024
 
 
 class TLSProtocol(asyncio.Protocol):
-    """Speaks TLS as the server; ``inner`` makes the protocol inside once the handshake is done."""
+    """Speaks TLS as the server; ``inner`` makes the inner protocol once the handshake is done."""
 
     def __init__(self, context: ssl.SSLContext, inner: Callable[[], asyncio.Protocol]) -> None:
         self._context = context
@@ -27,13 +27,13 @@ class TLSProtocol(asyncio.Protocol):
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Somebody has connected."""
+        """Begin a handshake on ``transport``."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         self._inside = _Inside(transport, self._tls, self._outgoing, self._context)
 
     def data_received(self, data: bytes) -> None:
-        """Hand on what is in it."""
+        """Decrypt ``data`` and pass it on."""
         self._incoming.write(data)
         try:
             if self._inner is None:
@@ -49,27 +49,27 @@ class TLSProtocol(asyncio.Protocol):
         except ssl.SSLWantReadError:
             self._inside.flush()
         except ssl.SSLError:
-            self._inside.flush()  # what is wrong, for the other side
+            self._inside.flush()  # tells the other side what is wrong
             self._transport.close()
 
     def pause_writing(self) -> None:
-        """The other side does not take what is sent."""
+        """Tell the inner protocol that the other side does not take what is sent."""
         if self._inner is not None:
             self._inner.pause_writing()
 
     def resume_writing(self) -> None:
-        """Now it does."""
+        """Tell the inner protocol that the other side takes data again."""
         if self._inner is not None:
             self._inner.resume_writing()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """It is over."""
+        """Tell the inner protocol that the connection has ended."""
         if self._inner is not None:
             self._inner.connection_lost(exc)
 
 
 class _Inside(asyncio.Transport):
-    """The transport as the protocol inside sees it."""
+    """The transport as the inner protocol sees it."""
 
     def __init__(
         self, transport: asyncio.Transport, tls: ssl.SSLObject, outgoing: ssl.MemoryBIO, context: ssl.SSLContext
@@ -89,7 +89,7 @@ class _Inside(asyncio.Transport):
         self.flush()
 
     def flush(self) -> None:
-        """Send what TLS has to say."""
+        """Send the bytes that TLS has produced."""
         if self._outgoing.pending and not self._transport.is_closing():
             self._transport.write(self._outgoing.read())
 

@@ -1,4 +1,4 @@
-"""Catalogue -> committed files. Each generator is a pure function from the catalogue to a text."""
+"""Generators of committed files: each is a pure function from the catalogue to a text."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _RUNBOOKS = "alerts/runbooks"
 
 
 def files() -> dict[str, str]:
-    """What is generated, by path below the root of the repository."""
+    """Return the generated texts, by path below the root of the repository."""
     hides = [([each.label for each in causes], [each.label for each in symptoms]) for causes, symptoms in INHIBITIONS]
     return {
         "docs/metrics.md": docs.metrics(CATALOG),
@@ -26,14 +26,14 @@ def files() -> dict[str, str]:
 
 
 def stale(root: Path) -> list[str]:
-    """The generated files that are missing, differ from what the catalogue says, or are not generated any more."""
+    """Return the generated files that are missing, differ from the catalogue, or are not generated any more."""
     wanted = files()
     left = {f"{_RUNBOOKS}/{path.name}" for path in (root / _RUNBOOKS).glob("*.md")} - set(wanted)
     return [*(path for path, text in wanted.items() if _text(root / path) != text), *sorted(left)]
 
 
 def write(root: Path) -> list[str]:
-    """Write the files that are stale, and remove those that are left over; their paths."""
+    """Write stale files, remove files that are not generated any more, and return the paths of both."""
     wanted, changed = files(), stale(root)
     for path in changed:
         (root / path).parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Causes and symptoms -> alerts/alertmanager.yml: who is told of what, and what hides what."""
+"""Causes and symptoms -> alerts/alertmanager.yml: receivers, routes, and inhibitions."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ receivers:
 
 
 class Inhibition(NamedTuple):
-    """One inhibit rule, matchers as Alertmanager writes them: `name="value"`, `name=~"regex"`."""
+    """An inhibit rule, with matchers in Alertmanager's syntax: `name="value"`, `name=~"regex"`."""
 
     comment: str
     source: tuple[str, ...]
@@ -124,16 +124,16 @@ class Inhibition(NamedTuple):
 
 
 def config(hides: Sequence[tuple[Sequence[str], Sequence[str]]]) -> str:
-    """The whole file, where each entry of ``hides`` is families of causes, and families of the symptoms they hide.
+    """Return the file; each entry of ``hides`` is families of causes, and families of the symptoms that they hide.
 
-    Raises ValueError where a family would hide itself, if only by way of others: their alerts would hide one another,
-    and nobody would be told.
+    Raises:
+        ValueError: a family would hide itself, if only through others: nobody would be notified of any of them.
     """
     return "\n".join((_HEAD + "\n".join(map(_rule, inhibitions(hides))), _RECEIVERS))
 
 
 def inhibitions(hides: Sequence[tuple[Sequence[str], Sequence[str]]]) -> list[Inhibition]:
-    """What hides what; see `config`."""
+    """Return the inhibit rules for ``hides``; see `config`."""
     _refuse_cycles(hides)
     return list(_inhibitions(hides))
 

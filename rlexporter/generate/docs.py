@@ -1,4 +1,4 @@
-"""Catalogue -> docs/metrics.md: every series with what it means, and every key with the series it feeds."""
+"""Catalogue -> docs/metrics.md: every series with its meaning, and every key with the series that it feeds."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ is `rl_eval_reward_mean`. `dataset` is `default` where there is only one.
 
 
 def metrics(catalog: Sequence[Metric]) -> str:
-    """The whole page."""
+    """Return the page."""
     return "\n".join((_INTRO, *_by_series(catalog), *_by_key(catalog)))
 
 

@@ -103,12 +103,12 @@ spec:
 
 
 def prometheus_rule(rules_text: str) -> str:
-    """The rules file as a PrometheusRule: its groups, further to the right."""
+    """Return the rules file as a PrometheusRule: its groups, indented."""
     return _RULE_HEAD + textwrap.indent(rules_text[rules_text.index("groups:\n") :], "  ")
 
 
 def alertmanager_config(hides: Sequence[tuple[Sequence[str], Sequence[str]]]) -> str:
-    """The AlertmanagerConfig; ``hides`` is what `rlexporter.generate.alertmanager.config` gets."""
+    """Return the AlertmanagerConfig; ``hides`` is as in `rlexporter.generate.alertmanager.config`."""
     return _CONFIG + "".join(map(_rule, inhibitions(hides)))
 
 

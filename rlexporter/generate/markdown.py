@@ -1,4 +1,4 @@
-"""A Markdown table."""
+"""Markdown tables."""
 
 from __future__ import annotations
 
@@ -6,6 +6,6 @@ from collections.abc import Iterable
 
 
 def table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
-    """With a line a row; `|` in a cell is escaped."""
+    """Return a table with one line per row; `|` in a cell is escaped."""
     lines = [head, ("---",) * len(head), *(tuple(cell.replace("|", "\\|") for cell in row) for row in rows)]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)

@@ -1,7 +1,7 @@
 """Catalogue -> alerts/rlexporter.rules.yml: recording rules, an alert for each limit of each condition, the watchdog.
 
-All alerts are in one group, causes first: a cause and its symptom then reach Alertmanager together, whichever began
-earlier. YAML is written by hand, in the subset that needs no library: texts as JSON strings, expressions as blocks.
+All alerts are in one group, causes first, so that a cause and its symptom reach Alertmanager together, whichever began
+earlier. The YAML needs no library: it has texts as JSON strings and expressions as blocks.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ groups:
 
 
 def _latest(series: str, said: str) -> str:
-    """A part of a template: what a series has of the condition, where it has anything."""
+    """Return a part of a template: the text ``said`` with the latest value of ``series`` for the condition, if any."""
     labels = ",".join(f"{label}=%q" for label in _OF)
     given = " ".join(f"$labels.{label}" for label in _OF)
     return (
@@ -40,7 +40,7 @@ _SINCE = _latest("rl_condition_last_event_step", "since step {{ . | first | valu
 
 
 def rules() -> str:
-    """The whole file."""
+    """Return the file."""
     parts = [
         _HEAD,
         *(_record(record.name, promql.expand(record.expr)) for record in RECORDING_RULES),
@@ -109,7 +109,7 @@ def _watchdog() -> str:
 
 
 def runbook(alert: str) -> str:
-    """Where the runbook of an alert is."""
+    """Return the address of an alert's runbook."""
     return f"{RUNBOOKS}/{alert}.md"
 
 

@@ -1,4 +1,4 @@
-"""Catalogue -> alerts/runbooks: one page an alert, and an index with every condition and its limits."""
+"""Catalogue -> alerts/runbooks: a page per alert, and an index with every condition and its limits."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ documentation of these; [runs] recorded runs of real TRL trainers, see docs/aler
 
 
 def pages() -> dict[str, str]:
-    """Every runbook, by file name."""
+    """Return every runbook, by file name."""
     grouped: dict[str, list[Condition]] = {}
     for condition in CONDITIONS:
         grouped.setdefault(condition.alert, []).append(condition)
@@ -93,7 +93,7 @@ def _limits(condition: Condition, unit: str) -> str:
 
 
 def limit_text(condition: Condition, limit: Limit, unit: str) -> str:
-    """``3 nats per token (k3)``, ``0.45 times ...``."""
+    """Return a limit as text: ``3 nats per token (k3)``, ``0.45 times ...``."""
     by_variant = limit.value if isinstance(limit.value, Mapping) else {"": limit.value}
     number = ", ".join(f"{value:g}" + (f" ({variant})" if variant else "") for variant, value in by_variant.items())
     if condition.baseline is Baseline.FIXED:
@@ -102,7 +102,7 @@ def limit_text(condition: Condition, limit: Limit, unit: str) -> str:
 
 
 def hold_text(limit: Limit) -> str:
-    """``3 of 5 observations``."""
+    """Return the observations that ``limit`` needs as text: ``3 of 5``."""
     enough, of = limit.k_of_n
     if of == 1:
         return "once"
@@ -110,7 +110,7 @@ def hold_text(limit: Limit) -> str:
 
 
 def _diagnosis(condition: Condition) -> str:
-    """What to query: the condition itself, the signal it is judged by, and what to compare with."""
+    """Return the queries: the condition itself, the signal that it is judged by, and signals to compare with."""
     read = series_of(condition.signal)
     queries = [
         f'rl_condition{{condition="{condition.name}",run="$run"}}',

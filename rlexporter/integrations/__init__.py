@@ -1,1 +1,1 @@
-"""The ways in for a user's training: attach(), callbacks, report_to, trackers, `rlexporter run`."""
+"""Integrations with a user's training: attach(), callbacks, report_to, trackers, `rlexporter run`."""

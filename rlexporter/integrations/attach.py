@@ -15,17 +15,17 @@ if TYPE_CHECKING:
     from rlexporter.config.arguments import SettingArguments
 
 _LEGACY = ("step", "log_stats", "config", "accelerator")
-"""What a trainer without callbacks has: PPO up to trl 0.11."""
+"""Attributes by which a trainer without callbacks is known: PPO up to trl 0.11."""
 _attached: weakref.WeakKeyDictionary[Any, Exporter] = weakref.WeakKeyDictionary()
-"""The exporters of such trainers, which have no place for one."""
+"""Exporters of trainers without callbacks, which cannot hold one themselves."""
 
 
 def attach(trainer: Any, **settings: Unpack[SettingArguments]) -> Exporter:
-    """Serve what ``trainer`` trains, from now on; twice is once. Returns the exporter.
+    """Serve what ``trainer`` trains from now on, and return the exporter; a second call changes nothing.
 
     Works with every trainer of transformers and TRL that takes callbacks, and with the PPO of trl 0.11 and earlier.
-    Settings are those of `rlexporter.Exporter`. With several ranks a taken port is left for the next free one, since
-    a rank that raises leaves the others waiting.
+    ``settings`` are those of `rlexporter.Exporter`. With several ranks the next free port replaces a taken one, since
+    a rank that raises would leave the others waiting.
 
     Raises:
         SetupError: a setting is unknown or unusable, a port is taken, or the object is no trainer.
@@ -61,9 +61,9 @@ def _attach_callback(trainer: Any, settings: SettingArguments) -> Exporter:
 
 
 def attach_legacy(trainer: Any, settings: SettingArguments, *, fallback: bool) -> Exporter:
-    """The same for PPO of trl 0.11 and earlier; ``fallback``: leave a taken port for the next free one.
+    """Attach to PPO of trl 0.11 and earlier; with ``fallback`` the next free port replaces a taken one.
 
-    Ranks that serve nothing have no taps.
+    Ranks that serve nothing get no taps.
     """
     from rlexporter.adapters.ppo_legacy import LegacyTaps, run_facts
 

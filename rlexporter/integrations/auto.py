@@ -1,4 +1,4 @@
-"""Attaching to whatever trainer this process builds, without a word of the script that builds it."""
+"""Attachment to every trainer that this process builds, without a change to the script."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ logger = logging.getLogger("rlexporter")
 
 
 def register() -> None:
-    """Attach to every trainer from now on; twice is once."""
+    """Attach to every trainer from now on; a second call changes nothing."""
     after_import("transformers.trainer", _add_default_callback)
     after_import("trl.trainer.ppo_trainer", _watch_legacy)
 
 
 def _add_default_callback(module: ModuleType) -> None:
-    """Modern PPO, which does not build on the Trainer's `__init__`, reads the same list."""
+    """Add ours to the default callbacks; modern PPO, which skips the Trainer's `__init__`, reads that list too."""
     from rlexporter.integrations.default_callback import DefaultCallback
 
     if DefaultCallback not in module.DEFAULT_CALLBACKS:
@@ -28,7 +28,7 @@ def _add_default_callback(module: ModuleType) -> None:
 
 
 def _watch_legacy(module: ModuleType) -> None:
-    """PPO up to trl 0.11 has no callbacks: the end of its `__init__` is the place to attach."""
+    """Attach at the end of `__init__` to PPO up to trl 0.11, which has no callbacks."""
     trainer = module.PPOTrainer
     if hasattr(trainer, "add_callback"):
         return
@@ -43,7 +43,7 @@ def _watch_legacy(module: ModuleType) -> None:
 
 
 def _attach(trainer: Any) -> None:
-    """Unless it reports by our tracker. A taken port is left for the next one: this script did not choose it."""
+    """Attach unless our tracker reports; the next free port replaces a taken one, which the script did not choose."""
     try:
         from rlexporter.integrations.attach import attach_legacy
 

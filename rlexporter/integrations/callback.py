@@ -1,4 +1,4 @@
-"""`RLExporterCallback`: the callback of transformers with an exporter of its own. Imports transformers."""
+"""`RLExporterCallback`: a callback for transformers with an exporter of its own. Imports transformers."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 
 class RLExporterCallback(RunCallback):
-    """``Trainer(callbacks=[RLExporterCallback()])`` serves the run from the start of `train()` on.
+    """Callback that serves a run from the start of `train()` on: ``Trainer(callbacks=[RLExporterCallback()])``.
 
-    Settings are those of `rlexporter.Exporter`.
+    ``settings`` are those of `rlexporter.Exporter`.
 
     Raises:
         SetupError: a setting is unknown or unusable.
@@ -30,24 +30,24 @@ class RLExporterCallback(RunCallback):
         super().__init__(self._serve, every_rank=every_rank)
         self._settings = settings
         self.exporter: Exporter | None = None
-        """What serves the run, from its start until it is closed."""
+        """The exporter that serves the run, from its start until it is closed."""
         trainer = self.maker()
         if trainer is not None:
             self.adopt(trainer)
 
     def attach(self, trainer: Any, exporter: Exporter) -> None:
-        """Watch ``trainer`` from now on, and let ``exporter`` serve what it trains."""
+        """Watch ``trainer`` from now on, and serve what it trains by ``exporter``."""
         self.exporter = exporter
         self.every_rank = exporter.run.settings.ranks != MAIN
         self.adopt(trainer, exporter.run)
 
     def release(self) -> None:
-        """Look at nothing any more: the exporter was closed."""
+        """Stop watching, because the exporter was closed."""
         super().release()
         self.exporter = None
 
     def _serve(self, facts: RunFacts | None) -> TrainedRun:
-        """Open a run. A port that is taken is left for the next one: a rank that raises leaves others waiting."""
+        """Open a run. The next free port replaces a taken one: a rank that raises would leave the others waiting."""
         exporter = self.exporter = Exporter(**self._settings)
         if facts is not None:
             exporter.run.prepare(facts)

@@ -1,4 +1,4 @@
-"""`DefaultCallback`: what every trainer of a process has that was started by `rlexporter run`. Imports transformers."""
+"""`DefaultCallback`: the callback of every trainer under `rlexporter run`. Imports transformers."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ logger = logging.getLogger("rlexporter")
 
 
 class DefaultCallback(RLExporterCallback):
-    """Leaves the run to an `RLExporterCallback` that the script itself gave the trainer, which may have settings.
+    """Callback that leaves the run to an `RLExporterCallback` that the script itself gave the trainer, if any.
 
-    A class of its own, since transformers warns of two callbacks of one class.
+    It is a class of its own, since transformers warns of two callbacks of one class.
     """
 
     def __init__(self) -> None:
-        """Never raises: a trainer makes it, and nobody there has asked for it."""
+        """Make the callback without ever raising: a trainer makes it, and its script has not asked for it."""
         try:
             super().__init__()
         except Exception as error:  # the boundary: nothing of ours may reach a trainer
@@ -30,7 +30,7 @@ class DefaultCallback(RLExporterCallback):
             logger.warning("rlexporter does not watch this training: %s", error, exc_info=trace)
 
     def watches(self, args: Any) -> bool:
-        """As any other, but for a trainer that has one which was asked for."""
+        """Tell whether this callback feeds a run: not for a trainer that the script gave a callback of ours."""
         if self.run is None and not self._closed and self._is_spare():
             self._leave()
         return super().watches(args)
@@ -40,7 +40,7 @@ class DefaultCallback(RLExporterCallback):
         return any(isinstance(each, RLExporterCallback) and each is not self for each in found)
 
     def _leave(self) -> None:
-        """A new list: the old one is being walked."""
+        """Leave the trainer's callbacks by a new list, since the old one is being iterated over."""
         self._undo()
         self._closed = True
         handler = self._trainer.callback_handler

@@ -1,7 +1,7 @@
-"""Doing something once a module has been imported, whenever that is, without importing it.
+"""Hook that acts once a module has been imported, whenever that is, without importing it.
 
-Where it is loaded already that is at once; else a finder on `sys.meta_path` waits for the one module, acts after it
-has run, and has by then removed itself.
+If the module is loaded already, it acts at once. Else a finder on `sys.meta_path` waits for this one module, removes
+itself, and acts after the module has run.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ logger = logging.getLogger("rlexporter")
 
 
 def after_import(name: str, act: Callable[[ModuleType], None]) -> None:
-    """Call ``act`` with the module ``name``, now or when it is there; twice is once while it waits.
+    """Call ``act`` with the module ``name``, now or once it is imported; an equal call that waits is not repeated.
 
-    An error of it is logged: it is not one of the module, whose import goes on.
+    An error in ``act`` is logged, and the import goes on.
     """
     if module := sys.modules.get(name):
         _guarded(act, module)

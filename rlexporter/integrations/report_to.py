@@ -1,4 +1,4 @@
-"""`report_to="rlexporter"`: makes transformers know the name, whenever its integrations are imported."""
+"""`report_to="rlexporter"`: adds the name to transformers once its integrations are imported."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ NAME = "rlexporter"
 
 
 def register() -> None:
-    """Let `report_to="rlexporter"` work from now on; twice is once."""
+    """Make `report_to="rlexporter"` work from now on; a second call changes nothing."""
     after_import("transformers.integrations.integration_utils", _add_to)
 
 

@@ -1,7 +1,7 @@
-"""A tracker of accelerate: `PPOConfig(log_with=[RLExporterTracker(exporter)])`, or `Accelerator(log_with=...)`.
+"""Tracker for accelerate: `PPOConfig(log_with=[RLExporterTracker(exporter)])`, or `Accelerator(log_with=...)`.
 
-It sees what is logged, and no tensors: where there is a trainer to attach to, `rlexporter.attach` sees more. The only
-file that imports accelerate.
+It sees log lines but no tensors; `rlexporter.attach` sees more, if there is a trainer to attach to. The only file that
+imports accelerate.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from rlexporter.exporter import Exporter
 from rlexporter.model.step import RunFacts
 
 _LEGACY_PPO = "trl_ppo_trainer_config"
-"""Where legacy PPO puts its settings."""
+"""Key under which legacy PPO passes its settings."""
 
 
 class RLExporterTracker(GeneralTracker):  # type: ignore[misc] # accelerate is not typed
-    """Serves each log line as a step. ``exporter`` is started with the training, on rank 0; a taken port moves on."""
+    """Serves each log line as a step. ``exporter`` starts with the training, on rank 0, on the next port if taken."""
 
     name = "rlexporter"
     requires_logging_directory = False
@@ -34,22 +34,22 @@ class RLExporterTracker(GeneralTracker):  # type: ignore[misc] # accelerate is n
 
     @property
     def tracker(self) -> Exporter:
-        """The exporter."""
+        """Return the exporter."""
         return self._exporter
 
     def store_init_configuration(self, values: dict[str, Any]) -> None:
-        """Begin the run, with its settings."""
+        """Begin the run with its settings, ``values``."""
         with self._exporter.run.errors.guard("event"):
             settings = values.get(_LEGACY_PPO, values)
             self._begin(catalog.PPO_LEGACY if _LEGACY_PPO in values else "", settings)
 
     def log(self, values: dict[str, Any], step: int | None = None, **kwargs: Any) -> None:
-        """Serve one line; without a ``step`` each one that is no evaluation is a step."""
+        """Serve the line ``values``; without ``step``, each line that is no evaluation is a step."""
         self._begin("", {})
         self._exporter.log(values, step=step)
 
     def finish(self) -> None:
-        """End the run, at `Accelerator.end_training()`. Where nobody calls that, it ends with the process."""
+        """End the run, at `Accelerator.end_training()`. Without that call it ends with the process."""
         self._exporter.end()
 
     def _begin(self, algorithm: str, settings: Mapping[str, Any]) -> None:

@@ -1,1 +1,1 @@
-"""Snapshot -> the outside. Each third-party library is imported in exactly one file."""
+"""Outputs of snapshots. Each third-party library is imported in exactly one file."""

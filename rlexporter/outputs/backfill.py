@@ -1,7 +1,7 @@
-"""Snapshots of one run, each with its time -> one OpenMetrics text, as `promtool tsdb create-blocks-from` reads it.
+"""Timed snapshots of one run -> one OpenMetrics text, as `promtool tsdb create-blocks-from` reads it.
 
-The format wants a family in one piece and each series in the order of time: all moments are kept, as plain numbers,
-until they are written.
+The format wants each family in one piece and each series in the order of time, so all moments are kept, as plain
+numbers, until they are written.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from rlexporter.model.snapshot import Snapshot
 from rlexporter.outputs import prometheus
 
 _RESOLUTION = 0.001
-"""Seconds: that of Prometheus."""
+"""Time resolution of Prometheus, in seconds."""
 
 _Labels = tuple[tuple[str, str], ...]
 _Points = tuple["array[float]", "array[float]"]
@@ -23,7 +23,7 @@ _Series = dict[tuple[str, _Labels], _Points]
 
 
 class History:
-    """``labels``: those that a scrape would have added, ``job`` and ``instance``."""
+    """History of one run. ``labels`` are the ones that a scrape would have added: ``job`` and ``instance``."""
 
     def __init__(self, labels: Mapping[str, str]) -> None:
         self._labels = labels
@@ -34,7 +34,7 @@ class History:
         self.moments = 0
 
     def add(self, snapshot: Snapshot, time: float) -> None:
-        """What was served at ``time``, in seconds since the epoch; a moment is later than the one before."""
+        """Add what was served at ``time`` (seconds since the epoch), moved to after the moment before if need be."""
         self.newest = snapshot
         self.last = time = round(max(time, self.last + _RESOLUTION), 3)
         self.moments += 1
@@ -48,7 +48,7 @@ class History:
             self._families.setdefault(family.name, family)
 
     def text(self) -> Iterator[bytes]:
-        """The text, family by family."""
+        """Yield the text, family by family."""
         for name, family in sorted(self._families.items()):
             for members in _by_metric(self._series[name]):
                 rows = (
@@ -65,7 +65,7 @@ class History:
 
 
 def _by_metric(found: _Series) -> Iterator[list[tuple[str, dict[str, str], _Points]]]:
-    """The buckets of one histogram together: the format wants each of its moments in one piece."""
+    """Yield the buckets of each histogram together: the format wants each of its moments in one piece."""
     groups: dict[_Labels, list[tuple[str, dict[str, str], _Points]]] = {}
     for (sample, labels), points in found.items():
         own = tuple(label for label in labels if label[0] != "le")

@@ -1,6 +1,7 @@
-"""Target files for the `file_sd_configs` of Prometheus, in a folder that it reads: there while the endpoint is.
+"""Target files for the `file_sd_configs` of Prometheus: each exists as long as its endpoint.
 
-A file is written anew every minute, so that those that nobody keeps any more can be told by their age.
+A file is rewritten every minute, so that the age of a file tells whether its process still runs. Its only label is
+the scheme: series carry `run` and `rank` themselves.
 """
 
 from __future__ import annotations
@@ -25,13 +26,17 @@ _PREFIX = "rlexporter-"
 _SUFFIXES = (".json", ".part")
 _EVERYWHERE = ("0.0.0.0", "::")
 _ELSEWHERE = (("192.0.2.1", socket.AF_INET), ("2001:db8::1", socket.AF_INET6))
-"""Addresses kept for documentation: the way to them is the default route, and nothing is sent there."""
+"""Addresses reserved for documentation: the default route leads to them, and nothing is sent."""
 
 
 def announcer(
     settings: Settings, port: int, who: Callable[[], tuple[str, int]], failed: Callable[[Exception], None]
 ) -> Ticker:
-    """Keeps the target file of an endpoint on ``port``; ``who``: run and rank. Raises SetupError."""
+    """Return a ticker that keeps the target file of the endpoint on ``port``; ``who`` returns run and rank.
+
+    Raises:
+        SetupError: the file cannot be written.
+    """
     file = TargetFile(Path(settings.discovery_dir or "."), target(settings, port), bool(settings.tls_cert_file), who)
     try:
         file.write()
@@ -44,10 +49,7 @@ def announcer(
 
 
 class TargetFile:
-    """The file of one endpoint, named for run and rank: an attempt that follows a killed one takes its place.
-
-    No labels but the scheme: series carry `run` and `rank` themselves.
-    """
+    """The file of one endpoint, named for run and rank, so that a new attempt replaces the file of a killed one."""
 
     def __init__(self, folder: Path, target: str, tls: bool, who: Callable[[], tuple[str, int]]) -> None:
         self._folder = folder
@@ -57,7 +59,7 @@ class TargetFile:
         self._path: Path | None = None
 
     def write(self) -> None:
-        """Write it, or make it fresh; under its new name where the run has one. Raises OSError."""
+        """Write or refresh the file, under a new name if the run has been renamed. Raises OSError."""
         path = self._folder / name(*self._who())
         if self._path not in (path, None):
             self.remove()
@@ -65,20 +67,20 @@ class TargetFile:
         self._path = path
 
     def remove(self) -> None:
-        """The endpoint is gone. A file that another process has put in its place stays."""
+        """Remove the file, since the endpoint is gone, unless another process has replaced it."""
         path, self._path = self._path, None
         if path is not None and path.exists() and path.read_text(encoding="utf-8") == self._text:
             path.unlink()
 
 
 def name(run: str, rank: int) -> str:
-    """Of the target file: readable, and different for runs whose names differ in any sign."""
+    """Return the name of the target file: readable, and different for any two names of runs."""
     digest = hashlib.sha256(run.encode()).hexdigest()[:8]
     return f"{_PREFIX}{re.sub(r'[^A-Za-z0-9_-]', '_', run)[:64]}-{digest}-{rank}.json"
 
 
 def target(settings: Settings, port: int) -> str:
-    """``host:port`` under which Prometheus finds the endpoint."""
+    """Return the ``host:port`` under which Prometheus finds the endpoint."""
     told = settings.advertise or ""
     if re.fullmatch(r"(\[[^\]]*\]|[^:]*):\d+", told):
         return told
@@ -87,7 +89,7 @@ def target(settings: Settings, port: int) -> str:
 
 
 def address() -> str:
-    """This machine's own address on its default route; without one, the name of the machine."""
+    """Return this machine's own address on its default route; without one, the name of the machine."""
     for elsewhere, family in _ELSEWHERE:
         with contextlib.suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as sock:
             sock.connect((elsewhere, 9))
@@ -98,7 +100,7 @@ def address() -> str:
 
 
 def left_over(folder: Path, age: float) -> Iterator[Path]:
-    """Our files in ``folder`` that nobody has written for ``age`` seconds. Raises OSError for a missing folder."""
+    """Yield our files in ``folder`` that were not written for ``age`` seconds. Raises OSError for a missing folder."""
     for each in sorted(os.scandir(folder), key=lambda entry: entry.name):
         ours = each.name.startswith(_PREFIX) and each.name.endswith(_SUFFIXES)
         with contextlib.suppress(FileNotFoundError):  # an exporter removed it meanwhile

@@ -1,4 +1,4 @@
-"""Ways out of the process beside the endpoint, where they are asked for: each a ticker."""
+"""Outputs other than the endpoint, if the settings enable them: each is a ticker."""
 
 from __future__ import annotations
 
@@ -13,40 +13,37 @@ from rlexporter.outputs.periodic import Ticker
 
 
 class Source(Protocol):
-    """The run that is told of. Every one of these may be asked on any thread."""
+    """The run whose snapshots are put out. Every member may be used on any thread."""
 
     @property
     def settings(self) -> Settings:
-        """How it is told of."""
+        """Return the settings, which enable outputs."""
 
     @property
     def name(self) -> str:
-        """The name of the run, as it is known now."""
+        """Return the name of the run, as it is known now."""
 
     @property
     def rank(self) -> int:
-        """The rank of this process."""
+        """Return the rank of this process."""
 
     @property
     def state(self) -> RunState:
-        """The state that the run is in."""
+        """Return the state that the run is in."""
 
     @property
     def output_dir(self) -> str | None:
-        """Where its checkpoints go, if anybody said."""
+        """Return the folder of the run's checkpoints, None if it is unknown."""
 
     def current(self) -> Snapshot:
         """Return what is served now."""
 
     def failed(self, where: str, error: Exception) -> None:
-        """Count an error of the exporter's own."""
+        """Count an ``error`` of the exporter itself under ``where``."""
 
 
 def wanted(run: Source, port: int) -> Iterator[tuple[str, Callable[[], Ticker]]]:
-    """Of the settings of a run that is served on ``port``: where an error comes from, and what makes the ticker.
-
-    That raises SetupError for what a person has to change first.
-    """
+    """Yield, per enabled output, its name for errors and a maker of its ticker, which may raise SetupError."""
     settings = run.settings
     if settings.state_file:
         from rlexporter.outputs import state_file

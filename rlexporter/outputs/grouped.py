@@ -1,4 +1,4 @@
-"""Snapshot -> its series by metric, with the labels and the help that every output gives them. Pure."""
+"""Snapshot -> its series by metric, with the labels and help texts that every output uses. Pure."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ SUMS = {
     "positive_sum": "Sum of the positive values of {}.",
     "negative_sum": "Sum of the absolute negative values of {}.",
 }
-"""Counters beside a histogram of values that can be negative, whose own sum would fall: the difference is the sum."""
+"""Two counters beside a histogram that takes negative values, whose own sum could fall: their difference is it."""
 
 
 def by_metric(snapshot: Snapshot) -> dict[Metric, list[Series]]:
-    """Samples and histograms alike."""
+    """Return all series of ``snapshot``, samples and histograms alike, by metric."""
     found: dict[Metric, list[Series]] = {}
     for series in (*snapshot.samples, *snapshot.buckets):
         found.setdefault(series.metric, []).append(series)
@@ -21,12 +21,12 @@ def by_metric(snapshot: Snapshot) -> dict[Metric, list[Series]]:
 
 
 def labels(snapshot: Snapshot, series: Series) -> dict[str, str]:
-    """Those of the run, and its own."""
+    """Return the labels of the run, and those of ``series`` itself."""
     return {**snapshot.labels, **dict(zip(series.metric.labels, series.labels, strict=True))}
 
 
 def help_text(metric: Metric) -> str:
-    """HELP: what it is, on what level, in which unit, and the TRL keys that it serves."""
+    """Return the HELP text of ``metric``: its meaning, unit, level, and the TRL keys that feed it."""
     level = "" if metric.level in (Level.STEP, Level.RUN) else f"{metric.level.value} level"
     detail = ", ".join(part for part in (metric.unit, level) if part)
     keys = ", ".join(dict.fromkeys(key.name for key in metric.keys))

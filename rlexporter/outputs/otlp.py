@@ -1,9 +1,9 @@
-"""Snapshots pushed to a collector by OTLP, for where nothing can scrape. The exporters are OpenTelemetry's own.
+"""Push of snapshots to a collector by OTLP, where nothing can scrape. The exporters are OpenTelemetry's own.
 
-What they read from the environment holds here too: `OTEL_EXPORTER_OTLP_*` with its variants for metrics (protocol,
+The variables that they read apply here too: `OTEL_EXPORTER_OTLP_*` with its variants for metrics (protocol,
 endpoint, headers, certificate, compression, timeout in seconds), `OTEL_SERVICE_NAME`, `OTEL_RESOURCE_ATTRIBUTES`, and
 `OTEL_METRIC_EXPORT_INTERVAL` in milliseconds. `OTEL_SDK_DISABLED` turns pushing off; `OTEL_METRICS_EXPORTER` does not:
-it says what the SDK sets up by itself, and this was asked for.
+it is about what the SDK sets up by itself, while this push was asked for.
 """
 
 from __future__ import annotations
@@ -31,29 +31,33 @@ GRPC, HTTP = "grpc", "http/protobuf"
 INTERVAL_SECONDS = 15.0
 TIMEOUT_SECONDS = 10.0
 BACK_OFF_SECONDS = 300.0
-"""Longest wait between two pushes that fail."""
+"""Longest wait between two failing pushes."""
 
 SPARE_SECONDS = 0.5
-"""Of the time that the end may take: for what is no push."""
+"""Part of the time for closing that is kept for anything but the push."""
 
 _LOGGERS = ("opentelemetry.exporter.otlp.proto.http.metric_exporter", "opentelemetry.exporter.otlp.proto.grpc.exporter")
-"""Where the exporters say why they have failed."""
+"""Loggers to which the exporters write why they have failed."""
 
 _WORDS = 500
-"""Characters of that; a proxy answers with whole pages."""
+"""Characters kept of such a reason; a proxy may answer with whole pages."""
 
 _IDLE_SECONDS = 86400.0
-"""Between two looks of who has nothing to do."""
+"""Interval of a ticker that has nothing to do."""
 
 logger = logging.getLogger("rlexporter")
 
 
 class PushError(Exception):
-    """The collector has not taken a push; says why, in the words of the exporter."""
+    """A push that the collector did not take, with the reason in the words of the exporter."""
 
 
 def pusher(setting: str, snapshot: Callable[[], Snapshot], failed: Callable[[Exception], None]) -> Ticker:
-    """Pushes snapshots. ``setting``: `on`, or the address of a collector. Raises SetupError."""
+    """Return a ticker that pushes snapshots; ``setting`` is `on` or the address of a collector.
+
+    Raises:
+        SetupError: ``setting`` or an environment variable is unusable.
+    """
     environ = os.environ
     if environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
         logger.warning("nothing is pushed by OTLP: OTEL_SDK_DISABLED is true")
@@ -65,10 +69,10 @@ def pusher(setting: str, snapshot: Callable[[], Snapshot], failed: Callable[[Exc
 
 
 class Pusher(Ticker):
-    """Pushes at once, every ``seconds``, after `wake`, and at the end; after failures it waits longer.
+    """Pushes at once, every ``seconds``, after `wake`, and at the end; it waits longer after failures.
 
-    ``make``: an exporter whose exports take at most so many seconds; ``timeout``: that time, and also what the end may
-    take. Raises SetupError where none can be made.
+    ``make`` gets a time-out in seconds and returns an exporter. Neither an export nor closing takes longer than
+    ``timeout`` seconds. Raises SetupError if no exporter can be made.
     """
 
     def __init__(
@@ -96,7 +100,7 @@ class Pusher(Ticker):
     def close(self, patience: float | None = None) -> None:
         """Push once more, and return when the thread has ended, after ``patience`` seconds at the latest.
 
-        Whatever hangs then, and the last push after it, share the time-out of one export.
+        A push that hangs and the last push after it share the time-out of one export.
         """
         self._until = time.monotonic() + (self.patience if patience is None else patience) - SPARE_SECONDS
         super().close(patience)
@@ -104,7 +108,7 @@ class Pusher(Ticker):
     def _try(self) -> float:
         try:
             self._push(self._timeout)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the next push is tried, later
+        except Exception as error:  # noqa: BLE001 - whatever failed, the next push is tried later
             self._failures += 1
             self._drop()
             self._failed(error)
@@ -122,7 +126,7 @@ class Pusher(Ticker):
                 self._drop()
 
     def _push(self, seconds: float) -> None:
-        """Push what is known now. Raises PushError. A new exporter takes at most ``seconds``."""
+        """Push the current snapshot; a new exporter takes at most ``seconds``. Raises PushError."""
         found = self._snapshot()
         data = metrics_data(found, self._origin.resource(found.labels), time.time_ns())
         with _alone() as said:
@@ -141,15 +145,15 @@ class Pusher(Ticker):
 
 
 def wait(seconds: float, failures: int) -> float:
-    """Seconds until the next push: twice as many after each of so many ``failures`` in a row, up to five minutes."""
+    """Return the seconds until the next push: doubled for each of ``failures`` in a row, up to five minutes."""
     return min(seconds * 2.0 ** min(failures, 20), max(seconds, BACK_OFF_SECONDS))
 
 
 @contextlib.contextmanager
 def _alone() -> Iterator[list[str]]:
-    """A push shows neither in the logs nor in the traces of the process; what the exporter says of it is handed over.
+    """Keep a push out of the process's logs and traces; yield the list that collects the exporter's messages.
 
-    It says so at every attempt, for as long as a collector is away. Other exporters of the process are let be.
+    The exporter logs every attempt while a collector is away. Other exporters of the process are not affected.
     """
     said: list[str] = []
     thread = get_ident()
@@ -173,7 +177,7 @@ def _alone() -> Iterator[list[str]]:
 
 
 def _leave_chance_alone() -> None:
-    """Give the exporters random numbers of their own: before each retry they draw from Python's, the training's."""
+    """Give the exporters their own random numbers: before each retry they draw from Python's, which training uses."""
     for name, module in list(sys.modules.items()):
         if name.startswith("opentelemetry.exporter.otlp") and getattr(module, "random", None) is random:
             module.random = random.Random()  # type: ignore[attr-defined]  # noqa: S311 - how long to wait
@@ -190,7 +194,7 @@ def _protocol(environ: Mapping[str, str]) -> str:
 
 
 def _maker(setting: str, protocol: str) -> Callable[[float], MetricExporter]:
-    """Makes exporters whose exports take at most so many seconds."""
+    """Return a function that makes an exporter from its time-out in seconds."""
     endpoint = None if setting == ON else setting
     if protocol == GRPC:
         from opentelemetry.exporter.otlp.proto.grpc.metric_exporter import OTLPMetricExporter as GrpcExporter
@@ -206,7 +210,7 @@ def _maker(setting: str, protocol: str) -> Callable[[float], MetricExporter]:
 
 
 def _positive(environ: Mapping[str, str], names: list[str], default: float) -> float:
-    """The first of these variables that is set. Raises SetupError for what is no positive number."""
+    """Return the first of the variables ``names`` that is set. Raises SetupError if it is no positive number."""
     for name in names:
         text = environ.get(name, "").strip()
         if text:

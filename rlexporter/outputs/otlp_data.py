@@ -1,7 +1,7 @@
 """Snapshot -> MetricsData, the form in which the OpenTelemetry SDK hands metrics to its exporters.
 
-Names are those of the catalogue: dots to underscores, and `_total` behind a sum, make the names of a scrape of them.
-Everything is cumulative, as in a scrape, and has no unit: a receiver would put one at the end of the name.
+Names are the catalogue's: with underscores for dots, and `_total` after a sum, they are the names of a scrape.
+Everything is cumulative, as in a scrape, and has no unit: a receiver would append it to the name.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ from rlexporter.outputs.grouped import SUMS, by_metric, help_text, labels
 from rlexporter.version import __version__
 
 _SINCE = time.time_ns()
-"""Since when this process counts. The same for all of its pushes: another start time would mean another count."""
+"""Start of this process's counts. All pushes share it: another start time would mean another count."""
 
 _CUMULATIVE = AggregationTemporality.CUMULATIVE
 _SCOPE = InstrumentationScope("rlexporter", __version__)
 
 
 class Origin:
-    """Who pushes: run and rank, and what `OTEL_SERVICE_NAME` and `OTEL_RESOURCE_ATTRIBUTES` say, which wins.
+    """The sender of pushes: run and rank, overridden by `OTEL_SERVICE_NAME` and `OTEL_RESOURCE_ATTRIBUTES`.
 
-    Nothing else of this process, its command or its user.
+    It tells nothing else about this process, its command or its user.
     """
 
     def __init__(self) -> None:
@@ -51,13 +51,13 @@ class Origin:
         self._base = Resource.create()
 
     def resource(self, labels: Mapping[str, str]) -> Resource:
-        """The resource of a run. ``labels``: those that its snapshot has now, its name can still change."""
+        """Return the resource of a run from the ``labels`` of its current snapshot: its name can still change."""
         instance = f"{labels.get('run', '')}/{labels.get('rank', '')}"
         return self._base.merge(Resource({SERVICE_NAME: "rlexporter", SERVICE_INSTANCE_ID: instance, **self._told}))
 
 
 def metrics_data(snapshot: Snapshot, resource: Resource, now: int) -> MetricsData:
-    """Everything that a snapshot holds, as of one moment. ``now``: nanoseconds since the epoch."""
+    """Return everything that ``snapshot`` holds, as of ``now`` (nanoseconds since the epoch)."""
     grouped = by_metric(snapshot).items()
     families = [family for metric, found in grouped for family in _families(metric, snapshot, found, now)]
     return MetricsData([ResourceMetrics(resource, [ScopeMetrics(_SCOPE, families, "")], "")])
@@ -76,7 +76,7 @@ def _families(metric: Metric, snapshot: Snapshot, found: Iterable[Series], now: 
 
 
 def _histogram(metric: Metric, labelled: list[tuple[dict[str, str], Histogram]], now: int) -> Iterator[OtlpMetric]:
-    """Yield the buckets, and where values can be negative two sums beside them, as in a scrape."""
+    """Yield the buckets and, if values can be negative, two sums beside them, as in a scrape."""
     points = [_distribution(metric, attributes, found, now) for attributes, found in labelled]
     yield OtlpMetric(metric.otlp_name, help_text(metric), "", OtlpHistogram(points, _CUMULATIVE))
     for part, text in SUMS.items() if metric.signed else ():
@@ -85,7 +85,7 @@ def _histogram(metric: Metric, labelled: list[tuple[dict[str, str], Histogram]],
 
 
 def _distribution(metric: Metric, attributes: dict[str, str], found: Histogram, now: int) -> HistogramDataPoint:
-    """A point without a sum where values can be negative: OTLP takes a sum for a counter, which never falls."""
+    """Return a point, without a sum if values can be negative: OTLP takes a sum for a counter, which never falls."""
     return HistogramDataPoint(
         attributes=attributes,
         start_time_unix_nano=_SINCE,

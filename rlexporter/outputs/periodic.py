@@ -1,4 +1,4 @@
-"""Something that is done again and again beside the training, on a thread of its own, until it is closed."""
+"""Periodic work beside the training, on a thread of its own, until it is closed."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from threading import Thread
 
 
 def _nothing() -> None:
-    """The default for what is done at the end."""
+    """Do nothing: the default ``last`` of a `Ticker`."""
 
 
 class Ticker:
-    """Calls ``tick`` at once, then every ``seconds``, and soon after `wake`; at the end ``last``.
+    """Calls ``tick`` at once, then every ``seconds``, and soon after `wake`; calls ``last`` at the end.
 
-    ``tick`` may return how many seconds to wait this time instead, to back off. What either raises goes to ``failed``
-    and ends nothing.
+    All calls are made on the ticker's thread, except ``last`` if it was never started. ``tick`` may return the seconds
+    to wait this time, to back off. Exceptions of both go to ``failed``; the thread goes on.
     """
 
     def __init__(
@@ -30,33 +30,33 @@ class Ticker:
         patience: float = 5.0,
     ) -> None:
         self.patience = patience
-        """Seconds that `close` waits for the end, at most."""
+        """Most seconds that `close` waits for the thread."""
         self._seconds = seconds
         self._tick = tick
         self._last = last
         self._failed = failed
-        self._woken: SimpleQueue[None] = SimpleQueue()  # a signal handler may wake in the middle of a wake
+        self._woken: SimpleQueue[None] = SimpleQueue()  # reentrant: a signal handler may interrupt a `wake` with one
         self._closed = False
         self._thread = Thread(target=self._run, name=f"rlexporter-{name}", daemon=True)
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread."""
         self._thread.start()
 
     def wake(self) -> None:
-        """Something has changed that should not wait for the next tick."""
+        """Tick soon, because of a change that should not wait. Safe on any thread and in a signal handler."""
         self._woken.put(None)
 
     def close(self, patience: float | None = None) -> None:
-        """Do what is done at the end, and return when the thread has ended, after ``patience`` seconds at the latest.
+        """Call ``last``, and return when the thread has ended, after ``patience`` seconds at the latest.
 
-        A thread that hangs in a call to the outside ends with the time-out of that call.
+        A thread that hangs in a call to another system ends with the time-out of that call.
         """
         self._closed = True
         self.wake()
         if self._thread.is_alive():
             self._thread.join(self.patience if patience is None else patience)
-        elif self._thread.ident is None:  # it was never started, but something may have been set up for it
+        elif self._thread.ident is None:  # never started, but ``last`` may have something to clean up
             self._call(self._last)
 
     def _run(self) -> None:

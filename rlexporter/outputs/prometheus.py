@@ -25,21 +25,21 @@ VERSION = version("prometheus-client")
 
 
 def encode(snapshot: Snapshot, accept: str, names: Iterable[str] = ()) -> tuple[bytes, str]:
-    """The body of a scrape and its Content-Type. ``accept``: the scraper's header; ``names``: only these series."""
+    """Return body and Content-Type for the ``accept`` header of a scrape, limited to the series ``names`` if any."""
     encoder, content_type = choose_encoder(accept)
     wanted = frozenset(names)
     return encoder(_Families(_restricted(families(snapshot), wanted) if wanted else families(snapshot))), content_type
 
 
 def openmetrics(family: MetricFamily) -> bytes:
-    """One family as OpenMetrics, without the line that ends a text."""
+    """Return ``family`` as OpenMetrics, without the line that ends a text."""
     encoder, _ = choose_encoder("application/openmetrics-text; version=1.0.0")
     body: bytes = encoder(_Families([family]))
     return body.removesuffix(b"# EOF\n")
 
 
 def families(snapshot: Snapshot) -> Iterator[MetricFamily]:
-    """Every family of a snapshot, by name; each sample carries the labels of the run."""
+    """Yield every family of ``snapshot``, sorted by name; each sample carries the labels of the run."""
     for metric, found in sorted(by_metric(snapshot).items(), key=lambda each: each[0].series):
         ordered = sorted(found, key=lambda series: series.labels)
         if metric.kind is Kind.HISTOGRAM:
@@ -49,7 +49,7 @@ def families(snapshot: Snapshot) -> Iterator[MetricFamily]:
 
 
 class _Families(Collector):
-    """What an encoder asks for: something that can be collected."""
+    """Adapts families to the collector that an encoder wants."""
 
     def __init__(self, found: Iterable[MetricFamily]) -> None:
         self._found = found
@@ -67,10 +67,10 @@ def _simple(metric: Metric, snapshot: Snapshot, ordered: list[Series]) -> Metric
 
 
 def _histogram(metric: Metric, snapshot: Snapshot, ordered: list[Series]) -> Iterator[MetricFamily]:
-    """Yield the buckets, and a sum where it can only grow.
+    """Yield the buckets, and a sum if it can only grow.
 
-    Where values can be negative a sum would fall, which reads as a restart of the process, and the OpenMetrics parser
-    refuses a count without a sum: there two counters, of the positive and of the negative part, give the mean.
+    With negative values a sum could fall, which reads as a restart of the process, and the OpenMetrics parser refuses
+    a count without a sum. Two counters, of the positive and the negative part, then give the mean.
     """
     name, text = metric.series, help_text(metric)
     family = MetricFamily(name, text, "histogram")
@@ -96,7 +96,7 @@ def _cumulative(found: Histogram) -> Iterator[tuple[str, int]]:
 
 
 def _restricted(found: Iterable[MetricFamily], names: frozenset[str]) -> Iterator[MetricFamily]:
-    """Only the families, or the single series of them, that ``name[]`` asked for."""
+    """Yield only the families, or single series of them, in ``names``."""
     for family in found:
         samples = family.samples if family.name in names else [s for s in family.samples if s.name in names]
         if samples:

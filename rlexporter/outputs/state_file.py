@@ -1,4 +1,4 @@
-"""The last state of a run in a file, for after a process that was killed; `rlexporter replay` serves it.
+"""File with the last state of a run, which survives a killed process; `rlexporter replay` serves it.
 
 JSON: ``event`` (`snapshot`), ``version``, ``time``, ``labels``, ``samples`` and ``buckets`` by series, ``bounds``.
 """
@@ -19,13 +19,13 @@ from rlexporter.recording.writer import plain
 from rlexporter.version import __version__
 
 STATE_FILE = "_rlexporter_state.json"
-"""Beside the checkpoints. The leading underscore keeps it out of uploads to the hub."""
+"""Name of the file beside the checkpoints. The leading underscore keeps it out of uploads to the hub."""
 
 WRITE_SECONDS = 10.0
 
 
 def keeper(snapshot: Callable[[], Snapshot], path: Callable[[], str], failed: Callable[[Exception], None]) -> Ticker:
-    """Keeps the file. Raises SetupError for a place where none can be written."""
+    """Return a ticker that keeps the file. Raises SetupError if it cannot be written."""
     file = StateFile(snapshot, path)
     try:
         file.write()
@@ -37,9 +37,9 @@ def keeper(snapshot: Callable[[], Snapshot], path: Callable[[], str], failed: Ca
 
 
 def path(setting: str, output_dir: str | None, rank: int, *, begun: bool) -> str:
-    """Where the file of a rank is; ``setting``: that of the user, `on` or a path.
+    """Return the path of the file of ``rank``; ``setting`` is the user's: `on` or a path.
 
-    Empty as long as nobody knows: a run that has not ``begun`` may still say where its checkpoints go.
+    The path is empty while it is unknown: a run that has not ``begun`` may still name its folder of checkpoints.
     """
     if setting != ON:
         return str(of_rank(setting, rank))
@@ -47,9 +47,9 @@ def path(setting: str, output_dir: str | None, rank: int, *, begun: bool) -> str
 
 
 class StateFile:
-    """Written whenever there is something new. What a killed process left there is kept under another name.
+    """Writes the file when the snapshot has changed, and keeps a killed process's file under another name.
 
-    ``path``: where; empty as long as nobody knows.
+    ``path`` returns the place, or an empty string while it is unknown.
     """
 
     def __init__(self, snapshot: Callable[[], Snapshot], path: Callable[[], str]) -> None:
@@ -58,7 +58,7 @@ class StateFile:
         self._written: tuple[Path, Snapshot] | None = None
 
     def write(self) -> None:
-        """Write the file, if anything has changed. Raises OSError."""
+        """Write the file if anything has changed. Raises OSError."""
         where, now = self._path(), self._snapshot()
         if not where:
             return
@@ -73,13 +73,13 @@ class StateFile:
 
 
 def text(snapshot: Snapshot) -> str:
-    """A snapshot as JSON, with NaN and Infinity as Python's json writes them."""
+    """Return ``snapshot`` as JSON, with NaN and Infinity as Python's json writes them."""
     bounds = {series.metric.series: found.bounds for series, found in snapshot.buckets.items()}
     state = {"labels": snapshot.labels, "samples": snapshot.samples, "buckets": snapshot.buckets, "bounds": bounds}
     return json.dumps(plain({"event": "snapshot", "version": __version__, "time": time.time(), **state})) + "\n"
 
 
 def _keep(path: Path) -> None:
-    """Move what an earlier process has left out of the way."""
+    """Rename the file that an earlier process has left."""
     if path.exists():
         path.replace(path.with_name(f"{path.stem}.previous{path.suffix}"))

@@ -1,4 +1,4 @@
-"""What was seen at the tensor, as a recording spells it: `rlexporter.recording.writer` writes it, this reads it.
+"""Parser of the histograms of tensors in a recording, which `rlexporter.recording.writer` writes.
 
 ``{"rl_reward_function_dist{reward_function=\"length\"}": {"counts": [...], "positive_sum": 1.0, ...}}``
 """
@@ -15,9 +15,9 @@ from rlexporter.model.metric import Series
 
 
 def parse(found: Mapping[str, Mapping[str, Any]], bounds: Mapping[str, Any]) -> dict[Series, Histogram]:
-    """Counts by series. ``bounds``: those of the recording's histograms, by name.
+    """Return the histograms of ``found`` by series. ``bounds`` are those of the recording, by name.
 
-    Left out is what the catalogue lacks, and what was counted with other bounds than its own: it cannot be added.
+    Series that the catalogue lacks, or whose bounds differ from its own, are left out: they cannot be added.
     """
     seen = {}
     for text, counts in found.items():
@@ -31,7 +31,7 @@ def parse(found: Mapping[str, Mapping[str, Any]], bounds: Mapping[str, Any]) -> 
 
 
 def series(text: str) -> Series | None:
-    """The series that is spelled so; None for one that the catalogue lacks."""
+    """Return the series that ``text`` names; None for one that the catalogue lacks."""
     name, _, rest = text.partition("{")
     metric = NAMED.get(name)
     if metric is None:
@@ -41,7 +41,7 @@ def series(text: str) -> Series | None:
 
 
 def _labels(text: str) -> Iterator[tuple[str, str]]:
-    """``a="x",b="y"``: each value is a JSON text, and says itself where it ends."""
+    """Yield names and values of ``a="x",b="y"``: each value is a JSON text, which marks its own end."""
     decoder = json.JSONDecoder()
     while text:
         name, _, rest = text.partition("=")

@@ -1,4 +1,4 @@
-"""The text of a file -> its JSON objects, each with where it stands."""
+"""Parser of a file's text into JSON objects, each with its place in the file."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ EXPECTED = (
 )
 
 Line = tuple[str, dict[str, Any]]
-"""Where it stands, for messages, and what it says."""
+"""An object's place in the file, for messages, and the object."""
 
 
 class UnreadableError(SetupError):
-    """A file that is no recorded run: which, where, and what is wrong."""
+    """A file that is no recorded run; the message says which, where, and what is wrong."""
 
 
 def lines(path: Path) -> Iterator[Line]:
-    """The objects of JSON lines, or of the log history in a `trainer_state.json`. Raises UnreadableError."""
+    """Yield the objects of JSON lines, or of the log history in a `trainer_state.json`. Raises UnreadableError."""
     try:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
@@ -46,7 +46,7 @@ def lines(path: Path) -> Iterator[Line]:
 
 
 def _json_lines(path: Path, text: str) -> Iterator[Line]:
-    found = text.split("\n")  # and not at the line ends that JSON allows inside a text
+    found = text.split("\n")  # not `splitlines()`: JSON allows other line ends inside a text
     first = True
     for number, line in enumerate(found, 1):
         if not line.strip():
@@ -55,7 +55,7 @@ def _json_lines(path: Path, text: str) -> Iterator[Line]:
             value = json.loads(line)
         except (ValueError, RecursionError) as error:
             if number == len(found) and not first:
-                return  # what a killed process was writing
+                return  # the line that a killed process was writing
             hint = f": {EXPECTED}" if first else ""
             raise UnreadableError(f"{path}:{number}: is no JSON: {error}{hint}") from None
         yield _object(f"{path}:{number}", value)

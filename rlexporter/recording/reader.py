@@ -1,4 +1,4 @@
-"""The lines of a recorded run -> events."""
+"""Reader of a recorded run: lines -> events."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _BEGINNINGS = ("meta", "train_begin")
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One thing that happened. ``time``: seconds since the epoch, NaN where the file does not say.
+    """An event at ``time`` (seconds since the epoch, NaN if the file does not say).
 
-    Exactly one of the others is there, but for a ``step`` whose log line came with it.
+    Exactly one kind of content is set, but a step's ``update`` may come with its ``logs``.
     """
 
     time: float
@@ -44,13 +44,17 @@ class Recording:
     run: str
     events: list[Event] = field(default_factory=list)
     watched: bool = False
-    """Whether whoever recorded would have written how the run ended."""
+    """True if the recorder would have written how the run ended."""
     began: float = nan
-    """When recording began, before the first event: seconds since the epoch, NaN where the file does not say."""
+    """Time when recording began, before the first event: seconds since the epoch, NaN if the file does not say."""
 
 
 def read(path: str | Path, algorithm: str = "") -> Recording:
-    """The recording in a file. ``algorithm``: what trained, where the file does not say. Raises UnreadableError."""
+    """Return the recording in the file ``path``; ``algorithm`` is used if the file names none.
+
+    Raises:
+        UnreadableError: the file is no recorded run.
+    """
     path = Path(path)
     found = _Parser(path, algorithm).all(lines(path))
     if not any(event.logs or event.update for event in found.events):
@@ -59,7 +63,7 @@ def read(path: str | Path, algorithm: str = "") -> Recording:
 
 
 class _Parser:
-    """One file being read."""
+    """State of reading one file."""
 
     def __init__(self, path: Path, algorithm: str) -> None:
         self._algorithm = algorithm
@@ -83,7 +87,7 @@ class _Parser:
         return self._metas[-1] if self._metas else {}
 
     def _add(self, event: Event, kind: object) -> None:
-        """A log line that was served in one change with its step is one event with it, as no scrape saw half of it."""
+        """Add ``event``; a log line is merged with its step if both were served in one change, as scrapes saw them."""
         events = self._made.events
         last = events[-1] if events and kind == "log" else None
         if last and last.update and not last.logs and last.step == event.step and not _is_evaluation(event):
@@ -107,7 +111,7 @@ class _Parser:
         return self._turn(kind, time, line)
 
     def _turn(self, kind: object, time: float, line: dict[str, Any]) -> Event | None:
-        """The run begins, ends, or goes on to another state."""
+        """Return the event of a run that begins, ends, or changes its state."""
         if kind == "snapshot":
             raise ValueError("this is the last state of a run and not its course: `rlexporter replay` serves it")
         if kind == "meta":
@@ -134,7 +138,7 @@ class _Parser:
         return Event(time, at, logs={key: _number(value) for key, value in logs.items()})
 
     def _update(self, line: dict[str, Any]) -> StepUpdate:
-        """A step of the feed, or a part of one."""
+        """Return a recorded step, or a part of one."""
         values = {key: tuple(map(float, numbers)) for key, numbers in line.get("values", {}).items()}
         self._keys.update(values)
         return StepUpdate(
@@ -149,7 +153,7 @@ class _Parser:
 
 @contextlib.contextmanager
 def _at(where: str) -> Iterator[None]:
-    """Whatever goes wrong inside is the fault of what stands there."""
+    """Turn any error inside into an UnreadableError for the place ``where``."""
     try:
         yield
     except Exception as error:  # noqa: BLE001 - a foreign file can be wrong in any way
@@ -172,7 +176,7 @@ def _step(value: object) -> int:
 
 
 def _number(value: Any) -> Any:
-    """An array that was summarised when it was recorded counts as its mean: NaN with a NaN among its values."""
+    """Return ``value``; for an array that was recorded as a summary its mean, NaN with a NaN among its values."""
     if not isinstance(value, dict) or "__array__" not in value:
         return value
     return nan if value.get("nan") else inf if value.get("inf") else value.get("mean")

@@ -1,4 +1,4 @@
-"""What a recording says about its run: the facts that a trainer would have told."""
+"""Facts about a recorded run, as its trainer would have given them."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _STATE_FILE = "trainer_state.json"
 
 
 def facts(metas: Sequence[Mapping[str, Any]], keys: Collection[str], algorithm: str) -> RunFacts:
-    """Of a run that began with each of these ``meta`` events: where it began says the first one, the rest the last.
+    """Return the facts of a run begun by each of ``metas``: step and totals from the first, the rest from the last.
 
-    ``keys``: those that were logged; ``algorithm``: what trained, where somebody knows better than the file.
+    ``keys`` are the logged ones; ``algorithm`` overrides the file's if it is not empty.
     """
     first, meta = (metas[0], metas[-1]) if metas else ({}, {})
     config, told = (found if isinstance(found, dict) else {} for found in map(meta.get, ("config", "info")))
@@ -36,7 +36,7 @@ def facts(metas: Sequence[Mapping[str, Any]], keys: Collection[str], algorithm: 
 
 
 def name(meta: Mapping[str, Any], path: Path) -> str:
-    """Of the run. Every `trainer_state.json` is called the same: its run is the folder that it lies in."""
+    """Return the name of the run; for a `trainer_state.json`, as all are called the same, the name of its folder."""
     folder = path.resolve().parent
     if folder.name.startswith("checkpoint-"):
         folder = folder.parent
@@ -44,7 +44,7 @@ def name(meta: Mapping[str, Any], path: Path) -> str:
 
 
 def _algorithm(meta: Mapping[str, Any], keys: Collection[str]) -> str:
-    """As the file says, else as its keys do: GRPO and RLOO log the same ones, and are taken for GRPO."""
+    """Return the algorithm from ``meta``, else guess it from ``keys``: GRPO for RLOO too, which logs the same ones."""
     own = str(meta.get("algorithm") or "")
     if own and own != "custom":
         return own

@@ -1,4 +1,4 @@
-"""The last state of a run as a file keeps it: `rlexporter.outputs.state_file` writes it, this reads it."""
+"""Reader of a run's last state from the file that `rlexporter.outputs.state_file` writes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rlexporter.recording.jsonl import UnreadableError
 
 @dataclass(frozen=True, slots=True)
 class SavedState:
-    """What was known of a run at ``time``, in seconds since the epoch."""
+    """The snapshot of a run at ``time``, in seconds since the epoch."""
 
     path: Path
     time: float
@@ -22,15 +22,12 @@ class SavedState:
 
     @property
     def state(self) -> RunState:
-        """In which the run was then."""
+        """Return the state that the run was in."""
         return self.snapshot.state or RunState.STARTING
 
 
 def read_saved_state(path: str | Path) -> SavedState | None:
-    """The state in a file; None for a file that is something else, or cannot be read. Raises UnreadableError.
-
-    Series that the catalogue lacks are left out.
-    """
+    """Return the state in a file, None if it holds none; unknown series are left out. Raises UnreadableError."""
     path = Path(path)
     try:
         found = json.loads(path.read_text(encoding="utf-8"))

@@ -1,6 +1,6 @@
-"""The step feed and the log lines of a run as JSON lines: what `replay` and `check` read.
+"""Writer of a run's steps and log lines as JSON lines, which `replay` and `check` read.
 
-One object a line, with NaN and Infinity as Python's json writes them. ``event`` says what it is:
+Each line is one object, with NaN and Infinity as Python's json writes them. ``event`` is its kind:
 
   meta   time, global_step (at which it takes over), run, algorithm, trainer, info (labels of ``rl_run_info``),
          steps_planned, totals (that were restored), config (numeric settings), bounds (of each histogram)
@@ -34,12 +34,12 @@ _CLOSE_SECONDS = 5.0
 
 
 class Recorder:
-    """Appends to ``path``. ``failed`` hears of what could not be written. Raises SetupError for an unusable path."""
+    """Appends to ``path``. ``failed`` gets errors of writing. Raises SetupError for an unusable path."""
 
     def __init__(self, path: str, failed: Callable[[Exception], None]) -> None:
         try:
             Path(path).parent.mkdir(parents=True, exist_ok=True)
-            # Unbuffered: what a killed process had written is there, and a forked one has nothing to write again.
+            # Unbuffered: a killed process loses no finished line, and a forked one has nothing to write twice.
             self._file = Path(path).open("ab", buffering=0)  # noqa: SIM115 - closed by the writing thread
         except OSError as error:
             raise SetupError(
@@ -50,12 +50,12 @@ class Recorder:
         self._thread = Thread(target=self._write, name="rlexporter-record", daemon=True)
         try:
             self._thread.start()
-        except BaseException:  # the system gives no more threads
+        except BaseException:  # the system may refuse another thread
             self._file.close()
             raise
 
     def meta(self, run: str, facts: RunFacts, catalog: tuple[Metric, ...]) -> None:
-        """A training begins."""
+        """Record that a training begins."""
         bounds = {metric.series: metric.bounds for metric in catalog if metric.kind is Kind.HISTOGRAM}
         about = {"run": run, "algorithm": facts.algorithm, "trainer": facts.info.get("trainer", "")}
         start = {"global_step": facts.step, "steps_planned": facts.steps_planned, "totals": dict(facts.totals)}
@@ -63,11 +63,11 @@ class Recorder:
         self._put("meta", **about, **start, info=dict(facts.info), config=config, bounds=bounds)
 
     def log(self, step: int, logs: Mapping[str, object]) -> None:
-        """A log line. Arrays are copied: a trainer may use their memory again."""
+        """Record a log line. Arrays are copied: a trainer may reuse their memory."""
         self._put("log", global_step=step, logs={key: _copied(value) for key, value in logs.items()})
 
     def step(self, update: StepUpdate) -> None:
-        """A step is done."""
+        """Record a finished step."""
         self._put(
             "step",
             global_step=update.step,
@@ -79,16 +79,16 @@ class Recorder:
         )
 
     def part(self, update: StepUpdate) -> None:
-        """Part of a step: counts that came later from a device, or were there when the run broke off."""
+        """Record part of a step: counts that came late from a device, or were pending when the run broke off."""
         if update.seen or update.undefined:
             self._put("part", global_step=update.step, undefined=update.undefined, seen=update.seen)
 
     def state(self, state: RunState, exception: str) -> None:
-        """The run is in another state."""
+        """Record the new state of the run."""
         self._put("state", state=state.value, exception=exception)
 
     def close(self) -> None:
-        """Write what is waiting, for a few seconds at most."""
+        """Write the waiting lines, for a few seconds at most."""
         self._queue.put(None)
         self._thread.join(_CLOSE_SECONDS)
 
@@ -111,7 +111,7 @@ class Recorder:
 
 
 def series_text(series: Series) -> str:
-    """``rl_reward_function_dist{reward_function="length"}``."""
+    """Return ``series`` as text: ``rl_reward_function_dist{reward_function="length"}``."""
     labels = ",".join(
         f"{name}={json.dumps(value)}" for name, value in zip(series.metric.labels, series.labels, strict=True)
     )
@@ -125,7 +125,7 @@ def _copied(value: Any) -> Any:
 
 
 def plain(value: Any) -> Any:
-    """As json can write it: counts by series, arrays as lists, and the name of the type of anything else."""
+    """Return ``value`` as json can write it: histograms by series, arrays as lists, any other object as its type."""
     if isinstance(value, Histogram):
         counts = {"counts": value.counts, "positive_sum": value.positive_sum, "negative_sum": value.negative_sum}
         bad = {kind: number for kind, number in value.nonfinite.by_kind() if number}

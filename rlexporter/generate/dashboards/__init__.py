@@ -1,4 +1,4 @@
-"""Catalogue -> grafana/dashboards: four dashboards as Grafana's classic JSON, each an answer to a question."""
+"""Catalogue -> grafana/dashboards: four dashboards as Grafana's classic JSON, each for one question."""
 
 from __future__ import annotations
 
@@ -10,6 +10,6 @@ from rlexporter.model.metric import Metric
 
 
 def dashboards(catalog: Sequence[Metric]) -> dict[str, str]:
-    """Every dashboard, by file name."""
+    """Return every dashboard, by file name."""
     made = (fleet.build(catalog), run.build(catalog), ranks.build(catalog), exporter.build(catalog))
     return {f"{each['uid']}.json": json.dumps(each, indent=2, ensure_ascii=False) + "\n" for each in made}

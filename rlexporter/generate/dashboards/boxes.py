@@ -1,4 +1,4 @@
-"""Single numbers and tables."""
+"""Panels of single numbers, and tables."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ COLOURED: Json = {"type": "color-text"}
 
 
 class Column(NamedTuple):
-    """A column of a table: a query whose value it shows, under this name. Its labels are columns too."""
+    """A column of a table: the value of a query, under ``name``. The labels of the query are columns too."""
 
     name: str
     expr: str
@@ -32,7 +32,7 @@ def stat(
     name: bool = False,
     none: str = "-",
 ) -> Json:
-    """One number, or a word: of a mapping, or with ``name`` the legend. ``steps``: colours, each from a value on."""
+    """Return a panel with a number, or its word in ``mappings``, or with ``name`` the legend, coloured by ``steps``."""
     made = panel("stat", title, description, [query])
     defaults = {"unit": unit, "noValue": none, "mappings": list(mappings), "thresholds": limits(*steps)}
     made["fieldConfig"] = {"defaults": {**defaults, "links": list(links)}, "overrides": []}
@@ -59,10 +59,10 @@ def table(
     sort: str = "",
     none: str = "none",
 ) -> Json:
-    """Instant values, merged by the labels that they share.
+    """Return a table of instant values, merged by the labels that they share.
 
-    ``labels``: the columns of labels, which come first where ``order`` does not say otherwise, and how they look;
-    ``hidden``: columns that only bring labels.
+    ``labels`` maps the columns of labels to their look; they come first unless ``order`` says otherwise. ``hidden``
+    columns only bring labels.
     """
     queries = [Query(column.expr, instant=True, format="table") for column in columns]
     made = panel("table", title, description, queries)
@@ -88,7 +88,7 @@ def table(
 
 
 def _organized(columns: Sequence[Column], labels: Iterable[str], hidden: Sequence[str], order: Sequence[str]) -> Json:
-    """Names and places of columns. A single frame is not merged, and its value is not numbered."""
+    """Return names and places of columns. A single frame is not merged, and its value is not numbered."""
     values = ["Value"] if len(columns) == 1 else [f"Value #{letter(i)}" for i in range(len(columns))]
     named = {value: column.name for value, column in zip(values, columns, strict=True)}
     by_name = {name: value for value, name in named.items() if name not in hidden}
@@ -101,7 +101,7 @@ def _organized(columns: Sequence[Column], labels: Iterable[str], hidden: Sequenc
 
 
 def words(texts: Mapping[str, tuple[str, str]]) -> Json:
-    """A mapping: for each value a text and its colour."""
+    """Return a mapping from each value to a text and its colour."""
     options = {
         value: {"text": text, "color": color, "index": i} for i, (value, (text, color)) in enumerate(texts.items())
     }
@@ -109,7 +109,7 @@ def words(texts: Mapping[str, tuple[str, str]]) -> Json:
 
 
 def link(title: str, url: str, *, away: bool = False) -> Json:
-    """Where a click leads."""
+    """Return a link to ``url``; with ``away`` it opens a new tab."""
     return {"title": title, "url": url, "targetBlank": away}
 
 
@@ -117,5 +117,5 @@ SEVERITY: Mapping[str, object] = {
     "mappings": [words({"critical": ("critical", RED), "warning": ("warning", ORANGE), "info": ("info", BLUE)})],
     "custom__cellOptions": COLOURED,
 }
-"""How the severity of an alert looks in a table."""
+"""Look of an alert's severity in a table."""
 STATUS_PAGE = link("Status page of the process", "http://${__data.fields.instance}/", away=True)

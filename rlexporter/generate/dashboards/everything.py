@@ -1,4 +1,4 @@
-"""What no panel shows yet: a metric that is added to the catalogue is drawn without an edit here."""
+"""Panels for all metrics that no other panel shows: a new one in the catalogue is drawn without an edit here."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _DRAWN = (Kind.GAUGE, Kind.COUNTER, Kind.HISTOGRAM)
 
 
 def rest(page: Page, catalog: Sequence[Metric]) -> None:
-    """Whatever no panel shows, by group and unit."""
+    """Add panels for all metrics that no panel of ``page`` shows, by group and unit."""
     shown = set(re.findall(r"\brl_\w+", " ".join(_expressions(page))))
     names = {metric.series: {metric.series, f"{metric.series}_bucket", f"{metric.series}_count"} for metric in catalog}
     left = [
@@ -61,7 +61,7 @@ def _lines(group: Group, kind: str, unit: str, metrics: Sequence[Metric]) -> Jso
 
 
 def _line(metric: Metric) -> Query:
-    """A counter by its rate, a time by how long ago it is, any other gauge as it is."""
+    """Return the query of ``metric``: the rate of a counter, the age of a time, the value of any other gauge."""
     by = ("run", *metric.labels)
     legend = " ".join((metric.series, *("{{" + label + "}}" for label in metric.labels)))
     if metric.kind is Kind.COUNTER:

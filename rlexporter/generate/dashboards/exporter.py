@@ -1,4 +1,4 @@
-"""The exporter itself: what does it cost, and does it miss anything?"""
+"""Dashboard of the exporter itself: what does it cost, and does it miss anything?"""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ UID = "rlexporter-exporter"
 _OF = select()
 _COSTS = ("rlexporter_observe_seconds_total", "rlexporter_record_seconds_total")
 _OURS = f"and on (job, instance) rl_run_info{{{_OF}}}"
-"""Of what Prometheus says of a target: those that serve the runs. It knows the job and the instance, but no run."""
+"""Join that keeps the targets of the runs: Prometheus' own series have job and instance, but no run."""
 
 
 def build(catalog: Sequence[Metric]) -> Json:
-    """The dashboard."""
+    """Return the dashboard."""
     page = Page()
     page.row("Is it well?")
     _numbers(page)

@@ -1,4 +1,4 @@
-"""All runs, a row each: which of them needs a look?"""
+"""Dashboard of all runs, a row each: which of them needs a look?"""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _SLOPE = f"100 * max by (run) ({_SLOPES[0]} / ({_SLOPES[1]} > 0))"
 
 
 def build(catalog: Sequence[Metric]) -> Json:
-    """The dashboard."""
+    """Return the dashboard."""
     page = Page()
     page.row("Runs")
     page.add(_count("Running", "running"), 4, 4)
@@ -95,7 +95,7 @@ _MIDDLE = ("step", "done", "step time", "age of last step", "reward", "reward tr
 
 
 def _runs() -> Json:
-    """One row a run; the values of labels are columns too."""
+    """Return a table with a row per run; the values of labels are columns too."""
     labels: dict[str, dict[str, object]] = {
         "run": {"links": [_OPEN], "custom__width": 200},
         "algorithm": {},
@@ -152,6 +152,6 @@ def _from_one(color: str) -> dict[str, object]:
 
 
 def _alerts(severity: str) -> str:
-    """How many fire; 0 for the runs that have none."""
+    """Return the number of firing alerts per run, 0 for runs that have none."""
     firing = f'count by (run) (ALERTS{{{FIRING},severity="{severity}"}})'
     return f"{firing} or 0 * max by (run) (rl_run_info{{{ZERO}}})"

@@ -1,4 +1,4 @@
-"""What all dashboards have: annotations and links; and how panels are put below each other."""
+"""Frame of all dashboards: annotations, links, and the layout of panels."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rlexporter.catalog import RUNBOOKS
 Json = dict[str, Any]
 
 SCHEMA_VERSION = 39
-"""Grafana 10.4; later versions migrate it when they load it. Provisioning from files takes no newer format."""
+"""Schema of Grafana 10.4; later versions migrate it on loading. Provisioning from files takes no newer format."""
 SOURCE: Json = {"type": "prometheus", "uid": "${datasource}"}
 TAG = "rlexporter"
 WIDTH = 24
@@ -20,9 +20,9 @@ FIRING = 'alertname=~"RL.+",alertstate="firing",run=~"$run"'
 
 
 def select(*more: str) -> str:
-    """The label matchers of every query: the job, the run, and others.
+    """Return the label matchers of a query: job, run, and ``more``.
 
-    Not the instance, as other dashboards have it: a run that is preempted goes on in another one.
+    There is none for the instance, as in other dashboards: a preempted run goes on in another one.
     """
     return ",".join(('job=~"$job"', 'run=~"$run"', *more))
 
@@ -31,7 +31,7 @@ ZERO = select('rank="0"')
 
 
 def dashboard(uid: str, title: str, description: str, panels: list[Json], *, variables: Iterable[Json]) -> Json:
-    """A dashboard with these panels, which have their places already."""
+    """Return a dashboard with ``panels``, which have their places already."""
     return {
         "uid": uid,
         "title": title,
@@ -52,7 +52,7 @@ def dashboard(uid: str, title: str, description: str, panels: list[Json], *, var
 
 
 def _annotations() -> list[Json]:
-    """Alerts as regions; what has a time of its own as lines there, whenever it was scraped."""
+    """Return the annotations: alerts as regions, and events as lines at their own time, whenever they were scraped."""
     begun = select('severity=~"critical|warning"')
     return [
         _annotation("Alerts", f"ALERTS{{{FIRING}}}", "red", "{{alertname}}", "{{run}}: {{severity}}"),
@@ -84,7 +84,7 @@ def _annotations() -> list[Json]:
 
 
 def _annotation(name: str, expr: str, color: str, title: str, text: str, *, timed: bool = False) -> Json:
-    """``timed``: the value is when it was, in milliseconds."""
+    """Return an annotation; with ``timed`` the value of ``expr`` is its time, in milliseconds."""
     return {
         "name": name,
         "datasource": SOURCE,
@@ -102,7 +102,7 @@ def _annotation(name: str, expr: str, color: str, title: str, text: str, *, time
 
 
 def _links() -> list[Json]:
-    """To the other dashboards with the same variables and time, and to the runbooks."""
+    """Return links to the other dashboards, with the same variables and time, and to the runbooks."""
     common = {"asDropdown": False, "includeVars": True, "keepTime": True, "tags": [], "tooltip": "", "url": ""}
     return [
         {
@@ -128,7 +128,7 @@ def _links() -> list[Json]:
 
 
 class Page:
-    """Puts panels from left to right and rows below each other, and numbers them."""
+    """Lays out panels from left to right and rows below each other, and numbers them."""
 
     def __init__(self) -> None:
         self.panels: list[Json] = []
@@ -137,7 +137,7 @@ class Page:
         self._row: Json | None = None
 
     def row(self, title: str, *, collapsed: bool = False) -> None:
-        """Begin a row; the panels of a collapsed one are inside it, and not queried before it is opened."""
+        """Begin a row; a ``collapsed`` one holds its panels, which are not queried before it is opened."""
         self._break()
         made = {"type": "row", "title": title, "collapsed": collapsed, "panels": []}
         self._row = None
@@ -146,13 +146,13 @@ class Page:
         self._row = made if collapsed else None
 
     def add(self, panel: Json, width: int = 8, height: int = 8) -> None:
-        """The next panel, so wide of 24 and so high."""
+        """Add a panel of ``width`` (of 24) and ``height`` units of the grid."""
         if self._x + width > WIDTH:
             self._break()
         self._add(panel, width, height)
 
     def all(self) -> list[Json]:
-        """Every panel so far, those of collapsed rows among them."""
+        """Return every panel so far, including those of collapsed rows."""
         return [each for panel in self.panels for each in (panel, *panel.get("panels", ()))]
 
     def _add(self, panel: Json, width: int, height: int) -> None:

@@ -1,4 +1,4 @@
-"""The first screen of a run: how is it, is it learning, is it stable, is it fast, and what is wrong."""
+"""First screen of a run: how is it, is it learning, is it stable, is it fast, and what is wrong."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from rlexporter.generate.dashboards.panels import Query, described, gauge, overr
 from rlexporter.model.metric import Level, Metric, Range
 
 _ANY = select()
-"""A NaN is judged on the rank that sees it."""
+"""Matchers for all ranks, since a NaN is judged on the rank that sees it."""
 _BEGUN = f"and on (run, rank, condition, severity) rl_condition_last_event_step{{{_ANY}}}"
 
 
 def build(page: Page) -> None:
-    """The whole screen."""
+    """Add the screen to ``page``."""
     page.row("At a glance")
     _numbers(page)
     page.add(reward("Is it learning? Reward"), 8, 9)
@@ -62,7 +62,7 @@ def _numbers(page: Page) -> None:
 
 
 def reward(title: str) -> Json:
-    """The mean, and its spread as a band around it."""
+    """Return a panel of the mean reward, with its spread as a band around it."""
     mean = gauge("rl_reward_mean", legend="mean")
     std = f"({gauge('rl_reward_std').expr} or {gauge('rl_scores_std').expr})"
     high, low = "mean + std", "mean - std"
@@ -78,7 +78,7 @@ def reward(title: str) -> Json:
 
 
 def signals(title: str) -> Json:
-    """Every signal that an alert is judged by, on one scale."""
+    """Return a panel of every signal that an alert is judged by, on one scale."""
     shown = Metric(
         series="share",
         kind=NAMED["rl_step"].kind,
@@ -92,7 +92,7 @@ def signals(title: str) -> Json:
 
 
 def _pace() -> Json:
-    """Step time, and what it makes of tokens."""
+    """Return a panel of step time and tokens per second."""
     right = override("tokens per second", custom__axisPlacement="right", unit="short", custom__lineStyle=_DASHED)
     return timeseries(
         "Is it fast? Step time and throughput",
@@ -108,14 +108,14 @@ _DASHED = {"fill": "dash", "dash": [6, 4]}
 
 
 def step_time() -> list[Query]:
-    """Measured from step to step, and as the trainer logs it."""
+    """Return queries of the step time: measured from step to step, and as the trainer logs it."""
     parts = (f"rl_step_duration_seconds_{part}{{{ZERO}}}" for part in ("sum", "count"))
     total, count = (f"sum by (run) (rate({part}[$__rate_interval]))" for part in parts)
     return [Query(f"{total} / ({count} > 0)", "measured"), gauge("rl_step_time_seconds", legend="logged")]
 
 
 def _alerts() -> Json:
-    """Alerts as Prometheus has them."""
+    """Return a table of the alerts that fire, as Prometheus has them."""
     expr = f"max by (alertname, severity) (ALERTS{{{FIRING}}})"
     runbook = [link("Runbook", f"{RUNBOOKS}/${{__value.raw}}.md", away=True)]
     return table(
@@ -129,7 +129,7 @@ def _alerts() -> Json:
 
 
 def _conditions() -> Json:
-    """What has begun, with its step, value and limit."""
+    """Return a table of the conditions that have begun, with step, value and limit."""
     by = "max by (condition, severity, rank)"
     yes = [words({"0": ("no", GREY), "1": ("yes", RED)})]
     columns = [
@@ -151,7 +151,7 @@ def _conditions() -> Json:
 
 
 def _process() -> Json:
-    """Where it runs, and what."""
+    """Return a table of the processes: instance, model, versions."""
     names = ("instance", "attempt", "trainer", "model", "world_size", "trl")
     expr = f"max by ({', '.join(names)}) (rl_run_info{{{ZERO}}})"
     labels: dict[str, dict[str, object]] = {name: {} for name in names}

@@ -1,4 +1,4 @@
-"""The end of the dashboard of a run: is it fast, and what would a framework have hidden?"""
+"""Last rows of the dashboard of a run: is it fast, and what would a framework have hidden?"""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rlexporter.generate.dashboards.panels import Query, described, heatmap, rat
 
 
 def speed(page: Page) -> None:
-    """Is it fast?"""
+    """Add the row on speed."""
     page.row("Is it fast?")
     steps = NAMED["rl_step_duration_seconds"]
     page.add(timeseries("Step time", step_time(), steps, window=True, absent="No step has ended in this time"))
@@ -29,13 +29,13 @@ def speed(page: Page) -> None:
 
 
 def _phases(sign: str) -> Query:
-    """Those of every step, or those between steps: each keeps its time until it comes again."""
+    """Return a query of the phases in or between steps, by ``sign``: each keeps its time until it comes again."""
     of = select('rank="0"', f'phase{sign}"eval|save"')
     return Query(f"max by (run, phase) (rl_phase_time_seconds{{{of}}})", "{{phase}}")
 
 
 def truth(page: Page) -> None:
-    """What a framework would hide."""
+    """Add the row on values that a framework would hide."""
     page.row("Is it true? What a framework would hide")
     grown = "increase({name}{{{select}}}[$__rate_interval])"
     bad = grown.format(name="rl_nonfinite_values_total", select=select())

@@ -1,4 +1,4 @@
-"""Panels, made from the metrics that they show: title, unit, description and healthy range are the catalogue's."""
+"""Panels, made from the metrics that they show: unit, description and healthy range are the catalogue's."""
 
 from __future__ import annotations
 
@@ -12,40 +12,40 @@ from rlexporter.model.metric import Kind, Metric, Range
 UNITS = {"seconds": "s", "fraction": "percentunit", "bytes": "bytes", "tokens": "short"}
 WINDOW = "${window}s"
 Step = tuple[str, float | None]
-"""A colour, and the value from which on it is shown."""
+"""A colour, and the value from which it is shown."""
 
 
 @dataclass(frozen=True)
 class Query:
-    """One target of a panel. ``legend``: with `{{label}}` of what the expression keeps."""
+    """A target of a panel. ``legend`` may use, as `{{label}}`, the labels that the expression keeps."""
 
     expr: str
     legend: str = ""
     instant: bool = False
     format: str = ""
-    """``table`` or ``heatmap``."""
+    """Format: ``table``, ``heatmap``, or empty for lines."""
     window: bool = False
-    """Whether its points are at least as far apart as the columns of heatmaps."""
+    """True if its points are at least as far apart as the columns of heatmaps."""
 
 
 def unit_of(metric: Metric) -> str:
-    """Grafana's name of a unit; ``none`` is a plain number."""
+    """Return Grafana's name of the metric's unit; ``none`` is a plain number."""
     return UNITS.get(metric.unit, "none")
 
 
 def gauge(name: str, *by: str, legend: str = "") -> Query:
-    """A gauge of rank 0 as it is; ``by``: the labels that tell its lines apart."""
+    """Return a query of a gauge of rank 0; the labels ``by`` tell its lines apart."""
     text = legend or " ".join("{{" + label + "}}" for label in by) or words(name)
     return Query(f"max by ({', '.join(('run', *by))}) ({name}{{{ZERO}}})", text)
 
 
 def rate(name: str, legend: str) -> Query:
-    """How fast a counter of rank 0 grows, per second."""
+    """Return a query of the growth of a counter of rank 0, per second."""
     return Query(f"sum by (run) (rate({name}{{{ZERO}}}[$__rate_interval]))", legend)
 
 
 def mean(metric: Metric, of: str, *by: str) -> str:
-    """The mean of what a histogram was given, of the series ``of``."""
+    """Return an expression for the mean of a histogram, over the series with the matchers ``of``."""
     kept = ", ".join(("run", *by))
 
     def rated(part: str, *more: str) -> str:
@@ -57,13 +57,13 @@ def mean(metric: Metric, of: str, *by: str) -> str:
 
 
 def words(name: str) -> str:
-    """The name of a series, as a person says it."""
+    """Return the name of a series as plain words."""
     bare = name.removeprefix("rl_").removeprefix("rlexporter_").removesuffix("_total").removesuffix("_dist")
     return " ".join({"kl": "KL", "nan": "NaN"}.get(word, word) for word in bare.split("_"))
 
 
 def capital(text: str) -> str:
-    """With a capital at the beginning."""
+    """Return ``text`` with a capital first letter."""
     return text[:1].upper() + text[1:]
 
 
@@ -80,10 +80,10 @@ def timeseries(
     description: str = "",
     overrides: Iterable[Json] = (),
 ) -> Json:
-    """Lines over time. ``shown``: the metric whose unit, words and healthy range the panel has.
+    """Return a panel of lines over time, with the unit, words and healthy range of the metric ``shown``.
 
-    ``window``: a rate looks back as far as a column of a heatmap does, so that a step is in it; ``absent``: what it
-    says where there is nothing.
+    With ``window`` rates look back as far as a column of a heatmap, so that they cover a step. ``absent`` is the text
+    of an empty panel.
     """
     if window:
         queries = [replace(query, window="$__rate_interval" in query.expr) for query in queries]
@@ -105,7 +105,7 @@ def timeseries(
 
 
 def trend(title: str, shown: Metric) -> Json:
-    """A gauge over the step instead of time: pauses and restarts are not in it."""
+    """Return a panel of a gauge over steps instead of time: without pauses and restarts."""
     queries = [gauge("rl_step", legend="step"), gauge(shown.series, legend="value")]
     made = timeseries(title, queries, shown)
     made["type"] = "trend"
@@ -123,7 +123,7 @@ def trend(title: str, shown: Metric) -> Json:
 
 
 def heatmap(title: str, metric: Metric, *more: str, absent: str = "") -> Json:
-    """A distribution over time. A column is as wide as the window, so that each holds a step and none counts twice."""
+    """Return a panel of a distribution over time; columns as wide as the window hold a step, and none counts twice."""
     expr = f"sum by (le) (increase({metric.series}_bucket{{{select(*more)}}}[$__interval]))"
     made = panel("heatmap", title, described(metric), [Query(expr, "{{le}}", format="heatmap")])
     made["interval"] = WINDOW
@@ -154,7 +154,7 @@ def heatmap(title: str, metric: Metric, *more: str, absent: str = "") -> Json:
 
 
 def thresholds(healthy: Range | None) -> Json:
-    """Red outside the healthy range, nothing inside."""
+    """Return thresholds that are red outside the range ``healthy``, and transparent inside."""
     steps: list[Step] = [("transparent", None)]
     if healthy is not None:
         if healthy.low is not None:
@@ -165,28 +165,28 @@ def thresholds(healthy: Range | None) -> Json:
 
 
 def limits(*steps: Step) -> Json:
-    """Colours, each from a value on."""
+    """Return thresholds with the colours of ``steps``, each from its value on."""
     return {"mode": "absolute", "steps": [{"color": color, "value": value} for color, value in steps]}
 
 
 def override(name: str, **properties: object) -> Json:
-    """What differs for one field; ``custom__x`` is spelt `custom.x`."""
+    """Return an override of properties for the field ``name``; ``custom__x`` stands for `custom.x`."""
     found = [{"id": key.replace("__", "."), "value": value} for key, value in properties.items()]
     return {"matcher": {"id": "byName", "options": name}, "properties": found}
 
 
 def without_range(name: str) -> Metric:
-    """A metric for a panel that shows something else of it than its value."""
+    """Return a metric without healthy range, for a panel that does not show its plain value."""
     return replace(NAMED[name], healthy=None)
 
 
 def described(metric: Metric) -> str:
-    """What a panel says of a metric, in the catalogue's words."""
+    """Return the description of a metric's panel, in the catalogue's words."""
     return f"{metric.help} {metric.reading}".strip()
 
 
 def missing(*metrics: Metric) -> str:
-    """What a panel says where a run has none of these."""
+    """Return the text of a panel for a run that has none of ``metrics``."""
     logged = dict.fromkeys(each for metric in metrics for key in metric.keys for each in key.algorithms)
     if all(metric.kind is Kind.HISTOGRAM and not metric.of for metric in metrics):
         return "Not seen in this run: the table at the end says why"
@@ -211,7 +211,7 @@ def _lines(shown: Metric, log: bool, stack: bool) -> Json:
 
 
 def panel(kind: str, title: str, description: str, queries: Sequence[Query]) -> Json:
-    """What every panel has."""
+    """Return a panel with the parts that every panel has."""
     return {
         "type": kind,
         "title": title,
@@ -223,7 +223,7 @@ def panel(kind: str, title: str, description: str, queries: Sequence[Query]) -> 
 
 
 def letter(index: int) -> str:
-    """The name of a target: A, B, ... Z, AA, AB."""
+    """Return the name of the target ``index``: A, B, ... Z, AA, AB."""
     return (letter(index // 26 - 1) if index >= 26 else "") + chr(ord("A") + index % 26)
 
 

@@ -1,4 +1,4 @@
-"""The ranks of a run side by side: which of them is slow, behind, or sees what the others do not?"""
+"""Dashboard of a run's ranks side by side: which is slow, behind, or sees what the others do not?"""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ALONE = "Only ranks that serve are here: rank 0 does by itself, others where th
 
 
 def build(catalog: Sequence[Metric]) -> Json:
-    """The dashboard."""
+    """Return the dashboard."""
     page = Page()
     page.row("Ranks")
     _numbers(page)
@@ -97,7 +97,7 @@ def _differences(page: Page, catalog: Sequence[Metric]) -> None:
 
 
 def _value(metric: Metric) -> str:
-    """A gauge as it is, a counter by its rate, a histogram by the mean of what was seen."""
+    """Return an expression by rank: the value of a gauge, the rate of a counter, the mean of a histogram."""
     if metric.kind is Kind.GAUGE:
         return f"max by (run, rank) ({metric.series}{{{OF}}})"
     if metric.kind is Kind.COUNTER:

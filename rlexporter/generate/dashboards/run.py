@@ -1,4 +1,4 @@
-"""One run, for any algorithm, from top to bottom: how is it, is it learning, is it stable, is it fast, is it true."""
+"""Dashboard of a run of any algorithm, from top to bottom: overview, learning, stability, speed, hidden values."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ SEEN = {
     "rl_entropy_per_token": "rl_entropy_per_token_dist",
     "rl_advantage_mean": "rl_advantage_dist",
 }
-"""What is also seen at the tensor: there where the trainer does not log it."""
+"""Histograms of tensors by the gauge that they stand in for where the trainer does not log it."""
 ABSENT = {
     "rl_kl_per_token": "Not in this run. PPO logs it per sequence; with beta=0 there is none",
     "rl_policy_ratio_mean": "Neither logged nor seen at the tensor: an update on fresh samples has a ratio of 1",
@@ -96,7 +96,7 @@ _NOT_TENSORS = {"rl_step_duration_seconds", "rl_reward_function_dist"}
 
 
 def build(catalog: Sequence[Metric]) -> Json:
-    """The dashboard."""
+    """Return the dashboard."""
     page = Page()
     overview.build(page)
     page.row("Is it learning?")
@@ -133,7 +133,7 @@ def build(catalog: Sequence[Metric]) -> Json:
 
 
 def lines(title: str, names: Sequence[str]) -> Json:
-    """A panel with the lines of some gauges; their labels tell lines of one gauge apart."""
+    """Return a panel with the lines of the gauges ``names``; labels tell lines of one gauge apart."""
     metrics = [_named(name) for name in names]
     ranges = {each.healthy for each in metrics}
     # Of lines with ranges of their own none can be drawn.
@@ -159,7 +159,7 @@ def _line(name: str) -> Query:
 
 
 def _besides(names: Sequence[str]) -> Iterator[Query]:
-    """The same without the mistake of a trainer, or of a tensor that it does not log."""
+    """Yield queries beside those of ``names``: values corrected for a trainer's mistake, or seen at the tensor."""
     for name in names:
         if name in NAMED and NAMED[name].corrected:
             of = select('rank="0"', f'metric="{name}"')
@@ -169,10 +169,7 @@ def _besides(names: Sequence[str]) -> Iterator[Query]:
 
 
 def distributions(catalog: Sequence[Metric]) -> list[Metric]:
-    """What was seen at the tensor, as histograms; not one value a step, nor what is better seen elsewhere.
-
-    Those that few algorithms have come last.
-    """
+    """Return the histograms of tensors that no other panel shows better; those of few algorithms come last."""
     found = [
         each for each in catalog if each.kind is Kind.HISTOGRAM and not each.of and each.series not in _NOT_TENSORS
     ]

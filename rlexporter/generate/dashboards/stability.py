@@ -1,4 +1,4 @@
-"""How near a run is to its alerts: each signal as a share of the limit that is in force for it."""
+"""Distance of a run from its alerts: each signal as a share of the limit in force for it."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ DESCRIPTION = (
 
 ABSENT = "No limit is known yet: they are measured with the first steps"
 NEAR = ((GREEN, None), (YELLOW, 0.8), (RED, 1.0))
-"""Colours of a share."""
+"""Colours of a share, each from a value on."""
 
 
 def shares() -> list[Query]:
-    """A line for each signal of which both are served."""
+    """Return a line for each signal whose value and limit are both served."""
     return [Query(f"clamp_max({expr}, {_MOST})", legend) for legend, expr in _shares()]
 
 
 def worst() -> str:
-    """The nearest to its limit of each run, as a share with the label ``signal``."""
+    """Return an expression for each run's signal nearest to its limit: its share, with the label ``signal``."""
     named = (f'label_replace({expr}, "signal", "{legend}", "", "")' for legend, expr in _shares())
     return f"clamp_max(topk by (run) (1, {' or '.join(named)}), 10)"
 
@@ -53,7 +53,7 @@ def _shares() -> Iterator[tuple[str, str]]:
 
 
 _MOST = 3
-"""Beyond this much is beyond it; more would press the others flat."""
+"""Highest share drawn: a higher one would press the other lines flat."""
 _SEVERE = 'rank="0",severity=~"warning|critical"'
 
 
@@ -62,7 +62,7 @@ def _any(names: list[str]) -> str:
 
 
 def _gauges(signal: Signal) -> list[str]:
-    """Those that have the unit of the limit: after a derived source another kind of number would come."""
+    """Return the gauges in the unit of the limit: the sources after a derived one have another."""
     found = []
     for source in signal.sources:
         if source.read is Read.DERIVED:
@@ -73,7 +73,7 @@ def _gauges(signal: Signal) -> list[str]:
 
 
 def _is_comparable(condition: Condition) -> bool:
-    """Whether value and limit have a share: both above 0, and the limit one of a level, not of a step."""
+    """Tell whether value and limit have a share: both above 0, and the limit for a level, not for a change."""
     severe = any(limit.severity is not Severity.INFO for limit in condition.limits)
     return (
         severe

@@ -1,4 +1,4 @@
-"""The state of a run as one number, so that the last one that is known is shown, whichever label it had."""
+"""State of a run as one number, so that the last known state is shown, whichever label it had."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ _GONE = len(_LIVE) + 1
 
 
 def code() -> str:
-    """The number of the state that a run is in, else of how it ended, else that it is gone."""
+    """Return an expression for the number of a run's state, else of its end, else that it is gone."""
     live = [f"{_NUMBERS[state]} * (max by (run) (rl_run_state{{{_of(state)}}}) == 1)" for state in _LIVE]
     over = [f"{_NUMBERS[state]} * ({_last(state)} == 1)" for state in _OVER]
     return " or ".join((*live, *over, f"{_GONE} * ({_last('running')} == 1)"))
 
 
 def mapping() -> Json:
-    """The words for the numbers."""
+    """Return the words for the numbers."""
     texts = {str(number): (state, _LIVE[state]) for state, number in _NUMBERS.items()}
     return words({**texts, str(_GONE): ("unreachable", RED)})
 

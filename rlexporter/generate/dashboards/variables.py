@@ -1,4 +1,4 @@
-"""The variables of dashboards: what they show, and how wide a column of a heatmap has to be."""
+"""Variables of dashboards: the shown jobs, runs and ranks, and the width of a heatmap's columns."""
 
 from __future__ import annotations
 
@@ -20,40 +20,39 @@ PACE = (
     f"or quantile_over_time(0.95, ({_AGE})[$__range:15s]) "
     f"or 15 * count_over_time({_LOOKED}) / (changes({_LOOKED}) > 1))"
 )
-"""Seconds from one step to the next: as the trainer logs it, as old as the last step grows, and from one batch of
-completions to the next.
+"""Seconds between steps: the longest of the logged step time, the last step's age, and the time between generations.
 
-The logged one is of the last step only: one generation can serve many short steps, and the long one is then hardly ever
-the last. Of the age the 95th percentile over time: one pause does not make every column wide. And rewards, advantages
-and lengths come with a generation, which may be only every tenth step.
+The logged time is of the last step only: if one generation serves many short steps, the long one is rarely the last.
+The age is its 95th percentile over time, so that one pause does not widen every column. Rewards, advantages and
+lengths come with a generation, perhaps only every tenth step.
 """
 WINDOW = f"ceil(clamp_min(1.2 * {PACE} + 30, 60)) or vector(60)"
-"""A step, a fifth for those that take longer, and two scrapes; at least a minute."""
+"""Width of a column in seconds: a step and a fifth, for slower ones, and two scrapes; at least a minute."""
 
 
 def common(*more: Json) -> list[Json]:
-    """Those that every dashboard has, and more."""
+    """Return the variables of every dashboard, and ``more``."""
     return [_datasource(), _variable("job", "label_values(rl_run_info, job)", multi=True), *more]
 
 
 def run(*, multi: bool = False) -> Json:
-    """Which run."""
+    """Return the variable for the run."""
     return _variable("run", 'label_values(rl_run_info{job=~"$job"}, run)', multi=multi)
 
 
 def rank() -> Json:
-    """Which ranks."""
+    """Return the variable for the ranks."""
     return _variable("rank", f"label_values(rl_step_duration_seconds_count{{{select()}}}, rank)", multi=True)
 
 
 def reward_function() -> Json:
-    """What a panel is repeated for; nobody chooses it."""
+    """Return the hidden variable by which a panel is repeated."""
     query = f"label_values(rl_reward_function_dist_bucket{{{select()}}}, reward_function)"
     return {**_variable("reward_function", query, multi=True), "hide": 2}
 
 
 def window() -> Json:
-    """How wide a column of a heatmap has to be so that a step is in it, in seconds."""
+    """Return the variable for the width in seconds of a heatmap's columns, so that each holds a step."""
     made = _variable("window", f"query_result({WINDOW})", multi=False)
     made.update(hide=2, regex="/ (\\d+) /", description="Seconds from one column of a heatmap to the next.")
     return made
@@ -79,7 +78,7 @@ def _variable(name: str, query: str, *, multi: bool) -> Json:
 
 
 def _datasource() -> Json:
-    """Which Prometheus. A variable, because nothing else is filled in by provisioning as well as by an import."""
+    """Return the variable for the Prometheus: nothing else is filled in by both provisioning and import."""
     return {
         "name": "datasource",
         "label": "Data source",

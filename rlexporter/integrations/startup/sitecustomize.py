@@ -1,7 +1,7 @@
-"""Runs at the start of every Python under `rlexporter run`: waits for transformers or TRL, and then attaches.
+"""Start-up code of every Python under `rlexporter run`: waits for transformers or TRL, and then attaches.
 
-`PYTHONPATH` brings it there. Most of these processes train nothing, and some are of an environment without rlexporter:
-so it imports nothing until it has to, never fails, and runs the sitecustomize that it hides.
+Python finds it by `PYTHONPATH`. Most of these processes train nothing, and some are of an environment without
+rlexporter: so it imports nothing until it has to, never fails, and runs the sitecustomize that it hides.
 """
 
 import os
@@ -9,7 +9,7 @@ import sys
 
 
 class _Waiting:
-    """Sees the first import of transformers or TRL; by then it has removed itself."""
+    """Finder that sees the first import of transformers or TRL, and removes itself."""
 
     def find_spec(self, name, path=None, target=None):  # type: ignore[no-untyped-def] # types would be an import
         if name not in ("transformers", "trl"):
@@ -35,12 +35,12 @@ def _register() -> None:
 def _say(text: str) -> None:
     from contextlib import suppress
 
-    with suppress(OSError, ValueError):  # nobody may listen any more
+    with suppress(OSError, ValueError):  # stderr may be closed
         print(text, file=sys.stderr)
 
 
 def _run_hidden() -> None:
-    """The sitecustomize behind this one; what it raises is shown by Python as ever."""
+    """Run the sitecustomize that this one hides; Python shows what it raises as usual."""
     folder = os.path.dirname(__file__)
     sys.path[:] = [each for each in sys.path if each != folder]
     own = sys.modules.pop(__name__)
