@@ -64,7 +64,7 @@ class Snapshot:
         return next((each for each in RunState if self.value("rl_run_state", state=each.value)), None)
 
     def value(self, name: str, /, **labels: str) -> float | None:
-        """Return the sample of the series ``name`` with exactly these ``labels`` of the metric; None if there is none."""
+        """Return the sample of the series ``name`` with exactly these ``labels``; None if there is none."""
         for series, value in self.samples.items():
             if series.metric.series == name and dict(zip(series.metric.labels, series.labels, strict=True)) == labels:
                 return value

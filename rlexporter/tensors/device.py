@@ -108,9 +108,7 @@ class DeviceTally:
                 continue
             now = buffer[1:-1].tolist()
             step = self._offered.pop(flush, None)
-            if (
-                step is not None
-            ):  # None: the writer has taken the buffer again, and what was read may be half overwritten
+            if step is not None:  # None: the writer has reclaimed the buffer and may have changed it meanwhile
                 self._read = (flush, now)
                 return step, self._grown(before, now, range(max(last + 1, flush - 2), flush + 1))
         return None
