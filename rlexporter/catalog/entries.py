@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 Number = float | Mapping[str, float]
-"""One number, or one by variant of the signal."""
+"""A number for all variants of a signal, or one for each."""
 
 
 class Facts(TypedDict, total=False):

@@ -41,7 +41,7 @@ class Transition(NamedTuple):
 
 
 class _LimitState:
-    """One limit of one condition, and which of the last n observations were beyond it."""
+    """A limit of a condition, and which of the last n observations were beyond it."""
 
     __slots__ = (
         *("active", "below", "beyond", "condition", "constant", "enough", "factor", "floor"),
@@ -81,7 +81,7 @@ class _LimitState:
 
 
 class _SignalState:
-    """One signal of a run: its sources, its past, and the limits on it."""
+    """A signal of a run: its sources, its past, and the limits on it."""
 
     __slots__ = ("getters", "limits", "name", "of", "past", "place", "series", "sources", "tried", "variant")
 

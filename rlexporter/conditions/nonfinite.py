@@ -16,10 +16,7 @@ _OF_A_FUNCTION = ("rl_reward_function_mean", "rl_reward_function_std")
 
 
 def _counting(wanted: Callable[[Mapping[str, int]], list[str]]) -> Derive:
-    """Make a function that counts NaN and infinities, and notes the metric that had most of them.
-
-    ``wanted``: chooses the metrics to count, from the counts of those that had any.
-    """
+    """Make a function that counts NaN and infinities in ``wanted`` metrics, and notes the one that had most."""
 
     def count(view: View, memory: Memory) -> float | None:
         bad = view.anomalies.nonfinite

@@ -89,7 +89,7 @@ class Read(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One place where a signal can be read. ``series``: a Prometheus name of the catalogue.
+    """A place where a signal can be read. ``series``: a Prometheus name of the catalogue.
 
     ``variant``: the kind of number (an estimator, a unit), where limits depend on it. ``algorithms``: those whose
     trainers give the series this meaning; empty for all.
@@ -110,7 +110,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Signal:
-    """One number per step, whatever the trainer calls it. It is read at the first source that has a value."""
+    """A number per step, whatever the trainer calls it. It is read at the first source that has a value."""
 
     name: str
     unit: str
@@ -136,7 +136,7 @@ class Limit:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Condition:
-    """One way in which a run is unhealthy; with the severity INFO also a good sign."""
+    """A way in which a run is unhealthy; with the severity INFO also a good sign."""
 
     name: str
     alert: str
@@ -144,7 +144,7 @@ class Condition:
     signal: str
     limits: tuple[Limit, ...]
     summary: str
-    """One sentence for the alert, without templates."""
+    """A sentence for the alert, without templates."""
     meaning: str
     """The observation, and why it matters."""
     causes: tuple[str, ...] = ()

@@ -103,7 +103,7 @@ def otlp_name(series: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Metric:
-    """One entry of the catalogue. Everything that is served, drawn or documented derives from it."""
+    """An entry of the catalogue. Everything that is served, drawn or documented derives from it."""
 
     series: str
     """The Prometheus name."""

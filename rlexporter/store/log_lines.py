@@ -29,7 +29,7 @@ _MAX_STEPWISE_KEYS = 2000
 
 @dataclass(slots=True)
 class LogLine:
-    """One log line, and the series that each of its values feeds."""
+    """A log line, and the series that each of its values feeds."""
 
     prefix: str
     """The prefix of an evaluation; empty for a line of the training."""
@@ -255,7 +255,7 @@ class LogLines:
         return found
 
     def _array(self, line: LogLine, found: tuple[Series, ...], array: Any) -> bool:
-        """Read several values under one key, which a histogram counts and a gauge shows as mean; False if unreadable."""
+        """Read several values under one key: a histogram counts them, a gauge shows the mean. False if unreadable."""
         try:
             if self._is_tapped(found[0].metric):
                 return True

@@ -112,7 +112,7 @@ class Store:
                 self._watch.note(anomalies, part.seen)
 
     def settle(self) -> None:
-        """Judge what came after the last step, where none follows: a run often dies in the step of its fault."""
+        """Judge what came after the last step, as no other step will: a run often dies in the step of its fault."""
         found: list[list[Transition]] = []
 
         def edit(builder: SnapshotBuilder) -> None:
