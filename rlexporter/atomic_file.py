@@ -1,4 +1,4 @@
-"""Files that others read while they are written."""
+"""Writes files that other processes may read meanwhile."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from pathlib import Path
 
 
 def of_rank(path: str | Path, rank: int) -> Path:
-    """The path for a rank: processes on one folder do not write over each other's file."""
+    """Return the path for ``rank``, so that processes that share a folder do not overwrite each other's file."""
     path = Path(path)
     return path if rank == 0 else path.with_name(f"{path.stem}.rank{rank}{path.suffix}")
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Put ``text`` at ``path`` in one piece: a reader sees the old file or the new one. Raises OSError.
+    """Write ``text`` to ``path`` in one piece: a reader sees the old file or the new one.
 
-    Nothing is left beside it where that fails.
+    Raises: OSError; the partial file is then removed.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f"{path.name}.{os.getpid()}.part")

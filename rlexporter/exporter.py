@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from rlexporter.outputs.periodic import Ticker
 
 _HURRY_SECONDS = {RunState.FAILED: 1.0, RunState.PREEMPTED: 4.0}
-"""What the last push and the like may take where others wait for this process to end, or it is killed soon."""
+"""The seconds for the last push when other processes wait for this one, or it will be killed soon."""
 
 
 class Exporter:
@@ -51,34 +51,34 @@ class Exporter:
 
     @property
     def name(self) -> str:
-        """The name of the run, the label ``run`` of every series."""
+        """Return the name of the run, the label ``run`` of every series."""
         return self.run.name
 
     @property
     def state(self) -> RunState:
-        """The state that the run is in."""
+        """Return the state of the run."""
         return self.run.state
 
     @property
     def snapshot(self) -> Snapshot:
-        """What is known of the run now. It never changes; a later look gives another one."""
+        """Return the current snapshot of the run, which never changes; later calls return newer ones."""
         return self.run.store.snapshot
 
     @property
     def port(self) -> int | None:
-        """The port that is listened on; None where nothing is served."""
+        """Return the port of the endpoint; None if nothing is served."""
         return self._server.port if self._server else None
 
     @property
     def url(self) -> str | None:
-        """Where a browser on this machine finds the exporter; None where nothing is served."""
+        """Return the URL of the endpoint for a browser on this machine; None if nothing is served."""
         return self._server.url if self._server else None
 
     def log(self, stats: Mapping[str, object], *, step: int | None = None) -> None:
         """Serve a log line.
 
         ``stats``: keys as TRL logs them, or others, with numbers, None, NaN, arrays or tensors; it is read, not kept.
-        ``step``: the step that it belongs to; without one each line that is no evaluation is a step.
+        ``step``: the step that it belongs to; without it each line is a step unless it is an evaluation.
         """
         self.run.log(stats, step)
 
@@ -96,14 +96,14 @@ class Exporter:
         self.run.end(error)
 
     def start(self, *, fallback: bool = False) -> Exporter:
-        """Serve, on rank 0 and on the others where that was asked for; twice is once. Returns the exporter.
+        """Serve on rank 0, and on others if the settings ask for it; return the exporter. A second call does nothing.
 
         An earlier exporter of this process on the same port gives way, unless its training is under way. With
-        ``fallback`` a taken port is left for the next free one, and a file to write that cannot be had is only logged.
-        What guards the endpoint is never left out. A start that raises leaves no thread and no open file behind.
+        ``fallback`` a taken port is replaced by the next free one, and an output that cannot be opened is only logged;
+        authentication and TLS are never left out. A start that raises leaves no thread and no open file behind.
 
         Raises:
-            SetupError: the address, or a file that is needed, cannot be had.
+            SetupError: the address, or a file that is needed, is not available.
         """
         run = self.run
         if self._server is not None or not run.serves:
@@ -117,7 +117,7 @@ class Exporter:
         sock = endpoint.claim(run.settings.host, port, free=_free, fallback=fallback)
         with contextlib.ExitStack() as undo:
             undo.callback(sock.close)
-            if run.sink.recorder is None:  # one that is there was begun by an earlier start, and goes on
+            if run.sink.recorder is None:  # else an earlier start began it, and it goes on
                 undo.callback(run.stop_recording)
             undo.callback(self._close_outlets)
             self._open_outlets(sock.getsockname()[1], fallback)
@@ -135,7 +135,7 @@ class Exporter:
         return self
 
     def close(self) -> None:
-        """Stop serving now, whoever is still waiting for the final state. `start` serves again."""
+        """Stop serving now, even if scrapers have not seen the final state. `start` serves again."""
         self._stop()
         self._displaced = False
         self.run.close()
@@ -174,7 +174,7 @@ class Exporter:
             outlet.wake()
 
     def _open_outlets(self, port: int, fallback: bool) -> None:
-        """Open whatever leaves this process by another way than the endpoint."""
+        """Open the recording and every output other than the endpoint."""
         from rlexporter.outputs import enabled
 
         run = self.run
@@ -209,7 +209,7 @@ class Exporter:
 
 
 class _Ending:
-    """What happens to an exporter when its process ends: an `Ending`."""
+    """Ends an exporter with its process, as an `Ending`."""
 
     def __init__(self, exporter: Exporter) -> None:
         self.exporter = exporter
@@ -221,10 +221,9 @@ class _Ending:
         self.exporter.run.preempt()
 
     def patience(self) -> float:
-        """Return the seconds to wait at most for scrapers that have not fetched the final state, 0 without any.
+        """Return the most seconds to wait for scrapers that have not fetched the final state; 0 if there are none.
 
-        A rank that has failed ends at once: the others wait for it in a collective, and whoever launched them for its
-        end.
+        A rank that has failed ends at once: the other ranks wait for it in a collective, and the launcher for its end.
         """
         exporter = self.exporter
         if exporter._server is None or exporter._peers_wait:
@@ -244,7 +243,7 @@ class _Ending:
 
 
 def _free(port: int) -> str:
-    """Free a port that an exporter of this process holds; returns who holds it where that cannot be."""
+    """Free ``port`` if an exporter of this process holds it; return the holder if that is impossible, else ""."""
     for other in shutdown.live():
         if isinstance(other, _Ending) and other.exporter.port == port:
             if other.exporter.run.training:

@@ -1,4 +1,4 @@
-"""The table from which everything derives: metrics, and what makes a run sick."""
+"""The tables of metrics, conditions and alerts, from which everything else derives."""
 
 from rlexporter.catalog.alerts import (
     IMPACT,

@@ -1,7 +1,7 @@
-"""Alerts on what only Prometheus can see: a run that is not there any more, that does not move, that starts anew.
+"""Alerts on what only Prometheus can see, such as a run that has vanished, hangs, or keeps restarting.
 
-``expr`` is PromQL; ``run(...)`` in it is the largest over the processes of a run (`rlexporter.generate.promql`).
-Families that name a cause, and the families that are then only symptoms, are at the end.
+``expr`` is PromQL; ``run(...)`` in it is the largest value over the processes of a run (`rlexporter.generate.promql`).
+The table of causes and of the families that are their symptoms is at the end.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from rlexporter.model.alert import PrometheusAlert, RecordingRule
 from rlexporter.model.condition import Family, Severity
 
 RUNBOOKS = "https://github.com/rlexporter/rlexporter/blob/main/alerts/runbooks"
-"""Where `runbook_url` points; below the root of the repository it is alerts/runbooks."""
+"""The folder that `runbook_url` points to: alerts/runbooks in the repository."""
 
 LOST_WITHOUT = ("rank", "instance", "pod", "container", "endpoint", "node")
-"""Labels of one process. What is said of a run is said without them, so that cluster and namespace survive."""
+"""The labels of one process. Rules drop them by name, so that cluster and namespace survive."""
 
 
 WATCHDOG = "RLExporterWatchdog"
-"""The alert that always fires: without a run, and without a condition."""
+"""The alert that always fires; it belongs to no run and no condition."""
 
 RECORDING_RULES: tuple[RecordingRule, ...] = (
     RecordingRule(
@@ -271,4 +271,4 @@ INHIBITIONS: tuple[tuple[tuple[Family, ...], tuple[Family, ...]], ...] = (
     ((Family.REWARD_FLAT,), (Family.PLATEAU, Family.GRAD_DEAD)),
     ((Family.STALL,), (Family.SLOW,)),
 )
-"""Causes, and the families that are only their symptoms in the same run: those are not sent while a cause fires."""
+"""The families that are causes, each with its symptoms; symptoms in the same run are not sent while a cause fires."""

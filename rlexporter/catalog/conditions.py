@@ -1,6 +1,6 @@
-"""The table of conditions: what makes a run sick, declared once. Rules, runbooks, docs and the judge derive from it.
+"""The table of conditions, each declared once. Rules, runbooks, docs and the judge derive from it.
 
-The order is from cause to symptom, and that of rules and docs. Sources of the limits:
+The order is from cause to symptom; rules and docs keep it. Sources of the limits:
   [trl]    TRL's logging guide and its own constants        [ranges] PPO healthy-ranges cheat sheet (tests/data/seeds)
   [37]     Huang et al., The 37 Implementation Details of Proximal Policy Optimization
   [verl] [miles] [nemo] [tinker]  documentation of verl, miles, NeMo-RL and Tinker
@@ -87,7 +87,7 @@ SERIES_SIGNALS: tuple[Signal, ...] = (
     Signal("sampling_ratio", "", (Source("rl_importance_sampling_ratio_mean"),)),
     Signal("learning_rate", "", (Source("rl_learning_rate"),)),
 )
-"""What conditions are judged by, as far as a series holds it; what does not is derived in `rlexporter.conditions`."""
+"""The signals that a series holds; `rlexporter.conditions` derives the others."""
 
 NONFINITE: dict[str, tuple[str, ...]] = {
     "nonfinite_value_loss": ("rl_value_loss",),
@@ -106,7 +106,7 @@ NONFINITE: dict[str, tuple[str, ...]] = {
     "nonfinite_grad": ("rl_grad_norm",),
     "nonfinite_weights": ("rl_weight_norm",),
 }
-"""The metrics whose NaN and infinities each of these signals counts; `nonfinite_other` counts all but these."""
+"""The metrics whose NaN and infinities each of these signals counts; `nonfinite_other` counts those of all others."""
 
 _DIVERGED = (
     "The learning rate is too high for the model, or warms up too fast.",
@@ -673,9 +673,9 @@ _MORE_SIGNAL = (
 )
 
 REWARD_GAIN_FROM = 60
-"""Rewards before the signal `reward_gain` is computed: the first 30, and the last 30."""
+"""The number of rewards before the signal `reward_gain` is computed: the first 30 and the last 30."""
 _PLATEAU_FROM = 100
-"""Rewards before a plateau is judged."""
+"""The number of rewards before a plateau is judged."""
 
 _REWARD_CONDITIONS = (
     condition("reward_flat", "RLRewardFlat", Family.REWARD_FLAT).when(

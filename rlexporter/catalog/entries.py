@@ -1,4 +1,4 @@
-"""Short forms for the tables of the catalogue: an entry states what is its own, what it shares is stated once."""
+"""Short forms for the tables of the catalogue, so that facts that entries share are stated once."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 Number = float | Mapping[str, float]
-"""One number, or one by variant of the signal."""
+"""A number for all variants of a signal, or one for each."""
 
 
 class Facts(TypedDict, total=False):
@@ -36,7 +36,7 @@ class Entries:
     """Makes the metrics of one group."""
 
     def __init__(self, group: Group, /, **shared: Unpack[Facts]) -> None:
-        """Remember the ``shared`` facts: an entry has them unless it states its own."""
+        """Remember the ``shared`` facts, which apply to an entry unless it states its own."""
         self._group = group
         self._shared: dict[str, Any] = {**shared}
 
@@ -49,11 +49,11 @@ class Entries:
         return self._metric(Kind.COUNTER, series, text, own)
 
     def info(self, series: str, text: str, /, **own: Unpack[Facts]) -> Metric:
-        """Make a metric that is always 1 and says something with its labels."""
+        """Make a metric that is always 1 and whose labels hold the information."""
         return self._metric(Kind.INFO, series, text, own)
 
     def histogram(self, series: str, text: str, bounds: tuple[float, ...], /, **own: Unpack[Facts]) -> Metric:
-        """Make a metric that counts values up to each of ``bounds``: those of one rank, unless the entry says more."""
+        """Make a metric that counts values up to each of ``bounds``, of one rank unless the entry states a scope."""
         return self._metric(Kind.HISTOGRAM, series, text, {"scope": RankScope.RANK, "bounds": bounds, **own})
 
     def _metric(self, kind: Kind, series: str, text: str, own: Mapping[str, Any]) -> Metric:
@@ -61,23 +61,23 @@ class Entries:
 
 
 def info(value: Number, *, k: int = 1, n: int = 1) -> Limit:
-    """Make a limit that asks for nothing, beyond which ``k`` of the last ``n`` observations must be."""
+    """Make a limit that asks for nothing; it applies when ``k`` of the last ``n`` observations are beyond ``value``."""
     return Limit(Severity.INFO, value, (k, n))
 
 
 def warning(value: Number, *, k: int = 1, n: int = 1) -> Limit:
-    """Make a limit that asks for a look today, beyond which ``k`` of the last ``n`` observations must be."""
+    """Make a limit like `info`, but one that asks for a look today."""
     return Limit(Severity.WARNING, value, (k, n))
 
 
 def critical(value: Number, *, k: int = 1, n: int = 1) -> Limit:
-    """Make a limit that asks for a person now, beyond which ``k`` of the last ``n`` observations must be."""
+    """Make a limit like `info`, but one that asks for a person now."""
     return Limit(Severity.CRITICAL, value, (k, n))
 
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """What is compared with what: the part of a condition that is judged."""
+    """The comparison in a condition: a signal, its limits, and what they are measured against."""
 
     signal: str
     limits: tuple[Limit, ...]
@@ -92,13 +92,13 @@ def above(
 ) -> Judged:
     """Compare a signal with limits that it must not exceed.
 
-    Limits are multiples of ``vs`` where that is the run's own past; they are then at least ``floor``.
+    If ``vs`` is the run's own past, limits are multiples of it, and at least ``floor``.
     """
     return Judged(signal, limits, False, vs, floor, min_observations)
 
 
 def below(signal: str, *limits: Limit, vs: Baseline = Baseline.FIXED, min_observations: int = 0) -> Judged:
-    """Compare a signal with limits that it must not fall below; multiples of ``vs`` as in `above`."""
+    """Compare a signal with limits that it must not fall below; ``vs`` as in `above`."""
     return Judged(signal, limits, True, vs, 0.0, min_observations)
 
 
@@ -122,7 +122,7 @@ class Begun:
         algorithms: tuple[str, ...] = (),
         related: tuple[str, ...] = (),
     ) -> Condition:
-        """Make the condition that holds while ``judged`` finds the signal beyond a limit."""
+        """Make the condition that holds while the signal in ``judged`` is beyond a limit."""
         return Condition(
             name=self.name,
             alert=self.alert,

@@ -1,4 +1,4 @@
-"""The table: every metric, declared once. Registration, outputs, docs, dashboards and rules derive from it.
+"""The table of metrics, each declared once. Registration, outputs, docs, dashboards and rules derive from it.
 
 The order is the order of docs and panels. Names are dotted (`rl.kl.per_token` is `rl_kl_per_token` in Prometheus);
 keys are TRL's own. To add a metric is to add one entry here.
@@ -37,13 +37,13 @@ ALGORITHMS = {
     ONLINE_DPO: "OnlineDPO",
     DPO: "DPO and its relatives",
 }
-"""Names of the algorithms as `rl_run_info{algorithm}` and `--algorithm` spell them."""
+"""The algorithms, as `rl_run_info{algorithm}` and `--algorithm` spell them, with their names in docs."""
 
 ERROR_PLACES = (
     *("log", "observe", "step", "tap", "event", "identity", "exit"),
     *("scrape", "auth", "otlp", "discovery", "state", "record"),
 )
-"""Where an error of the exporter itself can come from: `rlexporter_errors_total{where}`."""
+"""The parts of the exporter that can have an error: `rlexporter_errors_total{where}`."""
 
 PHASES = ("rollout", "reward", "update", "eval", "save")
 """The parts of a run's time that `rl_phase{phase}` and `rl_phase_time_seconds{phase}` tell apart."""
@@ -52,7 +52,7 @@ TENSOR_SIGNALS = (
     *("reward", "advantage", "ratio", "kl", "logprob", "entropy", "completion_length", "prompt_length"),
     *("loss", "grad_norm", "weights", "value"),
 )
-"""What can be measured at the tensor, or not, in a run: `rl_signal_available{signal}`."""
+"""The signals that may be measured at the tensor: `rl_signal_available{signal}`."""
 
 HYPERPARAMETERS = tuple(
     """
@@ -68,7 +68,7 @@ HYPERPARAMETERS = tuple(
     use_score_scaling
     """.split()
 )
-"""The settings that go out as `rl_hyperparameter{name}` where a trainer's configuration has a number there."""
+"""The settings served as `rl_hyperparameter{name}` if they are numbers in the trainer's configuration."""
 
 INFO_LABELS = (
     *("algorithm", "trainer", "model", "attempt", "world_size", "rank_scope", "loss_type", "importance_sampling_level"),
@@ -81,7 +81,7 @@ def _keys(algorithms: str, *names: str) -> tuple[Key, ...]:
 
 
 def _both_signs(*positive: float) -> tuple[float, ...]:
-    """Bounds around zero: -x ... 0 ... x."""
+    """Return bounds around zero: -x ... 0 ... x."""
     return (*(-x for x in reversed(positive)), 0.0, *positive)
 
 
@@ -899,7 +899,7 @@ _LOGGED_UNMASKED = {
 
 
 def _unmasked(metric: Metric, key: str) -> Metric:
-    """What legacy PPO logs of a distribution, for a run that no taps see."""
+    """Return the metric for a distribution as legacy PPO logs it, without its mask; for a run without taps."""
     return replace(
         metric,
         series=f"{metric.series.removesuffix('dist')}unmasked_dist",

@@ -1,1 +1,1 @@
-"""The step clock: what makes a run sick, judged in the process, step by step, against limits and its own past."""
+"""Evaluates conditions in the process, step by step, against fixed limits and the run's own past."""

@@ -1,4 +1,4 @@
-"""Measures a run's own past, with which relative limits are multiplied."""
+"""Measures a run's own past, which relative limits are multiples of."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from rlexporter.conditions.past import FIRST, Past, p90, spread
 from rlexporter.model.condition import Baseline
 
 START = 5
-"""Observations at the start of a run that it is compared with later."""
+"""The number of first observations that `Baseline.START` uses."""
 WARM = 10
-"""Observations without which a run has no past to be measured with."""
+"""The number of observations from which a run has a past that can be measured."""
 
 
 Measure = float | tuple[float, float, float]
-"""What the number of a limit is multiplied with; of `Baseline.LEVEL`: level, spread, and range so far."""
+"""The factor of a relative limit; for `Baseline.LEVEL`: level, spread, and range so far."""
 
 
 def measure(baseline: Baseline) -> Callable[[Past], Measure | None] | None:
-    """Return what measures a run's own past, None of it while it is not long enough; None for a limit that is fixed."""
+    """Return the function that measures a past, and gives None while it is too short; None for `Baseline.FIXED`."""
     return _MEASURES.get(baseline)
 
 
@@ -61,9 +61,9 @@ _MEASURES: dict[Baseline, Callable[[Past], Measure | None]] = {
 
 
 def measured(factor: float, found: Measure) -> float:
-    """Return the limit that is in force, in the unit of the signal."""
+    """Return the limit in force, in the unit of the signal: ``factor`` times the measure ``found``."""
     if isinstance(found, tuple):
         level, deviation, extent = found
-        # The whole range so far keeps a run that has hardly moved yet from being judged by its rounding.
+        # A share of the range so far keeps a run that has hardly moved from being judged by rounding errors.
         return level - max(factor * deviation, 0.15 * extent)
     return factor * found

@@ -1,4 +1,4 @@
-"""Declares derived signals: a decorated function is all there is to one."""
+"""Declares derived signals: each is one decorated function."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from rlexporter.conditions.view import View
 from rlexporter.model.condition import Read, Signal, Source
 
 Derive = Callable[[View, Memory], "float | None"]
-"""Computes a number from a step and from the past of other signals; None where the step says nothing about it."""
+"""A function that computes a number from a step and from the past of other signals; None if the step has none."""
 
 
 class Declared:
-    """Collects the derived signals of one module, in the order in which they stand there."""
+    """Collects the derived signals of one module, in their order there."""
 
     def __init__(self) -> None:
         self.signals: list[Signal] = []
@@ -24,8 +24,8 @@ class Declared:
     ) -> Callable[[Derive], Derive]:
         """Declare the decorated function as the signal ``name``, in ``unit``.
 
-        ``of``: the signal that it is computed from, whose variant and series it shares. ``after``: further signals
-        that it reads. Both must be evaluated before it: `ordered` checks that.
+        ``of``: its main input, whose variant and series it shares. ``after``: further signals that it reads. All of
+        them must be declared before it: `ordered` checks that.
         """
 
         def declare(function: Derive) -> Derive:
@@ -36,16 +36,16 @@ class Declared:
         return declare
 
     def source(self, function: Derive) -> Derive:
-        """Declare a function as a source of the catalogue, `Read.DERIVED` under its name, and not as a signal."""
+        """Declare ``function`` as the `Read.DERIVED` source of its name, not as a signal of its own."""
         self.functions[function.__name__] = function
         return function
 
 
 def ordered(signals: Sequence[Signal]) -> tuple[Signal, ...]:
-    """Return the signals, which are evaluated in this order.
+    """Return the ``signals`` in the order of evaluation, which is their own.
 
     Raises:
-        ValueError: a name stands there twice, or a signal before one that it is computed from.
+        ValueError: a name is declared twice, or a signal before one that it is computed from.
     """
     known: set[str] = set()
     for signal in signals:

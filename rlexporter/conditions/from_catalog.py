@@ -1,4 +1,4 @@
-"""The judge of the catalogue's conditions, and the signals that it evaluates."""
+"""Makes the judge of the catalogue's conditions; holds the signals that it evaluates."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from rlexporter.conditions.watch import Watch
 _DECLARED = (nonfinite.declared, reward_signals.declared, signals.declared)
 
 SIGNALS = ordered((*SERIES_SIGNALS, *(signal for each in _DECLARED for signal in each.signals)))
-"""All that conditions are judged by, in the order of evaluation."""
+"""All signals, in the order of evaluation."""
 
 SIGNAL_NAMED = {signal.name: signal for signal in SIGNALS}
 FUNCTIONS = {name: function for each in _DECLARED for name, function in each.functions.items()}
 
 
 def watch(thresholds: Thresholds | None = None) -> Watch:
-    """A watch on one run, by the catalogue. ``thresholds``: limits that differ from the declared ones."""
+    """Make a watch for one run. ``thresholds``: limits that replace those of the catalogue."""
     stalled = (thresholds or {}).get(STALLED)
     return Watch(Judge(CONDITIONS, SIGNALS, FUNCTIONS, thresholds), stalled if isinstance(stalled, float) else None)

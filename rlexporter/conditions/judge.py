@@ -1,7 +1,7 @@
-"""Judges a run step by step: reads the signals, measures the limits, and says which conditions begin and end.
+"""Judges a run step by step: reads the signals, measures the limits, and reports which conditions begin and end.
 
-Pure but for its own bounded memory: nothing here knows the store, the clock or a trainer. It runs on the training
-thread, once a step: what does not change is computed once.
+It has no state but its own bounded memory, and knows no store, clock or trainer. It runs on the training thread, once a
+step, so it computes what does not change only once.
 """
 
 from __future__ import annotations
@@ -19,29 +19,29 @@ from rlexporter.conditions.view import View
 from rlexporter.model.condition import Condition, Limit, Signal, Source
 
 Factor = float | Mapping[str, float]
-"""The number of a limit: one, or one by variant of the signal."""
+"""The number of a limit: one for all variants of the signal, or one for each."""
 Thresholds = Mapping[tuple[str, str], Factor | None]
-"""Numbers of limits that differ from the declared ones, by condition and severity; None: off."""
+"""The numbers that replace declared limits, by condition and severity; None turns a limit off."""
 
 
 class Transition(NamedTuple):
-    """What has changed for one limit of a condition in a step."""
+    """The change of one limit of a condition in a step."""
 
     condition: Condition
     limit: Limit
     threshold: float
-    """In force, in the unit of the signal."""
+    """The limit in force, in the unit of the signal."""
     active: bool
     began: bool
     value: float
     series: str
-    """Where the signal was read."""
+    """The series at which the signal was read."""
     changed: bool = True
-    """Whether more than the threshold has changed: judged for the first time, begun, or ended."""
+    """True if more than the threshold has changed: judged for the first time, begun, or ended."""
 
 
 class _LimitState:
-    """One limit of one condition: how many of the last n observations were beyond it."""
+    """A limit of a condition, and which of the last n observations were beyond it."""
 
     __slots__ = (
         *("active", "below", "beyond", "condition", "constant", "enough", "factor", "floor"),
@@ -61,17 +61,17 @@ class _LimitState:
         self.measure = measure(condition.baseline)
         self.threshold: float | None = None
         self.constant: float | None = None
-        """The limit where it will not change any more."""
+        """The limit, once it will not change any more."""
         self.variant: str | None = None
 
     def choose(self, variant: str) -> None:
-        """Take the numbers that are meant for this variant of the signal; None where it has none."""
+        """Take the numbers for this ``variant`` of the signal; None if it has none."""
         self.variant = variant
         self.number = _pick(self.factor, variant)
         self.floor = _pick(self.condition.floor, variant) or 0.0
 
     def observe(self, beyond: bool) -> bool:
-        """Return whether the condition holds, with one more observation."""
+        """Add one observation, and return True if the condition holds."""
         window = self.window
         if len(window) == window.maxlen:
             self.beyond -= window[0]
@@ -81,7 +81,7 @@ class _LimitState:
 
 
 class _SignalState:
-    """One signal of a run: where it is read, what it was, and what is judged by it."""
+    """A signal of a run: its sources, its past, and the limits on it."""
 
     __slots__ = ("getters", "limits", "name", "of", "past", "place", "series", "sources", "tried", "variant")
 
@@ -91,7 +91,7 @@ class _SignalState:
         self.sources = [each for each in signal.sources if not each.algorithms or algorithm in each.algorithms]
         self.getters = [getter(source, derive) for source in self.sources]
         self.tried = self.getters
-        """Those that are at least as good as the one that was read last."""
+        """The getters of the source that was read last and of all better ones."""
         self.place = len(self.sources)
         self.series = self.variant = ""
         self.past = Past()
@@ -99,7 +99,7 @@ class _SignalState:
 
 
 class Judge:
-    """Judges one run. ``derive``: the functions of derived signals; ``thresholds``: limits that a person has set."""
+    """Judges one run. ``derive``: the functions of derived signals; ``thresholds``: limits that the user has set."""
 
     def __init__(
         self,
@@ -115,9 +115,9 @@ class Judge:
         self.begin("")
 
     def begin(self, algorithm: str, *, sequence_level: bool = False, resumed: bool = False) -> None:
-        """A run of this algorithm begins; one that nobody knows can have everything.
+        """Begin to judge a run of ``algorithm``; every condition applies to one that no condition names.
 
-        ``sequence_level``: its ratios are of sequences. ``resumed``: its first step is not that of the run.
+        ``sequence_level``: its ratios are per sequence. ``resumed``: its first step is not the first one of the run.
         """
         self._sequence_level = sequence_level
         unknown = not any(algorithm in each.algorithms for each in self._conditions)
@@ -132,7 +132,7 @@ class Judge:
                     self.limits.append((condition, limit))
 
     def step(self, view: View) -> list[Transition]:
-        """Judge one step, or a line that belongs to one."""
+        """Judge one step, or one log line of it, and return what has changed."""
         memory = self._memory
         memory.fresh = fresh = set[str]()
         changed: list[Transition] = []
@@ -152,11 +152,11 @@ class Judge:
         return changed
 
     def past(self, signal: str) -> Past:
-        """What a signal was so far."""
+        """Return the past of ``signal``."""
         return self._states[signal].past
 
     def _place(self, state: _SignalState, place: int) -> None:
-        """A signal that is read at a better place from now on has no past there; it never goes back to a worse one."""
+        """Read a signal at another source from now on: without the past of the old one, and never at a worse one."""
         if state.place < len(state.sources) and place != state.place:
             state.past = self._memory.past[state.name] = Past()
         state.place = place
@@ -172,7 +172,7 @@ class Judge:
         self._memory.variant[state.name] = state.variant
 
     def _has_moved(self, state: _SignalState) -> bool:
-        """Whether what it is derived from is read at another place than before."""
+        """Return True if the signal that ``state`` is derived from has changed its source."""
         origin = self._states[state.of]
         return state.variant != origin.variant or state.series != origin.series
 
@@ -189,7 +189,7 @@ class Judge:
                     continue
             before, each.threshold = each.threshold, threshold
             beyond = value < threshold if each.below else value > threshold
-            if not beyond and not each.beyond:  # as in nearly every step: a window that stays empty
+            if not beyond and not each.beyond:  # nearly every step: nothing in the window is beyond the limit
                 was = False
                 if before == threshold:
                     continue
@@ -205,9 +205,9 @@ class Judge:
 
 
 def _threshold(limit: _LimitState, variant: str, past: Past, measures: dict[object, Measure | None]) -> float | None:
-    """The limit in force; None where this kind of number has none, or there is no past yet.
+    """Return the limit in force; None if the variant has none, or the past is too short.
 
-    ``measures``: what was measured in this step already, for another limit of the same signal.
+    ``measures``: caches measures of this step for other limits of the same signal.
     """
     if variant != limit.variant:
         limit.choose(variant)

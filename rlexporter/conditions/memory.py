@@ -1,4 +1,4 @@
-"""What derived signals remember of a run, beside the past of each signal: bounded."""
+"""The bounded memory of derived signals, beside the past of each signal."""
 
 from __future__ import annotations
 
@@ -7,43 +7,43 @@ from dataclasses import dataclass, field
 from rlexporter.conditions.past import Past
 
 ROUNDING = 1e-6
-"""Differences below this, in proportion, are none."""
+"""The relative difference below which two numbers count as equal."""
 MAX_FUNCTIONS = 100
 MAX_KEYS = 500
 
 
 @dataclass(slots=True)
 class Memory:
-    """What derived signals remember of a run, beside the past of each signal."""
+    """The memory of derived signals: the past of each signal, and more."""
 
     past: dict[str, Past]
     variant: dict[str, str] = field(default_factory=dict)
-    """Signal -> what kind of number it is."""
+    """The variant of each signal."""
     resumed: bool = False
-    """What is first now was not first in the run."""
+    """True if the first step here is not the first one of the run."""
     fresh: set[str] = field(default_factory=set)
-    """Signals that the step under way has brought."""
+    """The signals that have a value in the current step."""
     episode: float = 0.0
     functions: dict[str, Past] = field(default_factory=dict)
-    """The mean of each reward function."""
+    """The means of each reward function."""
     flat_for: dict[str, int] = field(default_factory=dict)
-    """For how many observations a reward function has told no completion from another."""
+    """The number of observations in a row in which a reward function gave all completions the same reward."""
     given: dict[str, int] = field(default_factory=dict)
-    """How often in a row a reward function has given numbers; -1 once it gave none, early or often."""
+    """The number of times a reward function has given a number; -1 if it gave none within its first 10."""
     where: str = ""
-    """The series that the signal under way was about, where that is not always the same."""
+    """The series that the current signal was read at, where that varies."""
     keys: dict[str, tuple[int, int, int]] = field(default_factory=dict)
-    """Log key -> last line that had it, how many had it, longest pause; of those in ``shape`` as of line ``since``."""
+    """By log key: the last line with it, their number, the longest pause; for keys in ``shape`` as of ``since``."""
     shape: tuple[str, ...] = ()
     """The keys of the last line."""
     since: int = 0
-    """The first line that had just these keys."""
+    """The first line of those in a row that had exactly the keys in ``shape``."""
     absent: list[tuple[int, int, int]] = field(default_factory=list)
-    """Of ``keys``, what is known of those that the last line did not have."""
+    """The entries of ``keys`` for keys that the last line did not have."""
     lines: int = 0
     tapped: bool = False
-    """Whether reward functions are watched, so that None and NaN are told apart."""
+    """True if reward functions are tapped, so that None and NaN are told apart."""
 
     def new(self, name: str) -> float | None:
-        """The value of a signal, where this step brought one."""
+        """Return the value of the signal ``name`` in the current step; None without one."""
         return self.past[name].newest if name in self.fresh else None

@@ -1,4 +1,4 @@
-"""Derived signals that count NaN and infinities, each those of some metrics of the catalogue."""
+"""Derived signals that count NaN and infinities, each in some metrics of the catalogue."""
 
 from __future__ import annotations
 
@@ -16,9 +16,7 @@ _OF_A_FUNCTION = ("rl_reward_function_mean", "rl_reward_function_std")
 
 
 def _counting(wanted: Callable[[Mapping[str, int]], list[str]]) -> Derive:
-    """Count what was NaN or infinite. ``wanted``: of which metrics, those that had any given; the first of those with
-    most is what it is about.
-    """
+    """Make a function that counts NaN and infinities in ``wanted`` metrics, and notes the one that had most."""
 
     def count(view: View, memory: Memory) -> float | None:
         bad = view.anomalies.nonfinite
@@ -35,7 +33,7 @@ def _of(names: tuple[str, ...]) -> Derive:
 
 
 def _of_rewards(names: tuple[str, ...]) -> Derive:
-    """As `_of`. Older TRL logs NaN where a function gave None for all: the tensor tells the two apart."""
+    """Count as `_of`, but leave out the NaN that older TRL logs for None once tensors tell the two apart."""
     of_all, of_plain = _of(names), _of(tuple(name for name in names if name not in _OF_A_FUNCTION))
 
     def count(view: View, memory: Memory) -> float | None:

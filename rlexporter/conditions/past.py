@@ -1,4 +1,4 @@
-"""What a signal was in the steps before: bounded, finite numbers only."""
+"""The past of a signal: bounded, finite numbers only."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from itertools import islice
 from statistics import median
 
 KEPT = 256
-"""Observations of a signal that are remembered; the longest baseline needs 60."""
+"""The number of observations that are remembered; the longest baseline needs 60."""
 FIRST = 30
-"""Of the very first observations so many are kept for good."""
+"""The number of first observations of a run that are never forgotten."""
 
 
 class Past:
-    """The observations of one signal, oldest first; the newest is among them."""
+    """The observations of one signal, oldest first, the current one included."""
 
     __slots__ = ("best", "count", "first", "high", "low", "values")
 
@@ -42,12 +42,12 @@ class Past:
         return self.values[-1]
 
     def last(self, n: int, lag: int = 0) -> list[float]:
-        """The last ``n`` observations before the newest ``lag``; fewer where there are not so many."""
+        """Return the last ``n`` observations before the newest ``lag``; fewer if there are fewer."""
         end = len(self.values) - lag
         return list(islice(self.values, max(0, end - n), max(0, end)))
 
     def note_best(self) -> float | None:
-        """The best median of 10 observations so far, this one included; None before there are 10."""
+        """Update and return the best median of 10 observations in a row; None before there are 10."""
         if self.count >= 10:
             now = median(self.last(10))
             self.best = now if self.best is None else max(self.best, now)
@@ -55,11 +55,11 @@ class Past:
 
 
 def spread(values: Sequence[float]) -> tuple[float, float]:
-    """Median and median absolute deviation, the latter scaled to the standard deviation of a normal distribution."""
+    """Return the median, and the median absolute deviation scaled to a normal distribution's standard deviation."""
     middle = median(values)
     return middle, 1.4826 * median([abs(value - middle) for value in values])
 
 
 def p90(values: Sequence[float]) -> float:
-    """The 90th percentile, by nearest rank from below."""
+    """Return the 90th percentile, by nearest rank from below."""
     return sorted(values)[int(0.9 * (len(values) - 1))]

@@ -1,4 +1,4 @@
-"""Derived signals of the reward: lost, flat, solved, gained, and what each reward function does."""
+"""Derived signals of the reward and of each reward function: lost, flat, solved, gained."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ declared = Declared()
 
 @declared.signal("reward_lost", of="reward")
 def reward_lost(view: View, memory: Memory) -> float | None:
-    """1 where not one completion of the step got a reward, although None is all that was given."""
+    """Return 1 if every reward of the step was None, else 0."""
     none, seen = view.anomalies.undefined.get("rl_reward_dist", 0), view.counted.get("rl_reward_dist")
     if seen is not None or none:
         return float(bool(none) and (seen is None or not (seen.count or seen.nonfinite)))
@@ -26,9 +26,9 @@ def reward_lost(view: View, memory: Memory) -> float | None:
 
 @declared.signal("reward_function_lost", unit="reward functions")
 def reward_function_lost(view: View, memory: Memory) -> float | None:
-    """How many reward functions gave no number at all, after they had always given some. From log lines only."""
+    """Count reward functions that gave no number after they had always given some. Uses log lines only."""
     if "rl_reward_dist" in view.counted:
-        return None  # at the tensor None and NaN are told apart
+        return None  # the tensor tells None and NaN apart
     lost = 0
     functions = view.functions.get("rl_reward_function_mean", {})
     for name, value in functions.items():
@@ -46,7 +46,7 @@ def reward_function_lost(view: View, memory: Memory) -> float | None:
 
 @declared.signal("reward_functions_dead", unit="reward functions")
 def reward_functions_dead(view: View, memory: Memory) -> float | None:
-    """How many reward functions tell no completion from another any more, for 20 observations, at their lowest."""
+    """Count reward functions that once told completions apart, but for 20 observations gave all their lowest value."""
     spreads = _function_spreads(view)
     dead = 0
     for name, (mean, width) in spreads.items():
@@ -62,14 +62,14 @@ def reward_functions_dead(view: View, memory: Memory) -> float | None:
 
 @declared.signal("reward_functions_silent", unit="reward functions", after=("reward_functions_dead",))
 def reward_functions_silent(view: View, memory: Memory) -> float | None:
-    """How many of several reward functions have never told one completion from another, in 50 observations or more."""
+    """Count reward functions, if there are several, that gave all completions the same in 50 observations or more."""
     if "reward_functions_dead" not in memory.fresh or len(memory.functions) < 2:
         return None
     return float(sum(50 <= past.count == memory.flat_for[name] for name, past in memory.functions.items()))
 
 
 def _function_spreads(view: View) -> dict[str, tuple[float, float]]:
-    """Mean and spread of each reward function, as far as both are known."""
+    """Return the mean and the spread of each reward function for which both are known."""
     seen = {
         series.labels[0]: counted
         for series, counted in view.seen.items()
@@ -89,7 +89,7 @@ def _function_spreads(view: View) -> dict[str, tuple[float, float]]:
 
 @declared.signal("reward_gained", of="reward")
 def reward_gained(view: View, memory: Memory) -> float | None:
-    """1 where the reward is now clearly above where it began, and near its best."""
+    """Return 1 if the reward is clearly above its start and near its best, else 0."""
     if "reward" not in memory.fresh:
         return None
     reward = memory.past["reward"]
@@ -102,7 +102,7 @@ def reward_gained(view: View, memory: Memory) -> float | None:
 
 @declared.signal("flat_share", unit="fraction", of="reward_std", after=("reward", "zero_std_fraction"))
 def flat_share(view: View, memory: Memory) -> float | None:
-    """The share of completions whose group has no spread of reward; 1 where the whole step has none."""
+    """Return the share of completions whose group has no spread of reward; 1 if the whole step has none."""
     if "reward" not in memory.fresh:
         return None
     reward, width = memory.past["reward"], memory.new("reward_std")
@@ -118,21 +118,21 @@ def flat_share(view: View, memory: Memory) -> float | None:
 
 @declared.signal("reward_flat", unit="fraction", of="reward_std", after=("flat_share", "reward_gained"))
 def reward_flat(view: View, memory: Memory) -> float | None:
-    """The share of completions without a spread of reward; 0 where that is success."""
+    """Return the share of completions without a spread of reward; 0 if that is success."""
     share = memory.new("flat_share")
     return 0.0 if share is not None and memory.new("reward_gained") else share
 
 
 @declared.signal("solved", unit="fraction", of="reward_std", after=("flat_share", "reward_gained"))
 def solved(view: View, memory: Memory) -> float | None:
-    """The share of completions without a spread of reward, at the best reward of the run."""
+    """Return the share of completions without a spread of reward while the reward is at its best, else 0."""
     share = memory.new("flat_share")
     return share if share is None or memory.new("reward_gained") else 0.0
 
 
 @declared.signal("reward_gain", unit="spreads", of="reward")
 def reward_gain(view: View, memory: Memory) -> float | None:
-    """How far the last 30 rewards are above the first 30, in spreads of the first."""
+    """Return how far the last 30 rewards are above the first 30, in spreads of the first."""
     reward = memory.past["reward"]
     if "reward" not in memory.fresh or reward.count < REWARD_GAIN_FROM or memory.resumed:
         return None
@@ -142,7 +142,7 @@ def reward_gain(view: View, memory: Memory) -> float | None:
 
 @declared.signal("reward_jump", unit="ranges", of="reward")
 def reward_jump(view: View, memory: Memory) -> float | None:
-    """How far the reward is from its own last 50, in their range."""
+    """Return the distance of the reward from the median of its last 50, in multiples of their range."""
     reward = memory.past["reward"]
     own = reward.last(50, 2)
     if "reward" not in memory.fresh or len(own) < 10:

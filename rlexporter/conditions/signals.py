@@ -1,6 +1,6 @@
-"""Signals that no single series holds: each a function of the step and of the past of other signals.
+"""Derived signals: each is a function of the step and of the past of other signals, as no single series holds it.
 
-They return the number, or None where the step says nothing about it.
+It returns a number, or None if the step has none.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from rlexporter.conditions.view import View
 declared = Declared()
 
 _LITTLE_KL = {"k1": 0.3, "k3": 0.6, "sequence": 2.0}
-"""A policy that was nearer to its reference than this was as good as there."""
+"""The KL, by variant, below which a policy counts as equal to its reference."""
 
 
 @declared.signal("hacking", of="kl", after=("reward", "reward_gained"))
 def hacking(view: View, memory: Memory) -> float | None:
-    """KL in multiples of what it was at a third of the way, while the reward is at its best; else 0."""
+    """Return the KL of the last 10 steps over that of 30 earlier steps while the reward is at its best, else 0."""
     kl, reward = memory.past["kl"], memory.past["reward"]
     if "kl" not in memory.fresh or kl.count < 60 or reward.count < 60:
         return None
@@ -30,7 +30,7 @@ def hacking(view: View, memory: Memory) -> float | None:
 
 @declared.source
 def kl(view: View, memory: Memory) -> float | None:
-    """KL a token from KL a sequence, where the mean length is known."""
+    """Return the KL per token, computed from that per sequence and the mean length."""
     memory.where = "rl_kl_per_sequence"
     total, length = view.numbers.get(memory.where), view.numbers.get("rl_completion_length_mean")
     return total / length if total is not None and length else None
@@ -38,28 +38,28 @@ def kl(view: View, memory: Memory) -> float | None:
 
 @declared.signal("kl_distance", unit="nats", of="kl")
 def kl_distance(view: View, memory: Memory) -> float | None:
-    """How far the policy is from the reference, without the sign of a noisy estimate."""
+    """Return the absolute KL, since a noisy estimate can be negative."""
     found = memory.new("kl")
     return None if found is None else abs(found)
 
 
 @declared.signal("kl_first", unit="nats", of="kl")
 def kl_first(view: View, memory: Memory) -> float | None:
-    """The very first KL of a run: before any update the policy is the reference."""
+    """Return the very first KL of a run: before any update the policy is the reference."""
     found = memory.new("kl")
     return found if found is not None and memory.past["kl"].count == 1 and not memory.resumed else None
 
 
 @declared.signal("advantage_offset", of="advantage")
 def advantage_offset(view: View, memory: Memory) -> float | None:
-    """How far the mean advantage is from 0."""
+    """Return how far the mean advantage is from 0."""
     found = memory.new("advantage")
     return None if found is None else abs(found)
 
 
 @declared.signal("eos_missing", unit="fraction")
 def eos_missing(view: View, memory: Memory) -> float | None:
-    """The share of responses without an end token, of modern PPO."""
+    """Return the share of responses without an end token (modern PPO)."""
     ends, episode = view.numbers.get("rl_eos_tokens"), view.numbers.get("rl_episode")
     if ends is None:
         return None
@@ -71,14 +71,14 @@ def eos_missing(view: View, memory: Memory) -> float | None:
 
 @declared.signal("same_length", unit="fraction", of="length", after=("length_spread",))
 def same_length(view: View, memory: Memory) -> float | None:
-    """Spread of the completion lengths over their mean."""
+    """Return the spread of the completion lengths over their mean."""
     width, length = memory.new("length_spread"), memory.new("length")
     return None if width is None or not length else width / length
 
 
 @declared.signal("gradient_dead", of="grad_norm", after=("reward_std",))
 def gradient_dead(view: View, memory: Memory) -> float | None:
-    """1 where the gradient is exactly 0 although rewards differ."""
+    """Return 1 if the gradient is exactly 0 although rewards differ, else 0."""
     gradient = memory.new("grad_norm")
     if gradient is None:
         return None
@@ -88,14 +88,14 @@ def gradient_dead(view: View, memory: Memory) -> float | None:
 
 @declared.signal("learning_rate_share", unit="fraction", of="learning_rate")
 def learning_rate_share(view: View, memory: Memory) -> float | None:
-    """The learning rate over its highest so far, or over 1e-4 where it never was so high."""
+    """Return the learning rate over its highest value so far, or over 1e-4 if that is higher."""
     rate = memory.new("learning_rate")
     return None if rate is None else rate / max(memory.past["learning_rate"].high, 1e-4)
 
 
 @declared.signal("keys_gone", unit="keys")
 def keys_gone(view: View, memory: Memory) -> float | None:
-    """How many log keys have not come for three times their longest pause."""
+    """Count the log keys that have been absent for three times their longest pause."""
     if not view.keys:
         return None
     memory.lines += 1
@@ -106,7 +106,7 @@ def keys_gone(view: View, memory: Memory) -> float | None:
 
 
 def _change_shape(shape: tuple[str, ...], memory: Memory, now: int) -> None:
-    """Account for lines that all had the same keys, at once; nearly every line has those of the line before."""
+    """Account at once for all lines with the same keys, since nearly every line has those of the line before."""
     keys, more = memory.keys, now - 1 - memory.since
     for key in memory.shape if more > 0 else ():
         if key in keys:
@@ -123,5 +123,5 @@ def _change_shape(shape: tuple[str, ...], memory: Memory, now: int) -> None:
 
 @declared.signal("step_time", unit="seconds")
 def step_time(view: View, memory: Memory) -> float | None:
-    """Seconds that the step took."""
+    """Return the seconds that the step took."""
     return view.gap if view.advanced else None

@@ -1,4 +1,4 @@
-"""How a signal is read from what a step brought."""
+"""Reads a signal from the data of a step."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from rlexporter.model.condition import Read, Source
 from rlexporter.model.histogram import Histogram
 
 Getter = Callable[[View, Memory], "float | None"] | str
-"""A function, or the name of a number that is taken as it is."""
+"""A function, or the name of a number that is used as it is."""
 
 
 def getter(source: Source, derive: Mapping[str, Derive]) -> Getter:
-    """Return what reads this source; a function gives None where the step does not have it."""
+    """Return the getter of ``source``; a function returns None if the step does not have it."""
     series = source.series
     if source.read is Read.DERIVED:
         return derive[series]

@@ -1,4 +1,4 @@
-"""How long a run may go without a step before it hangs: a multiple of its own pace, by what is under way."""
+"""Says after how long without a step a run counts as hung: a multiple of its own pace, by the current phase."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from collections import deque
 from statistics import median
 
 STALLED = ("run_stalled", "")
-"""The name of the minimum among the thresholds of a run."""
+"""The key of the minimum among the thresholds of a run."""
 MINIMUM = 600.0
-"""Seconds; source: prime-rl calls 600 s without a step stuck, miles 30 minutes and six times the median."""
+"""The minimum in seconds. Source: prime-rl calls 600 s without a step stuck, miles 30 minutes or 6 medians."""
 TIMES = 10.0
 FIRST = 3.0
-"""Before the first step, in multiples of the minimum: models are loaded and compiled then."""
+"""The limit before the first step, in multiples of the minimum: models are loaded and compiled then."""
 UNMEASURED = 6.0
-"""The same for an evaluation or a checkpoint that was never measured."""
+"""The limit for an evaluation or a checkpoint that was never measured, in multiples of the minimum."""
 ASIDE = ("eval", "save")
-"""Phases that are not part of a step."""
+"""The phases that are not part of a step."""
 
 
 class Patience:
@@ -27,16 +27,16 @@ class Patience:
         self._aside: dict[str, deque[float]] = {name: deque(maxlen=10) for name in ASIDE}
 
     def step(self, seconds: float) -> None:
-        """A step took so long."""
+        """Note that a step took ``seconds``."""
         self._steps.append(seconds)
 
     def phase(self, name: str, seconds: float) -> None:
-        """A phase took so long."""
+        """Note that the phase ``name`` took ``seconds``."""
         if name in self._aside:
             self._aside[name].append(seconds)
 
     def limit(self, phase: str = "") -> float:
-        """Seconds without a step after which the run hangs, while this phase is under way."""
+        """Return the seconds without a step after which the run counts as hung while ``phase`` is under way."""
         if not self._steps:
             return FIRST * self._minimum
         pace = max(self._minimum, TIMES * median(self._steps))

@@ -1,4 +1,4 @@
-"""What one step brought, as the conditions see it: numbers by series, what was counted, what was not finite."""
+"""The data of one step as the conditions see it: numbers by series, histograms, and counts of non-finite values."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ class LineNumbers:
     """The numbers of a log line, by the metrics that they feed."""
 
     keys: tuple[str, ...] = ()
-    """Those of the line."""
+    """The keys of the line."""
     numbers: dict[str, float] = field(default_factory=dict)
-    """Finite ones, by Prometheus name; of metrics without labels."""
+    """The finite numbers of metrics without labels, by Prometheus name."""
     functions: dict[str, dict[str, float | None]] = field(default_factory=dict)
-    """Of metrics with one label: by Prometheus name, then by label; None was logged as None."""
+    """The numbers of metrics with one label, by Prometheus name and label; None if None was logged."""
 
     def note(self, targets: Iterable[Series], value: float | None) -> None:
-        """Take the number of a key that feeds ``targets``; None: the key was logged as None."""
+        """Take the ``value`` of a key that feeds ``targets``; None if None was logged."""
         for metric, labels in targets:
             if metric.kind is Kind.HISTOGRAM:
                 continue
@@ -33,7 +33,7 @@ class LineNumbers:
                 self.numbers[metric.series] = value
 
     def forget(self, targets: Iterable[Series]) -> None:
-        """Leave out the numbers of a key that feeds ``targets``."""
+        """Drop the numbers of a key that feeds ``targets``."""
         for metric, labels in targets:
             if labels:
                 self.functions.get(metric.series, {}).pop(labels[0], None)
@@ -43,23 +43,23 @@ class LineNumbers:
 
 @dataclass(slots=True)
 class View:
-    """One step, or the part of it that a line brought."""
+    """The data of one step, or of one log line of it."""
 
     step: int
     advanced: bool
-    """Whether this is the first that is heard of the step."""
+    """True if this is the first data of the step."""
     gap: float | None
-    """Seconds that the step took, or since the line before."""
+    """The seconds that the step took, or since the line before."""
     anomalies: AnomalyCounts
     numbers: dict[str, float] = field(default_factory=dict)
     functions: Mapping[str, Mapping[str, float | None]] = field(default_factory=dict)
     seen: Mapping[Series, Histogram] = field(default_factory=dict)
     counted: dict[str, Histogram] = field(default_factory=dict)
-    """What was seen at the tensor, of metrics without labels, by Prometheus name."""
+    """The histograms of tensors, for metrics without labels, by Prometheus name."""
     keys: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        """What was corrected comes before what was logged."""
+        """Put corrected means in place of logged ones."""
         for series, counted in self.seen.items():
             if not series.labels:
                 self.counted[series.metric.series] = counted
@@ -68,11 +68,11 @@ class View:
 
 
 def finite_mean(counted: Histogram) -> float:
-    """Return the mean of the finite values; there must be one."""
+    """Return the mean of the finite values; there must be at least one."""
     return (counted.positive_sum - counted.negative_sum) / counted.count
 
 
 def value_range(counted: Histogram) -> float | None:
-    """From the smallest to the largest value; None where these are not known."""
+    """Return the largest minus the smallest value; None if they are unknown."""
     found = counted.maximum - counted.minimum
     return found if isfinite(found) else None

@@ -1,4 +1,4 @@
-"""A run under watch: what each step brings goes to the judge, and so does what comes between two steps."""
+"""Watches a run: passes the data of each step, and what was counted between steps, to the judge."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rlexporter.model.step import StepUpdate
 
 
 class Watch:
-    """Watches one run, on its step clock. ``stalled``: seconds without a step that are always allowed."""
+    """Watches one run step by step. ``stalled``: seconds without a step that are always allowed."""
 
     def __init__(self, judge: Judge, stalled: float | None = None) -> None:
         self._judge = judge
@@ -26,25 +26,25 @@ class Watch:
         self._step: int | None = None
         self._time: float | None = None
         self.first: dict[tuple[str, str], tuple[int, Transition]] = {}
-        """By condition and severity: the step in which it began for the first time, and how."""
+        """The step in which each condition and severity first began, and the transition."""
 
     def begin(self, algorithm: str, *, sequence_level: bool = False, resumed: bool = False) -> None:
-        """Let a run begin: nothing of an earlier one counts."""
+        """Begin to watch a run, and forget an earlier one; the arguments are those of `Judge.begin`."""
         self._judge.begin(algorithm, sequence_level=sequence_level, resumed=resumed)
         self._step = self._time = None
         self._patience = Patience(self._stalled)
 
     @property
     def limits(self) -> Sequence[tuple[Condition, Limit]]:
-        """Those that this run is judged by."""
+        """Return the limits that this run is judged by, each with its condition."""
         return self._judge.limits
 
     def stall_after(self, phase: str) -> float:
-        """Return the seconds without a step after which the run hangs, while ``phase`` is under way (empty: none)."""
+        """Return the seconds without a step after which the run counts as hung in ``phase`` (empty: no phase)."""
         return self._patience.limit(phase)
 
     def note(self, anomalies: AnomalyCounts, seen: Mapping[Series, Histogram]) -> None:
-        """What was counted between two steps; it belongs to the next one that is judged."""
+        """Take what was counted between two steps; it belongs to the next step that is judged."""
         self._anomalies.add(anomalies)
         for series, counted in seen.items():
             have = self._seen.get(series)
@@ -52,17 +52,17 @@ class Watch:
 
     @property
     def pending(self) -> bool:
-        """Whether something was counted since the last step that was judged."""
+        """Return True if something was counted since the last step that was judged."""
         return bool(self._seen or self._anomalies)
 
     def pause(self, now: float) -> None:
-        """Something that is no step has taken its time until now: an evaluation."""
+        """Leave the time until ``now`` out of the next step: an evaluation took it."""
         self._time = now
 
     def look(
         self, anomalies: AnomalyCounts, line: LineNumbers, update: StepUpdate | None, step: int, now: float
     ) -> list[Transition]:
-        """Judge a line, and the step update that belongs to it."""
+        """Judge a log line and the step update that belongs to it; return what has changed."""
         self.note(anomalies, update.seen if update is not None else {})
         advanced = step != self._step
         gap = update.duration if update is not None and update.duration is not None else self._gap(now)
@@ -80,11 +80,11 @@ class Watch:
         return transitions
 
     def heard(self, signal: str) -> bool:
-        """Whether a signal has ever come."""
+        """Return True if ``signal`` has ever had a value."""
         return self._judge.past(signal).count > 0
 
     def needs(self, signal: str) -> bool:
-        """Whether a condition of this run is judged by a signal."""
+        """Return True if a condition of this run is judged by ``signal``."""
         return any(condition.signal == signal for condition, _ in self._judge.limits)
 
     def _gap(self, now: float) -> float | None:

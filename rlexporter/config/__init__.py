@@ -1,1 +1,1 @@
-"""Settings: what may be set, how it is read, and what it means where it is wrong."""
+"""Declares the settings, reads them, and reports errors in them."""

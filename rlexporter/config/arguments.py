@@ -1,4 +1,4 @@
-"""What may be given for each setting, so that an editor completes it and a type checker finds a typing error."""
+"""The types of all settings as arguments, for editors and type checkers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Literal, TypedDict
 class SettingArguments(TypedDict, total=False):
     """The settings of an exporter, as arguments of `Exporter`, `attach` and `RLExporterCallback`.
 
-    What each means is in `rlexporter.config.settings.Settings`; None is as if it were not given.
+    `rlexporter.config.settings.Settings` describes each; None means not given.
     """
 
     run: str | None

@@ -1,4 +1,4 @@
-"""Text or value -> what a setting holds. Each raises ValueError or TypeError that says what was expected."""
+"""Parsers of settings. Each takes a text or a value, and raises a ValueError or TypeError that says what it expects."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _T = TypeVar("_T")
 
 
 def text(value: object) -> str:
-    """A text that is not empty, without blanks around it."""
+    """Return a text that is not empty, without blanks around it."""
     if not isinstance(value, str) or not value.strip():
         raise ValueError("must be a text that is not empty")
     return value.strip()
 
 
 def between(low: float, high: float, number: Callable[[Any], _T]) -> Callable[[object], _T]:
-    """A number from ``low`` to ``high``."""
+    """Make a parser of a ``number`` from ``low`` to ``high``."""
 
     def parse(value: object) -> _T:
         parsed: Any = number(value)
@@ -39,7 +39,7 @@ def between(low: float, high: float, number: Callable[[Any], _T]) -> Callable[[o
 
 
 def labels(value: object) -> dict[str, str]:
-    """Labels given as a mapping, or as `team=llm,project=math`."""
+    """Return labels given as a mapping, or as `team=llm,project=math`."""
     if isinstance(value, str):
         pairs = [part.partition("=") for part in value.split(",") if part.strip()]
         if any(not separator for _, separator, _ in pairs):
@@ -58,7 +58,7 @@ def labels(value: object) -> dict[str, str]:
 
 
 def choice(*allowed: str) -> Callable[[object], str]:
-    """One of these words."""
+    """Make a parser that accepts one of the ``allowed`` words."""
 
     def parse(value: object) -> str:
         if value not in allowed:
@@ -69,12 +69,12 @@ def choice(*allowed: str) -> Callable[[object], str]:
 
 
 def path(value: object) -> str:
-    """A path, with ``~`` for the home of the user."""
+    """Return a path, with ``~`` expanded."""
     return os.path.expanduser(text(os.fspath(value) if isinstance(value, os.PathLike) else value))
 
 
 def switch_or_text(value: object) -> str:
-    """``on`` for what means yes, empty for what means no, else the text itself."""
+    """Return ``on`` for a yes, an empty string for a no, else the text itself."""
     if isinstance(value, bool):
         return ON if value else ""
     word = path(value)

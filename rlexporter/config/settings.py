@@ -1,4 +1,4 @@
-"""One settings object. An argument wins over the environment (`RLEXPORTER_*`), the environment over the default."""
+"""The settings object. An argument wins over the environment (`RLEXPORTER_*`), the environment over the default."""
 
 from __future__ import annotations
 
@@ -51,9 +51,9 @@ class Settings:
 
     @classmethod
     def load(cls, arguments: Mapping[str, object], environ: Mapping[str, str] | None = None) -> Settings:
-        """Settings from arguments (None: not given), then the environment, then defaults.
+        """Load settings from ``arguments`` (None: not given), then from ``environ``, then from defaults.
 
-        Raises SetupError that names the argument or variable, what is wrong with it, and what is expected.
+        Raises: SetupError that names the argument or variable, its fault, and what is expected.
         """
         environ = os.environ if environ is None else environ
         known = {each.name: each for each in fields(cls)}

@@ -1,4 +1,4 @@
-"""Limits that a person sets for one run: by argument, environment, or in a TOML file."""
+"""Parses the limits that the user sets for one run, by argument, environment, or in a TOML file."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ else:
 
 
 def parse(value: object) -> Thresholds:
-    """Limits by condition and severity; None for one that is off.
+    """Return limits by condition and severity; None for one that is off.
 
     ``value``: a mapping of conditions to limits, the text ``kl_high=0.5,entropy_low=off``, or the path of a TOML file
     with a table ``[thresholds]``. A limit is a number, False (off), or a mapping of severities to those. A single
@@ -63,7 +63,7 @@ def _file(path: Path) -> Mapping[str, Any]:
 
 
 def _pairs(text: str) -> Iterator[tuple[str, Any]]:
-    """``kl_high=0.5``, or ``kl_high.critical=2``; a number, or ``off``."""
+    """Parse pairs such as ``kl_high=0.5``, ``kl_high.critical=2`` or ``kl_high=off``."""
     nested: dict[str, dict[str, Any]] = {}
     for part in filter(None, map(str.strip, text.split(","))):
         name, separator, limit = (each.strip() for each in part.partition("="))
@@ -93,7 +93,7 @@ def _limits(condition: Condition, value: Any) -> Iterator[tuple[tuple[str, str],
 
 
 def _scaled(limit: Limit, mildest: Limit, number: float) -> Factor:
-    """The limit moved as far as the mildest one was."""
+    """Scale ``limit`` by the factor that takes the mildest one to ``number``."""
     if limit is mildest:
         return number
     if isinstance(limit.value, Mapping) and isinstance(mildest.value, Mapping):

@@ -1,1 +1,1 @@
-"""The nouns of the project: frozen values, from the standard library alone."""
+"""The values that the rest of the project is about, mostly frozen. Uses the standard library only."""

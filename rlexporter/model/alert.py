@@ -9,7 +9,7 @@ from rlexporter.model.condition import Family, Severity
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordingRule:
-    """A recording rule that several others use."""
+    """A Prometheus recording rule that several alerts share."""
 
     name: str
     expr: str
@@ -17,7 +17,7 @@ class RecordingRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrometheusAlert:
-    """An alert that no condition inside the process can raise."""
+    """An alert that only Prometheus can raise, because the process cannot see its cause."""
 
     alert: str
     family: Family
@@ -25,11 +25,11 @@ class PrometheusAlert:
     expr: str
     summary: str
     description: str
-    """A template of Prometheus, after the name of the run."""
+    """A Prometheus template; the rule puts the name of the run in front of it."""
     meaning: str
     causes: tuple[str, ...] = ()
     remedies: tuple[str, ...] = ()
     source: str = ""
     wait: str = ""
-    """How long it must hold before it fires."""
+    """The time that ``expr`` must hold before the alert fires."""
     of_run: bool = True

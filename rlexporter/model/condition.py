@@ -1,7 +1,7 @@
-"""What can be wrong with a run, as the catalogue declares it: frozen, and without any judgement of its own.
+"""Declarations of the conditions that a run can be in: frozen data; `rlexporter.conditions` evaluates them.
 
-A condition is one number of a step beyond one limit in k of its last n observations. What the number is says a
-`Signal`, what the limit is measured against is a `Baseline`.
+A condition holds when one number of a step (a `Signal`) was beyond a limit in k of its last n observations. The
+`Baseline` says what the limit is measured against.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from enum import Enum
 
 
 class Severity(str, Enum):
-    """What an alert asks for: a person now, a look today, nothing."""
+    """The response that an alert asks for: a person now, a look today, or nothing."""
 
     CRITICAL = "critical"
     WARNING = "warning"
@@ -20,7 +20,7 @@ class Severity(str, Enum):
 
 
 class Family(str, Enum):
-    """The fault that an alert names. Alerts of one family stand in for each other."""
+    """The fault that an alert names. Alerts of one family report the same fault."""
 
     NONFINITE = "NONFINITE"
     CRASH = "CRASH"
@@ -48,12 +48,12 @@ class Family(str, Enum):
 
     @property
     def label(self) -> str:
-        """As the alerts carry it."""
+        """Return the value of the label ``family`` on alerts."""
         return self.value.lower()
 
 
 class Baseline(Enum):
-    """What the number of a limit means."""
+    """The reference that the number of a limit is measured against."""
 
     FIXED = "in the unit of the metric"
     START = "times the median of the run's own first 5 values"
@@ -67,17 +67,17 @@ class Baseline(Enum):
 
     @property
     def relative(self) -> bool:
-        """Measured with the run's own past."""
+        """Return True if limits are relative to the run's own past."""
         return self is not Baseline.FIXED
 
     @property
     def settles(self) -> bool:
-        """Whether a limit that was measured once stays as it is."""
+        """Return True if a limit never changes once it has been measured."""
         return self in (Baseline.FIXED, Baseline.START, Baseline.FIRST)
 
 
 class Read(Enum):
-    """How a number is read from what is known of a series in one step."""
+    """The ways to read one number from a series in one step."""
 
     VALUE = "the value"
     MEAN = "the mean of what was seen"
@@ -89,10 +89,10 @@ class Read(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One place where a signal can be read. ``series``: a Prometheus name of the catalogue.
+    """A place where a signal can be read. ``series``: a Prometheus name of the catalogue.
 
-    ``variant`` says what kind of number it is, where limits depend on that: an estimator, a unit. ``algorithms``:
-    those for which the series means it; empty for all.
+    ``variant``: the kind of number (an estimator, a unit), where limits depend on it. ``algorithms``: those whose
+    trainers give the series this meaning; empty for all.
     """
 
     series: str
@@ -100,33 +100,33 @@ class Source:
     variant: str = ""
     algorithms: tuple[str, ...] = ()
     outside: tuple[float, float] = (0.0, 0.0)
-    """For `Read.SHARE`: the bounds of the histogram between which values are well."""
+    """For `Read.SHARE`: the bounds of the histogram between which values are healthy."""
 
     @property
     def derived(self) -> bool:
-        """Computed from other signals; ``series`` is then the name of the function."""
+        """Return True if a function computes it from other signals; ``series`` is then the name of that function."""
         return self.read is Read.DERIVED
 
 
 @dataclass(frozen=True, slots=True)
 class Signal:
-    """A number that a step brings, whatever the trainer calls it. The first source that has it is read."""
+    """A number per step, whatever the trainer calls it. It is read at the first source that has a value."""
 
     name: str
     unit: str
     sources: tuple[Source, ...]
     of: str = ""
-    """The signal that a derived one is computed from: it has the same variant, and is read at the same series."""
+    """The main input of a derived signal, which takes over its variant and its series."""
     after: tuple[str, ...] = ()
-    """Further signals that a derived one is computed from."""
+    """Further inputs of a derived signal."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """From where on, how often, and how bad. ``value``: one number, or one by variant of the signal.
+    """A threshold with its severity. ``value``: one number, or one for each variant of the signal.
 
-    ``k_of_n``, beyond the limit in k of the last n observations. A median of n values beyond it is the same as
-    more than half of them.
+    ``k_of_n``: the condition holds when k of the last n observations are beyond ``value``. With k just above n/2 this
+    is the same as a median of n beyond it.
     """
 
     severity: Severity
@@ -136,7 +136,7 @@ class Limit:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Condition:
-    """One way in which a run is sick, or, as information, well."""
+    """A way in which a run is unhealthy; with the severity INFO also a good sign."""
 
     name: str
     alert: str
@@ -144,26 +144,26 @@ class Condition:
     signal: str
     limits: tuple[Limit, ...]
     summary: str
-    """One static sentence, for the alert."""
+    """A sentence for the alert, without templates."""
     meaning: str
-    """What was seen, and why it matters."""
+    """The observation, and why it matters."""
     causes: tuple[str, ...] = ()
-    """What usually causes it, the likeliest first."""
+    """The usual causes, the likeliest first."""
     remedies: tuple[str, ...] = ()
-    """What to try, with settings by their TRL names."""
+    """Things to try, with settings by their TRL names."""
     source: str = ""
-    """Where the limit comes from."""
+    """The origin of the limit."""
     below: bool = False
     baseline: Baseline = Baseline.FIXED
     floor: float | Mapping[str, float] = 0.0
-    """A relative limit is never nearer to 0 than this, in the unit of the signal."""
+    """The lowest value of a relative upper limit, in the unit of the signal."""
     min_observations: int = 0
-    """Observations of the signal before it is judged."""
+    """The observations of the signal that must precede the first judgement."""
     algorithms: tuple[str, ...] = ()
-    """Those to which it applies; empty for all."""
+    """The algorithms that it applies to; empty for all."""
     related: tuple[str, ...] = ()
-    """Series to look at beside the signal's own."""
+    """Further series to look at."""
 
     def applies(self, algorithm: str) -> bool:
-        """Whether a run of this algorithm can have it."""
+        """Return True if the condition applies to a run of ``algorithm``."""
         return not self.algorithms or algorithm in self.algorithms

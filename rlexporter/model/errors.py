@@ -1,7 +1,7 @@
-"""Errors that a person can do something about."""
+"""Errors that the user can fix."""
 
 from __future__ import annotations
 
 
 class SetupError(Exception):
-    """Something a person has to change before the exporter can start: says what, where, and how."""
+    """An error that the user must fix before the exporter can start; the message says what, where and how."""

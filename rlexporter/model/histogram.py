@@ -1,4 +1,4 @@
-"""Exact histograms, as values: counts in buckets, and beside them what is no number. Standard library only."""
+"""Exact histograms as frozen values: bucket counts, with NaN and infinities counted apart. Standard library only."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ NONFINITE_KINDS = ("nan", "+inf", "-inf")
 
 @dataclass(frozen=True, slots=True)
 class Nonfinite:
-    """How many values of a kind were seen that are no numbers."""
+    """The numbers of NaN, +inf and -inf among some values. Falsy if all of them are 0."""
 
     nan: int = 0
     positive: int = 0
@@ -25,12 +25,12 @@ class Nonfinite:
         return bool(self.nan or self.positive or self.negative)
 
     def by_kind(self) -> tuple[tuple[str, int], ...]:
-        """Pairs in the order of ``NONFINITE_KINDS``."""
+        """Return the counts with their label values, in the order of ``NONFINITE_KINDS``."""
         return tuple(zip(NONFINITE_KINDS, (self.nan, self.positive, self.negative), strict=True))
 
     @staticmethod
     def of(value: float) -> Nonfinite:
-        """Classify one number; falsy for a finite one."""
+        """Classify ``value``; the result is falsy if it is finite."""
         if math.isnan(value):
             return Nonfinite(nan=1)
         if math.isinf(value):
@@ -40,10 +40,10 @@ class Nonfinite:
 
 @dataclass(frozen=True, slots=True)
 class Histogram:
-    """An exact histogram of finite values; what is not finite is counted beside it, never in it.
+    """An exact histogram of finite values; NaN and infinities are counted apart, in ``nonfinite``.
 
-    ``counts[i]`` is the number of values in ``(bounds[i-1], bounds[i]]``; the last one is above every bound.
-    ``negative_sum`` is the sum of the absolute values of the negative ones, so that both sums only grow.
+    ``counts[i]`` is the number of values in ``(bounds[i-1], bounds[i]]``; the last count is of values above every
+    bound. ``negative_sum`` is the sum of the absolute values of negative values, so that both sums only grow.
     """
 
     bounds: tuple[float, ...]
@@ -54,16 +54,16 @@ class Histogram:
     maximum: float = -math.inf
     nonfinite: Nonfinite = field(default_factory=Nonfinite)
     outside: int = 0
-    """Values that the metric cannot have: negative ones where no bound is."""
+    """The number of values that the metric cannot have: negative ones, where no bound is negative."""
 
     @property
     def count(self) -> int:
-        """Finite values counted."""
+        """Return the number of finite values."""
         return sum(self.counts)
 
     @property
     def mean(self) -> float:
-        """Of all values: NaN with a NaN among them, infinite with an infinity, NaN without any."""
+        """Return the mean of all values, infinities and NaN included; NaN if there are none."""
         bad = self.nonfinite
         if bad.nan or (bad.positive and bad.negative):
             return math.nan
@@ -73,11 +73,11 @@ class Histogram:
 
     @staticmethod
     def empty(bounds: tuple[float, ...]) -> Histogram:
-        """A histogram of nothing."""
+        """Make a histogram without values."""
         return Histogram(bounds, (0,) * (len(bounds) + 1))
 
     def including(self, value: float) -> Histogram:
-        """The histogram with one more finite value that the metric can have."""
+        """Return a copy with one more ``value``, which must be finite and one that the metric can have."""
         counts, i = self.counts, bisect_left(self.bounds, value)
         return Histogram(
             self.bounds,

@@ -1,4 +1,4 @@
-"""What an environment lacks, in one line that says what to install."""
+"""Turns a missing package into an error that says what to install."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from contextlib import contextmanager
 from rlexporter.model.errors import SetupError
 
 ENDPOINT = "fastapi uvicorn h11 prometheus-client"
-"""What serves, as pip takes it."""
+"""The packages of the HTTP endpoint, as arguments of ``pip install``."""
 TEXT = "prometheus-client"
-"""What writes the text of a scrape."""
+"""The package that writes the Prometheus text format."""
 OTLP = "'rlexporter[otlp]'"
-"""The extra with all that a push needs."""
+"""The extra with the packages of the OTLP push."""
 
 
 @contextmanager
 def needed_by(what: str, install: str) -> Iterator[None]:
-    """Turn an ImportError within into a SetupError: ``what`` needs more, and pip should ``install`` it.
+    """Turn an ImportError in the block into a SetupError that tells the user to ``pip install`` what ``what`` needs.
 
-    An import that fails in our own code stays what it is: nothing that can be installed would help.
+    An ImportError of rlexporter's own modules passes unchanged: no installation would mend it.
     """
     try:
         yield

@@ -1,4 +1,4 @@
-"""Metrics: what can be measured, as the catalogue declares it."""
+"""The declaration of a metric: its name, type, unit, labels, and the log keys that feed it."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ class Kind(Enum):
 
 
 class RankScope(Enum):
-    """Whose number it is: already reduced over all ranks, or one rank's own."""
+    """The ranks that a number covers: all of them (reduced already), or one."""
 
     GLOBAL = "global"
     RANK = "rank"
 
 
 class Level(Enum):
-    """What one value is measured on, or averaged over, before anything else is done with it."""
+    """The unit of training that one raw value belongs to."""
 
     TOKEN = "token"
     SEQUENCE = "sequence"
@@ -34,7 +34,7 @@ class Level(Enum):
 
 
 class Group(Enum):
-    """The question a metric answers; docs and dashboards are cut along these, in this order."""
+    """The section of docs and dashboards that a metric belongs to, in their order."""
 
     RUN = "State of the run"
     PROGRESS = "Progress"
@@ -58,13 +58,13 @@ class Group(Enum):
 
     @property
     def measured(self) -> bool:
-        """True where values come from a trainer or its tensors, so that one of them can be no number."""
+        """Return True if values come from a trainer or its tensors, and may therefore be NaN or infinite."""
         return self not in (Group.RUN, Group.PROGRESS, Group.SPEED, Group.CONDITION, Group.EXPORTER)
 
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Where a healthy run stays, in the unit of its metric; ``None`` is an open end."""
+    """The range of a healthy run, in the unit of the metric; ``None`` is an open end."""
 
     low: float | None
     high: float | None
@@ -75,7 +75,7 @@ class Range:
 class Key:
     """A key of a trainer's log line, and the algorithms that log it.
 
-    ``rewards/{reward_function}/mean`` is a template: what stands in the braces becomes a label of that name.
+    ``rewards/{reward_function}/mean`` is a template: the text that matches the braces becomes the label of that name.
     """
 
     name: str
@@ -90,10 +90,10 @@ _PARTS = re.compile(rf"({_NAMESPACE})_(.+?)(?:_({_STATISTIC}|coef|margin|chosen|
 
 
 def otlp_name(series: str) -> str:
-    """Return the name of a series as OTLP carries it: with underscores for dots it is the Prometheus name.
+    """Return the OTLP name of ``series``; with underscores for its dots it is the Prometheus name again.
 
-    A dot stands behind the namespace (``rl``, ``rl.eval``, ``rl.run``, ``rl.train``, ``rlexporter``) and before what
-    was computed of a quantity (``mean``, ``dist``, ``per_token``); it stands nowhere else.
+    Dots follow the namespace (``rl``, ``rl.eval``, ``rl.run``, ``rl.train``, ``rlexporter``) and precede the statistic
+    (``mean``, ``dist``, ``per_token``); there are no others.
     """
     found = _PARTS.fullmatch(series)
     if found is None:
@@ -104,42 +104,42 @@ def otlp_name(series: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Metric:
-    """One line of the catalogue. Everything that is served, drawn or documented derives from it."""
+    """An entry of the catalogue. Everything that is served, drawn or documented derives from it."""
 
     series: str
     """The Prometheus name."""
     kind: Kind
     group: Group
     help: str
-    """What is measured: one or more sentences."""
+    """The description of the measurement: one or more sentences."""
     level: Level
     unit: str = ""
-    """In words: ``nats``, ``tokens``. Empty: a pure number."""
+    """The unit in words: ``nats``, ``tokens``. Empty for a pure number."""
     scope: RankScope = RankScope.GLOBAL
     keys: tuple[Key, ...] = ()
     labels: tuple[str, ...] = ()
     healthy: Range | None = None
     reading: str = ""
-    """What a rise or a fall means."""
+    """The meaning of a rise or a fall."""
     bounds: tuple[float, ...] = ()
-    """Upper bounds of a histogram's buckets, ascending, without the infinite one."""
+    """The upper bounds of a histogram's buckets, ascending, without the infinite one."""
     of: str = ""
-    """The gauge of which a histogram counts one value a step: what is not finite is counted under that name."""
+    """The gauge whose value per step a histogram counts; NaN and infinities are counted under the gauge's name."""
     may_be_nonfinite: bool = False
-    """NaN or infinite by construction in healthy runs, or counted where it comes from: never a fault by itself."""
+    """True if NaN or infinities are no fault: healthy runs have them, or they are counted at their origin."""
     corrected: bool = False
-    """Modern PPO takes it too small where it leaves slots of its statistics unwritten: see ``rl_corrected_mean``."""
+    """True if modern PPO logs it too small, as it leaves slots of its statistics empty: see ``rl_corrected_mean``."""
     initial: tuple[tuple[str, ...], ...] = ()
-    """Label values that exist from the start, at 0: ``increase()`` cannot see a counter that is born at 1."""
+    """The label values that exist from the start, at 0: ``increase()`` misses the first count of a new series."""
     otlp_name: str = field(init=False)
-    """The name that OTLP carries: dots behind the namespace and before a statistic (``rl.kl.per_token``)."""
+    """The name in OTLP, with dots: ``rl.kl.per_token``. See `otlp_name`."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "otlp_name", otlp_name(self.series))
 
     @property
     def signed(self) -> bool:
-        """True for a histogram of values that can be negative."""
+        """Return True for a histogram of values that can be negative."""
         return bool(self.bounds) and self.bounds[0] < 0
 
 

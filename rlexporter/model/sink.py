@@ -1,4 +1,4 @@
-"""What adapters hand over, and to whom: the seam between trainers and the core.
+"""The interface through which adapters of trainers feed the core.
 
 Adapters depend on this file and not on the run, so that they can feed anything that has these methods.
 """
@@ -13,66 +13,66 @@ from rlexporter.model.step import RunFacts, StepUpdate
 
 
 class NotSeenError(Exception):
-    """Says that this run does not have a signal: the reason, and no error."""
+    """Reports that this run does not have a signal, with the reason. This is not an error."""
 
 
 class Sink(Protocol):
     """Takes what an adapter sees of a run.
 
-    Every method is called on the training thread, but for `guard`, which any thread may use. None of them raises an
-    error of its own into the trainer except `observe`, which stands inside `observing` or `guard`. None of them waits
-    for a device or keeps a tensor.
+    Call every method on the training thread, except `guard`, which any thread may use. No method raises an error of
+    its own into the trainer except `observe`, which must be called inside `observing` or `guard`. No method waits for
+    a device or keeps a tensor.
     """
 
     def log(self, stats: Mapping[str, object], *, step: int | None = None, update: StepUpdate | None = None) -> None:
-        """Take one log line, and the step update that belongs to it; both become visible in one change."""
+        """Take one log line and the step update that belongs to it; both become visible in one change."""
 
     def advance(self, update: StepUpdate) -> None:
-        """Note that a step is done for which no log line follows."""
+        """Note that a step is done that has no log line."""
 
     def saved(self, step: int) -> None:
         """Note that a checkpoint of ``step`` was written."""
 
     def observe(self, name: str, values: Any, mask: Any = None, labels: tuple[str, ...] = ()) -> None:
-        """Count values of this step in the metric with the Prometheus name ``name``.
+        """Count values of this step in the metric with the Prometheus name ``name``; they become visible with the step.
 
-        ``values``: a tensor, array or list of any shape; ``mask``: which of them count, of a shape that broadcasts to
-        it; ``labels``: those of the metric, in its order. They become visible with the step.
+        ``values``: a tensor, array or list of any shape; ``mask``: true for the values that count, of a shape that
+        broadcasts to that of ``values``; ``labels``: the values of the metric's labels, in its order.
 
         Raises:
-            LookupError: no metric is called so, or has so many labels.
-            TypeError, ValueError, RuntimeError: the values are no real numbers.
+            LookupError: no metric has this name and this number of labels.
+            TypeError, ValueError, RuntimeError: the values are not real numbers.
         """
 
     def undefined(self, name: str, count: int) -> None:
-        """Count values of the metric ``name`` that were not given (None)."""
+        """Note that ``count`` values of the metric ``name`` were not given (None)."""
 
     def values(self, key: str, numbers: list[float]) -> None:
-        """Take the numbers of this step that the trainer is about to average under a log key."""
+        """Take the ``numbers`` of this step that the trainer is about to average under the log key ``key``."""
 
     def signal(self, name: str, reason: str = "", *, error: bool = False) -> None:
-        """Say whether a signal can be seen in this run.
+        """Say whether the signal ``name`` can be measured in this run.
 
-        ``reason``: why not, empty where it can be; ``error``: it should have been.
+        ``reason``: why not, empty if it can; ``error``: True if it was expected to be there.
         """
 
     def observing(self, signal: str) -> AbstractContextManager[None]:
-        """Let what is observed inside be this signal; where that fails, the signal is lost and nothing else.
+        """Attribute what is observed inside the block to ``signal``; an error there costs only this signal.
 
-        NotSeenError says that this run does not have it.
+        A NotSeenError inside says that this run does not have it.
         """
 
     def phase(self, name: str) -> AbstractContextManager[None]:
-        """Count the time inside as that of a phase of the step."""
+        """Count the time inside the block as that of the phase ``name`` of the step."""
 
     def flush(self) -> None:
-        """Bring what was counted on a device to safety before something that may fail."""
+        """Start to copy counts from devices to the host, before something that may fail."""
 
     def guard(self, where: str) -> AbstractContextManager[None]:
-        """Keep errors inside away from the trainer: they are counted under ``where``, and logged once a kind."""
+        """Keep errors inside the block from the trainer: count them under ``where``, and log the first of each kind."""
 
     def on_close(self, undo: Callable[[], None]) -> None:
-        """Call ``undo`` when the exporter is closed: what was wrapped is unwrapped."""
+        """Call ``undo``, which unwraps something, when the exporter is closed."""
 
 
 class TrainedRun(Protocol):
@@ -80,13 +80,13 @@ class TrainedRun(Protocol):
 
     @property
     def sink(self) -> Sink:
-        """Where everything goes that is seen of it."""
+        """Return the sink that takes everything seen of this run."""
 
     def prepare(self, facts: RunFacts) -> None:
-        """Take over the facts of a run that may begin later."""
+        """Take over the ``facts`` of a run that may begin later."""
 
     def begin(self, facts: RunFacts) -> None:
-        """Note that a training begins now, for the first time or again."""
+        """Note that a training with these ``facts`` begins now, for the first time or again."""
 
     def end(self, error: BaseException | None = None) -> None:
-        """Note that it has ended, by itself or by ``error``."""
+        """Note that the training has ended, by ``error`` or normally."""

@@ -1,4 +1,4 @@
-"""Snapshots: what is known of a run at one moment."""
+"""Snapshots: the state of a run at one moment."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rlexporter.model.metric import Series
 
 
 class RunState(str, Enum):
-    """The life of a run, as ``rl_run_state{state}`` serves it: 1 for the state it is in, 0 for the others."""
+    """The state of a run, served as ``rl_run_state{state}``: 1 for the current state, 0 for the others."""
 
     STARTING = "starting"
     RUNNING = "running"
@@ -23,13 +23,13 @@ class RunState(str, Enum):
 
     @property
     def over(self) -> bool:
-        """True once nothing more is expected from this ``train()``."""
+        """Return True once nothing more is expected from this ``train()``."""
         return self not in (RunState.STARTING, RunState.RUNNING)
 
 
 @dataclass(slots=True)
 class AnomalyCounts:
-    """The values that were not finite, or not given at all: how many, by the Prometheus name of their metric."""
+    """The numbers of values that were not finite or not given (None), by the Prometheus name of their metric."""
 
     nonfinite: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
     undefined: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
@@ -38,7 +38,7 @@ class AnomalyCounts:
         return bool(self.nonfinite or self.undefined)
 
     def add(self, other: AnomalyCounts) -> None:
-        """Count those of ``other`` too."""
+        """Add the counts of ``other``."""
         for mine, theirs in ((self.nonfinite, other.nonfinite), (self.undefined, other.undefined)):
             for name, count in theirs.items():
                 mine[name] += count
@@ -46,10 +46,10 @@ class AnomalyCounts:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """All that is known at one moment. Never changed: a writer makes a new one and swaps the reference.
+    """The state of a run at one moment. It never changes: a writer makes a new one and swaps the reference.
 
-    ``steps`` says from which step a sample is; ``totals`` holds the last reading of the trainers' running
-    totals, from which counters of this process are made.
+    ``steps`` holds the step of each sample; ``totals`` holds the last reading of each running total of the trainer,
+    from which the counters of this process are computed.
     """
 
     labels: Mapping[str, str] = field(default_factory=dict)
@@ -60,11 +60,11 @@ class Snapshot:
 
     @property
     def state(self) -> RunState | None:
-        """In which the run is; None before anybody has said."""
+        """Return the state of the run; None before it is known."""
         return next((each for each in RunState if self.value("rl_run_state", state=each.value)), None)
 
     def value(self, name: str, /, **labels: str) -> float | None:
-        """The sample of the Prometheus series ``name`` with these labels of its own; None where there is none."""
+        """Return the sample of the series ``name`` with exactly these ``labels``; None if there is none."""
         for series, value in self.samples.items():
             if series.metric.series == name and dict(zip(series.metric.labels, series.labels, strict=True)) == labels:
                 return value

@@ -1,4 +1,4 @@
-"""What an adapter says of a run, and what it saw in a step."""
+"""The facts of a run and the updates of its steps, as adapters report them."""
 
 from __future__ import annotations
 
@@ -11,45 +11,45 @@ from rlexporter.model.metric import Series
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFacts:
-    """What an adapter knows of a run when it begins."""
+    """The facts of a run that an adapter knows when it begins."""
 
     algorithm: str = ""
     rank: int | None = None
     local_rank: int | None = None
-    """The rank on its machine."""
+    """The rank of the process on its machine."""
     world_size: int | None = None
     run_name: str | None = None
-    """Its name in the trainer's configuration, given by a person or a default."""
+    """The name in the trainer's configuration, given by the user or a default."""
     output_dir: str | None = None
-    """Where its checkpoints go."""
+    """The folder of the checkpoints."""
     resumed_from: str | None = None
-    """The checkpoint that it continues."""
+    """The checkpoint that the run continues."""
     info: Mapping[str, str] = field(default_factory=dict)
     """Further labels of ``rl_run_info``."""
     hyperparameters: Mapping[str, float] = field(default_factory=dict)
     steps_planned: int | None = None
     step: int | None = None
-    """The step at which this process takes over: above 0 when a checkpoint was resumed; None: not known."""
+    """The step at which this process starts: above 0 after a resume; None if unknown."""
     open_ended: bool = False
-    """Nobody will say when the training is over: where the process ends in order, so does the run."""
+    """True if no event marks the end of the training: the run then ends when the process exits normally."""
     totals: Mapping[str, float] = field(default_factory=dict)
-    """Trainer totals that were restored with it, by log key: counters of this process start from there."""
+    """The trainer's running totals at the start, by log key: counters of this process count from there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepUpdate:
-    """What an adapter saw in one step, before any framework averaged or filtered it."""
+    """The observations of an adapter in one step, before any framework averaged or filtered them."""
 
     step: int
     duration: float | None = None
-    """Seconds, measured from the start of the step to its end."""
+    """The seconds from the start of the step to its end."""
     seen: Mapping[Series, Histogram] = field(default_factory=dict)
-    """Tensors, as exact counts with sums and extremes; what is not finite is counted in them."""
+    """The values of tensors as exact histograms, which also count NaN and infinities."""
     undefined: Mapping[str, int] = field(default_factory=dict)
-    """How many values of a metric were not given (None), by Prometheus name."""
+    """The number of values that were not given (None), by Prometheus name."""
     values: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
-    """Numbers that the trainer is about to average, by log key."""
+    """The numbers that the trainer is about to average, by log key."""
     phases: Mapping[str, float] = field(default_factory=dict)
-    """Seconds spent in each phase since the last step."""
+    """The seconds spent in each phase since the last step."""
     overhead: float = 0.0
-    """Seconds that looking at tensors has cost the training thread since the last update."""
+    """The seconds that observing has cost the training thread since the last update."""

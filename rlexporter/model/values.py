@@ -1,6 +1,6 @@
-"""What a trainer can log -> a number, an array of numbers, nothing, or something that is no number. Never raises.
+"""Reads whatever a trainer logs as a number, an array of numbers, None, or something unreadable. Never raises.
 
-numpy and torch are recognised, not imported: a process that logs their values has them loaded.
+numpy and torch are recognised, not imported: a process that logs their values has loaded them already.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, TypeGuard
 
 
 class Unreadable(Enum):
-    """Answers of `read` that are not numbers."""
+    """The results of `read` that are not numbers."""
 
     UNDEFINED = "undefined"
     """None: the trainer had nothing to average."""
@@ -21,14 +21,14 @@ class Unreadable(Enum):
 
 
 def is_array(value: object) -> TypeGuard[Any]:
-    """True for a numpy array or a torch tensor: anything with a shape that knows how many values it holds."""
+    """Return True for a numpy array or a torch tensor: anything with a shape and a number of elements."""
     return hasattr(value, "shape") and (hasattr(value, "numel") or hasattr(value, "size"))
 
 
 def read(value: object) -> float | Unreadable | Any:
-    """The number in ``value``; the value itself where it holds several; else why there is none.
+    """Return the number in ``value``, an array if it holds several, else the reason why it cannot be read.
 
-    A 0-d array, and one of a single value, is a number. Lists and tuples of numbers, or of such lists, are arrays.
+    An array of one value is a number. Lists and tuples of numbers, nested or not, are arrays.
     """
     if value is None:
         return Unreadable.UNDEFINED

@@ -1,1 +1,1 @@
-"""One run in this process: its name, its state, what is fed into it, and how it ends."""
+"""The run in this process: its name, its state, its input, and its end."""

@@ -23,7 +23,7 @@ class ErrorLog:
 
     @contextlib.contextmanager
     def guard(self, where: str) -> Iterator[None]:
-        """Keep errors inside away from the training."""
+        """Keep errors inside the block from the training; count them under ``where``."""
         try:
             yield
         except Exception as error:  # noqa: BLE001 - the boundary: nothing of ours may reach a trainer

@@ -1,7 +1,7 @@
-"""What a run is called. A given name is kept as it is; a default one gets a short id, so that runs stay apart.
+"""Names a run. A name that the user gave stays as it is; a default one gets a short id, so that runs stay apart.
 
-The id is one that all ranks share (of the Slurm job, the elastic launch, the Kubernetes job), else a random one. The
-name is kept beside the checkpoints, so that a resumed run keeps it wherever it continues.
+The id is shared by all ranks (that of the Slurm job, the elastic launch, the Kubernetes job), else random. The name is
+stored beside the checkpoints, so that a resumed run keeps it wherever it continues.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 from rlexporter.atomic_file import write_whole
 
 RUN_FILE = "_rlexporter_run.json"
-"""Written beside the checkpoints. The leading underscore keeps it out of uploads to the hub."""
+"""The file beside the checkpoints. The leading underscore keeps it out of uploads to the hub."""
 
 _MAX_ID = 24
 _POD_SUFFIX = re.compile(r"(-(master|worker|launcher|node|workers))?(-\d+)*(-[bcdfghjklmnpqrstvwxz2456789]{5})?$")
@@ -27,16 +27,16 @@ _POD_SUFFIX = re.compile(r"(-(master|worker|launcher|node|workers))?(-\d+)*(-[bc
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """The name of a run, and how often a run of this name was started here."""
+    """The name of a run, and the number of times a run of this name was started here."""
 
     name: str
     attempt: int = 1
 
 
 def given_name(run_name: str | None, output_dir: str | None) -> str | None:
-    """The name a person gave, or None where it is only a default.
+    """Return the name that the user gave, or None if it is only a default.
 
-    transformers 5 leaves it None, 4.x puts the whole output path there. A path is never a name: its last part is.
+    transformers 5 leaves it None, 4.x puts the whole output path there. Only the last part of a path is a name.
     """
     if not run_name or run_name == output_dir:
         return None
@@ -44,7 +44,7 @@ def given_name(run_name: str | None, output_dir: str | None) -> str | None:
 
 
 def shared_id(environ: Mapping[str, str]) -> str | None:
-    """An id that every rank of this launch sees, and no other launch; an elastic restart is the same launch."""
+    """Return an id that all ranks of this launch share, and no other launch; an elastic restart is the same launch."""
     found = environ.get("SLURM_JOB_ID") or environ.get("TORCHELASTIC_RUN_ID")
     if (not found or found == "none") and "KUBERNETES_SERVICE_HOST" in environ:
         found = _POD_SUFFIX.sub("", environ.get("HOSTNAME", ""))
@@ -57,9 +57,9 @@ def shared_id(environ: Mapping[str, str]) -> str | None:
 
 
 def _of_launcher(environ: Mapping[str, str]) -> str | None:
-    """What torch's launcher gives all ranks where it was given no id, as `accelerate launch` gives it none.
+    """Return an id that torch's launcher shares with all ranks even if it got none, as from `accelerate launch`.
 
-    On one machine the folder that it makes for itself; on several the address where the ranks meet.
+    On one machine this is the folder of the launcher, on several the address where the ranks meet.
     """
     size = environ.get("WORLD_SIZE", "1")
     if size == "1":
@@ -72,16 +72,16 @@ def _of_launcher(environ: Mapping[str, str]) -> str | None:
 
 
 def fresh(base: str | None, environ: Mapping[str, str] | None = None) -> Identity:
-    """A new name from a path or script name and an id; no state of the user's random generators is touched."""
+    """Make a new name from a path or script name and an id, without touching the user's random generators."""
     environ = os.environ if environ is None else environ
     stem = _last_part(base or "") or Path(sys.argv[0] if sys.argv else "").stem or "run"
     return Identity(f"{stem}-{shared_id(environ) or secrets.token_hex(3)}")
 
 
 def provisional(given: str | None, output_dir: str | None) -> Identity:
-    """The identity of a run that may begin later, before anybody knows whether it will resume a checkpoint.
+    """Return the identity of a run that may begin later, before it is known if it resumes a checkpoint.
 
-    Where checkpoints and a kept name lie in the output folder it is taken to be that run.
+    If the output folder holds checkpoints and a stored name, that run is assumed.
     """
     kept = _read(Path(output_dir)) if output_dir else None
     if given or (kept and output_dir and any(Path(output_dir).glob("checkpoint-*"))):
@@ -90,10 +90,10 @@ def provisional(given: str | None, output_dir: str | None) -> Identity:
 
 
 def settle(assumed: Identity, given: str | None, output_dir: str | None, resumed_from: str | None) -> Identity:
-    """The identity of a run that begins now. ``assumed``: what `provisional` said.
+    """Return the identity of a run that begins now. ``assumed``: the result of `provisional`.
 
-    Without a given name a resumed run takes the one kept beside its checkpoint, and a run that starts anew in the
-    folder of another one a fresh one. The attempt counts on while the name stays the same.
+    Without a given name, a resumed run takes the name stored beside its checkpoint, and a run that starts anew in the
+    folder of another one gets a new name. The attempt counts on while the name stays the same.
     """
     kept = _read(Path(output_dir)) if output_dir else None
     if given:
@@ -107,7 +107,7 @@ def settle(assumed: Identity, given: str | None, output_dir: str | None, resumed
 
 
 def keep(identity: Identity, output_dir: str) -> None:
-    """Write the identity beside the checkpoints, in one piece. Raises OSError where that cannot be."""
+    """Write the identity beside the checkpoints, in one piece. Raises OSError if that fails."""
     text = json.dumps({"run": identity.name, "attempt": identity.attempt}) + "\n"
     write_whole(Path(output_dir) / RUN_FILE, text)
 

@@ -1,4 +1,4 @@
-"""What the taps of an adapter saw since the last step: put together into one step update."""
+"""Collects what taps see between two steps into one step update."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rlexporter.tensors.tally import Tally
 
 
 class PendingStep:
-    """``named``: the catalogue by Prometheus name."""
+    """The observations since the last step. ``named``: the catalogue by Prometheus name."""
 
     def __init__(self, named: Mapping[str, Metric]) -> None:
         self.tally = Tally()
@@ -26,11 +26,11 @@ class PendingStep:
         self._overhead = 0.0
 
     def cost(self, seconds: float) -> None:
-        """Time that looking has cost the training thread."""
+        """Add ``seconds`` that observing has cost the training thread."""
         self._overhead += seconds
 
     def observe(self, name: str, values: Any, mask: Any = None, labels: tuple[str, ...] = ()) -> Metric:
-        """Values of a metric, before anything was done with them. Raises LookupError for a name that is none."""
+        """Count raw values of the metric ``name``, and return it. Raises LookupError for an unknown name."""
         metric = self._named.get(name)
         if metric is None or len(metric.labels) != len(labels):
             raise LookupError(f"no metric is called {name!r} and has {len(labels)} labels")
@@ -38,15 +38,15 @@ class PendingStep:
         return metric
 
     def undefined(self, name: str, count: int) -> None:
-        """Values of a metric that were not given."""
+        """Add ``count`` values of the metric ``name`` that were not given."""
         self._undefined[name] += count
 
     def values(self, key: str, numbers: list[float]) -> None:
-        """Numbers that a trainer will average under this log key."""
+        """Add ``numbers`` that a trainer will average under the log key ``key``."""
         self._values.setdefault(key, []).extend(numbers)
 
     def take(self, update: StepUpdate) -> StepUpdate:
-        """The update with everything since the last one."""
+        """Return ``update`` with everything since the last one."""
         values, self._values = self._values, {}
         undefined, self._undefined = self._undefined, Counter()
         return replace(
@@ -59,6 +59,6 @@ class PendingStep:
         )
 
     def take_overhead(self) -> float:
-        """Seconds since the last call."""
+        """Return the seconds that observing has cost since the last call."""
         overhead, self._overhead = self._overhead, 0.0
         return overhead

@@ -1,4 +1,4 @@
-"""How long each part of a step takes: phases within phases, each with its own time only."""
+"""Times the phases of a step. Phases may be nested; the time of an inner one is not part of the outer one."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 
 class PhaseTimer:
-    """A stack of open phases. The time of an inner one is not that of the outer. ``clock``: seconds."""
+    """A stack of open phases, and the seconds spent in each. ``clock``: seconds."""
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
         self._clock = clock
@@ -17,21 +17,21 @@ class PhaseTimer:
 
     @property
     def current(self) -> str:
-        """The innermost open phase; empty between phases."""
+        """Return the innermost open phase; empty between phases."""
         return self._open[-1] if self._open else ""
 
     def enter(self, name: str) -> None:
-        """A phase begins."""
+        """Begin the phase ``name``."""
         self._account()
         self._open.append(name)
 
     def leave(self) -> None:
-        """The innermost phase ends."""
+        """End the innermost phase."""
         self._account()
         self._open.pop()
 
     def take(self) -> dict[str, float]:
-        """Seconds by phase since the last call."""
+        """Return the seconds spent in each phase since the last call."""
         self._account()
         taken, self._spent = self._spent, {}
         return taken

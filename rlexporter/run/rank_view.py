@@ -1,6 +1,6 @@
-"""What a rank other than 0 serves: its own tensors and timings, and nothing that all ranks share. Pure.
+"""Selects what a rank other than 0 serves: its own tensors and timings, and nothing that all ranks share. Pure.
 
-TRL's log lines hold values that are reduced over all ranks already: rank 0 serves them, once.
+TRL's log lines hold values that are reduced over all ranks already, so only rank 0 serves them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _CONDITIONS = {metric.series for metric in CATALOG if "condition" in metric.labe
 
 
 def own(snapshot: Snapshot, ranks: str) -> Snapshot:
-    """The part of a snapshot that is this rank's own. ``ranks``: `timings`, or `all` for its tensors too."""
+    """Return the part of ``snapshot`` that is this rank's own. ``ranks``: `timings`, or `all` for its tensors too."""
     serves = _timing if ranks == TIMINGS else _local
     return replace(
         snapshot,
@@ -37,7 +37,7 @@ def _timing(series: Series) -> bool:
 
 
 def _local(series: Series) -> bool:
-    """NaN is counted, and judged, on the rank that sees it; other conditions need what all ranks log."""
+    """Return True for a rank's own series; NaN is judged on the rank that sees it, other conditions on rank 0."""
     name = series.metric.series
     if name in _BY_METRIC:
         return series.labels[0] in _COUNTED

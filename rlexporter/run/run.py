@@ -1,4 +1,4 @@
-"""One run: what it is called, which state it is in, what is known of it."""
+"""The run: its name, its state, its settings, and the store that holds its data."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from rlexporter.version import __version__
 
 
 def _nothing() -> None:
-    """The default for what else happens."""
+    """Do nothing: the default callback."""
 
 
 class Run:
@@ -55,44 +55,44 @@ class Run:
         self._settled = False
         self._driven = False
         self._shown: tuple[Snapshot, Snapshot] | None = None
-        """What is known, and the part of it that is this rank's own, which stays the same as long as that does."""
+        """The last snapshot, and its part that is this rank's own: a cache for `current`."""
         self._describe(self._facts)
         self.store.enter(self.state)
 
     @property
     def name(self) -> str:
-        """The label ``run`` of every series."""
+        """Return the label ``run`` of every series."""
         return self._identity.name
 
     @property
     def rank(self) -> int:
-        """The label ``rank``: as the trainer says, else as the settings do."""
+        """Return the label ``rank``: that of the trainer, else that of the settings."""
         return self.settings.rank if self._facts.rank is None else self._facts.rank
 
     @property
     def local_rank(self) -> int:
-        """The rank on this machine."""
+        """Return the rank on this machine."""
         return self.settings.local_rank if self._facts.local_rank is None else self._facts.local_rank
 
     @property
     def world_size(self) -> int:
-        """The number of ranks."""
+        """Return the number of ranks."""
         return self._facts.world_size or self.settings.world_size
 
     @property
     def output_dir(self) -> str | None:
-        """Where the checkpoints of the run go, if anybody said."""
+        """Return the folder of the checkpoints; None if unknown."""
         return self._facts.output_dir
 
     @property
     def serves(self) -> bool:
-        """Whether this rank serves: rank 0, or each one where that was asked for."""
+        """Return True if this rank serves: rank 0 always, others if the settings ask for it."""
         return self.rank == 0 or self.settings.ranks != MAIN
 
     def current(self) -> Snapshot:
-        """Return what is served now, counts that have come from devices included; of another rank what it sees itself.
+        """Return what is served now, with the counts that have arrived from devices; on ranks above 0 only their own.
 
-        For any thread.
+        Any thread may call this.
         """
         with self.errors.guard("scrape"):
             self.sink.fold()
@@ -108,7 +108,7 @@ class Run:
         self.errors.add(where, error)
 
     def log(self, stats: Mapping[str, object], step: int | None = None) -> None:
-        """Take a log line of a loop that nobody else drives: with the first one the run is under way."""
+        """Take a log line. The first one starts the run if no adapter drives it."""
         if self.state is RunState.STARTING and not self._driven:
             with self.errors.guard("log"):
                 self._introduce()
@@ -150,7 +150,7 @@ class Run:
                 self._enter(*_outcome(error))
 
     def enter(self, state: RunState, exception: str = "") -> None:
-        """Take over a state that somebody knows from elsewhere. Never raises."""
+        """Take over a ``state`` that comes from elsewhere, such as a recording. Never raises."""
         with self.sink.changing("event"):
             if state.over:
                 self.store.settle()
@@ -171,7 +171,7 @@ class Run:
                 self._enter(RunState.PREEMPTED)
 
     def record(self) -> None:
-        """Begin to record, where that was asked for. Raises SetupError for a file that cannot be written."""
+        """Begin to record if the settings ask for it. Raises SetupError for a file that cannot be written."""
         if self.settings.record and self.sink.recorder is None:
             path = str(of_rank(self.settings.record, self.rank))
             self.sink.recorder = Recorder(path, lambda error: self.failed("record", error))
@@ -188,7 +188,7 @@ class Run:
         self.stop_recording()
 
     def abandon(self) -> None:
-        """In a forked child: what it logs stays in the child."""
+        """Detach from the parent in a forked child: nothing that the child logs is recorded."""
         self.sink.recorder = None
         self.store.renew_lock()
 

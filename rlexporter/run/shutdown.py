@@ -1,12 +1,12 @@
-"""How a process ends: exit, SIGTERM, fork. The only file that touches the interpreter's hooks.
+"""Handles the end of the process: exit, SIGTERM, fork. The only file that touches the interpreter's hooks.
 
 At exit the final state is served until every scraper seen lately has fetched it. SIGTERM handlers are chained: ours
 notes the state and hands on to the one that was there; only where that was the default, which kills, is the final
 state served first, and the process then dies of the signal as it would have.
 
-Python tells nobody of a SystemExit, nor of its status: no hook is called, and nothing of it is left at exit. What is
-left is the outermost frame of the main thread, which has either returned or not. So `sys.exit` is not replaced, and
-every SystemExit is one to us, also that of `sys.exit(main())` with the status 0.
+Python reports neither a SystemExit nor its status at exit: it calls no hook and keeps no trace, except the outermost
+frame of the main thread, which has either returned or not. So `sys.exit` is not replaced, and every SystemExit counts
+as one, even that of `sys.exit(main())` with the status 0.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ from types import FrameType
 from typing import Any, Protocol
 
 SIGTERM_GRACE_SECONDS = 25.0
-"""Kubernetes and torchrun kill 30 seconds after SIGTERM."""
+"""The time to end after SIGTERM: Kubernetes and torchrun kill after 30 seconds."""
 
 _POLL_SECONDS = 0.05
 
 
 class Ending(Protocol):
-    """What has to be brought to an end with the process."""
+    """Something that must end with the process."""
 
     def exit(self, error: BaseException | None) -> None:
-        """The interpreter ends, by ``error`` or without one."""
+        """Note that the interpreter ends, by ``error`` or without one."""
 
     def preempt(self) -> None:
-        """The process was told to end."""
+        """Note that the process was told to end."""
 
     def patience(self) -> float:
-        """Seconds to wait at most for scrapers that have not seen the final state; 0 when there are none."""
+        """Return the most seconds to wait for scrapers that have not seen the final state; 0 if there are none."""
 
     def close(self) -> None:
         """Stop."""
@@ -50,14 +50,14 @@ class Ending(Protocol):
 
 _live: list[Ending] = []
 _displaced: list[Any] = []
-"""SIGTERM handlers that ours was put in front of, oldest first."""
+"""The SIGTERM handlers that ours was put in front of, oldest first."""
 _script: FrameType | None = None
 """The outermost frame of the main thread while anything is registered. It holds the variables of a module, which live
 as long as the process anyway, and of no function."""
 
 
 def register(ending: Ending) -> None:
-    """Bring ``ending`` to its end when this process ends."""
+    """End ``ending`` when this process ends."""
     global _script
     if not _live:
         atexit.register(_at_exit)
@@ -68,7 +68,7 @@ def register(ending: Ending) -> None:
 
 
 def unregister(ending: Ending) -> None:
-    """``ending`` has ended. With the last one every hook is taken back."""
+    """Forget ``ending``, which has ended. With the last one every hook is removed."""
     global _script
     if ending in _live:
         _live.remove(ending)
@@ -79,12 +79,12 @@ def unregister(ending: Ending) -> None:
 
 
 def live() -> Iterable[Ending]:
-    """What is registered now."""
+    """Return what is registered now."""
     return tuple(_live)
 
 
 def chain_sigterm() -> None:
-    """Put our handler in front of the one that is there. Does nothing where it is in front, or off the main thread."""
+    """Put our handler in front of the current one. Does nothing if it is there already, or off the main thread."""
     if threading.current_thread() is not threading.main_thread():
         return
     current = signal.getsignal(signal.SIGTERM)
@@ -101,7 +101,7 @@ def unchain_sigterm() -> None:
 
 
 def wait(endings: Iterable[Ending], limit: float = float("inf")) -> None:
-    """Serve until nobody is waited for any more, at most ``limit`` seconds; Ctrl-C ends it."""
+    """Wait until every scraper has seen the final state, at most ``limit`` seconds; Ctrl-C ends the wait."""
     endings = tuple(endings)
     patience = min(limit, max((ending.patience() for ending in endings), default=0.0))
     if patience <= 0:
@@ -114,9 +114,9 @@ def wait(endings: Iterable[Ending], limit: float = float("inf")) -> None:
 
 
 def outstanding() -> BaseException | None:
-    """Return the exception that is ending the interpreter, None without one. For exit hooks.
+    """Return the exception that ends the interpreter, or None. For exit hooks.
 
-    A SystemExit that is returned is one of ours, without the status of the real one.
+    A SystemExit is a new one, without the status of the original.
     """
     error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
     if isinstance(error, BaseException):
@@ -125,7 +125,7 @@ def outstanding() -> BaseException | None:
 
 
 def say(text: str) -> None:
-    """One line for the person at the terminal."""
+    """Print one line for the user at the terminal."""
     with contextlib.suppress(OSError, ValueError, AttributeError):
         print(f"rlexporter: {text}", file=sys.stderr, flush=True)
 
@@ -138,7 +138,7 @@ def _outermost() -> FrameType | None:
 
 
 def _returned(frame: FrameType) -> bool:
-    """Tell whether the last that a frame did was to return. One that an exception has left never does so."""
+    """Return True if a frame ended by a return, and not by an exception."""
     return dis.opname[frame.f_code.co_code[frame.f_lasti]].startswith("RETURN_")
 
 
@@ -176,7 +176,7 @@ def _restore_sigterm() -> None:
 
 
 def _in_child() -> None:
-    """A forked child has copies of the sockets and of the hooks, but none of the threads."""
+    """Clean up in a forked child, which has copies of the sockets and of the hooks, but none of the threads."""
     global _script
     for ending in _live:
         ending.abandon()

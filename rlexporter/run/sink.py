@@ -1,4 +1,4 @@
-"""Takes what goes into a run: log lines, tensors, steps, and what taps saw. Nothing raises into a training loop."""
+"""Takes the input of a run: log lines, tensors, steps, and what taps see. Nothing raises into a training loop."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ _STEP = Series(NAMED["rl_step"])
 class RunSink:
     """Feeds a store: the `rlexporter.model.sink.Sink` of one run.
 
-    ``serves_logs``: whether what is logged is this rank's to serve; on other ranks it is reduced over all of them, or
-    would be served twice. The training thread calls everything here but `fold`, which any thread may.
+    ``serves_logs``: returns True if this rank serves what is logged; logs are reduced over all ranks, so that only one
+    rank may serve them. The training thread calls everything here except `fold`, which any thread may call.
     """
 
     def __init__(self, store: Store, errors: ErrorLog, serves_logs: Callable[[], bool]) -> None:
         self.recorder: Recorder | None = None
         self.changed_at = 0.0
-        """When something was last fed, by the monotonic clock."""
+        """The time of the last input, in seconds of the monotonic clock."""
         self._store = store
         self._errors = errors
         self._serves_logs = serves_logs
@@ -45,7 +45,7 @@ class RunSink:
         self._folding = Lock()
 
     def log(self, stats: Mapping[str, object], *, step: int | None = None, update: StepUpdate | None = None) -> None:
-        """Take one log line, and the step update that belongs to it. Without either each line is a step."""
+        """Take one log line and its step update. Without ``step`` and ``update`` each line is a step."""
         with self.changing("log"):
             self.fold()
             served = self._serves_logs()
@@ -60,7 +60,7 @@ class RunSink:
                 self.recorder.log(self._step, stats if served else {})
 
     def advance(self, update: StepUpdate) -> None:
-        """Note that a step is done for which no log line follows."""
+        """Note that a step is done that has no log line."""
         with self.changing("step"):
             shutdown.chain_sigterm()
             self.fold()
@@ -110,7 +110,7 @@ class RunSink:
 
     @contextlib.contextmanager
     def observing(self, signal: str) -> Iterator[None]:
-        """Let what is observed inside be this signal; where that fails, the signal is lost and nothing else."""
+        """Attribute what is observed inside the block to ``signal``; an error there costs only this signal."""
         started, nested, self._observing = time.perf_counter(), self._observing, True
         try:
             yield
@@ -128,7 +128,7 @@ class RunSink:
 
     @contextlib.contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        """Count the time inside as that of a phase of the step."""
+        """Count the time inside the block as that of the phase ``name`` of the step."""
         with self.guard("tap"):
             self._pending.phases.enter(name)
             self._store.phase(name)
@@ -140,12 +140,12 @@ class RunSink:
                 self._store.phase(self._pending.phases.current)
 
     def flush(self) -> None:
-        """Bring what was counted on a device to safety before something that may fail."""
+        """Start to copy counts from devices to the host, before something that may fail."""
         with self.guard("tap"):
             self._pending.tally.flush(self._step)
 
     def guard(self, where: str) -> contextlib.AbstractContextManager[None]:
-        """Keep errors inside away from the trainer."""
+        """Keep errors inside the block from the trainer."""
         return self._errors.guard(where)
 
     def on_close(self, undo: Callable[[], None]) -> None:
@@ -166,9 +166,9 @@ class RunSink:
         self.changed_at = time.monotonic()
 
     def fold(self) -> None:
-        """Serve what has come from devices meanwhile, part by part: totals that overtake each other would shrink.
+        """Serve the counts that have arrived from devices, in order, since totals out of order would shrink.
 
-        Where another thread is at it, or the one that a signal interrupted, it is left to that: nobody waits.
+        If another thread, or the code that a signal interrupted, is doing so already, return at once: nobody waits.
         """
         if not self._folding.acquire(blocking=False):
             return
@@ -179,7 +179,7 @@ class RunSink:
             self._folding.release()
 
     def drain(self) -> None:
-        """Serve what was seen in a step that will not end. Raises what the device does after an error of its own."""
+        """Serve what was seen in a step that will not end. Raises the error of a device that has failed."""
         part = self._pending.take(StepUpdate(step=self._step))
         self._absorb(replace(part, phases={}))
 
@@ -188,7 +188,7 @@ class RunSink:
         return int(self._store.snapshot.samples.get(_STEP, 0))
 
     def _without_gpu(self, stats: Mapping[str, object]) -> Mapping[str, object]:
-        """The line without what lies on a GPU: that is counted there, since to read it here would wait."""
+        """Count the tensors on a GPU there, since reading them would wait; return the line without them."""
         there = {key: value for key, value in stats.items() if type(value) is not float and on_gpu(value)}
         for key, value in there.items():
             for series in self._store.targets(key, stats):
@@ -202,6 +202,6 @@ class RunSink:
 
 
 def _said(error: Exception) -> str:
-    """What is served of an error: a text may hold anything, and is in the log; a key that was looked for is ours."""
+    """Return the text to serve for an error, with the message only of a KeyError: others may hold anything."""
     kind = type(error).__name__
     return f"{kind}: {error}" if isinstance(error, KeyError) else f"{kind}: see the log of the training"

@@ -1,1 +1,1 @@
-"""The state of one run, as snapshots that are never changed."""
+"""Keeps the state of one run, as snapshots that never change."""

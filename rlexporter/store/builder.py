@@ -1,4 +1,4 @@
-"""The next snapshot while it is being written: the rules by which a value becomes a sample, a bucket or a count."""
+"""Builds the next snapshot: the rules by which a value becomes a sample, a bucket or a count."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from rlexporter.model.histogram import Histogram, Nonfinite
 from rlexporter.model.metric import Kind, Metric, Series
 from rlexporter.model.snapshot import AnomalyCounts, Snapshot
 
-_GAUGE, _HISTOGRAM = Kind.GAUGE, Kind.HISTOGRAM  # looking a member up costs more than all else done with a number
+_GAUGE, _HISTOGRAM = Kind.GAUGE, Kind.HISTOGRAM  # looking up a member costs more than the rest of `number`
 _NONFINITE = "rl_nonfinite_values_total"
 _UNDEFINED = "rl_undefined_values_total"
 
 
 class SnapshotBuilder:
-    """A changeable copy of a snapshot. ``named``: the catalogue by Prometheus name."""
+    """A mutable copy of a snapshot. ``named``: the catalogue by Prometheus name."""
 
     __slots__ = ("_named", "anomalies", "buckets", "labels", "samples", "steps", "totals")
 
@@ -42,17 +42,17 @@ class SnapshotBuilder:
         self.samples[series] = self.samples.get(series, 0.0) + amount
 
     def keep(self, name: str, *labels: str) -> None:
-        """Let a counter exist, at 0 where it did not."""
+        """Create a counter at 0 unless it exists."""
         self.samples.setdefault(Series(self._named[name], labels), 0.0)
 
     def clear(self, name: str, *labels: str) -> None:
-        """Drop every sample of a metric whose labels begin with these."""
+        """Drop every sample of the metric ``name`` whose labels begin with ``labels``."""
         metric = self._named[name]
         for series in [s for s in self.samples if s.metric is metric and s.labels[: len(labels)] == labels]:
             del self.samples[series]
 
     def expect(self, metric: Metric) -> None:
-        """Let the counters of what is wrong with a measurement exist, at 0, before anything is."""
+        """Create the counters of non-finite and undefined values of ``metric`` at 0, before there are any."""
         if not metric.group.measured:
             return
         name = metric.of or metric.series
@@ -61,9 +61,9 @@ class SnapshotBuilder:
         self.samples.setdefault(Series(self._named[_UNDEFINED], (name,)), 0.0)
 
     def number(self, targets: Sequence[Series], value: float, step: int, *, counted: bool = False) -> None:
-        """One number for these metrics. Gauges take NaN and infinities as they are.
+        """Write one number to each of ``targets``. Gauges take NaN and infinities as they are.
 
-        ``counted``: what is not finite was seen at the tensor already.
+        ``counted``: True if a tensor tap has counted NaN and infinities already.
         """
         finite = isfinite(value)
         for series in targets:
@@ -81,7 +81,7 @@ class SnapshotBuilder:
             self._count_nonfinite(targets[0].metric, Nonfinite.of(value))
 
     def undefined(self, targets: tuple[Series, ...]) -> None:
-        """A key logged as None: its gauges are absent until the next number."""
+        """Take a key that was logged as None: its gauges are absent until the next number."""
         for series in targets:
             if series.metric.kind is _GAUGE:
                 self.samples.pop(series, None)
@@ -89,9 +89,9 @@ class SnapshotBuilder:
         self.undefined_values(targets[0].metric, 1)
 
     def merge(self, series: Series, counted: Histogram, step: int, *, twin: bool = False) -> None:
-        """A batch of values: added to a histogram; a gauge shows their mean, a counter advances to the largest.
+        """Write a batch of values: a histogram adds them, a gauge shows their mean, a counter advances to the largest.
 
-        ``twin``: the gauge of the same values comes with it, and what is not finite is counted there.
+        ``twin``: True if the gauge of the same values is written too, and counts NaN and infinities.
         """
         if series.metric.kind is _HISTOGRAM:
             have = self.buckets.get(series)
@@ -106,7 +106,7 @@ class SnapshotBuilder:
             self.undefined_values(series.metric, counted.outside)
 
     def undefined_values(self, metric: Metric, count: int) -> None:
-        """So many values of a metric were not given, or are none that it can have."""
+        """Add ``count`` values of ``metric`` that were not given, or that the metric cannot have."""
         if count:
             name = metric.of or metric.series
             self.add(_UNDEFINED, count, name)
@@ -120,7 +120,7 @@ class SnapshotBuilder:
         self.buckets[series] = have.including(value)
 
     def _count_up_to(self, series: Series, total: float) -> None:
-        """Advance a counter of this process by what a trainer's running total has grown; a smaller total began anew."""
+        """Advance a counter by the growth of the trainer's running total; a smaller total started again from 0."""
         last = self.totals.get(series, 0.0)
         grown = total - last if total >= last else total
         self.samples[series] = self.samples.get(series, 0.0) + max(grown, 0.0)

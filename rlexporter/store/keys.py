@@ -1,4 +1,4 @@
-"""Log key -> the series that it feeds. Pure: the same key always gives the same answer.
+"""Maps a log key to the series that it feeds. Pure: the same key always gives the same answer.
 
 A key feeds every metric that names it: ``grad_norm`` a gauge and a histogram, ``num_tokens`` a gauge and a counter.
 """
@@ -13,13 +13,13 @@ from functools import cache, lru_cache
 from rlexporter.model.metric import Group, Key, Kind, Metric, Series
 
 MAX_LABEL_LENGTH = 128
-"""Label values are cut here: they may come from anywhere."""
+"""The length at which label values are cut, since they may come from anywhere."""
 
 _RUNTIME, _RATE = "_runtime", "_samples_per_second"
 
 
 def clip(value: str) -> str:
-    """A label value of bounded length, with a question mark for what is no character (half a surrogate pair)."""
+    """Return a label value of bounded length, with a question mark for half a surrogate pair."""
     if not value.isascii():
         value = value.encode("utf-8", "replace").decode()
     return value if len(value) <= MAX_LABEL_LENGTH else value[: MAX_LABEL_LENGTH - 1] + "…"
@@ -27,11 +27,11 @@ def clip(value: str) -> str:
 
 @lru_cache(maxsize=16)
 def evaluation_prefix(keys: tuple[object, ...]) -> str:
-    """Return the prefix of an evaluation's log line (``eval``, ``eval_<data set>``, ``test``), else an empty text.
+    """Return the prefix of an evaluation's log line (``eval``, ``eval_<data set>``, ``test``), else an empty string.
 
-    transformers adds ``<prefix>_runtime`` and ``<prefix>_samples_per_second`` to each of them, and to the summary of a
-    training with the prefix ``train``. A user may log a run time too, such as ``sandbox_runtime``: only
-    ``eval_runtime`` is believed without its rate.
+    transformers adds ``<prefix>_runtime`` and ``<prefix>_samples_per_second`` to every such line, and to the summary of
+    a training with the prefix ``train``. A user may log a key like ``sandbox_runtime`` too, so a runtime without the
+    rate counts only as ``eval_runtime``.
     """
     for key in keys:
         if isinstance(key, str) and key.endswith(_RUNTIME):
@@ -42,13 +42,13 @@ def evaluation_prefix(keys: tuple[object, ...]) -> str:
 
 
 def dataset(prefix: str) -> str:
-    """The data set that an evaluation's prefix names: ``default`` where it names none."""
+    """Return the data set that an evaluation's ``prefix`` names; ``default`` if it names none."""
     return clip(prefix.removeprefix("eval").removeprefix("_") or "default")
 
 
 @cache
 def evaluation(metric: Metric) -> Metric:
-    """The metric as an evaluation measures it: ``rl_eval_*``, with the data set as a label."""
+    """Return the metric as an evaluation measures it: ``rl_eval_*``, with the data set as a label."""
     return replace(
         metric,
         series=metric.series.replace("rl_", "rl_eval_", 1),
@@ -60,10 +60,10 @@ def evaluation(metric: Metric) -> Metric:
 
 
 class Resolver:
-    """The catalogue's keys, as one algorithm uses them.
+    """Resolves log keys as one algorithm uses them.
 
-    Where trainers give one key different meanings (``kl`` of AsyncGRPO is not that of GRPO), the metric that lists
-    the algorithm wins; an algorithm that no metric lists gets the first meaning of the catalogue.
+    If trainers give one key different meanings (``kl`` of AsyncGRPO is not that of GRPO), the metric that lists the
+    algorithm wins; an algorithm that no metric lists gets the first meaning in the catalogue.
     """
 
     def __init__(self, metrics: Sequence[Metric], algorithm: str = "") -> None:
@@ -77,7 +77,7 @@ class Resolver:
         self._patterns = [(_pattern(name), entries) for name, entries in self._templates.items()]
 
     def resolve(self, key: str, prefix: str = "") -> tuple[Series, ...]:
-        """The series that ``key`` feeds in a log line with this evaluation prefix; empty for an unknown key."""
+        """Return the series that ``key`` feeds in a log line with this evaluation ``prefix``; empty if unknown."""
         for stem in (f"{prefix}_", "eval_") if prefix else ("eval_",):
             if key.startswith(stem):
                 return self._in_evaluation(key.removeprefix(stem), dataset(prefix or "eval"))
@@ -108,5 +108,5 @@ class Resolver:
 
 
 def _pattern(template: str) -> re.Pattern[str]:
-    """``rewards/{reward_function}/mean`` as an expression with one group a label."""
+    """Compile a template such as ``rewards/{reward_function}/mean``, with one group for each label."""
     return re.compile(re.sub(r"\\{\w+\\}", "([^/]+)", re.escape(template)))

@@ -1,7 +1,7 @@
-"""Reads log lines: which keys are known, what they feed, which step they belong to; and writes them into a snapshot.
+"""Reads log lines and writes them into a snapshot: finds the series that each key feeds, and the step of the line.
 
-A line is read once, before anything is changed. What was read can be written twice: a signal handler that writes in
-between has the change made again.
+A line is read once, before anything is changed. The result may be written twice: if a signal handler writes in
+between, the change is made again.
 """
 
 from __future__ import annotations
@@ -22,43 +22,43 @@ from rlexporter.store.keys import Resolver, clip, dataset, evaluation_prefix
 from rlexporter.tensors import host
 
 MAX_DATASETS = 20
-"""Evaluation data sets of one run that are told apart; the lines of further ones are dropped and counted."""
+"""The number of evaluation data sets that are told apart; lines of further ones are dropped and counted."""
 
 _MAX_STEPWISE_KEYS = 2000
 
 
 @dataclass(slots=True)
 class LogLine:
-    """One log line, and what each of its values feeds."""
+    """A log line, and the series that each of its values feeds."""
 
     prefix: str
-    """That of an evaluation; empty for a line of the training."""
+    """The prefix of an evaluation; empty for a line of the training."""
     empty: bool = True
     gauges: dict[Series, float] = field(default_factory=dict)
-    """Finite numbers that feed one gauge and nothing else: nearly all that there are."""
+    """The finite numbers that feed exactly one gauge: nearly all of them."""
     numbers: list[tuple[list[Series], float, bool]] = field(default_factory=list)
-    """Any other number, what it feeds, and whether what is not finite in it was counted at the tensor."""
+    """The other numbers: the series that each feeds, its value, and True if a tap counts NaN and infinities."""
     undefined: list[tuple[Series, ...]] = field(default_factory=list)
-    """What the keys feed that were logged as None."""
+    """The series of keys that were logged as None."""
     arrays: list[tuple[Series, Histogram]] = field(default_factory=list)
     first_seen: list[Metric] = field(default_factory=list)
-    """Metrics that a key of this run feeds for the first time."""
+    """The metrics that a key of this run feeds for the first time."""
     judged: LineNumbers = field(default_factory=LineNumbers)
 
 
 class _Known(NamedTuple):
-    """The keys of log lines with one evaluation prefix that were seen before, and what they feed."""
+    """The known keys of log lines with one evaluation prefix, and the series that they feed."""
 
     targets: dict[str, tuple[Series, ...]]
     gauges: dict[str, Series]
-    """Those that feed one gauge and nothing else, by which no condition is judged label by label."""
+    """The keys that feed exactly one gauge, and no condition that is judged label by label."""
 
 
 class LogLines:
     """Reads and writes the log lines of one run.
 
-    ``max_keys``: how many keys are let in that the catalogue does not fix; ``clock``: seconds since the epoch. Only
-    the thread that holds the lock of the store calls anything here.
+    ``max_keys``: the most keys to accept that the catalogue does not fix; ``clock``: seconds since the epoch. Only
+    the thread that holds the lock of the store may call a method.
     """
 
     def __init__(self, catalog: Sequence[Metric], max_keys: int, clock: Callable[[], float]) -> None:
@@ -77,7 +77,7 @@ class LogLines:
         self._ignored = 0
 
     def begin(self, algorithm: str) -> Resolver:
-        """Let keys mean what they mean in this algorithm from now on; returns what resolves them."""
+        """Resolve keys as ``algorithm`` uses them from now on; return the resolver."""
         self._resolver = Resolver(self._catalog, algorithm)
         self._known.clear()
         self._stepwise.clear()
@@ -86,7 +86,7 @@ class LogLines:
     def read(self, logs: Mapping[str, object], update: StepUpdate | None = None, *, served: bool = True) -> LogLine:
         """Read a line, and the numbers of its step that the trainer will average. ``logs`` is neither kept nor changed.
 
-        ``served``: whether its values are this rank's to serve; else only the kind of the line counts.
+        ``served``: True if this rank serves its values; else only the kind of the line matters.
         """
         prefix = evaluation_prefix(tuple(logs))
         line = LogLine(prefix)
@@ -103,7 +103,7 @@ class LogLines:
         return line
 
     def write(self, builder: SnapshotBuilder, line: LogLine, step: int | None, update: StepUpdate | None) -> int:
-        """Write a line, and the step update that belongs to it; either may be empty. Returns its step."""
+        """Write a line and the step update that belongs to it, either of which may be empty; return the step."""
         step = self._progress(builder, step, update, evaluation=bool(line.prefix))
         if update is not None:
             self.absorb(builder, update)
@@ -123,7 +123,7 @@ class LogLines:
         return step
 
     def see(self, builder: SnapshotBuilder, seen: Mapping[Series, Histogram], step: int) -> None:
-        """Values that were counted where they lie."""
+        """Write the values that taps have counted."""
         named = {series.metric.series for series in seen}
         for series, counted in seen.items():
             if series not in builder.samples and series not in builder.buckets:
@@ -131,7 +131,7 @@ class LogLines:
             builder.merge(series, counted, step, twin=series.metric.of in named)
 
     def absorb(self, builder: SnapshotBuilder, update: StepUpdate) -> None:
-        """All that was seen in a step, or in a part of one."""
+        """Write all observations of a step, or of a part of one."""
         self.see(builder, update.seen, update.step)
         if update.duration is not None:
             builder.number((Series(self._named["rl_step_duration_seconds"]),), update.duration, update.step)
@@ -142,9 +142,9 @@ class LogLines:
         builder.add("rlexporter_observe_seconds_total", update.overhead)
 
     def targets(self, key: str, line: Iterable[str]) -> tuple[Series, ...]:
-        """Return the metrics that a key of a line with these keys feeds.
+        """Return the series that ``key`` feeds in a line with the keys ``line``, except those that taps feed.
 
-        None where taps feed them, or there is no room for another key: that is counted with the next line.
+        The result is empty if there is no room for another key; the next line counts that.
         """
         prefix = evaluation_prefix(tuple(line))
         known = self._with(prefix)
@@ -157,7 +157,7 @@ class LogLines:
         plain, gauges = known.gauges, line.gauges
         for key, raw in logs.items():
             gauge = plain.get(key)
-            if gauge is not None and type(raw) is float and isfinite(raw):  # nearly all values, so nothing else first
+            if gauge is not None and type(raw) is float and isfinite(raw):  # the case of nearly all values, so first
                 gauges[gauge] = raw
             else:
                 self._value(line, known, key, raw)
@@ -167,7 +167,7 @@ class LogLines:
                 numbers[metric.series] = value
 
     def _value(self, line: LogLine, known: _Known, key: str, raw: object) -> None:
-        """One key and whatever was logged under it."""
+        """Read one key and whatever was logged under it."""
         value = raw if type(raw) is float else values.read(raw)
         if value is Unreadable.IGNORED:
             self._ignored += 1
@@ -189,7 +189,7 @@ class LogLines:
             self._ignored += 1
 
     def _prefer_steps(self, judged: LineNumbers, logs: Mapping[str, object], update: StepUpdate | None) -> None:
-        """Numbers of each step come before the mean over a window that the trainer logs under the same key."""
+        """Judge by the numbers of each step, not by the mean over a window that the trainer logs under the same key."""
         for key, found in self._stepwise.items():
             if key in logs:
                 judged.forget(found)
@@ -206,11 +206,11 @@ class LogLines:
                 judged.note(found, sum(finite) / len(finite))
 
     def _is_tapped(self, metric: Metric) -> bool:
-        """Whether it, or what it is a poorer view of, is seen at the tensor."""
+        """Return True if taps feed ``metric``, or the metric that it is computed from."""
         return metric in self.tapped or (bool(metric.of) and self._named[metric.of] in self.tapped)
 
     def _with(self, prefix: str) -> _Known | None:
-        """What is known of lines with this evaluation prefix; None where there are too many of them."""
+        """Return the known keys of lines with this evaluation ``prefix``; None if there are too many prefixes."""
         if prefix not in self._known and len(self._known) > MAX_DATASETS:
             return None
         return self._known.setdefault(prefix, _Known({}, {}))
@@ -218,7 +218,7 @@ class LogLines:
     def _progress(
         self, builder: SnapshotBuilder, step: int | None, update: StepUpdate | None, *, evaluation: bool
     ) -> int:
-        """Move the step forward where this line or this update is ahead of it; the step that they belong to."""
+        """Move the step forward if this line or this update is ahead of it; return the step that they belong to."""
         last = builder.get("rl_step")
         if update is not None:
             step = update.step
@@ -233,7 +233,7 @@ class LogLines:
         return step
 
     def _resolve(self, known: _Known, key: str, prefix: str) -> tuple[Series, ...]:
-        """What a key feeds that this training has not logged before; empty once there are too many of them."""
+        """Return the series that a new key of this training feeds; empty once there are too many keys."""
         found = self._resolver.resolve(str(key), prefix)
         own = (prefix, str(key))
         if (not found or found[0].labels[bool(prefix) :]) and own not in self._variable:
@@ -255,7 +255,7 @@ class LogLines:
         return found
 
     def _array(self, line: LogLine, found: tuple[Series, ...], array: Any) -> bool:
-        """Several values under one key: counted one by one in a histogram, served as their mean elsewhere."""
+        """Read several values under one key: a histogram counts them, a gauge shows the mean. False if unreadable."""
         try:
             if self._is_tapped(found[0].metric):
                 return True
@@ -268,7 +268,7 @@ class LogLines:
         return True
 
     def _account(self, builder: SnapshotBuilder) -> None:
-        """Say what was not served as it was logged."""
+        """Write the counts of keys and values that were not served as logged."""
         if self._unmapped:
             builder.set("rlexporter_unmapped_keys", len(self._unmapped))
         if self._dropped:

@@ -1,8 +1,8 @@
-"""What is known of the run now. Every change makes a new snapshot and swaps one reference.
+"""Keeps the current state of a run. Every change makes a new snapshot and swaps one reference.
 
-Writers share a lock; readers need none: they read `Store.snapshot` once and have one moment. The lock is reentrant
-because a signal handler may write while the thread that it interrupts is writing; the interrupted change is then
-made once more, on top of the handler's.
+Writers share a lock. Readers need none: `Store.snapshot`, read once, is consistent. The lock is reentrant because a
+signal handler may write while the thread that it interrupts is writing; the interrupted change is then made once more,
+on top of the handler's.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from rlexporter.store.log_lines import LogLine, LogLines
 class Store:
     """The state of one run.
 
-    ``catalog``: the metrics that exist. ``max_keys``: how many keys beyond its fixed ones (unknown ones, names of
-    reward functions and data sets) a run may log before more are dropped and counted. ``clock``: seconds since the
-    epoch. ``watch``: who judges each step; nobody where there is none.
+    ``catalog``: the metrics that exist. ``max_keys``: the most keys beyond its fixed ones (unknown ones, names of
+    reward functions and data sets) that a run may log; more are dropped and counted. ``clock``: seconds since the
+    epoch. ``watch``: judges each step, if given.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class Store:
         )
 
     def change(self, edit: Callable[[SnapshotBuilder], None]) -> None:
-        """Make one change visible at once. ``edit`` can be called twice, on different snapshots."""
+        """Make one change visible at once. ``edit`` may be called twice, on different snapshots."""
         with self._lock:
             while True:
                 base = self.snapshot
@@ -63,13 +63,13 @@ class Store:
                     return
 
     def begin(self, facts: RunFacts, labels: Mapping[str, str]) -> None:
-        """Take over what is known of a run before its first step. ``labels``: those that every series carries."""
+        """Take over the facts of a run before its first step. ``labels``: those that every series carries."""
         with self._lock:
             resolver = self._lines.begin(facts.algorithm)
             self.change(lambda builder: self._begin(builder, facts, labels, resolver))
 
     def enter(self, state: RunState, exception: str = "") -> None:
-        """The run is in another state; ``exception``: the class of what ended it."""
+        """Move the run to ``state``; ``exception``: the class of the exception that ended it."""
 
         def edit(builder: SnapshotBuilder) -> None:
             for each in RunState:
@@ -81,11 +81,11 @@ class Store:
         self.change(edit)
 
     def advance(self, update: StepUpdate) -> None:
-        """One step is done."""
+        """Note that one step is done."""
         self.record({}, update=update)
 
     def saved(self, step: int) -> None:
-        """A checkpoint was written."""
+        """Note that a checkpoint of ``step`` was written."""
 
         def edit(builder: SnapshotBuilder) -> None:
             builder.set("rl_last_checkpoint_step", step)
@@ -94,11 +94,11 @@ class Store:
         self.change(edit)
 
     def tap(self, metric: Metric) -> None:
-        """From now on this metric is fed by what is seen at the tensor, and not by log lines."""
+        """Feed ``metric`` by taps from now on, and not by log lines."""
         self._lines.tapped.add(metric)
 
     def absorb(self, part: StepUpdate) -> None:
-        """A part of a step that came after it, or before it could end: the run is no further for it."""
+        """Take a part of a step that arrived late, or without the end of the step; the step does not advance."""
         anomalies = AnomalyCounts()
 
         def edit(builder: SnapshotBuilder) -> None:
@@ -112,7 +112,7 @@ class Store:
                 self._watch.note(anomalies, part.seen)
 
     def settle(self) -> None:
-        """Judge what came after the last step, where none follows: a run often dies in the step of its fault."""
+        """Judge what came after the last step, as no other step will: a run often dies in the step of its fault."""
         found: list[list[Transition]] = []
 
         def edit(builder: SnapshotBuilder) -> None:
@@ -122,7 +122,7 @@ class Store:
         self.change(edit)
 
     def phase(self, name: str) -> None:
-        """This part of a step is under way; none where it is empty."""
+        """Note that the phase ``name`` is under way; empty: none is."""
 
         def edit(builder: SnapshotBuilder) -> None:
             for (each,) in self._named["rl_phase"].initial:
@@ -133,7 +133,7 @@ class Store:
         self.change(edit)
 
     def signal(self, name: str, reason: str, cause: str) -> None:
-        """Whether a signal can be measured; ``reason``: why not, empty where it can; ``cause``: what kind of reason."""
+        """Note if a signal can be measured; ``reason``: why not, empty if it can; ``cause``: the kind of reason."""
 
         def edit(builder: SnapshotBuilder) -> None:
             builder.set("rl_signal_available", float(not reason), name)
@@ -144,7 +144,7 @@ class Store:
         self.change(edit)
 
     def renew_lock(self) -> None:
-        """In a forked child: another thread of the parent may have held the lock, and is not there to release it."""
+        """Make a new lock in a forked child, since no thread is there to release one that the parent held."""
         self._lock = RLock()
 
     def record(
@@ -155,10 +155,10 @@ class Store:
         *,
         served: bool = True,
     ) -> None:
-        """Record one log line, and the step that it belongs to, as one change.
+        """Record one log line and its step update as one change.
 
-        ``logs`` is read once, never kept or changed. Without a ``step`` each line that is no evaluation is a step.
-        ``served``: whether its values are this rank's to serve.
+        ``logs`` is read once, never kept or changed. Without a ``step`` each line is a step unless it is an evaluation.
+        ``served``: True if this rank serves the values.
         """
         started = time.perf_counter()
         found: list[list[Transition]] = []
@@ -177,9 +177,9 @@ class Store:
         self._record_seconds += time.perf_counter() - started
 
     def histogram(self, name: str, labels: Mapping[str, str]) -> Series:
-        """The histogram that is called so: ``policy_ratio`` is ``rl_policy_ratio_dist``.
+        """Return the histogram ``name`` with these ``labels``: ``policy_ratio`` is ``rl_policy_ratio_dist``.
 
-        Raises LookupError for a name that none has, and for labels that are not its own.
+        Raises: LookupError for an unknown name, and for labels that the histogram does not have.
         """
         metric = self._histograms.get(name.removeprefix("rl_").removesuffix("_dist"))
         if metric is None:
@@ -190,9 +190,9 @@ class Store:
         return Series(metric, tuple(clip(labels[label]) for label in metric.labels))
 
     def targets(self, key: str, line: Iterable[str]) -> tuple[Series, ...]:
-        """Return the metrics that a key of a line with these keys feeds; none where there is no room for another key.
+        """Return the series that ``key`` feeds in a line with the keys ``line``; empty if there is no room for it.
 
-        Nothing is changed before the next line is recorded.
+        The snapshot does not change before the next line is recorded.
         """
         with self._lock:
             return self._lines.targets(key, line)
@@ -206,7 +206,7 @@ class Store:
         update: StepUpdate | None,
         step: int,
     ) -> None:
-        """Judge, and write what was found. An edit that is made again finds it in ``found``: no step counts twice."""
+        """Judge a step and write the result. A repeated edit takes it from ``found``, so that no step counts twice."""
         now = self._clock()
         if not found:
             found.append(watch.look(builder.anomalies, line.judged, update, step, now))
@@ -246,7 +246,7 @@ class Store:
 
 
 def _by_short_name(catalog: Sequence[Metric]) -> dict[str, Metric]:
-    """Histograms by the name that `Store.histogram` takes: without ``rl_`` and ``_dist``."""
+    """Return the histograms by the name that `Store.histogram` takes: without ``rl_`` and ``_dist``."""
     return {
         metric.series.removeprefix("rl_").removesuffix("_dist"): metric
         for metric in catalog

@@ -1,4 +1,4 @@
-"""Writes into a snapshot what the judge found: conditions, their limits, and when each last began."""
+"""Writes the results of the judge into a snapshot: conditions, their limits, and when each last began."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rlexporter.store.builder import SnapshotBuilder
 
 
 def begin(builder: SnapshotBuilder, watch: Watch) -> None:
-    """Write which conditions a run is judged by that begins now; none of them can be judged yet."""
+    """Write the conditions of a run that begins now; none of them can be judged yet."""
     builder.set("rl_stall_after_seconds", watch.stall_after(""))
     for name in ("rl_condition", "rl_condition_judged", "rl_threshold"):
         builder.clear(name)
@@ -20,7 +20,7 @@ def begin(builder: SnapshotBuilder, watch: Watch) -> None:
 
 
 def write(builder: SnapshotBuilder, transitions: Iterable[Transition], step: int, now: float) -> None:
-    """Write what has changed of each condition in ``step``. ``now``: seconds since the epoch."""
+    """Write the changes of conditions in ``step``. ``now``: seconds since the epoch."""
     for condition, limit, threshold, active, began, value, _, changed in transitions:
         labels = (condition.name, limit.severity.value)
         builder.set("rl_threshold", threshold, *labels)

@@ -1,1 +1,1 @@
-"""Tensors -> exact bucket counts, on the device that they are on. torch and numpy are imported when one comes."""
+"""Counts tensors into exact buckets, on the device that holds them. torch and numpy are imported on first use."""

@@ -1,4 +1,4 @@
-"""Bucket bounds in the type of a tensor: rounded down, so that comparing there is comparing the real numbers."""
+"""Bucket bounds in the dtype of a tensor, rounded down so that comparisons in that dtype are exact."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ _LARGEST = {
 
 @lru_cache(maxsize=512)
 def rounded_down(bounds: tuple[float, ...], dtype: str) -> tuple[float, ...]:
-    """The largest number of ``dtype`` that is not above each bound; minus infinity where all are above it.
+    """Return for each bound the largest number of ``dtype`` that is at most the bound, or minus infinity if none is.
 
-    For every finite value x of that type, x <= bound and x <= rounded_down(bound) are the same.
+    For every finite x of ``dtype``, x <= bound and x <= rounded_down(bound) are the same.
     """
     return tuple(_floor(bound, dtype) for bound in bounds)
 
 
 def edges(bounds: tuple[float, ...], dtype: str) -> tuple[float, ...]:
-    """The upper ends of every class of a number, in rising order; what is above the last is NaN.
+    """Return the upper ends of the classes that values are sorted into, ascending; above the last one is only NaN.
 
-    Minus infinity; outside (negative where no bound is); up to each bound; finite above them; infinity.
+    Minus infinity; outside (negative, where no bound is negative); one for each bound; finite above them; infinity.
     """
     below_zero = -math.ldexp(1.0, _SMALLEST_EXPONENT[dtype])
     outside = -math.inf if not bounds or bounds[0] < 0 else below_zero

@@ -1,15 +1,14 @@
-"""Exact counts on an accelerator: a few kernels a call, nothing that waits for the device, and one copy a flush.
+"""Counts values exactly on an accelerator: a few kernels a call, one copy a flush, and no wait for the device.
 
-Only the thread that trains calls `add` and `flush`. Counts gather in one small tensor on the device; each flush copies
+Only the training thread calls `add` and `flush`. Counts accumulate in one small tensor on the device. Each flush copies
 it, without waiting, into one of two buffers of page-locked host memory, with a sequence number at both ends. `arrived`
-reads host memory only, and trusts a buffer whose two numbers agree: so the counts of the last step are there even
-where the device has failed since.
+reads host memory only, and trusts a buffer whose numbers agree, so it works even after the device has failed.
 
-Counts only grow, so a reader subtracts those that it has read before. Sums and extremes cannot be subtracted: they
-gather in three pieces that take turns. Each flush begins a new piece. A flush carries the values since the flush
-before it, those between the two flushes before it, and those before that which had not been read. Only the newest two
-flushes can be read, so the newer pieces of a flush are always exactly what its reader has not seen. A flush is read,
-or given up when its buffer is needed again, by taking it out of ``_offered``: whoever gets it decides.
+Counts only grow, so a reader subtracts the counts that it read before. Sums and extremes cannot be subtracted: they
+accumulate in three pieces that take turns, and each flush begins a new piece. A flush carries the values since the
+flush before it, the values between the two flushes before it, and older values that were not read yet. Only the newest
+two flushes can be read, so the newer pieces of a flush are always exactly what its reader has not seen. Whoever pops a
+flush from ``_offered`` owns it: the reader, to read it, or the writer, to give it up and use its buffer again.
 """
 
 from __future__ import annotations
@@ -21,21 +20,21 @@ from rlexporter.model.histogram import Histogram, Nonfinite
 from rlexporter.model.metric import Series
 from rlexporter.tensors.bounds import edges
 
-# A slot holds the counts of one series, in the order in which a search in its edges numbers them: minus infinity,
-# outside (negative where no bound is), one for each bound, above them, infinity, NaN. Its three pieces end it.
+# A slot holds the counts of one series, in the order of `edges`: minus infinity, outside (negative, where no bound is),
+# one for each bound, above them, infinity, NaN. The three pieces follow.
 _MAX_CLASSES = 24 + 5
 _POSITIVE, _NEGATIVE, _LOW, _HIGH = range(4)
 _PIECE = 4
-"""Numbers of a piece: two sums and two extremes."""
+"""The numbers in a piece: two sums and two extremes."""
 _PIECES = 3
 _WIDTH = _MAX_CLASSES + _PIECES * _PIECE
 _CAPACITY = 64
 _LARGE = 1 << 18
-"""Elements from which on atomic additions are better than comparing with every class at once."""
+"""The number of elements from which atomic additions beat comparing with every class at once."""
 
 
 class DeviceTally:
-    """What is counted on one device, of at most 64 series. ``device``: any that torch knows."""
+    """The counts of at most 64 series on one device. ``device``: any device that torch knows."""
 
     def __init__(self, device: Any) -> None:
         import torch
@@ -53,14 +52,14 @@ class DeviceTally:
         self._edges: dict[tuple[tuple[float, ...], Any], Any] = {}
         self._flushes = 0
         self._offered: dict[int, int] = {}
-        """The steps of flushes that may be read, by flush: at most the newest two."""
+        """The step of each flush that may be read: at most the newest two."""
         self._read: tuple[int, list[float]] = (0, [0.0] * (_CAPACITY * _WIDTH))
         """The last flush that was read, and its slots."""
 
     def add(self, series: Series, values: Any, mask: Any = None) -> None:
-        """Count the values for which ``mask`` is true; its shape broadcasts to theirs.
+        """Count the ``values`` for which ``mask`` is true; its shape broadcasts to theirs.
 
-        Raises OverflowError when there are too many series, and what torch raises for values that are not real.
+        Raises: OverflowError for too many series, and whatever torch raises for values that are not real.
         """
         import torch
 
@@ -85,7 +84,7 @@ class DeviceTally:
             torch.maximum(high, torch.where(inside, x, -math.inf).amax().double(), out=high)
 
     def flush(self, step: int) -> None:
-        """Send what was counted up to now, as that of ``step``, on its way to the host."""
+        """Start to copy the counts so far to the host, as those of ``step``. Does not wait."""
         flush = self._flushes + 1
         self._ends.fill_(flush)
         was_read = self._offered.pop(flush - 2, None) is None
@@ -98,9 +97,9 @@ class DeviceTally:
         _clear(oldest)
 
     def arrived(self) -> tuple[int, dict[Series, Histogram]] | None:
-        """The newest step whose counts have come, and what is new in it; None where nothing new has come.
+        """Return the newest step whose counts have arrived, with its new counts; None if nothing new has arrived.
 
-        For any thread, but for one at a time.
+        Any thread may call this, one at a time.
         """
         last, before = self._read
         for flush in sorted(self._offered, reverse=True):
@@ -109,13 +108,13 @@ class DeviceTally:
                 continue
             now = buffer[1:-1].tolist()
             step = self._offered.pop(flush, None)
-            if step is not None:  # or it was replaced meanwhile, and what was read may be half of another
+            if step is not None:  # None: the writer has reclaimed the buffer and may have changed it meanwhile
                 self._read = (flush, now)
                 return step, self._grown(before, now, range(max(last + 1, flush - 2), flush + 1))
         return None
 
     def _grown(self, before: list[float], now: list[float], flushes: range) -> dict[Series, Histogram]:
-        """What came between two reads. ``flushes``: those whose pieces hold it."""
+        """Return the counts between two reads. ``flushes``: those whose pieces hold their sums and extremes."""
         grown = {}
         for series, slot in tuple(self._slot_of.items()):
             start = slot * _WIDTH
@@ -134,7 +133,7 @@ class DeviceTally:
         return self._slots.select(0, self._slot_of[series])
 
     def _edges_of(self, bounds: tuple[float, ...], x: Any) -> Any:
-        """Made by filling: to bring them from the host would wait for the device."""
+        """Return the edges as a tensor, made by filling it: a copy from the host would wait for the device."""
         import torch
 
         key = (bounds, x.dtype)
@@ -148,7 +147,7 @@ class DeviceTally:
         return self._edges[key]
 
     def _count(self, index: Any, classes: int) -> Any:
-        """How often each class occurs; -1 is none of them."""
+        """Count how often each class occurs in ``index``; -1 belongs to no class."""
         import torch
 
         if index.numel() < _LARGE or torch.are_deterministic_algorithms_enabled():
@@ -171,7 +170,7 @@ def _clear(piece: Any) -> None:
 
 
 def _host_buffer(like: Any) -> Any:
-    """As large as ``like``, page-locked where it is on an accelerator: only then a copy does not wait."""
+    """Make a buffer as large as ``like``, page-locked if that is on an accelerator: else a copy would wait."""
     import torch
 
     return torch.zeros(

@@ -1,8 +1,8 @@
-"""Exact counts of values in host memory, by numpy.
+"""Counts values in host memory exactly, with numpy.
 
-A few thousand values are sorted, so that one search for all bounds finds every count. More are taken in chunks that
-stay in the cache, and each chunk is compared with those bounds that lie between its smallest and its largest value:
-1 to 3 ns an element for 24 bounds, where a search for each element's bucket takes ten or more.
+Up to 2048 values are sorted, so that one search for all bounds finds every count. More are taken in chunks that stay
+in the cache, and each chunk is compared with the bounds between its smallest and its largest value: 1 to 3 ns an
+element for 24 bounds, where a search for each element's bucket takes ten or more.
 """
 
 from __future__ import annotations
@@ -25,28 +25,28 @@ if TYPE_CHECKING:
 
 _CHUNK = 131_072
 _FEW = 2048
-"""Values that are sorted faster than compared with each bound."""
+"""The number of values up to which sorting is faster than comparing with each bound."""
 _NONE = Nonfinite()
 
 
 def count(values: Any, bounds: tuple[float, ...], mask: Any = None) -> Histogram:
-    """Histogram of the values for which ``mask`` is true (all of them without one).
+    """Count the ``values`` for which ``mask`` is true (all of them without a mask).
 
-    ``values``: a tensor, array or list of any shape and real dtype; ``mask`` has the same shape, or one that
-    broadcasts to it. A value is counted in ``le`` if it is at most that number. NaN and infinities are counted apart,
-    in no bucket and no sum, and so are negative values where no bound is negative (TRL pads with -1). Raises what
-    torch and numpy raise for values that are no real numbers.
+    ``values``: a tensor, array or list of any shape and real dtype; the shape of ``mask`` broadcasts to theirs. A value
+    belongs to the first bound that is not below it. NaN and infinities are counted apart, in no bucket and no sum, and
+    so are negative values where no bound is negative (TRL pads with -1). Raises what torch and numpy raise for values
+    that are not real numbers.
     """
     counted = [_count(chunk, chosen, bounds) for chunk, chosen in _chunks(values, mask)]
     return sum(counted[1:], counted[0]) if counted else Histogram.empty(bounds)
 
 
 def mean(values: Any) -> float:
-    """Mean of a tensor, array or list; NaN and infinities are kept."""
+    """Return the mean of a tensor, array or list, NaN and infinities included."""
     import numpy as np
 
     flat = _flat(values)
-    with np.errstate(invalid="ignore"):  # of two infinities it is NaN, which is no news
+    with np.errstate(invalid="ignore"):  # the sum of opposite infinities is NaN, which needs no warning
         return float(_plain(flat).mean(dtype=np.float64))
 
 
@@ -84,7 +84,7 @@ def _count_many(chunk: Array, chosen: Array | None, bounds: tuple[float, ...]) -
     if left_out == len(chunk):
         return Histogram.empty(bounds)
     filled = chunk if chosen is None else _filled(chunk, chosen, first)
-    low, high = float(filled.min()), float(filled.max())  # NaN, where one is among them
+    low, high = float(filled.min()), float(filled.max())  # NaN if the chunk holds one
     if not isfinite(low) or not isfinite(high) or (low < 0 and bounds and bounds[0] >= 0):
         return _count_odd(chunk if chosen is None else chunk[chosen], bounds)
     filling = float(filled[first])
@@ -97,7 +97,7 @@ def _count_many(chunk: Array, chosen: Array | None, bounds: tuple[float, ...]) -
 
 
 def _count_odd(chunk: Array, bounds: tuple[float, ...]) -> Histogram:
-    """With values among them that are not counted in buckets."""
+    """Count a chunk that holds values that belong into no bucket."""
     import numpy as np
 
     finite = np.isfinite(chunk)
@@ -109,9 +109,9 @@ def _count_odd(chunk: Array, bounds: tuple[float, ...]) -> Histogram:
 
 
 def _filled(chunk: Array, chosen: Array, first: int) -> Array:
-    """The chunk with the first chosen value in place of those that are not chosen.
+    """Return the chunk with the first chosen value in place of every value that is not chosen.
 
-    By their bits: to copy the chosen ones together takes three times as long.
+    It works on bits: copying the chosen values together takes three times as long.
     """
     import numpy as np
 
@@ -126,7 +126,7 @@ def _filled(chunk: Array, chosen: Array, first: int) -> Array:
 
 
 def _bucket_counts(chunk: Array, bounds: tuple[float, ...], low: float, high: float) -> list[int]:
-    """Of finite values between ``low`` and ``high``: by comparing with the bounds in between."""
+    """Count finite values between ``low`` and ``high`` by comparing them with the bounds in between."""
     import numpy as np
 
     first, last = bisect_left(bounds, low), bisect_left(bounds, high)
@@ -155,7 +155,7 @@ def _edges(bounds: tuple[float, ...], dtype: str) -> Array:
 
 
 def _chunks(values: Any, mask: Any) -> Iterator[tuple[Array, Array | None]]:
-    """The values as float32 or float64 arrays that fit into the cache, and which of them count; None: all."""
+    """Yield the values as float32 or float64 arrays that fit into the cache, each with its mask (None: all count)."""
     import numpy as np
 
     flat = _flat(values)
@@ -166,7 +166,7 @@ def _chunks(values: Any, mask: Any) -> Iterator[tuple[Array, Array | None]]:
 
 
 def _flat(values: Any) -> Any:
-    """In one dimension, on the host, without a graph; still in its own type."""
+    """Return the values in one dimension, on the host, detached, and still in their own dtype."""
     if hasattr(values, "detach"):
         flat = values.detach().reshape(-1)
         return flat if flat.device.type == "cpu" else flat.cpu()
@@ -183,7 +183,7 @@ def _flat_mask(mask: Any, shape: tuple[int, ...]) -> Array:
 
 
 def _plain(part: Any) -> Array:
-    """As float32 or float64, whichever holds its type exactly."""
+    """Return the values as float32 or float64, whichever holds their dtype exactly."""
     import numpy as np
 
     if hasattr(part, "detach"):
@@ -197,6 +197,6 @@ def _plain(part: Any) -> Array:
     if part.dtype.kind not in "fiub":
         raise TypeError(f"{part.dtype} is no real number")
     narrow = part.dtype.kind == "f" and part.dtype.itemsize <= 4
-    with np.errstate(over="ignore"):  # a long double above every float64 is an infinity, and counted as one
+    with np.errstate(over="ignore"):  # a long double above every float64 counts as an infinity
         plain: Array = part.astype(np.float32 if narrow else np.float64, copy=False)
     return plain

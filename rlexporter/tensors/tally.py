@@ -1,7 +1,7 @@
-"""What is counted between two steps, on whatever device it lies.
+"""Counts the tensors of a step, on whatever device they are.
 
-Tensors on the host are counted at once, those on a CUDA device there. Other accelerators (MPS, XPU) have no
-page-locked copies that are known not to wait: their tensors are brought to the host, which waits.
+Tensors on the host are counted at once, tensors on a CUDA device there. Other accelerators (MPS, XPU) are not known
+to have page-locked copies that do not wait: their tensors are copied to the host, which waits.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ Seen = dict[Series, Histogram]
 
 
 class Tally:
-    """Only the thread that trains calls `add` and `take`; any thread may call `arrived`, one at a time."""
+    """Counts since the last step. `add` and `take` are for the training thread, `arrived` for any, one at a time."""
 
     def __init__(self) -> None:
         self._host: Seen = {}
         self._devices: dict[str, DeviceTally] = {}
 
     def add(self, series: Series, values: Any, mask: Any = None) -> None:
-        """Count the values for which ``mask`` is true. Raises what torch and numpy raise for what they cannot read."""
+        """Count the ``values`` for which ``mask`` is true. Raises what torch and numpy raise for unreadable ones."""
         if on_gpu(values):
             self._on(values.device).add(series, values, mask)
             return
@@ -33,18 +33,18 @@ class Tally:
         self._host[series] = have + counted if have else counted
 
     def take(self, step: int) -> Seen:
-        """What was counted on the host since the last call; what was counted on devices is sent on its way."""
+        """Return the counts on the host since the last call, and start to copy those on devices."""
         taken, self._host = self._host, {}
         self.flush(step)
         return taken
 
     def flush(self, step: int) -> None:
-        """Send what was counted on devices on its way to the host, as part of ``step``."""
+        """Start to copy the counts on devices to the host, as those of ``step``."""
         for device in self._devices.values():
             device.flush(step)
 
     def arrived(self) -> list[tuple[int, Seen]]:
-        """What has come from devices since the last call, with the step that it belongs to."""
+        """Return the counts that have arrived from devices since the last call, each with its step."""
         return [found for device in tuple(self._devices.values()) if (found := device.arrived()) is not None]
 
     def _on(self, device: Any) -> DeviceTally:
@@ -55,5 +55,5 @@ class Tally:
 
 
 def on_gpu(values: Any) -> bool:
-    """True for a tensor on a CUDA (or ROCm) device."""
+    """Return True for a tensor on a CUDA (or ROCm) device."""
     return getattr(getattr(values, "device", None), "type", "") == "cuda"
