@@ -10,7 +10,7 @@ from typing import Any, Literal, TypedDict
 class SettingArguments(TypedDict, total=False):
     """The settings of an exporter, as arguments of `Exporter`, `attach` and `RLExporterCallback`.
 
-    What each means is in `rlexporter.config.settings.Settings`; None is as if it were not given.
+    The README says what each means; None is as if it were not given.
     """
 
     run: str | None

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
-from typing import Any, TypeVar
+from typing import Any
 
 from rlexporter.conditions.judge import Factor
 from rlexporter.config import parsers, thresholds
@@ -16,149 +16,40 @@ DEFAULT_PORT = 9750
 MAIN = "main"
 TIMINGS = "timings"
 RANKS = (MAIN, TIMINGS, "all")
-_T = TypeVar("_T")
 
 
-def _setting(parse: Callable[[object], _T], text: str, *, env: str, default: Any) -> Any:
-    return field(default=default, metadata={"parse": parse, "help": text, "env": env})
+def _setting(parse: Callable[[object], object], env: str, default: Any = None) -> Any:
+    return field(default=default, metadata={"parse": parse, "env": env})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """How one exporter behaves. Made by `Settings.load`, which checks every value."""
+    """How one exporter behaves. Made by `Settings.load`, which checks every value.
 
-    run: str | None = _setting(
-        parsers.text,
-        "Name of the run, the label `run` of every series. Default: the trainer's run name, else its output folder's "
-        "name and a short id that all ranks share and that a resumed run keeps.",
-        env="RLEXPORTER_RUN",
-        default=None,
-    )
-    algorithm: str | None = _setting(
-        parsers.text,
-        "What trains: `grpo`, `rloo`, `ppo`, `ppo-legacy` or a name of your own. Default: found from the trainer.",
-        env="RLEXPORTER_ALGORITHM",
-        default=None,
-    )
-    host: str = _setting(
-        parsers.text,
-        "Address to listen on. `0.0.0.0` opens the endpoint to the network.",
-        env="RLEXPORTER_LISTEN_HOST",
-        default="127.0.0.1",
-    )
-    port: int = _setting(
-        parsers.between(0, 65535, int),
-        "Port to listen on; 0 takes a free one.",
-        env="RLEXPORTER_LISTEN_PORT",
-        default=DEFAULT_PORT,
-    )
-    linger: float = _setting(
-        parsers.between(0, 3600, float),
-        "How many seconds the final state is served at most, when the process ends, to scrapers that have not fetched "
-        "it yet. 0: not at all.",
-        env="RLEXPORTER_LINGER_SECONDS",
-        default=150.0,
-    )
-    labels: Mapping[str, str] = _setting(
-        parsers.labels,
-        "Labels for every series, few: `team=llm,project=math`.",
-        env="RLEXPORTER_LABELS",
-        default=None,
-    )
-    max_keys: int = _setting(
-        parsers.between(0, 10000, int),
-        "How many keys that the catalogue does not know are served; further ones are dropped and counted.",
-        env="RLEXPORTER_MAX_LOGGED_KEYS",
-        default=200,
-    )
-    thresholds: Mapping[tuple[str, str], Factor | None] = _setting(
-        thresholds.parse,
-        "Limits of conditions that differ from the declared ones: a mapping, `kl_high=0.5,entropy_low=off`, or the "
-        "path of a TOML file.",
-        env="RLEXPORTER_THRESHOLDS",
-        default=None,
-    )
-    ranks: str = _setting(
-        parsers.choice(*RANKS),
-        "Which ranks serve: `main`, rank 0; `all`, each one what it sees itself, on port + local rank; `timings`, the "
-        "same without distributions, at most 60 series a rank.",
-        env="RLEXPORTER_RANKS",
-        default=MAIN,
-    )
-    token_file: str | None = _setting(
-        parsers.path,
-        "File with a token that every request has to bring (`Authorization: Bearer ...`), but for `/livez`.",
-        env="RLEXPORTER_TOKEN_FILE",
-        default=None,
-    )
-    tls_cert_file: str | None = _setting(
-        parsers.path,
-        "Certificate chain (PEM) to serve TLS with.",
-        env="RLEXPORTER_TLS_CERT_FILE",
-        default=None,
-    )
-    tls_key_file: str | None = _setting(
-        parsers.path,
-        "Its private key (PEM). Default: in the same file.",
-        env="RLEXPORTER_TLS_KEY_FILE",
-        default=None,
-    )
-    tls_client_ca_file: str | None = _setting(
-        parsers.path,
-        "Certificates (PEM) of those who may sign clients: with it nobody connects without a certificate.",
-        env="RLEXPORTER_TLS_CLIENT_CA_FILE",
-        default=None,
-    )
-    otlp: str = _setting(
-        parsers.switch_or_text,
-        "Push by OTLP: `on`, to where `OTEL_EXPORTER_OTLP_ENDPOINT` says, or the address of a collector. Needs the "
-        "extra `otlp`.",
-        env="RLEXPORTER_OTLP",
-        default="",
-    )
-    discovery_dir: str | None = _setting(
-        parsers.path,
-        "Folder for a target file of Prometheus' `file_sd_configs`, there while the endpoint is.",
-        env="RLEXPORTER_DISCOVERY_DIR",
-        default=None,
-    )
-    advertise: str | None = _setting(
-        parsers.text,
-        "Host, or host:port, under which Prometheus reaches this endpoint. Default: the address of the default route.",
-        env="RLEXPORTER_ADVERTISE",
-        default=None,
-    )
-    state_file: str = _setting(
-        parsers.switch_or_text,
-        "Keep the last state in a file, for after a SIGKILL: `on`, beside the checkpoints, or a path. `rlexporter "
-        "replay` serves it.",
-        env="RLEXPORTER_STATE_FILE",
-        default="",
-    )
-    record: str | None = _setting(
-        parsers.path,
-        "File to which log lines and step feed are appended, as JSON lines.",
-        env="RLEXPORTER_RECORD",
-        default=None,
-    )
-    rank: int = _setting(
-        parsers.between(0, 1e9, int),
-        "This process's rank. Rank 0 serves.",
-        env="RANK",
-        default=0,
-    )
-    local_rank: int = _setting(
-        parsers.between(0, 1e9, int),
-        "Rank of this process on its machine.",
-        env="LOCAL_RANK",
-        default=0,
-    )
-    world_size: int = _setting(
-        parsers.between(1, 1e9, int),
-        "Number of ranks.",
-        env="WORLD_SIZE",
-        default=1,
-    )
+    The README says what each setting means.
+    """
+
+    run: str | None = _setting(parsers.text, "RLEXPORTER_RUN")
+    algorithm: str | None = _setting(parsers.text, "RLEXPORTER_ALGORITHM")
+    host: str = _setting(parsers.text, "RLEXPORTER_LISTEN_HOST", "127.0.0.1")
+    port: int = _setting(parsers.between(0, 65535, int), "RLEXPORTER_LISTEN_PORT", DEFAULT_PORT)
+    linger: float = _setting(parsers.between(0, 3600, float), "RLEXPORTER_LINGER_SECONDS", 150.0)
+    labels: Mapping[str, str] = _setting(parsers.labels, "RLEXPORTER_LABELS")
+    max_keys: int = _setting(parsers.between(0, 10000, int), "RLEXPORTER_MAX_LOGGED_KEYS", 200)
+    thresholds: Mapping[tuple[str, str], Factor | None] = _setting(thresholds.parse, "RLEXPORTER_THRESHOLDS")
+    ranks: str = _setting(parsers.choice(*RANKS), "RLEXPORTER_RANKS", MAIN)
+    token_file: str | None = _setting(parsers.path, "RLEXPORTER_TOKEN_FILE")
+    tls_cert_file: str | None = _setting(parsers.path, "RLEXPORTER_TLS_CERT_FILE")
+    tls_key_file: str | None = _setting(parsers.path, "RLEXPORTER_TLS_KEY_FILE")
+    tls_client_ca_file: str | None = _setting(parsers.path, "RLEXPORTER_TLS_CLIENT_CA_FILE")
+    otlp: str = _setting(parsers.switch_or_text, "RLEXPORTER_OTLP", "")
+    discovery_dir: str | None = _setting(parsers.path, "RLEXPORTER_DISCOVERY_DIR")
+    advertise: str | None = _setting(parsers.text, "RLEXPORTER_ADVERTISE")
+    state_file: str = _setting(parsers.switch_or_text, "RLEXPORTER_STATE_FILE", "")
+    record: str | None = _setting(parsers.path, "RLEXPORTER_RECORD")
+    rank: int = _setting(parsers.between(0, 1e9, int), "RANK", 0)
+    local_rank: int = _setting(parsers.between(0, 1e9, int), "LOCAL_RANK", 0)
+    world_size: int = _setting(parsers.between(1, 1e9, int), "WORLD_SIZE", 1)
 
     @classmethod
     def load(cls, arguments: Mapping[str, object], environ: Mapping[str, str] | None = None) -> Settings:
@@ -180,7 +71,7 @@ class Settings:
                 chosen[name] = _parsed(each.metadata["parse"], arguments[name], f"argument {name}")
             elif environ.get(variable, "").strip():
                 chosen[name] = _parsed(each.metadata["parse"], environ[variable], f"environment variable {variable}")
-            elif each.default is not MISSING:
+            else:
                 chosen[name] = each.default
         for name in ("labels", "thresholds"):
             chosen[name] = chosen[name] or {}
