@@ -8,7 +8,7 @@ from string import Template
 
 from rlexporter.model.snapshot import Snapshot
 
-_PAGE = Template(files("rlexporter.endpoint").joinpath("page.html").read_text(encoding="utf-8"))
+_PAGE = Template((files("rlexporter.endpoint") / "page.html").read_text(encoding="utf-8"))
 
 
 def page(snapshot: Snapshot) -> str:

@@ -1,4 +1,4 @@
-"""Texts with gaps, from the files in `templates`."""
+"""The files in `templates`: texts, some of them with gaps."""
 
 from __future__ import annotations
 
@@ -6,10 +6,14 @@ from importlib.resources import files
 from string import Template
 
 
+def template(name: str) -> str:
+    """Return the text of a template as it is."""
+    return (files("rlexporter.generate") / "templates" / name).read_text(encoding="utf-8")
+
+
 def filled(name: str, **gaps: str) -> str:
-    """Return the template called ``name``, each ``$gap`` of which is filled.
+    """Return the text of a template, each ``$gap`` of which is filled.
 
     Raises KeyError where a gap of the template is not among ``gaps``.
     """
-    template = files("rlexporter.generate").joinpath("templates", name).read_text(encoding="utf-8")
-    return Template(template).substitute(gaps)
+    return Template(template(name)).substitute(gaps)

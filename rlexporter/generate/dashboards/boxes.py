@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from rlexporter.generate.dashboards.frame import Json
+from rlexporter.generate.dashboards.frame import Json, skeleton
 from rlexporter.generate.dashboards.panels import Query, Step, letter, limits, override, panel
 
 GREEN, YELLOW, ORANGE, RED, BLUE, GREY = "green", "yellow", "orange", "red", "blue", "text"
@@ -33,18 +33,10 @@ def stat(
     none: str = "-",
 ) -> Json:
     """One number, or a word: of a mapping, or with ``name`` the legend. ``steps``: colours, each from a value on."""
-    made = panel("stat", title, description, [query])
+    made = {**panel("stat", title, description, [query]), **skeleton("stat")}
     defaults = {"unit": unit, "noValue": none, "mappings": list(mappings), "thresholds": limits(*steps)}
-    made["fieldConfig"] = {"defaults": {**defaults, "links": list(links)}, "overrides": []}
-    made["options"] = {
-        "reduceOptions": {"calcs": ["lastNotNull"], "fields": "", "values": False},
-        "colorMode": "value",
-        "graphMode": "none",
-        "justifyMode": "auto",
-        "orientation": "auto",
-        "textMode": "name" if name else "auto",
-        "wideLayout": True,
-    }
+    made["fieldConfig"]["defaults"].update(defaults, links=list(links))
+    made["options"]["textMode"] = "name" if name else "auto"
     return made
 
 
@@ -65,25 +57,13 @@ def table(
     ``hidden``: columns that only bring labels.
     """
     queries = [Query(column.expr, instant=True, format="table") for column in columns]
-    made = panel("table", title, description, queries)
+    made = {**panel("table", title, description, queries), **skeleton("table")}
     overrides = [override(column.name, **column.properties) for column in columns if column.properties]
     overrides += [override(name, **properties) for name, properties in labels.items() if properties]
-    made["fieldConfig"] = {
-        "defaults": {
-            "custom": {"align": "auto", "cellOptions": {"type": "auto"}},
-            "noValue": none,
-            "thresholds": limits((GREY, None)),
-        },
-        "overrides": overrides,
-    }
-    made["options"] = {
-        "showHeader": True,
-        "cellHeight": "sm",
-        "footer": {"show": False, "reducer": ["sum"], "fields": ""},
-        "sortBy": [{"displayName": sort, "desc": True}] if sort else [],
-    }
-    organized = _organized(columns, labels, hidden, order)
-    made["transformations"] = [{"id": "merge", "options": {}}, {"id": "organize", "options": organized}]
+    made["fieldConfig"]["defaults"]["noValue"] = none
+    made["fieldConfig"]["overrides"] = overrides
+    made["options"]["sortBy"] = [{"displayName": sort, "desc": True}] if sort else []
+    made["transformations"][-1]["options"] = _organized(columns, labels, hidden, order)
     return made
 
 
