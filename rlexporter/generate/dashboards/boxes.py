@@ -67,6 +67,14 @@ def table(
     return made
 
 
+def info(title: str, names: Sequence[str], series: str, description: str, *, none: str = "none") -> Json:
+    """Show the labels ``names`` of ``series``, a column each; an instance leads to its status page."""
+    labels: dict[str, Mapping[str, object]] = {name: {} for name in names}
+    labels["instance"] = {"links": [STATUS_PAGE]}
+    columns = [Column("one", f"max by ({', '.join(names)}) ({series})")]
+    return table(title, columns, description, labels=labels, hidden=("one",), none=none)
+
+
 def _organized(columns: Sequence[Column], labels: Iterable[str], hidden: Sequence[str], order: Sequence[str]) -> Json:
     """Names and places of columns. A single frame is not merged, and its value is not numbered."""
     values = ["Value"] if len(columns) == 1 else [f"Value #{letter(i)}" for i in range(len(columns))]

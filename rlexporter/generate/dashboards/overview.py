@@ -10,8 +10,8 @@ from rlexporter.generate.dashboards.boxes import (
     GREY,
     RED,
     SEVERITY,
-    STATUS_PAGE,
     Column,
+    info,
     link,
     stat,
     table,
@@ -153,14 +153,5 @@ def _conditions() -> Json:
 def _process() -> Json:
     """Where it runs, and what."""
     names = ("instance", "attempt", "trainer", "model", "world_size", "trl")
-    expr = f"max by ({', '.join(names)}) (rl_run_info{{{ZERO}}})"
-    labels: dict[str, dict[str, object]] = {name: {} for name in names}
-    labels["instance"] = {"links": [STATUS_PAGE]}
-    return table(
-        "Process",
-        [Column("one", expr)],
-        NAMED["rl_run_info"].help + " A click on an instance opens its status page.",
-        labels=labels,
-        hidden=("one",),
-        none="No process serves this run now",
-    )
+    text = NAMED["rl_run_info"].help + " A click on an instance opens its status page."
+    return info("Process", names, f"rl_run_info{{{ZERO}}}", text, none="No process serves this run now")
