@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from rlexporter.catalog import NAMED, RUNBOOKS
 from rlexporter.generate.dashboards import stability, state
 from rlexporter.generate.dashboards.boxes import (
@@ -19,7 +21,7 @@ from rlexporter.generate.dashboards.boxes import (
 )
 from rlexporter.generate.dashboards.frame import FIRING, ZERO, Json, Page, select
 from rlexporter.generate.dashboards.panels import Query, described, gauge, override, rate, timeseries, without_range
-from rlexporter.model.metric import Level, Metric, Range
+from rlexporter.model.metric import Range
 
 _ANY = select()
 """A NaN is judged on the rank that sees it."""
@@ -79,15 +81,8 @@ def reward(title: str) -> Json:
 
 def signals(title: str) -> Json:
     """Every signal that an alert is judged by, on one scale."""
-    shown = Metric(
-        series="rl_share",
-        kind=NAMED["rl_step"].kind,
-        group=NAMED["rl_step"].group,
-        help=stability.DESCRIPTION,
-        level=Level.STEP,
-        unit="fraction",
-        healthy=Range(None, 1.0, "the limits in force"),
-    )
+    healthy = Range(None, 1.0, "the limits in force")
+    shown = replace(NAMED["rl_step"], help=stability.DESCRIPTION, reading="", unit="fraction", healthy=healthy)
     return timeseries(title, stability.shares(), shown, absent=stability.ABSENT)
 
 
