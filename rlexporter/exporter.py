@@ -32,7 +32,7 @@ class Exporter:
     """Serves one run to Prometheus: ``with Exporter(run="my-run", algorithm="ppo") as exporter: ...``
 
     As a context manager it starts, and at the end of the block notes how the run ended; the final state then stays
-    up until it was scraped, at most ``linger`` seconds. The settings are described in docs/settings.md.
+    up until it was scraped, at most ``linger`` seconds. docs/settings.md describes the settings.
 
     `log`, `observe` and `end` belong to the thread that trains. They never raise: errors of our own are counted in
     ``rlexporter_errors_total`` and logged once a kind.

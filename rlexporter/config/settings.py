@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
-from typing import Any, TypeVar
+from typing import Any
 
 from rlexporter.conditions.judge import Factor
 from rlexporter.config import parsers, thresholds
@@ -16,10 +16,9 @@ DEFAULT_PORT = 9750
 MAIN = "main"
 TIMINGS = "timings"
 RANKS = (MAIN, TIMINGS, "all")
-_T = TypeVar("_T")
 
 
-def _setting(parse: Callable[[object], _T], env: str, default: Any) -> Any:
+def _setting(parse: Callable[[object], object], env: str, default: Any) -> Any:
     return field(default=default, metadata={"parse": parse, "env": env})
 
 
@@ -69,7 +68,7 @@ class Settings:
                 chosen[name] = _parsed(each.metadata["parse"], arguments[name], f"argument {name}")
             elif environ.get(variable, "").strip():
                 chosen[name] = _parsed(each.metadata["parse"], environ[variable], f"environment variable {variable}")
-            elif each.default is not MISSING:
+            else:
                 chosen[name] = each.default
         for name in ("labels", "thresholds"):
             chosen[name] = chosen[name] or {}

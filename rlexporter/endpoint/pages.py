@@ -3,19 +3,12 @@
 from __future__ import annotations
 
 from html import escape
+from importlib.resources import files
+from string import Template
 
 from rlexporter.model.snapshot import Snapshot
 
-_PAGE = """<!doctype html>
-<html lang="en">
-<head><meta charset="utf-8"><title>rlexporter: {run}</title>
-<style>body{{font:16px/1.5 system-ui,sans-serif;max-width:40em;margin:3em auto;padding:0 1em}}
-h2{{font-size:1em}}dt{{color:#666}}dd{{margin:0 0 .5em}}</style></head>
-<body><h1>{run}</h1>
-<dl>{facts}</dl>{lists}
-<p><a href="/metrics">/metrics</a> for Prometheus &middot; <a href="/livez">/livez</a> &middot;
-<a href="/readyz">/readyz</a></p></body></html>
-"""
+_PAGE = Template((files("rlexporter.endpoint") / "page.html").read_text(encoding="utf-8"))
 
 
 def page(snapshot: Snapshot) -> str:
@@ -44,7 +37,7 @@ def page(snapshot: Snapshot) -> str:
             [f"{signal}: {reason}" for (signal, _cause, reason), _ in _set(snapshot, "rl_signal_unavailable_info")],
         )
     )
-    return _PAGE.format(run=escape(snapshot.labels.get("run", "")), facts=listed, lists=lists)
+    return _PAGE.substitute(run=escape(snapshot.labels.get("run", "")), facts=listed, lists=lists)
 
 
 def _set(snapshot: Snapshot, name: str) -> list[tuple[tuple[str, ...], float]]:

@@ -8,10 +8,6 @@ from queue import Empty, SimpleQueue
 from threading import Thread
 
 
-def _nothing() -> None:
-    """Do nothing: the default ``last`` of a `Ticker`."""
-
-
 class Ticker:
     """Calls ``tick`` at once, then every ``seconds``, and soon after `wake`; calls ``last`` at the end.
 
@@ -26,7 +22,7 @@ class Ticker:
         tick: Callable[[], float | None],
         failed: Callable[[Exception], None],
         *,
-        last: Callable[[], None] = _nothing,
+        last: Callable[[], None] = lambda: None,
         patience: float = 5.0,
     ) -> None:
         self.patience = patience

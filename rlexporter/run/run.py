@@ -21,10 +21,6 @@ from rlexporter.store.store import Store
 from rlexporter.version import __version__
 
 
-def _nothing() -> None:
-    """Do nothing: the default callback."""
-
-
 class Run:
     """The life of one run in this process, from its name to its end.
 
@@ -38,8 +34,8 @@ class Run:
         settings: Settings,
         clock: Callable[[], float] = time.time,
         *,
-        begins: Callable[[], None] = _nothing,
-        changed: Callable[[], None] = _nothing,
+        begins: Callable[[], None] = lambda: None,
+        changed: Callable[[], None] = lambda: None,
     ) -> None:
         self.settings = settings
         self.state = RunState.STARTING

@@ -88,6 +88,8 @@ def _replay(exporter: Exporter, path: Path) -> Tick:
 
 
 def _healthy(exporter: Exporter, number: int) -> None:
+    if number == 0:
+        exporter.run.enter(RunState.RUNNING)
     for step in (2 * number + 1, 2 * number + 2):
         exporter.run.sink.log(LINES["grpo"](step), step=step, update=StepUpdate(step=step, duration=0.4))
         exporter.run.store.absorb(StepUpdate(step=step, phases={"rollout": 0.3, "update": 0.1}))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from rlexporter.generate.dashboards.frame import Json
+from rlexporter.generate.dashboards.frame import Json, skeleton
 from rlexporter.generate.dashboards.panels import Query, Step, letter, limits, override, panel
 
 GREEN, YELLOW, ORANGE, RED, BLUE, GREY = "green", "yellow", "orange", "red", "blue", "text"
@@ -32,19 +32,11 @@ def stat(
     name: bool = False,
     none: str = "-",
 ) -> Json:
-    """Return a panel with a number, or its word in ``mappings``, or with ``name`` the legend, coloured by ``steps``."""
-    made = panel("stat", title, description, [query])
+    """One number, or a word: of a mapping, or with ``name`` the legend. ``steps``: colours, each from a value on."""
+    made = {**panel("stat", title, description, [query]), **skeleton("stat")}
     defaults = {"unit": unit, "noValue": none, "mappings": list(mappings), "thresholds": limits(*steps)}
-    made["fieldConfig"] = {"defaults": {**defaults, "links": list(links)}, "overrides": []}
-    made["options"] = {
-        "reduceOptions": {"calcs": ["lastNotNull"], "fields": "", "values": False},
-        "colorMode": "value",
-        "graphMode": "none",
-        "justifyMode": "auto",
-        "orientation": "auto",
-        "textMode": "name" if name else "auto",
-        "wideLayout": True,
-    }
+    made["fieldConfig"]["defaults"].update(defaults, links=list(links))
+    made["options"]["textMode"] = "name" if name else "auto"
     return made
 
 
@@ -65,26 +57,22 @@ def table(
     columns only bring labels.
     """
     queries = [Query(column.expr, instant=True, format="table") for column in columns]
-    made = panel("table", title, description, queries)
+    made = {**panel("table", title, description, queries), **skeleton("table")}
     overrides = [override(column.name, **column.properties) for column in columns if column.properties]
     overrides += [override(name, **properties) for name, properties in labels.items() if properties]
-    made["fieldConfig"] = {
-        "defaults": {
-            "custom": {"align": "auto", "cellOptions": {"type": "auto"}},
-            "noValue": none,
-            "thresholds": limits((GREY, None)),
-        },
-        "overrides": overrides,
-    }
-    made["options"] = {
-        "showHeader": True,
-        "cellHeight": "sm",
-        "footer": {"show": False, "reducer": ["sum"], "fields": ""},
-        "sortBy": [{"displayName": sort, "desc": True}] if sort else [],
-    }
-    organized = _organized(columns, labels, hidden, order)
-    made["transformations"] = [{"id": "merge", "options": {}}, {"id": "organize", "options": organized}]
+    made["fieldConfig"]["defaults"]["noValue"] = none
+    made["fieldConfig"]["overrides"] = overrides
+    made["options"]["sortBy"] = [{"displayName": sort, "desc": True}] if sort else []
+    made["transformations"][-1]["options"] = _organized(columns, labels, hidden, order)
     return made
+
+
+def info(title: str, names: Sequence[str], series: str, description: str, *, none: str = "none") -> Json:
+    """Show the labels ``names`` of ``series``, a column each; an instance leads to its status page."""
+    labels: dict[str, Mapping[str, object]] = {name: {} for name in names}
+    labels["instance"] = {"links": [STATUS_PAGE]}
+    columns = [Column("one", f"max by ({', '.join(names)}) ({series})")]
+    return table(title, columns, description, labels=labels, hidden=("one",), none=none)
 
 
 def _organized(columns: Sequence[Column], labels: Iterable[str], hidden: Sequence[str], order: Sequence[str]) -> Json:

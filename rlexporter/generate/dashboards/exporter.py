@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from rlexporter.catalog import NAMED
 from rlexporter.generate.dashboards import variables
-from rlexporter.generate.dashboards.boxes import GREEN, ORANGE, RED, STATUS_PAGE, Column, stat, table
+from rlexporter.generate.dashboards.boxes import GREEN, ORANGE, RED, info, stat
 from rlexporter.generate.dashboards.frame import Json, Page, dashboard, select
 from rlexporter.generate.dashboards.panels import Query, capital, described, timeseries, words
 from rlexporter.model.metric import Group, Kind, Metric
@@ -46,27 +46,16 @@ def _cost(page: Page) -> None:
     share = [Query(looking, "{{run}}: tensors"), Query(writing, "{{run}}: log lines and conditions")]
     metric = NAMED["rlexporter_observe_seconds_total"]
     page.add(timeseries("Share of the training thread's time", share, metric, unit="percentunit", absent=_UNSEEN), 12)
-    series = Query(f'max by (instance) (scrape_samples_scraped{{job=~"$job"}} {_OURS})', "{{instance}}")
-    text = "Samples in a scrape, as Prometheus counts them."
-    page.add(
-        timeseries(
-            "Series", [series], NAMED["rlexporter_scrapes_total"], unit="short", description=text, absent=_UNSEEN
-        ),
-        6,
-    )
-    took = Query(f'max by (instance) (scrape_duration_seconds{{job=~"$job"}} {_OURS})', "{{instance}}")
-    text = "How long a scrape takes, as Prometheus sees it."
-    page.add(
-        timeseries(
-            "Duration of a scrape",
-            [took],
-            NAMED["rlexporter_scrapes_total"],
-            unit="s",
-            description=text,
-            absent=_UNSEEN,
-        ),
-        6,
-    )
+    for title, name, unit, text in _SEEN:
+        query = Query(f'max by (instance) ({name}{{job=~"$job"}} {_OURS})', "{{instance}}")
+        shown = NAMED["rlexporter_scrapes_total"]
+        page.add(timeseries(title, [query], shown, unit=unit, description=text, absent=_UNSEEN), 6)
+
+
+_SEEN = (
+    ("Series", "scrape_samples_scraped", "short", "Samples in a scrape, as Prometheus counts them."),
+    ("Duration of a scrape", "scrape_duration_seconds", "s", "How long a scrape takes, as Prometheus sees it."),
+)
 
 
 def _numbers(page: Page) -> None:
@@ -90,10 +79,8 @@ _ERROR = 'cause="error"'
 
 def _versions() -> Json:
     names = ("run", "rank", "instance", "version", "python", "prometheus_client", "fastapi")
-    expr = f"max by ({', '.join(names)}) (rlexporter_build_info{{{_OF}}})"
-    labels: dict[str, dict[str, object]] = {name: {} for name in names}
-    labels["instance"] = {"links": [STATUS_PAGE]}
-    return table("Versions", [Column("one", expr)], NAMED["rlexporter_build_info"].help, labels=labels, hidden=("one",))
+    metric = NAMED["rlexporter_build_info"]
+    return info("Versions", names, f"{metric.series}{{{_OF}}}", metric.help)
 
 
 def _any(metric: Metric) -> Json:

@@ -29,6 +29,11 @@ _STEPS = tuple(f"increase(rl_step_duration_seconds_{part}{{{ZERO}}}[$__range])" 
 _PACE = f"max by (run) ({_STEPS[0]} / ({_STEPS[1]} > 0)) or max by (run) (rl_step_time_seconds{{{ZERO}}})"
 _SLOPES = tuple(f"deriv({name}{{{ZERO}}}[$__range])" for name in ("rl_reward_mean", "rl_step"))
 _SLOPE = f"100 * max by (run) ({_SLOPES[0]} / ({_SLOPES[1]} > 0))"
+_COMPARED = (
+    ("KL to the reference, per token", "rl_kl_per_token"),
+    ("Entropy", "rl_entropy_per_token"),
+    ("Completion length", "rl_completion_length_mean"),
+)
 
 
 def build(catalog: Sequence[Metric]) -> Json:
@@ -59,20 +64,14 @@ def build(catalog: Sequence[Metric]) -> Json:
     )
     pace = Query(_PACE.replace("$__range", "$__rate_interval"), "{{run}}")
     page.add(timeseries("Step time", [pace], NAMED["rl_step_duration_seconds"]))
-    for name in ("rl_kl_per_token", "rl_entropy_per_token", "rl_completion_length_mean"):
-        page.add(timeseries(_title(name), [gauge(name, legend="{{run}}")], without_range(name)))
+    for title, name in _COMPARED:
+        page.add(timeseries(title, [gauge(name, legend="{{run}}")], without_range(name)))
     return dashboard(
         UID,
         "RL training: fleet",
         "All runs: state, step, reward, alerts, age of the last step; a click on a run opens it.",
         page.panels,
         variables=variables.common(variables.run(multi=True)),
-    )
-
-
-def _title(name: str) -> str:
-    return {"rl_kl_per_token": "KL to the reference, per token", "rl_entropy_per_token": "Entropy"}.get(
-        name, "Completion length"
     )
 
 

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from typing import Any
 
 from rlexporter.catalog import RUNBOOKS
+from rlexporter.generate.template import template
 
 Json = dict[str, Any]
 
 SCHEMA_VERSION = 39
 """Schema of Grafana 10.4; later versions migrate it on loading. Provisioning from files takes no newer format."""
 SOURCE: Json = {"type": "prometheus", "uid": "${datasource}"}
-TAG = "rlexporter"
 WIDTH = 24
 ROW_HEIGHT = 1
 
@@ -31,24 +32,18 @@ ZERO = select('rank="0"')
 
 
 def dashboard(uid: str, title: str, description: str, panels: list[Json], *, variables: Iterable[Json]) -> Json:
-    """Return a dashboard with ``panels``, which have their places already."""
-    return {
-        "uid": uid,
-        "title": title,
-        "description": description,
-        "tags": [TAG],
-        "schemaVersion": SCHEMA_VERSION,
-        "version": 1,
-        "editable": False,
-        "graphTooltip": 1,
-        "refresh": "30s",
-        "time": {"from": "now-3h", "to": "now"},
-        "timezone": "browser",
-        "annotations": {"list": _annotations()},
-        "links": _links(),
-        "templating": {"list": list(variables)},
-        "panels": panels,
-    }
+    """A dashboard with these panels, which have their places already."""
+    made = skeleton("dashboard")
+    made.update(uid=uid, title=title, description=description, schemaVersion=SCHEMA_VERSION, panels=panels)
+    made["annotations"]["list"] = _annotations()
+    made["links"][-1]["url"] = RUNBOOKS
+    made["templating"]["list"] = list(variables)
+    return made
+
+
+def skeleton(name: str) -> Json:
+    """Return what all things called ``name`` have; null is what each of them has to fill in."""
+    return json.loads(template(f"dashboards/{name}.json"))  # type: ignore[no-any-return]
 
 
 def _annotations() -> list[Json]:
@@ -99,32 +94,6 @@ def _annotation(name: str, expr: str, color: str, title: str, text: str, *, time
         "step": "30s",
         "useValueForTime": timed,
     }
-
-
-def _links() -> list[Json]:
-    """Return links to the other dashboards, with the same variables and time, and to the runbooks."""
-    common = {"asDropdown": False, "includeVars": True, "keepTime": True, "tags": [], "tooltip": "", "url": ""}
-    return [
-        {
-            **common,
-            "type": "dashboards",
-            "title": "RL training",
-            "tags": [TAG],
-            "targetBlank": False,
-            "icon": "external link",
-        },
-        {
-            **common,
-            "type": "link",
-            "title": "Runbooks",
-            "url": RUNBOOKS,
-            "tooltip": "What each alert means, and what to do",
-            "includeVars": False,
-            "keepTime": False,
-            "targetBlank": True,
-            "icon": "doc",
-        },
-    ]
 
 
 class Page:

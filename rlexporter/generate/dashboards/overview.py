@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from rlexporter.catalog import NAMED, RUNBOOKS
 from rlexporter.generate.dashboards import stability, state
 from rlexporter.generate.dashboards.boxes import (
@@ -10,8 +12,8 @@ from rlexporter.generate.dashboards.boxes import (
     GREY,
     RED,
     SEVERITY,
-    STATUS_PAGE,
     Column,
+    info,
     link,
     stat,
     table,
@@ -19,7 +21,7 @@ from rlexporter.generate.dashboards.boxes import (
 )
 from rlexporter.generate.dashboards.frame import FIRING, ZERO, Json, Page, select
 from rlexporter.generate.dashboards.panels import Query, described, gauge, override, rate, timeseries, without_range
-from rlexporter.model.metric import Level, Metric, Range
+from rlexporter.model.metric import Range
 
 _ANY = select()
 """Matchers for all ranks, since a NaN is judged on the rank that sees it."""
@@ -78,16 +80,9 @@ def reward(title: str) -> Json:
 
 
 def signals(title: str) -> Json:
-    """Return a panel of every signal that an alert is judged by, on one scale."""
-    shown = Metric(
-        series="share",
-        kind=NAMED["rl_step"].kind,
-        group=NAMED["rl_step"].group,
-        help=stability.DESCRIPTION,
-        level=Level.STEP,
-        unit="fraction",
-        healthy=Range(None, 1.0, "the limits in force"),
-    )
+    """Every signal that an alert is judged by, on one scale."""
+    healthy = Range(None, 1.0, "the limits in force")
+    shown = replace(NAMED["rl_step"], help=stability.DESCRIPTION, reading="", unit="fraction", healthy=healthy)
     return timeseries(title, stability.shares(), shown, absent=stability.ABSENT)
 
 
@@ -153,14 +148,5 @@ def _conditions() -> Json:
 def _process() -> Json:
     """Return a table of the processes: instance, model, versions."""
     names = ("instance", "attempt", "trainer", "model", "world_size", "trl")
-    expr = f"max by ({', '.join(names)}) (rl_run_info{{{ZERO}}})"
-    labels: dict[str, dict[str, object]] = {name: {} for name in names}
-    labels["instance"] = {"links": [STATUS_PAGE]}
-    return table(
-        "Process",
-        [Column("one", expr)],
-        NAMED["rl_run_info"].help + " A click on an instance opens its status page.",
-        labels=labels,
-        hidden=("one",),
-        none="No process serves this run now",
-    )
+    text = NAMED["rl_run_info"].help + " A click on an instance opens its status page."
+    return info("Process", names, f"rl_run_info{{{ZERO}}}", text, none="No process serves this run now")

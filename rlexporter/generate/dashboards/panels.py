@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from rlexporter.catalog import NAMED
-from rlexporter.generate.dashboards.frame import SOURCE, ZERO, Json, select
+from rlexporter.generate.dashboards.frame import SOURCE, ZERO, Json, select, skeleton
 from rlexporter.model.metric import Kind, Metric, Range
 
 UNITS = {"seconds": "s", "fraction": "percentunit", "bytes": "bytes", "tokens": "short"}
@@ -125,31 +125,10 @@ def trend(title: str, shown: Metric) -> Json:
 def heatmap(title: str, metric: Metric, *more: str, absent: str = "") -> Json:
     """Return a panel of a distribution over time; columns as wide as the window hold a step, and none counts twice."""
     expr = f"sum by (le) (increase({metric.series}_bucket{{{select(*more)}}}[$__interval]))"
-    made = panel("heatmap", title, described(metric), [Query(expr, "{{le}}", format="heatmap")])
-    made["interval"] = WINDOW
-    made["maxDataPoints"] = 200
-    defaults = {"custom": {"scaleDistribution": {"type": "linear"}}, "noValue": absent or missing(metric)}
-    made["fieldConfig"] = {"defaults": defaults, "overrides": []}
-    made["options"] = {
-        "calculate": False,
-        "cellGap": 0,
-        "cellValues": {"unit": "short"},
-        "color": {
-            "mode": "scheme",
-            "scheme": "Spectral",
-            "scale": "exponential",
-            "exponent": 0.5,
-            "steps": 64,
-            "reverse": False,
-            "fill": "dark-orange",
-        },
-        "exemplars": {"color": "rgba(255,0,255,0.7)"},
-        "filterValues": {"le": 1e-9},
-        "legend": {"show": True},
-        "rowsFrame": {"layout": "auto"},
-        "tooltip": {"mode": "single", "yHistogram": True, "showColorScale": False},
-        "yAxis": {"axisPlacement": "left", "reverse": False, "unit": unit_of(metric)},
-    }
+    queries = [Query(expr, "{{le}}", format="heatmap")]
+    made = {**panel("heatmap", title, described(metric), queries), **skeleton("heatmap"), "interval": WINDOW}
+    made["fieldConfig"]["defaults"]["noValue"] = absent or missing(metric)
+    made["options"]["yAxis"]["unit"] = unit_of(metric)
     return made
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rlexporter.generate.dashboards.frame import SOURCE, ZERO, Json, select
+from rlexporter.generate.dashboards.frame import ZERO, Json, select, skeleton
 
 _RUNNING = select('rank="0"', 'state="running"')
 _AGE = (
@@ -31,8 +31,9 @@ WINDOW = f"ceil(clamp_min(1.2 * {PACE} + 30, 60)) or vector(60)"
 
 
 def common(*more: Json) -> list[Json]:
-    """Return the variables of every dashboard, and ``more``."""
-    return [_datasource(), _variable("job", "label_values(rl_run_info, job)", multi=True), *more]
+    """Those that every dashboard has, and more."""
+    # A variable, because nothing else is filled in by provisioning as well as by an import.
+    return [skeleton("datasource"), _variable("job", "label_values(rl_run_info, job)", multi=True), *more]
 
 
 def run(*, multi: bool = False) -> Json:
@@ -59,36 +60,9 @@ def window() -> Json:
 
 
 def _variable(name: str, query: str, *, multi: bool) -> Json:
-    made: Json = {
-        "name": name,
-        "label": name,
-        "type": "query",
-        "datasource": SOURCE,
-        "query": {"query": query, "refId": f"variable-{name}"},
-        "refresh": 2,
-        "sort": 1,
-        "multi": multi,
-        "includeAll": multi,
-        "hide": 0,
-        "regex": "",
-        "options": [],
-        "current": {"text": ["All"], "value": ["$__all"]} if multi else {"text": "", "value": ""},
-    }
-    return {**made, "allValue": ".+"} if multi else made
-
-
-def _datasource() -> Json:
-    """Return the variable for the Prometheus: nothing else is filled in by both provisioning and import."""
-    return {
-        "name": "datasource",
-        "label": "Data source",
-        "type": "datasource",
-        "query": "prometheus",
-        "refresh": 1,
-        "regex": "",
-        "hide": 0,
-        "multi": False,
-        "includeAll": False,
-        "options": [],
-        "current": {"text": "default", "value": "default"},
-    }
+    made = skeleton("variable")
+    made.update(name=name, label=name, multi=multi, includeAll=multi)
+    made["query"].update(query=query, refId=f"variable-{name}")
+    if multi:
+        made.update(current={"text": ["All"], "value": ["$__all"]}, allValue=".+")
+    return made
