@@ -132,7 +132,7 @@ class LegacyTaps(BackwardTaps):
         return output
 
     def _see_ratio(self, ratio: Any, mask: Any) -> None:
-        """Observe the ratios, and count skipped updates: above a limit on the mean ratio the trainer zeroes its losses."""
+        """Observe the ratios, and count skipped updates: above a mean ratio the trainer zeroes the losses."""
         self.sink.observe("rl_policy_ratio_dist", ratio, mask)
         mean = (ratio * mask).sum() / mask.sum()
         self._skipped = self._skipped + (mean.double() > self.trainer.config.ratio_threshold)
