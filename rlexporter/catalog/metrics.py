@@ -1,7 +1,7 @@
 """The table of metrics, each declared once. Registration, outputs, docs, dashboards and rules derive from it.
 
-The order is the order of docs and panels. Names are those of Prometheus, from which those of OTLP derive; keys are TRL's
-own. To add a metric is to add one entry here.
+The order is the order of docs and panels. Names are those of Prometheus, from which those of OTLP derive; keys are
+TRL's own. To add a metric is to add one entry here.
 
 Sources of the healthy ranges:
   [ranges]    PPO healthy-ranges cheat sheet (tests/data/seeds/ppo-healthy-ranges.md)
