@@ -1,0 +1,213 @@
+"""docs/architecture.md: what its diffs add works as it says, in a copy of the package."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.test_architecture import PACKAGE, ROOT
+from tests.test_architecture_page import PAGE
+
+DIFFS = dict(re.findall(r"^\*\*([^*]+)\*\*[^*]*?```diff\n(.*?)```", PAGE, re.MULTILINE | re.DOTALL))
+METRIC, CONDITION, SIGNAL = "A metric", "A condition on a signal that exists", "A condition on a new signal"
+ADAPTER, OUTPUT = "An adapter", "An output"
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    """The package in a folder of its own."""
+    shutil.copytree(PACKAGE, tmp_path / "rlexporter", ignore=shutil.ignore_patterns("__pycache__"))
+    return tmp_path
+
+
+def _apply(kind: str, root: Path) -> set[str]:
+    """Apply a diff of the page; returns the files that it touches."""
+    environ = {**os.environ, "GIT_CEILING_DIRECTORIES": str(root.parent)}
+    command = ["git", "apply", "--verbose", "-"]
+    done = subprocess.run(command, input=DIFFS[kind], cwd=root, env=environ, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return set(re.findall(r"^\+\+\+ b/rlexporter/(\S+)$", DIFFS[kind], re.MULTILINE))
+
+
+def _python(root: Path, *arguments: str) -> str:
+    """What a Python prints that has the copy and nothing of the checkout."""
+    environ = {**os.environ, "PYTHONPATH": str(root), "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [sys.executable, *arguments], cwd=root, env=environ, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def _run(root: Path, code: str) -> list[object]:
+    """What a script says, one JSON document a line, when it has made sure whose package it uses."""
+    head = "import json, rlexporter\n"
+    tail = "\nprint(json.dumps(rlexporter.__file__))\n"
+    *said, file = map(json.loads, _python(root, "-c", head + code + tail).splitlines())
+    assert file == str(root / "rlexporter/__init__.py")
+    return said
+
+
+def _generated(root: Path) -> dict[str, str]:
+    _python(root, "-m", "rlexporter", "generate", "--root", str(root / "made"))
+    made = root / "made"
+    return {str(path.relative_to(made)): path.read_text() for path in made.rglob("*") if path.is_file()}
+
+
+def test_the_page_has_a_diff_of_each_kind() -> None:
+    """Five ways to add something."""
+    assert list(DIFFS) == [METRIC, CONDITION, SIGNAL, ADAPTER, OUTPUT]
+
+
+def test_a_metric_is_one_entry(copy: Path) -> None:
+    """Its key is served under its name in two steps, and `metrics --json`, docs and dashboards have it."""
+    assert _apply(METRIC, copy) == {"catalog/metrics.py"}
+    said = _run(
+        copy,
+        """
+from rlexporter.outputs import prometheus
+exporter = rlexporter.Exporter(run="r", algorithm="grpo")
+for step, value in (1, 0.25), (2, 0.75):
+    exporter.log({"router_z_loss": value}, step=step)
+    body = prometheus.encode(exporter.snapshot, "")[0].decode()
+    print(json.dumps([line for line in body.splitlines() if line.startswith("rl_router_z_loss{")]))
+""",
+    )
+    labels = '{rank="0",run="r"}'
+    assert said == [[f"rl_router_z_loss{labels} 0.25"], [f"rl_router_z_loss{labels} 0.75"]]
+
+    listed = json.loads(_python(copy, "-m", "rlexporter", "metrics", "--json"))
+    assert [each["keys"] for each in listed if each["series"] == "rl_router_z_loss"] == [["router_z_loss"]]
+    made = _generated(copy)
+    assert "| `rl_router_z_loss` |" in made["docs/metrics.md"]
+    assert "rl_router_z_loss" in made["grafana/dashboards/rlexporter-run.json"]
+
+
+JUDGED = """
+exporter = rlexporter.Exporter(run="r", algorithm="grpo")
+for step, length in enumerate({lengths}, 1):
+    exporter.log({{"completions/mean_length": float(length)}}, step=step)
+    asked = dict(condition="{name}", severity="warning")
+    known = [exporter.snapshot.value(each, **asked) for each in ("rl_condition", "rl_condition_last_event_value")]
+    print(json.dumps([step, *known]))
+"""
+
+
+def test_a_condition_is_one_entry(copy: Path) -> None:
+    """It begins in the third step that is too short, with the value of that step, and has a rule and a runbook."""
+    assert _apply(CONDITION, copy) == {"catalog/conditions.py"}
+
+    said = _run(copy, JUDGED.format(lengths=[40, 3, 2, 3.5, 40, 40, 40], name="length_tiny"))
+
+    assert said == [
+        *([1, 0.0, None], [2, 0.0, None], [3, 0.0, None], [4, 1.0, 3.5]),
+        *([5, 1.0, 3.5], [6, 1.0, 3.5], [7, 0.0, 3.5]),
+    ]
+    made = _generated(copy)
+    assert "- alert: RLLengthTiny\n" in made["alerts/rlexporter.rules.yml"]
+    assert 'condition="length_tiny",severity="warning"' in made["alerts/rlexporter.rules.yml"]
+    assert "Completions are almost empty." in made["alerts/runbooks/RLLengthTiny.md"]
+
+
+def test_a_new_signal_is_one_function_and_one_entry(copy: Path) -> None:
+    """The diff adds one `def` and one `condition(...)`, in two files, and takes nothing away; that is all it needs."""
+    lines = DIFFS[SIGNAL].splitlines()
+    assert _apply(SIGNAL, copy) == {"conditions/signals.py", "catalog/conditions.py"}
+    assert sum(line.startswith("+def ") for line in lines) == 1
+    assert sum(line.startswith("+    condition(") for line in lines) == 1
+    assert not [line for line in lines if line.startswith("-") and not line.startswith("---")]
+
+    said = _run(copy, JUDGED.format(lengths=[10, 20, 10, 30, 33], name="length_swing"))
+
+    assert said == [
+        *([1, None, None], [2, 0.0, None], [3, 0.0, None]),  # 1.0 and 0.5 times the length before
+        *([4, 1.0, 2.0], [5, 0.0, 2.0]),  # 2.0: two of the last three; then 0.1
+    ]
+    made = _generated(copy)
+    assert "- alert: RLLengthSwing\n" in made["alerts/rlexporter.rules.yml"]
+    assert "alerts/runbooks/RLLengthSwing.md" in made
+
+
+def test_an_adapter_is_a_set_of_taps_and_a_line(copy: Path) -> None:
+    """Two tensors of a made-up trainer are counted in two steps; without the method the signal says so."""
+    assert _apply(ADAPTER, copy) == {"adapters/best_of_n.py", "adapters/selection.py"}
+    said = _run(
+        copy,
+        """
+import torch
+from rlexporter.adapters.selection import taps_for
+from rlexporter.model.metric import Series
+from rlexporter.catalog import NAMED
+from rlexporter.model.step import StepUpdate
+
+class Accelerator:
+    def clip_grad_norm_(self): pass
+
+class Trainer:
+    def __init__(self): self.accelerator = Accelerator()
+    def training_step(self): pass
+    def evaluate(self): pass
+    def _save_checkpoint(self): pass
+
+class BestOfNTrainer(Trainer):
+    def score(self, rewards): return torch.tensor(rewards)
+
+for trainer in BestOfNTrainer(), type("BestOfNTrainer", (Trainer,), {})():
+    run = rlexporter.Exporter(run="r").run
+    taps_for(trainer, run.sink)
+    for step, rewards in (1, [0.5, 2.0]), (2, [4.0, 8.0, float("nan")]):
+        if hasattr(trainer, "score"):
+            assert trainer.score(rewards).shape == (len(rewards),)
+        run.sink.advance(StepUpdate(step=step))
+        seen = run.store.snapshot.buckets.get(Series(NAMED["rl_reward_dist"]))
+        bad = run.store.snapshot.value("rl_nonfinite_values_total", metric="rl_reward_dist", kind="nan")
+        counted = [seen.count, seen.positive_sum] if seen else None
+        print(json.dumps([counted, bad, run.store.snapshot.value("rl_signal_available", signal="reward")]))
+    run.close()
+    print(json.dumps("score" in vars(trainer)))
+""",
+    )
+    assert said == [[[2, 2.5], 0.0, 1.0], [[4, 14.5], 1.0, 1.0], False, [None, None, 0.0], [None, None, 0.0], False]
+
+
+def test_an_output_is_a_ticker_and_a_setting(copy: Path) -> None:
+    """The file holds what the last snapshot holds, in two lives of an exporter; without the setting there is none."""
+    assert "outputs/textfile.py" in _apply(OUTPUT, copy)
+    said = _run(
+        copy,
+        """
+from pathlib import Path
+from prometheus_client.parser import text_string_to_metric_families as parse
+for path in Path("one.prom"), None:
+    exporter = rlexporter.Exporter(run="r", algorithm="grpo", port=0, **({"textfile": path} if path else {}))
+    for step, value in (1, 0.25), (2, 0.75):
+        exporter.start()
+        exporter.log({"reward": value}, step=step)
+        exporter.close()
+        found = parse(Path("one.prom").read_text()) if path else ()
+        samples = {sample.name: sample.value for family in found for sample in family.samples}
+        print(json.dumps([samples.get("rl_step"), samples.get("rl_reward_mean")]))
+    print(json.dumps(exporter.snapshot.value("rlexporter_errors_total", where="textfile")))
+    Path("one.prom").unlink(missing_ok=True)
+print(json.dumps(Path("one.prom").exists()))
+""",
+    )
+    assert said == [[1.0, 0.25], [2.0, 0.75], 0.0, [None, None], [None, None], 0.0, False]
+
+
+@pytest.mark.parametrize("kind", DIFFS)
+def test_what_is_added_passes_the_linter(copy: Path, kind: str) -> None:
+    """As it would have to in the repository."""
+    touched = sorted(str(copy / "rlexporter" / file) for file in _apply(kind, copy))
+    ruff = [sys.executable, "-m", "ruff"]
+    settings = ["--config", str(ROOT / "pyproject.toml"), "--no-cache"]
+    for command in (["check"], ["format", "--check"]):
+        done = subprocess.run([*ruff, *command, *settings, *touched], cwd=copy, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout + done.stderr
