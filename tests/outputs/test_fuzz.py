@@ -14,7 +14,7 @@ from urllib.parse import quote, unquote
 import pytest
 
 from rlexporter import Exporter
-from tests.outputs.test_door import METHODS, PATHS, TOKEN, put
+from tests.outputs.test_auth import METHODS, PATHS, TOKEN, put
 from tests.outputs.test_tls import Files
 from tests.outputs.wire import ask, connect
 from tests.served import errors
