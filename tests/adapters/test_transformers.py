@@ -497,7 +497,7 @@ def test_a_taken_port_inside_a_trainer(tmp_path: Path, monkeypatch: pytest.Monke
     """`report_to` moves on; `attach`, which a person calls, says what is wrong."""
     with Exporter(port=0) as other:
         monkeypatch.setenv("RLEXPORTER_LISTEN_PORT", str(other.port))
-        monkeypatch.setattr(other, "training", True)
+        monkeypatch.setattr(other.run, "training", True)
         trainer = tiny.plain(tmp_path, report_to=["rlexporter"])
         trainer.train()
         (exporter,) = _feeds(trainer)

@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from math import nan
 from pathlib import Path
@@ -190,9 +190,15 @@ def disk_full(around: Around) -> None:
     around.patch.setattr(state_file, "WRITE_SECONDS", 0.02)
     partial = path.with_name(f"{path.name}.{os.getpid()}.part")
 
-    def fill(exporter: Exporter) -> None:
-        if not partial.is_symlink():
+    def planted() -> bool:
+        """Put a full device in the place of the file; a write that is under way comes first."""
+        with suppress(FileExistsError):
             partial.symlink_to("/dev/full")
+            return True
+        return partial.is_symlink()
+
+    def fill(exporter: Exporter) -> None:
+        eventually(planted)
         exporter.run.store.change(lambda _: None)  # something to write
         eventually(lambda: not partial.is_symlink())  # tried, and cleared away
 
