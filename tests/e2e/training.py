@@ -24,7 +24,6 @@ import rlexporter
 from tests import tiny
 from tests.e2e.faults import KINDS, Fault
 
-
 FEWEST_STEPS = 6
 """Steps that are made in any case: a busy machine may need all of the time for the first one."""
 
