@@ -97,7 +97,7 @@ def main() -> None:
     trainer = tiny.grpo(
         options.folder / str(RANK), rewards=[scored], max_steps=options.steps, num_iterations=2, callbacks=stop
     )
-    trainer.args.output_dir = str(options.folder / "out")
+    trainer.args.output_dir = str(options.folder / "trained")
     exporter = rlexporter.attach(trainer, port=options.port)
     print(json.dumps({"rank": RANK, "run": exporter.name, "url": exporter.url}), flush=True)
     trainer.train()

@@ -97,9 +97,9 @@ def test_a_failed_rank_ends_at_once_and_the_run_goes_on(tmp_path: Path) -> None:
             assert launcher.wait(180) == 0, (tmp_path / "again/err").read_text()[-3000:]
         attempts = server.query("last_over_time(rl_run_info[5m])")
     assert sorted(each["metric"]["attempt"] for each in attempts) == ["1", "2"]
-    assert {each["metric"]["run"] for each in attempts} == {"out-job-7"}
+    assert {each["metric"]["run"] for each in attempts} == {"trained-job-7"}
     logs = [*(tmp_path / "out").read_text().splitlines(), *(tmp_path / "again/out").read_text().splitlines()]
-    assert [json.loads(line)["run"] for line in logs if line.startswith('{"rank"')] == ["out-job-7"] * 4
+    assert [json.loads(line)["run"] for line in logs if line.startswith('{"rank"')] == ["trained-job-7"] * 4
 
 
 def _fails_on_one_rank(command: list[str], tmp_path: Path, port: int) -> None:
