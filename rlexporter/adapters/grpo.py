@@ -39,9 +39,10 @@ class GroupTaps(Taps):
         if hasattr(trainer, "_generate"):  # from trl 0.24 on
             self.tap(trainer, "_generate", self._generate, "completion_length", "prompt_length")
         signals = ("logprob", "entropy", "ratio", "kl")
-        older = hasattr(trainer, "_get_per_token_logps")  # up to trl 0.19
-        score = "_get_per_token_logps" if older else "_get_per_token_logps_and_entropies"
-        self.tap(trainer, score, self._score, *signals)
+        if hasattr(trainer, "_get_per_token_logps"):  # up to trl 0.19
+            self.tap(trainer, "_get_per_token_logps", self._score, *signals)
+        else:
+            self.tap(trainer, "_get_per_token_logps_and_entropies", self._score, *signals)
         self.tap(trainer, "_compute_loss", self._loss, *signals)
 
     def step_end(self) -> None:
