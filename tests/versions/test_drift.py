@@ -14,6 +14,8 @@ from scripts import drift
 from scripts.drift import TRAINERS, Found, Sources
 from tests.tools import REQUIRED
 
+pytestmark = pytest.mark.slow
+
 ADAPTERS = Path(__file__).parent.parent.parent / "rlexporter/adapters"
 GRPO, RLOO, PPO = TRAINERS
 NEWEST = (1, 16)  # a release that nobody has looked at yet is for `python -m scripts.drift`, and fails no test
