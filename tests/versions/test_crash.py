@@ -33,7 +33,7 @@ def test_a_nan_value_loss_reaches_prometheus(tmp_path: Path) -> None:
             for generation in GENERATIONS
             for interval in ("1s", "15s")
         ]
-        done = subprocess.run(command, cwd=ROOT, env=environ, capture_output=True, text=True, timeout=200, check=False)
+        done = subprocess.run(command, cwd=ROOT, env=environ, capture_output=True, text=True, timeout=600, check=False)
         assert done.returncode == 1
         assert "probability tensor" in done.stderr
         for server in servers:
