@@ -12,7 +12,7 @@ from rlexporter.model.metric import Group, Kind, Level, Metric, Range
 
 
 def metrics(catalog: Sequence[Metric]) -> str:
-    """The whole page."""
+    """Return the page."""
     return "\n".join((filled("metrics.md"), *_by_series(catalog), *_by_key(catalog)))
 
 

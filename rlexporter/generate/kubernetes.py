@@ -28,13 +28,13 @@ _TEXT = (
 
 
 def prometheus_rule(rules_text: str) -> str:
-    """The rules file as a PrometheusRule: its groups, further to the right."""
+    """Return the rules file as a PrometheusRule: its groups, indented."""
     groups = textwrap.indent(rules_text[rules_text.index("groups:\n") :].rstrip(), "  ")
     return filled("prometheusrule.yaml", groups=groups)
 
 
 def alertmanager_config(hides: Sequence[tuple[Sequence[str], Sequence[str]]]) -> str:
-    """The AlertmanagerConfig; ``hides`` is what `rlexporter.generate.alertmanager.config` gets."""
+    """Return the AlertmanagerConfig; ``hides`` is what `rlexporter.generate.alertmanager.config` gets."""
     rules = "".join(map(_rule, inhibitions(hides))).rstrip()
     gaps = {"watchdog": WATCHDOG, "storm": STORM, "title": _TITLE, "text": _TEXT}
     return filled("alertmanagerconfig.yaml", inhibit_rules=rules, **gaps)

@@ -36,7 +36,7 @@ class LogLine:
     empty: bool = True
     gauges: dict[Series, float] = field(default_factory=dict)
     """The finite numbers that feed exactly one gauge: nearly all of them."""
-    numbers: list[tuple[list[Series], float, bool]] = field(default_factory=list)
+    numbers: list[tuple[tuple[Series, ...], float, bool]] = field(default_factory=list)
     """The other numbers: the series that each feeds, its value, and True if a tap counts NaN and infinities."""
     undefined: list[tuple[Series, ...]] = field(default_factory=list)
     """The series of keys that were logged as None."""
@@ -88,13 +88,14 @@ class LogLines:
 
         ``served``: True if this rank serves its values; else only the kind of the line matters.
         """
-        prefix = evaluation_prefix(tuple(logs))
+        keys = tuple(logs)
+        prefix = evaluation_prefix(keys)
         line = LogLine(prefix)
         known = self._with(prefix) if served else None
         if known is not None:
             line.empty = not logs
             self._read(line, known, logs)
-            line.judged.keys = tuple(logs)
+            line.judged.keys = keys
         elif served:
             self._dropped += len(logs)
         if update is not None or self._stepwise:
@@ -151,7 +152,7 @@ class LogLines:
         found = known and (known.targets.get(key) or self._resolve(known, key, prefix))
         if not found:
             self._dropped += 1
-        return tuple(series for series in found or () if not self._is_tapped(series.metric))
+        return self._untapped(found or ())
 
     def _read(self, line: LogLine, known: _Known, logs: Mapping[str, object]) -> None:
         plain, gauges = known.gauges, line.gauges
@@ -177,7 +178,7 @@ class LogLines:
             self._dropped += 1
         elif type(value) is float:
             line.judged.note(found, value)
-            fresh = [series for series in found if not self._is_tapped(series.metric)]
+            fresh = self._untapped(found)
             if len(found) == 1 and fresh and found[0].metric.kind is Kind.GAUGE and isfinite(value):
                 line.gauges[found[0]] = value
             else:
@@ -194,16 +195,20 @@ class LogLines:
             if key in logs:
                 judged.forget(found)
         for key, each in update.values.items() if update is not None else ():
-            found = self._stepwise.get(key, ())
-            if not found:
-                found = self._resolver.resolve(str(key))
+            targets = self._stepwise.get(key)
+            if targets is None:
+                targets = self._resolver.resolve(str(key))
                 if key in logs:
-                    judged.forget(found)
+                    judged.forget(targets)
                 if len(self._stepwise) < _MAX_STEPWISE_KEYS:
-                    self._stepwise[key] = found
+                    self._stepwise[key] = targets
             finite = [number for number in each if isfinite(number)]
             if finite:
-                judged.note(found, sum(finite) / len(finite))
+                judged.note(targets, sum(finite) / len(finite))
+
+    def _untapped(self, targets: tuple[Series, ...]) -> tuple[Series, ...]:
+        """Return those of ``targets`` that taps do not feed."""
+        return tuple(series for series in targets if not self._is_tapped(series.metric))
 
     def _is_tapped(self, metric: Metric) -> bool:
         """Return True if taps feed ``metric``, or the metric that it is computed from."""
@@ -245,12 +250,8 @@ class LogLines:
             found = (Series(self._named["rl_logged_value"], (clip(str(key)),)),)
         self._first_seen.append(found[0].metric)
         known.targets[key] = found
-        unmapped = self._named["rl_logged_value"]
-        if (
-            len(found) == 1
-            and found[0].metric.kind is Kind.GAUGE
-            and (not found[0].labels or found[0].metric is unmapped)
-        ):
+        metric, labels = found[0]
+        if len(found) == 1 and metric.kind is Kind.GAUGE and (not labels or metric is self._named["rl_logged_value"]):
             known.gauges[key] = found[0]
         return found
 
@@ -262,7 +263,7 @@ class LogLines:
             if found[0].metric.kind is Kind.HISTOGRAM:
                 line.arrays.append((found[0], host.count(array, found[0].metric.bounds)))
             else:
-                line.numbers.append((list(found), host.mean(array), False))
+                line.numbers.append((found, host.mean(array), False))
         except Exception:  # noqa: BLE001 - torch and numpy refuse values in more ways than can be listed
             return False
         return True

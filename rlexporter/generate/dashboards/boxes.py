@@ -32,7 +32,7 @@ def stat(
     name: bool = False,
     none: str = "-",
 ) -> Json:
-    """One number, or a word: of a mapping, or with ``name`` the legend. ``steps``: colours, each from a value on."""
+    """Return a panel with a number, or its word in ``mappings``, or with ``name`` the legend, coloured by ``steps``."""
     made = {**panel("stat", title, description, [query]), **skeleton("stat")}
     defaults = {"unit": unit, "noValue": none, "mappings": list(mappings), "thresholds": limits(*steps)}
     made["fieldConfig"]["defaults"].update(defaults, links=list(links))

@@ -32,7 +32,7 @@ ZERO = select('rank="0"')
 
 
 def dashboard(uid: str, title: str, description: str, panels: list[Json], *, variables: Iterable[Json]) -> Json:
-    """A dashboard with these panels, which have their places already."""
+    """Return a dashboard with these panels, which have their places already."""
     made = skeleton("dashboard")
     made.update(uid=uid, title=title, description=description, schemaVersion=SCHEMA_VERSION, panels=panels)
     made["annotations"]["list"] = _annotations()
@@ -42,7 +42,7 @@ def dashboard(uid: str, title: str, description: str, panels: list[Json], *, var
 
 
 def skeleton(name: str) -> Json:
-    """Return what all things called ``name`` have; null is what each of them has to fill in."""
+    """Return the template ``name``; where it says null, the caller fills in a value."""
     return json.loads(template(f"dashboards/{name}.json"))  # type: ignore[no-any-return]
 
 

@@ -80,7 +80,7 @@ def reward(title: str) -> Json:
 
 
 def signals(title: str) -> Json:
-    """Every signal that an alert is judged by, on one scale."""
+    """Return a panel of every signal that an alert is judged by, on one scale."""
     healthy = Range(None, 1.0, "the limits in force")
     shown = replace(NAMED["rl_step"], help=stability.DESCRIPTION, reading="", unit="fraction", healthy=healthy)
     return timeseries(title, stability.shares(), shown, absent=stability.ABSENT)

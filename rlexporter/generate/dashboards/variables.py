@@ -31,7 +31,7 @@ WINDOW = f"ceil(clamp_min(1.2 * {PACE} + 30, 60)) or vector(60)"
 
 
 def common(*more: Json) -> list[Json]:
-    """Those that every dashboard has, and more."""
+    """Return the variables that every dashboard has, and ``more``."""
     # A variable, because nothing else is filled in by provisioning as well as by an import.
     return [skeleton("datasource"), _variable("job", "label_values(rl_run_info, job)", multi=True), *more]
 
