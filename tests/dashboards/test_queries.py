@@ -20,7 +20,7 @@ from rlexporter.catalog import CATALOG
 from rlexporter.generate.dashboards import dashboards
 from tests.dashboards import world
 from tests.dashboards.grafana import Json, View, panels, variable
-from tests.tools import EACH_GENERATION, GENERATIONS, ROOT, Prometheus, prometheus
+from tests.tools import EACH_GENERATION, GENERATIONS, ROOT, Prometheus, all_scraped, prometheus
 
 DASHBOARDS: dict[str, Json] = {each["uid"]: each for each in map(json.loads, dashboards(CATALOG).values())}
 _SECONDS = 60.0
@@ -69,8 +69,7 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Serv
                 for generation in GENERATIONS
             }
             world.play(ticks)
-            time.sleep(1.5)
-            at = time.time() - 0.2
+            at = all_scraped(started.values(), len(targets), since=time.time())
         yield {generation: Server(each, at) for generation, each in started.items()}
 
 

@@ -36,7 +36,7 @@ from tests.dashboards.grafana import Json, View, panels
 from tests.dashboards.test_queries import DASHBOARDS, Server
 from tests.e2e.collectors import GRPC, HTTP, collector
 from tests.e2e.victoria import alerting, database, receiving, scraping, settle
-from tests.tools import EACH_GENERATION, GENERATIONS, Prometheus, eventually, prometheus
+from tests.tools import EACH_GENERATION, GENERATIONS, Prometheus, all_scraped, eventually, prometheus
 
 SCRAPERS = (*EACH_GENERATION, "victoria")
 _SECONDS = 60.0
@@ -65,9 +65,7 @@ def sides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sides]:
             world.play(ticks)
             found = {each: stack.enter_context(prometheus(each, folder / each, targets)) for each in GENERATIONS}
             _judge(stack, folder, victoria, pushed)
-            eventually(lambda: all(each.value("sum(up)") == len(targets) for each in found.values()))
-            time.sleep(1.0)
-            at = time.time() - 0.2
+            at = all_scraped([*found.values(), victoria], len(targets), since=time.time(), pushed=pushed)
         found["victoria"] = victoria
         yield Sides({name: Server(each, at) for name, each in found.items()}, Server(pushed, at))
 
