@@ -28,9 +28,14 @@ def _run(code: str) -> str:
     [
         "import rlexporter, transformers",
         "import transformers, rlexporter",
-        "import transformers.integrations.integration_utils, rlexporter",
-        "import rlexporter, transformers.trainer",
-        "import rlexporter; import importlib; importlib.reload(rlexporter)",
+        *(
+            pytest.param(each, marks=pytest.mark.slow)
+            for each in (
+                "import transformers.integrations.integration_utils, rlexporter",
+                "import rlexporter, transformers.trainer",
+                "import rlexporter; import importlib; importlib.reload(rlexporter)",
+            )
+        ),
     ],
 )
 def test_the_name_is_known(imports: str) -> None:

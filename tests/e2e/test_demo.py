@@ -26,7 +26,8 @@ def _up(server: Prometheus) -> list[float]:
     return [float(value) for _, value in found["values"]]
 
 
-@pytest.mark.parametrize("algorithm", ["grpo", pytest.param("rloo", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("algorithm", ["grpo", "rloo"])
 def test_the_demo_is_scraped(tmp_path: Path, algorithm: str) -> None:
     """It trains and serves: `up` is 1 throughout, and a query for every series returns data on both servers."""
     port = free_port()
@@ -88,6 +89,7 @@ def test_a_fault_is_real(fault: str, state: str) -> None:
     assert (float(kl[1]) > 1) is (state == "finished")
 
 
+@pytest.mark.slow
 def test_a_stall_is_real(tmp_path: Path) -> None:
     """The step stays where it is, the endpoint answers, and Ctrl-C still ends it."""
     port = free_port()

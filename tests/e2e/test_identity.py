@@ -6,10 +6,13 @@ import signal
 from contextlib import ExitStack
 from pathlib import Path
 
+import pytest
+
 from tests.e2e.runs import start
 from tests.tools import eventually, free_port, prometheus
 
 
+@pytest.mark.slow
 def test_runs_stay_apart_and_a_resumed_run_stays_one(tmp_path: Path) -> None:
     """TRL's default names for both; the resumed one keeps its name, and its counters neither fall nor count twice."""
     ports = [free_port(), free_port()]

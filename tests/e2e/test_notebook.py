@@ -63,6 +63,7 @@ def _run(client: Any, code: str) -> str:
     return "".join(texts)
 
 
+@pytest.mark.slow
 def test_a_notebook(tmp_path: Path, kernel: Any) -> None:
     """Interrupted, trained again, and the cell run anew: state and values reach both servers each time."""
     manager, client = kernel

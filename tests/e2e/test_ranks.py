@@ -31,6 +31,7 @@ def _buckets(values: list[float], bounds: list[str]) -> dict[str, int]:
     return {bound: sum(value <= float(bound) for value in values) for bound in bounds}
 
 
+@pytest.mark.slow
 def test_one_rank_sees_what_the_others_do_not(tmp_path: Path) -> None:
     """A NaN reward of rank 1, which TRL's mean leaves out: seen as rank 1's, and paged; sums over ranks are exact.
 
@@ -80,6 +81,7 @@ def _equal_to_the_independent_count(server: Prometheus, folder: Path) -> None:
         assert counts == _buckets(values, list(counts)), metric
 
 
+@pytest.mark.slow
 def test_a_failed_rank_ends_at_once_and_the_run_goes_on(tmp_path: Path) -> None:
     """Though a scraper that comes once a minute has not seen its end; launched again it is the next attempt.
 

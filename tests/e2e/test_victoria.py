@@ -8,6 +8,8 @@ from contextlib import ExitStack
 from math import nan
 from pathlib import Path
 
+import pytest
+
 from tests.e2e.paging import desk, exporting, rules
 from tests.tools import ROOT, Prometheus, free_port, require_victoria, running
 
@@ -19,6 +21,7 @@ def test_vmalert_takes_the_rules() -> None:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_a_nan_pages_where_nan_is_dropped(tmp_path: Path) -> None:
     """The gauge is not there, the alert is, with its step and its limit."""
     tools = require_victoria()

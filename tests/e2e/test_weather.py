@@ -64,6 +64,7 @@ def test_only_the_cause_is_told(tmp_path: Path, generation: str, alertmanager: s
         assert storm.description == "5 runs of cluster sick have critical alerts. Their own pages are held back."
 
 
+@pytest.mark.slow
 def test_one_page_in_any_weather(tmp_path: Path) -> None:
     """Of a pair of replicas comes one page, and nothing of missed scrapes, a restart of both, or a run that moved."""
     ports = {name: free_port() for name in ("sick", "missed", "moved", "moved to", "late")}

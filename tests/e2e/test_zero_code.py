@@ -105,7 +105,7 @@ def test_a_script_is_watched_while_it_trains(tmp_path: Path, ending: str) -> Non
 @pytest.mark.parametrize(
     "launcher",
     [
-        [*OURS, *TORCHRUN, "train.py"],
+        pytest.param([*OURS, *TORCHRUN, "train.py"], marks=pytest.mark.slow),
         pytest.param([*TORCHRUN, "-m", *OURS, "train.py"], marks=pytest.mark.soak),
         pytest.param([*TORCHRUN, "--no-python", *OURS, "train.py"], marks=pytest.mark.soak),
         pytest.param([*OURS, *ACCELERATE, "--multi_gpu", "train.py"], marks=pytest.mark.soak),
