@@ -12,7 +12,15 @@ from rlexporter.catalog.alerts import (
     RUNBOOKS,
     WATCHDOG,
 )
-from rlexporter.catalog.conditions import CONDITION_NAMED, CONDITIONS, NONFINITE, REWARD_GAIN_FROM, SERIES_SIGNALS
+from rlexporter.catalog.conditions import (
+    CONDITION_NAMED,
+    CONDITIONS,
+    KL_FLOOR,
+    NONFINITE,
+    REWARD_GAIN_FROM,
+    SERIES_SIGNALS,
+    SETTLED,
+)
 from rlexporter.catalog.metrics import (
     ALGORITHMS,
     ASYNC_GRPO,
@@ -45,6 +53,7 @@ __all__ = [
     "IMPACT",
     "INFO_LABELS",
     "INHIBITIONS",
+    "KL_FLOOR",
     "LOST_WITHOUT",
     "MANY_RUNS",
     "MAY_BE_NONFINITE",
@@ -62,6 +71,7 @@ __all__ = [
     "RUN_FAILED",
     "RUN_VANISHED",
     "SERIES_SIGNALS",
+    "SETTLED",
     "TENSOR_SIGNALS",
     "WATCHDOG",
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from statistics import median
 
 from rlexporter.conditions.past import FIRST, Past, p90, spread
@@ -32,12 +32,22 @@ def _start(past: Past) -> float | None:
 
 
 def _first(past: Past) -> float | None:
-    return p90(past.first) if past.count > FIRST else None
+    return _p90_of(past.first) if past.count > FIRST else None
 
 
 def _p90(past: Past) -> float | None:
-    own = past.last(50, 5)
+    return _p90_of(past.last(50, 5))
+
+
+def _p90_of(values: Sequence[float]) -> float | None:
+    # Half of the gradients of a healthy run can be 0, where groups have no spread of reward: they say nothing of scale.
+    own = [value for value in values if value]
     return p90(own) if len(own) >= WARM else None
+
+
+def _before(past: Past) -> float | None:
+    own = past.last(30, 20)
+    return median(own) if len(own) >= WARM else None
 
 
 def _recent(past: Past) -> float | None:
@@ -56,6 +66,7 @@ _MEASURES: dict[Baseline, Callable[[Past], Measure | None]] = {
     Baseline.FIRST: _first,
     Baseline.P90: _p90,
     Baseline.RECENT: _recent,
+    Baseline.BEFORE: _before,
     Baseline.LEVEL: _level,
 }
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from rlexporter.conditions.baselines import Measure, measure, measured
+from rlexporter.conditions.chance import Streak
 from rlexporter.conditions.declare import Derive
 from rlexporter.conditions.memory import Memory
 from rlexporter.conditions.past import Past
@@ -114,16 +115,18 @@ class Judge:
         self._thresholds = thresholds or {}
         self.begin("")
 
-    def begin(self, algorithm: str, *, sequence_level: bool = False, resumed: bool = False) -> None:
+    def begin(self, algorithm: str, *, sequence_level: bool = False, resumed: bool = False, groups: int = 1) -> None:
         """Begin to judge a run of ``algorithm``; every condition applies to one that no condition names.
 
         ``sequence_level``: its ratios are per sequence. ``resumed``: its first step is not the first one of the run.
+        ``groups``: how many groups of completions are rewarded in a step, 1 if unknown.
         """
         self._sequence_level = sequence_level
         unknown = not any(algorithm in each.algorithms for each in self._conditions)
         self.limits: list[tuple[Condition, Limit]] = []
         self._states = {signal.name: _SignalState(signal, algorithm, self._derive) for signal in self._signals}
         self._memory = Memory({name: state.past for name, state in self._states.items()}, resumed=resumed)
+        self._memory.flat, self._memory.same = Streak(groups), Streak(groups)
         for condition in self._conditions:
             for limit in condition.limits if unknown or condition.applies(algorithm) else ():
                 factor = self._thresholds.get((condition.name, limit.severity.value), limit.value)
@@ -135,6 +138,7 @@ class Judge:
         """Judge one step, or one log line of it, and return what has changed."""
         memory = self._memory
         memory.fresh = fresh = set[str]()
+        memory.span = view.span
         changed: list[Transition] = []
         numbers = view.numbers
         for name, state in self._states.items():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from rlexporter.conditions.chance import Doubt, Streak
 from rlexporter.conditions.past import Past
 
 ROUNDING = 1e-6
@@ -23,6 +24,8 @@ class Memory:
     """True if the first step here is not the first one of the run."""
     fresh: set[str] = field(default_factory=set)
     """The signals that have a value in the current step."""
+    span: int = 1
+    """The number of steps that the logged numbers of the current step are of."""
     episode: float = 0.0
     functions: dict[str, Past] = field(default_factory=dict)
     """The means of each reward function."""
@@ -30,6 +33,14 @@ class Memory:
     """The number of observations in a row in which a reward function gave all completions the same reward."""
     given: dict[str, int] = field(default_factory=dict)
     """The number of times a reward function has given a number; -1 if it gave none within its first 10."""
+    flat: Streak = field(default_factory=Streak)
+    """The steps in which rewards did not differ."""
+    same: Streak = field(default_factory=Streak)
+    """Those of them in which they were also what they were in the step before."""
+    dead: Doubt = field(default_factory=Doubt)
+    """The steps in which the gradient was 0 although rewards differed."""
+    best_reward: float | None = None
+    """The highest level of the reward."""
     where: str = ""
     """The series that the current signal was read at, where that varies."""
     keys: dict[str, tuple[int, int, int]] = field(default_factory=dict)

@@ -9,6 +9,8 @@ from statistics import median
 
 KEPT = 256
 """The number of observations that are remembered; the longest baseline needs 60."""
+NOISE = 1.128
+"""The mean difference of two normal values, in standard deviations."""
 FIRST = 30
 """The number of first observations of a run that are never forgotten."""
 
@@ -16,18 +18,21 @@ FIRST = 30
 class Past:
     """The observations of one signal, oldest first, the current one included."""
 
-    __slots__ = ("best", "count", "first", "high", "low", "values")
+    __slots__ = ("_moved", "best", "count", "first", "high", "low", "values")
 
     def __init__(self) -> None:
         self.values: deque[float] = deque(maxlen=KEPT)
         self.first: list[float] = []
         self.count = 0
+        self._moved = 0.0
         self.low = float("inf")
         self.high = float("-inf")
         self.best: float | None = None
         """The highest median of 10 observations in a row."""
 
     def add(self, value: float) -> None:
+        if self.count:
+            self._moved += abs(value - self.values[-1])
         self.values.append(value)
         self.count += 1
         if self.count <= FIRST:
@@ -40,6 +45,11 @@ class Past:
     @property
     def newest(self) -> float:
         return self.values[-1]
+
+    @property
+    def noise(self) -> float:
+        """Return the standard deviation from step to step over the whole run; 0 before there are two observations."""
+        return self._moved / (self.count - 1) / NOISE if self.count > 1 else 0.0
 
     def last(self, n: int, lag: int = 0) -> list[float]:
         """Return the last ``n`` observations before the newest ``lag``; fewer if there are fewer."""

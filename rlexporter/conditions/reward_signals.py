@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import pairwise
 from statistics import median
 
 from rlexporter.catalog import REWARD_GAIN_FROM
+from rlexporter.conditions.chance import UNIT
 from rlexporter.conditions.declare import Declared
 from rlexporter.conditions.memory import MAX_FUNCTIONS, ROUNDING, Memory
-from rlexporter.conditions.past import Past, spread
+from rlexporter.conditions.past import NOISE, Past, spread
 from rlexporter.conditions.view import View, finite_mean, value_range
 
 declared = Declared()
+
+_FLAT = 0.9
+"""The share of completions in groups without a spread from which a step counts as flat."""
 
 
 @declared.signal("reward_lost", of="reward")
@@ -116,11 +122,20 @@ def flat_share(view: View, memory: Memory) -> float | None:
     return float(len(set(reward.last(3))) == 1)
 
 
-@declared.signal("reward_flat", unit="fraction", of="reward_std", after=("flat_share", "reward_gained"))
+@declared.signal("reward_flat", unit=UNIT, of="reward_std", after=("reward", "flat_share", "reward_gained"))
 def reward_flat(view: View, memory: Memory) -> float | None:
-    """Return the share of completions without a spread of reward; 0 if that is success."""
+    """Return how improbable it is that rewards do not differ for so many steps in a row; 0 if that is success.
+
+    Rewards that also stay what they were are stronger evidence: several steps of one group each may all be without a
+    spread by chance, but hardly at the same reward.
+    """
     share = memory.new("flat_share")
-    return 0.0 if share is not None and memory.new("reward_gained") else share
+    if share is None:
+        return None
+    last = memory.past["reward"].last(2)
+    flat = share >= _FLAT
+    found = max(memory.flat.add(flat), memory.same.add(flat and len(last) == 2 and last[0] == last[1]))
+    return 0.0 if memory.new("reward_gained") else found
 
 
 @declared.signal("solved", unit="fraction", of="reward_std", after=("flat_share", "reward_gained"))
@@ -130,14 +145,44 @@ def solved(view: View, memory: Memory) -> float | None:
     return share if share is None or memory.new("reward_gained") else 0.0
 
 
+@declared.signal("reward_fall", unit="spreads", of="reward")
+def reward_fall(view: View, memory: Memory) -> float | None:
+    """Return how far the level of the reward is below its best, in spreads from step to step.
+
+    A level is a median over 15 steps, and of at least 5 observations. The result is 0 if the level is down by less
+    than 0.4 of the range of all rewards.
+    """
+    if "reward" not in memory.fresh:
+        return None
+    reward, size = memory.past["reward"], max(5, -(-15 // memory.span))
+    if reward.count < size:
+        return None
+    level = median(reward.last(size))
+    if memory.best_reward is None or level > memory.best_reward:
+        memory.best_reward = level
+    fall = memory.best_reward - level
+    if reward.count < 2 * size:
+        return None
+    if fall <= 0.4 * (reward.high - reward.low):
+        return 0.0
+    # Rewards that stand still have no noise any more: what they had over the whole run counts too.
+    return fall / max(_noise(reward.last(60)), reward.noise, 1e-9)
+
+
+def _noise(values: Sequence[float]) -> float:
+    """Return the standard deviation that normal values with these differences from one to the next would have."""
+    return sum(abs(after - before) for before, after in pairwise(values)) / (len(values) - 1) / NOISE
+
+
 @declared.signal("reward_gain", unit="spreads", of="reward")
 def reward_gain(view: View, memory: Memory) -> float | None:
-    """Return how far the last 30 rewards are above the first 30, in spreads of the first."""
+    """Return how far 30 rewards in a row have ever been above the first 30, in spreads of the first."""
     reward = memory.past["reward"]
     if "reward" not in memory.fresh or reward.count < REWARD_GAIN_FROM or memory.resumed:
         return None
     start, width = spread(reward.first)
-    return (median(reward.last(30)) - start) / max(width, 1e-9)
+    gain = (median(reward.last(30)) - start) / max(width, 1e-9)
+    return max(gain, memory.past["reward_gain"].high)
 
 
 @declared.signal("reward_jump", unit="ranges", of="reward")

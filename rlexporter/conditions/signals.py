@@ -5,27 +5,35 @@ It returns a number, or None if the step has none.
 
 from __future__ import annotations
 
-from statistics import median
+from statistics import median, pstdev
 
+from rlexporter.catalog import KL_FLOOR, SETTLED
+from rlexporter.conditions.baselines import START
+from rlexporter.conditions.chance import UNIT
 from rlexporter.conditions.declare import Declared
 from rlexporter.conditions.memory import MAX_KEYS, ROUNDING, Memory
 from rlexporter.conditions.view import View
 
 declared = Declared()
 
-_LITTLE_KL = {"k1": 0.3, "k3": 0.6, "sequence": 2.0}
-"""The KL, by variant, below which a policy counts as equal to its reference."""
-
 
 @declared.signal("hacking", of="kl", after=("reward", "reward_gained"))
 def hacking(view: View, memory: Memory) -> float | None:
-    """Return the KL of the last 10 steps over that of 30 earlier steps while the reward is at its best, else 0."""
+    """Return the KL of the last 5 steps over that of 30 steps before the last 20, if the reward has jumped; else 0.
+
+    A jump is a rise in 20 steps that exceeds that in the 20 before by more than 1.5 standard deviations of the reward.
+    """
     kl, reward = memory.past["kl"], memory.past["reward"]
-    if "kl" not in memory.fresh or kl.count < 60 or reward.count < 60:
+    if "kl" not in memory.fresh or min(kl.count, reward.count) <= SETTLED:
         return None
-    if not memory.past["reward_gained"].newest:
+    now = median(kl.last(5))
+    if now <= KL_FLOOR.get(memory.variant["kl"], 0.0):
         return 0.0
-    return median(kl.last(10)) / max(median(kl.last(30, 30)), _LITTLE_KL[memory.variant["kl"]])
+    late, middle, early = (median(reward.last(10, lag)) for lag in (0, 20, 40))
+    jump = late - middle - max(0.0, middle - early)
+    if jump <= 1.5 * pstdev(reward.last(50, 20)) or jump <= 0.0:
+        return 0.0
+    return now / max(median(kl.last(30, 20)), 1e-9)
 
 
 @declared.source
@@ -47,7 +55,8 @@ def kl_distance(view: View, memory: Memory) -> float | None:
 def kl_first(view: View, memory: Memory) -> float | None:
     """Return the very first KL of a run: before any update the policy is the reference."""
     found = memory.new("kl")
-    return found if found is not None and memory.past["kl"].count == 1 and not memory.resumed else None
+    first = memory.past["kl"].count == 1 and memory.span == 1 and not memory.resumed
+    return found if found is not None and first else None
 
 
 @declared.signal("advantage_offset", of="advantage")
@@ -55,6 +64,13 @@ def advantage_offset(view: View, memory: Memory) -> float | None:
     """Return how far the mean advantage is from 0."""
     found = memory.new("advantage")
     return None if found is None else abs(found)
+
+
+@declared.signal("truncation_rise", unit="fraction", of="truncated")
+def truncation_rise(view: View, memory: Memory) -> float | None:
+    """Return by how much more of the completions are truncated than at the start of the run."""
+    found, past = memory.new("truncated"), memory.past["truncated"]
+    return None if found is None or past.count <= START else found - median(past.first[:START])
 
 
 @declared.signal("eos_missing", unit="fraction")
@@ -76,21 +92,25 @@ def same_length(view: View, memory: Memory) -> float | None:
     return None if width is None or not length else width / length
 
 
-@declared.signal("gradient_dead", of="grad_norm", after=("reward_std",))
+@declared.signal("gradient_dead", unit=UNIT, of="grad_norm", after=("reward_std", "zero_std_fraction"))
 def gradient_dead(view: View, memory: Memory) -> float | None:
-    """Return 1 if the gradient is exactly 0 although rewards differ, else 0."""
-    gradient = memory.new("grad_norm")
-    if gradient is None:
+    """Return how improbable it is that the gradient is exactly 0 for so many steps in a row although rewards differ.
+
+    The gradient may be of one step of several that the rewards are of, or of a part of the groups. By chance it is 0
+    then with at most the probability that a group has no spread.
+    """
+    gradient, width = memory.new("grad_norm"), memory.new("reward_std")
+    if gradient is None or width is None or abs(width) <= ROUNDING:
         return None
-    width = memory.past["reward_std"]
-    return float(gradient == 0.0 and (not width.count or abs(width.newest) > ROUNDING))
+    flat = memory.new("zero_std_fraction")
+    return memory.dead.add(gradient == 0.0, 0.5 if flat is None else flat)
 
 
 @declared.signal("learning_rate_share", unit="fraction", of="learning_rate")
 def learning_rate_share(view: View, memory: Memory) -> float | None:
-    """Return the learning rate over its highest value so far, or over 1e-4 if that is higher."""
-    rate = memory.new("learning_rate")
-    return None if rate is None else rate / max(memory.past["learning_rate"].high, 1e-4)
+    """Return the learning rate over its highest value so far; None if it never was above 0 as it is logged."""
+    rate, highest = memory.new("learning_rate"), memory.past["learning_rate"].high
+    return rate / highest if rate is not None and highest > 0.0 else None
 
 
 @declared.signal("keys_gone", unit="keys")

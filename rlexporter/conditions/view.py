@@ -50,6 +50,8 @@ class View:
     """True if this is the first data of the step."""
     gap: float | None
     """The seconds that the step took, or since the line before."""
+    span: int
+    """The number of steps that the logged numbers are of: more than 1 where the trainer logs every tenth step."""
     anomalies: AnomalyCounts
     numbers: dict[str, float] = field(default_factory=dict)
     functions: Mapping[str, Mapping[str, float | None]] = field(default_factory=dict)

@@ -24,14 +24,17 @@ class Watch:
         self._anomalies = AnomalyCounts()
         self._seen: dict[Series, Histogram] = {}
         self._step: int | None = None
+        self._span = 1
+        self._resumed = False
         self._time: float | None = None
         self.first: dict[tuple[str, str], tuple[int, Transition]] = {}
         """The step in which each condition and severity first began, and the transition."""
 
-    def begin(self, algorithm: str, *, sequence_level: bool = False, resumed: bool = False) -> None:
+    def begin(self, algorithm: str, *, sequence_level: bool = False, resumed: bool = False, groups: int = 1) -> None:
         """Begin to watch a run, and forget an earlier one; the arguments are those of `Judge.begin`."""
-        self._judge.begin(algorithm, sequence_level=sequence_level, resumed=resumed)
+        self._judge.begin(algorithm, sequence_level=sequence_level, resumed=resumed, groups=groups)
         self._step = self._time = None
+        self._span, self._resumed = 1, resumed
         self._patience = Patience(self._stalled)
 
     @property
@@ -70,7 +73,11 @@ class Watch:
             self._patience.step(gap)
         for phase, seconds in update.phases.items() if update is not None else ():
             self._patience.phase(phase, seconds)
-        view = View(step, advanced, gap, self._anomalies, line.numbers, line.functions, self._seen, keys=line.keys)
+        if advanced:
+            self._span = self._steps_since(step)
+        view = View(
+            step, advanced, gap, self._span, self._anomalies, line.numbers, line.functions, self._seen, keys=line.keys
+        )
         self._anomalies, self._seen = AnomalyCounts(), {}
         self._step, self._time = step, now
         transitions = self._judge.step(view)
@@ -89,3 +96,9 @@ class Watch:
 
     def _gap(self, now: float) -> float | None:
         return None if self._time is None else now - self._time
+
+    def _steps_since(self, step: int) -> int:
+        """Return the number of steps from the one that was judged last to ``step``; 1 where it cannot be told."""
+        if self._step is not None:
+            return max(1, step - self._step)
+        return 1 if self._resumed else max(1, step)

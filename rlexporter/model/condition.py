@@ -57,9 +57,10 @@ class Baseline(Enum):
 
     FIXED = "in the unit of the metric"
     START = "times the median of the run's own first 5 values"
-    FIRST = "times the 90th percentile of the run's own first 30 values"
-    P90 = "times the 90th percentile of the run's own last 50 values, without the newest 5"
+    FIRST = "times the 90th percentile of those of the run's own first 30 values that are not 0"
+    P90 = "times the 90th percentile of those of the run's own last 50 values that are not 0, without the newest 5"
     RECENT = "times the median of the run's own last 30 values, without the newest 2"
+    BEFORE = "times the median of 30 of the run's own values, without the newest 20"
     PREVIOUS = "times the value before"
     LEVEL = (
         "spreads below the run's own level: median and median absolute deviation of the last 50 without the newest 10"

@@ -35,6 +35,20 @@ class RunFacts:
     totals: Mapping[str, float] = field(default_factory=dict)
     """The trainer's running totals at the start, by log key: counters of this process count from there."""
 
+    @property
+    def groups(self) -> int:
+        """Return the number of groups whose rewards a step sees: completions of one prompt, or single ones in PPO.
+
+        It is 1 where the settings do not tell.
+        """
+        given = self.hyperparameters
+        size = given.get("generation_batch_size") or given.get("batch_size")
+        if not size:
+            steps = given.get("steps_per_generation") or given.get("gradient_accumulation_steps") or 1
+            size = given.get("per_device_train_batch_size", 0) * steps * (self.world_size or 1)
+        in_group = given.get("num_generations") or (1 if self.algorithm.startswith("ppo") else size)
+        return max(1, int(size / in_group)) if in_group else 1
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepUpdate:

@@ -15,6 +15,7 @@ RAISED = tuple(
     RLMetricNonFinite nonfinite_other critical
     RLRewardLost reward_lost critical
     RLRewardFunctionLost reward_function_lost critical
+    RLGradientDead gradient_dead warning
     RLGradientDead gradient_dead critical
     RLLearningRateZero learning_rate_zero warning
     RLLearningRateJump learning_rate_jump warning
@@ -34,11 +35,12 @@ RAISED = tuple(
     RLSamplerMismatch sampling_mismatch warning
     RLSamplerMismatch sampling_mismatch critical
     RLImportanceRatioLow sampling_ratio_low warning
+    RLKLAtStart kl_at_start info
     RLKLAtStart kl_at_start critical
     RLKLHigh kl_high warning
     RLKLHigh kl_high critical
     RLKLJump kl_jump warning
-    RLRewardHacking reward_hacking warning
+    RLRewardHacking reward_hacking critical
     RLLogProbabilityShift logprob_shift warning
     RLKLNegative kl_negative warning
     RLKLNegative kl_negative critical
@@ -61,10 +63,12 @@ RAISED = tuple(
     RLRewardSpreadHigh reward_std_high warning
     RLRewardJump reward_jump warning
     RLRewardDrop reward_drop warning
+    RLRewardDrop reward_drop critical
     RLRewardPlateau reward_plateau warning
     RLPolicyFrozen policy_frozen warning
     RLTruncation truncation warning
     RLTruncation truncation critical
+    RLTruncationUsual truncation_usual info
     RLEOSMissing eos_missing warning
     RLEOSMissing eos_missing critical
     RLLengthCollapse length_low warning

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from rlexporter.catalog import CONDITION_NAMED, CONDITIONS
+from rlexporter.catalog import CONDITION_NAMED, CONDITIONS, SETTLED
 from tests.alerts.planted import HEALTHY, LINES, Line, Planted, wave
 
 Fault = Callable[[int], Line]
@@ -63,7 +63,14 @@ PLANTS = {
     "one reward function None": Plant(
         "grpo", _always(rewards__answer__mean=None), {"reward_function_lost/critical": 1}
     ),
-    "gradient 0 while rewards differ": Plant("grpo", _always(grad_norm=0.0), {"gradient_dead/critical": 3}),
+    "gradient 0 while rewards differ": Plant(
+        "grpo", _always(grad_norm=0.0), {"gradient_dead/warning": 3, "gradient_dead/critical": 3}
+    ),
+    "gradient 0 while half of the groups differ": Plant(
+        "grpo",
+        _always(grad_norm=0.0, frac_reward_zero_std=0.45),
+        {"gradient_dead/warning": 8, "gradient_dead/critical": 16},
+    ),
     "learning rate 0": Plant("grpo", _always(learning_rate=0.0), {"learning_rate_zero/warning": 10}),
     "learning rate jumps": Plant("ppo", _always(lr=1e-4), {"learning_rate_jump/warning": 1}),
     "one gradient spike": Plant("grpo", _once(grad_norm=100.0), {"grad_spike/warning": 1}),
@@ -103,21 +110,26 @@ PLANTS = {
         ),
         {"sampling_mismatch/warning": 5, "sampling_mismatch/critical": 5, "sampling_ratio_low/warning": 5},
     ),
-    "another reference": Plant("grpo", _always(kl=2.0), {"kl_at_start/critical": 1}, healthy=0),
-    "kl high": Plant("grpo", _always(kl=3.5, reward=0.9), {"kl_jump/warning": 2, "kl_high/warning": 3}),
+    "another reference": Plant("grpo", _always(kl=2.5), {"kl_at_start/info": 1, "kl_at_start/critical": 1}, healthy=0),
+    "another kernel": Plant("grpo", _always(kl=0.5), {"kl_at_start/info": 1}, healthy=0),
+    "kl high": Plant("grpo", _always(kl=3.5), {"kl_high/warning": 3, "kl_jump/warning": 4}, healthy=SETTLED),
     "kl very high, k1": Plant(
-        "rloo", _always(kl=4.5, reward=0.9), {"kl_jump/warning": 2, "kl_high/warning": 3, "kl_high/critical": 6}
+        "rloo",
+        _always(kl=4.5),
+        {"kl_high/warning": 3, "kl_jump/warning": 4, "kl_high/critical": 6},
+        healthy=SETTLED,
     ),
     "kl a sequence": Plant(
         "ppo",
         _always(objective__kl=20.0),
-        {"kl_jump/warning": 2, "kl_high/warning": 3, "reward_hacking/warning": 14},
+        {"kl_high/warning": 3, "kl_jump/warning": 4},
+        healthy=SETTLED,
     ),
     "kl runs away with the reward": Plant(
         "rloo",
-        lambda i: {"kl": 0.1 + 0.1 * i, "reward": 1.2 + 0.01 * i},
-        {"kl_jump/warning": 9, "kl_high/warning": 13, "reward_hacking/warning": 28},
-        steps=35,
+        lambda i: {"kl": 0.1 + 0.1 * i, "reward": 1.2 + 0.03 * i},
+        {"kl_jump/warning": 8, "reward_hacking/critical": 12, "kl_high/warning": 13},
+        healthy=SETTLED,
     ),
     "reference disagrees ever more": Plant(
         "grpo",
@@ -134,11 +146,11 @@ PLANTS = {
         lambda i: {"objective/kl_coef": 0.2 * 1.3**i},
         {"kl_coef_runaway/warning": 5, "kl_coef_runaway/critical": 13},
     ),
-    "entropy halves": Plant("grpo", _always(entropy=0.3), {"entropy_low/warning": 3}),
+    "entropy falls": Plant("grpo", _always(entropy=0.15), {"entropy_low/warning": 3}),
     "entropy collapses": Plant(
         "ppo", _always(policy__entropy_avg=0.01), {"entropy_low/warning": 3, "entropy_collapsed/critical": 5}
     ),
-    "entropy doubles": Plant("ppo-legacy", _always(ppo__policy__entropy=2.0), {"entropy_high/warning": 5}),
+    "entropy grows": Plant("ppo-legacy", _always(ppo__policy__entropy=4.0), {"entropy_high/warning": 5}),
     "value loss spikes": Plant("ppo", _once(loss__value_avg=5.0), {"value_loss_spike/warning": 1}),
     "value loss explodes": Plant("ppo-legacy", _always(ppo__loss__value=1.0), {"value_loss_spike/critical": 3}),
     "critic clipped": Plant("ppo", _always(val__clipfrac_avg=0.7), {"value_clipfrac_high/warning": 15}),
@@ -150,8 +162,8 @@ PLANTS = {
     ),
     "reward flat": Plant(
         "grpo",
-        _always(reward=0.9, reward_std=0.0, frac_reward_zero_std=1.0),
-        {"reward_flat/warning": 6, "zero_variance_groups/info": 8, "reward_flat/critical": 9},
+        _always(reward=1.15, reward_std=0.0, frac_reward_zero_std=1.0),
+        {"reward_flat/warning": 4, "zero_variance_groups/info": 8, "reward_flat/critical": 6},
     ),
     "reward solved": Plant(
         "grpo",
@@ -171,24 +183,38 @@ PLANTS = {
     ),
     "reward spread explodes": Plant("grpo", _always(reward_std=5.0), {"reward_std_high/warning": 3}),
     "reward jumps": Plant("grpo", _always(reward=50.0), {"reward_jump/warning": 2}),
-    "reward falls": Plant("ppo", lambda i: {"objective/scores": 0.3 + 0.02 * wave(i)}, {"reward_drop/warning": 5}),
+    "reward falls": Plant(
+        "ppo",
+        lambda i: {"objective/scores": 0.3 + 0.02 * wave(i)},
+        {"reward_drop/warning": 8, "reward_drop/critical": 8},
+    ),
+    "reward falls somewhat": Plant(
+        "ppo", lambda i: {"objective/scores": 1.05 + 0.05 * wave(i)}, {"reward_drop/warning": 14}
+    ),
     "reward does not rise": Plant(
         "grpo",
         lambda i: {"reward": 1.0 + 0.05 * (i % 3 - 1)},
-        {"reward_plateau/warning": 100},
+        {"reward_plateau/warning": 189},
         healthy=0,
-        steps=120,
+        steps=200,
     ),
-    "policy frozen": Plant("grpo", _always(kl=0.0), {"policy_frozen/warning": 20}),
-    "truncation": Plant("grpo", _always(**{"completions/clipped_ratio": 0.4}), {"truncation/warning": 8}),
+    "policy frozen": Plant("grpo", _always(kl=0.0), {"policy_frozen/warning": 10}),
+    "truncation": Plant(
+        "grpo", _always(**{"completions/clipped_ratio": 0.4}), {"truncation/warning": 8, "truncation_usual/info": 8}
+    ),
+    "truncated from the start": Plant(
+        "grpo", _always(**{"completions/clipped_ratio": 1.0}), {"truncation_usual/info": 8}, healthy=0
+    ),
     "all truncated": Plant(
-        "grpo", _always(**{"completions/clipped_ratio": 1.0}), {"truncation/warning": 8, "truncation/critical": 8}
+        "grpo",
+        _always(**{"completions/clipped_ratio": 1.0}),
+        {"truncation/warning": 8, "truncation/critical": 8, "truncation_usual/info": 8},
     ),
     "no end token": Plant(
         "ppo", _always(**{"val/num_eos_tokens": 3}), {"eos_missing/warning": 3, "eos_missing/critical": 5}
     ),
     "answers shrink": Plant("grpo", _always(**{"completions/mean_length": 10.0}), {"length_low/warning": 5}),
-    "answers grow": Plant("grpo", _always(**{"completions/mean_length": 300.0}), {"length_high/warning": 5}),
+    "answers grow": Plant("grpo", _always(**{"completions/mean_length": 400.0}), {"length_high/warning": 5}),
     "answers alike": Plant("ppo-legacy", _always(**{"tokens/responses_len_std": 0.0}), {"same_length/warning": 5}),
     "a key goes": Plant("grpo", _always(entropy=...), {"keys_gone/warning": 16}),
     "steps five times slower": Plant("grpo", _always(), {"step_slow/warning": 8}, seconds=10.0),
@@ -225,13 +251,23 @@ def test_a_healthy_run_raises_nothing(algorithm: str) -> None:
 
 
 def test_a_plateau_is_judged_after_as_many_rewards_as_its_text_says() -> None:
-    """Of a reward that never rises, the first 99 are too few."""
+    """Of a reward that never rises, the first 169 are too few, and 20 in a row have to say the same."""
     run = Planted("grpo")
-    for _ in range(130):
+    for _ in range(200):
         run.line({"reward": 1.0 + 0.05 * wave(run.step)})
 
-    assert run.began[("reward_plateau", "warning")] == 100
-    assert CONDITION_NAMED["reward_plateau"].meaning.startswith("After 100 rewards or more ")
+    assert run.began["reward_plateau", "warning"] == 189
+    assert CONDITION_NAMED["reward_plateau"].meaning.startswith("After 170 rewards or more ")
+
+
+def test_a_reward_that_rose_once_is_no_plateau() -> None:
+    """Where it falls back later, that is a fall."""
+    run = Planted("grpo")
+    for step in range(260):
+        run.line({"reward": (2.0 if 60 <= step < 130 else 1.0) + 0.05 * wave(step)})
+
+    assert ("reward_plateau", "warning") not in run.began
+    assert run.began["reward_drop", "critical"] == 138
 
 
 ENTROPY = {"grpo": "entropy", "ppo": "policy/entropy_avg", "ppo-legacy": "ppo/policy/entropy"}

@@ -34,8 +34,10 @@ def test_a_decorated_function_and_an_entry_are_a_condition_on_a_new_signal() -> 
     )
     judge = Judge([entry], ordered((*SERIES_SIGNALS, *declared.signals)), {**FUNCTIONS, **declared.functions})
 
-    first = judge.step(View(1, True, None, AnomalyCounts(), numbers={"rl_kl_per_token": 3.0, "rl_reward_mean": 0.5}))
-    second = judge.step(View(2, True, None, AnomalyCounts(), numbers={"rl_kl_per_token": 7.0, "rl_reward_mean": 0.25}))
+    first = judge.step(View(1, True, None, 1, AnomalyCounts(), numbers={"rl_kl_per_token": 3.0, "rl_reward_mean": 0.5}))
+    second = judge.step(
+        View(2, True, None, 1, AnomalyCounts(), numbers={"rl_kl_per_token": 7.0, "rl_reward_mean": 0.25})
+    )
 
     assert declared.signals[0].unit == "nats"
     assert [(each.began, each.value) for each in first] == [(False, 6.5)]
@@ -76,7 +78,7 @@ def test_what_a_signal_reads_is_declared(module: ModuleType) -> None:
     read = {}
     for signal in module.declared.signals:
         read[signal.name] = _read(module, module.declared.functions[signal.name].__name__)
-        assert read[signal.name] <= {signal.of, *signal.after}, signal.name
+        assert read[signal.name] <= {signal.name, signal.of, *signal.after}, signal.name
 
     assert len(read) >= 9
     assert any(read.values())

@@ -30,7 +30,7 @@ def _counted(extremes: tuple[float, float] | None) -> Histogram:
 
 def _view(counted: Histogram) -> View:
     seen = {Series(REWARDS, (name,)): counted for name in ("accuracy", "format")}
-    return View(1, True, None, AnomalyCounts(), seen={**seen, Series(NAMED["rl_reward_dist"]): counted})
+    return View(1, True, None, 1, AnomalyCounts(), seen={**seen, Series(NAMED["rl_reward_dist"]): counted})
 
 
 @pytest.mark.parametrize("extremes", UNKNOWN, ids=str)

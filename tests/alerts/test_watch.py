@@ -12,6 +12,7 @@ from rlexporter.catalog import CONDITIONS, NAMED
 from rlexporter.model.histogram import Histogram
 from rlexporter.model.metric import Series
 from rlexporter.model.step import RunFacts, StepUpdate
+from tests.alerts import planted
 from tests.alerts.planted import Planted
 
 ENTROPY: dict[str, Any] = {"condition": "entropy_collapsed", "severity": "critical"}
@@ -27,7 +28,8 @@ def test_what_is_served_of_a_condition() -> None:
     run.healthy(10)
     assert run.snapshot.value("rl_condition_judged", condition="entropy_collapsed") == 1
     assert run.snapshot.value("rl_condition", **ENTROPY) == 0
-    assert run.snapshot.value("rl_threshold", **ENTROPY) == 0.02
+    first = sorted(planted.grpo(step)["entropy"] for step in range(1, 6))
+    assert run.snapshot.value("rl_threshold", **ENTROPY) == pytest.approx(0.04 * first[2])
     assert run.snapshot.value("rl_condition_last_event_step", **ENTROPY) is None
 
     for _ in range(7):
@@ -104,7 +106,7 @@ def test_the_tensor_comes_before_the_log_line() -> None:
     assert run.began == {}
     for _ in range(3):
         run.line({"grad_norm": 1.0}, seen={"rl_grad_norm_dist": [0.0]})
-    assert run.began == {("gradient_dead", "critical"): 23}
+    assert run.began == {("gradient_dead", "warning"): 23, ("gradient_dead", "critical"): 23}
 
 
 def test_what_comes_between_steps_belongs_to_the_next(exporter: Exporter) -> None:
@@ -142,7 +144,7 @@ def test_a_second_training_has_no_past() -> None:
     run.store.begin(RunFacts(algorithm="grpo", step=0), {"run": "planted", "rank": "0"})
     assert run.snapshot.value("rl_condition", condition="kl_at_start", severity="critical") is None
     run.step = 0
-    run.line({"kl": 2.0})
+    run.line({"kl": 2.5})
     assert run.began["kl_at_start", "critical"] == 1
 
 
@@ -150,8 +152,8 @@ def test_a_resumed_run_begins_where_it_was() -> None:
     """Its first KL is not 0, and its reward may have risen before."""
     run = Planted("grpo")
     run.store.begin(RunFacts(algorithm="grpo", step=500), {"run": "planted", "rank": "0"})
-    for i in range(120):
-        run.line({"kl": 2.0, "reward": 1.0 + 0.05 * (i % 3 - 1)})
+    for i in range(220):
+        run.line({"kl": 2.5, "reward": 1.0 + 0.05 * (i % 3 - 1)})
     assert run.began == {}
 
 
