@@ -139,9 +139,9 @@ def test_real_runs_are_named() -> None:
 @pytest.mark.skipif(not os.environ.get("RLEXPORTER_RUNS"), reason="RLEXPORTER_RUNS names no folder of recorded runs")
 def test_the_score_of_all_recorded_runs() -> None:
     """The promise: no alert on a healthy run, none before a fault, the faults named, quickly."""
-    from scripts.limits import load, score
+    from scripts.limits import toys
 
-    found = score(load(Path(os.environ["RLEXPORTER_RUNS"])), {})
+    found = toys.score(toys.load(Path(os.environ["RLEXPORTER_RUNS"])), {})
     assert (found.false, found.early) == (0, 0)
     assert found.named >= 0.97 * found.visible
     assert found.wrong <= 0.05 * found.broken

@@ -1,0 +1,61 @@
+"""A few curves of real runs, so that a fresh clone can check what docs/alerts.md says of many.
+
+tests/data/real_curves.json has numbers only, of three digits, with the repository, path and commit that they are from.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rlexporter import recording
+from rlexporter.commands.recorded_alerts import judge
+
+CURVES: list[dict[str, Any]] = json.loads((Path(__file__).parents[1] / "data/real_curves.json").read_text())
+_EXPECTED = {
+    "fl448341": {("RLRewardDrop", "critical", 41)},
+    "Nithin2311": {("RLGradientNonFinite", "critical", 289), ("RLKLNonFinite", "critical", 289)},
+    "Sunshine535-03": {("RLRewardDrop", "critical", 95), ("RLTruncation", "critical", 115)},
+    "Sunshine535-11": {
+        ("RLRewardDrop", "critical", 50),
+        ("RLTruncation", "critical", 75),
+        ("RLRewardFlat", "critical", 140),
+    },
+}
+
+
+def _alerts(curve: dict[str, Any], folder: Path) -> set[tuple[str, str, int]]:
+    columns = curve["numbers"]
+    lines = [
+        {"step": step} | {key: float(column[i]) for key, column in columns.items() if column[i] is not None}
+        for i, step in enumerate(curve["steps"])
+    ]
+    file = folder / "run.jsonl"
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return {(each.alert, each.severity, each.step) for each in judge(recording.read(file, "grpo")).alerts}
+
+
+def _names(label: str) -> list[Any]:
+    return [pytest.param(each, id=each["name"]) for each in CURVES if each["label"] == label]
+
+
+def test_every_curve_says_where_it_is_from() -> None:
+    """They are other people's: a repository, a path in it, a commit."""
+    assert all(len(each["commit"]) >= 7 for each in CURVES)
+    assert all(each["repository"].count("/") == 1 and each["path"] for each in CURVES)
+    assert sum(len(column) for each in CURVES for column in each["numbers"].values()) < 3500
+
+
+@pytest.mark.parametrize("curve", _names("healthy"))
+def test_a_run_that_learned_gets_no_critical_alert(curve: dict[str, Any], tmp_path: Path) -> None:
+    """With half of its groups flat, or gradients of 0 beside rewards that differ; one warns, at entropy 0.02."""
+    assert {each for each in _alerts(curve, tmp_path) if each[1] != "info"} == set(map(tuple, curve["warnings"]))
+
+
+@pytest.mark.parametrize("curve", _names("broken"))
+def test_a_run_that_broke_gets_a_critical_alert(curve: dict[str, Any], tmp_path: Path) -> None:
+    """The reward fell lastingly, completions ran into the limit, or the gradient was NaN."""
+    assert {each for each in _alerts(curve, tmp_path) if each[1] == "critical"} == _EXPECTED[curve["name"]]
