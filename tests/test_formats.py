@@ -6,6 +6,8 @@ import contextlib
 import csv
 import io
 import json
+import random
+import re
 import sys
 from math import inf, isnan, nan
 from pathlib import Path
@@ -207,8 +209,15 @@ def _callback(callback: Any, lines: list[tuple[int, dict[str, Any]]], steps: int
 def test_what_transformers_prints(tmp_path: Path) -> None:
     """With its progress bar, from which the steps are read, and without one."""
     callbacks = pytest.importorskip("transformers.trainer_callback")
-    line = {"loss": 0.123456, "grad_norm": nan, "reward": -inf, "kl": 1e-9, "rewards/f/mean": 0.5, "epoch": 0.1}
-    lines = [(5, line), (10, {**line, "kl": 0.2}), (15, {**line, "kl": None})]
+    line: dict[str, Any] = {
+        "loss": 0.123456,
+        "grad_norm": nan,
+        "reward": -inf,
+        "kl": 1e-9,
+        "rewards/f/mean": 0.5,
+        "epoch": 0.1,
+    }
+    lines: list[tuple[int, dict[str, Any]]] = [(5, line), (10, {**line, "kl": 0.2}), (15, {**line, "kl": None})]
     text = _callback(callbacks.ProgressCallback(), lines, 17)
     assert "5/17 [" in text
 
@@ -239,7 +248,7 @@ def test_what_tensorboard_writes(tmp_path: Path) -> None:
     from torch.utils.tensorboard import SummaryWriter
 
     for first in (1, 3):
-        with SummaryWriter(str(tmp_path / "run"), filename_suffix=f".{first}") as writer:  # type: ignore[no-untyped-call]
+        with SummaryWriter(str(tmp_path / "run"), filename_suffix=f".{first}") as writer:
             writer.add_text("args", "{}")
             for step in range(first, first + 2):
                 writer.add_scalar("train/reward", 0.25 * step, step, walltime=1000.5 + 10 * step)
@@ -277,7 +286,7 @@ def test_an_event_file_that_is_cut_off_or_damaged(tmp_path: Path, capsys: pytest
     pytest.importorskip("tensorboard")
     from torch.utils.tensorboard import SummaryWriter
 
-    with SummaryWriter(str(tmp_path)) as writer:  # type: ignore[no-untyped-call]
+    with SummaryWriter(str(tmp_path)) as writer:
         for step in range(1, 4):
             writer.add_scalar("train/kl", 0.5, step)
     (file,) = tmp_path.glob("*tfevents*")
@@ -487,6 +496,7 @@ _ONE = '{"step": 1, "kl": 0.5}\n'
         (b'"Step","a - train/kl","b - train/kl"\n1,2,3\n', ": holds 2 runs (a, b): export one run a file"),
         (b"{'lr': 1, 'model': 'x'}\n", f": has no log line {ONE_LINE} \"{{'lr': 1, 'model': 'x'}}\": {UNDERSTOOD}"),
         (b"{'loss': 0.1, 'epoch': \n", f": has no log line {ONE_LINE} \"{{'loss': 0.1, 'epoch':\": {UNDERSTOOD}"),
+        (b"\x1b[0m\x1b[0m", f": has no log line {ONE_LINE} '': {UNDERSTOOD}"),
         (b"step:one - actor/lr:1\n", f": has no log line {ONE_LINE} 'step:one - actor/lr:1': {UNDERSTOOD}"),
         (
             b'{"event": "snapshot", "time": 1}',
@@ -515,6 +525,8 @@ def test_a_malformed_file_is_one_line(
         (_ONE.encode("utf-16"), [(1, {"kl": 0.5})]),
         (b"\xef\xbb\xbf" + _ONE.encode(), [(1, {"kl": 0.5})]),
         (bytes(100) + _ONE.encode(), [(1, {"kl": 0.5})]),
+        (b"{'train_runtime': 9.0, 'epoch': 1.0}", [(0, {"train_runtime": 9.0, "epoch": 1.0})]),
+        (b"{-'a': 1} {'kl': -1, 'epoch': -'b'} {'kl': 0.5, 'epoch': 1}", [(1, {"kl": 0.5, "epoch": 1})]),
         (b"caf\xe9\n{'kl': 0.5, 'epoch': 1}\n", [(1, {"kl": 0.5, "epoch": 1})]),
         (b"{'kl': 0.5, 'epoch': 1}\n{'kl': 0.", [(1, {"kl": 0.5, "epoch": 1})]),
         (b"{'a': <object at 0x7f>} {'kl': tensor(0.5, device='cuda:0'), 'epoch': 1}", [(1, {"kl": 0.5, "epoch": 1})]),
@@ -529,6 +541,42 @@ def test_a_damaged_file_gives_what_is_whole(tmp_path: Path, content: bytes, logs
     (path := tmp_path / "file").write_bytes(content)
 
     assert _logs(recording.read(path)) == logs
+
+
+def _damaged(content: bytes, rng: random.Random) -> bytes:
+    made = bytearray(content)
+    for _ in range(rng.choice((1, 2, 5, 30))):
+        at = rng.randrange(len(made))
+        how = rng.randrange(4)
+        if how == 0:
+            made[at] = rng.choice((rng.randrange(256), *b"{}[]\",':\n\r \x1b\0-"))
+        elif how == 1:
+            del made[at : at + rng.randrange(1, 60)]
+        elif how == 2:
+            made[at:at] = made[rng.randrange(len(made)) :][: rng.randrange(80)]
+        else:
+            del made[at + 1 :]
+        made = made or bytearray(b"x")
+    return bytes(made)
+
+
+def test_no_damage_raises(tmp_path: Path) -> None:
+    """Whatever became of a file: figures, or one line that names no error of ours."""
+    contents = [path.read_bytes() for path in sorted(FORMATS.rglob("*")) if path.is_file()]
+    rng, path, read, said = random.Random(13), tmp_path / "file", 0, ""
+    for _ in range(300):
+        path.write_bytes(_damaged(rng.choice(contents), rng))
+        try:
+            report = judge(recording.read(path))
+        except recording.UnreadableError as error:
+            said = str(error)
+        else:
+            read += 1
+            assert report.judged or report.status in (2, 4)
+            assert report.as_text().count("no alert") == (report.judged and not report.alerts)
+        assert "\n" not in said
+        assert not re.search(r"understood: [A-Za-z]+Error: ", said)
+    assert 60 < read < 240
 
 
 def test_the_help_names_the_formats(capsys: pytest.CaptureFixture[str]) -> None:

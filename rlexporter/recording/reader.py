@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from rlexporter.catalog import NAMED
+from rlexporter.model.errors import SetupError
 from rlexporter.model.snapshot import RunState
 from rlexporter.model.step import RunFacts, StepUpdate
 from rlexporter.recording import codec, formats, run_facts
@@ -59,8 +60,9 @@ def read(path: str | Path, algorithm: str = "") -> Recording:
         UnreadableError: the file is no recorded run.
         SetupError: a package that reads the file is not installed.
     """
-    found = formats.find(Path(path))
-    translation = translated(found.lines)
+    with _at(str(path)):
+        found = formats.find(Path(path))
+        translation = translated(found.lines)
     made = _Parser(found.path, algorithm or translation.algorithm).all(translation.lines)
     made.notes = (*found.notes, *translation.notes)
     if not any(event.logs or event.update or event.state is RunState.FAILED for event in made.events):
@@ -164,6 +166,8 @@ def _at(where: str) -> Iterator[None]:
     """Turn any error inside into an UnreadableError for the place ``where``."""
     try:
         yield
+    except SetupError:
+        raise
     except Exception as error:  # noqa: BLE001 - a foreign file can be wrong in any way
         said = str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
         raise UnreadableError(f"{where}: cannot be understood: {said}") from None

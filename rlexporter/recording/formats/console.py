@@ -47,14 +47,22 @@ def read(path: Path, text: str) -> Found:
         found, notes = _with_steps(found, text)
     else:
         notes = ()
-    lines: list[Line] = [(f"{path}:{1 + text.count(chr(10), 0, each.start)}", each.logs) for each in found]
+    lines = list(_placed(path, text, found))
     if end is not None and not (found and "train_runtime" in found[-1].logs):
         lines.append((str(path), end))
     return Found(path, lines, notes)
 
 
+def _placed(path: Path, text: str, found: Sequence[_Printed]) -> Iterator[Line]:
+    """Yield the log lines with their places, in lines as a terminal shows them."""
+    number, at = 1, 0
+    for each in found:
+        number, at = number + text.count("\n", at, each.start), each.start
+        yield f"{path}:{number}", each.logs
+
+
 def _described(text: str) -> str:
-    lines = text.strip().splitlines()
+    lines = text.strip().splitlines() or [""]
     return f"{len(lines)} lines of text, the first of them {shortened(lines[0], 40)!r}"
 
 
@@ -96,7 +104,7 @@ def _from_bar(training: Sequence[_Printed], text: str) -> list[int]:
     steps: list[int] = []
     totals = set()
     at = 0
-    ends = [*(each.start for each in training[1:]), len(text)]
+    ends = [*(each.start for each in training[1:]), len(text)] if training else []
     for each, end in zip(training, ends, strict=True):
         while at < len(bars) and bars[at][0] < each.end:
             at += 1

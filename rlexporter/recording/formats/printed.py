@@ -26,7 +26,11 @@ def dicts(text: str) -> Iterator[tuple[int, int, dict[str, Any]]]:
             yield start, end, found
             at = end
         else:
-            at = start + 1
+            at = start + 1 if end else _next_line(text, start)
+
+
+def _next_line(text: str, at: int) -> int:
+    return text.find("\n", at) + 1 or len(text)
 
 
 def literal(text: str) -> Any:
@@ -35,14 +39,16 @@ def literal(text: str) -> Any:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of Python, on what it finds odd in a text
             return _value(ast.parse(text.strip(), mode="eval").body)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
         return text
 
 
 def _end(text: str, start: int) -> int:
-    """Return the place after the brace that closes the one at ``start``; 0 if none does soon."""
+    """Return the place after the brace that closes the one at ``start``; 0 if none does before the next one begins."""
     depth = 0
     for token in _TOKEN.finditer(text, start, start + _LONGEST):
+        if depth and token[0] == "{" and text[token.start() - 1] == "\n":
+            return 0
         depth += {"{": 1, "}": -1}.get(token[0], 0)
         if depth == 0:
             return token.end()
