@@ -270,6 +270,25 @@ def test_what_tensorboard_writes(tmp_path: Path) -> None:
     assert [step for step, _ in _logs(recording.read(tmp_path / "renamed.bin"))] == [1, 2, 2]
 
 
+def test_a_step_of_tensorboard_that_was_done_again(tmp_path: Path) -> None:
+    """Tags that come at different steps, and one that comes twice at the same step, are lines of their own."""
+    pytest.importorskip("tensorboard")
+    from torch.utils.tensorboard import SummaryWriter
+
+    with SummaryWriter(str(tmp_path)) as writer:
+        for tag, value, step in (
+            ("kl", 0.5, 1),
+            ("reward", 1.0, 1),
+            ("loss", 0.25, 2),
+            ("kl", 0.75, 2),
+            ("kl", 0.5, 2),
+        ):
+            writer.add_scalar(f"train/{tag}", value, step)
+
+    expected = [(1, {"kl": 0.5, "reward": 1.0}), (2, {"loss": 0.25, "kl": 0.75}), (2, {"kl": 0.5})]
+    assert _logs(recording.read(tmp_path)) == expected
+
+
 def test_what_tensorflow_writes(tmp_path: Path) -> None:
     """Scalars as tensors, with the kind of a tag in its first record only."""
     summary = pytest.importorskip("tensorboard.summary")
