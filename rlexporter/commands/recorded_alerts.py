@@ -171,18 +171,21 @@ def _why(unknown: tuple[str, ...]) -> str:
 
 
 def _not_judged(watch: Watch, recording: Recording) -> tuple[tuple[str, str], ...]:
+    timed = any(not isnan(event.time) for event in recording.events)
     missing = []
     for signal in from_catalog.SIGNALS:
         if watch.heard(signal.name) or not watch.needs(signal.name):
             continue
-        if signal.name == "step_time" and all(isnan(event.time) for event in recording.events):
+        sources = [source.series for source in signal.sources if source.read is not Read.DERIVED]
+        if signal.name == "step_time" and not timed:
             reason = "the recording has no times"
+        elif sources:
+            reason = f"nothing in the recording feeds {' or '.join(sources)}"
+        elif signal.of and not watch.heard(signal.of):
+            reason = f"needs {signal.of}, which is not there"
+        elif recording.facts.trimmed:
+            reason = "the log begins in the middle of the run, or does not show it"
         else:
-            sources = [source.series for source in signal.sources if source.read is not Read.DERIVED]
-            reason = (
-                f"nothing in the recording feeds {' or '.join(sources)}"
-                if sources
-                else (f"needs {signal.of}, which is not there" if signal.of else "the recording does not show it")
-            )
+            reason = "the recording does not show it"
         missing.append((signal.name, reason))
     return tuple(missing)
