@@ -48,8 +48,19 @@ HOMES = {
     "torch": {"tensors/", "adapters/", "demo/"},
     "numpy": {"tensors/"},
     "opentelemetry": {"outputs/otlp.py", "outputs/otlp_data.py"},
+    "tensorboard": {"recording/formats/event_files.py"},
 }
-HEAVY = ("torch", "fastapi", "uvicorn", "opentelemetry", "transformers", "trl", "numpy", "prometheus_client")
+HEAVY = (
+    "torch",
+    "fastapi",
+    "uvicorn",
+    "opentelemetry",
+    "transformers",
+    "trl",
+    "numpy",
+    "prometheus_client",
+    "tensorboard",
+)
 
 
 def _imports(path: Path) -> Iterator[str]:

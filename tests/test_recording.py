@@ -349,22 +349,22 @@ def test_the_line_that_a_killed_process_was_writing_is_nothing(tmp_path: Path) -
         _read(tmp_path, good + cut + "\n" + good)
     with pytest.raises(UnreadableError, match=r"run\.jsonl:3: is no JSON: "):
         _read(tmp_path, good + cut + "\n")
-    with pytest.raises(UnreadableError, match=r"run\.jsonl:1: is no JSON: .*expected are"):
+    with pytest.raises(UnreadableError, match=r"run\.jsonl:1: is no JSON: .*understood are"):
         _read(tmp_path, cut)
 
 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "run.jsonl: is empty: expected are a trainer_state.json"),
+        ("", "run.jsonl: is empty: understood are trainer_state.json"),
         (" \n\n", "run.jsonl: is empty"),
-        ("[1, 2]", "run.jsonl: is JSON, but no recorded run: expected are"),
+        ("[1, 2]", "run.jsonl: is JSON, but no recorded run: [1, 2]: understood are"),
         ("17\n", "run.jsonl: is JSON, but no recorded run"),
         ('{\n "model_type": "llama"\n}\n', "run.jsonl: is JSON, but no recorded run"),
         ('{"step": 1, "kl": 0.5}\n[1]\n', "run.jsonl:2: is no JSON object but list"),
-        ("[" * 100_000, "run.jsonl:1: is no JSON: "),
-        ("run: 1\nsteps: 2\n", "run.jsonl:1: is no JSON: Expecting value"),
-        ('{"log_history": []}', "run.jsonl: has no log line: expected are"),
+        ("[" * 100_000, "run.jsonl: has no log line in 1 lines of text, the first of them '[[[[["),
+        ("run: 1\nsteps: 2\n", "run.jsonl: has no log line in 2 lines of text, the first of them 'run: 1': understood"),
+        ('{"log_history": []}', "run.jsonl: has no log line: understood are"),
         ('{"log_history": [{"step": 1, "kl": 0.5}, 7]}', "run.jsonl: log_history[1]: is no JSON object but int"),
         (
             '{"log_history": [{"step": 1}, {"kl": 0.5}]}',
@@ -393,13 +393,17 @@ def test_a_foreign_file_is_an_error_that_says_where(tmp_path: Path, text: str, s
 
 
 def test_what_is_no_text_is_an_error(tmp_path: Path) -> None:
-    """Binary, a folder, nothing at all."""
+    """Binary, a folder without a log, nothing at all."""
     (tmp_path / "model.bin").write_bytes(bytes(range(256)))
 
-    for name, said in (("model.bin", "'utf-8' codec"), (".", "Is a directory"), ("none", "No such file or directory")):
+    for name, what in (
+        ("model.bin", "is binary"),
+        ("", "is a folder without a log"),
+        ("none", "cannot be read: No such"),
+    ):
         with pytest.raises(UnreadableError) as error:
             recording.read(tmp_path / name)
-        assert str(error.value).startswith(f"{tmp_path / name}: cannot be read: {said}")
+        assert str(error.value).startswith(f"{tmp_path / name}: {what}")
 
 
 @pytest.mark.parametrize("meta", [{"config": [1]}, {"config": None}, {"info": 3}, {"trainer": 5}, {"run": ""}])

@@ -241,7 +241,7 @@ def test_what_a_broken_step_saw_is_judged(tmp_path: Path) -> None:
     ("arguments", "said"),
     [
         (["none.jsonl"], "none.jsonl: cannot be read: No such file or directory"),
-        (["foreign.txt"], "foreign.txt:1: is no JSON"),
+        (["foreign.txt"], "foreign.txt: has no log line in 1 lines of text, the first of them 'hello'"),
         (["run.jsonl", "--openmetrics", "run.jsonl"], "run.jsonl is the recording itself"),
         (["run.jsonl", "--openmetrics", "no/out"], "cannot write no/out: No such file or directory (--openmetrics)"),
         (["run.jsonl", "--openmetrics", "folder"], "cannot write folder: Is a directory (--openmetrics)"),

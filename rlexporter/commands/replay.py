@@ -16,7 +16,7 @@ from rlexporter.commands import replaying
 def add_to(commands: Any) -> None:
     """Add the command to ``commands``."""
     again = commands.add_parser("replay", help="serve a recorded run as if live, or write it for promtool")
-    again.add_argument("file", metavar="FILE", help="trainer_state.json, JSON lines, or a state file")
+    again.add_argument("file", metavar="FILE", help="a log, as `rlexporter check --help` lists them, or a state file")
     again.add_argument("--algorithm", choices=list(ALGORITHMS), default="", help="where the file does not say")
     again.add_argument(
         "--speed", type=_speed, default=1.0, metavar="X", help="times its own pace (default: 1; 0 or max: at once)"

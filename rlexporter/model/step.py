@@ -30,6 +30,8 @@ class RunFacts:
     steps_planned: int | None = None
     step: int | None = None
     """The step at which this process starts: above 0 after a resume; None if unknown."""
+    trimmed: bool = False
+    """True if this is a log whose beginning is missing: its first step is not that of the run."""
     open_ended: bool = False
     """True if no event marks the end of the training: the run then ends when the process exits normally."""
     totals: Mapping[str, float] = field(default_factory=dict)

@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from rlexporter.catalog import NAMED
+from rlexporter.model.errors import SetupError
 from rlexporter.model.snapshot import RunState
 from rlexporter.model.step import RunFacts, StepUpdate
-from rlexporter.recording import codec, run_facts
-from rlexporter.recording.jsonl import EXPECTED, Line, UnreadableError, lines
+from rlexporter.recording import codec, formats, run_facts
+from rlexporter.recording.source import UNDERSTOOD, Line, UnreadableError
+from rlexporter.recording.writers import translated
 from rlexporter.store.keys import evaluation_prefix
 
 _BEGINNINGS = ("meta", "train_begin")
@@ -47,19 +49,25 @@ class Recording:
     """True if the recorder would have written how the run ended."""
     began: float = nan
     """Time when recording began, before the first event: seconds since the epoch, NaN if the file does not say."""
+    notes: tuple[str, ...] = ()
+    """What had to be assumed, since the file does not say it."""
 
 
 def read(path: str | Path, algorithm: str = "") -> Recording:
-    """Return the recording in the file ``path``; ``algorithm`` is used if the file names none.
+    """Return the recording in the file ``path``, or in the folder of a run; ``algorithm`` is used if it names none.
 
     Raises:
         UnreadableError: the file is no recorded run.
+        SetupError: a package that reads the file is not installed.
     """
-    path = Path(path)
-    found = _Parser(path, algorithm).all(lines(path))
-    if not any(event.logs or event.update for event in found.events):
-        raise UnreadableError(f"{path}: has no log line: {EXPECTED}")
-    return found
+    with _at(str(path)):
+        found = formats.find(Path(path))
+        translation = translated(found.lines)
+    made = _Parser(found.path, algorithm or translation.algorithm).all(translation.lines)
+    made.notes = (*found.notes, *translation.notes)
+    if not any(event.logs or event.update or event.state is RunState.FAILED for event in made.events):
+        raise UnreadableError(f"{found.path}: has no log line: {UNDERSTOOD}")
+    return made
 
 
 class _Parser:
@@ -79,7 +87,9 @@ class _Parser:
                     self._add(event, line.get("event"))
         with _at(str(self._made.path)):
             self._made.run = run_facts.name(self._meta, self._made.path)
-            self._made.facts = run_facts.facts(self._metas, self._keys, self._algorithm)
+            facts = run_facts.facts(self._metas, self._keys, self._algorithm)
+            steps = [event.step for event in self._made.events if event.logs or event.update]
+            self._made.facts = replace(facts, trimmed=facts.step is None and run_facts.is_trimmed(steps))
         return self._made
 
     @property
@@ -156,6 +166,8 @@ def _at(where: str) -> Iterator[None]:
     """Turn any error inside into an UnreadableError for the place ``where``."""
     try:
         yield
+    except SetupError:
+        raise
     except Exception as error:  # noqa: BLE001 - a foreign file can be wrong in any way
         said = str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
         raise UnreadableError(f"{where}: cannot be understood: {said}") from None

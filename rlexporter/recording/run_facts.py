@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
+from statistics import median_low
 from typing import Any
 
 from rlexporter.catalog import ALGORITHMS, HYPERPARAMETERS, INFO_LABELS, RLOO
 from rlexporter.model.step import RunFacts
 
-_STATE_FILE = "trainer_state.json"
+LOG_FILES = ("trainer_state.json", "logging.jsonl", "trainer_log.jsonl")
+"""The logs that transformers, ms-swift and LLaMA-Factory write into the folder of a run, the one to prefer first."""
+_LOGGING_STEPS = 10
+_INTERVALS = 2
+"""A log that begins later than after so many of its own intervals is not there from the beginning."""
 
 
 def facts(metas: Sequence[Mapping[str, Any]], keys: Collection[str], algorithm: str) -> RunFacts:
@@ -35,12 +41,23 @@ def facts(metas: Sequence[Mapping[str, Any]], keys: Collection[str], algorithm: 
     )
 
 
+def is_trimmed(steps: Sequence[int]) -> bool:
+    """Return True if a log with these ``steps`` does not begin where its run did, in multiples of its own interval.
+
+    One line alone tells no interval: TRL's own is assumed.
+    """
+    apart = [after - before for before, after in pairwise(steps) if after > before]
+    interval = median_low(apart[:20]) if apart else _LOGGING_STEPS
+    return bool(steps) and steps[0] > _INTERVALS * interval
+
+
 def name(meta: Mapping[str, Any], path: Path) -> str:
-    """Return the name of the run; for a `trainer_state.json`, as all are called the same, the name of its folder."""
+    """Return the name of the run; for a log that is called the same in every folder, the name of its folder."""
     folder = path.resolve().parent
     if folder.name.startswith("checkpoint-"):
         folder = folder.parent
-    return str(meta.get("run") or (folder.name if path.name == _STATE_FILE else "") or path.stem)
+    usual = path.name in LOG_FILES or "tfevents" in path.name
+    return str(meta.get("run") or (folder.name if usual else "") or path.stem)
 
 
 def _algorithm(meta: Mapping[str, Any], keys: Collection[str]) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 from rlexporter.model.snapshot import RunState, Snapshot
 from rlexporter.recording import codec
-from rlexporter.recording.jsonl import UnreadableError
+from rlexporter.recording.source import UnreadableError
 
 
 @dataclass(frozen=True, slots=True)

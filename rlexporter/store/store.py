@@ -239,7 +239,10 @@ class Store:
         sequence_level = facts.info.get("importance_sampling_level") == "sequence"
         if self._watch is not None:
             self._watch.begin(
-                facts.algorithm, sequence_level=sequence_level, resumed=bool(facts.step), groups=facts.groups
+                facts.algorithm,
+                sequence_level=sequence_level,
+                resumed=bool(facts.step) or facts.trimmed,
+                groups=facts.groups,
             )
             transitions.begin(builder, self._watch)
         for key, total in facts.totals.items():

@@ -1,0 +1,58 @@
+"""CSV: a table of log lines with the keys in its header, as W&B and pandas write it."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator
+from pathlib import Path
+
+from rlexporter.recording.source import Found, Line, UnreadableError, shortened
+from rlexporter.recording.writers import STEPS, is_known, is_number
+
+_DELIMITERS = ",\t;"
+_EXTREMES = ("__MIN", "__MAX")
+_WANDB_STEP = {"Step": "_step"}
+
+
+def read(path: Path, text: str) -> Found | None:
+    """Return the rows in ``text``, None if it is no table of log lines. Raises UnreadableError, also while iterated."""
+    first = next(line for line in text.split("\n") if line.strip())
+    for delimiter in _DELIMITERS:
+        cells = _header(first.rstrip("\r"), delimiter)
+        keys = [_WANDB_STEP.get(key, key) for key in _without_run(path, cells)]
+        if len(cells) > 1 and not any(map(is_number, keys)) and any(k in STEPS or is_known(k) for k in keys):
+            return Found(path, _rows(path, text, delimiter, keys))
+    return None
+
+
+def _header(line: str, delimiter: str) -> list[str]:
+    """Return the cells of ``line``; none if it is no CSV, as what a progress bar has drawn over."""
+    try:
+        return [cell.strip() for cell in next(csv.reader([line], delimiter=delimiter))]
+    except csv.Error:
+        return []
+
+
+def _without_run(path: Path, cells: list[str]) -> list[str]:
+    """Return the keys of columns that W&B calls ``run - key``; none for the extremes of what it has thinned out."""
+    parts = [cell.rpartition(" - ") for cell in cells]
+    runs = list(dict.fromkeys(run for run, _, key in parts if run and key))
+    if len(runs) > 1 and cells[0] in (*_WANDB_STEP, *STEPS):
+        raise UnreadableError(f"{path}: holds {len(runs)} runs ({shortened(', '.join(runs))}): export one run a file")
+    return ["" if key.endswith(_EXTREMES) else key for _, _, key in parts]
+
+
+def _rows(path: Path, text: str, delimiter: str, keys: list[str]) -> Iterator[Line]:
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
+    rows = ((reader.line_num, row) for row in reader if any(cell.strip() for cell in row))
+    try:
+        next(rows)
+        for number, row in rows:
+            if len(row) != len(keys):
+                if next(rows, None) is None and len(row) < len(keys):
+                    return  # the line that a killed process was writing
+                raise UnreadableError(f"{path}:{number}: has {len(row)} cells, but the header has {len(keys)}")
+            yield f"{path}:{number}", {k: cell.strip() for k, cell in zip(keys, row, strict=True) if k and cell.strip()}
+    except csv.Error as error:
+        raise UnreadableError(f"{path}:{reader.line_num}: is no CSV: {error}") from None

@@ -1,0 +1,65 @@
+"""TensorBoard event files: the scalars of one run, read with the package tensorboard."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from rlexporter.model.installed import TENSORBOARD, needed_by
+from rlexporter.recording.source import UNDERSTOOD, Found, Line, UnreadableError
+
+PATTERN = "*tfevents*"
+_FIRST = b"brain.Event:"
+"""What the first record of every event file says, after the twelve bytes of its length."""
+
+
+def is_one(content: bytes) -> bool:
+    """Return True if ``content`` is that of an event file."""
+    return _FIRST in content[:64]
+
+
+def read(path: Path) -> Found:
+    """Return the scalars in an event file, or in all those of a folder, as the restarts of a run leave them.
+
+    Raises UnreadableError if there are none, SetupError if the package is not installed.
+    """
+    files = sorted(path.glob(PATTERN)) if path.is_dir() else [path]
+    lines = [line for file in files for line in _lines(file)]
+    if not lines:
+        raise UnreadableError(f"{path}: holds TensorBoard events, but no scalars: {UNDERSTOOD}")
+    return Found(path, lines)
+
+
+def _lines(path: Path) -> Iterator[Line]:
+    """Yield what was written in a row at the same step; a tag that comes again begins another line."""
+    line: dict[str, Any] = {}
+    for step, time, tag, value in _scalars(path):
+        if line and (line["step"] != step or tag in line):
+            yield f"{path}: step {line['step']}", line
+            line = {}
+        line |= {"step": step, "time": time, tag: value}
+    if line:
+        yield f"{path}: step {line['step']}", line
+
+
+def _scalars(path: Path) -> Iterator[tuple[int, float, str, float]]:
+    """Yield step, seconds since the epoch, tag and value; a record that is cut off or damaged ends the file."""
+    with needed_by("a TensorBoard event file", TENSORBOARD):
+        from tensorboard.backend.event_processing.event_file_loader import LegacyEventFileLoader
+        from tensorboard.util import tensor_util
+    plugins: dict[str, str] = {}
+    events = LegacyEventFileLoader(str(path)).Load()
+    while True:
+        try:
+            event = next(events)
+        except StopIteration:
+            return
+        except Exception as error:  # noqa: BLE001 - a foreign file can be wrong in any way
+            raise UnreadableError(f"{path}: is a damaged event file: {type(error).__name__}: {error}") from None
+        for value in event.summary.value:
+            plugin = plugins.setdefault(value.tag, value.metadata.plugin_data.plugin_name)
+            if value.HasField("simple_value"):
+                yield event.step, event.wall_time, value.tag, float(value.simple_value)
+            elif value.HasField("tensor") and plugin == "scalars":
+                yield event.step, event.wall_time, value.tag, float(tensor_util.make_ndarray(value.tensor).item())

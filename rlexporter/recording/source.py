@@ -1,0 +1,39 @@
+"""What a format hands to the reader: the log lines of a file, each with its place; and the error for all others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rlexporter.model.errors import SetupError
+
+UNDERSTOOD = (
+    "understood are trainer_state.json, JSON lines, console output of TRL and verl, CSV, TensorBoard event files, "
+    "and a folder with one of these"
+)
+
+Line = tuple[str, dict[str, Any]]
+"""An object's place in the file, for messages, and the object."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The log lines of a run, as some format holds them."""
+
+    path: Path
+    """The file that they were found in, or the folder of several files of one run."""
+    lines: Iterable[Line]
+    notes: tuple[str, ...] = ()
+    """What the reader had to assume."""
+
+
+class UnreadableError(SetupError):
+    """A file that is no recorded run; the message is one line that says which, where, and what is wrong."""
+
+
+def shortened(text: object, length: int = 60) -> str:
+    """Return ``text`` on one line, cut to ``length`` characters, for a message."""
+    line = " ".join("".join(each if each.isprintable() else " " for each in str(text)).split())
+    return line if len(line) <= length else line[: length - 1] + "…"

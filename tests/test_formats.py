@@ -1,0 +1,610 @@
+"""Logs of other writers: each gives the figures that are in it, or one line that says what is wrong with it."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import io
+import json
+import random
+import re
+import sys
+from math import inf, isnan, nan
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from rlexporter import recording
+from rlexporter.commands import main
+from rlexporter.commands.recorded_alerts import judge
+from rlexporter.recording import Recording
+
+FORMATS = Path(__file__).parent / "data/formats"
+GRADIENT = "RLGradientNonFinite"
+
+
+def _logs(found: Recording) -> list[tuple[int, dict[str, Any]]]:
+    return [(event.step, dict(event.logs)) for event in found.events if event.logs is not None]
+
+
+def _read(path: Path, text: str) -> Recording:
+    path.write_bytes(text.encode())
+    return recording.read(path)
+
+
+def _jsonl(*lines: dict[str, Any]) -> str:
+    return "".join(json.dumps(line) + "\n" for line in lines)
+
+
+# What is in the files
+
+
+@pytest.mark.parametrize(
+    ("name", "algorithm", "steps", "alerts"),
+    [
+        ("trl_console.log", "grpo", [10, 20, 20, 30], {("RLKLNonFinite", 30), (GRADIENT, 30), ("RLRunFailed", 31)}),
+        ("trl_stdout.log", "grpo", [1, 2, 3, 3], set()),
+        ("verl_console.log", "grpo", [0, 1, 2, 3], {(GRADIENT, 3)}),
+        ("verl_file.jsonl", "grpo", [1, 2, 3], {(GRADIENT, 3)}),
+        ("verl_critic.jsonl", "ppo", [1, 2, 3], set()),
+        ("ms_swift", "grpo", [5, 10, 15], {(GRADIENT, 15)}),
+        ("llama_factory", "custom", [5, 10, 15], {("RLRewardNonFinite", 15)}),
+        ("wandb_history.jsonl", "grpo", [0, 1, 1, 2, 2, 3, 3], {(GRADIENT, 3)}),
+        ("wandb.csv", "custom", [1, 2, 3], {(GRADIENT, 3)}),
+        ("pandas.csv", "custom", [1, 2, 3], {(GRADIENT, 3)}),
+        ("strings.jsonl", "grpo", [1, 2, 3], {(GRADIENT, 3)}),
+        ("history.json", "grpo", [1, 2, 3], {(GRADIENT, 3)}),
+        ("trl_output", "grpo", list(range(1, 11)), {(GRADIENT, 10)}),
+        ("trl_output/checkpoint-9", "grpo", list(range(1, 10)), set()),
+        ("failed_early.log", "custom", [], {("RLRunFailed", 1)}),
+        ("trimmed.jsonl", "grpo", [500, 510, 520], set()),
+    ],
+)
+def test_each_format_is_judged(name: str, algorithm: str, steps: list[int], alerts: set[tuple[str, int]]) -> None:
+    """The algorithm, the step of each log line, and the fault that was written into it."""
+    found = recording.read(FORMATS / name)
+    report = judge(found)
+
+    assert found.facts.algorithm == algorithm
+    assert [step for step, _ in _logs(found)] == steps
+    assert {(fired.alert, fired.step) for fired in report.alerts} == alerts
+    assert report.judged is (name != "failed_early.log")
+
+
+def test_a_console_with_all_that_it_can_have() -> None:
+    """Values as texts, a line that the terminal broke, one drawn over a bar, infinities; no configuration."""
+    logs = _logs(recording.read(FORMATS / "trl_console.log"))
+
+    first, second, evaluation, last = (line for _, line in logs)
+    assert (first["loss"], first["learning_rate"], first["rewards/right/mean"]) == (0.1, 1e-6, 0.7)
+    assert (second["completions/mean_length"], second["rewards/right/std"], second["epoch"]) == (140.0, 0.3, 0.2)
+    assert evaluation["eval_reward"] == 0.4
+    assert isnan(last["grad_norm"])
+    assert last["kl"] == inf
+
+
+def test_lines_are_counted_where_nothing_tells_the_step(capsys: pytest.CaptureFixture[str]) -> None:
+    """The report says so; a summary is no step."""
+    assert main.main(["check", str(FORMATS / "trl_stdout.log")]) == 0
+    assert "  note: the log has no steps: its lines are counted\n" in capsys.readouterr().out
+
+    assert main.main(["check", "--json", str(FORMATS / "trl_stdout.log")]) == 0
+    (report,) = json.loads(capsys.readouterr().out)
+    assert report["notes"] == ["the log has no steps: its lines are counted"]
+
+
+def test_a_bar_that_does_not_tell_every_step_is_not_believed(tmp_path: Path) -> None:
+    """Of other work, or one that begins anew: lines are counted."""
+    line, bar = "{{'loss': 0.1, 'epoch': {0}}}\n", " 5%|# | {}/{} [00:01<00:10]\n"
+
+    def steps(*bars: tuple[int, int]) -> list[int]:
+        text = "".join(line.format(i) + bar.format(*each) for i, each in enumerate(bars))
+        return [step for step, _ in _logs(_read(tmp_path / "run.log", text))]
+
+    assert steps((10, 40), (20, 40), (30, 40)) == [10, 20, 30]
+    assert steps((10, 40), (20, 80), (30, 40)) == [1, 2, 3]
+    assert steps((10, 40), (5, 40)) == [1, 2]
+    assert steps((0, 40), (1, 40)) == [1, 2]
+
+
+@pytest.mark.parametrize("name", ["verl_console.log", "verl_file.jsonl"])
+def test_verl_without_a_critic(name: str) -> None:
+    """Its keys are those of GRPO where they mean the same; the reward is the score, before any penalty."""
+    found = recording.read(FORMATS / name)
+    (line,) = (line for step, line in _logs(found) if step == 1)
+
+    assert {key: line[key] for key in ("reward", "kl", "entropy", "grad_norm", "policy_loss", "learning_rate")} == {
+        "reward": 0.25,
+        "kl": 0.001,
+        "entropy": 0.3,
+        "grad_norm": 0.6,
+        "policy_loss": -0.01,
+        "learning_rate": 1e-6,
+    }
+    assert (line["completions/mean_length"], line["completions/clipped_ratio"], line["step_time"]) == (121.0, 0.0, 6.0)
+    assert (line["clip_ratio/region_mean"], line["ppo/policy/policykl"]) == (0.0, 0.0001)
+    assert "critic/advantages/mean" in line, "not whitened: not that of PPO"
+    report = judge(found)
+    assert {"critic/score/max", "timing_s/gen"} <= set(report.unknown_keys)
+    assert not {"reward", "actor/lr", "training/global_step"} & set(report.unknown_keys)
+
+
+def test_verl_with_a_critic() -> None:
+    """PPO: the KL is that of the penalty, the advantages are whitened, and the value function is judged."""
+    _, line = _logs(recording.read(FORMATS / "verl_critic.jsonl"))[0]
+
+    assert (line["kl"], line["objective/kl_coef"], line["loss/value_avg"]) == (0.02, 0.001, 0.2)
+    assert (line["ppo/policy/advantages_mean"], line["ppo/val/var_explained"]) == (0.3, 0.5)
+    assert (line["policy/clipfrac_avg"], line["val/clipfrac_avg"]) == (0.0, 0.01)
+
+
+def test_the_first_of_several_keys_is_meant(tmp_path: Path) -> None:
+    """The score if there is one, else the reward after the penalty; the other stays what it is."""
+    text = _jsonl(
+        {"step": 1, "critic/rewards/mean": 0.5}, {"step": 2, "critic/rewards/mean": 1, "critic/score/mean": 2}
+    )
+
+    assert [line for _, line in _logs(_read(tmp_path / "run.jsonl", text))] == [
+        {"reward": 0.5},
+        {"critic/rewards/mean": 1, "reward": 2},
+    ]
+
+
+def test_a_history_of_wandb() -> None:
+    """Times, keys without their prefix, an evaluation apart; its own rows keep the step of the one before."""
+    found = recording.read(FORMATS / "wandb_history.jsonl")
+
+    assert found.events[1].time == 1763800008.5
+    assert found.events[1].logs is not None
+    assert found.events[1].logs["rewards/right/mean"] == 0.25
+    assert dict(found.events[-1].logs or {}) == {
+        "eval_reward": 0.4,
+        "eval_runtime": 2.0,
+        "eval_samples_per_second": 3.0,
+    }
+    assert found.events[0].logs == {"profiling/Time taken: GRPOTrainer._prepare_inputs": 1.5}
+
+
+def test_an_evaluation_in_the_same_row_is_a_line_of_its_own(tmp_path: Path) -> None:
+    """Else its runtime would make the whole row one."""
+    row = {"_step": 4, "train/reward": 0.5, "eval/reward": 0.4, "eval/runtime": 2.0, "eval/unheard_of": 1.0}
+
+    assert _logs(_read(tmp_path / "run.jsonl", _jsonl(row))) == [
+        (4, {"reward": 0.5, "eval/unheard_of": 1.0}),
+        (4, {"eval_reward": 0.4, "eval_runtime": 2.0}),
+    ]
+
+
+def test_times_that_were_rounded_are_no_times(tmp_path: Path) -> None:
+    """Six digits of a date are steps of hours: nothing stalled."""
+    rows = [{"_step": i, "_timestamp": 1749500000.0 + 10000 * (i > 2), "train/kl": 0.1} for i in range(1, 5)]
+
+    assert all(isnan(event.time) for event in _read(tmp_path / "run.jsonl", _jsonl(*rows)).events)
+    rows[0]["_timestamp"] = 1749500000.5
+    assert _read(tmp_path / "run.jsonl", _jsonl(*rows)).events[3].time == 1749510000.0
+
+
+# What real writers write
+
+
+def _callback(callback: Any, lines: list[tuple[int, dict[str, Any]]], steps: int) -> str:
+    """What a trainer with ``callback`` prints on a terminal, or into a file by ``> run.log 2>&1``."""
+    control, args = SimpleNamespace(), SimpleNamespace()
+    state = SimpleNamespace(is_world_process_zero=True, is_local_process_zero=True, max_steps=steps, global_step=0)
+    text = io.StringIO()
+    logs = dict(lines)
+    with contextlib.redirect_stdout(text), contextlib.redirect_stderr(text):
+        callback.on_train_begin(args, state, control)
+        for step in range(1, steps + 1):
+            state.global_step = step
+            callback.on_step_end(args, state, control)
+            if step in logs:
+                callback.on_log(args, state, control, logs=dict(logs[step]))
+        callback.on_train_end(args, state, control)
+    return text.getvalue()
+
+
+def test_what_transformers_prints(tmp_path: Path) -> None:
+    """With its progress bar, from which the steps are read, and without one."""
+    callbacks = pytest.importorskip("transformers.trainer_callback")
+    line: dict[str, Any] = {
+        "loss": 0.123456,
+        "grad_norm": nan,
+        "reward": -inf,
+        "kl": 1e-9,
+        "rewards/f/mean": 0.5,
+        "epoch": 0.1,
+    }
+    lines: list[tuple[int, dict[str, Any]]] = [(5, line), (10, {**line, "kl": 0.2}), (15, {**line, "kl": None})]
+    text = _callback(callbacks.ProgressCallback(), lines, 17)
+    assert "5/17 [" in text
+
+    found = _logs(_read(tmp_path / "bar.log", text))
+    assert [step for step, _ in found] == [5, 10, 15]
+    assert [line["kl"] for _, line in found] == [1e-9, 0.2, None]
+    assert (found[0][1]["loss"], found[0][1]["reward"]) == (0.1235, -inf)
+    assert isnan(found[0][1]["grad_norm"])
+
+    found = _logs(_read(tmp_path / "plain.log", _callback(callbacks.PrinterCallback(), lines, 17)))
+    assert [step for step, _ in found] == [1, 2, 3]
+    assert [line["kl"] for _, line in found] == [1e-9, 0.2, None]
+
+
+def test_a_terminal_of_any_width(tmp_path: Path) -> None:
+    """However a line is broken, its numbers are the same."""
+    line = str({"loss": -0.0625, "rewards/a 'b'/mean": 0.5, "kl": 1.5e-05, "epoch": 0.25})
+    for width in (1, 7, 40, 80):
+        text = "\r\n".join(line[i : i + width] for i in range(0, len(line), width))
+        (found,) = _logs(_read(tmp_path / "run.log", f"begin\r\n{text}\r\nend"))
+        assert found == (1, {"loss": -0.0625, "rewards/a 'b'/mean": 0.5, "kl": 1.5e-05, "epoch": 0.25})
+
+
+def test_what_tensorboard_writes(tmp_path: Path) -> None:
+    """Of torch's writer: a line for each step, with its time; texts and histograms are nothing; a restart goes on."""
+    pytest.importorskip("tensorboard")
+    from torch import ones
+    from torch.utils.tensorboard import SummaryWriter
+
+    for first in (1, 3):
+        with SummaryWriter(str(tmp_path / "run"), filename_suffix=f".{first}") as writer:
+            writer.add_text("args", "{}")
+            for step in range(first, first + 2):
+                writer.add_scalar("train/reward", 0.25 * step, step, walltime=1000.5 + 10 * step)
+                writer.add_scalar("train/grad_norm", nan if step == 4 else 1.0, step, walltime=1000.5 + 10 * step)
+            writer.add_histogram("weights", ones(3), first)
+            writer.add_scalar("eval/reward", 0.5, first + 1)
+            writer.add_scalar("eval/runtime", 2.0, first + 1)
+    found = recording.read(tmp_path / "run")
+
+    training = [(step, line["reward"]) for step, line in _logs(found) if "reward" in line]
+    assert training == [(1, 0.25), (2, 0.5), (3, 0.75), (4, 1.0)]
+    assert [(step, line["eval_reward"]) for step, line in _logs(found) if "eval_reward" in line] == [(2, 0.5), (4, 0.5)]
+    assert found.events[0].time == 1010.5
+    assert (found.run, found.path) == ("run", tmp_path / "run")
+    assert [(fired.alert, fired.step) for fired in judge(found).alerts] == [(GRADIENT, 4)]
+    (file,) = (tmp_path / "run").glob("*.1")
+    assert [step for step, _ in _logs(recording.read(file))] == [1, 2, 2]
+    file.rename(tmp_path / "renamed.bin")
+    assert [step for step, _ in _logs(recording.read(tmp_path / "renamed.bin"))] == [1, 2, 2]
+
+
+def test_a_step_of_tensorboard_that_was_done_again(tmp_path: Path) -> None:
+    """Tags that come at different steps, and one that comes twice at the same step, are lines of their own."""
+    pytest.importorskip("tensorboard")
+    from torch.utils.tensorboard import SummaryWriter
+
+    with SummaryWriter(str(tmp_path)) as writer:
+        for tag, value, step in (
+            ("kl", 0.5, 1),
+            ("reward", 1.0, 1),
+            ("loss", 0.25, 2),
+            ("kl", 0.75, 2),
+            ("kl", 0.5, 2),
+        ):
+            writer.add_scalar(f"train/{tag}", value, step)
+
+    expected = [(1, {"kl": 0.5, "reward": 1.0}), (2, {"loss": 0.25, "kl": 0.75}), (2, {"kl": 0.5})]
+    assert _logs(recording.read(tmp_path)) == expected
+
+
+def test_what_tensorflow_writes(tmp_path: Path) -> None:
+    """Scalars as tensors, with the kind of a tag in its first record only."""
+    summary = pytest.importorskip("tensorboard.summary")
+    writer = summary.Writer(str(tmp_path))
+    for step in (1, 2):
+        writer.add_scalar("train/kl", 0.25 * step, step)
+    writer.close()
+
+    assert _logs(recording.read(tmp_path)) == [(1, {"kl": 0.25}), (2, {"kl": 0.5})]
+
+
+def test_an_event_file_that_is_cut_off_or_damaged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What was whole before the damage is read; with nothing before it one line says so."""
+    pytest.importorskip("tensorboard")
+    from torch.utils.tensorboard import SummaryWriter
+
+    with SummaryWriter(str(tmp_path)) as writer:
+        for step in range(1, 4):
+            writer.add_scalar("train/kl", 0.5, step)
+    (file,) = tmp_path.glob("*tfevents*")
+    content = file.read_bytes()
+    file.write_bytes(content[:-5])
+    assert [step for step, _ in _logs(recording.read(file))] == [1, 2]
+    file.write_bytes(content[:60])
+    assert main.main(["check", str(tmp_path)]) == 3
+    assert f"{tmp_path}: holds TensorBoard events, but no scalars: understood" in capsys.readouterr().err
+
+
+def test_tensorboard_that_is_not_installed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One line says what to install, and the other files are reported."""
+    for name in [each for each in sys.modules if each.split(".")[0] == "tensorboard"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "tensorboard", None)
+    (tmp_path / "events.out.tfevents.1").write_bytes(b"\x18" + bytes(20) + b"\x1a\x0dbrain.Event:2")
+
+    assert main.main(["check", str(tmp_path), str(FORMATS / "strings.jsonl")]) == 3
+    out, err = capsys.readouterr()
+    assert err.startswith("rlexporter: a TensorBoard event file needs more: pip install tensorboard (")
+    assert err.count("\n") == 1
+    assert GRADIENT in out
+
+
+def test_what_the_csv_module_writes(tmp_path: Path) -> None:
+    """Any delimiter, quotes around everything, line ends of Windows, empty cells."""
+    for delimiter in ",;\t":
+        text = io.StringIO()
+        writer = csv.writer(text, delimiter=delimiter, quoting=csv.QUOTE_ALL)
+        writer.writerows([["train/global_step", "train/kl", "train/reward"], [10, 0.5, None], [20, "nan", 0.25], []])
+        first, second = _logs(_read(tmp_path / "run.csv", text.getvalue()))
+        assert first == (10, {"kl": 0.5})
+        assert (second[0], second[1]["reward"]) == (20, 0.25)
+        assert isnan(second[1]["kl"])
+
+
+# Beginnings and ends
+
+
+@pytest.mark.parametrize(
+    ("steps", "known"),
+    [
+        ([1, 2, 3], True),
+        ([50, 100, 150], True),
+        ([0, 1, 2], True),
+        ([10], True),
+        ([500, 510, 520], False),
+        ([3, 4, 5], False),
+        ([300], False),
+    ],
+)
+def test_a_log_whose_beginning_is_missing_has_no_first_step(tmp_path: Path, steps: list[int], known: bool) -> None:
+    """What is said of the first step is not said of the first line that is left."""
+    text = _jsonl(*({"step": step, "kl": 2.0, "rewards/f/mean": 0.5} for step in steps))
+    report = judge(_read(tmp_path / "run.jsonl", text))
+
+    expected = None if known else "the log begins in the middle of the run, or does not show it"
+    assert dict(report.not_judged).get("kl_first") == expected
+
+
+_TRACE = 'Traceback (most recent call last):\n  File "t.py", line 1, in <module>\n    f()\n'
+_LINE = "{'loss': 0.1, 'reward': 0.5, 'epoch': 0.1}\n"
+_SUMMARY = "{'train_runtime': 9.0, 'epoch': 1.0}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "alerts"),
+    [
+        (_LINE + _TRACE + "ValueError: no\n", ["RLRunFailed"]),
+        (_TRACE + "ValueError\n", ["RLRunFailed"]),
+        (_LINE + _TRACE, ["RLRunFailed"]),
+        (_TRACE + "ValueError: caught\n" + _LINE, []),
+        (_LINE + _SUMMARY + _TRACE + "OSError: cannot push\n", []),
+        (_LINE + _TRACE + "KeyboardInterrupt\n", []),
+        (_LINE + "Exception in thread Thread-3:\n" + _TRACE + "OSError: gone\n", []),
+        (
+            _LINE + "\x1b[36m(W pid=3, ip=10.0.0.1)\x1b[0m " + _TRACE + "ray.exceptions.RayTaskError(E): x\n",
+            ["RLRunFailed"],
+        ),
+    ],
+)
+def test_a_console_that_ends_in_an_exception(tmp_path: Path, text: str, alerts: list[str]) -> None:
+    """A failed run, unless training went on, was over, or was stopped by hand."""
+    assert [fired.alert for fired in judge(_read(tmp_path / "run.log", text)).alerts] == alerts
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("torch.OutOfMemoryError: CUDA out of memory.\n", "OutOfMemoryError"),
+        ("ray.exceptions.RayTaskError(ValueError): \x1b[36mray::f()\n", "ValueError"),
+        ("AssertionError\n", "AssertionError"),
+        ("odd text, not the name of an exception\n", ""),
+    ],
+)
+def test_the_exception_is_named(tmp_path: Path, text: str, name: str) -> None:
+    """By its class, without the module; that of the worker where Ray wraps it."""
+    (event,) = _read(tmp_path / "run.log", _TRACE + text).events
+
+    assert event.exception == name
+
+
+def test_a_recording_that_broke_off_before_its_first_line(tmp_path: Path) -> None:
+    """Our own recorder, and others, say how a run ended that never logged."""
+    text = _jsonl({"event": "meta", "trainer": "grpo"}, {"event": "state", "state": "failed", "exception": "E"})
+    report = judge(_read(tmp_path / "run.jsonl", text))
+
+    assert ([fired.alert for fired in report.alerts], report.status, report.judged) == (["RLRunFailed"], 2, False)
+
+
+# Nothing to judge, and nothing to read
+
+
+def test_nothing_judged_is_no_silence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The keys that nobody knows are named, and the status is one of its own."""
+    (odd := tmp_path / "odd.jsonl").write_text(_jsonl({"step": 1, **{f"my/{i}": 0.5 for i in range(10)}}))
+
+    assert main.main(["check", str(odd)]) == 4
+    out = capsys.readouterr().out
+    names = ", ".join(f"my/{i}" for i in range(8))
+    assert (
+        out == f"{odd}: custom run odd, 1 steps\n  nothing could be judged: unknown keys {names} and 2 more (--json)\n"
+    )
+    assert main.main(["check", "--json", str(odd)]) == 4
+    (report,) = json.loads(capsys.readouterr().out)
+    assert (report["judged"], report["unknown_keys"]) == (False, [f"my/{i}" for i in range(10)])
+    odd.write_text(_jsonl({"step": 1, "epoch": 0.5, "eval_reward": 0.5, "eval_runtime": 1.0}))
+    assert main.main(["check", str(odd)]) == 4
+    assert "nothing could be judged: the log has no number that an alert is judged by" in capsys.readouterr().out
+
+
+def test_of_several_files_the_worst_counts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Unreadable, critical, nothing judged, warning, nothing: in this order."""
+    rate = [{"step": i, "learning_rate": 1e-6 if i < 5 else 1e-5} for i in range(1, 6)]
+    texts = {
+        "none": _jsonl({"step": 1, "kl": 0.01}),
+        "warning": _jsonl(*rate),
+        "odd": _jsonl({"step": 1, "my_key": 1}),
+        "critical": _jsonl({"step": 1, "kl": nan}),
+        "unreadable": "hello\n",
+    }
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text)
+    paths = [str(tmp_path / name) for name in texts]
+
+    assert [main.main(["check", path]) for path in paths] == [0, 1, 4, 2, 3]
+    assert [main.main(["check", *paths[: n + 1]]) for n in range(5)] == [0, 1, 4, 2, 3]
+    capsys.readouterr()
+    assert main.main(["check", *reversed(paths)]) == 3
+    out, err = capsys.readouterr()
+    assert out.count(" run ") == 4
+    assert err.count("\n") == 1
+
+
+def test_folders(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of checkpoints the one with the highest number; several runs of TensorBoard have to be named."""
+    with pytest.raises(recording.UnreadableError, match=r"is a folder without a log, with nothing in it: understood"):
+        recording.read(tmp_path)
+    assert recording.read(FORMATS / "trl_output").path.parent.name == "checkpoint-10"
+    for name in ("a", "b"):
+        (tmp_path / "runs" / name).mkdir(parents=True)
+        (tmp_path / "runs" / name / "events.out.tfevents.1").write_bytes(b"")
+    assert main.main(["check", str(tmp_path)]) == 3
+    assert f"{tmp_path}: holds 2 TensorBoard runs: name one of runs/a, runs/b\n" in capsys.readouterr().err
+
+
+UNDERSTOOD = (
+    "understood are trainer_state.json, JSON lines, console output of TRL and verl, CSV, TensorBoard event files, "
+    "and a folder with one of these"
+)
+ONE_LINE = "in 1 lines of text, the first of them"
+_ONE = '{"step": 1, "kl": 0.5}\n'
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", f": is empty: {UNDERSTOOD}"),
+        (b"\n \t\n", f": is empty: {UNDERSTOOD}"),
+        (bytes(64), f": is empty: {UNDERSTOOD}"),
+        (bytes(range(256)), f": is binary: {UNDERSTOOD}"),
+        (b"\x80\x04\x95\x10\x00\x00\x00\x00\x00\x00\x00\x8c\x04\x01\x02\x03", f": is binary: {UNDERSTOOD}"),
+        (b"\x1f\x8b\x08\x00rest", ": is compressed (gzip): unpack it first"),
+        (b"PK\x03\x04rest", ": is an archive (zip): unpack it first"),
+        (b":W&B\x00rest", ": is the file that W&B synchronises: export the run's history as CSV, or as JSON lines"),
+        (b"hello\nworld\n", f": has no log line in 2 lines of text, the first of them 'hello': {UNDERSTOOD}"),
+        (b"[1, 2]", f": is JSON, but no recorded run: [1, 2]: {UNDERSTOOD}"),
+        (b"17", f": is JSON, but no recorded run: 17: {UNDERSTOOD}"),
+        (b"{}\n\n{}\n", f": has no log line: {UNDERSTOOD}"),
+        (b'{\n "a": 1\n}\n', f": is JSON, but no recorded run: an object with a: {UNDERSTOOD}"),
+        (b"{\n}\n", f": is JSON, but no recorded run: an object with nothing in it: {UNDERSTOOD}"),
+        (b'{"log_history": []}', f": has no log line: {UNDERSTOOD}"),
+        (b'{"log_history": [7]}', f": log_history[0]: is no JSON object but int: {UNDERSTOOD}"),
+        (b'[{"step": 1, "kl": 1}, 7]', f": [1]: is no JSON object but int: {UNDERSTOOD}"),
+        (f"{_ONE}oops\n{_ONE}".encode(), ":2: is no JSON: Expecting value: line 1 column 1 (char 0)"),
+        (f'{_ONE}{{"kl": 0.5}}\n'.encode(), ":2: cannot be understood: a line has no step: {'kl': 0.5}"),
+        (b'{"step": "one", "kl": 0.5}', ":1: cannot be understood: 'one' is no step: {'kl': 0.5}"),
+        (b'{"step": NaN, "kl": 0.5}', ":1: cannot be understood: nan is no step: {'kl': 0.5}"),
+        (b'{"global_step/max_steps": "x/y", "kl": 1}', ":1: cannot be understood: 'x/y' is no step: {'kl': 1}"),
+        (b'{"step": [1], "kl": 0.5}', ":1: cannot be understood: [1] is no step: {'kl': 0.5}"),
+        (b"step,kl\n1,0.5,7\n2,0.5\n", ":2: has 3 cells, but the header has 2"),
+        (b"step,kl\n1\n2,0.5\n", ":2: has 1 cells, but the header has 2"),
+        (b"step,kl\n", f": has no log line: {UNDERSTOOD}"),
+        (b"step,kl\nten,0.5\n", ":2: cannot be understood: 'ten' is no step: {'kl': 0.5}"),
+        (b'"Step","a - train/kl","b - train/kl"\n1,2,3\n', ": holds 2 runs (a, b): export one run a file"),
+        (b"{'lr': 1, 'model': 'x'}\n", f": has no log line {ONE_LINE} \"{{'lr': 1, 'model': 'x'}}\": {UNDERSTOOD}"),
+        (b"{'loss': 0.1, 'epoch': \n", f": has no log line {ONE_LINE} \"{{'loss': 0.1, 'epoch':\": {UNDERSTOOD}"),
+        (b"\x1b[0m\x1b[0m", f": has no log line {ONE_LINE} '': {UNDERSTOOD}"),
+        (b"step:one - actor/lr:1\n", f": has no log line {ONE_LINE} 'step:one - actor/lr:1': {UNDERSTOOD}"),
+        (
+            b'{"event": "snapshot", "time": 1}',
+            ":1: cannot be understood: this is the last state of a run and not its course: "
+            "`rlexporter replay` serves it",
+        ),
+    ],
+)
+def test_a_malformed_file_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], content: bytes, said: str
+) -> None:
+    """Which file, what it is, and what would be understood; no traceback, and a status of its own."""
+    (path := tmp_path / "file").write_bytes(content)
+
+    assert main.main(["check", str(path)]) == 3
+    out, err = capsys.readouterr()
+    assert (out, err) == ("", f"rlexporter: {path}{said}\n")
+
+
+@pytest.mark.parametrize(
+    ("content", "logs"),
+    [
+        (f'{_ONE}{{"step": 2, "k'.encode(), [(1, {"kl": 0.5})]),
+        (b"step,kl\n1,0.5\n2,", [(1, {"kl": 0.5}), (2, {})]),
+        (b"step,kl\n1,0.5\n2", [(1, {"kl": 0.5})]),
+        (_ONE.encode("utf-16"), [(1, {"kl": 0.5})]),
+        (b"\xef\xbb\xbf" + _ONE.encode(), [(1, {"kl": 0.5})]),
+        (bytes(100) + _ONE.encode(), [(1, {"kl": 0.5})]),
+        (b"{'train_runtime': 9.0, 'epoch': 1.0}", [(0, {"train_runtime": 9.0, "epoch": 1.0})]),
+        (b"{-'a': 1} {'kl': -1, 'epoch': -'b'} {'kl': 0.5, 'epoch': 1}", [(1, {"kl": 0.5, "epoch": 1})]),
+        (b"caf\xe9\n{'kl': 0.5, 'epoch': 1}\n", [(1, {"kl": 0.5, "epoch": 1})]),
+        (b"{'kl': 0.5, 'epoch': 1}\n{'kl': 0.", [(1, {"kl": 0.5, "epoch": 1})]),
+        (b"{'a': <object at 0x7f>} {'kl': tensor(0.5, device='cuda:0'), 'epoch': 1}", [(1, {"kl": 0.5, "epoch": 1})]),
+        (b'{"model": "x"}\nbegin\n{"kl": 0.5, "loss": null}\n', [(1, {"kl": 0.5, "loss": None})]),
+        (b'{"kl": 0.5}\n{"kl": 0.25}\n', [(1, {"kl": 0.5}), (2, {"kl": 0.25})]),
+        (b'{"step": 1.0, "kl": "0.5 nats"}', [(1, {"kl": "0.5 nats"})]),
+        (b"step:1 - actor/lr:odd - actor/grad_norm:inf", [(1, {"learning_rate": "odd", "grad_norm": inf})]),
+    ],
+)
+def test_a_damaged_file_gives_what_is_whole(tmp_path: Path, content: bytes, logs: list[tuple[int, Any]]) -> None:
+    """A killed process, an editor or a shell leaves a file so."""
+    (path := tmp_path / "file").write_bytes(content)
+
+    assert _logs(recording.read(path)) == logs
+
+
+def _damaged(content: bytes, rng: random.Random) -> bytes:
+    made = bytearray(content)
+    for _ in range(rng.choice((1, 2, 5, 30))):
+        at = rng.randrange(len(made))
+        how = rng.randrange(4)
+        if how == 0:
+            made[at] = rng.choice((rng.randrange(256), *b"{}[]\",':\n\r \x1b\0-"))
+        elif how == 1:
+            del made[at : at + rng.randrange(1, 60)]
+        elif how == 2:
+            made[at:at] = made[rng.randrange(len(made)) :][: rng.randrange(80)]
+        else:
+            del made[at + 1 :]
+        made = made or bytearray(b"x")
+    return bytes(made)
+
+
+def test_no_damage_raises(tmp_path: Path) -> None:
+    """Whatever became of a file: figures, or one line that names no error of ours."""
+    contents = [path.read_bytes() for path in sorted(FORMATS.rglob("*")) if path.is_file()]
+    rng, path, read, said = random.Random(13), tmp_path / "file", 0, ""
+    for _ in range(300):
+        path.write_bytes(_damaged(rng.choice(contents), rng))
+        try:
+            report = judge(recording.read(path))
+        except recording.UnreadableError as error:
+            said = str(error)
+        else:
+            read += 1
+            assert report.judged or report.status in (2, 4)
+            assert report.as_text().count("no alert") == (report.judged and not report.alerts)
+        assert "\n" not in said
+        assert not re.search(r"understood: [A-Za-z]+Error: ", said)
+    assert 60 < read < 240
+
+
+def test_the_help_names_the_formats(capsys: pytest.CaptureFixture[str]) -> None:
+    """And so does the page on alerts."""
+    with pytest.raises(SystemExit):
+        main.main(["check", "--help"])
+    text = capsys.readouterr().out
+    page = (Path(__file__).parent.parent / "docs/alerts.md").read_text()
+    for name in ("trainer_state.json", "verl", "ms-swift", "LLaMA-Factory", "W&B", "CSV", "TensorBoard", "checkpoint"):
+        assert name in text
+        assert name in page
