@@ -64,7 +64,7 @@ def test_what_the_json_says(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
 
     assert main.main(["check", "--json", file]) == 2
     (report,) = json.loads(capsys.readouterr().out)
-    assert set(report) == {"file", "run", "algorithm", "steps", "alerts", "not_judged"}
+    assert {"file", "run", "algorithm", "steps", "alerts", "not_judged"} <= set(report)
     assert (report["file"], report["run"], report["algorithm"], report["steps"]) == (file, "run", "grpo", 60)
     by_name = {each["alert"]: each for each in report["alerts"]}
     low = by_name["RLEntropyLow"]
@@ -77,6 +77,10 @@ def test_what_the_json_says(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
         "metric": "rl_entropy_per_token",
         "value": 0.2,
         "threshold": low["threshold"],
+        "cause": None,
+        "own_step": None,
+        "unit": "nats per token",
+        "limit": "0.35 x its start",
     }
     assert 0.25 < low["threshold"] < 0.4
     assert by_name["RLGradientNonFinite"]["metric"] == "rl_grad_norm"
@@ -149,11 +153,14 @@ def test_the_score_of_all_recorded_runs() -> None:
 
 
 def _recording(pace: float) -> Recording:
-    """34 steps of a GRPO run with faults that last one step, several, and for ever; a step takes ``pace`` seconds."""
+    """34 steps of a GRPO run with faults that last one step, several, and for ever; a step takes ``pace`` seconds.
+
+    The first has a symptom; the last begins in its wake, and outlives it.
+    """
     events = []
     for step in range(1, 35):
         line = planted.grpo(step)
-        line |= {"grad_norm": nan} if step == 12 else {}
+        line |= {"loss": nan, "grad_norm": nan} if step == 12 else {}
         line |= {"entropy": 0.2} if 15 <= step < 22 else {}
         line |= {"completions/clipped_ratio": 0.5} if step >= 24 else {}
         events.append(Event(step * pace, step, logs=line))
@@ -203,8 +210,9 @@ def _scrape(snapshot: Snapshot, series: dict[str, list[str]], scrapes: int) -> N
 def test_prometheus_agrees(generation: str, pace: float, tmp_path: Path) -> None:
     """The same record at a tenth of a second, 15 seconds and ten minutes a step, scraped every 15 seconds."""
     recorded = _recording(pace)
-    expected = sorted((fired.alert, fired.severity) for fired in judge(recorded).alerts)
-    assert len(expected) == 4
+    alerts = judge(recorded).alerts
+    expected = sorted((fired.alert, fired.severity) for fired in alerts if fired.cause is None or fired.own_step)
+    assert (len(expected), len(alerts)) == (4, 5)
     end = int(recorded.events[-1].time) + 60
     fired = f'max_over_time(ALERTS{{alertstate="firing",run="a"}}[{end}s])'
     labels = [f'{{alertname="{alert}",severity="{severity}"}}' for alert, severity in expected]

@@ -1,0 +1,123 @@
+"""Tells causes from their symptoms: which limit began in the wake of which, on the clock of steps.
+
+A symptom begins in the same step as its cause, while the cause holds, or soon after it began. What began earlier is no
+symptom, and what outlives its cause is one no more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from rlexporter.catalog.causes import FAILURE, FATAL, Place, may_explain, place
+from rlexporter.conditions.judge import Transition
+from rlexporter.conditions.view import View
+from rlexporter.model.condition import Condition, Limit, Severity
+
+WAKE = 20
+"""The steps after its beginning in which a cause explains what begins: most conditions look at so many or fewer."""
+
+Key = tuple[str, str]
+"""The name of a condition, and a severity."""
+
+
+class Mark(NamedTuple):
+    """The finding that a limit is a symptom, or (``cause`` is None) that it is none."""
+
+    key: Key
+    cause: Key | None
+
+
+class _Begun:
+    """A limit of a condition that has begun, once or again."""
+
+    __slots__ = ("active", "at", "cause", "condition", "key", "limit", "place")
+
+    def __init__(self, condition: Condition, limit: Limit, at: int, where: Place) -> None:
+        self.condition = condition
+        self.limit = limit
+        self.key = (condition.name, limit.severity.value)
+        self.at = at
+        self.place = where
+        self.active = True
+        self.cause: Key | None = None
+        """The cause of all: one that is no symptom itself."""
+
+
+class Incidents:
+    """Follows one run: which limits have begun, and which of them explains which."""
+
+    def __init__(self) -> None:
+        self._begun: dict[Key, _Begun] = {}
+        self._symptoms: dict[Key, _Begun] = {}
+        self._now = 0
+
+    def see(self, transitions: Sequence[Transition], view: View) -> list[Mark]:
+        """Take what has changed in a step, and return what is a symptom since, or is none any more."""
+        self._now += view.advanced
+        new = []
+        for each in transitions:
+            key = (each.condition.name, each.limit.severity.value)
+            if each.began:
+                last = each.condition.name == "nonfinite_weights" and _had_weights(view)
+                found = _Begun(each.condition, each.limit, self._now, place(each.condition, each.limit, last=last))
+                self._begun[key] = found
+                new.append(found)
+            elif key in self._begun:
+                self._begun[key].active = each.active
+        new.sort(key=lambda begun: begun.place)  # a symptom takes over the cause of its own cause
+        return [*map(self._mark, new), *self._released()]
+
+    def of_failure(self) -> Mark:
+        """Return what explains that the run fails now: a critical non-finite value that holds since lately."""
+        found = [
+            each
+            for each in self._begun.values()
+            if each.condition.family is FATAL
+            and each.limit.severity is Severity.CRITICAL
+            and each.active
+            and self._now - each.at <= WAKE
+        ]
+        first = min(found, key=lambda each: (each.at, each.place), default=None)
+        if first is None:
+            return Mark(FAILURE, None)
+        root = self._begun[first.cause or first.key]
+        return Mark(FAILURE, root.key if root.active else None)
+
+    def _mark(self, begun: _Begun) -> Mark:
+        found = [each for each in self._begun.values() if self._explains(each, begun)]
+        first = min(found, key=lambda each: (each.at, each.place), default=None)
+        begun.cause = None if first is None else first.cause or first.key
+        self._symptoms.pop(begun.key, None)
+        if begun.cause is not None:
+            self._symptoms[begun.key] = begun
+        return Mark(begun.key, begun.cause)
+
+    def _explains(self, cause: _Begun, symptom: _Begun) -> bool:
+        if cause is symptom or not self._in_wake(cause):
+            return False
+        same = cause.condition.family is symptom.condition.family
+        if same and cause.place > symptom.place:
+            return False
+        return may_explain((cause.condition, cause.limit), (symptom.condition, symptom.limit))
+
+    def _in_wake(self, cause: _Begun) -> bool:
+        return cause.active or self._now - cause.at <= WAKE
+
+    def _released(self) -> list[Mark]:
+        """Find the symptoms that have outlived their causes."""
+        over = [
+            each
+            for each in self._symptoms.values()
+            if each.active and each.cause is not None and not self._in_wake(self._begun[each.cause])
+        ]
+        for each in over:
+            each.cause = None
+            del self._symptoms[each.key]
+        return [Mark(each.key, None) for each in over]
+
+
+def _had_weights(view: View) -> bool:
+    """Return True if the weights were numbers earlier in this step: then their end is its last symptom."""
+    seen = view.counted.get("rl_weight_norm")
+    return seen is not None and seen.count > 0
