@@ -91,7 +91,8 @@ def _numbers(fired: Fired, *, brief: bool = False) -> str:
         return f"{value}, limit: {setting}"
     where = "" if derived or not fired.metric else f"{fired.metric} "
     limit = number(fired.threshold, fired.unit if fired.unit == "fraction" else "")
-    return f"{where}{value}, limit {limit} ({setting}{', ' if fired.limit else ''}{fired.limit})"
+    relative = f": {fired.limit}" if fired.limit else ""
+    return f"{where}{value}, limit {limit}{relative} ({setting})"
 
 
 def _missing(report: Report) -> Iterator[str]:

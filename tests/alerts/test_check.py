@@ -58,6 +58,37 @@ def test_the_exit_status_and_the_text(
     assert alert in out
 
 
+def test_one_fault_is_one_incident(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A NaN, what else became NaN in that step, and that the run has failed."""
+    lines = _grpo(41, loss=nan, grad_norm=nan)
+    logs = [
+        {"event": "log", "global_step": line.pop("step"), "time": 2.0 * at, "logs": line}
+        for at, line in enumerate(lines)
+    ]
+    meta = {"event": "meta", "time": 0.0, "trainer": "grpo"}
+    crash = {"event": "crash", "time": 121.0, "global_step": 41, "type": "RuntimeError"}
+    file = _write(tmp_path / "run.jsonl", meta, *logs, crash)
+
+    assert main.main(["check", file]) == 2
+    title, *out = capsys.readouterr().out.splitlines()
+    assert title == f"{file}: grpo run run, 41 steps"
+    assert out[: out.index("  not judged:")] == [
+        "  critical  step 41     RLLossNonFinite",
+        "      1 value was NaN or infinite in rl_loss",
+        "    symptoms:",
+        "      step 41    RLGradientNonFinite: 1 value in rl_grad_norm",
+        "      step 42    RLRunFailed: A run has ended with an exception.",
+    ]
+    assert "    RLSamplerMismatch: no sampling/sampling_logp_difference/mean in the log" in out
+    assert max(map(len, out)) <= 80
+    causes = {fired.alert: fired.cause for fired in judge(recording.read(file)).alerts}
+    assert causes == {
+        "RLLossNonFinite": None,
+        "RLGradientNonFinite": "RLLossNonFinite",
+        "RLRunFailed": "RLLossNonFinite",
+    }
+
+
 def test_what_the_json_says(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The keys that other programs rely on."""
     file = _write(tmp_path / "run.jsonl", *_grpo(60, entropy=0.2, grad_norm=nan))
@@ -83,7 +114,8 @@ def test_what_the_json_says(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
         "limit": "0.35 x its start",
     }
     assert 0.25 < low["threshold"] < 0.4
-    assert by_name["RLGradientNonFinite"]["metric"] == "rl_grad_norm"
+    grad = by_name["RLGradientNonFinite"]
+    assert (grad["metric"], grad["value"], grad["unit"], grad["limit"]) == ("rl_grad_norm", 1, "values", "")
     missing = {each["signal"]: each["reason"] for each in report["not_judged"]}
     assert "rl_sampling_logp_difference_mean" in missing["sampling_difference"]
     assert missing["step_time"] == "the recording has no times"
