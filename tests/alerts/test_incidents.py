@@ -160,6 +160,16 @@ def test_a_nan_that_is_over_kills_nobody() -> None:
     assert run.snapshot.value("rl_condition_symptom", condition="run_failed", severity="critical") is None
 
 
+def test_the_nan_that_holds_kills() -> None:
+    """And not an earlier one that is over."""
+    run = Planted("grpo").healthy(10)
+    run.line({"loss": nan})
+    run.line({}, seen={"rl_weight_norm": [nan]})
+    run.store.enter(RunState.FAILED, "RuntimeError")
+
+    assert run.snapshot.value("rl_condition_symptom", condition="run_failed", severity="critical") == 1
+
+
 def test_the_next_run_of_a_process_begins_without_symptoms() -> None:
     """They are 0 and not absent: Prometheus would see an absent one as it was for a while."""
     run = Planted("grpo").healthy(10)
