@@ -17,6 +17,10 @@ from rlexporter.model.condition import Condition, Limit, Severity
 WAKE = 20
 """The steps after its beginning in which a cause explains what begins: most conditions look at so many or fewer."""
 
+_WEIGHTS = "nonfinite_weights"
+_REACH_WEIGHTS = ("nonfinite_policy_loss", "nonfinite_value_loss", "nonfinite_loss", "nonfinite_grad")
+"""The conditions that end the weights by the next step, as long as they hold: there the order of a step begins anew."""
+
 Key = tuple[str, str]
 """The name of a condition, and a severity."""
 
@@ -31,15 +35,17 @@ class Mark(NamedTuple):
 class _Begun:
     """A limit of a condition that has begun, once or again."""
 
-    __slots__ = ("active", "at", "cause", "condition", "key", "limit", "place")
+    __slots__ = ("active", "at", "cause", "condition", "ended", "key", "limit", "look", "place")
 
-    def __init__(self, condition: Condition, limit: Limit, at: int, where: Place) -> None:
+    def __init__(self, condition: Condition, limit: Limit, at: int, look: int, where: Place) -> None:
         self.condition = condition
         self.limit = limit
         self.key = (condition.name, limit.severity.value)
         self.at = at
+        self.look = look
         self.place = where
         self.active = True
+        self.ended: int | None = None
         self.cause: Key | None = None
         """The cause of all: one that is no symptom itself."""
 
@@ -51,22 +57,26 @@ class Incidents:
         self._begun: dict[Key, _Begun] = {}
         self._symptoms: dict[Key, _Begun] = {}
         self._now = 0
+        self._looks = 0
 
     def see(self, transitions: Sequence[Transition], view: View) -> list[Mark]:
         """Take what has changed in a step, and return what is a symptom since, or is none any more."""
         self._now += view.advanced
+        self._looks += 1
         new = []
         for each in transitions:
             key = (each.condition.name, each.limit.severity.value)
             if each.began:
-                last = each.condition.name == "nonfinite_weights" and _had_weights(view)
-                found = _Begun(each.condition, each.limit, self._now, place(each.condition, each.limit, last=last))
-                self._begun[key] = found
+                last = each.condition.name == _WEIGHTS and _had_weights(view)
+                where = place(each.condition, each.limit, last=last)
+                self._begun[key] = found = _Begun(each.condition, each.limit, self._now, self._looks, where)
                 new.append(found)
-            elif key in self._begun:
-                self._begun[key].active = each.active
+            elif key in self._begun and self._begun[key].active and not each.active:
+                self._begun[key].active = False
+                self._begun[key].ended = self._now
         new.sort(key=lambda begun: begun.place)  # a symptom takes over the cause of its own cause
-        return [*map(self._mark, new), *self._released()]
+        marks = [self._mark(each) for each in new]
+        return [*marks, *(self._marked_late() if new and not view.advanced else ()), *self._released()]
 
     def of_failure(self) -> Mark:
         """Return what explains that the run fails now: a critical non-finite value that holds since lately."""
@@ -84,6 +94,16 @@ class Incidents:
         root = self._begun[first.cause or first.key]
         return Mark(FAILURE, root.key if root.active else None)
 
+    def _marked_late(self) -> list[Mark]:
+        """Find what began in this step, and is explained by what only its later data show; with its own symptoms."""
+        early = [each for each in self._begun.values() if each.at == self._now and each.look < self._looks]
+        marks = [self._mark(each) for each in early if each.cause is None]
+        moved = {mark.key: mark.cause for mark in marks if mark.cause is not None}
+        for each in early:
+            if each.cause in moved:
+                each.cause = moved[each.cause]
+        return [Mark(each.key, each.cause) for each in early if each.cause in moved.values()]
+
     def _mark(self, begun: _Begun) -> Mark:
         found = [each for each in self._begun.values() if self._explains(each, begun)]
         first = min(found, key=lambda each: (each.at, each.place), default=None)
@@ -94,8 +114,10 @@ class Incidents:
         return Mark(begun.key, begun.cause)
 
     def _explains(self, cause: _Begun, symptom: _Begun) -> bool:
-        if cause is symptom or not self._in_wake(cause):
+        if cause is symptom or cause.cause == symptom.key or not self._in_wake(cause):
             return False
+        if symptom.condition.name == _WEIGHTS and cause.condition.name in _REACH_WEIGHTS and cause.look < symptom.look:
+            return self._now - cause.at <= WAKE and (cause.active or cause.ended == self._now)
         same = cause.condition.family is symptom.condition.family
         if same and cause.place > symptom.place:
             return False

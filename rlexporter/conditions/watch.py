@@ -95,7 +95,9 @@ class Watch:
                 self.first.setdefault((transition.condition.name, transition.limit.severity.value), (step, transition))
         marks = self._incidents.see(transitions, view)
         for key, cause in marks:
-            if self.causes.setdefault(key, cause) is not None and cause is None:
+            if cause is not None and self.first[key][0] == step:
+                self.causes[key] = cause
+            elif self.causes.setdefault(key, cause) is not None and cause is None:
                 self.alone.setdefault(key, step)
         return Verdict(transitions, marks)
 

@@ -6,12 +6,14 @@ from math import nan
 
 import pytest
 
-from rlexporter.catalog import CONDITION_NAMED, CONDITIONS, INHIBITIONS
+from rlexporter.catalog import CONDITION_NAMED, CONDITIONS, INHIBITIONS, NAMED
 from rlexporter.catalog.causes import NONFINITE_ALERTS, is_ever_explained, may_explain
 from rlexporter.conditions.incidents import WAKE
 from rlexporter.model.condition import Family, Severity
+from rlexporter.model.metric import Series
 from rlexporter.model.snapshot import RunState
-from rlexporter.model.step import RunFacts
+from rlexporter.model.step import RunFacts, StepUpdate
+from rlexporter.tensors import host
 from tests.alerts.planted import Planted
 
 NAN_LINE = {
@@ -72,13 +74,60 @@ def test_weights_that_were_numbers_before_the_update_come_last() -> None:
 
 
 def test_what_began_earlier_is_no_symptom() -> None:
-    """A NaN loss, and NaN weights in the step after it: two alerts; the loss is not called back."""
+    """A NaN loss, and a NaN reward in the step after it: two alerts; the loss is not called back."""
     run = Planted("grpo").healthy(10)
     run.line({"loss": nan})
-    run.line({"loss": nan}, seen={"rl_weight_norm": [nan]})
+    run.line({"loss": nan, "reward": nan})
 
-    assert _alerts(run) == {"nonfinite_loss", "nonfinite_weights"}
+    assert _alerts(run) == {"nonfinite_loss", "nonfinite_reward"}
     assert _symptoms(run) == {}
+
+
+def test_the_cause_comes_with_later_data_of_the_step() -> None:
+    """Taps have seen the loss when the step ended, and its line, which comes after, has the reward."""
+    run = Planted("grpo").healthy(10)
+    series = [Series(NAMED[name], ()) for name in ("rl_loss_dist", "rl_grad_norm_dist")]
+    run.store.record({}, 11, StepUpdate(step=11, seen={s: host.count([nan], s.metric.bounds) for s in series}))
+    assert _alerts(run) == {"nonfinite_loss"}
+    run.store.record({"reward": nan}, 11)
+
+    assert _alerts(run) == {"nonfinite_reward"}
+    assert _symptoms(run) == {"nonfinite_loss/critical": 1, "nonfinite_grad/critical": 1}
+    reward = ("nonfinite_reward", "critical")
+    assert run.watch.causes == {
+        reward: None,
+        ("nonfinite_loss", "critical"): reward,
+        ("nonfinite_grad", "critical"): reward,
+    }
+
+
+def test_a_nan_gradient_ends_the_weights() -> None:
+    """They are seen in the step after it, when the run dies of them: one fault, whose alert lasts."""
+    run = Planted("grpo").healthy(10)
+    run.line({"loss": nan, "grad_norm": nan})
+    norm = Series(NAMED["rl_weight_norm"], ())
+    run.store.absorb(StepUpdate(step=run.step, seen={norm: host.count([nan], ())}))
+    run.store.settle()
+    run.store.enter(RunState.FAILED, "RuntimeError")
+
+    assert _alerts(run) == {"nonfinite_loss"}
+    assert set(_symptoms(run)) == {"nonfinite_grad/critical", "nonfinite_weights/critical", "run_failed/critical"}
+
+
+def test_weights_that_end_without_a_nan_before_them() -> None:
+    """What was NaN in the update before the last one, or long ago, did not reach them."""
+    run = Planted("grpo").healthy(10)
+    run.line({"loss": nan})
+    run.line({})
+    run.line({}, seen={"rl_weight_norm": [nan]})
+    assert _alerts(run) == {"nonfinite_weights"}
+    assert _symptoms(run) == {}
+
+    run = Planted("grpo").healthy(10)
+    for _ in range(WAKE + 1):
+        run.line({"loss": nan})
+    run.line({"loss": nan}, seen={"rl_weight_norm": [nan]})
+    assert _alerts(run) == {"nonfinite_loss", "nonfinite_weights"}
 
 
 def test_a_symptom_that_outlives_its_cause_is_an_alert() -> None:
@@ -163,7 +212,7 @@ def test_a_nan_that_is_over_kills_nobody() -> None:
 def test_the_nan_that_holds_kills() -> None:
     """And not an earlier one that is over."""
     run = Planted("grpo").healthy(10)
-    run.line({"loss": nan})
+    run.line({"reward": nan})
     run.line({}, seen={"rl_weight_norm": [nan]})
     run.store.enter(RunState.FAILED, "RuntimeError")
 
