@@ -18,8 +18,10 @@ WAKE = 20
 """The steps after its beginning in which a cause explains what begins: most conditions look at so many or fewer."""
 
 _WEIGHTS = "nonfinite_weights"
-_REACH_WEIGHTS = ("nonfinite_policy_loss", "nonfinite_value_loss", "nonfinite_loss", "nonfinite_grad")
+_END_WEIGHTS = ("nonfinite_policy_loss", "nonfinite_value_loss", "nonfinite_loss", "nonfinite_grad")
 """The conditions that end the weights by the next step, as long as they hold: there the order of a step begins anew."""
+_OF_REWARDS = ("nonfinite_reward", "reward_lost", "reward_function_lost")
+"""The conditions that no weight explains: a reward function reads text."""
 
 Key = tuple[str, str]
 """The name of a condition, and a severity."""
@@ -116,12 +118,21 @@ class Incidents:
     def _explains(self, cause: _Begun, symptom: _Begun) -> bool:
         if cause is symptom or cause.cause == symptom.key or not self._in_wake(cause):
             return False
-        if symptom.condition.name == _WEIGHTS and cause.condition.name in _REACH_WEIGHTS and cause.look < symptom.look:
-            return self._now - cause.at <= WAKE and (cause.active or cause.ended == self._now)
+        if self._came_through_the_weights(cause, symptom):
+            return True
         same = cause.condition.family is symptom.condition.family
         if same and cause.place > symptom.place:
             return False
         return may_explain((cause.condition, cause.limit), (symptom.condition, symptom.limit))
+
+    def _came_through_the_weights(self, cause: _Begun, symptom: _Begun) -> bool:
+        """Return True if ``cause`` has ended the weights after its step, and they what begins now."""
+        if cause.condition.name not in _END_WEIGHTS or symptom.condition.family is not FATAL:
+            return False
+        is_weights = symptom.condition.name == _WEIGHTS  # which may be seen before the next step has a number
+        before = cause.look < symptom.look if is_weights else cause.at < symptom.at
+        holds = cause.active or cause.ended == self._now
+        return before and holds and self._now - cause.at <= WAKE and symptom.condition.name not in _OF_REWARDS
 
     def _in_wake(self, cause: _Begun) -> bool:
         return cause.active or self._now - cause.at <= WAKE

@@ -114,6 +114,16 @@ def test_a_nan_gradient_ends_the_weights() -> None:
     assert set(_symptoms(run)) == {"nonfinite_grad/critical", "nonfinite_weights/critical", "run_failed/critical"}
 
 
+def test_what_nan_weights_do_is_no_alert_where_they_are_not_seen() -> None:
+    """A NaN gradient in one step, and in the next all that the weights have made NaN; but a reward is of its own."""
+    run = Planted("grpo").healthy(10)
+    run.line({"grad_norm": nan})
+    run.line({"grad_norm": nan, "loss": nan, "kl": nan, "reward": nan})
+
+    assert _alerts(run) == {"nonfinite_grad", "nonfinite_reward"}
+    assert run.watch.causes["nonfinite_kl", "critical"] == ("nonfinite_grad", "critical")
+
+
 def test_weights_that_end_without_a_nan_before_them() -> None:
     """What was NaN in the update before the last one, or long ago, did not reach them."""
     run = Planted("grpo").healthy(10)
