@@ -21,7 +21,8 @@ from rlexporter.catalog import WATCHDOG
 from rlexporter.generate.alertmanager import STORM, config
 from tests.tools import EACH_ALERTMANAGER, ROOT, Alertmanager, Webhook, alertmanager, eventually, require_alertmanager
 
-CONFIG = config(((("crash", "nonfinite"), ("stall", "kl_high")), (("stall",), ("slow",))))
+ORDER = ("RLFirst", "RLSecond", "RLThird")
+CONFIG = config(((("crash", "nonfinite"), ("stall", "kl_high")), (("stall",), ("slow",))), ORDER)
 TEMPLATE = ROOT / "alerts" / "rlexporter.tmpl"
 PAST = "2020-01-01T00:00:00Z"
 
@@ -93,6 +94,16 @@ CASES = {
     "one page for a run": Case(
         [cause(run="m"), alert("RLGradient", "critical", "grad", run="m")],
         {("page", "RLNonFinite"), ("page", "RLGradient")},
+    ),
+    "the first of an order": Case(
+        [alert(name, "critical", "nan", run="r") for name in ("RLThird", "RLFirst", "RLSecond")], {("page", "RLFirst")}
+    ),
+    "the first of an order that is there": Case(
+        [alert(name, "critical", "nan", run="s") for name in ("RLThird", "RLSecond")], {("page", "RLSecond")}
+    ),
+    "an order in two runs": Case(
+        [alert("RLThird", "critical", "nan", run="t-1"), alert("RLFirst", "critical", "nan", run="t-2")],
+        {("page", "RLThird"), ("page", "RLFirst")},
     ),
     "many ranks": Case([cause(run="n") for _ in range(512)], {("page", "RLNonFinite")}),
     "many runs": Case(

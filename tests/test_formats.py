@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from rlexporter import recording
-from rlexporter.commands import main
+from rlexporter.commands import main, report_text
 from rlexporter.commands.recorded_alerts import judge
 from rlexporter.recording import Recording
 
@@ -365,8 +365,8 @@ def test_a_log_whose_beginning_is_missing_has_no_first_step(tmp_path: Path, step
     text = _jsonl(*({"step": step, "kl": 2.0, "rewards/f/mean": 0.5} for step in steps))
     report = judge(_read(tmp_path / "run.jsonl", text))
 
-    expected = None if known else "the log begins in the middle of the run, or does not show it"
-    assert dict(report.not_judged).get("kl_first") == expected
+    expected = None if known else "the log begins in the middle of the run, or nothing in it shows it"
+    assert {each.signal: each.reason for each in report.not_judged}.get("kl_first") == expected
 
 
 _TRACE = 'Traceback (most recent call last):\n  File "t.py", line 1, in <module>\n    f()\n'
@@ -429,9 +429,8 @@ def test_nothing_judged_is_no_silence(tmp_path: Path, capsys: pytest.CaptureFixt
     assert main.main(["check", str(odd)]) == 4
     out = capsys.readouterr().out
     names = ", ".join(f"my/{i}" for i in range(8))
-    assert (
-        out == f"{odd}: custom run odd, 1 steps\n  nothing could be judged: unknown keys {names} and 2 more (--json)\n"
-    )
+    said = f"nothing could be judged: unknown keys {names} and 2 more (--json)"
+    assert " ".join(out.split()) == f"{odd}: custom run odd, 1 steps {said}"
     assert main.main(["check", "--json", str(odd)]) == 4
     (report,) = json.loads(capsys.readouterr().out)
     assert (report["judged"], report["unknown_keys"]) == (False, [f"my/{i}" for i in range(10)])
@@ -593,7 +592,7 @@ def test_no_damage_raises(tmp_path: Path) -> None:
         else:
             read += 1
             assert report.judged or report.status in (2, 4)
-            assert report.as_text().count("no alert") == (report.judged and not report.alerts)
+            assert report_text.written(report).count("no alert") == (report.judged and not report.alerts)
         assert "\n" not in said
         assert not re.search(r"understood: [A-Za-z]+Error: ", said)
     assert 60 < read < 240

@@ -76,14 +76,18 @@ RUN_FAILED = PrometheusAlert(
     alert="RLRunFailed",
     family=Family.CRASH,
     severity=Severity.CRITICAL,
-    expr="rl:run_failed",
+    expr="rl:run_failed\n"
+    "unless ignoring (state, condition, severity) (\n"
+    '  run(last_over_time(rl_condition_symptom{condition="run_failed",rank="0"}[15m])) == 1\n'
+    ")",
     summary="A run has ended with an exception.",
     description="it has ended with "
     '{{ with printf "last_over_time(rl_run_exception_info{run=%q}[15m])" $labels.run | query }}'
     "{{ (. | first).Labels.exception }}{{ else }}an exception{{ end }}"
     '{{ with printf "max(last_over_time(rl_step{run=%q}[15m]))" $labels.run | query }}, after step '
     "{{ . | first | value }}{{ end }}.",
-    meaning="`train()` raised, and the run is over. An alert that fired just before names the cause.",
+    meaning="`train()` raised, and the run is over. Silent where the run died of a value that was NaN or infinite: the "
+    "alert on that is the one.",
     causes=(
         "NaN weights: sampling fails with a probability tensor that contains inf, nan or negative elements.",
         "Out of memory.",
@@ -271,4 +275,4 @@ INHIBITIONS: tuple[tuple[tuple[Family, ...], tuple[Family, ...]], ...] = (
     ((Family.REWARD_FLAT,), (Family.PLATEAU, Family.GRAD_DEAD)),
     ((Family.STALL,), (Family.SLOW,)),
 )
-"""The families that are causes, each with its symptoms; symptoms in the same run are not sent while a cause fires."""
+"""The families that are causes, each with its symptoms: see `rlexporter.catalog.causes`."""

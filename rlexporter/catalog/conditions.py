@@ -91,21 +91,21 @@ SERIES_SIGNALS: tuple[Signal, ...] = (
 """The signals that a series holds; `rlexporter.conditions` derives the others."""
 
 NONFINITE: dict[str, tuple[str, ...]] = {
-    "nonfinite_value_loss": ("rl_value_loss",),
-    "nonfinite_policy_loss": ("rl_policy_loss",),
-    "nonfinite_loss": ("rl_loss", "rl_total_loss"),
+    "nonfinite_weights": ("rl_weight_norm",),
     "nonfinite_reward": (
         *("rl_reward_mean", "rl_reward_std", "rl_reward_dist", "rl_scores_mean", "rl_scores_std"),
         *("rl_reward_function_mean", "rl_reward_function_std", "rl_reward_function_dist"),
     ),
+    "nonfinite_kl": ("rl_kl_per_token", "rl_kl_per_token_dist", "rl_kl_per_sequence", "rl_kl_per_sequence_dist"),
     "nonfinite_advantage": ("rl_advantage_mean", "rl_advantage_dist"),
-    "nonfinite_ratio": ("rl_policy_ratio_mean", "rl_policy_ratio_dist", "rl_sequence_ratio_dist"),
-    "nonfinite_kl": (
-        *("rl_kl_per_token", "rl_kl_per_token_dist", "rl_kl_per_sequence", "rl_kl_per_sequence_dist"),
+    "nonfinite_ratio": (
+        *("rl_policy_ratio_mean", "rl_policy_ratio_dist", "rl_sequence_ratio_dist"),
         *("rl_policy_approxkl", "rl_policy_policykl"),
     ),
+    "nonfinite_policy_loss": ("rl_policy_loss",),
+    "nonfinite_value_loss": ("rl_value_loss",),
+    "nonfinite_loss": ("rl_loss", "rl_total_loss"),
     "nonfinite_grad": ("rl_grad_norm",),
-    "nonfinite_weights": ("rl_weight_norm",),
 }
 """The metrics whose NaN and infinities each of these signals counts; `nonfinite_other` counts those of all others."""
 
@@ -157,7 +157,6 @@ _NONFINITE_CONDITIONS = (
             "An overflow in a low-precision optimizer state.",
         ),
     ),
-    _nonfinite("nonfinite_grad", "RLGradientNonFinite", "The gradient norm", related=("rl_grad_norm", "rl_loss")),
     _nonfinite(
         "nonfinite_reward",
         "RLRewardNonFinite",
@@ -175,7 +174,6 @@ _NONFINITE_CONDITIONS = (
         ),
     ),
     _nonfinite("nonfinite_kl", "RLKLNonFinite", "The KL divergence", related=("rl_kl_per_token", "rl_kl_per_sequence")),
-    _nonfinite("nonfinite_ratio", "RLRatioNonFinite", "The probability ratio", related=("rl_policy_ratio_mean",)),
     _nonfinite(
         "nonfinite_advantage",
         "RLAdvantageNonFinite",
@@ -192,13 +190,19 @@ _NONFINITE_CONDITIONS = (
         ),
     ),
     _nonfinite(
+        "nonfinite_ratio",
+        "RLRatioNonFinite",
+        "The probability ratio, or a KL that is computed from it,",
+        related=("rl_policy_ratio_mean", "rl_policy_approxkl"),
+    ),
+    _nonfinite("nonfinite_policy_loss", "RLPolicyLossNonFinite", "The policy loss", related=("rl_policy_loss",)),
+    _nonfinite(
         "nonfinite_value_loss",
         "RLValueLossNonFinite",
         "The value loss",
         algorithms=_PPO,
         related=("rl_value_loss", "rl_value_mean", "rl_return_mean"),
     ),
-    _nonfinite("nonfinite_policy_loss", "RLPolicyLossNonFinite", "The policy loss", related=("rl_policy_loss",)),
     _nonfinite(
         "nonfinite_loss",
         "RLLossNonFinite",
@@ -210,6 +214,7 @@ _NONFINITE_CONDITIONS = (
             *_AFTER_NAN,
         ),
     ),
+    _nonfinite("nonfinite_grad", "RLGradientNonFinite", "The gradient norm", related=("rl_grad_norm", "rl_loss")),
     _nonfinite("nonfinite_other", "RLMetricNonFinite", "A metric that has no alert of its own"),
     condition("reward_lost", "RLRewardLost", Family.NONFINITE).when(
         above("reward_lost", critical(0.5)),

@@ -1175,6 +1175,14 @@ _TRUTH = (
         labels=("condition", "severity"),
     ),
     _condition.gauge(
+        "rl_condition_symptom",
+        "1 where a condition last began in the wake of another, its cause, and has not outlived it: then only the "
+        "cause is an alert. 0 where it is no symptom any more; absent where it never was. The condition run_failed "
+        "stands for the failure of the run.",
+        labels=("condition", "severity"),
+        reading="1: look at what began in the same step or shortly before.",
+    ),
+    _condition.gauge(
         "rl_threshold",
         "The limit of a condition that is in force, in the unit of its signal, also where it follows the run's "
         "own past.",

@@ -9,6 +9,7 @@ from typing import Any
 
 from rlexporter import recording
 from rlexporter.catalog import ALGORITHMS
+from rlexporter.commands import report_text
 from rlexporter.commands.recorded_alerts import NOTHING_JUDGED, judge
 from rlexporter.config.settings import Settings
 from rlexporter.model.errors import SetupError
@@ -59,7 +60,7 @@ def run(options: argparse.Namespace) -> int:
         statuses.append(report.status)
         reports.append(report)
         if not options.json:
-            print(report.as_text())
+            print(report_text.written(report))
     if options.json:
         print(json.dumps([report.as_json() for report in reports], indent=1))
     return min(statuses, key=_WORST_FIRST.index)

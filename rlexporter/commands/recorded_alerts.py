@@ -6,11 +6,14 @@ from dataclasses import asdict, dataclass
 from math import isnan, nan
 from typing import Any
 
-from rlexporter.catalog import CATALOG, NONFINITE, RUN_FAILED, RUN_VANISHED
+from rlexporter.catalog import CATALOG, CONDITION_NAMED, RUN_FAILED, RUN_VANISHED
+from rlexporter.commands.alert_words import limit_in_words
 from rlexporter.conditions import from_catalog
-from rlexporter.conditions.judge import Thresholds, Transition
+from rlexporter.conditions.incidents import Key
+from rlexporter.conditions.judge import Thresholds
+from rlexporter.conditions.judged import series_of
 from rlexporter.conditions.watch import Watch
-from rlexporter.model.condition import Read, Severity
+from rlexporter.model.condition import Severity, Signal
 from rlexporter.model.snapshot import RunState
 from rlexporter.recording import Event, Recording
 from rlexporter.store.keys import Resolver, evaluation_prefix
@@ -18,14 +21,13 @@ from rlexporter.store.store import Store
 
 NOTHING_JUDGED = 4
 """The exit status for a run of which nothing could be judged."""
-_NAMED_KEYS = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Fired:
     """An alert that would have fired, and the first step at which it would.
 
-    ``value`` and ``threshold`` are in the unit of the metric; None for an alert on the state of the run.
+    ``value`` and ``threshold`` are in ``unit``, that of the signal; None for an alert on the state of the run.
     """
 
     alert: str
@@ -36,6 +38,24 @@ class Fired:
     metric: str
     value: float | None
     threshold: float | None
+    cause: str | None = None
+    """The alert that this one is a symptom of: only that one would have been sent."""
+    own_step: int | None = None
+    """The step from which a symptom would have been sent all the same: it outlived its cause, or began again."""
+    unit: str = ""
+    limit: str = ""
+    """The limit as it is set: in ``unit``, or relative to the run's own past."""
+
+
+@dataclass(frozen=True, slots=True)
+class NotJudged:
+    """A signal that the recording does not show, and the alerts that are judged by it."""
+
+    signal: str
+    reason: str
+    alerts: tuple[str, ...] = ()
+    lacks: str = ""
+    """The signal that is missing: itself, or one that it is computed from; empty where it is something else."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +67,7 @@ class Report:
     algorithm: str
     steps: int
     alerts: tuple[Fired, ...]
-    not_judged: tuple[tuple[str, str], ...]
-    """Signals that could not be judged, each with the reason."""
+    not_judged: tuple[NotJudged, ...]
     judged: bool = True
     """False if nothing in the recording feeds any condition."""
     unknown_keys: tuple[str, ...] = ()
@@ -66,23 +85,8 @@ class Report:
 
     def as_json(self) -> dict[str, Any]:
         """Return the report for `json.dumps`."""
-        missing = [{"signal": signal, "reason": reason} for signal, reason in self.not_judged]
+        missing = [asdict(each) for each in self.not_judged]
         return {**asdict(self), "alerts": [asdict(fired) for fired in self.alerts], "not_judged": missing}
-
-    def as_text(self) -> str:
-        """Return the report for a person at a terminal."""
-        lines = [f"{self.file}: {self.algorithm} run {self.run}, {self.steps} steps"]
-        lines += [f"  note: {note}" for note in self.notes]
-        for fired in sorted(self.alerts, key=lambda fired: fired.step):
-            numbers = "" if fired.value is None else f"  {fired.metric} {fired.value:.4g} (limit {fired.threshold:.4g})"
-            lines.append(f"  {fired.severity:8}  step {fired.step:<6} {fired.alert:24}{numbers}".rstrip())
-        if not self.judged:
-            lines.append(f"  nothing could be judged: {_why(self.unknown_keys)}")
-        elif not self.alerts:
-            lines.append("  no alert")
-        if self.judged and self.not_judged:
-            lines.append(f"  not judged: {', '.join(signal for signal, _ in self.not_judged)} (--json says why)")
-        return "\n".join(lines)
 
 
 def judge(recording: Recording, thresholds: Thresholds | None = None) -> Report:
@@ -97,13 +101,13 @@ def judge(recording: Recording, thresholds: Thresholds | None = None) -> Report:
         feed(store, event)
         last = max(last, event.step if event.state is None else 0)
     store.settle()
-    fired = [_fired(step, transition) for step, transition in watch.first.values()]
+    fired = [_fired(watch, key, thresholds or {}) for key in watch.first]
     return Report(
         file=str(recording.path),
         run=recording.run,
         algorithm=recording.facts.algorithm,
         steps=last,
-        alerts=(*fired, *_ending(recording, last)),
+        alerts=(*fired, *_ending(recording, last, watch)),
         not_judged=_not_judged(watch, recording),
         judged=_is_judged(watch, store),
         unknown_keys=_unknown_keys(recording),
@@ -122,36 +126,44 @@ def feed(store: Store, event: Event) -> None:
         store.record(event.logs or {}, event.step, event.update)
 
 
-def _fired(step: int, transition: Transition) -> Fired:
-    condition = transition.condition
+def _fired(watch: Watch, key: Key, thresholds: Thresholds) -> Fired:
+    step, found = watch.first[key]
+    condition, severity = found.condition, found.limit.severity.value
+    factor = thresholds.get((condition.name, severity))
     return Fired(
         condition.alert,
         condition.name,
         condition.family.value,
-        transition.limit.severity.value,
+        severity,
         step,
-        transition.series,
-        transition.value,
-        transition.threshold,
+        found.series,
+        found.value,
+        found.threshold,
+        _alert(watch.causes[key]),
+        watch.alone.get(key),
+        from_catalog.SIGNAL_NAMED[condition.signal].unit,
+        limit_in_words(condition, found.limit.value if factor is None else factor, found.threshold),
     )
 
 
-def _ending(recording: Recording, last: int) -> tuple[Fired, ...]:
+def _alert(cause: Key | None) -> str | None:
+    return CONDITION_NAMED[cause[0]].alert if cause else None
+
+
+def _ending(recording: Recording, last: int, watch: Watch) -> tuple[Fired, ...]:
     """Return the alerts on the end of the run, in the step that did not end."""
     states = [event for event in recording.events if event.state is not None and event.state.over]
     failed = next((event for event in states if event.state is RunState.FAILED), None)
     if failed is None and (states or not recording.watched):
         return ()
-    each = RUN_VANISHED if failed is None else RUN_FAILED
-    step = max(last + 1, failed.step if failed else 0)
-    return (Fired(each.alert, "", each.family.value, each.severity.value, step, "rl_run_state", None, None),)
+    each, step = (RUN_VANISHED, last + 1) if failed is None else (RUN_FAILED, max(last + 1, failed.step))
+    cause = _alert(watch.of_failure().cause) if failed else None
+    return (Fired(each.alert, "", each.family.value, each.severity.value, step, "rl_run_state", None, None, cause),)
 
 
 def _is_judged(watch: Watch, store: Store) -> bool:
     """Return True if a series was fed that a condition of this run is judged by."""
-    needed = {name: signal for name, signal in from_catalog.SIGNAL_NAMED.items() if watch.needs(name)}
-    sources = {source.series for signal in needed.values() for source in signal.sources}
-    sources.update(*(NONFINITE[name] for name in needed if name in NONFINITE))
+    sources = {series for condition, _ in watch.limits for series in series_of(condition.signal)}
     return any(series.metric.series in sources for series in store.snapshot.steps)
 
 
@@ -163,29 +175,30 @@ def _unknown_keys(recording: Recording) -> tuple[str, ...]:
     return tuple(key for key, prefix in keys.items() if not resolver.resolve(key, prefix))
 
 
-def _why(unknown: tuple[str, ...]) -> str:
-    if not unknown:
-        return "the log has no number that an alert is judged by"
-    more = f" and {len(unknown) - _NAMED_KEYS} more (--json)" if len(unknown) > _NAMED_KEYS else ""
-    return f"unknown keys {', '.join(unknown[:_NAMED_KEYS])}{more}"
-
-
-def _not_judged(watch: Watch, recording: Recording) -> tuple[tuple[str, str], ...]:
-    timed = any(not isnan(event.time) for event in recording.events)
+def _not_judged(watch: Watch, recording: Recording) -> tuple[NotJudged, ...]:
+    alerts: dict[str, list[str]] = {}
+    for condition, _ in watch.limits:
+        alerts.setdefault(condition.signal, []).append(condition.alert)
+    timeless = all(isnan(event.time) for event in recording.events)
     missing = []
     for signal in from_catalog.SIGNALS:
-        if watch.heard(signal.name) or not watch.needs(signal.name):
-            continue
-        sources = [source.series for source in signal.sources if source.read is not Read.DERIVED]
-        if signal.name == "step_time" and not timed:
-            reason = "the recording has no times"
-        elif sources:
-            reason = f"nothing in the recording feeds {' or '.join(sources)}"
-        elif signal.of and not watch.heard(signal.of):
-            reason = f"needs {signal.of}, which is not there"
-        elif recording.facts.trimmed:
-            reason = "the log begins in the middle of the run, or does not show it"
-        else:
-            reason = "the recording does not show it"
-        missing.append((signal.name, reason))
+        if signal.name in alerts and not watch.heard(signal.name):
+            lacks = _lacking(watch, signal)
+            if signal.name == "step_time" and timeless:
+                reason = "the recording has no times"
+            elif lacks:
+                reason = f"nothing in the recording feeds {' or '.join(series_of(lacks))}"
+            elif recording.facts.trimmed:
+                reason = "the log begins in the middle of the run, or nothing in it shows it"
+            else:
+                reason = "too few steps, or nothing in the recording shows it"
+            missing.append(NotJudged(signal.name, reason, tuple(dict.fromkeys(alerts[signal.name])), lacks))
     return tuple(missing)
+
+
+def _lacking(watch: Watch, signal: Signal) -> str:
+    """Return the signal without a value that ``signal`` is read or computed from; empty if there is none."""
+    if not all(source.derived for source in signal.sources):
+        return signal.name
+    inputs = [from_catalog.SIGNAL_NAMED[name] for name in (signal.of, *signal.after) if name]
+    return next((_lacking(watch, each) for each in inputs if not watch.heard(each.name)), "")

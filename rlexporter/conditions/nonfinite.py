@@ -16,11 +16,16 @@ _OF_A_FUNCTION = ("rl_reward_function_mean", "rl_reward_function_std")
 
 
 def _counting(wanted: Callable[[Mapping[str, int]], list[str]]) -> Derive:
-    """Make a function that counts NaN and infinities in ``wanted`` metrics, and notes the one that had most."""
+    """Make a function that counts NaN and infinities in ``wanted`` metrics, and notes the one that had most.
+
+    More data of a step that was judged can only add some: where it has none, there is nothing to observe.
+    """
 
     def count(view: View, memory: Memory) -> float | None:
         bad = view.anomalies.nonfinite
         names = wanted(bad) if bad else []
+        if not names and not view.advanced:
+            return None
         if names:
             memory.where = max(names, key=bad.__getitem__)
         return float(sum(bad[name] for name in names))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
+from rlexporter.conditions.incidents import Incidents, Key, Mark
 from rlexporter.conditions.judge import Judge, Transition
 from rlexporter.conditions.stall import MINIMUM, Patience
 from rlexporter.conditions.view import LineNumbers, View
@@ -12,6 +14,14 @@ from rlexporter.model.histogram import Histogram
 from rlexporter.model.metric import Series
 from rlexporter.model.snapshot import AnomalyCounts
 from rlexporter.model.step import StepUpdate
+
+
+class Verdict(NamedTuple):
+    """The changes of one step."""
+
+    transitions: Sequence[Transition]
+    marks: Sequence[Mark]
+    """The limits that are symptoms of another since then, or no more."""
 
 
 class Watch:
@@ -27,8 +37,13 @@ class Watch:
         self._span = 1
         self._resumed = False
         self._time: float | None = None
-        self.first: dict[tuple[str, str], tuple[int, Transition]] = {}
+        self._incidents = Incidents()
+        self.first: dict[Key, tuple[int, Transition]] = {}
         """The step in which each condition and severity first began, and the transition."""
+        self.causes: dict[Key, Key | None] = {}
+        """The cause of each of them when it first began; None for one that is no symptom."""
+        self.alone: dict[Key, int] = {}
+        """The step from which a symptom was none any more, or had begun again as none."""
 
     def begin(self, algorithm: str, *, sequence_level: bool = False, resumed: bool = False, groups: int = 1) -> None:
         """Begin to watch a run, and forget an earlier one; the arguments are those of `Judge.begin`."""
@@ -36,6 +51,7 @@ class Watch:
         self._step = self._time = None
         self._span, self._resumed = 1, resumed
         self._patience = Patience(self._stalled)
+        self._incidents = Incidents()
 
     @property
     def limits(self) -> Sequence[tuple[Condition, Limit]]:
@@ -64,7 +80,7 @@ class Watch:
 
     def look(
         self, anomalies: AnomalyCounts, line: LineNumbers, update: StepUpdate | None, step: int, now: float
-    ) -> list[Transition]:
+    ) -> Verdict:
         """Judge a log line and the step update that belongs to it; return what has changed."""
         self.note(anomalies, update.seen if update is not None else {})
         advanced = step != self._step
@@ -84,15 +100,21 @@ class Watch:
         for transition in transitions:
             if transition.began:
                 self.first.setdefault((transition.condition.name, transition.limit.severity.value), (step, transition))
-        return transitions
+        marks = self._incidents.see(transitions, view)
+        for key, cause in marks:
+            if cause is not None and self.first[key][0] == step:
+                self.causes[key] = cause
+            elif self.causes.setdefault(key, cause) is not None and cause is None:
+                self.alone.setdefault(key, step)
+        return Verdict(transitions, marks)
+
+    def of_failure(self) -> Mark:
+        """Return what explains that the run fails now."""
+        return self._incidents.of_failure()
 
     def heard(self, signal: str) -> bool:
         """Return True if ``signal`` has ever had a value."""
         return self._judge.past(signal).count > 0
-
-    def needs(self, signal: str) -> bool:
-        """Return True if a condition of this run is judged by ``signal``."""
-        return any(condition.signal == signal for condition, _ in self._judge.limits)
 
     def _gap(self, now: float) -> float | None:
         return None if self._time is None else now - self._time

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from rlexporter.catalog import CATALOG, INHIBITIONS
+from rlexporter.catalog.causes import NONFINITE_ALERTS
 from rlexporter.generate import alertmanager, docs, kubernetes, rules, runbooks
 from rlexporter.generate.dashboards import dashboards
 
@@ -17,9 +18,9 @@ def files() -> dict[str, str]:
     return {
         "docs/metrics.md": docs.metrics(CATALOG),
         "alerts/rlexporter.rules.yml": rules.rules(),
-        "alerts/alertmanager.yml": alertmanager.config(hides),
+        "alerts/alertmanager.yml": alertmanager.config(hides, NONFINITE_ALERTS),
         "deploy/kubernetes/prometheusrule.yaml": kubernetes.prometheus_rule(rules.rules()),
-        "deploy/kubernetes/alertmanagerconfig.yaml": kubernetes.alertmanager_config(hides),
+        "deploy/kubernetes/alertmanagerconfig.yaml": kubernetes.alertmanager_config(hides, NONFINITE_ALERTS),
         **{f"{_RUNBOOKS}/{name}": page for name, page in runbooks.pages().items()},
         **{f"grafana/dashboards/{name}": text for name, text in dashboards(CATALOG).items()},
     }

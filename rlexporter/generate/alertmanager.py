@@ -27,20 +27,22 @@ class Inhibition(NamedTuple):
     equal: tuple[str, ...]
 
 
-def config(hides: Sequence[tuple[Sequence[str], Sequence[str]]]) -> str:
+def config(hides: Sequence[tuple[Sequence[str], Sequence[str]]], order: Sequence[str] = ()) -> str:
     """Return the file; each entry of ``hides`` is families of causes, and families of the symptoms that they hide.
+
+    ``order``: alerts of which each hides those after it.
 
     Raises:
         ValueError: a family would hide itself, if only through others: nobody would be notified of any of them.
     """
-    rules = "\n".join(map(_rule, inhibitions(hides)))
+    rules = "\n".join(map(_rule, inhibitions(hides, order)))
     return filled("alertmanager.yml", watchdog=WATCHDOG, storm=STORM, inhibit_rules=rules)
 
 
-def inhibitions(hides: Sequence[tuple[Sequence[str], Sequence[str]]]) -> list[Inhibition]:
-    """Return the inhibit rules for ``hides``; see `config`."""
+def inhibitions(hides: Sequence[tuple[Sequence[str], Sequence[str]]], order: Sequence[str] = ()) -> list[Inhibition]:
+    """Return the inhibit rules for ``hides`` and ``order``; see `config`."""
     _refuse_cycles(hides)
-    return list(_inhibitions(hides))
+    return list(_inhibitions(hides, order))
 
 
 def _refuse_cycles(hides: Sequence[tuple[Sequence[str], Sequence[str]]]) -> None:
@@ -51,7 +53,7 @@ def _refuse_cycles(hides: Sequence[tuple[Sequence[str], Sequence[str]]]) -> None
     order.prepare()
 
 
-def _inhibitions(hides: Sequence[tuple[Sequence[str], Sequence[str]]]) -> Iterator[Inhibition]:
+def _inhibitions(hides: Sequence[tuple[Sequence[str], Sequence[str]]], order: Sequence[str]) -> Iterator[Inhibition]:
     yield Inhibition(
         "Critical hides the warning of the same alert.",
         (_OURS, _HAS_RUN, 'severity="critical"'),
@@ -68,6 +70,11 @@ def _inhibitions(hides: Sequence[tuple[Sequence[str], Sequence[str]]]) -> Iterat
                 _RUN,
             )
             comment = ""
+    comment = "What comes first in a step hides what comes after it; mostly the rules of Prometheus have done so."
+    for place, alert in enumerate(order[:-1], 1):
+        later = (_HAS_RUN, f'alertname=~"{"|".join(order[place:])}"')
+        yield Inhibition(comment, (_HAS_RUN, f'alertname="{alert}"'), later, _RUN)
+        comment = ""
     yield Inhibition(
         "Many sick runs hide what is said of each of them.",
         (f'alertname="{STORM}"',),

@@ -33,9 +33,9 @@ def prometheus_rule(rules_text: str) -> str:
     return filled("prometheusrule.yaml", groups=groups)
 
 
-def alertmanager_config(hides: Sequence[tuple[Sequence[str], Sequence[str]]]) -> str:
-    """Return the AlertmanagerConfig; ``hides`` is what `rlexporter.generate.alertmanager.config` gets."""
-    rules = "".join(map(_rule, inhibitions(hides))).rstrip()
+def alertmanager_config(hides: Sequence[tuple[Sequence[str], Sequence[str]]], order: Sequence[str] = ()) -> str:
+    """Return the AlertmanagerConfig; the arguments are those of `rlexporter.generate.alertmanager.config`."""
+    rules = "".join(map(_rule, inhibitions(hides, order))).rstrip()
     gaps = {"watchdog": WATCHDOG, "storm": STORM, "title": _TITLE, "text": _TEXT}
     return filled("alertmanagerconfig.yaml", inhibit_rules=rules, **gaps)
 

@@ -18,14 +18,18 @@ def expand(expression: str) -> str:
     return re.sub(r"\brun\(", f"max without ({LOST}) (", expression).replace("LOST", LOST)
 
 
-def condition(name: str, severity: str) -> str:
+def condition(name: str, severity: str, *, symptom: bool = False) -> str:
     """Return an expression for the value with which a condition began, while it holds or has begun lately.
 
     `increase()` would miss an event before the first scrape, and ``== 1`` alone a last sample between two evaluations.
+    ``symptom``: it may be a symptom of another; then it counts only in processes that do not call it one.
     """
     of = f'{{condition="{name}",severity="{severity}"}}[{WINDOW}]'
+    value = f"last_over_time(rl_condition_last_event_value{of})"
+    if symptom:
+        value = f"\n  {value}\n  unless last_over_time(rl_condition_symptom{of}) == 1\n"
     return expand(
-        f"run(last_over_time(rl_condition_last_event_value{of}))\n"
+        f"run({value})\n"
         "and (\n"
         f"  run(last_over_time(rl_condition_last_event_timestamp_seconds{of})) > time() - {LATELY}\n"
         f"  or run(last_over_time(rl_condition{of})) == 1\n"

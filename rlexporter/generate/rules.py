@@ -10,6 +10,7 @@ import json
 import textwrap
 
 from rlexporter.catalog import CONDITIONS, MANY_RUNS, PROMETHEUS_ALERTS, RECORDING_RULES, RUNBOOKS, WATCHDOG
+from rlexporter.catalog.causes import is_ever_explained
 from rlexporter.conditions.from_catalog import SIGNAL_NAMED
 from rlexporter.generate import promql
 from rlexporter.generate.template import filled
@@ -63,7 +64,7 @@ def _condition(condition: Condition, limit: Limit) -> str:
     unit = f" {SIGNAL_NAMED[condition.signal].unit}".rstrip()
     return _alert(
         condition.alert,
-        promql.condition(condition.name, severity),
+        promql.condition(condition.name, severity, symptom=is_ever_explained(condition, limit)),
         "",
         {"severity": severity, "family": condition.family.label},
         {

@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from threading import RLock
 
-from rlexporter.conditions.judge import Transition
-from rlexporter.conditions.watch import Watch
+from rlexporter.conditions.watch import Verdict, Watch
 from rlexporter.model.metric import Kind, Metric, Series
 from rlexporter.model.snapshot import AnomalyCounts, RunState, Snapshot
 from rlexporter.model.step import RunFacts, StepUpdate
@@ -77,6 +76,8 @@ class Store:
             builder.clear("rl_run_exception_info")
             if exception:
                 builder.set("rl_run_exception_info", 1.0, clip(exception))
+            if state is RunState.FAILED and self._watch is not None:
+                transitions.mark(builder, [self._watch.of_failure()])
 
         self.change(edit)
 
@@ -113,7 +114,7 @@ class Store:
 
     def settle(self) -> None:
         """Judge what came after the last step, as no other step will: a run often dies in the step of its fault."""
-        found: list[list[Transition]] = []
+        found: list[Verdict] = []
 
         def edit(builder: SnapshotBuilder) -> None:
             if self._watch is not None and (found or self._watch.pending):
@@ -161,7 +162,7 @@ class Store:
         ``served``: True if this rank serves the values.
         """
         started = time.perf_counter()
-        found: list[list[Transition]] = []
+        found: list[Verdict] = []
 
         def edit(builder: SnapshotBuilder) -> None:
             at = self._lines.write(builder, line, step, update)
@@ -201,7 +202,7 @@ class Store:
         self,
         watch: Watch,
         builder: SnapshotBuilder,
-        found: list[list[Transition]],
+        found: list[Verdict],
         line: LogLine,
         update: StepUpdate | None,
         step: int,

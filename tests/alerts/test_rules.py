@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from rlexporter.catalog import CONDITIONS, INHIBITIONS, NAMED
+from rlexporter.catalog.causes import NONFINITE_ALERTS
 from tests.alerts import promtool
 from tests.alerts.expected import PROMETHEUS_ALERTS, RAISED
 from tests.alerts.promtool import Case, alone, together
@@ -38,10 +39,10 @@ def test_every_limit_has_its_alert() -> None:
     by_condition = {
         (rule["alert"], *re.findall(r'condition="(\w+)",severity="(\w+)"', rule["expr"])[0])
         for rule in ALERTS
-        if "condition=" in rule["expr"]
+        if rule["alert"] not in PROMETHEUS_ALERTS
     }
     assert by_condition == set(RAISED)
-    outside = {rule["alert"]: rule["labels"]["severity"] for rule in ALERTS if "condition=" not in rule["expr"]}
+    outside = {rule["alert"]: rule["labels"]["severity"] for rule in ALERTS if rule["alert"] in PROMETHEUS_ALERTS}
     assert outside == PROMETHEUS_ALERTS
 
 
@@ -84,6 +85,8 @@ def test_causes_come_before_symptoms() -> None:
     """In one group, so that both arrive together; the cause is evaluated first; no cycle, or both would be hidden."""
     order = [rule["labels"].get("family") for rule in ALERTS]
     assert len(GROUPS) == 1
+    names = [rule["alert"] for rule in ALERTS]
+    assert sorted(NONFINITE_ALERTS, key=names.index) == [*NONFINITE_ALERTS]
     assert order.index("nonfinite") < order.index("grad_dead") < order.index("kl_high") < order.index("reward_drop")
 
     hidden = {cause.label: {each.label for each in symptoms} for causes, symptoms in INHIBITIONS for cause in causes}
@@ -136,6 +139,49 @@ def test_each_condition_is_silent_then_fires_then_ends(generation: str, tmp_path
     case = Case(series, {"4m45s": silent, "5m15s": fires, "9m": fires, "15m15s": silent})
 
     assert promtool.run(generation, tmp_path, [alone(case)]) == ""
+
+
+def _symptom(condition: str, values: str, instance: str = "h:1") -> dict[str, str]:
+    name = _series("rl_condition_symptom", condition=condition, severity="critical")
+    return {name.replace("h:1", instance): values}
+
+
+SYMPTOMS: dict[str, Case] = {
+    "a symptom is silent, its cause is not": Case(
+        {
+            **_one_step("a", "nonfinite_weights", "critical"),
+            **_one_step("a", "nonfinite_kl", "critical"),
+            **_symptom("nonfinite_kl", "_x20 1x3 _x120"),
+        },
+        {
+            "5m15s": {"RLWeightsNonFinite": ["a"], "RLKLNonFinite": []},
+            "9m": {"RLWeightsNonFinite": ["a"], "RLKLNonFinite": []},
+            "15m15s": {"RLWeightsNonFinite": [], "RLKLNonFinite": []},
+        },
+    ),
+    "what was a symptom once, and is none any more": Case(
+        {**_one_step("a", "nonfinite_kl", "critical"), **_symptom("nonfinite_kl", "1x19 0x4 _x120")},
+        {"5m15s": {"RLKLNonFinite": ["a"]}, "9m": {"RLKLNonFinite": ["a"]}},
+    ),
+    "a symptom in a process that is gone, none in the next": Case(
+        {**_one_step("a", "nonfinite_kl", "critical"), **_symptom("nonfinite_kl", "1x10 _x120", "h:2")},
+        {"5m15s": {"RLKLNonFinite": ["a"]}},
+    ),
+    "the failure of a run that died of NaN": Case(
+        {
+            RUNNING: "1x20 0x4 _x100",
+            _series("rl_run_state", state="failed"): "0x20 1x4 _x100",
+            **_symptom("run_failed", "_x20 1x4 _x100"),
+        },
+        {"5m30s": {"RLRunFailed": []}, "12m": {"RLRunFailed": [], "RLRunVanished": []}},
+    ),
+}
+
+
+@pytest.mark.parametrize("generation", EACH_GENERATION)
+def test_symptoms_are_no_alerts(generation: str, tmp_path: Path) -> None:
+    """One alert for one fault, in Prometheus too."""
+    assert promtool.run(generation, tmp_path, [together(SYMPTOMS.values())]) == ""
 
 
 @pytest.mark.parametrize("generation", EACH_GENERATION)

@@ -1,0 +1,60 @@
+"""Which condition explains which: the one declaration that the judge, `check`, Prometheus and Alertmanager follow.
+
+Between families it is the table `INHIBITIONS`. Among non-finite values it is their order in the table of conditions:
+what is computed first in a step comes first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from graphlib import TopologicalSorter
+
+from rlexporter.catalog.alerts import INHIBITIONS
+from rlexporter.catalog.conditions import CONDITIONS
+from rlexporter.model.condition import Condition, Family, Limit, Severity
+
+FATAL = Family.NONFINITE
+"""A run that fails while one of these holds, and has begun lately, has died of it: sampling from NaN weights raises."""
+FAILURE = ("run_failed", Severity.CRITICAL.value)
+"""The key of a run's failure among the symptoms, as if it were a condition of the run."""
+NONFINITE_ALERTS = tuple(dict.fromkeys(each.alert for each in CONDITIONS if each.family is FATAL))
+"""The alerts on values that are no numbers, in the order of a step: an earlier one is the cause of those after it."""
+
+_CAUSES_OF: Mapping[Family, frozenset[Family]] = {
+    symptom: frozenset(cause for causes, symptoms in INHIBITIONS if symptom in symptoms for cause in causes)
+    for _, each in INHIBITIONS
+    for symptom in each
+}
+_FAMILIES = tuple(TopologicalSorter(_CAUSES_OF).static_order())
+_WORSE = (Severity.INFO, Severity.WARNING, Severity.CRITICAL).index
+_PLACES = {condition.name: place for place, condition in enumerate(CONDITIONS)}
+
+Place = tuple[int, int, int]
+"""The place of a limit in the order of causes: its family, its condition, its severity."""
+
+
+def place(condition: Condition, limit: Limit, *, last: bool = False) -> Place:
+    """Return where a limit stands in the order of causes; ``last``: behind all of its family."""
+    family = _FAMILIES.index(condition.family) if condition.family in _FAMILIES else len(_FAMILIES)
+    return family, len(_PLACES) if last else _PLACES.get(condition.name, len(_PLACES)), -_WORSE(limit.severity)
+
+
+def may_explain(cause: tuple[Condition, Limit], symptom: tuple[Condition, Limit]) -> bool:
+    """Return True if ``cause`` hides ``symptom`` where it comes before it: never what is worse than itself.
+
+    Two limits of one family explain each other only among non-finite values, and where both are of one alert.
+    """
+    (first, its), (second, other) = cause, symptom
+    if _WORSE(its.severity) < _WORSE(other.severity):
+        return False
+    if first.alert == second.alert:
+        return its.severity is not other.severity
+    if first.family is second.family:
+        return first.family is FATAL
+    return first.family in _CAUSES_OF.get(second.family, ())
+
+
+def is_ever_explained(condition: Condition, limit: Limit) -> bool:
+    """Return True if some limit of another condition, or a worse one of its own alert, may explain this one."""
+    each = ((other, its) for other in CONDITIONS for its in other.limits)
+    return any(may_explain(cause, (condition, limit)) for cause in each if cause[1] is not limit)

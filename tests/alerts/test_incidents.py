@@ -1,0 +1,244 @@
+"""One fault is one alert: what begins in the wake of a cause is its symptom, on the clock of steps."""
+
+from __future__ import annotations
+
+from math import nan
+
+import pytest
+
+from rlexporter.catalog import CONDITION_NAMED, CONDITIONS, INHIBITIONS, NAMED
+from rlexporter.catalog.causes import NONFINITE_ALERTS, is_ever_explained, may_explain
+from rlexporter.conditions.incidents import WAKE
+from rlexporter.model.condition import Family, Severity
+from rlexporter.model.metric import Series
+from rlexporter.model.snapshot import RunState
+from rlexporter.model.step import RunFacts, StepUpdate
+from rlexporter.tensors import host
+from tests.alerts.planted import Planted
+
+NAN_LINE = {
+    "objective/scores": nan,
+    "objective/kl": nan,
+    "val/ratio": nan,
+    "loss/policy_avg": nan,
+    "loss/value_avg": nan,
+}
+
+
+def _symptoms(run: Planted) -> dict[str, float]:
+    """What is served: 1 for a symptom, 0 for what is none any more."""
+    return {
+        "/".join(series.labels): value
+        for series, value in run.snapshot.samples.items()
+        if series.metric.series == "rl_condition_symptom"
+    }
+
+
+def _alerts(run: Planted) -> set[str]:
+    """The non-finite conditions that hold and are no symptoms."""
+    symptoms = {name for name, value in _symptoms(run).items() if value}
+    return {
+        series.labels[0]
+        for series, value in run.snapshot.samples.items()
+        if series.metric.series == "rl_condition" and value and "/".join(series.labels) not in symptoms
+    }
+
+
+def test_the_order_of_a_step() -> None:
+    """As a step computes them."""
+    assert NONFINITE_ALERTS[:9] == (
+        *("RLWeightsNonFinite", "RLRewardNonFinite", "RLKLNonFinite", "RLAdvantageNonFinite", "RLRatioNonFinite"),
+        *("RLPolicyLossNonFinite", "RLValueLossNonFinite", "RLLossNonFinite", "RLGradientNonFinite"),
+    )
+
+
+def test_nan_weights_are_one_alert() -> None:
+    """They were NaN before the update: all else that is NaN in that step follows from them."""
+    run = Planted("ppo").healthy(10)
+    run.line(NAN_LINE, seen={"rl_weight_norm": [nan, nan], "rl_grad_norm_dist": [nan], "rl_advantage_dist": [nan]})
+
+    assert _alerts(run) == {"nonfinite_weights"}
+    assert set(_symptoms(run)) == {
+        f"nonfinite_{what}/critical"
+        for what in ("reward", "kl", "advantage", "ratio", "policy_loss", "value_loss", "grad")
+    }
+
+
+def test_weights_that_were_numbers_before_the_update_come_last() -> None:
+    """A reward that is NaN ends the weights within its step, and is the cause."""
+    run = Planted("ppo").healthy(10)
+    run.line({"objective/scores": nan, "loss/policy_avg": nan}, seen={"rl_weight_norm": [3.0, nan]})
+
+    assert _alerts(run) == {"nonfinite_reward"}
+    assert _symptoms(run)["nonfinite_weights/critical"] == 1
+
+
+def test_what_began_earlier_is_no_symptom() -> None:
+    """A NaN loss, and a NaN reward in the step after it: two alerts; the loss is not called back."""
+    run = Planted("grpo").healthy(10)
+    run.line({"loss": nan})
+    run.line({"loss": nan, "reward": nan})
+
+    assert _alerts(run) == {"nonfinite_loss", "nonfinite_reward"}
+    assert _symptoms(run) == {}
+
+
+def test_the_cause_comes_with_later_data_of_the_step() -> None:
+    """Taps have seen the loss when the step ended, and its line, which comes after, has the reward."""
+    run = Planted("grpo").healthy(10)
+    series = [Series(NAMED[name], ()) for name in ("rl_loss_dist", "rl_grad_norm_dist")]
+    run.store.record({}, 11, StepUpdate(step=11, seen={s: host.count([nan], s.metric.bounds) for s in series}))
+    assert _alerts(run) == {"nonfinite_loss"}
+    run.store.record({"reward": nan}, 11)
+
+    assert _alerts(run) == {"nonfinite_reward"}
+    assert _symptoms(run) == {"nonfinite_loss/critical": 1, "nonfinite_grad/critical": 1}
+    reward = ("nonfinite_reward", "critical")
+    assert run.watch.causes == {
+        reward: None,
+        ("nonfinite_loss", "critical"): reward,
+        ("nonfinite_grad", "critical"): reward,
+    }
+
+
+def test_a_nan_gradient_ends_the_weights() -> None:
+    """They are seen in the step after it, when the run dies of them: one fault, whose alert lasts."""
+    run = Planted("grpo").healthy(10)
+    run.line({"loss": nan, "grad_norm": nan})
+    norm = Series(NAMED["rl_weight_norm"], ())
+    run.store.absorb(StepUpdate(step=run.step, seen={norm: host.count([nan], ())}))
+    run.store.settle()
+    run.store.enter(RunState.FAILED, "RuntimeError")
+
+    assert _alerts(run) == {"nonfinite_loss"}
+    assert set(_symptoms(run)) == {"nonfinite_grad/critical", "nonfinite_weights/critical", "run_failed/critical"}
+
+
+def test_what_nan_weights_do_is_no_alert_where_they_are_not_seen() -> None:
+    """A NaN gradient in one step, and in the next all that the weights have made NaN; but a reward is of its own."""
+    run = Planted("grpo").healthy(10)
+    run.line({"grad_norm": nan})
+    run.line({"grad_norm": nan, "loss": nan, "kl": nan, "reward": nan})
+
+    assert _alerts(run) == {"nonfinite_grad", "nonfinite_reward"}
+    assert run.watch.causes["nonfinite_kl", "critical"] == ("nonfinite_grad", "critical")
+
+
+def test_weights_that_end_without_a_nan_before_them() -> None:
+    """What was NaN in the update before the last one, or long ago, did not reach them."""
+    run = Planted("grpo").healthy(10)
+    run.line({"loss": nan})
+    run.line({})
+    run.line({}, seen={"rl_weight_norm": [nan]})
+    assert _alerts(run) == {"nonfinite_weights"}
+    assert _symptoms(run) == {}
+
+    run = Planted("grpo").healthy(10)
+    for _ in range(WAKE + 1):
+        run.line({"loss": nan})
+    run.line({"loss": nan}, seen={"rl_weight_norm": [nan]})
+    assert _alerts(run) == {"nonfinite_loss", "nonfinite_weights"}
+
+
+def test_a_symptom_that_outlives_its_cause_is_an_alert() -> None:
+    """The reward was NaN once; the gradient still is when that is long ago. What begins then is of its own."""
+    run = Planted("grpo").healthy(10)
+    run.line({"reward": nan, "grad_norm": nan, "entropy": nan})
+    for _ in range(WAKE):
+        run.line({"grad_norm": nan})
+    assert _symptoms(run) == {"nonfinite_grad/critical": 1, "nonfinite_other/critical": 1}
+    run.line({"grad_norm": nan})
+    assert _symptoms(run) == {"nonfinite_grad/critical": 0, "nonfinite_other/critical": 1}
+
+    run.line({"entropy": nan})
+    assert _symptoms(run)["nonfinite_other/critical"] == 0
+
+
+def test_a_cause_that_holds_explains_what_begins_late() -> None:
+    """However long after its beginning."""
+    run = Planted("grpo").healthy(10)
+    for _ in range(WAKE + 10):
+        run.line({"reward": nan})
+    run.line({"reward": nan, "loss": nan})
+
+    assert _symptoms(run) == {"nonfinite_loss/critical": 1}
+
+
+def test_symptoms_of_another_family_and_of_a_symptom() -> None:
+    """Truncation explains the length; a milder limit begins with the worse one of its alert."""
+    run = Planted("grpo").healthy(10)
+    for _ in range(12):
+        run.line({"completions/clipped_ratio": 1.0, "completions/mean_length": 400.0})
+    served = _symptoms(run)
+
+    assert served["truncation/warning"] == 1
+    assert run.began["length_high", "warning"] < run.began["truncation", "critical"]
+    assert "length_high/warning" not in served
+    run.line({"completions/mean_length": 10.0})
+    for _ in range(5):
+        run.line({"completions/clipped_ratio": 1.0, "completions/mean_length": 10.0})
+    assert _symptoms(run)["length_low/warning"] == 1
+
+
+def test_nothing_hides_what_is_worse() -> None:
+    """In any pair, nor does anything hide itself, nor two each other."""
+    limits = [(condition, limit) for condition in CONDITIONS for limit in condition.limits]
+    order = [Severity.INFO, Severity.WARNING, Severity.CRITICAL].index
+    hidden = [(a, b) for a in limits for b in limits if a is not b and may_explain(a, b)]
+    assert len(hidden) > 100
+    assert all(order(a[1].severity) >= order(b[1].severity) for a, b in hidden)
+    kl, weights = CONDITION_NAMED["kl_high"], CONDITION_NAMED["nonfinite_weights"]
+    assert not may_explain((kl, kl.limits[0]), (kl, kl.limits[1]))
+    assert may_explain((kl, kl.limits[1]), (kl, kl.limits[0]))
+    assert is_ever_explained(weights, weights.limits[0])
+    causes = {cause for of, _ in INHIBITIONS for cause in of}
+    assert Family.NONFINITE in causes
+
+
+@pytest.mark.parametrize(
+    ("after", "line", "symptom"),
+    [(0, {"loss": nan}, 1.0), (3, {"loss": nan}, 1.0), (WAKE + 1, {"reward": nan}, None), (0, {"kl": 9.0}, None)],
+)
+def test_a_run_that_dies_of_a_nan(after: int, line: dict[str, float], symptom: float | None) -> None:
+    """That it failed is a symptom where a NaN holds that began lately; not where it lasts for long, or nothing is."""
+    run = Planted("grpo").healthy(10)
+    for _ in range(after + 1):
+        run.line(line)
+    run.store.enter(RunState.FAILED, "RuntimeError")
+
+    assert run.snapshot.value("rl_condition_symptom", condition="run_failed", severity="critical") == symptom
+
+
+def test_a_nan_that_is_over_kills_nobody() -> None:
+    """The failure is told by itself."""
+    run = Planted("grpo").healthy(10)
+    run.line({"loss": nan})
+    run.line({})
+    run.store.enter(RunState.FAILED, "RuntimeError")
+
+    assert run.snapshot.value("rl_condition_symptom", condition="run_failed", severity="critical") is None
+
+
+def test_the_nan_that_holds_kills() -> None:
+    """And not an earlier one that is over."""
+    run = Planted("grpo").healthy(10)
+    run.line({"reward": nan})
+    run.line({}, seen={"rl_weight_norm": [nan]})
+    run.store.enter(RunState.FAILED, "RuntimeError")
+
+    assert run.snapshot.value("rl_condition_symptom", condition="run_failed", severity="critical") == 1
+
+
+def test_the_next_run_of_a_process_begins_without_symptoms() -> None:
+    """They are 0 and not absent: Prometheus would see an absent one as it was for a while."""
+    run = Planted("grpo").healthy(10)
+    run.line({"reward": nan, "loss": nan})
+    run.store.enter(RunState.FAILED, "RuntimeError")
+    assert set(_symptoms(run).values()) == {1}
+    run.store.begin(RunFacts(algorithm="grpo"), {"run": "planted", "rank": "0"})
+
+    assert _symptoms(run) == {"nonfinite_loss/critical": 0, "run_failed/critical": 0}
+    run.step = 0
+    run.healthy(10)
+    run.line({"loss": nan})
+    assert _symptoms(run)["nonfinite_loss/critical"] == 0
