@@ -75,15 +75,6 @@ SERIES_SIGNALS: tuple[Signal, ...] = (
         ),
     ),
     Signal("advantage", "", (Source("rl_advantage_dist", _MEAN), Source("rl_advantage_mean"))),
-    Signal(
-        "advantage_spread",
-        "",
-        (
-            Source("rl_advantage_dist", _SPREAD, "whitened", _PPO),
-            Source("rl_advantage_dist", _SPREAD, "group", _GROUP),
-        ),
-    ),
-    Signal("weights_changed", "fraction", (Source("rl_weight_changed_fraction", _MEAN),)),
     Signal("grad_norm", "", (Source("rl_grad_norm_dist", _MEAN), Source("rl_grad_norm"))),
     Signal("value_loss", "squared reward", (Source("rl_value_loss_dist", _MEAN), Source("rl_value_loss"))),
     Signal("value_clipfrac", "fraction", (Source("rl_value_clipfrac"),)),
