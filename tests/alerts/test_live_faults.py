@@ -122,7 +122,7 @@ def test_groups_that_are_flat_but_for_rounding(tmp_path: Path, taught: Path, wat
     def by_prompt(prompts: list[str], **_: Any) -> list[float]:
         return [0.3 if prompt[0] in "aeio" else 0.7 for prompt in prompts]
 
-    options = {"max_steps": 4, "logging_steps": 1, "num_generations": 8}
+    options: dict[str, Any] = {"max_steps": 4, "logging_steps": 1, "num_generations": 8}
     _train(tmp_path, taught, watches, "GRPO", rewards=[by_prompt], **options)
     past = watches[-1]._judge.past
 
