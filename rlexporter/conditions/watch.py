@@ -45,9 +45,17 @@ class Watch:
         self.alone: dict[Key, int] = {}
         """The step from which a symptom was none any more, or had begun again as none."""
 
-    def begin(self, algorithm: str, *, sequence_level: bool = False, resumed: bool = False, groups: int = 1) -> None:
+    def begin(
+        self,
+        algorithm: str,
+        *,
+        sequence_level: bool = False,
+        resumed: bool = False,
+        groups: int = 1,
+        settings: Mapping[str, float] | None = None,
+    ) -> None:
         """Begin to watch a run, and forget an earlier one; the arguments are those of `Judge.begin`."""
-        self._judge.begin(algorithm, sequence_level=sequence_level, resumed=resumed, groups=groups)
+        self._judge.begin(algorithm, sequence_level=sequence_level, resumed=resumed, groups=groups, settings=settings)
         self._step = self._time = None
         self._span, self._resumed = 1, resumed
         self._patience = Patience(self._stalled)

@@ -244,6 +244,7 @@ class Store:
                 sequence_level=sequence_level,
                 resumed=bool(facts.step) or facts.trimmed,
                 groups=facts.groups,
+                settings=facts.hyperparameters,
             )
             transitions.begin(builder, self._watch)
         for key, total in facts.totals.items():

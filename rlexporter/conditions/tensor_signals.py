@@ -1,0 +1,121 @@
+"""Derived signals that need tensors: what they show is averaged away in log lines, or never logged."""
+
+from __future__ import annotations
+
+from math import sqrt
+
+from rlexporter.conditions.declare import Declared
+from rlexporter.conditions.envelope import Envelope
+from rlexporter.conditions.memory import MAX_FUNCTIONS, ROUNDING, Memory
+from rlexporter.conditions.view import View, finite_mean, value_range
+from rlexporter.model.histogram import Histogram
+
+declared = Declared()
+
+_ADVANTAGES, _LOGPROBS, _CHANGED = "rl_advantage_dist", "rl_logprob_dist", "rl_weight_changed_fraction"
+_UNTIL_MOVED = 20
+"""The number of looks after which weights that have never changed are frozen; before it the rate may be tiny yet."""
+_WARM_RATE = 0.1
+"""The share of its highest value above which a learning rate must change weights in bf16 too."""
+_ROLLOUTS = 10
+"""The number of rollouts before sampler and policy are compared."""
+_SURE = 3.0
+"""The number of standard errors that are left out of a mean."""
+_TRUNCATING = {"top_p": (1.0,), "top_k": (0.0, -1.0), "min_p": (0.0,), "repetition_penalty": (1.0,)}
+"""Settings of the sampler, each with the values that leave the policy's distribution as it is."""
+
+
+@declared.signal("reward_outlier", unit="ranges")
+def reward_outlier(view: View, memory: Memory) -> float | None:
+    """Return how far the most extreme reward of the step is beyond all rewards before, in multiples of their range."""
+    furthest: float | None = None
+    for name, counted in _rewards(view).items():
+        if value_range(counted) is None or (name not in memory.envelopes and len(memory.envelopes) >= MAX_FUNCTIONS):
+            continue
+        envelope = memory.envelopes.setdefault(name, Envelope())
+        found = envelope.beyond(counted.minimum, counted.maximum, counted.count)
+        if found is not None and (furthest is None or found > furthest):
+            furthest = found
+    return furthest
+
+
+def _rewards(view: View) -> dict[str, Histogram]:
+    """Return the rewards of the step by reward function; those of all together where no function is known."""
+    by_function = {
+        series.labels[0]: counted
+        for series, counted in view.seen.items()
+        if series.metric.series == "rl_reward_function_dist" and counted.count
+    }
+    together = view.counted.get("rl_reward_dist")
+    return by_function or ({"": together} if together is not None and together.count else {})
+
+
+@declared.signal("advantage_dead")
+def advantage_dead(view: View, memory: Memory) -> float | None:
+    """Return 1 if all advantages are the same although rewards differ within a group, else 0."""
+    advantages, ranges = view.counted.get(_ADVANTAGES), view.counted.get("rl_reward_group_range_dist")
+    if advantages is None or ranges is None or not advantages.count or not ranges.count:
+        return None
+    memory.where = _ADVANTAGES
+    spread = advantages.maximum - advantages.minimum
+    return float(ranges.maximum > ROUNDING and spread <= ROUNDING * min(1.0, ranges.maximum))
+
+
+@declared.signal("weights_still", after=("learning_rate",))
+def weights_still(view: View, memory: Memory) -> float | None:
+    """Return 1 if no weight has changed since the last look although gradients were not zero, else 0.
+
+    None where nothing is to be expected: without a gradient, at the low end of a schedule (in bf16 such updates are
+    lost in rounding), and before weights have ever changed.
+    """
+    gradients, changed = view.counted.get("rl_grad_norm_dist"), view.counted.get(_CHANGED)
+    here = gradients is not None and gradients.count > 0 and gradients.minimum > 0
+    if changed is None or not changed.count:
+        memory.pushed = memory.pushed and (here or gradients is None)
+        return None
+    pushed, memory.pushed = memory.pushed, here
+    memory.where = _CHANGED
+    memory.looks += 1
+    if changed.maximum > 0:
+        memory.moved = True
+        return 0.0
+    rate = memory.past["learning_rate"]
+    waning = bool(rate.count) and 0 < rate.newest < _WARM_RATE * rate.high
+    moved = memory.moved or memory.looks > _UNTIL_MOVED
+    return 1.0 if pushed and here and moved and not waning else None
+
+
+@declared.signal("sampler_gap", unit="nats per token")
+def sampler_gap(view: View, memory: Memory) -> float | None:
+    """Return how far sampler and policy are apart for sure: the mean of 20 rollouts, less three standard errors."""
+    offset = _offset(view, memory)
+    if offset is None:
+        return None
+    own, memory.where = memory.offsets, _LOGPROBS
+    own.append(offset)
+    count = len(own)
+    if count < _ROLLOUTS:
+        return None
+    mean = sum(own) / count
+    variance = sum([(each - mean) ** 2 for each in own]) / (count - 1)  # statistics.stdev costs ten times as much
+    return max(0.0, abs(mean) - _SURE * sqrt(variance / count))
+
+
+def _offset(view: View, memory: Memory) -> float | None:
+    """Return the mean log-probability of tokens that were just sampled plus the mean entropy: 0 but for noise.
+
+    That holds where tokens are drawn from the policy that is scored; with a greedier sampler it is above 0. None where
+    the settings say that tokens are drawn from something else, or that some are left out.
+    """
+    logprobs, rollout = view.counted.get(_LOGPROBS), view.counted.get(_ADVANTAGES)
+    if logprobs is None or not logprobs.count or rollout is None or not rollout.count or not _faithful(memory):
+        return None
+    entropies = view.counted.get("rl_entropy_per_token_dist")
+    entropy = finite_mean(entropies) if entropies and entropies.count else view.numbers.get("rl_entropy_per_token")
+    return None if entropy is None else finite_mean(logprobs) + entropy
+
+
+def _faithful(memory: Memory) -> bool:
+    settings = memory.settings
+    plain = all(name not in settings or settings[name] in values for name, values in _TRUNCATING.items())
+    return plain and not settings.get("mask_truncated_completions")
