@@ -51,6 +51,8 @@ class LegacyTaps(BackwardTaps):
         self._run = run
         self._rollout = contextlib.ExitStack()
         self._begun = False
+        self._looked = False
+        """True if the weights were looked at since the last step: before its rollout, or else before the step."""
         self._since = 0.0
         self._done = 0
         self._logged: frozenset[str] = frozenset()
@@ -81,19 +83,32 @@ class LegacyTaps(BackwardTaps):
 
     def _generate(self, generate: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         self._begin()
+        self._see_weights_before()  # the rollout fails where a weight is NaN
         return generate(*args, **kwargs)
 
     def _step(self, step: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         self._begin()
+        self._see_weights_before()
         with self.sink.observing("reward"):  # the raw scores: the trainer scales and clips them
             self.sink.observe("rl_reward_dist", _joined(self.argument(step, "scores", args, kwargs)))
         with self.sink.phase("update"):
             stats = step(*args, **kwargs)
-        with self.sink.observing("weights"):
-            self.sink.observe("rl_weight_norm", weight_norm(self.trainer.model))
+        self._see_weights()
+        self._looked = False
         with self.sink.guard("tap"):
             self._step_done(stats)
         return stats
+
+    def _see_weights_before(self) -> None:
+        if self._looked:
+            return
+        self._looked = True
+        self._see_weights()
+        self.sink.flush()
+
+    def _see_weights(self) -> None:
+        with self.sink.observing("weights"):
+            self.sink.observe("rl_weight_norm", weight_norm(self.trainer.model))
 
     def _step_done(self, stats: Mapping[str, Any]) -> None:
         now = time.perf_counter()
