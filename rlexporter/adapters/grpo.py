@@ -10,6 +10,7 @@ from typing import Any
 
 from rlexporter.adapters.optimizer import weight_norm
 from rlexporter.adapters.taps import Taps
+from rlexporter.adapters.weights import WeightSample
 from rlexporter.model.sink import NotSeenError
 
 _ON_POLICY = (
@@ -30,6 +31,7 @@ class GroupTaps(Taps):
         super().__init__(*args)
         self._scores: list[tuple[Any, Any]] | None = None
         self._read: dict[str, tuple[list[float], int]] = {}
+        self._weights = WeightSample()
 
     def install(self) -> None:
         """Wrap rollout, scoring and loss."""
@@ -65,7 +67,7 @@ class GroupTaps(Taps):
             return generate_and_score(*args, **kwargs)
         with self.sink.phase("rollout"):
             with self.sink.observing("weights"):
-                self.sink.observe("rl_weight_norm", weight_norm(self.trainer.model))
+                self._see_weights()
             self.sink.flush()
             self._scores = []
             try:
@@ -79,16 +81,42 @@ class GroupTaps(Taps):
         with self.sink.guard("tap"):
             if "old_logps" in output:
                 with self.sink.observing("kl"):
-                    self._see_penalty(scores, output["completion_mask"])
+                    self._see_penalty(scores, output)
+            elif "ref_per_token_logps" in output:
+                with self.sink.observing("kl"):
+                    self._see_reference(output["ref_per_token_logps"], output)
         return output
 
-    def _see_penalty(self, scores: list[Any], mask: Any) -> None:
+    def _see_weights(self) -> None:
+        self.sink.observe("rl_weight_norm", weight_norm(self.trainer.model))
+        changed = self._weights.changed(self.trainer.model)
+        if changed is not None:
+            self.sink.observe("rl_weight_changed_fraction", changed)
+
+    def _see_penalty(self, scores: list[Any], output: Any) -> None:
         """Observe RLOO's KL (k1: log-probability of the policy minus that of the reference), a part of its reward."""
         if not self.trainer.beta:
             raise NotSeenError(_NO_REFERENCE)
         (policy, *_), (reference, *_) = scores
+        mask = output["completion_mask"]
         self.sink.observe("rl_kl_per_token_dist", policy.float() - reference.float(), mask)
         self.sink.observe("rl_ref_logprob_dist", reference, mask)
+        self._see_reference(reference, output)
+
+    def _see_reference(self, reference: Any, output: Any) -> None:
+        """Observe by how much the reference contradicts itself: completions of a group that begin with the same token.
+
+        Their prompt is the same, so that the log-probability of that token is too, however the reference was made.
+        """
+        group = self.trainer.num_generations
+        if group < 2 or len(reference) % group:  # a group is on several ranks
+            return
+        first, token = (each.select(1, 0).view(-1, group) for each in (reference, output["completion_ids"]))
+        seen = output["completion_mask"].select(1, 0).view(-1, group).bool()
+        same = (token.unsqueeze(2) == token.unsqueeze(1)) & seen.unsqueeze(2) & seen.unsqueeze(1)
+        difference = (first.unsqueeze(2) - first.unsqueeze(1)).abs().float()
+        same &= difference - difference == 0  # NaN for NaN and infinities, which are counted elsewhere
+        self.sink.observe("rl_ref_logprob_noise", difference, same.triu(diagonal=1))
 
     def _see_lengths(self, output: Any) -> None:
         with self.sink.observing("prompt_length"):

@@ -88,7 +88,7 @@ def weight_norm(model: Any) -> Any:
 
     No collective is called: only the local part of sharded parameters (FSDP, ZeRO) counts.
     """
-    return norm_of([_local(parameter) for parameter in model.parameters() if parameter.requires_grad])
+    return norm_of([local_part(parameter) for parameter in model.parameters() if parameter.requires_grad])
 
 
 def norm_of(tensors: list[Any]) -> Any:
@@ -100,6 +100,7 @@ def norm_of(tensors: list[Any]) -> Any:
         return torch.stack([norm.to(norms[0].device, non_blocking=True) for norm in norms]).norm()
 
 
-def _local(parameter: Any) -> Any:
+def local_part(parameter: Any) -> Any:
+    """Return this rank's part of a parameter: all of it, unless it is sharded (FSDP, ZeRO)."""
     shard = getattr(parameter, "ds_tensor", parameter)
     return shard.to_local() if hasattr(shard, "to_local") else shard

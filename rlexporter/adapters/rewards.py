@@ -65,6 +65,7 @@ class RewardTaps(Taps):
         rewards = self._weighted(per_function)
         self.sink.observe("rl_reward_dist", rewards.narrow(0, start, count), scored)
         self.sink.undefined("rl_reward_dist", sum(unscored))
+        self.sink.observe("rl_reward_group_range_dist", *self._ranges(rewards))
         # TRL replaces advantages that are not finite by 0 or the largest number: they are counted before that.
         advantages = self._centred(rewards).narrow(0, start, count)
         lost = advantages - advantages != 0  # the difference is NaN for NaN and the infinities
@@ -82,6 +83,16 @@ class RewardTaps(Taps):
         """Return ``rewards`` minus the mean of their group: finite exactly where TRL's own advantage is at first."""
         grouped = rewards.view(-1, self.trainer.num_generations)
         return (grouped - grouped.nanmean(1, keepdim=True)).view(-1)
+
+    def _ranges(self, rewards: Any) -> tuple[Any, Any]:
+        """Return the largest minus the smallest reward of each group, of all ranks; and where that is a number."""
+        import torch
+
+        grouped = rewards.view(-1, self.trainer.num_generations)
+        missing = grouped.isnan()
+        highest = torch.where(missing, -math.inf, grouped).amax(1)
+        ranges = highest - torch.where(missing, math.inf, grouped).amin(1)
+        return ranges, ranges - ranges == 0
 
 
 class Watched:

@@ -16,7 +16,7 @@ from rlexporter.model.sink import Sink
 
 
 class Taps:
-    """Taps on one trainer. They hold no tensor between two steps."""
+    """Taps on one trainer. Between two steps they hold no tensor of the trainer."""
 
     log_ends_step = False
     """True if this trainer logs a step before it says that the step has ended."""

@@ -60,6 +60,7 @@ SERIES_SIGNALS: tuple[Signal, ...] = (
     ),
     Signal("ref_surprise", "nats per token", (Source("rl_ref_logprob_dist", Read.MINUS_MEAN),)),
     Signal("ref_dropout", "fraction", (Source("rl_ref_dropout", _MEAN),)),
+    Signal("ref_noise", "nats", (Source("rl_ref_logprob_noise", _MEAN),)),
     Signal("approxkl", "nats per token", (Source("rl_policy_approxkl"),)),
     Signal("ratio", "", (Source("rl_policy_ratio_dist", _MEAN), Source("rl_policy_ratio_mean"))),
     Signal("ratio_tail", "fraction", (Source("rl_policy_ratio_dist", _SHARE, outside=(0.1, 10.0)),)),
@@ -75,7 +76,15 @@ SERIES_SIGNALS: tuple[Signal, ...] = (
         ),
     ),
     Signal("advantage", "", (Source("rl_advantage_dist", _MEAN), Source("rl_advantage_mean"))),
-    Signal("advantage_spread", "", (Source("rl_advantage_dist", _SPREAD, "whitened", _PPO),)),
+    Signal(
+        "advantage_spread",
+        "",
+        (
+            Source("rl_advantage_dist", _SPREAD, "whitened", _PPO),
+            Source("rl_advantage_dist", _SPREAD, "group", _GROUP),
+        ),
+    ),
+    Signal("weights_changed", "fraction", (Source("rl_weight_changed_fraction", _MEAN),)),
     Signal("grad_norm", "", (Source("rl_grad_norm_dist", _MEAN), Source("rl_grad_norm"))),
     Signal("value_loss", "squared reward", (Source("rl_value_loss_dist", _MEAN), Source("rl_value_loss"))),
     Signal("value_clipfrac", "fraction", (Source("rl_value_clipfrac"),)),
@@ -448,6 +457,27 @@ _POLICY_CONDITIONS = (
         algorithms=(*_GROUP, "ppo"),
         related=("rl_sampling_logp_difference_mean", "rl_policy_ratio_dist", "rl_policy_approxkl"),
     ),
+    condition("sampler_differs", "RLSamplerDiffers", Family.KL_NEGATIVE).when(
+        above("sampler_gap", warning(0.05)),
+        summary="Completions are not drawn from the policy that is trained.",
+        meaning="Under the policy that drew them, the mean log-probability of tokens is minus the mean entropy. Over "
+        "the last rollouts it is not, by more than noise: tokens are likelier than they should be (a greedier "
+        "sampler), or less likely. The number is that difference less three standard errors. With `top_p`, `top_k`, "
+        "`min_p` or a repetition penalty that is on it is not judged.",
+        causes=(
+            "The sampler has another temperature than the trainer, or is greedy (`generation_kwargs`, a server).",
+            "The sampler has stale weights.",
+            "Dropout is on in the policy, or its precision differs from the sampler's.",
+        ),
+        remedies=(
+            "Compare the generation settings with `temperature` of the trainer.",
+            "Check that the sampler has the newest weights.",
+            "A sampler that is meant to differ: set `sampler_differs = false`.",
+        ),
+        source="live runs: within 0.011 at the median in healthy ones, 0.16 to 0.32 with another temperature, a greedy "
+        "or a stale sampler",
+        related=("rl_logprob_dist", "rl_entropy_per_token_dist", "rl_policy_ratio_dist"),
+    ),
     condition("sampling_ratio_low", "RLImportanceRatioLow", Family.KL_NEGATIVE).when(
         below("sampling_ratio", warning(0.3, k=5, n=5)),
         summary="Importance sampling throws most of the samples away.",
@@ -504,6 +534,21 @@ _KL_CONDITIONS = (
         source="a reference is deterministic; legacy PPO puts it into evaluation mode in each step by itself",
         algorithms=("ppo",),
         related=("rl_ref_dropout", "rl_kl_per_token_dist", "rl_ref_logprob_dist"),
+    ),
+    condition("reference_noisy", "RLReferenceNoisy", Family.KL_HIGH).when(
+        above("ref_noise", warning(0.02, k=3, n=5)),
+        summary="The reference contradicts itself: dropout is on in it.",
+        meaning="For the same token after the same prompt the reference gives different log-probabilities, within one "
+        "step. A reference in evaluation mode does not, whatever its precision. KL to it is mostly noise, and so is "
+        "the penalty.",
+        causes=(
+            "The reference is in training mode, with dropout in its configuration.",
+            "The reference is the policy without its adapter, and the base model has dropout.",
+        ),
+        remedies=("`disable_dropout=True`.", "Call `eval()` on the reference."),
+        source="live GRPO and RLOO runs: 0 in healthy ones; a margin for bf16, whose kernels differ with the batch",
+        algorithms=_GROUP,
+        related=("rl_ref_logprob_noise", "rl_kl_per_token_dist", "rl_ref_logprob_dist"),
     ),
     condition("kl_high", "RLKLHigh", Family.KL_HIGH).when(
         above(
@@ -731,6 +776,20 @@ _VALUE_CONDITIONS = (
         algorithms=_PPO,
         related=("rl_advantage_dist", "rl_reward_std", "rl_value_dist", "rl_return_dist"),
     ),
+    condition("advantage_dead", "RLAdvantageDead", Family.ADVANTAGE).when(
+        above("advantage_dead", warning(0.5), critical(0.5, k=3, n=3)),
+        summary="Advantages are all the same although rewards differ.",
+        meaning="Completions of one group got different rewards, and yet all advantages of the step are the same. What "
+        "is learnt is the KL penalty, or nothing.",
+        causes=(
+            "Code between reward and advantage that overwrites, masks or clips it.",
+            "A reward so large or small that its differences are lost in rounding.",
+        ),
+        remedies=("Compute the advantages of one group by hand from its rewards.",),
+        source="live GRPO and RLOO runs: rewards that differ always give advantages that do",
+        algorithms=_GROUP,
+        related=("rl_advantage_dist", "rl_reward_group_range_dist", "rl_reward_std", "rl_kl_per_token"),
+    ),
     condition("advantage_off_centre", "RLAdvantageOffCentre", Family.ADVANTAGE).when(
         above("advantage_offset", warning(0.2, k=5, n=5)),
         summary="Advantages are not centred.",
@@ -796,12 +855,17 @@ _REWARD_CONDITIONS = (
     ),
     condition("reward_function_dead", "RLRewardFunctionDead", Family.REWARD_FLAT).when(
         above("reward_functions_dead", warning(0.5)),
-        summary="A reward function tells no completion from another any more, at its lowest.",
-        meaning="A reward function that used to give different values has given the same one to every completion for "
-        "at least 20 observations, and it is its lowest: it teaches nothing. At its highest it would be solved.",
-        causes=("What it looks for never appears in a completion.", "Its parser fails.", "Its weight hides it."),
+        summary="A reward function tells no completion from another any more, and is not solved.",
+        meaning="A reward function that used to give different values gives the same one to every completion, for so "
+        "many steps that it is no chance. It has given better ones, or came there in one jump, as learning does not: "
+        "it teaches nothing. One that is at its best is solved.",
+        causes=(
+            "What it looks for never appears in a completion.",
+            "Its parser fails, or the service behind it answers with a default.",
+            "All completions are alike: look at entropy.",
+        ),
         remedies=("Run it on a few completions by hand.", "Reward partial success."),
-        source="[runs]; 20 observations in a row",
+        source="live GRPO and RLOO runs, and [runs]: 8 observations or more, a chance below 0.01 %",
         algorithms=_GROUP,
         related=("rl_reward_function_mean", "rl_reward_function_std", "rl_reward_function_dist"),
     ),
@@ -839,6 +903,24 @@ _REWARD_CONDITIONS = (
         source="[runs]",
         related=("rl_reward_mean", "rl_reward_function_mean", "rl_reward_dist"),
     ),
+    condition("reward_outlier", "RLRewardOutlier", Family.REWARD_JUMP).when(
+        above("reward_outlier", warning(10.0)),
+        summary="A reward is far beyond all rewards before.",
+        meaning="One reward of a step, or a few, are further beyond everything that the reward function gave before "
+        "than ten times the range of that (counted as 1 at least). A mean over the batch hides it; a single one can "
+        "make a whole update.",
+        causes=(
+            "A division by almost zero, or a sentinel (-1000, 1e6) that was meant for an error.",
+            "A reward model far off its ground.",
+            "A bonus that is met for the first time and is much larger than all other rewards.",
+        ),
+        remedies=(
+            "Find the completion with that reward: `log_completions=True`.",
+            "Clip rewards in the function; scale them (`scale_rewards`).",
+        ),
+        source="live GRPO and RLOO runs: 0 to 1.3 in healthy ones, 12 and more for outliers of 100",
+        related=("rl_reward_dist", "rl_reward_function_dist", "rl_reward_std", "rl_grad_norm"),
+    ),
     condition("reward_drop", "RLRewardDrop", Family.REWARD_DROP).when(
         below("reward", warning(4.0, k=5, n=8), vs=Baseline.LEVEL),
         summary="The reward has fallen below the run's own level.",
@@ -866,6 +948,25 @@ _REWARD_CONDITIONS = (
         remedies=("Look at learning rate, KL (0 is a frozen policy) and zero-variance groups.",),
         source="[ranges]: plateau is stagnation; converged looks the same, so only against the start [runs]",
         related=("rl_reward_mean", "rl_reward_std", "rl_learning_rate", "rl_kl_per_token"),
+    ),
+    condition("weights_frozen", "RLWeightsFrozen", Family.PLATEAU).when(
+        above("weights_still", warning(0.5, k=3, n=3), critical(0.5, k=8, n=8)),
+        summary="The weights do not change any more, although there is a gradient.",
+        meaning="Not one of some 30,000 trained weights has changed, to the last bit, between several rollouts, while "
+        "the gradient was not 0 in any step: what is computed does not arrive in the policy.",
+        causes=(
+            "The optimizer holds other parameters than the model: the model was wrapped, copied or reloaded since.",
+            "Updates are skipped: a loss scaler, a callback, or a learning rate of 0.",
+            "bf16 weights whose updates are below their rounding.",
+        ),
+        remedies=(
+            "Compare `trainer.optimizer.param_groups` with `trainer.model.parameters()`; check `learning_rate`.",
+            "Resume from the last checkpoint before the step that the alert names.",
+            "Keep an fp32 copy of the weights in the optimizer, or train an adapter in fp32.",
+        ),
+        source="live GRPO and RLOO runs: all weights change in each healthy update in fp32; about 1 % in bf16 at 1e-6",
+        algorithms=_GROUP,
+        related=("rl_weight_changed_fraction", "rl_weight_norm", "rl_grad_norm", "rl_learning_rate"),
     ),
     condition("policy_frozen", "RLPolicyFrozen", Family.PLATEAU).when(
         below("kl_distance", warning(1e-6, k=20, n=20)),

@@ -274,6 +274,14 @@ _REWARDS = (
         keys=_keys(PPO_LEGACY, "env/reward_dist"),
         reading="Balanced, without long tails; two humps are two kinds of answers.",
     ),
+    _reward.histogram(
+        "rl_reward_group_range_dist",
+        "Largest minus smallest reward of each group of completions to one prompt: of all ranks, exact where "
+        "frac_reward_zero_std takes rounding for a spread.",
+        (1e-6, 0.001, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 3.0, 5.0, 10.0, 100.0, 1000.0),
+        scope=RankScope.GLOBAL,
+        reading='le="1e-06": groups in which all rewards are equal, which teach nothing.',
+    ),
     _reward.gauge(
         "rl_reward_function_mean",
         "Mean of one reward function over the samples for which it returned a number.",
@@ -760,6 +768,15 @@ _OPTIMIZER = (
         scope=RankScope.RANK,
         reading="Drifts slowly. NaN: weights are lost, and the rollout that follows will fail.",
     ),
+    _optimizer.gauge(
+        "rl_weight_changed_fraction",
+        "Share of the trained weights (of some 30,000 that are compared, bit for bit) that have changed since the "
+        "rollout before.",
+        unit="fraction",
+        scope=RankScope.RANK,
+        reading="1 in fp32; a few percent in bf16 at a low learning rate, whose updates are lost in rounding. 0: the "
+        "policy is frozen.",
+    ),
 )
 
 _COMPLETION = (
@@ -896,6 +913,13 @@ _LOGPROBS = (
         level=Level.STEP,
         scope=RankScope.RANK,
         reading="0. More: the reference is in training mode, and KL is partly noise.",
+    ),
+    _logprob.gauge(
+        "rl_ref_logprob_noise",
+        "Mean difference between the reference's log-probabilities of one token after one prompt: the first tokens of "
+        "completions of a group, where they are the same.",
+        scope=RankScope.RANK,
+        reading="0, or rounding: the reference is deterministic. More: dropout is on in it, and KL is noise.",
     ),
 )
 

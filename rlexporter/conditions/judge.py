@@ -114,16 +114,25 @@ class Judge:
         self._thresholds = thresholds or {}
         self.begin("")
 
-    def begin(self, algorithm: str, *, sequence_level: bool = False, resumed: bool = False) -> None:
+    def begin(
+        self,
+        algorithm: str,
+        *,
+        sequence_level: bool = False,
+        resumed: bool = False,
+        settings: Mapping[str, float] | None = None,
+    ) -> None:
         """Begin to judge a run of ``algorithm``; every condition applies to one that no condition names.
 
         ``sequence_level``: its ratios are per sequence. ``resumed``: its first step is not the first one of the run.
+        ``settings``: the numeric ones of its trainer.
         """
         self._sequence_level = sequence_level
         unknown = not any(algorithm in each.algorithms for each in self._conditions)
         self.limits: list[tuple[Condition, Limit]] = []
         self._states = {signal.name: _SignalState(signal, algorithm, self._derive) for signal in self._signals}
-        self._memory = Memory({name: state.past for name, state in self._states.items()}, resumed=resumed)
+        past = {name: state.past for name, state in self._states.items()}
+        self._memory = Memory(past, settings=settings or {}, resumed=resumed)
         for condition in self._conditions:
             for limit in condition.limits if unknown or condition.applies(algorithm) else ():
                 factor = self._thresholds.get((condition.name, limit.severity.value), limit.value)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from rlexporter.conditions.envelope import Envelope, Varied
 from rlexporter.conditions.past import Past
 
 ROUNDING = 1e-6
@@ -19,6 +21,8 @@ class Memory:
     past: dict[str, Past]
     variant: dict[str, str] = field(default_factory=dict)
     """The variant of each signal."""
+    settings: Mapping[str, float] = field(default_factory=dict)
+    """The numeric settings of the trainer, by name; empty if they are not known."""
     resumed: bool = False
     """True if the first step here is not the first one of the run."""
     fresh: set[str] = field(default_factory=set)
@@ -26,6 +30,8 @@ class Memory:
     episode: float = 0.0
     functions: dict[str, Past] = field(default_factory=dict)
     """The means of each reward function."""
+    varied: dict[str, Varied] = field(default_factory=dict)
+    """The observations in which a reward function told completions apart."""
     flat_for: dict[str, int] = field(default_factory=dict)
     """The number of observations in a row in which a reward function gave all completions the same reward."""
     given: dict[str, int] = field(default_factory=dict)
@@ -41,6 +47,10 @@ class Memory:
     absent: list[tuple[int, int, int]] = field(default_factory=list)
     """The entries of ``keys`` for keys that the last line did not have."""
     lines: int = 0
+    envelopes: dict[str, Envelope] = field(default_factory=dict)
+    """The extremes of the rewards of each reward function so far."""
+    pushed: bool = False
+    """True if all gradients since the weights were last looked at were not zero, and there was one."""
     tapped: bool = False
     """True if reward functions are tapped, so that None and NaN are told apart."""
 

@@ -6,6 +6,7 @@ from statistics import median
 
 from rlexporter.catalog import REWARD_GAIN_FROM
 from rlexporter.conditions.declare import Declared
+from rlexporter.conditions.envelope import Varied
 from rlexporter.conditions.memory import MAX_FUNCTIONS, ROUNDING, Memory
 from rlexporter.conditions.past import Past, spread
 from rlexporter.conditions.view import View, finite_mean, value_range
@@ -46,18 +47,26 @@ def reward_function_lost(view: View, memory: Memory) -> float | None:
 
 @declared.signal("reward_functions_dead", unit="reward functions")
 def reward_functions_dead(view: View, memory: Memory) -> float | None:
-    """Count reward functions that once told completions apart, but for 20 observations gave all their lowest value."""
-    spreads = _function_spreads(view)
+    """Count reward functions that once told completions apart, but now give all the same, and not by success.
+
+    They have done so for 8 observations or more, and for so many that it is no chance (0.01 %), as often as they told
+    completions apart before.
+    """
+    given = _given(view)
     dead = 0
-    for name, (mean, width) in spreads.items():
+    for name, (mean, width, low, high) in given.items():
         if name not in memory.functions and len(memory.functions) >= MAX_FUNCTIONS:
             continue
         past = memory.functions.setdefault(name, Past())
+        varied = memory.varied.setdefault(name, Varied())
         past.add(mean)
-        flat = width <= ROUNDING * max(1.0, abs(mean))
-        memory.flat_for[name] = memory.flat_for.get(name, 0) + 1 if flat else 0
-        dead += 20 <= memory.flat_for[name] < past.count and mean <= past.low + ROUNDING < past.high
-    return float(dead) if spreads else None
+        if width <= ROUNDING * max(1.0, abs(mean)):
+            memory.flat_for[name] = flat = memory.flat_for.get(name, 0) + 1
+            dead += flat >= 8 and varied.chance(past.count, flat) < 1e-4 and varied.unearned(mean)
+        else:
+            memory.flat_for[name] = 0
+            varied.add(mean, low, high)
+    return float(dead) if given else None
 
 
 @declared.signal("reward_functions_silent", unit="reward functions", after=("reward_functions_dead",))
@@ -68,8 +77,11 @@ def reward_functions_silent(view: View, memory: Memory) -> float | None:
     return float(sum(50 <= past.count == memory.flat_for[name] for name, past in memory.functions.items()))
 
 
-def _function_spreads(view: View) -> dict[str, tuple[float, float]]:
-    """Return the mean and the spread of each reward function for which both are known."""
+def _given(view: View) -> dict[str, tuple[float, float, float | None, float | None]]:
+    """Return mean, spread, lowest and highest value of each reward function for which mean and spread are known.
+
+    Log lines do not have the lowest and the highest value.
+    """
     seen = {
         series.labels[0]: counted
         for series, counted in view.seen.items()
@@ -77,14 +89,28 @@ def _function_spreads(view: View) -> dict[str, tuple[float, float]]:
     }
     if seen:
         ranges = {name: value_range(counted) for name, counted in seen.items()}
-        return {name: (finite_mean(seen[name]), found) for name, found in ranges.items() if found is not None}
+        return {
+            name: (finite_mean(seen[name]), found, seen[name].minimum, seen[name].maximum)
+            for name, found in ranges.items()
+            if found is not None
+        }
     means = view.functions.get("rl_reward_function_mean", {})
     stds = view.functions.get("rl_reward_function_std", {})
     return {
-        name: (mean, std)
+        name: (mean, std, None, None)
         for name, mean in means.items()
         if mean is not None and mean == mean and (std := stds.get(name)) is not None and std == std
     }
+
+
+def flat_groups(view: View) -> tuple[int, int] | None:
+    """Return the numbers of groups whose rewards are all equal, and of all groups; None without tensors.
+
+    It is exact where TRL's frac_reward_zero_std is not: that compares a standard deviation with 1e-8, and the rounding
+    of equal rewards alone can be more.
+    """
+    ranges = view.counted.get("rl_reward_group_range_dist")
+    return (ranges.counts[0], ranges.count) if ranges is not None and ranges.count else None
 
 
 @declared.signal("reward_gained", of="reward")
@@ -105,6 +131,9 @@ def flat_share(view: View, memory: Memory) -> float | None:
     """Return the share of completions whose group has no spread of reward; 1 if the whole step has none."""
     if "reward" not in memory.fresh:
         return None
+    groups = flat_groups(view)
+    if groups is not None:
+        return groups[0] / groups[1]
     reward, width = memory.past["reward"], memory.new("reward_std")
     share = memory.new("zero_std_fraction")
     if width is not None and abs(width) <= ROUNDING * max(1.0, abs(reward.newest)):

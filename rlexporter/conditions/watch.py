@@ -28,9 +28,16 @@ class Watch:
         self.first: dict[tuple[str, str], tuple[int, Transition]] = {}
         """The step in which each condition and severity first began, and the transition."""
 
-    def begin(self, algorithm: str, *, sequence_level: bool = False, resumed: bool = False) -> None:
+    def begin(
+        self,
+        algorithm: str,
+        *,
+        sequence_level: bool = False,
+        resumed: bool = False,
+        settings: Mapping[str, float] | None = None,
+    ) -> None:
         """Begin to watch a run, and forget an earlier one; the arguments are those of `Judge.begin`."""
-        self._judge.begin(algorithm, sequence_level=sequence_level, resumed=resumed)
+        self._judge.begin(algorithm, sequence_level=sequence_level, resumed=resumed, settings=settings)
         self._step = self._time = None
         self._patience = Patience(self._stalled)
 

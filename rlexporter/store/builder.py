@@ -97,8 +97,9 @@ class SnapshotBuilder:
             have = self.buckets.get(series)
             self.buckets[series] = have + counted if have else counted
         elif series.metric.kind is _GAUGE:
-            self.samples[series] = counted.mean
-            self.steps[series] = step
+            if counted.count or counted.nonfinite:  # nothing is left where every value was masked
+                self.samples[series] = counted.mean
+                self.steps[series] = step
         elif isfinite(counted.maximum):
             self._count_up_to(series, counted.maximum)
         if not twin:

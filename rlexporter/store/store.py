@@ -238,7 +238,12 @@ class Store:
                 builder.expect(metric)
         sequence_level = facts.info.get("importance_sampling_level") == "sequence"
         if self._watch is not None:
-            self._watch.begin(facts.algorithm, sequence_level=sequence_level, resumed=bool(facts.step))
+            self._watch.begin(
+                facts.algorithm,
+                sequence_level=sequence_level,
+                resumed=bool(facts.step),
+                settings=facts.hyperparameters,
+            )
             transitions.begin(builder, self._watch)
         for key, total in facts.totals.items():
             for series in resolver.resolve(key):

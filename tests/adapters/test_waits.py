@@ -98,7 +98,7 @@ class GRPOTrainer:
         old, _ = self._get_per_token_logps_and_entropies(self.model)
         reference, _ = self._get_per_token_logps_and_entropies(self.model)
         mask = torch.ones(SAMPLES, TOKENS, dtype=torch.int64, device=self.device)
-        output = {"completion_mask": mask, "tool_mask": mask, "advantages": rewards.nansum(1)}
+        output = {"completion_mask": mask, "tool_mask": mask, "completion_ids": mask, "advantages": rewards.nansum(1)}
         return {**output, "old_per_token_logps": old, "ref_per_token_logps": reference}
 
     def _calculate_rewards(self, inputs: Any, prompts: Any, completions: Any) -> Any:
@@ -196,9 +196,10 @@ def _check(exporter: Exporter, kind: type[Any]) -> None:
 
 KINDS = [GRPOTrainer, RLOOTrainer, PPOTrainer]
 _OF_EACH = "advantage_dist logprob_dist ref_logprob_dist entropy_per_token_dist kl_per_token_dist reward_dist loss_dist"
+_OF_GROUPS = "reward_function_dist reward_group_range_dist ref_logprob_noise weight_changed_fraction"
 _ALSO = {
-    GRPOTrainer: "sequence_ratio_dist policy_ratio_dist reward_function_dist",
-    RLOOTrainer: "sequence_ratio_dist reward_function_dist",
+    GRPOTrainer: f"sequence_ratio_dist policy_ratio_dist {_OF_GROUPS}",
+    RLOOTrainer: f"sequence_ratio_dist {_OF_GROUPS}",
     PPOTrainer: "policy_ratio_dist policy_loss_dist value_dist return_dist kl_per_sequence_dist completion_length_dist "
     "prompt_length_dist",
 }

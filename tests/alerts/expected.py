@@ -33,8 +33,10 @@ RAISED = tuple(
     RLClipFractionHigh clipfrac_high warning
     RLSamplerMismatch sampling_mismatch warning
     RLSamplerMismatch sampling_mismatch critical
+    RLSamplerDiffers sampler_differs warning
     RLImportanceRatioLow sampling_ratio_low warning
     RLKLAtStart kl_at_start critical
+    RLReferenceNoisy reference_noisy warning
     RLKLHigh kl_high warning
     RLKLHigh kl_high critical
     RLKLJump kl_jump warning
@@ -51,6 +53,8 @@ RAISED = tuple(
     RLValueLossSpike value_loss_spike critical
     RLValueClipFractionHigh value_clipfrac_high warning
     RLExplainedVarianceFall explained_variance_fall info
+    RLAdvantageDead advantage_dead warning
+    RLAdvantageDead advantage_dead critical
     RLAdvantageOffCentre advantage_off_centre warning
     RLRewardFlat reward_flat warning
     RLRewardFlat reward_flat critical
@@ -60,8 +64,11 @@ RAISED = tuple(
     RLRewardFunctionSilent reward_function_silent info
     RLRewardSpreadHigh reward_std_high warning
     RLRewardJump reward_jump warning
+    RLRewardOutlier reward_outlier warning
     RLRewardDrop reward_drop warning
     RLRewardPlateau reward_plateau warning
+    RLWeightsFrozen weights_frozen warning
+    RLWeightsFrozen weights_frozen critical
     RLPolicyFrozen policy_frozen warning
     RLTruncation truncation warning
     RLTruncation truncation critical

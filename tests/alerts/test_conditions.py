@@ -39,6 +39,7 @@ def _once(**changes: Any) -> Fault:
 
 
 RATIOS = [1.0] * 980 + [0.95, 1.05] * 10
+SAMPLED = {"rl_advantage_dist": [-1.0, 1.0], "rl_entropy_per_token_dist": [0.9]}
 PLANTS = {
     "nan gradient": Plant("grpo", _once(grad_norm=nan), {"nonfinite_grad/critical": 1}),
     "nan loss": Plant("grpo", _once(loss=nan), {"nonfinite_loss/critical": 1}),
@@ -160,7 +161,45 @@ PLANTS = {
     ),
     "half of the groups flat": Plant("grpo", _always(frac_reward_zero_std=0.6), {"zero_variance_groups/info": 8}),
     "a reward function dies": Plant(
-        "grpo", _always(rewards__answer__mean=0.0, rewards__answer__std=0.0), {"reward_function_dead/warning": 20}
+        "grpo", _always(rewards__answer__mean=0.0, rewards__answer__std=0.0), {"reward_function_dead/warning": 8}
+    ),
+    "a reward function gives the middle": Plant(
+        "grpo", _always(rewards__answer__mean=0.55, rewards__answer__std=0.0), {"reward_function_dead/warning": 8}
+    ),
+    "one reward far off": Plant(
+        "grpo",
+        _always(),
+        {"reward_outlier/warning": 1},
+        seen=lambda i: {"rl_reward_function_dist/answer": [0.0, 40.0] if i == 1 else [0.0, 1.0]},
+        before={"rl_reward_function_dist/answer": [0.0, 1.0]},
+    ),
+    "advantages all 0": Plant(
+        "rloo",
+        _always(),
+        {"advantage_dead/warning": 1, "advantage_dead/critical": 3},
+        seen=lambda i: {"rl_advantage_dist": [0.0, 0.0], "rl_reward_group_range_dist": [0.0, 0.5]},
+        before={"rl_advantage_dist": [-0.25, 0.25], "rl_reward_group_range_dist": [0.0, 0.5]},
+    ),
+    "weights stay": Plant(
+        "grpo",
+        _always(),
+        {"weights_frozen/warning": 3, "weights_frozen/critical": 8},
+        seen=lambda i: {"rl_weight_changed_fraction": [0.0], "rl_grad_norm_dist": [1.0]},
+        before={"rl_weight_changed_fraction": [1.0], "rl_grad_norm_dist": [1.0]},
+    ),
+    "a greedy sampler": Plant(
+        "ppo",
+        _always(),
+        {"sampler_differs/warning": 10},
+        seen=lambda i: {**SAMPLED, "rl_logprob_dist": [-0.5, -0.5]},
+        before={**SAMPLED, "rl_logprob_dist": [-1.0, -0.8]},
+    ),
+    "a reference with dropout": Plant(
+        "grpo",
+        _always(),
+        {"reference_noisy/warning": 3},
+        seen=lambda i: {"rl_ref_logprob_noise": [0.1]},
+        before={"rl_ref_logprob_noise": [0.0]},
     ),
     "a reward function that never spoke": Plant(
         "grpo",

@@ -1,0 +1,81 @@
+"""What rewards were like so far: their extremes, and when they told completions apart."""
+
+from __future__ import annotations
+
+from collections import deque
+from statistics import median
+
+ENOUGH = 50
+"""The number of values from which on extremes say something."""
+FAR = 10.0
+"""The distance beyond all values before, in multiples of their range, from which on a value is an outlier."""
+_SCALE = 1.0
+"""The smallest range: where a reward that was 0.0 to 0.1 is 1.0 for the first time, the task was solved once."""
+_USUAL = 3
+"""The number of observations in a row with outliers that make them the usual."""
+_RECENT = 20
+
+
+class Envelope:
+    """The range of the values of one reward so far. Outliers stay out of it until they are usual."""
+
+    __slots__ = ("count", "far", "high", "low")
+
+    def __init__(self) -> None:
+        self.low = float("inf")
+        self.high = float("-inf")
+        self.count = 0
+        self.far = 0
+
+    def beyond(self, low: float, high: float, count: int) -> float | None:
+        """Take ``count`` values from ``low`` to ``high``; return how far they are beyond those before, in their range.
+
+        The range counts as 1 at least. None while too few values came before.
+        """
+        found = None
+        if self.count >= ENOUGH:
+            found = max(high - self.high, self.low - low, 0.0) / max(self.high - self.low, _SCALE)
+        self.far = self.far + 1 if found is not None and found > FAR else 0
+        if self.far in (0, _USUAL):
+            self.low, self.high, self.far = min(self.low, low), max(self.high, high), 0
+        self.count += count
+        return found
+
+
+class Varied:
+    """The observations in which one reward function told completions apart."""
+
+    __slots__ = ("count", "highest", "lowest", "means")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.lowest: deque[float] = deque(maxlen=_RECENT)
+        self.highest: deque[float] = deque(maxlen=_RECENT)
+        self.means: deque[float] = deque(maxlen=_RECENT)
+
+    def add(self, mean: float, low: float | None, high: float | None) -> None:
+        """Note an observation: the mean, and the lowest and the highest reward if they are known."""
+        self.count += 1
+        self.means.append(mean)
+        if low is not None and high is not None:
+            self.lowest.append(low)
+            self.highest.append(high)
+
+    def chance(self, observations: int, flat: int) -> float:
+        """Return how likely the last ``flat`` of all ``observations`` are alike by chance, at the rate before them.
+
+        1 if it has never told completions apart.
+        """
+        return float((1.0 - self.count / (observations - flat + 1)) ** flat) if self.count else 1.0
+
+    def unearned(self, value: float) -> bool:
+        """Return True if rewards that are all ``value`` are no success: below its best of late, or reached in one jump.
+
+        Below is a tenth of the usual range; a jump is half of it, since learning takes steps. Where only means are
+        known, as in log lines, the best one counts, and no jump is seen.
+        """
+        if not self.highest:
+            low, high = min(self.means), max(self.means)
+            return value < high - 0.1 * (high - low)
+        low, high = median(self.lowest), median(self.highest)
+        return value < high - 0.1 * (high - low) or value - max(list(self.means)[-3:]) > 0.5 * (high - low)

@@ -1,0 +1,72 @@
+"""Whether weights change, by a sample of them."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from rlexporter.adapters.weights import WeightSample
+
+
+def _model(*shapes: tuple[int, ...], dtype: torch.dtype = torch.float32) -> torch.nn.ParameterList:
+    torch.manual_seed(0)
+    return torch.nn.ParameterList([(0.02 * torch.randn(shape)).to(dtype) for shape in shapes])
+
+
+def _add(model: torch.nn.ParameterList, change: float) -> None:
+    with torch.no_grad():
+        for parameter in model:
+            parameter.add_(change)
+
+
+def test_the_share_that_has_changed() -> None:
+    """None at first, then 0 or more; what is not trained does not count, and a NaN is a change."""
+    model, sample = _model((40, 10), (400,), (7,)), WeightSample()
+    model[2].requires_grad_(False)
+    assert sample.changed(model) is None
+    assert sample.changed(model) == 0.0
+
+    with torch.no_grad():
+        model[0].add_(1e-6)
+        model[2].add_(1.0)
+    assert sample.changed(model) == 0.5
+    assert sample.changed(model) == 0.0
+
+    with torch.no_grad():
+        model[1].fill_(torch.nan)
+    assert sample.changed(model) == 0.5
+
+
+@pytest.mark.parametrize(("dtype", "least", "most"), [(torch.float32, 0.99, 1.0), (torch.bfloat16, 0.001, 0.05)])
+def test_an_update_of_a_millionth_is_seen(dtype: torch.dtype, least: float, most: float) -> None:
+    """Also in bf16, where it is lost in all weights but the smallest; the norm does not show it there."""
+    model, sample = _model((512, 1024), (1024, 256), dtype=dtype), WeightSample()
+    before = [parameter.norm() for parameter in model]
+    sample.changed(model)
+    _add(model, 1e-6)
+    share = float(sample.changed(model))
+
+    assert least <= share <= most
+    assert dtype is torch.float32 or before == [parameter.norm() for parameter in model]
+
+
+def test_it_is_small_and_spread_over_the_model() -> None:
+    """Whatever the size of the model: at most 32 tensors, not only one half of each pair, and 1024 weights of each."""
+    model, sample = _model(*[(8, 64), (64, 8)] * 100, (3000, 100)), WeightSample()
+    sample.changed(model)
+    kept = sample._before
+    assert kept.numel() <= 32 * 1024
+
+    for half in (0, 1):
+        with torch.no_grad():
+            for parameter in list(model)[half:200:2]:
+                parameter.add_(1.0)
+        assert 0.3 < float(sample.changed(model)) < 0.7
+
+
+def test_another_shape_is_a_new_beginning() -> None:
+    """As after another sharding."""
+    sample = WeightSample()
+    sample.changed(_model((10, 10)))
+
+    assert sample.changed(_model((5, 10))) is None
