@@ -13,6 +13,7 @@ from typing import Any
 from rlexporter.adapters.dropout import active_dropout
 from rlexporter.adapters.frames import callers, local, variables
 from rlexporter.adapters.optimizer import BackwardTaps, weight_norm
+from rlexporter.adapters.weights import WeightSample
 from rlexporter.catalog import CATALOG, PPO
 
 _PADDING = 1.0
@@ -35,6 +36,7 @@ class PPOTaps(BackwardTaps):
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self._phase = contextlib.ExitStack()
+        self._weights = WeightSample()
         self._looked = False
         """True if the weights of this step were looked at before its rollout, or else before its update."""
         self._updated = False
@@ -70,6 +72,10 @@ class PPOTaps(BackwardTaps):
             return
         self._looked = True
         self._see_weights()
+        with self.sink.observing("weights"):
+            changed = self._weights.changed(self.trainer.model)
+            if changed is not None:
+                self.sink.observe("rl_weight_changed_fraction", changed)
         self.sink.flush()
 
     def _see_weights(self) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 from rlexporter import catalog
 from rlexporter.adapters.optimizer import BackwardTaps, weight_norm
 from rlexporter.adapters.trainer_facts import hyperparameters, model_name, version_of
+from rlexporter.adapters.weights import WeightSample
 from rlexporter.model.sink import TrainedRun
 from rlexporter.model.step import RunFacts, StepUpdate
 
@@ -51,6 +52,7 @@ class LegacyTaps(BackwardTaps):
         self._run = run
         self._rollout = contextlib.ExitStack()
         self._begun = False
+        self._weights = WeightSample()
         self._looked = False
         """True if the weights were looked at since the last step: before its rollout, or else before the step."""
         self._since = 0.0
@@ -104,6 +106,10 @@ class LegacyTaps(BackwardTaps):
             return
         self._looked = True
         self._see_weights()
+        with self.sink.observing("weights"):
+            changed = self._weights.changed(self.trainer.model)
+            if changed is not None:
+                self.sink.observe("rl_weight_changed_fraction", changed)
         self.sink.flush()
 
     def _see_weights(self) -> None:

@@ -865,8 +865,8 @@ _REWARD_CONDITIONS = (
             "All completions are alike: look at entropy.",
         ),
         remedies=("Run it on a few completions by hand.", "Reward partial success."),
-        source="live GRPO and RLOO runs, and [runs]: 8 observations or more, a chance below 0.01 %",
-        algorithms=_GROUP,
+        source="live GRPO, RLOO and PPO runs, and [runs]: 8 observations or more, a chance below 0.01 %",
+        algorithms=_TRAINERS,
         related=("rl_reward_function_mean", "rl_reward_function_std", "rl_reward_function_dist"),
     ),
     condition("reward_function_silent", "RLRewardFunctionSilent", Family.REWARD_FLAT).when(
@@ -918,7 +918,7 @@ _REWARD_CONDITIONS = (
             "Find the completion with that reward: `log_completions=True`.",
             "Clip rewards in the function; scale them (`scale_rewards`).",
         ),
-        source="live GRPO and RLOO runs: 0 to 1.3 in healthy ones, 12 and more for outliers of 100",
+        source="live GRPO, RLOO and PPO runs: 0 to 1.3 in healthy ones, 12 and more for outliers of 100",
         related=("rl_reward_dist", "rl_reward_function_dist", "rl_reward_std", "rl_grad_norm"),
     ),
     condition("reward_drop", "RLRewardDrop", Family.REWARD_DROP).when(
@@ -964,8 +964,8 @@ _REWARD_CONDITIONS = (
             "Resume from the last checkpoint before the step that the alert names.",
             "Keep an fp32 copy of the weights in the optimizer, or train an adapter in fp32.",
         ),
-        source="live GRPO and RLOO runs: all weights change in each healthy update in fp32; about 1 % in bf16 at 1e-6",
-        algorithms=_GROUP,
+        source="live GRPO, RLOO and PPO runs: all weights change in each healthy update in fp32; 1 % in bf16 at 1e-6",
+        algorithms=_TRAINERS,
         related=("rl_weight_changed_fraction", "rl_weight_norm", "rl_grad_norm", "rl_learning_rate"),
     ),
     condition("policy_frozen", "RLPolicyFrozen", Family.PLATEAU).when(

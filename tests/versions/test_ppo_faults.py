@@ -247,6 +247,43 @@ def _spoil(weight: Any) -> None:
     weight.view(-1)[0] = math.nan
 
 
+class TestRewards:
+    """They come from one model, or from the user's loop."""
+
+    def test_one_is_far_off(self, taught: Path) -> None:
+        """Once."""
+
+        def far(step: int, rewards: list[float]) -> list[float]:
+            return [1000.0, *rewards[1:]] if step == FAULT else rewards
+
+        found = _alerts(Run(taught, FAULT + 1, rewarded=far).train())
+
+        assert found["reward_outlier"] == FAULT
+        assert min(found.values()) == FAULT
+
+    @pytest.mark.parametrize("level", [0.0, 1.1, 2.5])
+    def test_they_are_all_the_same(self, taught: Path, level: float) -> None:
+        """Below what they were, in the middle of it, and above."""
+
+        def constant(step: int, rewards: list[float]) -> list[float]:
+            return [level] * len(rewards) if step >= FAULT else rewards
+
+        found = _alerts(Run(taught, FAULT + 7, rewarded=constant).train())
+
+        assert found["reward_function_dead"] == FAULT + 7
+        assert min(found.values()) >= FAULT
+
+
+def test_the_policy_is_frozen(taught: Path) -> None:
+    """The optimizer does nothing any more; the first rollout that shows it is that of the step after."""
+    run = Run(taught, FAULT + 3)
+
+    def freeze() -> None:
+        run.trainer.optimizer.step = lambda *args, **kwargs: None
+
+    assert _alerts(run.train(freeze)) == {"weights_frozen": FAULT + 3}
+
+
 @modern
 def test_dropout_in_the_reference(taught: Path) -> None:
     """Somebody has put it into training mode."""
@@ -263,6 +300,29 @@ def test_dropout_in_the_reference(taught: Path) -> None:
 
     assert exporter.snapshot.value("rl_ref_dropout") == 0.2
     assert _alerts(exporter) == {"reference_dropout": FAULT}
+
+
+@legacy
+class TestLegacySampler:
+    """It is no longer the policy: tokens are likelier than its entropy says."""
+
+    @staticmethod
+    def _train(folder: Path, **sampling: Any) -> dict[str, int]:
+        run = Run(folder, FAULT + 14)
+
+        def change() -> None:
+            generate = run.trainer.generate
+            run.trainer.generate = lambda *args, **kwargs: generate(*args, **{**kwargs, **sampling})
+
+        return _alerts(run.train(change))
+
+    @pytest.mark.parametrize("sampling", [{"temperature": 0.5}, {"do_sample": False}])
+    def test_is_another(self, taught: Path, sampling: dict[str, Any]) -> None:
+        """Cooler, or greedy."""
+        found = self._train(taught, **sampling)
+
+        assert FAULT < found["sampler_differs"] <= FAULT + 14
+        assert min(found.values()) > FAULT
 
 
 @modern
