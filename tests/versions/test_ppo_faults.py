@@ -159,7 +159,8 @@ class TestKLCoefficient:
 
     def test_it_is_0_from_the_start(self, taught: Path) -> None:
         """Told once."""
-        exporter = Run(taught, 3, **{"kl_coef" if MODERN else "init_kl_coef": 0.0}).train()
+        setting: dict[str, Any] = {"kl_coef" if MODERN else "init_kl_coef": 0.0}
+        exporter = Run(taught, 3, **setting).train()
 
         assert began(exporter) == {("kl_coef_off", "info"): 1}
         assert exporter.snapshot.value("rl_condition_events_total", condition="kl_coef_off", severity="info") == 1
