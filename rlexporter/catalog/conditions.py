@@ -452,8 +452,8 @@ _POLICY_CONDITIONS = (
             "The sampler has stale weights: it was not synchronised, or a copy is sampled from.",
         ),
         remedies=("Compare the settings and the weights of sampler and trainer at this step.",),
-        source="live runs of modern PPO: below 1e-5 in fp32, 0.1 to 0.2 with such a sampler; the floor from [37], a "
-        "ratio of 1 before the first update",
+        source="live runs of modern PPO: below 1e-5 in fp32, 0.1 to 0.2 with such a sampler; of real GRPO runs two "
+        "broken ones have it, and no healthy one",
         algorithms=(*_GROUP, "ppo"),
         related=("rl_sampling_logp_difference_mean", "rl_policy_ratio_dist", "rl_policy_approxkl"),
     ),
