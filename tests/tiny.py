@@ -52,11 +52,12 @@ def settings(folder: Path, kind: str, **options: Any) -> Any:
 
 
 def grpo(folder: Path, *, kind: str = "GRPO", rewards: Any = (letters, shortness), **options: Any) -> Any:
-    """A real GRPO or RLOO trainer: 4 completions a step, of at most 8 tokens."""
+    """A real GRPO or RLOO trainer: 4 completions a step, of at most 8 tokens. ``model``: not an untaught one."""
     callbacks = options.pop("callbacks", None)
+    taught = options.pop("model", None)
     options = {"num_generations": 2, "max_completion_length": 8, "beta": 0.04, **options}
     return getattr(trl, f"{kind}Trainer")(
-        model=model(folder),
+        model=model(folder) if taught is None else taught,
         processing_class=tiny.tokenizer(),
         reward_funcs=list(rewards),
         args=settings(folder, kind, **options),

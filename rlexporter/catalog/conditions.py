@@ -76,15 +76,7 @@ SERIES_SIGNALS: tuple[Signal, ...] = (
         ),
     ),
     Signal("advantage", "", (Source("rl_advantage_dist", _MEAN), Source("rl_advantage_mean"))),
-    Signal(
-        "advantage_spread",
-        "",
-        (
-            Source("rl_advantage_dist", _SPREAD, "whitened", _PPO),
-            Source("rl_advantage_dist", _SPREAD, "group", _GROUP),
-        ),
-    ),
-    Signal("weights_changed", "fraction", (Source("rl_weight_changed_fraction", _MEAN),)),
+    Signal("advantage_spread", "", (Source("rl_advantage_dist", _SPREAD, algorithms=_PPO),)),
     Signal("grad_norm", "", (Source("rl_grad_norm_dist", _MEAN), Source("rl_grad_norm"))),
     Signal("value_loss", "squared reward", (Source("rl_value_loss_dist", _MEAN), Source("rl_value_loss"))),
     Signal("value_clipfrac", "fraction", (Source("rl_value_clipfrac"),)),
@@ -763,7 +755,7 @@ _VALUE_CONDITIONS = (
         related=("rl_value_explained_variance", "rl_value_loss"),
     ),
     condition("advantage_flat", "RLAdvantageFlat", Family.ADVANTAGE).when(
-        below("advantage_spread", warning({"whitened": 0.01}), critical({"whitened": 0.01}, k=3, n=3)),
+        below("advantage_spread", warning(0.01), critical(0.01, k=3, n=3)),
         summary="Advantages do not differ: there is nothing to learn from.",
         meaning="All tokens of a step have as good as the same advantage. PPO whitens advantages to a standard "
         "deviation of 1, so that they differ in each step whatever the rewards are.",

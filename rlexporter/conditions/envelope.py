@@ -11,6 +11,8 @@ FAR = 10.0
 """The distance beyond all values before, in multiples of their range, from which on a value is an outlier."""
 _SCALE = 1.0
 """The smallest range: where a reward that was 0.0 to 0.1 is 1.0 for the first time, the task was solved once."""
+_SAME = 1e-6
+"""The relative difference below which two means of equal rewards are the same."""
 _USUAL = 3
 """The number of observations in a row with outliers that make them the usual."""
 _RECENT = 20
@@ -45,10 +47,13 @@ class Envelope:
 class Varied:
     """The observations in which one reward function told completions apart."""
 
-    __slots__ = ("count", "highest", "lowest", "means")
+    __slots__ = ("constant", "count", "highest", "level", "lowest", "means")
 
     def __init__(self) -> None:
         self.count = 0
+        self.constant = 0
+        """The number of observations since in which it gave nothing but one and the same reward, ``level``."""
+        self.level: float | None = None
         self.lowest: deque[float] = deque(maxlen=_RECENT)
         self.highest: deque[float] = deque(maxlen=_RECENT)
         self.means: deque[float] = deque(maxlen=_RECENT)
@@ -56,17 +61,24 @@ class Varied:
     def add(self, mean: float, low: float | None, high: float | None) -> None:
         """Note an observation: the mean, and the lowest and the highest reward if they are known."""
         self.count += 1
+        self.constant, self.level = 0, None
         self.means.append(mean)
         if low is not None and high is not None:
             self.lowest.append(low)
             self.highest.append(high)
 
-    def chance(self, observations: int, flat: int) -> float:
-        """Return how likely the last ``flat`` of all ``observations`` are alike by chance, at the rate before them.
+    def add_flat(self, value: float) -> None:
+        """Note an observation in which all rewards were ``value``."""
+        same = self.level is not None and abs(value - self.level) <= _SAME * max(1.0, abs(value))
+        self.constant = self.constant + 1 if same else 1
+        self.level = value
+
+    def chance(self, observations: int) -> float:
+        """Return how likely the constant ones of all ``observations`` are chance, at the rate before them.
 
         1 if it has never told completions apart.
         """
-        return float((1.0 - self.count / (observations - flat + 1)) ** flat) if self.count else 1.0
+        return float((1.0 - self.count / (observations - self.constant + 1)) ** self.constant) if self.count else 1.0
 
     def unearned(self, value: float) -> bool:
         """Return True if rewards that are all ``value`` are no success: below its best of late, or reached in one jump.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -51,6 +52,12 @@ class Memory:
     """The extremes of the rewards of each reward function so far."""
     pushed: bool = False
     """True if all gradients since the weights were last looked at were not zero, and there was one."""
+    looks: int = 0
+    """The number of times that weights were compared with what they were."""
+    moved: bool = False
+    """True if a weight has ever changed."""
+    offsets: deque[float] = field(default_factory=lambda: deque(maxlen=20))
+    """Mean log-probability plus mean entropy of the last rollouts."""
     tapped: bool = False
     """True if reward functions are tapped, so that None and NaN are told apart."""
 

@@ -62,8 +62,9 @@ def reward_functions_dead(view: View, memory: Memory) -> float | None:
         varied = memory.varied.setdefault(name, Varied())
         past.add(mean)
         if width <= ROUNDING * max(1.0, abs(mean)):
-            memory.flat_for[name] = flat = memory.flat_for.get(name, 0) + 1
-            dead += flat >= 8 and varied.chance(past.count, flat) < 1e-4 and varied.unearned(mean)
+            memory.flat_for[name] = memory.flat_for.get(name, 0) + 1
+            varied.add_flat(mean)
+            dead += varied.constant >= 8 and varied.chance(past.count) < 1e-4 and varied.unearned(mean)
         else:
             memory.flat_for[name] = 0
             varied.add(mean, low, high)

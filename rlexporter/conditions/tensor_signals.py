@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from math import sqrt
-from statistics import fmean, stdev
 
 from rlexporter.conditions.declare import Declared
 from rlexporter.conditions.envelope import Envelope
@@ -13,12 +12,13 @@ from rlexporter.conditions.view import View, finite_mean, value_range
 
 declared = Declared()
 
+_ADVANTAGES, _LOGPROBS, _CHANGED = "rl_advantage_dist", "rl_logprob_dist", "rl_weight_changed_fraction"
 _UNTIL_MOVED = 20
 """The number of looks after which weights that have never changed are frozen; before it the rate may be tiny yet."""
 _WARM_RATE = 0.1
 """The share of its highest value above which a learning rate must change weights in bf16 too."""
-_GAPS = 20
-"""The number of rollouts over which sampler and policy are compared."""
+_ROLLOUTS = 10
+"""The number of rollouts before sampler and policy are compared."""
 _SURE = 3.0
 """The number of standard errors that are left out of a mean."""
 _TRUNCATING = {"top_p": (1.0,), "top_k": (0.0, -1.0), "min_p": (0.0,), "repetition_penalty": (1.0,)}
@@ -39,46 +39,67 @@ def reward_outlier(view: View, memory: Memory) -> float | None:
     return furthest
 
 
-@declared.signal("advantage_dead", of="advantage_spread")
+@declared.signal("advantage_dead")
 def advantage_dead(view: View, memory: Memory) -> float | None:
     """Return 1 if all advantages are the same although rewards differ within a group, else 0."""
-    spread, ranges = memory.new("advantage_spread"), view.counted.get("rl_reward_group_range_dist")
-    if spread is None or ranges is None or not ranges.count:
+    advantages, ranges = view.counted.get(_ADVANTAGES), view.counted.get("rl_reward_group_range_dist")
+    if advantages is None or ranges is None or not advantages.count or not ranges.count:
         return None
+    memory.where = _ADVANTAGES
+    spread = advantages.maximum - advantages.minimum
     return float(ranges.maximum > ROUNDING and spread <= ROUNDING * min(1.0, ranges.maximum))
 
 
-@declared.signal("weights_still", of="weights_changed", after=("learning_rate",))
+@declared.signal("weights_still", after=("learning_rate",))
 def weights_still(view: View, memory: Memory) -> float | None:
     """Return 1 if no weight has changed since the last look although gradients were not zero, else 0.
 
     None where nothing is to be expected: without a gradient, at the low end of a schedule (in bf16 such updates are
     lost in rounding), and before weights have ever changed.
     """
-    gradients = view.counted.get("rl_grad_norm_dist")
+    gradients, changed = view.counted.get("rl_grad_norm_dist"), view.counted.get(_CHANGED)
     here = gradients is not None and gradients.count > 0 and gradients.minimum > 0
-    changed, pushed = memory.new("weights_changed"), memory.pushed
-    memory.pushed = here if changed is not None else pushed and (here or gradients is None)
-    if changed is None or changed > 0:
-        return None if changed is None else 0.0
-    rate, looks = memory.past["learning_rate"], memory.past["weights_changed"]
+    if changed is None or not changed.count:
+        memory.pushed = memory.pushed and (here or gradients is None)
+        return None
+    pushed, memory.pushed = memory.pushed, here
+    memory.where = _CHANGED
+    memory.looks += 1
+    if changed.maximum > 0:
+        memory.moved = True
+        return 0.0
+    rate = memory.past["learning_rate"]
     waning = bool(rate.count) and 0 < rate.newest < _WARM_RATE * rate.high
-    moved = looks.high > 0 or looks.count > _UNTIL_MOVED
+    moved = memory.moved or memory.looks > _UNTIL_MOVED
     return 1.0 if pushed and here and moved and not waning else None
 
 
-@declared.signal("sampler_offset", unit="nats per token")
-def sampler_offset(view: View, memory: Memory) -> float | None:
+@declared.signal("sampler_gap", unit="nats per token")
+def sampler_gap(view: View, memory: Memory) -> float | None:
+    """Return how far sampler and policy are apart for sure: the mean of 20 rollouts, less three standard errors."""
+    offset = _offset(view, memory)
+    if offset is None:
+        return None
+    own, memory.where = memory.offsets, _LOGPROBS
+    own.append(offset)
+    count = len(own)
+    if count < _ROLLOUTS:
+        return None
+    mean = sum(own) / count
+    variance = sum([(each - mean) ** 2 for each in own]) / (count - 1)  # statistics.stdev costs ten times as much
+    return max(0.0, abs(mean) - _SURE * sqrt(variance / count))
+
+
+def _offset(view: View, memory: Memory) -> float | None:
     """Return the mean log-probability of tokens that were just sampled plus the mean entropy: 0 but for noise.
 
-    That holds where tokens are drawn from the policy that is scored; a sampler that is greedier than it is above 0.
-    None where the settings say that tokens are drawn from something else, or that some are left out.
+    That holds where tokens are drawn from the policy that is scored; with a greedier sampler it is above 0. None where
+    the settings say that tokens are drawn from something else, or that some are left out.
     """
-    memory.where = "rl_logprob_dist"
-    logprobs, rollout = view.counted.get("rl_logprob_dist"), view.counted.get("rl_advantage_dist")
-    entropies = view.counted.get("rl_entropy_per_token_dist")
+    logprobs, rollout = view.counted.get(_LOGPROBS), view.counted.get(_ADVANTAGES)
     if logprobs is None or not logprobs.count or rollout is None or not rollout.count or not _faithful(memory):
         return None
+    entropies = view.counted.get("rl_entropy_per_token_dist")
     entropy = finite_mean(entropies) if entropies and entropies.count else view.numbers.get("rl_entropy_per_token")
     return None if entropy is None else finite_mean(logprobs) + entropy
 
@@ -87,14 +108,3 @@ def _faithful(memory: Memory) -> bool:
     settings = memory.settings
     plain = all(name not in settings or settings[name] in values for name, values in _TRUNCATING.items())
     return plain and not settings.get("mask_truncated_completions")
-
-
-@declared.signal("sampler_gap", unit="nats per token", of="sampler_offset")
-def sampler_gap(view: View, memory: Memory) -> float | None:
-    """Return how far sampler and policy are apart for sure: the mean of 20 rollouts, less three standard errors."""
-    if "sampler_offset" not in memory.fresh:
-        return None
-    own = memory.past["sampler_offset"].last(_GAPS)
-    if len(own) < _GAPS // 2:
-        return None
-    return max(0.0, abs(fmean(own)) - _SURE * stdev(own) / sqrt(len(own)))

@@ -72,6 +72,10 @@ class TestRewardFunctionDead:
         """At a rate of nearly one in ten, 100 flat steps in a row are no chance."""
         assert self._dead(([[0.0, 0.0, 0.0, 1.0]] + [[0.0] * 4] * 9) * 6 + [[0.0] * 4] * 100) > 120
 
+    def test_one_that_differs_from_step_to_step_is_not(self) -> None:
+        """Where all completions of a group are alike, it still tells one prompt from another."""
+        assert self._dead([[0.0, 6.0], [1.0, 2.0]] * 10 + [[5.0 + i % 3] * 2 for i in range(30)]) == 0
+
     def test_a_solved_one_is_not(self) -> None:
         """It came to its best step by step."""
         learning = [[float(i > j) for i in range(8)] for j in (6, 6, 5, 5, 4, 4, 3, 3, 2, 2, 1, 1, 0, 0)]
@@ -138,7 +142,7 @@ class TestSampler:
         """The policy has moved on since: only steps with a rollout count."""
         reused = {name: values for name, values in GREEDY.items() if name != "rl_advantage_dist"}
 
-        assert _signal(_seen([reused] * 12), "sampler_offset") == []
+        assert _signal(_seen([reused] * 12), "sampler_gap") == []
 
     def test_few_tokens_are_noise(self) -> None:
         """An offset of 0.3 either way, with a mean of 0.05."""

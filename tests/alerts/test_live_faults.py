@@ -1,0 +1,131 @@
+"""Faults in live GRPO and RLOO trainers that log lines do not show: named with their step, and silence without them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import rlexporter
+from rlexporter.conditions import from_catalog
+from rlexporter.conditions.watch import Watch
+from rlexporter.demo import tiny as demo
+from tests import tiny
+from tests.alerts.live_faults import AT, FAULTS, Plant, dropout
+
+STEPS = 32
+
+pytestmark = [
+    pytest.mark.usefixtures("any_port"),
+    pytest.mark.filterwarnings("ignore::FutureWarning"),
+    pytest.mark.filterwarnings("ignore::UserWarning"),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+]
+
+Found = dict[tuple[str, str], int]
+
+
+@pytest.fixture(scope="module")
+def taught(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model that has learnt to write words: an untaught one is as good as uniform at any temperature."""
+    folder = tmp_path_factory.mktemp("taught") / "tiny-llama"
+    demo.model(folder, 0, lambda done, of: None)
+    return folder
+
+
+@pytest.fixture
+def watches(monkeypatch: pytest.MonkeyPatch) -> list[Watch]:
+    """The watches of the runs of a test."""
+    made: list[Watch] = []
+    watch = from_catalog.watch
+
+    def keep(*args: Any) -> Watch:
+        made.append(watch(*args))
+        return made[-1]
+
+    monkeypatch.setattr(from_catalog, "watch", keep)
+    return made
+
+
+def _train(
+    folder: Path, taught: Path, watches: list[Watch], kind: str, plant: Plant | None = None, **options: Any
+) -> Found:
+    """Train, and return the step in which each warning and each critical condition began first."""
+    from transformers import LlamaForCausalLM
+
+    settings = {
+        "max_steps": STEPS,
+        "learning_rate": 2e-4,
+        "lr_scheduler_type": "constant",
+        "per_device_train_batch_size": 16,
+        "num_generations": 4,
+        "max_completion_length": demo.MAX_COMPLETION,
+        "beta": 0.1,
+        "logging_steps": 10,
+        **options,
+    }
+    torch.manual_seed(0)
+    trainer = tiny.grpo(folder, kind=kind, model=LlamaForCausalLM.from_pretrained(taught), **settings)
+    if plant is not None:
+        plant(trainer)
+    exporter = rlexporter.attach(trainer)
+    trainer.train()
+    assert exporter.snapshot.value("rlexporter_errors_total", where="tap") in (None, 0)
+    exporter.close()
+    return {name: step for name, (step, _) in watches[-1].first.items() if name[1] != "info"}
+
+
+@pytest.mark.parametrize("kind", ["GRPO", "RLOO"])
+def test_without_a_fault(tmp_path: Path, taught: Path, watches: list[Watch], kind: str) -> None:
+    """Nothing is said."""
+    assert _train(tmp_path, taught, watches, kind) == {}
+
+
+KINDS = ["GRPO", pytest.param("RLOO", marks=pytest.mark.slow)]
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_fault_is_named(tmp_path: Path, taught: Path, watches: list[Watch], kind: str, fault: str) -> None:
+    """By its condition, within its steps; nothing is said before it."""
+    plant, condition, first, last = FAULTS[fault]
+    found = _train(tmp_path, taught, watches, kind, plant)
+
+    assert first <= found[condition, "warning"] <= last
+    assert min(found.values()) >= (1 if plant is dropout else AT)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", ["", *FAULTS])
+@pytest.mark.parametrize("kind", ["GRPO", "RLOO"])
+def test_how_often_it_is_logged_changes_nothing(
+    tmp_path: Path, taught: Path, watches: list[Watch], kind: str, fault: str
+) -> None:
+    """Of what this file is about: with other samples, a line for each step finds it in the same step."""
+    plant, condition, first, last = FAULTS[fault] if fault else (None, "", 0, 0)
+    conditions = {each[1] for each in FAULTS.values()}
+    found = []
+    for every in (1, 10):
+        began = _train(tmp_path / str(every), taught, watches, kind, plant, seed=1, logging_steps=every)
+        found.append({name: step for name, step in began.items() if name[0] in conditions})
+
+    assert found[0] == found[1]
+    assert bool(found[0]) is bool(fault)
+    assert not fault or first <= found[0][condition, "warning"] <= last
+
+
+def test_groups_that_are_flat_but_for_rounding(tmp_path: Path, taught: Path, watches: list[Watch]) -> None:
+    """The standard deviation of eight rewards of 0.3 is 3e-8: TRL logs a group of them as one with a spread."""
+
+    def by_prompt(prompts: list[str], **_: Any) -> list[float]:
+        return [0.3 if prompt[0] in "aeio" else 0.7 for prompt in prompts]
+
+    options: dict[str, Any] = {"max_steps": 4, "logging_steps": 1, "num_generations": 8}
+    _train(tmp_path, taught, watches, "GRPO", rewards=[by_prompt], **options)
+    past = watches[-1]._judge.past
+
+    assert list(past("zero_std_fraction").values) == [0.0] * 4
+    assert max(past("reward_std").values) > 0.1
+    assert list(past("flat_share").values) == [1.0] * 4
