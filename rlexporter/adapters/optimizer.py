@@ -13,6 +13,8 @@ class OptimizerTaps(Taps):
     """Taps on the loss and gradient of each optimizer step, independent of what is logged and when."""
 
     _loss: Any = None
+    _rate: Any = None
+    """The learning rate of this step's update."""
 
     def install(self) -> None:
         """Wrap `training_step` and `clip_grad_norm_`, and evaluation and saving as phases."""
@@ -23,11 +25,17 @@ class OptimizerTaps(Taps):
         self.tap(trainer.accelerator, "clip_grad_norm_", self._clip_grad_norm, "grad_norm")
 
     def step_end(self) -> None:
-        """Observe the loss of the step: the sum over its micro-batches, which the trainer has scaled."""
+        """Observe the loss of the step: the sum over its micro-batches, which the trainer has scaled.
+
+        The learning rate too, which the trainer logs as of the last step of a window only.
+        """
         loss, self._loss = self._loss, None
         if loss is not None:
             with self.sink.observing("loss"):
                 self.sink.observe("rl_loss_dist", loss)
+        rate, self._rate = self._rate, None
+        if isinstance(rate, float):  # reading a tensor may wait for a device
+            self.sink.values("learning_rate", [rate])
 
     def _training_step(self, training_step: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         with self.sink.phase("update"):
@@ -35,6 +43,9 @@ class OptimizerTaps(Taps):
         with self.sink.observing("loss"):
             detached = loss.detach()
             self._loss = detached if self._loss is None else self._loss + detached
+        with self.sink.guard("tap"):
+            scheduler = getattr(self.trainer, "lr_scheduler", None)
+            self._rate = scheduler.get_last_lr()[0] if scheduler is not None else None
         return loss
 
     def _clip_grad_norm(self, clip: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

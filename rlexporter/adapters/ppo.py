@@ -10,13 +10,15 @@ import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from rlexporter.adapters.dropout import active_dropout
 from rlexporter.adapters.frames import callers, local, variables
 from rlexporter.adapters.optimizer import BackwardTaps, weight_norm
+from rlexporter.adapters.weights import WeightSample
 from rlexporter.catalog import CATALOG, PPO
 
 _PADDING = 1.0
 """TRL's log-probability of a padding token (INVALID_LOGPROB); that of a real token is at most 0."""
-_MICRO_BATCH = ("ratio", "new_logprobs", "entropy", "loss", "pg_loss", "vf_loss")
+_MICRO_BATCH = ("ratio", "new_logprobs", "mb_logprobs", "entropy", "loss", "pg_loss", "vf_loss")
 _STEP = (
     *("kl", "logprobs", "ref_logprobs", "advantages", "values", "returns", "scores"),
     *("padding_mask", "padding_mask_p1", "sequence_lengths", "queries"),
@@ -34,12 +36,18 @@ class PPOTaps(BackwardTaps):
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self._phase = contextlib.ExitStack()
+        self._weights = WeightSample()
+        self._looked = False
+        """True if the weights of this step were looked at before its rollout, or else before its update."""
+        self._updated = False
+        """True once the first micro-batch of this step was seen."""
 
     def install(self) -> None:
-        """Wrap micro-batch, backward pass and log line; the time between two steps is the rollout."""
+        """Wrap rollout, micro-batch, backward pass and log line; the time between two steps is the rollout."""
         trainer = self.trainer
         signals = ("reward", "advantage", "kl", "logprob", "value", "completion_length", "prompt_length", "weights")
         self.tap(trainer, "log", self._log, *signals)
+        self.tap(trainer.accelerator, "unwrap_model", self._unwrap_model)
         self.tap(trainer.accelerator, "accumulate", self._accumulate, "ratio", "entropy", "loss")
         self.tap(trainer.accelerator, "backward", self._backward, "grad_norm")
         self.tap(trainer, "generate_completions", self.during("eval"))
@@ -54,8 +62,29 @@ class PPOTaps(BackwardTaps):
         self._phase.close()
         self._phase.enter_context(self.sink.phase(phase))
 
+    def _unwrap_model(self, unwrap_model: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Look at the weights before the rollout, which fails where a weight is NaN: it begins with this call."""
+        self._see_weights_before()
+        return unwrap_model(*args, **kwargs)
+
+    def _see_weights_before(self) -> None:
+        if self._looked:
+            return
+        self._looked = True
+        self._see_weights()
+        with self.sink.observing("weights"):
+            changed = self._weights.changed(self.trainer.model)
+            if changed is not None:
+                self.sink.observe("rl_weight_changed_fraction", changed)
+        self.sink.flush()
+
+    def _see_weights(self) -> None:
+        with self.sink.observing("weights"):
+            self.sink.observe("rl_weight_norm", weight_norm(self.trainer.model))
+
     @contextlib.contextmanager
     def _accumulate(self, accumulate: Callable[..., Any], *args: Any, **kwargs: Any) -> Iterator[None]:
+        self._see_weights_before()
         self._enter("update")
         with accumulate(*args, **kwargs):
             yield
@@ -64,6 +93,8 @@ class PPOTaps(BackwardTaps):
 
     def _see_micro_batch(self, found: Mapping[str, Any]) -> None:
         with self.sink.observing("ratio"):
+            if not self._updated:
+                self._see_sampler(found)
             self.sink.observe("rl_policy_ratio_dist", found["ratio"], found["new_logprobs"] != _PADDING)
         with self.sink.observing("entropy"):
             self.sink.observe("rl_entropy_per_token_dist", found["entropy"], found["new_logprobs"] != _PADDING)
@@ -71,6 +102,14 @@ class PPOTaps(BackwardTaps):
             self.sink.observe("rl_loss_dist", found["loss"])
             self.sink.observe("rl_policy_loss_dist", found["pg_loss"])
             self.sink.observe("rl_value_loss_dist", found["vf_loss"])
+
+    def _see_sampler(self, found: Mapping[str, Any]) -> None:
+        """Observe how far sampler and trainer disagree: before the first update both have the same weights."""
+        self._updated = True
+        new = found["new_logprobs"].detach().float()
+        self.sink.observe(
+            "rl_sampling_logp_difference_mean", (new - found["mb_logprobs"].float()).abs(), new != _PADDING
+        )
 
     def _log(self, log: Callable[..., Any], logs: Any, *args: Any, **kwargs: Any) -> Any:
         with self.sink.guard("tap"):
@@ -93,6 +132,9 @@ class PPOTaps(BackwardTaps):
             sink.observe("rl_kl_per_token_dist", found["kl"], found["padding_mask"] == 0)
             sink.observe("rl_kl_per_sequence_dist", found["kl"].sum(1))
             sink.observe("rl_ref_logprob_dist", found["ref_logprobs"], found["padding_mask"] == 0)
+            sink.observe("rl_kl_coef", [self.trainer.args.kl_coef])
+            reference = getattr(self.trainer, "ref_model", None)  # without one, the policy without its adapter is it
+            sink.observe("rl_ref_dropout", [active_dropout(self.trainer.model if reference is None else reference)])
         with sink.observing("logprob"):
             sink.observe("rl_logprob_dist", found["logprobs"], found["padding_mask"] == 0)
         with sink.observing("value"):
@@ -104,8 +146,8 @@ class PPOTaps(BackwardTaps):
             sink.observe(
                 "rl_prompt_length_dist", (found["queries"] != self.trainer.processing_class.pad_token_id).sum(1)
             )
-        with sink.observing("weights"):
-            sink.observe("rl_weight_norm", weight_norm(self.trainer.model))
+        self._see_weights()
+        self._looked = self._updated = False
 
     def _correct(self, logs: Mapping[str, Any]) -> None:
         """Serve corrected averages: from trl 0.17 on, TRL averages over slots that few micro-batches leave at 0."""

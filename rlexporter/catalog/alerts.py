@@ -239,10 +239,12 @@ IMPACT: dict[Family, str] = {
     Family.PLATEAU: "The run costs and does not learn.",
     Family.TRUNCATION: "Truncated answers are rewarded for what they are not, and cost the most to sample.",
     Family.LENGTH: "The policy has found a length that pays, or has lost its language.",
-    Family.KL_COEF: "The penalty outweighs the reward: the policy is pulled back and nothing else.",
+    Family.KL_COEF: "The penalty outweighs the reward, and the policy is pulled back and nothing else; or there is "
+    "none, and nothing holds the policy to the reference.",
     Family.LR: "Nothing is learnt (0), or updates are larger than planned.",
     Family.KEYS: "Panels and alerts look at old numbers.",
-    Family.ADVANTAGE: "Every action looks good, or bad: the policy gradient is biased.",
+    Family.ADVANTAGE: "Every action looks good, or bad, or all look alike: the policy gradient is biased, or there is "
+    "none.",
     Family.EXPORTER: "Monitoring has a hole; training goes on.",
 }
 

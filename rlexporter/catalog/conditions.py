@@ -49,7 +49,7 @@ SERIES_SIGNALS: tuple[Signal, ...] = (
             Source("rl_kl_per_token", _VALUE, "k1", _NOT_K3),
         ),
     ),
-    Signal("kl_coef", "", (Source("rl_kl_coef"),)),
+    Signal("kl_coef", "", (Source("rl_kl_coef"), Source("rl_kl_coef", _MEAN))),
     Signal(
         "entropy",
         "nats per token",
@@ -60,6 +60,7 @@ SERIES_SIGNALS: tuple[Signal, ...] = (
         ),
     ),
     Signal("ref_surprise", "nats per token", (Source("rl_ref_logprob_dist", Read.MINUS_MEAN),)),
+    Signal("ref_dropout", "fraction", (Source("rl_ref_dropout", _MEAN),)),
     Signal("ref_noise", "nats", (Source("rl_ref_logprob_noise", _MEAN),)),
     Signal("approxkl", "nats per token", (Source("rl_policy_approxkl"),)),
     Signal("ratio", "", (Source("rl_policy_ratio_dist", _MEAN), Source("rl_policy_ratio_mean"))),
@@ -76,6 +77,7 @@ SERIES_SIGNALS: tuple[Signal, ...] = (
         ),
     ),
     Signal("advantage", "", (Source("rl_advantage_dist", _MEAN), Source("rl_advantage_mean"))),
+    Signal("advantage_spread", "", (Source("rl_advantage_dist", _SPREAD, algorithms=_PPO),)),
     Signal("grad_norm", "", (Source("rl_grad_norm_dist", _MEAN), Source("rl_grad_norm"))),
     Signal("value_loss", "squared reward", (Source("rl_value_loss_dist", _MEAN), Source("rl_value_loss"))),
     Signal("value_clipfrac", "fraction", (Source("rl_value_clipfrac"),)),
@@ -85,7 +87,11 @@ SERIES_SIGNALS: tuple[Signal, ...] = (
         "length_spread", "tokens", (Source("rl_completion_length_dist", _SPREAD), Source("rl_completion_length_std"))
     ),
     Signal("truncated", "fraction", (Source("rl_completion_truncated_fraction"),)),
-    Signal("sampling_difference", "nats", (Source("rl_sampling_logp_difference_mean"),)),
+    Signal(
+        "sampling_difference",
+        "nats",
+        (Source("rl_sampling_logp_difference_mean"), Source("rl_sampling_logp_difference_mean", _MEAN)),
+    ),
     Signal("sampling_ratio", "", (Source("rl_importance_sampling_ratio_mean"),)),
     Signal("learning_rate", "", (Source("rl_learning_rate"),)),
 )
@@ -430,12 +436,27 @@ _POLICY_CONDITIONS = (
             "Use the same dtype on both sides; an fp32 language-model head.",
         ),
         source="TRL issue 6789: below 0.05 in healthy bf16 runs; [verl] 0.1",
-        algorithms=_GROUP,
+        algorithms=(*_GROUP, "ppo"),
         related=(
             "rl_sampling_logp_difference_mean",
             "rl_sampling_logp_difference_max",
             "rl_importance_sampling_ratio_mean",
         ),
+    ),
+    condition("sampling_jump", "RLSamplerJump", Family.KL_NEGATIVE).when(
+        above("sampling_difference", warning(5.0, k=2, n=3), vs=Baseline.RECENT, floor=0.03),
+        summary="Sampler and trainer disagree far more than they did.",
+        meaning="The mean absolute difference between the trainer's and the sampler's log-probability of a token has "
+        "become many times what it was in this run. What is trained on is no longer drawn from the policy.",
+        causes=(
+            "The sampler has another temperature, or samples greedily.",
+            "The sampler has stale weights: it was not synchronised, or a copy is sampled from.",
+        ),
+        remedies=("Compare the settings and the weights of sampler and trainer at this step.",),
+        source="live runs of modern PPO: below 1e-5 in fp32, 0.1 to 0.2 with such a sampler; of real GRPO runs two "
+        "broken ones have it, and no healthy one",
+        algorithms=(*_GROUP, "ppo"),
+        related=("rl_sampling_logp_difference_mean", "rl_policy_ratio_dist", "rl_policy_approxkl"),
     ),
     condition("sampler_differs", "RLSamplerDiffers", Family.KL_NEGATIVE).when(
         above("sampler_gap", warning(0.05)),
@@ -512,6 +533,20 @@ _KL_CONDITIONS = (
         source="KL of a policy to itself is 0; runs that learn begin at up to 0.72 nats a token [real], another "
         "reference at 5.7 [runs]",
         related=("rl_kl_per_token", "rl_kl_per_sequence", "rl_ref_logprob_dist"),
+    ),
+    condition("reference_dropout", "RLReferenceDropout", Family.KL_HIGH).when(
+        above("ref_dropout", warning(0.0)),
+        summary="Dropout is on in the reference.",
+        meaning="The reference model is in training mode and its configuration has dropout: it gives another "
+        "probability each time that it is asked. KL to it is partly noise, and so is the penalty.",
+        causes=(
+            "`train()` was called on the reference, or `eval()` never was; some loaders leave it on.",
+            "The reference is the policy without its adapter, and the base model has dropout.",
+        ),
+        remedies=("Call `eval()` on the reference.", "Set the dropout of its configuration to 0."),
+        source="a reference is deterministic; legacy PPO puts it into evaluation mode in each step by itself",
+        algorithms=("ppo",),
+        related=("rl_ref_dropout", "rl_kl_per_token_dist", "rl_ref_logprob_dist"),
     ),
     condition("reference_noisy", "RLReferenceNoisy", Family.KL_HIGH).when(
         above("ref_noise", warning(0.02, k=3, n=5)),
@@ -611,6 +646,43 @@ _KL_CONDITIONS = (
         algorithms=("ppo-legacy", "online-dpo"),
         related=("rl_kl_coef", "rl_kl_per_sequence", "rl_non_score_reward_per_token"),
     ),
+    condition("kl_coef_lost", "RLKLCoefficientLost", Family.KL_COEF).when(
+        below("kl_coef_share", warning(1e-4)),
+        summary="The coefficient of the KL penalty has become 0.",
+        meaning="The coefficient of the KL penalty is 0, or a vanishing part of its highest value: nothing holds the "
+        "policy to the reference any more.",
+        causes=(
+            "A schedule, a callback or a resumed state that sets it.",
+            "Legacy PPO multiplies its adaptive coefficient: once it is 0 it stays 0.",
+        ),
+        remedies=("Set `kl_coef` (modern PPO) or `kl_ctl.value` (legacy PPO) again, or resume from a checkpoint.",),
+        source="live runs of both PPO trainers; the fastest decay of TRL's controller needs 460,000 episodes at its "
+        "default horizon",
+        algorithms=(*_PPO, "online-dpo"),
+        related=("rl_kl_coef", "rl_kl_per_sequence", "rl_kl_per_token"),
+    ),
+    condition("kl_coef_stuck", "RLKLCoefficientStuck", Family.KL_COEF).when(
+        above("kl_coef_stuck", warning(4.5)),
+        summary="The adaptive KL coefficient does not adapt any more.",
+        meaning="A coefficient that used to change in each step has not changed for some steps, although it was "
+        "rising and KL has not come down, or although KL has doubled: the penalty is at its bound.",
+        causes=("A bound on the coefficient that is too low.", "The controller is no longer updated."),
+        remedies=("Raise the bound; lower `learning_rate`.", "Call `kl_ctl.update()` with each step."),
+        source="live runs of legacy PPO; TRL's controller changes the coefficient in each step",
+        algorithms=("ppo-legacy",),
+        related=("rl_kl_coef", "rl_kl_per_sequence", "rl_kl_per_token"),
+    ),
+    condition("kl_coef_off", "RLKLPenaltyOff", Family.KL_COEF).when(
+        above("kl_coef_off", info(0.5)),
+        summary="There is no KL penalty in this run.",
+        meaning="The coefficient of the KL penalty has been 0 since the first step. That is a property of the set-up: "
+        "the policy may go as far from the reference as the reward pays.",
+        causes=("`kl_coef` (modern PPO) or `init_kl_coef` (legacy PPO) is 0.",),
+        remedies=("Watch KL and completions; a `kl_coef` of 0.05 is TRL's default.",),
+        source="a setting, told once",
+        algorithms=_PPO,
+        related=("rl_kl_coef", "rl_kl_per_sequence", "rl_kl_per_token"),
+    ),
 )
 
 _ENTROPY_CONDITIONS = (
@@ -707,6 +779,20 @@ _VALUE_CONDITIONS = (
         algorithms=("ppo-legacy",),
         related=("rl_value_explained_variance", "rl_value_loss"),
     ),
+    condition("advantage_flat", "RLAdvantageFlat", Family.ADVANTAGE).when(
+        below("advantage_spread", warning(0.01), critical(0.01, k=3, n=3)),
+        summary="Advantages do not differ: there is nothing to learn from.",
+        meaning="All tokens of a step have as good as the same advantage. PPO whitens advantages to a standard "
+        "deviation of 1, so that they differ in each step whatever the rewards are.",
+        causes=(
+            "Whitening, masking or clipping that was changed and leaves nothing.",
+            "Rewards, KL and values that are all constant: a value function of 0 without a KL penalty.",
+        ),
+        remedies=("Look at rewards, values and returns of the same step; compute the advantages of a batch by hand.",),
+        source="live runs of both PPO trainers: 2 to 9 in each healthy step",
+        algorithms=_PPO,
+        related=("rl_advantage_dist", "rl_reward_std", "rl_value_dist", "rl_return_dist"),
+    ),
     condition("advantage_dead", "RLAdvantageDead", Family.ADVANTAGE).when(
         above("advantage_dead", warning(0.5), critical(0.5, k=3, n=3)),
         summary="Advantages are all the same although rewards differ.",
@@ -798,8 +884,8 @@ _REWARD_CONDITIONS = (
             "All completions are alike: look at entropy.",
         ),
         remedies=("Run it on a few completions by hand.", "Reward partial success."),
-        source="live GRPO and RLOO runs, and [runs]: 8 observations or more, a chance below 0.01 %",
-        algorithms=_GROUP,
+        source="live GRPO, RLOO and PPO runs, and [runs]: 8 observations or more, a chance below 0.01 %",
+        algorithms=_TRAINERS,
         related=("rl_reward_function_mean", "rl_reward_function_std", "rl_reward_function_dist"),
     ),
     condition("reward_function_silent", "RLRewardFunctionSilent", Family.REWARD_FLAT).when(
@@ -851,7 +937,7 @@ _REWARD_CONDITIONS = (
             "Find the completion with that reward: `log_completions=True`.",
             "Clip rewards in the function; scale them (`scale_rewards`).",
         ),
-        source="live GRPO and RLOO runs: 0 to 1.3 in healthy ones, 12 and more for outliers of 100",
+        source="live GRPO, RLOO and PPO runs: 0 to 1.3 in healthy ones, 12 and more for outliers of 100",
         related=("rl_reward_dist", "rl_reward_function_dist", "rl_reward_std", "rl_grad_norm"),
     ),
     condition("reward_drop", "RLRewardDrop", Family.REWARD_DROP).when(
@@ -898,8 +984,8 @@ _REWARD_CONDITIONS = (
             "Resume from the last checkpoint before the step that the alert names.",
             "Keep an fp32 copy of the weights in the optimizer, or train an adapter in fp32.",
         ),
-        source="live GRPO and RLOO runs: all weights change in each healthy update in fp32; about 1 % in bf16 at 1e-6",
-        algorithms=_GROUP,
+        source="live GRPO, RLOO and PPO runs: all weights change in each healthy update in fp32; 1 % in bf16 at 1e-6",
+        algorithms=_TRAINERS,
         related=("rl_weight_changed_fraction", "rl_weight_norm", "rl_grad_norm", "rl_learning_rate"),
     ),
     condition("policy_frozen", "RLPolicyFrozen", Family.PLATEAU).when(

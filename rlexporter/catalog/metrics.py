@@ -393,7 +393,7 @@ _KL = (
     ),
     _kl.gauge(
         "rl_kl_coef",
-        "Coefficient of the KL penalty in force.",
+        "Coefficient of the KL penalty in force. Modern PPO does not log it: it is its setting kl_coef in each step.",
         unit="",
         level=Level.STEP,
         keys=_keys(PPO_LEGACY, "objective/kl_coef") + _keys(ONLINE_DPO, "beta"),
@@ -763,7 +763,8 @@ _OPTIMIZER = (
     ),
     _optimizer.gauge(
         "rl_weight_norm",
-        "Norm of the trained weights that this rank holds, measured before each rollout.",
+        "Norm of the trained weights that this rank holds, measured before each rollout; in PPO also after the updates "
+        "of the step, and this is the mean of both.",
         scope=RankScope.RANK,
         reading="Drifts slowly. NaN: weights are lost, and the rollout that follows will fail.",
     ),
@@ -906,6 +907,14 @@ _LOGPROBS = (
         reading="Falling while the policy's own rise: the policy says what the reference would not.",
     ),
     _logprob.gauge(
+        "rl_ref_dropout",
+        "Highest probability of dropout that is on in the reference of modern PPO: read from its modules.",
+        unit="fraction",
+        level=Level.STEP,
+        scope=RankScope.RANK,
+        reading="0. More: the reference is in training mode, and KL is partly noise.",
+    ),
+    _logprob.gauge(
         "rl_ref_logprob_noise",
         "Mean difference between the reference's log-probabilities of one token after one prompt: the first tokens of "
         "completions of a group, where they are the same.",
@@ -947,7 +956,7 @@ _SAMPLING = (
     _sampling.gauge(
         "rl_sampling_logp_difference_mean",
         "Mean absolute difference between the trainer's and the sampler's log-probability of a token; tokens "
-        "without a score are left out.",
+        "without a score are left out. Modern PPO: in the first micro-batch of each step, before any update.",
         unit="nats",
         keys=_keys(GRPO, "sampling/sampling_logp_difference/mean"),
         healthy=Range(0.0, 0.05, "TRL issue 6789, bf16"),

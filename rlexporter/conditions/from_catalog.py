@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from rlexporter.catalog import CONDITIONS, SERIES_SIGNALS
-from rlexporter.conditions import nonfinite, reward_signals, signals, tensor_signals
+from rlexporter.conditions import coefficient_signals, nonfinite, reward_signals, signals, tensor_signals
 from rlexporter.conditions.declare import ordered
 from rlexporter.conditions.judge import Judge, Thresholds
 from rlexporter.conditions.stall import STALLED
 from rlexporter.conditions.watch import Watch
 
-_DECLARED = (nonfinite.declared, reward_signals.declared, signals.declared, tensor_signals.declared)
+_DECLARED = (
+    *(nonfinite.declared, reward_signals.declared, signals.declared),
+    *(tensor_signals.declared, coefficient_signals.declared),
+)
 
 SIGNALS = ordered((*SERIES_SIGNALS, *(signal for each in _DECLARED for signal in each.signals)))
 """All signals, in the order of evaluation."""

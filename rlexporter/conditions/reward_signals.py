@@ -13,6 +13,7 @@ from rlexporter.conditions.envelope import Varied
 from rlexporter.conditions.memory import MAX_FUNCTIONS, ROUNDING, Memory
 from rlexporter.conditions.past import NOISE, Past, spread
 from rlexporter.conditions.view import View, finite_mean, value_range
+from rlexporter.model.histogram import Histogram
 
 declared = Declared()
 
@@ -87,13 +88,11 @@ def reward_functions_silent(view: View, memory: Memory) -> float | None:
 def _given(view: View) -> dict[str, tuple[float, float, float | None, float | None]]:
     """Return mean, spread, lowest and highest value of each reward function for which mean and spread are known.
 
-    Log lines do not have the lowest and the highest value.
+    Where rewards come from one reward model (PPO), that is the function; its name is empty.
+    Log lines do not have the lowest and the highest value. Where all rewards come from one model (PPO), that is the
+    function.
     """
-    seen = {
-        series.labels[0]: counted
-        for series, counted in view.seen.items()
-        if series.metric.series == "rl_reward_function_dist" and counted.count
-    }
+    seen = rewards(view)
     if seen:
         ranges = {name: value_range(counted) for name, counted in seen.items()}
         return {
@@ -108,6 +107,17 @@ def _given(view: View) -> dict[str, tuple[float, float, float | None, float | No
         for name, mean in means.items()
         if mean is not None and mean == mean and (std := stds.get(name)) is not None and std == std
     }
+
+
+def rewards(view: View) -> dict[str, Histogram]:
+    """Return the rewards of the step by reward function; those of all together where no function is known."""
+    by_function = {
+        series.labels[0]: counted
+        for series, counted in view.seen.items()
+        if series.metric.series == "rl_reward_function_dist" and counted.count
+    }
+    together = view.counted.get("rl_reward_dist")
+    return by_function or ({"": together} if together is not None and together.count else {})
 
 
 def flat_groups(view: View) -> tuple[int, int] | None:

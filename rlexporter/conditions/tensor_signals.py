@@ -7,8 +7,8 @@ from math import sqrt
 from rlexporter.conditions.declare import Declared
 from rlexporter.conditions.envelope import Envelope
 from rlexporter.conditions.memory import MAX_FUNCTIONS, ROUNDING, Memory
+from rlexporter.conditions.reward_signals import rewards
 from rlexporter.conditions.view import View, finite_mean, value_range
-from rlexporter.model.histogram import Histogram
 
 declared = Declared()
 
@@ -29,7 +29,7 @@ _TRUNCATING = {"top_p": (1.0,), "top_k": (0.0, -1.0), "min_p": (0.0,), "repetiti
 def reward_outlier(view: View, memory: Memory) -> float | None:
     """Return how far the most extreme reward of the step is beyond all rewards before, in multiples of their range."""
     furthest: float | None = None
-    for name, counted in _rewards(view).items():
+    for name, counted in rewards(view).items():
         if value_range(counted) is None or (name not in memory.envelopes and len(memory.envelopes) >= MAX_FUNCTIONS):
             continue
         envelope = memory.envelopes.setdefault(name, Envelope())
@@ -37,17 +37,6 @@ def reward_outlier(view: View, memory: Memory) -> float | None:
         if found is not None and (furthest is None or found > furthest):
             furthest = found
     return furthest
-
-
-def _rewards(view: View) -> dict[str, Histogram]:
-    """Return the rewards of the step by reward function; those of all together where no function is known."""
-    by_function = {
-        series.labels[0]: counted
-        for series, counted in view.seen.items()
-        if series.metric.series == "rl_reward_function_dist" and counted.count
-    }
-    together = view.counted.get("rl_reward_dist")
-    return by_function or ({"": together} if together is not None and together.count else {})
 
 
 @declared.signal("advantage_dead")

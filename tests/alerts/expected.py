@@ -34,10 +34,12 @@ RAISED = tuple(
     RLClipFractionHigh clipfrac_high warning
     RLSamplerMismatch sampling_mismatch warning
     RLSamplerMismatch sampling_mismatch critical
+    RLSamplerJump sampling_jump warning
     RLSamplerDiffers sampler_differs warning
     RLImportanceRatioLow sampling_ratio_low warning
     RLKLAtStart kl_at_start info
     RLKLAtStart kl_at_start critical
+    RLReferenceDropout reference_dropout warning
     RLReferenceNoisy reference_noisy warning
     RLKLHigh kl_high warning
     RLKLHigh kl_high critical
@@ -48,6 +50,9 @@ RAISED = tuple(
     RLKLNegative kl_negative critical
     RLKLCoefficientRunaway kl_coef_runaway warning
     RLKLCoefficientRunaway kl_coef_runaway critical
+    RLKLCoefficientLost kl_coef_lost warning
+    RLKLCoefficientStuck kl_coef_stuck warning
+    RLKLPenaltyOff kl_coef_off info
     RLEntropyLow entropy_low warning
     RLEntropyCollapsed entropy_collapsed critical
     RLEntropyHigh entropy_high warning
@@ -55,6 +60,8 @@ RAISED = tuple(
     RLValueLossSpike value_loss_spike critical
     RLValueClipFractionHigh value_clipfrac_high warning
     RLExplainedVarianceFall explained_variance_fall info
+    RLAdvantageFlat advantage_flat warning
+    RLAdvantageFlat advantage_flat critical
     RLAdvantageDead advantage_dead warning
     RLAdvantageDead advantage_dead critical
     RLAdvantageOffCentre advantage_off_centre warning
