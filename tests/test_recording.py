@@ -53,7 +53,12 @@ def _fed(found: Recording) -> Snapshot:
     store = Store(CATALOG, watch=from_catalog.watch())
     store.begin(found.facts, {"run": found.run, "rank": "0"})
     for event in found.events:
-        feed(store, event)
+        if event.state is None:
+            feed(store, event)
+        else:
+            if event.state.over:
+                store.settle()  # as a run does before it says how it ended
+            store.enter(event.state, event.exception)
     store.settle()
     return store.snapshot
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from rlexporter.conditions import chance
 from rlexporter.model.condition import Baseline, Condition
 
 COUNTED = ("values", "reward functions", "keys")
@@ -22,6 +23,8 @@ _RELATIVE = {
 
 def number(value: float, unit: str) -> str:
     """Return ``value`` with its unit: `0.83 nats per token`, `95 %`, `2 keys`."""
+    if unit == chance.UNIT:
+        return f"a chance of 1 in 10^{value:.3g}"
     if unit == "fraction":
         return f"{100 * value:.4g} %"
     if value == 1 and unit in COUNTED:

@@ -48,7 +48,7 @@ def test_incidents() -> None:
               (entropy_low.warning)
           critical  step 48     RLTruncation
               Completions are cut off at the length limit.
-              rl_completion_truncated_fraction 95 %, limit 90 % (truncation.critical)
+              95 %, limit 90 % (truncation.critical)
             symptoms:
               step 49    RLLengthGrowth: rl_completion_length_mean 90 tokens, limit 43
                 (length_high.warning); its own alert from step 60
@@ -111,6 +111,7 @@ def test_numbers(fired: Fired, words: str) -> None:
 def test_units() -> None:
     """Shares in percent, one of something in the singular, rewards in no unit."""
     assert [number(0.125, "fraction"), number(1.0, "keys"), number(2.0, "keys")] == ["12.5 %", "1 key", "2 keys"]
+    assert number(7.125, "orders of magnitude") == "a chance of 1 in 10^7.12"
     assert [number(0.83333, "nats per token"), number(3.0, "reward")] == ["0.8333 nats per token", "3"]
 
 
@@ -118,7 +119,7 @@ def test_relative_limits() -> None:
     """What they are multiples of; the floor where it is in force."""
     kl, entropy = CONDITION_NAMED["kl_jump"], CONDITION_NAMED["entropy_low"]
     assert limit_in_words(entropy, 0.35, 0.31) == "0.35 x its start"
-    assert limit_in_words(replace(kl, floor=0.5), 8.0, 1.2) == "8 x its recent median"
-    assert limit_in_words(replace(kl, floor={"k1": 0.5, "k3": 1.0}), {"k1": 8.0}, 1.2) == "8 x its recent median"
+    assert limit_in_words(replace(kl, floor=0.5), 8.0, 1.2) == "8 x what it was 20 steps ago"
+    assert limit_in_words(replace(kl, floor={"k1": 0.5, "k3": 1.0}), {"k1": 8.0}, 1.2) == "8 x what it was 20 steps ago"
     assert limit_in_words(replace(kl, floor={"k1": 0.5, "k3": 1.0}), 8.0, 0.5) == "the least that it can be"
     assert limit_in_words(CONDITION_NAMED["truncation"], 0.9, 0.9) == ""
