@@ -23,12 +23,17 @@ def measure(baseline: Baseline) -> Callable[[Past], Measure | None] | None:
     return _MEASURES.get(baseline)
 
 
+def refresh(baseline: Baseline) -> int:
+    """Return the number of observations for which a measure stays good: what is new is left out of most anyway."""
+    return 1 if baseline is Baseline.PREVIOUS else 5
+
+
 def _previous(past: Past) -> float | None:
     return past.values[-2] if past.count > 1 and past.values[-2] > 0 else None
 
 
 def _start(past: Past) -> float | None:
-    return median(past.first[:START]) if past.count > START else None
+    return past.start(START) if past.count > START else None
 
 
 def _first(past: Past) -> float | None:

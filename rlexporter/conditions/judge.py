@@ -7,10 +7,10 @@ step, so it computes what does not change only once.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from rlexporter.conditions.baselines import Measure, measure, measured
+from rlexporter.conditions.baselines import Measure, measure, measured, refresh
 from rlexporter.conditions.chance import Streak
 from rlexporter.conditions.declare import Derive
 from rlexporter.conditions.memory import Memory
@@ -41,11 +41,15 @@ class Transition(NamedTuple):
     """True if more than the threshold has changed: judged for the first time, begun, or ended."""
 
 
+_Measures = dict[Callable[[Past], Measure | None], tuple[Measure | None, int]]
+"""Measures of a past, each with the number of observations there were."""
+
+
 class _LimitState:
     """A limit of a condition, and which of the last n observations were beyond it."""
 
     __slots__ = (
-        *("active", "below", "beyond", "condition", "constant", "enough", "factor", "floor"),
+        *("active", "below", "beyond", "condition", "constant", "enough", "every", "factor", "floor"),
         *("limit", "measure", "number", "threshold", "min_observations", "variant", "window"),
     )
 
@@ -60,6 +64,7 @@ class _LimitState:
         self.beyond = 0
         self.active = False
         self.measure = measure(condition.baseline)
+        self.every = refresh(condition.baseline)
         self.threshold: float | None = None
         self.constant: float | None = None
         """The limit, once it will not change any more."""
@@ -84,7 +89,19 @@ class _LimitState:
 class _SignalState:
     """A signal of a run: its sources, its past, and the limits on it."""
 
-    __slots__ = ("getters", "limits", "name", "of", "past", "place", "series", "sources", "tried", "variant")
+    __slots__ = (
+        "getters",
+        "limits",
+        "measures",
+        "name",
+        "of",
+        "past",
+        "place",
+        "series",
+        "sources",
+        "tried",
+        "variant",
+    )
 
     def __init__(self, signal: Signal, algorithm: str, derive: Mapping[str, Derive]) -> None:
         self.name = signal.name
@@ -97,6 +114,7 @@ class _SignalState:
         self.series = self.variant = ""
         self.past = Past()
         self.limits: list[_LimitState] = []
+        self.measures: _Measures = {}
 
 
 class Judge:
@@ -172,7 +190,8 @@ class Judge:
     def _place(self, state: _SignalState, place: int) -> None:
         """Read a signal at another source from now on: without the past of the old one, and never at a worse one."""
         if state.place < len(state.sources) and place != state.place:
-            state.past = self._memory.past[state.name] = Past()
+            state.past, state.measures = Past(), {}
+            self._memory.past[state.name] = state.past
         state.place = place
         state.tried = state.getters[: place + 1]
         source: Source = state.sources[place]
@@ -192,13 +211,12 @@ class Judge:
 
     def _judge(self, state: _SignalState, value: float, changed: list[Transition]) -> None:
         past = state.past
-        measures: dict[object, Measure | None] = {}
         for each in state.limits:
             if past.count <= each.min_observations:
                 continue
             threshold = each.constant
             if threshold is None:
-                threshold = _threshold(each, state.variant, past, measures)
+                threshold = _threshold(each, state.variant, past, state.measures)
                 if threshold is None:
                     continue
             before, each.threshold = each.threshold, threshold
@@ -218,10 +236,10 @@ class Judge:
                 )
 
 
-def _threshold(limit: _LimitState, variant: str, past: Past, measures: dict[object, Measure | None]) -> float | None:
+def _threshold(limit: _LimitState, variant: str, past: Past, measures: _Measures) -> float | None:
     """Return the limit in force; None if the variant has none, or the past is too short.
 
-    ``measures``: caches measures of this step for other limits of the same signal.
+    ``measures``: those that were taken of this past lately, and when.
     """
     if variant != limit.variant:
         limit.choose(variant)
@@ -229,9 +247,10 @@ def _threshold(limit: _LimitState, variant: str, past: Past, measures: dict[obje
     if threshold is None:
         return None
     if measure is not None:
-        if measure not in measures:
-            measures[measure] = measure(past)
-        found = measures[measure]
+        found, at = measures.get(measure, (None, 0))
+        if found is None or not 0 <= past.count - at < limit.every:
+            found = measure(past)
+            measures[measure] = (found, past.count)
         if found is None:
             return None
         threshold = measured(threshold, found)

@@ -48,6 +48,10 @@ class Memory:
     """The steps in which the gradient was 0 although rewards differed."""
     best_reward: float | None = None
     """The highest level of the reward."""
+    reward_path: float = 0.0
+    """The sum of all differences between a reward and the one before it."""
+    first_rewards: tuple[float, float] | None = None
+    """The median of the first rewards, and their spread."""
     where: str = ""
     """The series that the current signal was read at, where that varies."""
     keys: dict[str, tuple[int, int, int]] = field(default_factory=dict)

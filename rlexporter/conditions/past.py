@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Sequence
-from itertools import islice
+from math import sqrt
 from statistics import median
 
 KEPT = 256
-"""The number of observations that are remembered; the longest baseline needs 60."""
+"""The number of observations that are remembered at least; the longest baseline needs 70."""
 NOISE = 1.128
 """The mean difference of two normal values, in standard deviations."""
 FIRST = 30
@@ -18,22 +17,22 @@ FIRST = 30
 class Past:
     """The observations of one signal, oldest first, the current one included."""
 
-    __slots__ = ("_moved", "best", "count", "first", "high", "low", "values")
+    __slots__ = ("_starts", "best", "count", "first", "high", "low", "values")
 
     def __init__(self) -> None:
-        self.values: deque[float] = deque(maxlen=KEPT)
+        self.values: list[float] = []
         self.first: list[float] = []
         self.count = 0
-        self._moved = 0.0
+        self._starts: dict[int, float] = {}
         self.low = float("inf")
         self.high = float("-inf")
         self.best: float | None = None
         """The highest median of 10 observations in a row."""
 
     def add(self, value: float) -> None:
-        if self.count:
-            self._moved += abs(value - self.values[-1])
         self.values.append(value)
+        if len(self.values) > 2 * KEPT:  # a list that is cut now and then has slices, which cost less than a deque's
+            del self.values[:KEPT]
         self.count += 1
         if self.count <= FIRST:
             self.first.append(value)
@@ -46,15 +45,19 @@ class Past:
     def newest(self) -> float:
         return self.values[-1]
 
-    @property
-    def noise(self) -> float:
-        """Return the standard deviation from step to step over the whole run; 0 before there are two observations."""
-        return self._moved / (self.count - 1) / NOISE if self.count > 1 else 0.0
+    def start(self, n: int) -> float:
+        """Return the median of the first ``n`` observations, of which there must be one; it is computed once."""
+        found = self._starts.get(n)
+        if found is None:
+            found = median(self.first[:n])
+            if self.count >= n:
+                self._starts[n] = found
+        return found
 
     def last(self, n: int, lag: int = 0) -> list[float]:
         """Return the last ``n`` observations before the newest ``lag``; fewer if there are fewer."""
-        end = len(self.values) - lag
-        return list(islice(self.values, max(0, end - n), max(0, end)))
+        end = max(0, len(self.values) - lag)
+        return self.values[max(0, end - n) : end]
 
     def note_best(self) -> float | None:
         """Update and return the best median of 10 observations in a row; None before there are 10."""
@@ -68,6 +71,12 @@ def spread(values: Sequence[float]) -> tuple[float, float]:
     """Return the median, and the median absolute deviation scaled to a normal distribution's standard deviation."""
     middle = median(values)
     return middle, 1.4826 * median([abs(value - middle) for value in values])
+
+
+def deviation(values: Sequence[float]) -> float:
+    """Return the standard deviation; `statistics.pstdev` is exact, and costs a hundred times as much."""
+    mean = sum(values) / len(values)
+    return sqrt(sum([(value - mean) ** 2 for value in values]) / len(values))
 
 
 def p90(values: Sequence[float]) -> float:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from itertools import pairwise
 from statistics import median
 
@@ -64,8 +63,9 @@ def reward_functions_dead(view: View, memory: Memory) -> float | None:
     for name, (mean, width, low, high) in given.items():
         if name not in memory.functions and len(memory.functions) >= MAX_FUNCTIONS:
             continue
-        past = memory.functions.setdefault(name, Past())
-        varied = memory.varied.setdefault(name, Varied())
+        past, varied = memory.functions.get(name), memory.varied.get(name)
+        if past is None or varied is None:
+            past, varied = memory.functions[name], memory.varied[name] = Past(), Varied()
         past.add(mean)
         if width <= ROUNDING * max(1.0, abs(mean)):
             memory.flat_for[name] = memory.flat_for.get(name, 0) + 1
@@ -137,7 +137,7 @@ def reward_gained(view: View, memory: Memory) -> float | None:
         return None
     reward = memory.past["reward"]
     best = reward.note_best()
-    start = median(reward.first[:10])
+    start = reward.start(10)
     if best is None or best <= start + 0.05 * max(abs(start), 1e-9):
         return 0.0
     return float(median(reward.last(5)) >= best - 0.1 * abs(best - start))
@@ -198,6 +198,7 @@ def reward_fall(view: View, memory: Memory) -> float | None:
     if reward.count < size:
         return None
     level = median(reward.last(size))
+    memory.reward_path += abs(reward.newest - reward.values[-2])
     if memory.best_reward is None or level > memory.best_reward:
         memory.best_reward = level
     fall = memory.best_reward - level
@@ -205,13 +206,10 @@ def reward_fall(view: View, memory: Memory) -> float | None:
         return None
     if fall <= 0.4 * (reward.high - reward.low):
         return 0.0
+    recent = reward.last(60)
+    path = sum([abs(after - before) for before, after in pairwise(recent)]) / (len(recent) - 1)
     # Rewards that stand still have no noise any more: what they had over the whole run counts too.
-    return fall / max(_noise(reward.last(60)), reward.noise, 1e-9)
-
-
-def _noise(values: Sequence[float]) -> float:
-    """Return the standard deviation that normal values with these differences from one to the next would have."""
-    return sum(abs(after - before) for before, after in pairwise(values)) / (len(values) - 1) / NOISE
+    return fall / max(path / NOISE, memory.reward_path / reward.count / NOISE, 1e-9)
 
 
 @declared.signal("reward_gain", unit="spreads", of="reward")
@@ -220,7 +218,9 @@ def reward_gain(view: View, memory: Memory) -> float | None:
     reward = memory.past["reward"]
     if "reward" not in memory.fresh or reward.count < REWARD_GAIN_FROM or memory.resumed:
         return None
-    start, width = spread(reward.first)
+    if memory.first_rewards is None:
+        memory.first_rewards = spread(reward.first)
+    start, width = memory.first_rewards
     gain = (median(reward.last(30)) - start) / max(width, 1e-9)
     return max(gain, memory.past["reward_gain"].high)
 

@@ -5,13 +5,14 @@ It returns a number, or None if the step has none.
 
 from __future__ import annotations
 
-from statistics import median, pstdev
+from statistics import median
 
 from rlexporter.catalog import KL_FLOOR, SETTLED
 from rlexporter.conditions.baselines import START
 from rlexporter.conditions.chance import UNIT
 from rlexporter.conditions.declare import Declared
 from rlexporter.conditions.memory import MAX_KEYS, ROUNDING, Memory
+from rlexporter.conditions.past import deviation
 from rlexporter.conditions.view import View
 
 declared = Declared()
@@ -31,7 +32,7 @@ def hacking(view: View, memory: Memory) -> float | None:
         return 0.0
     late, middle, early = (median(reward.last(10, lag)) for lag in (0, 20, 40))
     jump = late - middle - max(0.0, middle - early)
-    if jump <= 1.5 * pstdev(reward.last(50, 20)) or jump <= 0.0:
+    if jump <= 1.5 * deviation(reward.last(50, 20)) or jump <= 0.0:
         return 0.0
     return now / max(median(kl.last(30, 20)), 1e-9)
 
@@ -70,7 +71,7 @@ def advantage_offset(view: View, memory: Memory) -> float | None:
 def truncation_rise(view: View, memory: Memory) -> float | None:
     """Return by how much more of the completions are truncated than at the start of the run."""
     found, past = memory.new("truncated"), memory.past["truncated"]
-    return None if found is None or past.count <= START else found - median(past.first[:START])
+    return None if found is None or past.count <= START else found - past.start(START)
 
 
 @declared.signal("eos_missing", unit="fraction")

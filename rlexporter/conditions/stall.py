@@ -39,7 +39,8 @@ class Patience:
         """Return the seconds without a step after which the run counts as hung while ``phase`` is under way."""
         if not self._steps:
             return FIRST * self._minimum
-        pace = max(self._minimum, TIMES * median(self._steps))
+        slow = TIMES * max(self._steps) > self._minimum
+        pace = max(self._minimum, TIMES * median(self._steps)) if slow else self._minimum
         if phase not in self._aside:
             return pace
         known = self._aside[phase]

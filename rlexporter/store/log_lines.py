@@ -50,8 +50,10 @@ class _Known(NamedTuple):
     """The known keys of log lines with one evaluation prefix, and the series that they feed."""
 
     targets: dict[str, tuple[Series, ...]]
-    gauges: dict[str, Series]
-    """The keys that feed exactly one gauge, and no condition that is judged label by label."""
+    gauges: dict[str, tuple[Series, str]]
+    """The keys that feed exactly one gauge, with its name if it has no labels."""
+    functions: dict[str, Series]
+    """The keys that feed exactly one gauge that is judged label by label."""
 
 
 class LogLines:
@@ -155,17 +157,22 @@ class LogLines:
         return self._untapped(found or ())
 
     def _read(self, line: LogLine, known: _Known, logs: Mapping[str, object]) -> None:
-        plain, gauges = known.gauges, line.gauges
+        plain, functions, gauges, numbers = known.gauges, known.functions, line.gauges, line.judged.numbers
         for key, raw in logs.items():
-            gauge = plain.get(key)
-            if gauge is not None and type(raw) is float and isfinite(raw):  # the case of nearly all values, so first
-                gauges[gauge] = raw
-            else:
-                self._value(line, known, key, raw)
-        numbers = line.judged.numbers
-        for (metric, labels), value in gauges.items():
-            if not labels:
-                numbers[metric.series] = value
+            if type(raw) is float and isfinite(raw):  # the case of nearly all values, so first
+                gauge = plain.get(key)
+                if gauge is not None:
+                    series, name = gauge
+                    gauges[series] = raw
+                    if name:
+                        numbers[name] = raw
+                    continue
+                function = functions.get(key)
+                if function is not None:
+                    gauges[function] = raw
+                    line.judged.functions.setdefault(function.metric.series, {})[function.labels[0]] = raw
+                    continue
+            self._value(line, known, key, raw)
 
     def _value(self, line: LogLine, known: _Known, key: str, raw: object) -> None:
         """Read one key and whatever was logged under it."""
@@ -218,7 +225,7 @@ class LogLines:
         """Return the known keys of lines with this evaluation ``prefix``; None if there are too many prefixes."""
         if prefix not in self._known and len(self._known) > MAX_DATASETS:
             return None
-        return self._known.setdefault(prefix, _Known({}, {}))
+        return self._known.setdefault(prefix, _Known({}, {}, {}))
 
     def _progress(
         self, builder: SnapshotBuilder, step: int | None, update: StepUpdate | None, *, evaluation: bool
@@ -251,8 +258,11 @@ class LogLines:
         self._first_seen.append(found[0].metric)
         known.targets[key] = found
         metric, labels = found[0]
-        if len(found) == 1 and metric.kind is Kind.GAUGE and (not labels or metric is self._named["rl_logged_value"]):
-            known.gauges[key] = found[0]
+        if len(found) == 1 and metric.kind is Kind.GAUGE:
+            if not labels or metric is self._named["rl_logged_value"]:
+                known.gauges[key] = (found[0], "" if labels else metric.series)
+            elif len(labels) == 1:
+                known.functions[key] = found[0]
         return found
 
     def _array(self, line: LogLine, found: tuple[Series, ...], array: Any) -> bool:
