@@ -295,7 +295,7 @@ _OPTIMIZER_CONDITIONS = (
         related=("rl_learning_rate",),
     ),
     condition("grad_spike", "RLGradientSpike", Family.GRAD).when(
-        above("grad_norm", warning(50.0), vs=Baseline.P90, floor=1e-6),
+        above("grad_norm", warning(50.0), vs=Baseline.P90, floor=1e-6, min_observations=20),
         summary="The gradient norm has spiked.",
         meaning="One gradient norm far above the run's own recent past. Clipping and Adam often absorb a single one; "
         "the step is named so that it can be looked at.",
