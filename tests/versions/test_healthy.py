@@ -51,6 +51,15 @@ def with_none() -> list[Any]:
     return [half, seldom, tiny.length_reward]
 
 
+def sparse() -> list[Any]:
+    """0 or 1, and 0 for nearly all completions at first: three of the letter asked for, or nothing."""
+
+    def solved(prompts: list[str], completions: list[str], **_: Any) -> list[float]:
+        return [float(score == 1.0) for score in tiny.letter_reward(prompts, completions)]
+
+    return [solved]
+
+
 @dataclass(frozen=True)
 class Healthy:
     """A run. ``options``: where it differs from the demo's."""
@@ -59,6 +68,8 @@ class Healthy:
     options: dict[str, Any] = field(default_factory=dict)
     rewards: Callable[[], list[Any]] = plain
     steps: int = 150
+    silent: bool = False
+    """True if no warning may begin either."""
 
 
 _EVERY_TENTH = {"logging_steps": 10}
@@ -89,6 +100,11 @@ _NEWEST = {
     "grpo learning fast": Healthy("grpo", {**_FAST, "seed": 13}, steps=400),
     "grpo learning fast without kl": Healthy("grpo", {**_FAST, **_ON_POLICY, "beta": 0.0, "seed": 14}, steps=300),
     "rloo learning fast": Healthy("rloo", {**_FAST, **_EVERY_TENTH, "seed": 5}, steps=400),
+    "grpo sparse": Healthy("grpo", {"learning_rate": 1e-3, "seed": 15}, sparse, steps=300, silent=True),
+    "grpo sparse every tenth": Healthy(
+        "grpo", {"learning_rate": 1e-3, **_EVERY_TENTH, "seed": 16}, sparse, steps=300, silent=True
+    ),
+    "rloo sparse": Healthy("rloo", {"learning_rate": 1e-3, "seed": 17}, sparse, steps=300, silent=True),
     "rloo": Healthy("rloo"),
     "rloo every tenth": Healthy("rloo", {**_EVERY_TENTH, **_LINEAR, "seed": 1}),
     "rloo none": Healthy("rloo", {"seed": 2}, with_none),
@@ -178,6 +194,7 @@ def test_nothing_critical_begins(
     assert judged > 25
     assert errors(exporter) == 0
     assert _critical(exporter) == {}
+    assert not run.silent or not [each for each in began if each.startswith("warning")]
     exporter.close()
 
 
