@@ -68,11 +68,13 @@ class PPOTaps(BackwardTaps):
         return unwrap_model(*args, **kwargs)
 
     def _see_weights_before(self) -> None:
+        """Look for weights that are NaN before this step; the norm that is served is that of after it."""
         if self._looked:
             return
         self._looked = True
-        self._see_weights()
         with self.sink.observing("weights"):
+            norm = weight_norm(self.trainer.model)
+            self.sink.observe("rl_weight_norm", norm, norm - norm != 0)  # the difference is NaN for NaN and infinities
             changed = self._weights.changed(self.trainer.model)
             if changed is not None:
                 self.sink.observe("rl_weight_changed_fraction", changed)
@@ -93,9 +95,9 @@ class PPOTaps(BackwardTaps):
 
     def _see_micro_batch(self, found: Mapping[str, Any]) -> None:
         with self.sink.observing("ratio"):
+            self.sink.observe("rl_policy_ratio_dist", found["ratio"], found["new_logprobs"] != _PADDING)
             if not self._updated:
                 self._see_sampler(found)
-            self.sink.observe("rl_policy_ratio_dist", found["ratio"], found["new_logprobs"] != _PADDING)
         with self.sink.observing("entropy"):
             self.sink.observe("rl_entropy_per_token_dist", found["entropy"], found["new_logprobs"] != _PADDING)
         with self.sink.observing("loss"):

@@ -102,11 +102,13 @@ class LegacyTaps(BackwardTaps):
         return stats
 
     def _see_weights_before(self) -> None:
+        """Look for weights that are NaN before this step; the norm that is served is that of after it."""
         if self._looked:
             return
         self._looked = True
-        self._see_weights()
         with self.sink.observing("weights"):
+            norm = weight_norm(self.trainer.model)
+            self.sink.observe("rl_weight_norm", norm, norm - norm != 0)  # the difference is NaN for NaN and infinities
             changed = self._weights.changed(self.trainer.model)
             if changed is not None:
                 self.sink.observe("rl_weight_changed_fraction", changed)

@@ -763,8 +763,8 @@ _OPTIMIZER = (
     ),
     _optimizer.gauge(
         "rl_weight_norm",
-        "Norm of the trained weights that this rank holds, measured before each rollout; in PPO also after the updates "
-        "of the step, and this is the mean of both.",
+        "Norm of the trained weights that this rank holds, measured before each rollout; in PPO after the updates "
+        "of each step, and NaN is looked for before them too.",
         scope=RankScope.RANK,
         reading="Drifts slowly. NaN: weights are lost, and the rollout that follows will fail.",
     ),

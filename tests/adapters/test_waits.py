@@ -134,8 +134,10 @@ class PPOTrainer:
         self.accelerator = Accelerator()
         self.processing_class = SimpleNamespace(pad_token_id=0)
         self.args = SimpleNamespace(
+            local_mini_batch_size=SAMPLES,
+            per_device_train_batch_size=SAMPLES,
+            gradient_accumulation_steps=1,
             kl_coef=0.05,
-            local_mini_batch_size=SAMPLES, per_device_train_batch_size=SAMPLES, gradient_accumulation_steps=1
         )
 
     def log(self, logs: dict[str, float]) -> None:
@@ -154,14 +156,14 @@ class PPOTrainer:
         scores, sequence_lengths = values.select(1, 0), values.sum(1)
         queries = torch.ones(SAMPLES, 2, dtype=torch.int64, device=self.device)
         with self.accelerator.accumulate(self.model):
-            mb_logprobs, new_logprobs, ratio, entropy = -values, -values, values, values
+            new_logprobs, mb_logprobs, ratio, entropy = -values, -values, values, values
             loss = pg_loss = vf_loss = values.mean()
             for parameter in self.model.parameters():
                 parameter.grad = torch.ones_like(parameter)
             self.accelerator.backward(loss)
         self.log({"val/ratio": 1.0})
         del padding_mask, padding_mask_p1, kl, logprobs, ref_logprobs, advantages, returns, scores, sequence_lengths
-        del queries, mb_logprobs, new_logprobs, ratio, entropy, pg_loss, vf_loss
+        del queries, new_logprobs, mb_logprobs, ratio, entropy, pg_loss, vf_loss
 
 
 @contextlib.contextmanager
@@ -202,7 +204,7 @@ _ALSO = {
     GRPOTrainer: f"sequence_ratio_dist policy_ratio_dist {_OF_GROUPS}",
     RLOOTrainer: f"sequence_ratio_dist {_OF_GROUPS}",
     PPOTrainer: "policy_ratio_dist policy_loss_dist value_dist return_dist kl_per_sequence_dist completion_length_dist "
-    "prompt_length_dist",
+    "prompt_length_dist weight_changed_fraction sampling_logp_difference_mean",
 }
 
 

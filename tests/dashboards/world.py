@@ -127,7 +127,8 @@ def _everything(exporter: Exporter, step: int) -> None:
         if metric.kind is Kind.HISTOGRAM and metric.series != "rl_step_duration_seconds":
             exporter.observe(metric.series, np.abs(values), **dict.fromkeys(metric.labels, "format"))
     exporter.observe("advantage", np.array([nan, 1.0]))
-    tapped = [Series(NAMED[name]) for name in ("rl_weight_norm", "rl_eos_fraction")]
+    names = "weight_norm weight_changed_fraction eos_fraction ref_dropout ref_logprob_noise".split()
+    tapped = [Series(NAMED[f"rl_{name}"]) for name in names]
     corrected = sorted(metric.series for metric in CATALOG if metric.corrected)
     tapped += [Series(NAMED["rl_corrected_mean"], (name,)) for name in corrected]
     seen = {series: host.count([1.0], ()) for series in tapped}
