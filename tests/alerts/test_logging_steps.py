@@ -97,6 +97,7 @@ def _train(folder: Path, every: int, monkeypatch: pytest.MonkeyPatch) -> Found:
     return Found(found, signals)
 
 
+@pytest.mark.slow
 def test_the_same_is_found_in_the_same_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each signal has the same values, and the same conditions begin, among them those that name the faults."""
     found = {every: _train(tmp_path / str(every), every, monkeypatch) for every in EVERY}
