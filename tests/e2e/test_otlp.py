@@ -71,13 +71,13 @@ def sides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sides]:
 
 
 def _judge(stack: contextlib.ExitStack, folder: Path, *databases: Prometheus) -> None:
-    """Start our rules in all of them, and wait until they have found out that a run has failed."""
+    """Start our rules in all of them, and wait until they have found out that a loss is NaN."""
     judges = [stack.enter_context(alerting(folder / f"alerts-{each.port}", each)) for each in databases]
 
     def done() -> bool:
         for each in databases:
             settle(each)
-        return all(("RLRunFailed", world.BROKEN) in _fired(each.get("alerts")["alerts"]) for each in judges)
+        return all(("RLLossNonFinite", world.BROKEN) in _fired(each.get("alerts")["alerts"]) for each in judges)
 
     eventually(done)
     time.sleep(2.0)
