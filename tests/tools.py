@@ -12,7 +12,7 @@ import threading
 import time
 import urllib.parse
 import urllib.request
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -238,23 +238,25 @@ def eventually(check: Any, seconds: float = 90.0) -> Any:
         time.sleep(0.1)
 
 
-def all_scraped(
-    servers: Iterable[Prometheus], targets: int, since: float, *, pushed: Prometheus | None = None
-) -> float:
-    """Wait for a moment at which every server has scraped every target after ``since``; return that moment.
+def scraped(server: Prometheus, targets: int, since: float) -> float:
+    """Wait for a moment at which a server has scraped every target after ``since``; return that moment.
 
-    On a busy machine a scrape can time out, and the series of that target are gone until the next one. ``pushed``: a
-    server that the same targets push to, which must have heard of each of them since then.
+    On a busy machine a scrape can time out, and the series of that target are gone until the next one.
     """
-    fresh = f"(up == 1) and (timestamp(up) > {since:.3f})"
-    heard = f"count by (run, rank) (timestamp(rl_run_state) > {since:.3f})"
-    asked = [(each, fresh) for each in servers] + ([(pushed, heard)] if pushed else [])
+    return _moment(server, f"(up == 1) and (timestamp(up) > {since:.3f})", targets)
 
-    def moment() -> float | None:
-        at = time.time() - 0.2
-        return at if all(len(each.query(what, time=f"{at:.3f}")) == targets for each, what in asked) else None
 
-    return float(eventually(moment))
+def heard(server: Prometheus, targets: int, since: float) -> float:
+    """Wait for a moment at which every target has pushed to a server after ``since``; return that moment."""
+    return _moment(server, f"count by (run, rank) (timestamp(rl_run_state) > {since:.3f})", targets)
+
+
+def _moment(server: Prometheus, fresh: str, targets: int) -> float:
+    def found() -> float | None:
+        at = time.time() - 4.0  # a scrape that fails counts from its beginning: by now all have ended that began before
+        return at if len(server.query(fresh, time=f"{at:.3f}")) == targets else None
+
+    return float(eventually(found, 180.0))
 
 
 @contextmanager

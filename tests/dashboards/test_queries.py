@@ -20,7 +20,7 @@ from rlexporter.catalog import CATALOG
 from rlexporter.generate.dashboards import dashboards
 from tests.dashboards import world
 from tests.dashboards.grafana import Json, View, panels, variable
-from tests.tools import EACH_GENERATION, GENERATIONS, ROOT, Prometheus, all_scraped, prometheus
+from tests.tools import EACH_GENERATION, GENERATIONS, ROOT, Prometheus, prometheus, scraped
 
 DASHBOARDS: dict[str, Json] = {each["uid"]: each for each in map(json.loads, dashboards(CATALOG).values())}
 _SECONDS = 60.0
@@ -69,8 +69,9 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Serv
                 for generation in GENERATIONS
             }
             world.play(ticks)
-            at = all_scraped(started.values(), len(targets), since=time.time())
-        yield {generation: Server(each, at) for generation, each in started.items()}
+            since = time.time()
+            found = {name: Server(each, scraped(each, len(targets), since)) for name, each in started.items()}
+        yield found
 
 
 def _view(run: str, window: str = "60") -> View:

@@ -36,7 +36,7 @@ from tests.dashboards.grafana import Json, View, panels
 from tests.dashboards.test_queries import DASHBOARDS, Server
 from tests.e2e.collectors import GRPC, HTTP, collector
 from tests.e2e.victoria import alerting, database, receiving, scraping, settle
-from tests.tools import EACH_GENERATION, GENERATIONS, Prometheus, all_scraped, eventually, prometheus
+from tests.tools import EACH_GENERATION, GENERATIONS, Prometheus, eventually, heard, prometheus, scraped
 
 SCRAPERS = (*EACH_GENERATION, "victoria")
 _SECONDS = 60.0
@@ -63,21 +63,27 @@ def sides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sides]:
         with world.running() as (targets, ticks):
             victoria = stack.enter_context(scraping(folder / "scraped", targets))
             world.play(ticks)
-            found = {each: stack.enter_context(prometheus(each, folder / each, targets)) for each in GENERATIONS}
+            slowly = {"scrape_interval": "3s", "scrape_timeout": "3s"}  # one process answers 43 requests in that time
+            found = {
+                each: stack.enter_context(prometheus(each, folder / each, targets, scrape=slowly))
+                for each in GENERATIONS
+            }
             _judge(stack, folder, victoria, pushed)
-            at = all_scraped([*found.values(), victoria], len(targets), since=time.time(), pushed=pushed)
-        found["victoria"] = victoria
-        yield Sides({name: Server(each, at) for name, each in found.items()}, Server(pushed, at))
+            found["victoria"], since = victoria, time.time()
+            servers = {name: Server(each, scraped(each, len(targets), since)) for name, each in found.items()}
+            receiver = Server(pushed, heard(pushed, len(targets), since))
+        yield Sides(servers, receiver)
 
 
 def _judge(stack: contextlib.ExitStack, folder: Path, *databases: Prometheus) -> None:
-    """Start our rules in all of them, and wait until they have found out that a loss is NaN."""
+    """Start our rules in all of them, and wait until they find the same, and that a loss is NaN among it."""
     judges = [stack.enter_context(alerting(folder / f"alerts-{each.port}", each)) for each in databases]
 
     def done() -> bool:
         for each in databases:
             settle(each)
-        return all(("RLLossNonFinite", world.BROKEN) in _fired(each.get("alerts")["alerts"]) for each in judges)
+        first, *others = (_firing_now(each) for each in judges)
+        return ("RLLossNonFinite", world.BROKEN) in first and all(each == first for each in others)
 
     eventually(done)
     time.sleep(2.0)
@@ -85,7 +91,8 @@ def _judge(stack: contextlib.ExitStack, folder: Path, *databases: Prometheus) ->
         settle(each)
 
 
-def _fired(alerts: Iterable[Json]) -> set[tuple[str, str]]:
+def _firing_now(judge: Prometheus) -> set[tuple[str, str]]:
+    alerts = [each for each in judge.get("alerts")["alerts"] if each["state"] == "firing"]
     return {(each["labels"]["alertname"], each["labels"].get("run", "")) for each in alerts}
 
 

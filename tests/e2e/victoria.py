@@ -30,10 +30,11 @@ def database(folder: Path, *flags: str) -> Iterator[Prometheus]:
 
 
 def scraping(folder: Path, targets: Sequence[str]) -> contextlib.AbstractContextManager[Prometheus]:
-    """One that scrapes these targets each second."""
+    """One that scrapes these targets every three seconds."""
     config = folder.with_suffix(".yml")
     scraped = {"job_name": "rlexporter", "static_configs": [{"targets": list(targets)}]}
-    config.write_text(json.dumps({"global": {"scrape_interval": "1s"}, "scrape_configs": [scraped]}))
+    pace = {"scrape_interval": "3s", "scrape_timeout": "3s"}
+    config.write_text(json.dumps({"global": pace, "scrape_configs": [scraped]}))
     return database(folder, f"-promscrape.config={config}")
 
 
