@@ -55,7 +55,7 @@ _GROUP_NEEDS = {
 _PPO_NEEDS = {
     "reward": ("self.log", "scores"),
     "advantage": ("self.log", "advantages", "padding_mask"),
-    "ratio": ("accelerator.accumulate", "ratio", "new_logprobs"),
+    "ratio": ("accelerator.accumulate", "ratio", "new_logprobs", "mb_logprobs"),
     "kl": ("self.log", "kl", "ref_logprobs", "padding_mask"),
     "logprob": ("self.log", "logprobs", "padding_mask"),
     "entropy": ("accelerator.accumulate", "entropy", "new_logprobs"),
