@@ -10,7 +10,7 @@ from typing import Any
 
 from rlexporter.adapters.optimizer import weight_norm
 from rlexporter.adapters.taps import Taps
-from rlexporter.adapters.weights import WeightSample
+from rlexporter.adapters.weights import WeightSample, see_changes
 from rlexporter.model.sink import NotSeenError
 
 _ON_POLICY = (
@@ -89,9 +89,7 @@ class GroupTaps(Taps):
 
     def _see_weights(self) -> None:
         self.sink.observe("rl_weight_norm", weight_norm(self.trainer.model))
-        changed = self._weights.changed(self.trainer.model)
-        if changed is not None:
-            self.sink.observe("rl_weight_changed_fraction", changed)
+        see_changes(self.sink, self._weights, self.trainer.model)
 
     def _see_penalty(self, scores: list[Any], output: Any) -> None:
         """Observe RLOO's KL (k1: log-probability of the policy minus that of the reference), a part of its reward."""

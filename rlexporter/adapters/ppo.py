@@ -12,8 +12,8 @@ from typing import Any
 
 from rlexporter.adapters.dropout import active_dropout
 from rlexporter.adapters.frames import callers, local, variables
-from rlexporter.adapters.optimizer import BackwardTaps, weight_norm
-from rlexporter.adapters.weights import WeightSample
+from rlexporter.adapters.optimizer import BackwardTaps
+from rlexporter.adapters.weights import StepWeights
 from rlexporter.catalog import CATALOG, PPO
 
 _PADDING = 1.0
@@ -36,9 +36,7 @@ class PPOTaps(BackwardTaps):
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self._phase = contextlib.ExitStack()
-        self._weights = WeightSample()
-        self._looked = False
-        """True if the weights of this step were looked at before its rollout, or else before its update."""
+        self._weights = StepWeights(self.trainer, self.sink)
         self._updated = False
         """True once the first micro-batch of this step was seen."""
 
@@ -64,29 +62,12 @@ class PPOTaps(BackwardTaps):
 
     def _unwrap_model(self, unwrap_model: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Look at the weights before the rollout, which fails where a weight is NaN: it begins with this call."""
-        self._see_weights_before()
+        self._weights.see_before()
         return unwrap_model(*args, **kwargs)
-
-    def _see_weights_before(self) -> None:
-        """Look for weights that are NaN before this step; the norm that is served is that of after it."""
-        if self._looked:
-            return
-        self._looked = True
-        with self.sink.observing("weights"):
-            norm = weight_norm(self.trainer.model)
-            self.sink.observe("rl_weight_norm", norm, norm - norm != 0)  # the difference is NaN for NaN and infinities
-            changed = self._weights.changed(self.trainer.model)
-            if changed is not None:
-                self.sink.observe("rl_weight_changed_fraction", changed)
-        self.sink.flush()
-
-    def _see_weights(self) -> None:
-        with self.sink.observing("weights"):
-            self.sink.observe("rl_weight_norm", weight_norm(self.trainer.model))
 
     @contextlib.contextmanager
     def _accumulate(self, accumulate: Callable[..., Any], *args: Any, **kwargs: Any) -> Iterator[None]:
-        self._see_weights_before()
+        self._weights.see_before()
         self._enter("update")
         with accumulate(*args, **kwargs):
             yield
@@ -148,8 +129,8 @@ class PPOTaps(BackwardTaps):
             sink.observe(
                 "rl_prompt_length_dist", (found["queries"] != self.trainer.processing_class.pad_token_id).sum(1)
             )
-        self._see_weights()
-        self._looked = self._updated = False
+        self._weights.see_after()
+        self._updated = False
 
     def _correct(self, logs: Mapping[str, Any]) -> None:
         """Serve corrected averages: from trl 0.17 on, TRL averages over slots that few micro-batches leave at 0."""

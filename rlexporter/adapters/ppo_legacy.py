@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from rlexporter import catalog
-from rlexporter.adapters.optimizer import BackwardTaps, weight_norm
+from rlexporter.adapters.optimizer import BackwardTaps
 from rlexporter.adapters.trainer_facts import hyperparameters, model_name, version_of
-from rlexporter.adapters.weights import WeightSample
+from rlexporter.adapters.weights import StepWeights
 from rlexporter.model.sink import TrainedRun
 from rlexporter.model.step import RunFacts, StepUpdate
 
@@ -52,9 +52,7 @@ class LegacyTaps(BackwardTaps):
         self._run = run
         self._rollout = contextlib.ExitStack()
         self._begun = False
-        self._weights = WeightSample()
-        self._looked = False
-        """True if the weights were looked at since the last step: before its rollout, or else before the step."""
+        self._weights = StepWeights(trainer, run.sink)
         self._since = 0.0
         self._done = 0
         self._logged: frozenset[str] = frozenset()
@@ -85,38 +83,20 @@ class LegacyTaps(BackwardTaps):
 
     def _generate(self, generate: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         self._begin()
-        self._see_weights_before()  # the rollout fails where a weight is NaN
+        self._weights.see_before()  # the rollout fails where a weight is NaN
         return generate(*args, **kwargs)
 
     def _step(self, step: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         self._begin()
-        self._see_weights_before()
+        self._weights.see_before()
         with self.sink.observing("reward"):  # the raw scores: the trainer scales and clips them
             self.sink.observe("rl_reward_dist", _joined(self.argument(step, "scores", args, kwargs)))
         with self.sink.phase("update"):
             stats = step(*args, **kwargs)
-        self._see_weights()
-        self._looked = False
+        self._weights.see_after()
         with self.sink.guard("tap"):
             self._step_done(stats)
         return stats
-
-    def _see_weights_before(self) -> None:
-        """Look for weights that are NaN before this step; the norm that is served is that of after it."""
-        if self._looked:
-            return
-        self._looked = True
-        with self.sink.observing("weights"):
-            norm = weight_norm(self.trainer.model)
-            self.sink.observe("rl_weight_norm", norm, norm - norm != 0)  # the difference is NaN for NaN and infinities
-            changed = self._weights.changed(self.trainer.model)
-            if changed is not None:
-                self.sink.observe("rl_weight_changed_fraction", changed)
-        self.sink.flush()
-
-    def _see_weights(self) -> None:
-        with self.sink.observing("weights"):
-            self.sink.observe("rl_weight_norm", weight_norm(self.trainer.model))
 
     def _step_done(self, stats: Mapping[str, Any]) -> None:
         now = time.perf_counter()

@@ -1,10 +1,11 @@
-"""Watches whether trained weights change at all, by comparing some of them with what they were."""
+"""Watches trained weights: whether they change at all, by comparing some of them, and whether they are numbers."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from rlexporter.adapters.optimizer import local_part
+from rlexporter.adapters.optimizer import local_part, weight_norm
+from rlexporter.model.sink import Sink
 
 _TENSORS = 32
 """The most tensors that are looked at, spread over the model."""
@@ -31,6 +32,41 @@ class WeightSample:
         if before is None or before.shape != now.shape or before.device != now.device:
             return None
         return (now != before).float().mean()
+
+
+def see_changes(sink: Sink, sample: WeightSample, model: Any) -> None:
+    """Observe the share of ``sample`` that has changed; nothing the first time, as there is nothing to compare with."""
+    changed = sample.changed(model)
+    if changed is not None:
+        sink.observe("rl_weight_changed_fraction", changed)
+
+
+class StepWeights:
+    """Looks at the weights of ``trainer`` twice a step (PPO): before its rollout, or else its update, and after it."""
+
+    def __init__(self, trainer: Any, sink: Sink) -> None:
+        self._trainer = trainer
+        self._sink = sink
+        self._sample = WeightSample()
+        self._looked = False
+        """True if the weights were looked at since the last step."""
+
+    def see_before(self) -> None:
+        """Look for weights that are NaN, once before a step; the norm that is served is that of after it."""
+        if self._looked:
+            return
+        self._looked = True
+        with self._sink.observing("weights"):
+            norm = weight_norm(self._trainer.model)
+            self._sink.observe("rl_weight_norm", norm, norm - norm != 0)  # the difference is NaN for NaN and infinities
+            see_changes(self._sink, self._sample, self._trainer.model)
+        self._sink.flush()
+
+    def see_after(self) -> None:
+        """Observe the norm of the weights at the end of a step."""
+        with self._sink.observing("weights"):
+            self._sink.observe("rl_weight_norm", weight_norm(self._trainer.model))
+        self._looked = False
 
 
 def _sample(model: Any) -> Any:

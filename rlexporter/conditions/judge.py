@@ -18,6 +18,7 @@ from rlexporter.conditions.past import Past
 from rlexporter.conditions.sources import getter
 from rlexporter.conditions.view import View
 from rlexporter.model.condition import Condition, Limit, Signal, Source
+from rlexporter.model.step import RunFacts
 
 Factor = float | Mapping[str, float]
 """The number of a limit: one for all variants of the signal, or one for each."""
@@ -131,30 +132,18 @@ class Judge:
         self._signals = signals
         self._derive = derive
         self._thresholds = thresholds or {}
-        self.begin("")
+        self.begin(RunFacts())
 
-    def begin(
-        self,
-        algorithm: str,
-        *,
-        sequence_level: bool = False,
-        resumed: bool = False,
-        groups: int = 1,
-        settings: Mapping[str, float] | None = None,
-    ) -> None:
-        """Begin to judge a run of ``algorithm``; every condition applies to one that no condition names.
-
-        ``sequence_level``: its ratios are per sequence. ``resumed``: its first step is not the first one of the run.
-        ``groups``: how many groups of completions are rewarded in a step, 1 if unknown.
-        ``settings``: the numeric ones of its trainer.
-        """
-        self._sequence_level = sequence_level
+    def begin(self, facts: RunFacts) -> None:
+        """Begin to judge a run; every condition applies to an algorithm that no condition names."""
+        algorithm = facts.algorithm
+        self._sequence_level = facts.info.get("importance_sampling_level") == "sequence"
         unknown = not any(algorithm in each.algorithms for each in self._conditions)
         self.limits: list[tuple[Condition, Limit]] = []
         self._states = {signal.name: _SignalState(signal, algorithm, self._derive) for signal in self._signals}
         past = {name: state.past for name, state in self._states.items()}
-        self._memory = Memory(past, settings=settings or {}, resumed=resumed)
-        self._memory.flat, self._memory.same = Streak(groups), Streak(groups)
+        self._memory = Memory(past, settings=facts.hyperparameters, resumed=facts.resumed)
+        self._memory.flat, self._memory.same = Streak(facts.groups), Streak(facts.groups)
         for condition in self._conditions:
             for limit in condition.limits if unknown or condition.applies(algorithm) else ():
                 factor = self._thresholds.get((condition.name, limit.severity.value), limit.value)
@@ -248,7 +237,7 @@ def _threshold(limit: _LimitState, variant: str, past: Past, measures: _Measures
         return None
     if measure is not None:
         found, at = measures.get(measure, (None, 0))
-        if found is None or not 0 <= past.count - at < limit.every:
+        if found is None or past.count - at >= limit.every:
             found = measure(past)
             measures[measure] = (found, past.count)
         if found is None:

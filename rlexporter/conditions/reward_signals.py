@@ -88,9 +88,8 @@ def reward_functions_silent(view: View, memory: Memory) -> float | None:
 def _given(view: View) -> dict[str, tuple[float, float, float | None, float | None]]:
     """Return mean, spread, lowest and highest value of each reward function for which mean and spread are known.
 
-    Where rewards come from one reward model (PPO), that is the function; its name is empty.
     Log lines do not have the lowest and the highest value. Where all rewards come from one model (PPO), that is the
-    function.
+    function; its name is empty.
     """
     seen = rewards(view)
     if seen:

@@ -18,7 +18,7 @@ from rlexporter.conditions.view import View
 declared = Declared()
 
 
-@declared.signal("hacking", of="kl", after=("reward", "reward_gained"))
+@declared.signal("hacking", of="kl", after=("reward",))
 def hacking(view: View, memory: Memory) -> float | None:
     """Return the KL of the last 5 steps over that of 30 steps before the last 20, if the reward has jumped; else 0.
 

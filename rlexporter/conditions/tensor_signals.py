@@ -7,6 +7,7 @@ from math import sqrt
 from rlexporter.conditions.declare import Declared
 from rlexporter.conditions.envelope import Envelope
 from rlexporter.conditions.memory import MAX_FUNCTIONS, ROUNDING, Memory
+from rlexporter.conditions.past import deviation
 from rlexporter.conditions.reward_signals import rewards
 from rlexporter.conditions.view import View, finite_mean, value_range
 
@@ -85,9 +86,7 @@ def sampler_gap(view: View, memory: Memory) -> float | None:
     count = len(own)
     if count < _ROLLOUTS:
         return None
-    mean = sum(own) / count
-    variance = sum([(each - mean) ** 2 for each in own]) / (count - 1)  # statistics.stdev costs ten times as much
-    return max(0.0, abs(mean) - _SURE * sqrt(variance / count))
+    return max(0.0, abs(sum(own) / count) - _SURE * deviation(own) / sqrt(count - 1))
 
 
 def _offset(view: View, memory: Memory) -> float | None:

@@ -13,7 +13,7 @@ from rlexporter.model.condition import Condition, Limit
 from rlexporter.model.histogram import Histogram
 from rlexporter.model.metric import Series
 from rlexporter.model.snapshot import AnomalyCounts
-from rlexporter.model.step import StepUpdate
+from rlexporter.model.step import RunFacts, StepUpdate
 
 
 class Verdict(NamedTuple):
@@ -45,19 +45,11 @@ class Watch:
         self.alone: dict[Key, int] = {}
         """The step from which a symptom was none any more, or had begun again as none."""
 
-    def begin(
-        self,
-        algorithm: str,
-        *,
-        sequence_level: bool = False,
-        resumed: bool = False,
-        groups: int = 1,
-        settings: Mapping[str, float] | None = None,
-    ) -> None:
-        """Begin to watch a run, and forget an earlier one; the arguments are those of `Judge.begin`."""
-        self._judge.begin(algorithm, sequence_level=sequence_level, resumed=resumed, groups=groups, settings=settings)
+    def begin(self, facts: RunFacts) -> None:
+        """Begin to watch a run, and forget an earlier one."""
+        self._judge.begin(facts)
         self._step = self._time = None
-        self._span, self._resumed = 1, resumed
+        self._span, self._resumed = 1, facts.resumed
         self._patience = Patience(self._stalled)
         self._incidents = Incidents()
 

@@ -38,6 +38,11 @@ class RunFacts:
     """The trainer's running totals at the start, by log key: counters of this process count from there."""
 
     @property
+    def resumed(self) -> bool:
+        """Return True if the first step here is not the first one of the run."""
+        return bool(self.step) or self.trimmed
+
+    @property
     def groups(self) -> int:
         """Return the number of groups whose rewards a step sees: completions of one prompt, or single ones in PPO.
 

@@ -237,15 +237,8 @@ class Store:
                 builder.samples.setdefault(Series(metric), 0.0)
             elif logged or (metric.kind is Kind.HISTOGRAM and not metric.keys):
                 builder.expect(metric)
-        sequence_level = facts.info.get("importance_sampling_level") == "sequence"
         if self._watch is not None:
-            self._watch.begin(
-                facts.algorithm,
-                sequence_level=sequence_level,
-                resumed=bool(facts.step) or facts.trimmed,
-                groups=facts.groups,
-                settings=facts.hyperparameters,
-            )
+            self._watch.begin(facts)
             transitions.begin(builder, self._watch)
         for key, total in facts.totals.items():
             for series in resolver.resolve(key):
