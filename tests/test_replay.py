@@ -172,6 +172,9 @@ def test_ctrl_c_ends_it_at_once(speed: str, state: str, status: int) -> None:
     """In a process: while the final state is served, and on the way there."""
     with _process(RUNS / "ppo-value_nan-0.jsonl", "--speed", speed, "--linger", 600) as (process, url):
         tools.eventually(lambda: _scrape(url)[f"rl_run_state{{state={state}}}"] == 1)
+        if state == "failed":
+            assert process.stdout
+            tools.said_until("Ctrl-C ends it", process.stdout)
         process.send_signal(signal.SIGINT)
         said = process.communicate(timeout=60)[0]
 

@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pytest
 
@@ -304,6 +304,16 @@ def served(port: int, agent: str = "tests") -> str:
     with suppress(OSError), urllib.request.urlopen(request, timeout=5) as response:
         return str(response.read().decode())
     return ""
+
+
+def said_until(words: str, output: IO[str]) -> str:
+    """Read what a process prints, up to the line with ``words``; fail with all it said if it ends before."""
+    said = ""
+    while words not in said:
+        line = output.readline()
+        assert line, f"never said {words!r}: {said}"
+        said += line
+    return said
 
 
 def two_ports() -> int:

@@ -92,8 +92,8 @@ class Display:
         """Serve the final state for ``seconds`` more, or until Ctrl-C, so that it can be seen or scraped."""
         if self._exporter is None or seconds <= 0:
             return
-        self.say(f"the final state stays on {self._exporter.url} for {seconds:.0f} s; Ctrl-C ends it")
         with contextlib.suppress(KeyboardInterrupt):
+            self.say(f"the final state stays on {self._exporter.url} for {seconds:.0f} s; Ctrl-C ends it")
             time.sleep(seconds)
 
     def _conditions(self, now: Snapshot) -> None:

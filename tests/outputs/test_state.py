@@ -20,7 +20,7 @@ from rlexporter.model.errors import SetupError
 from rlexporter.model.snapshot import RunState
 from tests.conftest import fetch
 from tests.served import errors
-from tests.tools import ROOT, eventually, free_port, served
+from tests.tools import ROOT, eventually, free_port, said_until, served
 
 LINES: list[dict[str, float]] = [
     {"loss": 0.5, "kl": 0.1, "reward": -1.5, "rewards/length/mean": 2.0},
@@ -66,14 +66,16 @@ def test_what_was_served_is_served_again(tmp_path: Path, capsys: pytest.CaptureF
 def _replayed(path: Path) -> tuple[str, str]:
     """What `rlexporter replay` serves of this file, and what it says."""
     port = free_port()
-    script = ["-m", "rlexporter", "replay", str(path), "--port", str(port), "--linger", "600"]
+    script = ["-u", "-m", "rlexporter", "replay", str(path), "--port", str(port), "--linger", "600"]
     replay = subprocess.Popen([sys.executable, *script], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    assert replay.stdout
     try:
         text = eventually(lambda: served(port))
+        said = said_until("Ctrl-C ends it", replay.stdout)
     finally:
         replay.send_signal(signal.SIGINT)
-        said, _ = replay.communicate(timeout=60)
-    return text, said
+        rest, _ = replay.communicate(timeout=60)
+    return text, said + rest
 
 
 KILLED = """
