@@ -109,7 +109,7 @@ def fetch(url: str, accept: str = "", **headers: str) -> tuple[int, str, dict[st
 
     request = urllib.request.Request(url, headers={"Accept": accept, **headers})
     try:
-        with urllib.request.urlopen(request, timeout=60) as response:
+        with urllib.request.urlopen(request, timeout=600) as response:
             body: Any = response.read()
             return response.status, body.decode(), {k.lower(): v for k, v in response.headers.items()}
     except urllib.error.HTTPError as error:

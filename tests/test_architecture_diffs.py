@@ -40,7 +40,7 @@ def _python(root: Path, *arguments: str) -> str:
     """What a Python prints that has the copy and nothing of the checkout."""
     environ = {**os.environ, "PYTHONPATH": str(root), "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
-        [sys.executable, *arguments], cwd=root, env=environ, capture_output=True, text=True, timeout=120
+        [sys.executable, *arguments], cwd=root, env=environ, capture_output=True, text=True, timeout=600
     )
     assert done.returncode == 0, done.stderr
     return done.stdout

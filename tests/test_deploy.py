@@ -31,7 +31,7 @@ PINNED = re.compile(r"[\w./-]+:v?\d+\.\d+\.\d+(-[\w-]+)?")
 def compose(file: Path = ROOT / "docker-compose.yml") -> subprocess.CompletedProcess[str]:
     """What Docker Compose makes of the file, as JSON; it needs no engine for that."""
     command = [str(require_tool("docker-compose")), "--file", str(file), "config", "--format", "json"]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
 
 
 @pytest.fixture(scope="module")

@@ -345,7 +345,7 @@ def test_a_forked_child_holds_nothing(exporter: Exporter) -> None:
     child.start()
 
     try:
-        assert result.get(timeout=60) == (None, [], [])
+        assert result.get(timeout=600) == (None, [], [])
         assert fetch(f"{exporter.url}/metrics")[0] == 200
         exporter.close()
         assert child.is_alive()

@@ -118,7 +118,7 @@ def test_a_disk_that_is_too_slow_costs_lines_not_memory(tmp_path: Path, monkeypa
     real = writer.Recorder._line
 
     def slow(self: writer.Recorder, event: dict[str, Any]) -> None:
-        gate.wait(60)
+        gate.wait(600)
         real(self, event)
 
     monkeypatch.setattr(writer.Recorder, "_line", slow)

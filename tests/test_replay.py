@@ -176,7 +176,7 @@ def test_ctrl_c_ends_it_at_once(speed: str, state: str, status: int) -> None:
             assert process.stdout
             tools.said_until("Ctrl-C ends it", process.stdout)
         process.send_signal(signal.SIGINT)
-        said = process.communicate(timeout=60)[0]
+        said = process.communicate(timeout=600)[0]
 
     assert process.returncode == status
     assert "Traceback" not in said
@@ -425,7 +425,7 @@ def _loaded(generation: str, texts: list[Path], folder: Path) -> None:
             [tools.require_tools(generation) / "promtool", "tsdb", "create-blocks-from", "openmetrics", text, folder],
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=600,
         )
         assert done.returncode == 0, done.stderr
 

@@ -74,7 +74,7 @@ def test_prometheus_finds_the_run_while_it_lasts(tmp_path: Path) -> None:
         assert not old.exists()
 
         process.send_signal(signal.SIGTERM)
-        assert process.wait(60) == 7
+        assert process.wait(600) == 7
         assert list(targets.iterdir()) == []
         assert process.stdout
         assert "python train.py" in process.stdout.read()
@@ -86,5 +86,5 @@ def test_prometheus_finds_the_run_while_it_lasts(tmp_path: Path) -> None:
 def test_its_status_is_that_of_the_training(tmp_path: Path) -> None:
     """Of one that ends by itself."""
     with job(tmp_path, rounds=1) as (process, targets):
-        assert process.wait(60) == 0
+        assert process.wait(600) == 0
         assert list(targets.iterdir()) == []

@@ -61,7 +61,7 @@ def _toml(path: Path) -> Any:
 def _run(python: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """`rlexporter` there; the environment of this process is not passed on."""
     command = [str(python), "-m", "rlexporter", *arguments]
-    return subprocess.run(command, cwd=python.parent, env={}, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(command, cwd=python.parent, env={}, capture_output=True, text=True, timeout=600, check=False)
 
 
 def _named_for(command: str) -> list[str]:
@@ -166,7 +166,7 @@ def test_the_demo_without_torch() -> None:
     """With a TRL beside it, as `pip install --no-deps trl` leaves it."""
     code = "import sys; sys.modules['torch'] = None; import rlexporter.demo as demo; demo._check_trl = print; "
     code += "from rlexporter.commands.main import main; sys.exit(main(['demo', '--steps', '1', '--port', '0']))"
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=120)
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=600)
     assert found.returncode == 2, found.stderr
     assert "rlexporter: the demo of grpo needs more: pip install torch 'trl>=1.16' (" in found.stderr
     assert "Traceback" not in found.stderr

@@ -57,7 +57,7 @@ def test_a_mistyped_setting_is_found(tmp_path: Path) -> None:
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=600,
     )
     found = [line for line in done.stdout.splitlines() if ": error: " in line]
     assert [line.split(":")[:2] for line in found] == [["wrong.py", str(i)] for i in range(4, 8)], done.stdout

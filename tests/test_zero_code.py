@@ -36,7 +36,7 @@ def _python(*words: str, **environ: str) -> subprocess.CompletedProcess[str]:
     kept = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     command = [sys.executable, *words]
     environ = kept | environ
-    return subprocess.run(command, capture_output=True, text=True, env=environ, cwd="/", timeout=60, check=False)
+    return subprocess.run(command, capture_output=True, text=True, env=environ, cwd="/", timeout=600, check=False)
 
 
 def _run(*words: str, **environ: str) -> subprocess.CompletedProcess[str]:
@@ -80,7 +80,7 @@ class TestTheCommand:
         """One process id, in the folder where it was started."""
         command = [sys.executable, "-m", "rlexporter", "run", "-c", PRINTS]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=tmp_path) as started:
-            assert started.communicate(timeout=60)[0] == f"[] {started.pid} {tmp_path}\n"
+            assert started.communicate(timeout=600)[0] == f"[] {started.pid} {tmp_path}\n"
 
     @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGPIPE, signal.SIGINT])
     def test_a_signal_ends_it(self, number: signal.Signals) -> None:
@@ -176,7 +176,7 @@ class TestTheStartOfAnInterpreter:
         interpreter: str = vars(sys)["_base_executable"]
         without = [interpreter, "-c", "import transformers; print(transformers.__file__)"]
         environ = os.environ | {"PYTHONPATH": f"{STARTUP}:{tmp_path}"}
-        done = subprocess.run(without, capture_output=True, text=True, env=environ, cwd="/", timeout=60, check=False)
+        done = subprocess.run(without, capture_output=True, text=True, env=environ, cwd="/", timeout=600, check=False)
         assert (done.stdout, done.stderr) == (f"{tmp_path}/transformers.py\n", "")
 
     @pytest.mark.parametrize("stderr", ["open", "closed"])

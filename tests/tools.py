@@ -63,7 +63,7 @@ def _require(folder: Path, binary: str) -> Path:
 def promtool_lint(tools: Path, text: str) -> str:
     """What `promtool check metrics` says of a scrape."""
     done = subprocess.run(
-        [str(tools / "promtool"), "check", "metrics"], input=text, capture_output=True, text=True, timeout=60
+        [str(tools / "promtool"), "check", "metrics"], input=text, capture_output=True, text=True, timeout=600
     )
     return done.stdout + done.stderr
 
@@ -94,7 +94,7 @@ class Prometheus:
     def get(self, path: str, **parameters: str) -> Any:
         """The data of an answer of the HTTP API."""
         url = f"http://127.0.0.1:{self.port}/api/v1/{path}?{urllib.parse.urlencode(parameters)}"
-        with urllib.request.urlopen(url, timeout=60) as response:
+        with urllib.request.urlopen(url, timeout=600) as response:
             answer = json.load(response)
         assert answer["status"] == "success", answer
         assert not answer.get("warnings"), answer
@@ -162,7 +162,7 @@ class Alertmanager:
             json.dumps(alerts).encode(),
             {"Content-Type": "application/json"},
         )
-        with urllib.request.urlopen(request, timeout=60) as response:
+        with urllib.request.urlopen(request, timeout=600) as response:
             assert response.status == 200
 
 
@@ -227,7 +227,7 @@ class Webhook:
         return [body for where, body in list(self.received) if where == path]
 
 
-def eventually(check: Any, seconds: float = 90.0) -> Any:
+def eventually(check: Any, seconds: float = 600.0) -> Any:
     """Wait until ``check`` returns something true; what it returned. ``seconds``: what never comes is given up."""
     deadline = time.monotonic() + seconds
     while True:

@@ -5,11 +5,12 @@ from rlexporter.catalog.alerts import (
     INHIBITIONS,
     LOST_WITHOUT,
     MANY_RUNS,
+    MANY_WARNINGS,
     PROMETHEUS_ALERTS,
-    RECORDING_RULES,
     RUN_FAILED,
     RUN_VANISHED,
     RUNBOOKS,
+    STORMS,
     WATCHDOG,
 )
 from rlexporter.catalog.conditions import (
@@ -39,6 +40,7 @@ from rlexporter.catalog.metrics import (
     RLOO,
     TENSOR_SIGNALS,
 )
+from rlexporter.catalog.recording_rules import RECORDING_RULES
 
 __all__ = [
     "ALGORITHMS",
@@ -56,6 +58,7 @@ __all__ = [
     "KL_FLOOR",
     "LOST_WITHOUT",
     "MANY_RUNS",
+    "MANY_WARNINGS",
     "MAY_BE_NONFINITE",
     "NAMED",
     "NONFINITE",
@@ -72,6 +75,7 @@ __all__ = [
     "RUN_VANISHED",
     "SERIES_SIGNALS",
     "SETTLED",
+    "STORMS",
     "TENSOR_SIGNALS",
     "WATCHDOG",
 ]

@@ -1,12 +1,13 @@
 """Alerts on what only Prometheus can see, such as a run that has vanished, hangs, or keeps restarting.
 
-``expr`` is PromQL; ``run(...)`` in it is the largest value over the processes of a run (`rlexporter.generate.promql`).
-The table of causes and of the families that are their symptoms is at the end.
+``expr`` is PromQL as in `rlexporter.catalog.recording_rules`, which has worked out what most select. ``LABELS``
+and ``GIVEN`` in a description stand for the labels of a run in the format of a query, and for what fills it. The table
+of causes and of the families that are their symptoms is at the end.
 """
 
 from __future__ import annotations
 
-from rlexporter.model.alert import PrometheusAlert, RecordingRule
+from rlexporter.model.alert import PrometheusAlert
 from rlexporter.model.condition import Family, Severity
 
 RUNBOOKS = "https://github.com/rlexporter/rlexporter/blob/main/alerts/runbooks"
@@ -19,111 +20,92 @@ LOST_WITHOUT = ("rank", "instance", "pod", "container", "endpoint", "node")
 WATCHDOG = "RLExporterWatchdog"
 """The alert that always fires; it belongs to no run and no condition."""
 
-RECORDING_RULES: tuple[RecordingRule, ...] = (
-    RecordingRule(
-        name="rl:run_running",
-        expr='run(last_over_time(rl_run_state{state="running",rank="0"}[2m])) == 1',
-    ),
-    RecordingRule(
-        name="rl:run_failed",
-        expr='run(last_over_time(rl_run_state{state="failed",rank="0"}[15m])) == 1\n'
-        "unless ignoring (state) rl:run_running",
-    ),
-    RecordingRule(
-        name="rl:run_vanished",
-        expr='run(last_over_time(rl_run_state{state="running",rank="0"}[30m])) == 1\n'
-        'unless run(present_over_time(rl_run_state{state="running",rank="0"}[2m]))',
-    ),
-    RecordingRule(
-        name="rl:run_stalled",
-        expr='time() - run(last_over_time(rl_last_step_timestamp_seconds{rank="0"}[5m]))\n'
-        '> run(last_over_time(rl_stall_after_seconds{rank="0"}[5m]))\n'
-        "and ignoring (state) rl:run_running",
-    ),
-    RecordingRule(
-        name="rl:conditions_critical",
-        expr="count without (condition, severity) (\n"
-        '  run(last_over_time(rl_condition_last_event_timestamp_seconds{severity="critical"}[15m])) > time() - 600\n'
-        '  or run(last_over_time(rl_condition{severity="critical"}[15m])) == 1\n'
-        ")",
-    ),
-)
 
-MANY_RUNS = PrometheusAlert(
-    alert="RLManyRunsSick",
-    family=Family.STALL,
-    severity=Severity.CRITICAL,
-    expr="count by (cluster) (\n"
-    "  count by (cluster, namespace, run) (\n"
-    '    {__name__=~"rl:(run_failed|run_vanished|run_stalled|conditions_critical)"}\n'
-    "  )\n"
-    ") >= 5",
-    summary="Five or more runs are sick at once.",
-    description="{{ $value }} runs of {{ with $labels.cluster }}cluster {{ . }}{{ else }}this Prometheus{{ end }} have "
-    "critical alerts. Their own pages are held back.",
-    meaning="Many runs do not break by themselves at the same time: look for what they share. One page goes out, and "
-    "the pages of the single runs are inhibited.",
-    causes=(
-        "A node pool, a file system, a network or a reward service that fails.",
-        "A rollout of a driver, an image or a configuration.",
-    ),
-    remedies=("Look at what the runs have in common, then at their own alerts in the list of Alertmanager.",),
-    source="five: more than one sweep usually loses at once",
-    of_run=False,
-)
+def _many(alert: str, severity: Severity, sick: str) -> PrometheusAlert:
+    """Return the alert of a storm: it stands for each alert that began in it, and all of it is one message."""
+    return PrometheusAlert(
+        alert=alert,
+        family=Family.STALL,
+        severity=severity,
+        expr=f'rl:storm_member{{severity="{severity.value}"}}',
+        summary=f"Five or more runs {sick} within a quarter of an hour.",
+        description='{{ with printf "rl:storm{cluster=%q,severity=%q}" $labels.cluster $labels.severity | query }}'
+        '{{ . | first | value | printf "%.0f" }}{{ end }} runs'
+        '{{ with printf "count(rl:run_last_seen_timestamp_seconds{cluster=%q} > time() - 900)" $labels.cluster '
+        '| query }} of {{ . | first | value | printf "%.0f" }}{{ end }}'
+        "{{ with $labels.cluster }} in cluster {{ . }}{{ end }} "
+        f"{sick} within a quarter of an hour.",
+        meaning="Many runs do not break by themselves at the same time: look for what they share. One message names "
+        "them, up to ten, and is sent again as more join them; what began in the storm is not told a second time. "
+        "What begins later is told as ever, of these runs too. The storm ends when no run has joined it for a quarter "
+        "of an hour; its alerts last as long as what they stand for.",
+        causes=(
+            "A node pool, a file system, a network or a reward service that fails.",
+            "A rollout of a driver, an image or a configuration.",
+        ),
+        remedies=("Look at what the runs have in common, then at their own alerts in the list of Alertmanager.",),
+        source="five runs and one in twenty of those that are seen: more than one sweep usually loses at once",
+        of_run=False,
+    )
 
+
+MANY_RUNS = _many("RLManyRunsSick", Severity.CRITICAL, "became sick")
+MANY_WARNINGS = _many("RLManyRunsWarn", Severity.WARNING, "began to warn")
+STORMS = (MANY_RUNS.alert, MANY_WARNINGS.alert)
+"""The alerts that stand for those of many runs."""
+
+_AFTER_STEP = (
+    '{{ with printf "rl:run_step{LABELS}" GIVEN | query }}, after step {{ . | first | value | printf "%.0f" }}{{ end }}'
+)
 RUN_FAILED = PrometheusAlert(
     alert="RLRunFailed",
     family=Family.CRASH,
     severity=Severity.CRITICAL,
-    expr="rl:run_failed\n"
-    "unless ignoring (state, condition, severity) (\n"
-    '  run(last_over_time(rl_condition_symptom{condition="run_failed",rank="0"}[15m])) == 1\n'
-    ")",
+    expr='rl:condition{condition="run_failed"}\nunless ignoring (condition, severity) rl:condition{NONFINITE}',
     summary="A run has ended with an exception.",
     description="it has ended with "
-    '{{ with printf "last_over_time(rl_run_exception_info{run=%q}[15m])" $labels.run | query }}'
-    "{{ (. | first).Labels.exception }}{{ else }}an exception{{ end }}"
-    '{{ with printf "max(last_over_time(rl_step{run=%q}[15m]))" $labels.run | query }}, after step '
-    "{{ . | first | value }}{{ end }}.",
-    meaning="`train()` raised, and the run is over. Silent where the run died of a value that was NaN or infinite: the "
-    "alert on that is the one.",
+    '{{ with printf "rl:run_exception{LABELS}" GIVEN | query }}{{ (. | first).Labels.exception }}'
+    "{{ else }}an exception{{ end }}" + _AFTER_STEP + ".",
+    meaning="`train()` raised, and the run is over. The alert fires until the run is back, for a day at most. Silent "
+    "where the run died of a value that was NaN or infinite: the alert on that is the one, and lasts as long.",
     causes=(
         "NaN weights: sampling fails with a probability tensor that contains inf, nan or negative elements.",
         "Out of memory.",
         "An exception in a reward function or a tool.",
     ),
-    remedies=("Read the exception; look for a non-finite alert before it; resume from the last checkpoint.",),
+    remedies=("Read the exception; look for a non-finite alert before it; resume from the last good checkpoint.",),
     source="the state that the exporter serves after the end",
+    tells_checkpoint=True,
 )
 RUN_VANISHED = PrometheusAlert(
     alert="RLRunVanished",
     family=Family.STALL,
     severity=Severity.CRITICAL,
-    expr="rl:run_vanished",
-    wait="1m",
+    expr='rl:condition{condition="run_vanished"}',
     summary="A run that was training is unreachable.",
-    description="it was running, and has not been seen for more than two minutes.",
+    description="it was training, and has not been seen for more than three minutes" + _AFTER_STEP + ".",
     meaning="Its last word was that it is running, and then no scrape succeeded any more: the process was killed, or "
-    "cannot be reached. A run that ends, fails or is preempted says so.",
+    "cannot be reached. A run that ends, fails or is preempted says so. One that was still starting counts as "
+    "vanished when the time for its start is over. The alert fires until the run is back, for a day at most.",
     causes=(
         "SIGKILL: the OOM killer, a lost node, a time limit of the scheduler.",
         "A network or discovery problem: other targets of the node are down too.",
     ),
     remedies=(
         "Look at the scheduler's and the kernel's log of the node.",
-        "Resume from the last checkpoint: `rl_last_checkpoint_step` was its step.",
+        "Resume from the last good checkpoint.",
     ),
-    source="two minutes: eight scrapes at 15 seconds; one more for a Prometheus that restarts",
+    source="three and a half minutes without a scrape: 14 at 15 seconds; a network that is away for less is no death",
+    tells_checkpoint=True,
 )
 RUN_STALLED = PrometheusAlert(
     alert="RLRunStalled",
     family=Family.STALL,
     severity=Severity.CRITICAL,
-    expr="rl:run_stalled",
+    expr='rl:condition{condition="run_stalled"}',
     summary="A run makes no steps any more.",
     description="no step has ended for {{ $value | humanizeDuration }}"
-    '{{ with printf "last_over_time(rl_phase{run=%q,rank=\\"0\\"}[5m]) == 1" $labels.run | query }}, in the phase '
+    '{{ with printf "last_over_time(rl_phase{LABELS,rank=\\"0\\"}[5m]) == 1" GIVEN | query }}, in the phase '
     "{{ (. | first).Labels.phase }}{{ end }}.",
     meaning="The process is alive and is scraped, but its last step (or its start) is longer ago than ten times its "
     "own pace, and than ten minutes; before the first step, half an hour.",
@@ -140,8 +122,13 @@ RUN_STALLED = PrometheusAlert(
     source="600 seconds: prime-rl; ten times the own median: `rl_stall_after_seconds`",
 )
 
+_LOST_STEPS = "max_over_time(rl:run_step[1h]) - rl:run_step"
+_RUNNING = 'and ignoring (state) rl:run_state{state="running"}'
+_LIVE = 'max without (state) (rl:run_state{state=~"starting|running"})'
+
 PROMETHEUS_ALERTS: tuple[PrometheusAlert, ...] = (
     MANY_RUNS,
+    MANY_WARNINGS,
     RUN_VANISHED,
     RUN_STALLED,
     RUN_FAILED,
@@ -161,22 +148,42 @@ PROMETHEUS_ALERTS: tuple[PrometheusAlert, ...] = (
         alert="RLRunLostProgress",
         family=Family.CRASH,
         severity=Severity.WARNING,
-        expr='run(max_over_time(rl_step{rank="0"}[1h])) - run(rl_step{rank="0"}) > 0',
+        expr=f"{_LOST_STEPS}\n"
+        "> 2 * (\n"
+        '  max without (name, LOST) (rl_hyperparameter{name="save_steps",rank="0"} >= 1)\n'
+        "  or max without (name, LOST) (\n"
+        '    rl_hyperparameter{name="save_steps",rank="0"} * ignoring (name) rl_steps_planned{rank="0"}\n'
+        "  )\n"
+        "  or rl:run_step * 0\n"
+        f")\n{_RUNNING}",
         wait="1m",
-        summary="A run is at a step that it had left behind.",
-        description="it is {{ $value }} steps behind where it was within the last hour.",
-        meaning="The step is below its own maximum of the last hour: a checkpoint was resumed, and what came after it "
-        "is done again. The alert ends when the run has caught up.",
-        causes=("A restart from an old checkpoint.", "Two runs under one name."),
-        remedies=("Save more often (`save_steps`).", "Give each run a name of its own."),
-        source="a step only grows within one run",
+        summary="A run has lost more than two checkpoints' worth of steps.",
+        description='it is {{ $value | printf "%.0f" }} steps behind where it was within the last hour.',
+        meaning="The step is below its own maximum of the last hour by more than twice what lies between two "
+        "checkpoints (`save_steps`, where the trainer has it): it was resumed from an old one, or from none. The alert "
+        "ends when the run has caught up.",
+        causes=("A restart from an old checkpoint, or without one.", "Two runs under one name."),
+        remedies=("Resume from the newest good checkpoint.", "Give each run a name of its own."),
+        source="a routine resume loses one interval at most",
+    ),
+    PrometheusAlert(
+        alert="RLRunResumed",
+        family=Family.CRASH,
+        severity=Severity.INFO,
+        expr=f"{_LOST_STEPS} > 0\n{_RUNNING}",
+        summary="A run repeats steps that it had done before.",
+        description='it is {{ $value | printf "%.0f" }} steps behind where it was within the last hour.',
+        meaning="It was resumed from a checkpoint, and what came after that is done again: the usual way back from a "
+        "preemption or a crash.",
+        causes=("A resumed checkpoint.",),
+        remedies=("Nothing; save more often (`save_steps`) where it costs too much.",),
+        source="a step only grows within one attempt",
     ),
     PrometheusAlert(
         alert="RLRunPreempted",
         family=Family.CRASH,
         severity=Severity.INFO,
-        expr='run(last_over_time(rl_run_state{state="preempted",rank="0"}[15m])) == 1\n'
-        "unless ignoring (state) rl:run_running",
+        expr='max without (state) (time() - rl:run_last_seen_timestamp_seconds{state="preempted"})',
         summary="A run was told to end.",
         description="it was preempted (SIGTERM), and has not come back yet.",
         meaning="The process got SIGTERM, as schedulers send it before they take a node away. No page: it is expected "
@@ -186,15 +193,69 @@ PROMETHEUS_ALERTS: tuple[PrometheusAlert, ...] = (
         source="the state that the exporter serves after SIGTERM",
     ),
     PrometheusAlert(
+        alert="RLRunNotBack",
+        family=Family.CRASH,
+        severity=Severity.WARNING,
+        expr='max without (state) (time() - rl:run_last_seen_timestamp_seconds{state="preempted"}) > 1800',
+        summary="A run that was preempted has not come back.",
+        description="it was preempted {{ $value | humanizeDuration }} ago, and has not come back" + _AFTER_STEP + ".",
+        meaning="It got SIGTERM, ended, and no process of its name has been seen for half an hour. The alert fires "
+        "until the run is back, for a day at most.",
+        causes=("It waits in the queue.", "Nobody queued it again, or the new attempt dies before it is seen."),
+        remedies=("Look at the queue; submit it again. Silence the run if it was meant to end.",),
+        source="half an hour",
+        tells_checkpoint=True,
+    ),
+    PrometheusAlert(
+        alert="RLTargetSilent",
+        family=Family.EXPORTER,
+        severity=Severity.WARNING,
+        expr='up{job=~".*rlexporter.*"} == 0\n'
+        "unless on (job, instance) max_over_time(up[1h]) == 1\n"
+        "unless on (job, instance) last_over_time(up[5m] offset 1h)\n"
+        'or up{job=~".*rlexporter.*"} == 0 and on (job, instance) ALERTS{alertname="RLTargetSilent"}',
+        wait="10m",
+        summary="A target has not answered a single scrape.",
+        description="No scrape of {{ $labels.instance }} has succeeded: it is not reachable, or refuses (401). The "
+        "page /targets of Prometheus shows the error.",
+        meaning="It was discovered within the last hour, in a job with `rlexporter` in its name, and no scrape has "
+        "succeeded since. A run may be training there, and nobody watches it.",
+        causes=(
+            "The token of the scrape is missing or wrong: 401.",
+            "A firewall, or an endpoint that listens on the loopback address only (`RLEXPORTER_LISTEN_HOST`).",
+            "http against an endpoint with TLS, or the other way round.",
+        ),
+        remedies=("Read the error on /targets; try `curl` from the machine of Prometheus.",),
+        source="ten minutes: a run that is starting answers long before",
+        of_run=False,
+    ),
+    PrometheusAlert(
+        alert="RLClockOff",
+        family=Family.EXPORTER,
+        severity=Severity.WARNING,
+        expr="max without (LOST) (abs(rl:clock_offset_seconds)) > 60",
+        wait="10m",
+        keep="30m",
+        summary="The clock of a trainer is wrong.",
+        description="its clock is {{ $value | humanizeDuration }} off that of Prometheus.",
+        meaning="Alerts allow for it. Times in logs, checkpoints and dashboards that show the trainer's own "
+        "timestamps are off by as much.",
+        causes=("A node without time synchronization.", "The clock of Prometheus itself, if all runs have it."),
+        remedies=("Start chrony or systemd-timesyncd on the node.",),
+        source="one minute: no synchronized clock is as far off",
+    ),
+    PrometheusAlert(
         alert="RLExporterErrors",
         family=Family.EXPORTER,
         severity=Severity.WARNING,
         expr="sum without (where, LOST) (\n"
         "  increase(rlexporter_errors_total[15m]) > 0\n"
         "  or (rlexporter_errors_total > 0 unless rlexporter_errors_total offset 15m)\n"
-        ") > 0",
+        ") > 0\n"
+        f"and {_LIVE}",
+        keep="15m",
         summary="The exporter has errors of its own.",
-        description="the exporter has had {{ $value | humanize }} errors; training is not affected.",
+        description='the exporter has had {{ $value | printf "%.0f" }} errors; training is not affected.',
         meaning="Something in the exporter failed; what it should have shown may be missing. The first error of each "
         "kind is in the log of the training process.",
         causes=("A bug, a full disk (recording), or a version of TRL that the taps were not made for.",),
@@ -205,7 +266,8 @@ PROMETHEUS_ALERTS: tuple[PrometheusAlert, ...] = (
         alert="RLSignalUnavailable",
         family=Family.EXPORTER,
         severity=Severity.INFO,
-        expr='max without (reason, LOST) (last_over_time(rl_signal_unavailable_info{cause="error"}[5m])) == 1',
+        expr='max without (reason, LOST) (last_over_time(rl_signal_unavailable_info{cause="error"}[5m])) == 1\n'
+        f"and ignoring (signal, cause) {_LIVE}",
         summary="A signal that this run should have cannot be measured.",
         description="the signal {{ $labels.signal }} cannot be measured at the tensor; alerts that need it cannot "
         "fire.",

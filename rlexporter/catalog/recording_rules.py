@@ -74,8 +74,10 @@ _ATTEMPTS = (
     ),
     RecordingRule(
         name="rl:run_start_due_timestamp_seconds",
-        expr="rl:run_start_timestamp_seconds\n"
-        '+ (run(last_over_time(rl_stall_after_seconds{rank="0"}[2m])) and ignoring (state) rl:run_state{state="starting"})\n'
+        expr="rl:run_start_timestamp_seconds + (\n"
+        '  run(last_over_time(rl_stall_after_seconds{rank="0"}[2m]))\n'
+        '  and ignoring (state) rl:run_state{state="starting"}\n'
+        ")\n"
         "or (\n"
         "  last_over_time(rl:run_start_due_timestamp_seconds[1h])\n"
         '  and ignoring (state) rl:run_last_seen_timestamp_seconds{state="starting"}\n'
@@ -118,7 +120,7 @@ _OUTSIDE = (
     RecordingRule(
         name="rl:condition",
         labels={"condition": "run_failed", "severity": "critical"},
-        expr='run(time() - rl:run_last_seen_timestamp_seconds{state="failed"})',
+        expr='max without (state) (time() - rl:run_last_seen_timestamp_seconds{state="failed"})',
         help="A run has failed, and is not back.",
     ),
     RecordingRule(
@@ -221,7 +223,9 @@ _MOMENTS = (
     ),
     RecordingRule(
         name="rl:run_gpu_seconds",
-        expr="rl:run_gpus * (max without (state) (rl:run_last_seen_timestamp_seconds) - rl:run_start_timestamp_seconds)",
+        expr="rl:run_gpus * (\n"
+        "  max without (state) (rl:run_last_seen_timestamp_seconds) - rl:run_start_timestamp_seconds\n"
+        ")",
         help="GPU seconds of the newest attempt of a run.",
     ),
     RecordingRule(
@@ -244,19 +248,18 @@ _STORM = (
         help="Since when a run has had an alert of a severity; a break of less than twenty minutes is none.",
     ),
     RecordingRule(
+        name="rl:runs_newly_sick",
+        expr=f"count by (cluster, severity) (rl:run_sick_since_timestamp_seconds > time() - {STORM_SECONDS})",
+        help="How many runs became sick within a quarter of an hour.",
+    ),
+    RecordingRule(
         name="rl:storm",
-        expr="(\n"
-        f"  count by (cluster, severity) (rl:run_sick_since_timestamp_seconds > time() - {STORM_SECONDS}) >= {STORM_RUNS}\n"
-        f"  and count by (cluster, severity) (rl:run_sick_since_timestamp_seconds > time() - {STORM_SECONDS})\n"
-        "  / ignoring (severity) group_left ()\n"
-        f"  count by (cluster) (rl:run_last_seen_timestamp_seconds > time() - {STORM_SECONDS}) >= {STORM_SHARE}\n"
-        ")\n"
-        "or (\n"
-        f"  count by (cluster, severity) (rl:run_sick_since_timestamp_seconds > time() - {STORM_SECONDS})\n"
-        "  and last_over_time(rl:storm[2m])\n"
-        ")",
-        help="How many runs became sick within a quarter of an hour, while that is a storm. It ends when none has for "
-        "as long.",
+        expr=f"rl:runs_newly_sick >= {STORM_RUNS}\n"
+        "and rl:runs_newly_sick / ignoring (severity) group_left () (\n"
+        f"  count by (cluster) (rl:run_last_seen_timestamp_seconds > time() - {STORM_SECONDS})\n"
+        f") >= {STORM_SHARE}\n"
+        "or rl:runs_newly_sick and last_over_time(rl:storm[2m])",
+        help="The same, while that is a storm: it ends when no run became sick within a quarter of an hour.",
     ),
     RecordingRule(
         name="rl:storm_member",

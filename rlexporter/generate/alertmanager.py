@@ -6,10 +6,8 @@ from collections.abc import Iterator, Sequence
 from graphlib import TopologicalSorter
 from typing import NamedTuple
 
-from rlexporter.catalog import MANY_RUNS, WATCHDOG
+from rlexporter.catalog import RUN_FAILED, RUN_VANISHED, STORMS, WATCHDOG
 from rlexporter.generate.template import filled
-
-STORM = MANY_RUNS.alert
 
 _OURS = 'alertname=~"RL.+"'
 # Without it, an alert that has no run would hide, and be hidden by, every other that has none: absent labels are equal.
@@ -36,7 +34,23 @@ def config(hides: Sequence[tuple[Sequence[str], Sequence[str]]], order: Sequence
         ValueError: a family would hide itself, if only through others: nobody would be notified of any of them.
     """
     rules = "\n".join(map(_rule, inhibitions(hides, order)))
-    return filled("alertmanager.yml", watchdog=WATCHDOG, storm=STORM, inhibit_rules=rules)
+    pages = [
+        filled("alertmanager-page.yml", receiver=name, resolved=resolved)
+        for name, resolved in (("page", "true"), ("page-final", "false"))
+    ]
+    return filled(
+        "alertmanager.yml",
+        watchdog=WATCHDOG,
+        storms="|".join(STORMS),
+        final="|".join(final(order)),
+        inhibit_rules=rules,
+        pages="".join(pages),
+    )
+
+
+def final(order: Sequence[str]) -> tuple[str, ...]:
+    """Return the alerts on what cannot mend itself: values that are no numbers, and runs that are dead."""
+    return RUN_FAILED.alert, RUN_VANISHED.alert, *order
 
 
 def inhibitions(hides: Sequence[tuple[Sequence[str], Sequence[str]]], order: Sequence[str] = ()) -> list[Inhibition]:
@@ -76,10 +90,10 @@ def _inhibitions(hides: Sequence[tuple[Sequence[str], Sequence[str]]], order: Se
         yield Inhibition(comment, (_HAS_RUN, f'alertname="{alert}"'), later, _RUN)
         comment = ""
     yield Inhibition(
-        "Many sick runs hide what is said of each of them.",
-        (f'alertname="{STORM}"',),
-        (_OURS, _HAS_RUN, 'severity=~"critical|warning"'),
-        ("cluster",),
+        "A storm hides what began in it, and nothing that begins later.",
+        (f'alertname=~"{"|".join(STORMS)}"', 'condition=~".+"'),
+        (_OURS, f'alertname!~"{"|".join(STORMS)}"', 'condition=~".+"'),
+        (*_RUN, "condition"),
     )
 
 

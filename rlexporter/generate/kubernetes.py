@@ -6,11 +6,11 @@ import re
 import textwrap
 from collections.abc import Sequence
 
-from rlexporter.catalog import WATCHDOG
-from rlexporter.generate.alertmanager import STORM, Inhibition, inhibitions
+from rlexporter.catalog import STORMS, WATCHDOG
+from rlexporter.generate.alertmanager import Inhibition, final, inhibitions
 from rlexporter.generate.template import filled
 
-_MATCHER = re.compile(r'^(\w+)(=~|=)"(.*)"$')
+_MATCHER = re.compile(r'(\w+)(=~|!~|=)"(.*)"')
 
 # What a page and a message say. An AlertmanagerConfig cannot bring a template file, and one that names a template
 # which is not there tells nobody: so the texts stand by themselves. A page is always critical, a heartbeat never seen.
@@ -20,8 +20,8 @@ _TITLE = (
     "{{ range (or .Alerts.Firing .Alerts) }} {{ .Labels.alertname }}{{ end }}"
 )
 _TEXT = (
-    '{{ range .Alerts }}{{ if eq .Status "resolved" }}Resolved: {{ end }}'
-    '{{ .Labels.alertname }}: {{ .Annotations.summary }}{{ "\\n" }}'
+    '{{ range .Alerts }}*[{{ if eq .Status "resolved" }}resolved{{ else }}{{ .Labels.severity }}{{ end }}] '
+    '{{ .Labels.alertname }}*{{ "\\n" }}{{ .Annotations.summary }}{{ "\\n" }}'
     '{{ with .Annotations.description }}{{ . }}{{ "\\n" }}{{ end }}'
     '{{ with .Annotations.runbook_url }}Runbook: {{ . }}{{ "\\n" }}{{ end }}{{ end }}'
 )
@@ -36,7 +36,8 @@ def prometheus_rule(rules_text: str) -> str:
 def alertmanager_config(hides: Sequence[tuple[Sequence[str], Sequence[str]]], order: Sequence[str] = ()) -> str:
     """Return the AlertmanagerConfig; the arguments are those of `rlexporter.generate.alertmanager.config`."""
     rules = "".join(map(_rule, inhibitions(hides, order))).rstrip()
-    gaps = {"watchdog": WATCHDOG, "storm": STORM, "title": _TITLE, "text": _TEXT}
+    names = {"storms": "|".join(STORMS), "final": "|".join(final(order))}
+    gaps = {"watchdog": WATCHDOG, "title": _TITLE, "text": _TEXT, **names}
     return filled("alertmanagerconfig.yaml", inhibit_rules=rules, **gaps)
 
 

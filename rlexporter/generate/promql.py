@@ -4,34 +4,23 @@ from __future__ import annotations
 
 import re
 
-from rlexporter.catalog import LOST_WITHOUT
+from rlexporter.catalog import CONDITIONS, LOST_WITHOUT
+from rlexporter.catalog.causes import FATAL
 
 LOST = ", ".join(LOST_WITHOUT)
-WINDOW = "15m"
-"""Age up to which a sample is used: a process that has died has no newer one."""
-LATELY = 600
-"""Seconds for which a condition that lasted one step is still an alert."""
+_NONFINITE = "|".join(condition.name for condition in CONDITIONS if condition.family is FATAL)
 
 
 def expand(expression: str) -> str:
-    """Return PromQL for ``run(x)``, the maximum over the processes of a run, and ``LOST``, the labels it loses."""
-    return re.sub(r"\brun\(", f"max without ({LOST}) (", expression).replace("LOST", LOST)
+    """Return PromQL for the short forms in the catalogue.
 
-
-def condition(name: str, severity: str, *, symptom: bool = False) -> str:
-    """Return an expression for the value with which a condition began, while it holds or has begun lately.
-
-    `increase()` would miss an event before the first scrape, and ``== 1`` alone a last sample between two evaluations.
-    ``symptom``: it may be a symptom of another; then it counts only in processes that do not call it one.
+    ``run(x)`` is the maximum over the processes of a run, ``LOST`` the labels it loses, ``NONFINITE`` a matcher of the
+    conditions on values that are no numbers.
     """
-    of = f'{{condition="{name}",severity="{severity}"}}[{WINDOW}]'
-    value = f"last_over_time(rl_condition_last_event_value{of})"
-    if symptom:
-        value = f"\n  {value}\n  unless last_over_time(rl_condition_symptom{of}) == 1\n"
-    return expand(
-        f"run({value})\n"
-        "and (\n"
-        f"  run(last_over_time(rl_condition_last_event_timestamp_seconds{of})) > time() - {LATELY}\n"
-        f"  or run(last_over_time(rl_condition{of})) == 1\n"
-        ")"
-    )
+    found = re.sub(r"\brun\(", f"max without ({LOST}) (", expression).replace("LOST", LOST)
+    return re.sub(r"\bNONFINITE\b", f'condition=~"{_NONFINITE}"', found)
+
+
+def condition(name: str, severity: str) -> str:
+    """Return the alert on one limit of a condition: its value as it began, while it holds or has begun lately."""
+    return f'rl:condition{{condition="{name}",severity="{severity}"}}'

@@ -1,88 +1,110 @@
 """Catalogue -> alerts/rlexporter.rules.yml: recording rules, an alert for each limit of each condition, the watchdog.
 
-All alerts are in one group, causes first, so that a cause and its symptom reach Alertmanager together, whichever began
-earlier. The YAML needs no library: it has texts as JSON strings and expressions as blocks.
+All rules are in one group: they are evaluated in order, each with what those before it have just recorded, and a cause
+and its symptom reach Alertmanager together. The YAML needs no library: it has texts as JSON strings and expressions
+as blocks.
 """
 
 from __future__ import annotations
 
 import json
 import textwrap
+from collections.abc import Mapping, Sequence
 
 from rlexporter.catalog import CONDITIONS, MANY_RUNS, PROMETHEUS_ALERTS, RECORDING_RULES, RUNBOOKS, WATCHDOG
-from rlexporter.catalog.causes import is_ever_explained
 from rlexporter.conditions.from_catalog import SIGNAL_NAMED
 from rlexporter.generate import promql
 from rlexporter.generate.template import filled
-from rlexporter.model.alert import PrometheusAlert
+from rlexporter.model.alert import PrometheusAlert, RecordingRule
 from rlexporter.model.condition import Condition, Limit
 
-
-def _latest(series: str, said: str) -> str:
-    """Return a part of a template: the text ``said`` with the latest value of ``series`` for the condition, if any."""
-    labels = ",".join(f"{label}=%q" for label in _OF)
-    given = " ".join(f"$labels.{label}" for label in _OF)
-    return (
-        f'{{{{ with printf "max(last_over_time({series}{{{labels}}}[{promql.WINDOW}]))" {given} | query }}}}'
-        f", {said}{{{{ end }}}}"
-    )
+_RUN = ("cluster", "namespace", "job", "run")
+_OF = (*_RUN, "condition", "severity")
 
 
-_OF = ("run", "condition", "severity")
-_THRESHOLD = _latest("rl_threshold", "limit {{ . | first | value | humanize }}")
-_SINCE = _latest("rl_condition_last_event_step", "since step {{ . | first | value }}")
+def _labels(names: Sequence[str]) -> tuple[str, str]:
+    """Return what selects by these labels in the format of a query, and what fills that format."""
+    return ",".join(f"{name}=%q" for name in names), " ".join(f"$labels.{name}" for name in names)
+
+
+def _said(record: str, text: str, of: Sequence[str], then: str = "") -> str:
+    """Return a part of a template: ``text`` about the value of ``record``, nothing where it has none.
+
+    ``of``: the labels that the alert shares with it; ``then``: what PromQL does with the value.
+    """
+    labels, given = _labels(of)
+    return f'{{{{ with printf "{record}{{{labels}}}{then}" {given} | query }}}}{text}{{{{ end }}}}'
+
+
+_NUMBER = '{{ . | first | value | printf "%.4g" }}'
+_WHOLE = '{{ . | first | value | printf "%.0f" }}'
+_THRESHOLD = _said("rl:condition_threshold", f", limit {_NUMBER}", _OF)
+_SINCE = _said("rl:condition_step", f", since step {_WHOLE}", _OF)
+_CHECKPOINT = _said("rl:run_last_good_checkpoint_step", f" The last good checkpoint is that of step {_WHOLE}.", _RUN)
+_SPENT = _said(
+    "rl:run_gpu_seconds_since_critical",
+    ' {{ . | first | value | printf "%.1f" }} GPU hours were spent since it went wrong.',
+    _RUN,
+    " / 3600 > 0.1",
+)
 
 
 def rules() -> str:
     """Return the file."""
-    parts = [
-        *(_record(record.name, promql.expand(record.expr)) for record in RECORDING_RULES),
-        _outside(MANY_RUNS),
-    ]
+    parts = [*map(_record, RECORDING_RULES), _outside(MANY_RUNS)]
     for condition in CONDITIONS:
         parts += [_condition(condition, limit) for limit in reversed(condition.limits)]
     parts += [_outside(each) for each in PROMETHEUS_ALERTS if each is not MANY_RUNS]
     return filled("rules.yml", rules="".join(parts).rstrip(), watchdog=WATCHDOG, runbook=runbook(WATCHDOG))
 
 
-def _record(name: str, expr: str) -> str:
-    return f"      - record: {name}\n{_block('expr', expr)}"
+def _record(rule: RecordingRule) -> str:
+    comment = textwrap.indent(textwrap.fill(rule.help, 110), " " * 6 + "# ")
+    labels = _pairs("labels", rule.labels) if rule.labels else ""
+    return f"{comment}\n      - record: {rule.name}\n{_block('expr', promql.expand(rule.expr))}{labels}"
 
 
-def _alert(alert: str, expr: str, wait: str, labels: dict[str, str], annotations: dict[str, str]) -> str:
-    lines = [f"      - alert: {alert}\n", _block("expr", expr)]
-    if wait:
-        lines.append(f"        for: {wait}\n")
-    for name, pairs in (("labels", labels), ("annotations", annotations)):
-        lines.append(f"        {name}:\n")
-        lines += [f"          {key}: {json.dumps(value, ensure_ascii=False)}\n" for key, value in pairs.items()]
-    return "".join(lines)
+def _alert(
+    alert: str, expr: str, times: Mapping[str, str], labels: Mapping[str, str], annotations: Mapping[str, str]
+) -> str:
+    head = f"      - alert: {alert}\n{_block('expr', expr)}"
+    waits = "".join(f"        {name}: {time}\n" for name, time in times.items() if time)
+    return head + waits + _pairs("labels", labels) + _pairs("annotations", annotations)
+
+
+def _pairs(name: str, pairs: Mapping[str, str]) -> str:
+    lines = (f"          {key}: {json.dumps(value, ensure_ascii=False)}\n" for key, value in pairs.items())
+    return f"        {name}:\n{''.join(lines)}"
 
 
 def _condition(condition: Condition, limit: Limit) -> str:
     severity = limit.severity.value
     unit = f" {SIGNAL_NAMED[condition.signal].unit}".rstrip()
+    value = '{{ $value | printf "%.4g" }}'
     return _alert(
         condition.alert,
-        promql.condition(condition.name, severity, symptom=is_ever_explained(condition, limit)),
-        "",
+        promql.condition(condition.name, severity),
+        {},
         {"severity": severity, "family": condition.family.label},
         {
             "summary": condition.summary,
-            "description": f"Run {{{{ $labels.run }}}}: {{{{ $value | humanize }}}}{unit}{_THRESHOLD}{_SINCE}.",
+            "description": f"Run {{{{ $labels.run }}}}: {value}{unit}{_THRESHOLD}{_SINCE}.{_CHECKPOINT}{_SPENT}",
             "runbook_url": runbook(condition.alert),
         },
     )
 
 
 def _outside(each: PrometheusAlert) -> str:
-    run = "Run {{ $labels.run }}: " if each.of_run else ""
+    labels, given = _labels(_RUN)
+    said = each.description.replace("LABELS", labels).replace("GIVEN", given)
+    if each.of_run:
+        said = f"Run {{{{ $labels.run }}}}: {said}" + (_CHECKPOINT if each.tells_checkpoint else "")
     return _alert(
         each.alert,
         promql.expand(each.expr),
-        each.wait,
+        {"for": each.wait, "keep_firing_for": each.keep},
         {"severity": each.severity.value, "family": each.family.label},
-        {"summary": each.summary, "description": run + each.description, "runbook_url": runbook(each.alert)},
+        {"summary": each.summary, "description": said, "runbook_url": runbook(each.alert)},
     )
 
 

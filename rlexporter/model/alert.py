@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from rlexporter.model.condition import Family, Severity
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordingRule:
-    """A Prometheus recording rule that several alerts share."""
+    """A Prometheus recording rule. Several may record one series, under different ``labels``."""
 
     name: str
     expr: str
+    help: str
+    labels: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,4 +35,8 @@ class PrometheusAlert:
     source: str = ""
     wait: str = ""
     """The time that ``expr`` must hold before the alert fires."""
+    keep: str = ""
+    """The time for which the alert goes on firing when ``expr`` does not hold any more."""
     of_run: bool = True
+    tells_checkpoint: bool = False
+    """Whether the description ends with the step of the last good checkpoint."""

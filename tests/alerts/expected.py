@@ -95,12 +95,17 @@ RAISED = tuple(
 )
 PROMETHEUS_ALERTS = {
     "RLManyRunsSick": "critical",
+    "RLManyRunsWarn": "warning",
     "RLRunVanished": "critical",
     "RLRunStalled": "critical",
     "RLRunFailed": "critical",
     "RLRunRestarting": "warning",
     "RLRunLostProgress": "warning",
+    "RLRunResumed": "info",
     "RLRunPreempted": "info",
+    "RLRunNotBack": "warning",
+    "RLTargetSilent": "warning",
+    "RLClockOff": "warning",
     "RLExporterErrors": "warning",
     "RLSignalUnavailable": "info",
     "RLExporterWatchdog": "none",

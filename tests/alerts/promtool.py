@@ -60,7 +60,7 @@ def run(generation: str, folder: Path, tests: list[dict[str, object]], rules: Pa
     file = folder / "cases.yml"
     file.write_text(json.dumps({"rule_files": [str(rules)], "evaluation_interval": every, "tests": tests}))
     done = subprocess.run(
-        [str(tools / "promtool"), "test", "rules", str(file)], capture_output=True, text=True, timeout=120
+        [str(tools / "promtool"), "test", "rules", str(file)], capture_output=True, text=True, timeout=600
     )
     return "" if done.returncode == 0 else done.stdout + done.stderr
 

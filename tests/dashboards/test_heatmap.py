@@ -103,7 +103,7 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
 
 def _blocks(tools: Path, text: Path, data: Path) -> None:
     command = [str(tools / "promtool"), "tsdb", "create-blocks-from", "openmetrics", str(text), str(data)]
-    subprocess.run(command, check=True, capture_output=True, timeout=60)
+    subprocess.run(command, check=True, capture_output=True, timeout=600)
 
 
 def _view(run: str, window: str = "") -> View:

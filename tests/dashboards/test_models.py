@@ -87,7 +87,7 @@ def _compile(folder: Path, texts: dict[str, str]) -> list[str]:
     compiler = SCHEMA / "node_modules/typescript/bin/tsc"
     files = [f"{name}.ts" for name in texts]
     command = ["node", str(compiler), *options, *files]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=600)
     assert done.returncode in (0, 1, 2), done.stderr
     return [line for line in done.stdout.splitlines() if "error TS" in line]
 

@@ -107,7 +107,7 @@ class Desk:
             and alert in ("", each["labels"]["alertname"])
         ]
 
-    def page(self, run: str, alert: str, status: str = "firing", seconds: float = 120) -> Told:
+    def page(self, run: str, alert: str, status: str = "firing", seconds: float = 600) -> Told:
         """The first page that tells this of a run, once it has come."""
         found: list[Told] = eventually(lambda: self.told(run, alert, status), seconds)
         return found[0]

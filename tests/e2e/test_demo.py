@@ -37,7 +37,7 @@ def test_the_demo_is_scraped(tmp_path: Path, algorithm: str) -> None:
         demo = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT)
         stack.callback(demo.wait)
         stack.callback(demo.kill)
-        eventually(lambda: f"http://127.0.0.1:{port}/metrics" in (tmp_path / "output").read_text(), 240)
+        eventually(lambda: f"http://127.0.0.1:{port}/metrics" in (tmp_path / "output").read_text(), 600)
         servers = [
             stack.enter_context(prometheus(generation, tmp_path / generation, [f"127.0.0.1:{port}"]))
             for generation in GENERATIONS
@@ -60,7 +60,7 @@ def test_the_demo_is_scraped(tmp_path: Path, algorithm: str) -> None:
             assert metadata[0]["help"].startswith("Mean reward per completion.")
             assert metadata[0]["help"].endswith("TRL: reward, env/reward_mean, objective/scores")
         demo.send_signal(2)
-        demo.wait(120)
+        demo.wait(600)
     output = (tmp_path / "output").read_text()
 
     assert demo.returncode == 0, output
@@ -75,7 +75,7 @@ def test_the_demo_is_scraped(tmp_path: Path, algorithm: str) -> None:
 def test_a_fault_is_real(fault: str, state: str) -> None:
     """It happens in the run, and the run is served to its end."""
     command = [sys.executable, "-m", "rlexporter", "demo", "--steps", "20", "--port", "0", "--fault", fault]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
 
     assert done.returncode == 0, done.stderr
     assert "fault in step 8:" in done.stdout
@@ -96,7 +96,7 @@ def test_a_stall_is_real(tmp_path: Path) -> None:
     with (tmp_path / "output").open("w") as out:
         demo = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT)
     try:
-        eventually(lambda: "fault in step 5" in (tmp_path / "output").read_text(), 120)
+        eventually(lambda: "fault in step 5" in (tmp_path / "output").read_text(), 600)
         steps = []
         for _ in range(2):
             time.sleep(1.5)
@@ -104,7 +104,7 @@ def test_a_stall_is_real(tmp_path: Path) -> None:
             steps.append(re.findall(r"rl_step{.*} (\d+)", text))
             assert 'state="running"} 1.0' in text
         demo.send_signal(2)
-        demo.wait(120)
+        demo.wait(600)
     finally:
         demo.kill()
         demo.wait()
@@ -122,7 +122,7 @@ def test_a_mistake_is_answered_at_once() -> None:
         (["--algorithm", "sac"], "invalid choice: 'sac'"),
     ):
         command = [sys.executable, "-m", "rlexporter", "demo", *options]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
 
         assert done.returncode == 2
         assert answer in done.stderr

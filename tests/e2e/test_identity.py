@@ -23,20 +23,20 @@ def test_runs_stay_apart_and_a_resumed_run_stays_one(tmp_path: Path) -> None:
             stack.callback(user.process.wait)
             stack.callback(user.process.kill)
         for user in users:
-            eventually(lambda user=user: len(user.lines) > 12, 180)
+            eventually(lambda user=user: len(user.lines) > 12, 600)
         names = [user.name for user in users]
         assert len(set(names)) == 2
 
         users[0].process.send_signal(signal.SIGTERM)
-        users[0].process.wait(60)
+        users[0].process.wait(600)
         first = users[0].lines[-1]
         (tmp_path / "ada" / "log.jsonl").unlink()
         again = start(tmp_path / "ada", ports[0], "wait", "--resume")
         stack.callback(again.process.wait)
         stack.callback(again.process.kill)
-        eventually(lambda: len(again.lines) > 8, 180)
+        eventually(lambda: len(again.lines) > 8, 600)
         again.process.send_signal(signal.SIGTERM)
-        again.process.wait(60)
+        again.process.wait(600)
         last = again.lines[-1]
         resumed_at = again.lines[0]["step"] - 1
 

@@ -45,7 +45,7 @@ def kernel(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     manager.start_kernel(extra_arguments=["--HistoryManager.enabled=False"], env={**os.environ, "OMP_NUM_THREADS": "1"})
     client = manager.blocking_client()
     client.start_channels()
-    client.wait_for_ready(timeout=180)
+    client.wait_for_ready(timeout=600)
     yield manager, client
     client.stop_channels()
     manager.shutdown_kernel(now=True)
@@ -59,7 +59,7 @@ def _run(client: Any, code: str) -> str:
         content = message["content"]
         texts.append(content.get("text") or " ".join(content.get("traceback", [])))
 
-    client.execute_interactive(code, timeout=180, output_hook=output)
+    client.execute_interactive(code, timeout=600, output_hook=output)
     return "".join(texts)
 
 
@@ -76,7 +76,7 @@ def test_a_notebook(tmp_path: Path, kernel: Any) -> None:
         prometheus(GENERATIONS[1], tmp_path / "p3", [f"127.0.0.1:{port}"], "2s") as second,
     ):
         client.execute("trainer.train()")
-        eventually(lambda: re.search(r"rl_step{.*} ([5-9]|\d\d)\.0", fetch(url)[1]), 180)
+        eventually(lambda: re.search(r"rl_step{.*} ([5-9]|\d\d)\.0", fetch(url)[1]), 600)
         manager.interrupt_kernel()
         name = eventually(lambda: re.findall(r"(trainer_output-\w+)", _run(client, "print(exporter.name)")))[-1]
         step = float(re.findall(r"[\d.]+", _run(client, 'print(exporter.snapshot.value("rl_last_log_step"))'))[-1])

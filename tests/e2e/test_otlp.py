@@ -224,7 +224,7 @@ class Twice:
         body, _ = encode(snapshot, "text/plain;version=0.0.4")
         place = {"timestamp": str(int(at * 1000)), "extra_label": "job=rlexporter"}
         url = f"http://127.0.0.1:{self.both[0].port}/api/v1/import/prometheus?{urllib.parse.urlencode(place)}"
-        with urllib.request.urlopen(urllib.request.Request(url, body), timeout=60) as response:
+        with urllib.request.urlopen(urllib.request.Request(url, body), timeout=600) as response:
             assert response.status == 204
         data = metrics_data(snapshot, Origin().resource(snapshot.labels), int(at * 1e9))
         assert self.exporter.export(data) is MetricExportResult.SUCCESS
@@ -337,7 +337,7 @@ def test_a_process_ends(protocol: str, end: str) -> None:
         variables |= {"PYTHONWARNINGS": "ignore"}
         code = LIFE + ("" if end == "exit" else "\nimport signal; signal.raise_signal(signal.SIGTERM)")
         done = subprocess.run(
-            [sys.executable, "-c", code], env=environ | variables, capture_output=True, text=True, timeout=200
+            [sys.executable, "-c", code], env=environ | variables, capture_output=True, text=True, timeout=600
         )
         pushes = list(at.pushes)
 

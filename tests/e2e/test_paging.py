@@ -53,7 +53,7 @@ class Scene:
         process = self.trainings[kind].process
         process.send_signal(by)
         self.killed[kind] = time.time()
-        process.wait(120)
+        process.wait(600)
         assert process.returncode == -by
 
 
@@ -83,7 +83,7 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
 def play(scene: Scene) -> None:
     """Each fault in its time."""
     for kind, training in scene.trainings.items():
-        eventually(lambda kind=kind, run=training: len(run.lines) > 5 or (kind == "start" and scene.planted(kind)), 180)
+        eventually(lambda kind=kind, run=training: len(run.lines) > 5 or (kind == "start" and scene.planted(kind)), 600)
     for kind in scene.trainings:
         scene.ask(kind)
     for kind in ("ratio", "reward", "hang", "gil", "end"):
@@ -166,6 +166,6 @@ def test_no_page(scene: Scene, generation: str) -> None:
     eventually(lambda: server.value(f"up{{{instance}}}") == 1)
     (end,) = scene.planted("end")
     assert scene.killed["reward"] - max(over, end["time"]) > 0
-    assert scene.trainings["end"].process.wait(120) == 0
+    assert scene.trainings["end"].process.wait(600) == 0
     for kind in ("gil", "end"):
         assert at.pages(scene.trainings[kind].name) == {}, kind

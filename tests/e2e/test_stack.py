@@ -61,12 +61,12 @@ def started(folder: Path, *options: str) -> Iterator[Stack]:
         yield running
     finally:
         process.send_signal(signal.SIGTERM)
-        process.wait(120)
+        process.wait(600)
 
 
 def ended(running: Stack, children: dict[int, str]) -> int:
     """The exit status, once it has ended and nothing of it is left."""
-    status = running.process.wait(120)
+    status = running.process.wait(600)
     assert len(children) == 3
     assert [name for pid, name in children.items() if Path(f"/proc/{pid}").exists()] == []
     assert not (ROOT / ".work/stack" / str(running.process.pid)).exists()
@@ -74,7 +74,7 @@ def ended(running: Stack, children: dict[int, str]) -> int:
 
 
 def get(port: int, path: str) -> Any:
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=60) as response:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=600) as response:
         return json.load(response)
 
 
@@ -86,7 +86,7 @@ def test_everything_runs_until_ctrl_c(tmp_path: Path) -> None:
         server = Prometheus(running.ports["prometheus"])
         eventually(lambda: running.shown("prometheus") and running.shown("alertmanager"))
         children = running.children()
-        eventually(lambda: (server.value("rl_step") or 0) > 0, 240)
+        eventually(lambda: (server.value("rl_step") or 0) > 0, 600)
         eventually(lambda: running.shown("demo"))
 
         def loaded() -> list[dict[str, Any]]:

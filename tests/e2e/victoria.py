@@ -45,7 +45,7 @@ def receiving(folder: Path) -> contextlib.AbstractContextManager[Prometheus]:
 
 def settle(at: Prometheus) -> None:
     """Let a database find what it was just given; asked earlier, it says for ten seconds that a series is not there."""
-    with urllib.request.urlopen(f"http://127.0.0.1:{at.port}/internal/force_flush", timeout=60) as response:
+    with urllib.request.urlopen(f"http://127.0.0.1:{at.port}/internal/force_flush", timeout=600) as response:
         assert response.status == 200
 
 

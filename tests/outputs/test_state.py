@@ -74,7 +74,7 @@ def _replayed(path: Path) -> tuple[str, str]:
         said = said_until("Ctrl-C ends it", replay.stdout)
     finally:
         replay.send_signal(signal.SIGINT)
-        rest, _ = replay.communicate(timeout=60)
+        rest, _ = replay.communicate(timeout=600)
     return text, said + rest
 
 
@@ -93,7 +93,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 def test_after_sigkill(tmp_path: Path) -> None:
     """The file says what was last known; who replays it sees a failed run, since it says nothing of an end."""
     path = tmp_path / "checkpoints" / "state.json"
-    done = subprocess.run([sys.executable, "-c", KILLED, str(path)], cwd=ROOT, timeout=60, check=False)
+    done = subprocess.run([sys.executable, "-c", KILLED, str(path)], cwd=ROOT, timeout=600, check=False)
     assert done.returncode == -signal.SIGKILL
 
     kept = recording.read_saved_state(path)

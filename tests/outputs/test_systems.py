@@ -59,5 +59,5 @@ def test_it_starts_where_unix_is_not(tmp_path: Path, code: str, said: str) -> No
     script = tmp_path / "script.py"
     script.write_text(ELSEWHERE + code)
     command = [sys.executable, str(script), str(token), str(tmp_path / "log.jsonl")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
     assert (done.returncode, done.stdout.strip()) == (0, said), done.stderr

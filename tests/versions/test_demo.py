@@ -16,7 +16,7 @@ ALGORITHM = "ppo-legacy" if VERSION < (0, 12) else "ppo" if VERSION <= (1, 12) e
 
 def _demo(algorithm: str, *options: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "rlexporter", "demo", "--algorithm", algorithm, "--port", "0", *options]
-    return subprocess.run(command, capture_output=True, text=True, timeout=250, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
 
 
 @pytest.mark.skipif(VERSION not in ((1, 12), (0, 11)), reason="the demo is run once for each algorithm")

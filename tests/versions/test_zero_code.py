@@ -65,7 +65,7 @@ def _served(script: str, folder: Path) -> str:
     own = {"RLEXPORTER_LISTEN_PORT": str(free_port()), "RLEXPORTER_LINGER_SECONDS": "0", "OMP_NUM_THREADS": "1"}
     environ = os.environ | own | {"PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-m", "rlexporter", "run", str(folder / "train.py"), str(folder)]
-    done = subprocess.run(command, cwd=folder, env=environ, capture_output=True, text=True, timeout=200, check=False)
+    done = subprocess.run(command, cwd=folder, env=environ, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

@@ -1,0 +1,274 @@
+"""What Prometheus works out about runs: dead, gone, back, of the newest attempt, by whatever clock."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.alerts import promtool
+from tests.alerts.lives import Event, Process, series
+from tests.alerts.promtool import Case, together
+from tests.tools import EACH_GENERATION
+
+HOUR = 3600
+OUTSIDE = ("RLRunFailed", "RLRunVanished", "RLRunStalled", "RLRunNotBack", "RLRunPreempted")
+NAN = Event("nonfinite_weights", 580)
+KL = Event("kl_high", 300, holds=10**6)
+
+
+def _time(seconds: int) -> str:
+    return f"{seconds}s"
+
+
+def case(
+    processes: Iterable[Process],
+    fires: Mapping[int, Sequence[str]],
+    among: Sequence[str] = OUTSIDE,
+    away: Sequence[tuple[int, int]] = (),
+) -> Case:
+    """Run ``a`` in these processes; at each time the alerts of ``among`` that fire, and no other of them."""
+    for alerts in fires.values():
+        assert set(alerts) <= set(among)
+    expect = {
+        _time(time): {alert: ["a"] if alert in alerts else [] for alert in among} for time, alerts in fires.items()
+    }
+    return Case(series(processes, max(fires) + 60, away), expect)
+
+
+def never(*times: int) -> dict[int, Sequence[str]]:
+    """No alert at any of these times."""
+    return dict.fromkeys(times, ())
+
+
+def lived(*states: tuple[str, int], born: int = 0, instance: str = "h:1", **more: object) -> Process:
+    """A process that was in these states for so many seconds each."""
+    return Process(states, born, instance, **more)  # type: ignore[arg-type]
+
+
+TRAINED = ("running", 600)
+FAILED = ("failed", 120)
+
+DEAD = {
+    "failed: at once, when the process is gone, and for hours": case(
+        [lived(TRAINED, FAILED)],
+        {590: [], 615: ["RLRunFailed"], 800: ["RLRunFailed"], 2 * HOUR: ["RLRunFailed"]},
+    ),
+    "failed: until it is back": case(
+        [lived(TRAINED, FAILED), lived(("starting", 120), ("running", 900), born=1200, instance="h:2")],
+        {1190: ["RLRunFailed"], 1230: [], 1400: [], 2000: []},
+    ),
+    "failed and retried in the same place": case(
+        [lived(TRAINED, FAILED), lived(("starting", 120), ("running", 900), born=720)],
+        {700: ["RLRunFailed"], 750: [], 1500: []},
+    ),
+    "failed while it was starting": case([lived(("starting", 300), FAILED)], {290: [], 330: ["RLRunFailed"]}),
+    "vanished: not at once, then for hours": case(
+        [lived(TRAINED)],
+        {600: [], 750: [], 840: ["RLRunVanished"], 2000: ["RLRunVanished"], 2 * HOUR: ["RLRunVanished"]},
+    ),
+    "vanished: not by a network that is away for two and a half minutes": case(
+        [lived(("running", 2400))], never(*range(590, 1200, 30)), away=[(600, 750)]
+    ),
+    "vanished: not by its normal end": case(
+        [lived(TRAINED, ("finished", 30))], never(600, 700, 800, 900, 1800, 2 * HOUR)
+    ),
+    "vanished: not by Ctrl-C": case([lived(TRAINED, ("stopped", 30))], never(600, 700, 800, 900, 1800, 2 * HOUR)),
+    "vanished, and back elsewhere": case(
+        [lived(TRAINED), lived(("running", 900), born=1200, instance="h:2")],
+        {1190: ["RLRunVanished"], 1230: [], 2000: []},
+    ),
+    "vanished a second time": case(
+        [lived(TRAINED), lived(("running", 300), born=1200, instance="h:2")],
+        {1190: ["RLRunVanished"], 1400: [], 1800: ["RLRunVanished"]},
+    ),
+    "killed, retried elsewhere, finished: over": case(
+        [lived(TRAINED), lived(("running", 300), ("finished", 60), born=690, instance="h:2")],
+        never(660, 750, 900, 1100, 1400, 1800, 2400, 3600),
+    ),
+    "failed, retried elsewhere, finished: over": case(
+        [lived(TRAINED, FAILED), lived(("running", 300), ("finished", 60), born=690, instance="h:2")],
+        {640: ["RLRunFailed"], **never(720, 900, 1100, 1400, 1800, 2400, 3600)},
+    ),
+    "the old attempt lingers when the new one has begun": case(
+        [lived(TRAINED, ("failed", 900)), lived(("running", 1200), born=700, instance="h:2")],
+        {660: ["RLRunFailed"], 730: [], 1200: []},
+    ),
+    "dies while it starts: when the time for that is over": case(
+        [lived(("starting", 120), stall_after=1800)],
+        {400: [], 1500: [], 1860: ["RLRunVanished"], 5000: ["RLRunVanished"]},
+    ),
+    "hangs while it starts": case(
+        [lived(("starting", 4000), stall_after=1800, hangs=0)], {1500: [], 1860: ["RLRunStalled"]}
+    ),
+    "hangs while it trains": case(
+        [lived(("running", 2000), hangs=600)], {1100: [], 1260: ["RLRunStalled"], 1900: ["RLRunStalled"]}
+    ),
+    "is slow, and does not hang": case([lived(("running", 1500), hangs=600, stall_after=1200)], {1300: []}),
+    "the hang of an old attempt is over with it": case(
+        [lived(("running", 1500), hangs=600), lived(("running", 900), born=1400, instance="h:2")],
+        {1300: ["RLRunStalled"], 1430: []},
+    ),
+    "preempted, and back": case(
+        [lived(TRAINED, ("preempted", 30)), lived(("running", 900), born=2000, instance="h:2")],
+        {660: ["RLRunPreempted"], 1900: ["RLRunPreempted"], 2030: [], 2800: []},
+    ),
+    "preempted, and not back after half an hour": case(
+        [lived(TRAINED, ("preempted", 30))],
+        {
+            700: ["RLRunPreempted"],
+            2300: ["RLRunPreempted"],
+            2700: ["RLRunPreempted", "RLRunNotBack"],
+            2 * HOUR: ["RLRunPreempted", "RLRunNotBack"],
+        },
+    ),
+}
+DAY = case([lived(TRAINED, FAILED)], {86000: ["RLRunFailed"], 88000: []}, ("RLRunFailed",))
+
+CONDITIONS = ("RLKLHigh", "RLWeightsNonFinite", "RLRunFailed", "RLRunVanished")
+ATTEMPTS = {
+    "a condition ends with its run": case(
+        [lived(TRAINED, ("finished", 300), events=[KL])], {570: ["RLKLHigh"], 630: [], 900: [], 1200: []}, CONDITIONS
+    ),
+    "a condition ends with the attempt, though it failed": case(
+        [lived(TRAINED, FAILED, events=[KL])],
+        {570: ["RLKLHigh"], 630: ["RLRunFailed"], 1200: ["RLRunFailed"]},
+        CONDITIONS,
+    ),
+    "the NaN that killed it stays": case(
+        [lived(TRAINED, FAILED, events=[NAN])],
+        {570: [], 630: ["RLWeightsNonFinite"], 2 * HOUR: ["RLWeightsNonFinite"]},
+        CONDITIONS,
+    ),
+    "a NaN in the last scrape": case(
+        [lived(TRAINED, FAILED, events=[Event("nonfinite_weights", 600)])],
+        {615: ["RLWeightsNonFinite"], 1500: ["RLWeightsNonFinite"]},
+        CONDITIONS,
+    ),
+    "a NaN, then SIGKILL": case(
+        [lived(TRAINED, events=[NAN])],
+        {
+            630: ["RLWeightsNonFinite"],
+            900: ["RLWeightsNonFinite", "RLRunVanished"],
+            HOUR: ["RLWeightsNonFinite", "RLRunVanished"],
+        },
+        CONDITIONS,
+    ),
+    "an old NaN is not what it died of": case(
+        [lived(("running", 3000), FAILED, events=[NAN])],
+        {630: ["RLWeightsNonFinite"], 2000: [], 3030: ["RLRunFailed"], 4000: ["RLRunFailed"]},
+        CONDITIONS,
+    ),
+    "the NaN of a dead attempt is over when it is back": case(
+        [lived(TRAINED, FAILED, events=[NAN]), lived(("running", 900), born=900, instance="h:2")],
+        {890: ["RLWeightsNonFinite"], 930: [], 1300: []},
+        CONDITIONS,
+    ),
+    "the same in one place": case(
+        [lived(TRAINED, events=[KL, NAN]), lived(("running", 900), born=615)],
+        {595: ["RLKLHigh", "RLWeightsNonFinite"], 645: [], 900: []},
+        CONDITIONS,
+    ),
+    "a condition that flaps is one alert": case(
+        [lived(("running", 7200), events=[Event("kl_high", at, 60) for at in range(600, 7000, 720)])],
+        {590: []} | {time: ["RLKLHigh"] for time in range(630, 6900, 60)},
+        CONDITIONS,
+    ),
+    "one step: for ten minutes and five more": case(
+        [lived(("running", 7200), events=[Event("kl_high", 600)])],
+        {590: [], 630: ["RLKLHigh"], 1190: ["RLKLHigh"], 1560: []},
+        CONDITIONS,
+    ),
+}
+
+CLOCKS = {
+    f"{hours:+} hours": case(
+        [
+            lived(
+                ("running", 1500),
+                clock=int(hours * HOUR),
+                events=[Event("nonfinite_weights", 600)],
+                hangs=700,
+                stall_after=600,
+            )
+        ],
+        {
+            590: [],
+            630: ["RLClockOff", "RLWeightsNonFinite"],
+            1190: ["RLClockOff", "RLWeightsNonFinite"],
+            1345: ["RLClockOff", "RLRunStalled", "RLWeightsNonFinite"],
+        },
+        ("RLWeightsNonFinite", "RLRunStalled", "RLClockOff"),
+    )
+    for hours in (1.0, -1.0, -0.1875)
+}
+CLOCKS["a retry on a node whose clock is behind"] = case(
+    [lived(TRAINED, FAILED), lived(("running", 900), born=1200, instance="h:2", clock=-HOUR)],
+    {1190: ["RLRunFailed"], 1230: [], 1900: []},
+)
+CLOCKS["right"] = case(
+    [lived(("running", 1500), clock=20)], {1400: []}, ("RLClockOff", "RLRunStalled", "RLRunVanished")
+)
+
+RESUMED = ("RLRunResumed", "RLRunLostProgress")
+UP, AGAIN = tuple(range(0, 400, 10)), tuple(range(350, 800))
+PROGRESS = {
+    "a routine resume": case(
+        [
+            lived(TRAINED, steps=UP, more={'rl_hyperparameter{name="save_steps"}': 50}),
+            lived(("running", 900), born=900, steps=AGAIN, more={'rl_hyperparameter{name="save_steps"}': 50}),
+        ],
+        {590: [], 960: ["RLRunResumed"], 1700: []},
+        RESUMED,
+    ),
+    "more than two checkpoints": case(
+        [
+            lived(TRAINED, steps=UP, more={'rl_hyperparameter{name="save_steps"}': 15}),
+            lived(("running", 900), born=900, steps=AGAIN, more={'rl_hyperparameter{name="save_steps"}': 15}),
+        ],
+        {590: [], 975: ["RLRunResumed", "RLRunLostProgress"], 1700: []},
+        RESUMED,
+    ),
+    "a share of the run": case(
+        [
+            lived(TRAINED, steps=UP, more={'rl_hyperparameter{name="save_steps"}': 0.1, "rl_steps_planned": 1000}),
+            lived(
+                ("running", 900),
+                born=900,
+                steps=AGAIN,
+                more={'rl_hyperparameter{name="save_steps"}': 0.1, "rl_steps_planned": 1000},
+            ),
+        ],
+        {975: ["RLRunResumed"]},
+        RESUMED,
+    ),
+    "not while it starts": case(
+        [
+            lived(TRAINED, steps=UP, more={'rl_hyperparameter{name="save_steps"}': 50}),
+            lived(
+                ("starting", 300),
+                ("running", 300),
+                born=900,
+                steps=[0] * 20 + [390],
+                more={'rl_hyperparameter{name="save_steps"}': 50},
+            ),
+        ],
+        never(960, 1150, 1230),
+        RESUMED,
+    ),
+}
+
+CASES = {**DEAD, **ATTEMPTS, **CLOCKS, **PROGRESS}
+
+
+@pytest.mark.parametrize("generation", EACH_GENERATION)
+def test_runs(generation: str, tmp_path: Path) -> None:
+    """Each at times at which it must be silent, and at times at which it must fire."""
+    assert promtool.run(generation, tmp_path, [together(CASES.values())]) == ""
+
+
+@pytest.mark.parametrize("generation", EACH_GENERATION)
+def test_dead_for_a_day(generation: str, tmp_path: Path) -> None:
+    """And no longer."""
+    assert promtool.run(generation, tmp_path, [together([DAY])], every="60s") == ""

@@ -1,0 +1,152 @@
+"""Many runs that break at once are one message, which names them; what breaks later is told by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.alerts import promtool
+from tests.alerts.lives import Event, Process, series
+from tests.alerts.promtool import Case, alone
+from tests.tools import EACH_GENERATION
+
+HOUR = 3600
+
+
+def sick(run: str, at: int, seconds: int, severity: str = "critical", condition: str = "kl_high") -> Process:
+    """A run in which a condition begins and does not end."""
+    events = [Event(condition, at, holds=10**6, severity=severity)] if at else []
+    return Process([("running", seconds)], run=run, instance=f"{run}:1", events=events)
+
+
+def case(processes: Sequence[Process], seconds: int, expect: Mapping[int, Mapping[str, Sequence[str]]]) -> Case:
+    """These runs for so long, and which of them each alert names at which time."""
+    return Case(series(processes, seconds), {f"{time}s": alerts for time, alerts in expect.items()})
+
+
+def runs(number: int, first: int = 0) -> list[str]:
+    return [f"r{i}" for i in range(first, first + number)]
+
+
+FIVE, TWENTY = runs(5), runs(20)
+STORMS = {
+    "five at once, for hours; then a sixth": case(
+        [*(sick(run, 600, 3 * HOUR) for run in FIVE), sick("r5", 2 * HOUR, 3 * HOUR), sick("r6", 0, 3 * HOUR)],
+        3 * HOUR,
+        {
+            590: {"RLManyRunsSick": []},
+            615: {"RLManyRunsSick": FIVE, "RLKLHigh/critical": FIVE},
+            1400: {"RLManyRunsSick": FIVE},
+            7000: {"RLManyRunsSick": FIVE},
+            2 * HOUR + 15: {"RLManyRunsSick": FIVE, "RLKLHigh/critical": [*FIVE, "r5"]},
+            3 * HOUR - 60: {"RLManyRunsSick": FIVE},
+        },
+    ),
+    "one after the other: named as they come": case(
+        [sick(run, 600 + 120 * i, 5000) for i, run in enumerate(runs(8))],
+        5000,
+        {
+            1000: {"RLManyRunsSick": []},
+            1095: {"RLManyRunsSick": FIVE},
+            1215: {"RLManyRunsSick": runs(6)},
+            1455: {"RLManyRunsSick": runs(8)},
+            4900: {"RLManyRunsSick": runs(8)},
+        },
+    ),
+    "four are no storm": case(
+        [sick(run, 600, 2000) for run in runs(4)],
+        2000,
+        {615: {"RLManyRunsSick": []}, 1500: {"RLManyRunsSick": [], "RLKLHigh/critical": runs(4)}},
+    ),
+    "nor five in two hours": case(
+        [sick(run, 600 + 1500 * i, 8000) for i, run in enumerate(FIVE)],
+        8000,
+        {time: {"RLManyRunsSick": []} for time in range(600, 8000, 300)},
+    ),
+    "nor five of two hundred": case(
+        [*(sick(run, 600, 900) for run in FIVE), *(sick(run, 0, 900) for run in runs(195, 5))],
+        900,
+        {660: {"RLManyRunsSick": [], "RLKLHigh/critical": FIVE}},
+    ),
+    "a member that is well again is none any more": case(
+        [
+            *(sick(run, 600, 3000) for run in runs(4)),
+            Process([("running", 3000)], run="r4", instance="r4:1", events=[Event("kl_high", 600, holds=600)]),
+        ],
+        3000,
+        {700: {"RLManyRunsSick": FIVE}, 2000: {"RLManyRunsSick": runs(4)}},
+    ),
+    "what a member gets later is no part of the storm": case(
+        [
+            *(sick(run, 600, 5000) for run in runs(4)),
+            Process(
+                [("running", 5000)],
+                run="r4",
+                instance="r4:1",
+                events=[Event("kl_high", 600, holds=10**6), Event("ratio_high", 3000, holds=10**6)],
+            ),
+        ],
+        5000,
+        {
+            700: {"RLManyRunsSick": FIVE},
+            3030: {"RLRatioHigh/critical": ["r4"], "RLManyRunsSick": FIVE},
+        },
+    ),
+    "killed together": case(
+        [Process([("running", 600)], run=run, instance=f"{run}:1") for run in TWENTY],
+        2000,
+        {750: {"RLManyRunsSick": []}, 860: {"RLManyRunsSick": TWENTY, "RLRunVanished": TWENTY}},
+    ),
+    "warnings have a storm of their own": case(
+        [sick(run, 600, 2000, "warning") for run in FIVE],
+        2000,
+        {630: {"RLManyRunsWarn": FIVE, "RLManyRunsSick": []}, 1900: {"RLManyRunsWarn": FIVE}},
+    ),
+    "clusters are apart": case(
+        [
+            Process(
+                [("running", 2000)],
+                run=run,
+                instance=f"{run}:1",
+                labels={"cluster": "one" if i < 3 else "two"},
+                events=[Event("kl_high", 600, holds=10**6)],
+            )
+            for i, run in enumerate(runs(6))
+        ],
+        2000,
+        {630: {"RLManyRunsSick": []}},
+    ),
+}
+
+
+@pytest.mark.parametrize("generation", EACH_GENERATION)
+def test_storms(generation: str, tmp_path: Path) -> None:
+    """Each at times at which it must be silent, and at times at which it must fire."""
+    assert promtool.run(generation, tmp_path, [alone(case) for case in STORMS.values()], every="30s") == ""
+
+
+def _member(later: int) -> Case:
+    """What the storm stands for, by condition, when a member gets a second condition ``later`` than the storm."""
+    processes = [*(sick(run, 600, 5000) for run in runs(4))]
+    events = [Event("kl_high", 600, holds=10**6), Event("ratio_high", 600 + later, holds=10**6)]
+    processes.append(Process([("running", 5000)], run="r4", instance="r4:1", events=events))
+    return Case(series(processes, 5000), {})
+
+
+@pytest.mark.parametrize(("later", "stands_for"), [(300, 2), (2400, 1)])
+def test_it_stands_for_what_began_in_it(later: int, stands_for: int, tmp_path: Path) -> None:
+    """Alertmanager hides by run and condition: what begins after the storm is not among them."""
+    test = {
+        "interval": "15s",
+        "input_series": [{"series": name, "values": values} for name, values in _member(later).series.items()],
+        "promql_expr_test": [
+            {
+                "expr": 'count(ALERTS{alertname="RLManyRunsSick",alertstate="firing",run="r4"})',
+                "eval_time": "4000s",
+                "exp_samples": [{"labels": "{}", "value": stands_for}],
+            }
+        ],
+    }
+    assert promtool.run("3", tmp_path, [test], every="30s") == ""
