@@ -107,7 +107,7 @@ def test_a_condition_is_one_entry(copy: Path) -> None:
     said = _run(copy, JUDGED.format(lengths=[40, 3, 2, 3.5, 40, 40, 40], name="length_tiny"))
 
     assert said == [
-        *([1, 0.0, None], [2, 0.0, None], [3, 0.0, None], [4, 1.0, 3.5]),
+        *([1, None, None], [2, None, None], [3, None, None], [4, 1.0, 3.5]),
         *([5, 1.0, 3.5], [6, 1.0, 3.5], [7, 0.0, 3.5]),
     ]
     made = _generated(copy)
@@ -127,7 +127,7 @@ def test_a_new_signal_is_one_function_and_one_entry(copy: Path) -> None:
     said = _run(copy, JUDGED.format(lengths=[10, 20, 10, 30, 33], name="length_swing"))
 
     assert said == [
-        *([1, None, None], [2, 0.0, None], [3, 0.0, None]),  # 1.0 and 0.5 times the length before
+        *([1, None, None], [2, None, None], [3, None, None]),  # 1.0 and 0.5 times the length before
         *([4, 1.0, 2.0], [5, 0.0, 2.0]),  # 2.0: two of the last three; then 0.1
     ]
     made = _generated(copy)
@@ -174,7 +174,7 @@ for trainer in BestOfNTrainer(), type("BestOfNTrainer", (Trainer,), {})():
     print(json.dumps("score" in vars(trainer)))
 """,
     )
-    assert said == [[[2, 2.5], 0.0, 1.0], [[4, 14.5], 1.0, 1.0], False, [None, None, 0.0], [None, None, 0.0], False]
+    assert said == [[[2, 2.5], None, 1.0], [[4, 14.5], 1.0, 1.0], False, [None, None, 0.0], [None, None, 0.0], False]
 
 
 def test_an_output_is_a_ticker_and_a_setting(copy: Path) -> None:

@@ -372,13 +372,14 @@ def test_a_bare_fork_leaves_without_waiting(exporter: Exporter) -> None:
 
 def test_advance_and_saved(exporter: Exporter) -> None:
     """Steps between log lines, and checkpoints."""
-    exporter.run.begin(RunFacts(algorithm="grpo", step=10, steps_planned=20))
+    exporter.run.begin(RunFacts(algorithm="grpo", step=10, steps_planned=20, gpus=8))
     exporter.run.sink.advance(StepUpdate(step=11, duration=0.5))
     exporter.run.sink.saved(11)
 
     assert exporter.snapshot.value("rl_step") == 11
     assert exporter.snapshot.value("rl_steps_total") == 1
     assert exporter.snapshot.value("rl_steps_planned") == 20
+    assert exporter.snapshot.value("rl_gpus") == 8
     assert exporter.snapshot.value("rl_last_checkpoint_step") == 11
     assert exporter.snapshot.value("rl_last_checkpoint_timestamp_seconds")
 

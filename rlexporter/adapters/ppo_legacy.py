@@ -12,7 +12,7 @@ from typing import Any
 
 from rlexporter import catalog
 from rlexporter.adapters.optimizer import BackwardTaps
-from rlexporter.adapters.trainer_facts import hyperparameters, model_name, version_of
+from rlexporter.adapters.trainer_facts import gpus, hyperparameters, model_name, version_of
 from rlexporter.adapters.weights import StepWeights
 from rlexporter.model.sink import TrainedRun
 from rlexporter.model.step import RunFacts, StepUpdate
@@ -31,6 +31,7 @@ def run_facts(trainer: Any) -> RunFacts:
         rank=int(accelerator.process_index),
         local_rank=int(accelerator.local_process_index),
         world_size=int(accelerator.num_processes),
+        gpus=gpus(accelerator.device, int(accelerator.num_processes)),
         run_name=_given_name(config),
         info={
             "trainer": type(trainer).__name__,

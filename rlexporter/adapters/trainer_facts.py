@@ -34,6 +34,7 @@ def run_facts(trainer: Any, args: Any, state: Any, model: Any, resume: object = 
         rank=int(args.process_index),
         local_rank=int(args.local_process_index),
         world_size=int(args.world_size),
+        gpus=gpus(getattr(args, "device", None), int(args.world_size)),
         run_name=getattr(args, "run_name", None),
         output_dir=args.output_dir,
         resumed_from=resumed,
@@ -71,6 +72,12 @@ def _resumed_from(args: Any, state: Any, resume: object) -> str:
     if isinstance(resume, (str, os.PathLike)):
         return os.fspath(resume)
     return os.path.join(args.output_dir, f"checkpoint-{state.global_step}")
+
+
+def gpus(device: Any, ranks: int) -> int | None:
+    """Return how many accelerators ``ranks`` train on, of which one is ``device``; None if that is unknown."""
+    kind = getattr(device, "type", None)
+    return None if kind is None else 0 if kind == "cpu" else ranks
 
 
 def model_name(model: Any) -> str:

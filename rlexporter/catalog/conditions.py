@@ -122,8 +122,8 @@ _DIVERGED = (
     "A reward, advantage or KL that was infinite or NaN before it.",
 )
 _AFTER_NAN = (
-    "Stop the run: the next optimizer step spreads NaN into the weights. Resume from the last checkpoint before the "
-    "step that the alert names.",
+    "Stop the run: the next optimizer step spreads NaN into the weights. Resume from the last good checkpoint, which "
+    "`rl_last_good_checkpoint_step` names.",
     "Lower `learning_rate`, lengthen `warmup_steps`, keep `max_grad_norm` at 1 or below.",
     "Train in bf16 rather than fp16; compute the loss and log-probabilities in fp32.",
 )
@@ -157,7 +157,7 @@ _NONFINITE_CONDITIONS = (
         "nonfinite_weights",
         "RLWeightsNonFinite",
         "A trained weight",
-        related=("rl_weight_norm", "rl_grad_norm", "rl_last_checkpoint_step"),
+        related=("rl_weight_norm", "rl_grad_norm", "rl_last_good_checkpoint_step"),
         causes=(
             "An optimizer step with a NaN gradient: look at the gradient norm in the steps before.",
             "A checkpoint that was damaged, or merged wrongly.",

@@ -153,6 +153,13 @@ _RUN = (
     ),
     _run.gauge("rl_world_size", "How many ranks the run has.", unit="ranks"),
     _run.gauge(
+        "rl_gpus",
+        "How many GPUs, or other accelerators, the run trains on: one a rank, 0 on a CPU; absent where no adapter "
+        "knows the trainer's device. Those of a separate generation server are not among them.",
+        unit="GPUs",
+        reading="Its sum over time is what the run has cost: GPU hours.",
+    ),
+    _run.gauge(
         "rl_ranks_covered",
         "How many ranks the local metrics of this endpoint cover: 1, its own.",
         unit="ranks",
@@ -244,6 +251,16 @@ _RUN = (
         "rl_last_checkpoint_step",
         "The step of the last checkpoint: what is after it is lost with the process.",
         unit="steps",
+    ),
+    _progress.gauge(
+        "rl_last_good_checkpoint_step",
+        "The step of the newest checkpoint that was written before anything critical: no critical condition held that "
+        "had begun in its step or before, and after a NaN the weights were seen to be numbers again. It is known with "
+        "the next step, or with the end of the run; a resumed run starts with the checkpoint that it continues, unless "
+        "its first step is bad. Absent while there is none. As rank 0 sees it.",
+        unit="steps",
+        reading="Behind rl_last_checkpoint_step after a fault: resume from this one, if it was not deleted since "
+        "(save_total_limit).",
     ),
 )
 
@@ -1139,7 +1156,8 @@ _PREFERENCE = (
 _TRUTH = (
     _truth.counter(
         "rl_nonfinite_values_total",
-        "NaN and infinities seen in a metric; they are in no bucket and no sum. metric is the Prometheus name.",
+        "NaN and infinities seen in a metric; they are in no bucket and no sum. metric is the Prometheus name. "
+        "A series is absent until its first one.",
         unit="values",
         labels=("metric", "kind"),
         healthy=Range(0.0, 0.0, "a healthy run has none, but for rl_policy_ratio_var and rl_value_explained_variance"),
@@ -1157,7 +1175,7 @@ _TRUTH = (
     _truth.counter(
         "rl_undefined_values_total",
         "Values logged as None (TRL: nothing was left to average), or outside what the metric can be (padding). "
-        "The series is absent until the next number.",
+        "A series is absent until its first one; that of the metric is absent until the next number.",
         unit="values",
         labels=("metric",),
         reading="Expected where reward functions judge only some of the samples; elsewhere a signal is lost.",
@@ -1177,7 +1195,7 @@ _TRUTH = (
     _condition.gauge(
         "rl_condition",
         "1 while a condition holds: its signal is beyond the limit of this severity in enough of its last "
-        "observations. 0 while it is judged and does not hold; absent while it cannot be judged yet.",
+        "observations. 0 when it holds no more; absent where it never began: rl_condition_judged says if it could.",
         labels=("condition", "severity"),
         reading="1 is an alert; docs/alerts.md says what it means and what to try.",
     ),
@@ -1188,7 +1206,10 @@ _TRUTH = (
         reading="0 for long: an alert that cannot fire. rl_signal_unavailable_info says why.",
     ),
     _condition.counter(
-        "rl_condition_events_total", "How often a condition has begun.", unit="events", labels=("condition", "severity")
+        "rl_condition_events_total",
+        "How often a condition has begun; absent until the first time.",
+        unit="events",
+        labels=("condition", "severity"),
     ),
     _condition.gauge(
         "rl_condition_last_event_timestamp_seconds",
@@ -1205,6 +1226,11 @@ _TRUTH = (
     _condition.gauge(
         "rl_condition_last_event_value",
         "The value with which a condition last began, in the unit of its signal; always finite.",
+        labels=("condition", "severity"),
+    ),
+    _condition.gauge(
+        "rl_condition_last_event_threshold",
+        "The limit that was in force when a condition last began, in the unit of its signal.",
         labels=("condition", "severity"),
     ),
     _condition.gauge(
@@ -1270,6 +1296,12 @@ _EXPORTER = (
         initial=((),),
     ),
     _exporter.counter("rlexporter_scrapes_total", "Answers given on /metrics.", unit="scrapes"),
+    _exporter.gauge(
+        "rlexporter_time_seconds",
+        "The clock of the process when it answers a scrape, to the second. Not pushed, and not in the state file.",
+        unit="seconds since the epoch",
+        reading="Its distance from the scrape's own time is how far the two clocks are apart.",
+    ),
     _exporter.info(
         "rlexporter_build_info",
         "Version of rlexporter and of the libraries that serve. Always 1.",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from rlexporter.conditions.checkpoints import Checkpoints
 from rlexporter.conditions.incidents import Incidents, Key, Mark
 from rlexporter.conditions.judge import Judge, Transition
 from rlexporter.conditions.stall import MINIMUM, Patience
@@ -22,6 +23,8 @@ class Verdict(NamedTuple):
     transitions: Sequence[Transition]
     marks: Sequence[Mark]
     """The limits that are symptoms of another since then, or no more."""
+    good_checkpoint: int | None
+    """The step of the newest good checkpoint; None while there is none."""
 
 
 class Watch:
@@ -38,6 +41,7 @@ class Watch:
         self._resumed = False
         self._time: float | None = None
         self._incidents = Incidents()
+        self.checkpoints = Checkpoints()
         self.first: dict[Key, tuple[int, Transition]] = {}
         """The step in which each condition and severity first began, and the transition."""
         self.causes: dict[Key, Key | None] = {}
@@ -52,6 +56,7 @@ class Watch:
         self._span, self._resumed = 1, facts.resumed
         self._patience = Patience(self._stalled)
         self._incidents = Incidents()
+        self.checkpoints = Checkpoints(facts.step or None)
 
     @property
     def limits(self) -> Sequence[tuple[Condition, Limit]]:
@@ -62,8 +67,13 @@ class Watch:
         """Return the seconds without a step after which the run counts as hung in ``phase`` (empty: no phase)."""
         return self._patience.limit(phase)
 
-    def note(self, anomalies: AnomalyCounts, seen: Mapping[Series, Histogram]) -> None:
-        """Take what was counted between two steps; it belongs to the next step that is judged."""
+    def note(self, anomalies: AnomalyCounts, seen: Mapping[Series, Histogram], *, of: int | None = None) -> None:
+        """Take what was counted between two steps; it belongs to the next step that is judged.
+
+        ``of``: the step in which it was counted, if it came late.
+        """
+        if of is not None and (seen or anomalies):
+            self.checkpoints.late(of)
         self._anomalies.add(anomalies)
         for series, counted in seen.items():
             have = self._seen.get(series)
@@ -106,7 +116,8 @@ class Watch:
                 self.causes[key] = cause
             elif self.causes.setdefault(key, cause) is not None and cause is None:
                 self.alone.setdefault(key, step)
-        return Verdict(transitions, marks)
+        self.checkpoints.see(transitions, view)
+        return Verdict(transitions, marks, self.checkpoints.good)
 
     def of_failure(self) -> Mark:
         """Return what explains that the run fails now."""

@@ -29,6 +29,8 @@ _KEPT_SECONDS = 1.0
 _MOST_KEPT = 8
 _MOST_NAMES = 100
 _AGENT_LENGTH = 128
+_COUNT = Series(NAMED["rlexporter_scrapes_total"])
+_CLOCK = Series(NAMED["rlexporter_time_seconds"])
 
 
 @dataclass(frozen=True)
@@ -68,8 +70,8 @@ class Scrapes:
         return found
 
     def _made(self, now: Snapshot, moment: float, accept: str, names: Sequence[str]) -> Scrape:
-        counted = Series(NAMED["rlexporter_scrapes_total"])
-        full = replace(now, samples={**now.samples, counted: float(self._fetches.total)})
+        own = {_COUNT: float(self._fetches.total), _CLOCK: time.time()}
+        full = replace(now, samples={**now.samples, **own})
         body, content_type = prometheus.encode(full, accept, names)
         return Scrape(now, moment, body, content_type)
 

@@ -111,7 +111,7 @@ def _query(name: str) -> str:
     if metric.kind is Kind.HISTOGRAM:
         return f'histogram_quantile(0.5, sum by (le) (increase({name}_bucket{{run="$run"}}[15m])))'
     if metric.kind is Kind.COUNTER:
-        return f'sum without ({promql.LOST}) (increase({name}{{run="$run"}}[15m])) > 0'
+        return f'sum without ({promql.LOST}) ({name}{{run="$run"}}) > 0'
     return f'{name}{{run="$run"}}'
 
 

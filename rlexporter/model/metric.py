@@ -56,11 +56,6 @@ class Group(Enum):
     TRUTH = "Truth: what a framework would hide"
     EXPORTER = "The exporter itself"
 
-    @property
-    def measured(self) -> bool:
-        """Return True if values come from a trainer or its tensors, and may therefore be NaN or infinite."""
-        return self not in (Group.RUN, Group.PROGRESS, Group.SPEED, Group.CONDITION, Group.EXPORTER)
-
 
 @dataclass(frozen=True, slots=True)
 class Range:

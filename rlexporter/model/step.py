@@ -18,6 +18,8 @@ class RunFacts:
     local_rank: int | None = None
     """The rank of the process on its machine."""
     world_size: int | None = None
+    gpus: int | None = None
+    """The number of GPUs, or other accelerators, that all ranks together train on; None if unknown."""
     run_name: str | None = None
     """The name in the trainer's configuration, given by the user or a default."""
     output_dir: str | None = None

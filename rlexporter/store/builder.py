@@ -41,24 +41,11 @@ class SnapshotBuilder:
         series = Series(self._named[name], labels)
         self.samples[series] = self.samples.get(series, 0.0) + amount
 
-    def keep(self, name: str, *labels: str) -> None:
-        """Create a counter at 0 unless it exists."""
-        self.samples.setdefault(Series(self._named[name], labels), 0.0)
-
     def clear(self, name: str, *labels: str) -> None:
         """Drop every sample of the metric ``name`` whose labels begin with ``labels``."""
         metric = self._named[name]
         for series in [s for s in self.samples if s.metric is metric and s.labels[: len(labels)] == labels]:
             del self.samples[series]
-
-    def expect(self, metric: Metric) -> None:
-        """Create the counters of non-finite and undefined values of ``metric`` at 0, before there are any."""
-        if not metric.group.measured:
-            return
-        name = metric.of or metric.series
-        for kind, _ in Nonfinite().by_kind():
-            self.samples.setdefault(Series(self._named[_NONFINITE], (name, kind)), 0.0)
-        self.samples.setdefault(Series(self._named[_UNDEFINED], (name,)), 0.0)
 
     def number(self, targets: Sequence[Series], value: float, step: int, *, counted: bool = False) -> None:
         """Write one number to each of ``targets``. Gauges take NaN and infinities as they are.

@@ -41,8 +41,6 @@ class LogLine:
     undefined: list[tuple[Series, ...]] = field(default_factory=list)
     """The series of keys that were logged as None."""
     arrays: list[tuple[Series, Histogram]] = field(default_factory=list)
-    first_seen: list[Metric] = field(default_factory=list)
-    """The metrics that a key of this run feeds for the first time."""
     judged: LineNumbers = field(default_factory=LineNumbers)
 
 
@@ -74,7 +72,6 @@ class LogLines:
         self.tapped: set[Metric] = set()
         self._variable: set[tuple[str, str]] = set()
         self._unmapped: set[tuple[str, str]] = set()
-        self._first_seen: list[Metric] = []
         self._dropped = 0
         self._ignored = 0
 
@@ -102,7 +99,6 @@ class LogLines:
             self._dropped += len(logs)
         if update is not None or self._stepwise:
             self._prefer_steps(line.judged, logs, update)
-        line.first_seen, self._first_seen = self._first_seen, []
         return line
 
     def write(self, builder: SnapshotBuilder, line: LogLine, step: int | None, update: StepUpdate | None) -> int:
@@ -110,8 +106,6 @@ class LogLines:
         step = self._progress(builder, step, update, evaluation=bool(line.prefix))
         if update is not None:
             self.absorb(builder, update)
-        for metric in line.first_seen:
-            builder.expect(metric)
         builder.samples.update(line.gauges)
         builder.steps.update(dict.fromkeys(line.gauges, step))
         for targets, value, counted in line.numbers:
@@ -129,8 +123,6 @@ class LogLines:
         """Write the values that taps have counted."""
         named = {series.metric.series for series in seen}
         for series, counted in seen.items():
-            if series not in builder.samples and series not in builder.buckets:
-                builder.expect(series.metric)
             builder.merge(series, counted, step, twin=series.metric.of in named)
 
     def absorb(self, builder: SnapshotBuilder, update: StepUpdate) -> None:
@@ -255,7 +247,6 @@ class LogLines:
         if not found:
             self._unmapped.add(own)
             found = (Series(self._named["rl_logged_value"], (clip(str(key)),)),)
-        self._first_seen.append(found[0].metric)
         known.targets[key] = found
         metric, labels = found[0]
         if len(found) == 1 and metric.kind is Kind.GAUGE:

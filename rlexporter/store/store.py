@@ -92,7 +92,10 @@ class Store:
             builder.set("rl_last_checkpoint_step", step)
             builder.set("rl_last_checkpoint_timestamp_seconds", self._clock())
 
-        self.change(edit)
+        with self._lock:
+            if self._watch is not None:
+                self._watch.checkpoints.saved(step)
+            self.change(edit)
 
     def tap(self, metric: Metric) -> None:
         """Feed ``metric`` by taps from now on, and not by log lines."""
@@ -110,15 +113,20 @@ class Store:
         with self._lock:
             self.change(edit)
             if self._watch is not None:
-                self._watch.note(anomalies, part.seen)
+                self._watch.note(anomalies, part.seen, of=part.step)
 
     def settle(self) -> None:
         """Judge what came after the last step, as no other step will: a run often dies in the step of its fault."""
         found: list[Verdict] = []
+        watch = self._watch
+        if watch is None:
+            return
 
         def edit(builder: SnapshotBuilder) -> None:
-            if self._watch is not None and (found or self._watch.pending):
-                self._judge(self._watch, builder, found, LogLine(""), None, int(builder.get("rl_step") or 0))
+            if found or watch.pending:
+                self._judge(watch, builder, found, LogLine(""), None, int(builder.get("rl_step") or 0))
+            watch.checkpoints.decide()
+            transitions.checkpoint(builder, watch.checkpoints.good)
 
         self.change(edit)
 
@@ -221,6 +229,8 @@ class Store:
         builder.set("rl_run_info", 1.0, *(clip(info.get(label, "")) for label in self._named["rl_run_info"].labels))
         builder.set("rl_world_size", facts.world_size or 1)
         builder.set("rl_ranks_covered", 1)
+        if facts.gpus is not None:
+            builder.set("rl_gpus", facts.gpus)
         builder.clear("rl_hyperparameter")
         for name, value in facts.hyperparameters.items():
             builder.set("rl_hyperparameter", value, name)
@@ -235,8 +245,6 @@ class Store:
             logged = any(facts.algorithm in key.algorithms for key in metric.keys)
             if logged and metric.kind is Kind.COUNTER:
                 builder.samples.setdefault(Series(metric), 0.0)
-            elif logged or (metric.kind is Kind.HISTOGRAM and not metric.keys):
-                builder.expect(metric)
         if self._watch is not None:
             self._watch.begin(facts)
             transitions.begin(builder, self._watch)

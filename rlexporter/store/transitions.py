@@ -1,4 +1,4 @@
-"""Writes the results of the judge into a snapshot: conditions, their limits, and when each last began."""
+"""Writes the results of the judge into a snapshot: conditions, their limits, when each last began, good checkpoints."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from rlexporter.store.builder import SnapshotBuilder
 def begin(builder: SnapshotBuilder, watch: Watch) -> None:
     """Write the conditions of a run that begins now; none of them can be judged yet."""
     builder.set("rl_stall_after_seconds", watch.stall_after(""))
-    for name in ("rl_condition", "rl_condition_judged", "rl_threshold"):
+    for name in ("rl_condition_judged", "rl_threshold"):
         builder.clear(name)
-    old = [series.labels for series in builder.samples if series.metric.series == "rl_condition_symptom"]
-    mark(builder, [Mark((name, severity), None) for name, severity in old])
-    for condition, limit in watch.limits:
+    for name, labels in [(series.metric.series, series.labels) for series in builder.samples]:
+        if name in ("rl_condition", "rl_condition_symptom"):  # they ended with the run before
+            builder.set(name, 0.0, *labels)
+    for condition, _ in watch.limits:
         builder.set("rl_condition_judged", 0.0, condition.name)
-        builder.keep("rl_condition_events_total", condition.name, limit.severity.value)
+    checkpoint(builder, watch.checkpoints.good)
 
 
 def write(builder: SnapshotBuilder, verdict: Verdict, step: int, now: float) -> None:
@@ -28,13 +29,24 @@ def write(builder: SnapshotBuilder, verdict: Verdict, step: int, now: float) -> 
         builder.set("rl_threshold", threshold, *labels)
         if changed:
             builder.set("rl_condition_judged", 1.0, condition.name)
+        if began or (changed and builder.get("rl_condition", *labels) is not None):
             builder.set("rl_condition", float(active), *labels)
         if began:
             builder.add("rl_condition_events_total", 1, *labels)
             builder.set("rl_condition_last_event_timestamp_seconds", now, *labels)
             builder.set("rl_condition_last_event_step", step, *labels)
             builder.set("rl_condition_last_event_value", value, *labels)
+            builder.set("rl_condition_last_event_threshold", threshold, *labels)
     mark(builder, verdict.marks)
+    checkpoint(builder, verdict.good_checkpoint)
+
+
+def checkpoint(builder: SnapshotBuilder, good: int | None) -> None:
+    """Write the step of the newest good checkpoint; the series is absent while there is none."""
+    if good is not None:
+        builder.set("rl_last_good_checkpoint_step", good)
+    elif builder.get("rl_last_good_checkpoint_step") is not None:
+        builder.clear("rl_last_good_checkpoint_step")
 
 
 def mark(builder: SnapshotBuilder, marks: Iterable[Mark]) -> None:

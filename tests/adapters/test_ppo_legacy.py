@@ -705,6 +705,7 @@ def test_what_is_known_of_the_run() -> None:
     assert known["trainer"] == "PPOTrainer"
     assert known["model"] == "LlamaForCausalLM"
     assert (known["trl"], known["world_size"], known["rank_scope"]) == (trl.__version__, "1", "all")
+    assert value("rl_gpus") == 0
     assert value("rl_hyperparameter", name="learning_rate") == 3e-4
     assert value("rl_hyperparameter", name="target") == 5
     assert value("rl_hyperparameter", name="ratio_threshold") == 10

@@ -82,6 +82,7 @@ def test_attach(tmp_path: Path) -> None:
     assert exporter.snapshot.value("rl_eval_step", dataset="default") == 4
     assert exporter.snapshot.value("rl_hyperparameter", name="beta") == 0.04
     assert exporter.snapshot.value("rl_hyperparameter", name="num_iterations") == 2
+    assert exporter.snapshot.value("rl_gpus") == (0 if trainer.args.device.type == "cpu" else 1)
     info = next(series for series in exporter.snapshot.samples if series.metric.series == "rl_run_info")
     labels = dict(zip(info.metric.labels, info.labels, strict=True))
     assert {name: labels[name] for name in ("algorithm", "trainer", "model", "attempt", "world_size", "loss_type")} == {

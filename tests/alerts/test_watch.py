@@ -19,15 +19,14 @@ ENTROPY: dict[str, Any] = {"condition": "entropy_collapsed", "severity": "critic
 
 
 def test_what_is_served_of_a_condition() -> None:
-    """Absent until it can be judged, then 0; 1 while it holds; when it last began stays afterwards."""
+    """Absent until it begins; 1 while it holds, then 0; when it last began stays afterwards, with the limit of then."""
     run = Planted("grpo")
     assert run.snapshot.value("rl_condition_judged", condition="entropy_collapsed") == 0
-    assert run.snapshot.value("rl_condition_events_total", **ENTROPY) == 0
-    assert run.snapshot.value("rl_condition", **ENTROPY) is None
 
     run.healthy(10)
     assert run.snapshot.value("rl_condition_judged", condition="entropy_collapsed") == 1
-    assert run.snapshot.value("rl_condition", **ENTROPY) == 0
+    assert run.snapshot.value("rl_condition", **ENTROPY) is None
+    assert run.snapshot.value("rl_condition_events_total", **ENTROPY) is None
     first = sorted(planted.grpo(step)["entropy"] for step in range(1, 6))
     assert run.snapshot.value("rl_threshold", **ENTROPY) == pytest.approx(0.04 * first[2])
     assert run.snapshot.value("rl_condition_last_event_step", **ENTROPY) is None
@@ -38,6 +37,8 @@ def test_what_is_served_of_a_condition() -> None:
     assert run.snapshot.value("rl_condition_last_event_step", **ENTROPY) == 15
     assert run.snapshot.value("rl_condition_last_event_timestamp_seconds", **ENTROPY) == 1000.0 + 15 * 2.0
     assert run.snapshot.value("rl_condition_last_event_value", **ENTROPY) == 0.001
+    limit = run.snapshot.value("rl_threshold", **ENTROPY)
+    assert run.snapshot.value("rl_condition_last_event_threshold", **ENTROPY) == limit
     assert run.snapshot.value("rl_condition_events_total", **ENTROPY) == 1
 
     run.healthy(5)
@@ -113,7 +114,7 @@ def test_what_comes_between_steps_belongs_to_the_next(exporter: Exporter) -> Non
     """`observe()` in a loop of one's own, and counts that come late from a device."""
     exporter.log({"reward": 1.0}, step=1)
     exporter.observe("policy_ratio", [1.0, nan])
-    assert exporter.snapshot.value("rl_condition", condition="nonfinite_ratio", severity="critical") == 0
+    assert exporter.snapshot.value("rl_condition", condition="nonfinite_ratio", severity="critical") is None
     exporter.log({"reward": 1.0}, step=2)
     assert exporter.snapshot.value("rl_condition", condition="nonfinite_ratio", severity="critical") == 1
     assert (
@@ -139,10 +140,14 @@ def test_a_key_that_ends_in_runtime_makes_no_evaluation() -> None:
 
 
 def test_a_second_training_has_no_past() -> None:
-    """Another train() in the same process: its first KL is its first."""
+    """Another train() in the same process: its first KL is its first, and what held in the one before holds no more."""
     run = Planted("grpo").healthy(20)
+    for _ in range(7):
+        run.line({"entropy": 0.001})
+    assert run.snapshot.value("rl_condition", **ENTROPY) == 1
     run.store.begin(RunFacts(algorithm="grpo", step=0), {"run": "planted", "rank": "0"})
     assert run.snapshot.value("rl_condition", condition="kl_at_start", severity="critical") is None
+    assert run.snapshot.value("rl_condition", **ENTROPY) == 0
     run.step = 0
     run.line({"kl": 2.5})
     assert run.began["kl_at_start", "critical"] == 1

@@ -9,12 +9,13 @@ import math
 import threading
 from collections.abc import Iterator
 from contextlib import closing
+from types import SimpleNamespace
 
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from rlexporter.catalog import CATALOG
-from rlexporter.endpoint import endpoint
+from rlexporter.endpoint import app, endpoint
 from rlexporter.exporter import Exporter
 from rlexporter.model.step import RunFacts
 from rlexporter.store.store import Store
@@ -56,6 +57,18 @@ def test_gzip_where_it_is_understood(exporter: Exporter) -> None:
     assert headers["content-encoding"] == "gzip"
     assert len(body) < len(plain) / 3
     assert gzip.decompress(body).startswith(b"# HELP rl_")
+
+
+def test_the_clock_is_that_of_the_answer(exporter: Exporter, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In each answer that is made, of each format, though nothing has changed; in no snapshot, so nowhere else."""
+    clock = [1000.0]
+    monkeypatch.setattr(app, "time", SimpleNamespace(time=lambda: clock[0], monotonic=lambda: clock[0]))
+    for now in (1000.0, 1000.5, 1002.0):
+        clock[0] = now
+        _, text, _ = fetch(f"{exporter.url}/metrics")
+        shown = 1000.0 if now < 1002 else 1002.0  # within a second an answer is kept for all scrapers
+        assert f'rlexporter_time_seconds{{rank="0",run="test"}} {shown}\n' in text
+    assert exporter.snapshot.value("rlexporter_time_seconds") is None
 
 
 def test_a_few_names(exporter: Exporter) -> None:

@@ -89,7 +89,7 @@ class TestGroupWithoutEntropy:
         """It is judged all the same."""
         exporter = _run(trainers.grpo(tmp_path, max_steps=STEPS, logging_steps=10))
 
-        assert exporter.snapshot.value("rl_condition", condition="entropy_collapsed", severity="critical") == 0
+        assert exporter.snapshot.value("rl_condition_judged", condition="entropy_collapsed") == 1
         assert began(exporter, Family.ENTROPY_LOW) == {}
         exporter.close()
 
@@ -127,7 +127,7 @@ class TestModernPPO:
         exporter = _run(self._trainer(tmp_path))
 
         assert began(exporter, Family.LENGTH) == began(exporter, Family.NONFINITE) == {}
-        assert exporter.snapshot.value("rl_condition", condition="length_low", severity="warning") == 0
+        assert exporter.snapshot.value("rl_condition_judged", condition="length_low") == 1
         assert not [name for name in began(exporter) if name[1] == "critical"]
         exporter.close()
 
@@ -211,7 +211,7 @@ class TestLegacyPPO:
         exporter, _ = self._train(lambda trainer, step: None, lambda trainer, step: None)
 
         assert began(exporter, Family.POLICY_STEP) == began(exporter, Family.NONFINITE) == {}
-        assert exporter.snapshot.value("rl_condition", condition="ratio_tail", severity="critical") == 0
+        assert exporter.snapshot.value("rl_condition_judged", condition="ratio_tail") == 1
         assert not [name for name in began(exporter) if name[1] == "critical"]
         exporter.close()
 

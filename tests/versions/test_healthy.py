@@ -204,8 +204,8 @@ def _steps(exporter: Exporter) -> float:
 
 def _critical(exporter: Exporter) -> dict[str, float]:
     samples = exporter.snapshot.samples.items()
+    assert any(s.labels[1] == "critical" for s, _ in samples if s.metric.series == "rl_threshold")
     counts = {s.labels: v for s, v in samples if s.metric.series == "rl_condition_events_total"}
-    assert any(severity == "critical" for _, severity in counts)
     return {name: count for (name, severity), count in counts.items() if severity == "critical" and count}
 
 

@@ -132,11 +132,11 @@ def test_without_a_fault(taught: Path) -> None:
     """Nothing at all, in what all the others plant their faults in."""
     exporter = Run(taught, 30).train()
 
-    assert exporter.snapshot.value("rl_condition", condition="advantage_flat", severity="critical") == 0
-    assert exporter.snapshot.value("rl_condition", condition="kl_coef_lost", severity="warning") == 0
+    assert exporter.snapshot.value("rl_condition_judged", condition="advantage_flat") == 1
+    assert exporter.snapshot.value("rl_condition_judged", condition="kl_coef_lost") == 1
     if MODERN:
-        assert exporter.snapshot.value("rl_condition", condition="reference_dropout", severity="warning") == 0
-        assert exporter.snapshot.value("rl_condition", condition="sampling_jump", severity="warning") == 0
+        assert exporter.snapshot.value("rl_condition_judged", condition="reference_dropout") == 1
+        assert exporter.snapshot.value("rl_condition_judged", condition="sampling_jump") == 1
     assert began(exporter) == {}
     exporter.close()
 

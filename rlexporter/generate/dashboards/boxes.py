@@ -25,6 +25,7 @@ def stat(
     query: Query,
     description: str,
     *,
+    beside: Sequence[Query] = (),
     unit: str = "none",
     steps: Sequence[Step] = ((GREY, None),),
     mappings: Sequence[Json] = (),
@@ -32,8 +33,11 @@ def stat(
     name: bool = False,
     none: str = "-",
 ) -> Json:
-    """Return a panel with a number, or its word in ``mappings``, or with ``name`` the legend, coloured by ``steps``."""
-    made = {**panel("stat", title, description, [query]), **skeleton("stat")}
+    """Return a panel with a number, or its word in ``mappings``, or with ``name`` the legend, coloured by ``steps``.
+
+    ``beside``: further numbers, each shown with its legend, as the first one is then.
+    """
+    made = {**panel("stat", title, description, [query, *beside]), **skeleton("stat")}
     defaults = {"unit": unit, "noValue": none, "mappings": list(mappings), "thresholds": limits(*steps)}
     made["fieldConfig"]["defaults"].update(defaults, links=list(links))
     made["options"]["textMode"] = "name" if name else "auto"

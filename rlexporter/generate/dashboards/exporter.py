@@ -61,16 +61,21 @@ _SEEN = (
 def _numbers(page: Page) -> None:
     errors = Query(f"sum(rlexporter_errors_total{{{_OF}}})", "errors")
     red, orange = ((GREEN, None), (RED, 1.0)), ((GREEN, None), (ORANGE, 1.0))
-    page.add(stat("Errors", errors, described(NAMED["rlexporter_errors_total"]), steps=red), 5, 4)
+    page.add(stat("Errors", errors, described(NAMED["rlexporter_errors_total"]), steps=red), 4, 4)
     unknown = Query(f"sum(rlexporter_unmapped_keys{{{_OF}}})", "keys")
-    page.add(stat("Unmapped keys", unknown, described(NAMED["rlexporter_unmapped_keys"]), steps=orange), 5, 4)
+    page.add(stat("Unmapped keys", unknown, described(NAMED["rlexporter_unmapped_keys"]), steps=orange), 4, 4)
     dropped = Query(f"sum(rlexporter_dropped_keys_total{{{_OF}}})", "values")
-    page.add(stat("Dropped values", dropped, described(NAMED["rlexporter_dropped_keys_total"]), steps=orange), 5, 4)
+    page.add(stat("Dropped values", dropped, described(NAMED["rlexporter_dropped_keys_total"]), steps=orange), 4, 4)
     judged = Query(f"count(rl_condition_judged{{{_OF}}} == 0) or vector(0)", "conditions")
-    page.add(stat("Conditions that are not judged", judged, described(NAMED["rl_condition_judged"])), 5, 4)
+    page.add(stat("Conditions that are not judged", judged, described(NAMED["rl_condition_judged"])), 4, 4)
     lost = Query(f"count(rl_signal_unavailable_info{{{select(_ERROR)}}}) or vector(0)", "signals")
     text = described(NAMED["rl_signal_unavailable_info"])
     page.add(stat("Signals lost by an error", lost, text, steps=red), 4, 4)
+    clock = f"rlexporter_time_seconds{{{_OF}}}"
+    far = ((GREEN, None), (ORANGE, 30.0))
+    ahead = Query(f"max(abs({clock} - timestamp({clock})))", "seconds")
+    text = "How far the clock of a process is from that of Prometheus. " + NAMED["rlexporter_time_seconds"].help
+    page.add(stat("Clock off by", ahead, text, unit="s", steps=far), 4, 4)
 
 
 _UNSEEN = "Nothing is scraped, or nothing yet"

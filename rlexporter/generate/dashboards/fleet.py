@@ -119,6 +119,7 @@ def _runs() -> Json:
 def _columns() -> tuple[Column, ...]:
     age = f"time() - max by (run) (last_over_time(rl_last_step_timestamp_seconds{{{ZERO}}}[$__range]))"
     info = f"last_over_time(rl_run_info{{{ZERO}}}[$__range])"
+    bad = f"sum by (run) (last_over_time(rl_nonfinite_values_total{{{select()}}}[$__range]))"
     red, orange = _from_one(RED), _from_one(ORANGE)
     share = limits(*stability.NEAR)
     done = f"max by (run) (rl_step{{{ZERO}}}) / max by (run) (rl_steps_planned{{{ZERO}}})"
@@ -139,7 +140,7 @@ def _columns() -> tuple[Column, ...]:
         ),
         Column("critical", _alerts("critical"), red),
         Column("warnings", _alerts("warning"), orange),
-        Column("NaN", f"sum by (run) (last_over_time(rl_nonfinite_values_total{{{select()}}}[$__range]))", red),
+        Column("NaN", f"{bad} or 0 * max by (run) ({info})", red),
     )
 
 

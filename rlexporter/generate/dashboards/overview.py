@@ -25,7 +25,6 @@ from rlexporter.model.metric import Range
 
 _ANY = select()
 """Matchers for all ranks, since a NaN is judged on the rank that sees it."""
-_BEGUN = f"and on (run, rank, condition, severity) rl_condition_last_event_step{{{_ANY}}}"
 
 
 def build(page: Page) -> None:
@@ -42,7 +41,7 @@ def build(page: Page) -> None:
 
 def _numbers(page: Page) -> None:
     lasting = f"max by (run) (last_over_time(rl_last_step_timestamp_seconds{{{ZERO}}}[$__range]))"
-    hidden = f"sum by (run) (rl_nonfinite_values_total{{{select()}}})"
+    hidden = f"sum by (run) (rl_nonfinite_values_total{{{select()}}}) or 0 * max by (run) (rl_run_info{{{ZERO}}})"
     kind = f"max by (run, algorithm) (rl_run_info{{{ZERO}}})"
     step, planned = gauge("rl_step"), gauge("rl_steps_planned")
     state_of = described(NAMED["rl_run_state"]) + " unreachable: it was running, and is not seen any more."
@@ -53,8 +52,9 @@ def _numbers(page: Page) -> None:
     page.add(stat("Done", done, "The step as a share of the steps that are planned.", unit="percentunit"), 3, 4)
     age = Query(f"time() - {lasting}", "age")
     page.add(stat("Age of last step", age, described(NAMED["rl_last_step_timestamp_seconds"]), unit="s"), 3, 4)
-    saved = gauge("rl_last_checkpoint_step", legend="step")
-    page.add(stat("Last checkpoint", saved, described(NAMED["rl_last_checkpoint_step"]), none="none yet"), 3, 4)
+    saved, good = gauge("rl_last_checkpoint_step", legend="last"), gauge("rl_last_good_checkpoint_step", legend="good")
+    text = f"{NAMED['rl_last_checkpoint_step'].help} Good: {described(NAMED['rl_last_good_checkpoint_step'])}"
+    page.add(stat("Checkpoints", saved, text, beside=[good], none="none yet"), 3, 4)
     nearest = Query(f"max by (run) ({stability.worst()})", "share")
     title = "Nearest to an alert"
     page.add(stat(title, nearest, stability.DESCRIPTION, unit="percentunit", steps=stability.NEAR), 3, 4)
@@ -128,11 +128,11 @@ def _conditions() -> Json:
     by = "max by (condition, severity, rank)"
     yes = [words({"0": ("no", GREY), "1": ("yes", RED)})]
     columns = [
-        Column("holds", f"{by} (rl_condition{{{_ANY}}} {_BEGUN})", {"mappings": yes, "custom__cellOptions": COLOURED}),
+        Column("holds", f"{by} (rl_condition{{{_ANY}}})", {"mappings": yes, "custom__cellOptions": COLOURED}),
         Column("last began in step", f"{by} (rl_condition_last_event_step{{{_ANY}}})"),
         Column("value then", f"{by} (rl_condition_last_event_value{{{_ANY}}})", {"decimals": 3}),
-        Column("limit now", f"{by} (rl_threshold{{{_ANY}}} {_BEGUN})", {"decimals": 3}),
-        Column("times", f"sum by (condition, severity, rank) (rl_condition_events_total{{{_ANY}}} > 0)"),
+        Column("limit then", f"{by} (rl_condition_last_event_threshold{{{_ANY}}})", {"decimals": 3}),
+        Column("times", f"sum by (condition, severity, rank) (rl_condition_events_total{{{_ANY}}})"),
     ]
     index = [link("What it means", f"{RUNBOOKS}/README.md", away=True)]
     return table(

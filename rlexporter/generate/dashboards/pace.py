@@ -6,7 +6,7 @@ from rlexporter.catalog import NAMED
 from rlexporter.generate.dashboards.boxes import Column, table
 from rlexporter.generate.dashboards.frame import ZERO, Page, select
 from rlexporter.generate.dashboards.overview import step_time
-from rlexporter.generate.dashboards.panels import Query, described, heatmap, rate, timeseries, without_range
+from rlexporter.generate.dashboards.panels import Query, described, grown, heatmap, rate, timeseries, without_range
 
 
 def speed(page: Page) -> None:
@@ -37,13 +37,11 @@ def _phases(sign: str) -> Query:
 def truth(page: Page) -> None:
     """Add the row on values that a framework would hide."""
     page.row("Is it true? What a framework would hide")
-    grown = "increase({name}{{{select}}}[$__rate_interval])"
-    bad = grown.format(name="rl_nonfinite_values_total", select=select())
-    none = grown.format(name="rl_undefined_values_total", select=select())
+    bad, none = grown("rl_nonfinite_values_total", select()), grown("rl_undefined_values_total", select())
     page.add(
         timeseries(
             "NaN and infinite values",
-            [Query(f"sum by (run, metric, kind) ({bad}) > 0", "{{metric}} {{kind}}")],
+            [Query(f"sum by (run, metric, kind) {bad} > 0", "{{metric}} {{kind}}")],
             without_range("rl_nonfinite_values_total"),
             window=True,
             absent="None: every value was a number",
@@ -52,7 +50,7 @@ def truth(page: Page) -> None:
     page.add(
         timeseries(
             "Undefined values",
-            [Query(f"sum by (run, metric) ({none}) > 0", "{{metric}}")],
+            [Query(f"sum by (run, metric) {none} > 0", "{{metric}}")],
             NAMED["rl_undefined_values_total"],
             window=True,
             absent="None: every value was given",

@@ -44,6 +44,15 @@ def rate(name: str, legend: str) -> Query:
     return Query(f"sum by (run) (rate({name}{{{ZERO}}}[$__rate_interval]))", legend)
 
 
+def grown(name: str, of: str) -> str:
+    """Return an expression for the growth of a counter that is absent at 0, with the matchers ``of``.
+
+    `increase` cannot see a counter that is born at 1: where there was none a window ago, all of it is new.
+    """
+    window = "$__rate_interval"
+    return f"(({name}{{{of}}} unless {name}{{{of}}} offset {window}) or increase({name}{{{of}}}[{window}]))"
+
+
 def mean(metric: Metric, of: str, *by: str) -> str:
     """Return an expression for the mean of a histogram, over the series with the matchers ``of``."""
     kept = ", ".join(("run", *by))

@@ -8,7 +8,16 @@ from rlexporter.catalog import NAMED
 from rlexporter.generate.dashboards import variables
 from rlexporter.generate.dashboards.boxes import GREEN, ORANGE, RED, STATUS_PAGE, YELLOW, Column, stat, table
 from rlexporter.generate.dashboards.frame import Json, Page, dashboard, select
-from rlexporter.generate.dashboards.panels import Query, capital, described, mean, timeseries, without_range, words
+from rlexporter.generate.dashboards.panels import (
+    Query,
+    capital,
+    described,
+    grown,
+    mean,
+    timeseries,
+    without_range,
+    words,
+)
 from rlexporter.model.metric import Group, Kind, Metric, RankScope
 
 UID = "rlexporter-ranks"
@@ -82,7 +91,7 @@ def _pace() -> str:
 
 
 def _differences(page: Page, catalog: Sequence[Metric]) -> None:
-    values = f"sum by (run, rank, metric) (increase(rl_nonfinite_values_total{{{OF}}}[$__rate_interval])) > 0"
+    values = f"sum by (run, rank, metric) {grown('rl_nonfinite_values_total', OF)} > 0"
     query = Query(values, "rank {{rank}} {{metric}}")
     shown = without_range("rl_nonfinite_values_total")
     page.add(
