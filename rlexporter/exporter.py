@@ -42,10 +42,10 @@ class Exporter:
     """
 
     def __init__(self, **settings: Unpack[SettingArguments]) -> None:
-        self.run = Run(Settings.load(settings), begins=self._come_back, changed=self._wake_outlets)
+        self._outlets: list[Ticker] = []
+        self.run = Run(Settings.load(settings), begins=self._come_back, urgent=self._wake_outlets)
         """The run that is served: what adapters feed."""
         self._server: Server | None = None
-        self._outlets: list[Ticker] = []
         self._displaced = False
         self._ending = _Ending(self)
 

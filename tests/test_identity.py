@@ -117,6 +117,20 @@ def test_a_given_name_is_kept(tmp_path: Path) -> None:
     assert identity.provisional("mine", str(tmp_path)) == Identity("mine", 3)
 
 
+def test_a_requeued_job_counts_its_attempts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Slurm does where nothing was kept; what lies beside the checkpoints knows of earlier jobs as well."""
+    monkeypatch.setenv("SLURM_JOB_ID", "4711")
+    monkeypatch.setenv("SLURM_RESTART_COUNT", "2")
+
+    assert identity.provisional("mine", None) == Identity("mine", 3)
+    assert identity.provisional(None, str(tmp_path)) == Identity(f"{tmp_path.name}-4711", 3)
+    assert _train(tmp_path) == Identity(f"{tmp_path.name}-4711", 3)
+    assert _train(tmp_path) == Identity(f"{tmp_path.name}-4711", 4)
+    for no_number in ("", "-1", "x"):
+        monkeypatch.setenv("SLURM_RESTART_COUNT", no_number)
+        assert identity.provisional("mine", None) == Identity("mine", 1)
+
+
 def test_a_launch_gives_one_name_to_every_rank(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Without a file, a socket or a collective between them."""
     monkeypatch.setenv("SLURM_JOB_ID", "4711")

@@ -187,13 +187,29 @@ def test_the_example_is_scraped() -> None:
     assert (monitor["apiVersion"], monitor["kind"]) == ("monitoring.coreos.com/v1", "PodMonitor")
     assert monitor["spec"]["selector"]["matchLabels"].items() <= pod["metadata"]["labels"].items()
     (endpoint,) = monitor["spec"]["podMetricsEndpoints"]
+    names, labelled = endpoint["relabelings"]
+    assert names["sourceLabels"] == labelled["sourceLabels"] == ["__meta_kubernetes_pod_container_port_name"]
+    assert (names["action"], labelled["targetLabel"]) == ("keep", "endpoint")
     (container,) = pod["spec"]["containers"]
     settings = Settings.load({}, {each["name"]: each["value"] for each in container["env"]})
     assert settings.host == "0.0.0.0"
-    assert container["ports"] == [{"name": endpoint["port"], "containerPort": settings.port}]
+    assert container["ports"] == [{"name": "metrics", "containerPort": settings.port}]
+    assert re.fullmatch(names["regex"], "metrics")
     assert (endpoint["path"], endpoint["interval"], endpoint["honorLabels"]) == ("/metrics", "15s", False)
     assert OF_TARGETS.isdisjoint({"run", "rank"}.union(*(metric.labels for metric in CATALOG)))
     assert OF_TARGETS - set(LOST_WITHOUT) == {"namespace", "job"}, "labels of one pod would end an alert with the pod"
+
+
+def test_the_sidecar_finds_the_dashboards(built: list[dict[str, Any]]) -> None:
+    """In another namespace than Grafana's: its values name the label, the annotation, and all namespaces."""
+    sidecar = load(FOLDER / "grafana-values.yaml")["sidecar"]["dashboards"]
+    maps = [each["metadata"] for each in built if each["kind"] == "ConfigMap"]
+    assert {each["labels"][sidecar["label"]] for each in maps} == {sidecar["labelValue"]}
+    assert {each["annotations"][sidecar["folderAnnotation"]] for each in maps} == {"RL training"}
+    assert (sidecar["enabled"], sidecar["searchNamespace"]) == (True, "ALL")
+    assert sidecar["provider"]["foldersFromFilesStructure"] is True, "else the folder of the annotation is no folder"
+    for where in (FOLDER / "kustomization.yaml", ROOT / "grafana/kustomization.yaml"):
+        assert {"searchNamespace", "grafana-values.yaml"} <= set(re.findall(r"[\w.-]*[\w]", where.read_text()))
 
 
 def test_the_example_may_linger_and_is_never_restarted_by_a_probe() -> None:

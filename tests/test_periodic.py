@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import threading
 import time
+from itertools import pairwise
 
+from rlexporter.outputs import periodic
 from rlexporter.outputs.periodic import Ticker
 from tests.tools import eventually
 
@@ -40,6 +42,62 @@ def test_comes_again_by_itself() -> None:
     ticker.start()
     eventually(lambda: len(done) >= 3)
     ticker.close()
+
+
+def test_between_ticks_there_is_a_rest_however_often_it_is_woken() -> None:
+    """A short one at first, a longer one while that goes on, and a short one again after a quiet time."""
+    done: list[float] = []
+
+    def tick() -> None:
+        done.append(time.monotonic())
+        if len(done) < 6:
+            ticker.wake()
+
+    ticker = Ticker("test", 1000, tick, print)
+    ticker.start()
+    eventually(lambda: len(done) == 6)
+    eventually(lambda: ticker._rest == periodic.REST_SECONDS)
+    ticker.wake()
+    eventually(lambda: len(done) == 7)
+    ticker.close()
+
+    gaps = [later - earlier for earlier, later in pairwise(done[:6])]
+    assert all(gap > rest - 0.01 for gap, rest in zip(gaps, [0.25, 0.5, 1.0, 1.0, 1.0], strict=True)), gaps
+
+
+def test_what_wakes_one_that_hangs_is_not_heaped_up() -> None:
+    """A disk that hangs for hours costs no memory, and one tick after it."""
+    ticks: list[int] = []
+    gate = threading.Event()
+
+    def hang() -> None:
+        ticks.append(1)
+        gate.wait()
+
+    ticker = Ticker("test", 1000, hang, print)
+    ticker.start()
+    eventually(lambda: ticks)
+    for _ in range(10_000):
+        ticker.wake()
+    assert ticker._woken.qsize() == 1
+    gate.set()
+    eventually(lambda: len(ticks) == 2)
+    ticker.close()
+    assert len(ticks) == 2
+
+
+def test_close_waits_for_no_rest() -> None:
+    """It ends what it is told to end, with the last call."""
+    done: list[str] = []
+    ticker = Ticker("test", 1000, lambda: done.append("tick"), print, last=lambda: done.append("last"))
+    ticker._rest = 600.0
+    ticker.start()
+    eventually(lambda: done)
+    ticker.wake()
+    ticker.close(60.0)
+
+    assert done == ["tick", "last"]
+    assert not _alive("test")
 
 
 def test_an_error_is_told_and_ends_nothing() -> None:

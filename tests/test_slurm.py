@@ -7,9 +7,10 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 
@@ -32,7 +33,9 @@ with Exporter(run="slurm", linger=0) as exporter:
 
 
 @contextmanager
-def job(folder: Path, rounds: int = 3000) -> Iterator[tuple[subprocess.Popen[str], Path]]:
+def job(
+    folder: Path, rounds: int = 3000, variables: Mapping[str, str] = MappingProxyType({})
+) -> Iterator[tuple[subprocess.Popen[str], Path]]:
     """The running script, and the folder of targets."""
     (folder / "srun").write_text(SRUN.replace("PYTHON", sys.executable).replace("ROUNDS", str(rounds)))
     (folder / "srun").chmod(0o755)
@@ -41,13 +44,17 @@ def job(folder: Path, rounds: int = 3000) -> Iterator[tuple[subprocess.Popen[str
         "PYTHONPATH": str(ROOT),
         "TARGETS": str(folder / "targets"),
         "SLURM_JOB_ID": "4711",
+        **variables,
     }
     command = ["bash", str(SBATCH), "python", "train.py"]
-    process = subprocess.Popen(command, env=environment, cwd=folder, stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        command, env=environment, cwd=folder, stdout=subprocess.PIPE, text=True, start_new_session=True
+    )
     try:
         yield process, folder / "targets"
     finally:
-        process.kill()
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
 
 
@@ -81,6 +88,40 @@ def test_prometheus_finds_the_run_while_it_lasts(tmp_path: Path) -> None:
     kept = recording.read_saved_state(tmp_path / "_rlexporter_state.json")
     assert kept
     assert kept.state.over
+
+
+def _scraped(targets: Path) -> str:
+    (target,) = eventually(lambda: list(targets.glob("*.json")))
+    return fetch(f"http://{json.loads(target.read_text())[0]['targets'][0]}/metrics")[1]
+
+
+def test_a_requeued_job_is_the_same_run(tmp_path: Path) -> None:
+    """With the same labels and the same target file, and as another attempt, also where the first one was killed."""
+    account = {"SLURM_JOB_USER": "ada", "SLURM_JOB_ACCOUNT": "llm"}
+    with job(tmp_path, variables=account) as (process, targets):
+        first = _scraped(targets)
+        eventually((tmp_path / "_rlexporter_state.json").exists)
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait(60)
+        (file,) = targets.iterdir()
+        killed = file.read_text()
+    with job(tmp_path, variables=account | {"SLURM_RESTART_COUNT": "1", "PORT": "0"}) as (_, targets):
+        eventually(lambda: file.read_text() != killed)
+        second = _scraped(targets)
+        assert list(targets.iterdir()) == [file]
+        eventually((tmp_path / "_rlexporter_state.previous.json").exists)
+
+    for text, attempt in ((first, "1"), (second, "2")):
+        (info,) = (line for line in text.splitlines() if line.startswith("rl_run_info{"))
+        assert f'attempt="{attempt}"' in info
+        assert 'rl_run_state{rank="0",run="slurm",state="starting",team="llm",user="ada"}' in text
+
+
+@pytest.mark.parametrize("variables", [{"RLEXPORTER_LABELS": "user=eve"}, {"SLURM_JOB_USER": "eve"}], ids=str)
+def test_labels_of_ones_own(tmp_path: Path, variables: dict[str, str]) -> None:
+    """Take the place of those of Slurm; without an account there is no team."""
+    with job(tmp_path, variables={"PORT": "0"} | variables) as (_, targets):
+        assert 'rl_run_state{rank="0",run="slurm",state="starting",user="eve"}' in _scraped(targets)
 
 
 def test_its_status_is_that_of_the_training(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from rlexporter.conditions.incidents import Incidents, Key, Mark
 from rlexporter.conditions.judge import Judge, Transition
 from rlexporter.conditions.stall import MINIMUM, Patience
 from rlexporter.conditions.view import LineNumbers, View
-from rlexporter.model.condition import Condition, Limit
+from rlexporter.model.condition import Condition, Limit, Severity
 from rlexporter.model.histogram import Histogram
 from rlexporter.model.metric import Series
 from rlexporter.model.snapshot import AnomalyCounts
@@ -25,6 +25,11 @@ class Verdict(NamedTuple):
     """The limits that are symptoms of another since then, or no more."""
     good_checkpoint: int | None
     """The step of the newest good checkpoint; None while there is none."""
+
+    @property
+    def critical(self) -> bool:
+        """Return True if a critical limit of a condition began."""
+        return any(each.began and each.limit.severity is Severity.CRITICAL for each in self.transitions)
 
 
 class Watch:

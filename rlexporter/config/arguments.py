@@ -30,6 +30,7 @@ class SettingArguments(TypedDict, total=False):
     discovery_dir: str | os.PathLike[str] | None
     advertise: str | None
     state_file: bool | str | os.PathLike[str] | None
+    state_interval: float | None
     record: str | os.PathLike[str] | None
     rank: int | None
     local_rank: int | None

@@ -43,6 +43,7 @@ class Settings:
     discovery_dir: str | None = _setting(parsers.path, "RLEXPORTER_DISCOVERY_DIR", None)
     advertise: str | None = _setting(parsers.text, "RLEXPORTER_ADVERTISE", None)
     state_file: str = _setting(parsers.switch_or_text, "RLEXPORTER_STATE_FILE", "")
+    state_interval: float = _setting(parsers.between(1, 3600, float), "RLEXPORTER_STATE_INTERVAL_SECONDS", 10.0)
     record: str | None = _setting(parsers.path, "RLEXPORTER_RECORD", None)
     rank: int = _setting(parsers.between(0, 1e9, int), "RANK", 0)
     local_rank: int = _setting(parsers.between(0, 1e9, int), "LOCAL_RANK", 0)

@@ -57,14 +57,20 @@ class TargetFile:
         scheme = {"labels": {"__scheme__": "https"}} if tls else {}
         self._text = json.dumps([{"targets": [target], **scheme}]) + "\n"
         self._path: Path | None = None
+        self._due = 0.0
 
-    def write(self) -> None:
-        """Write or refresh the file, under a new name if the run has been renamed. Raises OSError."""
-        path = self._folder / name(*self._who())
-        if self._path not in (path, None):
-            self.remove()
-        write_whole(path, self._text)
-        self._path = path
+    def write(self) -> float:
+        """Write the file if it is due or the run has another name. Return the seconds until it is due. Raises OSError.
+
+        Most of what wakes outputs changes nothing here, and the folder is one that a whole cluster shares.
+        """
+        path, now = self._folder / name(*self._who()), time.monotonic()
+        if self._path != path or now >= self._due:
+            if self._path not in (path, None):
+                self.remove()
+            write_whole(path, self._text)
+            self._path, self._due = path, now + FRESH_SECONDS
+        return self._due - now
 
     def remove(self) -> None:
         """Remove the file, since the endpoint is gone, unless another process has replaced it."""

@@ -52,7 +52,8 @@ def wanted(run: Source, port: int) -> Iterator[tuple[str, Callable[[], Ticker]]]
             begun = run.state is not RunState.STARTING
             return state_file.path(settings.state_file, run.output_dir, run.rank, begun=begun)
 
-        yield "state", partial(state_file.keeper, run.current, path, partial(run.failed, "state"))
+        make_keeper = partial(state_file.keeper, run.current, path, settings.state_interval)
+        yield "state", partial(make_keeper, partial(run.failed, "state"))
     if settings.discovery_dir:
         from rlexporter.outputs import discovery
 

@@ -25,7 +25,7 @@ from rlexporter.config.parsers import ON
 from rlexporter.model.errors import SetupError
 from rlexporter.model.snapshot import Snapshot
 from rlexporter.outputs.otlp_data import Origin, metrics_data
-from rlexporter.outputs.periodic import Ticker
+from rlexporter.outputs.periodic import REST_SECONDS, Ticker
 
 GRPC, HTTP = "grpc", "http/protobuf"
 INTERVAL_SECONDS = 15.0
@@ -69,7 +69,7 @@ def pusher(setting: str, snapshot: Callable[[], Snapshot], failed: Callable[[Exc
 
 
 class Pusher(Ticker):
-    """Pushes at once, every ``seconds``, after `wake`, and at the end; it waits longer after failures.
+    """Pushes at once, every ``seconds``, after `wake`, and at the end; it waits longer after failures, also if woken.
 
     ``make`` gets a time-out in seconds and returns an exporter. Neither an export nor closing takes longer than
     ``timeout`` seconds. Raises SetupError if no exporter can be made.
@@ -110,6 +110,7 @@ class Pusher(Ticker):
             self._push(self._timeout)
         except Exception as error:  # noqa: BLE001 - whatever failed, the next push is tried later
             self._failures += 1
+            self._rest = min(REST_SECONDS * 2.0 ** min(self._failures, 20), INTERVAL_SECONDS)
             self._drop()
             self._failed(error)
         else:

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from threading import Thread
 
+REST_SECONDS = 0.25
+"""The rest after a tick: a `wake` that comes in it waits until it is over."""
+
+LONGEST_REST_SECONDS = 1.0
+"""The rest grows to this while it is cut short again and again, by what may flap at every step for hours."""
+
 
 class Ticker:
-    """Calls ``tick`` at once, then every ``seconds``, and soon after `wake`; calls ``last`` at the end.
+    """Calls ``tick`` at once, then every ``seconds``, and within a second after `wake`; calls ``last`` at the end.
 
     All calls are made on the ticker's thread, except ``last`` if it was never started. ``tick`` may return the seconds
-    to wait this time, to back off. Exceptions of both go to ``failed``; the thread goes on.
+    to wait this time, to back off. Exceptions of both go to ``failed``; the thread goes on. However often it is woken,
+    there is a rest between two ticks.
     """
 
     def __init__(
@@ -32,7 +40,9 @@ class Ticker:
         self._last = last
         self._failed = failed
         self._woken: SimpleQueue[None] = SimpleQueue()  # reentrant: a signal handler may interrupt a `wake` with one
+        self._asked = False
         self._closed = False
+        self._rest = REST_SECONDS
         self._thread = Thread(target=self._run, name=f"rlexporter-{name}", daemon=True)
 
     def start(self) -> None:
@@ -40,8 +50,13 @@ class Ticker:
         self._thread.start()
 
     def wake(self) -> None:
-        """Tick soon, because of a change that should not wait. Safe on any thread and in a signal handler."""
-        self._woken.put(None)
+        """Tick soon, because of a change that should not wait. Safe on any thread and in a signal handler.
+
+        It takes no lock. While a tick is under way or at rest, any number of calls are one.
+        """
+        if not self._asked:
+            self._asked = True
+            self._woken.put(None)
 
     def close(self, patience: float | None = None) -> None:
         """Call ``last``, and return when the thread has ended, after ``patience`` seconds at the latest.
@@ -49,7 +64,7 @@ class Ticker:
         A thread that hangs in a call to another system ends with the time-out of that call.
         """
         self._closed = True
-        self.wake()
+        self._woken.put(None)
         if self._thread.is_alive():
             self._thread.join(self.patience if patience is None else patience)
         elif self._thread.ident is None:  # never started, but ``last`` may have something to clean up
@@ -57,12 +72,26 @@ class Ticker:
 
     def _run(self) -> None:
         while not self._closed:
+            self._asked = False  # before the tick looks: what comes later is for the next one
             wait = self._call(self._tick)
-            with contextlib.suppress(Empty):
-                self._woken.get(timeout=self._seconds if wait is None else wait)
-                while True:
-                    self._woken.get_nowait()
+            self._pause(self._seconds if wait is None else wait)
         self._call(self._last)
+
+    def _pause(self, seconds: float) -> None:
+        """Wait ``seconds``, or less if woken, but for the rest; return at once when closed."""
+        rest = min(self._rest, seconds)
+        until = time.monotonic() + rest
+        while not self._closed and (left := until - time.monotonic()) > 0:
+            self._hear(left)
+        if self._asked:
+            self._rest = min(2 * self._rest, LONGEST_REST_SECONDS)
+        elif not self._closed:
+            self._rest = REST_SECONDS
+            self._hear(seconds - rest)
+
+    def _hear(self, seconds: float) -> None:
+        with contextlib.suppress(Empty):
+            self._woken.get(timeout=seconds)
 
     def _call(self, what: Callable[[], float | None]) -> float | None:
         try:

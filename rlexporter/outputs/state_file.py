@@ -21,11 +21,11 @@ from rlexporter.version import __version__
 STATE_FILE = "_rlexporter_state.json"
 """Name of the file beside the checkpoints. The leading underscore keeps it out of uploads to the hub."""
 
-WRITE_SECONDS = 10.0
 
-
-def keeper(snapshot: Callable[[], Snapshot], path: Callable[[], str], failed: Callable[[Exception], None]) -> Ticker:
-    """Return a ticker that keeps the file. Raises SetupError if it cannot be written."""
+def keeper(
+    snapshot: Callable[[], Snapshot], path: Callable[[], str], seconds: float, failed: Callable[[Exception], None]
+) -> Ticker:
+    """Return a ticker that keeps the file, at most ``seconds`` old. Raises SetupError if it cannot be written."""
     file = StateFile(snapshot, path)
     try:
         file.write()
@@ -33,7 +33,7 @@ def keeper(snapshot: Callable[[], Snapshot], path: Callable[[], str], failed: Ca
         raise SetupError(
             f"cannot keep the state in {path()}: {error.strerror} (argument state_file, RLEXPORTER_STATE_FILE)"
         ) from None
-    return Ticker("state", WRITE_SECONDS, file.write, failed, last=file.write)
+    return Ticker("state", seconds, file.write, failed, last=file.write)
 
 
 def path(setting: str, output_dir: str | None, rank: int, *, begun: bool) -> str:
@@ -47,7 +47,7 @@ def path(setting: str, output_dir: str | None, rank: int, *, begun: bool) -> str
 
 
 class StateFile:
-    """Writes the file when the snapshot has changed, and keeps a killed process's file under another name.
+    """Writes the file, and keeps a killed process's file under another name.
 
     ``path`` returns the place, or an empty string while it is unknown.
     """
@@ -58,13 +58,16 @@ class StateFile:
         self._written: tuple[Path, Snapshot] | None = None
 
     def write(self) -> None:
-        """Write the file if anything has changed. Raises OSError."""
+        """Write the file. Raises OSError.
+
+        While the run lasts it is written although nothing has changed: its time says when the process was last alive.
+        """
         where, now = self._path(), self._snapshot()
         if not where:
             return
         path = Path(where)
         if self._written and self._written[0] == path:
-            if self._written[1] is now:
+            if self._written[1] is now and now.state is not None and now.state.over:
                 return
         else:
             _keep(path)

@@ -75,7 +75,7 @@ def fresh(base: str | None, environ: Mapping[str, str] | None = None) -> Identit
     """Make a new name from a path or script name and an id, without touching the user's random generators."""
     environ = os.environ if environ is None else environ
     stem = _last_part(base or "") or Path(sys.argv[0] if sys.argv else "").stem or "run"
-    return Identity(f"{stem}-{shared_id(environ) or secrets.token_hex(3)}")
+    return Identity(f"{stem}-{shared_id(environ) or secrets.token_hex(3)}", _attempt_of_job(environ))
 
 
 def provisional(given: str | None, output_dir: str | None) -> Identity:
@@ -113,7 +113,13 @@ def keep(identity: Identity, output_dir: str) -> None:
 
 
 def _counted(name: str, kept: Identity | None) -> Identity:
-    return Identity(name, kept.attempt + 1 if kept and kept.name == name else 1)
+    return Identity(name, kept.attempt + 1 if kept and kept.name == name else _attempt_of_job(os.environ))
+
+
+def _attempt_of_job(environ: Mapping[str, str]) -> int:
+    """Return which attempt this is of a Slurm job that was queued again, for a run of which nothing was kept."""
+    restarts = environ.get("SLURM_RESTART_COUNT", "")
+    return 1 + int(restarts) if restarts.isdecimal() else 1
 
 
 def _read(folder: Path) -> Identity | None:

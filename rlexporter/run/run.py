@@ -24,9 +24,10 @@ from rlexporter.version import __version__
 class Run:
     """The life of one run in this process, from its name to its end.
 
-    ``clock``: seconds since the epoch. ``begins``: called before a training begins; ``changed``: when the run has come
-    into another state. After the setup nothing here raises into a training loop. The training thread calls everything
-    but `current`, which any thread may, and what a signal or the end of the process calls: `preempt`, `exit`.
+    ``clock``: seconds since the epoch. ``begins``: called before a training begins; ``urgent``: after what should leave
+    the process at once, as `Store` says. After the setup nothing here raises into a training loop. The training thread
+    calls everything but `current`, which any thread may, and what a signal or the end of the process calls: `preempt`,
+    `exit`.
     """
 
     def __init__(
@@ -35,17 +36,16 @@ class Run:
         clock: Callable[[], float] = time.time,
         *,
         begins: Callable[[], None] = lambda: None,
-        changed: Callable[[], None] = lambda: None,
+        urgent: Callable[[], None] = lambda: None,
     ) -> None:
         self.settings = settings
         self.state = RunState.STARTING
         self.training = False
         watch = from_catalog.watch(settings.thresholds)
-        self.store = Store(CATALOG, max_keys=settings.max_keys, clock=clock, watch=watch)
+        self.store = Store(CATALOG, max_keys=settings.max_keys, clock=clock, watch=watch, urgent=urgent)
         self.errors = ErrorLog(self.store)
         self.sink = RunSink(self.store, self.errors, lambda: self.rank == 0)
         self._begins = begins
-        self._changed = changed
         self._identity = identity.provisional(settings.run, None)
         self._facts = RunFacts()
         self._settled = False
@@ -193,7 +193,6 @@ class Run:
         self.store.enter(state, exception)
         if self.sink.recorder is not None:
             self.sink.recorder.state(state, exception)
-        self._changed()
 
     def _introduce(self) -> None:
         if self.sink.recorder is not None:

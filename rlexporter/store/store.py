@@ -27,7 +27,8 @@ class Store:
 
     ``catalog``: the metrics that exist. ``max_keys``: the most keys beyond its fixed ones (unknown ones, names of
     reward functions and data sets) that a run may log; more are dropped and counted. ``clock``: seconds since the
-    epoch. ``watch``: judges each step, if given.
+    epoch. ``watch``: judges each step, if given. ``urgent``: called after a change that should leave the process at
+    once: another state, a checkpoint, a critical condition that began. It is called on the thread that made the change.
     """
 
     def __init__(
@@ -37,12 +38,14 @@ class Store:
         max_keys: int = 200,
         clock: Callable[[], float] = time.time,
         watch: Watch | None = None,
+        urgent: Callable[[], None] = lambda: None,
     ) -> None:
         self._catalog = catalog
         self._named = {metric.series: metric for metric in catalog}
         self._histograms = _by_short_name(catalog)
         self._lines = LogLines(catalog, max_keys, clock)
         self._watch = watch
+        self._urgent = urgent
         self._clock = clock
         self._lock = RLock()
         self._record_seconds = 0.0
@@ -80,6 +83,7 @@ class Store:
                 transitions.mark(builder, [self._watch.of_failure()])
 
         self.change(edit)
+        self._urgent()
 
     def advance(self, update: StepUpdate) -> None:
         """Note that one step is done."""
@@ -96,6 +100,7 @@ class Store:
             if self._watch is not None:
                 self._watch.checkpoints.saved(step)
             self.change(edit)
+        self._urgent()
 
     def tap(self, metric: Metric) -> None:
         """Feed ``metric`` by taps from now on, and not by log lines."""
@@ -129,6 +134,7 @@ class Store:
             transitions.checkpoint(builder, watch.checkpoints.good)
 
         self.change(edit)
+        self._hurry(found)
 
     def phase(self, name: str) -> None:
         """Note that the phase ``name`` is under way; empty: none is."""
@@ -183,6 +189,7 @@ class Store:
         with self._lock:
             line = self._lines.read(logs, update, served=served)
             self.change(edit)
+        self._hurry(found)
         self._record_seconds += time.perf_counter() - started
 
     def histogram(self, name: str, labels: Mapping[str, str]) -> Series:
@@ -221,6 +228,10 @@ class Store:
             found.append(watch.look(builder.anomalies, line.judged, update, step, now))
         builder.set("rl_stall_after_seconds", watch.stall_after(""))
         transitions.write(builder, found[0], step, now)
+
+    def _hurry(self, found: Sequence[Verdict]) -> None:
+        if any(verdict.critical for verdict in found):
+            self._urgent()
 
     def _begin(self, builder: SnapshotBuilder, facts: RunFacts, labels: Mapping[str, str], resolver: Resolver) -> None:
         builder.labels = {name: clip(value) for name, value in labels.items()}

@@ -187,7 +187,6 @@ def disk_full(around: Around) -> None:
     """For state file and recording: what is written of them goes to a device that is always full."""
     path = around.folder / "state.json"
     around.settings |= {"state_file": path, "record": "/dev/full"}
-    around.patch.setattr(state_file, "WRITE_SECONDS", 0.02)
     partial = path.with_name(f"{path.name}.{os.getpid()}.part")
 
     def planted() -> bool:
@@ -199,7 +198,7 @@ def disk_full(around: Around) -> None:
 
     def fill(exporter: Exporter) -> None:
         eventually(planted)
-        exporter.run.store.change(lambda _: None)  # something to write
+        exporter._outlets[0].wake()
         eventually(lambda: not partial.is_symlink())  # tried, and cleared away
 
     around.each_step.append(fill)
@@ -334,6 +333,7 @@ def hostile_labels(around: Around) -> None:
 def every_output_fails(around: Around) -> None:
     """An exception of its own in each of them."""
     around.every_way_out()
+    around.patch.setattr(discovery, "FRESH_SECONDS", 0.02)
     done: list[int] = []
 
     def fail(*_: Any, **__: Any) -> Any:
@@ -348,6 +348,7 @@ def every_output_fails(around: Around) -> None:
         done.append(fetch(f"{exporter.url}/metrics")[0])
         for outlet in exporter._outlets:
             outlet.wake()
+        eventually(lambda: {"state", "discovery"} <= _errors(exporter))
 
     def mend(_: Exporter) -> None:
         assert set(done) == {500}

@@ -1,0 +1,205 @@
+"""What is urgent leaves at once: a process that is killed right after it has left it in its file and at the collector.
+
+The intervals of both are ten minutes, so that only what wakes them can bring it within the patience of a test.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from os import environ
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("opentelemetry.exporter.otlp.proto.grpc", reason="the extra `otlp` is not installed")
+
+from rlexporter import Exporter, recording
+from rlexporter.atomic_file import write_whole
+from rlexporter.outputs import discovery, state_file
+from rlexporter.outputs.periodic import REST_SECONDS
+from tests.e2e.collectors import HTTP, Collector, collector
+from tests.tools import ROOT, eventually
+
+INTERVAL_SECONDS = 600
+
+CHILD = """
+import math, sys, time
+from rlexporter import Exporter
+from rlexporter.model.step import RunFacts, StepUpdate
+exporter = Exporter(run="r", algorithm="grpo", port=0).start()
+sink = exporter.run.sink
+def begin():
+    exporter.run.begin(RunFacts(algorithm="grpo", step=0, output_dir="out"))
+def quiet():
+    while any(each._asked for each in exporter._outlets):
+        time.sleep(0.1)
+    time.sleep(1.0)
+FIRST
+quiet()
+print("ready", flush=True)
+sys.stdin.readline()
+HAPPENS
+time.sleep(3600)
+"""
+
+Value = Callable[..., float | None]
+URGENT: dict[str, tuple[str, str, Callable[[Value], bool]]] = {
+    "a NaN in a log line": (
+        "begin()",
+        'exporter.log({"loss": math.nan}, step=2)',
+        lambda value: value("rl_condition", condition="nonfinite_loss", severity="critical") == 1.0,
+    ),
+    "a NaN in a step without a line": (
+        "begin()",
+        'sink.observe("rl_grad_norm", [math.nan]); sink.advance(StepUpdate(step=2))',
+        lambda value: value("rl_condition", condition="nonfinite_grad", severity="critical") == 1.0,
+    ),
+    "a checkpoint": ("begin()", "sink.saved(1)", lambda value: value("rl_last_checkpoint_step") == 1.0),
+    "the beginning": ("", "begin()", lambda value: value("rl_run_state", state="running") == 1.0),
+    "the end": (
+        "begin()",
+        'exporter.run.end(RuntimeError("planted"))',
+        lambda value: value("rl_run_state", state="failed") == 1.0,
+    ),
+}
+
+
+def _kept(path: Path) -> Value:
+    """What the file says; None of anything where there is none."""
+    found = recording.read_saved_state(path) if path.exists() else None
+    return found.snapshot.value if found else lambda *_, **__: None
+
+
+@contextlib.contextmanager
+def _child(folder: Path, at: Collector, first: str, happens: str) -> Iterator[subprocess.Popen[str]]:
+    """A process that waits for a line before it does what ``happens``; in the end it is killed."""
+    variables = {
+        "RLEXPORTER_STATE_FILE": "on",
+        "RLEXPORTER_STATE_INTERVAL_SECONDS": str(INTERVAL_SECONDS),
+        "RLEXPORTER_OTLP": at.address,
+        "OTEL_METRIC_EXPORT_INTERVAL": str(INTERVAL_SECONDS * 1000),
+        "PYTHONPATH": str(ROOT),
+    }
+    code = CHILD.replace("FIRST", first).replace("HAPPENS", happens)
+    pipe = subprocess.PIPE
+    child = subprocess.Popen(
+        [sys.executable, "-c", code], env=environ | variables, cwd=folder, stdin=pipe, stdout=pipe, text=True
+    )
+    try:
+        yield child
+    finally:
+        child.send_signal(signal.SIGKILL)
+        child.communicate()
+
+
+@pytest.mark.parametrize("case", URGENT)
+def test_it_has_left_before_a_kill(case: str, tmp_path: Path) -> None:
+    """The state before it has arrived and nobody is awake when it happens, so that nothing else brings it."""
+    first, happens, arrived = URGENT[case]
+    path = tmp_path / "out" / state_file.STATE_FILE
+    with collector(HTTP) as at:
+        with _child(tmp_path, at, first, happens) as child:
+            assert child.stdin
+            assert child.stdout
+            assert child.stdout.readline() == "ready\n"
+            eventually(lambda: at.pushes)
+            assert path.exists() is bool(first), "the folder is known when the run begins"
+            assert not arrived(_kept(path))
+            assert not arrived(at.pushes[-1].value)
+
+            print(file=child.stdin, flush=True)
+            eventually(lambda: arrived(_kept(path)) and arrived(at.pushes[-1].value), 60.0)
+        assert child.returncode == -signal.SIGKILL
+
+    assert arrived(_kept(path))
+    assert not list(path.parent.glob("*.part"))
+
+
+def test_what_flaps_at_every_step_is_written_a_few_times_a_second(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At most four times, and what comes last is not forgotten."""
+    written: list[float] = []
+
+    def write(path: Path, text: str) -> None:
+        written.append(time.monotonic())
+        write_whole(path, text)
+
+    monkeypatch.setattr("rlexporter.outputs.state_file.write_whole", write)
+    path = tmp_path / "state.json"
+    exporter = Exporter(run="r", algorithm="grpo", port=0, state_file=path, state_interval=INTERVAL_SECONDS).start()
+    for step in range(1, 402):
+        exporter.log({"loss": math.nan if step % 2 else 0.5}, step=step)
+        time.sleep(0.005)
+    events = exporter.snapshot.value("rl_condition_events_total", condition="nonfinite_loss", severity="critical")
+    eventually(lambda: _kept(path)("rl_step") == 401, 60.0)
+    exporter.close()
+
+    assert events == 201
+    at_start, at_end, took = 2, 1, written[-1] - written[0]
+    assert len(written) <= at_start + took / REST_SECONDS + at_end
+
+
+def test_a_disk_that_hangs_does_not_hold_up_the_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes line after line, urgent or not, while a write has not returned; then the last one is written."""
+    gate, writing = threading.Event(), threading.Event()
+
+    def write(path: Path, text: str) -> None:
+        writing.set()
+        gate.wait()
+        write_whole(path, text)
+
+    path = tmp_path / "state.json"
+    exporter = Exporter(run="r", algorithm="grpo", port=0, state_file=path, state_interval=INTERVAL_SECONDS)
+    gate.set()
+    monkeypatch.setattr("rlexporter.outputs.state_file.write_whole", write)
+    exporter.start()
+    gate.clear()
+    writing.clear()
+    exporter.run.sink.saved(0)
+    assert writing.wait(60.0)
+    for step in range(1, 101):
+        exporter.log({"loss": math.nan if step % 2 else 0.5}, step=step)
+        exporter.run.sink.saved(step)
+    assert not gate.is_set()
+    assert _kept(path)("rl_step") is None
+    gate.set()
+    eventually(lambda: _kept(path)("rl_last_checkpoint_step") == 100, 60.0)
+    exporter.close()
+
+
+def test_the_file_is_no_older_than_its_interval(tmp_path: Path) -> None:
+    """Also while nothing happens, so that its time says when the process was last alive; of an ended run it stays."""
+    path = tmp_path / "state.json"
+    exporter = Exporter(run="r", algorithm="grpo", port=0, state_file=path, state_interval=1).start()
+    exporter.log({"loss": 0.5}, step=1)
+    eventually(lambda: _kept(path)("rl_step") == 1)
+    for _ in range(2):
+        before = path.stat().st_mtime_ns
+        eventually(lambda old=before: path.stat().st_mtime_ns > old)
+    exporter.end()
+    eventually(lambda: _kept(path)("rl_run_state", state="finished") == 1.0)
+    ended = path.stat().st_mtime_ns
+    exporter.close()
+
+    assert path.stat().st_mtime_ns == ended
+
+
+def test_a_target_file_is_not_written_for_what_is_not_its_business(tmp_path: Path) -> None:
+    """The folder is on a disk that a cluster shares: only another name, or its age, is a reason."""
+    names = ["early", "settled", "settled"]
+    file = discovery.TargetFile(tmp_path, "a:1", False, lambda: (names.pop(0), 0))
+    file.write()
+    assert 0 < file.write() <= discovery.FRESH_SECONDS
+    (written,) = tmp_path.iterdir()
+    before = written.stat().st_mtime_ns
+
+    assert 0 < file.write() <= discovery.FRESH_SECONDS
+    assert [(each, each.stat().st_mtime_ns) for each in tmp_path.iterdir()] == [(written, before)]
