@@ -9,10 +9,11 @@ from __future__ import annotations
 import json
 import textwrap
 
-from rlexporter.catalog import CONDITIONS, MANY_RUNS, PROMETHEUS_ALERTS, RECORDING_RULES, RUNBOOKS, WATCHDOG
+from rlexporter.catalog import CONDITIONS, MANY_RUNS, PROMETHEUS_ALERTS, RECORDING_RULES, WATCHDOG
 from rlexporter.catalog.causes import is_ever_explained
 from rlexporter.conditions.from_catalog import SIGNAL_NAMED
 from rlexporter.generate import promql
+from rlexporter.generate.site import Site
 from rlexporter.generate.template import filled
 from rlexporter.model.alert import PrometheusAlert
 from rlexporter.model.condition import Condition, Limit
@@ -33,16 +34,16 @@ _THRESHOLD = _latest("rl_threshold", "limit {{ . | first | value | humanize }}")
 _SINCE = _latest("rl_condition_last_event_step", "since step {{ . | first | value }}")
 
 
-def rules() -> str:
-    """Return the file."""
+def rules(site: Site) -> str:
+    """Return the file, with links to ``site``."""
     parts = [
         *(_record(record.name, promql.expand(record.expr)) for record in RECORDING_RULES),
-        _outside(MANY_RUNS),
+        _outside(MANY_RUNS, site),
     ]
     for condition in CONDITIONS:
-        parts += [_condition(condition, limit) for limit in reversed(condition.limits)]
-    parts += [_outside(each) for each in PROMETHEUS_ALERTS if each is not MANY_RUNS]
-    return filled("rules.yml", rules="".join(parts).rstrip(), watchdog=WATCHDOG, runbook=runbook(WATCHDOG))
+        parts += [_condition(condition, limit, site) for limit in reversed(condition.limits)]
+    parts += [_outside(each, site) for each in PROMETHEUS_ALERTS if each is not MANY_RUNS]
+    return filled("rules.yml", rules="".join(parts).rstrip(), watchdog=WATCHDOG, runbook=site.runbook(WATCHDOG))
 
 
 def _record(name: str, expr: str) -> str:
@@ -59,7 +60,7 @@ def _alert(alert: str, expr: str, wait: str, labels: dict[str, str], annotations
     return "".join(lines)
 
 
-def _condition(condition: Condition, limit: Limit) -> str:
+def _condition(condition: Condition, limit: Limit, site: Site) -> str:
     severity = limit.severity.value
     unit = f" {SIGNAL_NAMED[condition.signal].unit}".rstrip()
     return _alert(
@@ -70,25 +71,24 @@ def _condition(condition: Condition, limit: Limit) -> str:
         {
             "summary": condition.summary,
             "description": f"Run {{{{ $labels.run }}}}: {{{{ $value | humanize }}}}{unit}{_THRESHOLD}{_SINCE}.",
-            "runbook_url": runbook(condition.alert),
+            **site.links(condition.alert),
         },
     )
 
 
-def _outside(each: PrometheusAlert) -> str:
+def _outside(each: PrometheusAlert, site: Site) -> str:
     run = "Run {{ $labels.run }}: " if each.of_run else ""
     return _alert(
         each.alert,
         promql.expand(each.expr),
         each.wait,
         {"severity": each.severity.value, "family": each.family.label},
-        {"summary": each.summary, "description": run + each.description, "runbook_url": runbook(each.alert)},
+        {
+            "summary": each.summary,
+            "description": run + each.description,
+            **site.links(each.alert, of_run=each.of_run),
+        },
     )
-
-
-def runbook(alert: str) -> str:
-    """Return the address of an alert's runbook."""
-    return f"{RUNBOOKS}/{alert}.md"
 
 
 def _block(name: str, text: str) -> str:
