@@ -35,7 +35,7 @@ check: ## format, lint, types, generated files
 	@$(PY) -m ruff format --check --quiet . || { echo "check: not formatted; run: make fix"; exit 1; }
 	@$(PY) -m ruff check --quiet .
 	@$(PY) -m mypy
-	@$(PY) -m rlexporter generate --check
+	@$(PY) -m scripts.generate --check
 
 fix: ## format, and mend what the linter can
 	@scripts/setup test
@@ -43,7 +43,7 @@ fix: ## format, and mend what the linter can
 
 generate: ## write the files that derive from the catalogue
 	@scripts/setup test
-	@$(PY) -m rlexporter generate
+	@$(PY) -m scripts.generate
 
 golden: ## write the golden scrapes anew; read the difference before you commit it
 	@scripts/setup test

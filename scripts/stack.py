@@ -100,6 +100,7 @@ def _prometheus(folder: Path, port: int) -> list[str]:
         f"--config.file={folder / 'prometheus.yml'}",
         f"--storage.tsdb.path={folder / 'prometheus'}",
         f"--web.listen-address=127.0.0.1:{port}",
+        f"--web.external-url=http://127.0.0.1:{port}",
         # What fires in the first evaluation is sent before Alertmanager is found, and again only after a minute.
         "--rules.alert.resend-delay=10s",
     ]
@@ -111,6 +112,7 @@ def _alertmanager(folder: Path, port: int) -> list[str]:
         f"--config.file={ROOT / 'alerts/alertmanager.yml'}",
         f"--storage.path={folder / 'alertmanager'}",
         f"--web.listen-address=127.0.0.1:{port}",
+        f"--web.external-url=http://127.0.0.1:{port}",
         "--cluster.listen-address=",
     ]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import email
 import json
+import re
 import socketserver
 import subprocess
 import threading
@@ -14,6 +15,7 @@ from dataclasses import dataclass, field
 from email.message import Message
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
 
@@ -35,6 +37,7 @@ def alert(name: str, severity: str, family: str = "", **labels: str) -> dict[str
         "summary": f"{name} is the matter.",
         "description": "kl is 7 at step 12.",
         "runbook_url": "http://docs/a.md",
+        "dashboard_url": "http://g/d/a?var-run=a",
     }
     return {"labels": labels, "annotations": annotations}
 
@@ -281,11 +284,14 @@ def test_resolved(played: Played) -> None:
 
 def test_messages(played: Played) -> None:
     """PagerDuty, mail and Slack show the run and what is the matter."""
-    text = "*[critical] RLNonFinite*\nRLNonFinite is the matter.\nkl is 7 at step 12.\nRunbook: http://docs/a.md"
+    text = (
+        "*[critical] RLNonFinite*\nRLNonFinite is the matter.\nkl is 7 at step 12.\n"
+        "Runbook: http://docs/a.md\nDashboard: http://g/d/a?var-run=a THEN"
+    )
     events = {event["payload"]["summary"]: event for event in played.webhook.bodies("/pagerduty") if "payload" in event}
     event = events["[critical] h (one): RLNonFinite"]
     assert (event["routing_key"], event["payload"]["severity"]) == ("key", "critical")
-    assert event["payload"]["custom_details"]["firing"] == text
+    assert silenced(event["payload"]["custom_details"]["firing"]) == (text, '{namespace="one",run="h"}')
     ten = ", ".join(f"sick-{i:02}" for i in range(10))
     storm = events[f"[critical] many: {STORM}: {ten} and more"]
     assert storm["payload"]["custom_details"]["firing"].endswith(f"\nRuns: {ten} and more")
@@ -294,14 +300,32 @@ def test_messages(played: Played) -> None:
     (part,) = (part for part in mails["[critical] m: RLGradient, RLNonFinite"].walk() if not part.is_multipart())
     content = part.get_payload(decode=True)
     assert isinstance(content, bytes)
-    assert content.decode().replace("\r\n", "\n").strip() == f"{text.replace('RLNonFinite', 'RLGradient')}\n\n{text}"
+    both = f"{text.replace('RLNonFinite', 'RLGradient')}\n\n{text}"
+    assert silenced(content.decode().replace("\r\n", "\n").strip()) == (both, '{run="m"}')
     (chat,) = (
         body["attachments"][0]
         for body in played.webhook.bodies("/slack")
         if body["attachments"][0]["title"] == "[warning] h (two): RLKLHigh"
     )
     assert chat["color"] == "warning"
-    assert chat["text"] == text.replace("RLNonFinite", "RLKLHigh").replace("critical", "warning")
+    milder = text.replace("RLNonFinite", "RLKLHigh").replace("critical", "warning")
+    assert silenced(chat["text"]) == (milder, '{namespace="two",run="h"}')
+    (storm,) = (event for title, event in events.items() if STORM in title)
+    assert "Silence" not in storm["payload"]["custom_details"]["firing"]
+
+
+def silenced(text: str) -> tuple[str, str]:
+    """A message without its last line, and the matchers that the page of this link is filled with, as browsers do.
+
+    In place of the time that dashboards show is the word THEN, if it is that of an alert of this test.
+    """
+    for began, end in re.findall(r"&from=(\d+)&to=(\d+)", text):
+        if int(end) - int(began) == (3 * 60 + 2) * 60_000 and 0 < time.time() + 120 - int(end) / 1000 < 600:
+            text = text.replace(f"&from={began}&to={end}", " THEN")
+    rest, _, link = text.partition("\n\nSilence this run: ")
+    address, _, matchers = link.partition("/#/silences/new?filter=")
+    assert re.fullmatch(r"http://[^/]+", address)
+    return rest, unquote(matchers)
 
 
 @pytest.mark.parametrize("generation", EACH_ALERTMANAGER)
@@ -355,8 +379,9 @@ def test_template(generation: str, tmp_path: Path) -> None:
         alert("RLKL", "warning", run="a") | {"status": "firing", "annotations": {}},
         cause(run="a") | {"status": "resolved"},
     ]
-    common = {"run": "a", "namespace": "team"}
+    common = {"run": 'a "b" & c/+', "namespace": "team", "severity": "critical", "cluster": "eu"}
     data = {"status": "firing", "alerts": alerts, "commonLabels": common, "groupLabels": {}, "commonAnnotations": {}}
+    data["externalURL"] = "http://am"
     (tmp_path / "data.json").write_text(json.dumps(data))
     rendered = amtool(
         require_alertmanager(generation),
@@ -364,7 +389,9 @@ def test_template(generation: str, tmp_path: Path) -> None:
         '--template.text={{ template "rlexporter.title" . }}\n{{ template "rlexporter.text" . }}',
     )
     title, *text = rendered.splitlines()
-    assert title == "[critical] a (team): RLKLHigh, RLKL"
+    assert title == f"[critical] {common['run']} (eu/team): RLKLHigh, RLKL"
+    told = "\n".join(text)
+    assert r'{cluster="eu",namespace="team",run="a \"b\" & c/+"}' in silenced(told)[1]
     assert [line for line in text if line.startswith("*")] == [
         "*[warning] RLKLHigh*",
         "*[critical] RLKLHigh*",

@@ -23,7 +23,8 @@ ADAPTER, OUTPUT = "An adapter", "An output"
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
     """The package in a folder of its own."""
-    shutil.copytree(PACKAGE, tmp_path / "rlexporter", ignore=shutil.ignore_patterns("__pycache__"))
+    for each in (PACKAGE, ROOT / "scripts"):
+        shutil.copytree(each, tmp_path / each.name, ignore=shutil.ignore_patterns("__pycache__"))
     return tmp_path
 
 
@@ -56,9 +57,10 @@ def _run(root: Path, code: str) -> list[object]:
 
 
 def _generated(root: Path) -> dict[str, str]:
-    _python(root, "-m", "rlexporter", "generate", "--root", str(root / "made"))
-    made = root / "made"
-    return {str(path.relative_to(made)): path.read_text() for path in made.rglob("*") if path.is_file()}
+    made: dict[str, str] = json.loads(
+        _python(root, "-c", "import json; from scripts.generate import files; print(json.dumps(files()))")
+    )
+    return made
 
 
 def test_the_page_has_a_diff_of_each_kind() -> None:

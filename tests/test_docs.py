@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from rlexporter import generate
 from rlexporter.catalog import CATALOG
 from rlexporter.config.settings import Settings
+from scripts import generate
 from tests.conftest import SURPRISE
 
 ROOT = Path(__file__).parent.parent
@@ -41,15 +41,20 @@ def test_generated_files_are_up_to_date() -> None:
     assert generate.stale(ROOT) == []
 
 
-def test_a_stale_file_is_found_and_written(tmp_path: Path) -> None:
-    """`generate --check` sees a missing and a changed file; writing mends both; nothing else is touched."""
+def test_a_stale_file_is_found_and_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`make check` sees a missing and a changed file, and one too many; `make generate` mends all three."""
     assert generate.stale(tmp_path) == list(generate.files())
-    assert generate.write(tmp_path) == list(generate.files())
+    assert generate.main([], tmp_path) == 0
+    assert capsys.readouterr().out.splitlines() == [f"wrote {path}" for path in generate.files()]
+    assert generate.main(["--check"], tmp_path) == 0
 
     page = tmp_path / "docs/metrics.md"
     page.write_text(page.read_text().replace("rl_kl_per_token", "rl_kl", 1))
-    assert generate.stale(tmp_path) == ["docs/metrics.md"]
-    generate.write(tmp_path)
+    (tmp_path / "alerts/runbooks/RLGone.md").write_text("of an alert that was")
+    assert generate.main(["--check"], tmp_path) == 1
+    changed = ["docs/metrics.md", "alerts/runbooks/RLGone.md"]
+    assert [line.split(" ")[0] for line in capsys.readouterr().err.splitlines()] == changed
+    assert generate.write(tmp_path) == changed
     assert generate.stale(tmp_path) == []
 
 

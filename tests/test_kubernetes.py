@@ -156,12 +156,19 @@ def test_messages(generation: str, tmp_path: Path) -> None:
     (page,) = (each for each in load(FOLDER / "alertmanagerconfig.yaml")["spec"]["receivers"] if each["name"] == "page")
     (pagerduty,) = page["pagerdutyConfigs"]
     notes = {"summary": "KL is high.", "description": "kl is 7.", "runbook_url": "http://docs/a.md"}
+    notes["dashboard_url"], began = "http://grafana/d/a?b", "1970-01-01T03:00:01Z"
     alerts = [
-        {"status": "firing", "labels": {"alertname": "RLKLHigh", "severity": "critical"}, "annotations": notes},
+        {
+            "status": "firing",
+            "labels": {"alertname": "RLKLHigh", "severity": "critical"},
+            "annotations": notes,
+            "startsAt": began,
+        },
         {"status": "resolved", "labels": {"alertname": "RLStalled"}, "annotations": {"summary": "It stalls."}},
     ]
-    data = {"status": "firing", "alerts": alerts, "commonLabels": {"run": "a", "severity": "critical"}}
-    (tmp_path / "data.json").write_text(json.dumps(data | {"groupLabels": {}, "commonAnnotations": {}}))
+    data = {"status": "firing", "alerts": alerts, "commonLabels": {"run": "a b", "severity": "critical"}}
+    data |= {"externalURL": "http://alerts", "groupLabels": {}, "commonAnnotations": {}}
+    (tmp_path / "data.json").write_text(json.dumps(data))
     (tmp_path / "none.tmpl").write_text("")
 
     def rendered(text: str) -> str:
@@ -170,14 +177,16 @@ def test_messages(generation: str, tmp_path: Path) -> None:
         command = [amtool, "template", "render", *options, f"--template.text={text}"]
         return subprocess.run(command, capture_output=True, text=True, timeout=600, check=True).stdout
 
-    assert rendered(pagerduty["description"]).strip() == "[critical] a: RLKLHigh"
+    assert rendered(pagerduty["description"]).strip() == "[critical] a b: RLKLHigh"
     assert rendered(pagerduty["details"][0]["value"]).strip().splitlines() == [
         "*[critical] RLKLHigh*",
         "KL is high.",
         "kl is 7.",
         "Runbook: http://docs/a.md",
+        "Dashboard: http://grafana/d/a?b&from=1000&to=10921000",
         "*[resolved] RLStalled*",
         "It stalls.",
+        "Silence this run: http://alerts/#/silences/new?filter=%7Brun%3D%22a%20b%22%7D",
     ]
 
 

@@ -91,8 +91,9 @@ def test_the_environment_is_bare(package: str, bare: Path) -> None:
     assert _can_import(bare, "rlexporter.commands.main, rlexporter.exporter")
 
 
-def test_metrics_and_check_need_the_standard_library_alone(bare: Path, tmp_path: Path) -> None:
+def test_metrics_generate_and_check_need_the_standard_library_alone(bare: Path, tmp_path: Path) -> None:
     """Thresholds from a TOML file too."""
+    assert _run(bare, "generate", "--out", str(tmp_path / "pack")).stdout.startswith("wrote ")
     assert "rl_kl_per_token" in _run(bare, "metrics").stdout
     assert '"series": "rl_kl_per_token"' in _run(bare, "metrics", "--json").stdout
     found = _run(bare, "check", str(RUN))

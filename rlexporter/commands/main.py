@@ -10,13 +10,13 @@ from rlexporter.commands import check, discovery, generate, metrics, replay, run
 from rlexporter.model.errors import SetupError
 from rlexporter.version import __version__
 
-_COMMANDS = (try_demo, run, metrics, check, replay, discovery)
+_COMMANDS = (try_demo, run, metrics, check, replay, generate, discovery)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return the exit status: 2 if something has to be set up first."""
     words = sys.argv[1:] if arguments is None else list(arguments)
-    options = _parser(for_maintainers=words[:1] == ["generate"]).parse_args(words)
+    options = _parser().parse_args(words)
     try:
         return int(options.command(options))
     except SetupError as error:
@@ -26,13 +26,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 130
 
 
-def _parser(*, for_maintainers: bool = False) -> argparse.ArgumentParser:
-    """Return a parser of the users' commands; ``for_maintainers`` adds the one that help and errors do not show."""
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="rlexporter", description="Prometheus metrics for RL post-training.")
     parser.add_argument("--version", action="version", version=f"rlexporter {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     for command in _COMMANDS:
         command.add_to(commands)
-    if for_maintainers:
-        generate.add_to(commands)
     return parser

@@ -11,9 +11,10 @@ import json
 import textwrap
 from collections.abc import Mapping, Sequence
 
-from rlexporter.catalog import CONDITIONS, MANY_RUNS, PROMETHEUS_ALERTS, RECORDING_RULES, RUNBOOKS, WATCHDOG
+from rlexporter.catalog import CONDITIONS, MANY_RUNS, PROMETHEUS_ALERTS, RECORDING_RULES, WATCHDOG
 from rlexporter.conditions.from_catalog import SIGNAL_NAMED
 from rlexporter.generate import promql
+from rlexporter.generate.site import Site
 from rlexporter.generate.template import filled
 from rlexporter.model.alert import PrometheusAlert, RecordingRule
 from rlexporter.model.condition import Condition, Limit
@@ -49,13 +50,13 @@ _SPENT = _said(
 )
 
 
-def rules() -> str:
-    """Return the file."""
-    parts = [*map(_record, RECORDING_RULES), _outside(MANY_RUNS)]
+def rules(site: Site) -> str:
+    """Return the file, with links to ``site``."""
+    parts = [*map(_record, RECORDING_RULES), _outside(MANY_RUNS, site)]
     for condition in CONDITIONS:
-        parts += [_condition(condition, limit) for limit in reversed(condition.limits)]
-    parts += [_outside(each) for each in PROMETHEUS_ALERTS if each is not MANY_RUNS]
-    return filled("rules.yml", rules="".join(parts).rstrip(), watchdog=WATCHDOG, runbook=runbook(WATCHDOG))
+        parts += [_condition(condition, limit, site) for limit in reversed(condition.limits)]
+    parts += [_outside(each, site) for each in PROMETHEUS_ALERTS if each is not MANY_RUNS]
+    return filled("rules.yml", rules="".join(parts).rstrip(), watchdog=WATCHDOG, runbook=site.runbook(WATCHDOG))
 
 
 def _record(rule: RecordingRule) -> str:
@@ -77,7 +78,7 @@ def _pairs(name: str, pairs: Mapping[str, str]) -> str:
     return f"        {name}:\n{''.join(lines)}"
 
 
-def _condition(condition: Condition, limit: Limit) -> str:
+def _condition(condition: Condition, limit: Limit, site: Site) -> str:
     severity = limit.severity.value
     unit = f" {SIGNAL_NAMED[condition.signal].unit}".rstrip()
     value = '{{ $value | printf "%.4g" }}'
@@ -89,12 +90,12 @@ def _condition(condition: Condition, limit: Limit) -> str:
         {
             "summary": condition.summary,
             "description": f"Run {{{{ $labels.run }}}}: {value}{unit}{_THRESHOLD}{_SINCE}.{_CHECKPOINT}{_SPENT}",
-            "runbook_url": runbook(condition.alert),
+            **site.links(condition.alert),
         },
     )
 
 
-def _outside(each: PrometheusAlert) -> str:
+def _outside(each: PrometheusAlert, site: Site) -> str:
     labels, given = _labels(_RUN)
     said = each.description.replace("LABELS", labels).replace("GIVEN", given)
     if each.of_run:
@@ -104,13 +105,8 @@ def _outside(each: PrometheusAlert) -> str:
         promql.expand(each.expr),
         {"for": each.wait, "keep_firing_for": each.keep},
         {"severity": each.severity.value, "family": each.family.label},
-        {"summary": each.summary, "description": said, "runbook_url": runbook(each.alert)},
+        {"summary": each.summary, "description": said, **site.links(each.alert, of_run=each.of_run)},
     )
-
-
-def runbook(alert: str) -> str:
-    """Return the address of an alert's runbook."""
-    return f"{RUNBOOKS}/{alert}.md"
 
 
 def _block(name: str, text: str) -> str:

@@ -138,7 +138,7 @@ def _member(later: int) -> Case:
 @pytest.mark.parametrize(("later", "stands_for"), [(300, 2), (2400, 1)])
 def test_it_stands_for_what_began_in_it(later: int, stands_for: int, tmp_path: Path) -> None:
     """Alertmanager hides by run and condition: what begins after the storm is not among them."""
-    test = {
+    test: dict[str, object] = {
         "interval": "15s",
         "input_series": [{"series": name, "values": values} for name, values in _member(later).series.items()],
         "promql_expr_test": [

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from rlexporter import Exporter
-from rlexporter.generate.alertmanager import STORM
+from rlexporter.catalog import MANY_RUNS
 from tests.e2e.paging import BEFORE_PAGE, UNSEEN, chain, desk, exporting
 from tests.tools import ALERTMANAGERS, GENERATIONS, Prometheus, eventually, free_port
 
@@ -68,7 +68,7 @@ def test_only_the_cause_is_told(tmp_path: Path, generation: str, alertmanager: s
             assert {each["metric"]["alertname"] for each in firing} == expected
             assert at.pages(run) == {"RLGradientNonFinite": "firing"}
         assert [at.pages(run) for run in runs[3:]] == [{}] * 5
-        (storm,) = at.told("", STORM)
+        (storm,) = at.told("", MANY_RUNS.alert)
         assert storm.description == "5 runs of cluster sick have critical alerts. Their own pages are held back."
 
 

@@ -1,0 +1,57 @@
+"""What differs from site to site: where runbooks and Grafana are. Links of alerts, made from it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from rlexporter.catalog import RUNBOOKS
+from rlexporter.generate.dashboards import fleet, run
+
+VARIABLES = ("cluster", "namespace", "job")
+"""Labels of an alert that a link hands to a dashboard as variables; Grafana passes over those it does not know."""
+
+_ADDRESS = re.compile(r"https?://[^\s\"'`<>\\^{|}$?#]+")
+
+
+@dataclass(frozen=True)
+class Site:
+    """Bases of links, as `base` returns them. Without ``grafana_url`` no alert has a link to a dashboard."""
+
+    runbooks_url: str = RUNBOOKS
+    grafana_url: str | None = None
+
+    def runbook(self, alert: str) -> str:
+        """Return the address of the runbook of an alert."""
+        return f"{self.runbooks_url}/{alert}.md"
+
+    def links(self, alert: str, *, of_run: bool = True) -> dict[str, str]:
+        """Return the annotations of an alert that are links; the dashboard is that of its run, or of all runs.
+
+        Alertmanager's template adds the time to it: it knows when an alert began, and Prometheus would have to ask.
+        """
+        found = {"runbook_url": self.runbook(alert)}
+        if self.grafana_url:
+            found["dashboard_url"] = f"{self.grafana_url}/d/{_OF_RUN if of_run else _OF_ALL}{_WHERE}"
+        return found
+
+
+_OF_RUN = f"{run.UID}?var-run={{{{ urlquery $labels.run }}}}"
+_OF_ALL = f"{fleet.UID}?var-run=%24__all"
+_WHERE = "".join(f"{{{{ with $labels.{name} }}}}&var-{name}={{{{ urlquery . }}}}{{{{ end }}}}" for name in VARIABLES)
+
+
+def base(address: str) -> str:
+    """Return an address that paths can be put behind, without a slash at the end. Raises ValueError if it is none."""
+    if not _ADDRESS.fullmatch(address) or not _has_host(address):
+        raise ValueError(f"{address!r} is no address such as https://example.org/folder")
+    return address.rstrip("/")
+
+
+def _has_host(address: str) -> bool:
+    try:
+        parts = urlsplit(address)
+        return bool(parts.hostname) and parts.port != 0
+    except ValueError:  # a port that is no number, or half of an IPv6 address
+        return False

@@ -1,0 +1,65 @@
+"""Writes the files of this repository that derive from the catalogue; with `--check` it compares them."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from rlexporter import generate
+from rlexporter.catalog import CATALOG
+from rlexporter.generate import docs
+from rlexporter.generate.site import Site
+
+ROOT = Path(__file__).parent.parent
+_RUNBOOKS = "alerts/runbooks"
+
+
+def files() -> dict[str, str]:
+    """Return the generated texts, by path below the root of the repository."""
+    return {"docs/metrics.md": docs.metrics(CATALOG), **generate.files(Site())}
+
+
+def stale(root: Path) -> list[str]:
+    """Return the generated files that are missing, differ from the catalogue, or are not generated any more."""
+    wanted = files()
+    left = {f"{_RUNBOOKS}/{path.name}" for path in (root / _RUNBOOKS).glob("*.md")} - set(wanted)
+    return [*(path for path, text in wanted.items() if _text(root / path) != text), *sorted(left)]
+
+
+def write(root: Path) -> list[str]:
+    """Write stale files, remove files that are not generated any more, and return the paths of both."""
+    wanted, changed = files(), stale(root)
+    for path in changed:
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        if path in wanted:
+            (root / path).write_bytes(wanted[path].encode())
+        else:
+            (root / path).unlink()
+    return changed
+
+
+def _text(path: Path) -> str | None:
+    try:
+        return path.read_bytes().decode()
+    except (OSError, UnicodeDecodeError):
+        return None
+
+
+def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
+    """Run the script for the repository at ``root`` and return the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m scripts.generate", description=__doc__)
+    parser.add_argument("--check", action="store_true", help="write nothing; fail where a file is not up to date")
+    if parser.parse_args(arguments).check:
+        found = stale(root)
+        for path in found:
+            print(f"{path} is not what the catalogue says: run `make generate`", file=sys.stderr)
+        return 1 if found else 0
+    for path in write(root):
+        print(f"wrote {path}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

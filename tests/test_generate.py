@@ -1,0 +1,300 @@
+"""`rlexporter generate --out DIR` of an installed wheel: what it writes, that servers take it, where links lead."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import pytest
+import yaml
+
+from rlexporter.catalog import RUNBOOKS, WATCHDOG
+from rlexporter.commands import main
+from rlexporter.generate.site import VARIABLES, Site, base
+from tests.tools import (
+    EACH_ALERTMANAGER,
+    EACH_GENERATION,
+    ROOT,
+    require_alertmanager,
+    require_tool,
+    require_tools,
+    require_victoria,
+)
+
+RUNBOOKS_URL, GRAFANA_URL = "https://wiki.example.org/rl/runbooks", "https://example.org:8443/grafana"
+HEAD = RUNBOOKS.partition("/blob/")[0]
+HIDDEN = 2
+
+
+def run(*command: str | Path, **environ: str) -> str:
+    """What a program that must succeed prints."""
+    done = subprocess.run(
+        list(map(str, command)), env=os.environ | environ, capture_output=True, text=True, timeout=120, cwd="/"
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder in which the wheel is installed, and nothing of the checkout."""
+    folder = tmp_path_factory.mktemp("installed")
+    build = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(folder)]
+    done = subprocess.run(build, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    (wheel,) = folder.glob("*.whl")
+    run(sys.executable, "-m", "pip", "-q", "install", "--no-deps", "--no-index", "--target", folder / "site", wheel)
+    return folder / "site"
+
+
+@pytest.fixture(scope="module")
+def said(installed: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """The pack that the installed command writes, and what it prints; both addresses end in a slash."""
+    out = tmp_path_factory.mktemp("site") / "pack"
+    links = ("--runbooks-url", f"{RUNBOOKS_URL}/", "--grafana-url", f"{GRAFANA_URL}/")
+    printed = run(installed / "bin/rlexporter", "generate", "--out", out, *links, PYTHONPATH=str(installed))
+    return out, printed
+
+
+@pytest.fixture(scope="module")
+def pack(said: tuple[Path, str]) -> Path:
+    """The folder alone."""
+    return said[0]
+
+
+def alerts(folder: Path) -> list[dict[str, Any]]:
+    """The alerts of a rules file, the watchdog aside."""
+    groups = yaml.safe_load((folder / "alerts/rlexporter.rules.yml").read_text())["groups"]
+    found = [rule for group in groups for rule in group["rules"] if rule.get("alert", WATCHDOG) != WATCHDOG]
+    assert len(found) > 50
+    return found
+
+
+def dashboards(folder: Path) -> dict[str, Any]:
+    """The dashboards of a pack, by uid."""
+    found = (json.loads(path.read_text()) for path in (folder / "grafana/dashboards").glob("*.json"))
+    return {each["uid"]: each for each in found}
+
+
+def test_it_is_the_wheel_that_writes(installed: Path) -> None:
+    """The package of the fixture, not that of this checkout, and with no torch in it."""
+    code = "import sys, rlexporter.commands.generate as it; print(it.__file__, 'torch' in sys.modules)"
+    assert run(sys.executable, "-c", code, PYTHONPATH=str(installed)).split() == [
+        str(installed / "rlexporter/commands/generate.py"),
+        "False",
+    ]
+
+
+def test_all_of_it_is_written(pack: Path) -> None:
+    """The same paths as in the repository, without its documents; but for links the same text."""
+    files = {str(path.relative_to(pack)) for path in pack.rglob("*") if path.is_file()}
+    assert files > {
+        *("alerts/rlexporter.rules.yml", "alerts/alertmanager.yml", "alerts/rlexporter.tmpl"),
+        *("alerts/runbooks/README.md", "alerts/runbooks/RLRunFailed.md", f"alerts/runbooks/{WATCHDOG}.md"),
+        *("grafana/dashboards/rlexporter-run.json", "grafana/kustomization.yaml"),
+        *("deploy/kubernetes/kustomization.yaml", "deploy/kubernetes/podmonitor.yaml"),
+        *("deploy/kubernetes/prometheusrule.yaml", "deploy/kubernetes/alertmanagerconfig.yaml"),
+    }
+    assert {name.split("/")[0] for name in files} == {"alerts", "grafana", "deploy"}
+    for name in files:
+        text = (pack / name).read_text()
+        text = re.sub(r"^ *dashboard_url: .*\n", "", text.replace(RUNBOOKS_URL, RUNBOOKS), flags=re.MULTILINE)
+        assert text == (ROOT / name).read_text(), name
+
+
+def test_what_to_do_next_works(said: tuple[Path, str]) -> None:
+    """The commands that it prints name what is there, and run as they are printed."""
+    out, printed = said
+    first, _, *commands = printed.splitlines()
+    assert first.startswith(f"wrote {sum(path.is_file() for path in out.rglob('*'))} files to {out}: ")
+    programs = {
+        "promtool": require_tools("3") / "promtool",
+        "amtool": require_alertmanager("new") / "amtool",
+        "cp": "echo",
+        "kubectl": "echo",
+    }
+    assert [line.split()[0] for line in commands] == list(programs)
+    for line in commands:
+        name, rest = line.strip().split(" ", 1)
+        assert str(out) in run("/bin/sh", "-c", f"{programs[name]} {rest}")
+
+
+@pytest.mark.parametrize("generation", EACH_GENERATION)
+def test_prometheus_takes_the_rules(pack: Path, generation: str) -> None:
+    """Each annotation is a template that it can read."""
+    assert "SUCCESS" in run(
+        require_tools(generation) / "promtool", "check", "rules", pack / "alerts/rlexporter.rules.yml"
+    )
+
+
+def test_victoria_metrics_takes_the_rules(pack: Path) -> None:
+    """The same of vmalert."""
+    run(require_victoria() / "vmalert", "-dryRun", f"-rule={pack}/alerts/rlexporter.rules.yml")
+
+
+@pytest.mark.parametrize("generation", EACH_ALERTMANAGER)
+def test_alertmanager_takes_its_configuration(pack: Path, generation: str) -> None:
+    """With its template beside it."""
+    amtool = require_alertmanager(generation) / "amtool"
+    assert "1 templates" in run(amtool, "check-config", pack / "alerts/alertmanager.yml")
+
+
+def test_kubernetes_objects_can_be_built(pack: Path) -> None:
+    """All of them, with the dashboards of the same pack."""
+    built = list(
+        yaml.safe_load_all(run(require_tool("kustomize"), "build", pack / "deploy/kubernetes").replace("=\n", "'='\n"))
+    )
+    kinds = [each["kind"] for each in built]
+    assert sorted(set(kinds)) == ["AlertmanagerConfig", "ConfigMap", "PodMonitor", "PrometheusRule"]
+    assert kinds.count("ConfigMap") == len(dashboards(pack))
+    (rule,) = (each for each in built if each["kind"] == "PrometheusRule")
+    notes = [each["annotations"] for group in rule["spec"]["groups"] for each in group["rules"] if "alert" in each]
+    assert {note["runbook_url"].rpartition("/")[0] for note in notes} == {RUNBOOKS_URL}
+
+
+def test_links_lead_somewhere(pack: Path) -> None:
+    """Each runbook is a page of the pack, and each dashboard one of the pack; nothing leads to the default any more."""
+    shown = dashboards(pack)
+    for each in alerts(pack):
+        notes = each["annotations"]
+        folder, _, page = notes["runbook_url"].rpartition("/")
+        assert folder == RUNBOOKS_URL
+        assert (pack / "alerts/runbooks" / page).is_file()
+        where = notes["dashboard_url"].partition("?")[0]
+        assert where.removeprefix(f"{GRAFANA_URL}/d/") in shown, where
+    of_all = {each["alert"] for each in alerts(pack) if "/d/rlexporter-fleet?" in each["annotations"]["dashboard_url"]}
+    assert "RLManyRunsSick" in of_all
+    assert "RLRunFailed" not in of_all
+    for path in pack.rglob("*.*"):
+        assert HEAD not in path.read_text(), path
+    linked = [link["url"] for each in shown.values() for link in each["links"] if link["title"] == "Runbooks"]
+    assert linked == [RUNBOOKS_URL] * len(shown)
+    assert f'"{RUNBOOKS_URL}/${{__value.raw}}.md"' in (pack / "grafana/dashboards/rlexporter-run.json").read_text()
+
+
+@pytest.mark.parametrize("uid", ["rlexporter-run", "rlexporter-fleet"])
+def test_a_link_chooses_all_that_the_dashboard_can(pack: Path, uid: str) -> None:
+    """Variables that a person sees are labels of the alert; Prometheus cannot know the data source."""
+    shown = dashboards(pack)[uid]["templating"]["list"]
+    seen = {each["name"] for each in shown if each.get("hide") != HIDDEN and each["type"] != "datasource"}
+    assert {"run"} < seen <= {"run", *VARIABLES}
+
+
+@pytest.mark.parametrize("generation", EACH_GENERATION)
+def test_a_link_is_of_the_run(generation: str, tmp_path: Path) -> None:
+    """Whatever its run and what it belongs to are called; an alert of no run shows all runs."""
+    labels = {"job": "rl", "namespace": "team a", "run": 'grpo "7b" & friends/100%+'}
+    site = Site(grafana_url="http://g")
+    rules = [
+        {"alert": "RLOne", "expr": "rl_x > 0", "annotations": site.links("RLOne")},
+        {"alert": "RLAll", "expr": "count by (namespace) (rl_x)", "annotations": site.links("RLAll", of_run=False)},
+    ]
+
+    def expected(of: dict[str, str], alert: str, link: str) -> dict[str, Any]:
+        notes = {"runbook_url": f"{RUNBOOKS}/{alert}.md", "dashboard_url": link}
+        return {"eval_time": "1m", "alertname": alert, "exp_alerts": [{"exp_labels": of, "exp_annotations": notes}]}
+
+    one = urlencode({"var-run": labels["run"], "var-namespace": "team a", "var-job": "rl"})
+    of_all = urlencode({"var-run": "$__all", "var-namespace": "team a"})
+    series = f"rl_x{{{','.join(f'{name}={json.dumps(value)}' for name, value in labels.items())}}}"
+    test = {
+        "interval": "1m",
+        "input_series": [{"series": series, "values": "1x5"}],
+        "alert_rule_test": [
+            expected(labels, "RLOne", f"http://g/d/rlexporter-run?{one}"),
+            expected({"namespace": "team a"}, "RLAll", f"http://g/d/rlexporter-fleet?{of_all}"),
+        ],
+    }
+    (tmp_path / "rules.yml").write_text(json.dumps({"groups": [{"name": "g", "rules": rules}]}))
+    (tmp_path / "test.yml").write_text(json.dumps({"rule_files": ["rules.yml"], "tests": [test]}))
+    run(require_tools(generation) / "promtool", "test", "rules", tmp_path / "test.yml")
+
+
+def test_what_is_committed_is_of_no_site() -> None:
+    """Without addresses there is no link to a Grafana, and runbooks are those of the repository."""
+    notes = [each["annotations"] for each in alerts(ROOT)]
+    assert not [note for note in notes if "dashboard_url" in note]
+    assert {note["runbook_url"].rpartition("/")[0] for note in notes} == {RUNBOOKS}
+
+
+def test_written_again_it_is_of_the_new_site(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What it wrote itself it replaces, and leaves what lies beside it."""
+    assert main.main(["generate", "--out", str(tmp_path), "--grafana-url", "http://one"]) == 0
+    assert "--grafana-url" not in capsys.readouterr().out
+    (tmp_path / "alerts/mine.yml").write_text("mine")
+    assert main.main(["generate", "--out", str(tmp_path)]) == 0
+    assert "alerts have no links to the dashboards: --grafana-url URL gives them" in capsys.readouterr().out
+    assert "http://one" not in (tmp_path / "alerts/rlexporter.rules.yml").read_text()
+    assert (tmp_path / "alerts/mine.yml").read_text() == "mine"
+    assert not list(tmp_path.rglob("*.part"))
+
+
+@pytest.mark.parametrize("name", ["alerts/alertmanager.yml", "grafana/dashboards/rlexporter-run.json"])
+@pytest.mark.parametrize("folder", [False, True])
+def test_what_is_not_ours_stays(name: str, folder: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A file or folder of the same name is refused in one line, and nothing at all is written."""
+    theirs = tmp_path / name
+    if folder:
+        theirs.mkdir(parents=True)
+    else:
+        theirs.parent.mkdir(parents=True)
+        theirs.write_text('{"uid": "mine"}')
+    before = sorted(tmp_path.rglob("*"))
+    assert main.main(["generate", "--out", str(tmp_path)]) == 2
+    assert capsys.readouterr().err == (
+        f"rlexporter: {theirs} was not written by `rlexporter generate`: move it, or name another --out\n"
+    )
+    assert sorted(tmp_path.rglob("*")) == before
+    assert folder or theirs.read_text() == '{"uid": "mine"}'
+
+
+def test_a_folder_that_is_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A file, or where nothing can be written: one line each."""
+    (file := tmp_path / "file").write_text("a text")
+    for out, reason in (
+        (file, f"{file} was not written by `rlexporter generate`: move it, or name another --out"),
+        (file / "below", f"cannot write to {file / 'below'}: Not a directory"),
+        (Path("/proc/self/fdinfo/pack"), "cannot write to /proc/self/fdinfo/pack: No such file or directory"),
+    ):
+        assert main.main(["generate", "--out", str(out)]) == 2
+        assert capsys.readouterr().err == f"rlexporter: {reason}\n"
+    assert file.read_text() == "a text"
+
+
+NO_ADDRESS = [
+    "",
+    "grafana",
+    "example.org/x",
+    "ftp://x",
+    "http://",
+    "http:///x",
+    "http://a b",
+    "http://x/?a=1",
+    "http://x#a",
+]
+NO_ADDRESS += ["http://x:port", "http://[::1", "http://{{ x }}", 'http://"x"', "http://x/$y", "http://x\n"]
+
+
+@pytest.mark.parametrize("address", NO_ADDRESS)
+@pytest.mark.parametrize("option", ["--runbooks-url", "--grafana-url"])
+def test_what_is_no_address_is_refused(
+    option: str, address: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With the option and an example, before anything is written."""
+    with pytest.raises(SystemExit, match="2"):
+        main.main(["generate", "--out", str(tmp_path), option, address])
+    said = f"argument {option}: {address!r} is no address such as https://example.org/folder\n"
+    assert capsys.readouterr().err.endswith(said)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_addresses() -> None:
+    """With or without a slash, a port, a path, in IPv6."""
+    for address in ("http://g", "https://example.org:3000/a/b", "http://[::1]:3000", "http://user@g/%20"):
+        assert base(address) == base(f"{address}/") == address
