@@ -114,7 +114,8 @@ class Pusher(Ticker):
             self._drop()
             self._failed(error)
         else:
-            self._failures = 0
+            if self._failures:
+                self._failures, self._rest = 0, REST_SECONDS
         return wait(self._seconds, self._failures)
 
     def _finish(self) -> None:

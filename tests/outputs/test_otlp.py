@@ -481,6 +481,21 @@ def test_the_wait_grows_while_it_fails_and_then_ends(monkeypatch: pytest.MonkeyP
     assert asked[:4] == [(600.0, 1), (600.0, 2), (600.0, 0), (600.0, 0)]
 
 
+def test_while_it_fails_it_rests_longer_also_if_woken() -> None:
+    """A condition that flaps does not undo the back-off; and after a success it is as fast as before."""
+    outcomes: list[Exception | MetricExportResult] = [MetricExportResult.FAILURE] * 40
+    pusher = otlp.Pusher(lambda: SNAPSHOT, lambda _: None, partial(Fake, [], outcomes), 600.0, 10.0)
+    rests = []
+    for _ in range(9):
+        pusher._try()
+        rests.append(pusher._rest)
+    assert rests == [0.5, 1.0, 2.0, 4.0, 8.0, *[otlp.INTERVAL_SECONDS] * 4]
+    outcomes.clear()
+    pusher._try()
+    assert pusher._rest == 0.25
+    pusher.close()
+
+
 class Hanging(Fake):
     """Notes that it was asked, and hangs until it is let go."""
 
