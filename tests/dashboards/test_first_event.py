@@ -31,7 +31,7 @@ def test_growth_is_seen_from_the_first_event(generation: str, tmp_path: Path) ->
         samples = [{"labels": f'{{run="{run}"}}', "value": value} for run, value in runs.items()]
         return {"expr": expression, "eval_time": time, "exp_samples": samples}
 
-    tests = {
+    tests: dict[str, object] = {
         "interval": "15s",
         "input_series": [{"series": f'{_COUNTER}{{run="{run}"}}', "values": v} for run, v in _SCRAPES.items()],
         "promql_expr_test": [
