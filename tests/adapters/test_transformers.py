@@ -263,6 +263,8 @@ def test_a_resumed_run(tmp_path: Path) -> None:
     assert after.name == before.name
     assert (tmp_path / "trainer_output" / RUN_FILE).exists()
     assert before.snapshot.value("rl_last_checkpoint_step") == 4
+    assert before.snapshot.value("rl_last_good_checkpoint_step") == 4
+    assert after.snapshot.value("rl_last_good_checkpoint_step") == 6
     assert after.snapshot.value("rl_step") == 6
     assert after.snapshot.value("rl_steps_total") == 4
     seen, counted = after.snapshot.value("rl_tokens_seen"), after.snapshot.value("rl_tokens_total")

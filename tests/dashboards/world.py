@@ -143,9 +143,10 @@ def _everything(exporter: Exporter, step: int) -> None:
 def _break(exporter: Exporter, number: int) -> None:
     """Sixty healthy steps before anybody looks; then the KL runs away, and a loss is NaN."""
     if number == 0:
-        exporter.run.begin(RunFacts(algorithm="grpo", step=0))
+        exporter.run.begin(RunFacts(algorithm="grpo", step=0, gpus=2))
         for step in range(1, 61):
             exporter.log(LINES["grpo"](step), step=step)
+        exporter.run.sink.saved(60)
         return
     for step in (58 + 3 * number, 59 + 3 * number, 60 + 3 * number):
         exporter.log({**LINES["grpo"](step), "kl": 9.0, "loss": nan}, step=step)

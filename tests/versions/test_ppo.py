@@ -314,6 +314,7 @@ def test_phases_and_steps(tmp_path: Path) -> None:
         assert (value("rl_phase_time_seconds", phase=phase) or 0) > 0.001, phase
         assert value("rl_phase", phase=phase) == 0
     assert value("rl_last_checkpoint_step") == 4
+    assert value("rl_last_good_checkpoint_step") == 4
     duration = next(b for s, b in exporter.snapshot.buckets.items() if s.metric.series == "rl_step_duration_seconds")
     assert duration.count == 4
     exporter.close()
