@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
 from rlexporter.commands import main
+from tests.tools import ROOT
 
 
 def test_the_help_lists_what_users_have(capsys: pytest.CaptureFixture[str]) -> None:
@@ -15,3 +19,14 @@ def test_the_help_lists_what_users_have(capsys: pytest.CaptureFixture[str]) -> N
         main.main(["--help"])
     listed = [line.split()[0] for line in capsys.readouterr().out.splitlines() if re.match(r" {4}\S", line)]
     assert listed == ["demo", "run", "metrics", "check", "replay", "generate", "discovery"]
+
+
+def test_a_pipe_that_is_closed_is_no_error(tmp_path: Path) -> None:
+    """As with `| head`: no traceback, and the status that a shell gives a command which ended so."""
+    command = f"{sys.executable} -m rlexporter metrics; echo $? > {tmp_path / 'status'}"
+    with subprocess.Popen(["sh", "-c", command], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout
+        assert process.stderr
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert (tmp_path / "status").read_text() == "141\n"

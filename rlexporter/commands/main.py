@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 
@@ -10,6 +11,8 @@ from rlexporter.commands import check, discovery, generate, metrics, replay, run
 from rlexporter.model.errors import SetupError
 from rlexporter.version import __version__
 
+_PIPE_CLOSED = 141
+"""The status of a shell's command that ends with SIGPIPE: 128 + 13."""
 _COMMANDS = (try_demo, run, metrics, check, replay, generate, discovery)
 
 
@@ -18,7 +21,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = sys.argv[1:] if arguments is None else list(arguments)
     options = _parser().parse_args(words)
     try:
-        return int(options.command(options))
+        status = int(options.command(options))
+        sys.stdout.flush()
+        return status
+    except BrokenPipeError:
+        # `| head` has read enough. What is left in the buffer must not be written at exit either.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _PIPE_CLOSED
     except SetupError as error:
         print(f"rlexporter: {error}", file=sys.stderr)
         return 2

@@ -50,7 +50,7 @@ def _cause_of(symptom: Fired, found: list[tuple[Fired, list[Fired]]]) -> tuple[F
 
 
 def _title(report: Report) -> str:
-    return f"{report.file}: {report.algorithm} run {report.run}, {report.steps} steps"
+    return f"{report.file}: {report.algorithm} run {report.run}, {report.steps} step{'' if report.steps == 1 else 's'}"
 
 
 def _incident(cause: Fired, symptoms: list[Fired]) -> Iterator[str]:
