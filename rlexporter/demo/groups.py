@@ -10,8 +10,15 @@ import trl
 
 from rlexporter.demo import tiny
 
-_BETA = {"grpo": 0.12, "rloo": 0.04}
-"""KL coefficient, by algorithm: large enough for a run that learns slowly and keeps its entropy."""
+_KEEPS_ENTROPY: dict[str, dict[str, Any]] = {
+    "grpo": {"beta": 0.1, "scale_rewards": "none"},
+    "rloo": {"beta": 0.04},
+}
+"""By algorithm, what lets a run learn and then stay as it is, however long it runs.
+
+The penalty balances the reward at some entropy. Advantages that are divided by their spread would have no such balance:
+the less there is left to learn, the more they are blown up.
+"""
 
 
 def trainer(algorithm: str, steps: int, folder: Path, model: Any, rewards: list[Any]) -> Any:
@@ -41,7 +48,6 @@ def settings(algorithm: str, steps: int, folder: Path) -> dict[str, Any]:
         "num_generations": 8,
         "num_iterations": 2,
         "max_completion_length": tiny.MAX_COMPLETION,
-        "beta": _BETA[algorithm],
         "logging_steps": 1,
         "eval_strategy": "steps",
         "eval_steps": 50,
@@ -50,4 +56,5 @@ def settings(algorithm: str, steps: int, folder: Path) -> dict[str, Any]:
         "disable_tqdm": True,
         "dataloader_pin_memory": False,
         "gradient_checkpointing": False,
+        **_KEEPS_ENTROPY[algorithm],
     }

@@ -140,3 +140,15 @@ def test_a_mistake_is_answered_at_once() -> None:
         assert done.returncode == 2
         assert answer in done.stderr
         assert "loading" not in done.stdout
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(6 * 3600)
+@pytest.mark.parametrize("algorithm", ["grpo", "rloo"])
+def test_a_healthy_demo_stays_healthy(algorithm: str) -> None:
+    """For 20,000 steps nothing begins at warning or above: who leaves it running sees no alert."""
+    command = [sys.executable, "-m", "rlexporter", "demo", "--algorithm", algorithm, "--steps", "20000"]
+    done = subprocess.run([*command, "--port", "0", "--linger", "0"], capture_output=True, text=True, check=False)
+
+    assert "finished after step 20000" in done.stdout, done.stderr
+    assert re.findall(r"^step \d+  (?:warning|critical) .*", done.stdout, re.MULTILINE) == []
