@@ -125,7 +125,6 @@ _NEWEST = {
     "grpo sparse, solved, every tenth": Healthy(
         "grpo", {**_SOLVING, **_EVERY_TENTH, "seed": 19}, solvable, steps=400, silent=True, solved=True
     ),
-    "rloo sparse, solved": Healthy("rloo", {**_SOLVING, "seed": 20}, solvable, steps=400, silent=True, solved=True),
     "rloo": Healthy("rloo"),
     "rloo every tenth": Healthy("rloo", {**_EVERY_TENTH, **_LINEAR, "seed": 1}),
     "rloo none": Healthy("rloo", {"seed": 2}, with_none),
