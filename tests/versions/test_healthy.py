@@ -10,7 +10,7 @@ import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import median
+from statistics import mean, median
 from typing import Any
 
 import pytest
@@ -60,6 +60,19 @@ def sparse() -> list[Any]:
     return [solved]
 
 
+def solvable() -> list[Any]:
+    """0 or 1, and 0 for nine completions of ten at first: the letter asked for begins the first word, or nothing.
+
+    Only one token of a completion is asked for. So it can be learnt without another length, and without losing entropy
+    in the others.
+    """
+
+    def begins(prompts: list[str], completions: list[str], **_: Any) -> list[float]:
+        return [float(text.startswith(prompt[0])) for prompt, text in zip(prompts, completions, strict=True)]
+
+    return [begins]
+
+
 @dataclass(frozen=True)
 class Healthy:
     """A run. ``options``: where it differs from the demo's."""
@@ -70,6 +83,8 @@ class Healthy:
     steps: int = 150
     silent: bool = False
     """True if no warning may begin either."""
+    solved: bool = False
+    """True if the rewards, 0 or 1, must be few at first and nearly all at last."""
 
 
 _EVERY_TENTH = {"logging_steps": 10}
@@ -80,6 +95,7 @@ _ACCUMULATING = {"gradient_accumulation_steps": 2, "per_device_train_batch_size"
 _GSPO = {"importance_sampling_level": "sequence", "epsilon": 3e-4, "epsilon_high": 4e-4}
 _FAST = {"learning_rate": 1e-3, "lr_scheduler_type": "linear"}
 _NO_KL = {"beta": 0.0, "learning_rate": 1e-4}
+_SOLVING = {"learning_rate": 1e-3, "beta": 0.04, "num_iterations": 1}
 
 _NEWEST = {
     "grpo": Healthy("grpo"),
@@ -105,6 +121,10 @@ _NEWEST = {
         "grpo", {"learning_rate": 1e-3, **_EVERY_TENTH, "seed": 16}, sparse, steps=300, silent=True
     ),
     "rloo sparse": Healthy("rloo", {"learning_rate": 1e-3, "seed": 17}, sparse, steps=300, silent=True),
+    "grpo sparse, solved": Healthy("grpo", {**_SOLVING, "seed": 18}, solvable, steps=400, silent=True, solved=True),
+    "grpo sparse, solved, every tenth": Healthy(
+        "grpo", {**_SOLVING, **_EVERY_TENTH, "seed": 19}, solvable, steps=400, silent=True, solved=True
+    ),
     "rloo": Healthy("rloo"),
     "rloo every tenth": Healthy("rloo", {**_EVERY_TENTH, **_LINEAR, "seed": 1}),
     "rloo none": Healthy("rloo", {"seed": 2}, with_none),
@@ -195,6 +215,8 @@ def test_nothing_critical_begins(
     assert errors(exporter) == 0
     assert _critical(exporter) == {}
     assert not run.silent or not [each for each in began if each.startswith("warning")]
+    assert not run.solved or mean(pasts["reward"].first[:10]) < 0.3
+    assert not run.solved or mean(pasts["reward"].last(30)) >= 0.85
     exporter.close()
 
 
