@@ -433,7 +433,7 @@ def test_nothing_judged_is_no_silence(tmp_path: Path, capsys: pytest.CaptureFixt
     out = capsys.readouterr().out
     names = ", ".join(f"my/{i}" for i in range(8))
     said = f"nothing could be judged: unknown keys {names} and 2 more (--json)"
-    assert " ".join(out.split()) == f"{odd}: custom run odd, 1 steps {said}"
+    assert " ".join(out.split()) == f"{odd}: custom run odd, 1 step {said}"
     assert main.main(["check", "--json", str(odd)]) == 4
     (report,) = json.loads(capsys.readouterr().out)
     assert (report["judged"], report["unknown_keys"]) == (False, [f"my/{i}" for i in range(10)])
