@@ -61,7 +61,7 @@ RUN_FAILED = PrometheusAlert(
     alert="RLRunFailed",
     family=Family.CRASH,
     severity=Severity.CRITICAL,
-    expr='rl:condition{condition="run_failed"}\nunless ignoring (condition, severity) rl:condition{NONFINITE}',
+    expr='rl:condition{condition="run_failed"}\nunless ignoring (condition, severity) rl:run_failure_explained',
     summary="A run has ended with an exception.",
     description="it has ended with "
     '{{ with printf "rl:run_exception{LABELS}" GIVEN | query }}{{ (. | first).Labels.exception }}'

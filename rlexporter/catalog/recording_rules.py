@@ -114,6 +114,18 @@ _FACTS = (
         ")",
         help="The class of the exception that a run died of.",
     ),
+    RecordingRule(
+        name="rl:run_failure_explained",
+        expr="max without (condition, severity, LOST) (\n"
+        '  last_over_time(rl_condition_symptom{condition="run_failed",rank="0"}[2m]) == 1\n'
+        "  and ignoring (condition, severity) rl:newest_attempt\n"
+        ")\n"
+        "or (\n"
+        "  last_over_time(rl:run_failure_explained[1h])\n"
+        '  and ignoring (state) rl:run_last_seen_timestamp_seconds{state="failed"}\n'
+        ")",
+        help="1 for a run whose failure is the symptom of a value that was no number: that is the alert.",
+    ),
 )
 
 _OUTSIDE = (
@@ -185,12 +197,13 @@ _CONDITIONS = (
         '  rl:run_last_seen_timestamp_seconds{state=~"starting|running"}\n'
         ")\n"
         'unless ignoring (condition, severity) rl:condition{condition="run_vanished"}\n'
-        "or (\n"
-        "  rl:condition_event{NONFINITE}\n"
-        "  or last_over_time(rl:condition{NONFINITE}[5m])\n"
-        ")\n"
+        "or rl:condition_event{NONFINITE}\n"
         "and ignoring (condition, severity) max without (condition, severity) (\n"
         '  rl:condition{condition=~"run_failed|run_vanished"}\n'
+        ")\n"
+        "or last_over_time(rl:condition{NONFINITE}[5m])\n"
+        "and ignoring (condition, severity) (\n"
+        '  rl:run_failure_explained or max without (condition, severity) (rl:condition{condition="run_vanished"})\n'
         ")",
         help="What is wrong with the newest attempt of a run, with the value with which it began. It ends with the "
         "attempt, but for the NaN of which it died, which stays while the run is dead; what flaps within five minutes "

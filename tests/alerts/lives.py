@@ -41,6 +41,8 @@ class Process:
     """When its last step ends, in seconds of the test."""
     stall_after: int = 600
     events: Sequence[Event] = ()
+    died_of_nan: bool = False
+    """Whether the process says of its failure that a value which was no number explains it."""
     labels: Mapping[str, str] = field(default_factory=dict)
     more: Mapping[str, float] = field(default_factory=dict)
     """Other series of the process, as ``name{labels}``, each with a value."""
@@ -78,6 +80,8 @@ class Process:
         }
         for event in self.events:
             found |= self._event(event, time)
+        if state == RunState.FAILED.value and self.died_of_nan:
+            found[self.name("rl_condition_symptom", condition="run_failed", severity="critical")] = 1.0
         return found
 
     def _event(self, event: Event, time: int) -> dict[str, float]:

@@ -158,7 +158,10 @@ SYMPTOMS: dict[str, Case] = {
         {"4m45s": {"RLKLNonFinite": []}, "5m15s": {"RLKLNonFinite": ["a"]}},
     ),
     "the failure of a run that died of NaN": Case(
-        series([Process([("running", 300), ("failed", 60)], events=[Event("nonfinite_weights", 290)])], 900),
+        series(
+            [Process([("running", 300), ("failed", 60)], events=[Event("nonfinite_weights", 290)], died_of_nan=True)],
+            900,
+        ),
         {"5m30s": {"RLRunFailed": [], "RLWeightsNonFinite": ["a"]}, "12m": {"RLRunFailed": [], "RLRunVanished": []}},
     ),
 }

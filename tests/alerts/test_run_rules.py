@@ -137,12 +137,12 @@ ATTEMPTS = {
         CONDITIONS,
     ),
     "the NaN that killed it stays": case(
-        [lived(TRAINED, FAILED, events=[NAN])],
+        [lived(TRAINED, FAILED, events=[NAN], died_of_nan=True)],
         {570: [], 630: ["RLWeightsNonFinite"], 2 * HOUR: ["RLWeightsNonFinite"]},
         CONDITIONS,
     ),
     "a NaN in the last scrape": case(
-        [lived(TRAINED, FAILED, events=[Event("nonfinite_weights", 600)])],
+        [lived(TRAINED, FAILED, events=[Event("nonfinite_weights", 600)], died_of_nan=True)],
         {615: ["RLWeightsNonFinite"], 1500: ["RLWeightsNonFinite"]},
         CONDITIONS,
     ),
@@ -155,13 +155,18 @@ ATTEMPTS = {
         },
         CONDITIONS,
     ),
+    "a NaN that was not what it died of": case(
+        [lived(TRAINED, FAILED, events=[Event("nonfinite_loss", 400)])],
+        {450: ["RLLossNonFinite"], 630: ["RLLossNonFinite", "RLRunFailed"], 1500: ["RLRunFailed"]},
+        ("RLLossNonFinite", "RLRunFailed", "RLRunVanished"),
+    ),
     "an old NaN is not what it died of": case(
         [lived(("running", 3000), FAILED, events=[NAN])],
         {630: ["RLWeightsNonFinite"], 2000: [], 3030: ["RLRunFailed"], 4000: ["RLRunFailed"]},
         CONDITIONS,
     ),
     "the NaN of a dead attempt is over when it is back": case(
-        [lived(TRAINED, FAILED, events=[NAN]), lived(("running", 900), born=900, instance="h:2")],
+        [lived(TRAINED, FAILED, events=[NAN], died_of_nan=True), lived(("running", 900), born=900, instance="h:2")],
         {890: ["RLWeightsNonFinite"], 930: [], 1300: []},
         CONDITIONS,
     ),
