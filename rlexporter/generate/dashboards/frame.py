@@ -17,7 +17,8 @@ SOURCE: Json = {"type": "prometheus", "uid": "${datasource}"}
 WIDTH = 24
 ROW_HEIGHT = 1
 
-FIRING = 'alertname=~"RL.+",alertstate="firing",run=~"$run"'
+FIRING = 'alertname=~"RL.+",alertname!~"RLManyRuns.+",alertstate="firing",run=~"$run"'
+"""What fires for the runs that are shown; a storm only stands for it."""
 
 
 def select(*more: str) -> str:
