@@ -175,7 +175,9 @@ class Alertmanager:
 
 
 @contextmanager
-def alertmanager(generation: str, folder: Path, config: str, port: int = 0) -> Iterator[Alertmanager]:
+def alertmanager(
+    generation: str, folder: Path, config: str, port: int = 0, options: Sequence[str] = ()
+) -> Iterator[Alertmanager]:
     """A real Alertmanager on a loopback port, templates of ``config`` beside it; stopped by its own process id.
 
     Started again in the same folder it knows what it knew; ``port``: 0 for a free one.
@@ -189,6 +191,7 @@ def alertmanager(generation: str, folder: Path, config: str, port: int = 0) -> I
         f"--storage.path={folder / 'data'}",
         f"--web.listen-address=127.0.0.1:{port}",
         "--cluster.listen-address=",
+        *options,
     ]
     # Debian's looks for its default templates where it is started: see scripts/tools.
     with running(command, folder, port, cwd=tools):

@@ -29,10 +29,9 @@ def _many(alert: str, severity: Severity, sick: str) -> PrometheusAlert:
         severity=severity,
         expr=f'rl:storm_member{{severity="{severity.value}"}}',
         summary=f"Five or more runs {sick} within a quarter of an hour.",
-        description='{{ with printf "rl:storm{cluster=%q,severity=%q}" $labels.cluster $labels.severity | query }}'
-        '{{ . | first | value | printf "%.0f" }}{{ end }} runs'
+        description="Many of the"
         '{{ with printf "count(rl:run_last_seen_timestamp_seconds{cluster=%q} > time() - 900)" $labels.cluster '
-        '| query }} of {{ . | first | value | printf "%.0f" }}{{ end }}'
+        '| query }} {{ . | first | value | printf "%.0f" }}{{ end }} runs'
         "{{ with $labels.cluster }} in cluster {{ . }}{{ end }} "
         f"{sick} within a quarter of an hour.",
         meaning="Many runs do not break by themselves at the same time: look for what they share. One message names "
