@@ -75,14 +75,23 @@ One GRPO run, each of whose ranks is a target that serves what it sees itself (`
 Prometheus 3.5.3 with all rules: scrape and evaluation every 5 seconds, looked at after a minute. The ranks are
 simulated by one process on the same two cores, whose time the durations of scrapes contain. Default is rank 0 only.
 """
+_PAGING = """
+## A page
+
+From what happens in a run until a webhook is called, in seconds of a clock: Prometheus 3.5.3 and Alertmanager 0.33.1 on
+the same two cores, which scrape and evaluate every 15 seconds; rules, routes and the times of groups as they are in
+`alerts/`. Five trials of each, all at once, each in a cluster of its own. On average a fault waits half a scrape
+for the next one and half an evaluation, then 30 seconds in its group for what may be its cause.
+"""
 
 
 def sections() -> dict[str, Callable[[], Iterator[str]]]:
     """The parts of the page: what stands before the rows, and what measures them."""
-    from benchmarks import gpu, knocks, log_line, ranks, tensors, training
+    from benchmarks import gpu, knocks, log_line, paging, ranks, tensors, training
 
     parts = {_TENSOR: tensors.rows, _KINDS: tensors.kind_rows, _GPU: gpu.rows, _LINE: log_line.rows}
-    return parts | {_SCRAPE: log_line.scrape_rows, _KNOCKS: knocks.rows, _STEP: training.rows, _RANKS: ranks.rows}
+    parts |= {_SCRAPE: log_line.scrape_rows, _KNOCKS: knocks.rows, _STEP: training.rows, _RANKS: ranks.rows}
+    return parts | {_PAGING: paging.rows}
 
 
 def measured(only: str) -> Iterator[str]:

@@ -82,8 +82,9 @@ def any_port(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(autouse=True)
 def _nothing_left_running() -> Iterator[None]:
     """No test leaves an exporter behind, and no environment of this machine reaches one."""
+    before = list(shutdown.live())  # those of a fixture that serves several tests
     yield
-    left = list(shutdown.live())
+    left = [ending for ending in shutdown.live() if ending not in before]
     for ending in left:
         ending.close()
     assert not left

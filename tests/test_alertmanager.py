@@ -293,8 +293,9 @@ def test_messages(played: Played) -> None:
     assert (event["routing_key"], event["payload"]["severity"]) == ("key", "critical")
     assert silenced(event["payload"]["custom_details"]["firing"]) == (text, '{namespace="one",run="h"}')
     ten = ", ".join(f"sick-{i:02}" for i in range(10))
-    storm = events[f"[critical] many: {STORM}: {ten} and more"]
-    assert storm["payload"]["custom_details"]["firing"].endswith(f"\nRuns: {ten} and more")
+    storm = events[f"[critical] many: {STORM}: {ten} and 2 more"]
+    said = f"kl is 7 at step 12.\nConditions: stalled\nRuns: {ten} and 2 more\nRunbook: http://docs/a.md\n"
+    assert storm["payload"]["custom_details"]["firing"].startswith(f"*[critical] {STORM}*\n{said}Dashboard: ")
     mails = {mail["Subject"]: mail for mail in played.mails}
     assert "[resolved] last: RLNonFinite" in mails
     (part,) = (part for part in mails["[critical] m: RLGradient, RLNonFinite"].walk() if not part.is_multipart())
@@ -379,7 +380,7 @@ def test_template(generation: str, tmp_path: Path) -> None:
         alert("RLKL", "warning", run="a") | {"status": "firing", "annotations": {}},
         cause(run="a") | {"status": "resolved"},
     ]
-    common = {"run": 'a "b" & c/+', "namespace": "team", "severity": "critical", "cluster": "eu"}
+    common = {"run": 'a "b" & c/+', "namespace": "team", "severity": "critical", "cluster": "eu", "user": "ada"}
     data = {"status": "firing", "alerts": alerts, "commonLabels": common, "groupLabels": {}, "commonAnnotations": {}}
     data["externalURL"] = "http://am"
     (tmp_path / "data.json").write_text(json.dumps(data))
@@ -391,7 +392,8 @@ def test_template(generation: str, tmp_path: Path) -> None:
     title, *text = rendered.splitlines()
     assert title == f"[critical] {common['run']} (eu/team): RLKLHigh, RLKL"
     told = "\n".join(text)
-    assert r'{cluster="eu",namespace="team",run="a \"b\" & c/+"}' in silenced(told)[1]
+    assert r'{cluster="eu",namespace="team",run="a \"b\" & c/+"}' in unquote(told)
+    assert "\n\nOwner: ada\nSilence this run: " in told
     assert [line for line in text if line.startswith("*")] == [
         "*[warning] RLKLHigh*",
         "*[critical] RLKLHigh*",

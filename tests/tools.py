@@ -12,8 +12,8 @@ import threading
 import time
 import urllib.parse
 import urllib.request
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -72,6 +72,14 @@ def free_port() -> int:
     """A port that nobody listens on."""
     with socket.create_server(("127.0.0.1", 0)) as sock:
         return int(sock.getsockname()[1])
+
+
+def free_ports(names: Iterable[str]) -> dict[str, int]:
+    """One for each name; asked for one by one, two may be the same."""
+    with ExitStack() as stack:
+        return {
+            name: int(stack.enter_context(socket.create_server(("127.0.0.1", 0))).getsockname()[1]) for name in names
+        }
 
 
 @dataclass(frozen=True)
@@ -167,9 +175,14 @@ class Alertmanager:
 
 
 @contextmanager
-def alertmanager(generation: str, folder: Path, config: str) -> Iterator[Alertmanager]:
-    """A real Alertmanager on a free loopback port, templates of ``config`` beside it; stopped by its own process id."""
-    tools, port = require_alertmanager(generation), free_port()
+def alertmanager(
+    generation: str, folder: Path, config: str, port: int = 0, options: Sequence[str] = ()
+) -> Iterator[Alertmanager]:
+    """A real Alertmanager on a loopback port, templates of ``config`` beside it; stopped by its own process id.
+
+    Started again in the same folder it knows what it knew; ``port``: 0 for a free one.
+    """
+    tools, port = require_alertmanager(generation), port or free_port()
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "alertmanager.yml").write_text(config)
     command = [
@@ -178,6 +191,7 @@ def alertmanager(generation: str, folder: Path, config: str) -> Iterator[Alertma
         f"--storage.path={folder / 'data'}",
         f"--web.listen-address=127.0.0.1:{port}",
         "--cluster.listen-address=",
+        *options,
     ]
     # Debian's looks for its default templates where it is started: see scripts/tools.
     with running(command, folder, port, cwd=tools):

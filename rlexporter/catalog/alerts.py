@@ -29,10 +29,9 @@ def _many(alert: str, severity: Severity, sick: str) -> PrometheusAlert:
         severity=severity,
         expr=f'rl:storm_member{{severity="{severity.value}"}}',
         summary=f"Five or more runs {sick} within a quarter of an hour.",
-        description='{{ with printf "rl:storm{cluster=%q,severity=%q}" $labels.cluster $labels.severity | query }}'
-        '{{ . | first | value | printf "%.0f" }}{{ end }} runs'
+        description="Many of the"
         '{{ with printf "count(rl:run_last_seen_timestamp_seconds{cluster=%q} > time() - 900)" $labels.cluster '
-        '| query }} of {{ . | first | value | printf "%.0f" }}{{ end }}'
+        '| query }} {{ . | first | value | printf "%.0f" }}{{ end }} runs'
         "{{ with $labels.cluster }} in cluster {{ . }}{{ end }} "
         f"{sick} within a quarter of an hour.",
         meaning="Many runs do not break by themselves at the same time: look for what they share. One message names "
@@ -54,9 +53,6 @@ MANY_WARNINGS = _many("RLManyRunsWarn", Severity.WARNING, "began to warn")
 STORMS = (MANY_RUNS.alert, MANY_WARNINGS.alert)
 """The alerts that stand for those of many runs."""
 
-_AFTER_STEP = (
-    '{{ with printf "rl:run_step{LABELS}" GIVEN | query }}, after step {{ . | first | value | printf "%.0f" }}{{ end }}'
-)
 RUN_FAILED = PrometheusAlert(
     alert="RLRunFailed",
     family=Family.CRASH,
@@ -65,7 +61,7 @@ RUN_FAILED = PrometheusAlert(
     summary="A run has ended with an exception.",
     description="it has ended with "
     '{{ with printf "rl:run_exception{LABELS}" GIVEN | query }}{{ (. | first).Labels.exception }}'
-    "{{ else }}an exception{{ end }}" + _AFTER_STEP + ".",
+    "{{ else }}an exception{{ end }}.",
     meaning="`train()` raised, and the run is over. The alert fires until the run is back, for a day at most. Silent "
     "where the run died of a value that was NaN or infinite: the alert on that is the one, and lasts as long.",
     causes=(
@@ -83,7 +79,7 @@ RUN_VANISHED = PrometheusAlert(
     severity=Severity.CRITICAL,
     expr='rl:condition{condition="run_vanished"}',
     summary="A run that was training is unreachable.",
-    description="it was training, and has not been seen for more than three minutes" + _AFTER_STEP + ".",
+    description="it was training, and has not been seen for more than three minutes.",
     meaning="Its last word was that it is running, and then no scrape succeeded any more: the process was killed, or "
     "cannot be reached. A run that ends, fails or is preempted says so. One that was still starting counts as "
     "vanished when the time for its start is over. The alert fires until the run is back, for a day at most.",
@@ -198,7 +194,7 @@ PROMETHEUS_ALERTS: tuple[PrometheusAlert, ...] = (
         severity=Severity.WARNING,
         expr='max without (state) (time() - rl:run_last_seen_timestamp_seconds{state="preempted"}) > 1800',
         summary="A run that was preempted has not come back.",
-        description="it was preempted {{ $value | humanizeDuration }} ago, and has not come back" + _AFTER_STEP + ".",
+        description="it was preempted {{ $value | humanizeDuration }} ago, and has not come back.",
         meaning="It got SIGTERM, ended, and no process of its name has been seen for half an hour. The alert fires "
         "until the run is back, for a day at most.",
         causes=("It waits in the queue.", "Nobody queued it again, or the new attempt dies before it is seen."),

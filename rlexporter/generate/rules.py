@@ -9,45 +9,14 @@ from __future__ import annotations
 
 import json
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from rlexporter.catalog import CONDITIONS, MANY_RUNS, PROMETHEUS_ALERTS, RECORDING_RULES, WATCHDOG
-from rlexporter.conditions.from_catalog import SIGNAL_NAMED
-from rlexporter.generate import promql
+from rlexporter.generate import descriptions, promql
 from rlexporter.generate.site import Site
 from rlexporter.generate.template import filled
 from rlexporter.model.alert import PrometheusAlert, RecordingRule
 from rlexporter.model.condition import Condition, Limit
-
-_RUN = ("cluster", "namespace", "job", "run")
-_OF = (*_RUN, "condition", "severity")
-
-
-def _labels(names: Sequence[str]) -> tuple[str, str]:
-    """Return what selects by these labels in the format of a query, and what fills that format."""
-    return ",".join(f"{name}=%q" for name in names), " ".join(f"$labels.{name}" for name in names)
-
-
-def _said(record: str, text: str, of: Sequence[str], then: str = "") -> str:
-    """Return a part of a template: ``text`` about the value of ``record``, nothing where it has none.
-
-    ``of``: the labels that the alert shares with it; ``then``: what PromQL does with the value.
-    """
-    labels, given = _labels(of)
-    return f'{{{{ with printf "{record}{{{labels}}}{then}" {given} | query }}}}{text}{{{{ end }}}}'
-
-
-_NUMBER = '{{ . | first | value | printf "%.4g" }}'
-_WHOLE = '{{ . | first | value | printf "%.0f" }}'
-_THRESHOLD = _said("rl:condition_threshold", f", limit {_NUMBER}", _OF)
-_SINCE = _said("rl:condition_step", f", since step {_WHOLE}", _OF)
-_CHECKPOINT = _said("rl:run_last_good_checkpoint_step", f" The last good checkpoint is that of step {_WHOLE}.", _RUN)
-_SPENT = _said(
-    "rl:run_gpu_seconds_since_critical",
-    ' {{ . | first | value | printf "%.1f" }} GPU hours were spent since it went wrong.',
-    _RUN,
-    " / 3600 > 0.1",
-)
 
 
 def rules(site: Site) -> str:
@@ -80,8 +49,6 @@ def _pairs(name: str, pairs: Mapping[str, str]) -> str:
 
 def _condition(condition: Condition, limit: Limit, site: Site) -> str:
     severity = limit.severity.value
-    unit = f" {SIGNAL_NAMED[condition.signal].unit}".rstrip()
-    value = '{{ $value | printf "%.4g" }}'
     return _alert(
         condition.alert,
         promql.condition(condition.name, severity),
@@ -89,23 +56,23 @@ def _condition(condition: Condition, limit: Limit, site: Site) -> str:
         {"severity": severity, "family": condition.family.label},
         {
             "summary": condition.summary,
-            "description": f"Run {{{{ $labels.run }}}}: {value}{unit}{_THRESHOLD}{_SINCE}.{_CHECKPOINT}{_SPENT}",
+            "description": descriptions.of_condition(condition, limit),
             **site.links(condition.alert),
         },
     )
 
 
 def _outside(each: PrometheusAlert, site: Site) -> str:
-    labels, given = _labels(_RUN)
-    said = each.description.replace("LABELS", labels).replace("GIVEN", given)
-    if each.of_run:
-        said = f"Run {{{{ $labels.run }}}}: {said}" + (_CHECKPOINT if each.tells_checkpoint else "")
     return _alert(
         each.alert,
         promql.expand(each.expr),
         {"for": each.wait, "keep_firing_for": each.keep},
         {"severity": each.severity.value, "family": each.family.label},
-        {"summary": each.summary, "description": said, **site.links(each.alert, of_run=each.of_run)},
+        {
+            "summary": each.summary,
+            "description": descriptions.from_outside(each),
+            **site.links(each.alert, of_run=each.of_run),
+        },
     )
 
 

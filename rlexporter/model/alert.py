@@ -39,4 +39,4 @@ class PrometheusAlert:
     """The time for which the alert goes on firing when ``expr`` does not hold any more."""
     of_run: bool = True
     tells_checkpoint: bool = False
-    """Whether the description ends with the step of the last good checkpoint."""
+    """Whether the description ends with the last step, and with that of the last good checkpoint."""

@@ -1,48 +1,47 @@
 """The way of a page: a real Prometheus with our rules, a real Alertmanager with our configuration, and who is called.
 
-Both files are as committed, but in them minutes are seconds.
+Both files are as committed, but in them a minute is five seconds.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from rlexporter import Exporter
-from tests.tools import ROOT, Alertmanager, Prometheus, Webhook, alertmanager, eventually, prometheus
+from tests.tools import ROOT, Prometheus, Webhook, alertmanager, eventually, free_port, prometheus
 
-UNSEEN, BEFORE_PAGE, LATELY, KEPT = 10, 8, 20, 30
-"""In seconds: a run is unreachable; and is paged; a condition of one step is an alert; a dead process's samples count.
-
-In the committed rules 2 minutes, 1 minute, 10 minutes and 15 minutes. The second cannot be shorter: Prometheus begins
-to evaluate when it starts, and to scrape up to five seconds later.
-"""
+MINUTE = 5
+"""Seconds that stand for one minute of the committed rules."""
+UNSEEN = 3.5 * MINUTE
+"""After so many seconds a run that was training has vanished."""
+LATELY, FLAP = 10 * MINUTE, 5 * MINUTE
+"""For how many seconds a condition of one step is an alert, and for how many more, as if it flapped."""
 GROUP_WAIT = 4
 SOON = 2 * 1 + 1 + GROUP_WAIT
 """Two scrapes, an evaluation and the group wait: what a page may take at most on a machine that does nothing else."""
 SLACK = 60
 """For a machine that is busy. How fast a page is on a quiet one is not tested here."""
 
-RULES = {
-    "[2m]": f"[{UNSEEN}s]",
-    "for: 1m": f"for: {BEFORE_PAGE}s",
-    "time() - 600": f"time() - {LATELY}",
-    "[15m]": f"[{KEPT}s]",
-    "[30m]": "[60s]",
-    "[5m]": "[10s]",
-}
+TIMES = (
+    *("} > 90", "120)", "> time() - 600", "< time() - 300", "> time() - 900", "> time() - 86400"),
+    *("+ 60", "> 1800"),
+)
+"""Seconds in the rules that stand for themselves; ranges, offsets and waits are found by their form."""
 CONFIG = {
     "group_wait: 30s": f"group_wait: {GROUP_WAIT}s",
-    "group_wait: 10s": "group_wait: 1s",
+    "group_wait: 10s": "group_wait: 2s",
     "group_interval: 30s": "group_interval: 1s",
+    "group_interval: 1m": "group_interval: 1s",
     "group_interval: 5m": "group_interval: 1s",
     "repeat_interval: 1m": "repeat_interval: 1s",
 }
-OTHERS = ("pagerduty", "email", "slack")
+"""The wait of a storm is longer than a scrape here: its first message then names whoever broke at the same time."""
+OTHERS = ("email", "slack")
 """Receivers that have nobody to talk to here."""
 
 
@@ -56,12 +55,20 @@ def replaced(text: str, changes: Mapping[str, str]) -> str:
 
 def rules(folder: Path) -> Path:
     """The rules, with shorter times."""
-    text = replaced((ROOT / "alerts/rlexporter.rules.yml").read_text(), RULES)
-    assert set(re.findall(r"\[\d+[mhd]\]", text)) == {"[1h]"}, "times that nobody made shorter"
+    text = (ROOT / "alerts/rlexporter.rules.yml").read_text()
+    text = replaced(
+        text, {each: re.sub(r"\d+", lambda found: f"{int(found[0]) * MINUTE / 60:g}", each) for each in TIMES}
+    )
+    text = re.sub(r"(?<=\[)\d+[mh](?=\])|(?<=offset )\d+[mh]|(?<=for: )\d+[mh]", lambda found: _shorter(found[0]), text)
+    assert not re.search(r"\[\d+[mhd]\]", text), "times that nobody made shorter"
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / "rlexporter.rules.yml"
     file.write_text(text)
     return file
+
+
+def _shorter(time: str) -> str:
+    return f"{int(time[:-1]) * {'m': 1, 'h': 60}[time[-1]] * MINUTE}s"
 
 
 def config(folder: Path, webhook: Webhook) -> str:
@@ -69,7 +76,11 @@ def config(folder: Path, webhook: Webhook) -> str:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "rlexporter.tmpl").write_text((ROOT / "alerts/rlexporter.tmpl").read_text())
     text = (ROOT / "alerts/alertmanager.yml").read_text()
-    text = replaced(text, {**CONFIG, "http://127.0.0.1:9099": f"http://127.0.0.1:{webhook.port}"})
+    home = f"http://127.0.0.1:{webhook.port}"
+    pager = {
+        "routing_key_file: /etc/alertmanager/secrets/pagerduty_key": f"url: {home}/pager\n        routing_key: key"
+    }
+    text = replaced(text, {**CONFIG, **pager, "http://127.0.0.1:9099": home})
     for receiver in OTHERS:
         text, found = re.subn(rf"    {receiver}_configs:\n(      .*\n)+", "", text)
         assert found, receiver
@@ -89,12 +100,24 @@ class Told:
     """Which call at this path it came with."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class Desk:
-    """An Alertmanager, and who is called by it."""
+    """An Alertmanager, old or new, and who is called by it."""
 
-    server: Alertmanager
+    generation: str
+    folder: Path
     webhook: Webhook
+    port: int = field(default_factory=free_port)
+    _open: ExitStack = field(default_factory=ExitStack)
+
+    def begin(self) -> None:
+        """Start Alertmanager; with what it knew, if it was stopped."""
+        text = config(self.folder, self.webhook)
+        self._open.enter_context(alertmanager(self.generation, self.folder, text, self.port))
+
+    def end(self) -> None:
+        """Stop it."""
+        self._open.close()
 
     def told(self, run: str, alert: str = "", status: str = "firing", path: str = "/page") -> list[Told]:
         """What was told of a run so far, once for each call that it was in; any alert where none is named."""
@@ -112,6 +135,16 @@ class Desk:
         found: list[Told] = eventually(lambda: self.told(run, alert, status), seconds)
         return found[0]
 
+    def incidents(self) -> dict[str, list[str]]:
+        """The titles of each incident that is open, as PagerDuty has them: it closes one when it hears "resolve"."""
+        opened: dict[str, list[str]] = {}
+        for event in self.webhook.bodies("/pager"):
+            if event["event_action"] == "resolve":
+                opened.pop(event["dedup_key"], None)
+            else:
+                opened.setdefault(event["dedup_key"], []).append(event["payload"]["summary"])
+        return opened
+
     def pages(self, run: str) -> dict[str, str]:
         """The last status of each alert of which pages have told."""
         return {
@@ -125,8 +158,13 @@ class Desk:
 @contextmanager
 def desk(generation: str, folder: Path) -> Iterator[Desk]:
     """An Alertmanager, old or new, and a webhook that it calls."""
-    with Webhook() as webhook, alertmanager(generation, folder, config(folder, webhook)) as server:
-        yield Desk(server, webhook)
+    with Webhook() as webhook:
+        found = Desk(generation, folder, webhook)
+        found.begin()
+        try:
+            yield found
+        finally:
+            found.end()
 
 
 @contextmanager
@@ -137,7 +175,7 @@ def chain(generation: str, folder: Path, targets: Sequence[int], at: Desk, repli
         folder,
         [f"127.0.0.1:{port}" for port in targets],
         rules=rules(folder),
-        alertmanagers=[at.server.port],
+        alertmanagers=[at.port],
         replica=replica,
     ) as server:
         yield server

@@ -1,15 +1,12 @@
-"""The same runs pushed and scraped: equal values, and every rule and every query finds as much."""
+"""The same runs pushed and scraped: equal values, the same alerts, and every query finds as much."""
 
 from __future__ import annotations
 
 import contextlib
 import math
-import re
 import subprocess
 import sys
 import time
-import urllib.parse
-import urllib.request
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -17,25 +14,15 @@ from os import environ
 from pathlib import Path
 
 import pytest
-import yaml
 
 pytest.importorskip("opentelemetry.exporter.otlp.proto.grpc", reason="the extra `otlp` is not installed")
 
-from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
-from opentelemetry.sdk.metrics.export import MetricExportResult
-
 from rlexporter.catalog import NAMED
-from rlexporter.model.metric import Series
-from rlexporter.model.snapshot import Snapshot
-from rlexporter.outputs.otlp_data import Origin, metrics_data
-from rlexporter.outputs.prometheus import encode
-from tests.alerts.expected import PROMETHEUS_ALERTS, RAISED
-from tests.alerts.promtool import RULES
 from tests.dashboards import world
 from tests.dashboards.grafana import Json, View, panels
 from tests.dashboards.test_queries import DASHBOARDS, Server
 from tests.e2e.collectors import GRPC, HTTP, collector
-from tests.e2e.victoria import alerting, database, receiving, scraping, settle
+from tests.e2e.victoria import alerting, receiving, scraping, settle
 from tests.tools import EACH_GENERATION, GENERATIONS, Prometheus, eventually, heard, prometheus, scraped
 
 SCRAPERS = (*EACH_GENERATION, "victoria")
@@ -208,103 +195,6 @@ def test_dashboards_find_pushed_runs(sides: Sides) -> None:
     """By the job, which is the name of the service."""
     found = {each["metric"]["job"] for each in sides.pushed.instant(_view(world.ALL), "rl_run_info")}
     assert found == {"rlexporter"}
-
-
-class Twice:
-    """A database that is written to as a scrape does, and one that is pushed to, with times of one's own."""
-
-    def __init__(self, scraped: Prometheus, pushed: Prometheus) -> None:
-        self.both = (scraped, pushed)
-        self.exporter = OTLPMetricExporter(f"http://127.0.0.1:{pushed.port}/opentelemetry/v1/metrics")
-        self.now = time.time()
-
-    def deliver(self, snapshot: Snapshot, ago: float = 0.0) -> None:
-        """What was known so many seconds ago."""
-        at = self.now - ago
-        body, _ = encode(snapshot, "text/plain;version=0.0.4")
-        place = {"timestamp": str(int(at * 1000)), "extra_label": "job=rlexporter"}
-        url = f"http://127.0.0.1:{self.both[0].port}/api/v1/import/prometheus?{urllib.parse.urlencode(place)}"
-        with urllib.request.urlopen(urllib.request.Request(url, body), timeout=600) as response:
-            assert response.status == 204
-        data = metrics_data(snapshot, Origin().resource(snapshot.labels), int(at * 1e9))
-        assert self.exporter.export(data) is MetricExportResult.SUCCESS
-
-    def results(self, expression: str) -> tuple[set[Key], set[Key]]:
-        """What each of them finds now."""
-        scraped, pushed = (each.query(expression, time=f"{self.now:.3f}") for each in self.both)
-        return {_labels(each["metric"]) for each in scraped}, {_labels(each["metric"]) for each in pushed}
-
-
-def _snapshot(run: str, samples: dict[tuple[str, ...], float]) -> Snapshot:
-    found = {Series(NAMED[name], tuple(labels)): value for (name, *labels), value in samples.items()}
-    return Snapshot({"run": run, "rank": "0"}, found)
-
-
-def _state(state: str) -> dict[tuple[str, ...], float]:
-    return {("rl_run_state", each): float(each == state) for each in ("running", "failed", "preempted")}
-
-
-def _sick(now: float) -> dict[str, dict[float, dict[tuple[str, ...], float]]]:
-    """Runs with everything that rules look for: what was known of each, by how many seconds ago."""
-    latest = ("rl_condition_last_event_timestamp_seconds", "rl_condition_last_event_value", "rl_condition")
-    runs: dict[str, dict[float, dict[tuple[str, ...], float]]] = {
-        f"{condition}-{severity}": {
-            5.0: {(name, condition, severity): value for name, value in zip(latest, (now - 5, 7.0, 1.0), strict=True)}
-        }
-        for _, condition, severity in RAISED
-    }
-    started, reached = ("rl_run_start_timestamp_seconds",), ("rl_step",)
-    return runs | {
-        "failed": {200.0: _state("running"), 10.0: _state("failed")},
-        "preempted": {200.0: _state("running"), 10.0: _state("preempted")},
-        "vanished": {300.0: _state("running"), 180.0: _state("running")},
-        "stalled": {
-            5.0: {
-                **_state("running"),
-                ("rl_last_step_timestamp_seconds",): now - 1200,
-                ("rl_stall_after_seconds",): 600.0,
-            }
-        },
-        "restarting": {ago: {started: now - ago - 5} for ago in (1500.0, 1000.0, 500.0, 5.0)},
-        "lost": {65.0: {reached: 90.0}, 35.0: {reached: 100.0}, 5.0: {reached: 20.0}},
-        "erring": {ago: {("rlexporter_errors_total", "tap"): value} for ago, value in ((65.0, 0.0), (5.0, 1.0))},
-        "blind": {5.0: {("rl_signal_unavailable_info", "kl", "error", "a reason"): 1.0}},
-    }
-
-
-def _expressions() -> Iterator[tuple[str, str]]:
-    """Each rule, with those that it uses written out."""
-    rules = [rule for group in yaml.safe_load(RULES.read_text())["groups"] for rule in group["rules"]]
-    records = {rule["record"]: rule["expr"] for rule in rules if "record" in rule}
-
-    def expanded(text: str) -> str:
-        text = re.sub(
-            r'\{__name__=~"rl:\((.+?)\)"\}',
-            lambda found: "(" + " or ".join(f"({expanded(f'rl:{each}')})" for each in found[1].split("|")) + ")",
-            text,
-        )
-        return re.sub(r"\brl:\w+", lambda found: f"({expanded(records[found[0]])})", text)
-
-    for rule in rules:
-        name = rule.get("record") or f"{rule['alert']}-{rule['labels']['severity']}"
-        yield name, expanded(rule["expr"])
-
-
-def test_every_rule_finds_as_much(tmp_path: Path) -> None:
-    """In runs with every sickness there is: each rule finds some, the same ones in both."""
-    with receiving(tmp_path / "pushed") as pushed, database(tmp_path / "scraped") as scraped:
-        at = Twice(scraped, pushed)
-        for run, known in _sick(at.now).items():
-            for ago, samples in known.items():
-                at.deliver(_snapshot(run, samples), ago)
-        settle(scraped)
-        settle(pushed)
-        found = {name: at.results(expression) for name, expression in _expressions()}
-        at.exporter.shutdown()
-
-    assert len(found) >= len(RAISED) + len(PROMETHEUS_ALERTS)
-    assert not {name: scraped ^ pushed for name, (scraped, pushed) in found.items() if scraped != pushed}
-    assert not [name for name, (_, pushed) in found.items() if not pushed]
 
 
 LIFE = """

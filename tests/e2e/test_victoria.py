@@ -45,7 +45,7 @@ def test_a_nan_pages_where_nan_is_dropped(tmp_path: Path) -> None:
                 f"-rule={rules(tmp_path)}",
                 f"-httpListenAddr=127.0.0.1:{alerting}",
                 *(f"-datasource.url={home}", f"-remoteWrite.url={home}", "-remoteWrite.flushInterval=1s"),
-                f"-notifier.url=http://127.0.0.1:{at.server.port}",
+                f"-notifier.url=http://127.0.0.1:{at.port}",
                 "-evaluationInterval=1s",
                 "-rule.evalDelay=0s",
             ],
@@ -55,7 +55,7 @@ def test_a_nan_pages_where_nan_is_dropped(tmp_path: Path) -> None:
             folder.mkdir()
             stack.enter_context(running(command, folder, listening, ready="/health"))
         page = at.page("a", "RLGradientNonFinite")
-        assert page.description == "Run a: 1 values, limit 0, since step 2."
+        assert page.description == "Run a, step 2: 1 NaN or infinite value."
         assert page.labels["severity"] == "critical"
         assert Prometheus(database).value("last_over_time(rl_loss[1m])") == 0.1
         assert Prometheus(database).value("last_over_time(rl_grad_norm[1m])") is None

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from tests.tools import ROOT, Prometheus, free_port, require_victoria, running
 
+RULES = ROOT / "alerts/rlexporter.rules.yml"
 RELABEL = ROOT / "deploy/victoria-metrics/relabel.yml"
 
 
@@ -50,13 +51,13 @@ def settle(at: Prometheus) -> None:
 
 
 @contextlib.contextmanager
-def alerting(folder: Path, at: Prometheus) -> Iterator[Prometheus]:
-    """A vmalert that judges what is in this database with our rules each second, and writes there what it finds."""
+def alerting(folder: Path, at: Prometheus, rules: Path = RULES) -> Iterator[Prometheus]:
+    """A vmalert that judges what is in this database by these rules each second, and writes there what it finds."""
     port, home = free_port(), f"http://127.0.0.1:{at.port}"
     folder.mkdir()
     command = [
         str(require_victoria() / "vmalert"),
-        f"-rule={ROOT / 'alerts/rlexporter.rules.yml'}",
+        f"-rule={rules}",
         f"-httpListenAddr=127.0.0.1:{port}",
         *(f"-datasource.url={home}", f"-remoteWrite.url={home}", "-remoteWrite.flushInterval=200ms"),
         "-notifier.blackhole",
