@@ -267,13 +267,19 @@ PROGRESS = {
 CASES = {**DEAD, **ATTEMPTS, **CLOCKS, **PROGRESS}
 
 
+LONG = {name for name, each in CASES.items() if int([*each.expect][-1].rstrip("s")) > 3000}
+
+
 @pytest.mark.parametrize("generation", EACH_GENERATION)
 def test_runs(generation: str, tmp_path: Path) -> None:
     """Each at times at which it must be silent, and at times at which it must fire."""
-    assert promtool.run(generation, tmp_path, [together(CASES.values())]) == ""
+    cases = [each for name, each in CASES.items() if name not in LONG]
+    assert promtool.run(generation, tmp_path, [together(cases)]) == ""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("generation", EACH_GENERATION)
-def test_dead_for_a_day(generation: str, tmp_path: Path) -> None:
-    """And no longer."""
-    assert promtool.run(generation, tmp_path, [together([DAY])], every="60s") == ""
+def test_hours(generation: str, tmp_path: Path) -> None:
+    """The same for what lasts hours, evaluated once a minute; and dead for a day, and no longer."""
+    cases = [each for name, each in CASES.items() if name in LONG]
+    assert promtool.run(generation, tmp_path, [together(cases), together([DAY])], every="60s") == ""
