@@ -28,25 +28,38 @@ def _labels(names: Sequence[str]) -> tuple[str, str]:
     return ",".join(f"{name}=%q" for name in names), " ".join(f"$labels.{name}" for name in names)
 
 
-def _said(record: str, text: str, of: Sequence[str], then: str = "") -> str:
-    """Return a part of a template: ``text`` about the value of ``record``, nothing where it has none.
+def _said(records: Mapping[str, str], of: Sequence[str]) -> str:
+    """Return a part of a template: the text of each record about its value, nothing where it has none.
 
-    ``of``: the labels that the alert shares with it; ``then``: what PromQL does with the value.
+    ``of``: the labels that the alert shares with them. They are asked for at once: Prometheus fills templates in each
+    evaluation, and each question costs it as much as a rule.
     """
     labels, given = _labels(of)
-    return f'{{{{ with printf "{record}{{{labels}}}{then}" {given} | query }}}}{text}{{{{ end }}}}'
+    asked = f'printf "{{__name__=~\\"{"|".join(records)}\\",{labels}}}" {given} | query'
+    parts = (
+        f'{{{{ range $said }}}}{{{{ if eq .Labels.__name__ "{name}" }}}}{text}{{{{ end }}}}{{{{ end }}}}'
+        for name, text in records.items()
+    )
+    return f"{{{{ with $said := {asked} }}}}{''.join(parts)}{{{{ end }}}}"
 
 
-_NUMBER = '{{ . | first | value | printf "%.4g" }}'
-_WHOLE = '{{ . | first | value | printf "%.0f" }}'
-_THRESHOLD = _said("rl:condition_threshold", f", limit {_NUMBER}", _OF)
-_SINCE = _said("rl:condition_step", f", since step {_WHOLE}", _OF)
-_CHECKPOINT = _said("rl:run_last_good_checkpoint_step", f" The last good checkpoint is that of step {_WHOLE}.", _RUN)
-_SPENT = _said(
-    "rl:run_gpu_seconds_since_critical",
-    ' {{ . | first | value | printf "%.1f" }} GPU hours were spent since it went wrong.',
+_CHECKPOINT_STEP = {
+    "rl:run_last_good_checkpoint_step": ' The last good checkpoint is that of step {{ .Value | printf "%.0f" }}.'
+}
+_CHECKPOINT = _said(_CHECKPOINT_STEP, _RUN)
+_SINCE = _said(
+    {
+        "rl:condition_threshold": ', limit {{ .Value | printf "%.4g" }}',
+        "rl:condition_step": ', since step {{ .Value | printf "%.0f" }}',
+    },
+    _OF,
+)
+_COST = _said(
+    {
+        **_CHECKPOINT_STEP,
+        "rl:run_gpu_hours_since_critical": ' {{ .Value | printf "%.1f" }} GPU hours were spent since it went wrong.',
+    },
     _RUN,
-    " / 3600 > 0.1",
 )
 
 
@@ -89,7 +102,7 @@ def _condition(condition: Condition, limit: Limit, site: Site) -> str:
         {"severity": severity, "family": condition.family.label},
         {
             "summary": condition.summary,
-            "description": f"Run {{{{ $labels.run }}}}: {value}{unit}{_THRESHOLD}{_SINCE}.{_CHECKPOINT}{_SPENT}",
+            "description": f"Run {{{{ $labels.run }}}}: {value}{unit}{_SINCE}.{_COST}",
             **site.links(condition.alert),
         },
     )
