@@ -118,9 +118,7 @@ RUN_STALLED = PrometheusAlert(
     source="600 seconds: prime-rl; ten times the own median: `rl_stall_after_seconds`",
 )
 
-_LOST_STEPS = "max_over_time(rl:run_step[1h]) - rl:run_step"
-_RUNNING = 'and ignoring (state) rl:run_state{state="running"}'
-_LIVE = 'max without (state) (rl:run_state{state=~"starting|running"})'
+_LIVE = 'rl:run_state{state=~"starting|running"}'
 
 PROMETHEUS_ALERTS: tuple[PrometheusAlert, ...] = (
     MANY_RUNS,
@@ -144,14 +142,14 @@ PROMETHEUS_ALERTS: tuple[PrometheusAlert, ...] = (
         alert="RLRunLostProgress",
         family=Family.CRASH,
         severity=Severity.WARNING,
-        expr=f"{_LOST_STEPS}\n"
+        expr="rl:run_steps_lost\n"
         "> 2 * (\n"
         '  max without (name, LOST) (rl_hyperparameter{name="save_steps",rank="0"} >= 1)\n'
         "  or max without (name, LOST) (\n"
-        '    rl_hyperparameter{name="save_steps",rank="0"} * ignoring (name) rl_steps_planned{rank="0"}\n'
+        '    (rl_hyperparameter{name="save_steps",rank="0"} < 1) * ignoring (name) rl_steps_planned{rank="0"}\n'
         "  )\n"
-        "  or rl:run_step * 0\n"
-        f")\n{_RUNNING}",
+        "  or rl:run_steps_lost * 0\n"
+        ")",
         wait="1m",
         summary="A run has lost more than two checkpoints' worth of steps.",
         description='it is {{ $value | printf "%.0f" }} steps behind where it was within the last hour.',
@@ -166,7 +164,7 @@ PROMETHEUS_ALERTS: tuple[PrometheusAlert, ...] = (
         alert="RLRunResumed",
         family=Family.CRASH,
         severity=Severity.INFO,
-        expr=f"{_LOST_STEPS} > 0\n{_RUNNING}",
+        expr="rl:run_steps_lost",
         summary="A run repeats steps that it had done before.",
         description='it is {{ $value | printf "%.0f" }} steps behind where it was within the last hour.',
         meaning="It was resumed from a checkpoint, and what came after that is done again: the usual way back from a "
@@ -207,8 +205,8 @@ PROMETHEUS_ALERTS: tuple[PrometheusAlert, ...] = (
         family=Family.EXPORTER,
         severity=Severity.WARNING,
         expr='up{job=~".*rlexporter.*"} == 0\n'
-        "unless on (job, instance) max_over_time(up[1h]) == 1\n"
-        "unless on (job, instance) last_over_time(up[5m] offset 1h)\n"
+        'unless on (job, instance) max_over_time(up{job=~".*rlexporter.*"}[1h]) == 1\n'
+        'unless on (job, instance) last_over_time(up{job=~".*rlexporter.*"}[5m] offset 1h)\n'
         'or up{job=~".*rlexporter.*"} == 0 and on (job, instance) ALERTS{alertname="RLTargetSilent"}',
         wait="10m",
         summary="A target has not answered a single scrape.",
@@ -244,11 +242,8 @@ PROMETHEUS_ALERTS: tuple[PrometheusAlert, ...] = (
         alert="RLExporterErrors",
         family=Family.EXPORTER,
         severity=Severity.WARNING,
-        expr="sum without (where, LOST) (\n"
-        "  increase(rlexporter_errors_total[15m]) > 0\n"
-        "  or (rlexporter_errors_total > 0 unless rlexporter_errors_total offset 15m)\n"
-        ") > 0\n"
-        f"and {_LIVE}",
+        expr="rl:run_errors > (last_over_time(rl:run_errors[5m] offset 15m) or rl:run_errors * 0)\n"
+        f"and ignoring (state) {_LIVE}",
         keep="15m",
         summary="The exporter has errors of its own.",
         description='the exporter has had {{ $value | printf "%.0f" }} errors; training is not affected.',
@@ -263,7 +258,7 @@ PROMETHEUS_ALERTS: tuple[PrometheusAlert, ...] = (
         family=Family.EXPORTER,
         severity=Severity.INFO,
         expr='max without (reason, LOST) (last_over_time(rl_signal_unavailable_info{cause="error"}[5m])) == 1\n'
-        f"and ignoring (signal, cause) {_LIVE}",
+        f"and ignoring (signal, cause, state) {_LIVE}",
         summary="A signal that this run should have cannot be measured.",
         description="the signal {{ $labels.signal }} cannot be measured at the tensor; alerts that need it cannot "
         "fire.",

@@ -104,6 +104,16 @@ _FACTS = (
         "rl_last_good_checkpoint_step",
         "The newest checkpoint from before what went wrong.",
     ),
+    RecordingRule(
+        name="rl:run_steps_lost",
+        expr='max_over_time(rl:run_step[1h]) - rl:run_step > 0\nand ignoring (state) rl:run_state{state="running"}',
+        help="How many steps a run is behind where it was within the last hour.",
+    ),
+    RecordingRule(
+        name="rl:run_errors",
+        expr="sum without (where, LOST) (rlexporter_errors_total > 0)",
+        help="How many errors the exporter has had in a run; absent without any.",
+    ),
     _kept("rl:run_gpus", "rl_gpus", "How many GPUs a run holds, or held when it was last seen."),
     RecordingRule(
         name="rl:run_exception",
@@ -193,9 +203,7 @@ _CONDITIONS = (
         "  or last_over_time(rl:condition_event[5m])\n"
         "  and ignoring (condition, severity) rl:run_start_timestamp_seconds < time() - 300\n"
         ")\n"
-        "and ignoring (condition, severity) max without (state) (\n"
-        '  rl:run_last_seen_timestamp_seconds{state=~"starting|running"}\n'
-        ")\n"
+        'and ignoring (condition, severity, state) rl:run_last_seen_timestamp_seconds{state=~"starting|running"}\n'
         'unless ignoring (condition, severity) rl:condition{condition="run_vanished"}\n'
         "or rl:condition_event{NONFINITE}\n"
         "and ignoring (condition, severity) max without (condition, severity) (\n"
@@ -249,6 +257,11 @@ _MOMENTS = (
         "  0\n"
         ")",
         help="GPU seconds that a run has spent since the first critical condition that still holds.",
+    ),
+    RecordingRule(
+        name="rl:run_gpu_hours_since_critical",
+        expr="rl:run_gpu_seconds_since_critical / 3600 > 0.1",
+        help="The same in hours, where it is worth a word in a message.",
     ),
 )
 

@@ -5,7 +5,7 @@ Each says where first, then what: numbers are those of the moment in which it be
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from rlexporter.conditions import chance
 from rlexporter.conditions.from_catalog import SIGNAL_NAMED
@@ -25,7 +25,7 @@ def of_condition(condition: Condition, limit: Limit) -> str:
     """Return the description of an alert on one limit of a condition."""
     numbers = _numbers(SIGNAL_NAMED[condition.signal].unit, limit)
     step = _said("rl:condition_step", f", step {_WHOLE}", _OF)
-    return f"{_NAMED}{step}{f': {numbers}' if numbers else ''}.{_CHECKPOINT}{_SPENT}"
+    return f"{_NAMED}{step}{f': {numbers}' if numbers else ''}.{_COST}"
 
 
 def from_outside(alert: PrometheusAlert) -> str:
@@ -42,23 +42,41 @@ def _labels(names: Sequence[str]) -> tuple[str, str]:
     return ",".join(f"{name}=%q" for name in names), " ".join(f"$labels.{name}" for name in names)
 
 
-def _said(record: str, text: str, of: Sequence[str], then: str = "") -> str:
+def _said(record: str, text: str, of: Sequence[str]) -> str:
     """Return a part of a template: ``text`` about the value of ``record``, nothing where it has none.
 
-    ``of``: the labels that the alert shares with it; ``then``: what PromQL does with the value.
+    ``of``: the labels that the alert shares with it.
     """
     labels, given = _labels(of)
-    return f'{{{{ with printf "{record}{{{labels}}}{then}" {given} | query }}}}{text}{{{{ end }}}}'
+    return f'{{{{ with printf "{record}{{{labels}}}" {given} | query }}}}{text}{{{{ end }}}}'
+
+
+def _asked_at_once(texts: Mapping[str, str], of: Sequence[str]) -> str:
+    """Return a part of a template as `_said` does, for several records, each with its text about ``.Value``.
+
+    Prometheus fills templates in each evaluation, and a question costs it as much as a rule: so there is one.
+    """
+    labels, given = _labels(of)
+    asked = f'printf "{{__name__=~\\"{"|".join(texts)}\\",{labels}}}" {given} | query'
+    parts = (
+        f'{{{{ range $said }}}}{{{{ if eq .Labels.__name__ "{name}" }}}}{text}{{{{ end }}}}{{{{ end }}}}'
+        for name, text in texts.items()
+    )
+    return f"{{{{ with $said := {asked} }}}}{''.join(parts)}{{{{ end }}}}"
 
 
 _WHOLE = '{{ . | first | value | printf "%.0f" }}'
 _LAST_STEP = _said("rl:run_step", f" Its last step was {_WHOLE}.", _RUN)
-_CHECKPOINT = _said("rl:run_last_good_checkpoint_step", f" The last good checkpoint is that of step {_WHOLE}.", _RUN)
-_SPENT = _said(
-    "rl:run_gpu_seconds_since_critical",
-    ' {{ . | first | value | printf "%.1f" }} GPU hours were spent since it went wrong.',
+_CHECKPOINT_TEXT = {
+    "rl:run_last_good_checkpoint_step": ' The last good checkpoint is that of step {{ .Value | printf "%.0f" }}.'
+}
+_CHECKPOINT = _asked_at_once(_CHECKPOINT_TEXT, _RUN)
+_COST = _asked_at_once(
+    {
+        **_CHECKPOINT_TEXT,
+        "rl:run_gpu_hours_since_critical": ' {{ .Value | printf "%.1f" }} GPU hours were spent since it went wrong.',
+    },
     _RUN,
-    " / 3600 > 0.1",
 )
 
 

@@ -35,6 +35,8 @@ ALL, BROKEN, RANKS = "all", "broken", "ranks"
 """A run with everything that can be served, one with conditions that begin, and one of two ranks."""
 KEYED = {ALL: "grpo", "values": "ppo-legacy", "preference": "dpo", "online": "online-dpo", "async": "async-grpo"}
 """Runs that log every key that their algorithm has."""
+OWNED = {BROKEN: {"team": "llm", "user": "ada"}}
+"""Runs with labels that say whose they are."""
 TICKS = 7
 _WARM = 60
 """Steps before anybody looks: limits that are measured with the run's own past are known then."""
@@ -53,7 +55,9 @@ def names() -> list[str]:
 def running() -> Iterator[tuple[list[str], list[Tick]]]:
     """The targets to scrape, and what lets each run go on a little."""
     with contextlib.ExitStack() as stack:
-        exporters = {name: Exporter(run=name, algorithm=_algorithm(name), port=0) for name in names()}
+        exporters = {
+            name: Exporter(run=name, algorithm=_algorithm(name), port=0, labels=OWNED.get(name)) for name in names()
+        }
         for exporter in exporters.values():
             stack.callback(exporter.close)
             exporter.start()
@@ -143,7 +147,7 @@ def _everything(exporter: Exporter, step: int) -> None:
 def _break(exporter: Exporter, number: int) -> None:
     """Sixty healthy steps before anybody looks; then the KL runs away, and a loss is NaN."""
     if number == 0:
-        exporter.run.begin(RunFacts(algorithm="grpo", step=0, gpus=2))
+        exporter.run.begin(RunFacts(algorithm="grpo", step=0, gpus=8))
         for step in range(1, 61):
             exporter.log(LINES["grpo"](step), step=step)
         exporter.run.sink.saved(60)

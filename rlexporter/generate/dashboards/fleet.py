@@ -29,6 +29,10 @@ _STEPS = tuple(f"increase(rl_step_duration_seconds_{part}{{{ZERO}}}[$__range])" 
 _PACE = f"max by (run) ({_STEPS[0]} / ({_STEPS[1]} > 0)) or max by (run) (rl_step_time_seconds{{{ZERO}}})"
 _SLOPES = tuple(f"deriv({name}{{{ZERO}}}[$__range])" for name in ("rl_reward_mean", "rl_step"))
 _SLOPE = f"100 * max by (run) ({_SLOPES[0]} / ({_SLOPES[1]} > 0))"
+_SPENT, _LOST = (
+    f"max by (run) ({name}{{{select()}}}) / 3600"
+    for name in ("rl:run_gpu_seconds", "rl:run_gpu_seconds_since_critical")
+)
 _COMPARED = (
     ("KL to the reference, per token", "rl_kl_per_token"),
     ("Entropy", "rl_entropy_per_token"),
@@ -40,13 +44,16 @@ def build(catalog: Sequence[Metric]) -> Json:
     """Return the dashboard."""
     page = Page()
     page.row("Runs")
-    page.add(_count("Running", "running"), 4, 4)
-    page.add(_count("Failed", "failed", RED), 4, 4)
-    page.add(_count("Preempted", "preempted", ORANGE), 4, 4)
+    page.add(_count("Running", "running"), 3, 4)
+    page.add(_count("Failed", "failed", RED), 3, 4)
+    page.add(_count("Preempted", "preempted", ORANGE), 3, 4)
     for title, severity, color in (("critical alerts", "critical", RED), ("warnings only", "warning", ORANGE)):
-        page.add(_sick(title, severity, color), 4, 4)
+        page.add(_sick(title, severity, color), 3, 4)
     total = Query(f"sum(rate(rl_tokens_total{{{ZERO}}}[$__rate_interval])) or vector(0)", "tokens per second")
-    page.add(stat("Tokens per second", total, described(NAMED["rl_tokens_total"]), unit="short"), 4, 4)
+    page.add(stat("Tokens per second", total, described(NAMED["rl_tokens_total"]), unit="short"), 3, 4)
+    page.add(_hours("GPU hours", _SPENT, "GPU hours that the runs have used, each since it was last started."), 3, 4)
+    lost = "Those of them that were spent since the first critical alert of a run that still fires."
+    page.add(_hours("GPU hours since critical", _LOST, lost, ORANGE), 3, 4)
     page.add(_runs(), 24, 10)
     page.row("Side by side")
     page.add(timeseries("Reward", [gauge("rl_reward_mean", legend="{{run}}")], NAMED["rl_reward_mean"]))
@@ -90,7 +97,13 @@ def _sick(title: str, severity: str, color: str) -> Json:
     return stat(f"Runs with {title}", query, text, steps=((GREY, None), (color, 1.0)))
 
 
+def _hours(title: str, of_each: str, text: str, color: str = GREY) -> Json:
+    query = Query(f"sum({of_each}) or vector(0)", "hours")
+    return stat(title, query, text, unit="h", steps=((GREY, None), (color, 0.1)))
+
+
 _MIDDLE = ("step", "done", "step time", "age of last step", "reward", "reward trend")
+_WRONG, _COST = ("critical", "warnings", "NaN"), ("GPU hours", "lost")
 
 
 def _runs() -> Json:
@@ -99,6 +112,8 @@ def _runs() -> Json:
         "run": {"links": [_OPEN], "custom__width": 200},
         "algorithm": {},
         "model": {},
+        "team": {},
+        "user": {},
         "signal": {},
         "instance": {"links": [STATUS_PAGE]},
     }
@@ -107,10 +122,24 @@ def _runs() -> Json:
         list(_columns()),
         "One row a run, with those that are gone but were there in the time that is shown. A click on a run opens it, "
         "one on its instance the status page. Signal: the one that is nearest to the limit of an alert, and what "
-        "share of it. Reward trend: how much the reward gains in 100 steps, over the time that is shown.",
+        "share of it. Reward trend: how much the reward gains in 100 steps, over the time that is shown. GPU hours: "
+        "what the run has used since it was last started; lost: those since its first critical alert that still "
+        "fires. Team and user are there where RLEXPORTER_LABELS sets them.",
         labels=labels,
         hidden=("info", "where"),
-        order=("run", "state", "algorithm", "model", *_MIDDLE, "signal", "of its limit", "critical", "warnings", "NaN"),
+        order=(
+            "run",
+            "team",
+            "user",
+            "state",
+            "algorithm",
+            "model",
+            *_MIDDLE,
+            "signal",
+            "of its limit",
+            *_WRONG,
+            *_COST,
+        ),
         sort="critical",
         none="No run here: is anything scraped?",
     )
@@ -125,7 +154,7 @@ def _columns() -> tuple[Column, ...]:
     done = f"max by (run) (rl_step{{{ZERO}}}) / max by (run) (rl_steps_planned{{{ZERO}}})"
     return (
         Column("state", state.code(), {"mappings": [state.mapping()], "custom__cellOptions": COLOURED}),
-        Column("info", f"max by (run, algorithm, model) ({info})"),
+        Column("info", f"max by (run, algorithm, model, team, user) ({info})"),
         Column("where", f"max by (run, instance) (rl_run_info{{{ZERO}}})"),
         Column("step", f"max by (run) (last_over_time(rl_step{{{ZERO}}}[$__range]))"),
         Column("done", done, {"unit": "percentunit"}),
@@ -141,6 +170,12 @@ def _columns() -> tuple[Column, ...]:
         Column("critical", _alerts("critical"), red),
         Column("warnings", _alerts("warning"), orange),
         Column("NaN", f"{bad} or 0 * max by (run) ({info})", red),
+        Column("GPU hours", _SPENT, {"unit": "h"}),
+        Column(
+            "lost",
+            _LOST,
+            {"unit": "h", "thresholds": limits((GREY, None), (ORANGE, 0.1)), "custom__cellOptions": COLOURED},
+        ),
     )
 
 

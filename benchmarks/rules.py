@@ -1,0 +1,252 @@
+"""What the rules cost on a fleet of which one run in ten is sick: those of a revision, and today's, side by side.
+
+`python -m benchmarks.rules BEFORE AFTER [SECONDS]` compares any two files of rules, or revisions of this repository; a
+revision's rules meet what its own exporter served. SECONDS is for how long the servers run before they are measured.
+
+Time runs five times as fast: scrape and evaluation every 3 seconds instead of 15, all windows a fifth as long. So a
+window of an hour is full after 12 minutes, and has as many samples as in a day's work.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import io
+import json
+import os
+import re
+import statistics
+import subprocess
+import sys
+import tarfile
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from benchmarks import rule_targets
+from benchmarks.rule_targets import DEAD, FAILED, HEALTHY, KL, NAN, RUN
+from tests.tools import GENERATIONS, ROOT, Prometheus, free_port, require_tools, running
+
+BEFORE = "7f528b6"
+"""The last revision whose alerts looked at each condition for themselves."""
+RUNS, FASTER, EVERY = 200, 5, 15
+WARM_SECONDS, EVALUATIONS = 750.0, 40
+HUNG, GONE = "hung", "gone"
+_SICK = (KL, KL, KL, KL, KL, NAN, DEAD, FAILED, HUNG, GONE)
+_WINDOW = re.compile(r"(\[|offset |for: )(\d+)([smhd])(?=\]|\s|$)", re.MULTILINE)
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+_HOURS = 3600.0
+
+
+@dataclass(frozen=True)
+class Side:
+    """Rules, and what runs serve to them, by what is wrong with a run."""
+
+    rules: str
+    texts: Mapping[str, str]
+
+
+@dataclass
+class Costs:
+    """Milliseconds of each evaluation of all rules, and of each rule over all of them."""
+
+    all: dict[str, float] = field(default_factory=dict)
+    rules: dict[str, list[float]] = field(default_factory=dict)
+    """By moment, and by the rule's place and name."""
+
+    @property
+    def median(self) -> float:
+        return statistics.median(self.all.values())
+
+    @property
+    def least(self) -> float:
+        """The sum of what each rule cost in its best evaluation: the part that is not waiting for a busy machine."""
+        return sum(map(min, self.rules.values()))
+
+    def __str__(self) -> str:
+        low, _, high = statistics.quantiles(self.all.values(), n=4)
+        return f"{self.median:.1f} ({low:.1f} to {high:.1f})"
+
+
+def side(of: str) -> Side:
+    """Return the rules in a file, with today's exporter, or those of a revision with its own."""
+    if Path(of).is_file():
+        return Side(Path(of).read_text(), _printed(ROOT))
+    with tempfile.TemporaryDirectory() as folder:
+        archive = subprocess.run(  # noqa: S603 - our own
+            ["/usr/bin/env", "git", "archive", of, "rlexporter", "tests", "alerts"],
+            cwd=ROOT,
+            capture_output=True,
+            check=True,
+        )
+        with tarfile.open(fileobj=io.BytesIO(archive.stdout)) as tar:
+            tar.extractall(folder, filter="data")
+        return Side((Path(folder) / "alerts/rlexporter.rules.yml").read_text(), _printed(Path(folder)))
+
+
+def _printed(tree: Path) -> dict[str, str]:
+    done = subprocess.run(  # noqa: S603 - our own
+        [sys.executable, rule_targets.__file__],
+        cwd=tree,
+        env=os.environ | {"PYTHONPATH": str(tree), "RLEXPORTER_QUIET": "1"},
+        stdout=subprocess.PIPE,
+        check=True,
+    )
+    return dict(json.loads(done.stdout))
+
+
+def rows() -> Iterator[str]:
+    """The table of the page."""
+    yield from table(side(BEFORE), side(str(ROOT / "alerts/rlexporter.rules.yml")))
+
+
+def table(before: Side, after: Side, warm: float = WARM_SECONDS) -> Iterator[str]:
+    """The costs of two sides in each generation of Prometheus."""
+    found = measured((before, after), warm)
+    yield "| Prometheus | before, ms | now, ms | times as cheap |"
+    yield "|---|---|---|---|"
+    for generation, (old, new) in found.items():
+        yield f"| {generation} | {old} | {new} | {old.median / new.median:.1f} |"
+
+
+def measured(sides: Sequence[Side], warm: float = WARM_SECONDS) -> dict[str, list[Costs]]:
+    """What evaluations cost each side, by the version of Prometheus; all servers run at the same time."""
+    with contextlib.ExitStack() as stack:
+        servers: dict[str, list[Prometheus]] = {}
+        for each in sides:
+            port = stack.enter_context(_answering(_fleet(each, warm)))
+            for generation in GENERATIONS:
+                at = stack.enter_context(_server(generation, each, port))
+                servers.setdefault(str(at.get("status/buildinfo")["version"]), []).append(at)
+        time.sleep(warm)
+        costs = {version: [Costs() for _ in each] for version, each in servers.items()}
+        every = [pair for version, each in servers.items() for pair in zip(each, costs[version], strict=True)]
+        while min(len(cost.all) for _, cost in every) < EVALUATIONS:
+            for at, cost in every:
+                _look(at, cost)
+            time.sleep(EVERY / FASTER / 2)
+    return costs
+
+
+def _look(at: Prometheus, cost: Costs) -> None:
+    group = at.get("rules")["groups"][0]
+    if group["lastEvaluation"] not in cost.all:
+        cost.all[group["lastEvaluation"]] = 1000 * float(group["evaluationTime"])
+        for place, rule in enumerate(group["rules"]):
+            name = f"{place} {rule['name']}"
+            cost.rules.setdefault(name, []).append(1000 * float(rule["evaluationTime"]))
+
+
+def faster(rules: str) -> str:
+    """The same rules with each window a fifth as long."""
+    return _WINDOW.sub(lambda found: f"{found[1]}{int(found[2]) * _UNITS[found[3]] * 1000 // FASTER}ms", rules)
+
+
+def _fleet(of: Side, warm: float) -> list[Callable[[float], str | None]]:
+    """What each run answers at a time; one in ten is sick, and what ends ended a minute before it is measured."""
+    read = set(re.findall(r"\b(?:rl|rlexporter)_\w+\b", of.rules))
+    lines = {
+        kind: [line for line in text.splitlines() if re.split("[{ ]", line)[0] in read]
+        for kind, text in of.texts.items()
+    }
+    began = time.time()
+    kinds = [_SICK[i // 10 % len(_SICK)] if i % 10 == 0 else HEALTHY for i in range(RUNS)]
+    return [
+        _answers(i, kind, lines.get(kind, lines[HEALTHY]), began, began + warm - 60) for i, kind in enumerate(kinds)
+    ]
+
+
+def _answers(number: int, kind: str, lines: Sequence[str], began: float, ends: float) -> Callable[[float], str | None]:
+    then, now = [], []
+    for line in lines:
+        series, _, value = line.replace(RUN, f"run-{number}").rpartition(" ")
+        moving = series.startswith(("rlexporter_time_seconds", "rl_last_step_timestamp_seconds"))
+        if moving and not (kind == HUNG and series.startswith("rl_last")):
+            now.append(series)
+        else:
+            hours = number % 7 + 1 + ("_start_" in series)
+            then.append(f"{series} {began - hours * _HOURS if '_timestamp_' in series else value}\n")
+    fixed = "".join(then)
+
+    def text(at: float) -> str | None:
+        if kind == GONE and at > ends:
+            return None
+        return fixed + "".join(f"{series} {at}\n" for series in now)
+
+    return text
+
+
+@contextlib.contextmanager
+def _server(generation: str, of: Side, port: int) -> Iterator[Prometheus]:
+    own, every = free_port(), f"{EVERY // FASTER}s"
+    targets = [
+        {"targets": [f"127.0.0.1:{port}"], "labels": {"__metrics_path__": f"/{number}", "instance": f"node-{number}:1"}}
+        for number in range(RUNS)
+    ]
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "rules.yml").write_text(faster(of.rules))
+        config = {
+            "global": {"scrape_interval": every, "scrape_timeout": every, "evaluation_interval": every},
+            "rule_files": ["rules.yml"],
+            "scrape_configs": [{"job_name": "rlexporter", "static_configs": targets}],
+        }
+        (Path(folder) / "prometheus.yml").write_text(json.dumps(config))
+        command = [
+            str(require_tools(generation) / "prometheus"),
+            f"--config.file={folder}/prometheus.yml",
+            f"--storage.tsdb.path={folder}/data",
+            f"--query.lookback-delta={300 // FASTER}s",
+            f"--web.listen-address=127.0.0.1:{own}",
+        ]
+        with running(command, Path(folder), own):
+            yield Prometheus(own)
+
+
+@contextlib.contextmanager
+def _answering(fleet: Sequence[Callable[[float], str | None]]) -> Iterator[int]:
+    """All runs in one process, each at its own path."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+            while head := await reader.readuntil(b"\r\n\r\n"):
+                text = fleet[int(head.split(b" ", 2)[1].strip(b"/"))](time.time())
+                if text is None:
+                    break
+                body = text.encode()
+                kind = b"Content-Type: text/plain; version=0.0.4"
+                writer.write(b"HTTP/1.1 200 OK\r\n%b\r\nContent-Length: %d\r\n\r\n%b" % (kind, len(body), body))
+                await writer.drain()
+        writer.close()
+
+    loop = asyncio.new_event_loop()
+    server = loop.run_until_complete(asyncio.start_server(answer, "127.0.0.1", 0, backlog=1024))
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    try:
+        yield int(server.sockets[0].getsockname()[1])
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        server.close()
+        for task in asyncio.all_tasks(loop):
+            task.cancel()
+        loop.run_until_complete(asyncio.sleep(0))
+        loop.close()
+
+
+def main() -> None:
+    """Compare two files or revisions; then the rules that cost most, of each."""
+    before, after, warm = sys.argv[1], sys.argv[2], float(sys.argv[3] if len(sys.argv) > 3 else WARM_SECONDS)
+    found = measured((side(before), side(after)), warm)
+    for version, costs in found.items():
+        for name, cost in zip((before, after), costs, strict=True):
+            print(f"Prometheus {version}, {name}: {cost} ms, at least {cost.least:.1f}; {len(cost.all)} evaluations")
+            for rule, times in sorted(cost.rules.items(), key=lambda rule: -min(rule[1]))[:25]:
+                print(f"    {min(times):6.2f}  {rule}")
+
+
+if __name__ == "__main__":
+    main()
