@@ -9,6 +9,7 @@ import json
 import urllib.request
 from dataclasses import fields
 from math import nan
+from typing import Any
 
 from rlexporter import Exporter
 from rlexporter.model.step import RunFacts
@@ -18,7 +19,7 @@ RUN = "@RUN@"
 HEALTHY, KL, NAN, DEAD, FAILED = "healthy", "kl", "nan", "dead of a nan", "failed"
 _WARM = 60
 _SET = {"save_steps": 50.0, "beta": 0.1}
-_GPUS: dict[str, int] = {"gpus": 8} if "gpus" in {each.name for each in fields(RunFacts)} else {}
+_GPUS: dict[str, Any] = {"gpus": 8} if "gpus" in {each.name for each in fields(RunFacts)} else {}
 _WRONG = {KL: {"kl": 9.0}, NAN: {"loss": nan}, DEAD: {"loss": nan}}
 
 
