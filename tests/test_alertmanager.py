@@ -372,6 +372,25 @@ def test_amtool(generation: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("generation", EACH_ALERTMANAGER)
+def test_routes_by_owner(generation: str, tmp_path: Path) -> None:
+    """The example in the file, with its comments taken off: the first route that fits, and pages stay pages."""
+    tools, path = require_alertmanager(generation), tmp_path / "alertmanager.yml"
+    opened = re.sub(r"# (- matchers: \['team=|  receiver: chat-)", r"\1", CONFIG)
+    assert opened.count("receiver: chat-") == CONFIG.count("#   receiver: chat-") == 2
+    path.write_text(opened.replace("receivers:\n", "receivers:\n  - name: chat-ada\n  - name: chat-llm\n", 1))
+    (tmp_path / "rlexporter.tmpl").write_text(TEMPLATE.read_text())
+    for receiver, labels in (
+        ("chat-ada", "severity=warning team=llm user=ada"),
+        ("chat-llm", "severity=warning team=llm user=bob"),
+        ("chat", "severity=warning team=vision user=ada"),
+        ("page", "severity=critical team=llm user=ada"),
+        ("null", "severity=info team=llm user=ada"),
+    ):
+        routes = ("config", "routes", "test", f"--config.file={path}", f"--verify.receivers={receiver}")
+        amtool(tools, *routes, "alertname=RLKLHigh", "run=a", *labels.split())
+
+
+@pytest.mark.parametrize("generation", EACH_ALERTMANAGER)
 def test_template(generation: str, tmp_path: Path) -> None:
     """A message of several alerts names each once, the worst severity first; what is over comes last."""
     alerts = [

@@ -150,7 +150,7 @@ def _break(exporter: Exporter, number: int) -> None:
         exporter.run.begin(RunFacts(algorithm="grpo", step=0, gpus=8))
         for step in range(1, 61):
             exporter.log(LINES["grpo"](step), step=step)
-        exporter.run.sink.saved(60)
+        exporter.run.sink.saved(50)
         return
     for step in (58 + 3 * number, 59 + 3 * number, 60 + 3 * number):
         exporter.log({**LINES["grpo"](step), "kl": 9.0, "loss": nan}, step=step)
