@@ -33,7 +33,6 @@ TIMES = (
 )
 """Seconds in the rules that stand for themselves; ranges, offsets and waits are found by their form."""
 CONFIG = {
-    "group_wait: 30s": f"group_wait: {GROUP_WAIT}s",
     "group_wait: 10s": "group_wait: 2s",
     "group_interval: 30s": "group_interval: 1s",
     "group_interval: 1m": "group_interval: 1s",
@@ -71,7 +70,7 @@ def _shorter(time: str) -> str:
     return f"{int(time[:-1]) * {'m': 1, 'h': 60}[time[-1]] * MINUTE}s"
 
 
-def config(folder: Path, webhook: Webhook) -> str:
+def config(folder: Path, webhook: Webhook, group_wait: int = GROUP_WAIT) -> str:
     """The configuration of Alertmanager, with shorter times and this webhook; its template goes into ``folder``."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "rlexporter.tmpl").write_text((ROOT / "alerts/rlexporter.tmpl").read_text())
@@ -80,7 +79,8 @@ def config(folder: Path, webhook: Webhook) -> str:
     pager = {
         "routing_key_file: /etc/alertmanager/secrets/pagerduty_key": f"url: {home}/pager\n        routing_key: key"
     }
-    text = replaced(text, {**CONFIG, **pager, "http://127.0.0.1:9099": home})
+    wait = {"group_wait: 30s": f"group_wait: {group_wait}s"}
+    text = replaced(text, {**CONFIG, **wait, **pager, "http://127.0.0.1:9099": home})
     for receiver in OTHERS:
         text, found = re.subn(rf"    {receiver}_configs:\n(      .*\n)+", "", text)
         assert found, receiver
@@ -107,12 +107,14 @@ class Desk:
     generation: str
     folder: Path
     webhook: Webhook
+    group_wait: int = GROUP_WAIT
+    """Seconds."""
     port: int = field(default_factory=free_port)
     _open: ExitStack = field(default_factory=ExitStack)
 
     def begin(self) -> None:
         """Start Alertmanager; with what it knew, if it was stopped."""
-        text = config(self.folder, self.webhook)
+        text = config(self.folder, self.webhook, self.group_wait)
         self._open.enter_context(alertmanager(self.generation, self.folder, text, self.port))
 
     def end(self) -> None:
@@ -156,10 +158,10 @@ class Desk:
 
 
 @contextmanager
-def desk(generation: str, folder: Path) -> Iterator[Desk]:
+def desk(generation: str, folder: Path, group_wait: int = GROUP_WAIT) -> Iterator[Desk]:
     """An Alertmanager, old or new, and a webhook that it calls."""
     with Webhook() as webhook:
-        found = Desk(generation, folder, webhook)
+        found = Desk(generation, folder, webhook, group_wait)
         found.begin()
         try:
             yield found
@@ -168,8 +170,10 @@ def desk(generation: str, folder: Path) -> Iterator[Desk]:
 
 
 @contextmanager
-def chain(generation: str, folder: Path, targets: Sequence[int], at: Desk, replica: str = "") -> Iterator[Prometheus]:
-    """A Prometheus with our rules that scrapes these ports, and sends alerts to this desk."""
+def chain(
+    generation: str, folder: Path, targets: Sequence[int], at: Desk, replica: str = "", scrape: int = 1
+) -> Iterator[Prometheus]:
+    """A Prometheus with our rules that scrapes these ports every ``scrape`` seconds, and sends alerts to this desk."""
     with prometheus(
         generation,
         folder,
@@ -177,6 +181,7 @@ def chain(generation: str, folder: Path, targets: Sequence[int], at: Desk, repli
         rules=rules(folder),
         alertmanagers=[at.port],
         replica=replica,
+        scrape={"scrape_interval": f"{scrape}s", "scrape_timeout": f"{scrape}s"},
     ) as server:
         yield server
 

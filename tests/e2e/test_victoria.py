@@ -23,13 +23,17 @@ def test_vmalert_takes_the_rules() -> None:
 
 @pytest.mark.slow
 def test_a_nan_pages_where_nan_is_dropped(tmp_path: Path) -> None:
-    """The gauge is not there, the alert is, with its step and its limit."""
+    """The gauge is not there, the alert is, with its step.
+
+    Each rule that reads another's series finds them an evaluation later, new ones after some ten seconds: the step is
+    known when the wait of the group is over, as long as it is shipped.
+    """
     tools = require_victoria()
     port, database, alerting = free_port(), free_port(), free_port()
     scraped = {"job_name": "rlexporter", "static_configs": [{"targets": [f"127.0.0.1:{port}"]}]}
     (tmp_path / "scrape.yml").write_text(json.dumps({"global": {"scrape_interval": "1s"}, "scrape_configs": [scraped]}))
     with ExitStack() as stack:
-        at = stack.enter_context(desk("new", tmp_path / "desk"))
+        at = stack.enter_context(desk("new", tmp_path / "desk", group_wait=30))
         stack.enter_context(exporting(port, "a")).log({"loss": 0.1, "grad_norm": nan})
         home = f"http://127.0.0.1:{database}"
         servers = {
