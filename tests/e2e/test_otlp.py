@@ -116,7 +116,7 @@ def test_every_series_is_there_and_equal(sides: Sides, scraper: str) -> None:
     scraped, pushed, nan = _all(sides.scraped[scraper]), _all(sides.pushed), _nan(sides)
     expected = {key for key in scraped if dict(key)["__name__"] != "rlexporter_scrapes_total"} - nan
 
-    assert len(expected) > 5000
+    assert len(expected) > 3000
     assert {"rl_loss", "rl_policy_ratio_mean"} <= _names(nan)
     assert not expected - pushed.keys()
     assert not {key for key in expected if not math.isclose(pushed[key], scraped[key], rel_tol=1e-11)}
@@ -129,12 +129,13 @@ def _firing(server: Server) -> set[Key]:
 
 
 def test_the_same_alerts_fire(sides: Sides) -> None:
-    """A NaN loss too, of which the receiver keeps nothing but what was counted."""
+    """A NaN loss too, of which the receiver keeps nothing but what was counted; it stays when the run has failed."""
     pushed = _firing(sides.pushed)
 
     assert pushed == _firing(sides.scraped["victoria"])
     fired = {(dict(key)["alertname"], dict(key).get("run", "")) for key in pushed}
-    assert {("RLExporterWatchdog", ""), ("RLLossNonFinite", world.BROKEN), ("RLKLHigh", world.BROKEN)} <= fired
+    assert {("RLExporterWatchdog", ""), ("RLLossNonFinite", world.BROKEN)} <= fired
+    assert ("RLKLHigh", world.BROKEN) not in fired, "it ended with the run"
     assert "rl_loss" in _names(_nan(sides))
     assert not any(math.isnan(value) for value in _all(sides.pushed).values())
 
