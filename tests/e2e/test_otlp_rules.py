@@ -79,6 +79,7 @@ def sick(began: float, now: float) -> Iterator[tuple[str, Samples]]:
             | {("rl_step",): 9.0, ("rl_last_good_checkpoint_step",): 5.0}
             | ({("rl_run_exception_info", "ValueError"): 1.0} if now >= BAD else {}),
         )
+        yield "died of NaN", died | ({("rl_condition_symptom", "run_failed", "critical"): 1.0} if now >= BAD else {})
         yield "preempted", alive(began, "running" if now < BAD else "preempted")
     if now < BAD:
         yield "vanished", running
