@@ -223,7 +223,7 @@ def test_an_answer_has_to_be_taken_in_time(endpoint: tuple[Exporter, Reach], has
 def test_the_rest_of_an_answer_has_to_be_taken_in_time(exporter: Exporter, hasten: Callable[[], None]) -> None:
     """However little that is, and whatever was taken before."""
     with connect(exporter, room=4096) as one, connect(exporter, room=4096) as another:
-        one.sendall(request())
+        one.sendall(request() * 50)  # more than fits into the buffers of the kernel, where nobody waits for a reader
         another.sendall(request() * 300)
         taken = 0
         while taken < 200_000:
