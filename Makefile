@@ -22,8 +22,8 @@ test: check tools ## all checks, and tests of all that matters (about 8 minutes 
 	@echo "test: unit tests, then real trainers under real Prometheus servers (about 8 minutes on 2 cores)"
 	@$(PYTEST) -m "not slow and not soak" $(ARGS)
 
-test-all: check tools ## the same and what is slow, and older versions of TRL; what CI runs (about 30 minutes on 2 cores)
-	@echo "test-all: all that 'make test' runs and what is slow, then older versions of TRL (about 30 minutes on 2 cores)"
+test-all: check tools ## the same and what is slow, and older versions of TRL; what CI runs (about 40 minutes on 2 cores)
+	@echo "test-all: all that 'make test' runs and what is slow, then older versions of TRL (about 40 minutes on 2 cores)"
 	$(if $(ARGS),,@(for each in $(TRL); do scripts/setup trl-$$each .venv-$$each; done) >.work/setup.log 2>&1 &)
 	@$(PYTEST) -m "not soak" $(ARGS)
 	$(if $(ARGS),,@$(MAKE) --no-print-directory versions)
