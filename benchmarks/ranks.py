@@ -6,24 +6,21 @@ Servers run one after the other, as many times as there are sizes; a rule group 
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import io
-import json
 import re
 import tempfile
-import threading
 import time
-import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import rlexporter
+from benchmarks import simulated
 from rlexporter.model.snapshot import Snapshot
 from rlexporter.outputs import prometheus
 from rlexporter.run import rank_view
 from tests import tiny
-from tests.tools import ROOT, Prometheus, free_port, require_tools, running
+from tests.tools import ROOT, Prometheus, free_port
 
 SIZES = (64, 128, 256, 512)
 INTERVAL_SECONDS = 5
@@ -68,7 +65,8 @@ def _series(text: str) -> int:
 
 
 def _measured(size: int, first: str, other: str) -> str:
-    with tempfile.TemporaryDirectory() as folder, _answering(first, other) as port, _server(folder, size, port) as at:
+    answering = simulated.answering(_growing(first, other))
+    with tempfile.TemporaryDirectory() as folder, answering as port, _server(folder, size, port) as at:
         time.sleep(_SECONDS)
         process = 'process_resident_memory_bytes{job="prometheus"}'
         found = {
@@ -92,67 +90,25 @@ def _measured(size: int, first: str, other: str) -> str:
 @contextlib.contextmanager
 def _server(folder: str, size: int, port: int) -> Iterator[Prometheus]:
     own = free_port()
-    targets = [
-        {"targets": [f"127.0.0.1:{port}"], "labels": {"__metrics_path__": f"/{rank}", "instance": f"node-{rank}"}}
-        for rank in range(size)
-    ]
     config = {
         "global": {"scrape_interval": f"{INTERVAL_SECONDS}s", "evaluation_interval": f"{INTERVAL_SECONDS}s"},
         "rule_files": [str(ROOT / "alerts/rlexporter.rules.yml")],
         "scrape_configs": [
-            {"job_name": "rlexporter", "static_configs": targets},
+            {"job_name": "rlexporter", "static_configs": simulated.targets(port, size)},
             {"job_name": "prometheus", "static_configs": [{"targets": [f"127.0.0.1:{own}"]}]},
         ],
     }
-    file = Path(folder) / "prometheus.yml"
-    file.write_text(json.dumps(config))
-    command = [
-        str(require_tools("3") / "prometheus"),
-        f"--config.file={file}",
-        f"--storage.tsdb.path={folder}/data",
-        f"--web.listen-address=127.0.0.1:{own}",
-    ]
-    with running(command, Path(folder), own):
-        yield Prometheus(own)
+    with simulated.server("3", Path(folder), own, config) as server:
+        yield server
 
 
-@contextlib.contextmanager
-def _answering(first: str, other: str) -> Iterator[int]:
-    """All ranks in one process, each at its own path."""
+def _growing(first: str, other: str) -> Callable[[int], str]:
+    """What each rank answers: its counts grow with time."""
     began = time.monotonic()
 
-    def body(rank: int) -> bytes:
+    def text(rank: int) -> str:
         grown = int(time.monotonic() - began) // INTERVAL_SECONDS
-        text = first if rank == 0 else other
-        return (
-            _COUNT.sub(lambda found: f"{found[1]} {float(found[2]) * (1 + grown)}", text)
-            .replace(_PLACE, str(rank))
-            .encode()
-        )
+        found = _COUNT.sub(lambda each: f"{each[1]} {float(each[2]) * (1 + grown)}", first if rank == 0 else other)
+        return found.replace(_PLACE, str(rank))
 
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            while head := await reader.readuntil(b"\r\n\r\n"):
-                text = body(int(head.split(b" ", 2)[1].strip(b"/")))
-                kind = b"Content-Type: text/plain; version=0.0.4"
-                writer.write(b"HTTP/1.1 200 OK\r\n%b\r\nContent-Length: %d\r\n\r\n%b" % (kind, len(text), text))
-                await writer.drain()
-        except (asyncio.IncompleteReadError, ConnectionError):
-            writer.close()
-
-    loop = asyncio.new_event_loop()
-    server = loop.run_until_complete(asyncio.start_server(answer, "127.0.0.1", 0, backlog=1024))
-    thread = threading.Thread(target=loop.run_forever)
-    thread.start()
-    port = int(server.sockets[0].getsockname()[1])
-    urllib.request.urlopen(f"http://127.0.0.1:{port}/1").close()
-    try:
-        yield port
-    finally:
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join()
-        server.close()
-        for task in asyncio.all_tasks(loop):
-            task.cancel()
-        loop.run_until_complete(asyncio.sleep(0))
-        loop.close()
+    return text

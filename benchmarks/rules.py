@@ -9,7 +9,6 @@ window of an hour is full after 12 minutes, and has as many samples as in a day'
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import io
 import json
@@ -20,15 +19,14 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from benchmarks import rule_targets
+from benchmarks import rule_targets, simulated
 from benchmarks.rule_targets import DEAD, FAILED, HEALTHY, KL, NAN, RUN
-from tests.tools import GENERATIONS, ROOT, Prometheus, free_port, require_tools, running
+from tests.tools import GENERATIONS, ROOT, Prometheus, free_port
 
 BEFORE = "7f528b6"
 """The last revision whose alerts looked at each condition for themselves."""
@@ -117,7 +115,7 @@ def measured(sides: Sequence[Side], warm: float = WARM_SECONDS) -> dict[str, lis
     with contextlib.ExitStack() as stack:
         servers: dict[str, list[Prometheus]] = {}
         for each in sides:
-            port = stack.enter_context(_answering(_fleet(each, warm)))
+            port = stack.enter_context(simulated.answering(_fleet(each, warm)))
             for generation in GENERATIONS:
                 at = stack.enter_context(_server(generation, each, port))
                 servers.setdefault(str(at.get("status/buildinfo")["version"]), []).append(at)
@@ -145,8 +143,8 @@ def faster(rules: str) -> str:
     return _WINDOW.sub(lambda found: f"{found[1]}{int(found[2]) * _UNITS[found[3]] * 1000 // FASTER}ms", rules)
 
 
-def _fleet(of: Side, warm: float) -> list[Callable[[float], str | None]]:
-    """What each run answers at a time; one in ten is sick, and what ends ended a minute before it is measured."""
+def _fleet(of: Side, warm: float) -> Callable[[int], str | None]:
+    """What each run answers; one in ten is sick, and what ends ended a minute before it is measured."""
     read = set(re.findall(r"\b(?:rl|rlexporter)_\w+\b", of.rules))
     lines = {
         kind: [line for line in text.splitlines() if re.split("[{ ]", line)[0] in read]
@@ -154,9 +152,10 @@ def _fleet(of: Side, warm: float) -> list[Callable[[float], str | None]]:
     }
     began = time.time()
     kinds = [_SICK[i // 10 % len(_SICK)] if i % 10 == 0 else HEALTHY for i in range(RUNS)]
-    return [
+    fleet = [
         _answers(i, kind, lines.get(kind, lines[HEALTHY]), began, began + warm - 60) for i, kind in enumerate(kinds)
     ]
+    return lambda number: fleet[number](time.time())
 
 
 def _answers(number: int, kind: str, lines: Sequence[str], began: float, ends: float) -> Callable[[float], str | None]:
@@ -182,59 +181,16 @@ def _answers(number: int, kind: str, lines: Sequence[str], began: float, ends: f
 @contextlib.contextmanager
 def _server(generation: str, of: Side, port: int) -> Iterator[Prometheus]:
     own, every = free_port(), f"{EVERY // FASTER}s"
-    targets = [
-        {"targets": [f"127.0.0.1:{port}"], "labels": {"__metrics_path__": f"/{number}", "instance": f"node-{number}:1"}}
-        for number in range(RUNS)
-    ]
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "rules.yml").write_text(faster(of.rules))
         config = {
             "global": {"scrape_interval": every, "scrape_timeout": every, "evaluation_interval": every},
             "rule_files": ["rules.yml"],
-            "scrape_configs": [{"job_name": "rlexporter", "static_configs": targets}],
+            "scrape_configs": [{"job_name": "rlexporter", "static_configs": simulated.targets(port, RUNS)}],
         }
-        (Path(folder) / "prometheus.yml").write_text(json.dumps(config))
-        command = [
-            str(require_tools(generation) / "prometheus"),
-            f"--config.file={folder}/prometheus.yml",
-            f"--storage.tsdb.path={folder}/data",
-            f"--query.lookback-delta={300 // FASTER}s",
-            f"--web.listen-address=127.0.0.1:{own}",
-        ]
-        with running(command, Path(folder), own):
-            yield Prometheus(own)
-
-
-@contextlib.contextmanager
-def _answering(fleet: Sequence[Callable[[float], str | None]]) -> Iterator[int]:
-    """All runs in one process, each at its own path."""
-
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
-            while head := await reader.readuntil(b"\r\n\r\n"):
-                text = fleet[int(head.split(b" ", 2)[1].strip(b"/"))](time.time())
-                if text is None:
-                    break
-                body = text.encode()
-                kind = b"Content-Type: text/plain; version=0.0.4"
-                writer.write(b"HTTP/1.1 200 OK\r\n%b\r\nContent-Length: %d\r\n\r\n%b" % (kind, len(body), body))
-                await writer.drain()
-        writer.close()
-
-    loop = asyncio.new_event_loop()
-    server = loop.run_until_complete(asyncio.start_server(answer, "127.0.0.1", 0, backlog=1024))
-    thread = threading.Thread(target=loop.run_forever)
-    thread.start()
-    try:
-        yield int(server.sockets[0].getsockname()[1])
-    finally:
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join()
-        server.close()
-        for task in asyncio.all_tasks(loop):
-            task.cancel()
-        loop.run_until_complete(asyncio.sleep(0))
-        loop.close()
+        lookback = f"--query.lookback-delta={300 // FASTER}s"
+        with simulated.server(generation, Path(folder), own, config, lookback) as server:
+            yield server
 
 
 def main() -> None:

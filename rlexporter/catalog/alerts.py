@@ -50,8 +50,8 @@ def _many(alert: str, severity: Severity, sick: str) -> PrometheusAlert:
 
 MANY_RUNS = _many("RLManyRunsSick", Severity.CRITICAL, "became sick")
 MANY_WARNINGS = _many("RLManyRunsWarn", Severity.WARNING, "began to warn")
-STORMS = (MANY_RUNS.alert, MANY_WARNINGS.alert)
-"""The alerts that stand for those of many runs."""
+STORMS = f"{MANY_RUNS.alert}|{MANY_WARNINGS.alert}"
+"""A pattern of the alerts that stand for those of many runs."""
 
 RUN_FAILED = PrometheusAlert(
     alert="RLRunFailed",

@@ -18,6 +18,12 @@ LATELY = 600
 STORM_RUNS, STORM_SHARE, STORM_SECONDS = 5, 0.05, 900
 """A storm: so many runs, and this share of those that are seen, become sick within so many seconds."""
 
+
+def _carried(name: str, now: str, lasts: str, text: str) -> RecordingRule:
+    """Return a rule for ``now``, and for its own last result where that is gone while ``lasts`` holds."""
+    return RecordingRule(name=name, expr=f"{now}\nor last_over_time({name}[1h])\n{lasts}", help=text)
+
+
 _CLOCK = (
     RecordingRule(
         name="rl:evaluating_since_timestamp_seconds",
@@ -46,14 +52,11 @@ _ATTEMPTS = (
         "== ignoring (LOST) group_left () max without (LOST) (rl:attempt_start_timestamp_seconds)",
         help="The same, of the newest process of each run only.",
     ),
-    RecordingRule(
+    _carried(
         name="rl:run_start_timestamp_seconds",
-        expr="run(rl:newest_attempt)\n"
-        "or (\n"
-        "  last_over_time(rl:run_start_timestamp_seconds[1h])\n"
-        "  and ignoring (state) last_over_time(rl:run_last_seen_timestamp_seconds[1h])\n"
-        ")",
-        help="When the newest attempt of a run began; kept while the run is remembered.",
+        now="run(rl:newest_attempt)",
+        lasts="and ignoring (state) last_over_time(rl:run_last_seen_timestamp_seconds[1h])",
+        text="When the newest attempt of a run began; kept while the run is remembered.",
     ),
     RecordingRule(
         name="rl:run_state",
@@ -72,28 +75,25 @@ _ATTEMPTS = (
         ")",
         help="When the newest attempt was last seen, and in which state; kept for a day unless the run ended well.",
     ),
-    RecordingRule(
+    _carried(
         name="rl:run_start_due_timestamp_seconds",
-        expr="rl:run_start_timestamp_seconds + (\n"
+        now="rl:run_start_timestamp_seconds + (\n"
         '  run(last_over_time(rl_stall_after_seconds{rank="0"}[2m]))\n'
         '  and ignoring (state) rl:run_state{state="starting"}\n'
-        ")\n"
-        "or (\n"
-        "  last_over_time(rl:run_start_due_timestamp_seconds[1h])\n"
-        '  and ignoring (state) rl:run_last_seen_timestamp_seconds{state="starting"}\n'
         ")",
-        help="Until when a run that is starting may take for it.",
+        lasts='and ignoring (state) rl:run_last_seen_timestamp_seconds{state="starting"}',
+        text="Until when a run that is starting may take for it.",
     ),
 )
 
 
-def _kept(name: str, series: str, text: str, state: str = "") -> RecordingRule:
+def _kept(name: str, series: str, text: str) -> RecordingRule:
     """Return a rule for the newest value of ``series`` in the newest attempt, kept while the run is remembered."""
-    return RecordingRule(
+    return _carried(
         name=name,
-        expr=f'run(last_over_time({series}{{rank="0"}}[2m]) and {state or "rl:newest_attempt"})\n'
-        f"or (last_over_time({name}[1h]) and ignoring (state) rl:run_last_seen_timestamp_seconds)",
-        help=text,
+        now=f'run(last_over_time({series}{{rank="0"}}[2m]) and rl:newest_attempt)',
+        lasts="and ignoring (state) rl:run_last_seen_timestamp_seconds",
+        text=text,
     )
 
 
@@ -115,26 +115,20 @@ _FACTS = (
         help="How many errors the exporter has had in a run; absent without any.",
     ),
     _kept("rl:run_gpus", "rl_gpus", "How many GPUs a run holds, or held when it was last seen."),
-    RecordingRule(
+    _carried(
         name="rl:run_exception",
-        expr='run(last_over_time(rl_run_exception_info{rank="0"}[2m]) and ignoring (exception) rl:newest_attempt)\n'
-        "or (\n"
-        "  last_over_time(rl:run_exception[1h])\n"
-        '  and ignoring (exception, state) rl:run_last_seen_timestamp_seconds{state="failed"}\n'
-        ")",
-        help="The class of the exception that a run died of.",
+        now='run(last_over_time(rl_run_exception_info{rank="0"}[2m]) and ignoring (exception) rl:newest_attempt)',
+        lasts='and ignoring (exception, state) rl:run_last_seen_timestamp_seconds{state="failed"}',
+        text="The class of the exception that a run died of.",
     ),
-    RecordingRule(
+    _carried(
         name="rl:run_failure_explained",
-        expr="max without (condition, severity, LOST) (\n"
+        now="max without (condition, severity, LOST) (\n"
         '  last_over_time(rl_condition_symptom{condition="run_failed",rank="0"}[2m]) == 1\n'
         "  and ignoring (condition, severity) rl:newest_attempt\n"
-        ")\n"
-        "or (\n"
-        "  last_over_time(rl:run_failure_explained[1h])\n"
-        '  and ignoring (state) rl:run_last_seen_timestamp_seconds{state="failed"}\n'
         ")",
-        help="1 for a run whose failure is the symptom of a value that was no number: that is the alert.",
+        lasts='and ignoring (state) rl:run_last_seen_timestamp_seconds{state="failed"}',
+        text="1 for a run whose failure is the symptom of a value that was no number: that is the alert.",
     ),
 )
 
@@ -222,11 +216,11 @@ _CONDITIONS = (
 
 def _of_event(name: str, series: str, text: str) -> RecordingRule:
     """Return a rule for ``series`` of each condition in `rl:condition`, kept while that lasts."""
-    return RecordingRule(
+    return _carried(
         name=name,
-        expr=f"run(last_over_time({series}[5m]) and rl:condition_event_timestamp_seconds) and rl:condition\n"
-        f"or last_over_time({name}[1h]) and rl:condition",
-        help=text,
+        now=f"run(last_over_time({series}[5m]) and rl:condition_event_timestamp_seconds) and rl:condition",
+        lasts="and rl:condition",
+        text=text,
     )
 
 

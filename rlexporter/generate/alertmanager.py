@@ -41,7 +41,7 @@ def config(hides: Sequence[tuple[Sequence[str], Sequence[str]]], order: Sequence
     return filled(
         "alertmanager.yml",
         watchdog=WATCHDOG,
-        storms="|".join(STORMS),
+        storms=STORMS,
         final="|".join(final(order)),
         inhibit_rules=rules,
         pages="".join(pages),
@@ -91,8 +91,8 @@ def _inhibitions(hides: Sequence[tuple[Sequence[str], Sequence[str]]], order: Se
         comment = ""
     yield Inhibition(
         "A storm hides what began in it, and nothing that begins later.",
-        (f'alertname=~"{"|".join(STORMS)}"', 'condition=~".+"'),
-        (_OURS, f'alertname!~"{"|".join(STORMS)}"', 'condition=~".+"'),
+        (f'alertname=~"{STORMS}"', 'condition=~".+"'),
+        (_OURS, f'alertname!~"{STORMS}"', 'condition=~".+"'),
         (*_RUN, "condition"),
     )
 

@@ -88,12 +88,12 @@ def _numbers(unit: str, limit: Limit) -> str:
         return f'{{{{ $value | printf "%.0f" }}}} {_COUNTED[unit]}{{{{ if ne $value 1.0 }}}}s{{{{ end }}}}'
     if unit == "fraction":
         return "{{ $value | humanizePercentage }}" + _limit("{{ . | first | value | humanizePercentage }}")
-    number = "%.4g"
+    before, number = ("", "%.4g")
     if unit == chance.UNIT:
-        number, unit = "a chance of 1 in 10^%.3g", ""
-    unit = "" if unit in _WITHOUT_UNIT else f" {unit}"
-    shown = number.removeprefix("a chance of ")
-    return f'{{{{ $value | printf "{number}" }}}}{unit}' + _limit(f'{{{{ . | first | value | printf "{shown}" }}}}')
+        before, number, unit = "a chance of ", "1 in 10^%.3g", ""
+    after = "" if unit in _WITHOUT_UNIT else f" {unit}"
+    limit_text = _limit(f'{{{{ . | first | value | printf "{number}" }}}}')
+    return f'{{{{ $value | printf "{before}{number}" }}}}{after}{limit_text}'
 
 
 def _limit(shown: str) -> str:

@@ -10,7 +10,7 @@ from rlexporter.catalog import STORMS, WATCHDOG
 from rlexporter.generate.alertmanager import Inhibition, final, inhibitions
 from rlexporter.generate.template import filled
 
-_MATCHER = re.compile(r'(\w+)(=~|!~|=)"(.*)"')
+_MATCHER = re.compile(r'^(\w+)(=~|!~|=)"(.*)"$')
 
 # What a page and a message say. An AlertmanagerConfig cannot bring a template file, and one that names a template
 # which is not there tells nobody: so the texts stand by themselves. A page is always critical, a heartbeat never seen.
@@ -43,8 +43,8 @@ def prometheus_rule(rules_text: str) -> str:
 def alertmanager_config(hides: Sequence[tuple[Sequence[str], Sequence[str]]], order: Sequence[str] = ()) -> str:
     """Return the AlertmanagerConfig; the arguments are those of `rlexporter.generate.alertmanager.config`."""
     rules = "".join(map(_rule, inhibitions(hides, order))).rstrip()
-    names = {"storms": "|".join(STORMS), "final": "|".join(final(order))}
-    gaps = {"watchdog": WATCHDOG, "title": _TITLE, "text": _TEXT, **names}
+    names = {"watchdog": WATCHDOG, "storms": STORMS, "final": "|".join(final(order))}
+    gaps = {"title": _TITLE, "text": _TEXT, **names}
     return filled("alertmanagerconfig.yaml", inhibit_rules=rules, **gaps)
 
 

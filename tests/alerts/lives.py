@@ -47,10 +47,6 @@ class Process:
     more: Mapping[str, float] = field(default_factory=dict)
     """Other series of the process, as ``name{labels}``, each with a value."""
 
-    @property
-    def ends(self) -> int:
-        return self.born + sum(seconds for _, seconds in self.states)
-
     def name(self, series: str, **labels: str) -> str:
         """The series with the labels of this process."""
         own = {"run": self.run, "rank": "0", "instance": self.instance, "job": "rl", "namespace": "ml", **self.labels}
@@ -67,7 +63,7 @@ class Process:
                 break
             here -= seconds
         if not state:
-            return {"up": 0.0} if time >= self.ends else {}
+            return {}
         index = min((time - self.born) // EVERY, len(self.steps) - 1)
         found = {
             self.name("rl_run_start_timestamp_seconds"): self.born + self.clock,
@@ -109,8 +105,7 @@ def series(processes: Iterable[Process], seconds: int, away: Sequence[tuple[int,
         for time in times:
             if not any(begin <= time < end for begin, end in away):
                 for name, value in process.at(time).items():
-                    if name != "up":
-                        found.setdefault(name, {})[time] = value
+                    found.setdefault(name, {})[time] = value
     return {name: _written([values.get(time) for time in times]) for name, values in found.items()}
 
 

@@ -37,7 +37,7 @@ class Training:
     @property
     def name(self) -> str:
         """The name of its run."""
-        return str(eventually(lambda: re.findall("^trainer_output.*$", self.output, re.MULTILINE), 600)[0])
+        return str(eventually(lambda: re.findall("^trainer_output.*$", self.output, re.MULTILINE))[0])
 
 
 def start(folder: Path, port: int, how: str, *options: str) -> Training:

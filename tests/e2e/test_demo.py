@@ -37,12 +37,12 @@ def test_the_demo_is_scraped(tmp_path: Path, algorithm: str) -> None:
         demo = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT)
         stack.callback(demo.wait)
         stack.callback(demo.kill)
-        eventually(lambda: f"http://127.0.0.1:{port}/metrics" in (tmp_path / "output").read_text(), 600)
+        eventually(lambda: f"http://127.0.0.1:{port}/metrics" in (tmp_path / "output").read_text())
         servers = [
             stack.enter_context(prometheus(generation, tmp_path / generation, [f"127.0.0.1:{port}"]))
             for generation in GENERATIONS
         ]
-        eventually(lambda: "finished after step 60" in (tmp_path / "output").read_text(), 600)
+        eventually(lambda: "finished after step 60" in (tmp_path / "output").read_text())
         for server in servers:
             eventually(lambda server=server: server.value('rl_run_state{state="finished"}') == 1)
         _, text, _ = fetch(f"http://127.0.0.1:{port}/metrics")
@@ -79,7 +79,7 @@ def test_a_fault_is_real(fault: str, state: str, tmp_path: Path) -> None:
     with (tmp_path / "output").open("w") as out:
         demo = subprocess.Popen([*command, "--linger", "600"], stdout=out, stderr=subprocess.STDOUT)
     try:
-        eventually(lambda: "the final state stays" in (tmp_path / "output").read_text(), 600)
+        eventually(lambda: "the final state stays" in (tmp_path / "output").read_text())
         _, text, _ = fetch(f"http://127.0.0.1:{port}/metrics")
         demo.send_signal(2)
         demo.wait(600)
@@ -109,7 +109,7 @@ def test_a_stall_is_real(tmp_path: Path) -> None:
     with (tmp_path / "output").open("w") as out:
         demo = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT)
     try:
-        eventually(lambda: "fault in step 5" in (tmp_path / "output").read_text(), 600)
+        eventually(lambda: "fault in step 5" in (tmp_path / "output").read_text())
         steps = []
         for _ in range(2):
             time.sleep(1.5)

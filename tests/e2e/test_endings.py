@@ -47,7 +47,7 @@ def _scraped(folder: Path, seconds: float, intervals: list[str]) -> Iterator[tup
 def _end(trainings: list[Training], seconds: float) -> None:
     """Let each end, by itself or by its signal, and wait until its process is gone."""
     for training in trainings:
-        eventually(lambda training=training: len(training.lines) > 3, 600)
+        eventually(lambda training=training: len(training.lines) > 3)
     time.sleep(seconds)
     for training in trainings:
         ending = ENDINGS[training.how][0]

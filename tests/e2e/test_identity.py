@@ -23,7 +23,7 @@ def test_runs_stay_apart_and_a_resumed_run_stays_one(tmp_path: Path) -> None:
             stack.callback(user.process.wait)
             stack.callback(user.process.kill)
         for user in users:
-            eventually(lambda user=user: len(user.lines) > 12, 600)
+            eventually(lambda user=user: len(user.lines) > 12)
         names = [user.name for user in users]
         assert len(set(names)) == 2
 
@@ -34,7 +34,7 @@ def test_runs_stay_apart_and_a_resumed_run_stays_one(tmp_path: Path) -> None:
         again = start(tmp_path / "ada", ports[0], "wait", "--resume")
         stack.callback(again.process.wait)
         stack.callback(again.process.kill)
-        eventually(lambda: len(again.lines) > 8, 600)
+        eventually(lambda: len(again.lines) > 8)
         again.process.send_signal(signal.SIGTERM)
         again.process.wait(600)
         last = again.lines[-1]

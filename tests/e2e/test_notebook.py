@@ -76,7 +76,7 @@ def test_a_notebook(tmp_path: Path, kernel: Any) -> None:
         prometheus(GENERATIONS[1], tmp_path / "p3", [f"127.0.0.1:{port}"], "2s") as second,
     ):
         client.execute("trainer.train()")
-        eventually(lambda: re.search(r"rl_step{.*} ([5-9]|\d\d)\.0", fetch(url)[1]), 600)
+        eventually(lambda: re.search(r"rl_step{.*} ([5-9]|\d\d)\.0", fetch(url)[1]))
         manager.interrupt_kernel()
         name = eventually(lambda: re.findall(r"(trainer_output-\w+)", _run(client, "print(exporter.name)")))[-1]
         step = float(re.findall(r"[\d.]+", _run(client, 'print(exporter.snapshot.value("rl_last_log_step"))'))[-1])

@@ -84,7 +84,7 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
 def play(scene: Scene) -> None:
     """Each fault in its time."""
     for kind, training in scene.trainings.items():
-        eventually(lambda kind=kind, run=training: len(run.lines) > 5 or (kind == "start" and scene.planted(kind)), 600)
+        eventually(lambda kind=kind, run=training: len(run.lines) > 5 or (kind == "start" and scene.planted(kind)))
     for kind in scene.trainings:
         scene.ask(kind)
     for kind in ("ratio", "reward", "hang", "gil", "end"):

@@ -49,7 +49,7 @@ def test_one_rank_sees_what_the_others_do_not(tmp_path: Path) -> None:
         prometheus("3", tmp_path / "prometheus", [], rules=rules(tmp_path), scrape=found) as server,
     ):
         nan_counted = 'rl_nonfinite_values_total{metric="rl_reward_function_dist",kind="nan"}'
-        eventually(lambda: _scraped(server, nan_counted) == {"1": 1}, 600)
+        eventually(lambda: _scraped(server, nan_counted) == {"1": 1})
         assert _scraped(server, 'rl_condition_events_total{condition="nonfinite_reward"}') == {"1": 1}
         eventually(lambda: server.query('ALERTS{alertname="RLRewardNonFinite",alertstate="firing"}'))
         assert _scraped(server, "count by (rank) (rl_reward_mean)") == {"0": 1}
@@ -94,7 +94,7 @@ def test_a_failed_rank_ends_at_once_and_the_run_goes_on(tmp_path: Path) -> None:
     with prometheus("3", tmp_path / "prometheus", [f"127.0.0.1:{port}"]) as server:
         _fails_on_one_rank(command, tmp_path, port)
         with launched([*command, "--wait"], tmp_path / "again", **ENVIRON, RLEXPORTER_RANKS="all") as launcher:
-            eventually(lambda: server.query('rl_run_info{attempt="2"}'), 600)
+            eventually(lambda: server.query('rl_run_info{attempt="2"}'))
             (tmp_path / "enough").touch()
             assert launcher.wait(600) == 0, (tmp_path / "again/err").read_text()[-3000:]
         attempts = server.query("last_over_time(rl_run_info[5m])")
@@ -106,7 +106,7 @@ def test_a_failed_rank_ends_at_once_and_the_run_goes_on(tmp_path: Path) -> None:
 
 def _fails_on_one_rank(command: list[str], tmp_path: Path, port: int) -> None:
     with launched([*command, "--fail-on", "1"], tmp_path, **ENVIRON, RLEXPORTER_RANKS="all") as launcher:
-        eventually(lambda: served(port + 1, "Prometheus/slow"), 600)  # a scraper of rank 1 that would be waited for
+        eventually(lambda: served(port + 1, "Prometheus/slow"))  # a scraper of rank 1 that would be waited for
         (tmp_path / "fail").touch()
         failed = tmp_path / "failed-1.json"
         eventually(failed.exists)
@@ -131,7 +131,7 @@ def test_what_other_ranks_serve_by_default(tmp_path: Path, ranks: str) -> None:
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
     command += ["-m", "tests.e2e.ranks", str(tmp_path), str(port), "--wait"]
     with launched(command, tmp_path, **ENVIRON, RLEXPORTER_RANKS=ranks):
-        eventually(lambda: _samples(port), 600)
+        eventually(lambda: _samples(port))
         if ranks == "main":
             assert not _samples(port + 1)
             return

@@ -86,7 +86,7 @@ def test_everything_runs_until_ctrl_c(tmp_path: Path) -> None:
         server = Prometheus(running.ports["prometheus"])
         eventually(lambda: running.shown("prometheus") and running.shown("alertmanager"))
         children = running.children()
-        eventually(lambda: (server.value("rl_step") or 0) > 0, 600)
+        eventually(lambda: (server.value("rl_step") or 0) > 0)
         eventually(lambda: running.shown("demo"))
 
         def loaded() -> list[dict[str, Any]]:

@@ -80,7 +80,7 @@ def _served(port: int, folder: Path, *expected: str) -> str:
         return found if all(re.search(each, found, re.MULTILINE) for each in expected) else ""
 
     try:
-        found: str = eventually(fetch, 600)
+        found: str = eventually(fetch)
     except AssertionError:
         pytest.fail((folder / "err").read_text()[-3000:])
     return found

@@ -212,7 +212,7 @@ def test_an_answer_has_to_be_taken_in_time(endpoint: tuple[Exporter, Reach], has
         eventually(lambda: accepted(exporter.port) == 20)
         assert unsent(exporter.port) < 20 << 20
         hasten()
-        eventually(lambda: accepted(exporter.port) == unsent(exporter.port) == 0, 600)
+        eventually(lambda: accepted(exporter.port) == unsent(exporter.port) == 0)
         assert _memory() - before < 64 << 20
     with reach() as sock:
         assert scrape(sock).status == 200
@@ -229,7 +229,7 @@ def test_the_rest_of_an_answer_has_to_be_taken_in_time(exporter: Exporter, haste
         while taken < 200_000:
             taken += len(another.recv(1 << 16))
         hasten()
-        eventually(lambda: accepted(exporter.port) == 0, 600)
+        eventually(lambda: accepted(exporter.port) == 0)
 
 
 @pytest.mark.usefixtures("little")

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from rlexporter.catalog import RUNBOOKS
+from rlexporter.catalog import RUNBOOKS, STORMS
 from rlexporter.generate.template import template
 
 Json = dict[str, Any]
@@ -17,7 +17,7 @@ SOURCE: Json = {"type": "prometheus", "uid": "${datasource}"}
 WIDTH = 24
 ROW_HEIGHT = 1
 
-FIRING = 'alertname=~"RL.+",alertname!~"RLManyRuns.+",alertstate="firing",run=~"$run"'
+FIRING = f'alertname=~"RL.+",alertname!~"{STORMS}",alertstate="firing",run=~"$run"'
 """What fires for the runs that are shown; a storm only stands for it."""
 
 
