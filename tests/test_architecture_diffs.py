@@ -201,7 +201,7 @@ for path in Path("one.prom"), None:
 print(json.dumps(Path("one.prom").exists()))
 """,
     )
-    assert said == [[1.0, 0.25], [2.0, 0.75], 0.0, [None, None], [None, None], 0.0, False]
+    assert said == [[1.0, 0.25], [2.0, 0.75], None, [None, None], [None, None], None, False]
 
 
 @pytest.mark.parametrize("kind", DIFFS)

@@ -1259,11 +1259,12 @@ _TRUTH = (
 _EXPORTER = (
     _exporter.counter(
         "rlexporter_errors_total",
-        "Errors of the exporter itself, kept away from training. Each kind is logged once.",
+        "Errors of the exporter itself, kept away from training. Each kind is logged once. A series is absent until "
+        "its first one.",
         unit="errors",
         labels=("where",),
-        initial=_each(ERROR_PLACES),
         healthy=Range(0.0, 0.0, "an error is a bug, or a disk or network that failed"),
+        reading=f"where is the part that failed: {', '.join(ERROR_PLACES)}.",
     ),
     _exporter.gauge(
         "rlexporter_unmapped_keys",

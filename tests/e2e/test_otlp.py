@@ -106,6 +106,7 @@ def _nan(sides: Sides) -> set[Key]:
     return {key for key, value in _all(sides.scraped["3"]).items() if math.isnan(value)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scraper", SCRAPERS)
 def test_every_series_is_there_and_equal(sides: Sides, scraper: str) -> None:
     """To the last label. VictoriaMetrics drops NaN, and keeps twelve digits of a number.
@@ -132,6 +133,7 @@ def _firing(server: Server) -> set[Key]:
     return {_labels(each["metric"]) for each in server.instant(_view(""), 'ALERTS{alertstate="firing"}')}
 
 
+@pytest.mark.slow
 def test_the_same_alerts_fire(sides: Sides) -> None:
     """A NaN loss too, of which the receiver keeps nothing but what was counted; it stays when the run has failed."""
     pushed = _firing(sides.pushed)
@@ -169,6 +171,7 @@ EARLIER = {"Process"}
 """Panels that also show what a run was before it began, as long as a receiver takes that for now."""
 
 
+@pytest.mark.slow
 def test_every_query_of_every_dashboard_finds_as_much(sides: Sides) -> None:
     """With the same labels. Where nothing is scraped, nothing is seen of scrapes."""
     asked = [
@@ -196,6 +199,7 @@ def test_every_query_of_every_dashboard_finds_as_much(sides: Sides) -> None:
     assert not different, "\n".join(map(str, different))
 
 
+@pytest.mark.slow
 def test_dashboards_find_pushed_runs(sides: Sides) -> None:
     """By the job, which is the name of the service."""
     found = {each["metric"]["job"] for each in sides.pushed.instant(_view(world.ALL), "rl_run_info")}

@@ -18,6 +18,9 @@ from tests.e2e.paging import FLAP, LATELY, SLACK, SOON, UNSEEN, Desk, chain, des
 from tests.e2e.runs import Training, start
 from tests.tools import ALERTMANAGERS, GENERATIONS, Prometheus, eventually, free_port
 
+pytestmark = pytest.mark.slow
+"""In three minutes of real waits; `test_weather.py` has a page in `make test`."""
+
 STALLED = 5
 TRAININGS = {
     "ratio": ("--iterations", "2", "--labels", "cluster=one"),

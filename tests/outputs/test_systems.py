@@ -38,7 +38,7 @@ with Exporter(run="test", port=0, linger=0, token_file=sys.argv[1], record=sys.a
     with urllib.request.urlopen(wanted, timeout=20) as answer:
         text = answer.read().decode()
     assert 'rl_reward_mean{rank="0",run="test"} 2.5' in text, text
-    assert 'rlexporter_errors_total{rank="0",run="test",where="auth"} 0.0' in text, text
+    assert "rlexporter_errors_total{" not in text, text
     port = exporter.port
 socket.create_server(("127.0.0.1", port)).close()
 assert [thread.name for thread in threading.enumerate()] == ["MainThread"]

@@ -8,7 +8,7 @@ from rlexporter.catalog import NAMED
 from rlexporter.generate.dashboards import variables
 from rlexporter.generate.dashboards.boxes import GREEN, ORANGE, RED, info, stat
 from rlexporter.generate.dashboards.frame import Json, Page, dashboard, select
-from rlexporter.generate.dashboards.panels import Query, capital, described, timeseries, words
+from rlexporter.generate.dashboards.panels import Query, capital, described, grown, timeseries, words
 from rlexporter.model.metric import Group, Kind, Metric
 
 UID = "rlexporter-exporter"
@@ -59,7 +59,7 @@ _SEEN = (
 
 
 def _numbers(page: Page) -> None:
-    errors = Query(f"sum(rlexporter_errors_total{{{_OF}}})", "errors")
+    errors = Query(f"sum(rlexporter_errors_total{{{_OF}}}) or vector(0)", "errors")
     red, orange = ((GREEN, None), (RED, 1.0)), ((GREEN, None), (ORANGE, 1.0))
     page.add(stat("Errors", errors, described(NAMED["rlexporter_errors_total"]), steps=red), 4, 4)
     unknown = Query(f"sum(rlexporter_unmapped_keys{{{_OF}}})", "keys")
@@ -93,5 +93,5 @@ def _any(metric: Metric) -> Json:
     kept, legend = ", ".join(by), " ".join("{{" + label + "}}" for label in by)
     expr = f"max by ({kept}) ({metric.series}{{{_OF}}})"
     if metric.kind is Kind.COUNTER:
-        expr = f"sum by ({kept}) (increase({metric.series}{{{_OF}}}[$__rate_interval]))"
+        expr = f"sum by ({kept}) ({grown(metric.series, _OF)})"
     return timeseries(capital(words(metric.series)), [Query(expr, legend)], metric, absent=_UNSEEN)
