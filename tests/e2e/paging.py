@@ -1,10 +1,11 @@
 """The way of a page: a real Prometheus with our rules, a real Alertmanager with our configuration, and who is called.
 
-Both files are as committed, but in them a minute is five seconds.
+Both files are as committed, but in them a minute is five seconds; TEST_MINUTE_SECONDS=60 makes it a real one.
 """
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -15,7 +16,7 @@ from typing import Any
 from rlexporter import Exporter
 from tests.tools import ROOT, Prometheus, Webhook, alertmanager, eventually, free_port, prometheus
 
-MINUTE = 5
+MINUTE = int(os.environ.get("TEST_MINUTE_SECONDS", "5"))
 """Seconds that stand for one minute of the committed rules."""
 UNSEEN = 3.5 * MINUTE
 """After so many seconds a run that was training has vanished."""
