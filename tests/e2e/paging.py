@@ -190,7 +190,8 @@ def chain(
 @contextmanager
 def exporting(port: int, run: str, **settings: Any) -> Iterator[Exporter]:
     """An exporter in this process, for hand-made log lines; it ends as if the process were killed."""
-    exporter = Exporter(run=run, port=port, algorithm="grpo", **settings).start()
+    patient = {"run_stalled": 36_000.0}  # in real minutes as well nobody logs for half an hour
+    exporter = Exporter(run=run, port=port, algorithm="grpo", thresholds=patient, **settings).start()
     exporter.log({"loss": 0.1, "grad_norm": 1.0})
     try:
         yield exporter

@@ -1,0 +1,80 @@
+"""Each decision of the recording rules is one that a case of promtool needs: taken out or turned round, one fails."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from rlexporter.catalog import RECORDING_RULES
+from rlexporter.generate import rules
+from rlexporter.generate.site import Site
+from rlexporter.model.alert import RecordingRule
+from tests.alerts import promtool
+from tests.alerts.test_run_rules import CASES
+from tests.alerts.test_storm_rules import STORMS
+from tests.tools import GENERATIONS
+
+pytestmark = pytest.mark.soak
+
+SEEN, SINCE = "rl:run_last_seen_timestamp_seconds", "rl:condition_since_timestamp_seconds"
+BEGAN = "rl:condition_event_timestamp_seconds"
+MUTATIONS = [
+    ("rl:clock_offset_seconds", "- timestamp(", "+ timestamp("),
+    ("rl:attempt_start_timestamp_seconds", "[2m]) - last", "[2m]) + last"),
+    ("rl:newest_attempt", "max without", "min without"),
+    ("rl:run_state", " and ignoring (state) rl:newest_attempt", ""),
+    (SEEN, '{state!~"finished|stopped"}', ""),
+    (SEEN, "86400", "8640"),
+    (SEEN, "  unless ignoring (state) rl:run_state\n", ""),
+    ("rl:run_start_due_timestamp_seconds", '"}[2m]))', '"}[2m]) * 0)'),
+    ("rl:condition run_vanished", "> 90", "> 15"),
+    ("rl:condition run_vanished", "and on () (time() - rl:evaluating_since_timestamp_seconds > 120)", ""),
+    ("rl:condition run_stalled", "  and rl:newest_attempt\n", ""),
+    (BEGAN, "last_over_time(rl:clock_offset_seconds[5m])", "last_over_time(rl:clock_offset_seconds[5m]) * -1"),
+    (BEGAN, ">= ignoring (condition, severity, LOST) group_left () rl:run_start_timestamp_seconds", ">= 0"),
+    ("rl:condition_event", "  unless last_over_time(rl_condition_symptom[5m]) == 1\n", ""),
+    ("rl:condition_event", "time() - 600", "time() - 60"),
+    ("rl:condition", "last_over_time(rl:condition_event[5m])", "last_over_time(rl:condition_event[15s])"),
+    (
+        "rl:condition",
+        f'and ignoring (condition, severity, state) {SEEN}{{state=~"starting|running"}}\n',
+        "",
+    ),
+    ("rl:condition", 'unless ignoring (condition, severity) rl:condition{condition="run_vanished"}\n', ""),
+    ("rl:condition", "  and ignoring (condition, severity) rl:run_start_timestamp_seconds < time() - 300\n", ""),
+    ("rl:run_sick_since_timestamp_seconds", "[20m]", "[1m]"),
+    ("rl:runs_newly_sick", "900", "300"),
+    ("rl:runs_newly_sick", "count by (cluster, severity)", "count by (severity)"),
+    ("rl:storm", ">= 0.05", ">= 0.005"),
+    ("rl:storm", ">= 5", ">= 4"),
+    ("rl:storm", "or rl:runs_newly_sick and last_over_time(rl:storm[2m])", ""),
+    ("rl:storm_member", "time() - 900", "time() - 9000"),
+    ("rl:storm_member", f"\nor {SINCE} <= last_over_time(rl:storm_member[1h]) + 60", ""),
+    ("rl:storm_member", "and on (cluster, severity) rl:storm", "and on (severity) rl:storm"),
+    ("rl:run_steps_lost", '\nand ignoring (state) rl:run_state{state="running"}', ""),
+    ("rl:run_steps_lost", "[1h]", "[5m]"),
+    ("rl:run_failure_explained", "or last_over_time(rl:run_failure_explained[1h])", "or rl:none"),
+    (SINCE, f"last_over_time({SINCE}[5m]) and rl:condition\nor ", ""),
+]
+"""A rule, and its condition where the name is that of several; what stands in it, and what takes its place."""
+
+
+def _mutated(which: str, old: str, new: str) -> tuple[RecordingRule, ...]:
+    name, _, condition = which.partition(" ")
+    meant = [each for each in RECORDING_RULES if each.name == name and each.labels.get("condition", "") == condition]
+    (rule,) = [each for each in meant if old in each.expr]
+    changed = replace(rule, expr=rule.expr.replace(old, new, 1))
+    return tuple(changed if each is rule else each for each in RECORDING_RULES)
+
+
+@pytest.mark.parametrize(("which", "old", "new"), MUTATIONS)
+def test_a_case_needs_it(which: str, old: str, new: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same cases pass with the rules as they are: `test_run_rules.py` and `test_storm_rules.py` see to that."""
+    monkeypatch.setattr(rules, "RECORDING_RULES", _mutated(which, old, new))
+    file = tmp_path / "mutated.rules.yml"
+    file.write_text(rules.rules(Site()))
+    cases = [promtool.together(CASES.values()), *map(promtool.alone, STORMS.values())]
+
+    assert "FAILED" in promtool.run(GENERATIONS[-1], tmp_path, cases, rules=file, every="30s")
