@@ -51,7 +51,7 @@ golden: ## write the golden scrapes anew; read the difference before you commit 
 
 soak: tools ## tests that take long: scrapes once a minute, every launcher, floods of connections
 	@scripts/setup test
-	@$(PY) -m pytest -m soak --ignore=tests/versions/test_healthy.py $(ARGS)
+	@OMP_NUM_THREADS=1 $(PY) -m pytest -m soak --ignore=tests/versions/test_healthy.py $(ARGS)
 
 lowest: ## the core tests with the oldest versions of the dependencies that are promised
 	@scripts/setup lowest .venv-lowest
@@ -61,7 +61,7 @@ lowest: ## the core tests with the oldest versions of the dependencies that are 
 versions: tools ## real trainers of older TRL versions, each in an environment of its own (about 8 minutes)
 	@for each in $(TRL); do \
 		scripts/setup trl-$$each .venv-$$each && echo "versions: $$each" && TRL_EXPERIMENTAL_SILENCE=1 \
-		.venv-$$each/bin/python -m pytest -q -W default -m "not soak" --ignore=tests/versions/test_drift.py \
+		OMP_NUM_THREADS=1 .venv-$$each/bin/python -m pytest -q -W default -m "not soak" --ignore=tests/versions/test_drift.py \
 			tests/versions tests/adapters/test_ppo_legacy.py $(ARGS) || exit 1; \
 	done
 
@@ -69,7 +69,7 @@ healthy: ## healthy real runs of every trainer, in all versions of TRL: nothing 
 	@scripts/setup test
 	@for each in $(TRL); do scripts/setup trl-$$each .venv-$$each || exit 1; done
 	@for venv in .venv $(TRL:%=.venv-%); do \
-		TRL_EXPERIMENTAL_SILENCE=1 $$venv/bin/python -m pytest -q -W default tests/versions/test_healthy.py $(ARGS) || exit 1; \
+		TRL_EXPERIMENTAL_SILENCE=1 OMP_NUM_THREADS=1 $$venv/bin/python -m pytest -q -W default tests/versions/test_healthy.py $(ARGS) || exit 1; \
 	done
 
 compatibility: versions ## write docs/compatibility.md from runs of all versions
