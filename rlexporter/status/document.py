@@ -101,7 +101,7 @@ def _run(samples: Samples, pace: float | None, now: float) -> dict[str, Any]:
         "steps_planned": whole(planned),
         "steps_per_second": number(pace),
         "seconds_left": max(0.0, left / pace) if left is not None and pace else None,
-        "last_step_seconds_ago": age(samples, now),
+        "last_step_seconds_ago": number(age(samples, now)),
         "stall_after_seconds": number(samples.value("rl_stall_after_seconds")),
         "last_checkpoint_step": whole(samples.value("rl_last_checkpoint_step")),
         "last_good_checkpoint_step": whole(samples.value("rl_last_good_checkpoint_step")),

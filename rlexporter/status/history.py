@@ -17,14 +17,16 @@ from rlexporter.status.distributions import since
 RECENT_STEPS = 50
 """The steps that count as the last ones."""
 
-_MOST_POINTS = 900_000
+_MOST_POINTS = 1_100_000
 """The points of all curves: 16 bytes each, and an eighth more where arrays have room to grow."""
-_LONGEST = 2000
+_LONGEST = 3000
 _SHORTEST = 8
 _MOST_CURVES = 4000
 _APART = 5
 """The steps between two states of the histograms."""
 _PACE_SECONDS = 60.0
+_GOLDEN = 0.618
+"""Its multiples, without their whole parts, are spread evenly: so are the moments in which curves are thinned."""
 
 _STEP = Series(NAMED["rl_step"])
 _STEPS_DONE = Series(NAMED["rl_steps_total"])
@@ -53,7 +55,7 @@ class History:
         self._curves: dict[Series, Curve] = {}
         self._histograms: dict[Series, Histogram] = {}
         self._states: deque[tuple[int, Mapping[Series, Histogram]]] = deque()
-        self._pace: deque[tuple[float, float]] = deque()
+        self._pace: deque[tuple[float, float]] = deque(maxlen=1000)  # a recording may have no times
 
     def see(self, snapshot: Snapshot) -> None:
         """Take what has changed since the last snapshot."""
@@ -62,7 +64,7 @@ class History:
             return
         with self._lock:
             if step < self._step:
-                self._forget()
+                self._begin_again(snapshot, int(step))
             self._seen, self._step = snapshot, step
             self._note_pace(snapshot.samples.get(_TIME), step)
             self._add_gauges(snapshot)
@@ -96,9 +98,11 @@ class History:
             (began, first), (ended, last) = self._pace[0], self._pace[-1]
             return (last - first) / (ended - began) if ended > began else None
 
-    def _forget(self) -> None:
-        for kept in (self._curves, self._histograms, self._states, self._pace):
+    def _begin_again(self, snapshot: Snapshot, step: int) -> None:
+        """Forget the curves; the histograms go on to count, so that what they count now is where the run begins."""
+        for kept in (self._curves, self._states, self._pace):
             kept.clear()
+        self._states.append((step, snapshot.buckets))
 
     @property
     def _most(self) -> int:
@@ -139,5 +143,5 @@ class History:
     def _new(self, series: Series) -> Curve | None:
         if len(self._curves) >= _MOST_CURVES:
             return None
-        found = self._curves[series] = Curve()
+        found = self._curves[series] = Curve(1.0 - len(self._curves) * _GOLDEN % 1.0 / 2)
         return found
