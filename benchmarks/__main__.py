@@ -50,6 +50,13 @@ _SCRAPE = """
 
 Microseconds an answer, in the endpoint's thread.
 """
+_PAGES = """
+## Open pages
+
+What `/api/status` costs: milliseconds of CPU time to make it, and by the clock to ask for it while steps go on. Then a
+loop of torch and Python with 64 pages open that ask for it and for the curves every two seconds, without and with in
+turn; the pages are a process on the same cores.
+"""
 _KNOCKS = """
 ## Strangers at TLS
 
@@ -87,10 +94,16 @@ for the next one and half an evaluation, then 30 seconds in its group for what m
 
 def sections() -> dict[str, Callable[[], Iterator[str]]]:
     """The parts of the page: what stands before the rows, and what measures them."""
-    from benchmarks import gpu, knocks, log_line, paging, ranks, tensors, training
+    from benchmarks import gpu, knocks, log_line, pages, paging, ranks, tensors, training
 
     parts = {_TENSOR: tensors.rows, _KINDS: tensors.kind_rows, _GPU: gpu.rows, _LINE: log_line.rows}
-    parts |= {_SCRAPE: log_line.scrape_rows, _KNOCKS: knocks.rows, _STEP: training.rows, _RANKS: ranks.rows}
+    parts |= {
+        _SCRAPE: log_line.scrape_rows,
+        _PAGES: pages.rows,
+        _KNOCKS: knocks.rows,
+        _STEP: training.rows,
+        _RANKS: ranks.rows,
+    }
     return parts | {_PAGING: paging.rows}
 
 

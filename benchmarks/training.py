@@ -118,7 +118,7 @@ def _measured(size: tuple[int, int], attached: bool) -> Run:
         _instrument(trainer, exporter, inside)
         with _scraped(f"{exporter.url}/metrics"):
             step = _trained(trainer)
-            endpoint = _cpu_of("rlexporter-http")
+            endpoint = cpu_of("rlexporter-http")
         exporter.close()
     return Run(step, 1e3 * inside.seconds / STEPS, 1e3 * endpoint / STEPS)
 
@@ -157,7 +157,7 @@ def _scraped(url: str) -> Iterator[None]:
         thread.join()
 
 
-def _cpu_of(name: str) -> float:
+def cpu_of(name: str) -> float:
     """CPU seconds of a thread of this process, of Linux."""
     import os
 

@@ -19,7 +19,7 @@ LAYERS = (
     ("catalog", "tensors"),
     ("conditions", "adapters"),
     ("config", "store", "generate"),
-    ("recording", "outputs"),
+    ("recording", "outputs", "status"),
     ("run", "endpoint"),
     ("exporter", "integrations"),
     ("demo", "commands", "__main__"),

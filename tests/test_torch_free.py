@@ -18,6 +18,7 @@ import pytest
 from packaging.requirements import Requirement
 
 from rlexporter.model import installed
+from tests.tools import free_port
 
 ROOT = Path(__file__).parent.parent
 RUN = ROOT / "tests/data/runs/ppo-value_nan-0.jsonl"
@@ -91,7 +92,7 @@ def test_the_environment_is_bare(package: str, bare: Path) -> None:
     assert _can_import(bare, "rlexporter.commands.main, rlexporter.exporter")
 
 
-def test_metrics_generate_and_check_need_the_standard_library_alone(bare: Path, tmp_path: Path) -> None:
+def test_metrics_generate_check_and_status_need_the_standard_library_alone(bare: Path, tmp_path: Path) -> None:
     """Thresholds from a TOML file too."""
     assert _run(bare, "generate", "--out", str(tmp_path / "pack")).stdout.startswith("wrote ")
     assert "rl_kl_per_token" in _run(bare, "metrics").stdout
@@ -99,6 +100,9 @@ def test_metrics_generate_and_check_need_the_standard_library_alone(bare: Path, 
     found = _run(bare, "check", str(RUN))
     assert (found.returncode, found.stderr) == (2, "")
     assert "RLValueLossNonFinite" in found.stdout
+    found = _run(bare, "status", "--timeout", "5", f"127.0.0.1:{free_port()}")
+    assert (found.returncode, found.stdout) == (3, "")
+    assert "gives no answer" in found.stderr
     (limits := tmp_path / "limits.toml").write_text("[thresholds]\nnonfinite_value_loss = false\n")
     found = _run(bare, "check", "--thresholds", str(limits), str(RUN))
     assert (found.returncode, found.stderr) == (2, "")

@@ -6,22 +6,24 @@ down, which is when the final state is fetched.
 
 from __future__ import annotations
 
-import gzip
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import replace
 
 import fastapi
 from fastapi import FastAPI, Request, Response
 
 from rlexporter.catalog import NAMED
-from rlexporter.endpoint import pages
 from rlexporter.endpoint.auth import METHODS
+from rlexporter.endpoint.bodies import Body, takes_gzip
 from rlexporter.endpoint.scrapers import Fetch, Fetches
+from rlexporter.endpoint.statuses import MOST_NAMES, Statuses
 from rlexporter.model.metric import Series
 from rlexporter.model.snapshot import Snapshot
 from rlexporter.outputs import prometheus
+from rlexporter.status.document import MOST_POINTS, POINTS
+from rlexporter.status.history import History
+from rlexporter.status.page import page
 
 VERSION = fastapi.__version__
 
@@ -33,30 +35,15 @@ _COUNT = Series(NAMED["rlexporter_scrapes_total"])
 _CLOCK = Series(NAMED["rlexporter_time_seconds"])
 
 
-@dataclass(frozen=True)
-class Scrape:
-    """The body of a scrape, with the snapshot and the time that it was made of."""
-
-    snapshot: Snapshot
-    time: float
-    body: bytes
-    content_type: str
-
-    @cached_property
-    def zipped(self) -> bytes:
-        """Return the body, compressed."""
-        return gzip.compress(self.body, compresslevel=6, mtime=0)
-
-
 class Scrapes:
     """Cache of scrapes. While the snapshot does not change, one per second and format is encoded for all scrapers."""
 
     def __init__(self, snapshot: Callable[[], Snapshot], fetches: Fetches) -> None:
         self._snapshot = snapshot
         self._fetches = fetches
-        self._kept: dict[str, Scrape] = {}
+        self._kept: dict[str, Body] = {}
 
-    def get(self, accept: str, names: Sequence[str]) -> Scrape:
+    def get(self, accept: str, names: Sequence[str]) -> Body:
         """Return the scrape for the Accept header ``accept``, limited to the series ``names`` if any."""
         now, moment = self._snapshot(), time.monotonic()
         accept, content_type = _negotiated(accept)
@@ -69,17 +56,20 @@ class Scrapes:
             found = self._kept[content_type] = self._made(now, moment, accept, names)
         return found
 
-    def _made(self, now: Snapshot, moment: float, accept: str, names: Sequence[str]) -> Scrape:
+    def _made(self, now: Snapshot, moment: float, accept: str, names: Sequence[str]) -> Body:
         own = {_COUNT: float(self._fetches.total), _CLOCK: time.time()}
         full = replace(now, samples={**now.samples, **own})
         body, content_type = prometheus.encode(full, accept, names)
-        return Scrape(now, moment, body, content_type)
+        return Body(now, moment, body, content_type)
 
 
-def application(snapshot: Callable[[], Snapshot], fetches: Fetches, failed: Callable[[Exception], None]) -> FastAPI:
+def application(
+    snapshot: Callable[[], Snapshot], history: History, fetches: Fetches, failed: Callable[[Exception], None]
+) -> FastAPI:
     """Return the application. ``failed`` gets every error in an answer; the answer itself does not show it."""
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
     scrapes = Scrapes(snapshot, fetches)
+    first = Body(Snapshot(), 0.0, page().encode(), "text/html; charset=utf-8")
 
     @app.exception_handler(Exception)
     async def broken(_: Request, error: Exception) -> Response:
@@ -94,11 +84,7 @@ def application(snapshot: Callable[[], Snapshot], fetches: Fetches, failed: Call
         peer = request.client
         agent = request.headers.get("user-agent", "")[:_AGENT_LENGTH]
         fetches.add(Fetch(time.monotonic(), peer.host if peer else "", peer.port if peer else 0, agent))
-        found = scrapes.get(request.headers.get("accept", ""), names)
-        headers = {"Content-Type": found.content_type, "Vary": "Accept, Accept-Encoding"}
-        if _takes_gzip(request.headers.get("accept-encoding", "")):
-            return Response(found.zipped, headers={**headers, "Content-Encoding": "gzip"})
-        return Response(found.body, headers=headers)
+        return _answer(request, scrapes.get(request.headers.get("accept", ""), names), "Accept, Accept-Encoding")
 
     @app.api_route("/livez", methods=[*METHODS])
     @app.api_route("/readyz", methods=[*METHODS])
@@ -106,10 +92,33 @@ def application(snapshot: Callable[[], Snapshot], fetches: Fetches, failed: Call
         return Response("ok\n", media_type="text/plain")
 
     @app.api_route("/", methods=[*METHODS])
-    async def index() -> Response:
-        return Response(pages.page(snapshot()), media_type="text/html")
+    async def index(request: Request) -> Response:
+        return _answer(request, first, "Accept-Encoding")
 
+    _add_api(app, Statuses(snapshot, history))
     return app
+
+
+def _add_api(app: FastAPI, statuses: Statuses) -> None:
+    @app.api_route("/api/status", methods=[*METHODS])
+    async def status(request: Request) -> Response:
+        return _answer(request, statuses.status(), "Accept-Encoding")
+
+    @app.api_route("/api/history", methods=[*METHODS])
+    async def history(request: Request) -> Response:
+        names, points = request.query_params.getlist("series"), request.query_params.get("points", str(POINTS))
+        if len(names) > MOST_NAMES:
+            return Response(f"at most {MOST_NAMES} times series\n", 400, media_type="text/plain")
+        if not (points.isdecimal() and points.isascii() and len(points) < 5 and 4 <= int(points) <= MOST_POINTS):
+            return Response(f"points is a number from 4 to {MOST_POINTS}\n", 400, media_type="text/plain")
+        return _answer(request, statuses.history(tuple(names), int(points)), "Accept-Encoding")
+
+
+def _answer(request: Request, found: Body, vary: str) -> Response:
+    headers = {"Content-Type": found.content_type, "Vary": vary}
+    if takes_gzip(request.headers.get("accept-encoding", "")):
+        return Response(found.zipped, headers={**headers, "Content-Encoding": "gzip"})
+    return Response(found.body, headers=headers)
 
 
 def _negotiated(accept: str) -> tuple[str, str]:
@@ -118,8 +127,3 @@ def _negotiated(accept: str) -> tuple[str, str]:
         return accept, prometheus.encode(Snapshot(), accept)[1]
     except (TypeError, ValueError):  # prometheus_client cannot compare a version such as `1.x`
         return "", prometheus.encode(Snapshot(), "")[1]
-
-
-def _takes_gzip(accept_encoding: str) -> bool:
-    wanted = [part.replace(" ", "").lower() for part in accept_encoding.split(",")]
-    return any(part.split(";")[0] == "gzip" and not part.endswith((";q=0", ";q=0.0")) for part in wanted)

@@ -17,6 +17,8 @@ from rlexporter.endpoint.connections import Listener
 from rlexporter.endpoint.scrapers import Fetches, patience, pending
 from rlexporter.model.errors import SetupError
 from rlexporter.model.snapshot import Snapshot
+from rlexporter.outputs.periodic import Ticker
+from rlexporter.status.history import History
 
 __all__ = ["VERSION", "Server", "claim"]
 
@@ -25,6 +27,7 @@ logger = logging.getLogger("rlexporter")
 _PORTS_TRIED = 20
 _START_SECONDS = 30.0
 _STOP_SECONDS = 5.0
+_HISTORY_SECONDS = 0.5
 
 
 def claim(host: str, port: int, *, free: Callable[[int], str], fallback: bool) -> Listener:
@@ -69,7 +72,7 @@ def _advice(host: str, port: int, error: OSError) -> str:
 
 
 class Server:
-    """Serves one snapshot source on one listening socket until it is closed."""
+    """Serves one snapshot source, and its history, on one listening socket until it is closed."""
 
     def __init__(
         self,
@@ -82,12 +85,15 @@ class Server:
         self.host, self.port = sock.getsockname()[:2]
         self.url = f"{'https' if guards.tls else 'http'}://{_reachable(self.host)}:{self.port}"
         self._socket = sock
-        app = Authentication(application(snapshot, self.fetches, failed), guards.token)
+        history = History()
+        self._watcher = Ticker("history", _HISTORY_SECONDS, lambda: history.see(snapshot()), failed)
+        app = Authentication(application(snapshot, history, self.fetches, failed), guards.token)
         self._server = server.Server(app, sock, guards.tls, failed)
         self._thread = Thread(target=self._server.work, name=f"rlexporter-http-{self.port}", daemon=True)
 
     def start(self) -> None:
-        """Start the thread, and return once requests are answered. Raises SetupError if it does not come up."""
+        """Start the threads, and return once requests are answered. Raises SetupError if it does not come up."""
+        self._watcher.start()
         self._thread.start()
         deadline = time.monotonic() + _START_SECONDS
         while not self._server.started:
@@ -102,7 +108,8 @@ class Server:
         return patience(waiting, limit)
 
     def close(self) -> None:
-        """Stop answering, free the port, and return when the thread has ended."""
+        """Stop answering, free the port, and return when the threads have ended."""
+        self._watcher.close()
         self._server.stop()
         if self._thread.is_alive():
             self._thread.join(_STOP_SECONDS)

@@ -8,7 +8,7 @@ from rlexporter.catalog import ALGORITHMS
 from rlexporter.conditions.judged import alerts_on
 from rlexporter.generate.markdown import table
 from rlexporter.generate.template import filled
-from rlexporter.model.metric import Group, Kind, Level, Metric, Range
+from rlexporter.model.metric import Group, Kind, Level, Metric
 
 
 def metrics(catalog: Sequence[Metric]) -> str:
@@ -43,7 +43,7 @@ def _series_row(metric: Metric) -> tuple[str, ...]:
     return (
         f"`{metric.series}{_labels(metric)}`{kind}",
         ", ".join(part for part in (metric.unit, level) if part) or "-",
-        _range(metric.healthy) if metric.healthy else "-",
+        f"{metric.healthy.text} ({metric.healthy.source})" if metric.healthy else "-",
         "<br>".join(f"`{name}`" for name in dict.fromkeys(key.name for key in metric.keys)) or "-",
         metric.help + (f" **Reading:** {metric.reading}" if metric.reading else "") + _alerts(metric),
     )
@@ -56,12 +56,3 @@ def _alerts(metric: Metric) -> str:
 
 def _labels(metric: Metric) -> str:
     return "{" + ",".join(metric.labels) + "}" if metric.labels else ""
-
-
-def _range(healthy: Range) -> str:
-    low, high = healthy.low, healthy.high
-    if low is not None and high is not None:
-        text = f"{low:g}" if low == high else f"{low:g} to {high:g}"
-    else:
-        text = f"at least {low:g}" if low is not None else f"at most {high:g}"
-    return f"{text} ({healthy.source})"

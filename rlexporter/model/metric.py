@@ -65,6 +65,16 @@ class Range:
     high: float | None
     source: str
 
+    @property
+    def text(self) -> str:
+        """Return the range in words: ``0 to 0.2``, ``at least 0.5``; empty where both ends are open."""
+        low, high = self.low, self.high
+        if low is not None and high is not None:
+            return f"{low:g}" if low == high else f"{low:g} to {high:g}"
+        if low is None and high is None:
+            return ""
+        return f"at least {low:g}" if low is not None else f"at most {high:g}"
+
 
 @dataclass(frozen=True, slots=True)
 class Key:

@@ -1,0 +1,85 @@
+"""The four questions that a person asks about a run, and what answers each: families of alerts, and numbers to show."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rlexporter.model.condition import Family
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """A number to show: that of a signal, or of the first of ``series`` that the run has."""
+
+    name: str
+    """The number in short words."""
+    signal: str = ""
+    """The signal whose limits belong to it; also the one that is read, where there are no ``series``."""
+    series: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """A question about a run. ``families``: those whose alerts are an answer; ``main``: the numbers to show."""
+
+    name: str
+    title: str
+    families: tuple[Family, ...]
+    main: tuple[Shown, ...]
+
+
+QUESTIONS: tuple[Question, ...] = (
+    Question(
+        name="learning",
+        title="Is it learning?",
+        families=(
+            *(Family.REWARD_FLAT, Family.REWARD_DROP, Family.REWARD_JUMP, Family.PLATEAU),
+            *(Family.GRAD_DEAD, Family.LR, Family.ADVANTAGE),
+        ),
+        main=(
+            Shown(name="reward", signal="reward"),
+            Shown(name="reward spread", signal="reward_std"),
+            Shown(name="groups without spread", signal="zero_std_fraction"),
+            Shown(name="learning rate", signal="learning_rate"),
+        ),
+    ),
+    Question(
+        name="stable",
+        title="Is it stable?",
+        families=(
+            *(Family.POLICY_STEP, Family.KL_HIGH, Family.KL_NEGATIVE, Family.KL_COEF),
+            *(Family.ENTROPY_LOW, Family.ENTROPY_HIGH, Family.GRAD, Family.VALUE),
+            *(Family.TRUNCATION, Family.LENGTH),
+        ),
+        main=(
+            Shown(name="KL", signal="kl"),
+            Shown(name="entropy", signal="entropy"),
+            Shown(name="ratio", signal="ratio"),
+            Shown(name="clipped", signal="clipfrac"),
+            Shown(name="gradient norm", signal="grad_norm"),
+            Shown(name="value loss", signal="value_loss"),
+            Shown(name="completion length", signal="length"),
+            Shown(name="cut off", signal="truncated"),
+        ),
+    ),
+    Question(
+        name="fast",
+        title="Is it fast?",
+        families=(Family.SLOW, Family.STALL),
+        main=(
+            Shown(name="step time", signal="step_time", series=("rl_step_duration_seconds", "rl_step_time_seconds")),
+            Shown(name="episodes per second", series=("rl_episodes_per_second",)),
+        ),
+    ),
+    Question(
+        name="hidden",
+        title="Is anything hidden?",
+        families=(Family.NONFINITE, Family.CRASH, Family.KEYS, Family.EXPORTER),
+        main=(
+            Shown(name="NaN and infinite values", series=("rl_nonfinite_values_total",)),
+            Shown(name="values not given", series=("rl_undefined_values_total",)),
+            Shown(name="skipped updates", series=("rl_skipped_updates_total",)),
+            Shown(name="errors of the exporter", series=("rlexporter_errors_total",)),
+        ),
+    ),
+)

@@ -1,0 +1,124 @@
+"""Asks a running exporter over HTTP, by the standard library alone."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import ssl
+import urllib.error
+import urllib.parse
+import urllib.request
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rlexporter.config.settings import DEFAULT_PORT
+from rlexporter.model.errors import SetupError
+
+HERE = f"http://127.0.0.1:{DEFAULT_PORT}"
+_MOST_BYTES = 1 << 26
+
+
+class UnreachableError(Exception):
+    """Reports that an exporter gave no answer that can be used; the message says why, in one line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """What an exporter may ask for: files with the token, with who signed its certificate, and with one's own."""
+
+    token_file: str | None = None
+    ca_file: str | None = None
+    cert_file: str | None = None
+    key_file: str | None = None
+
+    @staticmethod
+    def add_to(parser: Any) -> None:
+        """Add the options to a ``parser`` of arguments."""
+        parser.add_argument(
+            "--token-file",
+            metavar="FILE",
+            default=os.environ.get("RLEXPORTER_TOKEN_FILE") or None,
+            help="the token that the exporter asks for (default: RLEXPORTER_TOKEN_FILE)",
+        )
+        parser.add_argument(
+            "--ca-file", metavar="FILE", help="who signed its certificate (default: those of the system; SSL_CERT_FILE)"
+        )
+        parser.add_argument("--cert-file", metavar="FILE", help="your own certificate, where it asks for one")
+        parser.add_argument("--key-file", metavar="FILE", help="the key of that certificate")
+
+    @classmethod
+    def of(cls, options: Any) -> Access:
+        """Return what the parsed ``options`` say."""
+        return cls(options.token_file, options.ca_file, options.cert_file, options.key_file)
+
+    def headers(self) -> dict[str, str]:
+        """Return the headers that bring the token. Raises SetupError if the file cannot be read."""
+        if not self.token_file:
+            return {}
+        try:
+            token = Path(self.token_file).expanduser().read_text(encoding="ascii").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise SetupError(f"cannot use {self.token_file}: {getattr(error, 'strerror', '') or error}") from None
+        return {"Authorization": f"Bearer {token}"}
+
+    def context(self) -> ssl.SSLContext:
+        """Return the settings of TLS. Raises SetupError for files that are none."""
+        try:
+            context = ssl.create_default_context(cafile=self.ca_file)
+            if self.cert_file:
+                context.load_cert_chain(self.cert_file, self.key_file)
+        except (OSError, ssl.SSLError) as error:
+            files = ", ".join(filter(None, (self.ca_file, self.cert_file, self.key_file)))
+            raise SetupError(f"cannot use {files}: {error.strerror or error}") from None
+        return context
+
+
+def base(url: str) -> str:
+    """Return the address of an exporter: of any page of it, or of a host and port."""
+    full = url if "://" in url else f"http://{url}"
+    parts = urllib.parse.urlsplit(full)
+    if parts.scheme not in ("http", "https") or not parts.netloc:
+        raise SetupError(f"{url!r} is no address of an exporter: it looks like {HERE}")
+    return f"{parts.scheme}://{parts.netloc}"
+
+
+def status(url: str, access: Access, timeout: float) -> dict[str, Any]:
+    """Return the answer of `/api/status` of the exporter at ``url``.
+
+    ``timeout``: the seconds without a byte after which it is given up.
+
+    Raises:
+        SetupError: the address or a file cannot be used.
+        UnreachableError: there is no answer, or one that is none.
+    """
+    address = f"{base(url)}/api/status"
+    handlers = (_NoRedirects(), urllib.request.HTTPSHandler(context=access.context()))
+    request = urllib.request.Request(address, headers={**access.headers(), "User-Agent": "rlexporter"})  # noqa: S310
+    try:
+        with urllib.request.build_opener(*handlers).open(request, timeout=timeout) as answer:
+            found = json.loads(answer.read(_MOST_BYTES))
+    except urllib.error.HTTPError as error:
+        with error:
+            raise UnreachableError(f"{address} answers {error.code}{_advice(error.code)}") from None
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        reason = getattr(error, "reason", None) or error
+        raise UnreachableError(f"{address} gives no answer: {reason}") from None
+    if not isinstance(found, dict) or not isinstance(found.get("verdict"), dict):
+        raise UnreachableError(f"{address} gives an answer that is none of rlexporter")
+    return found
+
+
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """Follows no redirect: it would bring the token to another host."""
+
+    def redirect_request(self, *_: Any) -> None:
+        """Return None: an error then says what was answered."""
+
+
+def _advice(code: int) -> str:
+    return {
+        401: ": it asks for a token (--token-file, RLEXPORTER_TOKEN_FILE)",
+        404: ": is this an rlexporter, and one that has this page?",
+    }.get(code, "")

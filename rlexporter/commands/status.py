@@ -1,0 +1,97 @@
+"""`rlexporter status`: prints the verdict on a run that is being served, and says it by the exit status too."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import textwrap
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from rlexporter.commands import client
+from rlexporter.commands.alert_words import number
+from rlexporter.model.errors import SetupError
+
+_UNREACHABLE = 3
+_STATUSES = {"fine": 0, "look": 1, "act": 2}
+_WIDTH = 100
+_EPILOG = """\
+exit status:
+  0 fine, 1 look: a warning, 2 act: something critical, or the run has failed or hangs, 3 there is no verdict:
+  nobody answers, or the answer cannot be used. A mistake in the arguments is 2, as in any command.
+"""
+
+
+def add_to(commands: Any) -> None:
+    """Add the command to ``commands``."""
+    asks = commands.add_parser(
+        "status",
+        help="how a run is that is being served: fine, look or act",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    asks.add_argument("url", nargs="?", default=client.HERE, metavar="URL", help=f"its exporter ({client.HERE})")
+    asks.add_argument("--json", action="store_true", help="print the whole answer, as docs/api.md describes it")
+    asks.add_argument(
+        "--timeout", type=_seconds, default=10.0, metavar="SECONDS", help="give up after this long (default: 10)"
+    )
+    client.Access.add_to(asks)
+    asks.set_defaults(command=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print the verdict; return the exit status."""
+    try:
+        found = client.status(options.url, client.Access.of(options), options.timeout)
+    except (client.UnreachableError, SetupError) as error:
+        print(f"rlexporter: {_shown(error)}", file=sys.stderr)
+        return _UNREACHABLE
+    print(json.dumps(found, indent=1) if options.json else "\n".join(lines(found)))
+    return _STATUSES.get(found["verdict"].get("word", ""), _UNREACHABLE)
+
+
+def lines(found: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the lines for a person, of the document ``found``; control characters in names are written out."""
+    verdict, run = found["verdict"], found["run"]
+    yield from _wrapped(f"{verdict['word']:5} {verdict['text']}", " " * 6)
+    planned = "" if run["steps_planned"] is None else f" of {run['steps_planned']}"
+    step = "" if run["step"] is None else f", step {run['step']}{planned}"
+    yield f"  run {_shown(run['name'])}: {_shown(run['algorithm'] or 'unknown')}, {run['state']}{step}"
+    speaking = [each for each in found["conditions"] if not each["symptom"] and each["severity"] != "info"]
+    for name in verdict["conditions"]:
+        severities = {each["severity"]: each for each in speaking if each["name"] == name}
+        worst = severities.get("critical") or severities.get("warning")
+        yield from _wrapped(_condition(worst), " " * 6) if worst else ()
+    if verdict["actions"]:
+        yield "  what to do:"
+    for action in verdict["actions"]:
+        yield from _wrapped(f"    * {action}", " " * 6)
+    if verdict["runbook"]:
+        yield f"  {_shown(verdict['runbook'])}"
+
+
+def _condition(each: Mapping[str, Any]) -> str:
+    """Return cause, step, value and limit."""
+    value, limit, unit = each["value"], each["threshold"], each["signal_unit"]
+    text = f"  {each['severity']}: {each['alert']} ({each['name']}), step {each['step']}"
+    if isinstance(value, (int, float)) and isinstance(limit, (int, float)):
+        what = " NaN or infinite" if unit == "values" else ""
+        text += f": {number(value, unit)}{what}, limit {number(limit, '' if what else unit)}"
+    return text if each["holds"] else f"{text}; over"
+
+
+def _wrapped(text: str, later: str) -> list[str]:
+    return textwrap.wrap(_shown(text), _WIDTH, subsequent_indent=later, break_long_words=False, break_on_hyphens=False)
+
+
+def _shown(text: object) -> str:
+    """Return ``text`` for a terminal: what is not printed there, or turns it around, is written as its number."""
+    return "".join(sign if sign.isprintable() else f"\\u{ord(sign):04x}" for sign in str(text))
+
+
+def _seconds(text: str) -> float:
+    seconds = float(text)
+    if not 0 < seconds <= 600:
+        raise argparse.ArgumentTypeError("must be above 0, and at most 600")
+    return seconds

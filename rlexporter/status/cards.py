@@ -1,0 +1,144 @@
+"""The answers to the four questions: each with its state, and the numbers that show it, beside their limits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
+from typing import Any, NamedTuple
+
+from rlexporter.catalog import CONDITIONS, NAMED
+from rlexporter.catalog.questions import QUESTIONS, Question, Shown
+from rlexporter.conditions.from_catalog import SIGNAL_NAMED
+from rlexporter.model.condition import Family, Read, Severity
+from rlexporter.model.histogram import Histogram
+from rlexporter.model.metric import Kind, Metric, Series
+from rlexporter.status.conditions import Began
+from rlexporter.status.distributions import since
+from rlexporter.status.samples import Samples, number
+from rlexporter.status.verdict import ACT, FINE, LOOK, UNKNOWN, WORDS, is_stalled
+
+_SEVERE = (Severity.CRITICAL.value, Severity.WARNING.value)
+
+
+class Source(NamedTuple):
+    """A series at which a number of a card may be read. ``limited``: the limits of the signal are in its unit."""
+
+    series: str
+    limited: bool
+
+
+@cache
+def sources(shown: Shown) -> tuple[Source, ...]:
+    """Return where a number is read, the best first: gauges, which agree with the trainer's log, then histograms."""
+    if shown.series or not shown.signal:
+        return tuple(Source(name, bool(shown.signal)) for name in shown.series)
+    found, limited = [], True
+    for source in SIGNAL_NAMED[shown.signal].sources:
+        if source.read is Read.DERIVED:
+            limited = False  # what comes after it has another unit
+        elif source.read in (Read.VALUE, Read.MEAN):
+            found.append(Source(source.series, limited))
+    unique = {each.series: each for each in reversed(found)}
+    order = [unique[name] for name in dict.fromkeys(each.series for each in found)]
+    return tuple(sorted(order, key=lambda each: (not each.limited, NAMED[each.series].kind is Kind.HISTOGRAM)))
+
+
+def curves() -> list[str]:
+    """Return the metrics whose curves the cards may show."""
+    names = (source.series for each in QUESTIONS for shown in each.main for source in sources(shown))
+    return [name for name in dict.fromkeys(names) if NAMED[name].kind is not Kind.COUNTER]
+
+
+def as_json(
+    samples: Samples, found: Sequence[Began], before: Mapping[Series, Histogram], now: float
+) -> list[dict[str, Any]]:
+    """Return the entries of the document; ``before``: the histograms some steps ago."""
+    return [_card(question, samples, found, before, now) for question in QUESTIONS]
+
+
+def _card(
+    question: Question, samples: Samples, found: Sequence[Began], before: Mapping[Series, Histogram], now: float
+) -> dict[str, Any]:
+    main = [entry for shown in question.main if (entry := _entry(shown, samples, before)) is not None]
+    words = [_word(each) for each in found if each.condition.family in question.families and each.in_force]
+    if Family.STALL in question.families and is_stalled(samples, now):
+        words.append(ACT)
+    hidden = samples.faults or sum(samples.of("rlexporter_errors_total").values())
+    if (hidden and Family.EXPORTER in question.families) or any(isinstance(each["value"], str) for each in main):
+        words.append(LOOK)  # a number of a card may be NaN while the condition that says so is on another one
+    worst = max(words, key=WORDS.index, default=FINE)
+    empty = all(entry["value"] is None for entry in main)
+    state = UNKNOWN if worst == FINE and empty else worst
+    return {"question": question.name, "title": question.title, "state": state, "main": main}
+
+
+def _word(each: Began) -> str:
+    """Return what a condition says on a card, where a symptom is worth a look: its numbers are bad too."""
+    if each.limit.severity is Severity.INFO:
+        return FINE
+    return ACT if each.limit.severity is Severity.CRITICAL and not each.symptom else LOOK
+
+
+def _entry(shown: Shown, samples: Samples, before: Mapping[Series, Histogram]) -> dict[str, Any] | None:
+    for source in sources(shown):
+        metric = NAMED[source.series]
+        value = _READ[metric.kind](metric, samples, before)
+        if value is not None:
+            limits = list(_limits(shown.signal, samples)) if source.limited else []
+            return {
+                "name": shown.name,
+                "series": metric.series,
+                "labels": {},
+                "kind": metric.kind.value,
+                "value": number(value),
+                "unit": metric.unit,
+                "threshold": _nearest(limits, value),
+                "healthy": metric.healthy.text if metric.healthy else "",
+                "limits": limits,
+            }
+    return None
+
+
+def _gauge(metric: Metric, samples: Samples, before: Mapping[Series, Histogram]) -> float | None:
+    return samples.value(metric.series)
+
+
+def _counter(metric: Metric, samples: Samples, before: Mapping[Series, Histogram]) -> float | None:
+    """Return the sum over all labels: 0 where nothing was counted, as the trainer's own counters are absent then."""
+    found = samples.of(metric.series)
+    return sum(found.values()) if found or metric.labels else None
+
+
+def _histogram(metric: Metric, samples: Samples, before: Mapping[Series, Histogram]) -> float | None:
+    series = Series(metric)
+    counted = samples.snapshot.buckets.get(series)
+    if counted is None:
+        return None
+    lately = since(counted, before.get(series))
+    return lately.mean if lately.count or lately.nonfinite else None
+
+
+_READ: dict[Kind, Callable[[Metric, Samples, Mapping[Series, Histogram]], float | None]] = {
+    Kind.GAUGE: _gauge,
+    Kind.COUNTER: _counter,
+    Kind.HISTOGRAM: _histogram,
+}
+
+
+def _limits(signal: str, samples: Samples) -> Iterator[dict[str, Any]]:
+    """Yield the limits in force for ``signal``."""
+    for condition in CONDITIONS:
+        if signal and condition.signal == signal:
+            for limit in condition.limits:
+                key = (condition.name, limit.severity.value)
+                threshold = samples.value("rl_threshold", *key)
+                if threshold is not None:
+                    names = dict(zip(("condition", "severity"), key, strict=True))
+                    yield {**names, "below": condition.below, "threshold": number(threshold)}
+
+
+def _nearest(limits: Sequence[Mapping[str, Any]], value: float) -> float | None:
+    """Return the limit of an alert that is nearest to ``value``."""
+    found = [each["threshold"] for each in limits if each["severity"] in _SEVERE]
+    numbers = [each for each in found if isinstance(each, float)]
+    return min(numbers, key=lambda each: abs(each - value) if value == value else 0.0, default=None)

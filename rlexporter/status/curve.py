@@ -1,0 +1,111 @@
+"""A curve in bounded memory: thinned evenly over the steps, with its first and last point and its extremes."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+from math import inf, nextafter
+
+Point = tuple[float, float]
+"""A step and a value."""
+
+_NEXT_TO_INFINITY = nextafter(inf, 0.0)
+
+
+def thinned(points: Sequence[Point], most: int) -> list[Point]:
+    """Return at most ``most`` (4 or more) of ``points``: the first, the last, and the extremes of each part between."""
+    if len(points) <= most:
+        return list(points)
+    between = points[1:-1]
+    size = -(-len(between) // ((most - 2) // 2))
+    parts = (between[start : start + size] for start in range(0, len(between), size))
+    return [points[0], *(point for part in parts for point in _extremes(part)), points[-1]]
+
+
+class Curve:
+    """The points of one series, in the order of its steps.
+
+    Of every so many points the lowest and the highest are kept. When there are too many, pairs of these parts are made
+    one, so that a part is twice as long from then on, at the beginning of a run as at its end. ``share``: the part of
+    the room that this curve takes, so that not all curves are thinned in the same moment.
+    """
+
+    __slots__ = ("_first", "_kept", "_last", "_open", "_share", "_size", "_steps", "_values")
+
+    def __init__(self, share: float = 1.0) -> None:
+        self._share = share
+        self._first: Point | None = None
+        self._last: Point | None = None
+        self._steps = array("d")
+        self._values = array("d")
+        self._size = 2
+        """The points of a part, of which two are kept."""
+        self._open: list[Point] = []
+        """The extremes of the part that is not full yet."""
+        self._kept = 0
+        """The points that these stand for."""
+
+    @property
+    def last_step(self) -> float:
+        """Return the step of the newest point; minus infinity if there is none."""
+        return self._last[0] if self._last else float("-inf")
+
+    def add(self, step: float, value: float, most: int) -> None:
+        """Add a point behind the last one, and keep at most ``most`` (8 or more) between the first and the last."""
+        point = self._last = (step, value)
+        if self._first is None:
+            self._first = point
+            return
+        self._open = _extremes([*self._open, point])
+        self._kept += 1
+        if self._kept >= self._size:
+            self._close()
+            while len(self._steps) > most * self._share:
+                self._halve()
+
+    def points(self) -> list[Point]:
+        """Return the points."""
+        if self._first is None or self._last is None:
+            return []
+        found = [self._first, *zip(self._steps, self._values, strict=True), *self._open]
+        return found if found[-1][0] == self._last[0] else [*found, self._last]
+
+    def _close(self) -> None:
+        for step, value in self._open:
+            self._steps.append(step)
+            self._values.append(value)
+        self._open, self._kept = [], 0
+
+    def _halve(self) -> None:
+        """Make one part of each two; a last one that is alone is open again."""
+        points = list(zip(self._steps, self._values, strict=True))
+        pairs, alone = (points, []) if len(points) % 4 == 0 else (points[:-2], points[-2:])
+        kept = [point for start in range(0, len(pairs), 4) for point in _extremes(pairs[start : start + 4])]
+        self._steps = array("d", [step for step, _ in kept])
+        self._values = array("d", [value for _, value in kept])
+        self._open, self._kept = alone, self._size if alone else 0
+        self._size *= 2
+
+
+def _extremes(points: Sequence[Point]) -> list[Point]:
+    """Return the lowest and the highest of ``points``, in their order; of equal ones the first and the last.
+
+    NaN is higher than all, since it must not be lost.
+    """
+    if len(points) < 3:
+        return list(points)
+    low = high = 0
+    lowest = highest = _height(points[0][1])
+    for place in range(1, len(points)):
+        height = _height(points[place][1])
+        if height < lowest:
+            low, lowest = place, height
+        if height >= highest:
+            high, highest = place, height
+    return [points[low], points[high]] if low < high else [points[high], points[low]]
+
+
+def _height(value: float) -> float:
+    if value != value:
+        return inf
+    return value if value < inf else _NEXT_TO_INFINITY

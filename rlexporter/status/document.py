@@ -1,0 +1,161 @@
+"""The JSON documents of `/api/status` and `/api/history`, which docs/api.md describes. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+from rlexporter.catalog import RUNBOOKS
+from rlexporter.model.metric import Metric, Series
+from rlexporter.model.snapshot import RunState, Snapshot
+from rlexporter.status import cards, conditions, distributions, unjudged
+from rlexporter.status.curve import thinned
+from rlexporter.status.history import History
+from rlexporter.status.samples import Number, Samples, number, whole
+from rlexporter.status.verdict import UNKNOWN, Verdict, age, verdict
+
+VERSION = 1
+"""The version of both documents: it changes when a field is removed or changes its meaning, not when one is added."""
+
+MOST_POINTS = 2000
+POINTS = 500
+_MOST_CURVES = 200
+_DOCS = f"{RUNBOOKS.removesuffix('/alerts/runbooks')}/docs/api.md"
+_LINKS = {
+    "metrics": "/metrics",
+    "status": "/api/status",
+    "history": "/api/history",
+    "docs": _DOCS,
+    "runbooks": f"{RUNBOOKS}/README.md",
+}
+_OWN_LABELS = ("run", "rank")
+
+
+def status(snapshot: Snapshot, history: History, now: float) -> dict[str, Any]:
+    """Return the document of the run at this moment; ``now``: seconds since the epoch."""
+    samples = Samples(snapshot)
+    found = conditions.began(samples)
+    past = history.past(samples.step)
+    return {
+        "version": VERSION,
+        "time": now,
+        "run": _run(samples, history.steps_per_second(), now),
+        "verdict": _verdict(verdict(samples, found, now)),
+        "conditions": conditions.as_json(found),
+        "cards": cards.as_json(samples, found, past.buckets, now),
+        "rewards": _rewards(samples),
+        "distributions": distributions.as_json(snapshot.buckets, past.buckets, past.steps),
+        "not_judged": unjudged.as_json(samples),
+        "unavailable": unjudged.unavailable(samples),
+        "nonfinite": [
+            {"metric": metric, "kind": kind, "count": whole(count)}
+            for (metric, kind), count in sorted(samples.nonfinite.items())
+        ],
+        "undefined": [
+            {"metric": metric, "count": whole(count)}
+            for (metric,), count in sorted(samples.of("rl_undefined_values_total").items())
+        ],
+        "series": _series(snapshot, samples.info("rl_run_info").get("algorithm", "")),
+        "hyperparameters": {name: number(value) for (name,), value in samples.of("rl_hyperparameter").items()},
+        "links": _LINKS,
+    }
+
+
+def curves(history: History, names: Sequence[str] = (), points: int = POINTS) -> dict[str, Any]:
+    """Return the document of the curves of the metrics ``names``, with at most ``points`` each.
+
+    Without ``names``: of those that the cards may show. At most 200 curves.
+    """
+    wanted = [series for name in dict.fromkeys(names or cards.curves()) for series in history.series(name)]
+    return {"version": VERSION, "curves": [_curve(history, series, points) for series in wanted[:_MOST_CURVES]]}
+
+
+def _curve(history: History, series: Series, points: int) -> dict[str, Any]:
+    found = thinned(history.curve(series), points)
+    return {
+        "series": series.metric.series,
+        "labels": _labels(series),
+        "steps": [whole(step) for step, _ in found],
+        "values": [number(value) for _, value in found],
+    }
+
+
+def _run(samples: Samples, pace: float | None, now: float) -> dict[str, Any]:
+    snapshot, info = samples.snapshot, samples.info("rl_run_info")
+    state, planned = snapshot.state, samples.value("rl_steps_planned")
+    pace = pace if state is RunState.RUNNING else None
+    left = planned - samples.step if planned is not None and samples.step is not None else None
+    return {
+        "name": snapshot.labels.get("run", ""),
+        "rank": snapshot.labels.get("rank", ""),
+        "labels": {name: text for name, text in snapshot.labels.items() if name not in _OWN_LABELS},
+        "algorithm": info.get("algorithm", ""),
+        "trainer": info.get("trainer", ""),
+        "model": info.get("model", ""),
+        "state": state.value if state else UNKNOWN,
+        "exception": samples.info("rl_run_exception_info").get("exception", ""),
+        "attempt": int(info["attempt"]) if info.get("attempt", "").isdecimal() else None,
+        "started": number(samples.value("rl_run_start_timestamp_seconds")),
+        "step": samples.step,
+        "steps_planned": whole(planned),
+        "steps_per_second": number(pace),
+        "seconds_left": max(0.0, left / pace) if left is not None and pace else None,
+        "last_step_seconds_ago": number(age(samples, now)),
+        "stall_after_seconds": number(samples.value("rl_stall_after_seconds")),
+        "last_checkpoint_step": whole(samples.value("rl_last_checkpoint_step")),
+        "last_good_checkpoint_step": whole(samples.value("rl_last_good_checkpoint_step")),
+        "info": info,
+    }
+
+
+def _verdict(found: Verdict) -> dict[str, Any]:
+    return {
+        "word": found.word,
+        "code": found.code,
+        "conditions": list(found.conditions),
+        "text": found.text,
+        "actions": list(found.actions),
+        "runbook": found.runbook,
+    }
+
+
+def _rewards(samples: Samples) -> list[dict[str, Number]]:
+    means, spreads = samples.of("rl_reward_function_mean"), samples.of("rl_reward_function_std")
+    return [
+        {"function": key[0], "mean": number(means.get(key)), "std": number(spreads.get(key))}
+        for key in sorted({*means, *spreads})
+    ]
+
+
+def _series(snapshot: Snapshot, algorithm: str) -> list[dict[str, Any]]:
+    ordered = sorted((*snapshot.samples, *snapshot.buckets), key=lambda each: (each.metric.series, each.labels))
+    return [
+        {
+            **_described(series.metric, algorithm),
+            "labels": _labels(series),
+            "value": number(snapshot.samples.get(series)),
+            "step": snapshot.steps.get(series),
+        }
+        for series in ordered
+    ]
+
+
+def _labels(series: Series) -> dict[str, str]:
+    return dict(zip(series.metric.labels, series.labels, strict=True))
+
+
+@lru_cache(maxsize=1024)
+def _described(metric: Metric, algorithm: str) -> dict[str, str]:
+    """Return what the catalogue says of ``metric``, with the keys that ``algorithm`` logs; all where it logs none."""
+    keys = [key.name for key in metric.keys if algorithm in key.algorithms] or [key.name for key in metric.keys]
+    return {
+        "name": metric.series,
+        "key": ", ".join(dict.fromkeys(keys)),
+        "kind": metric.kind.value,
+        "unit": metric.unit,
+        "level": metric.level.value,
+        "help": metric.help,
+        "reading": metric.reading,
+        "healthy": metric.healthy.text if metric.healthy else "",
+    }

@@ -1,0 +1,147 @@
+"""The history of a run: a curve of each number by step, its pace, and its histograms some steps ago; bounded."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from threading import Lock
+from typing import NamedTuple
+
+from rlexporter.catalog import NAMED
+from rlexporter.model.histogram import Histogram
+from rlexporter.model.metric import Series
+from rlexporter.model.snapshot import Snapshot
+from rlexporter.status.curve import Curve, Point
+from rlexporter.status.distributions import since
+
+RECENT_STEPS = 50
+"""The steps that count as the last ones."""
+
+_MOST_POINTS = 1_100_000
+"""The points of all curves: 16 bytes each, and an eighth more where arrays have room to grow."""
+_LONGEST = 3000
+_SHORTEST = 8
+_MOST_CURVES = 4000
+_APART = 5
+"""The steps between two states of the histograms."""
+_PACE_SECONDS = 60.0
+_GOLDEN = 0.618
+"""Its multiples, without their whole parts, are spread evenly: so are the moments in which curves are thinned."""
+
+_STEP = Series(NAMED["rl_step"])
+_STEPS_DONE = Series(NAMED["rl_steps_total"])
+_TIME = Series(NAMED["rl_last_step_timestamp_seconds"])
+
+
+class Past(NamedTuple):
+    """The histograms at an earlier step. ``steps``: how long ago that is; None if it is not known."""
+
+    buckets: Mapping[Series, Histogram]
+    steps: int | None
+
+
+class History:
+    """The history of one process. One thread calls `see`; any may call the others, also meanwhile.
+
+    The curve of a gauge has the values that it had when its step changed. That of a histogram has the mean of what was
+    counted since the point before; histograms of a gauge's own values have none. A run that begins again, at an earlier
+    step, begins a new history.
+    """
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._seen: Snapshot | None = None
+        self._step = float("-inf")
+        self._curves: dict[Series, Curve] = {}
+        self._histograms: dict[Series, Histogram] = {}
+        self._states: deque[tuple[int, Mapping[Series, Histogram]]] = deque()
+        self._pace: deque[tuple[float, float]] = deque(maxlen=1000)  # a recording may have no times
+
+    def see(self, snapshot: Snapshot) -> None:
+        """Take what has changed since the last snapshot."""
+        step = snapshot.samples.get(_STEP)
+        if step is None or snapshot is self._seen:
+            return
+        with self._lock:
+            if step < self._step:
+                self._begin_again(snapshot, int(step))
+            self._seen, self._step = snapshot, step
+            self._note_pace(snapshot.samples.get(_TIME), step)
+            self._add_gauges(snapshot)
+            self._add_histograms(snapshot, int(step))
+
+    def curve(self, series: Series) -> list[Point]:
+        """Return the points of ``series``; none for one that is unknown."""
+        with self._lock:
+            found = self._curves.get(series)
+            return found.points() if found is not None else []
+
+    def series(self, name: str) -> list[Series]:
+        """Return the series of the metric ``name`` that have a curve, sorted by their labels."""
+        with self._lock:
+            found = [series for series in self._curves if series.metric.series == name]
+        return sorted(found, key=lambda series: series.labels)
+
+    def past(self, step: int | None) -> Past:
+        """Return the histograms about 50 steps before ``step``: none at all where the run was not older then."""
+        with self._lock:
+            if step is None or not self._states:
+                return Past({}, None)
+            at, buckets = self._states[0]
+            return Past(buckets, max(0, step - at))
+
+    def steps_per_second(self) -> float | None:
+        """Return the pace over the last minute, or the last steps where they take longer; None if it is unknown."""
+        with self._lock:
+            if len(self._pace) < 2:
+                return None
+            (began, first), (ended, last) = self._pace[0], self._pace[-1]
+            return (last - first) / (ended - began) if ended > began else None
+
+    def _begin_again(self, snapshot: Snapshot, step: int) -> None:
+        """Forget the curves; the histograms go on to count, so that what they count now is where the run begins."""
+        for kept in (self._curves, self._states, self._pace):
+            kept.clear()
+        self._states.append((step, snapshot.buckets))
+
+    @property
+    def _most(self) -> int:
+        """Return the most points of one curve."""
+        return max(_SHORTEST, min(_LONGEST, _MOST_POINTS // max(1, len(self._curves))))
+
+    def _note_pace(self, time: float | None, step: float) -> None:
+        if time is None or (self._pace and step == self._pace[-1][1]):
+            return
+        self._pace.append((time, step))
+        while len(self._pace) > 2 and self._pace[1][0] <= time - _PACE_SECONDS:
+            self._pace.popleft()
+
+    def _add_gauges(self, snapshot: Snapshot) -> None:
+        samples, most = snapshot.samples, self._most
+        for series, step in snapshot.steps.items():
+            found = self._curves.get(series) or self._new(series)
+            if found is not None and step > found.last_step and series in samples:
+                found.add(step, samples[series], most)
+
+    def _add_histograms(self, snapshot: Snapshot, step: int) -> None:
+        most = self._most
+        for series, counted in snapshot.buckets.items():
+            before = self._histograms.get(series)
+            if series.metric.of or counted is before:
+                continue
+            found, fresh = self._curves.get(series) or self._new(series), since(counted, before)
+            if found is not None and step > found.last_step and (fresh.count or fresh.nonfinite):
+                found.add(step, fresh.mean, most)
+                self._histograms[series] = counted
+        if not self._states:  # histograms count from the start of the process
+            self._states.append((step - int(snapshot.samples.get(_STEPS_DONE, 0)), {}))
+        if step - self._states[-1][0] >= _APART:
+            self._states.append((step, snapshot.buckets))
+        while len(self._states) > 1 and self._states[1][0] <= step - RECENT_STEPS:
+            self._states.popleft()
+
+    def _new(self, series: Series) -> Curve | None:
+        if len(self._curves) >= _MOST_CURVES:
+            return None
+        found = self._curves[series] = Curve(1.0 - len(self._curves) * _GOLDEN % 1.0 / 2)
+        return found

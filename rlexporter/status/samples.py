@@ -1,0 +1,64 @@
+"""A snapshot by name of metric, and its numbers as JSON takes them."""
+
+from __future__ import annotations
+
+from math import isfinite, isnan
+
+from rlexporter.catalog import MAY_BE_NONFINITE
+from rlexporter.model.metric import Series
+from rlexporter.model.snapshot import Snapshot
+
+Number = float | int | str | None
+"""A number of a JSON document: NaN and infinities are the strings "NaN", "+Inf" and "-Inf"."""
+
+
+def number(value: float | None) -> Number:
+    """Return ``value`` for a JSON document; None where there is none."""
+    if value is None or isfinite(value):
+        return value
+    return "NaN" if isnan(value) else "+Inf" if value > 0 else "-Inf"
+
+
+def whole(value: float | None) -> Number:
+    """Return ``value``, which counts something, without a fraction."""
+    return int(value) if value is not None and isfinite(value) else number(value)
+
+
+class Samples:
+    """The samples of one snapshot, by the Prometheus name of their metric."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.snapshot = snapshot
+        self._named: dict[str, dict[Series, float]] = {}
+        for series, value in snapshot.samples.items():
+            self._named.setdefault(series.metric.series, {})[series] = value
+
+    def of(self, name: str) -> dict[tuple[str, ...], float]:
+        """Return the samples of the metric ``name`` by the values of their labels."""
+        return {series.labels: value for series, value in self._named.get(name, {}).items()}
+
+    def value(self, name: str, *labels: str) -> float | None:
+        """Return one sample of the metric ``name``; None if there is none."""
+        return next((value for series, value in self._named.get(name, {}).items() if series.labels == labels), None)
+
+    def info(self, name: str) -> dict[str, str]:
+        """Return the labels of the metric ``name``, which is always 1; empty if it is absent."""
+        for series in self._named.get(name, ()):
+            return dict(zip(series.metric.labels, series.labels, strict=True))
+        return {}
+
+    @property
+    def step(self) -> int | None:
+        """Return the step that the run is at."""
+        found = self.value("rl_step")
+        return None if found is None else int(found)
+
+    @property
+    def nonfinite(self) -> dict[tuple[str, ...], float]:
+        """Return the counts of NaN and infinities that are not 0, by metric and kind."""
+        return {labels: count for labels, count in self.of("rl_nonfinite_values_total").items() if count}
+
+    @property
+    def faults(self) -> float:
+        """Return the number of NaN and infinities in metrics that must not have any."""
+        return sum(count for (metric, _), count in self.nonfinite.items() if metric not in MAY_BE_NONFINITE)

@@ -1,0 +1,177 @@
+"""The verdict on a run: fine, look or act, and why. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rlexporter.catalog import RUN_FAILED, RUN_STALLED
+from rlexporter.catalog.causes import FAILURE
+from rlexporter.model.condition import Severity
+from rlexporter.model.snapshot import RunState
+from rlexporter.status.conditions import Began, runbook
+from rlexporter.status.samples import Samples
+
+FINE, LOOK, ACT = WORDS = ("fine", "look", "act")
+"""The words of a verdict, the worst last."""
+UNKNOWN = "unknown"
+
+_WORD = {Severity.CRITICAL: ACT, Severity.WARNING: LOOK, Severity.INFO: FINE}
+_ENDED = {
+    RunState.FINISHED: "The run has finished",
+    RunState.STOPPED: "The run was stopped",
+    RunState.PREEMPTED: "The run was told to end (SIGTERM)",
+    RunState.FAILED: "The run has failed",
+}
+_OF_NAN = "nonfinite"
+_PROCESS = ("starting", UNKNOWN, "finished", "stopped", "preempted")
+"""The codes under which nothing is wrong with the process."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The answer to: how is this run?"""
+
+    word: str
+    code: str
+    """The reason, for programs; docs/api.md lists them."""
+    text: str
+    conditions: tuple[str, ...] = ()
+    """The conditions that speak, the worst first, then the causes."""
+    actions: tuple[str, ...] = ()
+    """Things to do, the best first."""
+    runbook: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A part of a verdict, from one place."""
+
+    word: str
+    code: str
+    text: str
+    actions: tuple[str, ...] = ()
+    alert: str = ""
+
+
+def verdict(samples: Samples, found: Sequence[Began], now: float) -> Verdict:
+    """Return the verdict on a run whose conditions ``found`` have begun; ``now``: seconds since the epoch.
+
+    Symptoms do not speak. A failed or hanging process comes first, unless a condition explains it.
+    """
+    speaking = spoken(found)
+    process, condition = _of_process(samples, now), _of_conditions(speaking)
+    explained = samples.value("rl_condition_symptom", *FAILURE) == 1.0
+    parts = [part for part in (process, condition, _of_nan(samples, speaking)) if part is not None]
+    if explained and condition is not None:
+        parts = [condition, *(part for part in parts if part is not condition)]
+    word = max((part.word for part in parts), key=WORDS.index, default=FINE)
+    worst = next((part for part in parts if part.word == word), _nothing(samples))
+    texts = [part.text for part in parts]
+    if condition is None and word == FINE:
+        texts.append(_nothing(samples).text)
+    return Verdict(
+        word,
+        _code(process, worst),
+        " ".join([*texts, *_checkpoint(samples, word)]),
+        tuple(dict.fromkeys(each.condition.name for each in speaking)),
+        worst.actions,
+        runbook(worst.alert) if worst.alert else "",
+    )
+
+
+def spoken(found: Sequence[Began]) -> list[Began]:
+    """Return the conditions that speak: in force, no symptom, and more than information."""
+    speaking = [
+        each for each in found if each.in_force and not each.symptom and each.limit.severity is not Severity.INFO
+    ]
+    return sorted(speaking, key=lambda each: each.order)
+
+
+def age(samples: Samples, now: float) -> float | None:
+    """Return the seconds since the last step ended, or since the start before the first one."""
+    last = samples.value("rl_last_step_timestamp_seconds")
+    return None if last is None else max(0.0, now - last)
+
+
+def is_stalled(samples: Samples, now: float) -> bool:
+    """Return True if the run should have made a step by now."""
+    state, since, limit = samples.snapshot.state, age(samples, now), samples.value("rl_stall_after_seconds")
+    return state is not None and not state.over and None not in (since, limit) and (since or 0.0) > (limit or 0.0)
+
+
+def _code(process: _Part | None, worst: _Part) -> str:
+    """Return the code of the worst part, but for a process that says how it ended or begins."""
+    if process is not None and (process.word == ACT or worst.code == "ok"):
+        return process.code
+    return worst.code
+
+
+def _of_process(samples: Samples, now: float) -> _Part | None:
+    state = samples.snapshot.state
+    if state is None:
+        return _Part(LOOK, UNKNOWN, "The state of the run is not known.")
+    if is_stalled(samples, now):
+        return _Part(ACT, "stalled", _stall(samples, now), RUN_STALLED.remedies, RUN_STALLED.alert)
+    if state is RunState.FAILED:
+        exception = samples.info("rl_run_exception_info").get("exception", "")
+        text = f"{_ENDED[state]}{f' with {exception}' if exception else ''}{_last_step(samples)}."
+        return _Part(ACT, "failed", text, RUN_FAILED.remedies, RUN_FAILED.alert)
+    if state.over:
+        return _Part(FINE, state.value, f"{_ENDED[state]}{_last_step(samples)}.")
+    if not samples.value("rl_steps_total"):
+        return _Part(FINE, "starting", "The run has not ended a step yet.")
+    return None
+
+
+def _of_conditions(speaking: Sequence[Began]) -> _Part | None:
+    if not speaking:
+        return None
+    first = speaking[0]
+    over = "" if first.holds else ", and holds no more"
+    text = f"{first.condition.summary} It began in step {first.step}{over}."
+    others = len({each.condition.name for each in speaking} - {first.condition.name})
+    if others:
+        text += f" {others} other condition{'s hold' if others > 1 else ' holds'} as well."
+    return _Part(_WORD[first.limit.severity], "condition", text, first.condition.remedies, first.condition.alert)
+
+
+def _of_nan(samples: Samples, speaking: Sequence[Began]) -> _Part | None:
+    """Return what is left of NaN and infinities that are over: what was learnt from them stays learnt."""
+    count = samples.faults
+    if not count or any(each.condition.family.label == _OF_NAN for each in speaking):
+        return None
+    return _Part(LOOK, _OF_NAN, f"{count:.0f} value{'s were' if count != 1 else ' was'} NaN or infinite so far.")
+
+
+def _nothing(samples: Samples) -> _Part:
+    judged = sum(value == 1.0 for value in samples.of("rl_condition_judged").values())
+    return _Part(FINE, "ok", f"None of the {judged} conditions that are judged holds." if judged else "")
+
+
+def _checkpoint(samples: Samples, word: str) -> list[str]:
+    if word != ACT:
+        return []
+    good, last = samples.value("rl_last_good_checkpoint_step"), samples.value("rl_last_checkpoint_step")
+    if good is not None:
+        return [f"The last good checkpoint is that of step {good:.0f}."]
+    return ["No checkpoint is known to be good." if last is not None else "There is no checkpoint."]
+
+
+def _stall(samples: Samples, now: float) -> str:
+    since, limit = age(samples, now) or 0.0, samples.value("rl_stall_after_seconds") or 0.0
+    phase = next((labels[0] for labels, value in samples.of("rl_phase").items() if value == 1.0), "")
+    begun = "its last step ended" if samples.value("rl_steps_total") else "it began, without a step,"
+    where = f" It is in the phase {phase}." if phase else ""
+    return f"The run makes no steps: {begun} {_span(since)} ago, and {_span(limit)} is the limit.{where}"
+
+
+def _last_step(samples: Samples) -> str:
+    return f" after step {samples.step}" if samples.step is not None else ""
+
+
+def _span(seconds: float) -> str:
+    """Return a time in words: ``95 s``, ``12 min``, ``3.5 h``."""
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"

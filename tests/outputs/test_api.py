@@ -1,0 +1,163 @@
+"""`/api/status` and `/api/history`, over real sockets."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+import threading
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from rlexporter import Exporter
+from rlexporter.endpoint import statuses
+from rlexporter.model.snapshot import RunState
+from rlexporter.status import document
+from tests.conftest import fetch
+from tests.outputs.test_auth import RIGHT, TOKEN, put
+from tests.outputs.wire import ask
+from tests.status.test_document import SCHEMA, check
+from tests.tools import eventually
+
+
+def _get(exporter: Exporter, path: str) -> Any:
+    status, text, _ = fetch(f"{exporter.url}{path}")
+    assert status == 200, text
+    return json.loads(text)
+
+
+def _status(exporter: Exporter) -> Any:
+    found = _get(exporter, "/api/status")
+    check(found, SCHEMA)
+    return found
+
+
+def test_the_status_of_a_run(exporter: Exporter) -> None:
+    """What was logged, and the verdict on it."""
+    for step in range(1, 4):
+        exporter.log({"reward": 0.5 * step, "kl": 0.01}, step=step)
+    found = eventually(lambda: (got := _status(exporter))["run"]["step"] == 3 and got)
+    assert (found["run"]["name"], found["run"]["state"]) == ("test", "running")
+    assert found["verdict"]["word"] == "fine"
+    assert found["cards"][0]["main"][0]["value"] == 1.5
+
+    exporter.log({"reward": math.nan, "kl": 0.01}, step=4)
+    found = eventually(lambda: (got := _status(exporter))["run"]["step"] == 4 and got)
+    assert (found["verdict"]["word"], found["verdict"]["conditions"]) == ("act", ["nonfinite_reward"])
+    assert found["cards"][0]["main"][0]["value"] == "NaN"
+
+    exporter.end(MemoryError("no"))
+    found = eventually(lambda: (got := _status(exporter))["run"]["state"] == "failed" and got)
+    assert "The run has failed with MemoryError after step 4." in found["verdict"]["text"]
+    assert fetch(f"{exporter.url}/livez")[0] == 200
+
+
+def test_the_history_is_kept_while_nobody_asks(exporter: Exporter) -> None:
+    """By a thread of its own, until the exporter is closed; a reload finds all of it."""
+    names = [thread.name for thread in threading.enumerate()]
+    assert names.count("rlexporter-history") == 1
+    for step in range(1, 4):
+        exporter.log({"reward": float(step), "kl": 0.01}, step=step)
+
+        def seen(step: int = step) -> Any:
+            found = _get(exporter, f"/api/history?series=rl_reward_mean&points={100 + step}")["curves"]
+            return found and found[0]["steps"][-1] == step and found
+
+        assert eventually(seen)
+    assert _get(exporter, "/api/history?series=rl_reward_mean&series=rl_nothing") == {
+        "version": 1,
+        "curves": [{"series": "rl_reward_mean", "labels": {}, "steps": [1, 2, 3], "values": [1.0, 2.0, 3.0]}],
+    }
+    cards = {curve["series"] for curve in _get(exporter, "/api/history")["curves"]}
+    assert {"rl_reward_mean", "rl_kl_per_token"} <= cards
+    exporter.close()
+    assert "rlexporter-history" not in [thread.name for thread in threading.enumerate()]
+
+
+@pytest.mark.parametrize(
+    ("query", "status"),
+    [
+        ("&".join(["series=a"] * 50), 200),
+        ("&".join(["series=a"] * 51), 400),
+        ("points=4", 200),
+        *((f"points={bad}", 400) for bad in ("3", "2001", "x", "-5", "1e3", "%D9%A3%D9%A3", "9" * 5000, "")),
+        ("series=%3Cscript%3E", 200),
+    ],
+)
+def test_what_is_asked_is_bounded(exporter: Exporter, query: str, status: int) -> None:
+    """A curve more, or a number that is none, is refused."""
+    assert ask(exporter, "GET", f"/api/history?{query}").status == status
+
+
+@pytest.mark.parametrize("path", ["/api/status", "/api/history"])
+def test_the_headers(exporter: Exporter, path: str) -> None:
+    """JSON that nobody keeps, smaller where gzip is understood; HEAD has no body."""
+    exporter.log({"reward": 1.0, "kl": 0.01}, step=1)
+    found = ask(exporter, "GET", path)
+    assert found.headers["content-type"] == "application/json"
+    assert found.headers["cache-control"] == "no-store"
+    assert found.headers["vary"] == "Accept-Encoding"
+    small = ask(exporter, "GET", path, "Accept-Encoding: gzip")
+    assert small.headers["content-encoding"] == "gzip"
+    assert json.loads(gzip.decompress(small.body))["version"] == 1
+    head = ask(exporter, "HEAD", path)
+    assert (head.status, head.body) == (200, b"")
+    assert int(head.headers["content-length"]) > 0
+    assert ask(exporter, "POST", path).status == 405
+
+
+def test_the_same_token_as_for_metrics(tmp_path: Path) -> None:
+    """Without it nobody learns that there is anything."""
+    token = put(tmp_path / "token", f"{TOKEN}\n")
+    with Exporter(run="test", port=0, linger=0, token_file=token) as exporter:
+        for path in ("/api/status", "/api/history", "/api/history?series=a"):
+            assert ask(exporter, "GET", path).status == 401
+            assert ask(exporter, "GET", path, RIGHT).status == 200
+
+
+def test_a_failed_answer_says_so(
+    exporter: Exporter, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Status 500, counted and logged; the run goes on, and the next answer is there."""
+    with monkeypatch.context() as patch:
+        patch.setattr("rlexporter.status.document.status", lambda *_: 1 / 0)
+        assert fetch(f"{exporter.url}/api/status")[0] == 500
+        assert "division by zero" in caplog.text
+    assert fetch(f"{exporter.url}/api/status")[0] == 200
+
+
+def test_pages_share_what_is_made(exporter: Exporter, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four times a second at most while something changes, once a second else."""
+    clock, made = [1000.0], list[float]()
+    monkeypatch.setattr(statuses, "time", SimpleNamespace(time=lambda: clock[0], monotonic=lambda: clock[0]))
+    real = document.status
+
+    def counted(*given: Any) -> Any:
+        made.append(clock[0])
+        return real(*given)
+
+    monkeypatch.setattr(document, "status", counted)
+    for step in range(1, 401):  # 4 seconds of steps of 10 ms, each of which 3 pages ask for
+        clock[0] += 0.01
+        exporter.run.store.record({"reward": 1.0}, step)
+        for _ in range(3 if step % 20 == 0 else 0):
+            _get(exporter, "/api/status")
+    assert len(made) <= 4 * 4 + 1
+    made.clear()
+    for _ in range(40):
+        clock[0] += 0.1
+        _get(exporter, "/api/status")
+    assert 3 <= len(made) <= 5
+
+
+def test_every_rank_has_its_own() -> None:
+    """What it does not serve is null or empty."""
+    with Exporter(run="test", port=0, linger=0, rank=1, world_size=2, ranks="all") as exporter:
+        exporter.log({"reward": 1.0}, step=1)
+        found = eventually(lambda: (got := _status(exporter))["run"]["step"] == 1 and got)
+        assert (found["run"]["rank"], found["run"]["state"]) == ("1", RunState.RUNNING.value)
+        assert found["cards"][0]["state"] == "unknown"
+        assert found["verdict"]["word"] == "fine"

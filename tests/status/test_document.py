@@ -1,0 +1,345 @@
+"""The documents of the API: their fields, and their numbers beside those of a scrape."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.utils import floatToGoString
+
+from rlexporter.catalog import CONDITIONS, NAMED
+from rlexporter.catalog.questions import QUESTIONS
+from rlexporter.model.condition import Family
+from rlexporter.model.metric import Kind, Series
+from rlexporter.model.snapshot import RunState, Snapshot
+from rlexporter.outputs import prometheus
+from rlexporter.status import cards, document
+from rlexporter.status.history import History
+from rlexporter.store.keys import clip
+from rlexporter.store.store import Store
+from tests.conftest import observe
+from tests.status.runs import NOW, judged, recorded
+
+Json = dict[str, Any]
+Scraped = dict[tuple[str, frozenset[tuple[str, str]]], float]
+
+_TEXT, _NUMBER, _WHOLE, _BOOL = (str,), (int, float, str), (int,), (bool,)
+_ABSENT = (type(None),)
+SCHEMA: dict[str, Any] = {
+    "version": _WHOLE,
+    "time": _NUMBER,
+    "run": {
+        **dict.fromkeys(("name", "rank", "algorithm", "trainer", "model", "state", "exception"), _TEXT),
+        **dict.fromkeys(("attempt", "step", "steps_planned", "last_checkpoint_step"), _WHOLE + _ABSENT),
+        **dict.fromkeys(("last_good_checkpoint_step",), _WHOLE + _ABSENT),
+        **dict.fromkeys(("started", "steps_per_second", "seconds_left"), _NUMBER + _ABSENT),
+        **dict.fromkeys(("last_step_seconds_ago", "stall_after_seconds"), _NUMBER + _ABSENT),
+        "labels": (dict,),
+        "info": (dict,),
+    },
+    "verdict": {**dict.fromkeys(("word", "code", "text", "runbook"), _TEXT), "conditions": [_TEXT], "actions": [_TEXT]},
+    "conditions": [
+        {
+            **dict.fromkeys(("name", "severity", "alert", "summary", "meaning", "signal_unit", "runbook"), _TEXT),
+            **dict.fromkeys(("below", "holds", "symptom"), _BOOL),
+            **dict.fromkeys(("count", "step"), _WHOLE),
+            **dict.fromkeys(("timestamp", "value", "threshold"), _NUMBER + _ABSENT),
+            "causes": [_TEXT],
+            "actions": [_TEXT],
+        }
+    ],
+    "cards": [
+        {
+            **dict.fromkeys(("question", "title", "state"), _TEXT),
+            "main": [
+                {
+                    **dict.fromkeys(("name", "series", "kind", "unit", "healthy"), _TEXT),
+                    "labels": (dict,),
+                    "value": _NUMBER,
+                    "threshold": _NUMBER + _ABSENT,
+                    "limits": [{"condition": _TEXT, "severity": _TEXT, "below": _BOOL, "threshold": _NUMBER}],
+                }
+            ],
+        }
+    ],
+    "rewards": [{"function": _TEXT, "mean": _NUMBER + _ABSENT, "std": _NUMBER + _ABSENT}],
+    "distributions": [
+        {
+            **dict.fromkeys(("series", "unit", "help"), _TEXT),
+            "labels": (dict,),
+            "edges": [_NUMBER],
+            "counts": [_WHOLE],
+            "recent": [_WHOLE],
+            "recent_steps": _WHOLE + _ABSENT,
+            "count": _WHOLE,
+            "sum": _NUMBER,
+            "nonfinite": (dict, *_ABSENT),
+        }
+    ],
+    "not_judged": [{"condition": _TEXT, "cause": _TEXT, "reason": _TEXT}],
+    "unavailable": [{"signal": _TEXT, "cause": _TEXT, "reason": _TEXT}],
+    "nonfinite": [{"metric": _TEXT, "kind": _TEXT, "count": _WHOLE}],
+    "undefined": [{"metric": _TEXT, "count": _WHOLE}],
+    "series": [
+        {
+            **dict.fromkeys(("name", "key", "kind", "unit", "level", "help", "reading", "healthy"), _TEXT),
+            "labels": (dict,),
+            "value": _NUMBER + _ABSENT,
+            "step": _WHOLE + _ABSENT,
+        }
+    ],
+    "hyperparameters": (dict,),
+    "links": dict.fromkeys(("metrics", "status", "history", "docs", "runbooks"), _TEXT),
+}
+"""The fields of version 1, written by hand: a tuple holds the types of a value, a list that of its items."""
+
+
+def check(found: Any, schema: Any, where: str = "") -> None:
+    """Assert that a document has these fields and no others, of these types."""
+    if isinstance(schema, tuple):
+        assert type(found) in schema, f"{where}: {found!r}"
+    elif isinstance(schema, list):
+        assert isinstance(found, list), where
+        for each in found:
+            check(each, schema[0], f"{where}[]")
+    else:
+        assert set(found) == set(schema), where
+        for name, of in schema.items():
+            check(found[name], of, f"{where}.{name}")
+
+
+def served(snapshot: Snapshot, history: History | None = None, now: float = NOW) -> Json:
+    """The document, as a client reads it: no number is none of JSON."""
+    text = json.dumps(document.status(snapshot, history or History(), now), allow_nan=False)
+    found: Json = json.loads(text)
+    check(found, SCHEMA)
+    return found
+
+
+def scraped(snapshot: Snapshot) -> Scraped:
+    """Every sample of a scrape, without the labels of the run."""
+    text = prometheus.encode(snapshot, "")[0].decode()
+    own = set(snapshot.labels)
+    return {
+        (sample.name, frozenset((k, v) for k, v in sample.labels.items() if k not in own)): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def real(value: float | str | None) -> float:
+    """A number of the document."""
+    assert value is not None
+    return float(value)
+
+
+def same(one: float, other: float) -> bool:
+    """Equal, or both NaN."""
+    return one == other or (math.isnan(one) and math.isnan(other))
+
+
+RUNS = sorted(path.name for path in (Path(__file__).parents[1] / "data/runs").glob("*.jsonl"))
+
+
+@pytest.mark.parametrize("run", RUNS)
+def test_every_number_is_that_of_a_scrape(data: Path, run: str) -> None:
+    """Of the same snapshot, for each trainer, healthy and broken; no series is missing."""
+    snapshot, history, now = recorded(data / "runs" / run)
+    found, scrape = served(snapshot, history, now), scraped(snapshot)
+    names = {name for name, _ in scrape}
+
+    def at(name: str, /, **labels: str) -> float:
+        return scrape[name, frozenset(labels.items())]
+
+    for each in found["series"]:
+        if each["kind"] != "histogram":
+            assert same(real(each["value"]), at(each["name"], **each["labels"])), each["name"]
+    shown = {each["name"] for each in found["series"]}
+    assert {name for name in names if name in NAMED or name.startswith("rl_eval_")} <= shown
+    for each in found["distributions"]:
+        total = 0
+        for edge, count in zip(each["edges"], each["counts"], strict=True):
+            total += count
+            le = "+Inf" if edge == "+Inf" else floatToGoString(edge)  # type: ignore[no-untyped-call]
+            assert total == at(f"{each['series']}_bucket", le=le, **each["labels"])
+        assert total == each["count"]
+        if f"{each['series']}_sum" in names:
+            assert each["sum"] == at(f"{each['series']}_sum", **each["labels"])
+    for card in found["cards"]:
+        for each in card["main"]:
+            if each["kind"] == "gauge":
+                assert same(real(each["value"]), at(each["series"]))
+            elif each["kind"] == "counter":
+                assert each["value"] == sum(value for (name, _), value in scrape.items() if name == each["series"])
+            for limit in each["limits"]:
+                of = {name: limit[name] for name in ("condition", "severity")}
+                assert limit["threshold"] == at("rl_threshold", **of)
+    for each in found["conditions"]:
+        of = {"condition": each["name"], "severity": each["severity"]}
+        assert each["holds"] is (at("rl_condition", **of) == 1.0)
+        for field, name in (("step", "step"), ("timestamp", "timestamp_seconds"), ("value", "value")):
+            assert each[field] == at(f"rl_condition_last_event_{name}", **of)
+        assert each["threshold"] == at("rl_condition_last_event_threshold", **of)
+        assert each["count"] == at("rl_condition_events_total", **of)
+    for each in found["nonfinite"]:
+        assert each["count"] == at("rl_nonfinite_values_total", metric=each["metric"], kind=each["kind"])
+    assert found["run"]["step"] == at("rl_step")
+    for each in found["rewards"]:
+        assert same(real(each["mean"]), at("rl_reward_function_mean", reward_function=each["function"]))
+    curves = {(each["series"], tuple(each["labels"].values())): each for each in document.curves(history)["curves"]}
+    for (name, labels), curve in curves.items():
+        if NAMED[name].kind is Kind.GAUGE:
+            last = snapshot.samples.get(Series(NAMED[name], labels))
+            assert last is None or same(real(curve["values"][-1]), last)
+
+
+def test_numbers_that_are_none_are_words() -> None:
+    """In each place, as a NaN in JSON is no JSON."""
+    store, history = judged(), History()
+    store.enter(RunState.RUNNING)
+    for step, value in enumerate((1.0, math.nan, math.inf, -math.inf), 1):
+        store.record({"reward": value, "rewards/f/mean": value}, step)
+        history.see(store.snapshot)
+    observe(store, Series(NAMED["rl_policy_ratio_dist"]), [1.0, math.nan, math.inf])
+    found = served(store.snapshot, history)
+
+    assert found["cards"][0]["main"][0]["value"] == "-Inf"
+    assert found["cards"][0]["state"] == "look"
+    assert found["rewards"] == [{"function": "f", "mean": "-Inf", "std": None}]
+    assert {"metric": "rl_reward_mean", "kind": "nan", "count": 1} in found["nonfinite"]
+    (ratio,) = [each for each in found["distributions"] if each["series"] == "rl_policy_ratio_dist"]
+    assert ratio["nonfinite"] == {"nan": 1, "+inf": 1, "-inf": 0}
+    assert ratio["recent"] == ratio["counts"]
+    (curve,) = document.curves(history, ["rl_reward_mean"])["curves"]
+    assert curve == {
+        "series": "rl_reward_mean",
+        "labels": {},
+        "steps": [1, 2, 3, 4],
+        "values": [1.0, "NaN", "+Inf", "-Inf"],
+    }
+
+
+HOSTILE = ("<script>alert(1)</script>", "a" * 10_000, "\u202egnp.exe", "</script><!--", '"\\\n\x00\x1b[2J', "\ud800")
+
+
+@pytest.mark.parametrize("name", HOSTILE, ids=ascii)
+def test_hostile_names_are_text(name: str) -> None:
+    """What a name holds is a JSON string, as it is; the store has cut it at 128 characters."""
+    store = judged()
+    store.begin(_facts(name), {"run": name, "rank": "0", "team": name})
+    function = name.replace("/", "")
+    store.record({f"rewards/{function}/mean": 1.0}, 1)
+    store.enter(RunState.FAILED, name)
+    found = served(store.snapshot)
+    cut = found["run"]["name"]
+
+    assert len(cut) <= 128
+    assert cut == clip(name)
+    assert found["run"]["labels"] == {"team": cut}
+    assert found["run"]["model"] == cut
+    assert found["run"]["exception"] == cut
+    assert [each["function"] for each in found["rewards"]] == [clip(function)]
+
+
+def _facts(name: str) -> Any:
+    from rlexporter.model.step import RunFacts
+
+    return RunFacts(algorithm="grpo", step=0, info={"model": name})
+
+
+def test_a_run_that_has_just_begun(store: Store) -> None:
+    """Every field is there, and what is not known is null or empty."""
+    found = served(store.snapshot)
+    assert (found["run"]["state"], found["run"]["step"]) == ("unknown", None)
+    found = served(judged().snapshot)
+    assert found["run"]["steps_per_second"] is None
+    assert [card["state"] for card in found["cards"]] == ["unknown", "unknown", "unknown", "fine"]
+    assert served(Snapshot())["series"] == []
+
+
+def test_the_time_left_is_that_of_the_last_minute() -> None:
+    """Null where the plan or the pace is not known, and when the run is over."""
+    clock = [1000.0]
+    store, history = judged(), History()
+    store._lines._clock = lambda: clock[0]
+    store.change(lambda builder: builder.set("rl_steps_planned", 600.0))
+    store.enter(RunState.RUNNING)
+    for step in range(1, 101):
+        clock[0] += 0.5
+        store.record({"reward": 1.0}, step)
+        history.see(store.snapshot)
+    run = served(store.snapshot, history, clock[0] + 3)["run"]
+    assert (run["steps_per_second"], run["seconds_left"], run["last_step_seconds_ago"]) == (2.0, 250.0, 3.0)
+    store.enter(RunState.FINISHED)
+    run = served(store.snapshot, history, clock[0])["run"]
+    assert (run["steps_per_second"], run["seconds_left"]) == (None, None)
+
+
+def test_what_cannot_be_judged_says_why() -> None:
+    """By the configuration, by an error, or since nothing has come."""
+    store = judged()
+    store.signal("kl", "beta is 0", "configuration")
+    store.signal("ratio", "KeyError: 'x'", "error")
+    store.record({"reward": 1.0}, 1)
+    found = served(store.snapshot)
+    why = {each["condition"]: (each["cause"], each["reason"]) for each in found["not_judged"]}
+    assert why["kl_high"] == ("configuration", "beta is 0")
+    assert why["reward_hacking"] == ("configuration", "beta is 0")
+    assert why["ratio_tail"] == ("error", "KeyError: 'x'")
+    assert why["truncation_usual"][0] == "waiting"
+    assert "rl_completion_truncated_fraction" in why["truncation_usual"][1]
+    assert {each["signal"] for each in found["unavailable"]} == {"kl", "ratio"}
+
+
+def test_each_family_answers_one_question() -> None:
+    """So that every condition is on one card."""
+    families = [family for question in QUESTIONS for family in question.families]
+    assert sorted(families) == sorted(Family)
+    assert [question.name for question in QUESTIONS] == ["learning", "stable", "fast", "hidden"]
+
+
+def test_what_a_card_shows_is_a_series_of_a_signal() -> None:
+    """Each can be read, and its limits are those of conditions where there are any."""
+    judged_by = {condition.signal for condition in CONDITIONS}
+    for shown in (shown for question in QUESTIONS for shown in question.main):
+        assert cards.sources(shown)
+        assert all(source.series in NAMED for source in cards.sources(shown))
+        assert not shown.signal or shown.signal in judged_by | {"reward"}
+    assert set(cards.curves()) >= {"rl_reward_mean", "rl_kl_per_token", "rl_step_duration_seconds"}
+    assert len(cards.curves()) <= 50
+
+
+def test_a_limit_is_shown_where_it_has_the_unit_of_the_number() -> None:
+    """The KL of a sequence is not measured by a limit on that of a token."""
+    (kl,) = [shown for question in QUESTIONS for shown in question.main if shown.signal == "kl"]
+    found = {source.series: source.limited for source in cards.sources(kl)}
+    assert found == {"rl_kl_per_token": True, "rl_kl_per_token_dist": True, "rl_kl_per_sequence": False}
+    assert cards.sources(kl)[0].series == "rl_kl_per_token"
+
+
+def test_a_symptom_is_seen_on_its_card_only(data: Path) -> None:
+    """The verdict does not speak of it; the card says look."""
+    snapshot, history, now = recorded(data / "runs/ppo-value_nan-0.jsonl")
+    found = served(snapshot, history, now)
+    symptoms = [each["name"] for each in found["conditions"] if each["symptom"]]
+    assert symptoms
+    assert not set(symptoms) & set(found["verdict"]["conditions"])
+    assert [card["state"] for card in found["cards"] if card["question"] == "hidden"] == ["act"]
+
+
+def test_curves_are_bounded() -> None:
+    """At most so many points, and so many curves."""
+    store, history = judged(), History()
+    for step in range(1, 1001):
+        store.record({"reward": float(step % 13), **({f"k{i}": 1.0 for i in range(200)} if step < 3 else {})}, step)
+        history.see(store.snapshot)
+    for points in (4, 100, document.MOST_POINTS):
+        (curve,) = document.curves(history, ["rl_reward_mean"], points)["curves"]
+        assert points / 2 < len(curve["steps"]) == len(curve["values"]) <= points or len(curve["steps"]) == 1000
+        assert (curve["steps"][0], curve["steps"][-1]) == (1, 1000)
+    assert len(document.curves(history, ["rl_logged_value", "rl_reward_mean"])["curves"]) == 200
+    assert document.curves(history, ["rl_nothing", "<script>"]) == {"version": 1, "curves": []}

@@ -1,0 +1,168 @@
+"""The history of a run: what it keeps, and how much of it."""
+
+from __future__ import annotations
+
+import threading
+import tracemalloc
+from pathlib import Path
+
+from rlexporter.catalog import NAMED
+from rlexporter.model.metric import Series
+from rlexporter.model.snapshot import Snapshot
+from rlexporter.status import history
+from rlexporter.status.distributions import since
+from rlexporter.status.history import RECENT_STEPS, History
+from rlexporter.store.store import Store
+from tests.conftest import observe
+from tests.status.runs import judged, recorded
+
+REWARD, RATIO = Series(NAMED["rl_reward_mean"]), Series(NAMED["rl_policy_ratio_dist"])
+STEP, TIME = Series(NAMED["rl_step"]), Series(NAMED["rl_last_step_timestamp_seconds"])
+
+
+def _snapshot(step: int, time: float, values: dict[Series, float]) -> Snapshot:
+    return Snapshot(samples={**values, STEP: float(step), TIME: time}, steps=dict.fromkeys(values, step))
+
+
+def test_each_gauge_has_a_curve_by_its_own_steps() -> None:
+    """A key that is logged every other step has half the points; a step without any number has none."""
+    store, found = judged(), History()
+    for step in range(1, 11):
+        store.record({"reward": float(step), **({"kl": 0.1 * step} if step % 2 == 0 else {})}, step)
+        found.see(store.snapshot)
+        found.see(store.snapshot)
+    assert found.curve(REWARD) == [(float(step), float(step)) for step in range(1, 11)]
+    assert found.curve(Series(NAMED["rl_kl_per_token"])) == [(float(step), 0.1 * step) for step in range(2, 11, 2)]
+    assert found.series("rl_reward_mean") == [REWARD]
+    assert found.curve(Series(NAMED["rl_loss"])) == []
+
+
+def test_a_histogram_has_the_curve_of_what_was_new() -> None:
+    """The mean since the point before; none where nothing came; NaN where one was."""
+    store, found = judged(), History()
+    for step, values in enumerate(([1.0, 3.0], [], [5.0], [float("nan"), 1.0]), 1):
+        store.record({"reward": 1.0}, step)
+        observe(store, RATIO, values)
+        found.see(store.snapshot)
+    points = found.curve(RATIO)
+    assert points[:2] == [(1.0, 2.0), (3.0, 5.0)]
+    assert [(step, str(value)) for step, value in points[2:]] == [(4.0, "nan")]
+
+
+def test_the_last_steps_of_a_histogram() -> None:
+    """All of it in a young run, then about 50 steps, however long the run is."""
+    store, found = judged(), History()
+    for step in range(1, 301):
+        store.record({"reward": 1.0}, step)
+        observe(store, RATIO, [1.0])
+        found.see(store.snapshot)
+        past = found.past(step)
+        assert past.steps is not None
+        assert past.steps == step or RECENT_STEPS <= past.steps < RECENT_STEPS + 10
+        assert since(store.snapshot.buckets[RATIO], past.buckets.get(RATIO)).count == past.steps
+
+
+def test_a_run_that_begins_again_begins_a_new_history() -> None:
+    """A second train() of a process, or an older checkpoint."""
+    store, found = judged(), History()
+    for step in (1, 2, 3, 2, 3):
+        store.record({"reward": float(step)}, step)
+        observe(store, RATIO, [1.0])
+        found.see(store.snapshot)
+    assert found.curve(REWARD) == [(2.0, 2.0), (3.0, 3.0)]
+    past = found.past(3)
+    assert (past.steps, past.buckets[RATIO].count) == (1, 4)
+    assert found.curve(RATIO) == [(2.0, 1.0), (3.0, 1.0)]
+
+
+def test_the_pace_is_that_of_the_last_minute() -> None:
+    """Of the last steps where one takes longer than that."""
+    found = History()
+    assert found.steps_per_second() is None
+    for step in range(100):
+        found.see(_snapshot(step, step * 2.0, {REWARD: 1.0}))
+    assert found.steps_per_second() == 0.5
+    for step in range(100, 400):
+        found.see(_snapshot(step, 200.0 + (step - 100) * 0.25, {REWARD: 1.0}))
+    assert found.steps_per_second() == 4.0
+    found.see(_snapshot(400, 874.75, {REWARD: 1.0}))
+    assert found.steps_per_second() == 1 / 600
+
+
+def test_memory_is_bounded() -> None:
+    """With as many series as a run may have: under 20 MB, when all curves are as long as they get."""
+    series = [Series(NAMED["rl_logged_value"], (str(number),)) for number in range(700)]
+    tracemalloc.start()
+    found = History()
+    for step in range(1, 1801):
+        found.see(_snapshot(step, float(step), dict.fromkeys(series, float(step % 7))))
+    size, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    longest = max(len(found.curve(each)) for each in series)
+
+    assert longest <= history._MOST_POINTS // 700 + 4  # so that further steps add nothing
+    assert size * (history._MOST_POINTS // 700) / longest < 20e6
+    assert all(found.curve(each)[-1][0] == 1800.0 for each in series)
+
+
+def test_as_many_keys_as_a_user_allows_are_bounded_too() -> None:
+    """No curve for what is beyond; the others go on."""
+    found = History()
+    for step in (1, 2):
+        many = {Series(NAMED["rl_logged_value"], (str(number),)): 1.0 for number in range(5000)}
+        found.see(_snapshot(step, float(step), many))
+    curves = found.series("rl_logged_value")
+    assert len(curves) == history._MOST_CURVES
+    assert {len(found.curve(each)) for each in curves} == {2}
+
+
+def test_a_page_may_read_while_it_is_written() -> None:
+    """Every answer is whole: steps in order, no error."""
+    found, stop = History(), threading.Event()
+
+    def write() -> None:
+        step = 0
+        while not stop.is_set():
+            step += 1
+            found.see(_snapshot(step, step * 0.1, {REWARD: float(step)}))
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    try:
+        for _ in range(300):
+            points = found.curve(REWARD)
+            assert points == sorted(set(points))
+            assert all(step == value for step, value in points)
+    finally:
+        stop.set()
+        thread.join()
+
+
+def test_a_recorded_run_has_its_curves(data: Path) -> None:
+    """As it was logged."""
+    served: dict[float, float] = {}
+
+    def see(snapshot: Snapshot) -> None:
+        if REWARD in snapshot.samples:
+            served[float(snapshot.steps[REWARD])] = snapshot.samples[REWARD]
+
+    _, found, _ = recorded(data / "runs/ppo_legacy-healthy_wandb_types-0.jsonl", see)
+    assert found.curve(REWARD) == list(served.items())
+    assert len(served) > 2
+
+
+def test_the_training_thread_is_never_asked(store: Store) -> None:
+    """A history reads snapshots: the store's lock may be held meanwhile."""
+    store.record({"reward": 1.0}, 1)
+    found, done = History(), threading.Event()
+
+    def see() -> None:
+        found.see(store.snapshot)
+        done.set()
+
+    with store._lock:
+        thread = threading.Thread(target=see)
+        thread.start()
+        assert done.wait(600)
+    thread.join()
+    assert found.curve(REWARD) == [(1.0, 1.0)]

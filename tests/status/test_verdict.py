@@ -1,0 +1,237 @@
+"""The verdict: from what holds, the state of the process, and what was NaN."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+
+from rlexporter.catalog import CONDITION_NAMED, CONDITIONS, RUN_STALLED
+from rlexporter.conditions.incidents import WAKE
+from rlexporter.model.condition import Severity
+from rlexporter.model.snapshot import RunState, Snapshot
+from rlexporter.status import conditions
+from rlexporter.status.samples import Samples
+from rlexporter.status.verdict import WORDS
+from rlexporter.store.builder import SnapshotBuilder
+from rlexporter.store.store import Store
+from tests.status.runs import NOW, judged, recorded, said
+
+
+def _running(algorithm: str = "grpo", steps: int = 5) -> Store:
+    store = judged(algorithm)
+    store.enter(RunState.RUNNING)
+    for step in range(1, steps + 1):
+        store.record({"reward": 0.5 + 0.1 * (step % 3), "reward_std": 0.3, "kl": 0.01}, step)
+    return store
+
+
+def _holds(
+    store: Store, name: str, severity: Severity, step: int, *, holds: bool = True, symptom: bool = False
+) -> None:
+    key = (name, severity.value)
+
+    def edit(builder: SnapshotBuilder) -> None:
+        builder.set("rl_condition", float(holds), *key)
+        builder.set("rl_condition_last_event_step", step, *key)
+        builder.set("rl_condition_last_event_value", 1.0, *key)
+        if symptom:
+            builder.set("rl_condition_symptom", 1.0, *key)
+
+    store.change(edit)
+
+
+def test_a_healthy_run_is_fine() -> None:
+    """And it is said how much is judged."""
+    found = said(_running().snapshot)
+
+    assert (found.word, found.code, found.conditions, found.actions) == ("fine", "ok", (), ())
+    assert "conditions that are judged holds." in found.text
+
+
+@pytest.mark.parametrize(("severity", "word"), [("critical", "act"), ("warning", "look"), ("info", "fine")])
+def test_the_severity_is_the_word(severity: str, word: str) -> None:
+    """Of each limit of the catalogue; the text is the catalogue's."""
+    limits = [(each, limit) for each in CONDITIONS for limit in each.limits if limit.severity.value == severity]
+    assert limits
+    store = _running()
+    healthy = store.snapshot
+    for condition, limit in limits:
+        store.snapshot = healthy
+        _holds(store, condition.name, limit.severity, 3)
+        found = said(store.snapshot)
+        assert found.word == word
+        assert (condition.summary in found.text) is (word != "fine")
+        assert (found.actions == condition.remedies) is (word != "fine")
+        assert found.conditions == ((condition.name,) if word != "fine" else ())
+
+
+def test_the_worst_speaks_and_among_equals_the_cause() -> None:
+    """Whatever began first."""
+    store = _running(steps=50)
+    _holds(store, "kl_high", Severity.WARNING, 2)
+    _holds(store, "nonfinite_value_loss", Severity.CRITICAL, 12)
+    _holds(store, "nonfinite_weights", Severity.CRITICAL, 13)
+    _holds(store, "truncation", Severity.CRITICAL, 3)
+    found = said(store.snapshot)
+
+    assert found.conditions == ("nonfinite_weights", "nonfinite_value_loss", "truncation", "kl_high")
+    assert found.text.startswith("A trained weight is NaN or infinite. It began in step 13. 3 other conditions hold")
+    assert found.text.endswith("There is no checkpoint.")
+    assert found.runbook.endswith("/alerts/runbooks/RLWeightsNonFinite.md")
+
+
+def test_symptoms_never_speak() -> None:
+    """Not even alone, and not by the order of those that began."""
+    store = _running(steps=50)
+    _holds(store, "nonfinite_weights", Severity.CRITICAL, 13, symptom=True)
+    _holds(store, "reward_flat", Severity.CRITICAL, 14, symptom=True)
+    assert said(store.snapshot).word == "fine"
+
+    _holds(store, "kl_high", Severity.WARNING, 2)
+    assert said(store.snapshot).conditions == ("kl_high",)
+    assert [each.condition.name for each in conditions.began(Samples(store.snapshot))] == [
+        *("kl_high", "reward_flat", "nonfinite_weights")
+    ]
+
+
+def test_what_flaps_does_not_flap_here() -> None:
+    """A condition that is over speaks as long as its cause would explain others."""
+    store = _running(steps=50)
+    _holds(store, "kl_high", Severity.CRITICAL, 50 - WAKE + 1, holds=False)
+    found = said(store.snapshot)
+    assert (found.word, found.code) == ("act", "condition")
+    assert "It began in step 31, and holds no more." in found.text
+
+    _holds(store, "kl_high", Severity.CRITICAL, 50 - WAKE, holds=False)
+    assert said(store.snapshot).word == "fine"
+
+
+def test_what_was_nan_is_worth_a_look_for_good() -> None:
+    """It was learnt from; where it is no fault it is not."""
+    store = _running()
+    store.record({"reward": math.nan, "kl": 0.01}, 6)
+    assert said(store.snapshot).word == "act"
+    for step in range(7, 40):
+        store.record({"reward": 0.5 + 0.1 * (step % 3), "kl": 0.01}, step)
+    found = said(store.snapshot)
+    assert (found.word, found.code) == ("look", "nonfinite")
+    assert found.text == "1 value was NaN or infinite so far."
+
+    store = _running("ppo")
+    store.record({"val/ratio_var": math.nan}, 6)
+    assert said(store.snapshot).word == "fine"
+
+
+def test_a_run_that_hangs() -> None:
+    """After the seconds that are served, with the phase; one that is over does not hang."""
+    store = _running()
+    store.phase("reward")
+    limit = store.snapshot.value("rl_stall_after_seconds")
+    assert limit == 600.0
+    assert said(store.snapshot, NOW + limit).word == "fine"
+    found = said(store.snapshot, NOW + limit + 61)
+    assert (found.word, found.code, found.actions) == ("act", "stalled", RUN_STALLED.remedies)
+    assert found.text == (
+        "The run makes no steps: its last step ended 11 min ago, and 10 min is the limit. It is in the phase reward. "
+        "There is no checkpoint."
+    )
+    for state in (each for each in RunState if each.over and each is not RunState.FAILED):
+        store.enter(state)
+        assert said(store.snapshot, NOW + 10 * limit).word == "fine"
+
+
+@pytest.mark.parametrize("state", [RunState.STARTING, RunState.RUNNING])
+def test_a_run_without_a_step_starts_until_it_is_late(state: RunState) -> None:
+    """The first step has longer."""
+    store = judged()
+    store.enter(state)
+    found = said(store.snapshot)
+    assert (found.word, found.code) == ("fine", "starting")
+    assert found.text.startswith("The run has not ended a step yet.")
+    assert said(store.snapshot, NOW + 1700).word == "fine"
+    found = said(store.snapshot, NOW + 1900)
+    assert (found.word, found.code) == ("act", "stalled")
+    assert "it began, without a step, 32 min ago" in found.text
+
+
+def test_the_last_good_checkpoint_is_named_where_it_is_needed() -> None:
+    """And that there is none."""
+    store = _running()
+    store.enter(RunState.FAILED, "OutOfMemoryError")
+    assert said(store.snapshot).text == "The run has failed with OutOfMemoryError after step 5. There is no checkpoint."
+    store = _running()
+    store.saved(5)
+    store.change(lambda builder: builder.set("rl_last_good_checkpoint_step", 4))
+    store.enter(RunState.FAILED, "OutOfMemoryError")
+    found = said(store.snapshot)
+    assert found.text.endswith("after step 5. The last good checkpoint is that of step 4.")
+    assert (found.word, found.code) == ("act", "failed")
+    store.change(lambda builder: builder.clear("rl_last_good_checkpoint_step"))
+    assert said(store.snapshot).text.endswith("No checkpoint is known to be good.")
+
+
+@pytest.mark.parametrize(
+    ("state", "text"),
+    [
+        (RunState.FINISHED, "The run has finished after step 5."),
+        (RunState.STOPPED, "The run was stopped after step 5."),
+        (RunState.PREEMPTED, "The run was told to end (SIGTERM) after step 5."),
+    ],
+)
+def test_a_run_that_has_ended_says_how_and_what_still_held(state: RunState, text: str) -> None:
+    """A run that ended well with NaN in its weights has not ended well."""
+    store = _running()
+    store.enter(state)
+    found = said(store.snapshot)
+    assert (found.word, found.code) == ("fine", state.value)
+    assert found.text.startswith(f"{text} None of the ")
+
+    _holds(store, "nonfinite_weights", Severity.CRITICAL, 5)
+    found = said(store.snapshot)
+    assert (found.word, found.code) == ("act", "condition")
+    assert found.text.startswith(f"{text} A trained weight is NaN or infinite. It began in step 5.")
+
+
+def test_a_snapshot_of_nothing_has_a_verdict() -> None:
+    """A replayed file may have no state."""
+    found = said(Snapshot())
+    assert (found.word, found.code) == ("look", "unknown")
+
+
+@pytest.mark.parametrize(
+    ("run", "word", "code", "first"),
+    [
+        ("grpo-healthy_multi-0", "fine", "finished", None),
+        ("rloo-healthy_multi-0", "fine", "finished", None),
+        ("ppo-value_nan-0", "act", "failed", "nonfinite_ratio"),
+        ("ppo_legacy-value_nan-0", "act", "failed", "nonfinite_advantage"),
+        ("rloo-reward_inf-0", "act", "failed", "nonfinite_reward"),
+        ("grpo-reward_nan_all-0", "act", "condition", "reward_lost"),
+    ],
+)
+def test_recorded_runs(data: Path, run: str, word: str, code: str, first: str | None) -> None:
+    """The cause is named, and before the failure that it explains."""
+    snapshot, _, now = recorded(data / f"runs/{run}.jsonl")
+    found = said(snapshot, now)
+
+    assert (found.word, found.code) == (word, code)
+    assert found.conditions[:1] == ((first,) if first else ())
+    if code == "failed" and first:
+        assert found.text.startswith(CONDITION_NAMED[first].summary)
+        assert "The run has failed with RuntimeError after step" in found.text
+
+
+def test_a_verdict_only_gets_worse_by_what_begins(data: Path) -> None:
+    """At each event of a broken run: fine before the step of its fault."""
+    words: list[tuple[float, str]] = []
+
+    def see(snapshot: Snapshot) -> None:
+        at = snapshot.value("rl_last_step_timestamp_seconds") or NOW
+        words.append((snapshot.value("rl_step") or 0.0, said(snapshot, at).word))
+
+    recorded(data / "runs/ppo-value_nan-0.jsonl", see)
+    assert {word for step, word in words if step < 51} == {"fine"}
+    assert {word for step, word in words if step >= 51} == {"act"}
+    assert {word for _, word in words} <= set(WORDS)

@@ -1,0 +1,190 @@
+"""`rlexporter status`: the verdict in words and as an exit status, over real sockets."""
+
+from __future__ import annotations
+
+import json
+import math
+import socket
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rlexporter import Exporter
+from rlexporter.catalog import CONDITION_NAMED
+from rlexporter.commands.main import main
+from tests.conftest import fetch
+from tests.outputs.test_auth import TOKEN, put
+from tests.tools import eventually, free_port
+
+
+@pytest.fixture
+def elsewhere() -> Iterator[tuple[str, list[str]]]:
+    """A server that is none of ours; its address, and the tokens that it got."""
+    tokens: list[str] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            tokens.append(self.headers.get("Authorization", ""))
+            self.send_response(200)
+            body = b'["hello"]'
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}", tokens
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def _settled(exporter: Exporter, step: int) -> None:
+    """Wait until an answer is of this step: one may be shared for a moment."""
+    eventually(lambda: json.loads(fetch(f"{exporter.url}/api/status")[1])["run"]["step"] == step)
+
+
+def test_the_verdict_is_printed_and_is_the_exit_status(exporter: Exporter, capsys: pytest.CaptureFixture[str]) -> None:
+    """With cause, step, value, limit, and what to do, all from the catalogue."""
+    for step in range(1, 6):
+        exporter.log({"reward": 0.5 + 0.1 * (step % 3), "kl": 0.01}, step=step)
+    _settled(exporter, 5)
+    capsys.readouterr()
+    assert main(["status", exporter.url or ""]) == 0
+    said = capsys.readouterr().out.splitlines()
+    assert said[0].startswith("fine  None of the ")
+    assert said[1:] == ["  run test: custom, running, step 5"]
+
+    for step in range(6, 16):
+        exporter.log({"reward": 0.5, "kl": 3.5}, step=step)
+    _settled(exporter, 15)
+    assert main(["status", exporter.url or ""]) == 1
+    said = capsys.readouterr().out.splitlines()
+    kl = CONDITION_NAMED["kl_high"]
+    assert said[0].startswith(f"look  {kl.summary} It began in step 8.")
+    assert "  warning: RLKLHigh (kl_high), step 8: 3.5 nats, limit 1.2 nats" in said
+    assert "  what to do:" in said
+    assert said[-1].endswith("/alerts/runbooks/RLKLHigh.md")
+
+    exporter.log({"reward": math.nan, "kl": 3.5}, step=16)
+    _settled(exporter, 16)
+    assert main(["status", f"{exporter.url}/metrics"]) == 2
+    said = capsys.readouterr().out.splitlines()
+    assert said[0].startswith("act   A reward is NaN or infinite. It began in step 16.")
+    assert "  critical: RLRewardNonFinite (nonfinite_reward), step 16: 1 value NaN or infinite, limit 0" in said
+
+
+def test_json_is_the_whole_answer(exporter: Exporter, capsys: pytest.CaptureFixture[str]) -> None:
+    """For a script that wants more; a host and port are enough of an address."""
+    exporter.log({"reward": 1.0}, step=1)
+    _settled(exporter, 1)
+    capsys.readouterr()
+    assert main(["status", "--json", f"127.0.0.1:{exporter.port}"]) == 0
+    assert json.loads(capsys.readouterr().out)["run"]["name"] == "test"
+
+
+def test_names_do_nothing_to_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    """No escape sequence, no line that reads backwards."""
+    with Exporter(run="a\x1b[2Jb\u202ec", port=0, linger=0) as exporter:
+        capsys.readouterr()
+        assert main(["status", exporter.url or ""]) == 0
+    assert "run a\\u001b[2Jb\\u202ec:" in capsys.readouterr().out
+
+
+def test_the_token_is_brought(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """From an option, or from the variable that the exporter reads too."""
+    token = put(tmp_path / "token", f"{TOKEN}\n")
+    with Exporter(run="test", port=0, linger=0, token_file=token) as exporter:
+        capsys.readouterr()
+        assert main(["status", exporter.url or ""]) == 3
+        assert "answers 401: it asks for a token (--token-file" in capsys.readouterr().err
+        assert main(["status", "--token-file", str(token), exporter.url or ""]) == 0
+        monkeypatch.setenv("RLEXPORTER_TOKEN_FILE", str(token))
+        assert main(["status", exporter.url or ""]) == 0
+
+
+def test_tls(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """With who signed the certificate, and a certificate of one's own where that is asked for."""
+    trustme = pytest.importorskip("trustme")
+    authority = trustme.CA()
+    own = authority.issue_cert("127.0.0.1")
+    names = {"ca": authority.cert_pem, "cert": own.cert_chain_pems[0], "key": own.private_key_pem}
+    files = {name: str(put(tmp_path / name, blob.bytes())) for name, blob in names.items()}
+    serving: dict[str, Any] = {
+        "tls_cert_file": files["cert"],
+        "tls_key_file": files["key"],
+        "tls_client_ca_file": files["ca"],
+    }
+    with Exporter(run="test", port=0, linger=0, **serving) as exporter:
+        url = exporter.url or ""
+        capsys.readouterr()
+        assert main(["status", url]) == 3
+        assert main(["status", "--ca-file", files["ca"], url]) == 3
+        own_files = ["--cert-file", files["cert"], "--key-file", files["key"]]
+        assert main(["status", "--ca-file", files["ca"], *own_files, url]) == 0
+        assert main(["status", "--ca-file", files["key"], url]) == 3
+    assert capsys.readouterr().err.count("rlexporter: ") == 3
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("ftp://host/", "is no address of an exporter: it looks like http://127.0.0.1:9750"),
+        ("http://", "is no address of an exporter"),
+        ("NOBODY", "gives no answer: [Errno 111] Connection refused"),
+        ("OTHER", "gives an answer that is none of rlexporter"),
+    ],
+)
+def test_no_verdict(url: str, said: str, elsewhere: tuple[str, list[str]], capsys: pytest.CaptureFixture[str]) -> None:
+    """Status 3, and one line that says why; never a traceback."""
+    url = url.replace("NOBODY", f"http://127.0.0.1:{free_port()}").replace("OTHER", elsewhere[0])
+    assert main(["status", url]) == 3
+    error = capsys.readouterr().err
+    assert said in error
+    assert error.count("\n") == 1
+
+
+def test_who_does_not_answer_is_given_up(capsys: pytest.CaptureFixture[str]) -> None:
+    """After the time that was said."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        assert main(["status", "--timeout", "0.2", f"127.0.0.1:{port}"]) == 3
+    assert "timed out" in capsys.readouterr().err
+
+
+def test_a_redirect_is_not_followed(
+    tmp_path: Path, elsewhere: tuple[str, list[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It would bring the token to another host."""
+
+    class Moved(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(302)
+            self.send_header("Location", f"{elsewhere[0]}/api/status")
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    token = put(tmp_path / "token", f"{TOKEN}\n")
+    server = HTTPServer(("127.0.0.1", 0), Moved)
+    thread = threading.Thread(target=server.handle_request)
+    thread.start()
+    try:
+        assert main(["status", "--token-file", str(token), f"127.0.0.1:{server.server_port}"]) == 3
+    finally:
+        thread.join()
+        server.server_close()
+    assert "answers 302" in capsys.readouterr().err
+    assert elsewhere[1] == []
