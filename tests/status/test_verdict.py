@@ -70,8 +70,8 @@ def test_the_severity_is_the_word(severity: str, word: str) -> None:
 def test_the_worst_speaks_and_among_equals_the_cause() -> None:
     """Whatever began first."""
     store = _running(steps=50)
-    _holds(store, "kl_high", Severity.WARNING, 2)
-    _holds(store, "nonfinite_value_loss", Severity.CRITICAL, 12)
+    _holds(store, "kl_high", Severity.WARNING, 48)
+    _holds(store, "nonfinite_value_loss", Severity.CRITICAL, 45)
     _holds(store, "nonfinite_weights", Severity.CRITICAL, 13)
     _holds(store, "truncation", Severity.CRITICAL, 3)
     found = said(store.snapshot)
