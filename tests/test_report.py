@@ -42,8 +42,8 @@ def test_every_recorded_run_has_its_page(file: Path, tmp_path: Path, capsys: pyt
     assert data["check"].startswith(f"{file}: {found.facts.algorithm} run {found.run}, ")
     steps = [event.step for event in found.events if event.logs]
     assert data["status"]["run"]["step"] == max(steps)
-    values = {event.step: event.logs.get("reward") for event in found.events if event.logs}
-    logged = {step: value for step, value in values.items() if value is not None}
+    lines = [(event.step, (event.logs or {}).get("reward")) for event in found.events]
+    logged = {step: value for step, value in lines if value is not None}
     curves = {each["series"]: each for each in data["history"]["curves"]}
     if logged:
         assert curves["rl_reward_mean"]["steps"] == sorted(logged)
