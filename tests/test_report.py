@@ -15,7 +15,7 @@ from rlexporter.commands.main import main
 RUNS = Path(__file__).parent / "data/runs"
 FILES = sorted(RUNS.glob("*.jsonl"))
 BROKEN = {
-    "grpo-reward_nan_all-0": ("act", "nonfinite_reward"),
+    "grpo-reward_nan_all-0": ("act", "reward_lost"),
     "ppo-value_nan-0": ("act", "nonfinite_ratio"),
     "ppo_legacy-value_nan-0": ("act", "nonfinite_advantage"),
     "rloo-reward_inf-0": ("act", "nonfinite_reward"),
