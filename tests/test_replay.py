@@ -23,7 +23,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from rlexporter import recording
-from rlexporter.commands import main, replay, replaying
+from rlexporter.commands import main, playback, replay, replaying
 from rlexporter.demo import display
 from rlexporter.run.shutdown import live
 from tests import tools
@@ -564,7 +564,7 @@ def test_a_run_of_another_day_is_many_blocks(tmp_path: Path) -> None:
 def test_recordings_are_played_as_they_are_checked() -> None:
     """What is fed is what was recorded: no event is left out, none comes twice."""
     found = recording.read(RUNS / "grpo_mid-healthy_base-0.jsonl")
-    began, times = replaying._calendar(found)
+    began, times = playback.calendar(found)
 
     assert len(times) == len(found.events)
     assert times == sorted(times)

@@ -8,19 +8,17 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
-from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rlexporter.commands.recorded_alerts import feed
+from rlexporter.commands import playback
 from rlexporter.config.settings import Settings
 from rlexporter.demo.display import Display
 from rlexporter.exporter import Exporter
 from rlexporter.model.errors import SetupError
 from rlexporter.model.installed import TEXT, needed_by
 from rlexporter.model.snapshot import RunState
-from rlexporter.model.step import RunFacts
-from rlexporter.recording import Event, Recording, SavedState
+from rlexporter.recording import Recording, SavedState
 from rlexporter.run.run import Run
 
 if TYPE_CHECKING:
@@ -35,8 +33,6 @@ LABELS = {"job": "rlexporter", "instance": "replay"}
 
 _GAP_SECONDS = 240.0
 """Longest gap between samples: Prometheus considers a series ended five minutes after its last one."""
-_EARLIEST = 1e9
-"""Earliest time of a calendar: smaller numbers are seconds since something else."""
 
 
 def serve(recording: Recording, *, speed: float, port: int | None, linger: float) -> int:
@@ -45,7 +41,7 @@ def serve(recording: Recording, *, speed: float, port: int | None, linger: float
     The endpoint stays for ``linger`` seconds after a recorded end, and closes at once after a run that just stopped.
     Raises SetupError if the address is not available.
     """
-    exporter = _exporter(**_settings(recording), port=port)
+    exporter = _exporter(**playback.settings(recording), port=port)
     exporter.start()
     display = Display()
     try:
@@ -55,7 +51,7 @@ def serve(recording: Recording, *, speed: float, port: int | None, linger: float
             display.summary()
             display.say("the recording just stops, as a killed run does: so does the endpoint")
             return 0
-        _finish(exporter.run)
+        playback.finish(exporter.run)
         display.summary()
         display.stay(linger)
     finally:
@@ -106,57 +102,37 @@ def _history(recording: Recording, interval: float) -> History:
     with needed_by("--openmetrics", TEXT):
         from rlexporter.outputs.backfill import History
 
-    began, times = _calendar(recording)
+    began, times = playback.calendar(recording)
     clock = [began]
-    run = Run(Settings.load(_settings(recording)), clock=lambda: clock[0])
+    run = Run(Settings.load(playback.settings(recording)), clock=lambda: clock[0])
     history, gap = History(LABELS), max(interval, _GAP_SECONDS)
-    _begin(run, recording.facts)
+    playback.begin(run, recording.facts)
     history.add(run.store.snapshot, began)
     for event, after, now in zip(recording.events, [*recording.events[1:], None], times, strict=True):
         while now - history.last > gap and not run.state.over:
             history.add(run.store.snapshot, history.last + gap)
         clock[0] = now
-        _apply(run, recording, event)
-        if _ends_step(event, after) and (interval <= 0 or now - history.last >= interval):
+        playback.apply(run, recording, event)
+        if playback.ends_step(event, after) and (interval <= 0 or now - history.last >= interval):
             history.add(run.store.snapshot, now)
     if not recording.watched:
-        _finish(run)
+        playback.finish(run)
     if run.store.snapshot is not history.newest:
         history.add(run.store.snapshot, clock[0])
     return history
 
 
 def _play(run: Run, recording: Recording, speed: float, display: Display) -> None:
-    began, times = _calendar(recording)
+    began, times = playback.calendar(recording)
     started = time.monotonic()
-    _begin(run, recording.facts)
+    playback.begin(run, recording.facts)
     for event, at in zip(recording.events, times, strict=True):
         ahead = (at - began) / speed - (time.monotonic() - started)
         if ahead > 0:
             time.sleep(ahead)
-        _apply(run, recording, event)
+        playback.apply(run, recording, event)
         if event.state is None:
             display.step()
-
-
-def _calendar(recording: Recording) -> tuple[float, list[float]]:
-    """Return the times of the run's beginning and of each event, never decreasing.
-
-    Without times a step takes a second; a run without dates ends now.
-    """
-    known = [at for at in (recording.began, *(event.time for event in recording.events)) if isfinite(at)]
-    timed = any(isfinite(event.time) for event in recording.events)
-    began = now = known[0] if timed else 0.0
-    times, step = [], None
-    for event in recording.events:
-        if timed:
-            now = max(now, event.time) if isfinite(event.time) else now
-        elif event.state is None:
-            now += 1.0 if step is None or event.step < step else event.step - step
-            step = event.step
-        times.append(now)
-    shift = time.time() - now if now < _EARLIEST else 0.0
-    return began + shift, [each + shift for each in times]
 
 
 def _exporter(**settings: Any) -> Exporter:
@@ -164,33 +140,3 @@ def _exporter(**settings: Any) -> Exporter:
     exporter = Exporter(**settings)
     exporter.run.settings = replace(exporter.run.settings, record=None, state_file="", discovery_dir=None, otlp="")
     return exporter
-
-
-def _settings(recording: Recording) -> dict[str, Any]:
-    """Return the settings of the process that trained, with nothing of this one."""
-    return {"run": recording.run, "algorithm": recording.facts.algorithm, "rank": 0, "world_size": 1}
-
-
-def _begin(run: Run, facts: RunFacts) -> None:
-    run.prepare(replace(facts, info={"torch": "", **facts.info}))  # else this machine's torch would be served
-    run.enter(RunState.RUNNING)
-
-
-def _apply(run: Run, recording: Recording, event: Event) -> None:
-    if event.state is None:
-        with run.errors.guard("log"):
-            feed(run.store, event)
-    elif event.state is RunState.RUNNING:
-        _begin(run, replace(recording.facts, step=None, totals={}))
-    elif event.state.over and not run.state.over:
-        run.enter(event.state, event.exception)
-
-
-def _finish(run: Run) -> None:
-    """End the run as finished unless its end is recorded: not every recorder writes how a run ended."""
-    if not run.state.over:
-        run.enter(RunState.FINISHED)
-
-
-def _ends_step(event: Event, after: Event | None) -> bool:
-    return event.state is None and (after is None or after.state is not None or after.step != event.step)

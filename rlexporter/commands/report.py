@@ -1,0 +1,103 @@
+"""`rlexporter report`: writes the page of a recorded run as one file that needs no server."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from rlexporter import recording
+from rlexporter.catalog import ALGORITHMS
+from rlexporter.commands import playback, report_text
+from rlexporter.commands.recorded_alerts import judge
+from rlexporter.conditions.judge import Thresholds
+from rlexporter.config.settings import Settings
+from rlexporter.model.errors import SetupError
+from rlexporter.model.snapshot import RunState, Snapshot
+from rlexporter.recording import Recording, SavedState
+from rlexporter.run.run import Run
+from rlexporter.status import document
+from rlexporter.status.history import History
+from rlexporter.status.page import page
+
+_KILLED = "Killed"
+"""Exception of a process that was killed, and so could not name one."""
+
+
+def add_to(commands: Any) -> None:
+    """Add the command to ``commands``."""
+    writes = commands.add_parser("report", help="write the page of a recorded run as one HTML file")
+    writes.add_argument("file", metavar="FILE", help="a log, as `rlexporter check --help` lists them, or a state file")
+    writes.add_argument("-o", "--output", type=Path, metavar="OUT", help="file to write (default: RUN.html)")
+    writes.add_argument("--algorithm", choices=list(ALGORITHMS), default="", help="where the file does not say")
+    writes.add_argument("--thresholds", metavar="LIMITS", help="kl_high=0.5,entropy_low=off, or a TOML file")
+    writes.set_defaults(command=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Write the page; print its verdict. Raises SetupError for a file that cannot be read or written."""
+    limits = Settings.load({"thresholds": options.thresholds}).thresholds
+    kept = recording.read_saved_state(options.file)
+    if kept is not None:
+        name, data = kept.snapshot.labels.get("run", ""), _data(_ended(kept), History(), kept.time)
+    else:
+        found = recording.read(options.file, options.algorithm)
+        name, data = found.run, {**_played(found, limits), "check": report_text.written(judge(found, limits))}
+    out = options.output or Path(f"{_file_name(name)}.html")
+    if out.exists() and out.samefile(options.file):
+        raise SetupError(f"{out} is the recording itself: name another file to write (--output)")
+    try:
+        out.write_text(page(data), encoding="utf-8")
+    except OSError as error:
+        raise SetupError(f"cannot write {out}: {error.strerror} (--output)") from None
+    verdict = data["status"]["verdict"]
+    print(f"wrote {out}: {verdict['word']}. {verdict['text']}")
+    return 0
+
+
+def _played(found: Recording, limits: Thresholds) -> dict[str, Any]:
+    """Return the documents of the page at the end of the run ``found``, at the time at which it ended."""
+    began, times = playback.calendar(found)
+    clock, history = [began], History()
+    run = _run(playback.settings(found), limits, lambda: clock[0])
+    playback.begin(run, found.facts)
+    for event, after, now in zip(found.events, [*found.events[1:], None], times, strict=True):
+        clock[0] = now
+        playback.apply(run, found, event)
+        if playback.ends_step(event, after):
+            history.see(run.store.snapshot)
+    if not found.watched:
+        playback.finish(run)
+    elif not run.state.over:
+        run.enter(RunState.FAILED, _KILLED)
+    return _data(run.store.snapshot, history, clock[0])
+
+
+def _ended(kept: SavedState) -> Snapshot:
+    """Return the state of a process that is gone: what still ran was killed."""
+    if kept.state.over:
+        return kept.snapshot
+    run = _run({}, {}, lambda: kept.time)
+    run.store.snapshot = kept.snapshot
+    run.enter(RunState.FAILED, _KILLED)
+    return run.store.snapshot
+
+
+def _run(settings: Mapping[str, Any], limits: Thresholds, clock: Callable[[], float]) -> Run:
+    """Return a run that writes nothing: the environment may name the very file that is read."""
+    return Run(replace(Settings.load(settings), thresholds=limits, record=None), clock=clock)
+
+
+def _data(snapshot: Snapshot, history: History, now: float) -> dict[str, Any]:
+    return {
+        "status": document.status(snapshot, history, now),
+        "history": document.curves(history, points=document.MOST_POINTS),
+    }
+
+
+def _file_name(run: str) -> str:
+    """Return the name of a run as that of a file: any other sign becomes a line."""
+    return re.sub(r"[^\w.-]+", "-", run).strip("-.")[:100] or "run"

@@ -1,0 +1,110 @@
+"""`rlexporter report`: the page of a recorded run as one file, with what the recording says and nothing else."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rlexporter import Exporter, recording
+from rlexporter.commands.main import main
+
+RUNS = Path(__file__).parent / "data/runs"
+FILES = sorted(RUNS.glob("*.jsonl"))
+BROKEN = {
+    "grpo-reward_nan_all-0": ("act", "reward_lost"),
+    "ppo-value_nan-0": ("act", "nonfinite_ratio"),
+    "ppo_legacy-value_nan-0": ("act", "nonfinite_advantage"),
+    "rloo-reward_inf-0": ("act", "nonfinite_reward"),
+}
+
+
+def held(text: str) -> dict[str, Any]:
+    """The data in a page, as a browser would read it."""
+    (found,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', text, re.DOTALL)
+    return dict(json.loads(found))
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_every_recorded_run_has_its_page(file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """With the verdict that `check` comes to, and the last number that was logged as the end of its curve."""
+    out = tmp_path / "run.html"
+    assert main(["report", str(file), "-o", str(out)]) == 0
+
+    data, found = held(out.read_text()), recording.read(file)
+    verdict = data["status"]["verdict"]
+    word, condition = BROKEN.get(file.stem, ("", ""))
+    assert not word or (verdict["word"], verdict["conditions"][:1]) == (word, [condition])
+    assert capsys.readouterr().out == f"wrote {out}: {verdict['word']}. {verdict['text']}\n"
+    assert data["check"].startswith(f"{file}: {found.facts.algorithm} run {found.run}, ")
+    steps = [event.step for event in found.events if event.logs]
+    assert data["status"]["run"]["step"] == max(steps)
+    lines = [(event.step, (event.logs or {}).get("reward")) for event in found.events]
+    logged = {step: value for step, value in lines if value is not None}
+    curves = {each["series"]: each for each in data["history"]["curves"]}
+    if logged:
+        assert curves["rl_reward_mean"]["steps"] == sorted(logged)
+        shown = [float(value) for value in curves["rl_reward_mean"]["values"]]
+        assert shown == pytest.approx([logged[step] for step in sorted(logged)], nan_ok=True)
+
+
+def test_a_page_is_of_its_time(tmp_path: Path) -> None:
+    """Nothing is stalled or late because the file is old."""
+    file = tmp_path / "old.jsonl"
+    lines = [{"step": step, "loss": 0.1, "reward": 0.5 + step / 100, "timestamp": 1e9 + step} for step in range(1, 31)]
+    file.write_text("\n".join(map(json.dumps, lines)))
+    main(["report", str(file), "-o", str(tmp_path / "old.html"), "--algorithm", "grpo"])
+
+    status = held((tmp_path / "old.html").read_text())["status"]
+    assert (status["run"]["state"], status["verdict"]["word"]) == ("finished", "fine")
+
+
+def test_a_run_that_was_killed(tmp_path: Path) -> None:
+    """Its recording and its state file end while it trains: both pages say that it failed."""
+    record, state = tmp_path / "run.jsonl", tmp_path / "state.json"
+    with Exporter(run="cut", algorithm="grpo", port=0, linger=0, record=str(record), state_file=str(state)) as exporter:
+        for step in (1, 2):
+            exporter.log({"reward": 0.5 * step}, step=step)
+        exporter.run.stop_recording()
+        saved = tmp_path / "saved.json"
+        saved.write_text(state.read_text())
+    for file in (record, saved):
+        out = tmp_path / f"{file.stem}.html"
+        assert main(["report", str(file), "-o", str(out)]) == 0
+        status = held(out.read_text())["status"]
+        assert (status["verdict"]["word"], status["run"]["exception"]) == ("act", "Killed"), file
+
+
+def test_a_limit_of_ones_own(tmp_path: Path) -> None:
+    """It is the limit that the page judges by."""
+    file = tmp_path / "run.jsonl"
+    lines = [{"step": step, "loss": 0.1, "reward": 0.5, "reward_std": 0.0} for step in range(1, 31)]
+    file.write_text("\n".join(map(json.dumps, lines)))
+    words = []
+    for limits in ((), ("--thresholds", "reward_flat=off")):
+        main(["report", str(file), "-o", str(tmp_path / "a.html"), "--algorithm", "grpo", *limits])
+        words.append(held((tmp_path / "a.html").read_text())["status"]["verdict"]["conditions"])
+    assert words == [["reward_flat"], []]
+
+
+def test_the_name_of_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """That of the run, without what no file may have in its name."""
+    monkeypatch.chdir(tmp_path)
+    with Exporter(run="../a b/<c>", algorithm="grpo", port=0, linger=0, record="r.jsonl") as exporter:
+        exporter.log({"reward": 1.5}, step=1)
+    assert main(["report", "r.jsonl"]) == 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a-b-c.html", "r.jsonl"]
+    assert "<c>" not in (tmp_path / "a-b-c.html").read_text()
+
+
+def test_what_cannot_be_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The recording itself, and a folder that is not there."""
+    file = tmp_path / "run.jsonl"
+    file.write_text(json.dumps({"step": 1, "loss": 0.1, "reward": 0.5}))
+    for out, said in ((file, "is the recording itself"), (tmp_path / "no/run.html", "No such file")):
+        assert main(["report", str(file), "-o", str(out)]) == 2
+        assert said in capsys.readouterr().err
+    assert json.loads(file.read_text())["reward"] == 0.5
