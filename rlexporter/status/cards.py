@@ -64,8 +64,10 @@ def _card(
     if Family.STALL in question.families and is_stalled(samples, now):
         words.append(ACT)
     hidden = samples.faults or sum(samples.of("rlexporter_errors_total").values())
-    if (hidden and Family.EXPORTER in question.families) or any(isinstance(each["value"], str) for each in main):
-        words.append(LOOK)  # a number of a card may be NaN while the condition that says so is on another one
+    if hidden and Family.EXPORTER in question.families:
+        words.append(LOOK)
+    if any(isinstance(each["value"], str) for each in main):  # the condition that says so is on another card
+        words += [LOOK, *(_word(each) for each in found if each.condition.family is Family.NONFINITE and each.in_force)]
     worst = max(words, key=WORDS.index, default=FINE)
     empty = all(entry["value"] is None for entry in main)
     state = UNKNOWN if worst == FINE and empty else worst

@@ -65,8 +65,9 @@ def verdict(samples: Samples, found: Sequence[Began], now: float) -> Verdict:
     parts = [part for part in (process, condition, _of_nan(samples, speaking)) if part is not None]
     if explained and condition is not None:
         parts = [condition, *(part for part in parts if part is not condition)]
-    word = max((part.word for part in parts), key=WORDS.index, default=FINE)
-    worst = next((part for part in parts if part.word == word), _nothing(samples))
+    parts.sort(key=lambda part: -WORDS.index(part.word))
+    worst = parts[0] if parts else _nothing(samples)
+    word = worst.word
     texts = [part.text for part in parts]
     if condition is None and word == FINE:
         texts.append(_nothing(samples).text)

@@ -208,7 +208,7 @@ def test_numbers_that_are_none_are_words() -> None:
     found = served(store.snapshot, history)
 
     assert found["cards"][0]["main"][0]["value"] == "-Inf"
-    assert found["cards"][0]["state"] == "look"
+    assert found["cards"][0]["state"] == "act", "the condition on NaN is one of another card"
     assert found["rewards"] == [{"function": "f", "mean": "-Inf", "std": None}]
     assert {"metric": "rl_reward_mean", "kind": "nan", "count": 1} in found["nonfinite"]
     (ratio,) = [each for each in found["distributions"] if each["series"] == "rl_policy_ratio_dist"]

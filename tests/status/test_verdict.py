@@ -191,7 +191,7 @@ def test_a_run_that_has_ended_says_how_and_what_still_held(state: RunState, text
     _holds(store, "nonfinite_weights", Severity.CRITICAL, 5)
     found = said(store.snapshot)
     assert (found.word, found.code) == ("act", "condition")
-    assert found.text.startswith(f"{text} A trained weight is NaN or infinite. It began in step 5.")
+    assert found.text.startswith(f"A trained weight is NaN or infinite. It began in step 5. {text}")
 
 
 def test_a_snapshot_of_nothing_has_a_verdict() -> None:

@@ -142,6 +142,8 @@ function begin() {
   if (RECORDED) {
     status = RECORDED.status;
     takeHistory(RECORDED.history);
+    find("check").hidden = !RECORDED.check;
+    say(find("check-text"), RECORDED.check || "");
     refresh();
   } else {
     document.addEventListener("visibilitychange", () => document.hidden || ask());

@@ -134,6 +134,7 @@ const STRINGS = {
     "about.started": "started",
     "about.checkpoint": "last checkpoint",
     "about.good": "last good checkpoint",
+    "check": "What rlexporter check says of the recording",
     "links.metrics": "Metrics for Prometheus",
     "links.status": "This as JSON",
     "links.docs": "Documentation",
