@@ -92,7 +92,7 @@ def test_the_environment_is_bare(package: str, bare: Path) -> None:
     assert _can_import(bare, "rlexporter.commands.main, rlexporter.exporter")
 
 
-def test_metrics_generate_check_and_status_need_the_standard_library_alone(bare: Path, tmp_path: Path) -> None:
+def test_what_needs_the_standard_library_alone(bare: Path, tmp_path: Path) -> None:
     """Thresholds from a TOML file too."""
     assert _run(bare, "generate", "--out", str(tmp_path / "pack")).stdout.startswith("wrote ")
     assert "rl_kl_per_token" in _run(bare, "metrics").stdout
@@ -100,6 +100,9 @@ def test_metrics_generate_check_and_status_need_the_standard_library_alone(bare:
     found = _run(bare, "check", str(RUN))
     assert (found.returncode, found.stderr) == (2, "")
     assert "RLValueLossNonFinite" in found.stdout
+    found = _run(bare, "report", str(RUN), "-o", str(tmp_path / "run.html"))
+    assert (found.returncode, found.stderr) == (0, "")
+    assert "RLRatioNonFinite" in (tmp_path / "run.html").read_text()
     found = _run(bare, "status", "--timeout", "5", f"127.0.0.1:{free_port()}")
     assert (found.returncode, found.stdout) == (3, "")
     assert "gives no answer" in found.stderr
