@@ -89,7 +89,7 @@ def _printed(tree: Path) -> dict[str, str]:
     done = subprocess.run(  # noqa: S603 - our own
         [sys.executable, rule_targets.__file__],
         cwd=tree,
-        env=os.environ | {"PYTHONPATH": str(tree), "RLEXPORTER_QUIET": "1"},
+        env=os.environ | {"PYTHONPATH": str(tree)},
         stdout=subprocess.PIPE,
         check=True,
     )

@@ -87,7 +87,7 @@ class Exporter:
 
         ``values``: a tensor or array of any shape; ``mask``: which of them count, of a shape that broadcasts to it;
         ``labels``: those of the histogram, if it has any. A tensor on a GPU is counted there, and served with the next
-        log line. A name that is unknown is logged, with the names that are close.
+        log line. docs/metrics.md lists the names; one that is unknown is logged, with those that are close.
         """
         self.run.sink.observe_at_once(name, values, mask, **labels)
 
@@ -130,8 +130,9 @@ class Exporter:
         run.store.change(lambda builder: builder.set("rlexporter_build_info", 1.0, *versions))
         self._displaced = False
         shutdown.register(self._ending)
-        rank = f", rank {run.rank}," if run.world_size > 1 else ""
-        shutdown.say(f"serving run {run.name}{rank} on {self.url}/metrics")
+        what = [f"run {run.known_as}"] if run.known_as else []
+        what += [f"rank {run.rank}"] if run.world_size > 1 else []
+        shutdown.say(f"serving {', '.join(what)}{' ' if what else ''}on {self.url}/ (Prometheus scrapes /metrics)")
         return self
 
     def close(self) -> None:

@@ -33,12 +33,14 @@ _BINARIES = {
     ),
 }
 _READY = {"demo": "/readyz", "prometheus": "/-/ready", "alertmanager": "/-/ready"}
-# Debian's servers have no pages, so what is shown has to work without.
-_SHOWN = {"demo": "/metrics", "prometheus": "/api/v1/query?query=rl_step", "alertmanager": "/api/v2/alerts"}
+# Debian's servers have no pages; what is shown instead is JSON.
+_WITHOUT_PAGES = {"prometheus": "/api/v1/alerts", "alertmanager": "/api/v2/alerts"}
 _STEPS = "100000"
 _LAST_SCRAPE_SECONDS = 15.0
 _STOP_SECONDS = 10.0
 _LOG_LINES = 20
+_KEPT = 5
+"""The stacks whose logs are kept."""
 
 
 class StackError(Exception):
@@ -162,15 +164,19 @@ def _is_free(port: int) -> bool:
 
 @contextlib.contextmanager
 def _folder() -> Iterator[Path]:
-    """A folder of this stack alone, since another one may be running; gone in the end."""
+    """A folder of this stack alone, since another one may be running. Its logs stay, and those of the last few."""
     folder = ROOT / ".work/stack" / str(os.getpid())
+    shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
+    ended = [each for each in folder.parent.iterdir() if not Path("/proc", each.name).exists()]
+    for old in sorted(ended, key=lambda each: each.stat().st_mtime)[:-_KEPT]:
+        shutil.rmtree(old, ignore_errors=True)
     try:
         yield folder
     finally:
-        shutil.rmtree(folder)
-        with contextlib.suppress(OSError):
-            folder.parent.rmdir()
+        for each in folder.iterdir():
+            if each.is_dir():
+                shutil.rmtree(each)
 
 
 def _start(name: str, command: list[str], folder: Path) -> Child:
@@ -194,12 +200,12 @@ def _start(name: str, command: list[str], folder: Path) -> Child:
 
 def _watch(children: Sequence[Child], ports: dict[str, int], told: list[int]) -> int:
     """Say what can be looked at, once it can, until told to end or until something died."""
-    _say(f"starting; logs are in {children[0].log.parent}, and go with it; Ctrl-C ends it")
+    _say(f"starting; logs are in {children[0].log.parent.relative_to(ROOT)}, and stay there; Ctrl-C ends it")
     running, awaited = list(children), list(ports)
     while not told:
         for name in [each for each in awaited if _answers(ports[each], _READY[each])]:
             awaited.remove(name)
-            _say(f"{name:13} http://127.0.0.1:{ports[name]}{_SHOWN[name]}")
+            _say(f"{name:13} {_shown(name, ports[name])}")
         for child in [each for each in running if each.process.poll() is not None]:
             if child.name != "demo" or child.process.returncode:
                 _say(f"{child.name} has ended with status {child.process.returncode}; it said last:")
@@ -223,13 +229,22 @@ def _stop(children: Sequence[Child], told: list[int]) -> None:
         child.process.kill()
         child.process.wait()
     if children:
-        _say("all processes have ended")
+        _say(f"all processes have ended; logs are in {children[0].log.parent.relative_to(ROOT)}")
 
 
-def _answers(port: int, path: str) -> bool:
+def _shown(name: str, port: int) -> str:
+    """The address for a person: of the page, or of alerts as JSON where a server was built without pages."""
+    page = f"http://127.0.0.1:{port}/"
+    if name not in _WITHOUT_PAGES or _answers(port, "/", of="text/html"):
+        return page
+    return f"{page.removesuffix('/')}{_WITHOUT_PAGES[name]} (JSON: this build has no pages)"
+
+
+def _answers(port: int, path: str, of: str = "") -> bool:
+    """Whether a server answers, with content of this type."""
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=1):
-            return True
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=1) as response:
+            return of in (response.headers.get("Content-Type") or "")
     except OSError:
         return False
 

@@ -92,6 +92,8 @@ def _nothing_left_running() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def _clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("RLEXPORTER_REQUIRE_ALL", "RLEXPORTER_RUNS"):  # of the tests: no settings, which would be told of
+        monkeypatch.delenv(name, raising=False)
     of_launchers = ("RANK", "WORLD_SIZE", "MASTER_", "LOCAL_", "SLURM_", "TORCHELASTIC_", "KUBERNETES_")
     for name in [each for each in os.environ if each.startswith(of_launchers)]:
         monkeypatch.delenv(name)

@@ -21,6 +21,29 @@ def test_the_help_lists_what_users_have(capsys: pytest.CaptureFixture[str]) -> N
     assert listed == ["demo", "run", "status", "metrics", "check", "replay", "generate", "discovery"]
 
 
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("demo", ["--stepz", "5"]),
+        ("run", ["--prot", "1", "train.py"]),
+        ("metrics", ["rl_kl"]),
+        ("check", ["a.jsonl", "--jsn"]),
+        ("replay", ["a.jsonl", "--sped", "2"]),
+        ("generate", ["--out", "x", "--rulez"]),
+        ("discovery prune", ["x", "--older", "1d", "y"]),
+    ],
+)
+def test_a_typing_error_gets_the_usage_of_its_command(
+    command: str, words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Not that of the whole program, which has none of its options."""
+    with pytest.raises(SystemExit, match="2"):
+        main.main([*command.split(), *words])
+    usage, *_, said = capsys.readouterr().err.splitlines()
+    assert usage.startswith(f"usage: rlexporter {command} [-h]")
+    assert said.startswith(f"rlexporter {command}: error: unrecognized arguments: ")
+
+
 def test_a_pipe_that_is_closed_is_no_error(tmp_path: Path) -> None:
     """As with `| head`: no traceback, and the status that a shell gives a command which ended so."""
     command = f"{sys.executable} -m rlexporter metrics; echo $? > {tmp_path / 'status'}"

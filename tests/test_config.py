@@ -6,16 +6,17 @@ import re
 
 import pytest
 
+from rlexporter.config import settings
 from rlexporter.config.settings import DEFAULT_PORT, Settings
 from rlexporter.model.errors import SetupError
 
 
 def test_defaults_are_safe() -> None:
     """Only this machine can reach it."""
-    settings = Settings.load({}, {})
+    found = Settings.load({}, {})
 
-    assert (settings.host, settings.port, settings.rank, settings.world_size) == ("127.0.0.1", DEFAULT_PORT, 0, 1)
-    assert (settings.run, settings.algorithm, settings.labels) == (None, None, {})
+    assert (found.host, found.port, found.rank, found.world_size) == ("127.0.0.1", DEFAULT_PORT, 0, 1)
+    assert (found.run, found.algorithm, found.labels) == (None, None, {})
 
 
 def test_an_argument_wins_over_the_environment() -> None:
@@ -28,9 +29,53 @@ def test_an_argument_wins_over_the_environment() -> None:
     assert Settings.load({}, environ).run is None
 
 
-def test_what_kubernetes_injects_for_a_service_is_not_ours() -> None:
-    """A Service called rlexporter sets RLEXPORTER_PORT to an address."""
-    assert Settings.load({}, {"RLEXPORTER_PORT": "tcp://10.0.0.1:9750"}).port == DEFAULT_PORT
+@pytest.fixture
+def warnings(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
+    """What a process is warned of that was not warned yet."""
+    monkeypatch.setattr(settings, "_warned", set())
+    return caplog
+
+
+def test_what_kubernetes_injects_for_a_service_is_not_ours(warnings: pytest.LogCaptureFixture) -> None:
+    """A Service called rlexporter sets RLEXPORTER_PORT to an address, and more; so does one called rlexporter-eval."""
+    environ = {
+        "RLEXPORTER_SERVICE_HOST": "10.0.0.1",
+        "RLEXPORTER_SERVICE_PORT": "9750",
+        "RLEXPORTER_SERVICE_PORT_METRICS": "9750",
+        "RLEXPORTER_PORT": "tcp://10.0.0.1:9750",
+        "RLEXPORTER_PORT_9750_TCP": "tcp://10.0.0.1:9750",
+        "RLEXPORTER_PORT_9750_TCP_PROTO": "tcp",
+        "RLEXPORTER_PORT_9750_TCP_PORT": "9750",
+        "RLEXPORTER_PORT_9750_TCP_ADDR": "10.0.0.1",
+        "RLEXPORTER_EVAL_SERVICE_HOST": "10.0.0.2",
+        "RLEXPORTER_EVAL_PORT": "tcp://10.0.0.2:9750",
+        "RLEXPORTER_EVAL_PORT_9750_TCP_ADDR": "10.0.0.2",
+    }
+
+    assert Settings.load({}, environ).port == DEFAULT_PORT
+    assert warnings.messages == []
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "meant"),
+    [
+        ("RLEXPORTER_PORT", "9999", "did you mean RLEXPORTER_LISTEN_PORT?"),
+        ("RLEXPORTER_HOST", "0.0.0.0", "did you mean RLEXPORTER_LISTEN_HOST?"),
+        ("RLEXPORTER_MAX_KEYS", "10", "did you mean RLEXPORTER_MAX_LOGGED_KEYS?"),
+        ("RLEXPORTER_LISTEN_PROT", "9999", "did you mean RLEXPORTER_LISTEN_PORT?"),
+        ("RLEXPORTER_TRESHOLDS", "kl_high=1", "did you mean RLEXPORTER_THRESHOLDS?"),
+        ("RLEXPORTER_VERBOSE", "1", "there are RLEXPORTER_RUN, RLEXPORTER_ALGORITHM, RLEXPORTER_LISTEN_HOST,"),
+    ],
+)
+def test_a_variable_that_is_no_setting_is_told_once(
+    warnings: pytest.LogCaptureFixture, name: str, value: str, meant: str
+) -> None:
+    """With the one that was meant; it changes nothing."""
+    for _ in range(3):
+        assert Settings.load({}, {name: value}) == Settings.load({}, {})
+
+    (said,) = warnings.messages
+    assert said.startswith(f"{name} is no setting of rlexporter, and is ignored; {meant}")
 
 
 def test_labels_from_the_environment() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import multiprocessing
 import os
+import re
 import socket
 import threading
 import time
@@ -23,6 +24,7 @@ from rlexporter.model.snapshot import RunState
 from rlexporter.model.step import RunFacts, StepUpdate
 from rlexporter.run import shutdown
 from tests.conftest import fetch
+from tests.tools import ROOT
 
 
 def _threads() -> list[str]:
@@ -141,7 +143,8 @@ def test_several_side_by_side() -> None:
 
 def test_a_taken_port_is_a_clear_error(taken: int) -> None:
     """What holds it, and what to change."""
-    with pytest.raises(SetupError, match=rf"port {taken} on 127\.0\.0\.1 is taken by another process; choose another"):
+    said = rf"port {taken} on 127\.0\.0\.1 is taken by another process; choose another .*LISTEN_PORT={taken + 1}\)"
+    with pytest.raises(SetupError, match=said):
         Exporter(port=taken).start()
 
     assert _threads() == []
@@ -214,8 +217,17 @@ def test_errors_stay_here(exporter: Exporter, caplog: pytest.LogCaptureFixture) 
 
     assert exporter.snapshot.value("rlexporter_errors_total", where="log") == 6
     assert exporter.snapshot.value("rlexporter_errors_total", where="observe") == 6
-    assert "close: policy_ratio" in caplog.text
+    assert "no histogram is called 'policy_ratios'; close: policy_ratio" in caplog.text
     assert caplog.text.count("Training goes on") == len({r.getMessage() for r in caplog.records})
+
+
+def test_a_name_like_no_other_gets_all_names(exporter: Exporter, caplog: pytest.LogCaptureFixture) -> None:
+    """Those that docs/metrics.md lists."""
+    exporter.observe("qqq", [1.0])
+
+    names = re.findall(r"^\| `(\w+)` \|", (ROOT / "docs/metrics.md").read_text().split("## Names for")[1], re.MULTILINE)
+    assert len(names) == 25
+    assert f"no histogram is called 'qqq'; there are {', '.join(names)}" in caplog.text
 
 
 def test_what_a_person_stops_is_not_swallowed(exporter: Exporter, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -401,3 +413,33 @@ def test_settings_can_be_copied() -> None:
     settings = Exporter(port=0).run.settings
 
     assert copy.deepcopy(settings) == settings
+
+
+def _announced(folder: Path, capsys: pytest.CaptureFixture[str], run: str | None = None, resumed: bool = False) -> str:
+    """Train in ``folder``, and return the name; the last one that a person was told is that of the series."""
+    facts = RunFacts(output_dir=str(folder), resumed_from=str(folder / "checkpoint-5") if resumed else None)
+    with Exporter(run=run, port=0) as exporter:
+        exporter.close()
+        exporter.run.prepare(facts)
+        capsys.readouterr()
+        exporter.start()
+        exporter.run.begin(facts)
+        told = re.findall(r"run ([\w-]+)", capsys.readouterr().err)
+        exporter.log({"reward": 1.0}, step=1)
+        served = set(re.findall(r'run="([\w-]+)"', fetch(f"{exporter.url}/metrics")[1]))
+    assert served == {exporter.name}
+    assert told == [exporter.name]
+    return exporter.name
+
+
+def test_the_name_that_is_announced_is_the_one_that_is_served(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In the folder of an earlier run too: whether it goes on there is known when training begins."""
+    first = _announced(tmp_path, capsys)
+    (tmp_path / "checkpoint-5").mkdir()
+    second = _announced(tmp_path, capsys)
+    assert second != first
+    assert _announced(tmp_path, capsys, resumed=True) == second
+    assert _announced(tmp_path, capsys, run="ada") == "ada"
+    assert _announced(tmp_path, capsys, run="bob") == "bob"

@@ -466,10 +466,17 @@ def test_of_several_files_the_worst_counts(tmp_path: Path, capsys: pytest.Captur
 
 
 def test_folders(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Of checkpoints the one with the highest number; several runs of TensorBoard have to be named."""
+    """Of checkpoints the one with the highest number; several runs have to be named."""
     with pytest.raises(recording.UnreadableError, match=r"is a folder without a log, with nothing in it: understood"):
         recording.read(tmp_path)
     assert recording.read(FORMATS / "trl_output").path.parent.name == "checkpoint-10"
+    lines = (tmp_path / "run.jsonl", tmp_path / "other.jsonl")
+    lines[0].write_text(_ONE)
+    assert recording.read(tmp_path).path == lines[0]
+    lines[1].write_text(_ONE)
+    assert main.main(["check", str(tmp_path)]) == 3
+    said = f"{tmp_path}: holds 2 files of JSON lines: name one of other.jsonl, run.jsonl, or {tmp_path}/*.jsonl\n"
+    assert said in capsys.readouterr().err
     for name in ("a", "b"):
         (tmp_path / "runs" / name).mkdir(parents=True)
         (tmp_path / "runs" / name / "events.out.tfevents.1").write_bytes(b"")

@@ -23,7 +23,7 @@ def add_to(commands: Any) -> None:
         help="90s, 15m, 2h or 1d (default: 15m; an exporter that lives makes its file fresh every minute)",
     )
     pruned.add_argument("--dry-run", action="store_true", help="only say what would be removed")
-    pruned.set_defaults(command=prune)
+    pruned.set_defaults(command=prune, mistake=pruned.error)
 
 
 def prune(options: argparse.Namespace) -> int:

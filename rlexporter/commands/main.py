@@ -19,7 +19,9 @@ _COMMANDS = (try_demo, run, status, metrics, check, report, replay, generate, di
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return the exit status: 2 if something has to be set up first."""
     words = sys.argv[1:] if arguments is None else list(arguments)
-    options = _parser().parse_args(words)
+    options, unknown = _parser().parse_known_args(words)
+    if unknown:
+        options.mistake(f"unrecognized arguments: {' '.join(unknown)}")
     try:
         status = int(options.command(options))
         sys.stdout.flush()
@@ -41,4 +43,6 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     for command in _COMMANDS:
         command.add_to(commands)
+    for each in commands.choices.values():  # a mistake in its options is answered with its own usage
+        each.set_defaults(mistake=each.error)
     return parser

@@ -38,7 +38,7 @@ def add_to(commands: Any) -> None:
     start.add_argument("-m", dest="module", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
     start.add_argument("-c", dest="code", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
     start.add_argument("words", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
-    start.set_defaults(command=run, mistake=start.error)
+    start.set_defaults(command=run)
 
 
 def run(options: argparse.Namespace) -> NoReturn:

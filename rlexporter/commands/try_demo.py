@@ -6,15 +6,23 @@ import argparse
 from typing import Any
 
 from rlexporter import demo
+from rlexporter.demo.faults import KINDS
 
 
 def add_to(commands: Any) -> None:
     """Add the command to ``commands``."""
-    trial = commands.add_parser("demo", help="train a tiny model with TRL on the CPU, and serve the run")
+    trial = commands.add_parser(
+        "demo",
+        help="train a tiny model with TRL on the CPU, and serve the run",
+        epilog="\n".join(
+            ["faults, such as --fault nan@200:", *(f"  {kind:15} {what}" for kind, what in KINDS.items())]
+        ),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     trial.add_argument("--algorithm", choices=demo.ALGORITHMS, default="grpo")
     trial.add_argument("--steps", type=_positive, default=600, metavar="N", help="steps to train (default: 600)")
-    trial.add_argument("--port", type=int, metavar="P", help="port to serve on (default: 9750; 0: a free one)")
-    trial.add_argument("--fault", metavar="KIND@STEP", help="a real fault in this step: lr_spike, nan or stall")
+    trial.add_argument("--port", type=int, metavar="P", help="port to serve on (default: 9750, or the next free one)")
+    trial.add_argument("--fault", metavar="KIND@STEP", help="a real fault in this step, of those below")
     trial.add_argument("--linger", type=float, metavar="SECONDS", help="how long the final state is served at least")
     trial.set_defaults(command=run)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
@@ -10,12 +11,17 @@ from typing import Any
 
 from rlexporter.conditions.judge import Factor
 from rlexporter.config import parsers, thresholds
+from rlexporter.config.environment import mistaken
 from rlexporter.model.errors import SetupError
+
+logger = logging.getLogger("rlexporter")
 
 DEFAULT_PORT = 9750
 MAIN = "main"
 TIMINGS = "timings"
 RANKS = (MAIN, TIMINGS, "all")
+_warned: set[str] = set()
+"""The variables of the environment that this process was warned of."""
 
 
 def _setting(parse: Callable[[object], object], env: str, default: Any) -> Any:
@@ -53,6 +59,8 @@ class Settings:
     def load(cls, arguments: Mapping[str, object], environ: Mapping[str, str] | None = None) -> Settings:
         """Load settings from ``arguments`` (None: not given), then from ``environ``, then from defaults.
 
+        A variable `RLEXPORTER_*` that is no setting is warned of, once.
+
         Raises: SetupError that names the argument or variable, its fault, and what is expected.
         """
         environ = os.environ if environ is None else environ
@@ -62,6 +70,7 @@ class Settings:
                 close = get_close_matches(name, known, n=1)
                 hint = f"did you mean {close[0]!r}?" if close else f"there are: {', '.join(known)}"
                 raise SetupError(f"rlexporter has no setting {name!r}; {hint}")
+        _warn(environ, {name: each.metadata["env"] for name, each in known.items()})
         chosen: dict[str, Any] = {}
         for name, each in known.items():
             variable = each.metadata["env"]
@@ -74,6 +83,13 @@ class Settings:
         for name in ("labels", "thresholds"):
             chosen[name] = chosen[name] or {}
         return cls(**chosen)
+
+
+def _warn(environ: Mapping[str, str], settings: Mapping[str, str]) -> None:
+    for name, said in mistaken(environ, settings).items():
+        if name not in _warned:
+            _warned.add(name)
+            logger.warning(said)
 
 
 def _parsed(parse: Callable[[object], object], value: object, where: str) -> object:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 import time
 from collections import Counter
+from math import isfinite
 from typing import TextIO
 
 from rlexporter.catalog import CONDITION_NAMED
@@ -22,18 +24,22 @@ _SHOWN = (
     ("value", "rl_value_loss"),
     ("grad", "rl_grad_norm"),
 )
+_DROPPED_FIRST = ("grad", "value", "clipped", "length", "entropy", "kl", "bars", "rate", "reward")
+"""The parts of the live line, the least important first: what has no room on a narrow terminal."""
 _LISTED = 8
 _BARS = "▁▂▃▄▅▆▇█"
+_COLUMNS = 80
+"""The width of a terminal that does not say how wide it is."""
 _EVERY_SECONDS = 0.2
 _EVERY_SECONDS_IN_A_FILE = 5.0
 
 
 class Display:
-    """A live line, overwritten on a terminal and repeated now and then in a file."""
+    """A live line, overwritten on a terminal and repeated now and then in a file or a log of CI."""
 
     def __init__(self, out: TextIO | None = None) -> None:
         self._out = out or sys.stdout
-        self._live = self._out.isatty()
+        self._live = self._out.isatty() and os.environ.get("TERM") != "dumb" and not os.environ.get("CI")
         self._exporter: Exporter | None = None
         self._shown = 0.0
         self._open = False
@@ -43,10 +49,9 @@ class Display:
         self._begun: dict[tuple[str, ...], float] = {}
 
     def watch(self, exporter: Exporter) -> None:
-        """Show the run of ``exporter`` from now on."""
+        """Show the run of ``exporter`` from now on. It has said itself where it serves."""
         self._exporter = exporter
         self._began = time.monotonic()
-        self.say(f"metrics   {exporter.url}/metrics\noverview  {exporter.url}/\n")
 
     def say(self, text: str) -> None:
         """Print ``text`` on a line of its own."""
@@ -67,7 +72,9 @@ class Display:
             value = now.value(name)
             if value is not None:
                 self._first.setdefault(name, value)
-        self._rewards.append(now.value("rl_reward_mean") or 0.0)
+        reward = now.value("rl_reward_mean")
+        if reward is not None and isfinite(reward):
+            self._rewards.append(reward)
         self._conditions(now)
         if self._due():
             self._write(self._line(now))
@@ -86,15 +93,19 @@ class Display:
             value = now.value(name)
             if value is not None and name in self._first:
                 self.say(f"  {label:8} {self._first[name]:8.3g} -> {value:8.3g}   {name}")
-        self.say(f"  {_nonfinite(now)}; {len(metrics)} metrics served on {self._exporter.url}/metrics")
+        self.say(f"  {_nonfinite(now)}; {len(metrics)} metrics served")
 
     def stay(self, seconds: float) -> None:
-        """Serve the final state for ``seconds`` more, or until Ctrl-C, so that it can be seen or scraped."""
-        if self._exporter is None or seconds <= 0:
+        """Serve the final state for ``seconds`` more, so that it can be seen or scraped; Ctrl-C closes the endpoint."""
+        exporter = self._exporter
+        if exporter is None or seconds <= 0:
             return
-        with contextlib.suppress(KeyboardInterrupt):
-            self.say(f"the final state stays on {self._exporter.url} for {seconds:.0f} s; Ctrl-C ends it")
+        try:
+            self.say(f"the final state stays on port {exporter.port} for {seconds:.0f} s; Ctrl-C ends it")
             time.sleep(seconds)
+        except KeyboardInterrupt:
+            exporter.close()  # at the end of the process it would wait for scrapers once more
+            self.say("")
 
     def _conditions(self, now: Snapshot) -> None:
         """Print the conditions that have begun since the last step."""
@@ -106,12 +117,32 @@ class Display:
                 self.say(f"step {step:.0f}  {severity:8}  {begun.alert}: {begun.summary}")
 
     def _line(self, now: Snapshot) -> str:
-        numbers = [(label, now.value(name)) for label, name in _SHOWN]
         step, planned = now.value("rl_step") or 0, now.value("rl_steps_planned") or 0
         rate = (now.value("rl_steps_total") or 0) / max(time.monotonic() - self._began, 1e-9)
-        shown = "  ".join(f"{label} {value:.3g}" for label, value in numbers if value is not None)
-        of = f"/{planned:.0f}" if planned else ""
-        return f"step {step:.0f}{of}  {_sparkline(self._rewards)}  {shown}  ({rate:.1f} steps/s)"
+        parts = {"step": f"step {step:.0f}{f'/{planned:.0f}' if planned else ''}", "bars": self._bars()}
+        for label, name in _SHOWN:
+            value = now.value(name)
+            if value is not None:
+                parts[label] = f"{label} {value:.3g}"
+        parts["rate"] = f"{rate:.1f} steps/s"
+        return _fitted({name: part for name, part in parts.items() if part}, self._columns())
+
+    def _bars(self) -> str:
+        bars = _sparkline(self._rewards)
+        try:
+            bars.encode(self._out.encoding or "utf-8")
+        except UnicodeEncodeError:
+            return ""
+        return bars
+
+    def _columns(self) -> float:
+        """Return how wide a line may be. It is asked for each line, since a terminal can be resized."""
+        if not self._live:
+            return float("inf")
+        columns = 0
+        with contextlib.suppress(OSError, ValueError):
+            columns = os.get_terminal_size(self._out.fileno()).columns
+        return (columns or _COLUMNS) - 1  # some terminals wrap when the last column is written
 
     def _due(self) -> bool:
         if time.monotonic() - self._shown < (_EVERY_SECONDS if self._live else _EVERY_SECONDS_IN_A_FILE):
@@ -120,6 +151,7 @@ class Display:
         return True
 
     def _write(self, text: str, *, last: bool = False) -> None:
+        text = text[: int(min(self._columns(), len(text)))]
         self._out.write(f"\r\x1b[2K{text}" if self._live else f"{text}\n")
         if self._live and last:
             self._out.write("\n")
@@ -138,9 +170,19 @@ def _nonfinite(now: Snapshot) -> str:
     return f"NaN or infinite: {', '.join(listed[:_LISTED] + more) or 'none'}"
 
 
+def _fitted(parts: dict[str, str], columns: float) -> str:
+    """Return ``parts`` in one line of at most ``columns``, without the least important ones where there is no room."""
+    shown = dict(parts)
+    for name in _DROPPED_FIRST:
+        if len("  ".join(shown.values())) <= columns:
+            break
+        shown.pop(name, None)
+    return "  ".join(shown.values())
+
+
 def _sparkline(values: list[float], width: int = 16) -> str:
-    """Return the course of ``values`` as ``width`` bars of their means."""
-    if not values:
+    """Return the course of ``values`` as up to ``width`` bars of their means; nothing for less than two values."""
+    if len(values) < 2:
         return ""
     size = max(1, len(values) // width)
     means = [sum(values[i : i + size]) / len(values[i : i + size]) for i in range(0, len(values), size)][-width:]

@@ -1,21 +1,30 @@
-"""Real faults for the real run: `lr_spike@N`, `nan@N`, `stall@N`, each in step N."""
+"""Real faults for the real run: `nan@200` is the fault `nan` in step 200. Each begins a condition of its own."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from difflib import get_close_matches
 
 from rlexporter.model.errors import SetupError
 
+STALLED_SECONDS = 30.0
+"""How long a step of a run with the fault `stall` may take: the usual ten minutes are long for somebody who looks."""
+
 KINDS = {
-    "lr_spike": "the learning rate is a thousand times too high in one step",
     "nan": "the gradient is NaN in one step; the weights are lost with it, and the next sampling fails",
-    "stall": "a reward function hangs for 15 minutes",
+    "nan_reward": "a reward function returns NaN for one completion of a step",
+    "lr_spike": "the learning rate is a thousand times too high in one step",
+    "kl_runaway": "from this step on the KL penalty has the wrong sign, and pays for leaving the reference",
+    "reward_hacking": "from this step on a reward function pays for each e without limit, and the policy drifts there",
+    "length_collapse": "from this step on the policy drifts to ever shorter completions, down to nothing",
+    "dead_reward": "from this step on a reward function returns 0 for every completion, as when its parser fails",
+    "stall": f"a reward function hangs for 15 minutes; {STALLED_SECONDS:.0f} seconds count as a stall",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A fault: its kind, and the step in which it happens."""
+    """A fault: its kind, and the step in which it happens or begins."""
 
     kind: str
     step: int
@@ -25,5 +34,7 @@ class Fault:
         """Return the fault that ``text`` names, such as `nan@20`. Raises SetupError for anything else."""
         kind, _, step = text.partition("@")
         if kind not in KINDS or not step.isdigit() or int(step) < 1:
-            raise SetupError(f"--fault {text!r}: expected KIND@STEP, with a kind of {', '.join(KINDS)}, such as nan@20")
+            close = get_close_matches(kind, KINDS, n=1) if kind not in KINDS else [kind]
+            meant = f"did you mean {close[0]}@200? " if close else ""
+            raise SetupError(f"--fault {text!r}: {meant}expected KIND@STEP, with a kind of {', '.join(KINDS)}")
         return Fault(kind, int(step))

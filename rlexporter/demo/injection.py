@@ -8,42 +8,50 @@ from collections.abc import Callable
 from math import nan
 from typing import Any
 
+import torch
 from transformers import TrainerCallback
 
+from rlexporter.demo import tiny
 from rlexporter.demo.faults import KINDS, Fault
 
 STALL_SECONDS = 900.0
 _SPIKE = 1000.0
+_DRIFTS = {"reward_hacking": ("e", 0.3, 4.0), "length_collapse": (tiny.END, 0.5, 20.0)}
+"""By fault, the token that the policy drifts to: by how much its logit rises in each step, and how far at most. It
+stands for hundreds of steps in which a policy learns such a thing."""
+Reward = Callable[..., list[float]]
 
 
 class Injection(TrainerCallback):  # type: ignore[misc] # transformers is not checked
-    """Callback that makes the fault happen, once."""
+    """Callback that makes the fault happen: once, or from its step on. The training thread calls everything here."""
 
     def __init__(self, fault: Fault, said: Callable[[str], None]) -> None:
+        self.turn_penalty: Callable[[], None] = lambda: None
+        """Gives the KL penalty of the trainer the wrong sign; set when the trainer is built."""
         self._fault = fault
         self._say = said
         self._undo: list[Callable[[], None]] = []
-        self._stalling = self._done = self._begins = False
+        self._bias: torch.Tensor | None = None
+        self._begun = self._begins = self._happened = False
 
-    def slow(self, reward: Callable[..., list[float]]) -> Callable[..., list[float]]:
-        """Return ``reward``, wrapped so that it hangs if the fault is a stall."""
+    def rewards(self, *, summed: bool) -> list[Reward]:
+        """Return the demo's reward functions, with the fault if it is one of theirs.
 
-        def wrapped(*args: Any, **kwargs: Any) -> list[float]:
-            if self._stalling:
-                self._stalling = False
-                time.sleep(STALL_SECONDS)
-            return reward(*args, **kwargs)
-
-        wrapped.__name__ = reward.__name__
-        return wrapped
+        ``summed``: the trainer sees only their sum, so that all of them die of `dead_reward`, and not one.
+        """
+        length = self._in(tiny.length_reward, self._dead) if summed else tiny.length_reward
+        return [self._in(tiny.letter_reward, self._letters), length]
 
     def before(self, model: Any, optimizer: Any, step: int) -> None:
-        """Begin the fault if ``step``, which comes next, is its step, and end it one step later."""
+        """Begin the fault if ``step``, which comes next, is its step; a short one ends one step later."""
         while self._undo:
             self._undo.pop()()
-        if self._done or step != self._fault.step:
+        if self._bias is not None:
+            token, each, most = _DRIFTS[self._fault.kind]
+            self._bias[tiny.token(token)] = min(each * (step - self._fault.step), most)
+        if self._begun or step != self._fault.step:
             return
-        self._done = True
+        self._begun = True
         self._say(f"fault in step {step}: {KINDS[self._fault.kind]}")
         if self._fault.kind == "lr_spike":
             for group in optimizer.param_groups:
@@ -51,8 +59,10 @@ class Injection(TrainerCallback):  # type: ignore[misc] # transformers is not ch
                 group["lr"] *= _SPIKE
         elif self._fault.kind == "nan":
             self._undo.append(next(model.parameters()).register_hook(lambda gradient: gradient * nan).remove)
-        else:
-            self._stalling = True
+        elif self._fault.kind in _DRIFTS:
+            self._let_drift(getattr(model, "policy", None) or getattr(model, "pretrained_model", model))
+        elif self._fault.kind == "kl_runaway":
+            self.turn_penalty()
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Prepare the first step."""
@@ -67,3 +77,36 @@ class Injection(TrainerCallback):  # type: ignore[misc] # transformers is not ch
         """Prepare the next step if the trainer has no event for its beginning."""
         if not self._begins:
             self.before(kwargs["model"], kwargs["optimizer"], state.global_step + 1)
+
+    def _let_drift(self, policy: Any) -> None:
+        """Begin to raise the logit of a token, in sampling and in training, by a bias of the last layer."""
+        head = policy.get_output_embeddings()
+        head.bias = torch.nn.Parameter(torch.zeros(head.out_features), requires_grad=False)
+        self._bias = head.bias
+
+    def _in(self, reward: Reward, fault: Callable[[list[float], dict[str, Any]], list[float]]) -> Reward:
+        """Return ``reward`` under its own name, with what ``fault`` makes of its values once the fault has begun."""
+
+        @functools.wraps(reward)
+        def wrapped(**batch: Any) -> list[float]:
+            values = reward(**batch)
+            return fault(values, batch) if self._begun else values
+
+        return wrapped
+
+    def _letters(self, values: list[float], batch: dict[str, Any]) -> list[float]:
+        kind = self._fault.kind
+        if kind == "reward_hacking":
+            return [text.count("e") / 3 for text in batch["completions"]]
+        if kind == "dead_reward":
+            return self._dead(values, batch)
+        if self._happened or kind not in ("nan_reward", "stall"):
+            return values
+        self._happened = True
+        if kind == "stall":
+            time.sleep(STALL_SECONDS)
+            return values
+        return [nan, *values[1:]]
+
+    def _dead(self, values: list[float], batch: dict[str, Any]) -> list[float]:
+        return [0.0] * len(values) if self._fault.kind == "dead_reward" else values

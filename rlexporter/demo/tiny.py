@@ -26,8 +26,9 @@ LETTERS = "aeionrst"
 MAX_COMPLETION = 24
 TARGET_LENGTH = 10
 
-_PAD, _EOS = "<pad>", "<eos>"
-_ALPHABET = (_PAD, _EOS, *" :abcdefghijklmnopqrstuvwxyz")
+END = "<eos>"
+_PAD = "<pad>"
+_ALPHABET = (_PAD, END, *" :abcdefghijklmnopqrstuvwxyz")
 
 
 def prompts(count: int) -> list[str]:
@@ -45,12 +46,20 @@ def length_reward(completions: list[str], **_: Any) -> list[float]:
     return [max(0.0, 1 - abs(len(text) - TARGET_LENGTH) / TARGET_LENGTH) for text in completions]
 
 
+REWARDS = (letter_reward, length_reward)
+
+
+def token(text: str) -> int:
+    """Return the number of a token: a letter, or `END`."""
+    return _ALPHABET.index(text)
+
+
 def tokenizer() -> Any:
     """Return a tokenizer with one token per character."""
     raw = Tokenizer(WordLevel({token: i for i, token in enumerate(_ALPHABET)}, unk_token=_PAD))
     raw.pre_tokenizer = Split(Regex("."), "isolated")
     raw.decoder = decoders.Fuse()
-    return PreTrainedTokenizerFast(tokenizer_object=raw, pad_token=_PAD, eos_token=_EOS, padding_side="left")
+    return PreTrainedTokenizerFast(tokenizer_object=raw, pad_token=_PAD, eos_token=END, padding_side="left")
 
 
 def config(*, hidden_size: int, layers: int) -> Any:
@@ -94,6 +103,6 @@ def _texts(words: random.Random, count: int) -> torch.Tensor:
     rows = []
     for _ in range(count):
         text = f"{words.choice(LETTERS)}:{' '.join(words.choices(WORDS, k=words.choice((2, 2, 3))))}"
-        rows.append([ids[character] for character in text] + [ids[_EOS]])
+        rows.append([ids[character] for character in text] + [ids[END]])
     longest = max(map(len, rows))
     return torch.tensor([row + [0] * (longest - len(row)) for row in rows])

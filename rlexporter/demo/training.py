@@ -14,12 +14,13 @@ from typing import Any
 
 from transformers import PrinterCallback, TrainerCallback
 
+from rlexporter.config.arguments import SettingArguments
 from rlexporter.demo import groups, ppo_loops, tiny
 from rlexporter.demo.display import Display
-from rlexporter.demo.faults import Fault
+from rlexporter.demo.faults import STALLED_SECONDS, Fault
 from rlexporter.demo.injection import Injection
 from rlexporter.exporter import Exporter
-from rlexporter.integrations.attach import attach
+from rlexporter.integrations.attach import attach_at
 
 _SEED = 0
 _WATCH_SECONDS = 600.0
@@ -33,11 +34,13 @@ def run(*, algorithm: str, steps: int, port: int | None, fault: Fault | None, li
     """
     display = Display()
     injection = Injection(fault, display.say) if fault else None
-    rewards = [injection.slow(tiny.letter_reward) if injection else tiny.letter_reward, tiny.length_reward]
+    rewards = injection.rewards(summed=algorithm.startswith("ppo")) if injection else [*tiny.REWARDS]
     with tempfile.TemporaryDirectory(prefix="rlexporter-demo-") as folder:
         trainer, train = _built(algorithm, steps, Path(folder), rewards, injection, display)
-        exporter = attach(trainer, port=port, run=f"demo-{algorithm}-{os.getpid()}")
+        exporter = attach_at(trainer, _settings(algorithm, port, fault), fallback=port is None)
         display.watch(exporter)
+        if hasattr(trainer, "add_callback"):  # after the exporter's own, so that it shows the step that is over
+            trainer.add_callback(Progress(display))
         failure = _train(train, exporter, fault)
         display.summary()
         if failure:
@@ -53,16 +56,35 @@ def _built(
     model = tiny.model(folder / "tiny-llama", _SEED, display.teaching)
     if algorithm == "ppo-legacy":
         legacy = ppo_loops.LegacyRun(steps, folder, rewards)
+        if injection is not None:
+            injection.turn_penalty = lambda: _turn_penalty(legacy.trainer)
         return legacy.trainer, lambda: legacy.train(injection.before if injection else None, display.step)
     if algorithm == "ppo":
         trainer = ppo_loops.trainer(steps, folder, model, rewards)
     else:
         trainer = groups.trainer(algorithm, steps, folder, model, rewards)
-    for callback in (Progress(display), injection):
-        if callback is not None:
-            trainer.add_callback(callback)
     trainer.remove_callback(PrinterCallback)
+    if injection is not None:
+        injection.turn_penalty = lambda: _turn_penalty(trainer)
+        trainer.add_callback(injection)
     return trainer, trainer.train
+
+
+def _turn_penalty(trainer: Any) -> None:
+    """Give the KL penalty of ``trainer``, of any kind, the wrong sign."""
+    if hasattr(trainer, "kl_ctl"):
+        trainer.kl_ctl.value *= -1
+    elif hasattr(trainer, "beta"):
+        trainer.beta *= -1
+    else:
+        trainer.args.kl_coef *= -1
+
+
+def _settings(algorithm: str, port: int | None, fault: Fault | None) -> SettingArguments:
+    settings: SettingArguments = {"port": port, "run": f"demo-{algorithm}-{os.getpid()}"}
+    if fault is not None and fault.kind == "stall" and "RLEXPORTER_THRESHOLDS" not in os.environ:
+        settings["thresholds"] = {"run_stalled": STALLED_SECONDS}
+    return settings
 
 
 def _train(train: Callable[[], object], exporter: Exporter, fault: Fault | None) -> str:

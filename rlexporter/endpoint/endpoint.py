@@ -50,7 +50,7 @@ def claim(host: str, port: int, *, free: Callable[[int], str], fallback: bool) -
             return sock
     raise SetupError(
         f"port {port} on {host} is taken by {holder or 'another process'}; choose another (argument port, "
-        "RLEXPORTER_LISTEN_PORT), or 0 for a free one"
+        f"RLEXPORTER_LISTEN_PORT={min(port + 1, 65535)}), or 0 for a free one, and let Prometheus scrape that too"
     )
 
 

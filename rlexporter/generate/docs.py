@@ -13,7 +13,7 @@ from rlexporter.model.metric import Group, Kind, Level, Metric
 
 def metrics(catalog: Sequence[Metric]) -> str:
     """Return the page."""
-    return "\n".join((filled("metrics.md"), *_by_series(catalog), *_by_key(catalog)))
+    return "\n".join((filled("metrics.md"), *_by_series(catalog), *_by_key(catalog), *_observed(catalog)))
 
 
 def _by_series(catalog: Sequence[Metric]) -> Iterator[str]:
@@ -35,6 +35,19 @@ def _by_key(catalog: Sequence[Metric]) -> Iterator[str]:
                     fed.setdefault(key.name, []).append(f"`{metric.series}{_labels(metric)}`")
         yield f"### {title}: `{algorithm}`\n"
         yield table(("Log key", "Series"), ((f"`{key}`", "<br>".join(series)) for key, series in fed.items()))
+
+
+def _observed(catalog: Sequence[Metric]) -> Iterator[str]:
+    yield "## Names for `observe`\n"
+    yield (
+        "`exporter.observe(NAME, values)` counts the values of a loop of your own in a histogram. A label is an "
+        'argument: `exporter.observe("reward_function", values, reward_function="length")`.\n'
+    )
+    found = [metric for metric in catalog if metric.kind is Kind.HISTOGRAM]
+    yield table(
+        ("Name", "Series", "Unit"),
+        ((f"`{each.short_name}`", f"`{each.series}{_labels(each)}`", each.unit or "-") for each in found),
+    )
 
 
 def _series_row(metric: Metric) -> tuple[str, ...]:

@@ -30,10 +30,15 @@ def attach(trainer: Any, **settings: Unpack[SettingArguments]) -> Exporter:
     Raises:
         SetupError: a setting is unknown or unusable, a port is taken, or the object is no trainer.
     """
+    return attach_at(trainer, settings)
+
+
+def attach_at(trainer: Any, settings: SettingArguments, *, fallback: bool = False) -> Exporter:
+    """Attach as `attach` does; with ``fallback`` the next free port replaces a taken one for a single rank too."""
     if hasattr(trainer, "callback_handler"):
-        return _attach_callback(trainer, settings)
+        return _attach_callback(trainer, settings, fallback=fallback or trainer.args.world_size > 1)
     if all(hasattr(trainer, name) for name in _LEGACY):
-        return attach_legacy(trainer, settings, fallback=trainer.accelerator.num_processes > 1)
+        return attach_legacy(trainer, settings, fallback=fallback or trainer.accelerator.num_processes > 1)
     raise SetupError(
         f"attach() does not know what a {type(trainer).__name__} logs: it takes trainers of transformers and TRL "
         "that have callbacks, or step() and log_stats(). Any other loop: rlexporter.Exporter(...), then "
@@ -41,7 +46,7 @@ def attach(trainer: Any, **settings: Unpack[SettingArguments]) -> Exporter:
     )
 
 
-def _attach_callback(trainer: Any, settings: SettingArguments) -> Exporter:
+def _attach_callback(trainer: Any, settings: SettingArguments, *, fallback: bool) -> Exporter:
     from rlexporter.integrations.callback import RLExporterCallback
 
     callback = next((each for each in trainer.callback_handler.callbacks if isinstance(each, RLExporterCallback)), None)
@@ -53,7 +58,7 @@ def _attach_callback(trainer: Any, settings: SettingArguments) -> Exporter:
     exporter = Exporter(**settings)
     callback.attach(trainer, exporter)
     try:
-        exporter.start(fallback=trainer.args.world_size > 1)
+        exporter.start(fallback=fallback)
     except BaseException:
         exporter.close()
         raise

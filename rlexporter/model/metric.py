@@ -143,6 +143,11 @@ class Metric:
         object.__setattr__(self, "otlp_name", otlp_name(self.series))
 
     @property
+    def short_name(self) -> str:
+        """Return what `Exporter.observe` calls a histogram: ``policy_ratio`` for ``rl_policy_ratio_dist``."""
+        return self.series.removeprefix("rl_").removesuffix("_dist")
+
+    @property
     def signed(self) -> bool:
         """Return True for a histogram of values that can be negative."""
         return bool(self.bounds) and self.bounds[0] < 0

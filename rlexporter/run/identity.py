@@ -12,7 +12,7 @@ import re
 import secrets
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
 
@@ -31,6 +31,8 @@ class Identity:
 
     name: str
     attempt: int = 1
+    assumed: bool = field(default=False, compare=False)
+    """True for a name that holds only if the run resumes a checkpoint."""
 
 
 def given_name(run_name: str | None, output_dir: str | None) -> str | None:
@@ -84,8 +86,10 @@ def provisional(given: str | None, output_dir: str | None) -> Identity:
     If the output folder holds checkpoints and a stored name, that run is assumed.
     """
     kept = _read(Path(output_dir)) if output_dir else None
-    if given or (kept and output_dir and any(Path(output_dir).glob("checkpoint-*"))):
-        return _counted(given or (kept.name if kept else ""), kept)
+    if given:
+        return _counted(given, kept)
+    if kept and output_dir and any(Path(output_dir).glob("checkpoint-*")):
+        return replace(_counted(kept.name, kept), assumed=True)
     return fresh(output_dir)
 
 

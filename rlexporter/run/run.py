@@ -61,6 +61,11 @@ class Run:
         return self._identity.name
 
     @property
+    def known_as(self) -> str:
+        """Return the name to tell a person; "" while it depends on whether the run resumes a checkpoint."""
+        return "" if self._identity.assumed and not self._settled else self._identity.name
+
+    @property
     def rank(self) -> int:
         """Return the label ``rank``: that of the trainer, else that of the settings."""
         return self.settings.rank if self._facts.rank is None else self._facts.rank
@@ -199,11 +204,13 @@ class Run:
             self.sink.recorder.meta(self.name, self._facts, CATALOG)
 
     def _settle(self, facts: RunFacts) -> None:
-        self._settled = True
+        told, self._settled = self.known_as, True
         self._identity = identity.settle(self._identity, self._given_name(facts), facts.output_dir, facts.resumed_from)
         with self.errors.guard("identity"):
             if facts.output_dir and self.rank == 0:
                 identity.keep(self._identity, facts.output_dir)
+        if self.serves and self.name != told:
+            shutdown.say(f"this is run {self.name}")
 
     def _given_name(self, facts: RunFacts) -> str | None:
         return self.settings.run or identity.given_name(facts.run_name, facts.output_dir)

@@ -108,7 +108,7 @@ def wait(endings: Iterable[Ending], limit: float = float("inf")) -> None:
         return
     until = time.monotonic() + patience
     with contextlib.suppress(KeyboardInterrupt):
-        say(f"serving the final state until it has been scraped, at most {patience:.0f} s")
+        say(f"serving the final state until it has been scraped, at most {patience:.0f} s; Ctrl-C ends it")
         while time.monotonic() < until and any(ending.patience() > 0 for ending in endings):
             time.sleep(_POLL_SECONDS)
 

@@ -42,7 +42,7 @@ class Store:
     ) -> None:
         self._catalog = catalog
         self._named = {metric.series: metric for metric in catalog}
-        self._histograms = _by_short_name(catalog)
+        self._histograms = {metric.short_name: metric for metric in catalog if metric.kind is Kind.HISTOGRAM}
         self._lines = LogLines(catalog, max_keys, clock)
         self._watch = watch
         self._urgent = urgent
@@ -200,7 +200,8 @@ class Store:
         metric = self._histograms.get(name.removeprefix("rl_").removesuffix("_dist"))
         if metric is None:
             close = get_close_matches(name, self._histograms, n=3)
-            raise LookupError(f"no histogram is called {name!r}" + (f"; close: {', '.join(close)}" if close else ""))
+            hint = f"close: {', '.join(close)}" if close else f"there are {', '.join(self._histograms)}"
+            raise LookupError(f"no histogram is called {name!r}; {hint}")
         if set(labels) != set(metric.labels):
             raise LookupError(f"{metric.series} has the labels {metric.labels}, not {tuple(labels)}")
         return Series(metric, tuple(clip(labels[label]) for label in metric.labels))
@@ -262,12 +263,3 @@ class Store:
         for key, total in facts.totals.items():
             for series in resolver.resolve(key):
                 builder.totals[series] = total
-
-
-def _by_short_name(catalog: Sequence[Metric]) -> dict[str, Metric]:
-    """Return the histograms by the name that `Store.histogram` takes: without ``rl_`` and ``_dist``."""
-    return {
-        metric.series.removeprefix("rl_").removesuffix("_dist"): metric
-        for metric in catalog
-        if metric.kind is Kind.HISTOGRAM
-    }

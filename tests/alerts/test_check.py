@@ -24,6 +24,7 @@ from tests.alerts import planted, promtool
 from tests.tools import EACH_GENERATION
 
 RUNS = Path(__file__).parent.parent / "data/runs"
+RECORDED = os.environ.get("RLEXPORTER_RUNS", "")
 
 
 def _write(path: Path, *lines: dict[str, Any]) -> str:
@@ -174,12 +175,12 @@ def test_real_runs_are_named() -> None:
         assert [fired for fired in report.alerts if fired.alert != "RLRunVanished"] == []
 
 
-@pytest.mark.skipif(not os.environ.get("RLEXPORTER_RUNS"), reason="RLEXPORTER_RUNS names no folder of recorded runs")
+@pytest.mark.skipif(not RECORDED, reason="RLEXPORTER_RUNS names no folder of recorded runs")
 def test_the_score_of_all_recorded_runs() -> None:
     """The promise: no alert on a healthy run, none before a fault, the faults named, quickly."""
     from scripts.limits import toys
 
-    found = toys.score(toys.load(Path(os.environ["RLEXPORTER_RUNS"])), {})
+    found = toys.score(toys.load(Path(RECORDED)), {})
     assert (found.false, found.early) == (0, 0)
     assert found.named >= 0.97 * found.visible
     assert found.wrong <= 0.05 * found.broken

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from rlexporter.demo.faults import STALLED_SECONDS
 from tests.conftest import fetch
 from tests.tools import GENERATIONS, Prometheus, eventually, free_port, prometheus
 
@@ -37,7 +38,7 @@ def test_the_demo_is_scraped(tmp_path: Path, algorithm: str) -> None:
         demo = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT)
         stack.callback(demo.wait)
         stack.callback(demo.kill)
-        eventually(lambda: f"http://127.0.0.1:{port}/metrics" in (tmp_path / "output").read_text())
+        eventually(lambda: f" on http://127.0.0.1:{port}/ (" in (tmp_path / "output").read_text())
         servers = [
             stack.enter_context(prometheus(generation, tmp_path / generation, [f"127.0.0.1:{port}"]))
             for generation in GENERATIONS
@@ -67,6 +68,8 @@ def test_the_demo_is_scraped(tmp_path: Path, algorithm: str) -> None:
     assert re.search(r"reward +\S+ -> +\S+ +rl_reward_mean", output)
     assert "NaN or infinite: none;" in output
     assert "Traceback" not in output
+    assert output.count("http://") == 1
+    assert "until it has been scraped" not in output
 
 
 @pytest.mark.parametrize(
@@ -110,6 +113,8 @@ def test_a_stall_is_real(tmp_path: Path) -> None:
         demo = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT)
     try:
         eventually(lambda: "fault in step 5" in (tmp_path / "output").read_text())
+        _, text, _ = fetch(f"http://127.0.0.1:{port}/metrics?name[]=rl_stall_after_seconds")
+        assert float(text.split()[-1]) <= STALLED_SECONDS * 3
         steps = []
         for _ in range(2):
             time.sleep(1.5)
@@ -126,10 +131,58 @@ def test_a_stall_is_real(tmp_path: Path) -> None:
     assert "stopped after step 4" in (tmp_path / "output").read_text()
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("fault", "steps", "alert"),
+    [
+        ("nan_reward@5", 10, "critical  RLRewardNonFinite"),
+        ("dead_reward@10", 50, "warning   RLRewardFunctionDead"),
+        ("length_collapse@20", 60, "warning   RLLengthCollapse"),
+        ("kl_runaway@50", 110, "warning   RLKLJump"),
+        ("reward_hacking@145", 200, "critical  RLRewardHacking"),
+    ],
+)
+def test_a_fault_begins_its_alert(fault: str, steps: int, alert: str) -> None:
+    """After the fault, and none of its severity or above before it."""
+    command = [sys.executable, "-m", "rlexporter", "demo", "--steps", str(steps), "--port", "0", "--linger", "0"]
+    done = subprocess.run([*command, "--fault", fault], capture_output=True, text=True, timeout=600, check=False)
+    before, _, after = done.stdout.partition("fault in step ")
+
+    assert done.returncode == 0, done.stderr
+    assert re.search(rf"^step \d+  {alert}:", after, re.MULTILINE), done.stdout
+    assert re.findall(r"^step \d+  (?:warning|critical) .*", before, re.MULTILINE) == []
+
+
+@pytest.mark.slow
+def test_two_demos_at_once(tmp_path: Path) -> None:
+    """Nobody chooses a port, and each says where it serves."""
+    command = [sys.executable, "-m", "rlexporter", "demo", "--steps", "5000", "--linger", "0"]
+    with ExitStack() as stack:
+        ports = []
+        for name in ("first", "second"):
+            out = stack.enter_context((tmp_path / name).open("w"))
+            demo = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT)
+            stack.callback(demo.wait)
+            stack.callback(demo.kill)
+            eventually(lambda name=name: " on http://127.0.0.1:" in (tmp_path / name).read_text())
+            ports += re.findall(r" on http://127\.0\.0\.1:(\d+)/ ", (tmp_path / name).read_text())
+            run = re.findall(r"run (demo-grpo-\d+) on", (tmp_path / name).read_text())
+            assert f'run="{run[0]}"' in fetch(f"http://127.0.0.1:{ports[-1]}/metrics")[1]
+
+    assert len(set(ports)) == 2
+
+
 def test_a_mistake_is_answered_at_once() -> None:
     """Before anything is loaded or taught."""
     for options, answer in (
-        (["--fault", "nan"], "--fault 'nan': expected KIND@STEP, with a kind of lr_spike, nan, stall, such as nan@20"),
+        (
+            ["--fault", "nan"],
+            "--fault 'nan': did you mean nan@200? expected KIND@STEP, with a kind of nan, nan_reward, ",
+        ),
+        (
+            ["--fault", "kl@9"],
+            "--fault 'kl@9': expected KIND@STEP, with a kind of nan, nan_reward, lr_spike, kl_runaway",
+        ),
         (["--port", "70000"], "argument port=70000 is not usable: must be between 0 and 65535"),
         (["--steps", "0"], "'0' is not a number above 0"),
         (["--algorithm", "sac"], "invalid choice: 'sac'"),

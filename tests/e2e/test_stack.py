@@ -69,7 +69,9 @@ def ended(running: Stack, children: dict[int, str]) -> int:
     status = running.process.wait(600)
     assert len(children) == 3
     assert [name for pid, name in children.items() if Path(f"/proc/{pid}").exists()] == []
-    assert not (ROOT / ".work/stack" / str(running.process.pid)).exists()
+    kept = ROOT / ".work/stack" / str(running.process.pid)
+    assert {each.name for each in kept.iterdir()} >= {"alertmanager.log", "prometheus.log", "demo.log"}
+    assert [each for each in kept.iterdir() if each.is_dir()] == []
     return status
 
 
@@ -101,7 +103,8 @@ def test_everything_runs_until_ctrl_c(tmp_path: Path) -> None:
 
         running.process.send_signal(signal.SIGINT)
         assert ended(running, children) == 0
-    assert running.said().endswith("stack: all processes have ended\n")
+    assert running.said().endswith(f"logs are in .work/stack/{running.process.pid}\n")
+    assert f"http://127.0.0.1:{running.ports['demo']}/\n" in running.said()
     assert "status" not in running.said()
 
 

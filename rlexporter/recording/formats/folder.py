@@ -33,6 +33,14 @@ def _log_in(folder: Path) -> Path:
         raise UnreadableError(f"{folder}: holds {len(with_events)} TensorBoard runs: name one of {shortened(names)}")
     if with_events:
         return with_events[0]
+    lines = sorted(folder.glob("*.jsonl"))
+    if len(lines) > 1:
+        names = shortened(", ".join(path.name for path in lines))
+        raise UnreadableError(
+            f"{folder}: holds {len(lines)} files of JSON lines: name one of {names}, or {folder}/*.jsonl"
+        )
+    if lines:
+        return lines[0]
     found = shortened(", ".join(sorted(path.name for path in folder.iterdir()))) or "nothing"
     raise UnreadableError(f"{folder}: is a folder without a log, with {found} in it: {UNDERSTOOD}")
 
