@@ -18,8 +18,8 @@ stack: tools ## the demo under Prometheus and Alertmanager, with our rules; with
 	@scripts/setup demo
 	@$(PY) -m scripts.stack $(ARGS)
 
-test: check tools ## all checks, and tests of all that matters (about 8 minutes on 2 cores; ARGS="-k golden")
-	@echo "test: unit tests, then real trainers under real Prometheus servers (about 8 minutes on 2 cores)"
+test: check tools ## all checks, and tests of all that matters (about 6 minutes on 2 cores; ARGS="-k golden")
+	@echo "test: unit tests, then real trainers under real Prometheus servers (about 6 minutes on 2 cores)"
 	@$(PYTEST) -m "not slow and not soak" $(ARGS)
 
 test-all: check tools ## the same and what is slow, and older versions of TRL; what CI runs (about 40 minutes on 2 cores)
