@@ -1,0 +1,45 @@
+// What began in this process, in the order of the document: newest first, symptoms behind what caused them.
+function alerts(status) {
+  find("alerts-none").hidden = status.conditions.length > 0;
+  sync(find("alerts-list"), status.conditions, (each) => `${each.name} ${each.severity}`, makeAlert, fillAlert);
+}
+
+const WORD_OF = { critical: "act", warning: "look", info: "fine" };
+
+function makeAlert() {
+  return el("li", {},
+    el("span", { class: "alert-icon" }),
+    el("div", { class: "alert-said" },
+      el("p", { class: "alert-title" }, el("b"), " ", el("span", { class: "alert-severity" }), " ", el("span", { class: "alert-state" }), " ", el("span", { class: "alert-tag" })),
+      el("p", { class: "alert-summary" }),
+      el("details", {}, el("summary", {}, t("alert.details")), el("p"), el("ul"))),
+    el("div", { class: "alert-facts" }, el("p", { class: "alert-step" }), el("p", { class: "alert-value" }), el("p", { class: "alert-link" })));
+}
+
+function fillAlert(node, each) {
+  const [sign, said, right] = node.children;
+  node.classList.toggle("symptom", Boolean(each.symptom));
+  node.classList.toggle("past", !each.holds);
+  show(sign, WORD_OF[each.severity] || "unknown");
+  const [name, severity, state, tag] = said.children[0].children;
+  say(name, each.alert, each.name);
+  say(severity, t(`severity.${each.severity}`));
+  say(state, each.holds ? t("alert.holds") : t("alert.over"));
+  say(tag, each.symptom ? t("alert.symptom") : "");
+  prose(said.children[1], each.summary);
+  const [, meaning, actions] = said.children[2].children;
+  prose(meaning, each.meaning || "");
+  sync(actions, each.actions || [], (text) => text, () => el("li"), prose);
+  const [step, value, runbook] = right.children;
+  const began = [t("alert.step", { step: GROUPED.format(each.step) }), each.timestamp ? clock(each.timestamp) : "", each.count > 1 ? t("times", { count: each.count }) : ""];
+  say(step, began.filter(Boolean).join(" · "));
+  const limited = (each.threshold ?? null) !== null;
+  const unit = each.signal_unit && each.signal_unit !== "fraction" ? ` ${each.signal_unit}` : "";
+  say(value, t(limited ? "alert.value" : "alert.value.alone", { value: short(each.value) + (limited ? "" : unit), limit: short(each.threshold) + unit }), `${full(each.value)} / ${full(each.threshold)}`);
+  if (runbook.dataset.to !== each.runbook) {
+    runbook.dataset.to = each.runbook;
+    const to = link(each.runbook, t("runbook"));
+    to.setAttribute("aria-label", t("runbook.of", { alert: each.alert }));
+    runbook.replaceChildren(...(address(each.runbook) ? [to] : []));
+  }
+}

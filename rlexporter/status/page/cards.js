@@ -1,0 +1,60 @@
+// The four questions. The first series of a card has the large curve, the others small ones.
+function cards(status) {
+  sync(find("cards"), status.cards, (card) => card.question, makeCard, (node, card) => {
+    attribute(node, "data-state", card.state);
+    const [head, list, none] = node.children;
+    show(head.children[0], card.state);
+    say(head.children[1], known(`card.${card.question}`) ? t(`card.${card.question}`) : card.title || card.question);
+    say(head.children[2], t(`word.${card.state === "unknown" ? "unknown" : card.state}`));
+    none.hidden = card.main.length > 0;
+    const first = card.main[0];
+    sync(list, card.main, idOf, (main) => makeMain(main, main === first), (item, main) => fillMain(item, main, status));
+  });
+  find("legend").hidden = !status.cards.some((card) => card.main.length);
+}
+
+function makeCard(card) {
+  const id = `card-${card.question.replace(/\W/g, "")}`;
+  return el("article", { class: "card", "aria-labelledby": id },
+    el("header", {}, el("span", { class: "card-icon", "aria-hidden": "true" }), el("h2", { id }), el("span", { class: "card-word" })),
+    el("div", { class: "mains" }),
+    el("p", { class: "none" }, t("card.none")));
+}
+
+function makeMain(main, first) {
+  const name = called(main, main.name);
+  const curve = new Curve(name, first ? {} : { height: 34, size: "small" });
+  const words = el("div", { class: "words" }, el("h3"), el("p", { class: "figure" }, el("span", { class: "number" }), " ", el("span", { class: "unit" })), el("p", { class: "limits" }));
+  const node = el("div", { class: first ? "main first" : "main" }, words, curve.root);
+  node.curve = curve;
+  return node;
+}
+
+function fillMain(node, main, status) {
+  const [title, figure, limits] = node.children[0].children;
+  say(title, called(main, main.name), [idOf(main), main.unit].filter(Boolean).join(", "));
+  number(figure.children[0], main.value);
+  say(figure.children[1], main.unit === "fraction" ? "" : main.unit || "");
+  const inForce = limitsOf(main);
+  const named = inForce.map((each) => t("limit.named", { severity: t(`severity.${each.severity}`), value: `${each.below ? "<" : ">"} ${short(each.value)}` }));
+  const usual = main.healthy ? t("usual", { range: main.healthy }) : "";
+  const words = named.length ? named.join(" · ") : usual || t("limits.none");
+  say(limits, words, [...inForce.map((each) => `${each.condition || t("limit")}: ${full(each.given)}`), usual].filter(Boolean).join("; ") || null);
+  limits.classList.toggle("absent", !named.length);
+  const steps = curveOf(main);
+  const conditions = new Set((main.limits || []).map((each) => each.condition));
+  const events = status.conditions.filter((each) => conditions.has(each.name) && each.step !== null).map(({ step, severity }) => ({ step, severity }));
+  node.curve.show({ ...steps, limits: inForce, events });
+}
+
+// The limits in force, each number and severity once.
+function limitsOf({ limits, threshold }) {
+  const all = (limits || []).map((each) => ({ condition: each.condition, severity: each.severity, below: each.below, given: each.threshold, value: numeric(each.threshold) }));
+  if (!all.length && (threshold ?? null) !== null) all.push({ severity: "warning", given: threshold, value: numeric(threshold) });
+  const seen = new Set();
+  return all.filter((each) => {
+    const print = `${each.severity} ${each.value} ${each.below}`;
+    if (each.value === null || !Number.isFinite(each.value) || seen.has(print)) return false;
+    return seen.add(print);
+  });
+}

@@ -1,0 +1,148 @@
+// Asking, and what is shown of the answers. Starts the page.
+const EVERY = { shown: 2000, hidden: 15000, over: 5000 }; // milliseconds between two questions
+const PATIENCE = 8000;
+const GONE_AFTER = 2; // questions without an answer
+const HISTORY_EVERY = 5; // questions; between them the newest values are put behind the curves
+const MOST_SERIES = 50;
+
+const HELD = find("data");
+const RECORDED = HELD ? JSON.parse(HELD.textContent) : null;
+const CURVES = new Map();
+const connection = { gone: false, over: false, since: 0, failures: 0, error: null };
+let status = null;
+let asked = 0;
+let asking = false;
+let timer = 0;
+let told = "";
+
+function curveOf(each) {
+  return CURVES.get(idOf(each)) || { steps: [], values: [] };
+}
+
+function takeHistory(history) {
+  for (const curve of history.curves) {
+    CURVES.set(idOf(curve), { steps: curve.steps, values: curve.values.map(numeric) });
+  }
+}
+
+// What the answer says goes behind the curves, so that these need not be asked for each time.
+function append(answer) {
+  const now = [...answer.cards.flatMap((card) => card.main).map((main) => [idOf(main), answer.run.step, main.value]),
+    ...answer.series.map((row) => [idOf(row), row.step, row.value])];
+  for (const [id, step, value] of now) {
+    const curve = CURVES.get(id);
+    if (!curve || (step ?? null) === null || (value ?? null) === null) continue;
+    if (!curve.steps.length || step > curve.steps[curve.steps.length - 1]) {
+      curve.steps.push(step);
+      curve.values.push(numeric(value));
+    }
+  }
+}
+
+function wanted() {
+  const names = [...status.cards.flatMap((card) => card.main.map((main) => main.series)), ...[...OPEN.values()].map((each) => each.series)];
+  return [...new Set(names)].slice(0, MOST_SERIES);
+}
+
+async function get(path) {
+  const stop = new AbortController();
+  const late = setTimeout(() => stop.abort(), PATIENCE);
+  try {
+    const answer = await fetch(path, { signal: stop.signal, cache: "no-store", credentials: "same-origin" });
+    if (!answer.ok) throw Object.assign(new Error(path), { status: answer.status });
+    return await answer.json();
+  } finally {
+    clearTimeout(late);
+  }
+}
+
+async function history() {
+  const names = wanted();
+  if (names.length) takeHistory(await get(`api/history?${names.map((name) => `series=${encodeURIComponent(name)}`).join("&")}`));
+}
+
+async function ask() {
+  if (asking) return;
+  asking = true;
+  clearTimeout(timer);
+  try {
+    const answer = await get("api/status");
+    if (status && [status.run.name, status.run.started, status.run.attempt].join() !== [answer.run.name, answer.run.started, answer.run.attempt].join()) {
+      CURVES.clear();
+      asked = 0;
+    }
+    status = answer;
+    if (asked % HISTORY_EVERY === 0 || wanted().some((name) => ![...CURVES.keys()].some((id) => id.startsWith(`${name}{`))) || status.run.step < 50) await history();
+    else append(answer);
+    asked += 1;
+    Object.assign(connection, { gone: false, failures: 0, since: 0, error: null });
+  } catch (error) {
+    connection.failures += 1;
+    connection.error = error.status || null;
+    connection.since ||= Date.now() / 1000;
+    connection.gone = connection.failures >= GONE_AFTER;
+  }
+  connection.over = Boolean(status) && !["starting", "running", "unknown"].includes(status.run.state);
+  asking = false;
+  refresh();
+  timer = setTimeout(ask, document.hidden ? EVERY.hidden : connection.over || connection.gone ? EVERY.over : EVERY.shown);
+}
+
+function refresh() {
+  linkState();
+  if (!status) return;
+  header(status);
+  const said = verdictSection(status, connection);
+  cards(status);
+  alerts(status);
+  rewards(status);
+  distributions(status);
+  blind(status);
+  table(status);
+  settings(status);
+  announce(said);
+}
+
+function linkState() {
+  const node = find("link");
+  const failing = connection.failures > 0;
+  const time = failing ? clock(connection.since) : status ? clock(status.time) : "";
+  const id = RECORDED ? "recorded" : failing ? (connection.error ? "error" : "gone") : !status ? "" : connection.over ? "over" : "live";
+  node.dataset.link = id;
+  say(find("link-text"), id ? t(`link.${id}`, { time, status: connection.error }) : t("waiting"), RECORDED || !status ? null : clock(status.time));
+}
+
+// To a screen reader: the verdict when it changes, and that the process is gone or back.
+function announce({ word, text }) {
+  const now = `${word} ${text.replace(/[\d.,]+/g, "#")} ${connection.gone}`;
+  if (now === told) return;
+  say(find("news"), `${told.endsWith("true") && !connection.gone ? `${t("back")} ` : ""}${t("news", { word, text })}`);
+  told = now;
+}
+
+function begin() {
+  attribute(document.documentElement, "lang", LANGUAGE);
+  for (const node of document.querySelectorAll("[data-t]")) node.textContent = t(node.dataset.t);
+  attribute(find("search"), "placeholder", t("search"));
+  say(find("legend"), t("curve.smooth"));
+  attribute(document.documentElement, "data-word", "unknown");
+  show(find("verdict-icon"), "unknown");
+  say(find("verdict-word"), t("word.unknown"));
+  say(find("verdict-text"), t("waiting"));
+  find("search").addEventListener("input", refresh);
+  find("rewards-all").addEventListener("click", (event) => {
+    const open = event.currentTarget.getAttribute("aria-expanded") === "true";
+    attribute(event.currentTarget, "aria-expanded", open ? "false" : "true");
+    refresh();
+  });
+  if (RECORDED) {
+    status = RECORDED.status;
+    takeHistory(RECORDED.history);
+    refresh();
+  } else {
+    document.addEventListener("visibilitychange", () => document.hidden || ask());
+    ask();
+  }
+}
+
+begin();
