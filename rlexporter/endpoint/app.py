@@ -14,7 +14,6 @@ import fastapi
 from fastapi import FastAPI, Request, Response
 
 from rlexporter.catalog import NAMED
-from rlexporter.endpoint import pages
 from rlexporter.endpoint.auth import METHODS
 from rlexporter.endpoint.bodies import Body, takes_gzip
 from rlexporter.endpoint.scrapers import Fetch, Fetches
@@ -24,6 +23,7 @@ from rlexporter.model.snapshot import Snapshot
 from rlexporter.outputs import prometheus
 from rlexporter.status.document import MOST_POINTS, POINTS
 from rlexporter.status.history import History
+from rlexporter.status.page import page
 
 VERSION = fastapi.__version__
 
@@ -69,6 +69,7 @@ def application(
     """Return the application. ``failed`` gets every error in an answer; the answer itself does not show it."""
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
     scrapes = Scrapes(snapshot, fetches)
+    first = Body(Snapshot(), 0.0, page().encode(), "text/html; charset=utf-8")
 
     @app.exception_handler(Exception)
     async def broken(_: Request, error: Exception) -> Response:
@@ -91,8 +92,8 @@ def application(
         return Response("ok\n", media_type="text/plain")
 
     @app.api_route("/", methods=[*METHODS])
-    async def index() -> Response:
-        return Response(pages.page(snapshot()), media_type="text/html")
+    async def index(request: Request) -> Response:
+        return _answer(request, first, "Accept-Encoding")
 
     _add_api(app, Statuses(snapshot, history))
     return app

@@ -21,6 +21,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from rlexporter.endpoint.connections import KEEP_ALIVE_SECONDS, Connections, Listener, Stage
 from rlexporter.endpoint.tls_protocol import TLSProtocol
+from rlexporter.status.page import POLICY
 
 _MAX_HEAD_BYTES = 16 * 1024
 _PIECE_BYTES = 4 * 1024
@@ -34,10 +35,7 @@ _HEADERS = [
     ("X-Content-Type-Options", "nosniff"),
     ("X-Frame-Options", "DENY"),
     ("Referrer-Policy", "no-referrer"),
-    (
-        "Content-Security-Policy",
-        "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
-    ),
+    ("Content-Security-Policy", POLICY),
     ("Cache-Control", "no-store"),
 ]
 

@@ -20,6 +20,7 @@ from rlexporter.config.settings import Settings
 from rlexporter.endpoint import auth
 from rlexporter.model.errors import SetupError
 from rlexporter.model.step import RunFacts
+from rlexporter.status.page import POLICY
 from tests.outputs.wire import Answer, ask, connect, ended, read, request
 from tests.served import errors
 from tests.tools import require_tools
@@ -295,7 +296,7 @@ def test_every_answer_carries_the_headers(guarded: Exporter, monkeypatch: pytest
         ask(guarded, "GET", "/", RIGHT, "Content-Length: 5"),
     ]
     found += [ask(guarded, "GET", path, RIGHT) for path in ("/", "/metrics", "/livez", "/nothing")]
-    monkeypatch.setattr("rlexporter.endpoint.pages.page", lambda snapshot: 1 / 0)
+    monkeypatch.setattr("rlexporter.endpoint.app.takes_gzip", lambda _: 1 / 0)
     found.append(ask(guarded, "GET", "/", RIGHT))
 
     assert [answer.status for answer in found] == [401, 405, 413, 200, 200, 200, 404, 500]
@@ -303,7 +304,7 @@ def test_every_answer_carries_the_headers(guarded: Exporter, monkeypatch: pytest
         assert answer.headers["x-content-type-options"] == "nosniff"
         assert answer.headers["x-frame-options"] == "DENY"
         assert answer.headers["referrer-policy"] == "no-referrer"
-        assert answer.headers["content-security-policy"].startswith("default-src 'none'; style-src 'unsafe-inline';")
+        assert answer.headers["content-security-policy"] == POLICY
         assert answer.headers["cache-control"] == "no-store"
         assert "server" not in answer.headers
 
@@ -443,7 +444,7 @@ def test_nothing_leaks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         answers = _every_answer(exporter)
         exporter.end(RuntimeError(f"{MARK} {folder}"))
         answers += _every_answer(exporter)
-        monkeypatch.setattr("rlexporter.endpoint.pages.page", lambda snapshot: int(f"{MARK} {folder}"))
+        monkeypatch.setattr("rlexporter.endpoint.app.takes_gzip", lambda _: int(f"{MARK} {folder}"))
         monkeypatch.setattr("rlexporter.outputs.prometheus.encode", lambda *_: int(f"{MARK} {folder}"))
         answers += _every_answer(exporter)
 

@@ -44,6 +44,8 @@ function fillMain(node, main, status) {
   const steps = curveOf(main);
   const conditions = new Set((main.limits || []).map((each) => each.condition));
   const events = status.conditions.filter((each) => conditions.has(each.name) && each.step !== null).map(({ step, severity }) => ({ step, severity }));
+  node.curve.root.hidden = !steps.steps.length && status.run.step > 0;
+  node.classList.toggle("plain", node.curve.root.hidden);
   node.curve.show({ ...steps, limits: inForce, events });
 }
 

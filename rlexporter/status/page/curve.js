@@ -177,10 +177,11 @@ class Curve extends Plot {
       const inside = this.inside(value);
       const y = inside ? this.y(value) : this.over(value) ? this.top - 1 : this.bottom - 1;
       if (inside) this.add("line", { x1: this.left, x2: this.right, y1: y, y2: y, class: `limit ${severity || ""}` });
-      if (!this.axes || taken.some((each) => Math.abs(each - y) < 11)) continue;
-      taken.push(y);
+      const text = y < this.top + 8 && inside ? y + 10 : y - 3;
+      if (!this.axes || taken.some((each) => Math.abs(each - text) < 11)) continue;
+      taken.push(text);
       const words = inside ? `${t("limit")} ${short(value)}` : t(this.over(value) ? "limit.above" : "limit.below", { value: short(value) });
-      this.add("text", { x: this.right, y: y < this.top + 8 && inside ? y + 10 : y - 3, class: `limit-text ${severity || ""}`, "text-anchor": "end" }, words);
+      this.add("text", { x: this.right, y: text, class: `limit-text ${severity || ""}`, "text-anchor": "end" }, words);
     }
     for (const { step, severity } of this.axes ? events : []) {
       if (step < this.first || step > this.end) continue;

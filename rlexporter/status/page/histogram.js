@@ -1,6 +1,7 @@
-// A distribution: bars for the last steps, an outline for the whole run; their areas are shares. The axis is linear
+// A distribution: bars for the last steps, an outline for the whole run; areas are shares. The axis is linear
 // where most values lie and logarithmic far out, and buckets too narrow to be seen on it are drawn as one.
-const FINEST = 1 / 22; // of the plot's width
+const FINEST = 1 / 20; // of the plot's width, as the next
+const NARROW = 1 / 10; // what is narrower is as high as if it were this wide: else one fine bucket would flatten all others
 
 class Histogram extends Plot {
   constructor(name) {
@@ -50,7 +51,7 @@ class Histogram extends Plot {
       return;
     }
     const [top, bottom] = [14, this.height - 18];
-    const tall = (share, bar) => share / (bar.to - bar.from);
+    const tall = (share, bar) => share / Math.max(bar.to - bar.from, NARROW);
     const peak = Math.max(1e-9, ...this.bars.flatMap((bar) => [tall(bar.late, bar), tall(bar.whole, bar)]));
     const y = (share, bar) => bottom - (tall(share, bar) / peak) * (bottom - top);
     let d = `M${this.x(0)} ${bottom}`;
@@ -104,7 +105,8 @@ function bars({ edges, counts, recent }) {
   for (let i = first; i <= last; i += 1) {
     const bar = { low: bounds[i], high: bounds[i + 1], from: at(i), to: at(i + 1), whole: whole ? counts[i] / whole : 0, late: late ? recent[i] / late : 0 };
     const before = found[found.length - 1];
-    if (before && before.to - before.from < finest * 0.999 && before.low !== -Infinity && bar.high !== Infinity) {
+    const narrow = before && before.to - before.from < (bar.to - bar.from < finest * 0.999 ? finest * 0.999 : finest / 2);
+    if (narrow && before.low !== -Infinity && bar.high !== Infinity) {
       Object.assign(before, { high: bar.high, to: bar.to, whole: before.whole + bar.whole, late: before.late + bar.late });
     } else found.push(bar);
   }
@@ -125,7 +127,8 @@ function axis(bounds, counts, first, last) {
   const place = (value) => (logarithmic ? Math.log(value) : Math.asinh((value - middle) / reach));
   const [low, high] = [place(finite[0]), place(finite[finite.length - 1])];
   const end = Math.max((high - low) * FINEST * 1.1, 1e-9);
-  return (i) => (bounds[i] === -Infinity ? low - end : bounds[i] === Infinity ? high + end : place(bounds[i]));
+  const lowest = bounds[1] > 0 && !logarithmic ? Math.min(low, place(0)) : low - end; // of what is never negative
+  return (i) => (bounds[i] === -Infinity ? lowest : bounds[i] === Infinity ? high + end : place(bounds[i]));
 }
 
 // The median, and how far from it three quarters of the values lie, as exactly as the buckets tell.

@@ -67,7 +67,10 @@ function fillDistribution(node, each) {
 // Conditions by the reason why they are not judged.
 function blind(status) {
   const reasons = new Map();
-  for (const each of status.not_judged) reasons.set(each.reason, [...(reasons.get(each.reason) || []), each.condition]);
+  for (const { reason, cause, condition } of status.not_judged) {
+    const shown = cause === "waiting" ? t("blind.waiting") : reason;
+    reasons.set(shown, [...(reasons.get(shown) || []), condition]);
+  }
   find("blind-none").hidden = reasons.size > 0;
   sync(find("blind-list"), [...reasons], ([reason]) => reason, () => el("li", {}, el("b"), el("span")), (node, [reason, conditions]) => {
     prose(node.children[0], reason);

@@ -110,6 +110,7 @@ const STRINGS = {
     "histogram.empty": "no finite values",
 
     "blind": "What cannot be judged in this run",
+    "blind.waiting": "Not enough values yet",
     "blind.none": "All that applies to this run is judged.",
     "bad": "Values that were not finite, or missing",
     "bad.nonfinite": "{metric}: {count} {kind}",
@@ -168,6 +169,12 @@ const STRINGS = {
     "name.rl_kl_per_token_dist": "KL per token",
     "name.rl_entropy_per_token_dist": "Entropy per token",
     "name.rl_logprob_dist": "Log-probability",
+    "name.rl_ref_logprob_dist": "Log-probability, reference",
+    "name.rl_grad_norm_dist": "Gradient norm",
+    "name.rl_loss_dist": "Loss",
+    "name.rl_step_duration_seconds": "Duration of a step",
+    "name.rl_reward_function_dist": "Reward",
+    "name.rl_reward_group_range_dist": "Range of reward in a group",
   },
 };
 

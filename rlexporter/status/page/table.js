@@ -1,8 +1,9 @@
 // Every series, to search in; a row opens to its curve and its whole meaning.
 const OPEN = new Map(); // the ids of the rows that are open -> {series, labels}
+const OWN = /^(rl_condition|rl_threshold|rl_signal|rl_logged|rlexporter_)/; // about the watching: behind what is watched
 
 function table(status) {
-  const rows = status.series;
+  const rows = [...status.series].sort((a, b) => OWN.test(a.name) - OWN.test(b.name));
   const words = find("search").value.toLowerCase().split(/\s+/).filter(Boolean);
   const found = rows.filter((row) => {
     const text = [row.name, labelled(row.labels), row.key, row.unit, row.help, row.level].join(" ").toLowerCase();
