@@ -84,7 +84,7 @@ pictures: tools ## draw the dashboards of real runs: docs/images, and all of the
 	@scripts/setup pictures
 	@$(PY) -m scripts.pictures
 
-tools: ## unpack Prometheus 2 and 3 into .tools/ for the tests (Debian)
+tools: ## unpack Prometheus 2 and 3 and a Chromium into .tools/ for the tests (Debian)
 	@scripts/tools
 
 clean: ## remove what was set up

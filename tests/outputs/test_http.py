@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import http.client
 import itertools
-import math
 import threading
 from collections.abc import Iterator
 from contextlib import closing
@@ -18,6 +17,7 @@ from rlexporter.catalog import CATALOG
 from rlexporter.endpoint import app, endpoint
 from rlexporter.exporter import Exporter
 from rlexporter.model.step import RunFacts
+from rlexporter.status.page import page
 from rlexporter.store.store import Store
 from tests.conftest import fetch
 
@@ -105,29 +105,23 @@ def test_health_is_the_exporters_own(exporter: Exporter) -> None:
     assert fetch(f"{exporter.url}/readyz")[:2] == (200, "ok\n")
 
 
-def test_the_landing_page_escapes_what_comes_from_outside() -> None:
-    """A run can have any name."""
+def test_the_page_has_nothing_of_the_run_in_it() -> None:
+    """A run can have any name: the page is the same for all, and asks for what it shows."""
     with Exporter(run="<script>alert(1)</script>", port=0) as exporter:
         exporter.log({"reward": 1.5}, step=3)
-        _, page, headers = fetch(f"{exporter.url}/")
+        _, text, headers = fetch(f"{exporter.url}/")
 
-    assert headers["content-type"].startswith("text/html")
-    assert "<script>" not in page
-    assert "&lt;script&gt;" in page
-    assert 'href="/metrics"' in page
-    assert "<dd>running</dd>" in page
+    assert headers["content-type"] == "text/html; charset=utf-8"
+    assert text == page()
 
 
-def test_the_landing_page_says_what_was_bad_and_what_cannot_be_seen(exporter: Exporter) -> None:
-    """Nothing of it where there is nothing."""
-    exporter.log({"reward": 1.0}, step=1)
-    assert "<h2>" not in fetch(f"{exporter.url}/")[1]
+def test_the_page_is_compressed_for_whom_it_may_be(exporter: Exporter) -> None:
+    """A quarter of its size."""
+    status, body, headers = _raw(exporter, "GET", "/", Accept_Encoding="gzip")
 
-    exporter.log({"reward": math.nan}, step=2)
-    exporter.run.sink.signal("kl", "beta is 0 & there is no reference")
-    page = fetch(f"{exporter.url}/")[1]
-    assert "<li>rl_reward_mean: 1 nan</li>" in page
-    assert "<li>kl: beta is 0 &amp; there is no reference</li>" in page
+    assert (status, headers["content-encoding"], headers["vary"]) == (200, "gzip", "Accept-Encoding")
+    assert gzip.decompress(body).decode() == page()
+    assert len(body) < len(page()) / 3
 
 
 def test_a_failed_scrape_says_so_and_the_next_one_works(

@@ -68,6 +68,7 @@ def row(series: str, value: float | None, step: int, labels: Json | None = None)
         "level": metric.level.value,
         "help": metric.help,
         "healthy": f"{metric.healthy.low} to {metric.healthy.high}" if metric.healthy else "",
+        "reading": metric.reading,
         "value": word(value),
         "step": step,
     }
@@ -201,6 +202,7 @@ def healthy() -> Json:
             {"condition": "explained_variance_fall", "reason": "GRPO has no value function", "cause": "configuration"},
             {"condition": "sampler_differs", "reason": "no sampler beside the trainer", "cause": "configuration"},
         ],
+        "unavailable": [{"signal": "value", "reason": "GRPO has no value function", "cause": "configuration"}],
         "nonfinite": [],
         "undefined": [],
         "series": rows,

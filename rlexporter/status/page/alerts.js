@@ -4,6 +4,11 @@ function alerts(status) {
   sync(find("alerts-list"), status.conditions, (each) => `${each.name} ${each.severity}`, makeAlert, fillAlert);
 }
 
+// The value of such a condition is how many there were.
+function countsNonfinite(each) {
+  return each.name.startsWith("nonfinite_") && typeof each.value === "number";
+}
+
 const WORD_OF = { critical: "act", warning: "look", info: "fine" };
 
 function makeAlert() {
@@ -35,7 +40,8 @@ function fillAlert(node, each) {
   say(step, began.filter(Boolean).join(" · "));
   const limited = (each.threshold ?? null) !== null;
   const unit = each.signal_unit && each.signal_unit !== "fraction" ? ` ${each.signal_unit}` : "";
-  say(value, t(limited ? "alert.value" : "alert.value.alone", { value: short(each.value) + (limited ? "" : unit), limit: short(each.threshold) + unit }), `${full(each.value)} / ${full(each.threshold)}`);
+  if (countsNonfinite(each)) say(value, t("alert.nonfinite", { count: each.value }), full(each.value));
+  else say(value, t(limited ? "alert.value" : "alert.value.alone", { value: short(each.value) + (limited ? "" : unit), limit: short(each.threshold) + unit }), `${full(each.value)} / ${full(each.threshold)}`);
   if (runbook.dataset.to !== each.runbook) {
     runbook.dataset.to = each.runbook;
     const to = link(each.runbook, t("runbook"));

@@ -117,8 +117,8 @@ class Curve extends Plot {
       if (Number.isFinite(values[from])) continue;
       let to = from;
       while (to + 1 < steps.length && !Number.isFinite(values[to + 1])) to += 1;
-      const left = this.x(steps[from]) - 1;
-      const width = Math.max(3, this.x(steps[to]) - left + 1);
+      const left = Math.min(this.x(steps[from]) - 1, this.right - 4);
+      const width = Math.max(this.axes ? 3 : 5, this.x(steps[to]) - left + 1);
       this.add("rect", { x: left, y: this.top, width, height: this.bottom - this.top, class: "hole" });
       this.add("rect", { x: left, y: this.top, width, height: 3, class: "hole-mark" });
       if (this.axes) this.name(left, width, short(values[from]));

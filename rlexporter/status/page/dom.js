@@ -68,8 +68,8 @@ function address(text) {
   return /^(https?:\/\/|\/(?!\/))/.test(text || "") ? text.replace(/^\//, "") : "";
 }
 
-function link(href, text) {
-  const to = address(href);
+function link(href, words) {
+  const [to, text] = [address(href), harmless(words)];
   if (!to) return el("span", {}, text);
   return el("a", /^http/.test(to) ? { href: to, rel: "noreferrer", target: "_blank" } : { href: to }, text);
 }

@@ -97,8 +97,8 @@ function facts(status, said, cause) {
   const bad = said.word !== "fine" || cause;
   const pairs = [];
   if (cause) {
-    pairs.push([t("fact.since"), cause.step], [t("fact.value"), cause.value]);
-    if ((cause.threshold ?? null) !== null) pairs.push([t("fact.limit"), cause.threshold]);
+    pairs.push([t("fact.since"), cause.step], [t(countsNonfinite(cause) ? "fact.nonfinite" : "fact.value"), cause.value]);
+    if (!countsNonfinite(cause) && (cause.threshold ?? null) !== null) pairs.push([t("fact.limit"), cause.threshold]);
     if (cause.count > 1) pairs.push([t("fact.count"), t("times", { count: cause.count })]);
   }
   if (run.exception) pairs.push([t("fact.exception"), run.exception]);

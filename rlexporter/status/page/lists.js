@@ -71,6 +71,7 @@ function blind(status) {
     const shown = cause === "waiting" ? t("blind.waiting") : reason;
     reasons.set(shown, [...(reasons.get(shown) || []), condition]);
   }
+  for (const { reason, signal } of status.unavailable || []) reasons.set(reason, [...(reasons.get(reason) || []), t("blind.signal", { signal })]);
   find("blind-none").hidden = reasons.size > 0;
   sync(find("blind-list"), [...reasons], ([reason]) => reason, () => el("li", {}, el("b"), el("span")), (node, [reason, conditions]) => {
     prose(node.children[0], reason);

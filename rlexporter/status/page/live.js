@@ -3,11 +3,13 @@ const EVERY = { shown: 2000, hidden: 15000, over: 5000 }; // milliseconds betwee
 const PATIENCE = 8000;
 const GONE_AFTER = 2; // questions without an answer
 const HISTORY_EVERY = 5; // questions; between them the newest values are put behind the curves
+const YOUNG = 50; // steps, until which a curve may come into being with each answer
 const MOST_SERIES = 50;
 
 const HELD = find("data");
 const RECORDED = HELD ? JSON.parse(HELD.textContent) : null;
 const CURVES = new Map();
+const SOUGHT = new Set(); // the series whose curves were asked for; some have none
 const connection = { gone: false, over: false, since: 0, failures: 0, error: null };
 let status = null;
 let asked = 0;
@@ -58,6 +60,7 @@ async function get(path) {
 
 async function history() {
   const names = wanted();
+  for (const name of names) SOUGHT.add(name);
   if (names.length) takeHistory(await get(`api/history?${names.map((name) => `series=${encodeURIComponent(name)}`).join("&")}`));
 }
 
@@ -72,7 +75,8 @@ async function ask() {
       asked = 0;
     }
     status = answer;
-    if (asked % HISTORY_EVERY === 0 || wanted().some((name) => ![...CURVES.keys()].some((id) => id.startsWith(`${name}{`))) || status.run.step < 50) await history();
+    const young = status.run.step < YOUNG;
+    if (asked % HISTORY_EVERY === 0 || young || wanted().some((name) => !SOUGHT.has(name))) await history();
     else append(answer);
     asked += 1;
     Object.assign(connection, { gone: false, failures: 0, since: 0, error: null });

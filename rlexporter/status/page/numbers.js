@@ -70,5 +70,5 @@ function called({ series, name, labels }, words) {
   const plain = words || id.replace(/^rl_/, "").replace(/_dist$|_total$/, "").replaceAll("_", " ").replace(/\bkl\b/, "KL");
   const text = known(`name.${id}`) ? t(`name.${id}`) : plain[0].toUpperCase() + plain.slice(1);
   const values = Object.values(labels || {}).filter(Boolean);
-  return values.length ? `${text}, ${values.join(", ")}` : text;
+  return harmless(values.length ? `${text}, ${values.join(", ")}` : text);
 }

@@ -42,6 +42,7 @@ const STRINGS = {
 
     "fact.since": "Since step",
     "fact.value": "Value then",
+    "fact.nonfinite": "Values not finite",
     "fact.limit": "Limit",
     "fact.count": "Began",
     "fact.checkpoint": "Last good checkpoint",
@@ -64,7 +65,6 @@ const STRINGS = {
     "limit.above": "limit {value} ↑",
     "limit.below": "limit {value} ↓",
     "limits.none": "no limit in force",
-    "limits.aria": "limits: {limits}",
     "severity.critical": "critical",
     "severity.warning": "warning",
     "severity.info": "info",
@@ -72,11 +72,9 @@ const STRINGS = {
 
     "curve": "{name} over the steps",
     "curve.empty": "no values yet",
-    "curve.none": "no curve",
     "curve.readout": "step {step}: {value}",
     "curve.smooth": "Thin lines are the values, bold ones their running mean; arrow keys read a curve out.",
     "curve.log": "log scale",
-    "curve.nan": "not finite",
 
     "alerts": "Alerts that began",
     "alerts.none": "None has begun in this process.",
@@ -86,13 +84,14 @@ const STRINGS = {
     "alert.symptom": "symptom of another",
     "alert.value": "value {value}, limit {limit}",
     "alert.value.alone": "value {value}",
+    "alert.nonfinite.one": "one value that is not finite",
+    "alert.nonfinite.other": "{count} values that are not finite",
     "alert.details": "Meaning and what to do",
 
     "rewards": "Reward functions",
     "rewards.none": "No function of its own is known in this run.",
     "rewards.all": "Show all {count}",
     "rewards.fewer": "Show fewer",
-    "reward.aria": "mean {mean}, standard deviation {std}",
 
     "distributions": "Distributions",
     "distributions.none": "No tensor was seen in this run yet.",
@@ -110,6 +109,7 @@ const STRINGS = {
     "histogram.empty": "no finite values",
 
     "blind": "What cannot be judged in this run",
+    "blind.signal": "the signal {signal}",
     "blind.waiting": "Not enough values yet",
     "blind.none": "All that applies to this run is judged.",
     "bad": "Values that were not finite, or missing",

@@ -49,7 +49,7 @@ function makeOpened(row) {
 
 function fillOpened(node, row) {
   const [help, aside] = node.firstChild.children;
-  prose(help, row.help || "");
+  prose(help, [row.help, row.reading].filter(Boolean).join(" "));
   const words = [row.key && `${t("column.key")}: ${row.key}.`, row.level && t("row.level", { level: row.level }), row.healthy && `${t("row.usual")} ${row.healthy}.`];
   say(aside, words.filter(Boolean).join(" "));
   node.curve.show({ ...curveOf({ series: row.name, labels: row.labels }), limits: [], events: [] });

@@ -1,0 +1,109 @@
+"""A real Chromium, and a server of the page whose answers a test chooses."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from rlexporter.status.page import POLICY, page
+from tests.tools import require_tool
+
+Json = dict[str, Any]
+
+
+@contextmanager
+def chromium() -> Iterator[Browser]:
+    """The browser of `make tools`; the test is skipped where there is none."""
+    binary = require_tool("chromium")
+    environ = {
+        **os.environ,
+        "LD_LIBRARY_PATH": str(binary.parent / "lib"),
+        "FONTCONFIG_FILE": str(binary.parent / "fonts.conf"),
+    }
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=binary, args=["--no-sandbox", "--disable-gpu"], env=environ, timeout=600_000
+        )
+        yield browser
+        browser.close()
+
+
+@dataclass
+class Served:
+    """The page and its two documents on a loopback port, with the policy of the endpoint."""
+
+    data: Json
+    status: int = 200
+    port: int = 0
+    asked: list[str] = field(default_factory=list)
+
+    @property
+    def url(self) -> str:
+        """The address of the page."""
+        return f"http://127.0.0.1:{self.port}/"
+
+    def answer(self, path: str) -> tuple[str, str]:
+        """What is at a path, with its type."""
+        if path == "/":
+            return page(), "text/html; charset=utf-8"
+        return json.dumps(self.data["status" if path == "/api/status" else "history"]), "application/json"
+
+    def start(self) -> None:
+        """Listen, on the same port as before if there was one."""
+        served = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                served.asked.append(self.path)
+                body, kind = served.answer(self.path.split("?")[0])
+                self.send_response(200 if self.path == "/" else served.status)
+                self.send_header("Content-Type", kind)
+                self.send_header("Content-Security-Policy", POLICY)
+                self.end_headers()
+                self.wfile.write(body.encode())
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", self.port), Handler)
+        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05})
+        self._thread.start()
+        self.port = int(self._server.server_address[1])
+
+    def stop(self) -> None:
+        """Let go of the port: nobody answers there any more."""
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+
+
+@dataclass
+class Watched:
+    """A page, and what it should not have done."""
+
+    page: Page
+    complaints: list[str] = field(default_factory=list)
+
+
+@contextmanager
+def opened(browser: Browser, url: str, *, width: int = 1400, scheme: Any = "light", **options: Any) -> Iterator[Watched]:
+    """A page that is open. Errors, messages of the console, dialogs and requests to elsewhere are noted."""
+    context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme, locale="en", **options)
+    context.set_default_timeout(600_000)
+    watched = Watched(context.new_page())
+    note = watched.complaints.append
+    watched.page.on("console", lambda message: note(f"console: {message.text}"))
+    watched.page.on("pageerror", lambda error: note(f"error: {error}"))
+    watched.page.on("dialog", lambda dialog: (note("dialog"), dialog.dismiss())[0])
+    watched.page.on("request", lambda request: note(request.url) if not request.url.startswith((url, "data:")) else None)
+    watched.page.goto(url)
+    yield watched
+    context.close()
