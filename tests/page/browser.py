@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Dialog, Page, sync_playwright
 
 from rlexporter.status.page import POLICY, page
 from tests.tools import require_tool
@@ -23,7 +23,7 @@ Json = dict[str, Any]
 def chromium() -> Iterator[Browser]:
     """The browser of `make tools`; the test is skipped where there is none."""
     binary = require_tool("chromium")
-    environ = {
+    environ: dict[str, str | float | bool] = {
         **os.environ,
         "LD_LIBRARY_PATH": str(binary.parent / "lib"),
         "FONTCONFIG_FILE": str(binary.parent / "fonts.conf"),
@@ -94,7 +94,9 @@ class Watched:
 
 
 @contextmanager
-def opened(browser: Browser, url: str, *, width: int = 1400, scheme: Any = "light", **options: Any) -> Iterator[Watched]:
+def opened(
+    browser: Browser, url: str, *, width: int = 1400, scheme: Any = "light", **options: Any
+) -> Iterator[Watched]:
     """A page that is open. Errors, messages of the console, dialogs and requests to elsewhere are noted."""
     context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme, locale="en", **options)
     context.set_default_timeout(600_000)
@@ -102,8 +104,15 @@ def opened(browser: Browser, url: str, *, width: int = 1400, scheme: Any = "ligh
     note = watched.complaints.append
     watched.page.on("console", lambda message: note(f"console: {message.text}"))
     watched.page.on("pageerror", lambda error: note(f"error: {error}"))
-    watched.page.on("dialog", lambda dialog: (note("dialog"), dialog.dismiss())[0])
-    watched.page.on("request", lambda request: note(request.url) if not request.url.startswith((url, "data:")) else None)
+
+    def dismiss(dialog: Dialog) -> None:
+        note("dialog")
+        dialog.dismiss()
+
+    watched.page.on("dialog", dismiss)
+    watched.page.on(
+        "request", lambda request: note(request.url) if not request.url.startswith((url, "data:")) else None
+    )
     watched.page.goto(url)
     yield watched
     context.close()

@@ -151,21 +151,40 @@ def healthy() -> Json:
         "version": 1,
         "time": NOW,
         "run": {
-            **{"name": "demo-grpo-11897", "rank": "0", "labels": {"team": "alignment"}, "algorithm": "grpo"},
-            **{"trainer": "GRPOTrainer", "model": "Qwen2-0.5B-Instruct", "state": "running", "exception": ""},
-            **{"attempt": 1, "started": NOW - 3600, "step": steps, "steps_planned": 600, "steps_per_second": 6.4},
-            **{"seconds_left": 29.4, "last_step_seconds_ago": 0.2, "stall_after_seconds": 60.0},
-            **{"last_checkpoint_step": 400, "last_good_checkpoint_step": 400},
+            "name": "demo-grpo-11897",
+            "rank": "0",
+            "labels": {"team": "alignment"},
+            "algorithm": "grpo",
+            "trainer": "GRPOTrainer",
+            "model": "Qwen2-0.5B-Instruct",
+            "state": "running",
+            "exception": "",
+            "attempt": 1,
+            "started": NOW - 3600,
+            "step": steps,
+            "steps_planned": 600,
+            "steps_per_second": 6.4,
+            "seconds_left": 29.4,
+            "last_step_seconds_ago": 0.2,
+            "stall_after_seconds": 60.0,
+            "last_checkpoint_step": 400,
+            "last_good_checkpoint_step": 400,
             "info": {"algorithm": "grpo", "trainer": "GRPOTrainer", "trl": "1.16.0", "torch": "2.13.0", "attempt": "1"},
         },
         "verdict": {
-            **{"word": "fine", "code": "ok", "conditions": [], "actions": [], "runbook": ""},
+            "word": "fine",
+            "code": "ok",
+            "conditions": [],
+            "actions": [],
+            "runbook": "",
             "text": "Nothing is wrong with this run at step 412: 41 conditions are judged, and none holds.",
         },
         "conditions": [],
         "cards": [
             {
-                **{"question": "learning", "title": "Is it learning?", "state": "fine"},
+                "question": "learning",
+                "title": "Is it learning?",
+                "state": "fine",
                 "main": [
                     main("rl_reward_mean", "reward", last["rl_reward_mean"]),
                     main("rl_reward_std", "spread of reward", last["rl_reward_std"], warning=0.05),
@@ -173,7 +192,9 @@ def healthy() -> Json:
                 ],
             },
             {
-                **{"question": "stable", "title": "Is it stable?", "state": "fine"},
+                "question": "stable",
+                "title": "Is it stable?",
+                "state": "fine",
                 "main": [
                     main("rl_kl_per_token", "KL", last["rl_kl_per_token"], warning=0.1, critical=0.35),
                     main("rl_entropy_per_token", "entropy", last["rl_entropy_per_token"], warning=0.2),
@@ -182,11 +203,15 @@ def healthy() -> Json:
                 ],
             },
             {
-                **{"question": "fast", "title": "Is it fast?", "state": "fine"},
+                "question": "fast",
+                "title": "Is it fast?",
+                "state": "fine",
                 "main": [main("rl_step_time_seconds", "step time", last["rl_step_time_seconds"], warning=0.9)],
             },
             {
-                **{"question": "hidden", "title": "Is anything hidden?", "state": "fine"},
+                "question": "hidden",
+                "title": "Is anything hidden?",
+                "state": "fine",
                 "main": [main("rl_nonfinite_values_total", "values not finite", 0.0)],
             },
         ],
@@ -206,10 +231,18 @@ def healthy() -> Json:
         "nonfinite": [],
         "undefined": [],
         "series": rows,
-        "hyperparameters": {"learning_rate": 1e-6, "beta": 0.04, "num_generations": 8.0, "max_completion_length": 256.0},
+        "hyperparameters": {
+            "learning_rate": 1e-6,
+            "beta": 0.04,
+            "num_generations": 8.0,
+            "max_completion_length": 256.0,
+        },
         "links": {
-            **{"metrics": "/metrics", "status": "/api/status", "history": "/api/history"},
-            **{"docs": "https://example.org/docs", "runbooks": RUNBOOKS},
+            "metrics": "/metrics",
+            "status": "/api/status",
+            "history": "/api/history",
+            "docs": "https://example.org/docs",
+            "runbooks": RUNBOOKS,
         },
     }
     return {"status": status, "history": {"version": 1, "curves": [curve(name, v) for name, v in series.items()]}}
@@ -236,7 +269,10 @@ def broken() -> Json:
     over = condition("kl_high", "warning", 212, 0.1347, 0.1, holds=False, count=3, signal_unit="nats")
     status["conditions"] = [found, over, symptom]
     status["verdict"] = {
-        **{"word": "act", "code": "condition", "conditions": [found["name"]], "runbook": found["runbook"]},
+        "word": "act",
+        "code": "condition",
+        "conditions": [found["name"]],
+        "runbook": found["runbook"],
         "text": "Value loss is NaN since step 380. The last good checkpoint is 350.",
         "actions": found["actions"],
     }
@@ -264,9 +300,7 @@ def without_kl() -> Json:
     stable["main"] = stable["main"][1:]
     reason = "`beta` is 0: there is no reference model"
     names = ("kl_high", "kl_jump", "kl_negative", "reward_hacking")
-    data["status"]["not_judged"] += [
-        {"condition": each, "reason": reason, "cause": "configuration"} for each in names
-    ]
+    data["status"]["not_judged"] += [{"condition": each, "reason": reason, "cause": "configuration"} for each in names]
     return data
 
 
@@ -312,9 +346,13 @@ def empty() -> Json:
     for name, value in status.items():
         if isinstance(value, list):
             status[name] = []
-    status.update(hyperparameters={}, verdict={**status["verdict"], "word": "fine", "code": "starting", "text": "No step yet."})
+    status.update(
+        hyperparameters={}, verdict={**status["verdict"], "word": "fine", "code": "starting", "text": "No step yet."}
+    )
     absent = ("step", "steps_planned", "steps_per_second", "seconds_left", "last_step_seconds_ago")
-    status["run"].update(dict.fromkeys((*absent, "last_checkpoint_step", "last_good_checkpoint_step")), state="starting")
+    status["run"].update(
+        dict.fromkeys((*absent, "last_checkpoint_step", "last_good_checkpoint_step")), state="starting"
+    )
     status["run"].update(labels={}, info={}, model="")
     data["history"]["curves"] = []
     return data

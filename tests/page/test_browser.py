@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ pytest.importorskip("playwright")
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect
 
+from rlexporter.status.page import page as page_text
 from tests.page import documents
 from tests.page.browser import Served, Watched, chromium, opened
 from tests.page.documents import HOSTILE, RUNS
@@ -20,6 +22,7 @@ from tests.page.documents import HOSTILE, RUNS
 expect.set_options(timeout=600_000)
 
 Json = dict[str, Any]
+MINUS = "\u2212"
 SIZES = [(1400, "light"), (390, "dark")]
 EACH_RUN = [pytest.param(name, marks=() if name in ("broken", "empty") else pytest.mark.slow) for name in RUNS]
 
@@ -51,7 +54,9 @@ def watched(browser: Browser, served: Served) -> Iterator[Watched]:
 
 def _serious(page: Page) -> list[str]:
     found = Axe().run(page).response["violations"]
-    return [f"{each['id']}: {each['nodes'][0]['html'][:200]}" for each in found if each["impact"] in ("serious", "critical")]
+    return [
+        f"{each['id']}: {each['nodes'][0]['html'][:200]}" for each in found if each["impact"] in ("serious", "critical")
+    ]
 
 
 @pytest.mark.parametrize("run", EACH_RUN)
@@ -76,7 +81,9 @@ def test_numbers_are_those_of_the_document(browser: Browser, served: Served) -> 
     status = served.data["status"]
     with opened(browser, served.url) as found:
         expect(found.page.locator("#rows tr")).to_have_count(len(status["series"]))
-        shown = found.page.eval_on_selector_all(".card .figure .number", "all => all.map((n) => [n.title, n.textContent])")
+        shown = found.page.eval_on_selector_all(
+            ".card .figure .number", "all => all.map((n) => [n.title, n.textContent])"
+        )
         rows = found.page.eval_on_selector_all("#rows td.value", "all => all.map((n) => [n.title, n.textContent])")
         rewards = found.page.eval_on_selector_all(".reward-mean", "all => all.map((n) => [n.title, n.textContent])")
 
@@ -88,7 +95,9 @@ def test_numbers_are_those_of_the_document(browser: Browser, served: Served) -> 
     ):
         assert [float(title) for title, _ in read] == pytest.approx([float(each) for each in expected], nan_ok=True)
         for title, text in read:
-            assert float(text.replace("−", "-").replace(",", "")) == pytest.approx(float(title), rel=5e-3, nan_ok=True)
+            assert float(text.replace(MINUS, "-").replace(",", "")) == pytest.approx(
+                float(title), rel=5e-3, nan_ok=True
+            )
 
 
 def test_hostile_names_are_text(browser: Browser, served: Served) -> None:
@@ -197,7 +206,7 @@ def test_the_keyboard_reaches_all_of_it(watched: Watched) -> None:
 def _step(step: int) -> str:
     [curve] = [each for each in documents.healthy()["history"]["curves"] if each["series"] == "rl_kl_per_token"]
     value = curve["values"][step - 1]
-    shown = f"{value:.4g}" if value >= 1e-3 else f"{value:.2e}".replace("e-0", "e−")
+    shown = f"{value:.4g}" if value >= 1e-3 else f"{value:.2e}".replace("e-0", f"e{MINUS}")
     return f"step {step}: {shown}"
 
 
@@ -212,7 +221,23 @@ def test_nan_breaks_the_line_and_marks_its_steps(browser: Browser, served: Serve
         expect(card.locator(".hole")).to_have_count(1)
         lines = card.locator(".line").evaluate_all("all => all.map((line) => line.getAttribute('d'))")
     assert [each.count("M") for each in lines] == [2, 2]
-    assert all(math.isfinite(float(x)) for each in lines for x in each.replace("M", " ").replace("L", " ").replace("h0", " ").split())
+    assert all(
+        math.isfinite(float(x))
+        for each in lines
+        for x in each.replace("M", " ").replace("L", " ").replace("h0", " ").split()
+    )
+
+
+def test_a_recorded_run_opens_from_a_disk(browser: Browser, tmp_path: Path) -> None:
+    """One file, without a server: the same page, that asks for nothing and links to nothing that is not there."""
+    file = tmp_path / "run.html"
+    file.write_text(page_text(documents.broken()))
+    with opened(browser, file.as_uri()) as found:
+        expect(found.page.locator("#verdict-word")).to_have_text("Act")
+        expect(found.page.locator(".card .line").first).to_be_attached()
+        expect(found.page.locator("#link-text")).to_contain_text("as it was at")
+        assert found.page.locator("#links a").all_inner_texts() == ["Documentation"]
+        assert found.complaints == []
 
 
 def test_motion_is_reduced_where_that_is_asked_for(browser: Browser, served: Served) -> None:

@@ -51,11 +51,13 @@ def test_the_policy_fits_the_page() -> None:
     """What a browser finds between the tags is what may run, and the page says so itself where no server does."""
     found = Elements(page())
     [script], [style] = found.texts["script"], found.texts["style"]
-    inside = next(attributes["content"] for tag, attributes in found.elements if "http-equiv" in attributes and tag == "meta")
+    inside = next(
+        attributes["content"] for tag, attributes in found.elements if "http-equiv" in attributes and tag == "meta"
+    )
 
     assert f"script-src {_hash(script)};" in POLICY
     assert f"style-src {_hash(style)};" in POLICY
-    assert POLICY == f"{inside}; frame-ancestors 'none'"
+    assert f"{inside}; frame-ancestors 'none'" == POLICY
     assert "unsafe" not in POLICY
     assert POLICY.startswith("default-src 'none';")
 
@@ -71,7 +73,9 @@ def test_the_page_needs_nothing_else() -> None:
     assert len(text) < 120_000
 
 
-@pytest.mark.parametrize("word", ["innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "Function("])
+@pytest.mark.parametrize(
+    "word", ["innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "Function("]
+)
 def test_data_never_becomes_markup(word: str) -> None:
     """What would make it so is not used."""
     assert word not in page()
@@ -92,9 +96,11 @@ def test_each_text_has_an_id_and_each_id_a_use() -> None:
     """So that a language is one object, and complete by its keys."""
     used = set(re.findall(r'\bt\(\s*"([\w.]+)"', SCRIPT)) | set(re.findall(r'data-t="([\w.]+)"', page()))
     used |= {each for pair in re.findall(r'\? "([\w.]+)" : "([\w.]+)"', SCRIPT) for each in pair if "." in each}
-    used |= {each for each in re.findall(r'\["(bad\.\w+)"', SCRIPT)}
+    used |= set(re.findall(r'\["(bad\.\w+)"', SCRIPT))
     families = set(re.findall(r"`([\w.]+\.)\$\{", SCRIPT))
     plain = {re.sub(r"\.(one|other)$", "", each) for each in STRINGS}
 
     assert {each for each in used if each not in STRINGS and each not in plain} == set()
-    assert {each for each in STRINGS | plain if each in plain and each not in used and not each.startswith(tuple(families))} == set()
+    assert {
+        each for each in STRINGS | plain if each in plain and each not in used and not each.startswith(tuple(families))
+    } == set()
