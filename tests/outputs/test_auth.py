@@ -405,7 +405,7 @@ def test_a_run_can_have_any_name() -> None:
     """One from an environment that is no UTF-8, for instance."""
     with Exporter(run="na\udcffme", port=0, linger=0) as exporter:
         assert b'run="na?me"' in ask(exporter).body
-        assert b"<h1>na?me</h1>" in ask(exporter, "GET", "/").body
+        assert b'"name":"na?me"' in ask(exporter, "GET", "/api/status").body
 
 
 def test_a_flood_of_keys_is_cut(exporter: Exporter) -> None:
