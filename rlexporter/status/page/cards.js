@@ -1,4 +1,13 @@
-// The four questions. The first series of a card has the large curve, the others small ones.
+// The four questions. The first series of a card has the large curve, the others small ones; what is wrong comes first.
+const LARGE = { learning: 190, stable: 190 };
+
+// 2 for a number that is not finite, 1 for one that is the matter of a condition that holds.
+function wrong(main, status) {
+  if (typeof main.value === "string") return 2;
+  const names = new Set((main.limits || []).map((each) => each.condition));
+  return status.conditions.some((each) => each.holds && each.severity !== "info" && names.has(each.name)) ? 1 : 0;
+}
+
 function cards(status) {
   sync(find("cards"), status.cards, (card) => card.question, makeCard, (node, card) => {
     attribute(node, "data-state", card.state);
@@ -7,8 +16,9 @@ function cards(status) {
     say(head.children[1], known(`card.${card.question}`) ? t(`card.${card.question}`) : card.title || card.question);
     say(head.children[2], t(`word.${card.state === "unknown" ? "unknown" : card.state}`));
     none.hidden = card.main.length > 0;
-    const first = card.main[0];
-    sync(list, card.main, idOf, (main) => makeMain(main, main === first), (item, main) => fillMain(item, main, status));
+    const mains = [...card.main].sort((a, b) => wrong(b, status) - wrong(a, status));
+    const size = (main) => (main === mains[0] ? LARGE[card.question] || 120 : 0);
+    sync(list, mains, (main) => `${idOf(main)} ${size(main)}`, (main) => makeMain(main, size(main)), (item, main) => fillMain(item, main, status));
   });
   find("legend").hidden = !status.cards.some((card) => card.main.length);
 }
@@ -21,11 +31,11 @@ function makeCard(card) {
     el("p", { class: "none" }, t("card.none")));
 }
 
-function makeMain(main, first) {
+function makeMain(main, large) {
   const name = called(main, main.name);
-  const curve = new Curve(name, first ? {} : { height: 34, size: "small" });
+  const curve = new Curve(name, large ? { height: large } : { height: 34, size: "small" });
   const words = el("div", { class: "words" }, el("h3"), el("p", { class: "figure" }, el("span", { class: "number" }), " ", el("span", { class: "unit" })), el("p", { class: "limits" }));
-  const node = el("div", { class: first ? "main first" : "main" }, words, curve.root);
+  const node = el("div", { class: large ? "main first" : "main" }, words, curve.root);
   node.curve = curve;
   return node;
 }

@@ -68,13 +68,14 @@ class Histogram extends Plot {
     this.mark();
   }
 
-  // Edges are named where there is room, ends that are open always.
+  // Open ends are named always, then the edges of the bucket that holds most, then others where there is room.
   labels(bottom) {
     const open = (bar) => (bar.high === Infinity ? [`> ${short(bar.low)}`] : bar.low === -Infinity ? [`≤ ${short(bar.high)}`] : []);
     const named = this.bars.flatMap((bar) => open(bar).map((text) => [this.x((bar.from + bar.to) / 2), text, false]));
-    const edges = this.bars.slice(0, -1).map((bar) => [this.x(bar.to), short(bar.high), true]);
+    const most = this.bars.reduce((best, bar, i) => (bar.whole > this.bars[best].whole ? i : best), 0);
+    const edges = this.bars.slice(0, -1).map((bar, i) => [this.x(bar.to), short(bar.high), true, i === most || i === most - 1 ? 0 : short(bar.high).length]);
     const taken = [];
-    for (const [at, text, tick] of [...named, ...edges.sort(([, a], [, b]) => a.length - b.length)]) {
+    for (const [at, text, tick] of [...named, ...edges.sort((a, b) => a[3] - b[3])]) {
       const half = text.length * 3.1 + 4;
       if (tick) this.add("line", { x1: at, x2: at, y1: bottom, y2: bottom + 3, class: "axis" });
       if (taken.some(([left, right]) => at + half > left && at - half < right)) continue;
@@ -122,7 +123,7 @@ function total(counts) {
 // that is linear near the median. An open end is as wide as the finest bar.
 function axis(bounds, counts, first, last) {
   const finite = bounds.slice(first, last + 2).filter(Number.isFinite);
-  const logarithmic = finite[0] > 0 && bounds[1] > 0 && bounds[2] / bounds[1] > 1.5 && bounds[bounds.length - 2] / bounds[bounds.length - 3] > 1.5;
+  const logarithmic = bounds[1] > 0 && bounds.slice(2, -1).every((bound, i) => bound / bounds[i + 1] > 1.5);
   const [middle, reach] = logarithmic ? [0, 1] : bulk(bounds, counts);
   const place = (value) => (logarithmic ? Math.log(value) : Math.asinh((value - middle) / reach));
   const [low, high] = [place(finite[0]), place(finite[finite.length - 1])];
