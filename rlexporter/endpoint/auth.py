@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
 import contextlib
 import hmac
 import os
@@ -23,6 +25,7 @@ Headers = list[tuple[bytes, bytes]]
 
 METHODS = ("GET", "HEAD")
 _OPEN = "/livez"
+_CHALLENGE = b'Bearer, Basic realm="rlexporter: any name, and the token as password", charset="UTF-8"'
 _MOST_TOKEN_BYTES = 4096
 
 
@@ -84,7 +87,7 @@ class Authentication:
     def _refusal(self, scope: Scope, has_body: bool) -> tuple[int, bytes, Headers] | None:
         readable = scope["method"] in METHODS
         if self._token and not (readable and scope["path"] == _OPEN) and not _brings(scope["headers"], self._token()):
-            return 401, b"unauthorized\n", [(b"www-authenticate", b"Bearer")]
+            return 401, b"unauthorized\n", [(b"www-authenticate", _CHALLENGE)]
         if has_body:
             return 413, b"nothing here takes a body\n", []
         if not readable:
@@ -96,7 +99,18 @@ def _brings(headers: Headers, token: bytes) -> bool:
     """Tell whether ``headers`` carry the token, and no other; the time does not tell how much of it is right."""
     sent = [value for name, value in headers if name == b"authorization"]
     scheme, _, value = sent[0].partition(b" ") if len(sent) == 1 else (b"", b"", b"")
-    return scheme.lower() == b"bearer" and hmac.compare_digest(value.strip(), token)
+    read = _READ.get(scheme.lower())
+    return read is not None and hmac.compare_digest(read(value), token)
+
+
+def _password(value: bytes) -> bytes:
+    """Return the password of Basic authentication, all that a browser can be asked for; empty if it is none."""
+    with contextlib.suppress(binascii.Error, ValueError):
+        return base64.b64decode(value.strip(), validate=True).partition(b":")[2]
+    return b""
+
+
+_READ: dict[bytes, Callable[[bytes], bytes]] = {b"bearer": bytes.strip, b"basic": _password}
 
 
 def _has_body(headers: Headers) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import hmac
 import logging
 import os
@@ -69,7 +70,7 @@ def test_without_the_token_everything_looks_the_same(guarded: Exporter) -> None:
     for method, path in product(METHODS, PATHS):
         found = ask(guarded, method, path)
         assert found.status == 401
-        assert found.headers["www-authenticate"] == "Bearer"
+        assert found.headers["www-authenticate"].startswith("Bearer, Basic realm=")
         assert found.body == (b"" if method == "HEAD" else b"unauthorized\n")
         assert _undated(found) == expected
 
@@ -89,6 +90,19 @@ def test_with_the_token_all_is_there(guarded: Exporter) -> None:
         assert [ask(guarded, "GET", path, header).status for path in paths] == [200, 200, 200, 404]
 
 
+def _basic(credentials: str) -> str:
+    return f"Authorization: Basic {base64.b64encode(credentials.encode()).decode()}"
+
+
+def test_a_browser_brings_the_token_as_a_password(guarded: Exporter) -> None:
+    """It asks for a name and a password, and can bring nothing else; any name will do."""
+    for name in ("", "ada", "\u00e4da"):
+        assert [ask(guarded, "GET", path, _basic(f"{name}:{TOKEN}")).status for path in ("/", "/api/status")] == [
+            200,
+            200,
+        ]
+
+
 def test_a_wrong_token_is_refused(guarded: Exporter) -> None:
     """Nearly right is wrong, and so are two."""
     wrong = [
@@ -100,6 +114,12 @@ def test_a_wrong_token_is_refused(guarded: Exporter) -> None:
         ["Authorization:"],
         [f"Authorization: {TOKEN}"],
         [f"Authorization: Basic {TOKEN}"],
+        [_basic(TOKEN)],
+        [_basic(f"{TOKEN}:")],
+        [_basic(f"ada:{TOKEN}:")],
+        [_basic(f"ada:{TOKEN[:-1]}")],
+        [f"{_basic(f'ada:{TOKEN}')}*"],
+        ["Authorization: Basic"],
         [f"Authorization: Bearer {TOKEN} {TOKEN}"],
         ["Authorization: Bearer \xff\xfe"],
         [RIGHT, RIGHT],
