@@ -48,6 +48,7 @@ HOMES = {
     "torch": {"tensors/", "adapters/", "demo/"},
     "numpy": {"tensors/"},
     "opentelemetry": {"outputs/otlp.py", "outputs/otlp_data.py"},
+    "rich": {"commands/top.py"},
     "tensorboard": {"recording/formats/event_files.py"},
 }
 HEAVY = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import http.client
 import json
 import os
@@ -73,6 +74,14 @@ class Access:
             files = ", ".join(filter(None, (self.ca_file, self.cert_file, self.key_file)))
             raise SetupError(f"cannot use {files}: {error.strerror or error}") from None
         return context
+
+
+def seconds(text: str) -> float:
+    """Return an argument that is a time. Raises argparse.ArgumentTypeError."""
+    found = float(text)
+    if not 0 < found <= 600:
+        raise argparse.ArgumentTypeError("must be above 0, and at most 600")
+    return found
 
 
 def base(url: str) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 
 from rlexporter.commands import client
 from rlexporter.commands.alert_words import number
+from rlexporter.commands.terminal import shown
 from rlexporter.model.errors import SetupError
 
 _UNREACHABLE = 3
@@ -34,7 +35,7 @@ def add_to(commands: Any) -> None:
     asks.add_argument("url", nargs="?", default=client.HERE, metavar="URL", help=f"its exporter ({client.HERE})")
     asks.add_argument("--json", action="store_true", help="print the whole answer, as docs/api.md describes it")
     asks.add_argument(
-        "--timeout", type=_seconds, default=10.0, metavar="SECONDS", help="give up after this long (default: 10)"
+        "--timeout", type=client.seconds, default=10.0, metavar="SECONDS", help="give up after this long (default: 10)"
     )
     client.Access.add_to(asks)
     asks.set_defaults(command=run)
@@ -45,7 +46,7 @@ def run(options: argparse.Namespace) -> int:
     try:
         found = client.status(options.url, client.Access.of(options), options.timeout)
     except (client.UnreachableError, SetupError) as error:
-        print(f"rlexporter: {_shown(error)}", file=sys.stderr)
+        print(f"rlexporter: {shown(error)}", file=sys.stderr)
         return _UNREACHABLE
     print(json.dumps(found, indent=1) if options.json else "\n".join(lines(found)))
     return _STATUSES.get(found["verdict"].get("word", ""), _UNREACHABLE)
@@ -57,7 +58,7 @@ def lines(found: Mapping[str, Any]) -> Iterator[str]:
     yield from _wrapped(f"{verdict['word']:5} {verdict['text']}", " " * 6)
     planned = "" if run["steps_planned"] is None else f" of {run['steps_planned']}"
     step = "" if run["step"] is None else f", step {run['step']}{planned}"
-    yield f"  run {_shown(run['name'])}: {_shown(run['algorithm'] or 'unknown')}, {run['state']}{step}"
+    yield f"  run {shown(run['name'])}: {shown(run['algorithm'] or 'unknown')}, {run['state']}{step}"
     speaking = [each for each in found["conditions"] if not each["symptom"] and each["severity"] != "info"]
     for name in verdict["conditions"]:
         severities = {each["severity"]: each for each in speaking if each["name"] == name}
@@ -68,7 +69,7 @@ def lines(found: Mapping[str, Any]) -> Iterator[str]:
     for action in verdict["actions"]:
         yield from _wrapped(f"    * {action}", " " * 6)
     if verdict["runbook"]:
-        yield f"  {_shown(verdict['runbook'])}"
+        yield f"  {shown(verdict['runbook'])}"
 
 
 def _condition(each: Mapping[str, Any]) -> str:
@@ -82,16 +83,4 @@ def _condition(each: Mapping[str, Any]) -> str:
 
 
 def _wrapped(text: str, later: str) -> list[str]:
-    return textwrap.wrap(_shown(text), _WIDTH, subsequent_indent=later, break_long_words=False, break_on_hyphens=False)
-
-
-def _shown(text: object) -> str:
-    """Return ``text`` for a terminal: what is not printed there, or turns it around, is written as its number."""
-    return "".join(sign if sign.isprintable() else f"\\u{ord(sign):04x}" for sign in str(text))
-
-
-def _seconds(text: str) -> float:
-    seconds = float(text)
-    if not 0 < seconds <= 600:
-        raise argparse.ArgumentTypeError("must be above 0, and at most 600")
-    return seconds
+    return textwrap.wrap(shown(text), _WIDTH, subsequent_indent=later, break_long_words=False, break_on_hyphens=False)

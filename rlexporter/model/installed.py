@@ -13,6 +13,8 @@ TEXT = "prometheus-client"
 """The package that writes the Prometheus text format."""
 OTLP = "'rlexporter[otlp]'"
 """The extra with the packages of the OTLP push."""
+TOP = "'rlexporter[top]'"
+"""The extra with the package that draws in a terminal."""
 TENSORBOARD = "tensorboard"
 """The package that reads TensorBoard event files."""
 

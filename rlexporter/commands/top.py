@@ -1,0 +1,136 @@
+"""`rlexporter top`: several runs in a terminal, worst first, as their own status pages see them. Needs rich."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+from rlexporter.commands import client
+from rlexporter.commands.terminal import shown
+from rlexporter.model.errors import SetupError
+from rlexporter.model.installed import TOP, needed_by
+
+_MOST_AT_ONCE = 16
+_WORST_FIRST = ("gone", "act", "look", "fine")
+_STYLES = {"gone": "bold magenta", "act": "bold red", "look": "yellow", "fine": "green"}
+_NUMBERS = ("reward", "KL", "entropy", "gradient norm")
+"""The numbers of the status page that have a column here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One run as it is now: what is shown of it, by column."""
+
+    word: str
+    run: str
+    state: str = ""
+    step: str = ""
+    pace: str = ""
+    left: str = ""
+    numbers: tuple[str, ...] = ("",) * len(_NUMBERS)
+    why: str = ""
+
+    @property
+    def order(self) -> tuple[int, str]:
+        """Return its place in the table: the worst first, then by name."""
+        return _WORST_FIRST.index(self.word), self.run
+
+
+def add_to(commands: Any) -> None:
+    """Add the command to ``commands``."""
+    watches = commands.add_parser("top", help="several runs in a terminal, the worst first")
+    watches.add_argument(
+        "urls", nargs="*", default=[client.HERE], metavar="URL", help=f"their exporters (default: {client.HERE})"
+    )
+    watches.add_argument("--once", action="store_true", help="print the table once, for a script or a log")
+    watches.add_argument(
+        "--interval", type=client.seconds, default=2.0, metavar="SECONDS", help="ask this often (default: 2)"
+    )
+    watches.add_argument(
+        "--timeout", type=client.seconds, default=10.0, metavar="SECONDS", help="give up on an answer (default: 10)"
+    )
+    client.Access.add_to(watches)
+    watches.set_defaults(command=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Show the table until Ctrl-C; return the exit status. Raises SetupError without rich, or for a bad address."""
+    with needed_by("rlexporter top", TOP):
+        from rich.console import Console
+        from rich.live import Live
+    access, urls = client.Access.of(options), list(dict.fromkeys(map(client.base, options.urls)))
+    access.headers(), access.context()  # what is wrong with the files is said before the screen is taken
+    console = Console()
+    with ThreadPoolExecutor(min(len(urls), _MOST_AT_ONCE)) as pool:
+
+        def found() -> Any:
+            return table(list(pool.map(lambda url: row(url, access, options.timeout), urls)))
+
+        if options.once:
+            console.print(found())
+            return 0
+        try:
+            with Live(found(), console=console, screen=True, auto_refresh=False) as live:
+                while True:
+                    time.sleep(options.interval)
+                    live.update(found(), refresh=True)
+        except KeyboardInterrupt:
+            console.print(found())
+    return 0
+
+
+def row(url: str, access: client.Access, timeout: float) -> Row:
+    """Return what the exporter at ``url`` says of its run now; that it does not answer is a row too."""
+    try:
+        return answered(client.status(url, access, timeout))
+    except (client.UnreachableError, SetupError) as error:
+        return Row("gone", url, why=str(error).removeprefix(f"{url}/api/status "))
+
+
+def answered(found: Mapping[str, Any]) -> Row:
+    """Return the row of a status document."""
+    run, verdict = found["run"], found["verdict"]
+    values = {each["name"]: each["value"] for card in found["cards"] for each in card["main"]}
+    planned = "" if run["steps_planned"] is None else f"/{run['steps_planned']}"
+    return Row(
+        verdict["word"] if verdict["word"] in _WORST_FIRST else "look",
+        run["name"],
+        run["state"],
+        "" if run["step"] is None else f"{run['step']}{planned}",
+        _number(run["steps_per_second"]),
+        _span(run["seconds_left"]),
+        tuple(_number(values.get(name)) for name in _NUMBERS),
+        verdict["text"],
+    )
+
+
+def table(rows: Sequence[Row]) -> Any:
+    """Return the table of ``rows`` for a rich console; names and texts are shown as they are, never as markup."""
+    from rich.table import Table
+    from rich.text import Text
+
+    made = Table(box=None, pad_edge=False, expand=True, header_style="bold")
+    made.add_column("run", ratio=2, no_wrap=True, overflow="ellipsis")
+    for name in ("", "state", "step", "steps/s", "left", *_NUMBERS):
+        made.add_column(name, justify="left" if name in ("", "state") else "right", no_wrap=True)
+    made.add_column("why", ratio=5, no_wrap=True, overflow="ellipsis")
+    for each in sorted(rows, key=lambda each: each.order):
+        cells = (each.run, each.word, each.state, each.step, each.pace, each.left, *each.numbers, each.why)
+        style = _STYLES[each.word]
+        made.add_row(*(Text(shown(cell), style=style if i == 1 else "") for i, cell in enumerate(cells)))
+    return made
+
+
+def _number(value: object) -> str:
+    return f"{value:.3g}" if isinstance(value, (int, float)) else str(value or "")
+
+
+def _span(seconds: object) -> str:
+    if not isinstance(seconds, (int, float)):
+        return ""
+    minutes = seconds / 60
+    return f"{seconds:.0f} s" if minutes < 2 else f"{minutes:.0f} min" if minutes < 120 else f"{minutes / 60:.1f} h"

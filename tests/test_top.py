@@ -1,0 +1,120 @@
+"""`rlexporter top`: several real exporters in a terminal, over real sockets."""
+
+from __future__ import annotations
+
+import fcntl
+import math
+import os
+import pty
+import signal
+import struct
+import subprocess
+import sys
+import termios
+from collections.abc import Iterator
+from contextlib import ExitStack
+from types import SimpleNamespace
+
+import pytest
+
+from rlexporter import Exporter
+from rlexporter.commands import client, top
+from rlexporter.commands.main import main
+from tests.tools import eventually, free_port
+
+pytest.importorskip("rich", reason="the extra `top` is not installed")
+
+
+@pytest.fixture
+def fleet() -> Iterator[SimpleNamespace]:
+    """Three runs, one of them with a NaN, one with markup for a name; and an address where nobody answers."""
+    with ExitStack() as stack:
+        runs = {}
+        for name, loss in (("well", 0.25), ("sick", math.nan), ("[red]\u202egnp\x1b[2J", 0.5)):
+            exporter = stack.enter_context(Exporter(run=name, algorithm="grpo", port=0, linger=0))
+            exporter.log({"reward": 0.75, "kl": 0.125, "loss": 0.1}, step=1)
+            exporter.log({"reward": 0.5, "kl": 0.0625, "loss": loss}, step=2)
+            runs[name] = exporter
+        yield SimpleNamespace(runs=runs, gone=f"127.0.0.1:{free_port()}", urls=[each.url for each in runs.values()])
+
+
+def _once(fleet: SimpleNamespace, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    monkeypatch.setenv("COLUMNS", "200")
+    assert main(["top", "--once", *fleet.urls, fleet.gone]) == 0
+    return capsys.readouterr().out.splitlines()
+
+
+def test_the_worst_comes_first(
+    fleet: SimpleNamespace, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the order of the addresses; each with its numbers, and why."""
+    capsys.readouterr()
+    head, gone, sick, odd, well = _once(fleet, capsys, monkeypatch)
+
+    assert head.split() == "run state step steps/s left reward KL entropy gradient norm why".split()
+    assert gone.split()[:2] == [f"http://{fleet.gone}", "gone"]
+    assert "gives no answer" in gone
+    assert sick.split()[:6] == ["sick", "act", "running", "2", "0.5", "0.0625"]
+    assert "The loss is NaN or infinite. It began in step 2." in sick
+    assert well.split()[:6] == ["well", "fine", "running", "2", "0.5", "0.0625"]
+    assert odd.split()[:2] == [r"[red]\u202egnp\u001b[2J", "fine"], "a name is text"
+
+
+def test_a_number_that_is_none() -> None:
+    """It is shown as what it is, and what is not known as nothing."""
+    unknown = dict.fromkeys(("steps_planned", "step", "steps_per_second", "seconds_left"))
+    run = {**unknown, "name": "a", "state": "starting"}
+    cards = [{"main": [{"name": "reward", "value": "NaN"}, {"name": "KL", "value": None}]}]
+    found = top.answered({"run": run, "cards": cards, "verdict": {"word": "act", "text": "why"}})
+
+    assert (found.step, found.pace, found.left) == ("", "", "")
+    assert found.numbers == ("NaN", "", "", "")
+    later = {**run, "step": 7, "steps_planned": 9, "steps_per_second": 0.5, "seconds_left": 8000.0}
+    found = top.answered({"run": later, "cards": [], "verdict": {"word": "fine", "text": ""}})
+    assert (found.step, found.pace, found.left) == ("7/9", "0.5", "2.2 h")
+
+
+def test_an_address_that_is_none(capsys: pytest.CaptureFixture[str]) -> None:
+    """It is said before the screen is taken."""
+    assert main(["top", "ftp://x"]) == 2
+    assert "is no address of an exporter" in capsys.readouterr().err
+
+
+def test_it_lives_in_a_terminal_until_ctrl_c(fleet: SimpleNamespace) -> None:
+    """New steps come without a key, the terminal is as it was afterwards, and the last table stays."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 20, 160, 0, 0))
+    command = [sys.executable, "-m", "rlexporter", "top", "--interval", "0.2", fleet.runs["well"].url]
+    process = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True)
+    os.close(theirs)
+    text = ""
+
+    def read(wanted: str) -> bool:
+        nonlocal text
+        text += os.read(ours, 65536).decode(errors="replace")
+        return wanted in text
+
+    try:
+        eventually(lambda: read("well"))
+        fleet.runs["well"].log({"reward": 0.625, "kl": 0.25, "loss": 0.1}, step=33)
+        eventually(lambda: read("0.625"))
+        process.send_signal(signal.SIGINT)
+        eventually(lambda: read("\x1b[?1049l"))
+        assert process.wait(600) == 0
+    finally:
+        process.kill()
+        os.close(ours)
+    assert "\x1b[?1049h" in text
+
+
+def test_nobody_is_asked_twice(fleet: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An address that is named twice is one run."""
+    asked: list[str] = []
+
+    def status(url: str, *_: object) -> dict[str, object]:
+        asked.append(url)
+        raise client.UnreachableError("no")
+
+    monkeypatch.setattr(client, "status", status)
+    main(["top", "--once", fleet.urls[0], f"{fleet.urls[0]}/metrics"])
+    assert asked == fleet.urls[:1]
