@@ -138,7 +138,7 @@ def test_a_stall_is_real(tmp_path: Path) -> None:
         ("nan_reward@5", 10, "critical  RLRewardNonFinite"),
         ("dead_reward@10", 50, "warning   RLRewardFunctionDead"),
         ("length_collapse@20", 60, "warning   RLLengthCollapse"),
-        ("kl_runaway@50", 110, "warning   RLKLJump"),
+        ("kl_runaway@80", 120, "warning   RLKLJump"),
         ("reward_hacking@145", 200, "critical  RLRewardHacking"),
     ],
 )
