@@ -7,6 +7,7 @@ on one rank is in test_ranks.py; more of slow clients, and what they cost, in te
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import socket
@@ -320,7 +321,9 @@ def hostile_labels(around: Around) -> None:
         families = {each.name: each for each in text_string_to_metric_families(_scrape(exporter))}
         found = {sample.labels["reward_function"] for sample in families["rl_reward_function_mean"].samples}
         assert {clip(each) for each in HOSTILE} <= found
-        assert "<script>" not in fetch(f"{exporter.url}/")[1]
+        assert "alert(1)" not in fetch(f"{exporter.url}/")[1], "the page is the same for every run"
+        told = json.loads(fetch(f"{exporter.url}/api/status")[1])["rewards"]
+        assert {clip(each) for each in HOSTILE} <= {each["function"] for each in told}
 
     around.each_step.append(name)
     around.afterwards.append(escaped)
