@@ -158,7 +158,7 @@ def _process(*arguments: object) -> Iterator[tuple[subprocess.Popen[str], str]]:
         try:
             assert process.stdout
             said = ""
-            while not (found := re.search(r"overview +(http\S+)/\n", said)):
+            while not (found := re.search(r" on (http\S+)/ \(", said)):
                 line = process.stdout.readline()
                 assert line, said
                 said += line

@@ -129,7 +129,8 @@ def test_replay_serves_without_torch(tmp_path: Path) -> None:
     found = _run(python, "replay", str(RUN), "--speed", "max", "--port", "0", "--linger", "0")
     assert found.returncode == 0, found.stderr
     assert "Traceback" not in found.stderr
-    assert "metrics served on http://127.0.0.1:" in found.stdout
+    assert " on http://127.0.0.1:" in found.stderr
+    assert " metrics served\n" in found.stdout
     push = [str(python), "-c", "import rlexporter; rlexporter.Exporter(port=0, otlp='on').start()"]
     last = subprocess.run(push, env={}, capture_output=True, text=True, check=False).stderr.splitlines()[-1]
     assert f"SetupError: push by OTLP needs more: pip install {installed.OTLP} (" in last
