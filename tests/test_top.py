@@ -6,6 +6,7 @@ import fcntl
 import math
 import os
 import pty
+import select
 import signal
 import struct
 import subprocess
@@ -60,6 +61,19 @@ def test_the_worst_comes_first(
     assert odd.split()[:2] == [r"[red]\u202egnp\u001b[2J", "fine"], "a name is text"
 
 
+def test_a_narrow_terminal_has_no_numbers(
+    fleet: SimpleNamespace, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The name, the verdict and why are more."""
+    monkeypatch.setenv("COLUMNS", "80")
+    capsys.readouterr()
+    assert main(["top", "--once", fleet.runs["sick"].url]) == 0
+    head, sick = capsys.readouterr().out.splitlines()
+    assert head.split() == "run state step steps/s left why".split()
+    assert sick.split()[:4] == ["sick", "act", "running", "2"]
+    assert len(sick.rstrip()) <= 80
+
+
 def test_a_number_that_is_none() -> None:
     """It is shown as what it is, and what is not known as nothing."""
     unknown = dict.fromkeys(("steps_planned", "step", "steps_per_second", "seconds_left"))
@@ -85,13 +99,17 @@ def test_it_lives_in_a_terminal_until_ctrl_c(fleet: SimpleNamespace) -> None:
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 20, 160, 0, 0))
     command = [sys.executable, "-m", "rlexporter", "top", "--interval", "0.2", fleet.runs["well"].url]
-    process = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True)
+    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "160", "LINES": "20"}
+    process = subprocess.Popen(
+        command, env=environment, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True
+    )
     os.close(theirs)
     text = ""
 
     def read(wanted: str) -> bool:
         nonlocal text
-        text += os.read(ours, 65536).decode(errors="replace")
+        if select.select([ours], [], [], 1.0)[0]:
+            text += os.read(ours, 65536).decode(errors="replace")
         return wanted in text
 
     try:

@@ -17,6 +17,7 @@ from rlexporter.model.installed import TOP, needed_by
 _MOST_AT_ONCE = 16
 _WORST_FIRST = ("gone", "act", "look", "fine")
 _STYLES = {"gone": "bold magenta", "act": "bold red", "look": "yellow", "fine": "green"}
+_WIDE = 120
 _NUMBERS = ("reward", "KL", "entropy", "gradient norm")
 """The numbers of the status page that have a column here."""
 
@@ -68,7 +69,7 @@ def run(options: argparse.Namespace) -> int:
     with ThreadPoolExecutor(min(len(urls), _MOST_AT_ONCE)) as pool:
 
         def found() -> Any:
-            return table(list(pool.map(lambda url: row(url, access, options.timeout), urls)))
+            return table(list(pool.map(lambda url: row(url, access, options.timeout), urls)), console.width)
 
         if options.once:
             console.print(found())
@@ -108,18 +109,23 @@ def answered(found: Mapping[str, Any]) -> Row:
     )
 
 
-def table(rows: Sequence[Row]) -> Any:
-    """Return the table of ``rows`` for a rich console; names and texts are shown as they are, never as markup."""
+def table(rows: Sequence[Row], width: int) -> Any:
+    """Return the table of ``rows`` for a rich console of ``width`` signs; narrow ones leave the numbers out.
+
+    Names and texts are shown as they are, never as markup.
+    """
     from rich.table import Table
     from rich.text import Text
 
     made = Table(box=None, pad_edge=False, expand=True, header_style="bold")
     made.add_column("run", ratio=2, no_wrap=True, overflow="ellipsis")
-    for name in ("", "state", "step", "steps/s", "left", *_NUMBERS):
+    numbers = _NUMBERS if width >= _WIDE else ()
+    for name in ("", "state", "step", "steps/s", "left", *numbers):
         made.add_column(name, justify="left" if name in ("", "state") else "right", no_wrap=True)
     made.add_column("why", ratio=5, no_wrap=True, overflow="ellipsis")
     for each in sorted(rows, key=lambda each: each.order):
-        cells = (each.run, each.word, each.state, each.step, each.pace, each.left, *each.numbers, each.why)
+        shown_numbers = each.numbers[: len(numbers)]
+        cells = (each.run, each.word, each.state, each.step, each.pace, each.left, *shown_numbers, each.why)
         style = _STYLES[each.word]
         made.add_row(*(Text(shown(cell), style=style if i == 1 else "") for i, cell in enumerate(cells)))
     return made
