@@ -25,7 +25,7 @@ Headers = list[tuple[bytes, bytes]]
 
 METHODS = ("GET", "HEAD")
 _OPEN = "/livez"
-_CHALLENGE = b'Bearer, Basic realm="rlexporter: any name, and the token as password", charset="UTF-8"'
+_CHALLENGE = b'Bearer, Basic realm="any name, and the token as password", charset="UTF-8"'
 _MOST_TOKEN_BYTES = 4096
 
 
