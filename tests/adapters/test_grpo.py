@@ -600,7 +600,7 @@ def test_phases_add_up_to_the_step(tmp_path: Path) -> None:
     assert spent["reward"] >= 1.5
     assert min(spent["update"], spent["rollout"]) > 0
     (steps,) = (b for s, b in exporter.snapshot.buckets.items() if s.metric.series == "rl_step_duration_seconds")
-    assert spent["reward"] + spent["update"] + spent["rollout"] <= steps.maximum
+    assert spent["reward"] + spent["update"] + spent["rollout"] <= steps.maximum + 0.01
     assert spent["save"] > 0
     assert all(value("rl_phase", phase=name) == 0 for name in spent)
     exporter.close()

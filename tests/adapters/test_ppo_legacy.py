@@ -736,7 +736,7 @@ def test_phases_add_up_to_the_step() -> None:
     durations = _count(exporter, "rl_step_duration_seconds")
     assert rollout >= 2
     assert update > 0
-    assert rollout + update <= durations.maximum
+    assert rollout + update <= durations.maximum + 0.01, "the two ends are read one after the other"
     assert durations.count == 2
     assert durations.minimum >= 2
     exporter.close()
