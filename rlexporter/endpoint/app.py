@@ -15,7 +15,7 @@ from fastapi import FastAPI, Request, Response
 
 from rlexporter.catalog import NAMED
 from rlexporter.endpoint.auth import METHODS
-from rlexporter.endpoint.bodies import Body, takes_gzip
+from rlexporter.endpoint.bodies import Bodies, Body, takes_gzip
 from rlexporter.endpoint.scrapers import Fetch, Fetches
 from rlexporter.endpoint.statuses import MOST_NAMES, Statuses
 from rlexporter.model.metric import Series
@@ -27,8 +27,6 @@ from rlexporter.status.page import page
 
 VERSION = fastapi.__version__
 
-_KEPT_SECONDS = 1.0
-_MOST_KEPT = 8
 _MOST_NAMES = 100
 _AGENT_LENGTH = 128
 _COUNT = Series(NAMED["rlexporter_scrapes_total"])
@@ -36,31 +34,24 @@ _CLOCK = Series(NAMED["rlexporter_time_seconds"])
 
 
 class Scrapes:
-    """Cache of scrapes. While the snapshot does not change, one per second and format is encoded for all scrapers."""
+    """Scrapes, encoded once per second and format for all scrapers while the snapshot does not change."""
 
     def __init__(self, snapshot: Callable[[], Snapshot], fetches: Fetches) -> None:
         self._snapshot = snapshot
         self._fetches = fetches
-        self._kept: dict[str, Body] = {}
+        self._shared = Bodies()
 
     def get(self, accept: str, names: Sequence[str]) -> Body:
         """Return the scrape for the Accept header ``accept``, limited to the series ``names`` if any."""
-        now, moment = self._snapshot(), time.monotonic()
+        now = self._snapshot()
         accept, content_type = _negotiated(accept)
         if names:
-            return self._made(now, moment, accept, names)
-        found = self._kept.get(content_type)
-        if found is None or found.snapshot is not now or moment - found.time > _KEPT_SECONDS:
-            if len(self._kept) >= _MOST_KEPT:
-                self._kept.clear()
-            found = self._kept[content_type] = self._made(now, moment, accept, names)
-        return found
+            return self._made(now, accept, names)
+        return self._shared.get(content_type, now, lambda: self._made(now, accept, names))
 
-    def _made(self, now: Snapshot, moment: float, accept: str, names: Sequence[str]) -> Body:
+    def _made(self, now: Snapshot, accept: str, names: Sequence[str]) -> Body:
         own = {_COUNT: float(self._fetches.total), _CLOCK: time.time()}
-        full = replace(now, samples={**now.samples, **own})
-        body, content_type = prometheus.encode(full, accept, names)
-        return Body(now, moment, body, content_type)
+        return Body(*prometheus.encode(replace(now, samples={**now.samples, **own}), accept, names))
 
 
 def application(
@@ -69,7 +60,7 @@ def application(
     """Return the application. ``failed`` gets every error in an answer; the answer itself does not show it."""
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
     scrapes = Scrapes(snapshot, fetches)
-    first = Body(Snapshot(), 0.0, page().encode(), "text/html; charset=utf-8")
+    first = Body(page().encode(), "text/html; charset=utf-8")
 
     @app.exception_handler(Exception)
     async def broken(_: Request, error: Exception) -> Response:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Hashable
 from typing import Any
 
-from rlexporter.endpoint.bodies import Body
+from rlexporter.endpoint.bodies import Bodies, Body
 from rlexporter.model.snapshot import Snapshot
 from rlexporter.status import document
 from rlexporter.status.history import History
@@ -17,8 +17,6 @@ MOST_NAMES = 50
 
 _FRESH_SECONDS = 0.25
 """The age up to which an answer is shared although the snapshot has changed: pages that poll cost the training this."""
-_KEPT_SECONDS = 1.0
-_MOST_KEPT = 8
 _TYPE = "application/json"
 
 
@@ -28,7 +26,7 @@ class Statuses:
     def __init__(self, snapshot: Callable[[], Snapshot], history: History) -> None:
         self._snapshot = snapshot
         self._history = history
-        self._kept: dict[Hashable, Body] = {}
+        self._shared = Bodies(_FRESH_SECONDS)
 
     def status(self) -> Body:
         """Return the document of the run, a second old at most; a quarter of one where something has changed."""
@@ -39,12 +37,9 @@ class Statuses:
         return self._get((names, points), lambda _: document.curves(self._history, names, points))
 
     def _get(self, key: Hashable, make: Callable[[Snapshot], dict[str, Any]]) -> Body:
-        now, moment = self._snapshot(), time.monotonic()
-        found = self._kept.get(key)
-        kept = _KEPT_SECONDS if found is not None and found.snapshot is now else _FRESH_SECONDS
-        if found is None or moment - found.time > kept:
-            if len(self._kept) >= _MOST_KEPT:
-                self._kept.clear()
-            body = json.dumps(make(now), allow_nan=False, separators=(",", ":")).encode()
-            found = self._kept[key] = Body(now, moment, body, _TYPE)
-        return found
+        now = self._snapshot()
+
+        def made() -> Body:
+            return Body(json.dumps(make(now), allow_nan=False, separators=(",", ":")).encode(), _TYPE)
+
+        return self._shared.get(key, now, made)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from rlexporter import Exporter
-from rlexporter.endpoint import statuses
+from rlexporter.endpoint import bodies, statuses
 from rlexporter.model.snapshot import RunState
 from rlexporter.status import document
 from tests.conftest import fetch
@@ -132,7 +132,8 @@ def test_a_failed_answer_says_so(
 def test_pages_share_what_is_made(exporter: Exporter, monkeypatch: pytest.MonkeyPatch) -> None:
     """Four times a second at most while something changes, once a second else."""
     clock, made = [1000.0], list[float]()
-    monkeypatch.setattr(statuses, "time", SimpleNamespace(time=lambda: clock[0], monotonic=lambda: clock[0]))
+    for each in (statuses, bodies):
+        monkeypatch.setattr(each, "time", SimpleNamespace(time=lambda: clock[0], monotonic=lambda: clock[0]))
     real = document.status
 
     def counted(*given: Any) -> Any:

@@ -382,7 +382,7 @@ def test_what_is_kept_is_what_is_there_now(exporter: Exporter, monkeypatch: pyte
     few = ask(exporter, "GET", "/metrics?name[]=rl_step")
     assert _line(few, "rl_step{")
     assert not _line(few, "rl_reward_mean")
-    monkeypatch.setattr("rlexporter.endpoint.app._KEPT_SECONDS", -1)
+    monkeypatch.setattr("rlexporter.endpoint.bodies._KEPT_SECONDS", -1)
     counts = [_line(ask(exporter), "rlexporter_scrapes_total") for _ in range(2)]
     assert counts[0] != counts[1]
 
