@@ -27,12 +27,16 @@ class UnreachableError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """What an exporter may ask for: files with the token, with who signed its certificate, and with one's own."""
+    """What an exporter may ask for: files with the token, with who signed its certificate, and with one's own.
+
+    ``timeout``: the seconds without a byte after which an answer is given up.
+    """
 
     token_file: str | None = None
     ca_file: str | None = None
     cert_file: str | None = None
     key_file: str | None = None
+    timeout: float = 10.0
 
     @staticmethod
     def add_to(parser: Any) -> None:
@@ -48,11 +52,14 @@ class Access:
         )
         parser.add_argument("--cert-file", metavar="FILE", help="your own certificate, where it asks for one")
         parser.add_argument("--key-file", metavar="FILE", help="the key of that certificate")
+        parser.add_argument(
+            "--timeout", type=seconds, default=10.0, metavar="SECONDS", help="give up on an answer (default: 10)"
+        )
 
     @classmethod
     def of(cls, options: Any) -> Access:
         """Return what the parsed ``options`` say."""
-        return cls(options.token_file, options.ca_file, options.cert_file, options.key_file)
+        return cls(options.token_file, options.ca_file, options.cert_file, options.key_file, options.timeout)
 
     def headers(self) -> dict[str, str]:
         """Return the headers that bring the token. Raises SetupError if the file cannot be read."""
@@ -93,10 +100,8 @@ def base(url: str) -> str:
     return f"{parts.scheme}://{parts.netloc}"
 
 
-def status(url: str, access: Access, timeout: float) -> dict[str, Any]:
+def status(url: str, access: Access) -> dict[str, Any]:
     """Return the answer of `/api/status` of the exporter at ``url``.
-
-    ``timeout``: the seconds without a byte after which it is given up.
 
     Raises:
         SetupError: the address or a file cannot be used.
@@ -106,7 +111,7 @@ def status(url: str, access: Access, timeout: float) -> dict[str, Any]:
     handlers = (_NoRedirects(), urllib.request.HTTPSHandler(context=access.context()))
     request = urllib.request.Request(address, headers={**access.headers(), "User-Agent": "rlexporter"})  # noqa: S310
     try:
-        with urllib.request.build_opener(*handlers).open(request, timeout=timeout) as answer:
+        with urllib.request.build_opener(*handlers).open(request, timeout=access.timeout) as answer:
             found = json.loads(answer.read(_MOST_BYTES))
     except urllib.error.HTTPError as error:
         with error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from math import isfinite
 from typing import Any
@@ -10,11 +11,13 @@ from typing import Any
 from rlexporter.commands.recorded_alerts import feed
 from rlexporter.model.snapshot import RunState
 from rlexporter.model.step import RunFacts
-from rlexporter.recording import Event, Recording
+from rlexporter.recording import Event, Recording, SavedState
 from rlexporter.run.run import Run
 
 _EARLIEST = 1e9
 """Earliest time of a calendar: smaller numbers are seconds since something else."""
+_KILLED = "Killed"
+"""Exception of a process that was killed, and so could not name one."""
 
 
 def calendar(recording: Recording) -> tuple[float, list[float]]:
@@ -35,6 +38,13 @@ def calendar(recording: Recording) -> tuple[float, list[float]]:
         times.append(now)
     shift = time.time() - now if now < _EARLIEST else 0.0
     return began + shift, [each + shift for each in times]
+
+
+def scheduled(recording: Recording, times: list[float]) -> Iterator[tuple[Event, float, bool]]:
+    """Yield each event with its time of `calendar`, and True if it is the last one of its step."""
+    following = [*recording.events[1:], None]
+    for event, after, at in zip(recording.events, following, times, strict=True):
+        yield event, at, _ends_step(event, after)
 
 
 def settings(recording: Recording) -> dict[str, Any]:
@@ -65,6 +75,18 @@ def finish(run: Run) -> None:
         run.enter(RunState.FINISHED)
 
 
-def ends_step(event: Event, after: Event | None) -> bool:
-    """Return True if ``event`` is the last one of its step; ``after``: the next event."""
+def kill(run: Run) -> None:
+    """End the run as failed unless its end is recorded: a process that was killed says nothing more."""
+    if not run.state.over:
+        run.enter(RunState.FAILED, _KILLED)
+
+
+def restore(run: Run, kept: SavedState) -> None:
+    """Put the last state of a process that is gone into ``run``: what still ran was killed."""
+    run.store.snapshot = kept.snapshot
+    if not kept.state.over:
+        kill(run)
+
+
+def _ends_step(event: Event, after: Event | None) -> bool:
     return event.state is None and (after is None or after.state is not None or after.step != event.step)

@@ -17,7 +17,6 @@ from rlexporter.demo.display import Display
 from rlexporter.exporter import Exporter
 from rlexporter.model.errors import SetupError
 from rlexporter.model.installed import TEXT, needed_by
-from rlexporter.model.snapshot import RunState
 from rlexporter.recording import Recording, SavedState
 from rlexporter.run.run import Run
 
@@ -26,8 +25,6 @@ if TYPE_CHECKING:
 
 LINGER_SECONDS = 60.0
 INTERVAL_SECONDS = 15.0
-_KILLED = "Killed"
-"""Exception served for a process that was killed and so could not name one."""
 LABELS = {"job": "rlexporter", "instance": "replay"}
 """Labels that a scrape would have added, for dashboards that filter by them."""
 
@@ -66,9 +63,7 @@ def serve_saved_state(kept: SavedState, *, port: int | None, linger: float) -> i
     """
     labels = kept.snapshot.labels
     exporter = _exporter(run=labels.get("run"), rank=0, world_size=1, port=port)
-    exporter.run.store.snapshot = kept.snapshot
-    if not kept.state.over:
-        exporter.run.enter(RunState.FAILED, _KILLED)
+    playback.restore(exporter.run, kept)
     exporter.start()
     display = Display()
     try:
@@ -108,12 +103,12 @@ def _history(recording: Recording, interval: float) -> History:
     history, gap = History(LABELS), max(interval, _GAP_SECONDS)
     playback.begin(run, recording.facts)
     history.add(run.store.snapshot, began)
-    for event, after, now in zip(recording.events, [*recording.events[1:], None], times, strict=True):
+    for event, now, ends_step in playback.scheduled(recording, times):
         while now - history.last > gap and not run.state.over:
             history.add(run.store.snapshot, history.last + gap)
         clock[0] = now
         playback.apply(run, recording, event)
-        if playback.ends_step(event, after) and (interval <= 0 or now - history.last >= interval):
+        if ends_step and (interval <= 0 or now - history.last >= interval):
             history.add(run.store.snapshot, now)
     if not recording.watched:
         playback.finish(run)

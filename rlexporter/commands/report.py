@@ -16,15 +16,12 @@ from rlexporter.commands.recorded_alerts import judge
 from rlexporter.conditions.judge import Thresholds
 from rlexporter.config.settings import Settings
 from rlexporter.model.errors import SetupError
-from rlexporter.model.snapshot import RunState, Snapshot
+from rlexporter.model.snapshot import Snapshot
 from rlexporter.recording import Recording, SavedState
 from rlexporter.run.run import Run
 from rlexporter.status import document
 from rlexporter.status.history import History
 from rlexporter.status.page import page
-
-_KILLED = "Killed"
-"""Exception of a process that was killed, and so could not name one."""
 
 
 def add_to(commands: Any) -> None:
@@ -64,31 +61,23 @@ def _played(found: Recording, limits: Thresholds) -> dict[str, Any]:
     clock, history = [began], History()
     run = _run(playback.settings(found), limits, lambda: clock[0])
     playback.begin(run, found.facts)
-    for event, after, now in zip(found.events, [*found.events[1:], None], times, strict=True):
-        clock[0] = now
+    for event, clock[0], ends_step in playback.scheduled(found, times):
         playback.apply(run, found, event)
-        if playback.ends_step(event, after):
+        if ends_step:
             history.see(run.store.snapshot)
-    if not found.watched:
-        playback.finish(run)
-    elif not run.state.over:
-        run.enter(RunState.FAILED, _KILLED)
+    (playback.kill if found.watched else playback.finish)(run)
     return _data(run.store.snapshot, history, clock[0])
 
 
 def _ended(kept: SavedState) -> Snapshot:
-    """Return the state of a process that is gone: what still ran was killed."""
-    if kept.state.over:
-        return kept.snapshot
+    """Return the last state of a process that is gone."""
     run = _run({}, {}, lambda: kept.time)
-    run.store.snapshot = kept.snapshot
-    run.enter(RunState.FAILED, _KILLED)
+    playback.restore(run, kept)
     return run.store.snapshot
 
 
 def _run(settings: Mapping[str, Any], limits: Thresholds, clock: Callable[[], float]) -> Run:
-    """Return a run that writes nothing: the environment may name the very file that is read."""
-    return Run(replace(Settings.load(settings), thresholds=limits, record=None), clock=clock)
+    return Run(replace(Settings.load(settings), thresholds=limits), clock=clock)
 
 
 def _data(snapshot: Snapshot, history: History, now: float) -> dict[str, Any]:

@@ -13,9 +13,9 @@ from rlexporter.commands import client
 from rlexporter.commands.alert_words import number
 from rlexporter.commands.terminal import shown
 from rlexporter.model.errors import SetupError
+from rlexporter.status.verdict import WORDS
 
 _UNREACHABLE = 3
-_STATUSES = {"fine": 0, "look": 1, "act": 2}
 _WIDTH = 100
 _EPILOG = """\
 exit status:
@@ -34,9 +34,6 @@ def add_to(commands: Any) -> None:
     )
     asks.add_argument("url", nargs="?", default=client.HERE, metavar="URL", help=f"its exporter ({client.HERE})")
     asks.add_argument("--json", action="store_true", help="print the whole answer, as docs/api.md describes it")
-    asks.add_argument(
-        "--timeout", type=client.seconds, default=10.0, metavar="SECONDS", help="give up after this long (default: 10)"
-    )
     client.Access.add_to(asks)
     asks.set_defaults(command=run)
 
@@ -44,12 +41,13 @@ def add_to(commands: Any) -> None:
 def run(options: argparse.Namespace) -> int:
     """Print the verdict; return the exit status."""
     try:
-        found = client.status(options.url, client.Access.of(options), options.timeout)
+        found = client.status(options.url, client.Access.of(options))
     except (client.UnreachableError, SetupError) as error:
         print(f"rlexporter: {shown(error)}", file=sys.stderr)
         return _UNREACHABLE
     print(json.dumps(found, indent=1) if options.json else "\n".join(lines(found)))
-    return _STATUSES.get(found["verdict"].get("word", ""), _UNREACHABLE)
+    word = found["verdict"].get("word")
+    return WORDS.index(word) if word in WORDS else _UNREACHABLE
 
 
 def lines(found: Mapping[str, Any]) -> Iterator[str]:

@@ -13,10 +13,12 @@ from rlexporter.commands import client
 from rlexporter.commands.terminal import shown
 from rlexporter.model.errors import SetupError
 from rlexporter.model.installed import TOP, needed_by
+from rlexporter.status.verdict import ACT, FINE, LOOK, WORDS, span
 
 _MOST_AT_ONCE = 16
-_WORST_FIRST = ("gone", "act", "look", "fine")
-_STYLES = {"gone": "bold magenta", "act": "bold red", "look": "yellow", "fine": "green"}
+_GONE = "gone"
+_WORST_FIRST = (_GONE, *reversed(WORDS))
+_STYLES = {_GONE: "bold magenta", ACT: "bold red", LOOK: "yellow", FINE: "green"}
 _WIDE = 120
 _NUMBERS = ("reward", "KL", "entropy", "gradient norm")
 """The numbers of the status page that have a column here."""
@@ -51,9 +53,6 @@ def add_to(commands: Any) -> None:
     watches.add_argument(
         "--interval", type=client.seconds, default=2.0, metavar="SECONDS", help="ask this often (default: 2)"
     )
-    watches.add_argument(
-        "--timeout", type=client.seconds, default=10.0, metavar="SECONDS", help="give up on an answer (default: 10)"
-    )
     client.Access.add_to(watches)
     watches.set_defaults(command=run)
 
@@ -69,7 +68,7 @@ def run(options: argparse.Namespace) -> int:
     with ThreadPoolExecutor(min(len(urls), _MOST_AT_ONCE)) as pool:
 
         def found() -> Any:
-            return table(list(pool.map(lambda url: row(url, access, options.timeout), urls)), console.width)
+            return table(list(pool.map(lambda url: row(url, access), urls)), console.width)
 
         if options.once:
             console.print(found())
@@ -84,12 +83,12 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def row(url: str, access: client.Access, timeout: float) -> Row:
+def row(url: str, access: client.Access) -> Row:
     """Return what the exporter at ``url`` says of its run now; that it does not answer is a row too."""
     try:
-        return answered(client.status(url, access, timeout))
+        return answered(client.status(url, access))
     except (client.UnreachableError, SetupError) as error:
-        return Row("gone", url, why=str(error).removeprefix(f"{url}/api/status "))
+        return Row(_GONE, url, why=str(error).removeprefix(f"{url}/api/status "))
 
 
 def answered(found: Mapping[str, Any]) -> Row:
@@ -98,12 +97,12 @@ def answered(found: Mapping[str, Any]) -> Row:
     values = {each["name"]: each["value"] for card in found["cards"] for each in card["main"]}
     planned = "" if run["steps_planned"] is None else f"/{run['steps_planned']}"
     return Row(
-        verdict["word"] if verdict["word"] in _WORST_FIRST else "look",
+        verdict["word"] if verdict["word"] in WORDS else LOOK,
         run["name"],
         run["state"],
         "" if run["step"] is None else f"{run['step']}{planned}",
         _number(run["steps_per_second"]),
-        _span(run["seconds_left"]),
+        "" if run["seconds_left"] is None else span(run["seconds_left"]),
         tuple(_number(values.get(name)) for name in _NUMBERS),
         verdict["text"],
     )
@@ -133,10 +132,3 @@ def table(rows: Sequence[Row], width: int) -> Any:
 
 def _number(value: object) -> str:
     return f"{value:.3g}" if isinstance(value, (int, float)) else str(value or "")
-
-
-def _span(seconds: object) -> str:
-    if not isinstance(seconds, (int, float)):
-        return ""
-    minutes = seconds / 60
-    return f"{seconds:.0f} s" if minutes < 2 else f"{minutes:.0f} min" if minutes < 120 else f"{minutes / 60:.1f} h"

@@ -101,6 +101,13 @@ def is_stalled(samples: Samples, now: float) -> bool:
     return state is not None and not state.over and None not in (since, limit) and (since or 0.0) > (limit or 0.0)
 
 
+def span(seconds: float) -> str:
+    """Return a time in words: ``95 s``, ``12 min``, ``3.5 h``."""
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+
+
 def _code(process: _Part | None, worst: _Part) -> str:
     """Return the code of the worst part, but for a process that says how it ended or begins."""
     if process is not None and (process.word == ACT or worst.code == "ok"):
@@ -164,15 +171,8 @@ def _stall(samples: Samples, now: float) -> str:
     phase = next((labels[0] for labels, value in samples.of("rl_phase").items() if value == 1.0), "")
     begun = "its last step ended" if samples.value("rl_steps_total") else "it began, without a step,"
     where = f" It is in the phase {phase}." if phase else ""
-    return f"The run makes no steps: {begun} {_span(since)} ago, and {_span(limit)} is the limit.{where}"
+    return f"The run makes no steps: {begun} {span(since)} ago, and {span(limit)} is the limit.{where}"
 
 
 def _last_step(samples: Samples) -> str:
     return f" after step {samples.step}" if samples.step is not None else ""
-
-
-def _span(seconds: float) -> str:
-    """Return a time in words: ``95 s``, ``12 min``, ``3.5 h``."""
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
