@@ -34,6 +34,12 @@ class Training:
         """What it has printed."""
         return (self.folder / "output.txt").read_text()
 
+    def signal(self, number: int) -> None:
+        """Send a signal between two steps: what it has logged by then, its callbacks have all seen."""
+        (self.folder / "hold").touch()
+        eventually((self.folder / "held").exists)
+        self.process.send_signal(number)
+
     @property
     def name(self) -> str:
         """The name of its run."""
@@ -43,6 +49,8 @@ class Training:
 def start(folder: Path, port: int, how: str, *options: str) -> Training:
     """Start a training on this port."""
     folder.mkdir(parents=True, exist_ok=True)
+    for name in ("hold", "held"):
+        (folder / name).unlink(missing_ok=True)
     environ = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
     out = (folder / "output.txt").open("w")
     process = subprocess.Popen(

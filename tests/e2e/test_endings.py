@@ -52,7 +52,7 @@ def _end(trainings: list[Training], seconds: float) -> None:
     for training in trainings:
         ending = ENDINGS[training.how][0]
         if ending is not None:
-            training.process.send_signal(ending)
+            training.signal(ending)
     for training in trainings:
         training.process.wait(seconds + 200)
 

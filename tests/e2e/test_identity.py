@@ -27,7 +27,7 @@ def test_runs_stay_apart_and_a_resumed_run_stays_one(tmp_path: Path) -> None:
         names = [user.name for user in users]
         assert len(set(names)) == 2
 
-        users[0].process.send_signal(signal.SIGTERM)
+        users[0].signal(signal.SIGTERM)
         users[0].process.wait(600)
         first = users[0].lines[-1]
         (tmp_path / "ada" / "log.jsonl").unlink()
@@ -35,7 +35,7 @@ def test_runs_stay_apart_and_a_resumed_run_stays_one(tmp_path: Path) -> None:
         stack.callback(again.process.wait)
         stack.callback(again.process.kill)
         eventually(lambda: len(again.lines) > 8)
-        again.process.send_signal(signal.SIGTERM)
+        again.signal(signal.SIGTERM)
         again.process.wait(600)
         last = again.lines[-1]
         resumed_at = again.lines[0]["step"] - 1

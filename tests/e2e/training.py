@@ -4,7 +4,8 @@
 
 HOW: what happens when `--seconds` are over: `end` (enough steps), `raise`, `exit` (sys.exit in a reward function),
 `wait` (goes on until a signal comes), `caught` (as wait, inside `try: ... except KeyboardInterrupt`). Each log line
-goes to FOLDER/log.jsonl, with its step. KIND is one of `tests.e2e.faults.KINDS`.
+goes to FOLDER/log.jsonl, with its step. While there is a file FOLDER/hold, it waits between two steps, and says so by
+FOLDER/held. KIND is one of `tests.e2e.faults.KINDS`.
 """
 
 from __future__ import annotations
@@ -69,6 +70,9 @@ def main() -> None:
     def paced(prompts: list[str], completions: list[str], completion_ids: list[list[int]], **_: Any) -> list[float]:
         time.sleep(options.pace)
         calls.append(time.monotonic())
+        while (options.folder / "hold").exists():
+            (options.folder / "held").touch()
+            time.sleep(1)
         if options.how != "end" and not forever and len(calls) > FEWEST_STEPS and calls[-1] > over:
             sys.exit(3) if options.how == "exit" else _raise()
         asked = trainer.processing_class(prompts)["input_ids"]
