@@ -11,7 +11,7 @@ import trl
 from rlexporter.demo import tiny
 
 _KEEPS_ENTROPY: dict[str, dict[str, Any]] = {
-    "grpo": {"beta": 0.05, "scale_rewards": "none"},
+    "grpo": {"beta": 0.07, "scale_rewards": "none"},
     "rloo": {"beta": 0.04},
 }
 """By algorithm, what lets a run learn and then stay as it is, however long it runs.
