@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import platform
 import threading
+import time
 from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -46,6 +47,8 @@ class Exporter:
         self.run = Run(Settings.load(settings), begins=self._come_back, urgent=self._wake_outlets)
         """The run that is served: what adapters feed."""
         self._server: Server | None = None
+        self._card: Ticker | None = None
+        """What keeps the card of the last notebook cell that showed this exporter up to date."""
         self._displaced = False
         self._ending = _Ending(self)
 
@@ -141,6 +144,28 @@ class Exporter:
         self._displaced = False
         self.run.close()
 
+    def __repr__(self) -> str:
+        return f"<Exporter of run {self.name}, {self.state.value}{f', on {self.url}/' if self.url else ''}>"
+
+    def _repr_html_(self) -> str:
+        """Return a small card of the run as it is now, for a notebook."""
+        from rlexporter.status import document
+        from rlexporter.status.card import card
+        from rlexporter.status.history import History
+
+        history = self._server.history if self._server else History()
+        return card(document.status(self.run.current(), history, time.time()), self.url)
+
+    def _ipython_display_(self) -> None:
+        """Show the card in a notebook, up to date until the exporter is closed or shown in another cell."""
+        from rlexporter.outputs import notebook
+
+        self._close_card()
+        made = notebook.show(self._repr_html_, repr(self), lambda error: self.run.failed("card", error))
+        if made is not None and self._server is not None:
+            self._card = made
+            made.start()
+
     def __enter__(self) -> Exporter:
         return self.start()
 
@@ -201,8 +226,14 @@ class Exporter:
         for outlet in outlets:
             outlet.close(_HURRY_SECONDS[self.state] if hurries else None)
 
+    def _close_card(self) -> None:
+        card, self._card = self._card, None
+        if card is not None:
+            card.close()
+
     def _stop(self) -> None:
         shutdown.unregister(self._ending)
+        self._close_card()
         server, self._server = self._server, None
         if server is not None:
             server.close()
@@ -237,7 +268,7 @@ class _Ending:
     def abandon(self) -> None:
         """Let go of the port, in a forked child."""
         server, self.exporter._server = self.exporter._server, None
-        self.exporter._outlets = []
+        self.exporter._outlets, self.exporter._card = [], None
         self.exporter.run.abandon()
         if server is not None:
             server.abandon()

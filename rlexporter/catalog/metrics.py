@@ -41,7 +41,7 @@ ALGORITHMS = {
 
 ERROR_PLACES = (
     *("log", "observe", "step", "tap", "event", "identity", "exit"),
-    *("scrape", "auth", "otlp", "discovery", "state", "record"),
+    *("scrape", "auth", "otlp", "discovery", "state", "record", "card"),
 )
 """The parts of the exporter that can have an error: `rlexporter_errors_total{where}`."""
 

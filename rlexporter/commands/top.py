@@ -13,6 +13,7 @@ from rlexporter.commands import client
 from rlexporter.commands.terminal import shown
 from rlexporter.model.errors import SetupError
 from rlexporter.model.installed import TOP, needed_by
+from rlexporter.status.cards import FEW, few
 from rlexporter.status.verdict import ACT, FINE, LOOK, WORDS, span
 
 _MOST_AT_ONCE = 16
@@ -20,8 +21,6 @@ _GONE = "gone"
 _WORST_FIRST = (_GONE, *reversed(WORDS))
 _STYLES = {_GONE: "bold magenta", ACT: "bold red", LOOK: "yellow", FINE: "green"}
 _WIDE = 120
-_NUMBERS = ("reward", "KL", "entropy", "gradient norm")
-"""The numbers of the status page that have a column here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +33,7 @@ class Row:
     step: str = ""
     pace: str = ""
     left: str = ""
-    numbers: tuple[str, ...] = ("",) * len(_NUMBERS)
+    numbers: tuple[str, ...] = ("",) * len(FEW)
     why: str = ""
 
     @property
@@ -94,7 +93,6 @@ def row(url: str, access: client.Access) -> Row:
 def answered(found: Mapping[str, Any]) -> Row:
     """Return the row of a status document."""
     run, verdict = found["run"], found["verdict"]
-    values = {each["name"]: each["value"] for card in found["cards"] for each in card["main"]}
     planned = "" if run["steps_planned"] is None else f"/{run['steps_planned']}"
     return Row(
         verdict["word"] if verdict["word"] in WORDS else LOOK,
@@ -103,7 +101,7 @@ def answered(found: Mapping[str, Any]) -> Row:
         "" if run["step"] is None else f"{run['step']}{planned}",
         _number(run["steps_per_second"]),
         "" if run["seconds_left"] is None else span(run["seconds_left"]),
-        tuple(_number(values.get(name)) for name in _NUMBERS),
+        tuple(map(_number, few(found["cards"]).values())),
         verdict["text"],
     )
 
@@ -118,7 +116,7 @@ def table(rows: Sequence[Row], width: int) -> Any:
 
     made = Table(box=None, pad_edge=False, expand=True, header_style="bold")
     made.add_column("run", ratio=2, no_wrap=True, overflow="ellipsis")
-    numbers = _NUMBERS if width >= _WIDE else ()
+    numbers = FEW if width >= _WIDE else ()
     for name in ("", "state", "step", "steps/s", "left", *numbers):
         made.add_column(name, justify="left" if name in ("", "state") else "right", no_wrap=True)
     made.add_column("why", ratio=5, no_wrap=True, overflow="ellipsis")

@@ -12,7 +12,7 @@ from rlexporter.demo import tiny
 
 _KEEPS_ENTROPY: dict[str, dict[str, Any]] = {
     "grpo": {"beta": 0.07, "scale_rewards": "none"},
-    "rloo": {"beta": 0.04},
+    "rloo": {"beta": 0.08},
 }
 """By algorithm, what lets a run learn and then stay as it is, however long it runs.
 

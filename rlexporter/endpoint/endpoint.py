@@ -85,9 +85,9 @@ class Server:
         self.host, self.port = sock.getsockname()[:2]
         self.url = f"{'https' if guards.tls else 'http'}://{_reachable(self.host)}:{self.port}"
         self._socket = sock
-        history = History()
-        self._watcher = Ticker("history", _HISTORY_SECONDS, lambda: history.see(snapshot()), failed)
-        app = Authentication(application(snapshot, history, self.fetches, failed), guards.token)
+        self.history = History()
+        self._watcher = Ticker("history", _HISTORY_SECONDS, lambda: self.history.see(snapshot()), failed)
+        app = Authentication(application(snapshot, self.history, self.fetches, failed), guards.token)
         self._server = server.Server(app, sock, guards.tls, failed)
         self._thread = Thread(target=self._server.work, name=f"rlexporter-http-{self.port}", daemon=True)
 

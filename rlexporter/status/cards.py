@@ -17,6 +17,8 @@ from rlexporter.status.distributions import since
 from rlexporter.status.samples import Samples, number
 from rlexporter.status.verdict import ACT, FINE, LOOK, UNKNOWN, WORDS, is_stalled
 
+FEW = ("reward", "KL", "entropy", "gradient norm")
+"""The numbers that are shown where there is room for a few."""
 _SEVERE = (Severity.CRITICAL.value, Severity.WARNING.value)
 
 
@@ -54,6 +56,12 @@ def as_json(
 ) -> list[dict[str, Any]]:
     """Return the entries of the document; ``before``: the histograms some steps ago."""
     return [_card(question, samples, found, before, now) for question in QUESTIONS]
+
+
+def few(cards: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the value of each of the `FEW` numbers in the ``cards`` of a document; None where a run has none."""
+    values = {each["name"]: each["value"] for card in cards for each in card["main"]}
+    return {name: values.get(name) for name in FEW}
 
 
 def _card(

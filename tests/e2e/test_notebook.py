@@ -1,9 +1,11 @@
-"""A notebook: a real kernel, Ctrl-C in a cell, cells that are run again."""
+"""A notebook: a real kernel, Ctrl-C in a cell, cells that are run again, and the card of a run."""
 
 from __future__ import annotations
 
 import os
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -94,3 +96,41 @@ def test_a_notebook(tmp_path: Path, kernel: Any) -> None:
         text = fetch(url)[1]
         assert f'run="{name}"' not in text
         assert re.search(r"rl_step{.*} 3\.0", text)
+
+
+def test_the_card_of_a_run_is_live(tmp_path: Path, kernel: Any) -> None:
+    """The cell that shows an exporter keeps up with the run to its end, and the thread for it is gone then."""
+    _, client = kernel
+    port = free_port()
+    cards: list[tuple[str, str, str]] = []
+
+    def output(message: Any) -> None:
+        content = message["content"]
+        if "text/html" in content.get("data", {}):
+            shown = (message["msg_type"], content["transient"]["display_id"], content["data"]["text/html"])
+            cards.append(shown)
+
+    cell = _CELL.format(folder=str(tmp_path), port=port, steps=40)
+    client.execute_interactive(_SETUP + cell + "exporter", timeout=600, output_hook=output)
+    assert [kind for kind, _, _ in cards] == ["display_data"]
+    assert "starting" in cards[0][2]
+    assert f'href="http://127.0.0.1:{port}/"' in cards[0][2]
+
+    client.execute_interactive("trainer.train()\nexporter.close()", timeout=600, output_hook=output)
+    steps = [re.findall(r"step (\d+) of 40", html) for _, _, html in cards]
+    assert {kind for kind, _, _ in cards[1:]} == {"update_display_data"}
+    assert len({name for _, name, _ in cards}) == 1
+    assert len(cards) > 3
+    assert steps == sorted(steps, key=lambda found: int(found[0]))
+    assert "finished" in cards[-1][2]
+    assert steps[-1] == ["40"]
+    left = "import threading\nprint([each.name for each in threading.enumerate() if 'rlexporter' in each.name])"
+    assert _run(client, left).strip() == "[]"
+
+
+def test_a_terminal_gets_a_line() -> None:
+    """IPython without a notebook, and no IPython at all: nothing there could be changed later."""
+    code = "import rlexporter; exporter = rlexporter.Exporter(run='mine', port=0); "
+    for command in (["-m", "IPython", "--no-banner", "-c", f"{code}exporter"], ["-c", f"{code}print(repr(exporter))"]):
+        done = subprocess.run([sys.executable, *command], capture_output=True, text=True, timeout=600, check=True)
+        assert done.stdout.splitlines()[-1].endswith("<Exporter of run mine, starting>")
