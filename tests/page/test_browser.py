@@ -232,6 +232,22 @@ def test_nan_breaks_the_line_and_marks_its_steps(browser: Browser, served: Serve
     )
 
 
+def test_of_many_limits_those_are_said_that_are_met_first(browser: Browser, served: Served) -> None:
+    """By side and severity; a warning that comes after the critical limit is none."""
+    found = [(2.0, "warning", False), (9.0, "critical", False), (8.0, "warning", False), (91.0, "warning", False)]
+    found += [(0.5, "critical", True), (0.2, "warning", True), (0.3, "warning", True)]
+    data = documents.healthy()
+    kl = data["status"]["cards"][1]["main"][0]
+    kl["limits"] = [
+        {"condition": f"c{i}", "severity": severity, "threshold": value, "below": below}
+        for i, (value, severity, below) in enumerate(found)
+    ]
+    served.data = data
+    with opened(browser, served.url) as watched:
+        card = watched.page.locator(".card", has_text="Is it stable?").locator(".first .limits")
+        expect(card).to_have_text("warning > 2 · critical > 9 · critical < 0.5")
+
+
 def test_a_recorded_run_opens_from_a_disk(browser: Browser, tmp_path: Path) -> None:
     """One file, without a server: the same page, that asks for nothing and links to nothing that is not there."""
     file = tmp_path / "run.html"

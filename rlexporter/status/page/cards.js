@@ -59,14 +59,18 @@ function fillMain(node, main, status) {
   node.curve.show({ ...steps, limits: inForce, events });
 }
 
-// The limits in force, each number and severity once.
+// The limits in force: of each side the one that is met first, by severity. A warning beyond the critical one says nothing.
 function limitsOf({ limits, threshold }) {
   const all = (limits || []).map((each) => ({ condition: each.condition, severity: each.severity, below: each.below, given: each.threshold, value: numeric(each.threshold) }));
   if (!all.length && (threshold ?? null) !== null) all.push({ severity: "warning", given: threshold, value: numeric(threshold) });
-  const seen = new Set();
-  return all.filter((each) => {
-    const print = `${each.severity} ${each.value} ${each.below}`;
-    if (each.value === null || !Number.isFinite(each.value) || seen.has(print)) return false;
-    return seen.add(print);
+  const finite = all.filter((each) => each.value !== null && Number.isFinite(each.value));
+  const first = (severity, below) => {
+    const found = finite.filter((each) => each.severity === severity && Boolean(each.below) === below);
+    return found.sort((one, other) => (below ? other.value - one.value : one.value - other.value))[0];
+  };
+  return [false, true].flatMap((below) => {
+    const [warning, critical, info] = ["warning", "critical", "info"].map((severity) => first(severity, below));
+    const useless = warning && critical && (below ? warning.value <= critical.value : warning.value >= critical.value);
+    return [useless ? null : warning, critical, info].filter(Boolean);
   });
 }
