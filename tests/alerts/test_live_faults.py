@@ -117,7 +117,8 @@ def test_how_often_it_is_logged_changes_nothing(
 
     assert found[0] == found[1]
     assert bool(found[0]) is bool(fault)
-    assert not fault or first <= found[0][condition, "warning"] <= last
+    # Dropout in the reference shows only where a prompt is answered twice alike: that may take longer.
+    assert not fault or first <= found[0][condition, "warning"] <= 2 * last
 
 
 def test_groups_that_are_flat_but_for_rounding(tmp_path: Path, taught: Path, watches: list[Watch]) -> None:
