@@ -31,6 +31,7 @@ _TEXT, _NUMBER, _WHOLE, _BOOL = (str,), (int, float, str), (int,), (bool,)
 _ABSENT = (type(None),)
 SCHEMA: dict[str, Any] = {
     "version": _WHOLE,
+    "language": _TEXT,
     "time": _NUMBER,
     "run": {
         **dict.fromkeys(("name", "rank", "algorithm", "trainer", "model", "state", "exception"), _TEXT),
