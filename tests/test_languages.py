@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 from importlib.resources import files
@@ -14,6 +15,7 @@ from rlexporter import adapters
 from rlexporter.catalog import CATALOG, CONDITIONS, RUN_FAILED, RUN_STALLED
 from rlexporter.catalog.languages import CODES, chosen, language
 from rlexporter.catalog.questions import QUESTIONS
+from rlexporter.generate.runbooks import HEADINGS
 from rlexporter.status import sentences
 from rlexporter.status.page import STRINGS, WORDS
 
@@ -23,14 +25,34 @@ TEMPLATES = {
     *(text for name, text in vars(sentences).items() if name.isupper()),
     *(metric.healthy.template for metric in CATALOG if metric.healthy),
 } - {""}
-REASONS = {
-    text
-    for path in sorted(Path(adapters.__path__[0]).glob("*.py"))
-    for text in re.findall(r'^_(?:NO_\w+|ONLY_ITS_MEAN) = "(.+)"$', path.read_text(), re.MULTILINE)
-}
+
+
+def _reasons() -> set[str]:
+    """The reasons that adapters give, where they are texts: as they stand in a call, or by their name."""
+    found = set()
+    for path in Path(adapters.__path__[0]).glob("*.py"):
+        tree = ast.parse(path.read_text())
+        named = {
+            target.id: node.value
+            for node in tree.body
+            if isinstance(node, ast.Assign)
+            for target in node.targets
+            if isinstance(target, ast.Name)
+        }
+        for call in (node for node in ast.walk(tree) if isinstance(node, ast.Call)):
+            if ast.unparse(call.func).endswith(("NotSeenError", "sink.signal")):
+                given = call.args[-1]
+                text = named.get(given.id) if isinstance(given, ast.Name) else given
+                if isinstance(text, ast.Constant):
+                    found.add(str(text.value))
+    return found
+
+
+REASONS = _reasons()
 """Why a trainer lacks a signal. What an error says instead stays as it is."""
 TEXTS = {
     *REASONS,
+    *HEADINGS,
     *TEMPLATES,
     *WORDS.values(),
     *(text for question in QUESTIONS for text in (question.title, *(shown.name for shown in question.main))),

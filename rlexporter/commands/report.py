@@ -11,7 +11,7 @@ from typing import Any
 
 from rlexporter import recording
 from rlexporter.catalog import ALGORITHMS
-from rlexporter.catalog.languages import CODES, Language, language
+from rlexporter.catalog.languages import CODES, ENGLISH, Language, language
 from rlexporter.commands import playback, report_text
 from rlexporter.commands.recorded_alerts import judge
 from rlexporter.conditions.judge import Thresholds
@@ -54,7 +54,8 @@ def run(options: argparse.Namespace) -> int:
     except OSError as error:
         raise SetupError(f"cannot write {out}: {error.strerror} (--output)") from None
     verdict = data["status"]["verdict"]
-    print(f"wrote {out}: {verdict['word']}. {verdict['text']}")
+    said = f". {verdict['text']}" if spoken is ENGLISH else ""  # a terminal speaks English
+    print(f"wrote {out}: {verdict['word']}{said}")
     return 0
 
 

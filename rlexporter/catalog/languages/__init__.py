@@ -31,6 +31,11 @@ class Language:
         found = self.texts.get(text, text)
         return found.format_map(fields) if fields else found
 
+    @property
+    def name(self) -> str:
+        """Return what the language calls itself."""
+        return self("English")
+
     def together(self, sentences: list[str]) -> str:
         """Return the sentences as one text: Chinese puts no space between them."""
         return ("" if self.code == "zh" else " ").join(filter(None, sentences))

@@ -33,8 +33,10 @@ def _source(text: str) -> str:
 STRINGS: Mapping[str, str] = json.loads(_read("strings.json"))
 """Every text of the page's own, by id, in English; an id ends in ``.one`` where a number has a form for one."""
 
+_UNITS = {metric.unit for metric in CATALOG} | {signal.unit for signal in SIGNAL_NAMED.values()}
+
 WORDS: Mapping[str, str] = {
-    **{f"unit.{unit}": unit for unit in sorted({each.unit for each in (*CATALOG, *SIGNAL_NAMED.values())} - {""})},
+    **{f"unit.{unit}": unit for unit in sorted(_UNITS - {""})},
     **{f"level.{level}": level for level in sorted({each.level.value for each in CATALOG})},
 }
 """Words of the catalogue that are the same in each document, so that the page translates them."""

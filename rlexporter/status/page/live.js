@@ -124,7 +124,7 @@ function announce({ word, text }) {
 }
 
 function begin() {
-  attribute(document.documentElement, "lang", LANGUAGE);
+  attribute(document.documentElement, "lang", LANGUAGE === "zh" ? "zh-Hans" : LANGUAGE);
   languages();
   for (const node of document.querySelectorAll("[data-t]")) node.textContent = t(node.dataset.t);
   attribute(find("search"), "placeholder", t("search"));
