@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from rlexporter import Exporter, recording
+from rlexporter.catalog.languages import language
 from rlexporter.commands.main import main
 
 RUNS = Path(__file__).parent / "data/runs"
@@ -60,6 +61,20 @@ def test_a_page_is_of_its_time(tmp_path: Path) -> None:
 
     status = held((tmp_path / "old.html").read_text())["status"]
     assert (status["run"]["state"], status["verdict"]["word"]) == ("finished", "fine")
+
+
+@pytest.mark.parametrize("code", ["en", "vi", "zh"])
+def test_a_page_has_a_language(code: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """That of `--language`, from its first line on; the terminal speaks English."""
+    out = tmp_path / "run.html"
+    assert main(["report", str(RUNS / "rloo-reward_inf-0.jsonl"), "-o", str(out), "--language", code]) == 0
+
+    text = out.read_text(encoding="utf-8")
+    status = held(text)["status"]
+    assert f'<html lang="{code}">' in text
+    assert status["language"] == code
+    assert language(code)("A reward is NaN or infinite.") in status["verdict"]["text"]
+    assert capsys.readouterr().out.isascii()
 
 
 def test_a_run_that_was_killed(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 from rlexporter import recording
 from rlexporter.catalog import ALGORITHMS
+from rlexporter.catalog.languages import CODES, ENGLISH, Language, language
 from rlexporter.commands import playback, report_text
 from rlexporter.commands.recorded_alerts import judge
 from rlexporter.conditions.judge import Thresholds
@@ -31,18 +32,20 @@ def add_to(commands: Any) -> None:
     writes.add_argument("-o", "--output", type=Path, metavar="OUT", help="file to write (default: RUN.html)")
     writes.add_argument("--algorithm", choices=list(ALGORITHMS), default="", help="where the file does not say")
     writes.add_argument("--thresholds", metavar="LIMITS", help="kl_high=0.5,entropy_low=off, or a TOML file")
+    writes.add_argument("--language", choices=CODES, default=CODES[0], help="of the page (default: %(default)s)")
     writes.set_defaults(command=run)
 
 
 def run(options: argparse.Namespace) -> int:
     """Write the page; print its verdict. Raises SetupError for a file that cannot be read or written."""
     limits = Settings.load({"thresholds": options.thresholds}).thresholds
+    spoken = language(options.language)
     kept = recording.read_saved_state(options.file)
     if kept is not None:
-        name, data = kept.snapshot.labels.get("run", ""), _data(_ended(kept), History(), kept.time)
+        name, data = kept.snapshot.labels.get("run", ""), _data(_ended(kept), History(), kept.time, spoken)
     else:
         found = recording.read(options.file, options.algorithm)
-        name, data = found.run, {**_played(found, limits), "check": report_text.written(judge(found, limits))}
+        name, data = found.run, {**_played(found, limits, spoken), "check": report_text.written(judge(found, limits))}
     out = options.output or Path(f"{_file_name(name)}.html")
     if out.exists() and out.samefile(options.file):
         raise SetupError(f"{out} is the recording itself: name another file to write (--output)")
@@ -51,11 +54,12 @@ def run(options: argparse.Namespace) -> int:
     except OSError as error:
         raise SetupError(f"cannot write {out}: {error.strerror} (--output)") from None
     verdict = data["status"]["verdict"]
-    print(f"wrote {out}: {verdict['word']}. {verdict['text']}")
+    said = f". {verdict['text']}" if spoken is ENGLISH else ""  # a terminal speaks English
+    print(f"wrote {out}: {verdict['word']}{said}")
     return 0
 
 
-def _played(found: Recording, limits: Thresholds) -> dict[str, Any]:
+def _played(found: Recording, limits: Thresholds, spoken: Language) -> dict[str, Any]:
     """Return the documents of the page at the end of the run ``found``, at the time at which it ended."""
     began, times = playback.calendar(found)
     clock, history = [began], History()
@@ -66,7 +70,7 @@ def _played(found: Recording, limits: Thresholds) -> dict[str, Any]:
         if ends_step:
             history.see(run.store.snapshot)
     (playback.kill if found.watched else playback.finish)(run)
-    return _data(run.store.snapshot, history, clock[0])
+    return _data(run.store.snapshot, history, clock[0], spoken)
 
 
 def _ended(kept: SavedState) -> Snapshot:
@@ -80,9 +84,9 @@ def _run(settings: Mapping[str, Any], limits: Thresholds, clock: Callable[[], fl
     return Run(replace(Settings.load(settings), thresholds=limits), clock=clock)
 
 
-def _data(snapshot: Snapshot, history: History, now: float) -> dict[str, Any]:
+def _data(snapshot: Snapshot, history: History, now: float, spoken: Language) -> dict[str, Any]:
     return {
-        "status": document.status(snapshot, history, now),
+        "status": document.status(snapshot, history, now, spoken),
         "history": document.curves(history, points=document.MOST_POINTS),
     }
 

@@ -14,6 +14,7 @@ import fastapi
 from fastapi import FastAPI, Request, Response
 
 from rlexporter.catalog import NAMED
+from rlexporter.catalog.languages import chosen
 from rlexporter.endpoint.auth import METHODS
 from rlexporter.endpoint.bodies import Bodies, Body, takes_gzip
 from rlexporter.endpoint.scrapers import Fetch, Fetches
@@ -93,7 +94,10 @@ def application(
 def _add_api(app: FastAPI, statuses: Statuses) -> None:
     @app.api_route("/api/status", methods=[*METHODS])
     async def status(request: Request) -> Response:
-        return _answer(request, statuses.status(), "Accept-Encoding")
+        code = chosen(request.query_params.get("lang"), request.headers.get("accept-language", ""))
+        answer = _answer(request, statuses.status(code), "Accept-Language, Accept-Encoding")
+        answer.headers["Content-Language"] = code
+        return answer
 
     @app.api_route("/api/history", methods=[*METHODS])
     async def history(request: Request) -> Response:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Hashable
 from typing import Any
 
+from rlexporter.catalog.languages import language
 from rlexporter.endpoint.bodies import Bodies, Body
 from rlexporter.model.snapshot import Snapshot
 from rlexporter.status import document
@@ -21,16 +22,20 @@ _TYPE = "application/json"
 
 
 class Statuses:
-    """Cache of both documents. However many pages ask, each is made four times a second at most."""
+    """Cache of both documents. However many pages ask, each is made four times a second at most,
+    the first one so in each language."""
 
     def __init__(self, snapshot: Callable[[], Snapshot], history: History) -> None:
         self._snapshot = snapshot
         self._history = history
         self._shared = Bodies(_FRESH_SECONDS)
 
-    def status(self) -> Body:
-        """Return the document of the run, a second old at most; a quarter of one where something has changed."""
-        return self._get("status", lambda now: document.status(now, self._history, time.time()))
+    def status(self, code: str) -> Body:
+        """Return the document of the run in the language ``code``, one of `languages.CODES`.
+
+        It is a second old at most; a quarter of one where something has changed.
+        """
+        return self._get(code, lambda now: document.status(now, self._history, time.time(), language(code)))
 
     def history(self, names: tuple[str, ...], points: int) -> Body:
         """Return the curves of the metrics ``names``, with at most ``points`` each."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from rlexporter.catalog import CONDITIONS, IMPACT, NAMED, PROMETHEUS_ALERTS, WATCHDOG
+from rlexporter.catalog.languages import CODES, Language, language
 from rlexporter.conditions.from_catalog import SIGNAL_NAMED
 from rlexporter.conditions.judged import series_of
 from rlexporter.generate import promql
@@ -28,21 +29,37 @@ def pages() -> dict[str, str]:
     }
 
 
+MEANING, CAUSES, REMEDIES = HEADINGS = ("Meaning", "Causes", "What to try")
+"""The headings that each language has."""
+
+
 def _page(condition: Condition) -> str:
     signal = SIGNAL_NAMED[condition.signal]
-    return _sections(
+    page = _sections(
         condition.alert,
         condition.summary,
         {
-            "Meaning": condition.meaning + "\n\n" + _limits(condition, signal.unit),
+            MEANING: condition.meaning + "\n\n" + _limits(condition, signal.unit),
             "Impact": IMPACT[condition.family],
             "Diagnosis": _diagnosis(condition),
-            "Causes": _bullets(condition.causes),
-            "What to try": _bullets(condition.remedies),
+            CAUSES: _bullets(condition.causes),
+            REMEDIES: _bullets(condition.remedies),
             "Threshold": _threshold(condition),
             "Source of the limit": condition.source + ".\n\n" + filled("sources.md").rstrip(),
         },
     )
+    return page + "".join(_in(language(code), condition) for code in CODES[1:])
+
+
+def _in(say: Language, condition: Condition) -> str:
+    """Return what a condition means and what to try, in another language."""
+    sections = {
+        MEANING: say(condition.meaning),
+        CAUSES: _bullets([say(text) for text in condition.causes]),
+        REMEDIES: _bullets([say(text) for text in condition.remedies]),
+    }
+    body = "".join(f"\n### {say(name)}\n\n{text}\n" for name, text in sections.items())
+    return f"\n## {say.name}\n\n{say(condition.summary)}\n{body}"
 
 
 def _outside(each: PrometheusAlert) -> str:
@@ -50,11 +67,11 @@ def _outside(each: PrometheusAlert) -> str:
         each.alert,
         each.summary,
         {
-            "Meaning": f"{each.meaning}\n\nSeverity: {each.severity.value}. Seen from outside the process.",
+            MEANING: f"{each.meaning}\n\nSeverity: {each.severity.value}. Seen from outside the process.",
             "Impact": IMPACT[each.family],
             "Diagnosis": f"```promql\n{promql.expand(each.expr)}\n```",
-            "Causes": _bullets(each.causes),
-            "What to try": _bullets(each.remedies),
+            CAUSES: _bullets(each.causes),
+            REMEDIES: _bullets(each.remedies),
             "Source of the limit": each.source + ".",
         },
     )

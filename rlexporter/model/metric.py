@@ -68,12 +68,26 @@ class Range:
     @property
     def text(self) -> str:
         """Return the range in words: ``0 to 0.2``, ``at least 0.5``; empty where both ends are open."""
-        low, high = self.low, self.high
-        if low is not None and high is not None:
-            return f"{low:g}" if low == high else f"{low:g} to {high:g}"
-        if low is None and high is None:
+        return self.template.format_map(self.ends)
+
+    @property
+    def template(self) -> str:
+        """Return the words without the `ends`: these are translated."""
+        if self.low is None and self.high is None:
             return ""
-        return f"at least {low:g}" if low is not None else f"at most {high:g}"
+        if self.low is None:
+            return "at most {high}"
+        if self.high is None:
+            return "at least {low}"
+        return "{low}" if self.low == self.high else "{low} to {high}"
+
+    @property
+    def ends(self) -> dict[str, str]:
+        """Return the ends as text."""
+        return {
+            "low": "" if self.low is None else f"{self.low:g}",
+            "high": "" if self.high is None else f"{self.high:g}",
+        }
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from rlexporter.catalog import CONDITIONS, NAMED
+from rlexporter.catalog.languages import ENGLISH, Language
 from rlexporter.catalog.questions import QUESTIONS, Question, Shown
 from rlexporter.conditions.from_catalog import SIGNAL_NAMED
 from rlexporter.model.condition import Family, Read, Severity
@@ -52,10 +53,27 @@ def curves() -> list[str]:
 
 
 def as_json(
-    samples: Samples, found: Sequence[Began], before: Mapping[Series, Histogram], now: float
+    samples: Samples,
+    found: Sequence[Began],
+    before: Mapping[Series, Histogram],
+    now: float,
+    language: Language = ENGLISH,
 ) -> list[dict[str, Any]]:
-    """Return the entries of the document; ``before``: the histograms some steps ago."""
-    return [_card(question, samples, found, before, now) for question in QUESTIONS]
+    """Return the entries of the document, with the texts in ``language``; ``before``: the histograms some steps ago."""
+    return [_translated(_card(question, samples, found, before, now), language) for question in QUESTIONS]
+
+
+def _translated(card: dict[str, Any], language: Language) -> dict[str, Any]:
+    main = [
+        {**each, "name": language(each["name"]), "healthy": usual(NAMED[each["series"]], language)}
+        for each in card["main"]
+    ]
+    return {**card, "title": language(card["title"]), "main": main}
+
+
+def usual(metric: Metric, language: Language) -> str:
+    """Return the range of a healthy run in words; empty where it has none."""
+    return language(metric.healthy.template, **metric.healthy.ends) if metric.healthy else ""
 
 
 def few(cards: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -103,7 +121,6 @@ def _entry(shown: Shown, samples: Samples, before: Mapping[Series, Histogram]) -
                 "value": number(value),
                 "unit": metric.unit,
                 "threshold": _nearest(limits, value),
-                "healthy": metric.healthy.text if metric.healthy else "",
                 "limits": limits,
             }
     return None

@@ -8,6 +8,7 @@ from typing import Any
 
 from rlexporter.catalog import CONDITION_NAMED, RUNBOOKS
 from rlexporter.catalog.causes import Place, place
+from rlexporter.catalog.languages import ENGLISH, Language
 from rlexporter.conditions.from_catalog import SIGNAL_NAMED
 from rlexporter.conditions.incidents import WAKE
 from rlexporter.model.condition import Condition, Limit, Severity
@@ -78,21 +79,21 @@ def runbook(alert: str) -> str:
     return f"{RUNBOOKS}/{alert}.md"
 
 
-def as_json(found: Sequence[Began]) -> list[dict[str, Any]]:
-    """Return the entries of the document."""
-    return [_entry(each) for each in found]
+def as_json(found: Sequence[Began], language: Language = ENGLISH) -> list[dict[str, Any]]:
+    """Return the entries of the document, with the texts in ``language``."""
+    return [_entry(each, language) for each in found]
 
 
-def _entry(each: Began) -> dict[str, Any]:
+def _entry(each: Began, language: Language) -> dict[str, Any]:
     condition = each.condition
     return {
         "name": condition.name,
         "severity": each.limit.severity.value,
         "alert": condition.alert,
-        "summary": condition.summary,
-        "meaning": condition.meaning,
-        "causes": list(condition.causes),
-        "actions": list(condition.remedies),
+        "summary": language(condition.summary),
+        "meaning": language(condition.meaning),
+        "causes": [language(text) for text in condition.causes],
+        "actions": [language(text) for text in condition.remedies],
         "signal_unit": SIGNAL_NAMED[condition.signal].unit,
         "below": condition.below,
         "holds": each.holds,

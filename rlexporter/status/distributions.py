@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from rlexporter.catalog.languages import ENGLISH, Language
 from rlexporter.model.histogram import Histogram, Nonfinite
 from rlexporter.model.metric import Series
 from rlexporter.status.samples import Number, number
@@ -30,11 +31,17 @@ def since(now: Histogram, before: Histogram | None) -> Histogram:
 
 
 def as_json(
-    buckets: Mapping[Series, Histogram], before: Mapping[Series, Histogram], steps: int | None
+    buckets: Mapping[Series, Histogram],
+    before: Mapping[Series, Histogram],
+    steps: int | None,
+    language: Language = ENGLISH,
 ) -> list[dict[str, Any]]:
-    """Return the entries of the document. ``before``: the histograms ``steps`` steps ago."""
+    """Return the entries of the document. ``before``: the histograms ``steps`` steps ago; the help in ``language``."""
     ordered = sorted(buckets.items(), key=lambda each: (each[0].metric.series, each[0].labels))
-    return [_entry(series, found, since(found, before.get(series)), steps) for series, found in ordered]
+    return [
+        {**_entry(series, found, since(found, before.get(series)), steps), "help": language(series.metric.help)}
+        for series, found in ordered
+    ]
 
 
 def _entry(series: Series, found: Histogram, recent: Histogram, steps: int | None) -> dict[str, Any]:
@@ -44,7 +51,6 @@ def _entry(series: Series, found: Histogram, recent: Histogram, steps: int | Non
         "series": metric.series,
         "labels": dict(zip(metric.labels, series.labels, strict=True)),
         "unit": metric.unit,
-        "help": metric.help,
         "edges": [*edges, "+Inf"],
         "counts": list(found.counts),
         "recent": list(recent.counts),

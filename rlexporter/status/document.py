@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import Any
 
 from rlexporter.catalog import RUNBOOKS
+from rlexporter.catalog.languages import ENGLISH, Language
 from rlexporter.model.metric import Metric, Series
 from rlexporter.model.snapshot import RunState, Snapshot
 from rlexporter.status import cards, conditions, distributions, unjudged
@@ -32,22 +33,26 @@ _LINKS = {
 _OWN_LABELS = ("run", "rank")
 
 
-def status(snapshot: Snapshot, history: History, now: float) -> dict[str, Any]:
-    """Return the document of the run at this moment; ``now``: seconds since the epoch."""
+def status(snapshot: Snapshot, history: History, now: float, language: Language = ENGLISH) -> dict[str, Any]:
+    """Return the document of the run at this moment; ``now``: seconds since the epoch.
+
+    Its texts are in ``language``; its names, codes and units are the same in all.
+    """
     samples = Samples(snapshot)
     found = conditions.began(samples)
     past = history.past(samples.step)
     return {
         "version": VERSION,
+        "language": language.code,
         "time": now,
         "run": _run(samples, history.steps_per_second(), now),
-        "verdict": _verdict(verdict(samples, found, now)),
-        "conditions": conditions.as_json(found),
-        "cards": cards.as_json(samples, found, past.buckets, now),
+        "verdict": _verdict(verdict(samples, found, now, language)),
+        "conditions": conditions.as_json(found, language),
+        "cards": cards.as_json(samples, found, past.buckets, now, language),
         "rewards": _rewards(samples),
-        "distributions": distributions.as_json(snapshot.buckets, past.buckets, past.steps),
-        "not_judged": unjudged.as_json(samples),
-        "unavailable": unjudged.unavailable(samples),
+        "distributions": distributions.as_json(snapshot.buckets, past.buckets, past.steps, language),
+        "not_judged": unjudged.as_json(samples, language),
+        "unavailable": unjudged.unavailable(samples, language),
         "nonfinite": [
             {"metric": metric, "kind": kind, "count": whole(count)}
             for (metric, kind), count in sorted(samples.nonfinite.items())
@@ -56,7 +61,7 @@ def status(snapshot: Snapshot, history: History, now: float) -> dict[str, Any]:
             {"metric": metric, "count": whole(count)}
             for (metric,), count in sorted(samples.of("rl_undefined_values_total").items())
         ],
-        "series": _series(snapshot, samples.info("rl_run_info").get("algorithm", "")),
+        "series": _series(snapshot, samples.info("rl_run_info").get("algorithm", ""), language),
         "hyperparameters": {name: number(value) for (name,), value in samples.of("rl_hyperparameter").items()},
         "links": _LINKS,
     }
@@ -128,11 +133,11 @@ def _rewards(samples: Samples) -> list[dict[str, Number]]:
     ]
 
 
-def _series(snapshot: Snapshot, algorithm: str) -> list[dict[str, Any]]:
+def _series(snapshot: Snapshot, algorithm: str, language: Language) -> list[dict[str, Any]]:
     ordered = sorted((*snapshot.samples, *snapshot.buckets), key=lambda each: (each.metric.series, each.labels))
     return [
         {
-            **_described(series.metric, algorithm),
+            **_described(series.metric, algorithm, language),
             "labels": _labels(series),
             "value": number(snapshot.samples.get(series)),
             "step": snapshot.steps.get(series),
@@ -145,8 +150,8 @@ def _labels(series: Series) -> dict[str, str]:
     return dict(zip(series.metric.labels, series.labels, strict=True))
 
 
-@lru_cache(maxsize=1024)
-def _described(metric: Metric, algorithm: str) -> dict[str, str]:
+@lru_cache(maxsize=2048)
+def _described(metric: Metric, algorithm: str, language: Language) -> dict[str, str]:
     """Return what the catalogue says of ``metric``, with the keys that ``algorithm`` logs; all where it logs none."""
     keys = [key.name for key in metric.keys if algorithm in key.algorithms] or [key.name for key in metric.keys]
     return {
@@ -155,7 +160,7 @@ def _described(metric: Metric, algorithm: str) -> dict[str, str]:
         "kind": metric.kind.value,
         "unit": metric.unit,
         "level": metric.level.value,
-        "help": metric.help,
-        "reading": metric.reading,
-        "healthy": metric.healthy.text if metric.healthy else "",
+        "help": language(metric.help),
+        "reading": language(metric.reading),
+        "healthy": cards.usual(metric, language),
     }

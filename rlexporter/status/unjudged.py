@@ -6,40 +6,43 @@ from functools import cache
 from typing import Any
 
 from rlexporter.catalog import CONDITION_NAMED
+from rlexporter.catalog.languages import ENGLISH, Language
 from rlexporter.conditions.from_catalog import SIGNAL_NAMED
 from rlexporter.conditions.judged import series_of
+from rlexporter.status import sentences
 from rlexporter.status.samples import Samples
 
 _WAITING = "waiting"
 
 
-def as_json(samples: Samples) -> list[dict[str, Any]]:
-    """Return the conditions that this run was not judged by so far, with the reason where there is one."""
-    missing = _missing(samples)
+def as_json(samples: Samples, language: Language = ENGLISH) -> list[dict[str, Any]]:
+    """Return the conditions that this run was not judged by so far, with the reason in ``language``."""
+    missing = _missing(samples, language)
     waiting = [name for (name,), judged in samples.of("rl_condition_judged").items() if not judged]
-    return [_entry(name, missing) for name in waiting if name in CONDITION_NAMED]
+    return [_entry(name, missing, language) for name in waiting if name in CONDITION_NAMED]
 
 
-def unavailable(samples: Samples) -> list[dict[str, str]]:
+def unavailable(samples: Samples, language: Language = ENGLISH) -> list[dict[str, str]]:
     """Return the signals that cannot be measured at the tensor in this run."""
     return [
-        {"signal": signal, "cause": cause, "reason": reason} for signal, (cause, reason) in _missing(samples).items()
+        {"signal": signal, "cause": cause, "reason": reason}
+        for signal, (cause, reason) in _missing(samples, language).items()
     ]
 
 
-def _missing(samples: Samples) -> dict[str, tuple[str, str]]:
+def _missing(samples: Samples, language: Language) -> dict[str, tuple[str, str]]:
     """Return cause and reason of each signal that cannot be measured."""
-    return {signal: (cause, reason) for signal, cause, reason in samples.of("rl_signal_unavailable_info")}
+    return {signal: (cause, language(reason)) for signal, cause, reason in samples.of("rl_signal_unavailable_info")}
 
 
-def _entry(name: str, missing: dict[str, tuple[str, str]]) -> dict[str, Any]:
+def _entry(name: str, missing: dict[str, tuple[str, str]], language: Language) -> dict[str, Any]:
     signal = CONDITION_NAMED[name].signal
     read = _read(signal)
     for lacking, (cause, reason) in missing.items():
         if read & _fed(lacking) or any(series.startswith(f"rl_{lacking.removesuffix('s')}_") for series in read):
             return {"condition": name, "cause": cause, "reason": reason}
     series = ", ".join(sorted(read)) or signal
-    return {"condition": name, "cause": _WAITING, "reason": f"not enough values yet, or none: {series}"}
+    return {"condition": name, "cause": _WAITING, "reason": language(sentences.NO_VALUES, series=series)}
 
 
 @cache

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 
 from rlexporter.catalog import RUN_FAILED, RUN_STALLED
 from rlexporter.catalog.causes import FAILURE
+from rlexporter.catalog.languages import ENGLISH, Language
 from rlexporter.model.condition import Severity
 from rlexporter.model.snapshot import RunState
+from rlexporter.status import sentences
 from rlexporter.status.conditions import Began, runbook
 from rlexporter.status.samples import Samples
 
@@ -18,10 +20,9 @@ UNKNOWN = "unknown"
 
 _WORD = {Severity.CRITICAL: ACT, Severity.WARNING: LOOK, Severity.INFO: FINE}
 _ENDED = {
-    RunState.FINISHED: "The run has finished",
-    RunState.STOPPED: "The run was stopped",
-    RunState.PREEMPTED: "The run was told to end (SIGTERM)",
-    RunState.FAILED: "The run has failed",
+    RunState.FINISHED: sentences.FINISHED,
+    RunState.STOPPED: sentences.STOPPED,
+    RunState.PREEMPTED: sentences.PREEMPTED,
 }
 _OF_NAN = "nonfinite"
 _PROCESS = ("starting", UNKNOWN, "finished", "stopped", "preempted")
@@ -54,29 +55,31 @@ class _Part:
     alert: str = ""
 
 
-def verdict(samples: Samples, found: Sequence[Began], now: float) -> Verdict:
+def verdict(samples: Samples, found: Sequence[Began], now: float, language: Language = ENGLISH) -> Verdict:
     """Return the verdict on a run whose conditions ``found`` have begun; ``now``: seconds since the epoch.
+
+    Its text and its actions are in ``language``.
 
     Symptoms do not speak. A failed or hanging process comes first, unless a condition explains it.
     """
     speaking = spoken(found)
-    process, condition = _of_process(samples, now), _of_conditions(speaking)
+    process, condition = _of_process(samples, now, language), _of_conditions(speaking, language)
     explained = samples.value("rl_condition_symptom", *FAILURE) == 1.0
-    parts = [part for part in (process, condition, _of_nan(samples, speaking)) if part is not None]
+    parts = [part for part in (process, condition, _of_nan(samples, speaking, language)) if part is not None]
     if explained and condition is not None:
         parts = [condition, *(part for part in parts if part is not condition)]
     parts.sort(key=lambda part: -WORDS.index(part.word))
-    worst = parts[0] if parts else _nothing(samples)
+    worst = parts[0] if parts else _nothing(samples, language)
     word = worst.word
     texts = [part.text for part in parts]
     if condition is None and word == FINE:
-        texts.append(_nothing(samples).text)
+        texts.append(_nothing(samples, language).text)
     return Verdict(
         word,
         _code(process, worst),
-        " ".join([*texts, *_checkpoint(samples, word)]),
+        language.together([*texts, *_checkpoint(samples, word, language)]),
         tuple(dict.fromkeys(each.condition.name for each in speaking)),
-        worst.actions,
+        tuple(map(language, worst.actions)),
         runbook(worst.alert) if worst.alert else "",
     )
 
@@ -101,11 +104,13 @@ def is_stalled(samples: Samples, now: float) -> bool:
     return state is not None and not state.over and None not in (since, limit) and (since or 0.0) > (limit or 0.0)
 
 
-def span(seconds: float) -> str:
+def span(seconds: float, language: Language = ENGLISH) -> str:
     """Return a time in words: ``95 s``, ``12 min``, ``3.5 h``."""
     if seconds < 120:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+        return language(sentences.SECONDS, seconds=f"{seconds:.0f}")
+    if seconds < 7200:
+        return language(sentences.MINUTES, minutes=f"{seconds / 60:.0f}")
+    return language(sentences.HOURS, hours=f"{seconds / 3600:.1f}")
 
 
 def _code(process: _Part | None, worst: _Part) -> str:
@@ -115,64 +120,68 @@ def _code(process: _Part | None, worst: _Part) -> str:
     return worst.code
 
 
-def _of_process(samples: Samples, now: float) -> _Part | None:
+def _of_process(samples: Samples, now: float, language: Language) -> _Part | None:
     state = samples.snapshot.state
     if state is None:
-        return _Part(LOOK, UNKNOWN, "The state of the run is not known.")
+        return _Part(LOOK, UNKNOWN, language(sentences.STATE_UNKNOWN))
     if is_stalled(samples, now):
-        return _Part(ACT, "stalled", _stall(samples, now), RUN_STALLED.remedies, RUN_STALLED.alert)
+        return _Part(ACT, "stalled", _stall(samples, now, language), RUN_STALLED.remedies, RUN_STALLED.alert)
     if state is RunState.FAILED:
         exception = samples.info("rl_run_exception_info").get("exception", "")
-        text = f"{_ENDED[state]}{f' with {exception}' if exception else ''}{_last_step(samples)}."
-        return _Part(ACT, "failed", text, RUN_FAILED.remedies, RUN_FAILED.alert)
+        ended = language(sentences.FAILED_WITH, exception=exception) if exception else language(sentences.FAILED)
+        return _Part(ACT, "failed", _ended(samples, ended, language), RUN_FAILED.remedies, RUN_FAILED.alert)
     if state.over:
-        return _Part(FINE, state.value, f"{_ENDED[state]}{_last_step(samples)}.")
+        return _Part(FINE, state.value, _ended(samples, language(_ENDED[state]), language))
     if not samples.value("rl_steps_total"):
-        return _Part(FINE, "starting", "The run has not ended a step yet.")
+        return _Part(FINE, "starting", language(sentences.NO_STEP))
     return None
 
 
-def _of_conditions(speaking: Sequence[Began]) -> _Part | None:
+def _of_conditions(speaking: Sequence[Began], language: Language) -> _Part | None:
     if not speaking:
         return None
     first = speaking[0]
-    over = "" if first.holds else ", and holds no more"
-    text = f"{first.condition.summary} It began in step {first.step}{over}."
+    began = sentences.BEGAN if first.holds else sentences.BEGAN_AND_OVER
+    texts = [language(first.condition.summary), language(began, step=str(first.step))]
     others = len({each.condition.name for each in speaking} - {first.condition.name})
     if others:
-        text += f" {others} other condition{'s hold' if others > 1 else ' holds'} as well."
+        texts.append(language(sentences.ONE_OTHER if others == 1 else sentences.OTHERS, count=str(others)))
+    text = language.together(texts)
     return _Part(_WORD[first.limit.severity], "condition", text, first.condition.remedies, first.condition.alert)
 
 
-def _of_nan(samples: Samples, speaking: Sequence[Began]) -> _Part | None:
+def _of_nan(samples: Samples, speaking: Sequence[Began], language: Language) -> _Part | None:
     """Return what is left of NaN and infinities that are over: what was learnt from them stays learnt."""
     count = samples.faults
     if not count or any(each.condition.family.label == _OF_NAN for each in speaking):
         return None
-    return _Part(LOOK, _OF_NAN, f"{count:.0f} value{'s were' if count != 1 else ' was'} NaN or infinite so far.")
+    some = sentences.ONE_NONFINITE if count == 1 else sentences.SOME_NONFINITE
+    return _Part(LOOK, _OF_NAN, language(some, count=f"{count:.0f}"))
 
 
-def _nothing(samples: Samples) -> _Part:
+def _nothing(samples: Samples, language: Language) -> _Part:
     judged = sum(value == 1.0 for value in samples.of("rl_condition_judged").values())
-    return _Part(FINE, "ok", f"None of the {judged} conditions that are judged holds." if judged else "")
+    return _Part(FINE, "ok", language(sentences.NOTHING_HOLDS, count=str(judged)) if judged else "")
 
 
-def _checkpoint(samples: Samples, word: str) -> list[str]:
+def _checkpoint(samples: Samples, word: str, language: Language) -> list[str]:
     if word != ACT:
         return []
     good, last = samples.value("rl_last_good_checkpoint_step"), samples.value("rl_last_checkpoint_step")
     if good is not None:
-        return [f"The last good checkpoint is that of step {good:.0f}."]
-    return ["No checkpoint is known to be good." if last is not None else "There is no checkpoint."]
+        return [language(sentences.GOOD_CHECKPOINT, step=f"{good:.0f}")]
+    return [language(sentences.NO_GOOD_CHECKPOINT if last is not None else sentences.NO_CHECKPOINT)]
 
 
-def _stall(samples: Samples, now: float) -> str:
+def _stall(samples: Samples, now: float, language: Language) -> str:
     since, limit = age(samples, now) or 0.0, samples.value("rl_stall_after_seconds") or 0.0
     phase = next((labels[0] for labels, value in samples.of("rl_phase").items() if value == 1.0), "")
-    begun = "its last step ended" if samples.value("rl_steps_total") else "it began, without a step,"
-    where = f" It is in the phase {phase}." if phase else ""
-    return f"The run makes no steps: {begun} {span(since)} ago, and {span(limit)} is the limit.{where}"
+    stalled = sentences.STALLED if samples.value("rl_steps_total") else sentences.STALLED_AT_START
+    text = language(stalled, time=span(since, language), limit=span(limit, language))
+    return language.together([text, language(sentences.PHASE, phase=phase) if phase else ""])
 
 
-def _last_step(samples: Samples) -> str:
-    return f" after step {samples.step}" if samples.step is not None else ""
+def _ended(samples: Samples, ended: str, language: Language) -> str:
+    if samples.step is None:
+        return language(sentences.ENDED, ended=ended)
+    return language(sentences.ENDED_AFTER, ended=ended, step=str(samples.step))

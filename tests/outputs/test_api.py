@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from rlexporter import Exporter
+from rlexporter.catalog.languages import language
 from rlexporter.endpoint import bodies, statuses
 from rlexporter.model.snapshot import RunState
 from rlexporter.status import document
@@ -99,7 +100,7 @@ def test_the_headers(exporter: Exporter, path: str) -> None:
     found = ask(exporter, "GET", path)
     assert found.headers["content-type"] == "application/json"
     assert found.headers["cache-control"] == "no-store"
-    assert found.headers["vary"] == "Accept-Encoding"
+    assert found.headers["vary"].endswith("Accept-Encoding")
     small = ask(exporter, "GET", path, "Accept-Encoding: gzip")
     assert small.headers["content-encoding"] == "gzip"
     assert json.loads(gzip.decompress(small.body))["version"] == 1
@@ -107,6 +108,45 @@ def test_the_headers(exporter: Exporter, path: str) -> None:
     assert (head.status, head.body) == (200, b"")
     assert int(head.headers["content-length"]) > 0
     assert ask(exporter, "POST", path).status == 405
+
+
+def test_the_language_is_chosen(exporter: Exporter) -> None:
+    """By the address, or else by the header, as a cache on the way is told; all else stays as it is."""
+    exporter.log({"reward": 1.0, "kl": 0.01}, step=1)
+    for path, header, code in (
+        ("/api/status", "", "en"),
+        ("/api/status", "Accept-Language: vi-VN,vi;q=0.9,en;q=0.5", "vi"),
+        ("/api/status?lang=zh", "Accept-Language: vi", "zh"),
+        ("/api/status?lang=tlh", "Accept-Language: vi", "en"),
+    ):
+        found = ask(exporter, "GET", path, *filter(None, [header]))
+        told = json.loads(found.body)
+        check(told, SCHEMA)
+        assert found.headers["content-language"] == told["language"] == code
+        assert found.headers["vary"] == "Accept-Language, Accept-Encoding"
+        assert told["cards"][0]["title"] == language(code)("Is it learning?")
+        assert (told["verdict"]["word"], told["run"]["state"]) == ("fine", "running")
+    scrape = ask(exporter, "GET", "/metrics", "Accept-Language: vi")
+    assert "content-language" not in scrape.headers
+    assert b"# HELP rl_reward_mean Mean reward per completion." in scrape.body
+
+
+def test_languages_that_there_are_not_take_no_room(exporter: Exporter, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While the clock stands still each of the three is made once, whatever is asked for."""
+    exporter.log({"reward": 1.0}, step=1)
+    for each in (statuses, bodies):
+        monkeypatch.setattr(each, "time", SimpleNamespace(time=lambda: 1000.0, monotonic=lambda: 1000.0))
+    made, real = list[str](), document.status
+
+    def counted(*given: Any) -> Any:
+        made.append(given[-1].code)
+        return real(*given)
+
+    monkeypatch.setattr(document, "status", counted)
+    for number in range(30):
+        _get(exporter, f"/api/status?lang=x{number}")
+        _get(exporter, f"/api/status?lang={('vi', 'zh')[number % 2]}")
+    assert sorted(made) == ["en", "vi", "zh"]
 
 
 def test_the_same_token_as_for_metrics(tmp_path: Path) -> None:

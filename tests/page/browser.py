@@ -95,10 +95,11 @@ class Watched:
 
 @contextmanager
 def opened(
-    browser: Browser, url: str, *, width: int = 1400, scheme: Any = "light", **options: Any
+    browser: Browser, url: str, *, width: int = 1400, scheme: Any = "light", locale: str = "en", **options: Any
 ) -> Iterator[Watched]:
     """A page that is open. Errors, messages of the console, dialogs and requests to elsewhere are noted."""
-    context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme, locale="en", **options)
+    size: Any = {"width": width, "height": 900}
+    context = browser.new_context(viewport=size, color_scheme=scheme, locale=locale, **options)
     context.set_default_timeout(600_000)
     watched = Watched(context.new_page())
     note = watched.complaints.append

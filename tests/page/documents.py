@@ -149,6 +149,7 @@ def healthy() -> Json:
     rows += [row(name, 0.0, steps, {"metric": "rl_loss", "kind": "nan"}) for name in ("rl_nonfinite_values_total",)]
     status = {
         "version": 1,
+        "language": "en",
         "time": NOW,
         "run": {
             "name": "demo-grpo-11897",

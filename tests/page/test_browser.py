@@ -14,6 +14,11 @@ pytest.importorskip("playwright")
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect
 
+from rlexporter import Exporter
+from rlexporter.catalog import NAMED
+from rlexporter.catalog.languages import language
+from rlexporter.commands.main import main
+from rlexporter.status.page import STRINGS
 from rlexporter.status.page import page as page_text
 from tests.page import documents
 from tests.page.browser import Served, Watched, chromium, opened
@@ -277,3 +282,68 @@ def test_few_questions_are_asked(browser: Browser, served: Served) -> None:
     status, history = (sum(each.startswith(f"/api/{name}") for each in served.asked) for name in ("status", "history"))
     assert 1 <= status <= 5
     assert history <= 1
+
+
+SPOKEN = {"vi-VN": ("vi", "Cần xử lý", "Có đang học không?"), "zh-CN": ("zh", "需处理", "在学习吗？")}  # noqa: RUF001
+
+
+def _broken(exporter: Exporter) -> None:
+    """A run whose reward is NaN in its fourth step."""
+    for step in range(1, 5):
+        exporter.log({"reward": math.nan if step == 4 else 0.5 * step, "kl": 0.01, "learning_rate": 1e-6}, step=step)
+
+
+@pytest.mark.parametrize("locale", SPOKEN)
+def test_the_language_of_the_browser(browser: Browser, exporter: Exporter, locale: str) -> None:
+    """The page and what it asks for, down to the small words; nothing is wider than the screen for it."""
+    code, word, title = SPOKEN[locale]
+    say = language(code)
+    _broken(exporter)
+    for width, scheme in SIZES:
+        with opened(browser, f"{exporter.url}/", width=width, scheme=scheme, locale=locale) as found:
+            expect(found.page.locator("#verdict-word")).to_have_text(word)
+            expect(found.page.locator("html")).to_have_attribute("lang", {"zh": "zh-Hans"}.get(code, code))
+            expect(found.page.locator(".card h2").first).to_have_text(title)
+            expect(found.page.locator("#verdict-text")).to_contain_text(say("A reward is NaN or infinite."))
+            expect(found.page.locator("#alerts-title")).to_have_text(say("Alerts that began"))
+            expect(found.page.locator("#links a").last).to_have_text(say("Documentation"))
+            assert say(NAMED["rl_reward_mean"].help) in found.page.locator("#rows .help").all_inner_texts()
+            for part in found.page.locator("[data-t]").all():
+                name = part.get_attribute("data-t") or ""
+                assert part.evaluate("node => node.textContent") == say(STRINGS[name])
+            assert _serious(found.page) == []
+            assert found.page.evaluate("document.documentElement.scrollWidth") <= width
+            assert found.complaints == []
+
+
+def test_another_language_can_be_chosen(browser: Browser, exporter: Exporter) -> None:
+    """It is kept, and stands in the address, which goes before what is kept."""
+    _broken(exporter)
+    with opened(browser, f"{exporter.url}/", locale="fr-FR") as found:
+        expect(found.page.locator("#verdict-word")).to_have_text("Act")
+        assert found.page.locator("#language option").all_inner_texts() == ["English", "Tiếng Việt", "简体中文"]
+        found.page.locator("#language").select_option("zh")
+        expect(found.page.locator("#verdict-word")).to_have_text("需处理")
+        assert found.page.url.endswith("#lang=zh")
+        found.page.goto("about:blank")
+        found.page.goto(f"{exporter.url}/")
+        expect(found.page.locator("#verdict-word")).to_have_text("需处理")
+        found.page.goto("about:blank")
+        found.page.goto(f"{exporter.url}/#lang=vi")
+        expect(found.page.locator("#verdict-word")).to_have_text("Cần xử lý")
+        found.page.goto("about:blank")
+        found.page.goto(f"{exporter.url}/#lang=constructor")
+        expect(found.page.locator("#verdict-word")).to_have_text("需处理")
+        assert [each for each in found.complaints if each != "about:blank"] == []
+
+
+def test_a_recorded_run_speaks_its_own_language(browser: Browser, tmp_path: Path, data: Path) -> None:
+    """That of the report, whatever the browser's: its texts are in that one alone."""
+    file = tmp_path / "run.html"
+    recorded = str(data / "runs/ppo-value_nan-0.jsonl")
+    assert main(["report", recorded, "-o", str(file), "--language", "vi"]) == 0
+    with opened(browser, file.as_uri(), locale="zh-CN") as found:
+        expect(found.page.locator("#verdict-word")).to_have_text("Cần xử lý")
+        expect(found.page.locator("html")).to_have_attribute("lang", "vi")
+        expect(found.page.locator("#language")).to_be_hidden()
+        assert found.complaints == []

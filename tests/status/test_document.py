@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.utils import floatToGoString
 
 from rlexporter.catalog import CONDITIONS, NAMED
+from rlexporter.catalog.languages import Language, language
 from rlexporter.catalog.questions import QUESTIONS
 from rlexporter.model.condition import Family
 from rlexporter.model.metric import Kind, Series
@@ -31,6 +33,7 @@ _TEXT, _NUMBER, _WHOLE, _BOOL = (str,), (int, float, str), (int,), (bool,)
 _ABSENT = (type(None),)
 SCHEMA: dict[str, Any] = {
     "version": _WHOLE,
+    "language": _TEXT,
     "time": _NUMBER,
     "run": {
         **dict.fromkeys(("name", "rank", "algorithm", "trainer", "model", "state", "exception"), _TEXT),
@@ -118,6 +121,76 @@ def served(snapshot: Snapshot, history: History | None = None, now: float = NOW)
     found: Json = json.loads(text)
     check(found, SCHEMA)
     return found
+
+
+COMPOSED = ("text", "reason", "healthy")
+"""Texts with values in them; the others are those of the catalogue."""
+
+
+def _translated(found: Any, say: Language, name: str = "") -> Any:
+    """The document with the catalogue's texts in a language, without those that are composed, all else as it is."""
+    if isinstance(found, dict):
+        return {key: _translated(value, say, key) for key, value in found.items() if key not in COMPOSED}
+    if isinstance(found, list):
+        return [_translated(value, say, name) for value in found]
+    return say(found) if name in ("summary", "meaning", "causes", "actions", "title", "help", "reading") else found
+
+
+def _composed(found: Any) -> list[str]:
+    """The texts with values in them, in their order."""
+    if isinstance(found, dict):
+        own = [value for key, value in found.items() if key in COMPOSED and isinstance(value, str) and value]
+        return own + [text for value in found.values() for text in _composed(value)]
+    return [text for each in found for text in _composed(each)] if isinstance(found, list) else []
+
+
+@pytest.mark.parametrize("code", ["vi", "zh"])
+@pytest.mark.parametrize("run", ["ppo-healthy_accum-0.jsonl", "ppo-value_nan-0.jsonl", "rloo-reward_inf-0.jsonl"])
+def test_texts_are_in_the_language_and_nothing_else_is(data: Path, run: str, code: str) -> None:
+    """What programs read is the same in each language; numbers in texts are too."""
+    snapshot, history, now = recorded(data / "runs" / run)
+    english = document.status(snapshot, history, now)
+    found = document.status(snapshot, history, now, language(code))
+    check(json.loads(json.dumps(found)), SCHEMA)
+
+    expected = _translated({**english, "language": code}, language(code))
+    for card in expected["cards"]:
+        for each in card["main"]:
+            each["name"] = language(code)(each["name"])
+    assert _translated(found, language("en")) == expected
+    texts, before = _composed(found), _composed(english)
+    assert len(texts) == len(before) > 5
+    for text, was in zip(texts, before, strict=True):
+        assert (text == was) == (not re.search("[a-z]", was)), was
+        assert sorted(re.findall(r"[\d.]*\d", text)) == sorted(re.findall(r"[\d.]*\d", was)), was
+
+
+@pytest.mark.parametrize(
+    ("code", "text"),
+    [
+        (
+            "vi",
+            "Một phần thưởng (reward) là NaN hoặc vô cùng. Bắt đầu ở bước 4. "
+            "Lần chạy đã hỏng với MemoryError sau bước 4. Chưa có checkpoint nào.",
+        ),
+        (
+            "zh",
+            "某个奖励为 NaN 或无穷。始于第 4 步。运行因 MemoryError 失败，停在第 4 步之后。没有检查点。",  # noqa: RUF001
+        ),
+    ],
+    ids=["vi", "zh"],
+)
+def test_a_verdict_is_read_as_it_is_spoken(code: str, text: str) -> None:
+    """Whole sentences in their order; Chinese has no space between them."""
+    store = judged()
+    store.enter(RunState.RUNNING)
+    for step in range(1, 5):
+        store.record({"reward": math.nan if step == 4 else 1.0, "kl": 0.01}, step)
+    store.settle()
+    store.enter(RunState.FAILED, "MemoryError")
+    found = document.status(store.snapshot, History(), NOW, language(code))
+    assert found["verdict"]["text"] == text
+    assert found["verdict"]["word"] == "act"
 
 
 def scraped(snapshot: Snapshot) -> Scraped:

@@ -10,6 +10,10 @@ from importlib.resources import files
 from string import Template
 from typing import Any
 
+from rlexporter.catalog import CATALOG
+from rlexporter.catalog.languages import CODES, ENGLISH, Language, language
+from rlexporter.conditions.from_catalog import SIGNAL_NAMED
+
 _PARTS = (
     *("strings.js", "dom.js", "numbers.js", "plot.js", "curve.js", "histogram.js"),
     *("header.js", "cards.js", "alerts.js", "lists.js", "table.js", "live.js"),
@@ -26,9 +30,34 @@ def _source(text: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
+STRINGS: Mapping[str, str] = json.loads(_read("strings.json"))
+"""Every text of the page's own, by id, in English; an id ends in ``.one`` where a number has a form for one."""
+
+_UNITS = {metric.unit for metric in CATALOG} | {signal.unit for signal in SIGNAL_NAMED.values()}
+
+WORDS: Mapping[str, str] = {
+    **{f"unit.{unit}": unit for unit in sorted(_UNITS - {""})},
+    **{f"level.{level}": level for level in sorted({each.level.value for each in CATALOG})},
+}
+"""Words of the catalogue that are the same in each document, so that the page translates them."""
+
+
+def _strings(of: Language) -> dict[str, str]:
+    """Return the texts in a language. Only English has a form for one, and needs no words for its own words."""
+    if of is ENGLISH:
+        return dict(STRINGS)
+    return {name: of(text) for name, text in {**STRINGS, **WORDS}.items() if not name.endswith(".one")}
+
+
+def _literal(value: object) -> str:
+    """Return ``value`` as JSON that cannot end the script that it stands in."""
+    return json.dumps(value, allow_nan=False, ensure_ascii=False).replace("<", "\\u003c")
+
+
 _PAGE = Template(_read("page.html"))
 _STYLE = _read("page.css")
-_SCRIPT = '"use strict";\n(() => {\n' + "\n".join(map(_read, _PARTS)) + "})();\n"
+_TEXTS = f"const STRINGS = {_literal({code: _strings(language(code)) for code in CODES})};\n"
+_SCRIPT = '"use strict";\n(() => {\n' + "\n".join([_TEXTS, *map(_read, _PARTS)]) + "})();\n"
 _IN_PAGE = (
     f"default-src 'none'; script-src {_source(_SCRIPT)}; style-src {_source(_STYLE)}; connect-src 'self'; "
     "img-src data:; base-uri 'none'; form-action 'none'"
@@ -42,10 +71,10 @@ def page(data: Mapping[str, Any] | None = None) -> str:
     """Return the page as one HTML text, the same for every run: it asks for its data.
 
     With ``data``, ``{"status": ..., "history": ...}`` as the addresses below `/api` give them, it shows these instead
-    and asks for nothing: a file to send to somebody.
+    and asks for nothing: a file to send to somebody, in the language of the document.
     """
-    held = ""
+    held, spoken = "", ENGLISH
     if data is not None:
-        text = json.dumps(data, allow_nan=False).replace("<", "\\u003c")
-        held = f'<script type="application/json" id="data">{text}</script>\n'
-    return _PAGE.substitute(policy=_IN_PAGE, style=_STYLE, data=held, script=_SCRIPT)
+        held = f'<script type="application/json" id="data">{_literal(data)}</script>\n'
+        spoken = language(data["status"].get("language", spoken.code))
+    return _PAGE.substitute(policy=_IN_PAGE, language=spoken.code, style=_STYLE, data=held, script=_SCRIPT)

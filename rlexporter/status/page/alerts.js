@@ -39,7 +39,7 @@ function fillAlert(node, each) {
   const began = [t("alert.step", { step: GROUPED.format(each.step) }), each.timestamp ? clock(each.timestamp) : "", each.count > 1 ? t("times", { count: each.count }) : ""];
   say(step, began.filter(Boolean).join(" · "));
   const limited = (each.threshold ?? null) !== null;
-  const unit = each.signal_unit && each.signal_unit !== "fraction" ? ` ${each.signal_unit}` : "";
+  const unit = each.signal_unit && each.signal_unit !== "fraction" ? ` ${word("unit", each.signal_unit)}` : "";
   if (countsNonfinite(each)) say(value, t("alert.nonfinite", { count: each.value }), full(each.value));
   else say(value, t(limited ? "alert.value" : "alert.value.alone", { value: short(each.value) + (limited ? "" : unit), limit: short(each.threshold) + unit }), `${full(each.value)} / ${full(each.threshold)}`);
   if (runbook.dataset.to !== each.runbook) {

@@ -42,9 +42,9 @@ function makeMain(main, large) {
 
 function fillMain(node, main, status) {
   const [title, figure, limits] = node.children[0].children;
-  say(title, called(main, main.name), [idOf(main), main.unit].filter(Boolean).join(", "));
+  say(title, called(main, main.name), [idOf(main), word("unit", main.unit)].filter(Boolean).join(", "));
   number(figure.children[0], main.value);
-  say(figure.children[1], main.unit === "fraction" ? "" : main.unit || "");
+  say(figure.children[1], main.unit === "fraction" ? "" : word("unit", main.unit));
   const inForce = limitsOf(main);
   const named = inForce.map((each) => t("limit.named", { severity: t(`severity.${each.severity}`), value: `${each.below ? "<" : ">"} ${short(each.value)}` }));
   const usual = main.healthy ? t("usual", { range: main.healthy }) : "";

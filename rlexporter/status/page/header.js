@@ -72,9 +72,9 @@ function more(said, cause, status, connection) {
   const words = [];
   if (said.more) words.push(said.more);
   if (connection.over && connection.gone) words.push(t("gone.over", { state: t(`state.${status.run.state}`) }));
-  if (others.length) words.push(`${t("also")} ${[...new Set(others.map((each) => each.summary))].join(" ")}`);
+  if (others.length) words.push(`${t("also")} ${[...new Set(others.map((each) => each.summary))].join(SPACE)}`);
   node.hidden = !words.length;
-  prose(node, words.join(" "));
+  prose(node, words.join(SPACE));
 }
 
 function action(said, cause) {
@@ -86,7 +86,7 @@ function action(said, cause) {
   if (node.dataset.print === print) return;
   node.dataset.print = print;
   const text = el("span");
-  prose(text, actions.slice(0, 2).join(" "));
+  prose(text, actions.slice(0, 2).join(SPACE));
   node.replaceChildren(...(actions.length ? [el("b", {}, t("todo")), " ", text, " "] : []));
   if (runbook) node.append(link(runbook, t("runbook.of", { alert: cause?.alert || runbook.split("/").pop().replace(/\.md$/, "") })));
 }

@@ -85,6 +85,7 @@ function blind(status) {
   sync(find("bad-list"), bad, (each) => each.slice(0, 3).join(" "), () => el("li"), (node, [id, metric, kind, count]) => {
     say(node, t(id, { metric, kind, count }), full(count));
   });
+  for (const list of [find("blind-list"), find("bad-list")]) attribute(list, "tabindex", list.children.length ? "0" : null); // they scroll
 }
 
 function settings(status) {

@@ -6,8 +6,7 @@ const HISTORY_EVERY = 5; // questions; between them the newest values are put be
 const YOUNG = 50; // steps, until which a curve may come into being with each answer
 const MOST_SERIES = 50;
 
-const HELD = find("data");
-const RECORDED = HELD ? JSON.parse(HELD.textContent) : null;
+const HELD = RECORDED ? JSON.parse(find("data").textContent) : null;
 const CURVES = new Map();
 const SOUGHT = new Set(); // the series whose curves were asked for; some have none
 const connection = { gone: false, over: false, since: 0, failures: 0, error: null };
@@ -69,7 +68,7 @@ async function ask() {
   asking = true;
   clearTimeout(timer);
   try {
-    const answer = await get("api/status");
+    const answer = await get(`api/status?lang=${LANGUAGE}`);
     if (status && [status.run.name, status.run.started, status.run.attempt].join() !== [answer.run.name, answer.run.started, answer.run.attempt].join()) {
       CURVES.clear();
       asked = 0;
@@ -125,7 +124,8 @@ function announce({ word, text }) {
 }
 
 function begin() {
-  attribute(document.documentElement, "lang", LANGUAGE);
+  attribute(document.documentElement, "lang", LANGUAGE === "zh" ? "zh-Hans" : LANGUAGE);
+  languages();
   for (const node of document.querySelectorAll("[data-t]")) node.textContent = t(node.dataset.t);
   attribute(find("search"), "placeholder", t("search"));
   say(find("legend"), t("curve.smooth"));
@@ -140,10 +140,10 @@ function begin() {
     refresh();
   });
   if (RECORDED) {
-    status = RECORDED.status;
-    takeHistory(RECORDED.history);
-    find("check").hidden = !RECORDED.check;
-    say(find("check-text"), RECORDED.check || "");
+    status = HELD.status;
+    takeHistory(HELD.history);
+    find("check").hidden = !HELD.check;
+    say(find("check-text"), HELD.check || "");
     refresh();
   } else {
     document.addEventListener("visibilitychange", () => document.hidden || ask());

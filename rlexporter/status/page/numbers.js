@@ -1,8 +1,9 @@
-// Numbers and times as people read them; the full number is in the title.
+// Numbers and times as people read them; the full number is in the title. Numbers look as they do in a log, in each
+// language: 1.000 is one, not a thousand, as limits in texts have it.
 const NOT_FINITE = { NaN: NaN, "+Inf": Infinity, "-Inf": -Infinity };
-const GROUPED = new Intl.NumberFormat(LANGUAGE, { maximumFractionDigits: 0 });
-const SIGNIFICANT = new Intl.NumberFormat(LANGUAGE, { maximumSignificantDigits: 4 });
-const PERCENT = new Intl.NumberFormat(LANGUAGE, { style: "percent", maximumSignificantDigits: 3 });
+const GROUPED = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
+const SIGNIFICANT = new Intl.NumberFormat("en", { maximumSignificantDigits: 4 });
+const PERCENT = new Intl.NumberFormat("en", { style: "percent", maximumSignificantDigits: 3 });
 
 // A number of the document, where those that are not finite are words; null stays null.
 function numeric(value) {

@@ -1,185 +1,45 @@
-// Every text of the page's own, by language and id. What describes the run comes from the catalogue, in the document.
-const STRINGS = {
-  en: {
-    "skip": "Skip to the verdict",
-    "title": "{word}: {run}",
-    "healthy": "Is my run healthy?",
-    "word.fine": "Fine",
-    "word.look": "Look",
-    "word.act": "Act",
-    "word.unknown": "Not known yet",
-    "waiting": "Waiting for the first answer.",
-    "news": "Verdict: {word}. {text}",
+// The language, and the texts of the page's own in it. What describes the run comes in the document, in that language.
+const RECORDED = document.getElementById("data") !== null;
+const REMEMBERED = "rlexporter.language";
 
-    "state.starting": "starting",
-    "state.running": "running",
-    "state.finished": "finished",
-    "state.failed": "failed",
-    "state.preempted": "preempted",
-    "state.stopped": "stopped",
-    "attempt": "attempt {attempt}, resumed",
-    "rank": "rank {rank}",
-    "step": "step {step}",
-    "step.planned": "step {step} of {planned}",
-    "step.none": "no step yet",
-    "done": "{percent} of the planned steps",
-    "rate": "{rate} steps/s",
-    "rate.slow": "{seconds} a step",
-    "left": "{time} left",
-    "ago": "last step {time} ago",
+function remembered() {
+  try {
+    return localStorage.getItem(REMEMBERED);
+  } catch {
+    return null; // a browser may forbid it
+  }
+}
 
-    "link.live": "live",
-    "link.recorded": "as it was at {time}",
-    "link.over": "the run is over",
-    "link.gone": "not answering since {time}",
-    "link.error": "answers with status {status} since {time}",
-    "gone.text": "Not answering since {time}, last seen at step {step}.",
-    "gone.text.none": "Not answering since {time}; no step was seen.",
-    "gone.action": "See whether the process of the training still lives, and read the end of its log. If it does, the way to it is interrupted. This page goes on by itself when it answers again.",
-    "gone.before": "The verdict before that: {word}. {text}",
-    "gone.over": "The run is over ({state}) and its process has ended; this is what was seen last.",
-    "back": "It answers again.",
+function wish() {
+  const asked = new URLSearchParams(location.hash.slice(1)).get("lang");
+  const wanted = RECORDED ? [document.documentElement.lang] : [asked, remembered(), ...(navigator.languages || [])];
+  const known = wanted.filter(Boolean).map((each) => each.toLowerCase().split("-")[0]);
+  return known.find((each) => Object.hasOwn(STRINGS, each)) || "en";
+}
 
-    "fact.since": "Since step",
-    "fact.value": "Value then",
-    "fact.nonfinite": "Values not finite",
-    "fact.limit": "Limit",
-    "fact.count": "Began",
-    "fact.checkpoint": "Last good checkpoint",
-    "fact.checkpoint.newest": "Last checkpoint",
-    "fact.exception": "Exception",
-    "times.one": "once",
-    "times.other": "{count} times",
-    "also": "Also:",
-    "todo": "What to do:",
-    "runbook": "Runbook",
-    "runbook.of": "Runbook: {alert}",
+const LANGUAGE = wish();
+const SPACE = LANGUAGE === "zh" ? "" : " "; // between sentences
 
-    "card.learning": "Is it learning?",
-    "card.stable": "Is it stable?",
-    "card.fast": "Is it fast?",
-    "card.hidden": "Is anything hidden?",
-    "card.none": "Nothing to show in this run.",
-    "limit": "limit",
-    "limit.named": "{severity} {value}",
-    "limit.above": "limit {value} ↑",
-    "limit.below": "limit {value} ↓",
-    "limits.none": "no limit in force",
-    "severity.critical": "critical",
-    "severity.warning": "warning",
-    "severity.info": "info",
-    "usual": "usual: {range}",
-
-    "curve": "{name} over the steps",
-    "curve.empty": "no values yet",
-    "curve.readout": "step {step}: {value}",
-    "curve.smooth": "Thin lines are the values, bold ones their running mean; arrow keys read a curve out.",
-    "curve.log": "log scale",
-
-    "alerts": "Alerts that began",
-    "alerts.none": "None has begun in this process.",
-    "alert.step": "step {step}",
-    "alert.holds": "holds now",
-    "alert.over": "over",
-    "alert.symptom": "symptom of another",
-    "alert.value": "value {value}, limit {limit}",
-    "alert.value.alone": "value {value}",
-    "alert.nonfinite.one": "one value that is not finite",
-    "alert.nonfinite.other": "{count} values that are not finite",
-    "alert.details": "Meaning and what to do",
-
-    "rewards": "Reward functions",
-    "rewards.none": "No function of its own is known in this run.",
-    "rewards.all": "Show all {count}",
-    "rewards.fewer": "Show fewer",
-
-    "distributions": "Distributions",
-    "distributions.none": "No tensor was seen in this run yet.",
-    "distributions.whole": "the whole run",
-    "distributions.recent.one": "the last step",
-    "distributions.recent.other": "the last {count} steps",
-    "histogram": "Distribution: {name}",
-    "histogram.facts": "{count} values, mean {mean}",
-    "histogram.facts.none": "{count} values",
-    "histogram.bad": "{count} not finite",
-    "histogram.between": "{low} to {high}",
-    "histogram.below": "up to {high}",
-    "histogram.above": "above {low}, open end",
-    "histogram.readout": "{range}: {recent} lately, {whole} of the run",
-    "histogram.empty": "no finite values",
-
-    "blind": "What cannot be judged in this run",
-    "blind.signal": "the signal {signal}",
-    "blind.waiting": "Not enough values yet",
-    "blind.none": "All that applies to this run is judged.",
-    "bad": "Values that were not finite, or missing",
-    "bad.nonfinite": "{metric}: {count} {kind}",
-    "bad.undefined": "{metric}: {count} not given",
-
-    "series": "Every series",
-    "search": "Search by name, TRL's key, unit or meaning",
-    "found": "{found} of {count}",
-    "column.series": "Series",
-    "column.value": "Value",
-    "column.unit": "Unit",
-    "column.step": "Step",
-    "column.key": "TRL's key",
-    "column.help": "Meaning",
-    "row.usual": "Usual:",
-    "row.level": "One value per {level}.",
-
-    "hyper": "Hyper-parameters",
-    "hyper.none": "None is known.",
-    "about": "About this run",
-    "about.started": "started",
-    "about.checkpoint": "last checkpoint",
-    "about.good": "last good checkpoint",
-    "check": "What rlexporter check says of the recording",
-    "links.metrics": "Metrics for Prometheus",
-    "links.status": "This as JSON",
-    "links.docs": "Documentation",
-
-    "none": "no value",
-    "seconds": "{s} s",
-    "minutes": "{m} min {s} s",
-    "hours": "{h} h {m} min",
-    "days": "{d} d {h} h",
-
-    "name.rl_reward_mean": "Mean reward",
-    "name.rl_reward_std": "Spread of reward",
-    "name.rl_scores_mean": "Mean score",
-    "name.rl_scores_std": "Spread of scores",
-    "name.rl_kl_per_token": "KL per token",
-    "name.rl_kl_per_sequence": "KL per sequence",
-    "name.rl_entropy_per_token": "Entropy per token",
-    "name.rl_grad_norm": "Gradient norm",
-    "name.rl_learning_rate": "Learning rate",
-    "name.rl_value_loss": "Value loss",
-    "name.rl_clip_ratio_region_mean": "Clipped share",
-    "name.rl_policy_clipfrac": "Clipped share",
-    "name.rl_policy_approxkl": "Approximate KL of an update",
-    "name.rl_completion_length_mean": "Completion length",
-    "name.rl_completion_clipped_fraction": "Truncated completions",
-    "name.rl_reward_zero_std_fraction": "Groups without spread",
-    "name.rl_nonfinite_values_total": "Values not finite",
-    "name.rl_undefined_values_total": "Values not given",
-    "name.rl_policy_ratio_dist": "Policy ratio",
-    "name.rl_reward_dist": "Reward",
-    "name.rl_advantage_dist": "Advantage",
-    "name.rl_completion_length_dist": "Completion length",
-    "name.rl_kl_per_token_dist": "KL per token",
-    "name.rl_entropy_per_token_dist": "Entropy per token",
-    "name.rl_logprob_dist": "Log-probability",
-    "name.rl_ref_logprob_dist": "Log-probability, reference",
-    "name.rl_grad_norm_dist": "Gradient norm",
-    "name.rl_loss_dist": "Loss",
-    "name.rl_step_duration_seconds": "Duration of a step",
-    "name.rl_reward_function_dist": "Reward",
-    "name.rl_reward_group_range_dist": "Range of reward in a group",
-  },
-};
-
-const LANGUAGE = [...(navigator.languages || []), "en"].map((each) => each.split("-")[0]).find((each) => each in STRINGS);
+// The menu of languages. A choice goes into the address, so that it can be sent on, and begins the page anew.
+function languages() {
+  const menu = document.getElementById("language");
+  menu.hidden = RECORDED;
+  menu.setAttribute("aria-label", t("language.menu"));
+  for (const [code, strings] of Object.entries(STRINGS)) {
+    const option = new Option(strings.language, code, code === LANGUAGE, code === LANGUAGE);
+    option.lang = code;
+    menu.add(option);
+  }
+  menu.addEventListener("change", () => {
+    try {
+      localStorage.setItem(REMEMBERED, menu.value);
+    } catch {
+      // then the address alone says it
+    }
+    location.hash = `lang=${menu.value}`;
+    location.reload();
+  });
+}
 
 // The text of an id, with its {places} filled in; with `count`, the form that the language has for that number.
 function t(id, values = {}) {
@@ -189,6 +49,12 @@ function t(id, values = {}) {
     if (name === "count" && name in values) return GROUPED.format(values.count);
     return name in values ? String(values[name]) : place;
   });
+}
+
+// A word of the catalogue that stays as it is in the document: a unit, a level.
+function word(family, name) {
+  const id = `${family}.${name}`;
+  return name && id in STRINGS[LANGUAGE] ? t(id) : name || "";
 }
 
 function known(id) {

@@ -1,0 +1,81 @@
+"""The languages of what people read. One file a language maps each English text to its translation.
+
+English stands where it belongs, in the tables and in the page; a text that has no translation is shown in English.
+Names, codes and units stay as they are: programs read them. tests/test_languages.py knows every text there is.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+
+CODES = ("en", "vi", "zh")
+"""The languages, the default first; `zh` is simplified Chinese."""
+
+_MOST_WISHES = 20
+"""The most entries of an Accept-Language header that are looked at."""
+
+
+@dataclass(frozen=True, eq=False)
+class Language:
+    """A language: called with an English text, it returns that text, with its {fields} filled in where it has some."""
+
+    code: str
+    texts: Mapping[str, str]
+
+    def __call__(self, text: str, **fields: str) -> str:
+        """Return ``text`` in this language. Braces of a text that is called without ``fields`` are text."""
+        found = self.texts.get(text, text)
+        return found.format_map(fields) if fields else found
+
+    @property
+    def name(self) -> str:
+        """Return what the language calls itself."""
+        return self("English")
+
+    def together(self, sentences: list[str]) -> str:
+        """Return the sentences as one text: Chinese puts no space between them."""
+        return ("" if self.code == "zh" else " ").join(filter(None, sentences))
+
+
+@cache
+def _read(code: str) -> Language:
+    if code == CODES[0]:
+        return Language(code, {})
+    return Language(code, json.loads((files(__name__) / f"{code}.json").read_text(encoding="utf-8")))
+
+
+def language(code: str) -> Language:
+    """Return the language ``code``, read once; English for one that there is not."""
+    return _read(code if code in CODES else CODES[0])
+
+
+ENGLISH = language(CODES[0])
+
+
+def chosen(asked: str | None, accept: str = "") -> str:
+    """Return the code of the language that is ``asked`` for, or else of the best in an Accept-Language header."""
+    if asked is not None:
+        return _code(asked) or CODES[0]
+    wishes = [_wish(part) for part in accept.split(",")[:_MOST_WISHES]]
+    known = [(weight, code) for weight, code in wishes if code and weight > 0]
+    return max(known, key=lambda each: each[0], default=(0.0, CODES[0]))[1]
+
+
+def _wish(part: str) -> tuple[float, str]:
+    """Return the weight of one entry of the header, 0 where it cannot be understood, and the code."""
+    name, _, parameter = part.partition(";")
+    try:
+        weight = float(parameter.replace(" ", "").removeprefix("q=") or 1.0)
+    except ValueError:
+        weight = 0.0
+    return weight, _code(name)
+
+
+def _code(tag: str) -> str:
+    """Return the code of a language tag such as `zh-Hans-CN`; empty for a language that there is not."""
+    found = tag.strip().lower().split("-")[0]
+    return found if found in CODES else ""

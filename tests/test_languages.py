@@ -1,0 +1,159 @@
+"""The languages: every text that a person can see has its translation, and no translation is left without its text."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from importlib.resources import files
+from pathlib import Path
+from string import Formatter
+
+import pytest
+
+from rlexporter import adapters
+from rlexporter.catalog import CATALOG, CONDITIONS, RUN_FAILED, RUN_STALLED
+from rlexporter.catalog.languages import CODES, chosen, language
+from rlexporter.catalog.questions import QUESTIONS
+from rlexporter.generate.runbooks import HEADINGS
+from rlexporter.status import sentences
+from rlexporter.status.page import STRINGS, WORDS
+
+FOREIGN = [code for code in CODES if code != "en"]
+TEMPLATES = {
+    *(text for name, text in STRINGS.items() if not name.endswith(".one")),
+    *(text for name, text in vars(sentences).items() if name.isupper()),
+    *(metric.healthy.template for metric in CATALOG if metric.healthy),
+} - {""}
+
+
+def _reasons() -> set[str]:
+    """The reasons that adapters give, where they are texts: as they stand in a call, or by their name."""
+    found = set()
+    for path in Path(adapters.__path__[0]).glob("*.py"):
+        tree = ast.parse(path.read_text())
+        named = {
+            target.id: node.value
+            for node in tree.body
+            if isinstance(node, ast.Assign)
+            for target in node.targets
+            if isinstance(target, ast.Name)
+        }
+        for call in (node for node in ast.walk(tree) if isinstance(node, ast.Call)):
+            if ast.unparse(call.func).endswith(("NotSeenError", "sink.signal")):
+                given = call.args[-1]
+                text = named.get(given.id) if isinstance(given, ast.Name) else given
+                if isinstance(text, ast.Constant):
+                    found.add(str(text.value))
+    return found
+
+
+REASONS = _reasons()
+"""Why a trainer lacks a signal. What an error says instead stays as it is."""
+TEXTS = {
+    *REASONS,
+    *HEADINGS,
+    *TEMPLATES,
+    *WORDS.values(),
+    *(text for question in QUESTIONS for text in (question.title, *(shown.name for shown in question.main))),
+    *(text for each in CONDITIONS for text in (each.summary, each.meaning, *each.causes, *each.remedies)),
+    *RUN_FAILED.remedies,
+    *RUN_STALLED.remedies,
+    *(text for metric in CATALOG for text in (metric.help, metric.reading)),
+} - {""}
+TERMS = {"Advantage", "Loss", "Runbook", "Runbook: {alert}", "Value loss", "advantage", "entropy", "rank {rank}"}
+TERMS |= {"token", "value loss", "`disable_dropout=True`."}
+"""Texts that are the same in Vietnamese, or in both."""
+
+
+def _texts(code: str) -> dict[str, str]:
+    """The file of a language, in which no text may stand twice."""
+
+    def once(pairs: list[tuple[str, str]]) -> dict[str, str]:
+        names = [name for name, _ in pairs]
+        assert len(names) == len(set(names)), [name for name in names if names.count(name) > 1]
+        return dict(pairs)
+
+    read = (files("rlexporter.catalog.languages") / f"{code}.json").read_text(encoding="utf-8")
+    found: dict[str, str] = json.loads(read, object_pairs_hook=once)
+    return found
+
+
+def _fields(text: str) -> list[str]:
+    return sorted(name for _, name, _, _ in Formatter().parse(text) if name is not None)
+
+
+def _terms(text: str) -> list[str]:
+    """What is the same in each language: code, and marks of sources."""
+    return sorted(re.findall(r"`[^`]+`|\[[a-z0-9]+\]", text))
+
+
+@pytest.mark.parametrize("code", FOREIGN)
+def test_every_text_is_translated_and_no_other(code: str) -> None:
+    """A text that is changed in English has no translation any more, until somebody looks at it."""
+    found = _texts(code)
+
+    assert TEXTS - set(found) == set()
+    assert set(found) - TEXTS == set()
+    assert len(found) > 800
+
+
+@pytest.mark.parametrize("code", FOREIGN)
+def test_a_translation_keeps_fields_code_and_sources(code: str) -> None:
+    """What is filled in, what is typed, and where a limit comes from."""
+    for text, translated in _texts(code).items():
+        assert translated.strip() == translated != "", text
+        assert _terms(text) == _terms(translated), text
+        if text in TEMPLATES:
+            assert set(_fields(text)) == set(_fields(translated)), text
+
+
+@pytest.mark.parametrize("code", FOREIGN)
+def test_a_translation_names_the_same_series_and_alerts(code: str) -> None:
+    """A name that is mistyped leads nowhere."""
+    names = re.compile(r"\b(?:rl_\w+|rlexporter_\w+|RL[A-Z]\w+|RLEXPORTER_\w+)", re.ASCII)
+    for text, translated in _texts(code).items():
+        assert sorted(set(names.findall(text))) == sorted(set(names.findall(translated))), text
+
+
+def test_the_languages_are_what_they_say() -> None:
+    """Chinese has Chinese signs in it, and Vietnamese its own; a text that stayed English is a slip."""
+    chinese, vietnamese = _texts("zh"), _texts("vi")
+    for text in TEXTS:
+        if len(text.split()) > 4:
+            assert re.search("[\u4e00-\u9fff]", chinese[text]), text
+            assert re.search("[\u00c0-\u024f\u1e00-\u1eff]", vietnamese[text]), text
+    for found in (chinese, vietnamese):
+        same = {text for text, translated in found.items() if text == translated}
+        assert {text for text in same if re.search("[a-z]{3}", re.sub(r"{\w+}", "", text))} <= TERMS
+
+
+def test_a_text_without_a_translation_stays_english() -> None:
+    """So that a new text breaks nothing, and a template is filled in all the same."""
+    for code in CODES:
+        assert language(code)("no such text, step {step}", step="3") == "no such text, step 3"
+    assert language("vi") is language("vi")
+    assert language("fr").code == language("").code == "en"
+
+
+@pytest.mark.parametrize(
+    ("asked", "accept", "code"),
+    [
+        (None, "", "en"),
+        ("vi", "zh", "vi"),
+        ("zh-Hans-CN", "", "zh"),
+        ("fr", "vi", "en"),
+        ("", "vi", "en"),
+        ("../../etc/passwd", "", "en"),
+        (None, "zh-CN,zh;q=0.9,en;q=0.8", "zh"),
+        (None, "fr, vi;q=0.5", "vi"),
+        (None, "en;q=0.1, VI ; q=0.7 , zh;q=0.3", "vi"),
+        (None, "vi;q=0, zh;q=0.2", "zh"),
+        (None, "vi;q=nan, zh;q=much, *", "en"),
+        (None, "x," * 5000 + "vi", "en"),
+        (None, ";;;,,,;q=,q", "en"),
+    ],
+)
+def test_a_language_is_chosen(asked: str | None, accept: str, code: str) -> None:
+    """By the address, or else by the header; by nothing that is none of the three."""
+    assert chosen(asked, accept) == code
