@@ -82,7 +82,7 @@ class GroupTaps(Taps):
             if "old_logps" in output:
                 with self.sink.observing("kl"):
                     self._see_penalty(scores, output)
-            elif "ref_per_token_logps" in output:
+            elif output.get("ref_per_token_logps") is not None:  # older TRL has None without a KL penalty
                 with self.sink.observing("kl"):
                     self._see_reference(output["ref_per_token_logps"], output)
         return output

@@ -111,6 +111,19 @@ def test_a_task_that_is_not_in_the_batch_is_no_fault(tmp_path: Path, logging_ste
     exporter.close()
 
 
+@pytest.mark.skipif(VERSION < (0, 19), reason="GRPO has taps from trl 0.19 on")
+@pytest.mark.parametrize("num_iterations", [1, 3])
+def test_without_kl_all_else_is_seen(tmp_path: Path, num_iterations: int) -> None:
+    """No tap fails, though trl 0.19 has a reference of None then; that KL cannot be seen is said."""
+    exporter = _run(trainers.grpo(tmp_path, beta=0.0, num_iterations=num_iterations, max_steps=STEPS))
+    seen = exporter.snapshot
+
+    assert [series for series in seen.samples if series.metric.series == "rlexporter_errors_total"] == []
+    assert seen.value("rl_signal_available", signal="kl") == 0
+    assert seen.value("rl_signal_available", signal="advantage") == 1
+    exporter.close()
+
+
 @pytest.mark.skipif(VERSION < (0, 12), reason="modern PPO begins with trl 0.12")
 @pytest.mark.skipif(VERSION > (1, 12), reason="modern PPO ended with trl 1.12")
 class TestModernPPO:
