@@ -54,8 +54,8 @@ _PAGES = """
 ## Open pages
 
 What `/api/status` costs: milliseconds of CPU time to make it, and by the clock to ask for it while steps go on. Then a
-loop of torch and Python with 64 pages open that ask for it and for the curves every two seconds, without and with in
-turn; the pages are a process on the same cores.
+loop of torch and Python with 64 open pages, which ask when they are told to and for the curves each fifth time; without
+and with them in turn. The pages are a process on the same cores.
 """
 _KNOCKS = """
 ## Strangers at TLS

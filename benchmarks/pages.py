@@ -16,24 +16,29 @@ from typing import NamedTuple
 from benchmarks.training import cpu_of
 
 PAGES = 64
-POLL_SECONDS = 2.0
 _ROUNDS = 5
 _STEPS = 300
 _OBSERVED = ("policy_ratio", "reward", "advantage", "kl_per_token", "logprob", "ref_logprob", "entropy_per_token")
 _POLLER = """
-import http.client, sys, threading, time
-port, pages, every = int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])
+import http.client, itertools, sys, threading, time
+port, pages = int(sys.argv[1]), int(sys.argv[2])
+def get(path):
+    connection = http.client.HTTPConnection("127.0.0.1", port)
+    connection.request("GET", path, headers={"Accept-Encoding": "gzip"})
+    answer = connection.getresponse()
+    answer.read()
+    connection.close()
+    return float(answer.headers.get("Retry-After", 0))
 def page(number):
-    time.sleep(every * number / pages)
-    while True:
-        connection = http.client.HTTPConnection("127.0.0.1", port)
-        for path in ("/api/status", "/api/history"):
-            connection.request("GET", path, headers={"Accept-Encoding": "gzip"})
-            connection.getresponse().read()
-        connection.close()
-        time.sleep(every)
+    time.sleep(2.0 * number / pages)
+    for asked in itertools.count():
+        wait = get("/api/status")
+        if asked % 5 == 0:
+            get("/api/history")
+        time.sleep(max(2.0, wait))
 threads = [threading.Thread(target=page, args=(number,), daemon=True) for number in range(pages)]
 for thread in threads: thread.start()
+time.sleep(4.0)  # all have asked once
 print("polling", flush=True)
 sys.stdin.read()
 """
@@ -144,7 +149,7 @@ def _polled(port: int, pages: int) -> Iterator[None]:
     if not pages:
         yield
         return
-    command = [sys.executable, "-c", _POLLER, str(port), str(pages), str(POLL_SECONDS)]
+    command = [sys.executable, "-c", _POLLER, str(port), str(pages)]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)  # noqa: S603 - our own
     assert process.stdout
     assert process.stdin

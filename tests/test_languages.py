@@ -13,8 +13,9 @@ import pytest
 
 from rlexporter import adapters
 from rlexporter.catalog import CATALOG, CONDITIONS, RUN_FAILED, RUN_STALLED
-from rlexporter.catalog.languages import CODES, chosen, language
+from rlexporter.catalog.languages import CODES, language
 from rlexporter.catalog.questions import QUESTIONS
+from rlexporter.endpoint.negotiation import preferred
 from rlexporter.generate.runbooks import HEADINGS
 from rlexporter.status import sentences
 from rlexporter.status.page import STRINGS, WORDS
@@ -156,4 +157,4 @@ def test_a_text_without_a_translation_stays_english() -> None:
 )
 def test_a_language_is_chosen(asked: str | None, accept: str, code: str) -> None:
     """By the address, or else by the header; by nothing that is none of the three."""
-    assert chosen(asked, accept) == code
+    assert preferred(asked, accept) == code

@@ -82,9 +82,9 @@ class GroupTaps(Taps):
             if "old_logps" in output:
                 with self.sink.observing("kl"):
                     self._see_penalty(scores, output)
-            elif output.get("ref_per_token_logps") is not None:  # older TRL has None without a KL penalty
+            elif (reference := output.get("ref_per_token_logps")) is not None:  # older TRL has None without a penalty
                 with self.sink.observing("kl"):
-                    self._see_reference(output["ref_per_token_logps"], output)
+                    self._see_reference(reference, output)
         return output
 
     def _see_weights(self) -> None:

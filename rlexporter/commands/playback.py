@@ -69,23 +69,24 @@ def apply(run: Run, recording: Recording, event: Event) -> None:
         run.enter(event.state, event.exception)
 
 
-def finish(run: Run) -> None:
-    """End the run as finished unless its end is recorded: not every recorder writes how a run ended."""
-    if not run.state.over:
-        run.enter(RunState.FINISHED)
+def finish(run: Run, *, killed: bool = False) -> None:
+    """End ``run``, as failed if it was ``killed``, unless its end is recorded.
 
-
-def kill(run: Run) -> None:
-    """End the run as failed unless its end is recorded: a process that was killed says nothing more."""
-    if not run.state.over:
+    Not every recorder writes how a run ended.
+    """
+    if run.state.over:
+        return
+    if killed:
         run.enter(RunState.FAILED, _KILLED)
+    else:
+        run.enter(RunState.FINISHED)
 
 
 def restore(run: Run, kept: SavedState) -> None:
     """Put the last state of a process that is gone into ``run``: what still ran was killed."""
     run.store.snapshot = kept.snapshot
     if not kept.state.over:
-        kill(run)
+        finish(run, killed=True)
 
 
 def _ends_step(event: Event, after: Event | None) -> bool:

@@ -69,7 +69,7 @@ def _played(found: Recording, limits: Thresholds, spoken: Language) -> dict[str,
         playback.apply(run, found, event)
         if ends_step:
             history.see(run.store.snapshot)
-    (playback.kill if found.watched else playback.finish)(run)
+    playback.finish(run, killed=found.watched)
     return _data(run.store.snapshot, history, clock[0], spoken)
 
 

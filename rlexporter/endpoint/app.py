@@ -14,11 +14,12 @@ import fastapi
 from fastapi import FastAPI, Request, Response
 
 from rlexporter.catalog import NAMED
-from rlexporter.catalog.languages import chosen
 from rlexporter.endpoint.auth import METHODS
-from rlexporter.endpoint.bodies import Bodies, Body, takes_gzip
+from rlexporter.endpoint.bodies import Bodies, Body
+from rlexporter.endpoint.negotiation import preferred, takes_gzip
 from rlexporter.endpoint.scrapers import Fetch, Fetches
 from rlexporter.endpoint.statuses import MOST_NAMES, Statuses
+from rlexporter.endpoint.turns import Turns
 from rlexporter.model.metric import Series
 from rlexporter.model.snapshot import Snapshot
 from rlexporter.outputs import prometheus
@@ -92,11 +93,14 @@ def application(
 
 
 def _add_api(app: FastAPI, statuses: Statuses) -> None:
+    turns = Turns()
+
     @app.api_route("/api/status", methods=[*METHODS])
     async def status(request: Request) -> Response:
-        code = chosen(request.query_params.get("lang"), request.headers.get("accept-language", ""))
+        code = preferred(request.query_params.get("lang"), request.headers.get("accept-language", ""))
         answer = _answer(request, statuses.status(code), "Accept-Language, Accept-Encoding")
         answer.headers["Content-Language"] = code
+        answer.headers["Retry-After"] = str(turns.seconds(time.monotonic()))
         return answer
 
     @app.api_route("/api/history", methods=[*METHODS])

@@ -49,9 +49,3 @@ class Bodies:
         body = make()
         self._kept[key] = (snapshot, moment, body)
         return body
-
-
-def takes_gzip(accept_encoding: str) -> bool:
-    """Tell whether a client with this Accept-Encoding header understands gzip."""
-    wanted = [part.replace(" ", "").lower() for part in accept_encoding.split(",")]
-    return any(part.split(";")[0] == "gzip" and not part.endswith((";q=0", ";q=0.0")) for part in wanted)

@@ -22,8 +22,10 @@ _TYPE = "application/json"
 
 
 class Statuses:
-    """Cache of both documents. However many pages ask, each is made four times a second at most,
-    the first one so in each language."""
+    """Cache of both documents for all who ask.
+
+    Each is made at most four times a second; the status is one document in each language.
+    """
 
     def __init__(self, snapshot: Callable[[], Snapshot], history: History) -> None:
         self._snapshot = snapshot

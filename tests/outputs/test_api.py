@@ -110,6 +110,15 @@ def test_the_headers(exporter: Exporter, path: str) -> None:
     assert ask(exporter, "POST", path).status == 405
 
 
+def test_many_pages_ask_less_often(exporter: Exporter) -> None:
+    """A page is told when to come again; of a hundred that come at once each has a turn of its own, up to a limit."""
+    told = [int(ask(exporter, "GET", "/api/status").headers["retry-after"]) for _ in range(140)]
+    assert told[0] == 2
+    assert told == sorted(told)
+    assert 12 <= told[63] <= 18
+    assert told[-1] == 30
+
+
 def test_the_language_is_chosen(exporter: Exporter) -> None:
     """By the address, or else by the header, as a cache on the way is told; all else stays as it is."""
     exporter.log({"reward": 1.0, "kl": 0.01}, step=1)

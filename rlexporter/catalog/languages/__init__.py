@@ -15,9 +15,6 @@ from importlib.resources import files
 CODES = ("en", "vi", "zh")
 """The languages, the default first; `zh` is simplified Chinese."""
 
-_MOST_WISHES = 20
-"""The most entries of an Accept-Language header that are looked at."""
-
 
 @dataclass(frozen=True, eq=False)
 class Language:
@@ -56,26 +53,7 @@ def language(code: str) -> Language:
 ENGLISH = language(CODES[0])
 
 
-def chosen(asked: str | None, accept: str = "") -> str:
-    """Return the code of the language that is ``asked`` for, or else of the best in an Accept-Language header."""
-    if asked is not None:
-        return _code(asked) or CODES[0]
-    wishes = [_wish(part) for part in accept.split(",")[:_MOST_WISHES]]
-    known = [(weight, code) for weight, code in wishes if code and weight > 0]
-    return max(known, key=lambda each: each[0], default=(0.0, CODES[0]))[1]
-
-
-def _wish(part: str) -> tuple[float, str]:
-    """Return the weight of one entry of the header, 0 where it cannot be understood, and the code."""
-    name, _, parameter = part.partition(";")
-    try:
-        weight = float(parameter.replace(" ", "").removeprefix("q=") or 1.0)
-    except ValueError:
-        weight = 0.0
-    return weight, _code(name)
-
-
-def _code(tag: str) -> str:
+def code_of(tag: str) -> str:
     """Return the code of a language tag such as `zh-Hans-CN`; empty for a language that there is not."""
     found = tag.strip().lower().split("-")[0]
     return found if found in CODES else ""

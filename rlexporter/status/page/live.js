@@ -1,5 +1,5 @@
 // Asking, and what is shown of the answers. Starts the page.
-const EVERY = { shown: 2000, hidden: 15000, over: 5000 }; // milliseconds between two questions
+const EVERY = { shown: 2000, hidden: 15000, over: 5000 }; // milliseconds between two questions, at the least
 const PATIENCE = 8000;
 const GONE_AFTER = 2; // questions without an answer
 const HISTORY_EVERY = 5; // questions; between them the newest values are put behind the curves
@@ -9,7 +9,7 @@ const MOST_SERIES = 50;
 const HELD = RECORDED ? JSON.parse(find("data").textContent) : null;
 const CURVES = new Map();
 const SOUGHT = new Set(); // the series whose curves were asked for; some have none
-const connection = { gone: false, over: false, since: 0, failures: 0, error: null };
+const connection = { gone: false, over: false, since: 0, failures: 0, error: null, wait: 0 };
 let status = null;
 let asked = 0;
 let asking = false;
@@ -51,6 +51,7 @@ async function get(path) {
   try {
     const answer = await fetch(path, { signal: stop.signal, cache: "no-store", credentials: "same-origin" });
     if (!answer.ok) throw Object.assign(new Error(path), { status: answer.status });
+    if (answer.headers.has("Retry-After")) connection.wait = 1000 * answer.headers.get("Retry-After"); // longer where many pages ask
     return await answer.json();
   } finally {
     clearTimeout(late);
@@ -81,6 +82,7 @@ async function ask() {
     Object.assign(connection, { gone: false, failures: 0, since: 0, error: null });
   } catch (error) {
     connection.failures += 1;
+    connection.wait = 0;
     connection.error = error.status || null;
     connection.since ||= Date.now() / 1000;
     connection.gone = connection.failures >= GONE_AFTER;
@@ -88,7 +90,8 @@ async function ask() {
   connection.over = Boolean(status) && !["starting", "running", "unknown"].includes(status.run.state);
   asking = false;
   refresh();
-  timer = setTimeout(ask, document.hidden ? EVERY.hidden : connection.over || connection.gone ? EVERY.over : EVERY.shown);
+  const every = document.hidden ? EVERY.hidden : connection.over || connection.gone ? EVERY.over : EVERY.shown;
+  timer = setTimeout(ask, Math.max(every, connection.wait));
 }
 
 function refresh() {
