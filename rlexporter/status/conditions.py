@@ -40,9 +40,9 @@ class Began:
         return place(self.condition, self.limit)
 
     @property
-    def order(self) -> tuple[int, Place]:
-        """Return its place among those that speak: the worst first, then the causes."""
-        return SEVERITIES.index(self.limit.severity.value), self.place
+    def severity(self) -> int:
+        """Return the place of its severity, the worst first."""
+        return SEVERITIES.index(self.limit.severity.value)
 
 
 def began(samples: Samples) -> list[Began]:

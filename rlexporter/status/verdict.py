@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rlexporter.catalog import RUN_FAILED, RUN_STALLED
-from rlexporter.catalog.causes import FAILURE
+from rlexporter.catalog.causes import FAILURE, FATAL, Place
 from rlexporter.catalog.languages import ENGLISH, Language
 from rlexporter.model.condition import Severity
 from rlexporter.model.snapshot import RunState
@@ -38,7 +38,7 @@ class Verdict:
     """The reason, for programs; docs/api.md lists them."""
     text: str
     conditions: tuple[str, ...] = ()
-    """The conditions that speak, the worst first, then the causes."""
+    """The conditions that speak, the worst first, then the likeliest cause."""
     actions: tuple[str, ...] = ()
     """Things to do, the best first."""
     runbook: str = ""
@@ -85,11 +85,23 @@ def verdict(samples: Samples, found: Sequence[Began], now: float, language: Lang
 
 
 def spoken(found: Sequence[Began]) -> list[Began]:
-    """Return the conditions that speak: in force, no symptom, and more than information."""
+    """Return the conditions that speak: in force, no symptom, and more than information.
+
+    The worst come first, among them what is not finite, then what began first with any of its limits: what explains
+    others has hidden them already, and of the rest the earliest is the likeliest cause.
+    """
     speaking = [
         each for each in found if each.in_force and not each.symptom and each.limit.severity is not Severity.INFO
     ]
-    return sorted(speaking, key=lambda each: each.order)
+    since: dict[str, int] = {}
+    for each in speaking:
+        since[each.condition.name] = min(each.step, since.get(each.condition.name, each.step))
+
+    def order(each: Began) -> tuple[int, bool, int, Place]:
+        finite = each.condition.family is not FATAL
+        return each.severity, finite, since[each.condition.name] if finite else 0, each.place
+
+    return sorted(speaking, key=order)
 
 
 def age(samples: Samples, now: float) -> float | None:

@@ -167,11 +167,27 @@ def test_a_process_that_is_gone_is_said(watched: Watched, served: Served) -> Non
     expect(page.locator("#verdict-text")).to_contain_text("last seen at step 412")
     expect(page.locator("#link-text")).to_contain_text("not answering since")
     expect(page.locator("#verdict-more")).to_contain_text("Nothing is wrong with this run")
+    expect(page.locator("#state")).to_have_text("no answer")
+    expect(page.locator("#left")).to_be_empty()
 
     served.start()
     expect(page.locator("#verdict-word")).to_have_text("Fine")
+    expect(page.locator("#state")).to_have_text("running")
     expect(page.locator("#news")).to_contain_text("It answers again.")
     expect(page.locator("#link-text")).to_have_text("live")
+
+
+def test_a_broken_process_that_is_gone_names_its_cause_once(watched: Watched, served: Served) -> None:
+    """In the verdict before that; what else holds is listed."""
+    served.data = documents.broken()
+    verdict = served.data["status"]["verdict"]
+    (summary,) = {x["summary"] for x in served.data["status"]["conditions"] if x["name"] == verdict["conditions"][0]}
+    verdict["text"] = f"{summary} It began in step 380."
+    expect(watched.page.locator("#verdict-text")).to_contain_text(summary)
+    served.stop()
+    expect(watched.page.locator("#verdict-text")).to_contain_text("Not answering")
+    assert watched.page.locator("#verdict-more").inner_text().count(summary) == 1
+    served.start()
 
 
 def test_a_run_that_is_over_may_be_gone(watched: Watched, served: Served) -> None:

@@ -82,6 +82,21 @@ def test_the_worst_speaks_and_among_equals_the_cause() -> None:
     assert found.runbook.endswith("/alerts/runbooks/RLWeightsNonFinite.md")
 
 
+def test_of_equals_the_earliest_speaks() -> None:
+    """By when it began at all: a warning that became critical later than another one was there before that."""
+    store = _running(steps=50)
+    _holds(store, "entropy_collapsed", Severity.CRITICAL, 46)
+    _holds(store, "reward_drop", Severity.CRITICAL, 15)
+    assert said(store.snapshot).conditions == ("reward_drop", "entropy_collapsed")
+
+    _holds(store, "kl_high", Severity.WARNING, 5)
+    assert said(store.snapshot).conditions == ("reward_drop", "entropy_collapsed", "kl_high")
+    _holds(store, "kl_high", Severity.CRITICAL, 30)
+    found = said(store.snapshot)
+    assert found.conditions == ("kl_high", "reward_drop", "entropy_collapsed")
+    assert "It began in step 30. 2 other conditions hold" in found.text
+
+
 def test_symptoms_never_speak() -> None:
     """Not even alone, and not by the order of those that began."""
     store = _running(steps=50)

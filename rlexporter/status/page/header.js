@@ -1,17 +1,23 @@
 // The head of the page and its verdict: what most people came for.
-function header(status) {
+function header(status, connection) {
   const { run } = status;
+  const state = lost(connection) ? "gone" : run.state;
   say(find("run"), run.name || "–", run.name);
   const facts = [run.algorithm && run.algorithm.toUpperCase(), run.model, run.trainer, t("rank", { rank: run.rank }),
     run.attempt > 1 && t("attempt", { attempt: run.attempt }), ...Object.entries(run.labels || {}).map(([name, value]) => `${name}=${value}`)];
   sync(find("facts"), facts.filter(Boolean), (fact) => fact, () => el("span"), (node, fact) => say(node, fact, fact));
   const chip = find("state");
-  say(chip, known(`state.${run.state}`) ? t(`state.${run.state}`) : run.state);
-  chip.dataset.state = run.state;
-  progress(run);
+  say(chip, known(`state.${state}`) ? t(`state.${state}`) : state);
+  chip.dataset.state = state;
+  progress(run, state === "running");
 }
 
-function progress(run) {
+// The process is gone in the middle of a run.
+function lost(connection) {
+  return connection.gone && !connection.over;
+}
+
+function progress(run, running) {
   const { step, steps_planned: planned } = run;
   const words = step === null ? t("step.none") : planned ? t("step.planned", { step: GROUPED.format(step), planned: GROUPED.format(planned) }) : t("step", { step: GROUPED.format(step) });
   say(find("step"), words);
@@ -21,19 +27,19 @@ function progress(run) {
     bar.value = Math.min(1, (step || 0) / planned);
     attribute(bar, "aria-label", t("done", { percent: percent((step || 0) / planned) }));
   }
-  const rate = run.state === "running" ? run.steps_per_second : null;
+  const rate = running ? run.steps_per_second : null;
   say(find("rate"), rate ? (rate >= 0.5 ? t("rate", { rate: short(rate) }) : t("rate.slow", { seconds: duration(1 / rate) })) : "", full(rate));
-  const left = run.state === "running" ? run.seconds_left : null;
+  const left = running ? run.seconds_left : null;
   say(find("left"), left === null || left === undefined ? "" : t("left", { time: duration(left) }));
   const ago = run.last_step_seconds_ago;
-  const quiet = run.state === "running" && ago > Math.max(5, 3 / (rate || 1));
+  const quiet = running && ago > Math.max(5, 3 / (rate || 1));
   say(find("ago"), quiet ? t("ago", { time: duration(ago) }) : "");
 }
 
-// What the page says: the verdict of the process, unless that is gone in the middle of a run.
+// What the page says: the verdict of the process, unless that is gone.
 function judged(status, connection) {
   const { verdict, run } = status;
-  if (!connection.gone || connection.over) return verdict;
+  if (!lost(connection)) return verdict;
   const time = clock(connection.since);
   return {
     word: "act", code: "gone", conditions: [], runbook: "", actions: [t("gone.action")],
@@ -50,7 +56,7 @@ function verdictSection(status, connection) {
   say(find("verdict-word"), word);
   prose(find("verdict-text"), said.text);
   const cause = leading(status, said);
-  more(said, cause, status, connection);
+  more(said, status, connection);
   action(said, cause);
   facts(status, said, cause);
   const title = harmless(t("title", { word, run: status.run.name }));
@@ -66,8 +72,10 @@ function leading(status, said) {
   return found.find((each) => each.holds) || found[0] || null;
 }
 
-function more(said, cause, status, connection) {
-  const others = status.conditions.filter((each) => each.holds && !each.symptom && each.name !== cause?.name && each.severity !== "info");
+// What else there is to say; the verdict of the process has named the first of its conditions.
+function more(said, status, connection) {
+  const [named] = status.verdict.conditions;
+  const others = status.conditions.filter((each) => each.holds && !each.symptom && each.name !== named && each.severity !== "info");
   const node = find("verdict-more");
   const words = [];
   if (said.more) words.push(said.more);

@@ -97,7 +97,7 @@ async function ask() {
 function refresh() {
   linkState();
   if (!status) return;
-  header(status);
+  header(status, connection);
   const said = verdictSection(status, connection);
   cards(status);
   alerts(status);
