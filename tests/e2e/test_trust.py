@@ -152,6 +152,7 @@ def test_it_would_have_been_heard(fleet: Fleet) -> None:
 
 
 SICK, SIXTH = tuple(f"sick-{i}" for i in range(5)), "sixth"
+LONG = pytest.mark.timeout(1500 + 40 * MINUTE)
 AT_ONCE = tuple(f"once-{i:02}" for i in range(20))
 DEAD, OVER = ("died of NaN", "killed"), "recovered"
 CUT = {**WELL, "completions/clipped_ratio": 0.95}
@@ -205,6 +206,7 @@ def everywhere(watches: list[Watch], expression: str) -> None:
         eventually(lambda watch=watch: watch.server.query(expression))
 
 
+@LONG
 @pytest.mark.soak
 def test_the_sixth_is_paged_by_name(trouble: Trouble) -> None:
     """Within two minutes, although five of its cluster are sick; of those there was one page, which named them."""
@@ -222,6 +224,7 @@ def test_the_sixth_is_paged_by_name(trouble: Trouble) -> None:
         ]
 
 
+@LONG
 @pytest.mark.soak
 def test_twenty_at_once_are_one_page(trouble: Trouble) -> None:
     """It names ten."""
@@ -233,6 +236,7 @@ def test_twenty_at_once_are_one_page(trouble: Trouble) -> None:
             assert watch.desk.pages(run) == {MANY_RUNS.alert: "firing"}
 
 
+@LONG
 @pytest.mark.soak
 def test_dead_runs_stay_open(trouble: Trouble) -> None:
     """At a pager that closes incidents when it hears that they are resolved; the run that recovered is closed."""
