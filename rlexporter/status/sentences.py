@@ -19,6 +19,7 @@ HOURS = "{hours} h"
 
 BEGAN = "It began in step {step}."
 BEGAN_AND_OVER = "It began in step {step}, and holds no more."
+WAS_CRITICAL = "Earlier a condition was critical."
 ONE_OTHER = "1 other condition holds as well."
 OTHERS = "{count} other conditions hold as well."
 

@@ -73,7 +73,7 @@ def verdict(samples: Samples, found: Sequence[Began], now: float, language: Lang
     word = worst.word
     texts = [part.text for part in parts]
     if condition is None and word == FINE:
-        texts.append(_nothing(samples, language).text)
+        texts += [_nothing(samples, language).text, *_was_critical(found, language)]
     return Verdict(
         word,
         _code(process, worst),
@@ -174,6 +174,16 @@ def _of_nan(samples: Samples, speaking: Sequence[Began], language: Language) -> 
 def _nothing(samples: Samples, language: Language) -> _Part:
     judged = sum(value == 1.0 for value in samples.of("rl_condition_judged").values())
     return _Part(FINE, "ok", language(sentences.NOTHING_HOLDS, count=str(judged)) if judged else "")
+
+
+def _was_critical(found: Sequence[Began], language: Language) -> list[str]:
+    """Return what was critical last and is over, but for what NaN says itself."""
+    over = [each for each in found if each.limit.severity is Severity.CRITICAL and not each.symptom]
+    last = max(over, key=lambda each: each.step, default=None)
+    if last is None or last.condition.family is FATAL:
+        return []
+    began = language(sentences.BEGAN_AND_OVER, step=str(last.step))
+    return [language(sentences.WAS_CRITICAL), language(last.condition.summary), began]
 
 
 def _checkpoint(samples: Samples, word: str, language: Language) -> list[str]:

@@ -120,7 +120,20 @@ def test_what_flaps_does_not_flap_here() -> None:
     assert "It began in step 31, and holds no more." in found.text
 
     _holds(store, "kl_high", Severity.CRITICAL, 50 - WAKE, holds=False)
-    assert said(store.snapshot).word == "fine"
+    found = said(store.snapshot)
+    assert (found.word, found.code) == ("fine", "ok")
+    told = "Earlier a condition was critical. The policy is far from the reference."
+    assert found.text.endswith(f"{told} It began in step 30, and holds no more.")
+
+    _holds(store, "kl_high", Severity.WARNING, 50 - WAKE, holds=False)
+    assert "Earlier" in said(store.snapshot).text
+
+
+def test_an_earlier_warning_is_not_told() -> None:
+    """The list of alerts has it."""
+    store = _running(steps=50)
+    _holds(store, "kl_high", Severity.WARNING, 50 - WAKE, holds=False)
+    assert "Earlier" not in said(store.snapshot).text
 
 
 def test_what_was_nan_is_worth_a_look_for_good() -> None:
