@@ -118,6 +118,9 @@ RUN_STALLED = PrometheusAlert(
     source="600 seconds: prime-rl; ten times the own median: `rl_stall_after_seconds`",
 )
 
+PROCESS_ALERTS = {"run_failed": RUN_FAILED, "run_vanished": RUN_VANISHED, "run_stalled": RUN_STALLED}
+"""The alerts on a run's process, by the names of their conditions in `rl:condition`."""
+
 _LIVE = 'rl:run_state{state=~"starting|running"}'
 
 PROMETHEUS_ALERTS: tuple[PrometheusAlert, ...] = (

@@ -259,6 +259,25 @@ _MOMENTS = (
     ),
 )
 
+_SINCE = "rl:condition_since_timestamp_seconds"
+_CAUSE = (
+    RecordingRule(
+        name="rl:run_cause",
+        expr=f"{_SINCE}\n"
+        "and topk without (condition, severity) (1,\n"
+        f'  4e10 - {_SINCE}{{NONFINITE,severity="critical"}}\n'
+        f'  or 3e10 - {_SINCE}{{condition=~"run_.+",severity="critical"}}\n'
+        f'  or 2e10 - {_SINCE}{{severity="critical"}} * 0\n'
+        "  - ignoring (severity) group_left () min without (severity) (\n"
+        f'    {_SINCE}{{severity=~"critical|warning"}}\n'
+        "  )\n"
+        f'  or 1e10 - {_SINCE}{{severity="warning"}}\n'
+        ")",
+        help="What the verdict on a run names first, and since when it has held: what is critical, among that what is "
+        "not finite, then the process, then what began first. Absent where nothing is wrong.",
+    ),
+)
+
 _STORM = (
     RecordingRule(
         name="rl:run_sick_since_timestamp_seconds",
@@ -297,5 +316,6 @@ RECORDING_RULES: tuple[RecordingRule, ...] = (
     *_OUTSIDE,
     *_CONDITIONS,
     *_MOMENTS,
+    *_CAUSE,
     *_STORM,
 )

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from rlexporter.catalog import RUNBOOKS
-from rlexporter.generate.dashboards import fleet, run
+from rlexporter.generate.dashboards import fleet
+from rlexporter.generate.dashboards.families import GRPO, PPO
 
 VARIABLES = ("cluster", "namespace", "job")
 """Labels of an alert that a link hands to a dashboard as variables; Grafana passes over those it does not know."""
@@ -37,7 +38,10 @@ class Site:
         return found
 
 
-_OF_RUN = f"{run.UID}?var-run={{{{ urlquery $labels.run }}}}"
+_PPO_RUNS = PPO.runs.replace('"', '\\"')
+_IS_PPO = f'printf "last_over_time(rl_run_info{{run=%q,{_PPO_RUNS}}}[1d])" $labels.run | query'
+_UID = f"{{{{ with {_IS_PPO} }}}}{PPO.uid}{{{{ else }}}}{GRPO.uid}{{{{ end }}}}"
+_OF_RUN = f"{_UID}?var-run={{{{ urlquery $labels.run }}}}"
 _OF_ALL = f"{fleet.UID}?var-run=%24__all"
 _WHERE = "".join(f"{{{{ with $labels.{name} }}}}&var-{name}={{{{ urlquery . }}}}{{{{ end }}}}" for name in VARIABLES)
 

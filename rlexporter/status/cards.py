@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 
 from rlexporter.catalog import CONDITIONS, NAMED
 from rlexporter.catalog.languages import ENGLISH, Language
 from rlexporter.catalog.questions import QUESTIONS, Question, Shown
-from rlexporter.conditions.from_catalog import SIGNAL_NAMED
-from rlexporter.model.condition import Family, Read, Severity
+from rlexporter.conditions.shown import sources
+from rlexporter.model.condition import Family, Severity
 from rlexporter.model.histogram import Histogram
 from rlexporter.model.metric import Kind, Metric, Series
 from rlexporter.status.conditions import Began
@@ -21,29 +20,6 @@ from rlexporter.status.verdict import ACT, FINE, LOOK, UNKNOWN, WORDS, is_stalle
 FEW = ("reward", "KL", "entropy", "gradient norm")
 """The numbers that are shown where there is room for a few."""
 _SEVERE = (Severity.CRITICAL.value, Severity.WARNING.value)
-
-
-class Source(NamedTuple):
-    """A series at which a number of a card may be read. ``limited``: the limits of the signal are in its unit."""
-
-    series: str
-    limited: bool
-
-
-@cache
-def sources(shown: Shown) -> tuple[Source, ...]:
-    """Return where a number is read, the best first: gauges, which agree with the trainer's log, then histograms."""
-    if shown.series or not shown.signal:
-        return tuple(Source(name, bool(shown.signal)) for name in shown.series)
-    found, limited = [], True
-    for source in SIGNAL_NAMED[shown.signal].sources:
-        if source.read is Read.DERIVED:
-            limited = False  # what comes after it has another unit
-        elif source.read in (Read.VALUE, Read.MEAN):
-            found.append(Source(source.series, limited))
-    unique = {each.series: each for each in reversed(found)}
-    order = [unique[name] for name in dict.fromkeys(each.series for each in found)]
-    return tuple(sorted(order, key=lambda each: (not each.limited, NAMED[each.series].kind is Kind.HISTOGRAM)))
 
 
 def curves() -> list[str]:

@@ -19,6 +19,7 @@ from rlexporter.model.condition import Family
 from rlexporter.model.metric import Kind, Series
 from rlexporter.model.snapshot import RunState, Snapshot
 from rlexporter.outputs import prometheus
+from rlexporter.conditions.shown import sources
 from rlexporter.status import cards, document
 from rlexporter.status.history import History
 from rlexporter.store.keys import clip
@@ -379,8 +380,8 @@ def test_what_a_card_shows_is_a_series_of_a_signal() -> None:
     """Each can be read, and its limits are those of conditions where there are any."""
     judged_by = {condition.signal for condition in CONDITIONS}
     for shown in (shown for question in QUESTIONS for shown in question.main):
-        assert cards.sources(shown)
-        assert all(source.series in NAMED for source in cards.sources(shown))
+        assert sources(shown)
+        assert all(source.series in NAMED for source in sources(shown))
         assert not shown.signal or shown.signal in judged_by | {"reward"}
     assert set(cards.curves()) >= {"rl_reward_mean", "rl_kl_per_token", "rl_step_duration_seconds"}
     assert len(cards.curves()) <= 50
@@ -389,9 +390,9 @@ def test_what_a_card_shows_is_a_series_of_a_signal() -> None:
 def test_a_limit_is_shown_where_it_has_the_unit_of_the_number() -> None:
     """The KL of a sequence is not measured by a limit on that of a token."""
     (kl,) = [shown for question in QUESTIONS for shown in question.main if shown.signal == "kl"]
-    found = {source.series: source.limited for source in cards.sources(kl)}
+    found = {source.series: source.limited for source in sources(kl)}
     assert found == {"rl_kl_per_token": True, "rl_kl_per_token_dist": True, "rl_kl_per_sequence": False}
-    assert cards.sources(kl)[0].series == "rl_kl_per_token"
+    assert sources(kl)[0].series == "rl_kl_per_token"
 
 
 def test_a_symptom_is_seen_on_its_card_only(data: Path) -> None:

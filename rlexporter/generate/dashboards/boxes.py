@@ -31,16 +31,20 @@ def stat(
     mappings: Sequence[Json] = (),
     links: Sequence[Json] = (),
     name: bool = False,
+    fill: bool = False,
+    shares: Sequence[str] = (),
     none: str = "-",
 ) -> Json:
     """Return a panel with a number, or its word in ``mappings``, or with ``name`` the legend, coloured by ``steps``.
 
-    ``beside``: further numbers, each shown with its legend, as the first one is then.
+    ``beside``: further numbers, each shown with its legend, as the first one is then. With ``fill`` the whole panel
+    has the colour. Those of ``shares`` are shown as percentages.
     """
     made = {**panel("stat", title, description, [query, *beside]), **skeleton("stat")}
     defaults = {"unit": unit, "noValue": none, "mappings": list(mappings), "thresholds": limits(*steps)}
     made["fieldConfig"]["defaults"].update(defaults, links=list(links))
-    made["options"]["textMode"] = "name" if name else "auto"
+    made["fieldConfig"]["overrides"] = [override(each, unit="percentunit") for each in shares]
+    made["options"].update(textMode="name" if name else "auto", colorMode="background" if fill else "value")
     return made
 
 

@@ -1,42 +1,28 @@
-"""Last rows of the dashboard of a run: is it fast, and what would a framework have hidden?"""
+"""Is it fast, and is anything hidden? Step time, phases and throughput; what a framework would not show."""
 
 from __future__ import annotations
 
 from rlexporter.catalog import NAMED
 from rlexporter.generate.dashboards.boxes import Column, table
+from rlexporter.generate.dashboards.curves import curve
 from rlexporter.generate.dashboards.frame import ZERO, Page, select
-from rlexporter.generate.dashboards.overview import step_time
-from rlexporter.generate.dashboards.panels import Query, described, grown, heatmap, rate, timeseries, without_range
+from rlexporter.generate.dashboards.panels import Query, described, grown, rate, timeseries, without_range
 
 
 def speed(page: Page) -> None:
     """Add the row on speed."""
-    page.row("Is it fast?")
-    steps = NAMED["rl_step_duration_seconds"]
-    page.add(timeseries("Step time", step_time(), steps, window=True, absent="No step has ended in this time"))
-    shown = NAMED["rl_phase_time_seconds"]
-    page.add(timeseries("Phases of the last step", [_phases("!~")], shown))
-    tokens = rate("rl_tokens_total", "tokens per second")
-    page.add(timeseries("Tokens per second", [tokens], NAMED["rl_tokens_total"], unit="short", window=True))
-    page.add(heatmap("Duration of steps", steps), 6)
+    page.add(curve("step time"), 6)
+    phases = Query(f"max by (run, phase) (rl_phase_time_seconds{{{ZERO}}})", "{{phase}}")
+    page.add(timeseries("Phases of the last step", [phases], NAMED["rl_phase_time_seconds"], stack=True), 6)
+    tokens = [rate("rl_tokens_total", "tokens"), rate("rl_episodes_total", "episodes")]
+    shown = NAMED["rl_tokens_total"]
+    page.add(timeseries("Tokens and episodes per second", tokens, shown, unit="short", window=True), 6)
     now = Query(f"max by (run, phase) (rl_phase{{{ZERO}}}) == 1", "{{phase}}")
-    page.add(timeseries("Phase under way", [now], NAMED["rl_phase"], stack=True, absent="No phase is under way"), 6)
-    page.add(timeseries("Last evaluation, last checkpoint", [_phases("=~")], shown, absent="None yet"), 6)
-    episodes = [rate("rl_episodes_total", "episodes per second"), rate("rl_steps_total", "steps per second")]
-    page.add(
-        timeseries("Steps and episodes per second", episodes, NAMED["rl_steps_total"], unit="short", window=True), 6
-    )
-
-
-def _phases(sign: str) -> Query:
-    """Return a query of the phases in or between steps, by ``sign``: each keeps its time until it comes again."""
-    of = select('rank="0"', f'phase{sign}"eval|save"')
-    return Query(f"max by (run, phase) (rl_phase_time_seconds{{{of}}})", "{{phase}}")
+    page.add(timeseries("Phase under way", [now], NAMED["rl_phase"], stack=True, absent="None: between two steps"), 6)
 
 
 def truth(page: Page) -> None:
     """Add the row on values that a framework would hide."""
-    page.row("Is it true? What a framework would hide")
     bad, none = grown("rl_nonfinite_values_total", select()), grown("rl_undefined_values_total", select())
     page.add(
         timeseries(
@@ -44,16 +30,16 @@ def truth(page: Page) -> None:
             [Query(f"sum by (run, metric, kind) {bad} > 0", "{{metric}} {{kind}}")],
             without_range("rl_nonfinite_values_total"),
             window=True,
-            absent="None: every value was a number",
+            absent="None: good, every value was a number",
         )
     )
     page.add(
         timeseries(
-            "Undefined values",
+            "Values that were not given",
             [Query(f"sum by (run, metric) {none} > 0", "{{metric}}")],
             NAMED["rl_undefined_values_total"],
             window=True,
-            absent="None: every value was given",
+            absent="None: good, every value was given",
         )
     )
     lost = f"max by (signal, cause, reason) (rl_signal_unavailable_info{{{ZERO}}})"
@@ -63,6 +49,6 @@ def truth(page: Page) -> None:
         described(NAMED["rl_signal_unavailable_info"]),
         labels={"signal": {}, "cause": {}, "reason": {}},
         hidden=("one",),
-        none="Every signal can be seen, or nothing looks at the tensors of this run",
+        none="None: good, every signal can be seen, or nothing looks at the tensors",
     )
     page.add(panel)

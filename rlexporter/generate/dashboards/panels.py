@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from rlexporter.catalog import NAMED
 from rlexporter.generate.dashboards.frame import SOURCE, ZERO, Json, select, skeleton
-from rlexporter.model.metric import Kind, Metric, Range
+from rlexporter.model.metric import Kind, Metric
 
 UNITS = {"seconds": "s", "fraction": "percentunit", "bytes": "bytes", "tokens": "short"}
 WINDOW = "${window}s"
@@ -65,6 +65,11 @@ def mean(metric: Metric, of: str, *by: str) -> str:
     return f"{total} / ({count} > 0)"
 
 
+def quantile(metric: Metric, part: float, of: str) -> str:
+    """Return an expression for the quantile ``part`` of a histogram, over the series with the matchers ``of``."""
+    return f"histogram_quantile({part:g}, sum by (run, le) (rate({metric.series}_bucket{{{of}}}[$__rate_interval])))"
+
+
 def words(name: str) -> str:
     """Return the name of a series as plain words."""
     bare = name.removeprefix("rl_").removeprefix("rlexporter_").removesuffix("_total").removesuffix("_dist")
@@ -89,7 +94,7 @@ def timeseries(
     description: str = "",
     overrides: Iterable[Json] = (),
 ) -> Json:
-    """Return a panel of lines over time, with the unit, words and healthy range of the metric ``shown``.
+    """Return a panel of lines over time, with the unit and the words of the metric ``shown``.
 
     With ``window`` rates look back as far as a column of a heatmap, so that they cover a step. ``absent`` is the text
     of an empty panel.
@@ -102,21 +107,23 @@ def timeseries(
         "custom": _lines(shown, log, stack),
         "noValue": absent or missing(shown),
     }
-    made["fieldConfig"] = {
-        "defaults": {**defaults, "thresholds": thresholds(shown.healthy)},
-        "overrides": list(overrides),
-    }
+    made["fieldConfig"] = {"defaults": defaults, "overrides": list(overrides)}
     made["options"] = {
-        "legend": {"displayMode": "list", "placement": "bottom", "showLegend": True, "calcs": []},
+        "legend": {
+            "displayMode": "table",
+            "placement": "bottom",
+            "showLegend": True,
+            "calcs": ["lastNotNull", "min", "max"],
+        },
         "tooltip": {"mode": "multi", "sort": "desc"},
     }
     return made
 
 
-def trend(title: str, shown: Metric) -> Json:
-    """Return a panel of a gauge over steps instead of time: without pauses and restarts."""
-    queries = [gauge("rl_step", legend="step"), gauge(shown.series, legend="value")]
-    made = timeseries(title, queries, shown)
+def trend(title: str, expr: str, legend: str, shown: Metric, description: str = "", absent: str = "") -> Json:
+    """Return a panel of ``expr``, a value of the run, over steps instead of time: without pauses and restarts."""
+    queries = [gauge("rl_step", legend="step"), Query(expr, "value")]
+    made = timeseries(title, queries, replace(shown, healthy=None), description=description, absent=absent)
     made["type"] = "trend"
     made["options"]["xField"] = "step"
     # One value a step, in their order: a run that went back to a checkpoint does some twice.
@@ -126,7 +133,7 @@ def trend(title: str, shown: Metric) -> Json:
         {"id": "joinByField", "options": {"byField": "Time", "mode": "outer"}},
         {"id": "groupBy", "options": {"fields": fields}},
         {"id": "sortBy", "options": {"fields": {}, "sort": [{"field": "step"}]}},
-        {"id": "organize", "options": {"renameByName": {"value (lastNotNull)": words(shown.series)}}},
+        {"id": "organize", "options": {"renameByName": {"value (lastNotNull)": legend}}},
     ]
     return made
 
@@ -139,17 +146,6 @@ def heatmap(title: str, metric: Metric, *more: str, absent: str = "") -> Json:
     made["fieldConfig"]["defaults"]["noValue"] = absent or missing(metric)
     made["options"]["yAxis"]["unit"] = unit_of(metric)
     return made
-
-
-def thresholds(healthy: Range | None) -> Json:
-    """Return thresholds that are red outside the range ``healthy``, and transparent inside."""
-    steps: list[Step] = [("transparent", None)]
-    if healthy is not None:
-        if healthy.low is not None:
-            steps = [("red", None), ("transparent", healthy.low)]
-        if healthy.high is not None:
-            steps.append(("red", healthy.high))
-    return limits(*steps)
 
 
 def limits(*steps: Step) -> Json:
@@ -194,7 +190,6 @@ def _lines(shown: Metric, log: bool, stack: bool) -> Json:
         "axisPlacement": "auto",
         "scaleDistribution": {"type": "log", "log": 10} if log else {"type": "linear"},
         "stacking": {"mode": "normal" if stack else "none", "group": "A"},
-        "thresholdsStyle": {"mode": "area" if shown.healthy else "off"},
     }
 
 

@@ -1,184 +1,75 @@
-"""Dashboard of a run of any algorithm, from top to bottom: overview, learning, stability, speed, hidden values."""
+"""Dashboards of a run, one for each family of algorithms: a verdict, four questions, and rows that open."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from rlexporter.catalog import NAMED
-from rlexporter.generate.dashboards import everything, overview, pace, variables
-from rlexporter.generate.dashboards.frame import Json, Page, dashboard, select
-from rlexporter.generate.dashboards.panels import (
-    Query,
-    capital,
-    described,
-    gauge,
-    heatmap,
-    mean,
-    missing,
-    timeseries,
-    trend,
-    words,
-)
-from rlexporter.model.metric import Kind, Metric
+from rlexporter.catalog.questions import QUESTIONS
+from rlexporter.generate.dashboards import any_series, learning, pace, process, spread, variables, verdict
+from rlexporter.generate.dashboards.curves import curve, described_with_limits
+from rlexporter.generate.dashboards.families import FAMILIES, Family
+from rlexporter.generate.dashboards.frame import Json, Page, dashboard
+from rlexporter.generate.dashboards.panels import capital, gauge, missing, timeseries, words
 
-UID = "rlexporter-run"
-
-Panels = tuple[tuple[str, tuple[str, ...]], ...]
-
-LEARNING: Panels = (
-    ("Reward per function", ("rl_reward_function_mean",)),
-    ("Reward in evaluation", ("rl_eval_reward_mean",)),
-    ("Groups without spread of reward", ("rl_reward_zero_std_fraction",)),
-    ("Spread of reward", ("rl_reward_std", "rl_scores_std")),
-)
-STABLE: Panels = (
-    ("KL to the reference, per token", ("rl_kl_per_token",)),
-    ("Probability ratio, mean", ("rl_policy_ratio_mean",)),
-    (
-        "Clipped",
-        ("rl_clip_ratio_region_mean", "rl_clip_ratio_low_mean", "rl_clip_ratio_high_mean", "rl_policy_clipfrac"),
-    ),
-    ("Entropy, per token", ("rl_entropy_per_token",)),
-    ("Gradient norm", ("rl_grad_norm",)),
-    ("Losses", ("rl_loss", "rl_policy_loss", "rl_total_loss")),
-    ("Advantage, mean", ("rl_advantage_mean",)),
-    ("Learning rate", ("rl_learning_rate",)),
-)
-ONLY_PPO: Panels = (
-    ("KL to the reference, per sequence", ("rl_kl_per_sequence",)),
-    ("Approximate KL of an update", ("rl_policy_approxkl", "rl_policy_policykl")),
-    ("KL coefficient", ("rl_kl_coef",)),
-    ("What PPO maximises", ("rl_rlhf_reward", "rl_scores_mean", "rl_non_score_reward_per_sequence")),
-    ("Value loss", ("rl_value_loss", "rl_value_error")),
-    ("Explained variance", ("rl_value_explained_variance",)),
-    ("Values clipped", ("rl_value_clipfrac",)),
-    ("Values and returns, mean", ("rl_value_mean", "rl_return_mean")),
-)
-COMPLETIONS: Panels = (
-    ("Completion length", ("rl_completion_length_mean", "rl_completion_length_min", "rl_completion_length_max")),
-    ("Truncated", ("rl_completion_truncated_fraction",)),
-    ("End tokens", ("rl_eos_tokens", "rl_eos_fraction")),
-)
-MISMATCH: Panels = (
-    (
-        "Log-probability, trainer against sampler",
-        ("rl_sampling_logp_difference_mean", "rl_sampling_logp_difference_max"),
-    ),
-    (
-        "Importance sampling ratio",
-        ("rl_importance_sampling_ratio_mean", "rl_importance_sampling_ratio_min", "rl_importance_sampling_ratio_max"),
-    ),
-)
-SEEN = {
-    "rl_kl_per_token": "rl_kl_per_token_dist",
-    "rl_policy_ratio_mean": "rl_policy_ratio_dist",
-    "rl_entropy_per_token": "rl_entropy_per_token_dist",
-    "rl_advantage_mean": "rl_advantage_dist",
-}
-"""Histograms of tensors by the gauge that they stand in for where the trainer does not log it."""
-ABSENT = {
-    "rl_kl_per_token": "Not in this run. PPO logs it per sequence; with beta=0 there is none",
-    "rl_policy_ratio_mean": "Neither logged nor seen at the tensor: an update on fresh samples has a ratio of 1",
-    "rl_advantage_mean": "Neither logged nor seen at the tensor",
-    "rl_sampling_logp_difference_mean": "Only with a sampler of its own: use_vllm",
-    "rl_importance_sampling_ratio_mean": "Only with a sampler of its own: use_vllm",
-    "rl_eval_reward_mean": "No evaluation yet",
-}
-_LOG = {"rl_grad_norm", "rl_value_loss", "rl_policy_approxkl"}
-_OF_SOME = {
-    "rl_kl_per_sequence_dist": "Only where KL is of sequences: legacy PPO",
-    "rl_sequence_ratio_dist": "Only where ratios are of sequences: RLOO, GSPO",
-    "rl_value_dist": "Only with a value function: PPO",
-    "rl_return_dist": "Only with a value function: PPO",
-}
-_NOT_TENSORS = {"rl_step_duration_seconds", "rl_reward_function_dist"}
+_LOG = {"rl_value_loss", "rl_policy_approxkl", "rl_policy_loss"}
 
 
-def build(catalog: Sequence[Metric]) -> Json:
-    """Return the dashboard."""
-    page = Page()
-    overview.build(page)
-    page.row("Is it learning?")
-    page.add(lines(*LEARNING[0]), 12)
-    page.add(trend("Reward over the step", NAMED["rl_reward_mean"]), 12)
-    for title, names in LEARNING[1:]:
-        page.add(lines(title, names))
-    page.row("Is it stable?")
-    for title, names in STABLE:
-        page.add(lines(title, names), 6)
-    page.row("Is it stable? What only PPO logs")
-    for title, names in ONLY_PPO:
-        page.add(lines(title, names), 6, 6)
-    page.row("Distributions, seen at the tensor")
-    for metric in distributions(catalog):
-        page.add(heatmap(capital(words(metric.series)), metric, absent=_OF_SOME.get(metric.series, "")), 6, 7)
-    page.add(_function_heatmap(), 24)
-    page.row("Completions")
-    for title, names in COMPLETIONS:
-        page.add(lines(title, names))
-    page.row("Sampler and trainer (vLLM)")
-    for title, names in MISMATCH:
-        page.add(lines(title, names), 12, 6)
+def build() -> list[Json]:
+    """Return a dashboard for each family."""
+    return [_of(family) for family in FAMILIES]
+
+
+def _of(family: Family) -> Json:
+    page, titles = Page(), {question.name: question.title for question in QUESTIONS}
+    page.row(verdict.TITLE)
+    verdict.build(page)
+    process.numbers(page)
+    page.row(titles["learning"])
+    learning.build(page, family)
+    page.row(titles["stable"])
+    for name in family.answers["stable"]:
+        page.add(curve(name), 6)
+    page.row(titles["fast"])
     pace.speed(page)
+    page.row(titles["hidden"])
     pace.truth(page)
-    everything.rest(page, catalog)
+    page.row("The main curves over the steps", collapsed=True)
+    learning.over_steps(page, family)
+    page.row("How it spreads: 5, 50 and 95 %", collapsed=True)
+    spread.quantiles(page, family)
+    page.row("Distributions, seen at the tensor", collapsed=True)
+    spread.heatmaps(page, family)
+    page.row("What else the trainer logs", collapsed=True)
+    for title, names in family.more:
+        page.add(lines(title, names), 8)
+    page.row("Alerts and conditions", collapsed=True)
+    process.conditions(page)
+    page.row("The process and its settings", collapsed=True)
+    process.settings(page)
+    page.row("Any series", collapsed=True)
+    any_series.build(page)
     return dashboard(
-        UID,
-        "RL training: run",
-        "One run: state and alerts, reward, stability, distributions, completions, speed, and what was hidden.",
+        family.uid,
+        family.title,
+        "One run: is it healthy, and why not; is it learning, stable and fast; and what was hidden.",
         page.panels,
-        variables=variables.common(variables.run(), variables.reward_function(), variables.window()),
+        variables=variables.common(
+            variables.run(of=family.runs), variables.reward_function(), variables.window(), variables.series()
+        ),
     )
 
 
 def lines(title: str, names: Sequence[str]) -> Json:
-    """Return a panel with the lines of the gauges ``names``; labels tell lines of one gauge apart."""
-    metrics = [_named(name) for name in names]
-    ranges = {each.healthy for each in metrics}
-    # Of lines with ranges of their own none can be drawn.
-    shown = metrics[0] if len(ranges) == 1 else replace(metrics[0], healthy=None)
-    texts = (f"{capital(words(name))}: {described(each)}" for name, each in zip(names, metrics, strict=True))
+    """Return a panel with the lines of the gauges ``names``."""
+    metrics = [NAMED[name] for name in names]
+    texts = (f"{capital(words(each.series))}: {described_with_limits(each)}" for each in metrics)
     return timeseries(
         title,
-        [*map(_line, names), *_besides(names)],
-        shown,
+        [gauge(name, *NAMED[name].labels) for name in names],
+        replace(metrics[0], healthy=None),
         log=names[0] in _LOG,
-        window=names[0] in SEEN,
-        absent=ABSENT.get(names[0]) or missing(*metrics),
-        description="\n\n".join(texts) if len(names) > 1 else "",
+        absent=missing(*metrics),
+        description="\n\n".join(texts),
     )
-
-
-def _named(name: str) -> Metric:
-    return NAMED.get(name) or NAMED[name.replace("rl_eval_", "rl_")]
-
-
-def _line(name: str) -> Query:
-    return gauge(name, "dataset") if name not in NAMED else gauge(name, *NAMED[name].labels)
-
-
-def _besides(names: Sequence[str]) -> Iterator[Query]:
-    """Yield queries beside those of ``names``: values corrected for a trainer's mistake, or seen at the tensor."""
-    for name in names:
-        if name in NAMED and NAMED[name].corrected:
-            of = select('rank="0"', f'metric="{name}"')
-            yield Query(f"max by (run) (rl_corrected_mean{{{of}}})", f"{words(name)}, corrected")
-        if name in SEEN:
-            yield Query(mean(NAMED[SEEN[name]], select()), "seen at the tensor")
-
-
-def distributions(catalog: Sequence[Metric]) -> list[Metric]:
-    """Return the histograms of tensors that no other panel shows better; those of few algorithms come last."""
-    found = [
-        each for each in catalog if each.kind is Kind.HISTOGRAM and not each.of and each.series not in _NOT_TENSORS
-    ]
-    return sorted(found, key=lambda metric: metric.series in _OF_SOME)
-
-
-def _function_heatmap() -> Json:
-    panel = heatmap(
-        "Reward of $reward_function", NAMED["rl_reward_function_dist"], 'reward_function=~"$reward_function"'
-    )
-    panel.update(repeat="reward_function", repeatDirection="h", maxPerRow=4)
-    return panel

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rlexporter.generate.dashboards.any_series import NAMES
 from rlexporter.generate.dashboards.frame import ZERO, Json, select, skeleton
 
 _RUNNING = select('rank="0"', 'state="running"')
@@ -36,9 +37,17 @@ def common(*more: Json) -> list[Json]:
     return [skeleton("datasource"), _variable("job", "label_values(rl_run_info, job)", multi=True), *more]
 
 
-def run(*, multi: bool = False) -> Json:
-    """Return the variable for the run."""
-    return _variable("run", 'label_values(rl_run_info{job=~"$job"}, run)', multi=multi)
+def run(*, multi: bool = False, of: str = "") -> Json:
+    """Return the variable for the run; ``of``: a matcher of `rl_run_info` for those to choose from."""
+    matchers = ",".join(filter(None, ('job=~"$job"', of)))
+    return _variable("run", f"label_values(rl_run_info{{{matchers}}}, run)", multi=multi)
+
+
+def series() -> Json:
+    """Return the variable for a series of the run."""
+    made = _variable("series", f"label_values({{{select(NAMES)}}}, __name__)", multi=False)
+    made["current"] = {"text": "rl_learning_rate", "value": "rl_learning_rate"}
+    return made
 
 
 def rank() -> Json:

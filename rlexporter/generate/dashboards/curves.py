@@ -1,0 +1,87 @@
+"""Main curves: a number that answers a question, over time, with its limits in force."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from rlexporter.catalog import NAMED
+from rlexporter.catalog.questions import QUESTIONS, Shown
+from rlexporter.conditions.shown import Source, sources
+from rlexporter.generate.dashboards import limits
+from rlexporter.generate.dashboards.frame import ZERO, Json, select
+from rlexporter.generate.dashboards.panels import Query, capital, described, mean, missing, timeseries
+from rlexporter.model.metric import Kind, Metric
+
+SHOWN = {shown.name: shown for question in QUESTIONS for shown in question.main}
+"""The numbers that answer the questions, by their short names."""
+_LOG = {"gradient norm", "value loss"}
+ABSENT = {
+    "KL": "No reference in this run: beta is 0",
+    "ratio": "Nothing to see: each update is on fresh samples, where the ratio is 1",
+    "clipped": "Nothing to see: each update is on fresh samples, where nothing is clipped",
+}
+
+
+_ALSO = {"ratio": ("rl_sequence_ratio_dist",)}
+"""Histograms of runs that have no value at the level of the others: RLOO's ratio is one of sequences."""
+
+
+def value(shown: Shown) -> str:
+    """Return an expression for the number in each run: the first of its series that the run has."""
+    return " or ".join(_read(each) for each in _alike(shown))
+
+
+def curve(name: str, *, title: str = "") -> Json:
+    """Return the panel of the number ``name`` over time."""
+    shown = SHOWN[name]
+    metric = metric_of(shown)
+    return timeseries(
+        title or capital(name),
+        [Query(value(shown), name), *limits.lines(shown.signal, lambda function: _extreme(shown, function))],
+        replace(metric, healthy=None),
+        log=name in _LOG,
+        window=any(NAMED[each.series].kind is Kind.HISTOGRAM for each in _alike(shown)),
+        absent=ABSENT.get(name) or missing(*(NAMED[each.series] for each in _alike(shown))),
+        description=described_with_limits(metric),
+        overrides=limits.look(),
+    )
+
+
+def described_with_limits(metric: Metric) -> str:
+    """Return how to read a panel: what is shown, what it means, what is usual, and what the dashed lines are."""
+    usual = f"Usual in a healthy run: {metric.healthy.text}." if metric.healthy and metric.healthy.text else ""
+    return " ".join(filter(None, (described(metric), usual, limits.NOTE)))
+
+
+def metric_of(shown: Shown) -> Metric:
+    """Return the metric whose unit and words a panel has."""
+    return NAMED[sources(shown)[0].series]
+
+
+def _alike(shown: Shown) -> Sequence[Source]:
+    """Return the sources in the unit of the first one."""
+    unit = metric_of(shown).unit
+    also = (Source(name, limited=False) for name in _ALSO.get(shown.name, ()))
+    return [*(each for each in sources(shown) if NAMED[each.series].unit == unit), *also]
+
+
+def _read(source: Source) -> str:
+    metric = NAMED[source.series]
+    if metric.kind is Kind.HISTOGRAM:
+        return mean(metric, select('rank="0"'))
+    return f"max by (run) ({metric.series}{{{ZERO}}})"
+
+
+def _extreme(shown: Shown, function: str) -> str:
+    """Return an expression for the largest or smallest value in the time that is shown, worked out once."""
+    return f"({' or '.join(_extremes(shown, function))})"
+
+
+def _extremes(shown: Shown, function: str) -> Iterator[str]:
+    for source in _alike(shown):
+        metric = NAMED[source.series]
+        if metric.kind is Kind.HISTOGRAM:
+            yield f"{function}_over_time(({_read(source)})[$__range:$__rate_interval] @ end())"
+        else:
+            yield f"{function} by (run) ({function}_over_time({metric.series}{{{ZERO}}}[$__range] @ end()))"

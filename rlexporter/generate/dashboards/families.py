@@ -1,0 +1,77 @@
+"""Families of algorithms: what the dashboard of a run shows, for GRPO and RLOO, and for both generations of PPO."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+Panels = tuple[tuple[str, tuple[str, ...]], ...]
+"""Titles of panels, each with the gauges that it shows."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Family:
+    """A dashboard of a run."""
+
+    uid: str
+    title: str
+    runs: str
+    """A matcher of `rl_run_info` for its runs."""
+    answers: Mapping[str, tuple[str, ...]]
+    """The numbers that answer each question, by the short names of `rlexporter.catalog.questions`."""
+    spread: tuple[str, ...]
+    """Histograms whose quantiles are drawn, and that are drawn as heat maps."""
+    more: Panels
+    """What else is logged."""
+
+
+_SPREAD = (
+    "rl_reward_dist",
+    "rl_advantage_dist",
+    "rl_policy_ratio_dist",
+    "rl_kl_per_token_dist",
+    "rl_entropy_per_token_dist",
+    "rl_completion_length_dist",
+)
+_OPTIMIZER: Panels = (("Learning rate", ("rl_learning_rate",)),)
+
+GRPO = Family(
+    uid="rlexporter-run",
+    title="RL training: run",
+    runs='algorithm!~"ppo.*"',
+    answers={
+        "learning": ("groups without spread",),
+        "stable": ("KL", "entropy", "ratio", "clipped", "gradient norm", "completion length", "cut off"),
+    },
+    spread=(*_SPREAD, "rl_reward_group_range_dist"),
+    more=(
+        ("Spread of reward", ("rl_reward_std",)),
+        ("Loss", ("rl_loss",)),
+        *_OPTIMIZER,
+        (
+            "Clipped above and below",
+            ("rl_clip_ratio_low_mean", "rl_clip_ratio_high_mean"),
+        ),
+        ("Completion length", ("rl_completion_length_mean", "rl_completion_length_min", "rl_completion_length_max")),
+    ),
+)
+PPO = Family(
+    uid="rlexporter-ppo",
+    title="RL training: run of PPO",
+    runs='algorithm=~"ppo.*"',
+    answers={
+        "learning": (),
+        "stable": ("KL", "entropy", "ratio", "clipped", "gradient norm", "value loss", "completion length"),
+    },
+    spread=(*_SPREAD, "rl_value_dist", "rl_return_dist"),
+    more=(
+        ("KL to the reference, per sequence", ("rl_kl_per_sequence",)),
+        ("KL coefficient", ("rl_kl_coef",)),
+        ("Approximate KL of an update", ("rl_policy_approxkl", "rl_policy_policykl")),
+        ("Losses", ("rl_policy_loss", "rl_value_loss", "rl_total_loss")),
+        ("Value function", ("rl_value_explained_variance", "rl_value_clipfrac")),
+        ("What PPO maximises", ("rl_rlhf_reward", "rl_scores_mean", "rl_non_score_reward_per_sequence")),
+        *_OPTIMIZER,
+    ),
+)
+FAMILIES = (GRPO, PPO)

@@ -1,0 +1,61 @@
+"""Is it learning? The reward over time and over steps, each function's, and the same curves over steps."""
+
+from __future__ import annotations
+
+from rlexporter.catalog import NAMED
+from rlexporter.generate.dashboards.curves import ABSENT, SHOWN, curve, described_with_limits, metric_of, value
+from rlexporter.generate.dashboards.families import Family
+from rlexporter.generate.dashboards.frame import Json, Page, select
+from rlexporter.generate.dashboards.panels import Query, capital, gauge, override, quantile, timeseries, trend
+
+_REWARD = SHOWN["reward"]
+
+
+def build(page: Page, family: Family) -> None:
+    """Add the panels of the row to ``page``."""
+    more = family.answers["learning"]
+    width = 6 if more else 8
+    page.add(_reward(), width, 9)
+    page.add(over_step("reward", "Reward over the steps"), width, 9)
+    page.add(_functions(), width, 9)
+    for name in more:
+        page.add(curve(name), width, 9)
+
+
+def over_steps(page: Page, family: Family) -> None:
+    """Add each main curve over the steps to ``page``, but for the reward's."""
+    for name in family.answers["stable"]:
+        page.add(over_step(name, f"{capital(name)} over the steps"), 6)
+
+
+def over_step(name: str, title: str) -> Json:
+    """Return the panel of the number ``name`` over steps, without pauses and restarts, as W&B shows it."""
+    shown = SHOWN[name]
+    return trend(title, value(shown), name, metric_of(shown), absent=ABSENT.get(name, ""))
+
+
+def _reward() -> Json:
+    """Return the mean reward, in the band in which nine of ten rewards lie."""
+    seen = NAMED["rl_reward_dist"]
+    high, low = "95 %", "5 %"
+    queries = [
+        Query(value(_REWARD), "mean"),
+        Query(quantile(seen, 0.95, select('rank="0"')), high),
+        Query(quantile(seen, 0.05, select('rank="0"')), low),
+    ]
+    quiet = {"custom__lineWidth": 0, "color": {"mode": "fixed", "fixedColor": "blue"}}
+    unseen = {"legend": True, "tooltip": False, "viz": False}
+    overrides = [
+        override("mean", color={"mode": "fixed", "fixedColor": "blue"}, custom__lineWidth=2),
+        override(high, **quiet, custom__fillBelowTo=low, custom__fillOpacity=20, custom__hideFrom=unseen),
+        override(low, **quiet, custom__hideFrom=unseen),
+    ]
+    text = f"{described_with_limits(NAMED['rl_reward_mean'])} The band: where nine of ten rewards lie."
+    return timeseries("Reward", queries, NAMED["rl_reward_mean"], window=True, overrides=overrides, description=text)
+
+
+def _functions() -> Json:
+    """Return the mean of each reward function."""
+    shown = NAMED["rl_reward_function_mean"]
+    absent = "One reward model, and no function of its own: the reward is that of the panel beside"
+    return timeseries("Reward of each function", [gauge(shown.series, "reward_function")], shown, absent=absent)

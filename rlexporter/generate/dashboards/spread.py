@@ -1,0 +1,67 @@
+"""Distributions of a run: quantiles in place of noise, and heat maps."""
+
+from __future__ import annotations
+
+from rlexporter.catalog import NAMED
+from rlexporter.generate.dashboards.families import Family
+from rlexporter.generate.dashboards.frame import Json, Page, select
+from rlexporter.generate.dashboards.panels import (
+    Query,
+    capital,
+    described,
+    heatmap,
+    mean,
+    quantile,
+    timeseries,
+    words,
+)
+
+_OF = select('rank="0"')
+_PARTS = ((0.95, "95 %"), (0.5, "50 %"), (0.05, "5 %"))
+_READING = "Half of the values lie above the middle line, nine of ten between the outer ones."
+_ABSENT = {
+    "rl_policy_ratio_dist": "Nothing to see: each update is on fresh samples, where the ratio is 1",
+    "rl_kl_per_token_dist": "No reference in this run: beta is 0",
+}
+
+
+def quantiles(page: Page, family: Family) -> None:
+    """Add the 5, 50 and 95 % quantiles of each distribution to ``page``, and the mean log-probabilities."""
+    for name in family.spread:
+        page.add(_quantiles(name), 8)
+    page.add(_logprobs(), 8)
+
+
+def heatmaps(page: Page, family: Family) -> None:
+    """Add a heat map of each distribution to ``page``, and of each reward function."""
+    for name in family.spread:
+        page.add(heatmap(capital(words(name)), NAMED[name], 'rank="0"', absent=_ABSENT.get(name, "")), 8)
+    name = "rl_reward_function_dist"
+    made = heatmap("Reward of $reward_function", NAMED[name], 'rank="0"', 'reward_function=~"$reward_function"')
+    made.update(repeat="reward_function", repeatDirection="h", maxPerRow=3)
+    page.add(made, 24)
+
+
+def _quantiles(name: str) -> Json:
+    metric = NAMED[name]
+    return timeseries(
+        capital(words(name)),
+        [Query(quantile(metric, part, _OF), legend) for part, legend in _PARTS],
+        metric,
+        window=True,
+        absent=_ABSENT.get(name, ""),
+        description=f"{described(metric)} {_READING}",
+    )
+
+
+def _logprobs() -> Json:
+    """Return the mean log-probability of policy and reference, side by side."""
+    policy, reference = NAMED["rl_logprob_dist"], NAMED["rl_ref_logprob_dist"]
+    text = "Where the reference falls away from the policy, the policy writes what the reference would not."
+    return timeseries(
+        "Log-probability, policy and reference",
+        [Query(mean(policy, _OF), "policy"), Query(mean(reference, _OF), "reference")],
+        policy,
+        window=True,
+        description=f"{described(policy)} {text}",
+    )

@@ -1,0 +1,86 @@
+"""First row of a run: one verdict, its cause in words, and all that is wrong, as the rules of Prometheus find it."""
+
+from __future__ import annotations
+
+from rlexporter.catalog import CONDITIONS, PROCESS_ALERTS, RUNBOOKS
+from rlexporter.generate.dashboards.boxes import GREEN, GREY, ORANGE, RED, SEVERITY, Column, link, stat, table, words
+from rlexporter.generate.dashboards.frame import FIRING, ZERO, Json, Page, select
+from rlexporter.generate.dashboards.panels import Query
+
+_SEEN = f"max by (run) (rl:run_last_seen_timestamp_seconds{{{select()}}})"
+_SERVED = f"max by (run) (rl_run_info{{{ZERO}}})"
+_NOTHING, _UNKNOWN = "none", "unknown"
+WORD = words({"2": ("act", RED), "1": ("look", ORANGE), "0": ("fine", GREEN), "-1": ("not judged", GREY)})
+"""The words of the verdict's numbers."""
+TITLE = "Is my run healthy?"
+_RULES = "Not judged: the rules of rlexporter are not loaded, or have not run yet."
+
+
+def word() -> str:
+    """Return an expression for the verdict on each run: 2 act, 1 look, 0 fine, -1 without our rules."""
+    of = {each: select(f'severity="{each}"') for each in ("critical", "warning")}
+    critical, warning = (f"(max by (run) (rl:run_cause{{{each}}}) > bool 0)" for each in of.values())
+    return f"2 * {critical} or {warning} or 0 * {_SEEN} or 0 * {_SERVED} - 1"
+
+
+def cause() -> str:
+    """Return an expression with the condition that the verdict names for each run, as the label ``condition``."""
+    found = f"max by (run, condition) (rl:run_cause{{{select()}}})"
+    nothing = f'label_replace({_SEEN}, "condition", "{_NOTHING}", "", "") unless on (run) {found}'
+    unknown = f'label_replace({_SERVED}, "condition", "{_UNKNOWN}", "", "") unless on (run) {_SEEN}'
+    return f"{found} or {nothing} or {unknown}"
+
+
+def texts() -> Json:
+    """Return the words for the names of conditions: what the runbooks call them, in the colour of their worst limit."""
+    found = {name: (alert.summary, RED) for name, alert in PROCESS_ALERTS.items()}
+    for each in CONDITIONS:
+        severe = any(limit.severity.value == "critical" for limit in each.limits)
+        found[each.name] = (each.summary, RED if severe else ORANGE)
+    return words({**found, _NOTHING: ("Nothing is wrong in what is judged.", GREEN), _UNKNOWN: (_RULES, GREY)})
+
+
+def build(page: Page) -> None:
+    """Add the panels to ``page``."""
+    text = "From the conditions of the run's newest attempt: act now, look today, or fine. The cause stands beside it."
+    page.add(stat("Verdict", Query(word(), "verdict"), text, mappings=[WORD], fill=True), 4, 5)
+    page.add(_why(), 9, 5)
+    page.add(_wrong(), 11, 5)
+
+
+def _why() -> Json:
+    """Return the cause in words: of a string, so its query is a table and the field is chosen."""
+    made = stat(
+        "Why",
+        Query(cause(), format="table"),
+        "What the verdict names first: the worst, among that NaN and infinity, then the process, then what began "
+        "first. What explains others has hidden them.",
+        mappings=[texts()],
+        none=_RULES,
+    )
+    made["options"]["reduceOptions"]["fields"] = "/^condition$/"
+    made["options"]["text"] = {"valueSize": 22}
+    return made
+
+
+def _wrong() -> Json:
+    """Return a table of the alerts that fire, with the step, value and limit of when they began."""
+    severe = 'severity=~"critical|warning"'
+    of = select(severe)
+    by = "max by (condition, severity)"
+    columns = [
+        Column("firing", f"max by (alertname, condition, severity) (ALERTS{{{FIRING},{severe}}})"),
+        Column("since step", f"{by} (rl:condition_step{{{of}}})", {"decimals": 0}),
+        Column("value then", f"{by} (rl:condition{{{of}}})", {"decimals": 3}),
+        Column("limit then", f"{by} (rl:condition_threshold{{{of}}})", {"decimals": 3}),
+    ]
+    runbook = link("Runbook: what it means, what to do", f"{RUNBOOKS}/${{__value.raw}}.md", away=True)
+    return table(
+        "Wrong now",
+        columns,
+        "The alerts of this run that fire. A click on one opens its runbook.",
+        labels={"severity": SEVERITY, "alertname": {"links": [runbook]}, "condition": {}},
+        hidden=("firing", "condition"),
+        sort="since step",
+        none="Nothing: good",
+    )
