@@ -10,12 +10,13 @@ from rlexporter.catalog.questions import QUESTIONS, Shown
 from rlexporter.conditions.shown import Source, sources
 from rlexporter.generate.dashboards import limits
 from rlexporter.generate.dashboards.frame import ZERO, Json, select
-from rlexporter.generate.dashboards.panels import Query, capital, described, mean, missing, timeseries
+from rlexporter.generate.dashboards.panels import Query, capital, described, gauge, mean, missing, timeseries, words
 from rlexporter.model.metric import Kind, Metric
 
 SHOWN = {shown.name: shown for question in QUESTIONS for shown in question.main}
 """The numbers that answer the questions, by their short names."""
 _LOG = {"gradient norm", "value loss"}
+_LOG_OF = {"rl_policy_approxkl"}
 ABSENT = {
     "KL": "No reference in this run: beta is 0",
     "ratio": "Nothing to see: each update is on fresh samples, where the ratio is 1",
@@ -45,6 +46,20 @@ def curve(name: str, *, title: str = "") -> Json:
         absent=ABSENT.get(name) or missing(*(NAMED[each.series] for each in _alike(shown))),
         description=described_with_limits(metric),
         overrides=limits.look(),
+    )
+
+
+def lines(title: str, names: Sequence[str]) -> Json:
+    """Return a panel with the lines of the gauges ``names``."""
+    metrics = [NAMED[name] for name in names]
+    texts = (f"{capital(words(each.series))}: {described_with_limits(each)}" for each in metrics)
+    return timeseries(
+        title,
+        [gauge(name, *NAMED[name].labels) for name in names],
+        replace(metrics[0], healthy=None),
+        log=names[0] in _LOG_OF,
+        absent=missing(*metrics),
+        description="\n\n".join(texts),
     )
 
 

@@ -23,6 +23,8 @@ class Family:
     """Histograms whose quantiles are drawn, and that are drawn as heat maps."""
     more: Panels
     """What else is logged."""
+    learning: Panels = ()
+    """What says whether it learns, beside the reward."""
 
 
 _SPREAD = (
@@ -43,7 +45,8 @@ GRPO = Family(
         "learning": ("groups without spread",),
         "stable": ("KL", "entropy", "ratio", "clipped", "gradient norm", "completion length", "cut off"),
     },
-    spread=(*_SPREAD, "rl_reward_group_range_dist"),
+    learning=(("Reward of each function", ("rl_reward_function_mean",)),),
+    spread=(*_SPREAD, "rl_sequence_ratio_dist", "rl_reward_group_range_dist", "rl_reward_function_dist"),
     more=(
         ("Spread of reward", ("rl_reward_std",)),
         ("Loss", ("rl_loss",)),
@@ -63,14 +66,16 @@ PPO = Family(
         "learning": (),
         "stable": ("KL", "entropy", "ratio", "clipped", "gradient norm", "value loss", "completion length"),
     },
+    learning=(
+        ("What PPO maximises", ("rl_rlhf_reward", "rl_scores_mean", "rl_non_score_reward_per_sequence")),
+        ("Value function", ("rl_value_explained_variance", "rl_value_clipfrac")),
+    ),
     spread=(*_SPREAD, "rl_value_dist", "rl_return_dist"),
     more=(
         ("KL to the reference, per sequence", ("rl_kl_per_sequence",)),
         ("KL coefficient", ("rl_kl_coef",)),
         ("Approximate KL of an update", ("rl_policy_approxkl", "rl_policy_policykl")),
         ("Losses", ("rl_policy_loss", "rl_value_loss", "rl_total_loss")),
-        ("Value function", ("rl_value_explained_variance", "rl_value_clipfrac")),
-        ("What PPO maximises", ("rl_rlhf_reward", "rl_scores_mean", "rl_non_score_reward_per_sequence")),
         *_OPTIMIZER,
     ),
 )

@@ -1,11 +1,11 @@
-"""Dashboard of all runs, a row each: which of them needs a look?"""
+"""Dashboard of all runs, a row each, those first that need somebody: how are they, whose, and what do they cost?"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from rlexporter.catalog import NAMED
-from rlexporter.generate.dashboards import stability, state, variables
+from rlexporter.generate.dashboards import state, variables, verdict
 from rlexporter.generate.dashboards.boxes import (
     COLOURED,
     GREEN,
@@ -18,22 +18,29 @@ from rlexporter.generate.dashboards.boxes import (
     stat,
     table,
 )
-from rlexporter.generate.dashboards.frame import FIRING, ZERO, Json, Page, dashboard, select
-from rlexporter.generate.dashboards.panels import Query, described, gauge, limits, timeseries, without_range
+from rlexporter.generate.dashboards.families import GRPO, PPO
+from rlexporter.generate.dashboards.frame import RANK_0, Json, Page, dashboard, select
+from rlexporter.generate.dashboards.panels import Query, described, limits, timeseries, without_range
 from rlexporter.model.metric import Metric
 
 UID = "rlexporter-fleet"
 
-_OPEN = link("Open", "/d/rlexporter-run?var-run=${__value.raw}&${datasource:queryparam}&${__url_time_range}")
-_STEPS = tuple(f"increase(rl_step_duration_seconds_{part}{{{ZERO}}}[$__range])" for part in ("sum", "count"))
-_PACE = f"max by (run) ({_STEPS[0]} / ({_STEPS[1]} > 0)) or max by (run) (rl_step_time_seconds{{{ZERO}}})"
-_SLOPES = tuple(f"deriv({name}{{{ZERO}}}[$__range])" for name in ("rl_reward_mean", "rl_step"))
-_SLOPE = f"100 * max by (run) ({_SLOPES[0]} / ({_SLOPES[1]} > 0))"
+BY = ", ".join((*variables.PLACES, "run"))
+"""The labels that tell runs apart: two of one name in two namespaces are two."""
+_OWNED = ",".join(f'{name}=~"${name}"' for name in variables.OWNERS)
+_ALL = select(_OWNED)
+_MAIN = select(RANK_0, _OWNED)
+_WHERE = "&".join(f"var-{name}=${{__data.fields.{name}}}" for name in variables.PLACES)
+_OPEN = link("Open", f"/d/${{__data.fields.dashboard}}?var-run=${{__value.raw}}&{_WHERE}&${{__url_time_range}}")
+_STEPS = tuple(f"increase(rl_step_duration_seconds_{part}{{{_MAIN}}}[$__range])" for part in ("sum", "count"))
+_PACE = f"max by ({BY}) ({_STEPS[0]} / ({_STEPS[1]} > 0)) or max by ({BY}) (rl_step_time_seconds{{{_MAIN}}})"
+_SLOPES = tuple(f"deriv({name}{{{_MAIN}}}[$__range])" for name in ("rl_reward_mean", "rl_step"))
+_SLOPE = f"100 * max by ({BY}) ({_SLOPES[0]} / ({_SLOPES[1]} > 0))"
 _SPENT, _LOST = (
-    f"max by (run) ({name}{{{select()}}}) / 3600"
-    for name in ("rl:run_gpu_seconds", "rl:run_gpu_seconds_since_critical")
+    f"max by ({BY}) ({name}{{{_ALL}}}) / 3600" for name in ("rl:run_gpu_seconds", "rl:run_gpu_seconds_since_critical")
 )
 _COMPARED = (
+    ("Reward", "rl_reward_mean"),
     ("KL to the reference, per token", "rl_kl_per_token"),
     ("Entropy", "rl_entropy_per_token"),
     ("Completion length", "rl_completion_length_mean"),
@@ -44,57 +51,39 @@ def build(catalog: Sequence[Metric]) -> Json:
     """Return the dashboard."""
     page = Page()
     page.row("Runs")
-    page.add(_count("Running", "running"), 3, 4)
-    page.add(_count("Failed", "failed", RED), 3, 4)
-    page.add(_count("Preempted", "preempted", ORANGE), 3, 4)
-    for title, severity, color in (("critical alerts", "critical", RED), ("warnings only", "warning", ORANGE)):
-        page.add(_sick(title, severity, color), 3, 4)
-    total = Query(f"sum(rate(rl_tokens_total{{{ZERO}}}[$__rate_interval])) or vector(0)", "tokens per second")
+    for number, title, color in ((2, "Act", RED), (1, "Look", ORANGE), (0, "Fine", GREEN)):
+        page.add(_count(title, number, color), 3, 4)
+    page.add(_in("Running", "running", GREEN), 3, 4)
+    page.add(_in("Failed or gone", "failed", RED), 3, 4)
+    total = Query(f"sum(rate(rl_tokens_total{{{_MAIN}}}[$__rate_interval])) or vector(0)", "tokens per second")
     page.add(stat("Tokens per second", total, described(NAMED["rl_tokens_total"]), unit="short"), 3, 4)
     page.add(_hours("GPU hours", _SPENT, "GPU hours that the runs have used, each since it was last started."), 3, 4)
     lost = "Those of them that were spent since the first critical alert of a run that still fires."
-    page.add(_hours("GPU hours since critical", _LOST, lost, ORANGE), 3, 4)
-    page.add(_runs(), 24, 10)
-    page.row("Side by side")
-    page.add(timeseries("Reward", [gauge("rl_reward_mean", legend="{{run}}")], NAMED["rl_reward_mean"]))
-    share = Query(f"max by (run) ({stability.worst()})", "{{run}}")
-    page.add(
-        timeseries(
-            "Nearest to an alert limit",
-            [share],
-            NAMED["rl_step"],
-            unit="percentunit",
-            log=True,
-            description=stability.DESCRIPTION,
-            absent=stability.ABSENT,
-        )
-    )
-    pace = Query(_PACE.replace("$__range", "$__rate_interval"), "{{run}}")
-    page.add(timeseries("Step time", [pace], NAMED["rl_step_duration_seconds"]))
+    page.add(_hours("GPU hours wasted", _LOST, lost, ORANGE), 3, 4)
+    page.add(_runs(), 24, 12)
+    page.row("Side by side", collapsed=True)
     for title, name in _COMPARED:
-        page.add(timeseries(title, [gauge(name, legend="{{run}}")], without_range(name)))
+        query = Query(f"max by ({BY}) ({name}{{{_MAIN}}})", "{{run}}")
+        page.add(timeseries(title, [query], without_range(name)), 6)
     return dashboard(
         UID,
         "RL training: fleet",
-        "All runs: state, step, reward, alerts, age of the last step; a click on a run opens it.",
+        "All runs: verdict, cause, owner, age, pace, reward and cost; a click on a run opens it.",
         page.panels,
-        variables=variables.common(variables.run(multi=True)),
+        variables=variables.common(*variables.owners(), variables.run(multi=True)),
     )
 
 
-def _count(title: str, of: str, color: str = GREEN) -> Json:
-    matchers = select('rank="0"', f'state="{of}"')
-    query = Query(f"sum(max by (run) (rl_run_state{{{matchers}}})) or vector(0)", "runs")
+def _count(title: str, number: int, color: str) -> Json:
+    query = Query(f"count(({verdict.word(BY, _OWNED)}) == {number}) or vector(0)", "runs")
+    text = f"Runs with the verdict {title.lower()}, by the conditions of their newest attempt."
+    return stat(title, query, text, steps=((GREY, None), (color, 1.0)))
+
+
+def _in(title: str, of: str, color: str) -> Json:
+    matchers = select(f'state="{of}"', _OWNED)
+    query = Query(f"count(count by ({BY}) (rl:run_state{{{matchers}}})) or vector(0)", "runs")
     return stat(title, query, described(NAMED["rl_run_state"]), steps=((GREY, None), (color, 1.0)))
-
-
-def _sick(title: str, severity: str, color: str) -> Json:
-    firing = f'count by (run) (ALERTS{{{FIRING},severity="{severity}"}})'
-    if severity == "warning":
-        firing += f' unless on (run) ALERTS{{{FIRING},severity="critical"}}'
-    query = Query(f"count({firing}) or vector(0)", "runs")
-    text = f"Runs with {title} that fire now."
-    return stat(f"Runs with {title}", query, text, steps=((GREY, None), (color, 1.0)))
 
 
 def _hours(title: str, of_each: str, text: str, color: str = GREY) -> Json:
@@ -102,91 +91,65 @@ def _hours(title: str, of_each: str, text: str, color: str = GREY) -> Json:
     return stat(title, query, text, unit="h", steps=((GREY, None), (color, 0.1)))
 
 
-_MIDDLE = ("step", "done", "step time", "age of last step", "reward", "reward trend")
-_WRONG, _COST = ("critical", "warnings", "NaN"), ("GPU hours", "lost")
+_TREND = limits((RED, None), (GREY, -0.001), (GREEN, 0.001))
+_ORDER = ("run", "verdict", "condition", "team", "user", "state", "age", "step", "done", "step time", "reward")
 
 
 def _runs() -> Json:
     """Return a table with a row per run; the values of labels are columns too."""
     labels: dict[str, dict[str, object]] = {
         "run": {"links": [_OPEN], "custom__width": 200},
-        "algorithm": {},
-        "model": {},
+        "condition": {"mappings": [verdict.texts()], "custom__width": 300, "displayName": "cause"},
         "team": {},
         "user": {},
-        "signal": {},
+        "cluster": {},
+        "namespace": {},
+        "algorithm": {},
+        "model": {},
+        "dashboard": {"custom__hidden": True},
         "instance": {"links": [STATUS_PAGE]},
     }
     return table(
         "Runs",
         list(_columns()),
-        "One row a run, with those that are gone but were there in the time that is shown. A click on a run opens it, "
-        "one on its instance the status page. Signal: the one that is nearest to the limit of an alert, and what "
-        "share of it. Reward trend: how much the reward gains in 100 steps, over the time that is shown. GPU hours: "
-        "what the run has used since it was last started; lost: those since its first critical alert that still "
-        "fires. Team and user are there where RLEXPORTER_LABELS sets them.",
+        "One row a run, those first that need somebody, with those that are gone but were there in the time that is "
+        "shown. A click on a run opens it, one on its instance the status page. Cause: what the verdict names first. "
+        "Age: since the last step. Reward trend: how much the reward gains in 100 steps, over the time that is shown. "
+        "GPU hours: what the run has used since it was last started; wasted: those since its first critical alert "
+        "that still fires. Team and user are there where RLEXPORTER_LABELS sets them.",
         labels=labels,
-        hidden=("info", "where"),
-        order=(
-            "run",
-            "team",
-            "user",
-            "state",
-            "algorithm",
-            "model",
-            *_MIDDLE,
-            "signal",
-            "of its limit",
-            *_WRONG,
-            *_COST,
-        ),
-        sort="critical",
+        hidden=("info", "where", "why"),
+        order=(*_ORDER, "reward trend", "GPU hours", "wasted"),
+        sort="verdict",
         none="No run here: is anything scraped?",
     )
 
 
 def _columns() -> tuple[Column, ...]:
-    age = f"time() - max by (run) (last_over_time(rl_last_step_timestamp_seconds{{{ZERO}}}[$__range]))"
-    info = f"last_over_time(rl_run_info{{{ZERO}}}[$__range])"
-    bad = f"sum by (run) (last_over_time(rl_nonfinite_values_total{{{select()}}}[$__range]))"
-    red, orange = _from_one(RED), _from_one(ORANGE)
-    share = limits(*stability.NEAR)
-    done = f"max by (run) (rl_step{{{ZERO}}}) / max by (run) (rl_steps_planned{{{ZERO}}})"
+    age = f"time() - max by ({BY}) (last_over_time(rl_last_step_timestamp_seconds{{{_MAIN}}}[$__range]))"
+    step, planned = (f"max by ({BY}) ({name}{{{_MAIN}}})" for name in ("rl_step", "rl_steps_planned"))
+    reward = f"max by ({BY}) (last_over_time(rl_reward_mean{{{_MAIN}}}[$__range]))"
+    coloured = {"custom__cellOptions": COLOURED}
     return (
-        Column("state", state.code(), {"mappings": [state.mapping()], "custom__cellOptions": COLOURED}),
-        Column("info", f"max by (run, algorithm, model, team, user) ({info})"),
-        Column("where", f"max by (run, instance) (rl_run_info{{{ZERO}}})"),
-        Column("step", f"max by (run) (last_over_time(rl_step{{{ZERO}}}[$__range]))"),
-        Column("done", done, {"unit": "percentunit"}),
+        Column("verdict", verdict.word(BY, _OWNED), {"mappings": [verdict.WORD], **coloured}),
+        Column("why", verdict.cause(BY, _OWNED)),
+        Column("info", _info()),
+        Column("where", f"max by ({BY}, instance) (rl_run_info{{{_MAIN}}})"),
+        Column("state", state.code(BY, _OWNED), {"mappings": [state.mapping()], **coloured}),
+        Column("age", age, {"unit": "s"}),
+        Column("step", f"max by ({BY}) (last_over_time(rl_step{{{_MAIN}}}[$__range]))"),
+        Column("done", f"{step} / {planned}", {"unit": "percentunit"}),
         Column("step time", _PACE, {"unit": "s"}),
-        Column("age of last step", age, {"unit": "s"}),
-        Column("reward", f"max by (run) (last_over_time(rl_reward_mean{{{ZERO}}}[$__range]))", {"decimals": 3}),
-        Column("reward trend", _SLOPE, {"decimals": 3, "thresholds": _TREND, "custom__cellOptions": COLOURED}),
-        Column(
-            "of its limit",
-            stability.worst(),
-            {"unit": "percentunit", "thresholds": share, "custom__cellOptions": COLOURED},
-        ),
-        Column("critical", _alerts("critical"), red),
-        Column("warnings", _alerts("warning"), orange),
-        Column("NaN", f"{bad} or 0 * max by (run) ({info})", red),
+        Column("reward", reward, {"decimals": 3}),
+        Column("reward trend", _SLOPE, {"decimals": 3, "thresholds": _TREND, **coloured}),
         Column("GPU hours", _SPENT, {"unit": "h"}),
-        Column(
-            "lost",
-            _LOST,
-            {"unit": "h", "thresholds": limits((GREY, None), (ORANGE, 0.1)), "custom__cellOptions": COLOURED},
-        ),
+        Column("wasted", _LOST, {"unit": "h", "thresholds": limits((GREY, None), (ORANGE, 0.1)), **coloured}),
     )
 
 
-_TREND = limits((RED, None), (GREY, -0.001), (GREEN, 0.001))
-
-
-def _from_one(color: str) -> dict[str, object]:
-    return {"thresholds": limits((GREY, None), (color, 1.0)), "custom__cellOptions": COLOURED}
-
-
-def _alerts(severity: str) -> str:
-    """Return the number of firing alerts per run, 0 for runs that have none."""
-    firing = f'count by (run) (ALERTS{{{FIRING},severity="{severity}"}})'
-    return f"{firing} or 0 * max by (run) (rl_run_info{{{ZERO}}})"
+def _info() -> str:
+    """Return an expression with what a run is, and the dashboard of its family, as labels."""
+    names = ", ".join((BY, "algorithm", "model", *variables.OWNERS))
+    info = f"max by ({names}) (last_over_time(rl_run_info{{{_MAIN}}}[$__range]))"
+    named = f'label_replace({info}, "dashboard", "{GRPO.uid}", "", "")'
+    return f'label_replace({named}, "dashboard", "{PPO.uid}", "algorithm", "ppo.*")'

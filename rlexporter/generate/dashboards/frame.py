@@ -17,19 +17,21 @@ SOURCE: Json = {"type": "prometheus", "uid": "${datasource}"}
 WIDTH = 24
 ROW_HEIGHT = 1
 
-FIRING = f'alertname=~"RL.+",alertname!~"{STORMS}",alertstate="firing",run=~"$run"'
+_PLACE = ('cluster=~"$cluster"', 'namespace=~"$namespace"')
+FIRING = ",".join(('alertname=~"RL.+"', f'alertname!~"{STORMS}"', 'alertstate="firing"', *_PLACE, 'run=~"$run"'))
 """What fires for the runs that are shown; a storm only stands for it."""
 
 
 def select(*more: str) -> str:
-    """Return the label matchers of a query: job, run, and ``more``.
+    """Return the label matchers of a query: job, cluster, namespace, run, and ``more``.
 
     There is none for the instance, as in other dashboards: a preempted run goes on in another one.
     """
-    return ",".join(('job=~"$job"', 'run=~"$run"', *more))
+    return ",".join(('job=~"$job"', *_PLACE, 'run=~"$run"', *more))
 
 
-ZERO = select('rank="0"')
+RANK_0 = 'rank="0"'
+ZERO = select(RANK_0)
 
 
 def dashboard(uid: str, title: str, description: str, panels: list[Json], *, variables: Iterable[Json]) -> Json:

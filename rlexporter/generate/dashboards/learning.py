@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 from rlexporter.catalog import NAMED
-from rlexporter.generate.dashboards.curves import ABSENT, SHOWN, curve, described_with_limits, metric_of, value
+from rlexporter.generate.dashboards.curves import ABSENT, SHOWN, curve, described_with_limits, lines, metric_of, value
 from rlexporter.generate.dashboards.families import Family
 from rlexporter.generate.dashboards.frame import Json, Page, select
-from rlexporter.generate.dashboards.panels import Query, capital, gauge, override, quantile, timeseries, trend
+from rlexporter.generate.dashboards.panels import Query, capital, override, quantile, timeseries, trend
 
 _REWARD = SHOWN["reward"]
 
 
 def build(page: Page, family: Family) -> None:
     """Add the panels of the row to ``page``."""
-    more = family.answers["learning"]
-    width = 6 if more else 8
-    page.add(_reward(), width, 9)
-    page.add(over_step("reward", "Reward over the steps"), width, 9)
-    page.add(_functions(), width, 9)
-    for name in more:
-        page.add(curve(name), width, 9)
+    page.add(_reward(), 6, 9)
+    page.add(over_step("reward", "Reward over the steps"), 6, 9)
+    for title, names in family.learning:
+        page.add(lines(title, names), 6, 9)
+    for name in family.answers["learning"]:
+        page.add(curve(name), 6, 9)
 
 
 def over_steps(page: Page, family: Family) -> None:
@@ -52,10 +51,3 @@ def _reward() -> Json:
     ]
     text = f"{described_with_limits(NAMED['rl_reward_mean'])} The band: where nine of ten rewards lie."
     return timeseries("Reward", queries, NAMED["rl_reward_mean"], window=True, overrides=overrides, description=text)
-
-
-def _functions() -> Json:
-    """Return the mean of each reward function."""
-    shown = NAMED["rl_reward_function_mean"]
-    absent = "One reward model, and no function of its own: the reward is that of the panel beside"
-    return timeseries("Reward of each function", [gauge(shown.series, "reward_function")], shown, absent=absent)

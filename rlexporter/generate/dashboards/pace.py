@@ -14,9 +14,9 @@ def speed(page: Page) -> None:
     page.add(curve("step time"), 6)
     phases = Query(f"max by (run, phase) (rl_phase_time_seconds{{{ZERO}}})", "{{phase}}")
     page.add(timeseries("Phases of the last step", [phases], NAMED["rl_phase_time_seconds"], stack=True), 6)
-    tokens = [rate("rl_tokens_total", "tokens"), rate("rl_episodes_total", "episodes")]
+    tokens = [rate(f"rl_{each}_total", each) for each in ("tokens", "episodes", "steps")]
     shown = NAMED["rl_tokens_total"]
-    page.add(timeseries("Tokens and episodes per second", tokens, shown, unit="short", window=True), 6)
+    page.add(timeseries("Tokens, episodes and steps per second", tokens, shown, unit="short", window=True), 6)
     now = Query(f"max by (run, phase) (rl_phase{{{ZERO}}}) == 1", "{{phase}}")
     page.add(timeseries("Phase under way", [now], NAMED["rl_phase"], stack=True, absent="None: between two steps"), 6)
 

@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
-
-from rlexporter.catalog import NAMED
 from rlexporter.catalog.questions import QUESTIONS
 from rlexporter.generate.dashboards import any_series, learning, pace, process, spread, variables, verdict
-from rlexporter.generate.dashboards.curves import curve, described_with_limits
+from rlexporter.generate.dashboards.curves import curve, lines
 from rlexporter.generate.dashboards.families import FAMILIES, Family
 from rlexporter.generate.dashboards.frame import Json, Page, dashboard
-from rlexporter.generate.dashboards.panels import capital, gauge, missing, timeseries, words
-
-_LOG = {"rl_value_loss", "rl_policy_approxkl", "rl_policy_loss"}
 
 
 def build() -> list[Json]:
@@ -58,18 +51,4 @@ def _of(family: Family) -> Json:
         variables=variables.common(
             variables.run(of=family.runs), variables.reward_function(), variables.window(), variables.series()
         ),
-    )
-
-
-def lines(title: str, names: Sequence[str]) -> Json:
-    """Return a panel with the lines of the gauges ``names``."""
-    metrics = [NAMED[name] for name in names]
-    texts = (f"{capital(words(each.series))}: {described_with_limits(each)}" for each in metrics)
-    return timeseries(
-        title,
-        [gauge(name, *NAMED[name].labels) for name in names],
-        replace(metrics[0], healthy=None),
-        log=names[0] in _LOG,
-        absent=missing(*metrics),
-        description="\n\n".join(texts),
     )

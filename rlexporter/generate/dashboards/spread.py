@@ -19,8 +19,11 @@ from rlexporter.generate.dashboards.panels import (
 _OF = select('rank="0"')
 _PARTS = ((0.95, "95 %"), (0.5, "50 %"), (0.05, "5 %"))
 _READING = "Half of the values lie above the middle line, nine of ten between the outer ones."
+_FUNCTIONS = "rl_reward_function_dist"
 _ABSENT = {
-    "rl_policy_ratio_dist": "Nothing to see: each update is on fresh samples, where the ratio is 1",
+    "rl_policy_ratio_dist": "Nothing to see: the ratio is one of sequences here, or each update is on fresh samples",
+    "rl_sequence_ratio_dist": "Nothing to see: the ratio is one of tokens here, or each update is on fresh samples",
+    "rl_entropy_per_token_dist": "Only the mean is known in this version of TRL: see Entropy",
     "rl_kl_per_token_dist": "No reference in this run: beta is 0",
 }
 
@@ -28,18 +31,25 @@ _ABSENT = {
 def quantiles(page: Page, family: Family) -> None:
     """Add the 5, 50 and 95 % quantiles of each distribution to ``page``, and the mean log-probabilities."""
     for name in family.spread:
-        page.add(_quantiles(name), 8)
+        if name != _FUNCTIONS:
+            page.add(_quantiles(name), 8)
     page.add(_logprobs(), 8)
 
 
 def heatmaps(page: Page, family: Family) -> None:
     """Add a heat map of each distribution to ``page``, and of each reward function."""
     for name in family.spread:
-        page.add(heatmap(capital(words(name)), NAMED[name], 'rank="0"', absent=_ABSENT.get(name, "")), 8)
-    name = "rl_reward_function_dist"
-    made = heatmap("Reward of $reward_function", NAMED[name], 'rank="0"', 'reward_function=~"$reward_function"')
+        if name == _FUNCTIONS:
+            page.add(_of_functions(), 24)
+        else:
+            page.add(heatmap(capital(words(name)), NAMED[name], 'rank="0"', absent=_ABSENT.get(name, "")), 8)
+
+
+def _of_functions() -> Json:
+    """Return the heat map of a reward function, which Grafana repeats for each."""
+    made = heatmap("Reward of $reward_function", NAMED[_FUNCTIONS], 'rank="0"', 'reward_function=~"$reward_function"')
     made.update(repeat="reward_function", repeatDirection="h", maxPerRow=3)
-    page.add(made, 24)
+    return made
 
 
 def _quantiles(name: str) -> Json:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rlexporter.generate.dashboards.boxes import BLUE, GREEN, ORANGE, RED, YELLOW, words
-from rlexporter.generate.dashboards.frame import Json, select
+from rlexporter.generate.dashboards.frame import RANK_0, Json, select
 
 _LIVE = {"running": GREEN, "starting": YELLOW, "failed": RED, "preempted": ORANGE, "stopped": ORANGE, "finished": BLUE}
 _OVER = ("failed", "preempted", "stopped", "finished")
@@ -11,11 +11,14 @@ _NUMBERS = {state: number for number, state in enumerate(_LIVE, 1)}
 _GONE = len(_LIVE) + 1
 
 
-def code() -> str:
-    """Return an expression for the number of a run's state, else of its end, else that it is gone."""
-    live = [f"{_NUMBERS[state]} * (max by (run) (rl_run_state{{{_of(state)}}}) == 1)" for state in _LIVE]
-    over = [f"{_NUMBERS[state]} * ({_last(state)} == 1)" for state in _OVER]
-    return " or ".join((*live, *over, f"{_GONE} * ({_last('running')} == 1)"))
+def code(by: str = "run", more: str = "") -> str:
+    """Return an expression for the number of a run's state, else of its end, else that it is gone.
+
+    ``by``: the labels that name a run; ``more``: matchers.
+    """
+    live = [f"{_NUMBERS[state]} * (max by ({by}) (rl_run_state{{{_of(state, more)}}}) == 1)" for state in _LIVE]
+    over = [f"{_NUMBERS[state]} * ({_last(state, by, more)} == 1)" for state in _OVER]
+    return " or ".join((*live, *over, f"{_GONE} * ({_last('running', by, more)} == 1)"))
 
 
 def mapping() -> Json:
@@ -24,9 +27,9 @@ def mapping() -> Json:
     return words({**texts, str(_GONE): ("unreachable", RED)})
 
 
-def _last(state: str) -> str:
-    return f"max by (run) (last_over_time(rl_run_state{{{_of(state)}}}[$__range]))"
+def _last(state: str, by: str, more: str) -> str:
+    return f"max by ({by}) (last_over_time(rl_run_state{{{_of(state, more)}}}[$__range]))"
 
 
-def _of(state: str) -> str:
-    return select('rank="0"', f'state="{state}"')
+def _of(state: str, more: str) -> str:
+    return select(RANK_0, f'state="{state}"', *filter(None, [more]))

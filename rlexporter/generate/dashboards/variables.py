@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from rlexporter.generate.dashboards.any_series import NAMES
 from rlexporter.generate.dashboards.frame import ZERO, Json, select, skeleton
 
+PLACES = ("cluster", "namespace")
+"""Labels by which runs of one name are told apart; many setups have none of them."""
+OWNERS = ("team", "user")
+_INFO = 'rl_run_info{job=~"$job"}'
 _RUNNING = select('rank="0"', 'state="running"')
 _AGE = (
     f"(time() - max by (job) (rl_last_step_timestamp_seconds{{{ZERO}}})) "
@@ -34,13 +40,19 @@ WINDOW = f"ceil(clamp_min(1.2 * {PACE} + 30, 60)) or vector(60)"
 def common(*more: Json) -> list[Json]:
     """Return the variables that every dashboard has, and ``more``."""
     # A variable, because nothing else is filled in by provisioning as well as by an import.
-    return [skeleton("datasource"), _variable("job", "label_values(rl_run_info, job)", multi=True), *more]
+    places = (_variable(name, f"label_values({_INFO}, {name})", multi=True, absent=True) for name in PLACES)
+    return [skeleton("datasource"), _variable("job", "label_values(rl_run_info, job)", multi=True), *places, *more]
 
 
-def run(*, multi: bool = False, of: str = "") -> Json:
+def run(*, multi: bool = False, of: str = "", places: Iterable[str] = PLACES) -> Json:
     """Return the variable for the run; ``of``: a matcher of `rl_run_info` for those to choose from."""
-    matchers = ",".join(filter(None, ('job=~"$job"', of)))
+    matchers = ",".join(filter(None, ('job=~"$job"', *(f'{name}=~"${name}"' for name in places), of)))
     return _variable("run", f"label_values(rl_run_info{{{matchers}}}, run)", multi=multi)
+
+
+def owners() -> list[Json]:
+    """Return the variables for whose runs are shown, by the labels that RLEXPORTER_LABELS sets."""
+    return [_variable(name, f"label_values({_INFO}, {name})", multi=True, absent=True) for name in OWNERS]
 
 
 def series() -> Json:
@@ -68,10 +80,11 @@ def window() -> Json:
     return made
 
 
-def _variable(name: str, query: str, *, multi: bool) -> Json:
+def _variable(name: str, query: str, *, multi: bool, absent: bool = False) -> Json:
+    """Return a variable. With ``absent`` all of its values are those that have no such label, too."""
     made = skeleton("variable")
     made.update(name=name, label=name, multi=multi, includeAll=multi)
     made["query"].update(query=query, refId=f"variable-{name}")
     if multi:
-        made.update(current={"text": ["All"], "value": ["$__all"]}, allValue=".+")
+        made.update(current={"text": ["All"], "value": ["$__all"]}, allValue=".*" if absent else ".+")
     return made

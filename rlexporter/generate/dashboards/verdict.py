@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from rlexporter.catalog import CONDITIONS, PROCESS_ALERTS, RUNBOOKS
 from rlexporter.generate.dashboards.boxes import GREEN, GREY, ORANGE, RED, SEVERITY, Column, link, stat, table, words
-from rlexporter.generate.dashboards.frame import FIRING, ZERO, Json, Page, select
+from rlexporter.generate.dashboards.frame import FIRING, RANK_0, Json, Page, select
 from rlexporter.generate.dashboards.panels import Query
 
-_SEEN = f"max by (run) (rl:run_last_seen_timestamp_seconds{{{select()}}})"
-_SERVED = f"max by (run) (rl_run_info{{{ZERO}}})"
 _NOTHING, _UNKNOWN = "none", "unknown"
 WORD = words({"2": ("act", RED), "1": ("look", ORANGE), "0": ("fine", GREEN), "-1": ("not judged", GREY)})
 """The words of the verdict's numbers."""
@@ -16,19 +14,35 @@ TITLE = "Is my run healthy?"
 _RULES = "Not judged: the rules of rlexporter are not loaded, or have not run yet."
 
 
-def word() -> str:
-    """Return an expression for the verdict on each run: 2 act, 1 look, 0 fine, -1 without our rules."""
-    of = {each: select(f'severity="{each}"') for each in ("critical", "warning")}
-    critical, warning = (f"(max by (run) (rl:run_cause{{{each}}}) > bool 0)" for each in of.values())
-    return f"2 * {critical} or {warning} or 0 * {_SEEN} or 0 * {_SERVED} - 1"
+def word(by: str = "run", more: str = "") -> str:
+    """Return an expression for the verdict on each run: 2 act, 1 look, 0 fine, -1 without our rules.
+
+    ``by``: the labels that name a run; ``more``: matchers.
+    """
+    of = {each: _of(more, f'severity="{each}"') for each in ("critical", "warning")}
+    critical, warning = (f"(max by ({by}) (rl:run_cause{{{each}}}) > bool 0)" for each in of.values())
+    return f"2 * {critical} or {warning} or 0 * {_seen(by, more)} or 0 * {_served(by, more)} - 1"
 
 
-def cause() -> str:
+def cause(by: str = "run", more: str = "") -> str:
     """Return an expression with the condition that the verdict names for each run, as the label ``condition``."""
-    found = f"max by (run, condition) (rl:run_cause{{{select()}}})"
-    nothing = f'label_replace({_SEEN}, "condition", "{_NOTHING}", "", "") unless on (run) {found}'
-    unknown = f'label_replace({_SERVED}, "condition", "{_UNKNOWN}", "", "") unless on (run) {_SEEN}'
+    found = f"max by ({by}, condition) (rl:run_cause{{{_of(more)}}})"
+    seen, served = _seen(by, more), _served(by, more)
+    nothing = f'label_replace({seen}, "condition", "{_NOTHING}", "", "") unless on ({by}) {found}'
+    unknown = f'label_replace({served}, "condition", "{_UNKNOWN}", "", "") unless on ({by}) {seen}'
     return f"{found} or {nothing} or {unknown}"
+
+
+def _of(*more: str) -> str:
+    return select(*filter(None, more))
+
+
+def _seen(by: str, more: str) -> str:
+    return f"max by ({by}) (rl:run_last_seen_timestamp_seconds{{{_of(more)}}})"
+
+
+def _served(by: str, more: str) -> str:
+    return f"max by ({by}) (rl_run_info{{{_of(RANK_0, more)}}})"
 
 
 def texts() -> Json:
