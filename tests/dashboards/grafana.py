@@ -10,6 +10,14 @@ from typing import Any
 Json = dict[str, Any]
 Variables = Mapping[str, str | Sequence[str]]
 
+ANY: Variables = {
+    **dict.fromkeys(("cluster", "namespace", "team", "user"), ".*"),
+    **dict.fromkeys(("rank", "reward_function"), ".+"),
+    "window": "60",
+    "series": "rl_step_time_seconds",
+}
+"""What a dashboard shows that nobody has touched, but for its job and run."""
+
 _VARIABLE = re.compile(r"\$(\w+)|\$\{(\w+)(?::\w+)?\}")
 # Upper end of a raw interval in milliseconds, and what Grafana makes of it: rangeutil.ts, roundInterval.
 _ROUNDED = (

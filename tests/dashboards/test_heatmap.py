@@ -17,7 +17,7 @@ from rlexporter.model.step import RunFacts, StepUpdate
 from rlexporter.outputs.backfill import History
 from rlexporter.store.store import Store
 from rlexporter.tensors import host
-from tests.dashboards.grafana import Json, View, panels, variable
+from tests.dashboards.grafana import ANY, Json, View, panels, variable
 from tests.tools import Prometheus, prometheus, require_tools
 
 RUN: Json = json.loads(dashboards(CATALOG)["rlexporter-run.json"])
@@ -107,8 +107,9 @@ def _blocks(tools: Path, text: Path, data: Path) -> None:
 
 
 def _view(run: str, window: str = "") -> View:
-    chosen = {"job": "rlexporter", "run": run, "rank": ".+", "reward_function": ".+", "window": window}
-    return View(chosen, 12 * 3600.0 if run == "30 min" else _SHOWN, SCRAPE)
+    return View(
+        {**ANY, "job": "rlexporter", "run": run, "window": window}, 12 * 3600.0 if run == "30 min" else _SHOWN, SCRAPE
+    )
 
 
 def _window(server: Prometheus, run: str) -> str:

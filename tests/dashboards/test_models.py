@@ -14,6 +14,7 @@ import pytest
 
 from rlexporter.catalog import CATALOG
 from rlexporter.generate.dashboards import dashboards
+from tests.dashboards.grafana import panels
 from tests.tools import REQUIRED, TOOLS
 
 TEXTS = {name.removesuffix(".json"): text for name, text in dashboards(CATALOG).items()}
@@ -68,7 +69,7 @@ def test_nothing_is_lost_in_the_foundation_sdk(uid: str) -> None:
 def test_a_field_that_grafana_does_not_know_is_found() -> None:
     """On the dashboard, in the options of a panel, in a query."""
     ours = json.loads(TEXTS["rlexporter-run"])
-    panel = next(each for each in ours["panels"] if each["type"] == "heatmap")
+    panel = next(each for each in panels(ours) if each["type"] == "heatmap")
     panel["options"]["yaxis"] = panel["options"].pop("yAxis")
     panel["targets"][0]["legend"] = ""
     panel["fieldConfig"]["defaults"]["custom"]["scale"] = "log"

@@ -15,11 +15,11 @@ from prometheus_client.utils import floatToGoString
 from rlexporter.catalog import CONDITIONS, NAMED
 from rlexporter.catalog.languages import Language, language
 from rlexporter.catalog.questions import QUESTIONS
+from rlexporter.conditions.shown import sources
 from rlexporter.model.condition import Family
 from rlexporter.model.metric import Kind, Series
 from rlexporter.model.snapshot import RunState, Snapshot
 from rlexporter.outputs import prometheus
-from rlexporter.conditions.shown import sources
 from rlexporter.status import cards, document
 from rlexporter.status.history import History
 from rlexporter.store.keys import clip

@@ -75,10 +75,12 @@ def metric_of(shown: Shown) -> Metric:
 
 
 def _alike(shown: Shown) -> Sequence[Source]:
-    """Return the sources in the unit of the first one."""
-    unit = metric_of(shown).unit
-    also = (Source(name, limited=False) for name in _ALSO.get(shown.name, ()))
-    return [*(each for each in sources(shown) if NAMED[each.series].unit == unit), *also]
+    """Return the sources that mean the same as the first one."""
+    first, *_ = found = sources(shown)
+    alike = (
+        each for each in found if each.limited is first.limited and NAMED[each.series].unit == metric_of(shown).unit
+    )
+    return [*alike, *(Source(name, limited=False) for name in _ALSO.get(shown.name, ()))]
 
 
 def _read(source: Source) -> str:

@@ -54,5 +54,6 @@ def _near(names: Sequence[str], extreme: Callable[[str], str], below: bool) -> s
 
 
 def _is_level(condition: Condition) -> bool:
-    """Tell whether the limit is one for the value itself, not for its change."""
-    return condition.baseline not in (Baseline.LEVEL, Baseline.PREVIOUS)
+    """Tell whether an alert has a limit for the value itself, not for its change."""
+    severe = any(limit.severity.value in _COLORS for limit in condition.limits)
+    return severe and condition.baseline not in (Baseline.LEVEL, Baseline.PREVIOUS)
