@@ -18,7 +18,7 @@ from rlexporter.generate.dashboards import dashboards
 from scripts.pictures import drawing
 from scripts.pictures.look import Json, Shown, palette
 from scripts.pictures.runs import END, IMAGES, SCRAPE, SECONDS, WORK, alerts, blocks, history, over_time, planned
-from tests.dashboards.grafana import View, panels, variable
+from tests.dashboards.grafana import View, loaded, panels, variable
 from tests.tools import Prometheus, prometheus
 
 WIDTH = 1400
@@ -113,7 +113,7 @@ def main() -> None:
     """Draw all of them."""
     WORK.mkdir(parents=True, exist_ok=True)
     runs = planned()
-    made = {each["uid"]: each for each in map(json.loads, dashboards(CATALOG).values())}
+    made = {each["uid"]: each for each in map(loaded, map(json.loads, dashboards(CATALOG).values()))}
     every = "|".join(each.name for each in runs)
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))

@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from rlexporter.generate.dashboards import defaults
+
 Json = dict[str, Any]
 Variables = Mapping[str, str | Sequence[str]]
 
@@ -27,6 +29,45 @@ _ROUNDED = (
     *((5400000, 3600000), (9000000, 7200000), (16200000, 10800000), (32400000, 21600000), (64800000, 43200000)),
 )
 _DAY = 86_400_000
+
+
+def loaded(dashboard: Json) -> Json:
+    """A dashboard with all that Grafana fills in when it loads it."""
+    variables = [
+        _over(defaults.VARIABLE, each) if each["type"] == "query" else each for each in dashboard["templating"]["list"]
+    ]
+    return {
+        **dashboard,
+        "templating": {**dashboard["templating"], "list": variables},
+        "panels": [_filled(panel) for panel in dashboard["panels"]],
+    }
+
+
+def _filled(panel: Json) -> Json:
+    if panel["type"] == "row":
+        return {**panel, "panels": [_filled(each) for each in panel["panels"]]}
+    kind = panel["type"]
+    fields = _over({**defaults.FIELDS, "custom": defaults.CUSTOM.get(kind, {})}, panel["fieldConfig"]["defaults"])
+    return {
+        **_over(defaults.PANEL, panel),
+        "targets": [
+            _over({**defaults.TARGET, "instant": False, "range": not each.get("instant")}, each)
+            for each in panel["targets"]
+        ],
+        "options": _over(defaults.OPTIONS.get(kind, {}), panel["options"]),
+        "fieldConfig": {**panel["fieldConfig"], "defaults": fields},
+    }
+
+
+def _over(filled_in: Json, said: Json) -> Json:
+    """What is said, over what is filled in: dictionaries deeply, lists as a whole, as `getPanelOptionsWithDefaults`."""
+    both = {
+        name: _over(filled_in[name], value)
+        if isinstance(value, dict) and isinstance(filled_in.get(name), dict)
+        else value
+        for name, value in said.items()
+    }
+    return {**filled_in, **both}
 
 
 def panels(dashboard: Json) -> Iterator[Json]:

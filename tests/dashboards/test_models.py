@@ -72,7 +72,7 @@ def test_a_field_that_grafana_does_not_know_is_found() -> None:
     panel = next(each for each in panels(ours) if each["type"] == "heatmap")
     panel["options"]["yaxis"] = panel["options"].pop("yAxis")
     panel["targets"][0]["legend"] = ""
-    panel["fieldConfig"]["defaults"]["custom"]["scale"] = "log"
+    panel["fieldConfig"]["defaults"]["custom"] = {"scale": "log"}
     ours["folder"] = "RL"
 
     assert len(list(_lost(ours, _round_trip(ours)))) == 4

@@ -19,10 +19,10 @@ import pytest
 from rlexporter.catalog import CATALOG
 from rlexporter.generate.dashboards import dashboards
 from tests.dashboards import world
-from tests.dashboards.grafana import ANY, Json, View, panels, variable
+from tests.dashboards.grafana import ANY, Json, View, loaded, panels, variable
 from tests.tools import EACH_GENERATION, GENERATIONS, ROOT, Prometheus, prometheus, scraped
 
-DASHBOARDS: dict[str, Json] = {each["uid"]: each for each in map(json.loads, dashboards(CATALOG).values())}
+DASHBOARDS: dict[str, Json] = {each["uid"]: each for each in map(loaded, map(json.loads, dashboards(CATALOG).values()))}
 _SECONDS = 60.0
 _LEGEND = re.compile(r"\{\{(\w+)\}\}")
 
