@@ -9,7 +9,7 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -20,10 +20,11 @@ from rlexporter.catalog import CATALOG
 from rlexporter.generate.dashboards import dashboards
 from tests.dashboards import world
 from tests.dashboards.grafana import ANY, Json, View, loaded, panels, variable
-from tests.tools import EACH_GENERATION, GENERATIONS, ROOT, Prometheus, prometheus, scraped
+from tests.tools import EACH_GENERATION, GENERATIONS, ROOT, Prometheus, eventually, prometheus, scraped
 
 DASHBOARDS: dict[str, Json] = {each["uid"]: each for each in map(loaded, map(json.loads, dashboards(CATALOG).values()))}
-_SECONDS = 60.0
+_SECONDS = 300.0
+"""The time that is shown: on a busy machine the runs take minutes."""
 _LEGEND = re.compile(r"\{\{(\w+)\}\}")
 
 _NEAR = {"{{severity}} limit"}
@@ -70,10 +71,17 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Serv
                 )
                 for generation in GENERATIONS
             }
-            world.play(ticks)
+            world.play(ticks, lambda since: _wait(started.values(), len(targets), since))
             since = time.time()
             found = {name: Server(each, scraped(each, len(targets), since)) for name, each in started.items()}
         yield found
+
+
+def _wait(servers: Collection[Prometheus], targets: int, since: float) -> None:
+    """Wait until each of them has scraped every target: a rate needs two scrapes, between which something happened."""
+    fresh = f"(up == 1) and (timestamp(up) > {since:.3f})"
+    for server in servers:
+        eventually(lambda server=server: len(server.query(fresh)) == targets)
 
 
 def _view(run: str, window: str = "60") -> View:
