@@ -216,6 +216,6 @@ def test_the_cause_is_told_in_words(servers: dict[str, Server], generation: str)
         newest = max(found, key=lambda each: each["values"][-1][0])
         return str(texts[newest["metric"]["condition"]]["text"])
 
-    assert why(world.BROKEN) == "A loss is NaN or infinite."
+    assert why(world.BROKEN) == "The loss is NaN or infinite."
     assert why("grpo") == "Nothing is wrong in what is judged."
     assert why("nan") == "Nothing is wrong in what is judged."
