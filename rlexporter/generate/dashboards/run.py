@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from rlexporter.catalog import NAMED
-from rlexporter.generate.dashboards import everything, overview, pace, variables
+from rlexporter.generate.dashboards import beside, everything, overview, pace, variables
 from rlexporter.generate.dashboards.frame import Json, Page, dashboard, select
 from rlexporter.generate.dashboards.panels import (
     Query,
@@ -122,6 +122,7 @@ def build(catalog: Sequence[Metric]) -> Json:
         page.add(lines(title, names), 12, 6)
     pace.speed(page)
     pace.truth(page)
+    beside.build(page)
     everything.rest(page, catalog)
     return dashboard(
         UID,
