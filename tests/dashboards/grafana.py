@@ -10,7 +10,8 @@ from typing import Any
 Json = dict[str, Any]
 Variables = Mapping[str, str | Sequence[str]]
 
-_VARIABLE = re.compile(r"\$(\w+)|\$\{(\w+)(?::\w+)?\}")
+# A number (`$1` of label_replace) is no variable, and Grafana leaves what it does not know as it is.
+_VARIABLE = re.compile(r"\$([^\W\d]\w*)|\$\{([^\W\d]\w*)(?::\w+)?\}")
 # Upper end of a raw interval in milliseconds, and what Grafana makes of it: rangeutil.ts, roundInterval.
 _ROUNDED = (
     *((10, 1), (15, 10), (35, 20), (75, 50), (150, 100), (350, 200), (750, 500), (1500, 1000), (3500, 2000)),

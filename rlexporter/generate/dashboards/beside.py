@@ -1,8 +1,7 @@
 """Rows for what other exporters say of the same run: its GPUs, its model server, its pods and hosts.
 
-They stay closed, and closed rows ask nothing. Names of series are those of the exporters' own documentation: DCGM
-exporter 4.8 (etc/default-counters.csv), vLLM 0.33 (docs/usage/metrics), kube-state-metrics 2.18 (pod-metrics.md),
-cAdvisor, node exporter 1.10. Older names come second, after an `or`.
+They stay closed, and closed rows ask nothing. Names of series are those of the exporters' own documentation, of summer
+2026; tests/dashboards/exporters.py says where each is from. Older names come second, after an `or`.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ NO_VLLM = "vLLM is not scraped, or serves another model. With vllm_mode=colocate
 NO_POD = "kube-state-metrics is not scraped, or the run is in no pod"
 NO_CADVISOR = "Neither kube-state-metrics nor cAdvisor is scraped, or the run is in no pod"
 NO_NODE = "Node exporter is not scraped, or knows no host of this run"
-_BOTH_RANKS = "Ranks that serve nothing (RLEXPORTER_RANKS) have no place that is known here. "
+_SERVING = "Of ranks that serve: RLEXPORTER_RANKS=timings lets all of them."
 _GPU_LINE = "{{place}} GPU {{gpu}}"
 
 
@@ -39,16 +38,16 @@ def build(page: Page) -> None:
     _nodes(page)
 
 
-def is_foreign(name: str) -> bool:
-    """Whether a series of this name is another exporter's."""
-    return re.match(r"DCGM_|vllm:|kube_|container_|node_", name) is not None
+def is_foreign(expr: str) -> bool:
+    """Return whether an expression, or the name of a series, is about another exporter's."""
+    return re.search(r"\b(DCGM_|vllm:|kube_|container_|node_)", expr) is not None
 
 
 def _gpus(page: Page) -> None:
     utilisation = (
         f"{_each_gpu('DCGM_FI_DEV_GPU_UTIL')} / 100 or {_each_gpu('DCGM_FI_PROF_GR_ENGINE_ACTIVE')}",
-        "Share of the time in which any kernel ran; of the graphics engine, where a GPU is sliced (MIG). Low in rollouts "
-        "and rewards and high in updates is normal; always low is a wait: for reward functions, a sampler, data.",
+        "Share of the time in which any kernel ran; of the graphics engine, where a GPU is sliced (MIG). High in "
+        "updates and low in between is normal; always low is a wait: for reward functions, a sampler, data.",
     )
     tensor = (
         _each_gpu("DCGM_FI_PROF_PIPE_TENSOR_ACTIVE"),
@@ -60,7 +59,7 @@ def _gpus(page: Page) -> None:
         "Memory that is left: near 0 before an out-of-memory error. PyTorch keeps what it once took.",
     )
     power = (_each_gpu("DCGM_FI_DEV_POWER_USAGE"), "Power draw. Far below the others: idle, or throttled.")
-    heat = (_each_gpu("DCGM_FI_DEV_GPU_TEMP"), "Temperature of the chip. Clocks fall above about 85 °C.")
+    heat = (_each_gpu("DCGM_FI_DEV_GPU_TEMP"), "Temperature of the chip. Clocks fall where it is too hot.")
     for title, (expr, text), unit in (
         ("GPU utilisation", utilisation, "percentunit"),
         ("Tensor cores active", tensor, "percentunit"),
@@ -69,7 +68,7 @@ def _gpus(page: Page) -> None:
         ("GPU power", power, "watt"),
         ("GPU temperature", heat, "celsius"),
     ):
-        page.add(_lines(title, [Query(expr, _GPU_LINE)], text + " " + _BOTH_RANKS, unit, NO_GPU))
+        page.add(_lines(title, [Query(expr, _GPU_LINE)], text + " " + _SERVING, unit, NO_GPU))
     page.add(_gpu_errors(), 24, 6)
 
 
@@ -92,7 +91,7 @@ def _gpu_errors() -> Json:
         "GPU errors",
         columns,
         "XID: number of the driver's last error (48, 63, 64, 74, 79, 94, 95: the GPU or its memory; 13, 31, 43: mostly "
-        "the program). ECC errors since the driver was loaded: dcgm-exporter counts them only where its list of counters "
+        "the program). ECC errors since the driver was loaded: the exporter has them only where its list of counters "
         "names them. Also of GPUs that the run had within the time that is shown.",
         labels={"place": {}, "gpu": {}, "modelName": {}},
         none=NO_GPU,
@@ -134,7 +133,12 @@ def _vllm(page: Page) -> None:
             "Within a request. Grows with the batch.",
             "s",
         ),
-        ("Preemptions per second", [preempted], "Requests that lost their KV cache and start again. 0 is good.", "none"),
+        (
+            "Preemptions per second",
+            [preempted],
+            "Requests that lost their KV cache and start again. 0 is good.",
+            "none",
+        ),
     ):
         page.add(_lines(title, queries, text, unit, NO_VLLM))
 
@@ -178,8 +182,8 @@ def _pod_table() -> Json:
     return table(
         "Pods of the run",
         columns,
-        "Phase, why a container has ended (OOMKilled: it took more memory than its limit), restarts of the container that "
-        "has most, GPUs. Also of pods that the run had within the time that is shown. " + _BOTH_RANKS,
+        "Phase, why a container has ended (OOMKilled: it took more memory than its limit), restarts of the container "
+        "that has most, GPUs. Also of pods that the run had within the time that is shown. " + _SERVING,
         labels={"place": {}, "node": {}, "phase": look, "reason": look},
         hidden=("in", "is", "ended"),
         none=NO_POD,
@@ -193,7 +197,8 @@ def _nodes(page: Page) -> None:
     room, size = (places.nodes(f"node_filesystem_{part}_bytes{{{disks}}}") for part in ("avail", "size"))
     by = "max by (instance, mountpoint)"
     network = 'device!~"lo|veth.+|cali.+|cni.+|docker.+|flannel.+|lxc.+"'
-    killed = places.nodes("increase(node_vmstat_oom_kill[$__rate_interval])")
+    # Its name does not end in _total: Prometheus 3 would remark on `increase`, and Grafana show that.
+    killed = places.nodes("clamp_min(delta(node_vmstat_oom_kill[$__rate_interval]), 0)")
     for title, queries, text, unit in (
         (
             "Host: CPU busy",
@@ -228,11 +233,11 @@ def _nodes(page: Page) -> None:
                 _flow("infiniband_port_data_received_bytes", "InfiniBand in"),
                 _flow("infiniband_port_data_transmitted_bytes", "InfiniBand out"),
             ],
-            "All devices together, without virtual ones. Gradients and weights between hosts mostly go over InfiniBand.",
+            "All devices together, without virtual ones. Between hosts gradients mostly go over InfiniBand.",
             "Bps",
         ),
     ):
-        page.add(_lines(title, queries, text + " " + _BOTH_RANKS, unit, NO_NODE))
+        page.add(_lines(title, queries, text + " " + _SERVING, unit, NO_NODE))
 
 
 def _each_gpu(series: str) -> str:
@@ -254,7 +259,7 @@ def _quantile(share: float, histogram: str) -> str:
 
 
 def _each_pod(series: str) -> str:
-    return f"sum by (place) (max by (place, container) ({places.pods(series)}))"
+    return f"sum by (place) (max by (place, part) ({places.pods(series)}))"
 
 
 def _each_node(series: str) -> str:

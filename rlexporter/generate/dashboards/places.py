@@ -1,8 +1,8 @@
 """Where a run is, in PromQL, and what other exporters say of the same place: a pod, a host, or a model server.
 
 Series of other exporters are only ever filtered (`and on`), after their own labels were copied into a label that none
-of them has, `place`. Neither can fail, whatever is scraped twice: there is no "many-to-many matching", and no two series
-become one. `cluster` is part of every comparison: without it on either side it is equal.
+of them has, `place`. Neither can fail, whatever is scraped twice: there is no "many-to-many matching", and no two
+series become one. `cluster` is part of every comparison; where neither side has it, it is equal.
 """
 
 from __future__ import annotations
@@ -29,8 +29,14 @@ def gpus(series: str, *, ended: bool = False) -> str:
 
 
 def pods(series: str, *, ended: bool = False) -> str:
-    """Filter series about pods, of kube-state-metrics or of the kubelet: those of the run's pods."""
-    return _at(_placed(_with_pods(series), *_PODS), _pods(ended))
+    """Filter series about pods, of kube-state-metrics or of the kubelet: those of the run's pods.
+
+    Their containers are in the label `part`: `container` can be the exporter's own, as `pod` can.
+    """
+    found = _placed(_with_pods(series), *_PODS)
+    for label in ("container", "exported_container"):
+        found = _replaced(found, "part", label, _ANY)
+    return _at(found, _pods(ended))
 
 
 def nodes(series: str) -> str:
