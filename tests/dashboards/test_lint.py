@@ -185,7 +185,7 @@ def test_queries_are_of_the_chosen_job_and_run(dashboard: Json) -> None:
 @every
 def test_queries_parse_and_count_as_they_should(dashboard: Json) -> None:
     """Rates look back over `$__rate_interval`, heatmaps over their own column, a table over the time shown; counters
-    are summed or rated. Where there is a window, no rate looks back less far, but for those of others: they know no step.
+    are summed or rated. Where there is a window, no rate looks back less far, but for those of others.
     """
     variables = {each["name"] for each in dashboard["templating"]["list"]}
     for panel, target in _targets(dashboard):
