@@ -110,9 +110,6 @@ def _vllm(page: Page) -> None:
         Query(_each_server("vllm:generation_tokens_total", rated=True), "{{instance}} generated"),
         Query(_each_server("vllm:prompt_tokens_total", rated=True), "{{instance}} prompts"),
     ]
-    first, later = "vllm:time_to_first_token_seconds", "vllm:inter_token_latency_seconds"
-    before = "vllm:time_per_output_token_seconds"
-    shares = (("median", 0.5), ("95 %", 0.95))
     preempted = Query(_each_server("vllm:num_preemptions_total", rated=True), "{{instance}}")
     for title, queries, text, unit in (
         ("Requests", requests, "Waiting while few run: the KV cache is full, or the server is held back.", "none"),
@@ -124,18 +121,6 @@ def _vllm(page: Page) -> None:
         ),
         ("Tokens per second", tokens, "All engines of a server together. 0 during an update is normal.", "none"),
         (
-            "Time to first token",
-            [Query(_quantile(share, first), name) for name, share in shares],
-            "From the arrival of a request: the time in the queue is part of it.",
-            "s",
-        ),
-        (
-            "Time between tokens",
-            [Query(f"{_quantile(share, later)} or {_quantile(share, before)}", name) for name, share in shares],
-            "Within a request. Grows with the batch.",
-            "s",
-        ),
-        (
             "Preemptions per second",
             [preempted],
             "Requests that lost their KV cache and start again. 0 is good.",
@@ -143,6 +128,18 @@ def _vllm(page: Page) -> None:
         ),
     ):
         page.add(_lines(title, queries, text, unit, NO_VLLM))
+    _latencies(page)
+
+
+def _latencies(page: Page) -> None:
+    first, later = "vllm:time_to_first_token_seconds", "vllm:inter_token_latency_seconds"
+    before = "vllm:time_per_output_token_seconds"
+    shares = (("median", 0.5), ("95 %", 0.95))
+    starts = [Query(_quantile(share, first), name) for name, share in shares]
+    text = "From the arrival of a request: the time in the queue is part of it."
+    page.add(_lines("Time to first token", starts, text, "s", NO_VLLM))
+    goes_on = [Query(f"{_quantile(share, later)} or {_quantile(share, before)}", name) for name, share in shares]
+    page.add(_lines("Time between tokens", goes_on, "Within a request. Grows with the batch.", "s", NO_VLLM))
 
 
 def _pods(page: Page) -> None:
@@ -199,7 +196,6 @@ def _nodes(page: Page) -> None:
     disks = 'fstype!~"tmpfs|ramfs|overlay|squashfs"'
     room, size = (places.nodes(f"node_filesystem_{part}_bytes{{{disks}}}") for part in ("avail", "size"))
     by = "max by (instance, mountpoint)"
-    network = 'device!~"lo|veth.+|cali.+|cni.+|docker.+|flannel.+|lxc.+"'
     # Its name does not end in _total: Prometheus 3 would remark on `increase`, and Grafana show that.
     killed = places.nodes("clamp_min(delta(node_vmstat_oom_kill[$__rate_interval]), 0)")
     for title, queries, text, unit in (
@@ -217,30 +213,29 @@ def _nodes(page: Page) -> None:
             "none",
         ),
         (
-            "Host: disk traffic",
-            [_flow("disk_read_bytes", "read"), _flow("disk_written_bytes", "written")],
-            "All disks together. Checkpoints are peaks of what is written.",
-            "Bps",
-        ),
-        (
             "Host: fullest file system",
             [Query(f"1 - min by (instance) ({by} ({room}) / {by} ({size}))", "{{instance}}")],
             "A full one ends a run at its next checkpoint.",
             "percentunit",
         ),
-        (
-            "Host: network",
-            [
-                _flow(f"network_receive_bytes_total{{{network}}}", "in"),
-                _flow(f"network_transmit_bytes_total{{{network}}}", "out"),
-                _flow("infiniband_port_data_received_bytes", "InfiniBand in"),
-                _flow("infiniband_port_data_transmitted_bytes", "InfiniBand out"),
-            ],
-            "All devices together, without virtual ones. Between hosts gradients mostly go over InfiniBand.",
-            "Bps",
-        ),
     ):
         page.add(_lines(title, queries, text + " " + _SERVING, unit, NO_NODE))
+    _traffic(page)
+
+
+def _traffic(page: Page) -> None:
+    disks = [_flow("disk_read_bytes", "read"), _flow("disk_written_bytes", "written")]
+    text = "All disks together. Checkpoints are peaks of what is written. "
+    page.add(_lines("Host: disk traffic", disks, text + _SERVING, "Bps", NO_NODE))
+    network = 'device!~"lo|veth.+|cali.+|cni.+|docker.+|flannel.+|lxc.+"'
+    networks = [
+        _flow(f"network_receive_bytes_total{{{network}}}", "in"),
+        _flow(f"network_transmit_bytes_total{{{network}}}", "out"),
+        _flow("infiniband_port_data_received_bytes", "InfiniBand in"),
+        _flow("infiniband_port_data_transmitted_bytes", "InfiniBand out"),
+    ]
+    text = "All devices together, without virtual ones. Between hosts gradients mostly go over InfiniBand. "
+    page.add(_lines("Host: network", networks, text + _SERVING, "Bps", NO_NODE))
 
 
 def _each_gpu(series: str) -> str:
