@@ -22,7 +22,7 @@ FOLDER = ROOT / "deploy/kubernetes"
 YAML = sorted(
     path for top in ("deploy", "grafana") for end in ("yml", "yaml") for path in (ROOT / top).rglob(f"*.{end}")
 )
-OF_TARGETS = {"namespace", "job", "pod", "container", "endpoint", "instance"}
+OF_TARGETS = {"namespace", "job", "pod", "container", "endpoint", "instance", "node"}
 """The labels that a PodMonitor gives to what it scrapes."""
 VALIDATE = """\
 import {PodMonitor, PrometheusRule} from "@kubernetes-models/prometheus-operator/monitoring.coreos.com/v1";
@@ -196,9 +196,10 @@ def test_the_example_is_scraped() -> None:
     assert (monitor["apiVersion"], monitor["kind"]) == ("monitoring.coreos.com/v1", "PodMonitor")
     assert monitor["spec"]["selector"]["matchLabels"].items() <= pod["metadata"]["labels"].items()
     (endpoint,) = monitor["spec"]["podMetricsEndpoints"]
-    names, labelled = endpoint["relabelings"]
+    names, labelled, host = endpoint["relabelings"]
     assert names["sourceLabels"] == labelled["sourceLabels"] == ["__meta_kubernetes_pod_container_port_name"]
     assert (names["action"], labelled["targetLabel"]) == ("keep", "endpoint")
+    assert (host["sourceLabels"], host["targetLabel"]) == (["__meta_kubernetes_pod_node_name"], "node")
     (container,) = pod["spec"]["containers"]
     settings = Settings.load({}, {each["name"]: each["value"] for each in container["env"]})
     assert settings.host == "0.0.0.0"

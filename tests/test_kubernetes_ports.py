@@ -61,7 +61,7 @@ def relabelings(monitor: dict[str, Any]) -> list[dict[str, Any]]:
 
 def discovered(pod: str, ports: dict[str, int], phase: str = "Running", **labels: str) -> list[dict[str, Any]]:
     """The targets that discovery finds in a pod of this machine, which also has a sidecar without a port."""
-    about = {"namespace": "ml", "pod_name": pod, "pod_phase": phase}
+    about = {"namespace": "ml", "pod_name": pod, "pod_phase": phase, "pod_node_name": "gpu-01"}
     about |= {f"pod_label_{name}": value for name, value in labels.items()}
     found = [
         (f"127.0.0.1:{port}", {"pod_container_name": "train", "pod_container_port_name": name})
@@ -102,7 +102,7 @@ def test_every_rank_of_a_pod_is_scraped(generation: str, tmp_path: Path) -> None
                 ("1", "metrics-1"),
             }
             assert len(server.query("up")) == 2
-            assert {each["metric"]["pod"] for each in found} == {"trains"}
+            assert {(each["metric"]["pod"], each["metric"]["node"]) for each in found} == {("trains", "gpu-01")}
     finally:
         for exporter in ranks:
             exporter.close()

@@ -1,7 +1,8 @@
 """Target files for the `file_sd_configs` of Prometheus: each exists as long as its endpoint.
 
-A file is rewritten every minute, so that the age of a file tells whether its process still runs. Its only label is
-the scheme: series carry `run` and `rank` themselves.
+A file is rewritten every minute, so that the age of a file tells whether its process still runs. Its labels are the
+scheme and `node`, the name of the host: exporters of GPUs and hosts know it by that name, not by the address. Series
+carry `run` and `rank` themselves.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import os
 import re
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from rlexporter.atomic_file import write_whole
@@ -37,7 +38,7 @@ def announcer(
     Raises:
         SetupError: the file cannot be written.
     """
-    file = TargetFile(Path(settings.discovery_dir or "."), target(settings, port), bool(settings.tls_cert_file), who)
+    file = TargetFile(Path(settings.discovery_dir or "."), target(settings, port), labels(settings), who)
     try:
         file.write()
     except OSError as error:
@@ -51,11 +52,12 @@ def announcer(
 class TargetFile:
     """The file of one endpoint, named for run and rank, so that a new attempt replaces the file of a killed one."""
 
-    def __init__(self, folder: Path, target: str, tls: bool, who: Callable[[], tuple[str, int]]) -> None:
+    def __init__(
+        self, folder: Path, target: str, labels: Mapping[str, str], who: Callable[[], tuple[str, int]]
+    ) -> None:
         self._folder = folder
         self._who = who
-        scheme = {"labels": {"__scheme__": "https"}} if tls else {}
-        self._text = json.dumps([{"targets": [target], **scheme}]) + "\n"
+        self._text = json.dumps([{"targets": [target], "labels": dict(labels)}]) + "\n"
         self._path: Path | None = None
         self._due = 0.0
 
@@ -83,6 +85,15 @@ def name(run: str, rank: int) -> str:
     """Return the name of the target file: readable, and different for any two names of runs."""
     digest = hashlib.sha256(run.encode()).hexdigest()[:8]
     return f"{_PREFIX}{re.sub(r'[^A-Za-z0-9_-]', '_', run)[:64]}-{digest}-{rank}.json"
+
+
+def labels(settings: Settings) -> dict[str, str]:
+    """Return the labels of the target. Where series have a `node` of the user's own, the target has none.
+
+    In a container the name of the machine is not that of the host. Prometheus would rename one of the two.
+    """
+    scheme = {"__scheme__": "https"} if settings.tls_cert_file else {}
+    return scheme if "node" in settings.labels else {**scheme, "node": socket.gethostname()}
 
 
 def target(settings: Settings, port: int) -> str:

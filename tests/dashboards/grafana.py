@@ -20,7 +20,8 @@ ANY: Variables = {
 }
 """What a dashboard shows that nobody has touched, but for its job and run."""
 
-_VARIABLE = re.compile(r"\$(\w+)|\$\{(\w+)(?::\w+)?\}")
+# A number (`$1` of label_replace) is no variable, and Grafana leaves what it does not know as it is.
+_VARIABLE = re.compile(r"\$([^\W\d]\w*)|\$\{([^\W\d]\w*)(?::\w+)?\}")
 # Upper end of a raw interval in milliseconds, and what Grafana makes of it: rangeutil.ts, roundInterval.
 _ROUNDED = (
     *((10, 1), (15, 10), (35, 20), (75, 50), (150, 100), (350, 200), (750, 500), (1500, 1000), (3500, 2000)),

@@ -13,7 +13,7 @@ import pytest
 
 from rlexporter.catalog import CATALOG, RECORDING_RULES
 from rlexporter.generate import docs
-from rlexporter.generate.dashboards import dashboards
+from rlexporter.generate.dashboards import beside, dashboards
 from rlexporter.model.metric import Group, Key, Kind, Level, Metric, Series
 from rlexporter.model.step import RunFacts, StepUpdate
 from rlexporter.outputs.prometheus import encode
@@ -180,12 +180,15 @@ def test_panels_do_not_overlap(dashboard: Json) -> None:
 
 @every
 def test_queries_are_of_the_chosen_job_and_run(dashboard: Json) -> None:
-    """In every selector, but for those that have a reason."""
-    chosen = re.compile(r"(\w+)\{([^}]*)\}")
+    """In every selector, but for those that have a reason. Series of others are compared with such a one."""
+    chosen = re.compile(r"([\w:]+)\{([^}]*)\}")
     for expression in _expressions(dashboard):
         assert "instance=" not in expression
         for name, matchers in chosen.findall(expression):
             if name == "rl_run_info" and matchers in _OFFERED:
+                continue
+            if beside.is_foreign(name):
+                assert re.search(r'\brl_\w+\{job=~"\$job",.*run=~"\$run"', expression), expression
                 continue
             assert name in _NO_JOB or 'job=~"$job"' in matchers, expression
             assert name in _NO_RUN or 'run=~"$run"' in matchers, expression
@@ -194,7 +197,7 @@ def test_queries_are_of_the_chosen_job_and_run(dashboard: Json) -> None:
 @every
 def test_queries_parse_and_count_as_they_should(dashboard: Json) -> None:
     """Rates look back over `$__rate_interval`, heatmaps over their own column, a table over the time shown; counters
-    are summed or rated. Where there is a window, no rate looks back less far.
+    are summed or rated. Where there is a window, no rate looks back less far, but for those of others.
     """
     variables = {each["name"] for each in dashboard["templating"]["list"]}
     for panel, target in _targets(dashboard):
@@ -212,13 +215,15 @@ def test_queries_parse_and_count_as_they_should(dashboard: Json) -> None:
                 assert function in _OVER_RANGE, expression
             else:
                 assert span == "$__rate_interval", expression
-                follows = variables >= {"window"} and panel["type"] == "timeseries"
+                follows = (
+                    variables >= {"window"} and panel["type"] == "timeseries" and not beside.is_foreign(expression)
+                )
                 assert not follows or target["interval"] == "${window}s", (panel["title"], expression)
 
 
 @every
 def test_selected_series_exist(dashboard: Json) -> None:
-    """Every name in a query is one of the catalogue's, a rule's, or Prometheus' own."""
+    """Every name in a query is one of the catalogue's, a rule's, Prometheus' own, or another exporter's."""
     known = {"ALERTS", *_NO_RUN, *(rule.name for rule in RECORDING_RULES)}
     for metric in CATALOG:
         known |= {metric.series}
@@ -229,7 +234,8 @@ def test_selected_series_exist(dashboard: Json) -> None:
     for expression in _expressions(dashboard):
         for node, _ in _nodes(_parsed(expression)):
             if type(node).__name__ == "VectorSelector":
-                assert node.name in known or "__name__" in expression, expression
+                found = node.name in known or beside.is_foreign(node.name or "")
+                assert found or "__name__" in expression, expression
 
 
 @every

@@ -23,13 +23,15 @@ def _files(folder: Path) -> list[str]:
 
 
 def test_there_while_the_endpoint_is(tmp_path: Path) -> None:
-    """With nothing but the address: series carry run and rank themselves."""
+    """With the address and the host's name: series carry run and rank themselves."""
     folder = tmp_path / "targets"
     exporter = Exporter(run="math 7b/a", port=0, discovery_dir=folder).start()
     (file,) = folder.iterdir()
     assert file.name.startswith("rlexporter-a-") or file.name.startswith("rlexporter-math_7b_a-")
     assert file.name.endswith("-0.json")
-    assert json.loads(file.read_text()) == [{"targets": [f"127.0.0.1:{exporter.port}"]}]
+    assert json.loads(file.read_text()) == [
+        {"targets": [f"127.0.0.1:{exporter.port}"], "labels": {"node": socket.gethostname()}}
+    ]
     exporter.close()
 
     assert _files(folder) == []
@@ -41,14 +43,22 @@ def test_the_scheme_is_told(tmp_path: Path) -> None:
     discovery.announcer(settings, 1, lambda: ("r", 0), print)
 
     (file,) = tmp_path.iterdir()
-    assert json.loads(file.read_text()) == [{"targets": ["127.0.0.1:1"], "labels": {"__scheme__": "https"}}]
+    (found,) = json.loads(file.read_text())
+    assert found == {"targets": ["127.0.0.1:1"], "labels": {"__scheme__": "https", "node": socket.gethostname()}}
+
+
+def test_the_host_may_have_another_name() -> None:
+    """A container does not know its host: who starts it does, and puts it on every series, once."""
+    settings = Settings.load({"labels": {"node": "gpu-01", "team": "llm"}}, {})
+
+    assert discovery.labels(settings) == {}
 
 
 def test_a_run_that_gets_another_name_has_one_file(tmp_path: Path) -> None:
     """The name is known for sure when training begins."""
     names = ["early", "settled", "settled"]
     settings = Settings.load({"discovery_dir": str(tmp_path)}, {})
-    file = discovery.TargetFile(tmp_path, "a:1", False, lambda: (names.pop(0), 2))
+    file = discovery.TargetFile(tmp_path, "a:1", {}, lambda: (names.pop(0), 2))
     assert settings.discovery_dir == str(tmp_path)
     file.write()
     file.write()
@@ -60,8 +70,8 @@ def test_a_run_that_gets_another_name_has_one_file(tmp_path: Path) -> None:
 
 def test_the_file_of_a_successor_stays(tmp_path: Path) -> None:
     """An attempt that begins before the killed one has ended takes its place."""
-    old = discovery.TargetFile(tmp_path, "old:1", False, lambda: ("run", 0))
-    new = discovery.TargetFile(tmp_path, "new:1", False, lambda: ("run", 0))
+    old = discovery.TargetFile(tmp_path, "old:1", {}, lambda: ("run", 0))
+    new = discovery.TargetFile(tmp_path, "new:1", {}, lambda: ("run", 0))
     old.write()
     new.write()
     old.remove()

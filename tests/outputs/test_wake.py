@@ -195,7 +195,7 @@ def test_the_file_is_no_older_than_its_interval(tmp_path: Path) -> None:
 def test_a_target_file_is_not_written_for_what_is_not_its_business(tmp_path: Path) -> None:
     """The folder is on a disk that a cluster shares: only another name, or its age, is a reason."""
     names = ["early", "settled", "settled"]
-    file = discovery.TargetFile(tmp_path, "a:1", False, lambda: (names.pop(0), 0))
+    file = discovery.TargetFile(tmp_path, "a:1", {}, lambda: (names.pop(0), 0))
     file.write()
     assert 0 < file.write() <= discovery.FRESH_SECONDS
     (written,) = tmp_path.iterdir()

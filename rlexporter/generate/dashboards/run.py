@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rlexporter.catalog.questions import QUESTIONS
-from rlexporter.generate.dashboards import any_series, learning, pace, process, spread, variables, verdict
+from rlexporter.generate.dashboards import any_series, beside, learning, pace, process, spread, variables, verdict
 from rlexporter.generate.dashboards.curves import curve, lines
 from rlexporter.generate.dashboards.families import FAMILIES, Family
 from rlexporter.generate.dashboards.frame import Json, Page, dashboard
@@ -41,6 +41,7 @@ def _of(family: Family) -> Json:
     process.conditions(page)
     page.row("The process and its settings", collapsed=True)
     process.settings(page)
+    beside.build(page)
     page.row("Any series", collapsed=True)
     any_series.build(page)
     return dashboard(
