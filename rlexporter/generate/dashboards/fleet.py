@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rlexporter.catalog import NAMED
-from rlexporter.generate.dashboards import stability, state, variables
+from rlexporter.generate.dashboards import compare, stability, state, variables
 from rlexporter.generate.dashboards.boxes import (
     COLOURED,
     GREEN,
     GREY,
+    OPEN_RUN,
     ORANGE,
     RED,
     STATUS_PAGE,
@@ -24,7 +25,7 @@ from rlexporter.model.metric import Metric
 
 UID = "rlexporter-fleet"
 
-_OPEN = link("Open", "/d/rlexporter-run?var-run=${__value.raw}&${datasource:queryparam}&${__url_time_range}")
+_COMPARE = f"/d/{compare.UID}?${{run:queryparam}}&${{job:queryparam}}&${{datasource:queryparam}}&${{__url_time_range}}"
 _STEPS = tuple(f"increase(rl_step_duration_seconds_{part}{{{ZERO}}}[$__range])" for part in ("sum", "count"))
 _PACE = f"max by (run) ({_STEPS[0]} / ({_STEPS[1]} > 0)) or max by (run) (rl_step_time_seconds{{{ZERO}}})"
 _SLOPES = tuple(f"deriv({name}{{{ZERO}}}[$__range])" for name in ("rl_reward_mean", "rl_step"))
@@ -109,7 +110,7 @@ _WRONG, _COST = ("critical", "warnings", "NaN"), ("GPU hours", "lost")
 def _runs() -> Json:
     """Return a table with a row per run; the values of labels are columns too."""
     labels: dict[str, dict[str, object]] = {
-        "run": {"links": [_OPEN], "custom__width": 200},
+        "run": {"links": [OPEN_RUN], "custom__width": 200},
         "algorithm": {},
         "model": {},
         "team": {},
@@ -117,7 +118,7 @@ def _runs() -> Json:
         "signal": {},
         "instance": {"links": [STATUS_PAGE]},
     }
-    return table(
+    made = table(
         "Runs",
         list(_columns()),
         "One row a run, with those that are gone but were there in the time that is shown. A click on a run opens it, "
@@ -143,6 +144,8 @@ def _runs() -> Json:
         sort="critical",
         none="No run here: is anything scraped?",
     )
+    made["links"] = [link("Compare the runs that are chosen, by step", _COMPARE)]
+    return made
 
 
 def _columns() -> tuple[Column, ...]:

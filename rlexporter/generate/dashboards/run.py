@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from rlexporter.catalog import NAMED
 from rlexporter.generate.dashboards import everything, overview, pace, variables
+from rlexporter.generate.dashboards.by_step import by_step
 from rlexporter.generate.dashboards.frame import Json, Page, dashboard, select
 from rlexporter.generate.dashboards.panels import (
     Query,
@@ -17,7 +18,6 @@ from rlexporter.generate.dashboards.panels import (
     mean,
     missing,
     timeseries,
-    trend,
     words,
 )
 from rlexporter.model.metric import Kind, Metric
@@ -101,7 +101,7 @@ def build(catalog: Sequence[Metric]) -> Json:
     overview.build(page)
     page.row("Is it learning?")
     page.add(lines(*LEARNING[0]), 12)
-    page.add(trend("Reward over the step", NAMED["rl_reward_mean"]), 12)
+    page.add(by_step("Reward over the step", ("rl_reward_mean", "rl_reward_dist")), 12)
     for title, names in LEARNING[1:]:
         page.add(lines(title, names))
     page.row("Is it stable?")
