@@ -68,7 +68,9 @@ def build(catalog: Sequence[Metric]) -> Json:
 def _runs() -> Json:
     """Return the variable for the runs: those that were there in the time that is shown, without one for all."""
     made = variables.run(multi=True)
-    made.update(includeAll=False, current={}, description="Two to ten runs of the time that is shown.")
+    made.update(
+        includeAll=False, current={"text": [], "value": []}, description="Two to ten runs of the time that is shown."
+    )
     return made
 
 

@@ -65,7 +65,7 @@ def settings() -> Json:
         f"{described(NAMED['rl_hyperparameter'])} Only those in which the runs that are chosen differ, or that only "
         "some of them have; settings that are words are in the table of runs.",
         labels={},
-        none="No difference. Choose two runs or more",
+        none="none",
     )
     made["fieldConfig"]["defaults"]["unit"] = "string"  # as it was written: 0.000001, not 0.00000100
     corner = "name\\run"
