@@ -144,8 +144,14 @@ def _runs() -> Json:
         sort="critical",
         none="No run here: is anything scraped?",
     )
-    made["links"] = [link("Compare the runs that are chosen, by step", _COMPARE)]
+    made["links"] = [_to_compare()]
     return made
+
+
+def _to_compare() -> Json:
+    """Return the link of the table to what compares the runs that are chosen; all fields are there, as of a page's."""
+    made = {**link("Compare the runs that are chosen, by step", _COMPARE), "type": "link", "icon": "", "tooltip": ""}
+    return {**made, "asDropdown": False, "includeVars": False, "keepTime": False, "tags": []}
 
 
 def _columns() -> tuple[Column, ...]:
