@@ -56,7 +56,8 @@ PROCESSES = (
     _Process("last week", 6.0, _RISING, settings={**_COMMON, "beta": 0.04}),
     _Process("today", 0.3, tuple(value + 5 for value in _RISING), settings={**_COMMON, "beta": 0.0, "delta": 2.0}),
     _Process("resumed", 3.0, (1.0, 2.0, 3.0, 4.0, 5.0), settings={**_COMMON, "beta": 0.04}),
-    _Process("resumed", 2.0, (30.0, 40.0), first=2, instance="b", settings={**_COMMON, "beta": 0.1}),
+    _Process("resumed", 2.0, (30.0, 40.0), first=2, instance="b", settings={**_COMMON, "beta": 0.01}),
+    _Process("ahead", 6.5, (1.0, 2.0, 3.0), first=50),
     _Process("short", 4.0, (1.0, 2.0, 3.0, 4.0), pace=150.0),
     _Process("tensors", 1.0, _RISING, logs_kl=False, sees_kl=True),
     _Process("neither", 0.5, _RISING, logs_kl=False),
@@ -162,6 +163,14 @@ def test_a_step_that_was_done_twice_has_its_newest_value(filled: Prometheus) -> 
     assert found == {1: 1.0, 2: 2.0, 3: 30.0, 4: 40.0, 5: 5.0}
 
 
+def test_steps_are_in_order_whatever_came_first(filled: Prometheus) -> None:
+    """The earlier run goes on from step 50, the later one begins at 0."""
+    found = _curve(filled, "Reward", "ahead", "today")
+
+    assert found["ahead"] == {51: 1.0, 52: 2.0, 53: 3.0}
+    assert max(found["today"]) == 30
+
+
 def test_ten_minutes_are_not_lost_in_a_week(filled: Prometheus) -> None:
     """Each step of two and a half minutes is there."""
     assert _curve(filled, "Reward", "short")["short"] == {1: 1.0, 2: 2.0, 3: 3.0, 4: 4.0}
@@ -200,7 +209,7 @@ def test_settings_that_differ(filled: Prometheus) -> None:
     same = _shown(filled, "Settings that differ", "last week", "resumed")
 
     assert two == {"setting": ["beta", "delta"], "last week": [0.04, None], "today": [0.0, 2.0]}
-    assert same == {"setting": ["beta"], "last week": [0.04], "resumed": [0.1]}
+    assert same == {"setting": ["beta"], "last week": [0.04], "resumed": [0.01]}
 
 
 def test_a_step_is_a_plain_number() -> None:
