@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from rlexporter.generate.dashboards.boxes import Column, table
+from rlexporter.generate.dashboards.by_step import over_steps
 from rlexporter.generate.dashboards.frame import Page, select
-from rlexporter.generate.dashboards.panels import Query, timeseries, trend, without_range
+from rlexporter.generate.dashboards.panels import Query, timeseries, without_range
 
 NAMES = '__name__=~"(rl|rlexporter)_.+",__name__!~".+_(bucket|info)"'
 """A matcher of all series but for buckets and for texts."""
@@ -19,7 +20,7 @@ def build(page: Page) -> None:
     absent = "This run does not have the series: choose another one at the top of the page"
     over_time = [Query(f"{{{_CHOSEN}}}", "$series")]
     page.add(timeseries("$series over time", over_time, shown, unit="none", description=text, absent=absent), 12, 9)
-    page.add(trend("$series over the steps", f"max by (run) ({{{_CHOSEN}}})", "$series", shown, text, absent), 12, 9)
+    page.add(over_steps("$series over the steps", f"max by (run) ({{{_CHOSEN}}})", shown, text), 12, 9)
     page.add(
         table(
             "Every series",

@@ -114,4 +114,6 @@ SEVERITY: Mapping[str, object] = {
     "custom__cellOptions": COLOURED,
 }
 """Look of an alert's severity in a table."""
+OPEN_RUN = link("Open", "/d/rlexporter-run?var-run=${__value.raw}&${datasource:queryparam}&${__url_time_range}")
+"""Link from the name of a run in a table to its dashboard."""
 STATUS_PAGE = link("Status page of the process", "http://${__data.fields.instance}/", away=True)

@@ -15,7 +15,7 @@ from rlexporter.model.metric import Kind, Metric
 
 SHOWN = {shown.name: shown for question in QUESTIONS for shown in question.main}
 """The numbers that answer the questions, by their short names."""
-_LOG = {"gradient norm", "value loss"}
+LOG = {"gradient norm", "value loss"}
 _LOG_OF = {"rl_policy_approxkl"}
 ABSENT = {
     "KL": "No reference in this run: beta is 0",
@@ -41,7 +41,7 @@ def curve(name: str, *, title: str = "") -> Json:
         title or capital(name),
         [Query(value(shown), name), *limits.lines(shown.signal, lambda function: _extreme(shown, function))],
         replace(metric, healthy=None),
-        log=name in _LOG,
+        log=name in LOG,
         window=any(NAMED[each.series].kind is Kind.HISTOGRAM for each in _alike(shown)),
         absent=ABSENT.get(name) or missing(*(NAMED[each.series] for each in _alike(shown))),
         description=described_with_limits(metric),
@@ -61,6 +61,11 @@ def lines(title: str, names: Sequence[str]) -> Json:
         absent=missing(*metrics),
         description="\n\n".join(texts),
     )
+
+
+def series_of(shown: Shown) -> list[str]:
+    """Return the series at which a number is read, the best first."""
+    return [each.series for each in _alike(shown)]
 
 
 def described_with_limits(metric: Metric) -> str:

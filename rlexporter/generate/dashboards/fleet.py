@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rlexporter.catalog import NAMED
-from rlexporter.generate.dashboards import state, variables, verdict
+from rlexporter.generate.dashboards import compare, state, variables, verdict
 from rlexporter.generate.dashboards.boxes import (
     COLOURED,
     GREEN,
@@ -32,6 +32,7 @@ _ALL = select(_OWNED)
 _MAIN = select(RANK_0, _OWNED)
 _WHERE = "&".join(f"var-{name}=${{__data.fields.{name}}}" for name in variables.PLACES)
 _OPEN = link("Open", f"/d/${{__data.fields.dashboard}}?var-run=${{__value.raw}}&{_WHERE}&${{__url_time_range}}")
+_COMPARE = f"/d/{compare.UID}?${{run:queryparam}}&${{job:queryparam}}&${{datasource:queryparam}}&${{__url_time_range}}"
 _STEPS = tuple(f"increase(rl_step_duration_seconds_{part}{{{_MAIN}}}[$__range])" for part in ("sum", "count"))
 _PACE = f"max by ({BY}) ({_STEPS[0]} / ({_STEPS[1]} > 0)) or max by ({BY}) (rl_step_time_seconds{{{_MAIN}}})"
 _SLOPES = tuple(f"deriv({name}{{{_MAIN}}}[$__range])" for name in ("rl_reward_mean", "rl_step"))
@@ -109,7 +110,7 @@ def _runs() -> Json:
         "dashboard": {"custom__hidden": True},
         "instance": {"links": [STATUS_PAGE]},
     }
-    return table(
+    made = table(
         "Runs",
         list(_columns()),
         "One row a run, those first that need somebody, with those that are gone but were there in the time that is "
@@ -123,6 +124,14 @@ def _runs() -> Json:
         sort="verdict",
         none="No run here: is anything scraped?",
     )
+    made["links"] = [_to_compare()]
+    return made
+
+
+def _to_compare() -> Json:
+    """Return the link of the table to what compares the runs that are chosen; all fields are there, as of a page's."""
+    made = {**link("Compare the runs that are chosen, by step", _COMPARE), "type": "link", "icon": "", "tooltip": ""}
+    return {**made, "asDropdown": False, "includeVars": False, "keepTime": False, "tags": []}
 
 
 def _columns() -> tuple[Column, ...]:

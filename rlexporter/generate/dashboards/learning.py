@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from rlexporter.catalog import NAMED
-from rlexporter.generate.dashboards.curves import ABSENT, SHOWN, curve, described_with_limits, lines, metric_of, value
+from rlexporter.generate.dashboards.by_step import by_step
+from rlexporter.generate.dashboards.curves import LOG, SHOWN, curve, described_with_limits, lines, series_of, value
 from rlexporter.generate.dashboards.families import Family
 from rlexporter.generate.dashboards.frame import Json, Page, select
-from rlexporter.generate.dashboards.panels import Query, capital, override, quantile, timeseries, trend
+from rlexporter.generate.dashboards.panels import Query, capital, override, quantile, timeseries
 
 _REWARD = SHOWN["reward"]
 
@@ -14,7 +15,7 @@ _REWARD = SHOWN["reward"]
 def build(page: Page, family: Family) -> None:
     """Add the panels of the row to ``page``."""
     page.add(_reward(), 6, 9)
-    page.add(over_step("reward", "Reward over the steps"), 6, 9)
+    page.add(_over_step("reward", "Reward over the steps"), 6, 9)
     for title, names in family.learning:
         page.add(lines(title, names), 6, 9)
     for name in family.answers["learning"]:
@@ -24,13 +25,12 @@ def build(page: Page, family: Family) -> None:
 def over_steps(page: Page, family: Family) -> None:
     """Add each main curve over the steps to ``page``, but for the reward's."""
     for name in family.answers["stable"]:
-        page.add(over_step(name, f"{capital(name)} over the steps"), 6)
+        page.add(_over_step(name, f"{capital(name)} over the steps"), 6)
 
 
-def over_step(name: str, title: str) -> Json:
+def _over_step(name: str, title: str) -> Json:
     """Return the panel of the number ``name`` over steps, without pauses and restarts, as W&B shows it."""
-    shown = SHOWN[name]
-    return trend(title, value(shown), name, metric_of(shown), absent=ABSENT.get(name, ""))
+    return by_step(title, series_of(SHOWN[name]), log=name in LOG)
 
 
 def _reward() -> Json:

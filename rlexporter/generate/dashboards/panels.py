@@ -120,24 +120,6 @@ def timeseries(
     return made
 
 
-def trend(title: str, expr: str, legend: str, shown: Metric, description: str = "", absent: str = "") -> Json:
-    """Return a panel of ``expr``, a value of the run, over steps instead of time: without pauses and restarts."""
-    queries = [gauge("rl_step", legend="step"), Query(expr, "value")]
-    made = timeseries(title, queries, replace(shown, healthy=None), description=description, absent=absent)
-    made["type"] = "trend"
-    made["options"]["xField"] = "step"
-    # One value a step, in their order: a run that went back to a checkpoint does some twice.
-    fields = {"step": {"aggregations": [], "operation": "groupby"}}
-    fields["value"] = {"aggregations": ["lastNotNull"], "operation": "aggregate"}
-    made["transformations"] = [
-        {"id": "joinByField", "options": {"byField": "Time", "mode": "outer"}},
-        {"id": "groupBy", "options": {"fields": fields}},
-        {"id": "sortBy", "options": {"fields": {}, "sort": [{"field": "step"}]}},
-        {"id": "organize", "options": {"renameByName": {"value (lastNotNull)": legend}}},
-    ]
-    return made
-
-
 def heatmap(title: str, metric: Metric, *more: str, absent: str = "") -> Json:
     """Return a panel of a distribution over time; columns as wide as the window hold a step, and none counts twice."""
     expr = f"sum by (le) (increase({metric.series}_bucket{{{select(*more)}}}[$__interval]))"

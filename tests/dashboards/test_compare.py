@@ -1,0 +1,261 @@
+"""Runs beside each other, as a person reads them: a week of them, back-filled into a real Prometheus."""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+import pytest
+
+from rlexporter.catalog import CATALOG, NAMED
+from rlexporter.generate.dashboards import dashboards
+from rlexporter.model.metric import Series
+from rlexporter.model.snapshot import RunState, Snapshot
+from rlexporter.model.step import RunFacts, StepUpdate
+from rlexporter.outputs.backfill import History
+from rlexporter.store.store import Store
+from rlexporter.tensors import host
+from tests.dashboards.grafana import Json, View, panels, variable
+from tests.dashboards.transformations import Frame, tables, transformed
+from tests.tools import EACH_GENERATION, Prometheus, prometheus, require_tools
+
+COMPARE: Json = json.loads(dashboards(CATALOG)["rlexporter-compare.json"])
+END = 1_800_000_000.0
+DAY = 86_400.0
+SHOWN = 7 * DAY
+SCRAPE = 15.0
+_NEEDED = {
+    *("rl_step", "rl_reward_mean", "rl_kl_per_token", "rl_kl_per_token_dist", "rl_hyperparameter"),
+    *("rl_run_info", "rl_run_state", "rl_run_start_timestamp_seconds"),
+}
+"""Series that are kept: with all of them the back-fill takes ten times as long."""
+SWEEP = [f"sweep-{number}" for number in range(10)]
+
+
+@dataclass(frozen=True)
+class _Process:
+    """A process of a run. ``days``: before the end it began; its rewards, from the step after ``first``; and pace."""
+
+    run: str
+    days: float
+    rewards: tuple[float, ...]
+    pace: float = 120.0
+    first: int = 0
+    instance: str = "a"
+    settings: Mapping[str, float] = field(default_factory=dict)
+    logs_kl: bool = True
+    sees_kl: bool = False
+
+
+_RISING = tuple(0.1 * step for step in range(1, 31))
+_COMMON = {"num_generations": 8.0, "learning_rate": 1e-6}
+PROCESSES = (
+    _Process("last week", 6.0, _RISING, settings={**_COMMON, "beta": 0.04}),
+    _Process("today", 0.3, tuple(value + 5 for value in _RISING), settings={**_COMMON, "beta": 0.0, "delta": 2.0}),
+    _Process("resumed", 3.0, (1.0, 2.0, 3.0, 4.0, 5.0), settings={**_COMMON, "beta": 0.04}),
+    _Process("resumed", 2.0, (30.0, 40.0), first=2, instance="b", settings={**_COMMON, "beta": 0.01}),
+    _Process("ahead", 6.5, (1.0, 2.0, 3.0), first=50),
+    _Process("short", 4.0, (1.0, 2.0, 3.0, 4.0), pace=150.0),
+    _Process("tensors", 1.0, _RISING, logs_kl=False, sees_kl=True),
+    _Process("neither", 0.5, _RISING, logs_kl=False),
+    *(_Process(name, 5.0 - 0.4 * i, (float(i),) * 20) for i, name in enumerate(SWEEP)),
+)
+
+
+def _text(process: _Process) -> bytes:
+    """What was scraped of a process from its start until its last step, as OpenMetrics."""
+    now = END - process.days * DAY
+    store = Store(CATALOG, clock=lambda: now)
+    history = History({"job": "rlexporter", "instance": process.instance})
+    facts = RunFacts(algorithm="grpo", step=process.first, hyperparameters=dict(process.settings))
+    store.begin(facts, {"run": process.run, "rank": "0"})
+    store.enter(RunState.RUNNING)
+    kl = NAMED["rl_kl_per_token_dist"]
+    for step, reward in enumerate(process.rewards, process.first + 1):
+        until = now + process.pace
+        while now < until:
+            history.add(_kept(store.snapshot), now)
+            now += SCRAPE
+        seen = {Series(kl): host.count([0.25, 0.75], kl.bounds)} if process.sees_kl else {}
+        logs = {"reward": reward, **({"kl": 0.01} if process.logs_kl else {})}
+        store.record(logs, step, StepUpdate(step=step, duration=process.pace, seen=seen))
+    history.add(_kept(store.snapshot), now)
+    history.add(_kept(store.snapshot), now + SCRAPE)
+    return b"".join(history.text())
+
+
+def _kept(snapshot: Snapshot) -> Snapshot:
+    samples = {each: value for each, value in snapshot.samples.items() if each.metric.series in _NEEDED}
+    buckets = {each: found for each, found in snapshot.buckets.items() if each.metric.series in _NEEDED}
+    return replace(snapshot, samples=samples, buckets=buckets)
+
+
+@pytest.fixture(scope="module", params=EACH_GENERATION)
+def filled(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
+    """A real Prometheus that knows the week."""
+    tools, folder = require_tools(request.param), tmp_path_factory.mktemp("week")
+    for process in PROCESSES:
+        text = folder / "history.om"
+        text.write_bytes(_text(process))
+        command = [
+            str(tools / "promtool"),
+            "tsdb",
+            "create-blocks-from",
+            "openmetrics",
+            str(text),
+            str(folder / "data"),
+        ]
+        subprocess.run(command, check=True, capture_output=True, timeout=600)
+    with prometheus(request.param, folder, []) as server:
+        yield server
+
+
+def _shown(server: Prometheus, title: str, *runs: str) -> Frame:
+    """The table that the panel shows for the runs that are chosen."""
+    chosen = {"job": "rlexporter", "run": list(runs), "reward_function": ".+", "datasource": "prometheus"}
+    view = View(chosen, SHOWN, SCRAPE)
+    panel = next(each for each in panels(COMPARE) if each["title"] == title)
+    answers: dict[str, list[Json]] = {}
+    for target in panel["targets"]:
+        step = view.interval(panel, target)
+        expression = view.fill(target["expr"], step)
+        if target["instant"]:
+            found = server.get("query", query=expression, time=str(END))
+        else:
+            around = {"start": str(END - SHOWN), "end": str(END), "step": str(step)}
+            found = server.get("query_range", query=expression, **around)
+        answers[target["refId"]] = found["result"]
+    return transformed(panel, tables(answers))
+
+
+def _curve(server: Prometheus, title: str, *runs: str) -> dict[str, dict[float, float]]:
+    """The points of each line, by step, after the checks that a trend panel makes before it draws anything."""
+    frame = _shown(server, title, *runs)
+    panel = next(each for each in panels(COMPARE) if each["title"] == title)
+    steps = frame.pop(panel["options"]["xField"])
+    assert panel["type"] == "trend"
+    assert steps == sorted(set(steps)), "values must be in ascending order"
+    assert set(frame) == set(runs)
+    return {
+        run: {
+            step: value for step, value in zip(steps, values, strict=True) if value is not None and math.isfinite(value)
+        }
+        for run, values in frame.items()
+    }
+
+
+def test_the_same_step_of_two_runs_lies_in_one_row(filled: Prometheus) -> None:
+    """Although one ran last week, and the other today."""
+    found = _curve(filled, "Reward", "last week", "today")
+
+    both = set(found["last week"]) & set(found["today"])
+    assert len(both) >= 25
+    assert all(found["today"][step] == pytest.approx(found["last week"][step] + 5) for step in both)
+
+
+def test_a_step_that_was_done_twice_has_its_newest_value(filled: Prometheus) -> None:
+    """The run went back from step 5 to 2: what it did anew replaces what it did first, the rest stays."""
+    found = _curve(filled, "Reward", "resumed")["resumed"]
+
+    assert found == {1: 1.0, 2: 2.0, 3: 30.0, 4: 40.0, 5: 5.0}
+
+
+def test_steps_are_in_order_whatever_came_first(filled: Prometheus) -> None:
+    """The earlier run goes on from step 50, the later one begins at 0."""
+    found = _curve(filled, "Reward", "ahead", "today")
+
+    assert found["ahead"] == {51: 1.0, 52: 2.0, 53: 3.0}
+    assert max(found["today"]) == 30
+
+
+def test_ten_minutes_are_not_lost_in_a_week(filled: Prometheus) -> None:
+    """Each step of two and a half minutes is there."""
+    assert _curve(filled, "Reward", "short")["short"] == {1: 1.0, 2: 2.0, 3: 3.0, 4: 4.0}
+
+
+def test_ten_runs(filled: Prometheus) -> None:
+    """Each has its line, with its own values."""
+    found = _curve(filled, "Reward", *SWEEP)
+
+    assert {run: set(points.values()) for run, points in found.items()} == {run: {float(run[-1])} for run in SWEEP}
+    assert min(map(len, found.values())) >= 15
+
+
+def test_what_is_not_logged_is_the_mean_of_what_was_seen(filled: Prometheus) -> None:
+    """A run that has neither has a column without a value: a panel without a table would show an error."""
+    found = _curve(filled, "KL to the reference, per token", "today", "tensors", "neither")
+
+    assert set(found["today"].values()) == {0.01}
+    assert len(found["tensors"]) >= 25
+    assert list(found["tensors"].values()) == pytest.approx([0.5] * len(found["tensors"]))
+    assert found["neither"] == {}
+    assert _curve(filled, "KL to the reference, per token", "neither") == {"neither": {}}
+
+
+def test_columns_are_in_the_same_order_in_every_panel(filled: Prometheus) -> None:
+    """By it each run gets its colour."""
+    runs = ("neither", "today", "last week")
+    orders = {tuple(_shown(filled, panel["title"], *runs)) for panel in panels(COMPARE) if panel["type"] == "trend"}
+
+    assert orders == {("step", "last week", "neither", "today")}
+
+
+def test_settings_that_differ(filled: Prometheus) -> None:
+    """Only those, and what only one of the runs has; of a resumed run those of its newest process."""
+    two = _shown(filled, "Settings that differ", "last week", "today")
+    same = _shown(filled, "Settings that differ", "last week", "resumed")
+
+    assert two == {"setting": ["beta", "delta"], "last week": [0.04, None], "today": [0.0, 2.0]}
+    assert same == {"setting": ["beta"], "last week": [0.04], "resumed": [0.01]}
+
+
+def test_a_step_is_a_plain_number() -> None:
+    """Grafana would take the unit of the values for it, and write step 1 of a share as 100 %."""
+    for panel in panels(COMPARE):
+        if panel["type"] == "trend":
+            [axis] = [each for each in panel["fieldConfig"]["overrides"] if each["matcher"]["options"] == "step"]
+            look = {each["id"]: each["value"] for each in axis["properties"]}
+            assert (look["unit"], look["custom.scaleDistribution"]) == ("none", {"type": "linear"})
+
+
+def test_the_table_of_runs(filled: Prometheus) -> None:
+    """How each was set up and how far it came: of a resumed run what its newest process says, of both the best."""
+    found = _shown(filled, "Runs", "resumed", "short")
+
+    by_run = {run: i for i, run in enumerate(found["run"])}
+    assert set(by_run) == {"resumed", "short"}
+    shown = {
+        name: [found[name][by_run[run]] for run in ("resumed", "short")]
+        for name in ("algorithm", "step", "last reward", "best reward", "started")
+    }
+    assert shown == {
+        "algorithm": ["grpo", "grpo"],
+        "step": [4.0, 4.0],
+        "last reward": [40.0, 4.0],
+        "best reward": [40.0, 4.0],
+        "started": [1000 * (END - 2 * DAY), 1000 * (END - 4 * DAY)],
+    }
+
+
+def test_the_fleet_leads_to_it() -> None:
+    """With the runs and the time that are chosen there."""
+    fleet = json.loads(dashboards(CATALOG)["rlexporter-fleet.json"])
+    [link] = [link for panel in panels(fleet) for link in panel["links"]]
+
+    assert link["url"].startswith(f"/d/{COMPARE['uid']}?${{run:queryparam}}")
+    assert link["url"].endswith("${__url_time_range}")
+
+
+def test_the_runs_of_the_time_that_is_shown_can_be_chosen(filled: Prometheus) -> None:
+    """None of them by itself: all runs of a week would be too many lines."""
+    run = variable(COMPARE, "run")
+    matching = "rl_run_info{" + run["query"]["query"].partition("{")[2].partition("}")[0] + "}"
+    matching = View({"job": ".+"}, SHOWN, SCRAPE).fill(matching)
+    found = filled.get("series", **{"match[]": matching, "start": str(END - SHOWN), "end": str(END)})
+
+    assert {each["run"] for each in found} == {process.run for process in PROCESSES}
+    assert (run["multi"], run["includeAll"], run["refresh"]) == (True, False, 2)
+    assert COMPARE["time"] == {"from": "now-7d", "to": "now"}
