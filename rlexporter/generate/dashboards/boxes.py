@@ -114,6 +114,10 @@ SEVERITY: Mapping[str, object] = {
     "custom__cellOptions": COLOURED,
 }
 """Look of an alert's severity in a table."""
-OPEN_RUN = link("Open", "/d/rlexporter-run?var-run=${__value.raw}&${datasource:queryparam}&${__url_time_range}")
+OPEN_RUN = link(
+    "Open", "/d/${__data.fields.dashboard}var-run=${__value.raw}&${datasource:queryparam}&${__url_time_range}"
+)
 """Link from the name of a run in a table to its dashboard."""
 STATUS_PAGE = link("Status page of the process", "http://${__data.fields.instance}/", away=True)
+HIDDEN: Mapping[str, object] = {"custom__hidden": True}
+"""Look of a column that only links read."""

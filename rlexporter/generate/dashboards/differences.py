@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from rlexporter.catalog import NAMED
-from rlexporter.generate.dashboards import state
-from rlexporter.generate.dashboards.boxes import COLOURED, OPEN_RUN, Column, table
+from rlexporter.generate.dashboards import state, variables
+from rlexporter.generate.dashboards.boxes import COLOURED, HIDDEN, OPEN_RUN, Column, table
+from rlexporter.generate.dashboards.families import with_dashboard
 from rlexporter.generate.dashboards.frame import ZERO, Json, select
 from rlexporter.generate.dashboards.panels import described
 
 _TEXTS = ("algorithm", "model", "trainer", "loss_type", "importance_sampling_level", "trl")
 """Labels of `rl_run_info` that say how a run was set up."""
+_SET_UP = ("run", *variables.PLACES, *_TEXTS)
 
 
 def _last(series: str, *, function: str = "last_over_time") -> str:
@@ -28,7 +30,11 @@ def runs() -> Json:
         list(_columns()),
         "One row a run, as it was last seen in the time that is shown. A click on a run opens it. The reward is the "
         "last and the largest of those that were scraped; GPU hours are those since the run was last started.",
-        labels={"run": {"links": [OPEN_RUN], "custom__width": 200}, **{name: {} for name in _TEXTS}},
+        labels={
+            "run": {"links": [OPEN_RUN], "custom__width": 200},
+            **{name: {} for name in (*variables.PLACES, *_TEXTS)},
+            "dashboard": HIDDEN,
+        },
         hidden=("set-up",),
         order=("run", "state", "started", "step", "last reward", "best reward", "GPU hours"),
         none="No run here: is anything scraped?",
@@ -40,7 +46,7 @@ def _columns() -> tuple[Column, ...]:
     hours = f"max by (run) (last_over_time(rl:run_gpu_seconds{{{select()}}}[$__range])) / 3600"
     return (
         Column("state", state.code(), {"mappings": [state.mapping()], "custom__cellOptions": COLOURED}),
-        Column("set-up", f"max by (run, {', '.join(_TEXTS)}) ({_last('rl_run_info')} {_NEWEST})"),
+        Column("set-up", with_dashboard(f"{_last('rl_run_info')} {_NEWEST}", *_SET_UP)),
         Column("started", f"1000 * max by (run) ({_START})", {"unit": "dateTimeAsLocal"}),
         Column("step", f"max by (run) ({_last('rl_step')} {_NEWEST})"),
         Column("last reward", f"max by (run) ({_last('rl_reward_mean')} {_NEWEST})", {"decimals": 3}),

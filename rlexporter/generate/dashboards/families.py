@@ -80,3 +80,21 @@ PPO = Family(
     ),
 )
 FAMILIES = (GRPO, PPO)
+
+
+def with_dashboard(info: str, *by: str) -> str:
+    """Return ``info`` by the labels ``by``, and with the address of each run's dashboard, but for the run, as a label.
+
+    `algorithm`, `cluster` and `namespace` are among ``by``. A label that a run does not have is not in its address:
+    Grafana would leave the name of the field there.
+    """
+    named = f"max by ({', '.join(by)}) ({info})"
+    for label, value, source, pattern in (
+        ("uid", f"{GRPO.uid}?", "", ""),
+        ("uid", f"{PPO.uid}?", "algorithm", "ppo.*"),
+        ("in_cluster", "var-cluster=$1&", "cluster", "(.+)"),
+        ("in_namespace", "var-namespace=$1&", "namespace", "(.+)"),
+    ):
+        named = f'label_replace({named}, "{label}", "{value}", "{source}", "{pattern}")'
+    joined = f'label_join({named}, "dashboard", "", "uid", "in_cluster", "in_namespace")'
+    return f"max by ({', '.join((*by, 'dashboard'))}) ({joined})"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from rlexporter.catalog import NAMED
 from rlexporter.generate.dashboards import compare, state, variables, verdict
@@ -10,6 +10,8 @@ from rlexporter.generate.dashboards.boxes import (
     COLOURED,
     GREEN,
     GREY,
+    HIDDEN,
+    OPEN_RUN,
     ORANGE,
     RED,
     STATUS_PAGE,
@@ -18,7 +20,7 @@ from rlexporter.generate.dashboards.boxes import (
     stat,
     table,
 )
-from rlexporter.generate.dashboards.families import GRPO, PPO
+from rlexporter.generate.dashboards.families import with_dashboard
 from rlexporter.generate.dashboards.frame import RANK_0, Json, Page, dashboard, select
 from rlexporter.generate.dashboards.panels import Query, described, limits, timeseries, without_range
 from rlexporter.model.metric import Metric
@@ -30,8 +32,6 @@ BY = ", ".join((*variables.PLACES, "run"))
 _OWNED = ",".join(f'{name}=~"${name}"' for name in variables.OWNERS)
 _ALL = select(_OWNED)
 _MAIN = select(RANK_0, _OWNED)
-_WHERE = "&".join(f"var-{name}=${{__data.fields.{name}}}" for name in variables.PLACES)
-_OPEN = link("Open", f"/d/${{__data.fields.dashboard}}?var-run=${{__value.raw}}&{_WHERE}&${{__url_time_range}}")
 _COMPARE = f"/d/{compare.UID}?${{run:queryparam}}&${{job:queryparam}}&${{datasource:queryparam}}&${{__url_time_range}}"
 _STEPS = tuple(f"increase(rl_step_duration_seconds_{part}{{{_MAIN}}}[$__range])" for part in ("sum", "count"))
 _PACE = f"max by ({BY}) ({_STEPS[0]} / ({_STEPS[1]} > 0)) or max by ({BY}) (rl_step_time_seconds{{{_MAIN}}})"
@@ -98,8 +98,8 @@ _ORDER = ("run", "verdict", "condition", "team", "user", "state", "age", "step",
 
 def _runs() -> Json:
     """Return a table with a row per run; the values of labels are columns too."""
-    labels: dict[str, dict[str, object]] = {
-        "run": {"links": [_OPEN], "custom__width": 200},
+    labels: dict[str, Mapping[str, object]] = {
+        "run": {"links": [OPEN_RUN], "custom__width": 200},
         "condition": {"mappings": [verdict.texts()], "custom__width": 300, "displayName": "cause"},
         "team": {},
         "user": {},
@@ -107,7 +107,7 @@ def _runs() -> Json:
         "namespace": {},
         "algorithm": {},
         "model": {},
-        "dashboard": {"custom__hidden": True},
+        "dashboard": HIDDEN,
         "instance": {"links": [STATUS_PAGE]},
     }
     made = table(
@@ -157,8 +157,6 @@ def _columns() -> tuple[Column, ...]:
 
 
 def _info() -> str:
-    """Return an expression with what a run is, and the dashboard of its family, as labels."""
-    names = ", ".join((BY, "algorithm", "model", *variables.OWNERS))
-    info = f"max by ({names}) (last_over_time(rl_run_info{{{_MAIN}}}[$__range]))"
-    named = f'label_replace({info}, "dashboard", "{GRPO.uid}", "", "")'
-    return f'label_replace({named}, "dashboard", "{PPO.uid}", "algorithm", "ppo.*")'
+    """Return an expression with what a run is, and the address of its dashboard, as labels."""
+    names = (*variables.PLACES, "run", "algorithm", "model", *variables.OWNERS)
+    return with_dashboard(f"last_over_time(rl_run_info{{{_MAIN}}}[$__range])", *names)
