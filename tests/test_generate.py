@@ -167,7 +167,10 @@ def test_links_lead_somewhere(pack: Path) -> None:
         assert folder == RUNBOOKS_URL
         assert (pack / "alerts/runbooks" / page).is_file()
         where = notes["dashboard_url"].partition("?")[0]
-        assert where.removeprefix(f"{GRAFANA_URL}/d/") in shown, where
+        assert where.startswith(f"{GRAFANA_URL}/d/")
+        named = set(re.findall(r"rlexporter-\w+", where))
+        assert named in ({"rlexporter-run", "rlexporter-ppo"}, {"rlexporter-fleet"}), where
+        assert named <= set(shown)
     of_all = {each["alert"] for each in alerts(pack) if "/d/rlexporter-fleet?" in each["annotations"]["dashboard_url"]}
     assert "RLManyRunsSick" in of_all
     assert "RLRunFailed" not in of_all
@@ -183,12 +186,13 @@ def test_a_link_chooses_all_that_the_dashboard_can(pack: Path, uid: str) -> None
     """Variables that a person sees are labels of the alert; Prometheus cannot know the data source."""
     shown = dashboards(pack)[uid]["templating"]["list"]
     seen = {each["name"] for each in shown if each.get("hide") != HIDDEN and each["type"] != "datasource"}
-    assert {"run"} < seen <= {"run", *VARIABLES}
+    assert {"run"} < seen - {"series", "team", "user"} <= {"run", *VARIABLES}
 
 
+@pytest.mark.parametrize(("algorithm", "uid"), [("rloo", "rlexporter-run"), ("ppo-legacy", "rlexporter-ppo")])
 @pytest.mark.parametrize("generation", EACH_GENERATION)
-def test_a_link_is_of_the_run(generation: str, tmp_path: Path) -> None:
-    """Whatever its run and what it belongs to are called; an alert of no run shows all runs."""
+def test_a_link_is_of_the_run(generation: str, algorithm: str, uid: str, tmp_path: Path) -> None:
+    """Whatever its run and what it belongs to are called, and to its family; an alert of no run shows all runs."""
     labels = {"job": "rl", "namespace": "team a", "run": 'grpo "7b" & friends/100%+'}
     site = Site(grafana_url="http://g")
     rules = [
@@ -203,11 +207,12 @@ def test_a_link_is_of_the_run(generation: str, tmp_path: Path) -> None:
     one = urlencode({"var-run": labels["run"], "var-namespace": "team a", "var-job": "rl"})
     of_all = urlencode({"var-run": "$__all", "var-namespace": "team a"})
     series = f"rl_x{{{','.join(f'{name}={json.dumps(value)}' for name, value in labels.items())}}}"
+    info = series.replace("rl_x{", f'rl_run_info{{algorithm="{algorithm}",')
     test = {
         "interval": "1m",
-        "input_series": [{"series": series, "values": "1x5"}],
+        "input_series": [{"series": each, "values": "1x5"} for each in (series, info)],
         "alert_rule_test": [
-            expected(labels, "RLOne", f"http://g/d/rlexporter-run?{one}"),
+            expected(labels, "RLOne", f"http://g/d/{uid}?{one}"),
             expected({"namespace": "team a"}, "RLAll", f"http://g/d/rlexporter-fleet?{of_all}"),
         ],
     }

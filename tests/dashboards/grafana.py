@@ -101,7 +101,7 @@ class View:
             "__rate_interval": _seconds(max(interval + self.scrape, 4 * self.scrape)),
             "__range": _seconds(self.seconds),
         }
-        known: Variables = {**self.variables, **own}
+        known: Variables = {**ANY, **self.variables, **own}
         return _VARIABLE.sub(lambda found: _text(known[found[1] or found[2]]), text)
 
     def interval(self, panel: Json, target: Json, points: int = 1000) -> float:

@@ -331,7 +331,7 @@ def test_limits_are_those_in_force() -> None:
         "critical limit": "red",
         "warning limit": "orange",
     }
-    assert "Usual in a healthy run: 0 to 0.2." in panel["description"]
+    assert "Usual in a healthy run: 0 to 0.1." in panel["description"]
 
 
 @every
