@@ -19,6 +19,7 @@ from scripts.pictures import drawing
 from scripts.pictures.look import Json, Shown, palette
 from scripts.pictures.runs import END, IMAGES, SCRAPE, SECONDS, WORK, alerts, blocks, history, over_time, planned
 from tests.dashboards.grafana import View, loaded, panels, variable
+from tests.dashboards.transformations import tables, transformed
 from tests.tools import Prometheus, prometheus
 
 WIDTH = 1400
@@ -27,7 +28,7 @@ MOST_BYTES = 150_000
 
 def _look(server: Prometheus, dashboard: Json, chosen: Mapping[str, str]) -> dict[int, Shown]:
     """What each panel gets."""
-    view = View({"job": ".+", "rank": ".+", "reward_function": ".+", **chosen}, SECONDS, SCRAPE)
+    view = View({"job": ".+", **chosen}, SECONDS, SCRAPE)
     if any(each["name"] == "window" for each in dashboard["templating"]["list"]):
         query = variable(dashboard, "window")["query"]["query"].removeprefix("query_result(").removesuffix(")")
         [found] = server.query(view.fill(query), time=str(END))
@@ -41,6 +42,13 @@ def _panel(server: Prometheus, view: View, panel: Json, marks: list[tuple[str, f
     if panel["type"] == "table":
         _merge(server, view, panel, shown)
         return shown
+    if panel["type"] == "trend":
+        _steps(server, view, panel, shown)
+        return shown
+    chosen = panel["options"].get("reduceOptions", {}).get("fields", "").strip("/^$")
+    if chosen:
+        shown.text = _newest(server, view, panel, chosen)
+        return shown
     for target in panel["targets"]:
         step = view.interval(panel, target, 600)
         for series in over_time(server, view.fill(target["expr"], step), step):
@@ -53,6 +61,26 @@ def _panel(server: Prometheus, view: View, panel: Json, marks: list[tuple[str, f
                 points = _with_gaps(points, step)
             shown.series.append((legend, points[:, 0], points[:, 1], labels))
     return shown
+
+
+def _steps(server: Prometheus, view: View, panel: Json, shown: Shown) -> None:
+    """A line a run over its steps, as the transformations of the panel make them."""
+    step = view.interval(panel, panel["targets"][0], 600)
+    answers = {each["refId"]: over_time(server, view.fill(each["expr"], step), step) for each in panel["targets"]}
+    frame = {name: np.array(values, float) for name, values in transformed(panel, tables(answers)).items()}
+    steps = frame.pop(panel["options"]["xField"])
+    shown.series = [(name, steps, values, {}) for name, values in frame.items()]
+
+
+def _newest(server: Prometheus, view: View, panel: Json, label: str) -> str:
+    """The newest value of a label, by the text that the panel has for it."""
+    [target] = panel["targets"]
+    step = view.interval(panel, target, 600)
+    found = over_time(server, view.fill(target["expr"], step), step)
+    value = max(found, key=lambda each: float(each["values"][-1][0]))["metric"][label] if found else ""
+    for mapping in panel["fieldConfig"]["defaults"].get("mappings", ()):
+        value = mapping["options"].get(value, {}).get("text", value)
+    return str(value)
 
 
 def _with_gaps(points: Any, step: float) -> Any:
@@ -127,9 +155,10 @@ def main() -> None:
             ("run-healthy", "rlexporter-run", runs[0].name, 50),
             ("run-broken", "rlexporter-run", runs[1].name, 50),
             ("fleet", "rlexporter-fleet", every, None),
+            ("compare", "rlexporter-compare", f"{runs[0].name}|{runs[1].name}", None),
             ("ranks", "rlexporter-ranks", runs[0].name, None),
             ("exporter", "rlexporter-exporter", every, None),
-            ("run-ppo", "rlexporter-run", "ppo", None),
+            ("run-ppo", "rlexporter-ppo", "ppo", None),
         ):
             shown = _look(server, made[uid], {"run": run})
             size = _save(drawing.page(made[uid], shown, WIDTH), WORK / f"{name}.png")

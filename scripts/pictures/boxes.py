@@ -27,13 +27,18 @@ def stat(frame: Axes, panel: Json, shown: Shown, wide: float, high: float) -> No
     defaults = panel["fieldConfig"]["defaults"]
     last = [(name, values[np.isfinite(values)]) for name, _, values, _ in shown.series]
     last = [(name, values) for name, values in last if len(values)]
-    if not last:
+    if shown.text:
+        text, color = shown.text, TEXT
+    elif not last:
         text, color = defaults["noValue"], DIM
     else:
         name, values = last[0]
         text, color = appearance(float(values[-1]), defaults)
         text = name if panel["options"]["textMode"] == "name" else text
-    size = min(22.0, 1.25 * wide / max(len(text), 3))
+    if panel["options"].get("colorMode") == "background":
+        frame.set_facecolor(color)
+        color = "#111217"
+    size = max(9.0, min(22.0, 1.25 * wide / max(len(text), 3)))
     frame.text(0.5, 0.42, text, color=color, fontsize=size, ha="center", va="center", weight="bold")
 
 

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from scripts.pictures.boxes import nothing, stat, table
-from scripts.pictures.look import ALPHA, BACKGROUND, COLORS, DIM, LINE, PALETTE, PANEL, TEXT, Json, Shown, number
+from scripts.pictures.look import BACKGROUND, COLORS, DIM, LINE, PALETTE, PANEL, TEXT, Json, Shown, number
 
 UNIT, GAP = 34.0, 6.0
 """Pixels of a row of the grid, and between two panels."""
@@ -110,7 +110,7 @@ def _overrides(panel: Json) -> list[Json]:
 
 
 def _scale(axes: Axes, defaults: Json, shown: Shown, lowest: float = 0.0) -> None:
-    """Axes as the data wants them, with what is unhealthy in red, and annotations."""
+    """Axes as the data wants them, and annotations."""
     if defaults["custom"]["scaleDistribution"]["type"] == "log":
         axes.set_yscale("log")
     else:
@@ -118,15 +118,6 @@ def _scale(axes: Axes, defaults: Json, shown: Shown, lowest: float = 0.0) -> Non
     low, high = axes.get_ylim()
     low = min(low, defaults["custom"].get("axisSoftMin", low))
     low = 0.0 if low < 0 <= lowest and "axisSoftMin" in defaults["custom"] else low
-    steps = defaults["thresholds"]["steps"]
-    if defaults["custom"]["thresholdsStyle"]["mode"] == "area":
-        for step, after in zip(steps, [*steps[1:], {"value": math.inf}], strict=True):
-            if step["color"] != "transparent":
-                start = low if step["value"] is None else max(low, step["value"])
-                if start < min(high, after["value"]):
-                    axes.axhspan(
-                        start, min(high, after["value"]), color=COLORS[step["color"]], alpha=ALPHA, linewidth=0
-                    )
     axes.set_ylim(low, high)
     _format(axes, defaults["unit"])
     if axes.get_xlabel() != "step":
@@ -162,14 +153,11 @@ def _legend(frame: Axes, labels: Sequence[tuple[str, Any]], wide: float, high: f
 
 
 def _trend(frame: Axes, panel: Json, shown: Shown, wide: float, high: float) -> None:
-    if len(shown.series) < 2:
-        nothing(frame, panel)
-        return
-    (_, when, steps, _), (_, then, values, _) = shown.series[:2]
-    _, left, right = np.intersect1d(when, then, return_indices=True)
     axes = _inner(frame, wide, high, bottom=34)
     axes.grid(color=LINE, linewidth=0.6)
-    axes.plot(steps[left], values[right], color=PALETTE[0], linewidth=1.1)
+    for i, (_, steps, values, _) in enumerate(shown.series):
+        there = np.isfinite(values)
+        axes.plot(steps[there], values[there], color=PALETTE[i % len(PALETTE)], linewidth=1.1)
     axes.set_xlabel("step", color=DIM, fontsize=7, labelpad=1)
     _scale(axes, panel["fieldConfig"]["defaults"], shown)
 
