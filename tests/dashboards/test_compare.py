@@ -18,11 +18,11 @@ from rlexporter.model.step import RunFacts, StepUpdate
 from rlexporter.outputs.backfill import History
 from rlexporter.store.store import Store
 from rlexporter.tensors import host
-from tests.dashboards.grafana import Json, View, panels, variable
+from tests.dashboards.grafana import Json, View, loaded, panels, variable
 from tests.dashboards.transformations import Frame, tables, transformed
 from tests.tools import EACH_GENERATION, Prometheus, prometheus, require_tools
 
-COMPARE: Json = json.loads(dashboards(CATALOG)["rlexporter-compare.json"])
+COMPARE: Json = loaded(json.loads(dashboards(CATALOG)["rlexporter-compare.json"]))
 END = 1_800_000_000.0
 DAY = 86_400.0
 SHOWN = 7 * DAY
@@ -242,7 +242,7 @@ def test_the_table_of_runs(filled: Prometheus) -> None:
 
 def test_the_fleet_leads_to_it() -> None:
     """With the runs and the time that are chosen there."""
-    fleet = json.loads(dashboards(CATALOG)["rlexporter-fleet.json"])
+    fleet = loaded(json.loads(dashboards(CATALOG)["rlexporter-fleet.json"]))
     [link] = [link for panel in panels(fleet) for link in panel["links"]]
 
     assert link["url"].startswith(f"/d/{COMPARE['uid']}?${{run:queryparam}}")
