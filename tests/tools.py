@@ -257,7 +257,16 @@ def scraped(server: Prometheus, targets: int, since: float) -> float:
 
     On a busy machine a scrape can time out, and the series of that target are gone until the next one.
     """
-    return _moment(server, f"(up == 1) and (timestamp(up) > {since:.3f})", targets)
+    return _moment(server, _scraped_after(since), targets)
+
+
+def wait_scraped(server: Prometheus, targets: int, since: float) -> None:
+    """Wait until a server has scraped every target after ``since``, whatever comes next."""
+    eventually(lambda: len(server.query(_scraped_after(since))) == targets)
+
+
+def _scraped_after(since: float) -> str:
+    return f"(up == 1) and (timestamp(up) > {since:.3f})"
 
 
 def heard(server: Prometheus, targets: int, since: float) -> float:

@@ -16,7 +16,7 @@ from rlexporter.status.history import History
 MOST_NAMES = 50
 """The most metrics whose curves one answer has."""
 
-_FRESH_SECONDS = 0.25
+_FRESH_SECONDS = 1.0
 """The age up to which an answer is shared although the snapshot has changed: pages that poll cost the training this."""
 _TYPE = "application/json"
 
@@ -24,7 +24,7 @@ _TYPE = "application/json"
 class Statuses:
     """Cache of both documents for all who ask.
 
-    Each is made at most four times a second; the status is one document in each language.
+    Each is made at most once a second; the status is one document in each language.
     """
 
     def __init__(self, snapshot: Callable[[], Snapshot], history: History) -> None:
@@ -35,7 +35,7 @@ class Statuses:
     def status(self, code: str) -> Body:
         """Return the document of the run in the language ``code``, one of `languages.CODES`.
 
-        It is a second old at most; a quarter of one where something has changed.
+        It is a second old at most.
         """
         return self._get(code, lambda now: document.status(now, self._history, time.time(), language(code)))
 

@@ -39,11 +39,6 @@ class Began:
         """Return its place in the order of causes."""
         return place(self.condition, self.limit)
 
-    @property
-    def severity(self) -> int:
-        """Return the place of its severity, the worst first."""
-        return SEVERITIES.index(self.limit.severity.value)
-
 
 def began(samples: Samples) -> list[Began]:
     """Return what has begun, the newest first; symptoms come after all that are none."""

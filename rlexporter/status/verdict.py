@@ -11,7 +11,7 @@ from rlexporter.catalog.languages import ENGLISH, Language
 from rlexporter.model.condition import Severity
 from rlexporter.model.snapshot import RunState
 from rlexporter.status import sentences
-from rlexporter.status.conditions import Began, runbook
+from rlexporter.status.conditions import SEVERITIES, Began, runbook
 from rlexporter.status.samples import Samples
 
 FINE, LOOK, ACT = WORDS = ("fine", "look", "act")
@@ -99,7 +99,8 @@ def spoken(found: Sequence[Began]) -> list[Began]:
 
     def order(each: Began) -> tuple[int, bool, int, Place]:
         finite = each.condition.family is not FATAL
-        return each.severity, finite, since[each.condition.name] if finite else 0, each.place
+        began = since[each.condition.name] if finite else 0
+        return SEVERITIES.index(each.limit.severity.value), finite, began, each.place
 
     return sorted(speaking, key=order)
 

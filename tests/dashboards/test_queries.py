@@ -20,7 +20,7 @@ from rlexporter.catalog import CATALOG
 from rlexporter.generate.dashboards import beside, dashboards
 from tests.dashboards import world
 from tests.dashboards.grafana import ANY, Json, View, loaded, panels, variable
-from tests.tools import EACH_GENERATION, GENERATIONS, ROOT, Prometheus, eventually, prometheus, scraped
+from tests.tools import EACH_GENERATION, GENERATIONS, ROOT, Prometheus, prometheus, scraped, wait_scraped
 
 DASHBOARDS: dict[str, Json] = {each["uid"]: each for each in map(loaded, map(json.loads, dashboards(CATALOG).values()))}
 _SECONDS = 300.0
@@ -79,9 +79,8 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Serv
 
 def _wait(servers: Collection[Prometheus], targets: int, since: float) -> None:
     """Wait until each of them has scraped every target: a rate needs two scrapes, between which something happened."""
-    fresh = f"(up == 1) and (timestamp(up) > {since:.3f})"
     for server in servers:
-        eventually(lambda server=server: len(server.query(fresh)) == targets)
+        wait_scraped(server, targets, since)
 
 
 def _view(run: str, window: str = "60") -> View:

@@ -152,11 +152,13 @@ def test_it_would_have_been_heard(fleet: Fleet) -> None:
 
 
 SICK, SIXTH = tuple(f"sick-{i}" for i in range(5)), "sixth"
-LONG = pytest.mark.timeout(1500 + 40 * MINUTE)
 AT_ONCE = tuple(f"once-{i:02}" for i in range(20))
 DEAD, OVER = ("died of NaN", "killed"), "recovered"
 CUT = {**WELL, "completions/clipped_ratio": 0.95}
 UNCUT = {**WELL, "completions/clipped_ratio": 0.0}
+
+LONG = pytest.mark.timeout(1500 + 40 * MINUTE)
+"""The trouble lasts for more than half an hour, whatever a minute is here."""
 
 
 @dataclass

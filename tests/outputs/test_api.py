@@ -6,6 +6,7 @@ import gzip
 import json
 import math
 import threading
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -110,13 +111,16 @@ def test_the_headers(exporter: Exporter, path: str) -> None:
     assert ask(exporter, "POST", path).status == 405
 
 
-def test_many_pages_ask_less_often(exporter: Exporter) -> None:
+def test_many_pages_ask_less_often(exporter: Exporter, monkeypatch: pytest.MonkeyPatch) -> None:
     """A page is told when to come again; of a hundred that come at once each has a turn of its own, up to a limit."""
+    at_once = SimpleNamespace(monotonic=lambda: 100.0, time=time.time)
+    monkeypatch.setattr("rlexporter.endpoint.app.time", at_once)
     told = [int(ask(exporter, "GET", "/api/status").headers["retry-after"]) for _ in range(140)]
     assert told[0] == 2
     assert told == sorted(told)
     assert 12 <= told[63] <= 18
     assert told[-1] == 30
+    assert told == [round(min(2 + page / 4, 30)) for page in range(140)]
 
 
 def test_the_language_is_chosen(exporter: Exporter) -> None:
