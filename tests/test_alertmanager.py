@@ -38,6 +38,7 @@ def alert(name: str, severity: str, family: str = "", **labels: str) -> dict[str
         "description": "kl is 7 at step 12.",
         "runbook_url": "http://docs/a.md",
         "dashboard_url": "http://g/d/a?var-run=a",
+        "panel_url": "http://g/d/a?var-run=a&viewPanel=7",
     }
     return {"labels": labels, "annotations": annotations}
 
@@ -286,7 +287,8 @@ def test_messages(played: Played) -> None:
     """PagerDuty, mail and Slack show the run and what is the matter."""
     text = (
         "*[critical] RLNonFinite*\nRLNonFinite is the matter.\nkl is 7 at step 12.\n"
-        "Runbook: http://docs/a.md\nDashboard: http://g/d/a?var-run=a THEN"
+        "Runbook: http://docs/a.md\nDashboard: http://g/d/a?var-run=a THEN\n"
+        "Panel: http://g/d/a?var-run=a&viewPanel=7 THEN"
     )
     events = {event["payload"]["summary"]: event for event in played.webhook.bodies("/pagerduty") if "payload" in event}
     event = events["[critical] h (one): RLNonFinite"]

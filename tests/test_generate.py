@@ -16,7 +16,9 @@ import yaml
 
 from rlexporter.catalog import RUNBOOKS, WATCHDOG
 from rlexporter.commands import main
+from rlexporter.generate.dashboards.linked import panel_id
 from rlexporter.generate.site import VARIABLES, Site, base
+from rlexporter.model.condition import Family
 from tests.tools import (
     EACH_ALERTMANAGER,
     EACH_GENERATION,
@@ -104,7 +106,7 @@ def test_all_of_it_is_written(pack: Path) -> None:
     assert {name.split("/")[0] for name in files} == {"alerts", "grafana", "deploy"}
     for name in files:
         text = (pack / name).read_text()
-        text = re.sub(r"^ *dashboard_url: .*\n", "", text.replace(RUNBOOKS_URL, RUNBOOKS), flags=re.MULTILINE)
+        text = re.sub(r"^ *(dashboard|panel)_url: .*\n", "", text.replace(RUNBOOKS_URL, RUNBOOKS), flags=re.MULTILINE)
         assert text == (ROOT / name).read_text(), name
 
 
@@ -195,13 +197,20 @@ def test_a_link_is_of_the_run(generation: str, algorithm: str, uid: str, tmp_pat
     """Whatever its run and what it belongs to are called, and to its family; an alert of no run shows all runs."""
     labels = {"job": "rl", "namespace": "team a", "run": 'grpo "7b" & friends/100%+'}
     site = Site(grafana_url="http://g")
+    of_all = site.links("RLAll", Family.STALL, of_run=False)
     rules = [
-        {"alert": "RLOne", "expr": "rl_x > 0", "annotations": site.links("RLOne")},
-        {"alert": "RLAll", "expr": "count by (namespace) (rl_x)", "annotations": site.links("RLAll", of_run=False)},
+        {"alert": "RLOne", "expr": "rl_x > 0", "annotations": site.links("RLOne", Family.KL_HIGH)},
+        {
+            "alert": "RLAll",
+            "expr": "count by (namespace) (rl_x)",
+            "annotations": site.links("RLAll", Family.STALL, of_run=False),
+        },
     ]
 
     def expected(of: dict[str, str], alert: str, link: str) -> dict[str, Any]:
         notes = {"runbook_url": f"{RUNBOOKS}/{alert}.md", "dashboard_url": link}
+        if alert == "RLOne":
+            notes["panel_url"] = f"{link}&viewPanel={panel_id(Family.KL_HIGH)}"
         return {"eval_time": "1m", "alertname": alert, "exp_alerts": [{"exp_labels": of, "exp_annotations": notes}]}
 
     one = urlencode({"var-run": labels["run"], "var-namespace": "team a", "var-job": "rl"})
@@ -224,8 +233,49 @@ def test_a_link_is_of_the_run(generation: str, algorithm: str, uid: str, tmp_pat
 def test_what_is_committed_is_of_no_site() -> None:
     """Without addresses there is no link to a Grafana, and runbooks are those of the repository."""
     notes = [each["annotations"] for each in alerts(ROOT)]
-    assert not [note for note in notes if "dashboard_url" in note]
+    assert not [note for note in notes if {"dashboard_url", "panel_url"} & set(note)]
     assert {note["runbook_url"].rpartition("/")[0] for note in notes} == {RUNBOOKS}
+
+
+@pytest.mark.parametrize(
+    ("alert", "title", "of_ppo_alone"),
+    [
+        ("RLKLHigh", "KL", False),
+        ("RLRewardNonFinite", "NaN and infinite values", False),
+        ("RLRewardHacking", "KL", False),
+        ("RLRewardDrop", "Reward", False),
+        ("RLEOSMissing", "Completion length", False),
+        ("RLRunStalled", "Step time", False),
+        ("RLValueLossSpike", "Value loss", True),
+    ],
+)
+def test_an_alert_leads_to_its_panel(pack: Path, alert: str, title: str, of_ppo_alone: bool) -> None:
+    """The same panel in the dashboards of both families, and in no closed row: the panel has a link to its runbook."""
+    (note, *_) = [each["annotations"] for each in alerts(pack) if each["alert"] == alert]
+    head, _, number = note["panel_url"].rpartition("&viewPanel=")
+    assert head == note["dashboard_url"]
+    shown = dashboards(pack)
+    for uid in ("rlexporter-ppo",) if of_ppo_alone else ("rlexporter-ppo", "rlexporter-run"):
+        (panel,) = [each for each in shown[uid]["panels"] if each["id"] == int(number)]
+        assert panel["title"] == title
+        if alert == "RLKLHigh":
+            assert f"{RUNBOOKS_URL}/RLKLHigh.md" in [each["url"] for each in panel["links"]]
+
+
+def test_no_alert_leads_to_a_panel_that_is_not_there(pack: Path) -> None:
+    """Of those that may be of either family; those without a panel of their own lead to the dashboard alone."""
+    shown = dashboards(pack)
+    ids = {uid: {each["id"] for each in shown[uid]["panels"]} for uid in ("rlexporter-run", "rlexporter-ppo")}
+    without = set()
+    for each in alerts(pack):
+        number = each["annotations"].get("panel_url", "").rpartition("&viewPanel=")[2]
+        if not number:
+            without.add(each["alert"])
+        else:
+            assert int(number) in ids["rlexporter-ppo"], each["alert"]
+            assert int(number) in ids["rlexporter-run"] or each["labels"]["family"] == "value", each["alert"]
+    assert without >= {"RLRunFailed", "RLKeysGone", "RLManyRunsSick"}
+    assert "RLRatioHigh" not in without
 
 
 def test_written_again_it_is_of_the_new_site(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

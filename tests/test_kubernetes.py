@@ -156,6 +156,7 @@ def test_messages(generation: str, tmp_path: Path) -> None:
     (page,) = (each for each in load(FOLDER / "alertmanagerconfig.yaml")["spec"]["receivers"] if each["name"] == "page")
     (pagerduty,) = page["pagerdutyConfigs"]
     notes = {"summary": "KL is high.", "description": "kl is 7.", "runbook_url": "http://docs/a.md"}
+    notes["panel_url"] = "http://grafana/d/a?b&viewPanel=7"
     notes["dashboard_url"], began = "http://grafana/d/a?b", "1970-01-01T03:00:01Z"
     alerts = [
         {
@@ -184,6 +185,7 @@ def test_messages(generation: str, tmp_path: Path) -> None:
         "kl is 7.",
         "Runbook: http://docs/a.md",
         "Dashboard: http://grafana/d/a?b&from=1000&to=10921000",
+        "Panel: http://grafana/d/a?b&viewPanel=7&from=1000&to=10921000",
         "*[resolved] RLStalled*",
         "It stalls.",
         "Silence this run: http://alerts/#/silences/new?filter=%7Brun%3D%22a%20b%22%7D",

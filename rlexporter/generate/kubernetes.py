@@ -19,14 +19,16 @@ _TITLE = (
     '{{ or .CommonLabels.run .CommonLabels.cluster "RL training" }}:'
     "{{ range (or .Alerts.Firing .Alerts) }} {{ .Labels.alertname }}{{ end }}"
 )
+_TIME = (
+    '&from={{ (.StartsAt.Add -10800000000000).UnixMilli }}&to={{ (.StartsAt.Add 120000000000).UnixMilli }}{{ "\\n" }}'
+)
 _TEXT = (
     '{{ range .Alerts }}*[{{ if eq .Status "resolved" }}resolved{{ else }}{{ .Labels.severity }}{{ end }}] '
     '{{ .Labels.alertname }}*{{ "\\n" }}{{ .Annotations.summary }}{{ "\\n" }}'
     '{{ with .Annotations.description }}{{ . }}{{ "\\n" }}{{ end }}'
     '{{ with .Annotations.runbook_url }}Runbook: {{ . }}{{ "\\n" }}{{ end }}'
-    "{{ if .Annotations.dashboard_url }}Dashboard: {{ .Annotations.dashboard_url }}"
-    "&from={{ (.StartsAt.Add -10800000000000).UnixMilli }}&to={{ (.StartsAt.Add 120000000000).UnixMilli }}"
-    '{{ "\\n" }}{{ end }}{{ end }}'
+    f"{{{{ if .Annotations.dashboard_url }}}}Dashboard: {{{{ .Annotations.dashboard_url }}}}{_TIME}{{{{ end }}}}"
+    f"{{{{ if .Annotations.panel_url }}}}Panel: {{{{ .Annotations.panel_url }}}}{_TIME}{{{{ end }}}}{{{{ end }}}}"
     "{{ if and .Alerts.Firing .CommonLabels.run }}Silence this run: {{ .ExternalURL }}/#/silences/new?filter=%7B"
     '{{ range .CommonLabels.SortedPairs }}{{ if match "^(cluster|namespace|run)$" .Name }}'
     '{{ printf "%s=%q" .Name .Value | urlquery | reReplaceAll "[+]" "%20" }}'

@@ -57,7 +57,7 @@ def _condition(condition: Condition, limit: Limit, site: Site) -> str:
         {
             "summary": condition.summary,
             "description": descriptions.of_condition(condition, limit),
-            **site.links(condition.alert),
+            **site.links(condition.alert, condition.family),
         },
     )
 
@@ -71,7 +71,7 @@ def _outside(each: PrometheusAlert, site: Site) -> str:
         {
             "summary": each.summary,
             "description": descriptions.from_outside(each),
-            **site.links(each.alert, of_run=each.of_run),
+            **site.links(each.alert, each.family, of_run=each.of_run),
         },
     )
 

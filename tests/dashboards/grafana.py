@@ -16,7 +16,7 @@ ANY: Variables = {
     **dict.fromkeys(("cluster", "namespace", "team", "user"), ".*"),
     **dict.fromkeys(("rank", "reward_function"), ".+"),
     "window": "60",
-    "series": "rl_step_time_seconds",
+    "series": "rl_learning_rate",
 }
 """What a dashboard shows that nobody has touched, but for its job and run."""
 

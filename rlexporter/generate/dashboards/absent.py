@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from rlexporter.generate.dashboards.families import SAMPLER
+
 GOOD: Mapping[str, str] = {
     "Wrong now": "nothing is wrong: good",
     "NaN and infinite values": "every value was a number: good",
@@ -14,9 +16,10 @@ GOOD: Mapping[str, str] = {
 }
 """By the title of the panel, in runs of any algorithm."""
 
+_NO_SAMPLER = dict.fromkeys(SAMPLER, "the trainer samples itself, without vLLM")
 LACKING: Mapping[str, Mapping[str, str]] = {
-    "grpo": {"Sequence ratio": "the ratio is one of tokens"},
-    "rloo": {"Policy ratio": "the ratio is one of sequences"},
+    "grpo": {"Sequence ratio": "the ratio is one of tokens", **_NO_SAMPLER},
+    "rloo": {"Policy ratio": "the ratio is one of sequences", **_NO_SAMPLER},
     "ppo-legacy": {"Entropy per token": "this version of TRL has the mean only"},
 }
 """By algorithm, then by the title of the panel."""

@@ -9,7 +9,9 @@ from rlexporter.catalog import NAMED
 from rlexporter.catalog.questions import QUESTIONS, Shown
 from rlexporter.conditions.shown import Source, sources
 from rlexporter.generate.dashboards import limits
+from rlexporter.generate.dashboards.families import SAMPLER
 from rlexporter.generate.dashboards.frame import ZERO, Json, select
+from rlexporter.generate.dashboards.linked import linked
 from rlexporter.generate.dashboards.panels import Query, capital, described, gauge, mean, missing, timeseries, words
 from rlexporter.model.metric import Kind, Metric
 
@@ -20,6 +22,7 @@ _LOG_OF = {"rl_policy_approxkl"}
 ABSENT = {
     "KL": "No reference in this run: beta is 0",
     "ratio": "Nothing to see: each update is on fresh samples, where the ratio is 1",
+    **dict.fromkeys(SAMPLER, "The trainer samples itself, without vLLM"),
     "clipped": "Nothing to see: each update is on fresh samples, where nothing is clipped",
 }
 
@@ -37,7 +40,7 @@ def curve(name: str, *, title: str = "") -> Json:
     """Return the panel of the number ``name`` over time."""
     shown = SHOWN[name]
     metric = metric_of(shown)
-    return timeseries(
+    made = timeseries(
         title or capital(name),
         [Query(value(shown), name), *limits.lines(shown.signal, lambda function: _extreme(shown, function))],
         replace(metric, healthy=None),
@@ -47,20 +50,28 @@ def curve(name: str, *, title: str = "") -> Json:
         description=described_with_limits(metric),
         overrides=limits.look(),
     )
+    return linked(name, made)
 
 
 def lines(title: str, names: Sequence[str]) -> Json:
-    """Return a panel with the lines of the gauges ``names``."""
+    """Return a panel with the lines of the gauges ``names``; a histogram among them stands for its mean."""
     metrics = [NAMED[name] for name in names]
     texts = (f"{capital(words(each.series))}: {described_with_limits(each)}" for each in metrics)
     return timeseries(
         title,
-        [gauge(name, *NAMED[name].labels) for name in names],
+        [_line(each) for each in metrics],
         replace(metrics[0], healthy=None),
         log=names[0] in _LOG_OF,
-        absent=missing(*metrics),
+        window=any(each.kind is Kind.HISTOGRAM for each in metrics),
+        absent=ABSENT.get(title) or missing(*metrics),
         description="\n\n".join(texts),
     )
+
+
+def _line(metric: Metric) -> Query:
+    if metric.kind is Kind.HISTOGRAM:
+        return Query(mean(metric, select('rank="0"')), words(metric.series))
+    return gauge(metric.series, *metric.labels)
 
 
 def series_of(shown: Shown) -> list[str]:

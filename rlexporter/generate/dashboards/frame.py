@@ -49,11 +49,16 @@ def skeleton(name: str) -> Json:
     return json.loads(template(f"dashboards/{name}.json"))  # type: ignore[no-any-return]
 
 
+_RUNBOOK = f'<a href="{RUNBOOKS}/{{{{alertname}}}}.md" target="_blank">Runbook</a>'
+_ALERT = f"{{{{run}}}}: {{{{severity}}}}. {_RUNBOOK}"
+"""Text of an alert's mark; Grafana cleans HTML there, and leaves links."""
+
+
 def _annotations() -> list[Json]:
     """Return the annotations: alerts as regions, and events as lines at their own time, whenever they were scraped."""
     begun = select('severity=~"critical|warning"')
     return [
-        _annotation("Alerts", f"ALERTS{{{FIRING}}}", "red", "{{alertname}}", "{{run}}: {{severity}}"),
+        _annotation("Alerts", f"ALERTS{{{FIRING}}}", "red", "{{alertname}}", _ALERT),
         _annotation(
             "Conditions begin",
             f"1000 * max by (run, condition, severity) (rl_condition_last_event_timestamp_seconds{{{begun}}})",
@@ -128,7 +133,7 @@ class Page:
         return [each for panel in self.panels for each in (panel, *panel.get("panels", ()))]
 
     def _add(self, panel: Json, width: int, height: int) -> None:
-        panel["id"] = self._next_id
+        panel.setdefault("id", self._next_id)
         panel["gridPos"] = {"x": self._x, "y": self._y, "w": width, "h": height}
         self._next_id += 1
         self._x += width

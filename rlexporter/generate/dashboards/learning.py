@@ -7,6 +7,7 @@ from rlexporter.generate.dashboards.by_step import by_step
 from rlexporter.generate.dashboards.curves import LOG, SHOWN, curve, described_with_limits, lines, series_of, value
 from rlexporter.generate.dashboards.families import Family
 from rlexporter.generate.dashboards.frame import Json, Page, select
+from rlexporter.generate.dashboards.linked import linked
 from rlexporter.generate.dashboards.panels import Query, capital, override, quantile, timeseries
 
 _REWARD = SHOWN["reward"]
@@ -50,4 +51,5 @@ def _reward() -> Json:
         override(low, **quiet, custom__hideFrom=unseen),
     ]
     text = f"{described_with_limits(NAMED['rl_reward_mean'])} The band: where nine of ten rewards lie."
-    return timeseries("Reward", queries, NAMED["rl_reward_mean"], window=True, overrides=overrides, description=text)
+    made = timeseries("Reward", queries, NAMED["rl_reward_mean"], window=True, overrides=overrides, description=text)
+    return linked("reward", made)

@@ -6,6 +6,7 @@ from rlexporter.catalog import NAMED
 from rlexporter.generate.dashboards.boxes import Column, table
 from rlexporter.generate.dashboards.curves import curve
 from rlexporter.generate.dashboards.frame import ZERO, Page, select
+from rlexporter.generate.dashboards.linked import linked
 from rlexporter.generate.dashboards.panels import Query, described, grown, rate, timeseries, without_range
 
 
@@ -24,15 +25,14 @@ def speed(page: Page) -> None:
 def truth(page: Page) -> None:
     """Add the row on values that a framework would hide."""
     bad, none = grown("rl_nonfinite_values_total", select()), grown("rl_undefined_values_total", select())
-    page.add(
-        timeseries(
-            "NaN and infinite values",
-            [Query(f"sum by (run, metric, kind) {bad} > 0", "{{metric}} {{kind}}")],
-            without_range("rl_nonfinite_values_total"),
-            window=True,
-            absent="None: good, every value was a number",
-        )
+    nonfinite = timeseries(
+        "NaN and infinite values",
+        [Query(f"sum by (run, metric, kind) {bad} > 0", "{{metric}} {{kind}}")],
+        without_range("rl_nonfinite_values_total"),
+        window=True,
+        absent="None: good, every value was a number",
     )
+    page.add(linked("NaN and infinite values", nonfinite))
     page.add(
         timeseries(
             "Values that were not given",

@@ -29,7 +29,6 @@ _GPU_HOURS = f"max by (run) (rl:run_gpu_seconds{{{_ANY}}}) / 3600"
 def numbers(page: Page) -> None:
     """Add the numbers at a glance to ``page``."""
     hidden = f"sum by (run) (rl_nonfinite_values_total{{{_ANY}}}) or 0 * max by (run) (rl_run_info{{{ZERO}}})"
-    kind = f"max by (run, algorithm) (rl_run_info{{{ZERO}}})"
     step, planned = gauge("rl_step"), gauge("rl_steps_planned")
     state_of = described(NAMED["rl_run_state"]) + " unreachable: it was running, and is not seen any more."
     done = Query(f"{step.expr} / {planned.expr}", "done")
@@ -39,7 +38,7 @@ def numbers(page: Page) -> None:
     spent = "GPU hours of the newest attempt."
     for panel in (
         stat("State", Query(state.code(), "state"), state_of, mappings=[state.mapping()]),
-        stat("Algorithm", Query(kind, "{{algorithm}}"), NAMED["rl_run_info"].help, name=True),
+        stat("Algorithm", Query(_newest(), "{{algorithm}}"), _ALGORITHM, name=True, links=[_PAGE]),
         stat("Step", step, described(NAMED["rl_step"]), beside=[done], shares=("done",)),
         stat("Last step, ago", Query(f"time() - {_LAST_STEP}", "age"), _AGE, unit="s"),
         stat("Checkpoints", saved, saved_text, beside=[good], none="none yet"),
@@ -48,6 +47,22 @@ def numbers(page: Page) -> None:
         stat("GPU hours", Query(_GPU_HOURS, "hours"), spent, unit="h", none="no GPU"),
     ):
         page.add(panel, 3, 4)
+
+
+_ALGORITHM = "A click opens the status page of the newest process."
+_PAGE = link("Status page of the process", "http://${__field.labels.instance}/", away=True)
+
+
+def _newest() -> str:
+    """Return an expression for the process that began last in the time that is shown, with its algorithm."""
+    info, began = (
+        f"max by ({by}) (last_over_time({name}{{{ZERO}}}[$__range] @ end()))"
+        for name, by in (
+            ("rl_run_info", "run, instance, algorithm"),
+            ("rl_run_start_timestamp_seconds", "run, instance"),
+        )
+    )
+    return f"topk by (run) (1, {info} * on (run, instance) group_left () {began})"
 
 
 _AGE = described(NAMED["rl_last_step_timestamp_seconds"])

@@ -1,0 +1,57 @@
+"""Panels that links of alerts lead to: each has the same id on every dashboard of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rlexporter.catalog import CONDITIONS, RUNBOOKS
+from rlexporter.catalog.questions import QUESTIONS
+from rlexporter.generate.dashboards.boxes import link
+from rlexporter.generate.dashboards.frame import Json
+from rlexporter.model.condition import Family
+
+_FIRST = 1000
+"""Above the ids of all other panels."""
+_IDS = {shown.name: _FIRST + i for i, shown in enumerate(shown for each in QUESTIONS for shown in each.main)}
+_SIGNALS = {shown.signal: shown.name for question in QUESTIONS for shown in question.main if shown.signal}
+_NAN = "NaN and infinite values"
+PANEL: Mapping[Family, str] = {
+    Family.NONFINITE: _NAN,
+    Family.GRAD: "gradient norm",
+    Family.GRAD_DEAD: "gradient norm",
+    Family.POLICY_STEP: "ratio",
+    Family.KL_HIGH: "KL",
+    Family.KL_NEGATIVE: "KL",
+    Family.KL_COEF: "KL",
+    Family.ENTROPY_LOW: "entropy",
+    Family.ENTROPY_HIGH: "entropy",
+    Family.VALUE: "value loss",
+    Family.ADVANTAGE: "reward",
+    Family.REWARD_FLAT: "reward",
+    Family.REWARD_JUMP: "reward",
+    Family.REWARD_DROP: "reward",
+    Family.PLATEAU: "reward",
+    Family.TRUNCATION: "completion length",
+    Family.LENGTH: "completion length",
+    Family.SLOW: "step time",
+    Family.STALL: "step time",
+}
+"""The number that shows best what alerts of a family are about, where a dashboard has one."""
+
+
+def linked(name: str, panel: Json) -> Json:
+    """Return ``panel``, which shows the number ``name``, with its id, and links to the runbooks of its alerts."""
+    runbooks = [link(f"Runbook: {alert}", f"{RUNBOOKS}/{alert}.md", away=True) for alert in _alerts(name)]
+    return {**panel, "id": _IDS[name], "links": runbooks}
+
+
+def panel_id(family: Family) -> int | None:
+    """Return the id of the panel that shows what alerts of ``family`` are about; None if there is none."""
+    return _IDS[PANEL[family]] if family in PANEL else None
+
+
+def _alerts(name: str) -> list[str]:
+    """Return the alerts on the number itself; if there are none, those of the families that are shown with it."""
+    own = [each.alert for each in CONDITIONS if _SIGNALS.get(each.signal) == name]
+    near = [each.alert for each in CONDITIONS if PANEL.get(each.family) == name]
+    return list(dict.fromkeys(own or near))
