@@ -23,7 +23,7 @@ NO_VLLM = "vLLM is not scraped, or serves another model. With vllm_mode=colocate
 NO_POD = "kube-state-metrics is not scraped, or the run is in no pod"
 NO_CADVISOR = "Neither kube-state-metrics nor cAdvisor is scraped, or the run is in no pod"
 NO_NODE = "Node exporter is not scraped, or knows no host of this run"
-_SERVING = "Of ranks that serve: RLEXPORTER_RANKS=timings lets all of them."
+_SERVING = "Shows ranks that serve; with RLEXPORTER_RANKS=timings all of them do."
 _GPU_LINE = "{{place}} GPU {{gpu}}"
 _TARGET = "cluster, job, instance"
 """The labels that tell targets apart. Adding up cores before the run's hosts are picked costs a fraction of after."""

@@ -56,7 +56,7 @@ def curve(name: str, *, title: str = "") -> Json:
 def lines(title: str, names: Sequence[str]) -> Json:
     """Return a panel with the lines of the gauges ``names``; a histogram among them stands for its mean."""
     metrics = [NAMED[name] for name in names]
-    texts = (f"{capital(words(each.series))}: {described_with_limits(each)}" for each in metrics)
+    texts = (f"{capital(words(each.series))}: {_usual(each)}" for each in metrics)
     return timeseries(
         title,
         [_line(each) for each in metrics],
@@ -80,9 +80,13 @@ def series_of(shown: Shown) -> list[str]:
 
 
 def described_with_limits(metric: Metric) -> str:
-    """Return how to read a panel: what is shown, what it means, what is usual, and what the dashed lines are."""
-    usual = f"Usual in a healthy run: {metric.healthy.text}." if metric.healthy and metric.healthy.text else ""
-    return " ".join(filter(None, (described(metric), usual, limits.NOTE)))
+    """Return how to read a panel: what is shown, what it means, what is usual, and what its dashed lines are."""
+    return f"{_usual(metric)} {limits.NOTE}"
+
+
+def _usual(metric: Metric) -> str:
+    usual = f" Usual in a healthy run: {metric.healthy.text}." if metric.healthy and metric.healthy.text else ""
+    return described(metric) + usual
 
 
 def metric_of(shown: Shown) -> Metric:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -26,6 +27,9 @@ class Query:
     """Format: ``table``, ``heatmap``, or empty for lines."""
     window: bool = False
     """True if its points are at least as far apart as the columns of heatmaps."""
+
+
+_SOURCE_NAME = re.compile(r" \[\w+\]")
 
 
 def unit_of(metric: Metric) -> str:
@@ -147,8 +151,8 @@ def without_range(name: str) -> Metric:
 
 
 def described(metric: Metric) -> str:
-    """Return the description of a metric's panel, in the catalogue's words."""
-    return f"{metric.help} {metric.reading}".strip()
+    """Return the description of a metric's panel, in the catalogue's words, without its references to sources."""
+    return _SOURCE_NAME.sub("", f"{metric.help} {metric.reading}").strip()
 
 
 def missing(*metrics: Metric) -> str:

@@ -30,7 +30,10 @@ def numbers(page: Page) -> None:
     """Add the numbers at a glance to ``page``."""
     hidden = f"sum by (run) (rl_nonfinite_values_total{{{_ANY}}}) or 0 * max by (run) (rl_run_info{{{ZERO}}})"
     step, planned = gauge("rl_step"), gauge("rl_steps_planned")
-    state_of = described(NAMED["rl_run_state"]) + " unreachable: it was running, and is not seen any more."
+    state_of = (
+        "failed: train() raised; preempted: SIGTERM; stopped: Ctrl-C or sys.exit; unreachable: it was running, and is "
+        "not seen any more."
+    )
     done = Query(f"{step.expr} / {planned.expr}", "done")
     saved, good = gauge("rl_last_checkpoint_step", legend="last"), gauge("rl_last_good_checkpoint_step", legend="good")
     saved_text = f"{NAMED['rl_last_checkpoint_step'].help} Good: {described(NAMED['rl_last_good_checkpoint_step'])}"
