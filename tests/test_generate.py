@@ -197,7 +197,6 @@ def test_a_link_is_of_the_run(generation: str, algorithm: str, uid: str, tmp_pat
     """Whatever its run and what it belongs to are called, and to its family; an alert of no run shows all runs."""
     labels = {"job": "rl", "namespace": "team a", "run": 'grpo "7b" & friends/100%+'}
     site = Site(grafana_url="http://g")
-    of_all = site.links("RLAll", Family.STALL, of_run=False)
     rules = [
         {"alert": "RLOne", "expr": "rl_x > 0", "annotations": site.links("RLOne", Family.KL_HIGH)},
         {

@@ -16,7 +16,7 @@ from rlexporter.generate.dashboards.boxes import (
     RED,
     STATUS_PAGE,
     Column,
-    link,
+    panel_link,
     stat,
     table,
 )
@@ -124,14 +124,8 @@ def _runs() -> Json:
         sort="verdict",
         none="No run here: is anything scraped?",
     )
-    made["links"] = [_to_compare()]
+    made["links"] = [panel_link("Compare the runs that are chosen, by step", _COMPARE)]
     return made
-
-
-def _to_compare() -> Json:
-    """Return the link of the table to what compares the runs that are chosen; all fields are there, as of a page's."""
-    made = {**link("Compare the runs that are chosen, by step", _COMPARE), "type": "link", "icon": "", "tooltip": ""}
-    return {**made, "asDropdown": False, "includeVars": False, "keepTime": False, "tags": []}
 
 
 def _columns() -> tuple[Column, ...]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from rlexporter.catalog import CONDITIONS, RUNBOOKS
 from rlexporter.catalog.questions import QUESTIONS
-from rlexporter.generate.dashboards.boxes import link
+from rlexporter.generate.dashboards.boxes import panel_link
 from rlexporter.generate.dashboards.frame import Json
 from rlexporter.model.condition import Family
 
@@ -40,18 +40,13 @@ PANEL: Mapping[Family, str] = {
 
 
 def linked(name: str, panel: Json) -> Json:
-    """Return ``panel``, which shows the number ``name``, with its id, and links to the runbooks of its alerts."""
-    runbooks = [link(f"Runbook: {alert}", f"{RUNBOOKS}/{alert}.md", away=True) for alert in _alerts(name)]
-    return {**panel, "id": _IDS[name], "links": runbooks}
+    """Return ``panel``, which shows the number ``name``, with its id and links to runbooks, of its own alerts or of all."""
+    alerts = dict.fromkeys(each.alert for each in CONDITIONS if _SIGNALS.get(each.signal) == name)
+    pages = {f"Runbook: {alert}": alert for alert in alerts} or {"Runbooks": "README"}
+    links = [panel_link(title, f"{RUNBOOKS}/{page}.md", away=True) for title, page in pages.items()]
+    return {**panel, "id": _IDS[name], "links": links}
 
 
 def panel_id(family: Family) -> int | None:
     """Return the id of the panel that shows what alerts of ``family`` are about; None if there is none."""
     return _IDS[PANEL[family]] if family in PANEL else None
-
-
-def _alerts(name: str) -> list[str]:
-    """Return the alerts on the number itself; if there are none, those of the families that are shown with it."""
-    own = [each.alert for each in CONDITIONS if _SIGNALS.get(each.signal) == name]
-    near = [each.alert for each in CONDITIONS if PANEL.get(each.family) == name]
-    return list(dict.fromkeys(own or near))
