@@ -40,7 +40,7 @@ PANEL: Mapping[Family, str] = {
 
 
 def linked(name: str, panel: Json) -> Json:
-    """Return ``panel``, which shows the number ``name``, with its id and links to runbooks, of its own alerts or of all."""
+    """Return ``panel``, which shows the number ``name``, with its id, and links to the runbooks of its own alerts."""
     alerts = dict.fromkeys(each.alert for each in CONDITIONS if _SIGNALS.get(each.signal) == name)
     pages = {f"Runbook: {alert}": alert for alert in alerts} or {"Runbooks": "README"}
     links = [panel_link(title, f"{RUNBOOKS}/{page}.md", away=True) for title, page in pages.items()]
