@@ -17,7 +17,19 @@ from rlexporter.catalog import CATALOG
 from rlexporter.generate.dashboards import dashboards
 from scripts.pictures import drawing
 from scripts.pictures.look import Json, Shown, palette
-from scripts.pictures.runs import END, IMAGES, SCRAPE, SECONDS, WORK, alerts, blocks, history, over_time, planned
+from scripts.pictures.runs import (
+    END,
+    IMAGES,
+    SCRAPE,
+    SECONDS,
+    WORK,
+    alerts,
+    blocks,
+    history,
+    over_time,
+    planned,
+    recorded,
+)
 from tests.dashboards.grafana import View, loaded, panels, variable
 from tests.dashboards.transformations import tables, transformed
 from tests.tools import Prometheus, prometheus
@@ -40,7 +52,8 @@ def _look(server: Prometheus, dashboard: Json, chosen: Mapping[str, str]) -> dic
 def _panel(server: Prometheus, view: View, panel: Json, marks: list[tuple[str, float, float]]) -> Shown:
     shown = Shown(start=END - SECONDS, end=END, marks=marks)
     if panel["type"] == "table":
-        _merge(server, view, panel, shown)
+        fill = _merge if panel["transformations"][0]["id"] == "merge" else _matrix
+        fill(server, view, panel, shown)
         return shown
     if panel["type"] == "trend":
         _steps(server, view, panel, shown)
@@ -73,14 +86,11 @@ def _steps(server: Prometheus, view: View, panel: Json, shown: Shown) -> None:
 
 
 def _newest(server: Prometheus, view: View, panel: Json, label: str) -> str:
-    """The newest value of a label, by the text that the panel has for it."""
+    """The newest value of a label."""
     [target] = panel["targets"]
     step = view.interval(panel, target, 600)
     found = over_time(server, view.fill(target["expr"], step), step)
-    value = max(found, key=lambda each: float(each["values"][-1][0]))["metric"][label] if found else ""
-    for mapping in panel["fieldConfig"]["defaults"].get("mappings", ()):
-        value = mapping["options"].get(value, {}).get("text", value)
-    return str(value)
+    return str(max(found, key=lambda each: float(each["values"][-1][0]))["metric"][label]) if found else ""
 
 
 def _with_gaps(points: Any, step: float) -> Any:
@@ -116,6 +126,16 @@ def _merge(server: Prometheus, view: View, panel: Json, shown: Shown) -> None:
         shown.rows.sort(key=lambda row: row.get(by["displayName"]) or 0, reverse=by["desc"])
 
 
+def _matrix(server: Prometheus, view: View, panel: Json, shown: Shown) -> None:
+    """Rows and columns by two labels, as the transformations of the panel make them."""
+    answers = {each["refId"]: server.query(view.fill(each["expr"]), time=str(END)) for each in panel["targets"]}
+    if not any(answers.values()):
+        return
+    table = transformed(panel, tables(answers))
+    shown.columns = list(table)
+    shown.rows = [dict(zip(table, row, strict=True)) for row in zip(*table.values(), strict=True)]
+
+
 def _marks(server: Prometheus, dashboard: Json, view: View) -> Iterator[tuple[str, float, float]]:
     for annotation in dashboard["annotations"]["list"]:
         for series in over_time(server, view.fill(annotation["expr"], 30), 30):
@@ -147,6 +167,7 @@ def main() -> None:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         for each in runs:
             blocks(folder / "data", history(each))
+        recorded(folder / "data")
         with prometheus("3", folder, []) as server:
             firing = list(alerts(server))
         blocks(folder / "data", iter(firing))

@@ -28,7 +28,7 @@ def stat(frame: Axes, panel: Json, shown: Shown, wide: float, high: float) -> No
     last = [(name, values[np.isfinite(values)]) for name, _, values, _ in shown.series]
     last = [(name, values) for name, values in last if len(values)]
     if shown.text:
-        text, color = shown.text, TEXT
+        text, color = word(shown.text, defaults)
     elif not last:
         text, color = defaults["noValue"], DIM
     else:
@@ -38,7 +38,7 @@ def stat(frame: Axes, panel: Json, shown: Shown, wide: float, high: float) -> No
     if panel["options"].get("colorMode") == "background":
         frame.set_facecolor(color)
         color = "#111217"
-    size = max(9.0, min(22.0, 1.25 * wide / max(len(text), 3)))
+    size = max(9.0, min(22.0, 1.15 * wide / max(len(text), 3)))
     frame.text(0.5, 0.42, text, color=color, fontsize=size, ha="center", va="center", weight="bold")
 
 
@@ -51,11 +51,13 @@ def table(frame: Axes, panel: Json, shown: Shown, wide: float, high: float) -> N
         each["matcher"]["options"]: {p["id"]: p["value"] for p in each["properties"]}
         for each in panel["fieldConfig"]["overrides"]
     }
-    cells = [[_cell(row.get(name), own.get(name, {})) for name in shown.columns] for row in shown.rows]
-    lengths = [max(1.15 * len(name), *(len(row[i][0]) for row in cells)) + 2.5 for i, name in enumerate(shown.columns)]
+    columns = [name for name in shown.columns if not own.get(name, {}).get("custom.hidden")]
+    cells = [[_cell(row.get(name), own.get(name, {})) for name in columns] for row in shown.rows]
+    heads = [own.get(name, {}).get("displayName", name) for name in columns]
+    lengths = [max(1.15 * len(name), *(len(row[i][0]) for row in cells)) + 2.5 for i, name in enumerate(heads)]
     starts = np.concatenate([[0], np.cumsum(lengths)]) / sum(lengths) * (wide - 16) + 10
     size = min(8.0, 1.3 * wide / sum(lengths))
-    for i, name in enumerate(shown.columns):
+    for i, name in enumerate(heads):
         frame.text(starts[i] / wide, 1 - 38 / high, name, color="#6e9fff", fontsize=size, va="center", weight="bold")
     for j, row in enumerate(cells):
         y = high - 60 - 21 * j
@@ -70,8 +72,16 @@ def _cell(value: Any, settings: Mapping[str, Any]) -> tuple[str, str]:
     if value is None:
         return "", TEXT
     if isinstance(value, str):
-        for mapping in settings.get("mappings", ()):
-            if value in mapping["options"]:
-                return value, COLORS[mapping["options"][value]["color"]]
+        if "mappings" in settings:
+            return word(value, settings)
         return value[:40], "#8ab8ff" if "links" in settings else TEXT
     return appearance(value, settings)
+
+
+def word(value: str, settings: Mapping[str, Any]) -> tuple[str, str]:
+    """The text and the colour of a word, by mappings."""
+    for mapping in settings["mappings"]:
+        if value in mapping["options"]:
+            found = mapping["options"][value]
+            return found["text"], COLORS[found["color"]]
+    return value, TEXT

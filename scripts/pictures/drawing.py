@@ -20,8 +20,10 @@ UNIT, GAP = 34.0, 6.0
 
 
 def page(dashboard: Json, shown: Mapping[int, Shown], width: int, height: float | None = None) -> Figure:
-    """All panels at their places; ``height``: only so many rows of the grid."""
+    """All panels at their places, closed rows opened; ``height``: only so many rows of the grid, and those closed."""
     boxes = [each for each in dashboard["panels"] if height is None or each["gridPos"]["y"] < height]
+    if height is None:
+        boxes += [inner for each in boxes for inner in each.get("panels", ())]
     rows = max(each["gridPos"]["y"] + each["gridPos"]["h"] for each in boxes)
     tall = rows * UNIT + 50
     figure = Figure(figsize=(width / 100, tall / 100), dpi=100, facecolor=BACKGROUND)
@@ -31,7 +33,7 @@ def page(dashboard: Json, shown: Mapping[int, Shown], width: int, height: float 
         left, top = place["x"] * cell + GAP / 2, 44 + place["y"] * UNIT
         wide, high = place["w"] * cell - GAP, place["h"] * UNIT - GAP
         if panel["type"] == "row":
-            sign = "▸" if panel["collapsed"] else "▾"
+            sign = "▸" if panel["collapsed"] and height is not None else "▾"
             figure.text((left + 4) / width, 1 - (top + 21) / tall, f"{sign} {panel['title']}", color=TEXT, fontsize=11)
             continue
         frame = figure.add_axes((left / width, 1 - (top + high) / tall, wide / width, high / tall))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime, timezone
 from typing import Any
 
 import matplotlib as mpl
@@ -46,6 +47,8 @@ def number(value: float, unit: str, decimals: int | None = None) -> str:
     """A value with its unit, as short as Grafana has it."""
     if math.isnan(value):
         return "NaN"
+    if unit == "dateTimeAsLocal":
+        return f"{datetime.fromtimestamp(value / 1000, timezone.utc):%Y-%m-%d %H:%M}"
     if unit == "percentunit":
         return f"{value * 100:.3g}%" if abs(value) < 10 else f"{value * 100:.0f}%"
     if unit == "s" and value:

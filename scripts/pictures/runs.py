@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -21,13 +22,15 @@ from rlexporter.outputs.backfill import History
 from rlexporter.recording import Event
 from rlexporter.run.run import Run
 from scripts.pictures.look import Json
-from tests.tools import Prometheus, require_tools
+from tests.tools import Prometheus, prometheus, require_tools
 
 ROOT = Path(__file__).parent.parent.parent
 WORK, IMAGES = ROOT / ".work/pictures", ROOT / "docs/images"
 END = 1_800_000_000.0
 SECONDS = 2 * 3600.0
 SCRAPE = 15.0
+_LINGER = 60.0
+"""Seconds for which a run that is over serves its last state."""
 
 
 @dataclass(frozen=True)
@@ -39,8 +42,8 @@ class Planned:
     minutes: float
     algorithm: str = ""
     until: int = 10**9
-    ends: bool = False
-    """Whether it is over at the end of what is shown, as it was at the end of the recording."""
+    ended: float = 0.0
+    """How many minutes ago it was over, as it was at the end of the recording; 0 if it goes on."""
 
 
 def _demo(name: str, *arguments: str) -> Path:
@@ -60,7 +63,7 @@ def planned() -> list[Planned]:
     return [
         Planned("grpo-healthy", _demo("healthy", "--steps", "320"), 110, until=270),
         Planned("grpo-lr-spike", _demo("broken", "--steps", "320", "--fault", "lr_spike@200"), 110, until=240),
-        Planned("grpo-nan", _demo("nan", "--steps", "320", "--fault", "nan@150"), 80, ends=True),
+        Planned("grpo-nan", _demo("nan", "--steps", "320", "--fault", "nan@150"), 80, ended=25),
         Planned("rloo", runs / "rloo-healthy_multi-0.jsonl", 60),
         Planned("ppo", runs / "ppo-healthy_accum-0.jsonl", 100),
         Planned("ppo-legacy", runs / "ppo_legacy-healthy_wandb_types-0.jsonl", 25),
@@ -85,10 +88,10 @@ def history(told: Planned) -> Iterator[bytes]:
     """What scrapes every 15 seconds would have given, as OpenMetrics."""
     found = recording.read(told.file, told.algorithm)
     events = [each for each in found.events if isfinite(each.time) and each.step <= told.until]
-    if not told.ends:
+    if not told.ended:
         events = [each for each in events if each.state is None or not each.state.over]
     start = END - told.minutes * 60
-    pace, last = told.minutes * 60 / max(each.step for each in events), 0
+    pace, last = (told.minutes - told.ended) * 60 / max(each.step for each in events), 0
     clock = [start]
     settings = {"run": told.name, "rank": 0, "world_size": 1, "algorithm": found.facts.algorithm}
     run = Run(Settings.load(settings), clock=lambda: clock[0])
@@ -108,7 +111,10 @@ def history(told: Planned) -> Iterator[bytes]:
                 run.sink.saved(saved := event.step)
         elif event.state.over:
             run.enter(event.state, event.exception)
-    history.add(run.store.snapshot, max(scraped, clock[0]))
+    until = END if told.ended == 0 else clock[0] + _LINGER
+    while scraped <= until:
+        history.add(run.store.snapshot, scraped)
+        scraped += SCRAPE
     return history.text()
 
 
@@ -127,27 +133,51 @@ def blocks(data: Path, text: Iterator[bytes]) -> None:
         subprocess.run(command, check=True, capture_output=True)  # noqa: S603 - our own command
 
 
+def recorded(data: Path) -> None:
+    """Add to ``data`` what the recording rules give over all that time: first those that read no other, and so on."""
+    rules = [each for each in _rules() if "record" in each]
+    for level in _levels(rules):
+        with tempfile.TemporaryDirectory() as folder, prometheus("3", data.parent, []) as server:
+            file = Path(folder) / "rules.yml"
+            file.write_text(yaml.safe_dump({"groups": [{"name": "level", "rules": level}]}))
+            command = [
+                *(str(require_tools("3") / "promtool"), "tsdb", "create-blocks-from", "rules", str(file)),
+                *(f"--url=http://127.0.0.1:{server.port}", f"--output-dir={data}", f"--eval-interval={SCRAPE:.0f}s"),
+                *(f"--start={END - SECONDS:.0f}", f"--end={END:.0f}"),
+            ]
+            subprocess.run(command, check=True, capture_output=True)  # noqa: S603 - our own command
+
+
+def _levels(rules: list[Json]) -> list[list[Json]]:
+    """Rules in the order in which they can be evaluated, each after those before it in the file that it reads."""
+    levels: list[list[Json]] = []
+    for i, rule in enumerate(rules):
+        read = set(re.findall(r"rl:\w+", rule["expr"]))
+        before = [
+            j for j, level in enumerate(levels) if any(each in level for each in rules[:i] if each["record"] in read)
+        ]
+        at = max(before, default=-1) + 1
+        levels[at:] = [[*(levels[at] if at < len(levels) else []), rule], *levels[at + 1 :]]
+    return levels
+
+
 def alerts(server: Prometheus) -> Iterator[bytes]:
     """What the rules would have fired, as `ALERTS`: they are evaluated once more over all that time."""
-    rules = [
-        rule
-        for group in yaml.safe_load((ROOT / "alerts/rlexporter.rules.yml").read_text())["groups"]
-        for rule in group["rules"]
-    ]
-    records = {rule["record"]: rule["expr"] for rule in rules if "record" in rule}
     yield b"# TYPE ALERTS gauge\n"
-    for rule in rules:
+    for rule in _rules():
         if "alert" not in rule or "__name__" in rule["expr"]:
             continue
-        expression = rule["expr"]
-        for name, record in [*records.items()] * 2:
-            expression = expression.replace(name, f"({record})")
-        for series in over_time(server, expression, SCRAPE):
+        for series in over_time(server, rule["expr"], SCRAPE):
             labels = {**series["metric"], **rule["labels"], "alertname": rule["alert"], "alertstate": "firing"}
             text = ",".join(f'{key}="{value}"' for key, value in sorted(labels.items()) if key != "__name__")
             for at, _ in series["values"]:
                 yield f"ALERTS{{{text}}} 1 {at}\n".encode()
     yield b"# EOF\n"
+
+
+def _rules() -> list[Json]:
+    groups = yaml.safe_load((ROOT / "alerts/rlexporter.rules.yml").read_text())["groups"]
+    return [rule for group in groups for rule in group["rules"]]
 
 
 def over_time(server: Prometheus, expression: str, step: float) -> list[Json]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from rlexporter.catalog import CONDITIONS
-from rlexporter.generate.dashboards.boxes import ORANGE, RED
+from rlexporter.generate.dashboards.boxes import ORANGE, YELLOW
 from rlexporter.generate.dashboards.frame import Json, select
 from rlexporter.generate.dashboards.panels import Query
 from rlexporter.model.condition import Baseline, Condition, Severity
@@ -14,7 +14,8 @@ NOTE = "Dashed lines: the limits in force, where the curve comes near."
 
 _NEAR = 4
 """A limit that is further away than so many times the value is not drawn: it would press the curve flat."""
-_COLORS = {Severity.CRITICAL.value: RED, Severity.WARNING.value: ORANGE}
+_COLORS = {Severity.CRITICAL.value: ORANGE, Severity.WARNING.value: YELLOW}
+"""Colours of limits, both milder than those of what is wrong: a healthy run shows nothing red."""
 
 
 def lines(signal: str, extreme: Callable[[str], str]) -> list[Query]:
