@@ -63,7 +63,7 @@ def planned() -> list[Planned]:
     return [
         Planned("grpo-healthy", _demo("healthy", "--steps", "320"), 110, until=270),
         Planned("grpo-lr-spike", _demo("broken", "--steps", "320", "--fault", "lr_spike@200"), 110, until=240),
-        Planned("grpo-nan", _demo("nan", "--steps", "320", "--fault", "nan@150"), 80, ended=25),
+        Planned("grpo-nan", _demo("nan", "--steps", "320", "--fault", "nan@150"), 80, ended=10),
         Planned("rloo", runs / "rloo-healthy_multi-0.jsonl", 60),
         Planned("ppo", runs / "ppo-healthy_accum-0.jsonl", 100),
         Planned("ppo-legacy", runs / "ppo_legacy-healthy_wandb_types-0.jsonl", 25),

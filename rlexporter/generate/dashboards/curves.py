@@ -54,24 +54,17 @@ def curve(name: str, *, title: str = "") -> Json:
 
 
 def lines(title: str, names: Sequence[str]) -> Json:
-    """Return a panel with the lines of the gauges ``names``; a histogram among them stands for its mean."""
+    """Return a panel with the lines of the gauges ``names``."""
     metrics = [NAMED[name] for name in names]
     texts = (f"{capital(words(each.series))}: {_usual(each)}" for each in metrics)
     return timeseries(
         title,
-        [_line(each) for each in metrics],
+        [gauge(name, *NAMED[name].labels) for name in names],
         replace(metrics[0], healthy=None),
         log=names[0] in _LOG_OF,
-        window=any(each.kind is Kind.HISTOGRAM for each in metrics),
         absent=ABSENT.get(title) or missing(*metrics),
         description="\n\n".join(texts),
     )
-
-
-def _line(metric: Metric) -> Query:
-    if metric.kind is Kind.HISTOGRAM:
-        return Query(mean(metric, select('rank="0"')), words(metric.series))
-    return gauge(metric.series, *metric.labels)
 
 
 def series_of(shown: Shown) -> list[str]:

@@ -36,7 +36,6 @@ _SPREAD = (
     "rl_completion_length_dist",
 )
 _OPTIMIZER: Panels = (("Learning rate", ("rl_learning_rate",)),)
-_BESIDE_REFERENCE = ("Log-probability beside the reference's", ("rl_logprob_dist", "rl_ref_logprob_dist"))
 SAMPLER = ("Sampler and trainer disagree by", "Importance ratio of the sampler")
 """Titles of panels on a sampler of its own, vLLM."""
 _IMPORTANCE = tuple(f"rl_importance_sampling_ratio_{each}" for each in ("min", "mean", "max"))
@@ -53,7 +52,6 @@ GRPO = Family(
     spread=(*_SPREAD, "rl_sequence_ratio_dist", "rl_reward_group_range_dist", "rl_reward_function_dist"),
     more=(
         ("Spread of reward", ("rl_reward_std",)),
-        _BESIDE_REFERENCE,
         (SAMPLER[0], ("rl_sampling_logp_difference_mean", "rl_sampling_logp_difference_max")),
         (SAMPLER[1], _IMPORTANCE),
         ("Loss", ("rl_loss",)),
@@ -79,7 +77,6 @@ PPO = Family(
     ),
     spread=(*_SPREAD, "rl_value_dist", "rl_return_dist"),
     more=(
-        _BESIDE_REFERENCE,
         ("KL to the reference, per sequence", ("rl_kl_per_sequence",)),
         ("KL coefficient", ("rl_kl_coef",)),
         ("Approximate KL of an update", ("rl_policy_approxkl", "rl_policy_policykl")),

@@ -54,8 +54,8 @@ def build(catalog: Sequence[Metric]) -> Json:
     page.row("Runs")
     for number, title, color in ((2, "Act", RED), (1, "Look", ORANGE), (0, "Fine", GREEN)):
         page.add(_count(title, number, color), 3, 4)
-    page.add(_in("Running", "running", GREEN), 3, 4)
-    page.add(_in("Failed or gone", "failed", RED), 3, 4)
+    page.add(_running(), 3, 4)
+    page.add(_lost(), 3, 4)
     total = Query(f"sum(rate(rl_tokens_total{{{_MAIN}}}[$__rate_interval])) or vector(0)", "tokens per second")
     page.add(stat("Tokens per second", total, described(NAMED["rl_tokens_total"]), unit="short"), 3, 4)
     page.add(_hours("GPU hours", _SPENT, "GPU hours that the runs have used, each since it was last started."), 3, 4)
@@ -81,10 +81,20 @@ def _count(title: str, number: int, color: str) -> Json:
     return stat(title, query, text, steps=((GREY, None), (color, 1.0)))
 
 
-def _in(title: str, of: str, color: str) -> Json:
-    matchers = select(f'state="{of}"', _OWNED)
+def _running() -> Json:
+    matchers = select('state="running"', _OWNED)
     query = Query(f"count(count by ({BY}) (rl:run_state{{{matchers}}})) or vector(0)", "runs")
-    return stat(title, query, described(NAMED["rl_run_state"]), steps=((GREY, None), (color, 1.0)))
+    return stat("Running", query, "Runs whose newest process trains.", steps=((GREY, None), (GREEN, 1.0)))
+
+
+def _lost() -> Json:
+    failed, alive = (
+        f"rl:run_last_seen_timestamp_seconds{{{select(state, _OWNED)}}}"
+        for state in ('state="failed"', 'state=~"starting|running"')
+    )
+    query = Query(f"count(max by ({BY}) ({failed} or {alive} < time() - 120)) or vector(0)", "runs")
+    text = "Runs of the last day that ended with an exception, or vanished while they trained, and are not back."
+    return stat("Failed or gone", query, text, steps=((GREY, None), (RED, 1.0)))
 
 
 def _hours(title: str, of_each: str, text: str, color: str = GREY) -> Json:

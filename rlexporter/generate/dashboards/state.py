@@ -12,7 +12,7 @@ _GONE = len(_LIVE) + 1
 
 
 def code(by: str = "run", more: str = "") -> str:
-    """Return an expression for the number of a run's state, else of its end, else that it is gone.
+    """Return an expression for the number of a run's state, else of how its newest process ended, else that it is gone.
 
     ``by``: the labels that name a run; ``more``: matchers.
     """
@@ -28,8 +28,11 @@ def mapping() -> Json:
 
 
 def _last(state: str, by: str, more: str) -> str:
-    return f"max by ({by}) (last_over_time(rl_run_state{{{_of(state, more)}}}[$__range]))"
+    began = f"last_over_time(rl_run_start_timestamp_seconds{{{_of('', more)}}}[$__range])"
+    newest = f"topk by ({by}) (1, max by ({by}, instance) ({began}))"
+    last = f"last_over_time(rl_run_state{{{_of(state, more)}}}[$__range])"
+    return f"max by ({by}) ({last} and on ({by}, instance) {newest})"
 
 
 def _of(state: str, more: str) -> str:
-    return select(RANK_0, f'state="{state}"', *filter(None, [more]))
+    return select(RANK_0, *filter(None, [f'state="{state}"' if state else "", more]))
