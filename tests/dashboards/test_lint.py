@@ -328,8 +328,8 @@ def test_limits_are_those_in_force() -> None:
         for override in panel["fieldConfig"]["overrides"]
     }
     assert {name: color["fixedColor"] for name, color in colors.items()} == {
-        "critical limit": "red",
-        "warning limit": "orange",
+        "critical limit": "orange",
+        "warning limit": "yellow",
     }
     assert "Usual in a healthy run: 0 to 0.1." in panel["description"]
 
