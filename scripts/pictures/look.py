@@ -21,6 +21,7 @@ COLORS = {
     "orange": "#ff9830",
     "yellow": "#fade2a",
     "blue": "#5794f2",
+    "purple": "#b877d9",
     "text": TEXT,
     "transparent": "none",
 }

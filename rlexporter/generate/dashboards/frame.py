@@ -56,6 +56,7 @@ _ALERT = f"{{{{run}}}}: {{{{severity}}}}. {_RUNBOOK}"
 
 def _annotations() -> list[Json]:
     """Return the annotations: alerts as regions, and events as lines at their own time, whenever they were scraped."""
+    ended = select(RANK_0, 'state=~"failed|preempted|stopped|finished"')
     begun = select('severity=~"critical|warning"')
     return [
         _annotation("Alerts", f"ALERTS{{{FIRING}}}", "red", "{{alertname}}", _ALERT),
@@ -82,6 +83,13 @@ def _annotations() -> list[Json]:
             "Start",
             "{{run}}: a process begins or resumes the run",
             timed=True,
+        ),
+        _annotation(
+            "Ends",
+            f"max by (run, state) (rl_run_state{{{ended}}} == 1)",
+            "purple",
+            "End: {{state}}",
+            "{{run}}: its process is over; drawn as long as it serves what it saw last",
         ),
     ]
 
