@@ -28,6 +28,7 @@ test-all: check tools ## the same and what is slow, and older versions of TRL; w
 	@$(PYTEST) -m "not soak" $(ARGS)
 	$(if $(ARGS),,@$(MAKE) --no-print-directory versions)
 	$(if $(ARGS),,@$(PY) -m scripts.compatibility --check)
+	$(if $(ARGS),,@$(PY) -m scripts.panels --check)
 
 check: ## format, lint, types, generated files
 	@scripts/setup test
@@ -72,8 +73,9 @@ healthy: ## healthy real runs of every trainer, in all versions of TRL: nothing 
 		TRL_EXPERIMENTAL_SILENCE=1 OMP_NUM_THREADS=1 $$venv/bin/python -m pytest -q -W default tests/versions/test_healthy.py $(ARGS) || exit 1; \
 	done
 
-compatibility: versions ## write docs/compatibility.md from runs of all versions
-	@$(PY) -m pytest -q tests/versions/test_compatibility.py
+compatibility: versions ## write docs/compatibility.md, and the table of docs/dashboards.md, from runs of all versions
+	@$(PY) -m pytest -q tests/versions/test_compatibility.py tests/versions/test_panels.py
+	@$(PY) -m scripts.panels
 	@$(PY) -m scripts.compatibility && git diff --stat docs/compatibility.md
 
 bench: ## figures: what looking at tensors, a log line, a scrape and a whole step cost (10 minutes)

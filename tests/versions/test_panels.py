@@ -30,8 +30,8 @@ from tests.e2e import victoria
 from tests.tools import GENERATIONS, ROOT, Prometheus, eventually, free_port, prometheus
 
 VERSION = tuple(int(part) for part in trl.__version__.split(".")[:2])
-_OF: dict[tuple[int, ...], tuple[str, ...]] = {(1, 16): ("grpo", "rloo"), (1, 12): ("ppo",), (0, 11): ("ppo-legacy",)}
-ALGORITHMS = _OF.get(VERSION, ())
+_OF: dict[tuple[int, ...], tuple[str, ...]] = {(1, 12): ("ppo",), (0, 11): ("ppo-legacy",)}
+ALGORITHMS = ("grpo", "rloo") if VERSION >= (1, 16) else _OF.get(VERSION, ())
 FAULT = "nan@60"
 _NAMED = 'rl:run_cause{condition=~"nonfinite_.+"}'
 STEPS, SECONDS, SCRAPE = 70, 300.0, 3.0
