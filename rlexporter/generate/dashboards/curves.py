@@ -20,7 +20,7 @@ SHOWN = {shown.name: shown for question in QUESTIONS for shown in question.main}
 LOG = {"gradient norm", "value loss"}
 _LOG_OF = {"rl_policy_approxkl"}
 ABSENT = {
-    "KL": "No reference in this run: beta is 0",
+    "KL": "No KL per token: no reference (beta is 0), or nothing looks at the tensors",
     "ratio": "Nothing to see: each update is on fresh samples, where the ratio is 1",
     **dict.fromkeys(SAMPLER, "The trainer samples itself, without vLLM"),
     "clipped": "Nothing to see: each update is on fresh samples, where nothing is clipped",

@@ -159,7 +159,7 @@ def missing(*metrics: Metric) -> str:
     """Return the text of a panel for a run that has none of ``metrics``."""
     logged = dict.fromkeys(each for metric in metrics for key in metric.keys for each in key.algorithms)
     if all(metric.kind is Kind.HISTOGRAM and not metric.of for metric in metrics):
-        return "Not seen in this run: the table at the end says why"
+        return 'Not seen in this run: "Signals that this run does not have" says why'
     return f"Not in this run. Logged by {', '.join(logged)}" if logged else "Not in this run"
 
 
