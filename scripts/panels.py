@@ -11,7 +11,11 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from rlexporter.catalog import CATALOG
+from rlexporter.generate.dashboards import dashboards
 from rlexporter.generate.dashboards.absent import reason
+from rlexporter.generate.dashboards.families import FAMILIES, GRPO, PPO
+from tests.dashboards.grafana import own_panels
 
 ROOT = Path(__file__).parent.parent
 SEEN = ROOT / ".work/panels"
@@ -21,17 +25,36 @@ ALGORITHMS = ("grpo", "rloo", "ppo", "ppo-legacy")
 
 
 def table(seen: Mapping[str, Mapping[str, list[str]]]) -> Iterator[str]:
-    """The lines of the table: a row a panel, a column an algorithm."""
+    """The lines of the table: a row a panel, in the order of the dashboards, and a column an algorithm."""
     yield f"| row: panel | {' | '.join(ALGORITHMS)} |"
     yield "|---" * (len(ALGORITHMS) + 1) + "|"
-    for panel, of in seen.items():
-        yield f"| {panel} | {' | '.join(_cell(panel, each, of.get(each)) for each in ALGORITHMS)} |"
+    made = {each["uid"]: each for each in map(json.loads, dashboards(CATALOG).values())}
+    panels = {
+        family.uid: [f"{row}: {panel['title']}" for row, panel in own_panels(made[family.uid])] for family in FAMILIES
+    }
+    for panel in _merged(*panels.values()):
+        cells = (_cell(panel, each, seen) if panel in panels[_uid(each)] else "-" for each in ALGORITHMS)
+        yield f"| {panel} | {' | '.join(cells)} |"
 
 
-def _cell(panel: str, algorithm: str, kinds: list[str] | None) -> str:
-    if kinds is None:
-        return reason(algorithm, panel.rpartition(": ")[2]) or "-"
-    return "yes" if "healthy" in kinds else "when broken"
+def _uid(algorithm: str) -> str:
+    return (PPO if algorithm.startswith("ppo") else GRPO).uid
+
+
+def _merged(first: list[str], second: list[str]) -> list[str]:
+    """Both, in their order: what only the second has comes after what it follows there."""
+    found = list(first)
+    for i, name in enumerate(second):
+        if name not in found:
+            found.insert(found.index(second[i - 1]) + 1, name)
+    return found
+
+
+def _cell(panel: str, algorithm: str, seen: Mapping[str, Mapping[str, list[str]]]) -> str:
+    kinds = seen.get(panel, {}).get(algorithm, ())
+    if "healthy" in kinds:
+        return "yes"
+    return "when broken" if kinds else reason(algorithm, panel.rpartition(": ")[2]) or "empty"
 
 
 def _seen() -> dict[str, dict[str, list[str]]]:

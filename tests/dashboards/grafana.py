@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rlexporter.generate.dashboards import defaults
+from rlexporter.generate.dashboards import beside, defaults
 
 Json = dict[str, Any]
 Variables = Mapping[str, str | Sequence[str]]
@@ -69,6 +69,17 @@ def _over(filled_in: Json, said: Json) -> Json:
         for name, value in said.items()
     }
     return {**filled_in, **both}
+
+
+def own_panels(dashboard: Json) -> Iterator[tuple[str, Json]]:
+    """Every panel of our own series, with the title of its row: not those of what runs beside."""
+    row = ""
+    for each in dashboard["panels"]:
+        if each["type"] == "row":
+            row = each["title"]
+        for panel in each.get("panels", ()) if each["type"] == "row" else [each]:
+            if not any(beside.is_foreign(target["expr"]) for target in panel["targets"]):
+                yield row, panel
 
 
 def panels(dashboard: Json) -> Iterator[Json]:

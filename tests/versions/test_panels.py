@@ -22,10 +22,10 @@ import pytest
 import trl
 
 from rlexporter.catalog import CATALOG
-from rlexporter.generate.dashboards import beside, dashboards
+from rlexporter.generate.dashboards import dashboards
 from rlexporter.generate.dashboards.absent import reason
 from rlexporter.generate.dashboards.families import FAMILIES, PPO
-from tests.dashboards.grafana import Json, View, loaded
+from tests.dashboards.grafana import Json, View, loaded, own_panels
 from tests.e2e import victoria
 from tests.tools import GENERATIONS, ROOT, Prometheus, eventually, free_port, prometheus
 
@@ -121,17 +121,6 @@ def _get(server: Prometheus, path: str, query: Mapping[str, str]) -> Any:
     return answer["data"]["result"]
 
 
-def _panels(dashboard: Json) -> Iterator[tuple[str, Json]]:
-    """Every panel of our own series, with the title of its row."""
-    row = ""
-    for each in dashboard["panels"]:
-        if each["type"] == "row":
-            row = each["title"]
-        for panel in each["panels"] if each["type"] == "row" else [each]:
-            if not any(beside.is_foreign(target["expr"]) for target in panel["targets"]):
-                yield row, panel
-
-
 def test_every_panel_has_data(databases: tuple[dict[str, Prometheus], list[Live]]) -> None:
     """The same ones in each database; of a healthy run all, but for those that say why not."""
     servers, lives = databases
@@ -142,7 +131,7 @@ def test_every_panel_has_data(databases: tuple[dict[str, Prometheus], list[Live]
     for live in lives:
         variables = {"job": "rlexporter", "run": live.run, "datasource": "prometheus"}
         view = View(variables, SECONDS, SCRAPE)
-        for row, panel in _panels(live.dashboard):
+        for row, panel in own_panels(live.dashboard):
             filled = {
                 name: any(_answer(server, view, panel, target, at) for target in panel["targets"])
                 for name, server in servers.items()
@@ -169,7 +158,7 @@ def test_the_verdict_names_the_fault(databases: tuple[dict[str, Prometheus], lis
     """Of a run that died of NaN, in words; of a healthy one that nothing is wrong."""
     servers, lives = databases
     for live in lives:
-        by = {panel["title"]: panel for _, panel in _panels(live.dashboard)}
+        by = {panel["title"]: panel for _, panel in own_panels(live.dashboard)}
         view = View({"job": "rlexporter", "run": live.run}, SECONDS, SCRAPE)
         for name, server in servers.items():
             words = {}
