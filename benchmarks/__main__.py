@@ -82,6 +82,18 @@ One GRPO run, each of whose ranks is a target that serves what it sees itself (`
 Prometheus 3.5.3 with all rules: scrape and evaluation every 5 seconds, looked at after a minute. The ranks are
 simulated by one process on the same two cores, whose time the durations of scrapes contain. Default is rank 0 only.
 """
+_OPENING = """
+## Opening a dashboard
+
+What it costs a Prometheus 3.5.3 that holds 100 GRPO runs, scraped every 15 seconds for the three hours that are shown:
+720 samples a series. Nobody waits for that: the series are those of a real run of TRL and what it served after each of
+its steps, one step a scrape, over and over, handed over by remote write with the times that scrapes would have had;
+beside them what the rules record. Then everything is asked that Grafana asks: variables, annotations and the panels
+that are open, with room for 1,000 points each. CPU time of the server, which does nothing else, beyond that of as long
+without a question; "kept open": a dashboard asks again every 30 seconds, *compare* every five minutes. A sample in
+the window of a rate is looked at again at each point. The rows of GPUs, vLLM, pods and hosts find nothing here, and
+*compare*, which shows a week by default, is asked for the same three hours.
+"""
 _PAGING = """
 ## A page
 
@@ -94,7 +106,7 @@ for the next one and half an evaluation, then 30 seconds in its group for what m
 
 def sections() -> dict[str, Callable[[], Iterator[str]]]:
     """The parts of the page: what stands before the rows, and what measures them."""
-    from benchmarks import gpu, knocks, log_line, pages, paging, ranks, tensors, training
+    from benchmarks import gpu, knocks, log_line, opening, pages, paging, ranks, tensors, training
 
     parts = {_TENSOR: tensors.rows, _KINDS: tensors.kind_rows, _GPU: gpu.rows, _LINE: log_line.rows}
     parts |= {
@@ -103,6 +115,7 @@ def sections() -> dict[str, Callable[[], Iterator[str]]]:
         _KNOCKS: knocks.rows,
         _STEP: training.rows,
         _RANKS: ranks.rows,
+        _OPENING: opening.rows,
     }
     return parts | {_PAGING: paging.rows}
 

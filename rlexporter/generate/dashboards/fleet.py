@@ -56,7 +56,7 @@ def build(catalog: Sequence[Metric]) -> Json:
         page.add(_count(title, number, color), 3, 4)
     page.add(_running(), 3, 4)
     page.add(_lost(), 3, 4)
-    total = Query(f"sum(rate(rl_tokens_total{{{_MAIN}}}[$__rate_interval])) or vector(0)", "tokens per second")
+    total = _now(f"sum(rate(rl_tokens_total{{{_MAIN}}}[$__rate_interval]))", "tokens per second")
     page.add(stat("Tokens per second", total, described(NAMED["rl_tokens_total"]), unit="short"), 3, 4)
     page.add(_hours("GPU hours", _SPENT, "GPU hours that the runs have used, each since it was last started."), 3, 4)
     lost = "Those of them that were spent since the first critical alert of a run that still fires."
@@ -75,15 +75,20 @@ def build(catalog: Sequence[Metric]) -> Json:
     )
 
 
+def _now(expr: str, legend: str) -> Query:
+    """Return a query of a number over all runs as it is at the end: of the time before, nothing is drawn."""
+    return Query(f"{expr} or vector(0)", legend, instant=True)
+
+
 def _count(title: str, number: int, color: str) -> Json:
-    query = Query(f"count(({verdict.word(BY, _OWNED)}) == {number}) or vector(0)", "runs")
+    query = _now(f"count(({verdict.word(BY, _OWNED)}) == {number})", "runs")
     text = f"Runs with the verdict {title.lower()}, by the conditions of their newest attempt."
     return stat(title, query, text, steps=((GREY, None), (color, 1.0)))
 
 
 def _running() -> Json:
     matchers = select('state="running"', _OWNED)
-    query = Query(f"count(count by ({BY}) (rl:run_state{{{matchers}}})) or vector(0)", "runs")
+    query = _now(f"count(count by ({BY}) (rl:run_state{{{matchers}}}))", "runs")
     return stat("Running", query, "Runs whose newest process trains.", steps=((GREY, None), (GREEN, 1.0)))
 
 
@@ -92,13 +97,13 @@ def _lost() -> Json:
         f"rl:run_last_seen_timestamp_seconds{{{select(state, _OWNED)}}}"
         for state in ('state="failed"', 'state=~"starting|running"')
     )
-    query = Query(f"count(max by ({BY}) ({failed} or {alive} < time() - 120)) or vector(0)", "runs")
+    query = _now(f"count(max by ({BY}) ({failed} or {alive} < time() - 120))", "runs")
     text = "Runs of the last day that ended with an exception, or vanished while they trained, and are not back."
     return stat("Failed or gone", query, text, steps=((GREY, None), (RED, 1.0)))
 
 
 def _hours(title: str, of_each: str, text: str, color: str = GREY) -> Json:
-    query = Query(f"sum({of_each}) or vector(0)", "hours")
+    query = _now(f"sum({of_each})", "hours")
     return stat(title, query, text, unit="h", steps=((GREY, None), (color, 0.1)))
 
 
