@@ -251,6 +251,7 @@ _LEFT = {"return": "finished", "error": "failed ValueError"}
 def _left(how: str, where: str, *command: str, cwd: Path | None = None) -> tuple[int, str]:
     started = [sys.executable, *command, how, where]
     left = subprocess.run(started, capture_output=True, text=True, timeout=600, cwd=cwd)
+    assert left.stdout, left.stderr
     return left.returncode, left.stdout.strip()
 
 
