@@ -13,7 +13,7 @@ class OptimizerTaps(Taps):
     """Taps on the loss and gradient of each optimizer step, independent of what is logged and when."""
 
     _loss: Any = None
-    _rate: Any = None
+    _rate: float | None = None
     """The learning rate of this step's update."""
 
     def install(self) -> None:
@@ -34,7 +34,7 @@ class OptimizerTaps(Taps):
             with self.sink.observing("loss"):
                 self.sink.observe("rl_loss_dist", loss)
         rate, self._rate = self._rate, None
-        if isinstance(rate, float):  # reading a tensor may wait for a device
+        if rate is not None:
             self.sink.values("learning_rate", [rate])
 
     def _training_step(self, training_step: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -44,8 +44,7 @@ class OptimizerTaps(Taps):
             detached = loss.detach()
             self._loss = detached if self._loss is None else self._loss + detached
         with self.sink.guard("tap"):
-            scheduler = getattr(self.trainer, "lr_scheduler", None)
-            self._rate = scheduler.get_last_lr()[0] if scheduler is not None else None
+            self._rate = learning_rate(self.trainer)
         return loss
 
     def _clip_grad_norm(self, clip: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -81,6 +80,21 @@ class BackwardTaps(Taps):
         if not gradients:
             raise NotSeenError("the backward pass leaves no gradients (DeepSpeed takes the step within it)")
         self.sink.observe("rl_grad_norm_dist", norm_of(gradients))
+
+
+def learning_rate(trainer: Any) -> float | None:
+    """Return the learning rate that the next update takes, None if it is not known.
+
+    Trainers log what their scheduler set last; a callback may have set another one since. It is read at the optimizer,
+    in its first group of parameters, which is the one that trainers log.
+    """
+    groups = getattr(getattr(trainer, "optimizer", None), "param_groups", None)
+    if groups:
+        rate = groups[0].get("lr")
+    else:
+        scheduler = getattr(trainer, "lr_scheduler", None)
+        rate = scheduler.get_last_lr()[0] if scheduler is not None else None
+    return rate if isinstance(rate, float) else None  # reading a tensor may wait for a device
 
 
 def weight_norm(model: Any) -> Any:

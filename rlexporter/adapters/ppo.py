@@ -12,7 +12,7 @@ from typing import Any
 
 from rlexporter.adapters.dropout import active_dropout
 from rlexporter.adapters.frames import callers, local, variables
-from rlexporter.adapters.optimizer import BackwardTaps
+from rlexporter.adapters.optimizer import BackwardTaps, learning_rate
 from rlexporter.adapters.weights import StepWeights
 from rlexporter.catalog import CATALOG, PPO
 
@@ -39,6 +39,8 @@ class PPOTaps(BackwardTaps):
         self._weights = StepWeights(self.trainer, self.sink)
         self._updated = False
         """True once the first micro-batch of this step was seen."""
+        self._rate: float | None = None
+        """The learning rate of this step's updates."""
 
     def install(self) -> None:
         """Wrap rollout, micro-batch, backward pass and log line; the time between two steps is the rollout."""
@@ -72,6 +74,7 @@ class PPOTaps(BackwardTaps):
         with accumulate(*args, **kwargs):
             yield
             with self.sink.guard("tap"):
+                self._rate = learning_rate(self.trainer)
                 self._see_micro_batch(self._variables(_MICRO_BATCH))
 
     def _see_micro_batch(self, found: Mapping[str, Any]) -> None:
@@ -131,6 +134,9 @@ class PPOTaps(BackwardTaps):
             )
         self._weights.see_after()
         self._updated = False
+        rate, self._rate = self._rate, None
+        if rate is not None:
+            sink.values("lr", [rate])
 
     def _correct(self, logs: Mapping[str, Any]) -> None:
         """Serve corrected averages: from trl 0.17 on, TRL averages over slots that few micro-batches leave at 0."""

@@ -17,6 +17,10 @@ FATAL = Family.NONFINITE
 """A run that fails while one of these holds, and has begun lately, has died of it: sampling from NaN weights raises."""
 FAILURE = ("run_failed", Severity.CRITICAL.value)
 """The key of a run's failure among the symptoms, as if it were a condition of the run."""
+WAKE = 20
+"""The steps after its beginning in which a cause explains what begins: most conditions look at so many or fewer."""
+HARMLESS = (Family.SLOW, Family.STALL, Family.KEYS, Family.PLATEAU)
+"""The families whose warnings are never the cause of something critical: they say nothing about an update."""
 NONFINITE_ALERTS = tuple(dict.fromkeys(each.alert for each in CONDITIONS if each.family is FATAL))
 """The alerts on values that are no numbers, in the order of a step: an earlier one is the cause of those after it."""
 

@@ -6,11 +6,13 @@ Prometheus. *For how long*: a dead run stays dead until it is back, although its
 its own last result carries that over.
 
 Expressions are evaluated in this order. ``run(x)`` is the largest value over the processes of a run, ``LOST`` the
-labels that it loses, ``NONFINITE`` a pattern of the conditions on NaN (`rlexporter.generate.promql`).
+labels that it loses, ``NONFINITE`` a matcher of the conditions on NaN, ``CAUSAL`` one of those whose warnings may be
+causes (`rlexporter.generate.promql`).
 """
 
 from __future__ import annotations
 
+from rlexporter.catalog.causes import WAKE
 from rlexporter.model.alert import RecordingRule
 
 LATELY = 600
@@ -260,21 +262,42 @@ _MOMENTS = (
 )
 
 _SINCE = "rl:condition_since_timestamp_seconds"
+_BAD = 'severity=~"critical|warning"'
+_SUSPECT = "rl:suspect_since_timestamp_seconds"
 _CAUSE = (
     RecordingRule(
+        name="rl:run_incident_step",
+        expr="min without (condition) (\n"
+        f"  min without (severity) (rl:condition_step{{{_BAD}}})\n"
+        '  and ignoring (severity) rl:condition_step{severity="critical"}\n'
+        f") - {WAKE}",
+        help="The step from which a warning may be the cause of what is critical in a run: shortly before that began.",
+    ),
+    RecordingRule(
+        name=_SUSPECT,
+        expr="label_replace(\n"
+        f"  min without (severity) ({_SINCE}{{{_BAD}}})\n"
+        "  and ignoring (severity) (\n"
+        '    rl:condition_step{severity="warning",CAUSAL}\n'
+        "    >= ignoring (condition, severity) group_left () rl:run_incident_step\n"
+        f'    or {_SINCE}{{severity="critical"}}\n'
+        "  ),\n"
+        '  "severity", "critical", "", ""\n'
+        ")\n"
+        f'or {_SINCE}{{severity="warning"}}\n'
+        f'unless ignoring (condition, severity) {_SINCE}{{severity="critical"}}',
+        help="What may be the cause of what is wrong in a run, and since when; its severity is the worst in the run.",
+    ),
+    RecordingRule(
         name="rl:run_cause",
-        expr=f"{_SINCE}\n"
+        expr=f"{_SUSPECT}\n"
         "and topk without (condition, severity) (1,\n"
-        f'  4e10 - {_SINCE}{{NONFINITE,severity="critical"}}\n'
-        f'  or 3e10 - {_SINCE}{{condition=~"run_.+",severity="critical"}}\n'
-        f'  or 2e10 - {_SINCE}{{severity="critical"}} * 0\n'
-        "  - ignoring (severity) group_left () min without (severity) (\n"
-        f'    {_SINCE}{{severity=~"critical|warning"}}\n'
-        "  )\n"
-        f'  or 1e10 - {_SINCE}{{severity="warning"}}\n'
+        f"  3e10 - {_SUSPECT}{{NONFINITE}}\n"
+        f'  or 2e10 - {_SUSPECT}{{condition=~"run_.+"}}\n'
+        f"  or 1e10 - {_SUSPECT}\n"
         ")",
-        help="What the verdict on a run names first, and since when it has held: what is critical, among that what is "
-        "not finite, then the process, then what began first. Absent where nothing is wrong.",
+        help="What the verdict on a run names first, and since when it has held: what is not finite, then the process, "
+        "then what began first. Its severity is the worst in the run. Absent where nothing is wrong.",
     ),
 )
 

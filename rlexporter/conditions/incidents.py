@@ -9,13 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from rlexporter.catalog.causes import FAILURE, FATAL, Place, may_explain, place
+from rlexporter.catalog.causes import FAILURE, FATAL, WAKE, Place, may_explain, place
 from rlexporter.conditions.judge import Transition
 from rlexporter.conditions.view import View
 from rlexporter.model.condition import Condition, Limit, Severity
-
-WAKE = 20
-"""The steps after its beginning in which a cause explains what begins: most conditions look at so many or fewer."""
 
 _WEIGHTS = "nonfinite_weights"
 _END_WEIGHTS = ("nonfinite_policy_loss", "nonfinite_value_loss", "nonfinite_loss", "nonfinite_grad")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from rlexporter.catalog.causes import place
 from rlexporter.conditions.checkpoints import Checkpoints
 from rlexporter.conditions.incidents import Incidents, Key, Mark
 from rlexporter.conditions.judge import Judge, Transition
@@ -111,7 +112,7 @@ class Watch:
         )
         self._anomalies, self._seen = AnomalyCounts(), {}
         self._step, self._time = step, now
-        transitions = self._judge.step(view)
+        transitions = _causes_first(self._judge.step(view))
         for transition in transitions:
             if transition.began:
                 self.first.setdefault((transition.condition.name, transition.limit.severity.value), (step, transition))
@@ -140,3 +141,10 @@ class Watch:
         if self._step is not None:
             return max(1, step - self._step)
         return 1 if self._resumed else max(1, step)
+
+
+def _causes_first(transitions: Sequence[Transition]) -> Sequence[Transition]:
+    """Return ``transitions`` in the order of causes, if several limits begin in this step."""
+    if sum(each.began for each in transitions) < 2:
+        return transitions
+    return sorted(transitions, key=lambda each: place(each.condition, each.limit))

@@ -5,20 +5,22 @@ from __future__ import annotations
 import re
 
 from rlexporter.catalog import CONDITIONS, LOST_WITHOUT
-from rlexporter.catalog.causes import FATAL
+from rlexporter.catalog.causes import FATAL, HARMLESS
 
 LOST = ", ".join(LOST_WITHOUT)
 _NONFINITE = "|".join(condition.name for condition in CONDITIONS if condition.family is FATAL)
+_HARMLESS = "|".join(condition.name for condition in CONDITIONS if condition.family in HARMLESS)
 
 
 def expand(expression: str) -> str:
     """Return PromQL for the short forms in the catalogue.
 
     ``run(x)`` is the maximum over the processes of a run, ``LOST`` the labels it loses, ``NONFINITE`` a matcher of the
-    conditions on values that are no numbers.
+    conditions on values that are no numbers, ``CAUSAL`` one of those whose warnings may be causes.
     """
     found = re.sub(r"\brun\(", f"max without ({LOST}) (", expression).replace("LOST", LOST)
-    return re.sub(r"\bNONFINITE\b", f'condition=~"{_NONFINITE}"', found)
+    found = re.sub(r"\bNONFINITE\b", f'condition=~"{_NONFINITE}"', found)
+    return re.sub(r"\bCAUSAL\b", f'condition!~"{_HARMLESS}"', found)
 
 
 def condition(name: str, severity: str) -> str:

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from rlexporter.catalog import CONDITION_NAMED, RUNBOOKS
-from rlexporter.catalog.causes import Place, place
+from rlexporter.catalog.causes import WAKE, Place, place
 from rlexporter.catalog.languages import ENGLISH, Language
 from rlexporter.conditions.from_catalog import SIGNAL_NAMED
-from rlexporter.conditions.incidents import WAKE
 from rlexporter.model.condition import Condition, Limit, Severity
 from rlexporter.status.samples import Samples, number, whole
 

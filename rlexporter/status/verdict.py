@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from rlexporter.catalog import RUN_FAILED, RUN_STALLED
-from rlexporter.catalog.causes import FAILURE, FATAL, Place
+from rlexporter.catalog.causes import FAILURE, FATAL, HARMLESS, WAKE, Place
 from rlexporter.catalog.languages import ENGLISH, Language
 from rlexporter.model.condition import Severity
 from rlexporter.model.snapshot import RunState
@@ -38,7 +38,7 @@ class Verdict:
     """The reason, for programs; docs/api.md lists them."""
     text: str
     conditions: tuple[str, ...] = ()
-    """The conditions that speak, the worst first, then the likeliest cause."""
+    """The conditions that speak, the likeliest cause first, then the worst."""
     actions: tuple[str, ...] = ()
     """Things to do, the best first."""
     runbook: str = ""
@@ -85,16 +85,14 @@ def verdict(samples: Samples, found: Sequence[Began], now: float, language: Lang
 
 
 def spoken(found: Sequence[Began]) -> list[Began]:
-    """Return the conditions that speak: in force, no symptom, and more than information.
+    """Return the conditions that speak: no symptom, more than information, and in force; the likeliest cause first.
 
-    The worst come first, among them what is not finite, then what began first with any of its limits: what explains
-    others has hidden them already, and of the rest the earliest is the likeliest cause.
+    The others follow, the worst first, among them what is not finite, then what began first with any of its limits. A
+    cause may be over, and may be less bad than what it led to.
     """
-    speaking = [
-        each for each in found if each.in_force and not each.symptom and each.limit.severity is not Severity.INFO
-    ]
+    told = [each for each in found if not each.symptom and each.limit.severity is not Severity.INFO]
     since: dict[str, int] = {}
-    for each in speaking:
+    for each in told:
         since[each.condition.name] = min(each.step, since.get(each.condition.name, each.step))
 
     def order(each: Began) -> tuple[int, bool, int, Place]:
@@ -102,7 +100,27 @@ def spoken(found: Sequence[Began]) -> list[Began]:
         began = since[each.condition.name] if finite else 0
         return SEVERITIES.index(each.limit.severity.value), finite, began, each.place
 
-    return sorted(speaking, key=order)
+    speaking = sorted((each for each in told if each.in_force), key=order)
+    cause = _cause(told, speaking, since)
+    if cause is None:
+        return speaking
+    # All of its limits that are in force come first, or the one that is over.
+    own = [each for each in speaking if each.condition is cause.condition] or [cause]
+    return [*own, *(each for each in speaking if each.condition is not cause.condition)]
+
+
+def _cause(told: Sequence[Began], speaking: Sequence[Began], since: Mapping[str, int]) -> Began | None:
+    """Return what began first of the critical conditions and the warnings shortly before; None if nothing is critical.
+
+    None too where something is not finite: that is the cause.
+    """
+    critical = [each for each in speaking if each.limit.severity is Severity.CRITICAL]
+    if not critical or critical[0].condition.family is FATAL:
+        return None
+    first = min(since[each.condition.name] for each in critical)
+    causal = [each for each in told if each.condition.family not in HARMLESS]
+    before = [each for each in causal if since[each.condition.name] >= first - WAKE]
+    return min([*critical, *before], key=lambda each: (since[each.condition.name], each.place))
 
 
 def age(samples: Samples, now: float) -> float | None:
@@ -154,13 +172,14 @@ def _of_conditions(speaking: Sequence[Began], language: Language) -> _Part | Non
     if not speaking:
         return None
     first = speaking[0]
+    worst = min((each.limit.severity for each in speaking), key=lambda each: SEVERITIES.index(each.value))
     began = sentences.BEGAN if first.holds else sentences.BEGAN_AND_OVER
     texts = [language(first.condition.summary), language(began, step=str(first.step))]
     others = len({each.condition.name for each in speaking} - {first.condition.name})
     if others:
         texts.append(language(sentences.ONE_OTHER if others == 1 else sentences.OTHERS, count=str(others)))
     text = language.together(texts)
-    return _Part(_WORD[first.limit.severity], "condition", text, first.condition.remedies, first.condition.alert)
+    return _Part(_WORD[worst], "condition", text, first.condition.remedies, first.condition.alert)
 
 
 def _of_nan(samples: Samples, speaking: Sequence[Began], language: Language) -> _Part | None:

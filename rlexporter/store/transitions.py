@@ -8,6 +8,9 @@ from rlexporter.conditions.incidents import Mark
 from rlexporter.conditions.watch import Verdict, Watch
 from rlexporter.store.builder import SnapshotBuilder
 
+_TICK = 1e-4
+"""Seconds between the times of two limits that begin in the same step, so that a server can tell which came first."""
+
 
 def begin(builder: SnapshotBuilder, watch: Watch) -> None:
     """Write the conditions of a run that begins now; none of them can be judged yet."""
@@ -23,7 +26,11 @@ def begin(builder: SnapshotBuilder, watch: Watch) -> None:
 
 
 def write(builder: SnapshotBuilder, verdict: Verdict, step: int, now: float) -> None:
-    """Write the changes of conditions in ``step``. ``now``: seconds since the epoch."""
+    """Write the changes of conditions in ``step``, whose transitions are in the order of causes.
+
+    ``now``: seconds since the epoch.
+    """
+    ticks = 0
     for condition, limit, threshold, active, began, value, _, changed in verdict.transitions:
         labels = (condition.name, limit.severity.value)
         builder.set("rl_threshold", threshold, *labels)
@@ -33,7 +40,8 @@ def write(builder: SnapshotBuilder, verdict: Verdict, step: int, now: float) -> 
             builder.set("rl_condition", float(active), *labels)
         if began:
             builder.add("rl_condition_events_total", 1, *labels)
-            builder.set("rl_condition_last_event_timestamp_seconds", now, *labels)
+            builder.set("rl_condition_last_event_timestamp_seconds", now + ticks * _TICK, *labels)
+            ticks += 1
             builder.set("rl_condition_last_event_step", step, *labels)
             builder.set("rl_condition_last_event_value", value, *labels)
             builder.set("rl_condition_last_event_threshold", threshold, *labels)

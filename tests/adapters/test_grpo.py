@@ -278,6 +278,8 @@ def test_a_blow_up_of_one_step_stays_visible(tmp_path: Path) -> None:
 
     assert counts[:5] == [0] * 5
     assert counts[5] > 0
+    jump = {"condition": "learning_rate_jump", "severity": "warning"}  # the trainer logs what its scheduler set
+    assert exporter.snapshot.value("rl_condition_last_event_step", **jump) == 5
     exporter.close()
 
 

@@ -16,16 +16,16 @@ EVER = 10**6
 TRAINED = (("running", 3000),)
 
 
-def warns(condition: str, at: int) -> Event:
-    """A condition that warns from then on."""
-    return Event(condition, at, EVER, "warning")
+def warns(condition: str, at: int, step: int = 40) -> Event:
+    """A condition that warns from then on; it begins in this step."""
+    return Event(condition, at, EVER, "warning", step=step)
 
 
 LIVES: Mapping[str, tuple[Process, Mapping[int, str]]] = {
     "nothing": (Process(TRAINED), {900: ""}),
     "one, and over": (Process(TRAINED, events=[Event("kl_high", 300)]), {290: "", 360: "kl_high", 1800: ""}),
     "the worst": (
-        Process(TRAINED, events=[warns("entropy_low", 300), Event("kl_high", 900, holds=EVER)]),
+        Process(TRAINED, events=[warns("entropy_low", 300, step=19), Event("kl_high", 900, holds=EVER)]),
         {600: "entropy_low", 1200: "kl_high"},
     ),
     "information is none": (Process(TRAINED, events=[Event("solved", 300, EVER, "info")]), {900: ""}),
@@ -38,14 +38,39 @@ LIVES: Mapping[str, tuple[Process, Mapping[int, str]]] = {
             TRAINED,
             events=[
                 Event("reward_drop", 600, EVER),
-                warns("kl_high", 300),
+                warns("kl_high", 300, step=10),
                 Event("kl_high", 900, EVER),
             ],
         ),
         {420: "kl_high", 720: "reward_drop", 1200: "kl_high"},
     ),
+    "a warning shortly before": (
+        Process(TRAINED, events=[warns("kl_high", 300, step=20), Event("truncation", 900, EVER)]),
+        {600: "kl_high", 1200: "kl_high"},
+    ),
+    "before its warning": (
+        Process(
+            TRAINED,
+            events=[warns("kl_high", 300, step=20), warns("truncation", 600), Event("truncation", 900, EVER, step=60)],
+        ),
+        {450: "kl_high", 1200: "kl_high"},
+    ),
+    "of two the earlier": (
+        Process(
+            TRAINED,
+            events=[warns("kl_high", 400, step=25), warns("entropy_low", 300, step=24), Event("truncation", 900, EVER)],
+        ),
+        {1200: "entropy_low"},
+    ),
+    "a warning that is no cause": (
+        Process(TRAINED, events=[warns("step_slow", 300, step=30), Event("truncation", 900, EVER)]),
+        {600: "step_slow", 1200: "truncation"},
+    ),
     "NaN before all else": (
-        Process(TRAINED, events=[Event("kl_high", 300, EVER), Event("nonfinite_loss", 900, EVER)]),
+        Process(
+            TRAINED,
+            events=[Event("kl_high", 300, EVER), warns("grad_spike", 400), Event("nonfinite_loss", 900, EVER)],
+        ),
         {600: "kl_high", 1200: "nonfinite_loss"},
     ),
     "a symptom never": (
@@ -69,9 +94,16 @@ def _called(run: str, process: Process) -> Process:
     return replace(process, run=run)
 
 
-@pytest.mark.parametrize("generation", EACH_GENERATION)
-def test_what_is_named(generation: str, tmp_path: Path) -> None:
-    """One condition of each run, or none."""
+def _worst(process: Process, time: int) -> str:
+    """The worst severity by then; a process that has ended or hangs is critical."""
+    trains = sum(seconds for state, seconds in process.states if state == "running")
+    begun = {each.severity for each in process.events if each.at <= time and not each.symptom}
+    over = time > min(trains, process.hangs + process.stall_after)
+    return "critical" if over or "critical" in begun else "warning"
+
+
+def case() -> dict[str, object]:
+    """All of `LIVES` as one test of promtool: one condition of each run or none, with the worst severity of the run."""
     runs = {f"run-{i}": life for i, life in enumerate(LIVES.values())}
     given = {
         name: values
@@ -80,16 +112,25 @@ def test_what_is_named(generation: str, tmp_path: Path) -> None:
     }
     checks = [
         {
-            "expr": f'count by (run, condition) (rl:run_cause{{run="{run}"}})',
+            "expr": f'count by (run, condition, severity) (rl:run_cause{{run="{run}"}})',
             "eval_time": f"{time}s",
-            "exp_samples": [{"labels": f'{{run="{run}",condition="{name}"}}', "value": 1}] if name else [],
+            "exp_samples": [
+                {"labels": f'{{run="{run}",condition="{name}",severity="{_worst(process, time)}"}}', "value": 1}
+            ]
+            if name
+            else [],
         }
-        for run, (_, named) in runs.items()
+        for run, (process, named) in runs.items()
         for time, name in named.items()
     ]
-    test: dict[str, object] = {
+    return {
         "interval": "15s",
         "input_series": [{"series": name, "values": values} for name, values in given.items()],
         "promql_expr_test": checks,
     }
-    assert promtool.run(generation, tmp_path, [test]) == ""
+
+
+@pytest.mark.parametrize("generation", EACH_GENERATION)
+def test_what_is_named(generation: str, tmp_path: Path) -> None:
+    """In each generation."""
+    assert promtool.run(generation, tmp_path, [case()]) == ""

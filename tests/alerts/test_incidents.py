@@ -7,8 +7,7 @@ from math import nan
 import pytest
 
 from rlexporter.catalog import CONDITION_NAMED, CONDITIONS, INHIBITIONS, NAMED
-from rlexporter.catalog.causes import NONFINITE_ALERTS, is_ever_explained, may_explain
-from rlexporter.conditions.incidents import WAKE
+from rlexporter.catalog.causes import NONFINITE_ALERTS, WAKE, is_ever_explained, may_explain
 from rlexporter.model.condition import Family, Severity
 from rlexporter.model.metric import Series
 from rlexporter.model.snapshot import RunState

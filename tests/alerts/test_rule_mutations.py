@@ -12,6 +12,7 @@ from rlexporter.generate import rules
 from rlexporter.generate.site import Site
 from rlexporter.model.alert import RecordingRule
 from tests.alerts import promtool
+from tests.alerts.test_cause_rule import case
 from tests.alerts.test_run_rules import CASES
 from tests.alerts.test_storm_rules import STORMS
 from tests.tools import GENERATIONS
@@ -59,6 +60,25 @@ MUTATIONS = [
     (SINCE, f"last_over_time({SINCE}[5m]) and rl:condition\nor ", ""),
 ]
 """A rule, and its condition where the name is that of several; what stands in it, and what takes its place."""
+INCIDENT, SUSPECT, CAUSE = "rl:run_incident_step", "rl:suspect_since_timestamp_seconds", "rl:run_cause"
+OF_CAUSES = [
+    (INCIDENT, "- 20", "- 21"),
+    (INCIDENT, "- 20", "- 19"),
+    (INCIDENT, "min without (condition)", "max without (condition)"),
+    (INCIDENT, "min without (severity) (rl", "max without (severity) (rl"),
+    (INCIDENT, 'and ignoring (severity) rl:condition_step{severity="critical"}', ""),
+    (SUSPECT, ",CAUSAL", ""),
+    (SUSPECT, "min without (severity)", "max without (severity)"),
+    (SUSPECT, '"severity", "critical", "", ""', '"severity", "warning", "", ""'),
+    (SUSPECT, f'or {SINCE}{{severity="critical"}}', ""),
+    (SUSPECT, f'unless ignoring (condition, severity) {SINCE}{{severity="critical"}}', ""),
+    (SUSPECT, '{severity="warning"}\nunless', '{severity=~"warning|info"}\nunless'),
+    (CAUSE, "topk", "bottomk"),
+    (CAUSE, "3e10", "1e10"),
+    (CAUSE, "2e10", "1e10"),
+    (CAUSE, "1e10 - ", "1e10 + "),
+]
+"""The same of the rules that find the cause."""
 
 
 def _mutated(which: str, old: str, new: str) -> tuple[RecordingRule, ...]:
@@ -78,3 +98,13 @@ def test_a_case_needs_it(which: str, old: str, new: str, tmp_path: Path, monkeyp
     cases = [promtool.together(CASES.values()), *map(promtool.alone, STORMS.values())]
 
     assert "FAILED" in promtool.run(GENERATIONS[-1], tmp_path, cases, rules=file, every="30s")
+
+
+@pytest.mark.parametrize(("which", "old", "new"), OF_CAUSES)
+def test_a_cause_needs_it(which: str, old: str, new: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same case passes with the rules as they are: `test_cause_rule.py`."""
+    monkeypatch.setattr(rules, "RECORDING_RULES", _mutated(which, old, new))
+    file = tmp_path / "mutated.rules.yml"
+    file.write_text(rules.rules(Site()))
+
+    assert "FAILED" in promtool.run(GENERATIONS[-1], tmp_path, [case()], rules=file)

@@ -46,6 +46,20 @@ def test_what_is_served_of_a_condition() -> None:
     assert run.snapshot.value("rl_condition_last_event_step", **ENTROPY) == 15
 
 
+def test_of_one_step_the_cause_is_the_earlier() -> None:
+    """By so little that nobody else sees it: a server that is asked what came first gets the order of causes."""
+    run = Planted("grpo").healthy(100)
+    step = run.step + 1
+    run.line({"learning_rate": 1.0, "kl": 90.0, "grad_norm": 1e4})
+    began = {name: run.snapshot.value("rl_condition_last_event_timestamp_seconds", condition=name, severity="warning")
+             for name in ("learning_rate_jump", "grad_spike")}  # fmt: skip
+    assert {run.began[name, "warning"] for name in began} == {step}
+    rate, spike = began.values()
+    assert rate is not None
+    assert spike is not None
+    assert 0.0 < spike - rate < 0.001
+
+
 def test_one_step_is_an_event_of_its_own() -> None:
     """A NaN in two steps apart is two events; in the steps between it does not hold."""
     run = Planted("grpo").healthy(5)

@@ -15,26 +15,33 @@ Frame = dict[str, list[Any]]
 """A table: the values of each column."""
 
 
-def table(results: Sequence[Json], value: str) -> Frame:
-    """The table that the data source makes of a result: a row a sample, in the order of time; labels are columns."""
+def table(results: Sequence[Json], value: str, *, ordered: bool = True) -> Frame:
+    """The table that the data source makes of a result: a row a sample; labels are columns.
+
+    ``ordered``: by time, as from Grafana 11.5 on (grafana/grafana#99223); before that, one series after the other.
+    """
     labels = sorted({name for each in results for name in each["metric"]})
     rows = []
     for each in results:
         for time, text in each.get("values") or [each["value"]]:
             rows.append((float(time), *(each["metric"].get(label, "") for label in labels), float(text)))
-    rows.sort(key=lambda row: row[0])
+    if ordered:
+        rows.sort(key=lambda row: row[0])
     names = ("Time", *labels, value)
     return {name: [row[i] for row in rows] for i, name in enumerate(names)}
 
 
-def tables(answers: Mapping[str, Sequence[Json]]) -> list[Frame]:
+def tables(answers: Mapping[str, Sequence[Json]], *, ordered: bool = True) -> list[Frame]:
     """The tables of a panel's targets, by their letters. Of several each value has a name of its own."""
-    return [table(found, f"Value #{ref}" if len(answers) > 1 else "Value") for ref, found in answers.items()]
+    return [
+        table(found, f"Value #{ref}" if len(answers) > 1 else "Value", ordered=ordered)
+        for ref, found in answers.items()
+    ]
 
 
 def transformed(panel: Json, frames: list[Frame]) -> Frame:
     """The one table that is left when all transformations of the panel are done."""
-    for each in panel["transformations"]:
+    for each in panel.get("transformations", ()):
         frames = _KNOWN[each["id"]](frames, each["options"])
     [frame] = frames
     return frame

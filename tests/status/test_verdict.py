@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rlexporter.catalog import CONDITION_NAMED, CONDITIONS, RUN_STALLED
-from rlexporter.conditions.incidents import WAKE
+from rlexporter.catalog.causes import WAKE
 from rlexporter.model.condition import Severity
 from rlexporter.model.snapshot import RunState, Snapshot
 from rlexporter.status import conditions
@@ -86,15 +86,45 @@ def test_of_equals_the_earliest_speaks() -> None:
     """By when it began at all: a warning that became critical later than another one was there before that."""
     store = _running(steps=50)
     _holds(store, "entropy_collapsed", Severity.CRITICAL, 46)
-    _holds(store, "reward_drop", Severity.CRITICAL, 15)
+    _holds(store, "reward_drop", Severity.CRITICAL, 35)
     assert said(store.snapshot).conditions == ("reward_drop", "entropy_collapsed")
 
     _holds(store, "kl_high", Severity.WARNING, 5)
     assert said(store.snapshot).conditions == ("reward_drop", "entropy_collapsed", "kl_high")
-    _holds(store, "kl_high", Severity.CRITICAL, 30)
+    _holds(store, "kl_high", Severity.CRITICAL, 40)
     found = said(store.snapshot)
     assert found.conditions == ("kl_high", "reward_drop", "entropy_collapsed")
-    assert "It began in step 30. 2 other conditions hold" in found.text
+    assert "It began in step 40. 2 other conditions hold" in found.text
+
+
+def test_a_warning_shortly_before_is_the_cause() -> None:
+    """It speaks before what is critical, and the word stays; even where it is over, since what it began holds."""
+    store = _running(steps=50)
+    _holds(store, "truncation", Severity.CRITICAL, 30)
+    _holds(store, "kl_high", Severity.WARNING, 30 - WAKE - 1)
+    assert said(store.snapshot).conditions == ("truncation", "kl_high")
+
+    _holds(store, "kl_high", Severity.WARNING, 30 - WAKE)
+    found = said(store.snapshot)
+    assert (found.word, found.conditions) == ("act", ("kl_high", "truncation"))
+    assert found.runbook.endswith("/alerts/runbooks/RLKLHigh.md")
+
+    _holds(store, "learning_rate_jump", Severity.WARNING, 30 - WAKE, holds=False)
+    found = said(store.snapshot)
+    assert (found.word, found.conditions) == ("act", ("learning_rate_jump", "truncation", "kl_high"))
+    assert "It began in step 10, and holds no more. 2 other conditions hold" in found.text
+
+
+def test_some_warnings_are_no_cause() -> None:
+    """Steps that become slow break no policy; nor does a warning that only explains other warnings go before NaN."""
+    store = _running(steps=50)
+    _holds(store, "truncation", Severity.CRITICAL, 30)
+    _holds(store, "step_slow", Severity.WARNING, 25)
+    assert said(store.snapshot).conditions == ("truncation", "step_slow")
+
+    _holds(store, "learning_rate_jump", Severity.WARNING, 44)
+    _holds(store, "nonfinite_loss", Severity.CRITICAL, 45)
+    assert said(store.snapshot).conditions[0] == "nonfinite_loss"
 
 
 def test_symptoms_never_speak() -> None:

@@ -6,36 +6,24 @@ Writes which panels have data into .work/panels; `python -m scripts.panels` make
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 import time
-import urllib.error
-import urllib.parse
-import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Any
 
 import pytest
 import trl
 
-from rlexporter.catalog import CATALOG
-from rlexporter.generate.dashboards import dashboards
 from rlexporter.generate.dashboards.absent import reason
-from rlexporter.generate.dashboards.families import FAMILIES, PPO
-from tests.dashboards.grafana import Json, View, loaded, own_panels
+from tests.dashboards.grafana import View, own_panels
 from tests.e2e import victoria
 from tests.tools import GENERATIONS, ROOT, Prometheus, eventually, free_port, prometheus
+from tests.versions import demos
+from tests.versions.demos import ALGORITHMS
 
-VERSION = tuple(int(part) for part in trl.__version__.split(".")[:2])
-_OF: dict[tuple[int, ...], tuple[str, ...]] = {(1, 12): ("ppo",), (0, 11): ("ppo-legacy",)}
-ALGORITHMS = ("grpo", "rloo") if VERSION >= (1, 16) else _OF.get(VERSION, ())
 FAULT = "nan@60"
 _NAMED = 'rl:run_cause{condition=~"nonfinite_.+"}'
 STEPS, SECONDS, SCRAPE = 70, 300.0, 3.0
-DASHBOARDS = {each["uid"]: each for each in map(loaded, map(json.loads, dashboards(CATALOG).values()))}
 
 pytestmark = [
     pytest.mark.slow,
@@ -51,18 +39,6 @@ class Live:
     algorithm: str
     broken: bool
 
-    @property
-    def dashboard(self) -> Json:
-        """The dashboard of its family."""
-        uid = PPO.uid if self.algorithm.startswith("ppo") else FAMILIES[0].uid
-        return DASHBOARDS[uid]
-
-
-def _start(algorithm: str, port: int, *options: str) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "rlexporter", "demo", "--algorithm", algorithm, "--port", str(port), *options]
-    environ = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
-    return subprocess.Popen(command, env=environ, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-
 
 @pytest.fixture(scope="module")
 def databases(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[dict[str, Prometheus], list[Live]]]:
@@ -72,9 +48,7 @@ def databases(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[dict[s
         for algorithm in ALGORITHMS:
             for options in (("--steps", "100000"), ("--steps", "100000", "--fault", FAULT, "--linger", "3600")):
                 ports.append(free_port())
-                process = _start(algorithm, ports[-1], *options)
-                stack.callback(process.wait)
-                stack.callback(process.kill)
+                demos.start(stack, algorithm, ports[-1], *options)
         targets, folder = [f"127.0.0.1:{port}" for port in ports], tmp_path_factory.mktemp("panels")
         found = {
             each: stack.enter_context(
@@ -98,29 +72,6 @@ def _lives(server: Prometheus) -> Iterator[Live]:
         yield Live(run, each["metric"]["algorithm"], run in dead)
 
 
-def _answer(server: Prometheus, view: View, panel: Json, target: Json, at: float) -> list[Json]:
-    step = view.interval(panel, target)
-    query = {"query": view.fill(target["expr"], step)}
-    if target["instant"]:
-        return list(_get(server, "query", {**query, "time": f"{at:.3f}"}))
-    return list(
-        _get(server, "query_range", {**query, "start": f"{at - SECONDS:.3f}", "end": f"{at:.3f}", "step": f"{step}"})
-    )
-
-
-def _get(server: Prometheus, path: str, query: Mapping[str, str]) -> Any:
-    url = f"http://127.0.0.1:{server.port}/api/v1/{path}"
-    try:
-        with urllib.request.urlopen(url, urllib.parse.urlencode(query).encode(), timeout=600) as response:
-            answer = json.load(response)
-    except urllib.error.HTTPError as error:
-        raise AssertionError(f"{query}: {error.read().decode()}") from None
-    assert answer["status"] == "success", (query, answer)
-    assert not answer.get("warnings"), (query, answer)
-    assert not answer.get("infos"), (query, answer)
-    return answer["data"]["result"]
-
-
 def test_every_panel_has_data(databases: tuple[dict[str, Prometheus], list[Live]]) -> None:
     """The same ones in each database; of a healthy run all, but for those that say why not."""
     servers, lives = databases
@@ -131,9 +82,9 @@ def test_every_panel_has_data(databases: tuple[dict[str, Prometheus], list[Live]
     for live in lives:
         variables = {"job": "rlexporter", "run": live.run, "datasource": "prometheus"}
         view = View(variables, SECONDS, SCRAPE)
-        for row, panel in own_panels(live.dashboard):
+        for row, panel in own_panels(demos.dashboard(live.algorithm)):
             filled = {
-                name: any(_answer(server, view, panel, target, at) for target in panel["targets"])
+                name: any(demos.answer(server, view, panel, target, at) for target in panel["targets"])
                 for name, server in servers.items()
             }
             if len(set(filled.values())) > 1:
@@ -158,17 +109,11 @@ def test_the_verdict_names_the_fault(databases: tuple[dict[str, Prometheus], lis
     """Of a run that died of NaN, in words; of a healthy one that nothing is wrong."""
     servers, lives = databases
     for live in lives:
-        by = {panel["title"]: panel for _, panel in own_panels(live.dashboard)}
         view = View({"job": "rlexporter", "run": live.run}, SECONDS, SCRAPE)
         for name, server in servers.items():
-            words = {}
-            for title in ("Verdict", "Why"):
-                found = _answer(server, view, by[title], by[title]["targets"][0], time.time())
-                newest = max(found, key=lambda each: each["values"][-1][0])
-                value = newest["metric"]["condition"] if title == "Why" else newest["values"][-1][1]
-                words[title] = by[title]["fieldConfig"]["defaults"]["mappings"][0]["options"][value]["text"]
+            word, why = demos.verdict(server, view, demos.dashboard(live.algorithm), time.time())
             if live.broken:
-                assert words["Verdict"] == "act", name
-                assert "NaN or infinite" in words["Why"], (name, live, words, server.query("rl:condition"))
+                assert word == "act", name
+                assert "NaN or infinite" in why, (name, live, why, server.query("rl:condition"))
             else:
-                assert words == {"Verdict": "fine", "Why": "Nothing is wrong in what is judged."}
+                assert (word, why) == ("fine", "Nothing is wrong in what is judged."), name

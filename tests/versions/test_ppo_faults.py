@@ -275,6 +275,20 @@ class TestRewards:
         assert min(found.values()) >= FAULT
 
 
+def test_the_learning_rate_jumps(taught: Path) -> None:
+    """For one step, and not by its scheduler, which is what modern PPO logs."""
+    run = Run(taught, FAULT + 1)
+
+    def raise_it() -> None:
+        for group in run.trainer.optimizer.param_groups:
+            group["lr"] *= 100
+
+    found = _alerts(run.train(raise_it))
+
+    assert found["learning_rate_jump"] == FAULT
+    assert min(found.values()) == FAULT
+
+
 def test_the_policy_is_frozen(taught: Path) -> None:
     """The optimizer does nothing any more; the first rollout that shows it is that of the step after."""
     run = Run(taught, FAULT + 3)

@@ -67,12 +67,14 @@ def _why() -> Json:
     made = stat(
         "Why",
         Query(cause(), format="table"),
-        "What the verdict names first: the worst, among that NaN and infinity, then the process, then what began "
-        "first. What explains others has hidden them.",
+        "The likeliest cause: NaN and infinity, then the process, then what began first of what is critical and of "
+        "the warnings in the 20 steps before. What explains others has hidden them.",
         mappings=[texts()],
         none=_RULES,
     )
     made["options"]["reduceOptions"]["fields"] = "/^condition$/"
+    # Before Grafana 11.5 a table of a range has one condition after the other, and the last row is not the newest.
+    made["transformations"] = [{"id": "sortBy", "options": {"fields": {}, "sort": [{"field": "Time"}]}}]
     made["options"]["text"] = {"valueSize": 22}
     return made
 

@@ -1,0 +1,93 @@
+"""Live runs of the demo, and what the dashboards of their families show of them, read as Grafana reads it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Mapping
+from contextlib import ExitStack
+from typing import IO, Any
+
+import trl
+
+from rlexporter.catalog import CATALOG
+from rlexporter.generate.dashboards import dashboards
+from rlexporter.generate.dashboards.families import FAMILIES, PPO
+from tests.dashboards.grafana import Json, View, loaded, own_panels
+from tests.dashboards.transformations import tables, transformed
+from tests.tools import ROOT, Prometheus
+
+VERSION = tuple(int(part) for part in trl.__version__.split(".")[:2])
+_OF: dict[tuple[int, ...], tuple[str, ...]] = {(1, 12): ("ppo",), (0, 11): ("ppo-legacy",)}
+ALGORITHMS = ("grpo", "rloo") if VERSION >= (1, 16) else _OF.get(VERSION, ())
+"""Those of this TRL: each algorithm once, in the newest version that has it."""
+DASHBOARDS = {each["uid"]: each for each in map(loaded, map(json.loads, dashboards(CATALOG).values()))}
+
+
+def start(stack: ExitStack, algorithm: str, port: int, *options: str, out: IO[str] | None = None) -> None:
+    """Start a demo, which is killed when the stack is closed. ``out``: where it writes what happens, if anywhere."""
+    command = [sys.executable, "-m", "rlexporter", "demo", "--algorithm", algorithm, "--port", str(port), *options]
+    environ = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
+    process = subprocess.Popen(command, env=environ, stdout=out or subprocess.DEVNULL, stderr=subprocess.STDOUT)
+    stack.callback(process.wait)
+    stack.callback(process.kill)
+
+
+def dashboard(algorithm: str) -> Json:
+    """The dashboard of the family of an algorithm."""
+    return DASHBOARDS[PPO.uid if algorithm.startswith("ppo") else FAMILIES[0].uid]
+
+
+def answer(server: Prometheus, view: View, panel: Json, target: Json, at: float) -> list[Json]:
+    """What Prometheus answers to a target of a panel at this time, which is the end of what is shown."""
+    step = view.interval(panel, target)
+    query = {"query": view.fill(target["expr"], step)}
+    if target["instant"]:
+        return list(_get(server, "query", {**query, "time": f"{at:.3f}"}))
+    span = {"start": f"{at - view.seconds:.3f}", "end": f"{at:.3f}", "step": f"{step}"}
+    return list(_get(server, "query_range", {**query, **span}))
+
+
+def _get(server: Prometheus, path: str, query: Mapping[str, str]) -> Any:
+    url = f"http://127.0.0.1:{server.port}/api/v1/{path}"
+    try:
+        with urllib.request.urlopen(url, urllib.parse.urlencode(query).encode(), timeout=600) as response:
+            found = json.load(response)
+    except urllib.error.HTTPError as error:
+        raise AssertionError(f"{query}: {error.read().decode()}") from None
+    assert found["status"] == "success", (query, found)
+    assert not found.get("warnings"), (query, found)
+    assert not found.get("infos"), (query, found)
+    return found["data"]["result"]
+
+
+def verdict(server: Prometheus, view: View, of: Json, at: float) -> tuple[str, str]:
+    """What a dashboard of one run says first: the word of its verdict, and the cause in words."""
+    by = {panel["title"]: panel for _, panel in own_panels(of)}
+    return _said(server, view, by["Verdict"], at), _said(server, view, by["Why"], at)
+
+
+def _said(server: Prometheus, view: View, panel: Json, at: float) -> str:
+    """The text of a panel of one number or word: the last one of its column, in its own words."""
+    [target] = panel["targets"]
+    answers = {target["refId"]: answer(server, view, panel, target, at)}
+    # Before 11.5 Grafana left one series after the other.
+    words = {_shown(panel, transformed(panel, tables(answers, ordered=each))) for each in (True, False)}
+    assert len(words) == 1, (panel["title"], words)
+    return words.pop()
+
+
+def _shown(panel: Json, frame: dict[str, list[Any]]) -> str:
+    fields, defaults = panel["options"]["reduceOptions"]["fields"], panel["fieldConfig"]["defaults"]
+    values = [values for name, values in frame.items() if re.search(fields.strip("/") or "^Value", name) and values]
+    if not values:
+        return str(defaults["noValue"])
+    value = values[0][-1]
+    [mapping] = defaults["mappings"]
+    return str(mapping["options"][value if isinstance(value, str) else f"{value:g}"]["text"])
