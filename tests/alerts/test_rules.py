@@ -22,7 +22,7 @@ GROUPS: list[dict[str, Any]] = yaml.safe_load(promtool.RULES.read_text())["group
 RULES: list[dict[str, Any]] = [rule for group in GROUPS for rule in group["rules"]]
 ALERTS = [rule for rule in RULES if "alert" in rule]
 RECORDING_RULES = {rule["record"] for rule in RULES if "record" in rule}
-FOR_PEOPLE = {"rl:run_gpu_seconds"}
+FOR_PEOPLE = {"rl:run_gpu_seconds", "rl:run_cause"}
 """What no rule reads: dashboards and people do."""
 
 LABELS = 'run="a",rank="0",instance="h:1",job="rl",namespace="ml"'

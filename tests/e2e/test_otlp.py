@@ -70,7 +70,9 @@ def _judge(stack: contextlib.ExitStack, folder: Path, *databases: Prometheus) ->
         for each in databases:
             settle(each)
         first, *others = (_firing_now(each) for each in judges)
-        return ("RLLossNonFinite", world.BROKEN) in first and all(each == first for each in others)
+        cause, *causes = (_causes(each) for each in databases)
+        same = all(each == first for each in others) and all(each == cause for each in causes)
+        return same and ("RLLossNonFinite", world.BROKEN) in first and ("nonfinite_loss", world.BROKEN) in cause
 
     eventually(done)
     time.sleep(2.0)
@@ -81,6 +83,12 @@ def _judge(stack: contextlib.ExitStack, folder: Path, *databases: Prometheus) ->
 def _firing_now(judge: Prometheus) -> set[tuple[str, str]]:
     alerts = [each for each in judge.get("alerts")["alerts"] if each["state"] == "firing"]
     return {(each["labels"]["alertname"], each["labels"].get("run", "")) for each in alerts}
+
+
+def _causes(database: Prometheus) -> set[tuple[str, str]]:
+    """What is named of each run; a rule that reads others sees what they gave one evaluation before."""
+    found = database.query("count by (condition, run) (rl:run_cause)")
+    return {(each["metric"]["condition"], each["metric"]["run"]) for each in found}
 
 
 def _labels(metric: Json) -> Key:
@@ -166,7 +174,7 @@ def _answer(server: Server, run: str, panel: Json, target: Json) -> set[Key]:
 
 SCRAPES = {"Scrapes", "Series", "Duration of a scrape", "Clock off by", "Time seconds"}
 """Panels that show how runs are scraped."""
-EARLIER = {"Process"}
+EARLIER = {"Process", "Runs"}
 """Panels that also show what a run was before it began, as long as a receiver takes that for now."""
 
 
@@ -188,9 +196,17 @@ def test_every_query_of_every_dashboard_finds_as_much(sides: Sides) -> None:
             return None
         if panel["title"] in EARLIER and scraped <= pushed:
             return None
+        if panel["title"] == "Every series":
+            return None  # the test above compares what is there
+        if "rl_threshold" in target["expr"] and "@ end()" in target["expr"]:
+            return None  # drawn if a value came near, and pushes and scrapes have not seen the same ones
         if run == world.BROKEN and "rl_loss" in target["expr"]:
             return None  # it is NaN from about the first scrape on, which is before or after the first push
-        return None if scraped == pushed else (panel["title"], run, target["expr"], scraped ^ pushed)
+        return (
+            None
+            if scraped == pushed
+            else (panel["title"], run, target["expr"][:40], "scraped", scraped - pushed, "pushed", pushed - scraped)
+        )
 
     with ThreadPoolExecutor(4) as pool:
         different = [each for each in pool.map(differs, *zip(*asked, strict=True)) if each]
