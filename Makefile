@@ -5,7 +5,7 @@ ARGS ?=
 TRL := ppo mid legacy legacy07
 PYTEST := OMP_NUM_THREADS=1 $(PY) -m pytest -n 2 --dist loadfile --no-loadscope-reorder --durations=10
 
-.PHONY: help demo stack test test-all check fix generate golden soak lowest versions healthy compatibility bench pictures tools clean
+.PHONY: help demo stack test test-all check fix generate golden soak lowest versions healthy causes compatibility bench pictures tools clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -71,6 +71,13 @@ healthy: ## healthy real runs of every trainer, in all versions of TRL: nothing 
 	@for each in $(TRL); do scripts/setup trl-$$each .venv-$$each || exit 1; done
 	@for venv in .venv $(TRL:%=.venv-%); do \
 		TRL_EXPERIMENTAL_SILENCE=1 OMP_NUM_THREADS=1 $$venv/bin/python -m pytest -q -W default tests/versions/test_healthy.py $(ARGS) || exit 1; \
+	done
+
+causes: tools ## what the verdict says first of each fault of the demo, in every version of TRL (about 20 minutes)
+	@scripts/setup test
+	@for each in ppo legacy; do scripts/setup trl-$$each .venv-$$each || exit 1; done
+	@for venv in .venv .venv-ppo .venv-legacy; do \
+		TRL_EXPERIMENTAL_SILENCE=1 OMP_NUM_THREADS=1 $$venv/bin/python -m pytest -q -W default tests/versions/test_causes.py $(ARGS) || exit 1; \
 	done
 
 compatibility: versions ## write docs/compatibility.md, and the table of docs/dashboards.md, from runs of all versions
