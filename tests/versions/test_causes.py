@@ -1,7 +1,7 @@
 """What the dashboard of a run says first of each fault of the demo: the right cause, from its first word to its last.
 
-A real trainer runs under a real Prometheus until the verdict is there. Then the dashboard is read as Grafana would have
-shown it at each second of the run. The page at `/` says the same.
+A real trainer runs under a real Prometheus until the verdict has stood for some steps. Then the dashboard is read as
+Grafana would have shown it at each scrape of the run. The page at `/` says the same.
 """
 
 from __future__ import annotations
