@@ -148,6 +148,7 @@ def _check(fault: Fault, run: Run, course: list[tuple[int, tuple[str, str]]]) ->
     assert words in ([fault.word], ["look", fault.word]), (run, course)
     assert {why for _, why in broken} <= {_text(name) for name in fault.causes}, (run, course)
 
-    # The page goes by what is in force now, and calms down when that is over.
-    assert {cause for _, cause in run.page if cause} - {BUSY} <= fault.causes, run
-    assert any(word == fault.word and cause for word, cause in run.page), run
+    # The page goes by what is in force now: when that is over it calms down, perhaps by way of a consequence.
+    last = max(i for i, (word, _) in enumerate(run.page) if word == fault.word)
+    assert {cause for _, cause in run.page[: last + 1] if cause} - {BUSY} <= fault.causes, run
+    assert run.page[last][1], run
