@@ -62,6 +62,17 @@ LIVES: Mapping[str, tuple[Process, Mapping[int, str]]] = {
         ),
         {1200: "entropy_low"},
     ),
+    "before the first of two": (
+        Process(
+            TRAINED,
+            events=[
+                warns("kl_high", 300, step=25),
+                Event("truncation", 600, EVER),
+                Event("reward_drop", 900, EVER, step=100),
+            ],
+        ),
+        {1200: "kl_high"},
+    ),
     "a warning that is no cause": (
         Process(TRAINED, events=[warns("step_slow", 300, step=30), Event("truncation", 900, EVER)]),
         {600: "step_slow", 1200: "truncation"},
@@ -86,6 +97,10 @@ LIVES: Mapping[str, tuple[Process, Mapping[int, str]]] = {
         {960: "nonfinite_weights", 2400: "nonfinite_weights"},
     ),
     "gone": (Process((("running", 900),)), {900: "", 1200: "run_vanished"}),
+    "hangs, and was sick": (
+        Process(TRAINED, hangs=300, stall_after=600, events=[Event("kl_high", 150, EVER)]),
+        {840: "kl_high", 960: "run_stalled"},
+    ),
     "hangs": (Process(TRAINED, hangs=300, stall_after=600), {840: "", 960: "run_stalled"}),
 }
 

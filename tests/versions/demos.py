@@ -12,7 +12,7 @@ import urllib.parse
 import urllib.request
 from collections.abc import Mapping
 from contextlib import ExitStack
-from typing import IO, Any
+from typing import Any
 
 import trl
 
@@ -30,11 +30,11 @@ ALGORITHMS = ("grpo", "rloo") if VERSION >= (1, 16) else _OF.get(VERSION, ())
 DASHBOARDS = {each["uid"]: each for each in map(loaded, map(json.loads, dashboards(CATALOG).values()))}
 
 
-def start(stack: ExitStack, algorithm: str, port: int, *options: str, out: IO[str] | None = None) -> None:
-    """Start a demo, which is killed when the stack is closed. ``out``: where it writes what happens, if anywhere."""
+def start(stack: ExitStack, algorithm: str, port: int, *options: str) -> None:
+    """Start a demo, which is killed when the stack is closed."""
     command = [sys.executable, "-m", "rlexporter", "demo", "--algorithm", algorithm, "--port", str(port), *options]
     environ = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
-    process = subprocess.Popen(command, env=environ, stdout=out or subprocess.DEVNULL, stderr=subprocess.STDOUT)
+    process = subprocess.Popen(command, env=environ, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     stack.callback(process.wait)
     stack.callback(process.kill)
 
