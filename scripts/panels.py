@@ -68,14 +68,20 @@ def _seen() -> dict[str, dict[str, list[str]]]:
     return found
 
 
-def _healthy(page: str) -> list[list[str]]:
-    """The rows of the table on ``page``, and in which healthy runs each has data.
-
-    What a run shows on its way down depends on how far it comes, and is not compared.
-    """
+def _filled(page: str) -> dict[str, set[int]]:
+    """The rows of the table on ``page``, and the columns of the healthy runs in which each has data."""
     inside = page.partition(BEGIN)[2].partition(END)[0]
     rows = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in inside.splitlines() if line[:2] == "| "]
-    return [[row[0], *(str(cell == "yes") for cell in row[1:])] for row in rows]
+    return {row[0]: {i for i, cell in enumerate(row) if cell == "yes"} for row in rows}
+
+
+def _holds(page: str, made: str) -> bool:
+    """Tell whether all panels are on ``page``, and none of those that it says have data was empty.
+
+    Those that a healthy run may leave empty may have some: a busy machine slows a step, which is a condition.
+    """
+    said, seen = _filled(page), _filled(made)
+    return list(said) == list(seen) and all(said[panel] <= seen[panel] for panel in said)
 
 
 def main() -> None:
@@ -85,7 +91,7 @@ def main() -> None:
     made = f"{head}{BEGIN}\n\n{chr(10).join(table(_seen()))}\n\n{END}{rest.partition(END)[2]}"
     if "--check" not in sys.argv:
         PAGE.write_text(made)
-    elif _healthy(made) != _healthy(text):
+    elif not _holds(text, made):
         raise SystemExit("panels: docs/dashboards.md is not what the runs showed; run: python -m scripts.panels")
 
 
