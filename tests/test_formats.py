@@ -17,9 +17,11 @@ from typing import Any
 import pytest
 
 from rlexporter import recording
+from rlexporter.catalog import CATALOG, FRAMEWORKS
 from rlexporter.commands import main, report_text
 from rlexporter.commands.recorded_alerts import judge
 from rlexporter.recording import Recording
+from rlexporter.store.store import Store
 
 FORMATS = Path(__file__).parent / "data/formats"
 GRADIENT = "RLGradientNonFinite"
@@ -109,47 +111,51 @@ def test_a_bar_that_does_not_tell_every_step_is_not_believed(tmp_path: Path) -> 
     assert steps((0, 40), (1, 40)) == [1, 2]
 
 
+def _served(name: str) -> dict[str, float]:
+    """Return the gauges that a log leaves, by name and labels."""
+    found = recording.read(FORMATS / name)
+    store = Store(CATALOG, frameworks=FRAMEWORKS)
+    store.begin(found.facts, {})
+    for step, line in _logs(found):
+        store.record(line, step)
+    return {
+        series.metric.series + "".join(f"/{label}" for label in series.labels): value
+        for series, value in store.snapshot.samples.items()
+        if isinstance(value, float)
+    }
+
+
 @pytest.mark.parametrize("name", ["verl_console.log", "verl_file.jsonl"])
 def test_verl_without_a_critic(name: str) -> None:
-    """Its keys are those of GRPO where they mean the same; the reward is the score, before any penalty."""
+    """Its keys feed the series of GRPO where they mean the same; the reward is the score, before any penalty."""
     found = recording.read(FORMATS / name)
-    (line,) = (line for step, line in _logs(found) if step == 1)
 
-    assert {key: line[key] for key in ("reward", "kl", "entropy", "grad_norm", "policy_loss", "learning_rate")} == {
-        "reward": 0.25,
-        "kl": 0.001,
-        "entropy": 0.3,
-        "grad_norm": 0.6,
-        "policy_loss": -0.01,
-        "learning_rate": 1e-6,
-    }
-    assert (line["completions/mean_length"], line["completions/clipped_ratio"], line["step_time"]) == (121.0, 0.0, 6.0)
-    assert (line["clip_ratio/region_mean"], line["ppo/policy/policykl"]) == (0.0, 0.0001)
-    assert "critic/advantages/mean" in line, "not whitened: not that of PPO"
-    report = judge(found)
-    assert {"critic/score/max", "timing_s/gen"} <= set(report.unknown_keys)
-    assert not {"reward", "actor/lr", "training/global_step"} & set(report.unknown_keys)
+    assert (found.facts.algorithm, found.facts.framework, found.facts.family) == ("grpo", "verl", "grpo")
+    served = _served(name)
+    assert served["rl_reward_mean"] == 0.35
+    assert served["rl_kl_per_token"] == 0.003
+    assert served["rl_entropy_per_token"] == 0.3
+    assert isnan(served["rl_grad_norm"]), "that of the third step"
+    assert served["rl_policy_loss"] == -0.03
+    assert served["rl_learning_rate"] == 1e-6
+    assert served["rl_completion_length_mean"] == 123.0
+    assert served["rl_completion_truncated_fraction"] == 0.0
+    assert served["rl_clip_ratio_region_mean"] == 0.0
+    assert served["rl_phase_time_seconds/gen"] == 4.0
+    assert "rl_advantage_mean" not in served, "not whitened: not that of PPO"
+    assert not judge(found).unknown_keys
 
 
 def test_verl_with_a_critic() -> None:
     """PPO: the KL is that of the penalty, the advantages are whitened, and the value function is judged."""
-    _, line = _logs(recording.read(FORMATS / "verl_critic.jsonl"))[0]
+    found = recording.read(FORMATS / "verl_critic.jsonl")
+    served = _served("verl_critic.jsonl")
 
-    assert (line["kl"], line["objective/kl_coef"], line["loss/value_avg"]) == (0.02, 0.001, 0.2)
-    assert (line["ppo/policy/advantages_mean"], line["ppo/val/var_explained"]) == (0.3, 0.5)
-    assert (line["policy/clipfrac_avg"], line["val/clipfrac_avg"]) == (0.0, 0.01)
-
-
-def test_the_first_of_several_keys_is_meant(tmp_path: Path) -> None:
-    """The score if there is one, else the reward after the penalty; the other stays what it is."""
-    text = _jsonl(
-        {"step": 1, "critic/rewards/mean": 0.5}, {"step": 2, "critic/rewards/mean": 1, "critic/score/mean": 2}
-    )
-
-    assert [line for _, line in _logs(_read(tmp_path / "run.jsonl", text))] == [
-        {"reward": 0.5},
-        {"critic/rewards/mean": 1, "reward": 2},
-    ]
+    assert (found.facts.algorithm, found.facts.family) == ("ppo", "ppo")
+    assert (served["rl_kl_per_token"], served["rl_kl_coef"], served["rl_value_loss"]) == (0.02, 0.001, 0.2)
+    assert (served["rl_advantage_mean"], served["rl_value_explained_variance"]) == (0.3, 0.5)
+    assert (served["rl_policy_clipfrac"], served["rl_value_clipfrac"]) == (0.0, 0.01)
+    assert (served["rl_reward_mean"], served["rl_rlhf_reward"]) == (0.35, 0.34)
 
 
 def test_a_history_of_wandb() -> None:
@@ -562,7 +568,7 @@ def test_a_malformed_file_is_one_line(
         (b'{"model": "x"}\nbegin\n{"kl": 0.5, "loss": null}\n', [(1, {"kl": 0.5, "loss": None})]),
         (b'{"kl": 0.5}\n{"kl": 0.25}\n', [(1, {"kl": 0.5}), (2, {"kl": 0.25})]),
         (b'{"step": 1.0, "kl": "0.5 nats"}', [(1, {"kl": "0.5 nats"})]),
-        (b"step:1 - actor/lr:odd - actor/grad_norm:inf", [(1, {"learning_rate": "odd", "grad_norm": inf})]),
+        (b"step:1 - actor/lr:odd - actor/grad_norm:inf", [(1, {"actor/lr": "odd", "actor/grad_norm": inf})]),
     ],
 )
 def test_a_damaged_file_gives_what_is_whole(tmp_path: Path, content: bytes, logs: list[tuple[int, Any]]) -> None:

@@ -28,6 +28,7 @@ def run_facts(trainer: Any) -> RunFacts:
     model = accelerator.unwrap_model(trainer.model)
     return RunFacts(
         algorithm=catalog.PPO_LEGACY,
+        framework=catalog.TRL,
         rank=int(accelerator.process_index),
         local_rank=int(accelerator.local_process_index),
         world_size=int(accelerator.num_processes),

@@ -31,6 +31,7 @@ def run_facts(trainer: Any, args: Any, state: Any, model: Any, resume: object = 
     algorithm = _algorithm(trainer, args)
     return RunFacts(
         algorithm=algorithm,
+        framework=catalog.TRL,
         rank=int(args.process_index),
         local_rank=int(args.local_process_index),
         world_size=int(args.world_size),

@@ -15,6 +15,17 @@ from rlexporter.catalog.alerts import (
     STORMS,
     WATCHDOG,
 )
+from rlexporter.catalog.algorithms import (
+    ALGORITHMS,
+    ASYNC_GRPO,
+    DPO,
+    GRPO,
+    ONLINE_DPO,
+    PPO,
+    PPO_LEGACY,
+    RLOO,
+    family,
+)
 from rlexporter.catalog.conditions import (
     CONDITION_NAMED,
     CONDITIONS,
@@ -24,22 +35,15 @@ from rlexporter.catalog.conditions import (
     SERIES_SIGNALS,
     SETTLED,
 )
+from rlexporter.catalog.frameworks import FRAMEWORKS, TRL, family_of, written_by
 from rlexporter.catalog.metrics import (
-    ALGORITHMS,
-    ASYNC_GRPO,
     CATALOG,
-    DPO,
     ERROR_PLACES,
-    GRPO,
     HYPERPARAMETERS,
     INFO_LABELS,
     MAY_BE_NONFINITE,
     NAMED,
-    ONLINE_DPO,
     PHASES,
-    PPO,
-    PPO_LEGACY,
-    RLOO,
     TENSOR_SIGNALS,
 )
 from rlexporter.catalog.recording_rules import RECORDING_RULES
@@ -52,6 +56,7 @@ __all__ = [
     "CONDITION_NAMED",
     "DPO",
     "ERROR_PLACES",
+    "FRAMEWORKS",
     "GRPO",
     "HYPERPARAMETERS",
     "IMPACT",
@@ -81,5 +86,9 @@ __all__ = [
     "SETTLED",
     "STORMS",
     "TENSOR_SIGNALS",
+    "TRL",
     "WATCHDOG",
+    "family",
+    "family_of",
+    "written_by",
 ]

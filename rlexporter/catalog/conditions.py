@@ -23,7 +23,14 @@ _TRAINERS = (*_GROUP, *_PPO)
 
 
 SERIES_SIGNALS: tuple[Signal, ...] = (
-    Signal("reward", "reward", (Source("rl_reward_mean"), Source("rl_scores_mean"), Source("rl_reward_dist", _MEAN))),
+    Signal(
+        "reward",
+        "reward",
+        (
+            *(Source("rl_reward_mean"), Source("rl_scores_mean"), Source("rl_reward_dist", _MEAN)),
+            Source("rl_rlhf_reward"),
+        ),
+    ),
     Signal(
         "reward_std", "reward", (Source("rl_reward_std"), Source("rl_scores_std"), Source("rl_reward_dist", _SPREAD))
     ),
@@ -36,6 +43,7 @@ SERIES_SIGNALS: tuple[Signal, ...] = (
             Source("rl_kl_per_token_dist", _MEAN, "k1", _NOT_K3),
             Source("rl_kl_per_token", _VALUE, "k3", _K3),
             Source("rl_kl_per_token", _VALUE, "k1"),
+            Source("rl_kl_penalty_per_token", _VALUE, "k1"),
             Source("kl", Read.DERIVED, "k1"),
             Source("rl_kl_per_sequence", _VALUE, "sequence"),
         ),
@@ -56,6 +64,7 @@ SERIES_SIGNALS: tuple[Signal, ...] = (
         (
             Source("rl_entropy_per_token_dist", _MEAN),
             Source("rl_entropy_per_token"),
+            Source("rl_update_entropy_per_token"),
             Source("rl_logprob_dist", Read.MINUS_MEAN),
         ),
     ),
@@ -92,7 +101,7 @@ SERIES_SIGNALS: tuple[Signal, ...] = (
         "nats",
         (Source("rl_sampling_logp_difference_mean"), Source("rl_sampling_logp_difference_mean", _MEAN)),
     ),
-    Signal("sampling_ratio", "", (Source("rl_importance_sampling_ratio_mean"),)),
+    Signal("sampling_ratio", "", (Source("rl_importance_sampling_ratio_mean"), Source("rl_sampling_weight_mean"))),
     Signal("learning_rate", "", (Source("rl_learning_rate"),)),
 )
 """The signals that a series holds; `rlexporter.conditions` derives the others."""
@@ -103,8 +112,11 @@ NONFINITE: dict[str, tuple[str, ...]] = {
         *("rl_reward_mean", "rl_reward_std", "rl_reward_dist", "rl_scores_mean", "rl_scores_std"),
         *("rl_reward_function_mean", "rl_reward_function_std", "rl_reward_function_dist"),
     ),
-    "nonfinite_kl": ("rl_kl_per_token", "rl_kl_per_token_dist", "rl_kl_per_sequence", "rl_kl_per_sequence_dist"),
-    "nonfinite_advantage": ("rl_advantage_mean", "rl_advantage_dist"),
+    "nonfinite_kl": (
+        *("rl_kl_per_token", "rl_kl_per_token_dist", "rl_kl_per_sequence", "rl_kl_per_sequence_dist"),
+        *("rl_kl_loss_per_token", "rl_kl_penalty_per_token"),
+    ),
+    "nonfinite_advantage": ("rl_advantage_mean", "rl_token_advantage_mean", "rl_advantage_dist"),
     "nonfinite_ratio": (
         *("rl_policy_ratio_mean", "rl_policy_ratio_dist", "rl_sequence_ratio_dist"),
         *("rl_policy_approxkl", "rl_policy_policykl"),
@@ -112,7 +124,7 @@ NONFINITE: dict[str, tuple[str, ...]] = {
     "nonfinite_policy_loss": ("rl_policy_loss",),
     "nonfinite_value_loss": ("rl_value_loss",),
     "nonfinite_loss": ("rl_loss", "rl_total_loss"),
-    "nonfinite_grad": ("rl_grad_norm",),
+    "nonfinite_grad": ("rl_grad_norm", "rl_value_grad_norm"),
 }
 """The metrics whose NaN and infinities each of these signals counts; `nonfinite_other` counts those of all others."""
 

@@ -16,28 +16,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from rlexporter.catalog.algorithms import ASYNC_GRPO, GRPO, ONLINE_DPO, PPO, PPO_LEGACY
 from rlexporter.catalog.entries import Entries
+from rlexporter.catalog.framework_metrics import FRAMEWORK_METRICS
 from rlexporter.model.metric import Group, Key, Level, Metric, Range, RankScope
 from rlexporter.model.snapshot import RunState
-
-PPO_LEGACY = "ppo-legacy"
-PPO = "ppo"
-GRPO = "grpo"
-RLOO = "rloo"
-ASYNC_GRPO = "async-grpo"
-ONLINE_DPO = "online-dpo"
-DPO = "dpo"
-
-ALGORITHMS = {
-    PPO_LEGACY: "PPO, step() based (trl 0.11.4 and earlier)",
-    PPO: "PPO, Trainer based (trl 0.9 to 1.12)",
-    GRPO: "GRPO",
-    RLOO: "RLOO (trl 0.22 and later)",
-    ASYNC_GRPO: "AsyncGRPO (experimental)",
-    ONLINE_DPO: "OnlineDPO",
-    DPO: "DPO and its relatives",
-}
-"""The algorithms, as `rl_run_info{algorithm}` and `--algorithm` spell them, with their names in docs."""
 
 ERROR_PLACES = (
     *("log", "observe", "step", "tap", "event", "identity", "exit"),
@@ -1313,6 +1296,7 @@ _EXPORTER = (
 _DECLARED = (
     *(*_RUN, *_REWARDS, *_KL, *_ENTROPY, *_POLICY, *_ADVANTAGE, *_LOSSES, *_VALUE, *_OPTIMIZER, *_COMPLETION),
     *(*_LOGPROBS, *_UNMASKED, *_SAMPLING, *_SPEED, *_EVALUATION, *_PREFERENCE, *_TRUTH, *_EXPORTER),
+    *FRAMEWORK_METRICS,
 )
 
 

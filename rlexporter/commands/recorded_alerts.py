@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from math import isnan, nan
 from typing import Any
 
-from rlexporter.catalog import CATALOG, CONDITION_NAMED, RUN_FAILED, RUN_VANISHED
+from rlexporter.catalog import CATALOG, CONDITION_NAMED, FRAMEWORKS, RUN_FAILED, RUN_VANISHED
 from rlexporter.commands.alert_words import limit_in_words
 from rlexporter.conditions import from_catalog
 from rlexporter.conditions.incidents import Key
@@ -74,6 +74,7 @@ class Report:
     """The logged keys that the catalogue does not know."""
     notes: tuple[str, ...] = ()
     """What the reader had to assume."""
+    framework: str = ""
 
     @property
     def status(self) -> int:
@@ -93,7 +94,7 @@ def judge(recording: Recording, thresholds: Thresholds | None = None) -> Report:
     """Return the alerts that ``recording`` would have raised, with ``thresholds`` in place of the defaults."""
     clock = [nan]
     watch = from_catalog.watch(thresholds)
-    store = Store(CATALOG, clock=lambda: clock[0], watch=watch)
+    store = Store(CATALOG, clock=lambda: clock[0], watch=watch, frameworks=FRAMEWORKS)
     store.begin(recording.facts, {"run": recording.run, "rank": "0"})
     last = 0
     for event in recording.events:
@@ -106,6 +107,7 @@ def judge(recording: Recording, thresholds: Thresholds | None = None) -> Report:
         file=str(recording.path),
         run=recording.run,
         algorithm=recording.facts.algorithm,
+        framework=recording.facts.framework,
         steps=last,
         alerts=(*fired, *_ending(recording, last, watch)),
         not_judged=_not_judged(watch, recording),
@@ -169,10 +171,12 @@ def _is_judged(watch: Watch, store: Store) -> bool:
 
 def _unknown_keys(recording: Recording) -> tuple[str, ...]:
     """Return the logged keys that the catalogue does not know, in the order in which they came."""
-    resolver = Resolver(CATALOG, recording.facts.algorithm)
+    resolver = Resolver(CATALOG, recording.facts.family, FRAMEWORKS.get(recording.facts.framework))
     shapes = dict.fromkeys(tuple(event.logs) for event in recording.events if event.logs)
     keys = {key: evaluation_prefix(shape) for shape in shapes for key in shape}
-    return tuple(key for key, prefix in keys.items() if not resolver.resolve(key, prefix))
+    return tuple(
+        key for key, prefix in keys.items() if not (resolver.resolve(key, prefix) or resolver.is_no_metric(key))
+    )
 
 
 def _not_judged(watch: Watch, recording: Recording) -> tuple[NotJudged, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable, Iterator
 
-from rlexporter.catalog import CONDITION_NAMED, NAMED, RUN_FAILED, RUN_VANISHED
+from rlexporter.catalog import CONDITION_NAMED, FRAMEWORKS, NAMED, RUN_FAILED, RUN_VANISHED
 from rlexporter.commands.alert_words import COUNTED, number
 from rlexporter.commands.recorded_alerts import Fired, NotJudged, Report
 from rlexporter.conditions.from_catalog import SIGNAL_NAMED
@@ -110,16 +110,20 @@ def _missing(report: Report) -> Iterator[str]:
     """Say which alerts could not be judged, and what would have to be there."""
     by_reason: dict[str, list[str]] = {}
     for each in report.not_judged:
-        by_reason.setdefault(_why(each, report.algorithm), []).extend(each.alerts)
+        by_reason.setdefault(_why(each, report), []).extend(each.alerts)
     if by_reason:
         yield "  not judged:"
     for why, alerts in by_reason.items():
         yield from _wrapped(f"{', '.join(dict.fromkeys(alerts))}: {why}", " " * 4, " " * 6)
 
 
-def _why(missing: NotJudged, algorithm: str) -> str:
+def _why(missing: NotJudged, report: Report) -> str:
     metrics = [NAMED[series] for series in series_of(missing.lacks)] if missing.lacks else []
-    keys = [key.name for metric in metrics for key in metric.keys if algorithm in key.algorithms]
+    framework = FRAMEWORKS.get(report.framework)
+    if framework is not None:
+        keys = [key.name for metric in metrics for key in framework.keys if key.series == metric.series]
+    else:
+        keys = [key.name for metric in metrics for key in metric.keys if report.algorithm in key.algorithms]
     if keys:
         return f"no {' or '.join(dict.fromkeys(keys))} in the log"
     return "only seen at the tensors of a live trainer" if metrics else missing.reason

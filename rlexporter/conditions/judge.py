@@ -136,7 +136,7 @@ class Judge:
 
     def begin(self, facts: RunFacts) -> None:
         """Begin to judge a run; every condition applies to an algorithm that no condition names."""
-        algorithm = facts.algorithm
+        algorithm = facts.family
         self._sequence_level = facts.info.get("importance_sampling_level") == "sequence"
         unknown = not any(algorithm in each.algorithms for each in self._conditions)
         self.limits: list[tuple[Condition, Limit]] = []

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from rlexporter.catalog import ALGORITHMS
+from rlexporter.catalog import ALGORITHMS, FRAMEWORKS, NAMED
 from rlexporter.conditions.judged import alerts_on
 from rlexporter.generate.markdown import table
 from rlexporter.generate.template import filled
+from rlexporter.model.framework import Framework
 from rlexporter.model.metric import Group, Kind, Level, Metric
 
 
@@ -35,6 +36,18 @@ def _by_key(catalog: Sequence[Metric]) -> Iterator[str]:
                     fed.setdefault(key.name, []).append(f"`{metric.series}{_labels(metric)}`")
         yield f"### {title}: `{algorithm}`\n"
         yield table(("Log key", "Series"), ((f"`{key}`", "<br>".join(series)) for key, series in fed.items()))
+    for framework in FRAMEWORKS.values():
+        yield f"### {framework.title}\n"
+        yield f"Read in {framework.source}.\n"
+        yield table(("Log key", "Series"), ((f"`{key}`", "<br>".join(to)) for key, to in _fed_by(framework).items()))
+
+
+def _fed_by(framework: Framework) -> dict[str, list[str]]:
+    fed: dict[str, list[str]] = {}
+    for key in framework.keys:
+        only = f" ({', '.join(key.families)})" if key.families else ""
+        fed.setdefault(key.name, []).append(f"`{key.series}{_labels(NAMED[key.series])}`{only}" if key.series else "-")
+    return fed
 
 
 def _observed(catalog: Sequence[Metric]) -> Iterator[str]:

@@ -14,6 +14,10 @@ class RunFacts:
     """The facts of a run that an adapter knows when it begins."""
 
     algorithm: str = ""
+    framework: str = ""
+    """The name of the framework that trains: ``trl``, ``verl``... Empty for a loop of the user's own."""
+    judged_as: str = ""
+    """The algorithm of TRL whose conditions apply, where ``algorithm`` is one that only another framework has."""
     rank: int | None = None
     local_rank: int | None = None
     """The rank of the process on its machine."""
@@ -40,6 +44,11 @@ class RunFacts:
     """The trainer's running totals at the start, by log key: counters of this process count from there."""
 
     @property
+    def family(self) -> str:
+        """Return the algorithm whose keys and conditions apply."""
+        return self.judged_as or self.algorithm
+
+    @property
     def resumed(self) -> bool:
         """Return True if the first step here is not the first one of the run."""
         return bool(self.step) or self.trimmed
@@ -55,7 +64,7 @@ class RunFacts:
         if not size:
             steps = given.get("steps_per_generation") or given.get("gradient_accumulation_steps") or 1
             size = given.get("per_device_train_batch_size", 0) * steps * (self.world_size or 1)
-        in_group = given.get("num_generations") or (1 if self.algorithm.startswith("ppo") else size)
+        in_group = given.get("num_generations") or (1 if self.family.startswith("ppo") else size)
         return max(1, int(size / in_group)) if in_group else 1
 
 

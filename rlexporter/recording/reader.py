@@ -11,6 +11,7 @@ from typing import Any
 
 from rlexporter.catalog import NAMED
 from rlexporter.model.errors import SetupError
+from rlexporter.model.framework import Framework
 from rlexporter.model.snapshot import RunState
 from rlexporter.model.step import RunFacts, StepUpdate
 from rlexporter.recording import codec, formats, run_facts
@@ -63,7 +64,7 @@ def read(path: str | Path, algorithm: str = "") -> Recording:
     with _at(str(path)):
         found = formats.find(Path(path))
         translation = translated(found.lines)
-    made = _Parser(found.path, algorithm or translation.algorithm).all(translation.lines)
+    made = _Parser(found.path, algorithm or translation.algorithm, translation.framework).all(translation.lines)
     made.notes = (*found.notes, *translation.notes)
     if not any(event.logs or event.update or event.state is RunState.FAILED for event in made.events):
         raise UnreadableError(f"{found.path}: has no log line: {UNDERSTOOD}")
@@ -73,8 +74,9 @@ def read(path: str | Path, algorithm: str = "") -> Recording:
 class _Parser:
     """State of reading one file."""
 
-    def __init__(self, path: Path, algorithm: str) -> None:
+    def __init__(self, path: Path, algorithm: str, framework: Framework | None) -> None:
         self._algorithm = algorithm
+        self._framework = framework
         self._made = Recording(path, RunFacts(), "")
         self._keys: set[str] = set()
         self._metas: list[dict[str, Any]] = []
@@ -87,7 +89,7 @@ class _Parser:
                     self._add(event, line.get("event"))
         with _at(str(self._made.path)):
             self._made.run = run_facts.name(self._meta, self._made.path)
-            facts = run_facts.facts(self._metas, self._keys, self._algorithm)
+            facts = run_facts.facts(self._metas, self._keys, self._algorithm, self._framework)
             steps = [event.step for event in self._made.events if event.logs or event.update]
             self._made.facts = replace(facts, trimmed=facts.step is None and run_facts.is_trimmed(steps))
         return self._made

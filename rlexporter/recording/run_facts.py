@@ -8,7 +8,8 @@ from pathlib import Path
 from statistics import median_low
 from typing import Any
 
-from rlexporter.catalog import ALGORITHMS, HYPERPARAMETERS, INFO_LABELS, RLOO
+from rlexporter.catalog import ALGORITHMS, FRAMEWORKS, HYPERPARAMETERS, INFO_LABELS, RLOO, family_of
+from rlexporter.model.framework import Framework
 from rlexporter.model.step import RunFacts
 
 LOG_FILES = ("trainer_state.json", "logging.jsonl", "trainer_log.jsonl")
@@ -18,14 +19,18 @@ _INTERVALS = 2
 """A log that begins later than after so many of its own intervals is not there from the beginning."""
 
 
-def facts(metas: Sequence[Mapping[str, Any]], keys: Collection[str], algorithm: str) -> RunFacts:
+def facts(
+    metas: Sequence[Mapping[str, Any]], keys: Collection[str], algorithm: str, framework: Framework | None = None
+) -> RunFacts:
     """Return the facts of a run begun by each of ``metas``: step and totals from the first, the rest from the last.
 
-    ``keys`` are the logged ones; ``algorithm`` overrides the file's if it is not empty.
+    ``keys`` are the logged ones; ``algorithm`` overrides the file's if it is not empty; ``framework`` is the one whose
+    keys they are, if it is not TRL.
     """
     first, meta = (metas[0], metas[-1]) if metas else ({}, {})
     config, told = (found if isinstance(found, dict) else {} for found in map(meta.get, ("config", "info")))
     algorithm = algorithm or _algorithm(meta, keys)
+    framework = FRAMEWORKS.get(str(meta.get("framework")), framework)
     numbers = {name: config[name] for name in HYPERPARAMETERS if isinstance(config.get(name), (int, float))}
     texts = {name: config[name] for name in INFO_LABELS if isinstance(config.get(name), str)}
     level = {"importance_sampling_level": "sequence"} if algorithm == RLOO else {}
@@ -33,6 +38,8 @@ def facts(metas: Sequence[Mapping[str, Any]], keys: Collection[str], algorithm: 
     planned = meta.get("steps_planned") or numbers.get("max_steps") or 0
     return RunFacts(
         algorithm=algorithm,
+        framework=str(meta.get("framework") or (framework.name if framework is not None else "")),
+        judged_as=str(meta.get("judged_as") or ("" if framework is None else family_of(framework, keys))),
         info={name: str(value) for name, value in info.items()},
         hyperparameters={name: float(value) for name, value in numbers.items()},
         steps_planned=int(planned) if planned > 0 else None,

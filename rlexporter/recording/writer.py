@@ -2,8 +2,9 @@
 
 Each line is one object, with NaN and Infinity as Python's json writes them. ``event`` is its kind:
 
-  meta   time, global_step (at which it takes over), run, algorithm, trainer, info (labels of ``rl_run_info``),
-         steps_planned, totals (that were restored), config (numeric settings), bounds (of each histogram)
+  meta   time, global_step (at which it takes over), run, algorithm, framework, judged_as, trainer, info (labels of
+         ``rl_run_info``), steps_planned, totals (that were restored), config (numeric settings), bounds (of each
+         histogram)
   log    time, global_step, logs (as the trainer logged them; arrays as lists)
   step   time, global_step, duration, phases, values (by log key, before averaging), undefined, seen
   part   global_step, undefined, seen (counts that came from a device after their step, or before a step broke off)
@@ -57,7 +58,8 @@ class Recorder:
     def meta(self, run: str, facts: RunFacts, catalog: tuple[Metric, ...]) -> None:
         """Record that a training begins."""
         bounds = {metric.series: metric.bounds for metric in catalog if metric.kind is Kind.HISTOGRAM}
-        about = {"run": run, "algorithm": facts.algorithm, "trainer": facts.info.get("trainer", "")}
+        about = {"run": run, "trainer": facts.info.get("trainer", "")}
+        about |= {name: getattr(facts, name) for name in ("algorithm", "framework", "judged_as")}
         start = {"global_step": facts.step, "steps_planned": facts.steps_planned, "totals": dict(facts.totals)}
         config = dict(facts.hyperparameters)
         self._put("meta", **about, **start, info=dict(facts.info), config=config, bounds=bounds)

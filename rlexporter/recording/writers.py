@@ -1,7 +1,7 @@
-"""Translates the log lines of other writers into those of TRL: their steps, their keys, numbers as texts.
+"""Translates the log lines of other writers into those of TRL: their steps, numbers as texts, prefixes of trackers.
 
-A key is translated only where unit and estimator are those of TRL's key, so that the same limits hold; every other key
-stays as it is. Lines that carry an ``event`` are those of recorders, and are left alone.
+The keys stay those of their framework, whose table in `rlexporter.catalog.frameworks` says what they feed. Lines that
+carry an ``event`` are those of recorders, and are left alone.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from typing import Any, NamedTuple
 
-from rlexporter.catalog import CATALOG, GRPO, PPO
+from rlexporter.catalog import CATALOG, FRAMEWORKS, TRL, family_of, written_by
+from rlexporter.model.framework import Framework
 from rlexporter.recording.source import Line
 from rlexporter.store.keys import Resolver
 
@@ -33,48 +34,14 @@ _PLANNED = {"current_steps": "total_steps"}
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*(e[+-]?\d+)?|\.\d+(e[+-]?\d+)?|nan|inf(inity)?)", re.IGNORECASE | re.ASCII)
 _OF = re.compile(r"(\d+)/\d+", re.ASCII)
 
-_VERL = {
-    "reward": ("critic/score/mean", "critic/rewards/mean"),  # the second is after a KL penalty, where there is one
-    "entropy": ("actor/entropy", "actor/entropy_loss"),  # older versions call it a loss; the sign is the same
-    "policy_loss": ("actor/pg_loss",),
-    "loss": ("actor/loss",),
-    "ppo/policy/policykl": ("actor/ppo_kl",),  # k1, of the policy that sampled: not the distance from the reference
-    "grad_norm": ("actor/grad_norm",),
-    "learning_rate": ("actor/lr",),
-    "completions/mean_length": ("response_length/mean",),
-    "completions/min_length": ("response_length/min",),
-    "completions/max_length": ("response_length/max",),
-    "completions/clipped_ratio": ("response_length/clip_ratio",),
-    "tokens/queries_len_mean": ("prompt_length/mean",),
-    "step_time": ("perf/time_per_step", "timing_s/step"),
-    "epoch": ("training/epoch",),
-}
-_VERL_GROUPS = {
-    "kl": ("actor/kl_loss",),  # k3 by default (kl_loss_type low_var_kl), a mean over tokens, as in GRPO
-    "clip_ratio/region_mean": ("actor/pg_clipfrac",),
-}
-_VERL_CRITIC = {
-    "kl": ("actor/reward_kl_penalty", "critic/kl"),  # k1 by default (kl_penalty kl), a mean over tokens
-    "objective/kl_coef": ("actor/reward_kl_penalty_coeff", "critic/kl_coeff"),
-    "policy/clipfrac_avg": ("actor/pg_clipfrac",),
-    "ppo/policy/advantages_mean": ("critic/advantages/mean",),  # whitened, with a critic only
-    "ppo/returns/mean": ("critic/returns/mean",),
-    "ppo/val/mean": ("critic/values/mean",),
-    "ppo/val/var_explained": ("critic/vf_explained_var",),
-    "loss/value_avg": ("critic/vf_loss",),
-    "val/clipfrac_avg": ("critic/vf_clipfrac",),
-}
-"""The keys of verl, by the key of TRL that each is; of several the first that a line has."""
-_OF_VERL = frozenset(("critic/score/mean", "critic/rewards/mean", "actor/pg_loss", "actor/grad_norm"))
-_CRITIC = ("critic/vf_loss", "critic/values/mean", "critic/vf_explained_var")
-
-_RESOLVER = Resolver(CATALOG)
+_RESOLVERS = {name: Resolver(CATALOG, framework=FRAMEWORKS.get(name)) for name in (TRL, *FRAMEWORKS)}
 
 
 @cache
-def is_known(key: str) -> bool:
-    """Return True if the catalogue has ``key`` for some algorithm."""
-    return bool(_RESOLVER.resolve(key))
+def is_known(key: str, framework: str = "") -> bool:
+    """Return True if the catalogue has ``key`` for some algorithm of ``framework``, or of any without one."""
+    asked = (_RESOLVERS[framework],) if framework else _RESOLVERS.values()
+    return any(each.resolve(key) for each in asked)
 
 
 def is_number(value: object) -> bool:
@@ -83,11 +50,13 @@ def is_number(value: object) -> bool:
 
 
 class Translation(NamedTuple):
-    """The lines of a file in the words of TRL."""
+    """The lines of a file with steps, times and numbers as TRL writes them."""
 
     lines: list[Line]
+    framework: Framework | None
+    """The framework whose keys the lines have; None for those of TRL."""
     algorithm: str
-    """The algorithm that is known by the writer; empty if the keys have to tell."""
+    """The algorithm that is known by the framework; empty if the keys have to tell."""
     notes: tuple[str, ...]
     """What had to be assumed."""
 
@@ -97,13 +66,19 @@ def translated(lines: Iterable[Line]) -> Translation:
     found = [(where, line if "event" in line else _opened(line)) for where, line in lines]
     dialect = _Dialect([line for _, line in found if "event" not in line])
     made = [each for where, line in found for each in dialect.lines(where, line)]
-    return Translation(made, dialect.algorithm, ("the file has no steps: its log lines are counted",) * dialect.counted)
+    return Translation(
+        made,
+        dialect.framework,
+        dialect.algorithm,
+        ("the file has no steps: its log lines are counted",) * dialect.counted,
+    )
 
 
 def _opened(line: dict[str, Any]) -> dict[str, Any]:
     """Return the line in what verl's logger ``file`` writes: ``{"step": 1, "data": {...}}``."""
     data = line.get("data")
-    return {**data, **line} if isinstance(data, dict) and set(line) - {"data"} <= _NO_METRICS else line
+    rest = {key: value for key, value in line.items() if key != "data"}
+    return {**data, **rest} if isinstance(data, dict) and set(rest) <= _NO_METRICS else line
 
 
 class _Dialect:
@@ -117,9 +92,9 @@ class _Dialect:
         times = [_value(line[_WANDB_TIME]) for line in lines if _WANDB_TIME in line]
         exact = any(isinstance(each, (int, float)) and each % _ROUNDED for each in times)
         self._times = (_TIME, _WANDB_TIME) if exact else (_TIME,)
-        critic = bool(keys.intersection(_CRITIC))
-        self._verl = {**_VERL, **(_VERL_CRITIC if critic else _VERL_GROUPS)}
-        self.algorithm = "" if keys.isdisjoint(_OF_VERL) else PPO if critic else GRPO
+        self.framework = written_by(keys)
+        self._name = TRL if self.framework is None else self.framework.name
+        self.algorithm = "" if self.framework is None else family_of(self.framework, keys)
         self._shapes: dict[tuple[str, ...], dict[str, str]] = {}
 
     def lines(self, where: str, line: dict[str, Any]) -> Iterator[Line]:
@@ -156,21 +131,16 @@ class _Dialect:
     def _renamed(self, keys: tuple[str, ...]) -> dict[str, str]:
         """Return the keys of a line that are metrics, each with its name in TRL."""
         left_out = {total for own, total in _PLANNED.items() if own in keys}
-        names = {key: _plain(key) for key in keys if key not in _NO_METRICS and key not in left_out}
-        for name, sources in self._verl.items():
-            source = next((each for each in sources if each in names), None)
-            if source is not None and name not in names.values():
-                names[source] = name
-        return names
+        return {key: _plain(key, self._name) for key in keys if key not in _NO_METRICS and key not in left_out}
 
 
-def _plain(key: str) -> str:
+def _plain(key: str, framework: str) -> str:
     """Return ``key`` without what transformers puts before it for trackers: ``train/kl``, ``eval/reward``."""
-    if is_known(key):
+    if is_known(key, framework):
         return key
     kind, _, rest = key.partition("/")
     name = {"train": rest, "eval": f"eval_{rest}"}.get(kind, key)
-    return name if is_known(name) else key
+    return name if is_known(name, framework) else key
 
 
 def _number_in_step(value: object) -> object:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from rlexporter.atomic_file import of_rank
-from rlexporter.catalog import CATALOG
+from rlexporter.catalog import CATALOG, FRAMEWORKS
 from rlexporter.conditions import from_catalog
 from rlexporter.config.settings import MAIN, Settings
 from rlexporter.model.snapshot import RunState, Snapshot
@@ -42,7 +42,9 @@ class Run:
         self.state = RunState.STARTING
         self.training = False
         watch = from_catalog.watch(settings.thresholds)
-        self.store = Store(CATALOG, max_keys=settings.max_keys, clock=clock, watch=watch, urgent=urgent)
+        self.store = Store(
+            CATALOG, max_keys=settings.max_keys, clock=clock, watch=watch, urgent=urgent, frameworks=FRAMEWORKS
+        )
         self.errors = ErrorLog(self.store)
         self.sink = RunSink(self.store, self.errors, lambda: self.rank == 0)
         self._begins = begins

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache, lru_cache
 
+from rlexporter.model.framework import Framework
 from rlexporter.model.metric import Group, Key, Kind, Metric, Series
 
 MAX_LABEL_LENGTH = 128
@@ -59,22 +60,54 @@ def evaluation(metric: Metric) -> Metric:
     )
 
 
+class _Table:
+    """Keys, and the metrics that each feeds."""
+
+    def __init__(self) -> None:
+        self._exact: dict[str, list[tuple[Metric, Key]]] = {}
+        self._templates: dict[str, tuple[re.Pattern[str], list[tuple[Metric, Key]]]] = {}
+
+    def add(self, metric: Metric, key: Key) -> None:
+        if "{" in key.name:
+            self._templates.setdefault(key.name, (_pattern(key.name), []))[1].append((metric, key))
+        else:
+            self._exact.setdefault(key.name, []).append((metric, key))
+
+    def find(self, key: str) -> tuple[Sequence[tuple[Metric, Key]], tuple[str, ...]]:
+        """Return the entries that match ``key``, and the labels in it."""
+        if key in self._exact:
+            return self._exact[key], ()
+        for pattern, entries in self._templates.values():
+            if match := pattern.fullmatch(key):
+                return entries, tuple(clip(value) for value in match.groups())
+        return (), ()
+
+
 class Resolver:
     """Resolves log keys as one algorithm uses them.
 
     If trainers give one key different meanings (``kl`` of AsyncGRPO is not that of GRPO), the metric that lists the
-    algorithm wins; an algorithm that no metric lists gets the first meaning in the catalogue.
+    algorithm wins; an algorithm that no metric lists gets the first meaning in the catalogue. The keys of a
+    ``framework`` come before those of TRL.
     """
 
-    def __init__(self, metrics: Sequence[Metric], algorithm: str = "") -> None:
+    def __init__(self, metrics: Sequence[Metric], algorithm: str = "", framework: Framework | None = None) -> None:
         self._algorithm = algorithm
-        self._exact: dict[str, list[tuple[Metric, Key]]] = {}
-        self._templates: dict[str, list[tuple[Metric, Key]]] = {}
+        self._tables = (_Table(), _Table())
+        own, trl = self._tables
         for metric in metrics:
             for key in metric.keys:
-                table = self._templates if "{" in key.name else self._exact
-                table.setdefault(key.name, []).append((metric, key))
-        self._patterns = [(_pattern(name), entries) for name, entries in self._templates.items()]
+                trl.add(metric, key)
+        named = {metric.series: metric for metric in metrics}
+        self._scales: dict[str, float] = {}
+        self._dropped: set[str] = set()
+        for each in framework.keys if framework is not None else ():
+            if not each.series:
+                self._dropped.add(each.name)
+            elif not each.families or algorithm in each.families:
+                own.add(named[each.series], Key(each.name, (algorithm,)))
+                if each.scale != 1.0:
+                    self._scales[each.series] = each.scale
 
     def resolve(self, key: str, prefix: str = "") -> tuple[Series, ...]:
         """Return the series that ``key`` feeds in a log line with this evaluation ``prefix``; empty if unknown."""
@@ -83,17 +116,21 @@ class Resolver:
                 return self._in_evaluation(key.removeprefix(stem), dataset(prefix or "eval"))
         return self._in_training(key)
 
+    def scale(self, metric: Metric) -> float:
+        """Return the factor from what the framework logs to the unit of ``metric``."""
+        return self._scales.get(metric.series, 1.0)
+
+    def is_no_metric(self, key: str) -> bool:
+        """Return True for a key that the framework logs and that stands for what is known otherwise."""
+        return key in self._dropped
+
     def _in_training(self, key: str) -> tuple[Series, ...]:
-        if key in self._exact:
-            return tuple(Series(metric) for metric in self._meant(self._exact[key]))
-        for pattern, entries in self._patterns:
-            if match := pattern.fullmatch(key):
-                labels = tuple(clip(value) for value in match.groups())
-                return tuple(Series(metric, labels) for metric in self._meant(entries))
-        return ()
+        entries, labels = self._find(key)
+        return tuple(Series(metric, labels) for metric in self._meant(entries))
 
     def _in_evaluation(self, key: str, name: str) -> tuple[Series, ...]:
-        if own := self._exact.get(f"eval_{key}"):
+        own, labels = self._find(f"eval_{key}")
+        if own and not labels:
             return tuple(Series(metric, (name,)) for metric in self._meant(own))
         return tuple(
             Series(evaluation(metric), (name, *labels))
@@ -101,12 +138,20 @@ class Resolver:
             if metric.kind is Kind.GAUGE and metric.group is not Group.EVALUATION
         )
 
-    def _meant(self, entries: list[tuple[Metric, Key]]) -> list[Metric]:
+    def _find(self, key: str) -> tuple[Sequence[tuple[Metric, Key]], tuple[str, ...]]:
+        found = (table.find(key) for table in self._tables)
+        return next((each for each in found if each[0]), ((), ()))
+
+    def _meant(self, entries: Sequence[tuple[Metric, Key]]) -> list[Metric]:
         listed = [metric for metric, key in entries if self._algorithm in key.algorithms]
-        first = entries[0][1].algorithms
+        first = entries[0][1].algorithms if entries else ()
         return listed or [metric for metric, key in entries if key.algorithms == first]
 
 
 def _pattern(template: str) -> re.Pattern[str]:
-    """Compile a template such as ``rewards/{reward_function}/mean``, with one group for each label."""
-    return re.compile(re.sub(r"\\{\w+\\}", "([^/]+)", re.escape(template)))
+    """Compile a template such as ``rewards/{reward_function}/mean``, with one group for each label.
+
+    Only the name of a data set may hold a slash: ``openai/gsm8k``.
+    """
+    escaped = re.escape(template).replace(r"\{dataset\}", "(.+)")
+    return re.compile(re.sub(r"\\{\w+\\}", "([^/]+)", escaped))

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from rlexporter.conditions.view import LineNumbers
 from rlexporter.model import values
+from rlexporter.model.framework import Framework
 from rlexporter.model.histogram import Histogram
 from rlexporter.model.metric import Kind, Metric, Series
 from rlexporter.model.step import StepUpdate
@@ -75,9 +76,9 @@ class LogLines:
         self._dropped = 0
         self._ignored = 0
 
-    def begin(self, algorithm: str) -> Resolver:
-        """Resolve keys as ``algorithm`` uses them from now on; return the resolver."""
-        self._resolver = Resolver(self._catalog, algorithm)
+    def begin(self, algorithm: str, framework: Framework | None = None) -> Resolver:
+        """Resolve keys as ``algorithm`` of ``framework`` uses them from now on; return the resolver."""
+        self._resolver = Resolver(self._catalog, algorithm, framework)
         self._known.clear()
         self._stepwise.clear()
         return self._resolver
@@ -169,6 +170,8 @@ class LogLines:
     def _value(self, line: LogLine, known: _Known, key: str, raw: object) -> None:
         """Read one key and whatever was logged under it."""
         value = raw if type(raw) is float else values.read(raw)
+        if self._resolver.is_no_metric(key):
+            return
         if value is Unreadable.IGNORED:
             self._ignored += 1
             return
@@ -176,6 +179,7 @@ class LogLines:
         if not found:
             self._dropped += 1
         elif type(value) is float:
+            value *= self._resolver.scale(found[0].metric)
             line.judged.note(found, value)
             fresh = self._untapped(found)
             if len(found) == 1 and fresh and found[0].metric.kind is Kind.GAUGE and isfinite(value):
@@ -249,7 +253,7 @@ class LogLines:
             found = (Series(self._named["rl_logged_value"], (clip(str(key)),)),)
         known.targets[key] = found
         metric, labels = found[0]
-        if len(found) == 1 and metric.kind is Kind.GAUGE:
+        if len(found) == 1 and metric.kind is Kind.GAUGE and self._resolver.scale(metric) == 1.0:
             if not labels or metric is self._named["rl_logged_value"]:
                 known.gauges[key] = (found[0], "" if labels else metric.series)
             elif len(labels) == 1:

@@ -13,6 +13,7 @@ from difflib import get_close_matches
 from threading import RLock
 
 from rlexporter.conditions.watch import Verdict, Watch
+from rlexporter.model.framework import Framework
 from rlexporter.model.metric import Kind, Metric, Series
 from rlexporter.model.snapshot import AnomalyCounts, RunState, Snapshot
 from rlexporter.model.step import RunFacts, StepUpdate
@@ -29,6 +30,7 @@ class Store:
     reward functions and data sets) that a run may log; more are dropped and counted. ``clock``: seconds since the
     epoch. ``watch``: judges each step, if given. ``urgent``: called after a change that should leave the process at
     once: another state, a checkpoint, a critical condition that began. It is called on the thread that made the change.
+    ``frameworks``: those other than TRL, by name, whose keys are known.
     """
 
     def __init__(
@@ -39,8 +41,10 @@ class Store:
         clock: Callable[[], float] = time.time,
         watch: Watch | None = None,
         urgent: Callable[[], None] = lambda: None,
+        frameworks: Mapping[str, Framework] | None = None,
     ) -> None:
         self._catalog = catalog
+        self._frameworks = frameworks or {}
         self._named = {metric.series: metric for metric in catalog}
         self._histograms = {metric.short_name: metric for metric in catalog if metric.kind is Kind.HISTOGRAM}
         self._lines = LogLines(catalog, max_keys, clock)
@@ -67,7 +71,7 @@ class Store:
     def begin(self, facts: RunFacts, labels: Mapping[str, str]) -> None:
         """Take over the facts of a run before its first step. ``labels``: those that every series carries."""
         with self._lock:
-            resolver = self._lines.begin(facts.algorithm)
+            resolver = self._lines.begin(facts.family, self._frameworks.get(facts.framework))
             self.change(lambda builder: self._begin(builder, facts, labels, resolver))
 
     def enter(self, state: RunState, exception: str = "") -> None:
@@ -236,7 +240,7 @@ class Store:
 
     def _begin(self, builder: SnapshotBuilder, facts: RunFacts, labels: Mapping[str, str], resolver: Resolver) -> None:
         builder.labels = {name: clip(value) for name, value in labels.items()}
-        info = {"algorithm": facts.algorithm, **facts.info}
+        info = {"algorithm": facts.algorithm, **facts.info, "trainer": facts.info.get("trainer") or facts.framework}
         builder.clear("rl_run_info")
         builder.set("rl_run_info", 1.0, *(clip(info.get(label, "")) for label in self._named["rl_run_info"].labels))
         builder.set("rl_world_size", facts.world_size or 1)
@@ -254,7 +258,7 @@ class Store:
             builder.set("rl_run_start_timestamp_seconds", self._clock())
         builder.set("rl_last_step_timestamp_seconds", self._clock())
         for metric in self._catalog:
-            logged = any(facts.algorithm in key.algorithms for key in metric.keys)
+            logged = any(facts.family in key.algorithms for key in metric.keys)
             if logged and metric.kind is Kind.COUNTER:
                 builder.samples.setdefault(Series(metric), 0.0)
         if self._watch is not None:

@@ -97,7 +97,7 @@ def test_what_the_json_says(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert main.main(["check", "--json", file]) == 2
     (report,) = json.loads(capsys.readouterr().out)
     before = ["file", "run", "algorithm", "steps", "alerts", "not_judged"]
-    assert list(report) == [*before, "judged", "unknown_keys", "notes"], "new fields at the end"
+    assert list(report) == [*before, "judged", "unknown_keys", "notes", "framework"], "new fields at the end"
     assert (report["judged"], report["unknown_keys"], report["notes"]) == (True, [], [])
     assert (report["file"], report["run"], report["algorithm"], report["steps"]) == (file, "run", "grpo", 60)
     by_name = {each["alert"]: each for each in report["alerts"]}

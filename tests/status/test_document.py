@@ -391,7 +391,12 @@ def test_a_limit_is_shown_where_it_has_the_unit_of_the_number() -> None:
     """The KL of a sequence is not measured by a limit on that of a token."""
     (kl,) = [shown for question in QUESTIONS for shown in question.main if shown.signal == "kl"]
     found = {source.series: source.limited for source in sources(kl)}
-    assert found == {"rl_kl_per_token": True, "rl_kl_per_token_dist": True, "rl_kl_per_sequence": False}
+    assert found == {
+        "rl_kl_per_token": True,
+        "rl_kl_per_token_dist": True,
+        "rl_kl_penalty_per_token": True,
+        "rl_kl_per_sequence": False,
+    }
     assert sources(kl)[0].series == "rl_kl_per_token"
 
 

@@ -1,0 +1,497 @@
+"""What other frameworks log and TRL does not; `rlexporter.catalog.frameworks` says which key feeds which."""
+
+from __future__ import annotations
+
+from rlexporter.catalog.entries import Entries
+from rlexporter.model.metric import Group, Level, Range, RankScope
+
+_reward = Entries(Group.REWARD, level=Level.SEQUENCE, unit="reward")
+_kl = Entries(Group.KL, level=Level.TOKEN, unit="nats")
+_entropy = Entries(Group.ENTROPY, level=Level.TOKEN, unit="nats")
+_policy = Entries(Group.POLICY, level=Level.TOKEN, unit="fraction")
+_advantage = Entries(Group.ADVANTAGE, level=Level.TOKEN)
+_value = Entries(Group.VALUE, level=Level.TOKEN, unit="reward")
+_completion = Entries(Group.COMPLETION, level=Level.SEQUENCE, unit="tokens")
+_sampling = Entries(Group.SAMPLING, level=Level.TOKEN)
+_speed = Entries(Group.SPEED, level=Level.STEP)
+_evaluation = Entries(Group.EVALUATION, level=Level.RUN)
+
+_LEARNING = (
+    _reward.gauge(
+        "rl_reward_min",
+        "Smallest reward of a completion in the step.",
+        reading="Compare with the smallest reward that is possible.",
+    ),
+    _reward.gauge(
+        "rl_reward_max",
+        "Largest reward of a completion in the step.",
+        reading="Below the largest reward that is possible for long: nothing is solved.",
+    ),
+    _reward.gauge(
+        "rl_rlhf_reward_min",
+        "Smallest sum of score and KL penalty of a completion in the step.",
+        reading="Far below the smallest score: the penalty of one completion is large.",
+    ),
+    _reward.gauge(
+        "rl_rlhf_reward_max",
+        "Largest sum of score and KL penalty of a completion in the step.",
+        reading="Above the largest score: a negative KL pays.",
+    ),
+    _kl.gauge(
+        "rl_kl_loss_per_token",
+        "KL divergence to the reference policy that is added to the loss, where another one is in the reward: by "
+        "default the k3 estimator.",
+        reading="Grows slowly; a jump means the policy leaves the reference.",
+    ),
+    _kl.gauge(
+        "rl_kl_penalty_per_token",
+        "KL divergence to the reference policy that is subtracted from the reward, where another one may be in the "
+        "loss: the mean of each completion's mean, by default the k1 estimator.",
+        reading="Grows slowly; clearly below 0 the sampler is not the policy.",
+    ),
+    _entropy.gauge(
+        "rl_update_entropy_per_token",
+        "Entropy of the policy's next-token distribution, mean over completion tokens and over the updates of a step.",
+        reading="As rl_entropy_per_token, which is measured before the updates.",
+    ),
+    _policy.gauge(
+        "rl_policy_dual_clipfrac",
+        "Share of completion tokens with a negative advantage whose loss is limited by the second clip of dual-clip "
+        "PPO, at a ratio far above 1.",
+        may_be_nonfinite=True,
+        reading="0, or close to it. More: the policy has moved far from the one that sampled.",
+    ),
+    _advantage.gauge(
+        "rl_token_advantage_mean",
+        "Mean advantage over completion tokens that are not whitened: a long completion counts more than a short one.",
+        reading="Below 0: the worse completions are the longer ones. Above 0: the better ones are.",
+    ),
+    _advantage.gauge(
+        "rl_advantage_min",
+        "Smallest advantage of a completion token.",
+        reading="Growing without end: one completion dominates the update.",
+    ),
+    _advantage.gauge(
+        "rl_advantage_max",
+        "Largest advantage of a completion token.",
+        reading="Growing without end: one completion dominates the update.",
+    ),
+)
+
+_CRITIC = (
+    _value.gauge(
+        "rl_value_min",
+        "Smallest value of a completion token, before the update.",
+        reading="Far outside the returns: a critic that diverges.",
+    ),
+    _value.gauge(
+        "rl_value_max",
+        "Largest value of a completion token, before the update.",
+        reading="Far outside the returns: a critic that diverges.",
+    ),
+    _value.gauge("rl_return_min", "Smallest return of a completion token.", reading="On the scale of the rewards."),
+    _value.gauge("rl_return_max", "Largest return of a completion token.", reading="On the scale of the rewards."),
+    _value.gauge(
+        "rl_value_grad_norm",
+        "Norm of the gradient of a value model of its own, before clipping.",
+        unit="",
+        level=Level.STEP,
+        reading="Falls while the critic fits. NaN: its weights are lost with the next step.",
+    ),
+    _value.gauge(
+        "rl_value_learning_rate",
+        "Learning rate of a value model of its own.",
+        unit="",
+        level=Level.STEP,
+        reading="Follows its schedule.",
+    ),
+)
+
+_LENGTHS = (
+    _completion.gauge(
+        "rl_nonempty_completion_length_mean",
+        "Mean length of the completions that are not empty.",
+        reading="Far above the mean of all: many completions were aborted.",
+    ),
+    _completion.gauge(
+        "rl_nonempty_completion_length_min",
+        "Length of the shortest completion that is not empty.",
+        reading="Near 1: some completions end at once.",
+    ),
+    _completion.gauge(
+        "rl_nonempty_completion_length_max",
+        "Length of the longest completion that is not empty.",
+        reading="At the limit: some completions are cut off.",
+    ),
+    _completion.gauge(
+        "rl_nonempty_completion_truncated_fraction",
+        "Share of the completions that are not empty that are as long as completions can be.",
+        unit="fraction",
+        reading="High: the limit is too short, or the model forgets to stop.",
+    ),
+    _completion.gauge(
+        "rl_completion_empty_fraction",
+        "Share of completions without a token: their generation was aborted.",
+        unit="fraction",
+        healthy=Range(0.0, 0.0, "an aborted completion teaches nothing"),
+        reading="Above 0: the sampler aborts requests; look at its log.",
+    ),
+    _completion.gauge(
+        "rl_completion_longest_fraction",
+        "Share of completions that are as long as the longest one of the step, be it cut off or not.",
+        unit="fraction",
+        reading="Rising while the longest one is at the limit: completions are cut off.",
+    ),
+    _completion.gauge("rl_prompt_length_min", "Length of the shortest prompt.", reading="Watch for drift of the data."),
+    _completion.gauge(
+        "rl_prompt_length_max",
+        "Length of the longest prompt.",
+        reading="At the limit: prompts are cut off, or left out.",
+    ),
+    _completion.gauge(
+        "rl_prompt_truncated_fraction",
+        "Share of prompts that are as long as prompts can be.",
+        unit="fraction",
+        healthy=Range(0.0, 0.0, "a prompt that is cut off asks for something else"),
+        reading="Above 0: prompts are cut off; raise the limit, or filter them.",
+    ),
+    _completion.gauge(
+        "rl_turns_mean", "Mean number of turns of a conversation.", unit="turns", reading="A fall: tools are unlearnt."
+    ),
+    _completion.gauge("rl_turns_min", "Smallest number of turns.", unit="turns", reading="Watch for drift."),
+    _completion.gauge("rl_turns_max", "Largest number of turns.", unit="turns", reading="At the limit: cut off."),
+    _completion.gauge("rl_tool_calls_min", "Fewest tool calls of a completion.", unit="calls", reading="Usually 0."),
+    _completion.gauge(
+        "rl_tool_calls_max", "Most tool calls of a completion.", unit="calls", reading="At the limit: a loop of calls."
+    ),
+)
+
+_PROBABILITY = (
+    _sampling.gauge(
+        "rl_sampling_probability_difference_mean",
+        "Mean absolute difference between the trainer's and the sampler's probability of a token, not its logarithm.",
+        healthy=Range(0.0, 0.05, "[verl]: a few hundredths with bf16"),
+        reading="Growth is a mismatch between the two engines.",
+    ),
+    _sampling.gauge(
+        "rl_sampling_probability_difference_max",
+        "Largest such difference of a token.",
+        reading="Often near 1 in healthy runs: a single token.",
+    ),
+    _sampling.gauge(
+        "rl_sampling_probability_difference_std",
+        "Spread of that difference over tokens.",
+        reading="Growth is a mismatch between the two engines.",
+    ),
+    _sampling.gauge(
+        "rl_sampling_probability_correlation",
+        "Correlation (Pearson) of the trainer's and the sampler's probabilities of the tokens.",
+        healthy=Range(0.99, 1.0, "MiniMax-M1, arXiv 2506.13585: above 0.99 once it was repaired"),
+        reading="Below 0.95: sampler and trainer do not compute the same model.",
+    ),
+    _sampling.gauge(
+        "rl_sampling_probabilities_valid",
+        "1 where the differences of probabilities could be computed, 0 in a step without a token.",
+        level=Level.STEP,
+        reading="0: the step had no completion token at all.",
+    ),
+    _sampling.gauge(
+        "rl_sampling_kl_per_token",
+        "KL divergence of the sampler from the trainer, mean over tokens: the k1 estimator, which can be negative.",
+        unit="nats",
+        reading="Near 0. Growth is a mismatch between the two engines, or old samples.",
+    ),
+    _sampling.gauge(
+        "rl_trainer_perplexity",
+        "Perplexity of the completions under the trainer.",
+        reading="1 is certainty. Compare with that of the sampler.",
+    ),
+    _sampling.gauge(
+        "rl_trainer_log_perplexity",
+        "Logarithm of the perplexity under the trainer, mean over completions.",
+        unit="nats",
+        reading="The mean surprise of a token; falls with entropy.",
+    ),
+    _sampling.gauge(
+        "rl_sampler_perplexity",
+        "Perplexity of the completions under the sampler.",
+        reading="1 is certainty. Compare with that of the trainer.",
+    ),
+    _sampling.gauge(
+        "rl_sampler_log_perplexity",
+        "Logarithm of the perplexity under the sampler, mean over completions.",
+        unit="nats",
+        reading="The mean surprise of a token; falls with entropy.",
+    ),
+    _sampling.gauge(
+        "rl_perplexity_ratio",
+        "Perplexity under the trainer over that under the sampler, mean over completions.",
+        level=Level.SEQUENCE,
+        reading="1. Above 1: the sampler is surer of what it said than the trainer.",
+    ),
+    _sampling.gauge(
+        "rl_log_perplexity_difference_mean",
+        "Log-perplexity under the trainer minus that under the sampler, mean over completions.",
+        unit="nats",
+        level=Level.SEQUENCE,
+        reading="Near 0.",
+    ),
+    _sampling.gauge(
+        "rl_log_perplexity_difference_min",
+        "Smallest such difference of a completion.",
+        unit="nats",
+        level=Level.SEQUENCE,
+        reading="Near 0.",
+    ),
+    _sampling.gauge(
+        "rl_log_perplexity_difference_max",
+        "Largest such difference of a completion.",
+        unit="nats",
+        level=Level.SEQUENCE,
+        reading="Near 0. A large one: a completion that the trainer would not have written.",
+    ),
+    _sampling.gauge(
+        "rl_log_perplexity_absolute_difference",
+        "Absolute difference of the two log-perplexities, mean over completions.",
+        unit="nats",
+        level=Level.SEQUENCE,
+        reading="Growth is a mismatch between the two engines.",
+    ),
+    _sampling.gauge(
+        "rl_sampling_chi2_per_token",
+        "Chi-squared divergence of trainer and sampler, from the ratios of tokens: mean of the squared ratio, minus 1.",
+        reading="Near 0. Large: a few tokens dominate every correction.",
+        may_be_nonfinite=True,
+    ),
+    _sampling.gauge(
+        "rl_sampling_chi2_per_sequence",
+        "The same from the ratios of whole completions, which grow with their length.",
+        level=Level.SEQUENCE,
+        reading="Large in healthy runs with long completions.",
+        may_be_nonfinite=True,
+    ),
+)
+
+_WEIGHTS = (
+    _sampling.gauge(
+        "rl_sampling_weight_mean",
+        "Mean weight (trainer over sampler) by which rollout correction multiplies the loss: per token, or that of "
+        "the completion on each of its tokens.",
+        healthy=Range(0.5, 2.0, "[verl], per token"),
+        reading="1. Away from it: sampler and trainer are different policies.",
+    ),
+    _sampling.gauge("rl_sampling_weight_std", "Spread of that weight.", reading="Growth is a mismatch."),
+    _sampling.gauge("rl_sampling_weight_min", "Smallest such weight.", reading="Near 0: tokens that were not likely."),
+    _sampling.gauge("rl_sampling_weight_max", "Largest such weight.", reading="One large weight dominates the update."),
+    _sampling.gauge(
+        "rl_sampling_weight_high_fraction",
+        "Share of the weights above the threshold of the correction.",
+        unit="fraction",
+        reading="High: much is cut; the samples are too old, or the engines differ.",
+    ),
+    _sampling.gauge(
+        "rl_sampling_weight_low_fraction",
+        "Share of the weights below one over the threshold.",
+        unit="fraction",
+        reading="High: much of what the sampler says the trainer would not.",
+    ),
+    _sampling.gauge(
+        "rl_sampling_weight_outside_fraction",
+        "Share of the tokens whose weight is outside both limits, and is set to 0.",
+        unit="fraction",
+        reading="High: little is left to learn from.",
+    ),
+    _sampling.gauge(
+        "rl_sampling_effective_sample_fraction",
+        "Effective sample size of the weights, as a share of the samples: 1 where all weights are equal.",
+        unit="fraction",
+        healthy=Range(0.5, 1.0, "[verl]: below 0.3 the update rests on few samples"),
+        reading="Falling: a few samples dominate the update.",
+    ),
+    _sampling.gauge(
+        "rl_sampling_weight_norm_factor",
+        "Mean weight of the batch by which all weights were divided.",
+        reading="1, or close to it.",
+    ),
+    _sampling.gauge(
+        "rl_sampling_sequence_weight_mean",
+        "Mean over completions of their mean weight.",
+        level=Level.SEQUENCE,
+        reading="1. Away from it: sampler and trainer are different policies.",
+    ),
+    _sampling.gauge(
+        "rl_sampling_sequence_weight_std",
+        "Spread of the completions' mean weights.",
+        level=Level.SEQUENCE,
+        reading="Growth is a mismatch.",
+    ),
+    _sampling.gauge(
+        "rl_sampling_sequence_weight_min",
+        "Smallest mean weight of a completion.",
+        level=Level.SEQUENCE,
+        reading="Near 0: a completion that the trainer would not have written.",
+    ),
+    _sampling.gauge(
+        "rl_sampling_sequence_weight_max",
+        "Largest mean weight of a completion.",
+        level=Level.SEQUENCE,
+        reading="One large weight dominates the update.",
+    ),
+    _sampling.gauge(
+        "rl_sampling_sequence_weight_deviation_max",
+        "Largest distance of a completion's mean weight from 1.",
+        level=Level.SEQUENCE,
+        reading="Near 0.",
+    ),
+    _sampling.gauge(
+        "rl_sampling_sequence_weight_high_fraction",
+        "Share of completions whose mean weight is above the threshold.",
+        unit="fraction",
+        level=Level.SEQUENCE,
+        reading="High: much is cut.",
+    ),
+    _sampling.gauge(
+        "rl_sampling_sequence_weight_low_fraction",
+        "Share of completions whose mean weight is below one over the threshold.",
+        unit="fraction",
+        level=Level.SEQUENCE,
+        reading="High: much of what the sampler says the trainer would not.",
+    ),
+    _sampling.gauge(
+        "rl_sampling_rejected_token_fraction",
+        "Share of completion tokens that rejection sampling has masked.",
+        unit="fraction",
+        reading="High: little is left to learn from.",
+    ),
+    _sampling.gauge(
+        "rl_sampling_rejected_sequence_fraction",
+        "Share of completions of which rejection sampling has masked at least a token.",
+        unit="fraction",
+        level=Level.SEQUENCE,
+        reading="High: little is left to learn from.",
+    ),
+    _sampling.gauge(
+        "rl_sampling_rejection",
+        "A further statistic of rejection sampling, under the framework's own name.",
+        level=Level.STEP,
+        labels=("statistic",),
+    ),
+    _sampling.gauge(
+        "rl_sample_staleness_mean",
+        "Mean age of the step's samples: how many updates the policy is ahead of the newest weights that wrote them.",
+        unit="updates",
+        level=Level.SEQUENCE,
+        reading="0 is on-policy. Growth: generation does not keep up.",
+    ),
+    _sampling.gauge(
+        "rl_sample_staleness_min",
+        "Age of the youngest sample of the step.",
+        unit="updates",
+        level=Level.SEQUENCE,
+        reading="0 is on-policy.",
+    ),
+    _sampling.gauge(
+        "rl_sample_staleness_max",
+        "Age of the oldest sample of the step.",
+        unit="updates",
+        level=Level.SEQUENCE,
+        reading="At its limit: samples are thrown away.",
+    ),
+    _sampling.gauge(
+        "rl_evicted_samples",
+        "Samples that were thrown away in the step, by the reason that the framework gives.",
+        unit="samples",
+        level=Level.STEP,
+        labels=("reason",),
+        reading="Many: generation that was for nothing.",
+    ),
+)
+
+_COST = (
+    _speed.gauge(
+        "rl_phase_time_per_token_seconds",
+        "Duration of one part of the last step, over its tokens.",
+        unit="seconds per token",
+        labels=("phase",),
+        reading="Growth: this part becomes slower for the same work.",
+    ),
+    _speed.gauge(
+        "rl_tokens_per_second_per_gpu",
+        "Prompt and completion tokens of the step, over its time and the number of GPUs.",
+        unit="tokens per second",
+        reading="Stable; a fall is a slow worker or longer waits.",
+    ),
+    _speed.gauge(
+        "rl_step_tokens", "Prompt and completion tokens of the step.", unit="tokens", reading="Grows with the lengths."
+    ),
+    _speed.gauge(
+        "rl_model_flops_utilization",
+        "Share of the GPUs' peak operations that a part of the step reaches (MFU).",
+        unit="fraction",
+        labels=("role",),
+        reading="0.3 to 0.5 is usual in training; a fall is waiting.",
+    ),
+    _speed.gauge(
+        "rl_gpu_memory_allocated_max_bytes",
+        "Largest GPU memory that torch has allocated, of the worker that reports.",
+        unit="bytes",
+        scope=RankScope.RANK,
+        reading="Near the memory of the GPU: it will run out with longer completions.",
+    ),
+    _speed.gauge(
+        "rl_gpu_memory_reserved_max_bytes",
+        "Largest GPU memory that torch has reserved, of the worker that reports.",
+        unit="bytes",
+        scope=RankScope.RANK,
+        reading="Far above what is allocated: memory is fragmented.",
+    ),
+    _speed.gauge(
+        "rl_host_memory_used_bytes",
+        "Memory in use on the machine of the worker that reports.",
+        unit="bytes",
+        scope=RankScope.RANK,
+        reading="Growing without end: a leak.",
+    ),
+    _speed.gauge(
+        "rl_rank_tokens_mean", "Mean tokens of a data-parallel rank.", unit="tokens", reading="Grows with the lengths."
+    ),
+    _speed.gauge(
+        "rl_rank_tokens_min",
+        "Tokens of the data-parallel rank that has the fewest, before they are balanced.",
+        unit="tokens",
+        reading="Far below the most: unequal work.",
+    ),
+    _speed.gauge(
+        "rl_rank_tokens_max",
+        "Tokens of the data-parallel rank that has the most, before they are balanced.",
+        unit="tokens",
+        reading="Far above the fewest: unequal work.",
+    ),
+    _speed.gauge(
+        "rl_rank_tokens_range",
+        "Most minus fewest tokens of a data-parallel rank, before they are balanced.",
+        unit="tokens",
+        reading="Large: unequal work.",
+    ),
+    _speed.gauge(
+        "rl_rank_tokens_balanced_min",
+        "Tokens of the data-parallel rank that has the fewest, after they were balanced.",
+        unit="tokens",
+        reading="Close to the most.",
+    ),
+    _speed.gauge(
+        "rl_rank_tokens_balanced_max",
+        "Tokens of the data-parallel rank that has the most, after they were balanced.",
+        unit="tokens",
+        reading="Close to the fewest.",
+    ),
+    _evaluation.gauge(
+        "rl_eval_score",
+        "A score of the last validation: the data set, what was scored, and the statistic over samples, as the "
+        "framework names them (mean@8, best@8/mean).",
+        labels=("dataset", "score", "statistic"),
+        reading="Rises while the policy learns. Falls while the training reward rises: it is being hacked.",
+    ),
+)
+
+FRAMEWORK_METRICS = (*_LEARNING, *_CRITIC, *_LENGTHS, *_PROBABILITY, *_WEIGHTS, *_COST)
