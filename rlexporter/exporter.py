@@ -274,6 +274,19 @@ class _Ending:
             server.abandon()
 
 
+def serving() -> list[Exporter]:
+    """Return the exporters of this process that have been started and not closed."""
+    return [each.exporter for each in shutdown.live() if isinstance(each, _Ending)]
+
+
+def linger(exporter: Exporter) -> None:
+    """Serve the final state until it has been scraped, as at exit, and close: for a process that will be killed.
+
+    This waits at most as long as the setting ``linger`` says, and not at all where no scraper was seen lately.
+    """
+    exporter._linger()
+
+
 def _free(port: int) -> str:
     """Free ``port`` if an exporter of this process holds it; return the holder if that is impossible, else ""."""
     for other in shutdown.live():

@@ -1,4 +1,4 @@
-"""`rlexporter run COMMAND`: starts a command whose trainers are watched, without a change to its code.
+"""`rlexporter run COMMAND`: starts a command whose trainers or loggers are watched, without a change to its code.
 
 The environment makes every Python that the command starts load `integrations/startup/sitecustomize.py`. The command
 then replaces this process: process id, terminal, signals and exit status are its own.
@@ -15,11 +15,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
-from rlexporter.config.settings import Settings
+from rlexporter.config.settings import SOURCES, Settings
 from rlexporter.model.errors import SetupError
 
 STARTUP = str(Path(__file__).parents[1] / "integrations" / "startup")
-_VARIABLES = {"run": "RLEXPORTER_RUN", "host": "RLEXPORTER_LISTEN_HOST", "port": "RLEXPORTER_LISTEN_PORT"}
+_VARIABLES = {
+    "run": "RLEXPORTER_RUN",
+    "host": "RLEXPORTER_LISTEN_HOST",
+    "port": "RLEXPORTER_LISTEN_PORT",
+    "sources": "RLEXPORTER_FROM",
+}
 
 
 def add_to(commands: Any) -> None:
@@ -27,7 +32,7 @@ def add_to(commands: Any) -> None:
     start = commands.add_parser(
         "run",
         help="start a training script, or what launches one, and serve whatever it trains",
-        usage="rlexporter run [-h] [--run NAME] [--host H] [--port P] COMMAND [ARGS...]",
+        usage="rlexporter run [-h] [--run NAME] [--host H] [--port P] [--from LOGGER,...] COMMAND [ARGS...]",
         description="COMMAND is a Python script, `-m MODULE`, `-c CODE`, or any program: torchrun, accelerate, trl. "
         "Every other setting is an environment variable RLEXPORTER_*.",
         allow_abbrev=False,
@@ -35,6 +40,12 @@ def add_to(commands: Any) -> None:
     start.add_argument("--run", metavar="NAME", help="name of the run (default: from the trainer)")
     start.add_argument("--host", metavar="H", help="address to listen on (default: 127.0.0.1)")
     start.add_argument("--port", metavar="P", help="port to serve on (default: 9750; 0: a free one)")
+    start.add_argument(
+        "--from",
+        dest="sources",
+        metavar="LOGGER,...",
+        help=f"serve what is logged to one of these, the preferred first: {', '.join(SOURCES)}",
+    )
     start.add_argument("-m", dest="module", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
     start.add_argument("-c", dest="code", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
     start.add_argument("words", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)

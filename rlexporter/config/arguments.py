@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypedDict
 
 
@@ -22,6 +22,7 @@ class SettingArguments(TypedDict, total=False):
     max_keys: int | None
     thresholds: Mapping[str, Any] | str | os.PathLike[str] | None
     ranks: Literal["main", "timings", "all"] | None
+    sources: Sequence[str] | str | None
     token_file: str | os.PathLike[str] | None
     tls_cert_file: str | os.PathLike[str] | None
     tls_key_file: str | os.PathLike[str] | None

@@ -68,6 +68,22 @@ def choice(*allowed: str) -> Callable[[object], str]:
     return parse
 
 
+def words(*allowed: str) -> Callable[[object], tuple[str, ...]]:
+    """Make a parser of some of the ``allowed`` words, each once, with commas between them, or as a sequence."""
+
+    def parse(value: object) -> tuple[str, ...]:
+        given = value.split(",") if isinstance(value, str) else value
+        if not isinstance(given, (list, tuple)):
+            raise ValueError("must be words with commas between them")
+        found = tuple(dict.fromkeys(str(each).strip() for each in given))
+        for each in found:
+            if each not in allowed:
+                raise ValueError(f"{each!r} is none of {', '.join(allowed)}; write, for example, {allowed[-1]}")
+        return found
+
+    return parse
+
+
 def path(value: object) -> str:
     """Return a path, with ``~`` expanded."""
     return os.path.expanduser(text(os.fspath(value) if isinstance(value, os.PathLike) else value))

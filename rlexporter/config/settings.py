@@ -20,6 +20,8 @@ DEFAULT_PORT = 9750
 MAIN = "main"
 TIMINGS = "timings"
 RANKS = (MAIN, TIMINGS, "all")
+SOURCES = ("verl", "accelerate", "wandb", "mlflow", "trackio", "tensorboard")
+"""The loggers whose lines can feed a run."""
 _warned: set[str] = set()
 """The variables of the environment that this process was warned of."""
 
@@ -41,6 +43,7 @@ class Settings:
     max_keys: int = _setting(parsers.between(0, 10000, int), "RLEXPORTER_MAX_LOGGED_KEYS", 200)
     thresholds: Mapping[tuple[str, str], Factor | None] = _setting(thresholds.parse, "RLEXPORTER_THRESHOLDS", None)
     ranks: str = _setting(parsers.choice(*RANKS), "RLEXPORTER_RANKS", MAIN)
+    sources: tuple[str, ...] = _setting(parsers.words(*SOURCES), "RLEXPORTER_FROM", ())
     token_file: str | None = _setting(parsers.path, "RLEXPORTER_TOKEN_FILE", None)
     tls_cert_file: str | None = _setting(parsers.path, "RLEXPORTER_TLS_CERT_FILE", None)
     tls_key_file: str | None = _setting(parsers.path, "RLEXPORTER_TLS_KEY_FILE", None)

@@ -1,4 +1,4 @@
-"""Attachment to every trainer that this process builds, without a change to the script."""
+"""Attachment to every trainer that this process builds, and to verl, without a change to the script."""
 
 from __future__ import annotations
 
@@ -8,15 +8,17 @@ from types import ModuleType
 from typing import Any
 
 from rlexporter.integrations.import_hook import after_import
+from rlexporter.integrations.loggers import registry
 from rlexporter.integrations.report_to import NAME
 
 logger = logging.getLogger("rlexporter")
 
 
 def register() -> None:
-    """Attach to every trainer from now on; a second call changes nothing."""
+    """Attach to every trainer from now on, and read the loggers that are asked for; a second call changes nothing."""
     after_import("transformers.trainer", _add_default_callback)
     after_import("trl.trainer.ppo_trainer", _watch_legacy)
+    registry.register(registry.VERL)
 
 
 def _add_default_callback(module: ModuleType) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from typing import TYPE_CHECKING, Any
 
 from rlexporter.adapters.transformers import RunCallback
@@ -14,6 +15,10 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from rlexporter.config.arguments import SettingArguments
+
+
+made: weakref.WeakSet[RLExporterCallback] = weakref.WeakSet()
+"""The callbacks of this process: where there is one, lines that loggers get are not read as well."""
 
 
 class RLExporterCallback(RunCallback):
@@ -31,6 +36,7 @@ class RLExporterCallback(RunCallback):
         self._settings = settings
         self.exporter: Exporter | None = None
         """The exporter that serves the run, from its start until it is closed."""
+        made.add(self)
         trainer = self.maker()
         if trainer is not None:
             self.adopt(trainer)

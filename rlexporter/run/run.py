@@ -142,6 +142,7 @@ class Run:
 
     def end(self, error: BaseException | None = None) -> None:
         """Note that the run has ended: by itself, by Ctrl-C or sys.exit (stopped), or by another exception (failed)."""
+        self.sink.bring_in()
         with self.sink.changing("event"):
             self.training = False
             with self.errors.guard("tap"):  # after an error of the device its counts cannot be sent any more
@@ -169,6 +170,7 @@ class Run:
 
     def preempt(self) -> None:
         """Note that the process was told to end (SIGTERM)."""
+        self.sink.bring_in()
         with self.sink.changing("exit"):
             if not self.state.over:
                 self._enter(RunState.PREEMPTED)

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from threading import Lock
 from typing import Any
 
 from rlexporter.catalog import NAMED
-from rlexporter.model.metric import Series
+from rlexporter.model.metric import Kind, Series
 from rlexporter.model.sink import NotSeenError
 from rlexporter.model.step import StepUpdate
+from rlexporter.model.values import Unreadable, read
 from rlexporter.recording.writer import Recorder
 from rlexporter.run import shutdown
 from rlexporter.run.errors import ErrorLog
@@ -41,18 +42,29 @@ class RunSink:
         self._pending = PendingStep(NAMED)
         self._signals: dict[str, str] = {}
         self._undo: list[Callable[[], None]] = []
+        self._before_end: list[Callable[[], None]] = []
         self._observing = False
         self._folding = Lock()
 
-    def log(self, stats: Mapping[str, object], *, step: int | None = None, update: StepUpdate | None = None) -> None:
-        """Take one log line and its step update. Without ``step`` and ``update`` each line is a step."""
+    def log(
+        self,
+        stats: Mapping[str, object],
+        *,
+        step: int | None = None,
+        update: StepUpdate | None = None,
+        flush: bool = True,
+    ) -> None:
+        """Take one log line and its step update. Without ``step`` and ``update`` each line is a step.
+
+        ``flush``: False for a line that was made with `ahead`, which may come from a thread that must not call CUDA.
+        """
         with self.changing("log"):
             self.fold()
             served = self._serves_logs()
             stats = self._without_gpu(stats) if served else stats
             update = update and self._pending.take(update)
             self._store.record(stats, None if step is None else int(step), update, served=served)
-            if update is None:
+            if update is None and flush:
                 self.flush()
             if self.recorder is not None:
                 if update is not None:
@@ -92,6 +104,31 @@ class RunSink:
                 self._pending.cost(time.perf_counter() - started)
                 overhead = self._pending.take_overhead()
                 self._absorb(StepUpdate(step=self._step, seen={series: counted}, overhead=overhead))
+
+    def ahead(self, stats: Mapping[str, object]) -> dict[str, object]:
+        """Count the arrays and tensors of a line now; return its other values, with which the line may wait.
+
+        So nothing keeps a tensor, and nobody can change an array meanwhile. An array under a key of a histogram of the
+        catalogue, or under a name that `Exporter.observe` takes, is counted exactly; any other becomes its mean.
+        """
+        kept: dict[str, object] = {}
+        waits = False
+        for key, value in stats.items():
+            if isinstance(value, (int, float)):
+                kept[key] = value
+                continue
+            with self.changing("observe"):
+                if on_gpu(value):
+                    for series in self._counted_in(key, stats):
+                        self._pending.tally.add(series, value)
+                    waits = True
+                elif (read_as := read(value)) is value or isinstance(read_as, list):
+                    kept |= self._count(key, read_as, stats)
+                elif read_as is not Unreadable.IGNORED:
+                    kept[key] = read_as if read_as is not Unreadable.UNDEFINED else None
+        if waits:
+            self.flush()
+        return kept
 
     def undefined(self, name: str, count: int) -> None:
         """Count values of a metric that were not given."""
@@ -152,6 +189,16 @@ class RunSink:
         """Call ``undo`` when the exporter is closed."""
         self._undo.append(undo)
 
+    def before_end(self, act: Callable[[], None]) -> None:
+        """Call ``act`` before the run ends, however it ends: it can log what it has held back."""
+        self._before_end.append(act)
+
+    def bring_in(self) -> None:
+        """Let everybody log what they have held back."""
+        for act in self._before_end:
+            with self.guard("event"):
+                act()
+
     def close(self) -> None:
         """Take every wrapper off."""
         while self._undo:
@@ -194,6 +241,23 @@ class RunSink:
             for series in self._store.targets(key, stats):
                 self._pending.tally.add(series, value)
         return {key: value for key, value in stats.items() if key not in there} if there else stats
+
+    def _counted_in(self, key: str, line: Iterable[str]) -> tuple[Series, ...]:
+        """Return the series in which an array under ``key`` is counted."""
+        with contextlib.suppress(LookupError):
+            return (self._store.histogram(key, {}),)
+        return self._store.targets(key, line)
+
+    def _count(self, key: str, array: Any, line: Iterable[str]) -> dict[str, object]:
+        """Count an array in host memory, if ``key`` means a histogram; else return its mean."""
+        series = next(iter(self._counted_in(key, line)), None)
+        if series is None or series.metric.kind is not Kind.HISTOGRAM:
+            return {key: host.mean(array)}
+        started = time.perf_counter()
+        counted = host.count(array, series.metric.bounds)
+        overhead = time.perf_counter() - started
+        self._absorb(StepUpdate(step=self._step, seen={series: counted}, overhead=overhead))
+        return {}
 
     def _absorb(self, part: StepUpdate) -> None:
         self._store.absorb(part)

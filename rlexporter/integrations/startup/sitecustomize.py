@@ -1,4 +1,4 @@
-"""Start-up code of every Python under `rlexporter run`: waits for transformers or TRL, and then attaches.
+"""Start-up code of every Python under `rlexporter run`: waits for what trains or logs, and then attaches.
 
 Python finds it by `PYTHONPATH`. Most of these processes train nothing, and some are of an environment without
 rlexporter: so it imports nothing until it has to, never fails, and runs the sitecustomize that it hides.
@@ -7,12 +7,16 @@ rlexporter: so it imports nothing until it has to, never fails, and runs the sit
 import os
 import sys
 
+_AWAITED = {"transformers", "trl", "verl"}
+if os.environ.get("RLEXPORTER_FROM"):
+    _AWAITED |= {"accelerate", "wandb", "mlflow", "trackio", "torch.utils.tensorboard", "tensorboardX"}
+
 
 class _Waiting:
-    """Finder that sees the first import of transformers or TRL, and removes itself."""
+    """Finder that sees the first import of one of those, and removes itself."""
 
     def find_spec(self, name, path=None, target=None):  # type: ignore[no-untyped-def] # types would be an import
-        if name not in ("transformers", "trl"):
+        if name not in _AWAITED:
             return None
         if self in sys.meta_path:
             sys.meta_path.remove(self)

@@ -1,0 +1,173 @@
+"""The sources of log lines in this process, and the one of them that feeds its run.
+
+A line often passes several loggers: verl's `Tracking` calls `wandb.log` and `add_scalar`, `Accelerator.log` calls its
+trackers. A call inside another that is watched is therefore no line. Of loggers that are called one after the other,
+only one feeds: the first in the order of `RLEXPORTER_FROM` that has logged a number. Where a trainer has a callback of
+ours, or the script an `Exporter`, that one feeds and no logger does.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import os
+import sys
+import threading
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from rlexporter.exporter import Exporter, serving
+from rlexporter.integrations.logged_run import LoggedRun
+from rlexporter.model.errors import SetupError
+from rlexporter.model.step import RunFacts
+from rlexporter.model.values import Unreadable, read
+
+logger = logging.getLogger("rlexporter")
+
+_inside = threading.local()
+"""Its ``depth`` is the number of watched calls that are under way in a thread."""
+_said: set[tuple[str, type]] = set()
+
+
+class Sources:
+    """Opens the run of this process on the first line of a source, and keeps the lines of others out.
+
+    ``order``: the names of the sources that are asked for, the preferred first. Any thread may call; nothing raises.
+    """
+
+    def __init__(self, order: Sequence[str]) -> None:
+        self.order = tuple(order)
+        self.run: LoggedRun | None = None
+        self._source = ""
+        self._after: int | None = None
+        """The last step that a less preferred source has fed, when another takes over; None if none did."""
+        self._spent = False
+        self._opened: weakref.WeakSet[Exporter] = weakref.WeakSet()
+        self._told: set[str] = set()
+        self._lock = threading.RLock()
+        self._process = os.getpid()
+
+    def log(
+        self,
+        source: str,
+        facts: Callable[[], RunFacts],
+        values: Mapping[str, Any],
+        step: int | None,
+        *,
+        whole: bool,
+        replaces: bool = False,
+    ) -> None:
+        """Take a line of ``source``, as `LoggedRun.log` does. ``facts``: those of the run, for its first line."""
+        if os.getpid() != self._process or self._spent:
+            return
+        with self._lock:
+            if not self._feeds(source) or (self.run is None and not _has_number(values)):
+                return
+            if self.run is None:
+                self._open(source, facts)
+            if self.run is not None and (self._after is None or step is None or step > self._after):
+                self._after = None
+                self.run.log(values, step, whole=whole, replaces=replaces)
+
+    def end(self, source: str, error: BaseException | None = None) -> LoggedRun | None:
+        """End the run if ``source`` feeds it, by ``error`` or normally, and return it. A later line opens another."""
+        if os.getpid() != self._process or source != self._source:
+            return None
+        with self._lock:
+            run, self.run = self.run, None
+            if run is not None:
+                run.end(error)
+            return run
+
+    def flush(self, source: str) -> None:
+        """Serve what waits, if ``source`` feeds the run."""
+        if source == self._source and self.run is not None:
+            self.run.flush()
+
+    def leave(self) -> None:
+        """Stop to serve, and feed no more."""
+        self._spent = True
+        run, self.run = self.run, None
+        if run is not None:
+            run.end()
+            run.exporter.close()
+
+    def _feeds(self, source: str) -> bool:
+        """Return True if ``source`` is the one to feed the run, and note when it takes over from another."""
+        if self._is_fed_otherwise():
+            self.leave()
+            return False
+        if self._source in ("", source):
+            self._source = source
+        elif self.order.index(source) < self.order.index(self._source):
+            self._source, self._after = source, self.run.step if self.run is not None else None
+        elif source not in self._told:
+            self._told.add(source)
+            logger.info("rlexporter: %s feeds this run, so lines of %s are not read", self._source, source)
+        return self._source == source
+
+    def _is_fed_otherwise(self) -> bool:
+        """Return True if a trainer of this process has a callback of ours, or the script an exporter."""
+        callback = sys.modules.get("rlexporter.integrations.callback")  # imports transformers, so not imported here
+        if callback is not None and callback.made:
+            return True
+        return any(each not in self._opened for each in serving())
+
+    def _open(self, source: str, facts: Callable[[], RunFacts]) -> None:
+        try:
+            exporter = Exporter()
+            found = facts() if exporter.run.rank == 0 else None
+        except Exception as error:  # the boundary: the script knows nothing of us
+            logger.warning("rlexporter does not read what %s logs: %s", source, error, exc_info=_trace(error))
+            found = None
+        if found is None:
+            self._spent = True
+            return
+        self._opened.add(exporter)
+        self.run = LoggedRun(exporter)
+        self.run.begin(found)
+
+
+def watch(owner: type, name: str, then: Callable[..., object]) -> None:
+    """Call ``then`` with the arguments of each call of a method of ``owner`` that has returned; once, if watched twice.
+
+    Not for a call inside another that is watched. What the method raises passes untouched.
+    """
+    method = getattr(owner, name)
+    if getattr(method, "_rlexporter", None) is not None:
+        return
+
+    @functools.wraps(method)
+    def watched(*args: Any, **kwargs: Any) -> Any:
+        depth = getattr(_inside, "depth", 0)
+        _inside.depth = depth + 1
+        try:
+            result = method(*args, **kwargs)
+        finally:
+            _inside.depth = depth
+        if not depth:
+            guarded(then, *args, **kwargs)
+        return result
+
+    vars(watched)["_rlexporter"] = then
+    setattr(owner, name, watched)
+
+
+def guarded(act: Callable[..., object], *args: Any, **kwargs: Any) -> None:
+    """Call ``act``; an error in it is logged, the first of each kind, and reaches nobody."""
+    try:
+        act(*args, **kwargs)
+    except Exception as error:  # the boundary: nothing of ours may reach a script that knows nothing of us
+        kind = (act.__qualname__, type(error))
+        if kind not in _said:
+            _said.add(kind)
+            logger.warning("rlexporter cannot read a line (%s): %s", act.__qualname__, error, exc_info=error)
+
+
+def _has_number(values: Mapping[str, Any]) -> bool:
+    return any(not isinstance(read(value), Unreadable) for value in values.values())
+
+
+def _trace(error: Exception) -> Exception | None:
+    return None if isinstance(error, SetupError) else error

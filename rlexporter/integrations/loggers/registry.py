@@ -1,0 +1,68 @@
+"""Which modules the loggers are found in, and what is watched there once one was imported. Imports none of them."""
+
+from __future__ import annotations
+
+import logging
+import os
+from dataclasses import dataclass
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+from rlexporter.integrations.import_hook import after_import
+
+if TYPE_CHECKING:
+    from rlexporter.integrations.log_sources import Sources
+
+logger = logging.getLogger("rlexporter")
+
+VARIABLE = "RLEXPORTER_FROM"
+VERL = "verl"
+_WATCHED = {
+    VERL: (("verl.utils.tracking", "watch_tracking"),),
+    "accelerate": (("accelerate.accelerator", "watch_accelerator"),),
+    "wandb": (("wandb.sdk.wandb_run", "watch_runs"), ("wandb.sdk.data_types.histogram", "watch_histograms")),
+    "mlflow": (("mlflow.tracking.client", "watch_client"),),
+    "trackio": (("trackio.run", "watch_runs"), ("trackio.histogram", "watch_histograms")),
+    "tensorboard": (("torch.utils.tensorboard.writer", "watch_writers"), ("tensorboardX.writer", "watch_writers")),
+}
+"""By logger: the modules to wait for, each with the function of our file of the logger's name that is handed it."""
+
+_sources: Sources | None = None
+"""The sources of this process, once a module of one of them has been imported."""
+
+
+def register(*always: str) -> None:
+    """Read the loggers that `RLEXPORTER_FROM` names from now on, and those of ``always``; twice changes nothing."""
+    for name in _order(always):
+        for module, function in _WATCHED[name]:
+            after_import(module, _Watch(name, function, always))
+
+
+@dataclass(frozen=True)
+class _Watch:
+    """Watches a module of a logger. Equal to another one of the same function, so that none waits twice."""
+
+    name: str
+    function: str
+    always: tuple[str, ...]
+
+    def __call__(self, module: ModuleType) -> None:
+        global _sources
+        from rlexporter.integrations.log_sources import Sources
+
+        if _sources is None:
+            _sources = Sources(_order(self.always))
+        if self.name in _sources.order:
+            own = import_module(f"rlexporter.integrations.loggers.{self.name}")
+            getattr(own, self.function)(module, _sources)
+
+
+def _order(always: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the loggers to read, the preferred first: verl calls the others itself, so it is before them."""
+    asked = [each.strip() for each in os.environ.get(VARIABLE, "").split(",") if each.strip()]
+    unknown = [each for each in asked if each not in _WATCHED]
+    if unknown:
+        logger.warning("rlexporter: %s=%s is no logger; there are %s", VARIABLE, unknown[0], ", ".join(_WATCHED))
+    known = dict.fromkeys(each for each in (*always, *asked) if each in _WATCHED)
+    return tuple(sorted(known, key=lambda each: each != VERL))
