@@ -12,6 +12,8 @@ from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
+from rlexporter.catalog import family
+from rlexporter.catalog.frameworks.verl import VERL, VERL_V1
 from rlexporter.exporter import linger
 from rlexporter.integrations.log_sources import Sources, watch
 from rlexporter.integrations.loggers.facts import of_config
@@ -87,7 +89,8 @@ def _facts(name: Any, config: Any, line: Mapping[str, Any], step: int) -> RunFac
     validates = all(str(key).startswith(_VALIDATION) for key in line)
     return replace(
         of_config({ours: value for ours, value in settings.items() if value is not None}, algorithm=algorithm),
-        framework=NAME,
+        framework=VERL_V1.name if _at(config, "trainer.use_v1") else VERL.name,
+        judged_as=family(algorithm),
         run_name=str(name) if name else None,
         info={
             "trainer": "verl",
