@@ -1,0 +1,187 @@
+"""Frameworks other than TRL: their tables name what is there, and a sick run is the same one in anybody's keys."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable
+from math import nan
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rlexporter import recording
+from rlexporter.catalog import ALGORITHMS, CATALOG, CONDITIONS, FRAMEWORKS, NAMED, family, written_by
+from rlexporter.commands.recorded_alerts import Report, judge
+from rlexporter.store.keys import Resolver
+from rlexporter.store.store import Store
+
+VERL = {
+    "reward": "critic/score/mean",
+    "entropy": "actor/entropy",
+    "kl": "actor/kl_loss",
+    "policy_loss": "actor/pg_loss",
+    "grad_norm": "actor/grad_norm",
+    "learning_rate": "actor/lr",
+    "completions/mean_length": "response_length/mean",
+    "completions/clipped_ratio": "response_length/clip_ratio",
+    "clip_ratio/region_mean": "actor/pg_clipfrac",
+}
+"""Keys of TRL and of verl with the same unit, level and estimator."""
+
+
+def _healthy(step: int, rng: random.Random) -> dict[str, float]:
+    return {
+        "reward": 0.2 + 0.004 * min(step, 100) + rng.gauss(0, 0.02),
+        "entropy": 0.6 - 0.001 * step + rng.gauss(0, 0.01),
+        "kl": 0.0001 * step + abs(rng.gauss(0, 0.0005)),
+        "policy_loss": rng.gauss(0, 0.01),
+        "grad_norm": 0.5 + abs(rng.gauss(0, 0.05)),
+        "learning_rate": 1e-6,
+        "completions/mean_length": 200 + rng.gauss(0, 5),
+        "completions/clipped_ratio": 0.05 + abs(rng.gauss(0, 0.01)),
+        "clip_ratio/region_mean": 0.01 + abs(rng.gauss(0, 0.002)),
+    }
+
+
+def _run(path: Path, names: dict[str, str], change: Callable[[int, dict[str, float]], dict[str, float]]) -> Report:
+    """Judge a run of 200 steps that is sick from step 120 on, logged in the keys ``names``."""
+    rng = random.Random(5)
+    lines = []
+    for step in range(1, 201):
+        line = _healthy(step, rng)
+        if step >= 120:
+            line |= change(step, line)
+        lines.append(json.dumps({"step": step, **{names.get(key, key): value for key, value in line.items()}}))
+    path.write_text("\n".join(lines) + "\n")
+    return judge(recording.read(path, "grpo"))
+
+
+FAULTS: dict[str, tuple[str, Callable[[int, dict[str, float]], dict[str, float]]]] = {
+    "nothing": ("", lambda step, line: {}),
+    "NaN gradient": ("RLGradientNonFinite", lambda step, line: {"grad_norm": nan} if step == 150 else {}),
+    "NaN reward": ("RLRewardNonFinite", lambda step, line: {"reward": nan} if step == 151 else {}),
+    "KL runs away": ("RLKLHigh", lambda step, line: {"kl": line["kl"] + 0.05 * (step - 119)}),
+    "gradients explode": ("RLGradientExplosion", lambda step, line: {"grad_norm": line["grad_norm"] * 1000}),
+    "the reward falls": ("RLRewardDrop", lambda step, line: {"reward": line["reward"] - 0.5}),
+    "everything is cut off": ("RLTruncation", lambda step, line: {"completions/clipped_ratio": 0.97}),
+    "noise": ("RLEntropyHigh", lambda step, line: {"entropy": line["entropy"] * 8}),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_run_of_verl_has_the_alerts_of_the_same_run_of_trl(tmp_path: Path, fault: str) -> None:
+    """Where both have what is judged: alert, severity, step, value and limit."""
+    alert, change = FAULTS[fault]
+    own, trl = _run(tmp_path / "verl.jsonl", VERL, change), _run(tmp_path / "trl.jsonl", {}, change)
+
+    assert own.framework == "verl"
+    assert trl.framework == ""
+    assert own.alerts == trl.alerts
+    assert alert in {"", *(fired.alert for fired in own.alerts)}
+    assert bool(own.alerts) == bool(alert)
+    assert not own.unknown_keys
+
+
+# The tables
+
+
+@pytest.mark.parametrize("name", FRAMEWORKS)
+def test_what_a_framework_feeds_exists(name: str) -> None:
+    """A series of the catalogue, with as many labels as the template has; for algorithms that there are."""
+    framework = FRAMEWORKS[name]
+    for key in framework.keys:
+        assert set(key.families) <= set(ALGORITHMS), key
+        if key.series:
+            assert key.name.count("{") == len(NAMED[key.series].labels), key
+    assert framework.source
+
+
+@pytest.mark.parametrize("name", FRAMEWORKS)
+def test_a_key_means_one_thing_in_a_run(name: str) -> None:
+    """Of one family of algorithms: it feeds one series, or a gauge and the histogram of the same values."""
+    framework = FRAMEWORKS[name]
+    for each in ("grpo", "ppo"):
+        meant: dict[str, str] = {}
+        for key in framework.keys:
+            if not key.families or each in key.families:
+                assert meant.setdefault(key.name, key.series) == key.series, key
+
+
+def test_a_log_of_trl_is_of_no_other_framework(data: Path) -> None:
+    """Its keys decide how everything is judged."""
+    files = sorted((data / "runs").glob("*.jsonl"))
+    assert len(files) >= 12
+    for file in files:
+        keys = {key for event in recording.read(file).events for key in event.logs or ()}
+        assert written_by(keys) is None, file
+
+
+def test_algorithms_of_others_are_judged_as_those_of_trl() -> None:
+    """By whether they have a value function."""
+    assert [family(each) for each in ("ppo", "gae", "vapo")] == ["ppo"] * 3
+    assert {family(each) for each in ("grpo", "dapo", "gspo", "rloo", "remax", "reinforce-plus-plus")} == {"grpo"}
+    named = {algorithm for condition in CONDITIONS for algorithm in condition.algorithms}
+    assert {"grpo", "ppo"} <= named
+
+
+# verl
+
+
+def test_units_are_those_of_the_series() -> None:
+    """Milliseconds and gibibytes become seconds and bytes; what is in the right unit stays."""
+    store = Store(CATALOG, frameworks=FRAMEWORKS)
+    store.begin(recording.read(_verl_file()).facts, {})
+    store.record({"timing_per_token_ms/gen": 20, "perf/max_memory_allocated_gb": 1.5, "timing_s/gen": 4.0}, 1)
+    first = _gauges(store)
+    store.record({"timing_per_token_ms/gen": 30.0, "perf/max_memory_allocated_gb": 2, "timing_s/gen": 5.0}, 2)
+    second = _gauges(store)
+
+    assert first["rl_phase_time_per_token_seconds"] == pytest.approx(0.02)
+    assert second["rl_phase_time_per_token_seconds"] == pytest.approx(0.03)
+    assert first["rl_gpu_memory_allocated_max_bytes"] == 1.5 * 2**30
+    assert second["rl_gpu_memory_allocated_max_bytes"] == 2 * 2**30
+    assert (first["rl_phase_time_seconds"], second["rl_phase_time_seconds"]) == (4.0, 5.0)
+
+
+def _verl_file() -> Path:
+    return Path(__file__).parent / "data/formats/verl_file.jsonl"
+
+
+def _gauges(store: Store) -> dict[str, Any]:
+    return {series.metric.series: value for series, value in store.snapshot.samples.items()}
+
+
+def test_the_name_of_a_data_set_may_hold_a_slash() -> None:
+    """verl names it as the hub does."""
+    resolver = Resolver(CATALOG, "grpo", FRAMEWORKS["verl"])
+    (found,) = resolver.resolve("val-core/openai/gsm8k/acc/mean@8")
+
+    assert (found.metric.series, found.labels) == ("rl_eval_score", ("openai/gsm8k", "acc", "mean@8"))
+
+
+def test_the_two_trainers_of_verl_are_told_apart() -> None:
+    """V1 pads to the longest completion of a step: that key says nothing of the limit there."""
+    old, new = FRAMEWORKS["verl"], FRAMEWORKS["verl-v1"]
+    line = ["critic/score/mean", "actor/pg_loss", "response_length/clip_ratio"]
+    assert written_by(line) is old
+    assert written_by([*line, "training/off_policy/trajectory_spans/mean"]) is new
+    fed = [
+        Resolver(CATALOG, "grpo", each).resolve("response_length/clip_ratio")[0].metric.series for each in (old, new)
+    ]
+    assert fed == ["rl_completion_truncated_fraction", "rl_completion_longest_fraction"]
+
+
+def test_one_key_of_verl_means_two_things() -> None:
+    """The share of clipped tokens is GRPO's or PPO's; advantages are whitened with a critic only."""
+
+    def series(key: str, algorithm: str) -> str:
+        return Resolver(CATALOG, algorithm, FRAMEWORKS["verl"]).resolve(key)[0].metric.series
+
+    assert series("actor/pg_clipfrac", "grpo") == "rl_clip_ratio_region_mean"
+    assert series("actor/pg_clipfrac", "ppo") == "rl_policy_clipfrac"
+    assert series("critic/advantages/mean", "grpo") == "rl_token_advantage_mean"
+    assert series("critic/advantages/mean", "ppo") == "rl_advantage_mean"
+    assert series("actor/reward_kl_penalty", "grpo") == "rl_kl_penalty_per_token"
+    assert series("actor/reward_kl_penalty", "ppo") == "rl_kl_per_token"
