@@ -88,8 +88,9 @@ class GroupTaps(Taps):
         return output
 
     def _see_weights(self) -> None:
-        self.sink.observe("rl_weight_norm", weight_norm(self.trainer.model))
-        see_changes(self.sink, self._weights, self.trainer.model)
+        norm = weight_norm(self.trainer.model)
+        self.sink.observe("rl_weight_norm", norm)
+        see_changes(self.sink, self._weights, self.trainer.model, norm)
 
     def _see_penalty(self, scores: list[Any], output: Any) -> None:
         """Observe RLOO's KL (k1: log-probability of the policy minus that of the reference), a part of its reward."""

@@ -34,11 +34,15 @@ class WeightSample:
         return (now != before).float().mean()
 
 
-def see_changes(sink: Sink, sample: WeightSample, model: Any) -> None:
-    """Observe the share of ``sample`` that has changed; nothing the first time, as there is nothing to compare with."""
+def see_changes(sink: Sink, sample: WeightSample, model: Any, norm: Any) -> None:
+    """Observe the share of ``sample`` that has changed; nothing the first time, as there is nothing to compare with.
+
+    ``norm``: that of the weights now, a tensor. Nothing is observed where it is NaN or infinite: that weights were
+    compared tells the judge that they were numbers before the updates of this step.
+    """
     changed = sample.changed(model)
     if changed is not None:
-        sink.observe("rl_weight_changed_fraction", changed)
+        sink.observe("rl_weight_changed_fraction", changed, (norm - norm == 0).to(changed.device, non_blocking=True))
 
 
 class StepWeights:
@@ -59,7 +63,7 @@ class StepWeights:
         with self._sink.observing("weights"):
             norm = weight_norm(self._trainer.model)
             self._sink.observe("rl_weight_norm", norm, norm - norm != 0)  # the difference is NaN for NaN and infinities
-            see_changes(self._sink, self._sample, self._trainer.model)
+            see_changes(self._sink, self._sample, self._trainer.model, norm)
         self._sink.flush()
 
     def see_after(self) -> None:

@@ -33,14 +33,18 @@ _FAMILIES = tuple(TopologicalSorter(_CAUSES_OF).static_order())
 _WORSE = (Severity.INFO, Severity.WARNING, Severity.CRITICAL).index
 _PLACES = {condition.name: place for place, condition in enumerate(CONDITIONS)}
 
-Place = tuple[int, int, int]
+Place = tuple[int, float, int]
 """The place of a limit in the order of causes: its family, its condition, its severity."""
 
 
-def place(condition: Condition, limit: Limit, *, last: bool = False) -> Place:
-    """Return where a limit stands in the order of causes; ``last``: behind all of its family."""
+def place(condition: Condition, limit: Limit, *, last: bool = False, before: str = "") -> Place:
+    """Return where a limit stands in the order of causes.
+
+    ``last``: behind all of its family. ``before``: just before the condition of this name, which is of its family.
+    """
     family = _FAMILIES.index(condition.family) if condition.family in _FAMILIES else len(_FAMILIES)
-    return family, len(_PLACES) if last else _PLACES.get(condition.name, len(_PLACES)), -_WORSE(limit.severity)
+    among = _PLACES[before] - 0.5 if before else len(_PLACES) if last else _PLACES.get(condition.name, len(_PLACES))
+    return family, among, -_WORSE(limit.severity)
 
 
 def may_explain(cause: tuple[Condition, Limit], symptom: tuple[Condition, Limit]) -> bool:

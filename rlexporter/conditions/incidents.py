@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from rlexporter.catalog.causes import FAILURE, FATAL, WAKE, Place, may_explain, place
+from rlexporter.catalog.causes import FAILURE, FATAL, WAKE, Place, may_explain
 from rlexporter.conditions.judge import Transition
+from rlexporter.conditions.step_order import StepOrder
 from rlexporter.conditions.view import View
 from rlexporter.model.condition import Condition, Limit, Severity
 
@@ -55,19 +56,20 @@ class Incidents:
     def __init__(self) -> None:
         self._begun: dict[Key, _Begun] = {}
         self._symptoms: dict[Key, _Begun] = {}
+        self._order = StepOrder()
         self._now = 0
         self._looks = 0
 
     def see(self, transitions: Sequence[Transition], view: View) -> list[Mark]:
         """Take what has changed in a step, and return what is a symptom since, or is none any more."""
+        self._order.see(view)
         self._now += view.advanced
         self._looks += 1
         new = []
         for each in transitions:
             key = (each.condition.name, each.limit.severity.value)
             if each.began:
-                last = each.condition.name == _WEIGHTS and _had_weights(view)
-                where = place(each.condition, each.limit, last=last)
+                where = self._order.place(each.condition, each.limit, view)
                 self._begun[key] = found = _Begun(each.condition, each.limit, self._now, self._looks, where)
                 new.append(found)
             elif key in self._begun and self._begun[key].active and not each.active:
@@ -145,9 +147,3 @@ class Incidents:
             each.cause = None
             del self._symptoms[each.key]
         return [Mark(each.key, None) for each in over]
-
-
-def _had_weights(view: View) -> bool:
-    """Return True if the weights were numbers earlier in this step: then their end is its last symptom."""
-    seen = view.counted.get("rl_weight_norm")
-    return seen is not None and seen.count > 0

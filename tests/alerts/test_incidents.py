@@ -64,12 +64,81 @@ def test_nan_weights_are_one_alert() -> None:
 
 
 def test_weights_that_were_numbers_before_the_update_come_last() -> None:
-    """A reward that is NaN ends the weights within its step, and is the cause."""
+    """A reward that is NaN ends the weights within its step, and is the cause.
+
+    Before an update only NaN is counted in the norm; that the weights were compared says that they were numbers.
+    """
     run = Planted("ppo").healthy(10)
-    run.line({"objective/scores": nan, "loss/policy_avg": nan}, seen={"rl_weight_norm": [3.0, nan]})
+    run.line(
+        {"objective/scores": nan, "loss/policy_avg": nan},
+        seen={"rl_weight_norm": [nan], "rl_weight_changed_fraction": [1.0], "rl_grad_norm_dist": [nan, nan]},
+    )
 
     assert _alerts(run) == {"nonfinite_reward"}
-    assert _symptoms(run)["nonfinite_weights/critical"] == 1
+    assert set(_symptoms(run)) == {f"nonfinite_{what}/critical" for what in ("weights", "policy_loss", "grad")}
+
+
+def test_weights_that_were_numbers_in_the_step_before() -> None:
+    """That says nothing of this one."""
+    run = Planted("ppo").healthy(10)
+    run.line({}, seen={"rl_weight_norm": [3.0], "rl_weight_changed_fraction": [1.0]})
+    run.line({"objective/scores": nan}, seen={"rl_weight_norm": [nan, nan]})
+
+    assert _alerts(run) == {"nonfinite_weights"}
+
+
+def test_weights_whose_end_arrives_after_the_line_of_its_step() -> None:
+    """As it does from a GPU: they were compared before the line."""
+    run = Planted("ppo").healthy(10)
+    run.line({"objective/scores": nan}, seen={"rl_weight_changed_fraction": [1.0]})
+    norm = Series(NAMED["rl_weight_norm"], ())
+    run.store.absorb(StepUpdate(step=run.step, seen={norm: host.count([nan], ())}))
+    run.store.settle()
+
+    assert _alerts(run) == {"nonfinite_reward"}
+    assert set(_symptoms(run)) == {"nonfinite_weights/critical"}
+
+
+def _updates(losses: list[float], norms: list[float]) -> Planted:
+    """A run of PPO whose last step saw these losses of micro-batches, and norms of the gradients of its updates."""
+    run = Planted("ppo").healthy(10)
+    seen = {"rl_loss_dist": losses, "rl_grad_norm_dist": norms, "rl_policy_ratio_dist": [1.0, nan]}
+    run.line({"val/ratio": nan, "loss/policy_avg": nan, "loss/value_avg": nan}, seen=seen)
+    return run
+
+
+@pytest.mark.parametrize(
+    ("losses", "norms"),
+    [
+        ([0.1, nan, nan, nan], [nan, nan, nan, nan]),
+        ([0.1, 0.2, 0.3, nan], [0.5, 0.6, nan, nan]),
+        ([0.1, 0.2, 0.3, 0.4, nan, nan], [0.5, nan, nan]),  # two micro-batches an update
+        ([0.1, 0.2], [0.5, nan]),  # in the last one
+    ],
+)
+def test_a_gradient_that_is_nan_in_one_of_several_updates(losses: list[float], norms: list[float]) -> None:
+    """Its loss was a number: what the next updates compute is NaN by the weights, and not the other way round."""
+    run = _updates(losses, norms)
+
+    assert _alerts(run) == {"nonfinite_grad"}
+    assert _symptoms(run)["nonfinite_ratio/critical"] == 1
+
+
+@pytest.mark.parametrize(
+    ("losses", "norms"),
+    [
+        ([nan, nan], [nan, nan]),
+        ([0.1, nan, nan], [0.5, nan, nan]),
+        ([0.1, 0.2, 0.3, nan, nan, nan], [0.5, nan, nan]),  # the second micro-batch of the second update
+        ([0.1, nan], []),
+    ],
+)
+def test_a_gradient_of_a_loss_that_is_nan(losses: list[float], norms: list[float]) -> None:
+    """In the update in which the loss was none: the order of a step holds."""
+    run = _updates(losses, norms)
+
+    assert _alerts(run) == {"nonfinite_ratio"}
+    assert _symptoms(run)["nonfinite_loss/critical"] == 1
 
 
 def test_what_began_earlier_is_no_symptom() -> None:
