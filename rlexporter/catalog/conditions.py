@@ -660,9 +660,9 @@ _KL_CONDITIONS = (
     ),
     condition("kl_coef_lost", "RLKLCoefficientLost", Family.KL_COEF).when(
         below("kl_coef_share", warning(1e-4)),
-        summary="The coefficient of the KL penalty has become 0.",
+        summary="The coefficient of the KL penalty has become 0 or negative.",
         meaning="The coefficient of the KL penalty is 0, or a vanishing part of its highest value: nothing holds the "
-        "policy to the reference any more.",
+        "policy to the reference any more. Below 0 the penalty has the wrong sign, and pays for leaving the reference.",
         causes=(
             "A schedule, a callback or a resumed state that sets it.",
             "Legacy PPO multiplies its adaptive coefficient: once it is 0 it stays 0.",
