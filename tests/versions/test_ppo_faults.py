@@ -244,6 +244,47 @@ class TestWeights:
         exporter.close()
 
 
+class TestTheEndOfTheWeights:
+    """They are numbers when the step begins, and NaN when it ends: what ended them is the cause, and they are not."""
+
+    def test_by_a_reward(self, taught: Path) -> None:
+        """All updates of the step follow from it."""
+
+        def nan(step: int, rewards: list[float]) -> list[float]:
+            return [math.nan, *rewards[1:]] if step == FAULT else rewards
+
+        assert _causes(Run(taught, FAULT + 1, rewarded=nan).train()) == {"nonfinite_reward": FAULT}
+
+    def test_by_a_gradient(self, taught: Path) -> None:
+        """Of each update, the first of which had a loss that was a number."""
+        run = Run(taught, FAULT + 1)
+        policy = run.trainer.model.policy if MODERN else run.trainer.model.pretrained_model
+        exporter = run.train(lambda: next(policy.parameters()).register_hook(lambda gradient: gradient * math.nan))
+
+        assert _causes(exporter) == {"nonfinite_grad": FAULT}
+
+    def test_before_the_step(self, taught: Path) -> None:
+        """Then they are the cause, although all updates of the step are NaN as well."""
+        run = Run(taught, FAULT + 2)
+        model = run.trainer.model
+        head = model.value_model.score if MODERN else model.v_head.summary
+
+        assert _causes(run.train(lambda: _spoil(head.weight))) == {"nonfinite_weights": FAULT}
+
+
+def _causes(exporter: Exporter) -> dict[str, int]:
+    """What is not finite and no symptom, with the step in which it began. The weights have ended in it."""
+    found = {
+        name: step
+        for (name, severity), step in began(exporter, Family.NONFINITE).items()
+        if exporter.snapshot.value("rl_condition_symptom", condition=name, severity=severity) != 1
+    }
+    assert began(exporter, Family.NONFINITE)["nonfinite_weights", "critical"] == FAULT
+    assert exporter.snapshot.value("rl_condition_symptom", condition="run_failed", severity="critical") == 1
+    exporter.close()
+    return found
+
+
 def _spoil(weight: Any) -> None:
     weight.view(-1)[0] = math.nan
 
