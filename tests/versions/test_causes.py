@@ -53,11 +53,14 @@ def _fault(at: int, word: str, *causes: str) -> Fault:
     return Fault(at, word, frozenset(causes))
 
 
-OF_PPO = {"kl_runaway": frozenset({"kl_coef_lost"})}
-"""The causes of faults that PPO shows another way.
-
-It serves the coefficient of its KL penalty, which this fault makes negative at once. The KL that grows is a symptom.
-"""
+OF_PPO = {
+    # It serves the coefficient of its KL penalty, which becomes negative at once. The KL that grows is a symptom.
+    "kl_runaway": frozenset({"kl_coef_lost"}),
+    # It has one reward and not several functions. That all of it is the same is known after three steps, and critical
+    # after five; a function counts as dead after eight.
+    "dead_reward": frozenset({"reward_flat"}),
+}
+"""The causes of faults that PPO shows another way."""
 FAULTS = {
     "nan": _fault(60, "act", "nonfinite_grad"),
     "nan_reward": _fault(60, "act", "nonfinite_reward"),
