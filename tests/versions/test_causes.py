@@ -61,6 +61,14 @@ OF_PPO = {
     "dead_reward": frozenset({"reward_flat"}),
 }
 """The causes of faults that PPO shows another way."""
+NOT_MADE = {
+    (
+        "ppo-legacy",
+        "reward_hacking",
+    ): "KL does not run away. Legacy PPO trains as far from its reference as its penalty "
+    "of 0.05 lets it, 0.6 nats a token after 140 steps, and writes only e at 1.1 to 1.5: twice as far, not five times."
+}
+"""The faults that a trainer does not make, and why."""
 FAULTS = {
     "nan": _fault(60, "act", "nonfinite_grad"),
     "nan_reward": _fault(60, "act", "nonfinite_reward"),
@@ -126,6 +134,7 @@ def test_every_fault_is_here() -> None:
     """Those of the demo, and no condition that is not one."""
     assert set(FAULTS) == set(KINDS)
     assert set(OF_PPO) < set(FAULTS)
+    assert {kind for _, kind in NOT_MADE} < set(FAULTS)
     named = {name for fault in FAULTS.values() for name in fault.causes}.union(*OF_PPO.values())
     assert len({_text(name) for name in named}) == len(named), "the words tell them apart"
 
@@ -140,7 +149,10 @@ def _run_by(kind: str) -> Sequence[pytest.MarkDecorator]:
 def test_the_verdict_names_the_cause(kind: str, tmp_path: Path) -> None:
     """Nothing before the fault, and then nothing but its cause, in the dashboard and on the page."""
     fault = FAULTS[kind]
-    runs = [Run(algorithm, free_port(), kind) for algorithm in ALGORITHMS]
+    missing = [NOT_MADE[algorithm, kind] for algorithm in ALGORITHMS if (algorithm, kind) in NOT_MADE]
+    runs = [Run(algorithm, free_port(), kind) for algorithm in ALGORITHMS if (algorithm, kind) not in NOT_MADE]
+    if not runs:
+        pytest.skip("; ".join(missing))
     options = ("--steps", "100000", "--fault", f"{kind}@{fault.at}", "--linger", "3600")
     with ExitStack() as stack:
         for run in runs:
