@@ -33,7 +33,7 @@ def run(*, algorithm: str, steps: int, port: int | None, fault: Fault | None, li
     until it was scraped.
     """
     display = Display()
-    injection = Injection(fault, display.say) if fault else None
+    injection = Injection(fault, display.say, algorithm) if fault else None
     rewards = injection.rewards(summed=algorithm.startswith("ppo")) if injection else [*tiny.REWARDS]
     with tempfile.TemporaryDirectory(prefix="rlexporter-demo-") as folder:
         trainer, train = _built(algorithm, steps, Path(folder), rewards, injection, display)
