@@ -62,10 +62,11 @@ OF_PPO = {
 }
 """The causes of faults that PPO shows another way."""
 _STAYS_NEAR = (
-    "KL does not run away. Legacy PPO trains as far from its reference as its penalty of 0.05 lets it, to 0.6 nats a token "
-    "after 140 steps. It holds the fault at 1.1 to 1.5: twice as far, not five times, however far the logit is raised."
+    "KL does not run away. PPO trains as far from its reference as its penalty of 0.05 lets it: 3.5 nats a completion "
+    "after 140 steps, legacy PPO 6.5. Its updates hold the fault at 11 and 15: two or three times as far, not five, "
+    "even where the logit is raised twice as high."
 )
-NOT_MADE = {("ppo-legacy", "reward_hacking"): _STAYS_NEAR}
+NOT_MADE = {(algorithm, "reward_hacking"): _STAYS_NEAR for algorithm in ("ppo", "ppo-legacy")}
 """The faults that a trainer does not make, and why."""
 FAULTS = {
     "nan": _fault(60, "act", "nonfinite_grad"),
