@@ -19,9 +19,9 @@ _SPIKE = 1000.0
 _DRIFTS = {"reward_hacking": ("e", 0.3, 4.0), "length_collapse": (tiny.END, 2.0, 20.0)}
 """By fault, the token that the policy drifts to: by how much its logit rises in each step, and how far at most. It
 stands for hundreds of steps in which a policy learns such a thing."""
-_TIMES_FASTER = {("grpo", "length_collapse"): 2.0}
-"""By algorithm and fault, how much faster. The penalty of GRPO (k3) grows exponentially with what is rare: its gradient
-would explode for some steps before KL itself is high."""
+_PACE = {("grpo", "length_collapse"): 2.0, ("ppo", "length_collapse"): 0.5}
+"""By algorithm and fault, how many times as fast, so that KL is high before what follows from it. The penalty of GRPO
+(k3) grows exponentially with what is rare, and its gradient would explode first; PPO's value loss would spike first."""
 Reward = Callable[..., list[float]]
 
 
@@ -35,7 +35,7 @@ class Injection(TrainerCallback):  # type: ignore[misc] # transformers is not ch
         self._say = said
         self._undo: list[Callable[[], None]] = []
         self._bias: torch.Tensor | None = None
-        self._times_faster = _TIMES_FASTER.get((algorithm, fault.kind), 1.0)
+        self._pace = _PACE.get((algorithm, fault.kind), 1.0)
         self._begun = self._begins = self._happened = False
 
     def rewards(self, *, summed: bool) -> list[Reward]:
@@ -52,7 +52,7 @@ class Injection(TrainerCallback):  # type: ignore[misc] # transformers is not ch
             self._undo.pop()()
         if self._bias is not None:
             token, each, most = _DRIFTS[self._fault.kind]
-            self._bias[tiny.token(token)] = min(each * self._times_faster * (step - self._fault.step), most)
+            self._bias[tiny.token(token)] = min(each * self._pace * (step - self._fault.step), most)
         if self._begun or step != self._fault.step:
             return
         self._begun = True

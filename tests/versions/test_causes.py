@@ -59,6 +59,8 @@ OF_PPO = {
     # It has one reward and not several functions. That all of it is the same is known after three steps, and critical
     # after five; a function counts as dead after eight.
     "dead_reward": frozenset({"reward_flat"}),
+    # Slower than in GRPO: the KL may have grown by its factor before it is past its limit.
+    "length_collapse": frozenset({"kl_high", "kl_jump"}),
 }
 """The causes of faults that PPO shows another way."""
 _STAYS_NEAR = (
