@@ -165,6 +165,9 @@ def test_legacy_ppo(tmp_path: Path) -> None:
         ({"val/ratio": 1.0}, "ppo"),
         ({"rewards/f/mean": 1.0}, "grpo"),
         ({"completions/mean_length": 1.0}, "grpo"),
+        ({"rewards/chosen": 1.0, "entropy": 1.0}, "dpo"),
+        ({"rewards/chosen": 1.0, "kl": 0.0}, "kto"),
+        ({"mean_token_accuracy": 1.0}, "sft"),
         ({"something": 1.0}, "custom"),
     ],
 )

@@ -72,7 +72,10 @@ def name(meta: Mapping[str, Any], path: Path) -> str:
 
 
 def _algorithm(meta: Mapping[str, Any], keys: Collection[str]) -> str:
-    """Return the algorithm from ``meta``, else guess it from ``keys``: GRPO for RLOO too, which logs the same ones."""
+    """Return the algorithm from ``meta``, else guess it from ``keys``.
+
+    The guess is GRPO for RLOO too, which logs the same ones, and DPO for its relatives.
+    """
     own = str(meta.get("algorithm") or "")
     if own and own != "custom":
         return own
@@ -84,6 +87,10 @@ def _algorithm(meta: Mapping[str, Any], keys: Collection[str]) -> str:
         return "ppo-legacy"
     if "val/ratio" in keys or "policy/approxkl_avg" in keys:
         return "ppo"
+    if "rewards/chosen" in keys and "objective/kl" not in keys:
+        return "kto" if "kl" in keys else "dpo"
+    if "mean_token_accuracy" in keys:
+        return "sft"
     return "grpo" if any(key.startswith(("rewards/", "completions/")) for key in keys) else "custom"
 
 
