@@ -12,13 +12,15 @@ import re
 import subprocess
 import sys
 import zipfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from rlexporter.adapters.ppo import _MICRO_BATCH, _STEP
+from rlexporter.adapters.trainer_facts import algorithm_of
 from rlexporter.catalog import CATALOG, GRPO, PPO, RLOO, TENSOR_SIGNALS
 from rlexporter.store.keys import Resolver
+from scripts import log_keys
 
 WHEELS = Path(__file__).parent.parent / ".tools/wheels"
 OLDEST = (0, 12)
@@ -72,6 +74,7 @@ TRAINERS = (
     # From 0.26 to 0.28 the old place has a class that only warns.
     Trainer("PPOTrainer", PPO, ("trl/experimental/ppo/ppo_trainer.py", "trl/trainer/ppo_trainer.py"), _PPO_NEEDS),
 )
+_TAPPED = {path for trainer in TRAINERS for path in trainer.modules}
 
 
 @dataclass(frozen=True)
@@ -99,11 +102,11 @@ def inspect(trainer: Trainer, version: str, sources: Sources) -> Found | None:
     absent = frozenset(name for name in wanted if offered.isdisjoint(name.split("|")))
     lost = tuple(signal for signal in (*TENSOR_SIGNALS, NUMBERS) if absent & set(trainer.needs.get(signal, ())))
     state = "complete" if not lost else "none" if len(lost) == len(trainer.needs) else "partly"
-    keys = frozenset(_logged(ast.parse(sources[path])))
+    keys = _keys(sources, path, classes)
     own = {_pattern(key.name) for metric in CATALOG for key in metric.keys if trainer.algorithm in key.algorithms}
-    others = frozenset(key for key in keys if _pattern(key) not in own)
-    unknown = frozenset(key for key in others if not Resolver(CATALOG, trainer.algorithm).resolve(_pattern(key)))
-    return Found(trainer.name, version, keys, others - unknown, unknown, absent, lost, state)
+    foreign = frozenset(key for key in keys if _pattern(key) not in own)
+    strange = unknown(trainer.algorithm, foreign)
+    return Found(trainer.name, version, keys, foreign - strange, strange, absent, lost, state)
 
 
 def _pattern(key: str) -> str:
@@ -163,27 +166,32 @@ def _offered_by_train(classes: Sequence[ast.ClassDef]) -> set[str]:
     return {*calls, *there(_MICRO_BATCH, max(ends, default=0)), *there(_STEP, calls.get("self.log", 0))}
 
 
-def _logged(module: ast.Module) -> Iterator[str]:
-    """Keys of `metrics[...]`, `self._metrics[mode][...]` (until 0.15 `self._metrics[...]`), and of dicts put there."""
-    for node in ast.walk(module):
-        if isinstance(node, ast.Subscript):
-            base, key = ast.unparse(node.value), _key(node.slice)
-            flat = base == "self._metrics" and key not in {"train", "eval", "{mode}"}
-            plain = base == "metrics" and not re.fullmatch(r"\{-?\d+\}", key)  # numbers: what Liger returns
-            if flat or plain or base.startswith("self._metrics["):
-                yield key
-        dicts = [node.value] if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "metrics" else []
-        if isinstance(node, ast.Call) and re.fullmatch(r"self\.log|.*metrics(\[.*\])?\.update", ast.unparse(node.func)):
-            dicts = node.args
-        yield from (_key(key) for each in dicts if isinstance(each, ast.Dict) for key in each.keys if key)
+def others(sources: Sources) -> dict[str, tuple[str, frozenset[str]]]:
+    """Every other trainer of a version, stable and experimental: its algorithm, and the keys that it logs."""
+    found = {}
+    for path, source in sources.items():
+        if not re.fullmatch(r"trl/(trainer|experimental)/.*_trainer\.py", path) or path in _TAPPED:
+            continue
+        for node in ast.parse(source).body:
+            if isinstance(node, ast.ClassDef) and re.fullmatch(r"[A-Z]\w*Trainer", node.name):
+                classes, outside = _chain(sources, path, node.name)
+                algorithm = algorithm_of([*(each.name for each in classes), *sorted(outside - {"Trainer"})])
+                found[node.name] = (algorithm, _keys(sources, path, classes))
+    return found
 
 
-def _key(node: ast.expr) -> str:
-    if isinstance(node, ast.Constant) and isinstance(node.value, str):
-        return node.value
-    if isinstance(node, ast.JoinedStr):
-        return "".join(_key(part) for part in node.values)
-    return "{" + ast.unparse(node.value if isinstance(node, ast.FormattedValue) else node) + "}"
+def unknown(algorithm: str, keys: Iterable[str]) -> frozenset[str]:
+    """Those of the keys that the catalogue does not know."""
+    resolver = Resolver(CATALOG, algorithm)
+    return frozenset(key for key in keys if not resolver.resolve(_pattern(key)))
+
+
+def _keys(sources: Sources, path: str, classes: Sequence[ast.ClassDef]) -> frozenset[str]:
+    """What a trainer logs: in its module, in the folder of an experimental one, and in what it has of its bases."""
+    folder = path.rpartition("/")[0]
+    modules = [each for each in sources if each.rpartition("/")[0] == folder] if "experimental/" in path else [path]
+    trees = (ast.parse(sources[each]) for each in modules)
+    return frozenset(log_keys.logged([*trees, *log_keys.inherited(classes)]))
 
 
 def check(versions: Sequence[str] | None = None) -> list[Found]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rlexporter import catalog
@@ -18,6 +18,20 @@ _ALGORITHMS = {
     "PPOv2Trainer": catalog.PPO,
     "OnlineDPOTrainer": catalog.ONLINE_DPO,
     "DPOTrainer": catalog.DPO,
+    "KTOTrainer": catalog.KTO,
+    "CPOTrainer": catalog.CPO,
+    "ORPOTrainer": catalog.ORPO,
+    "TPOTrainer": catalog.TPO,
+    "SFTTrainer": catalog.SFT,
+    "RewardTrainer": catalog.REWARD,
+    "DistillationTrainer": catalog.DISTILLATION,
+    "AsyncDistillationTrainer": catalog.ASYNC_DISTILLATION,
+    "GKDTrainer": catalog.GKD,
+    "GOLDTrainer": catalog.GOLD,
+    "IWOPDTrainer": catalog.IW_OPD,
+    "SDFTTrainer": catalog.SDFT,
+    "SDPOTrainer": catalog.SDPO,
+    "A2POTrainer": catalog.A2PO,
 }
 _SEQUENCE_LEVEL = (catalog.RLOO,)
 
@@ -61,9 +75,12 @@ def hyperparameters(args: Any) -> Mapping[str, float]:
 
 
 def _algorithm(trainer: Any, args: Any) -> str:
-    """Return the algorithm by the TRL base class of ``trainer`` or ``args``: users derive classes of their own."""
     names = [each.__name__ for each in type(trainer).__mro__] if trainer is not None else []
-    names += [each.__name__.replace("Config", "Trainer") for each in type(args).__mro__]
+    return algorithm_of([*names, *(each.__name__.replace("Config", "Trainer") for each in type(args).__mro__)])
+
+
+def algorithm_of(names: Sequence[str]) -> str:
+    """Return the algorithm by the first of TRL's classes in ``names``, of a class and its bases: users derive own."""
     known = [_ALGORITHMS[name] for name in names if name in _ALGORITHMS]
     own = names[0].removesuffix("Trainer").lower()
     return known[0] if known else own or "custom"

@@ -16,6 +16,11 @@ Number = float | Mapping[str, float]
 """A number for all variants of a signal, or one for each."""
 
 
+def keys(algorithms: str, /, *names: str, only: bool = False) -> tuple[Key, ...]:
+    """Return the log keys ``names`` of ``algorithms``, which are words in one string; ``only`` as in `Key`."""
+    return tuple(Key(name, tuple(algorithms.split()), only) for name in names)
+
+
 class Facts(TypedDict, total=False):
     """The fields of `Metric` that an entry may state beside its name and help."""
 

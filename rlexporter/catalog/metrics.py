@@ -1,7 +1,8 @@
 """The table of metrics, each declared once. Registration, outputs, docs, dashboards and rules derive from it.
 
 The order is the order of docs and panels. Names are those of Prometheus, from which those of OTLP derive; keys are
-TRL's own. To add a metric is to add one entry here.
+TRL's own. To add a metric is to add one entry here; those of trainers that learn from data or a teacher are in
+`offline`, those of asynchronous rollouts in `pipeline`.
 
 Sources of the healthy ranges:
   [ranges]    PPO healthy-ranges cheat sheet (tests/data/seeds/ppo-healthy-ranges.md)
@@ -16,10 +17,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from rlexporter.catalog import offline, pipeline
 from rlexporter.catalog.algorithms import ASYNC_GRPO, GRPO, ONLINE_DPO, PPO, PPO_LEGACY
 from rlexporter.catalog.entries import Entries
+from rlexporter.catalog.entries import keys as _keys
 from rlexporter.catalog.framework_metrics import FRAMEWORK_METRICS
-from rlexporter.model.metric import Group, Key, Level, Metric, Range, RankScope
+from rlexporter.model.metric import Group, Level, Metric, Range, RankScope
 from rlexporter.model.snapshot import RunState
 
 ERROR_PLACES = (
@@ -59,10 +62,6 @@ INFO_LABELS = (
 )
 
 
-def _keys(algorithms: str, *names: str) -> tuple[Key, ...]:
-    return tuple(Key(name, tuple(algorithms.split())) for name in names)
-
-
 def _both_signs(*positive: float) -> tuple[float, ...]:
     """Return bounds around zero: -x ... 0 ... x."""
     return (*(-x for x in reversed(positive)), 0.0, *positive)
@@ -73,7 +72,11 @@ def _each(values: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
 
 
 _GROUPWISE = "grpo rloo async-grpo"
-_TRAINERS = "grpo rloo async-grpo online-dpo dpo"
+_OFFLINE = "dpo kto cpo orpo tpo sft reward"
+_TEACHERS = "distillation async-distillation gkd gold iw-opd sdft sdpo a2po"
+_TRAINERS = f"grpo rloo async-grpo online-dpo {_OFFLINE} {_TEACHERS}"
+_COUNTED = "grpo rloo dpo kto tpo sft reward distillation"
+_SAMPLED = "distillation sdft sdpo"
 
 _LENGTHS = tuple(float(2**n) for n in range(18))
 _SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0)
@@ -197,14 +200,14 @@ _RUN = (
         "rl_tokens_seen",
         "Prompt and completion tokens processed by all ranks; restored with a checkpoint, so it can fall back.",
         unit="tokens",
-        keys=_keys(_TRAINERS, "num_tokens"),
+        keys=_keys(_COUNTED, "num_tokens"),
         reading="Grows. A fall is a resumed checkpoint.",
     ),
     _progress.counter(
         "rl_tokens_total",
         "Prompt and completion tokens processed by all ranks since this process began.",
         unit="tokens",
-        keys=_keys(_TRAINERS, "num_tokens"),
+        keys=_keys(_COUNTED, "num_tokens"),
         reading="Its rate is the throughput in tokens.",
     ),
     _progress.gauge(
@@ -252,7 +255,8 @@ _REWARDS = (
         "rl_reward_mean",
         "Mean reward per completion. GRPO, RLOO: the weighted sum of the reward functions, raw (unweighted in trl 0.27 "
         "to 0.29). Modern PPO: the score after the missing-EOS penalty. Legacy PPO: the rewards given to log_stats().",
-        keys=_keys(_GROUPWISE, "reward")
+        keys=_keys(f"{_GROUPWISE} a2po", "reward")
+        + _keys("sdpo", "self_distillation/reward_mean")
         + _keys(PPO_LEGACY, "env/reward_mean")
         + _keys("ppo online-dpo", "objective/scores"),
         reading="Rises while the policy learns. Flat from the start: nothing is learnt. A jump beyond its own spread, "
@@ -262,7 +266,9 @@ _REWARDS = (
         "rl_reward_std",
         "Spread of the reward: over the whole generation batch (GRPO from trl 0.27, RLOO), the mean over groups "
         "(GRPO up to 0.26), over the gathered rewards (legacy PPO).",
-        keys=_keys(_GROUPWISE, "reward_std") + _keys(PPO_LEGACY, "env/reward_std"),
+        keys=_keys(_GROUPWISE, "reward_std")
+        + _keys("sdpo", "self_distillation/reward_std")
+        + _keys(PPO_LEGACY, "env/reward_std"),
         healthy=Range(0.0, None, "[ranges]: moderate, not exploding"),
         reading="0 means no difference between completions, hence no policy gradient: either solved or the reward is "
         "constant.",
@@ -287,7 +293,8 @@ _REWARDS = (
         "Mean of one reward function over the samples for which it returned a number.",
         labels=("reward_function",),
         keys=_keys("grpo rloo", "rewards/{reward_function}/mean")
-        + _keys("grpo async-grpo", "rewards/{reward_function}"),
+        + _keys("grpo async-grpo", "rewards/{reward_function}")
+        + _keys("sdpo", "self_distillation/rewards/{reward_function}"),
         reading="One falling while another rises: they conflict. One stuck at its lowest value is dead.",
     ),
     _reward.gauge(
@@ -621,7 +628,10 @@ _LOSSES = (
         "rl_policy_loss",
         "Clipped policy loss, mean over the updates of a step; GRPO logs it only with the entropy bonus. Legacy "
         "PPO logs 0 for updates that ratio_threshold skipped.",
-        keys=_keys(PPO, "loss/policy_avg") + _keys(PPO_LEGACY, "ppo/loss/policy") + _keys(GRPO, "policy_loss"),
+        keys=_keys(PPO, "loss/policy_avg")
+        + _keys(PPO_LEGACY, "ppo/loss/policy")
+        + _keys(GRPO, "policy_loss")
+        + _keys("sdpo", "self_distillation/policy_loss"),
         reading="Small oscillations around 0 [ranges].",
         corrected=True,
     ),
@@ -657,7 +667,7 @@ _LOSSES = (
     _loss.gauge(
         "rl_aux_loss",
         "Load-balancing loss of a mixture-of-experts model.",
-        keys=_keys(_GROUPWISE, "aux_loss"),
+        keys=_keys(f"{_GROUPWISE} sft dpo kto", "aux_loss"),
         reading="Grows when few experts take most tokens.",
     ),
 )
@@ -783,7 +793,7 @@ _COMPLETION = (
     _completion.gauge(
         "rl_completion_length_mean",
         "Mean length of the completions, truncated ones included. Legacy PPO: of one rank.",
-        keys=_keys(_GROUPWISE, "completions/mean_length")
+        keys=_keys(f"{_GROUPWISE} {_SAMPLED} async-distillation", "completions/mean_length")
         + _keys(GRPO, "completion_length")
         + _keys(PPO_LEGACY, "tokens/responses_len_mean"),
         reading="No drift towards the limit, no collapse to a few tokens.",
@@ -797,13 +807,13 @@ _COMPLETION = (
     _completion.gauge(
         "rl_completion_length_min",
         "Length of the shortest completion, mean over the logging window.",
-        keys=_keys(_GROUPWISE, "completions/min_length"),
+        keys=_keys(f"{_GROUPWISE} {_SAMPLED} async-distillation", "completions/min_length"),
         reading="Near 0: some completions are empty.",
     ),
     _completion.gauge(
         "rl_completion_length_max",
         "Length of the longest completion, mean over the logging window.",
-        keys=_keys(_GROUPWISE, "completions/max_length"),
+        keys=_keys(f"{_GROUPWISE} {_SAMPLED} async-distillation", "completions/max_length"),
         reading="At max_completion_length: some completions are cut off.",
     ),
     _completion.histogram(
@@ -816,26 +826,26 @@ _COMPLETION = (
     _completion.gauge(
         "rl_terminated_completion_length_mean",
         "Mean length of the completions that ended by themselves; TRL logs 0 when none did.",
-        keys=_keys("grpo rloo", "completions/mean_terminated_length"),
+        keys=_keys(f"grpo rloo {_SAMPLED}", "completions/mean_terminated_length"),
         reading="Compare with the mean of all: far below it, the long ones are those cut off.",
     ),
     _completion.gauge(
         "rl_terminated_completion_length_min",
         "Length of the shortest completion that ended by itself; TRL logs 0 when none did.",
-        keys=_keys("grpo rloo", "completions/min_terminated_length"),
+        keys=_keys(f"grpo rloo {_SAMPLED}", "completions/min_terminated_length"),
         reading="Near 0: some completions end at once.",
     ),
     _completion.gauge(
         "rl_terminated_completion_length_max",
         "Length of the longest completion that ended by itself; TRL logs 0 when none did.",
-        keys=_keys("grpo rloo", "completions/max_terminated_length"),
+        keys=_keys(f"grpo rloo {_SAMPLED}", "completions/max_terminated_length"),
         reading="Near the limit: the limit begins to bite.",
     ),
     _completion.gauge(
         "rl_completion_truncated_fraction",
         "Share of completions cut off at the length limit, without an end token.",
         unit="fraction",
-        keys=_keys(_GROUPWISE, "completions/clipped_ratio"),
+        keys=_keys(f"{_GROUPWISE} {_SAMPLED} async-distillation", "completions/clipped_ratio"),
         healthy=Range(0.0, 0.25, "no number published; 1 means that nothing ever terminates"),
         reading="High: the limit is too short, or the model forgets to stop.",
     ),
@@ -880,7 +890,7 @@ _COMPLETION = (
         "rl_tool_call_frequency",
         "Tool calls per completion.",
         unit="calls per completion",
-        keys=_keys("grpo async-grpo", "tools/call_frequency"),
+        keys=_keys("grpo async-grpo distillation", "tools/call_frequency"),
         reading="Falling to 0: the policy has unlearnt its tools.",
     ),
     _completion.gauge(
@@ -888,7 +898,7 @@ _COMPLETION = (
         "Share of tool calls that failed; TRL logs 0 when there were none.",
         unit="fraction",
         level=Level.STEP,
-        keys=_keys("grpo async-grpo", "tools/failure_frequency"),
+        keys=_keys("grpo async-grpo distillation", "tools/failure_frequency"),
         reading="High: the tools are down, or are called wrongly.",
     ),
 )
@@ -1005,7 +1015,9 @@ _SPEED = (
         "Duration of a step as the trainer logs it, generation included.",
         level=Level.STEP,
         scope=RankScope.RANK,
-        keys=_keys("grpo rloo", "step_time") + _keys(PPO_LEGACY, "time/ppo/total"),
+        keys=_keys("grpo rloo distillation", "step_time")
+        + _keys("async-grpo async-distillation", "perf/step_s")
+        + _keys(PPO_LEGACY, "time/ppo/total"),
         reading="Stable. Growth with the completion length is expected.",
     ),
     _speed.gauge(
@@ -1024,7 +1036,8 @@ _SPEED = (
         level=Level.STEP,
         scope=RankScope.RANK,
         labels=("phase",),
-        keys=_keys(PPO_LEGACY, "time/ppo/{phase}"),
+        keys=_keys(PPO_LEGACY, "time/ppo/{phase}")
+        + _keys("async-grpo async-distillation", "perf/{phase}_s", only=True),
         reading="Shows which part of a step grows.",
     ),
     _speed.gauge(
@@ -1091,13 +1104,13 @@ _PREFERENCE = (
     _preference.gauge(
         "rl_implicit_reward_chosen",
         "Implicit reward of the chosen completion.",
-        keys=_keys("dpo online-dpo", "rewards/chosen"),
+        keys=_keys("dpo online-dpo kto", "rewards/chosen"),
         reading="Falling together with the rejected one: the likelihood of both is being pushed down.",
     ),
     _preference.gauge(
         "rl_implicit_reward_rejected",
         "Implicit reward of the rejected completion.",
-        keys=_keys("dpo online-dpo", "rewards/rejected"),
+        keys=_keys("dpo online-dpo kto", "rewards/rejected"),
         reading="Falls while the policy learns to avoid them.",
     ),
     _preference.gauge(
@@ -1110,7 +1123,7 @@ _PREFERENCE = (
     _preference.gauge(
         "rl_implicit_reward_margin",
         "Implicit reward of the chosen completion minus that of the rejected one.",
-        keys=_keys("dpo online-dpo", "rewards/margins"),
+        keys=_keys("dpo online-dpo kto", "rewards/margins"),
         reading="Rises while the policy learns.",
     ),
     _preference.gauge(
@@ -1122,16 +1135,18 @@ _PREFERENCE = (
     ),
     _preference.gauge(
         "rl_sequence_logprob_chosen",
-        "Log-probability of the chosen completion.",
+        "Log-probability of the chosen completion; CPO and TPO with a loss that is normalised by length (ipo, simpo, "
+        "tpo-l): its mean per token.",
         unit="nats",
-        keys=_keys("dpo online-dpo", "logps/chosen"),
+        keys=_keys("dpo online-dpo kto cpo tpo", "logps/chosen"),
         reading="A steep fall: chosen answers become unlikely too.",
     ),
     _preference.gauge(
         "rl_sequence_logprob_rejected",
-        "Log-probability of the rejected completion.",
+        "Log-probability of the rejected completion; CPO and TPO with a loss that is normalised by length (ipo, simpo, "
+        "tpo-l): its mean per token.",
         unit="nats",
-        keys=_keys("dpo online-dpo", "logps/rejected"),
+        keys=_keys("dpo online-dpo kto cpo tpo", "logps/rejected"),
         reading="Falls while the policy learns to avoid them.",
     ),
 )
@@ -1295,7 +1310,8 @@ _EXPORTER = (
 
 _DECLARED = (
     *(*_RUN, *_REWARDS, *_KL, *_ENTROPY, *_POLICY, *_ADVANTAGE, *_LOSSES, *_VALUE, *_OPTIMIZER, *_COMPLETION),
-    *(*_LOGPROBS, *_UNMASKED, *_SAMPLING, *_SPEED, *_EVALUATION, *_PREFERENCE, *_TRUTH, *_EXPORTER),
+    *(*_LOGPROBS, *_UNMASKED, *_SAMPLING, *_SPEED, *_EVALUATION, *_PREFERENCE, *offline.PREFERENCE, *offline.DATA),
+    *(*offline.DISTILLATION, *pipeline.PIPELINE, *_TRUTH, *_EXPORTER),
     *FRAMEWORK_METRICS,
 )
 

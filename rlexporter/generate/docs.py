@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from rlexporter.catalog import ALGORITHMS, FRAMEWORKS, NAMED
+from rlexporter.catalog import ALGORITHMS, FRAMEWORKS, GKD, NAMED
 from rlexporter.conditions.judged import alerts_on
 from rlexporter.generate.markdown import table
 from rlexporter.generate.template import filled
@@ -28,14 +28,20 @@ def _by_series(catalog: Sequence[Metric]) -> Iterator[str]:
 
 def _by_key(catalog: Sequence[Metric]) -> Iterator[str]:
     yield "## By log key\n"
+    fed: dict[str, dict[str, list[str]]] = {algorithm: {} for algorithm in ALGORITHMS}
+    for metric in catalog:
+        for key in metric.keys:
+            for algorithm in key.algorithms:
+                fed[algorithm].setdefault(key.name, []).append(f"`{metric.series}{_labels(metric)}`")
+    usual = fed[GKD]  # it logs nothing but what transformers does
+    like = [name for name, found in fed.items() if usual.items() <= found.items()]
+    yield f"### Every Trainer of transformers: {', '.join(f'`{name}`' for name in like)}\n"
+    yield table(("Log key", "Series"), map(_key_row, usual.items()))
     for algorithm, title in ALGORITHMS.items():
-        fed: dict[str, list[str]] = {}
-        for metric in catalog:
-            for key in metric.keys:
-                if algorithm in key.algorithms:
-                    fed.setdefault(key.name, []).append(f"`{metric.series}{_labels(metric)}`")
-        yield f"### {title}: `{algorithm}`\n"
-        yield table(("Log key", "Series"), ((f"`{key}`", "<br>".join(series)) for key, series in fed.items()))
+        own = {key: found for key, found in fed[algorithm].items() if algorithm not in like or key not in usual}
+        if own:
+            yield f"### {title}: `{algorithm}`\n"
+            yield table(("Log key", "Series"), map(_key_row, own.items()))
     for framework in FRAMEWORKS.values():
         yield f"### {framework.title}\n"
         yield f"Read in {framework.source}.\n"
@@ -48,6 +54,11 @@ def _fed_by(framework: Framework) -> dict[str, list[str]]:
         only = f" ({', '.join(key.families)})" if key.families else ""
         fed.setdefault(key.name, []).append(f"`{key.series}{_labels(NAMED[key.series])}`{only}" if key.series else "-")
     return fed
+
+
+def _key_row(fed: tuple[str, list[str]]) -> tuple[str, str]:
+    key, series = fed
+    return f"`{key}`", "<br>".join(series)
 
 
 def _observed(catalog: Sequence[Metric]) -> Iterator[str]:

@@ -52,6 +52,9 @@ class Group(Enum):
     SPEED = "Speed"
     EVALUATION = "Evaluation"
     PREFERENCE = "Preference optimisation"
+    DATA = "Training on data: SFT, reward models"
+    DISTILLATION = "Distillation"
+    PIPELINE = "Asynchronous rollouts"
     CONDITION = "Conditions: what makes a run sick"
     TRUTH = "Truth: what a framework would hide"
     EXPORTER = "The exporter itself"
@@ -99,6 +102,8 @@ class Key:
 
     name: str
     algorithms: tuple[str, ...]
+    only: bool = False
+    """True for a name that others use for something else, such as ``accuracy``: only these algorithms know it."""
 
 
 _NAMESPACE = r"rlexporter|rl(?:_(?:eval|run|train))?"

@@ -87,8 +87,8 @@ class Resolver:
     """Resolves log keys as one algorithm uses them.
 
     If trainers give one key different meanings (``kl`` of AsyncGRPO is not that of GRPO), the metric that lists the
-    algorithm wins; an algorithm that no metric lists gets the first meaning in the catalogue. The keys of a
-    ``framework`` come before those of TRL.
+    algorithm wins; an algorithm that no metric lists gets the first meaning in the catalogue, but for keys that are
+    of their algorithms ``only``. The keys of a ``framework`` come before those of TRL.
     """
 
     def __init__(self, metrics: Sequence[Metric], algorithm: str = "", framework: Framework | None = None) -> None:
@@ -97,7 +97,8 @@ class Resolver:
         own, trl = self._tables
         for metric in metrics:
             for key in metric.keys:
-                trl.add(metric, key)
+                if not key.only or algorithm in key.algorithms:
+                    trl.add(metric, key)
         named = {metric.series: metric for metric in metrics}
         self._scales: dict[str, float] = {}
         self._dropped: set[str] = set()

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from rlexporter.adapters.ppo import _MICRO_BATCH, _STEP
-from rlexporter.catalog import CATALOG
+from rlexporter.catalog import ALGORITHMS, CATALOG
+from rlexporter.store.keys import _pattern
 from scripts import drift
 from scripts.drift import TRAINERS, Found, Sources
 from tests.tools import REQUIRED
@@ -24,6 +25,11 @@ NEWEST = (1, 16)  # a release that nobody has looked at yet is for `python -m sc
 NAMED_LATER = {
     "{name}",  # log_metric() of a reward function: the user's own names, served as rl_logged_value{key}
     "{key}",  # log() averages the lists of the keys that are there
+}
+ELSEWHERE = NAMED_LATER | {
+    "{k}",  # as {key}
+    "{metric_prefix}/distillation_loss",  # sdft/ and sdpo/, by the name of the class: both are in the catalogue
+    "correctness",  # what AsyncGRPO's worker for OpenEnv logs as rollout/correctness_mean
 }
 FROM_TRANSFORMERS = set(
     """
@@ -70,6 +76,35 @@ def test_every_key_that_a_version_logs_is_in_the_catalogue(found: list[Found]) -
     assert {each.version for each in found if each.unknown and each.version.startswith("0.")} == set()
     assert {each.trainer for each in found if each.foreign} == {"RLOOTrainer"}
     assert {_number(each.version) < (0, 22) for each in found if each.foreign} == {True}
+
+
+@pytest.fixture(scope="module")
+def others() -> dict[str, tuple[str, frozenset[str]]]:
+    """Every trainer without taps of its own, stable and experimental, in the newest version that was looked at."""
+    found = _get(lambda: [version for version in drift.released() if _number(version) <= NEWEST][-1:])
+    (sources,) = found.values()
+    return drift.others(sources)
+
+
+def test_every_key_of_the_other_trainers_is_in_the_catalogue(others: dict[str, tuple[str, frozenset[str]]]) -> None:
+    """From AsyncGRPO to SFT; GMPO is a GRPO, and a distillation with a server a distillation."""
+    algorithms = {algorithm for algorithm, _ in others.values()}
+
+    assert len(others) == 19
+    assert algorithms == {*ALGORITHMS, "grpo"} - {"ppo", "ppo-legacy", "rloo"}
+    assert {key for found in others.values() for key in drift.unknown(*found)} == ELSEWHERE
+
+
+def test_every_key_of_the_catalogue_is_logged_by_one_of_them(others: dict[str, tuple[str, frozenset[str]]]) -> None:
+    """For its own algorithm. OnlineDPO lent its algorithm to others, up to trl 1.13; transformers is not read here."""
+    for algorithm, logged in others.values():
+        if algorithm in {"grpo", "online-dpo"}:
+            continue
+        same = {key for each, keys in others.values() if each == algorithm for key in keys}
+        names = {key.name for metric in CATALOG for key in metric.keys if algorithm in key.algorithms}
+        unlogged = {name for name in names if not any(_pattern(name).fullmatch(key) for key in same)}
+        assert unlogged - {f"{algorithm}/distillation_loss"} <= FROM_TRANSFORMERS, algorithm
+        assert logged
 
 
 @pytest.mark.parametrize("trainer", TRAINERS, ids=lambda trainer: trainer.name)
