@@ -425,7 +425,7 @@ _COST = (
         "rl_step_tokens", "Prompt and completion tokens of the step.", unit="tokens", reading="Grows with the lengths."
     ),
     _speed.gauge(
-        "rl_model_flops_utilization",
+        "rl_role_flops_utilization",
         "Share of the GPUs' peak operations that a part of the step reaches (MFU).",
         unit="fraction",
         labels=("role",),

@@ -127,7 +127,7 @@ _SPEED = (
     *feeds("rl_phase_time_per_token_seconds", "timing_per_token_ms/{phase}", scale=0.001),
     *feeds("rl_tokens_per_second_per_gpu", "perf/throughput"),
     *feeds("rl_step_tokens", "perf/total_num_tokens"),
-    *feeds("rl_model_flops_utilization", "perf/mfu/{role}"),
+    *feeds("rl_role_flops_utilization", "perf/mfu/{role}"),
     *feeds("rl_gpu_memory_allocated_max_bytes", "perf/max_memory_allocated_gb", scale=_GIB),
     *feeds("rl_gpu_memory_reserved_max_bytes", "perf/max_memory_reserved_gb", scale=_GIB),
     *feeds("rl_host_memory_used_bytes", "perf/cpu_memory_used_gb", scale=_GIB),
