@@ -1,0 +1,134 @@
+"""verl's own `Tracking` with its console, file and TensorBoard backends, in a script and in an actor of Ray."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from tests.loggers.test_tensorboard import _last
+from tests.loggers.watched import no_errors, run
+from tests.tools import ROOT, free_port
+
+pytest.importorskip("verl")
+
+CONFIG = """
+CONFIG = {
+    "trainer": {"total_training_steps": 4, "total_epochs": 2},
+    "algorithm": {"adv_estimator": "reinforce_plus_plus_baseline", "gamma": 1.0, "use_kl_in_reward": False},
+    "data": {"train_batch_size": 8, "max_response_length": 512},
+    "actor_rollout_ref": {
+        "model": {"path": "Qwen/Qwen3-0.6B"},
+        "rollout": {"n": 4, "temperature": 0.5},
+        "actor": {"use_kl_loss": True, "kl_loss_coef": 0.001, "clip_ratio_high": 0.28, "policy_loss": {}},
+    },
+}
+def line(step):
+    return {"actor/pg_loss": 0.25 * step, "critic/score/mean": 1.0 + step, "training/global_step": step}
+"""
+SCRIPT = """
+from verl.utils.tracking import Tracking
+tracking = Tracking("proj", "exp", ["console", "file", "tensorboard"], CONFIG)
+tracking.log({"val-core/gsm8k/acc": 0.125}, step=0)
+for step in range(1, 5):
+    tracking.log(data=line(step), step=step)
+try:
+    Tracking("proj", "exp", "no such")
+except AssertionError as error:
+    print(error)
+try:
+    try:
+        raise ValueError("the verifier is down")
+    finally:
+        tracking.finish(exit_code=1)
+except ValueError as error:
+    print(error)
+"""
+RAY = """
+import ray, sys
+ray.init(num_cpus=1, include_dashboard=False)
+
+@ray.remote
+class TaskRunner:
+    def run(self):
+        from verl.utils.tracking import Tracking
+        tracking = Tracking("proj", "exp", "console", CONFIG)
+        for step in (1, 2):
+            tracking.log(line(step), step=step)
+        print("logged", file=sys.stderr, flush=True)
+        import time; time.sleep(5)
+        tracking.finish()
+
+ray.get(TaskRunner.remote().run.remote())
+"""
+
+
+def test_a_script(tmp_path: Path) -> None:
+    """Without --from; and though TensorBoard is asked for too, whose writer gets the same lines."""
+    environ = {"VERL_FILE_LOGGER_PATH": str(tmp_path / "log.jsonl"), "TENSORBOARD_DIR": str(tmp_path / "tb")}
+    done = run(CONFIG + SCRIPT, tmp_path, "--from", "tensorboard", **environ)
+
+    assert no_errors(done)
+    assert done.printed.endswith("no such is not supported\nthe verifier is down\n")
+    assert done.runs == {"exp"}
+    last = json.loads((tmp_path / "log.jsonl").read_text().splitlines()[-1])
+    assert (done["rl_step"], done["rl_steps_total"]) == (last["step"], 4) == (4, 4)
+    served = done.served.values()
+    assert last["data"]["actor/pg_loss"] in served
+    assert last["data"]["critic/score/mean"] == 5.0
+    assert 5.0 in served
+    assert _last(tmp_path / "tb", "actor/pg_loss") == (4, 1.0)
+    info = next(labels for name, labels in done.served if name == "rl_run_info")
+    assert info.split(",")[0] == "reinforce-plus-plus-baseline"
+    settings = {name: value for (series, name), value in done.served.items() if series == "rl_hyperparameter"}
+    assert settings == {
+        "num_generations": 4,
+        "temperature": 0.5,
+        "epsilon_high": 0.28,
+        "max_completion_length": 512,
+        "gamma": 1,
+        "max_steps": 4,
+        "num_train_epochs": 2,
+        "beta": 0.001,
+        "generation_batch_size": 32,
+    }
+    assert done["rl_steps_planned"] == 4
+    assert done.served["rl_run_state", "failed"] == 1
+    assert done.served["rl_run_exception_info", "ValueError"] == 1
+
+
+def test_an_actor_of_ray(tmp_path: Path) -> None:
+    """The environment reaches it, and its last state waits for the scraper: Ray kills the process with its driver."""
+    (tmp_path / "train.py").write_text(CONFIG + RAY)
+    port = free_port()
+    environ = os.environ | {"PYTHONPATH": str(ROOT), "RLEXPORTER_LISTEN_PORT": str(port), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "rlexporter", "run", str(tmp_path / "train.py")]
+    seen: list[str] = []
+    over = threading.Event()
+
+    def scrape() -> None:
+        while not over.wait(1.0):
+            try:
+                seen.append(urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=600).read().decode())
+            except (urllib.error.URLError, OSError):
+                continue
+
+    with (tmp_path / "out").open("w") as out, subprocess.Popen(command, stdout=out, stderr=out, env=environ) as started:
+        scraper = threading.Thread(target=scrape)
+        scraper.start()
+        try:
+            status = started.wait(600)
+        finally:
+            over.set()
+            started.kill()
+            scraper.join()
+    assert (status, bool(seen)) == (0, True), (tmp_path / "out").read_text()
+    assert 'rl_run_state{rank="0",run="exp",state="finished"} 1.0' in seen[-1]
+    assert 'rl_steps_total{rank="0",run="exp"} 2.0' in seen[-1]
