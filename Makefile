@@ -3,9 +3,10 @@
 PY := .venv/bin/python
 ARGS ?=
 TRL := ppo mid legacy legacy07
+LOGGERS := --ignore=tests/loggers/test_logged_run.py --ignore=tests/loggers/test_accelerate.py -k "not torch and not no_steps"
 PYTEST := OMP_NUM_THREADS=1 $(PY) -m pytest -n 2 --dist loadfile --no-loadscope-reorder --durations=10
 
-.PHONY: help demo stack test test-all check fix generate golden soak lowest versions healthy causes compatibility bench pictures tools clean
+.PHONY: help demo stack test test-all check fix generate golden soak lowest versions loggers healthy causes compatibility bench pictures tools clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -24,9 +25,9 @@ test: check tools ## all checks, and tests of all that matters (about 6 minutes 
 
 test-all: check tools ## the same and what is slow, and older versions of TRL; what CI runs (about 40 minutes on 2 cores)
 	@echo "test-all: all that 'make test' runs and what is slow, then older versions of TRL (about 40 minutes on 2 cores)"
-	$(if $(ARGS),,@(for each in $(TRL); do scripts/setup trl-$$each .venv-$$each; done) >.work/setup.log 2>&1 &)
+	$(if $(ARGS),,@(scripts/setup loggers .venv-loggers; for each in $(TRL); do scripts/setup trl-$$each .venv-$$each; done) >.work/setup.log 2>&1 &)
 	@$(PYTEST) -m "not soak" $(ARGS)
-	$(if $(ARGS),,@$(MAKE) --no-print-directory versions)
+	$(if $(ARGS),,@$(MAKE) --no-print-directory loggers versions)
 	$(if $(ARGS),,@$(PY) -m scripts.compatibility --check)
 	$(if $(ARGS),,@$(PY) -m scripts.panels --check)
 
@@ -66,6 +67,11 @@ versions: tools ## real trainers of older TRL versions, each in an environment o
 			tests/versions tests/adapters/test_ppo_legacy.py $(ARGS) || exit 1; \
 	done
 
+loggers: ## W&B, MLflow, Trackio, tensorboardX and verl: real scripts, in an environment of their own (about 2 minutes)
+	@scripts/setup loggers .venv-loggers
+	@echo "loggers: W&B, MLflow, Trackio, tensorboardX, verl"
+	@OMP_NUM_THREADS=1 .venv-loggers/bin/python -m pytest -q -W default tests/loggers $(LOGGERS) $(ARGS)
+
 healthy: ## healthy real runs of every trainer, in all versions of TRL: nothing critical may begin (about 15 minutes)
 	@scripts/setup test
 	@for each in $(TRL); do scripts/setup trl-$$each .venv-$$each || exit 1; done
@@ -87,6 +93,7 @@ compatibility: versions ## write docs/compatibility.md, and the table of docs/da
 
 bench: ## figures: what looking at tensors, a log line, a scrape and a whole step cost (10 minutes)
 	@scripts/setup bench
+	@scripts/setup loggers .venv-loggers
 	@$(PY) -m benchmarks
 
 pictures: tools ## draw the dashboards of real runs: docs/images, and all of them in .work/pictures (10 minutes)

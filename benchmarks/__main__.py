@@ -45,6 +45,12 @@ _LINE = """
 
 Microseconds a line of so many keys, those of GRPO first; "judged": with every condition of a GRPO run, once a step.
 """
+_LOGGERS = """
+## Lines of other loggers
+
+Microseconds by the clock for one line of 60 keys: the logger's own call, and what `rlexporter run --from` adds to that
+call, with every condition judged once a step. Of 60 parts of a line, each is kept, and the line is served once.
+"""
 _SCRAPE = """
 ## A scrape
 
@@ -106,9 +112,15 @@ for the next one and half an evaluation, then 30 seconds in its group for what m
 
 def sections() -> dict[str, Callable[[], Iterator[str]]]:
     """The parts of the page: what stands before the rows, and what measures them."""
-    from benchmarks import gpu, knocks, log_line, opening, pages, paging, ranks, tensors, training
+    from benchmarks import gpu, knocks, log_line, loggers, opening, pages, paging, ranks, tensors, training
 
-    parts = {_TENSOR: tensors.rows, _KINDS: tensors.kind_rows, _GPU: gpu.rows, _LINE: log_line.rows}
+    parts = {
+        _TENSOR: tensors.rows,
+        _KINDS: tensors.kind_rows,
+        _GPU: gpu.rows,
+        _LINE: log_line.rows,
+        _LOGGERS: loggers.rows,
+    }
     parts |= {
         _SCRAPE: log_line.scrape_rows,
         _PAGES: pages.rows,

@@ -23,6 +23,7 @@ from rlexporter.tensors import host
 from rlexporter.tensors.tally import on_gpu
 
 _STEP = Series(NAMED["rl_step"])
+_KEYS = frozenset(key.name for metric in NAMED.values() for key in metric.keys)
 
 
 class RunSink:
@@ -108,8 +109,8 @@ class RunSink:
     def ahead(self, stats: Mapping[str, object]) -> dict[str, object]:
         """Count the arrays and tensors of a line now; return its other values, with which the line may wait.
 
-        So nothing keeps a tensor, and nobody can change an array meanwhile. An array under a key of a histogram of the
-        catalogue, or under a name that `Exporter.observe` takes, is counted exactly; any other becomes its mean.
+        So nothing keeps a tensor, and nobody can change an array meanwhile. An array whose key is that of a histogram,
+        or is no key but a name that `Exporter.observe` takes, is counted exactly; any other becomes its mean.
         """
         kept: dict[str, object] = {}
         waits = False
@@ -244,8 +245,9 @@ class RunSink:
 
     def _counted_in(self, key: str, line: Iterable[str]) -> tuple[Series, ...]:
         """Return the series in which an array under ``key`` is counted."""
-        with contextlib.suppress(LookupError):
-            return (self._store.histogram(key, {}),)
+        if key not in _KEYS:
+            with contextlib.suppress(LookupError):
+                return (self._store.histogram(key, {}),)
         return self._store.targets(key, line)
 
     def _count(self, key: str, array: Any, line: Iterable[str]) -> dict[str, object]:

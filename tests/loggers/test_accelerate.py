@@ -24,7 +24,6 @@ accelerator.end_training()
 BOTH = """
 import sys
 from torch.utils.tensorboard import SummaryWriter
-import tensorboardX
 from accelerate import Accelerator
 writer = SummaryWriter(sys.argv[1] + "/a")
 accelerator = Accelerator(log_with="tensorboard", project_dir=sys.argv[1], cpu=True)

@@ -27,8 +27,8 @@ def keep_values(histogram: Any) -> None:
 
 def raw(line: Mapping[str, Any]) -> dict[str, Any]:
     """Return ``line`` with the values that histograms were made of in their place. Each is counted once."""
-    return {key: _taken(value) if hasattr(value, _KEPT) else value for key, value in line.items()}
+    return {key: value if type(value) is float else _taken(value) for key, value in line.items()}
 
 
-def _taken(histogram: Any) -> Any:
-    return vars(histogram).pop(_KEPT, None)
+def _taken(value: Any) -> Any:
+    return vars(value).pop(_KEPT) if hasattr(value, _KEPT) else value

@@ -68,7 +68,7 @@ def _flat(data: Mapping[str, Any], above: str = "") -> dict[str, Any]:
     """Return ``data`` as W&B stores it: mappings inside become keys with dots."""
     flat: dict[str, Any] = {}
     for key, value in data.items():
-        if isinstance(value, Mapping):
+        if type(value) is not float and isinstance(value, Mapping):
             flat |= _flat(value, f"{above}{key}.")
         else:
             flat[f"{above}{key}"] = value
