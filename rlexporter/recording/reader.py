@@ -5,21 +5,23 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from math import inf, isfinite, nan
 from pathlib import Path
 from typing import Any
 
 from rlexporter.catalog import NAMED
 from rlexporter.model.errors import SetupError
-from rlexporter.model.framework import Framework
 from rlexporter.model.snapshot import RunState
 from rlexporter.model.step import RunFacts, StepUpdate
 from rlexporter.recording import codec, formats, run_facts
 from rlexporter.recording.source import UNDERSTOOD, Line, UnreadableError
-from rlexporter.recording.writers import translated
+from rlexporter.recording.writers import Dialect, translated
 from rlexporter.store.keys import evaluation_prefix
 
 _BEGINNINGS = ("meta", "train_begin")
+_FIRST_STEPS = 100
+_MOST_KEYS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,54 +65,100 @@ def read(path: str | Path, algorithm: str = "") -> Recording:
     """
     with _at(str(path)):
         found = formats.find(Path(path))
-        translation = translated(found.lines)
-    made = _Parser(found.path, algorithm or translation.algorithm, translation.framework).all(translation.lines)
-    made.notes = (*found.notes, *translation.notes)
-    if not any(event.logs or event.update or event.state is RunState.FAILED for event in made.events):
+        lines, dialect = translated(found.lines)
+    parser = Parser(algorithm)
+    events = [*chain.from_iterable(map(parser.feed, lines)), *parser.settle()]
+    if not any(event.logs or event.update or event.state is RunState.FAILED for event in events):
         raise UnreadableError(f"{found.path}: has no log line: {UNDERSTOOD}")
-    return made
+    with _at(str(found.path)):
+        name = run_facts.name(parser.meta, found.path)
+        facts = parser.facts(dialect)
+    notes = (*found.notes, *dialect.notes)
+    return Recording(found.path, facts, name, events, parser.watched, parser.began, notes)
 
 
-class _Parser:
-    """State of reading one file."""
+class Parser:
+    """Makes events of lines. ``algorithm``: that of the run, if the lines do not name it."""
 
-    def __init__(self, path: Path, algorithm: str, framework: Framework | None) -> None:
+    def __init__(self, algorithm: str = "") -> None:
+        self.watched = False
+        """True if the recorder would have written how the run ended."""
+        self.began = nan
+        """Time when recording began, as `Recording` says."""
         self._algorithm = algorithm
-        self._framework = framework
-        self._made = Recording(path, RunFacts(), "")
         self._keys: set[str] = set()
         self._metas: list[dict[str, Any]] = []
-
-    def all(self, found: Iterable[Line]) -> Recording:
-        for where, line in found:
-            with _at(where):
-                event = self._event(line)
-                if event is not None:
-                    self._add(event, line.get("event"))
-        with _at(str(self._made.path)):
-            self._made.run = run_facts.name(self._meta, self._made.path)
-            facts = run_facts.facts(self._metas, self._keys, self._algorithm, self._framework)
-            steps = [event.step for event in self._made.events if event.logs or event.update]
-            self._made.facts = replace(facts, trimmed=facts.step is None and run_facts.is_trimmed(steps))
-        return self._made
+        """The first one, and the last one."""
+        self._steps: list[int] = []
+        """The steps with which the log begins."""
+        self._begun = False
+        self._step_alone: Event | None = None
+        """A step that the next line may belong to."""
 
     @property
-    def _meta(self) -> dict[str, Any]:
+    def meta(self) -> dict[str, Any]:
+        """Return what was recorded last of a run that begins; empty if nothing was."""
         return self._metas[-1] if self._metas else {}
 
-    def _add(self, event: Event, kind: object) -> None:
-        """Add ``event``; a log line is merged with its step if both were served in one change, as scrapes saw them."""
-        events = self._made.events
-        last = events[-1] if events and kind == "log" else None
-        if last and last.update and not last.logs and last.step == event.step and not _is_evaluation(event):
-            events[-1] = replace(event, update=last.update)
+    def facts(self, dialect: Dialect, *, newest: bool = False) -> RunFacts:
+        """Return the facts of the run as far as they are known; if it began several times, of the first or ``newest``.
+
+        ``dialect``: that of the lines.
+        """
+        metas = self._metas[-1:] if newest else self._metas
+        facts = run_facts.facts(
+            metas, self._keys, self._algorithm or dialect.algorithm, dialect.framework
+        )
+        planned = dialect.planned if facts.steps_planned is None else facts.steps_planned
+        return replace(facts, steps_planned=planned, trimmed=facts.step is None and run_facts.is_trimmed(self._steps))
+
+    @property
+    def known(self) -> int:
+        """Return a number that grows with what the facts are told by."""
+        return len(self._keys) + len(self._metas)
+
+    def interval(self) -> int:
+        """Return the steps from one log line to the next, as the log begins."""
+        return run_facts.interval(self._steps)
+
+    def feed(self, line: Line) -> Iterator[Event]:
+        """Yield the events that are whole with the next ``line``. Raises UnreadableError, and goes on at the next one.
+
+        A log line is merged with its step if both were served in one change, as scrapes saw them.
+        """
+        with _at(line.where):
+            event = self._event(line.logs)
+        if event is None:
+            return
+        before, self._step_alone = self._step_alone, None
+        if before is not None:
+            if line.logs.get("event") == "log" and before.step == event.step and not _is_evaluation(event):
+                event, before = replace(event, update=before.update), None
+            else:
+                yield before
+        if event.update is not None and event.logs is None:
+            self._step_alone = event
         else:
-            events.append(event)
+            yield event
+
+    def settle(self) -> Iterator[Event]:
+        """Yield the step that waited for its log line: it has none."""
+        before, self._step_alone = self._step_alone, None
+        if before is not None:
+            yield before
 
     def _event(self, line: dict[str, Any]) -> Event | None:
         kind, time = line.get("event"), _time(line.get("time"))
-        if kind in _BEGINNINGS and not self._made.events and not isfinite(self._made.began):
-            self._made.began = time
+        if kind in _BEGINNINGS and not self._begun and not isfinite(self.began):
+            self.began = time
+        event = self._made(kind, time, line)
+        if event is not None:
+            self._begun = True
+            if (event.logs or event.update) and len(self._steps) < _FIRST_STEPS:
+                self._steps.append(event.step)
+        return event
+
+    def _made(self, kind: object, time: float, line: dict[str, Any]) -> Event | None:
         if kind is None:
             logs = {key: value for key, value in line.items() if key not in ("step", "global_step", "time")}
             return self._log(time, line.get("step", line.get("global_step")), logs)
@@ -127,10 +175,10 @@ class _Parser:
         if kind == "snapshot":
             raise ValueError("this is the last state of a run and not its course: `rlexporter replay` serves it")
         if kind == "meta":
-            self._metas.append(line)
-            self._made.watched = True
+            self._metas[1:] = [line]
+            self.watched = True
         elif kind == "state":
-            self._made.watched = True
+            self.watched = True
             return Event(time, state=RunState(line.get("state")), exception=str(line.get("exception") or ""))
         elif kind == "crash":
             step = _step(line.get("global_step", 0))
@@ -146,21 +194,25 @@ class _Parser:
             at = _step(step)
         except ValueError as error:
             raise ValueError(f"{error}: {logs!s:.80}") from None
-        self._keys.update(logs)
+        self._know(logs)
         return Event(time, at, logs={key: _number(value) for key, value in logs.items()})
 
     def _update(self, line: dict[str, Any]) -> StepUpdate:
         """Return a recorded step, or a part of one."""
         values = {key: tuple(map(float, numbers)) for key, numbers in line.get("values", {}).items()}
-        self._keys.update(values)
+        self._know(values)
         return StepUpdate(
             step=_step(line.get("global_step")),
             duration=line.get("duration"),
-            seen=codec.parse(line.get("seen", {}), self._meta.get("bounds", {})),
+            seen=codec.parse(line.get("seen", {}), self.meta.get("bounds", {})),
             undefined={name: int(count) for name, count in line.get("undefined", {}).items() if name in NAMED},
             values=values,
             phases={name: float(seconds) for name, seconds in line.get("phases", {}).items()},
         )
+
+    def _know(self, keys: Iterable[str]) -> None:
+        if len(self._keys) < _MOST_KEYS:
+            self._keys.update(keys)
 
 
 @contextlib.contextmanager

@@ -53,9 +53,13 @@ def is_trimmed(steps: Sequence[int]) -> bool:
 
     One line alone tells no interval: TRL's own is assumed.
     """
+    return bool(steps) and steps[0] > _INTERVALS * interval(steps)
+
+
+def interval(steps: Sequence[int]) -> int:
+    """Return the steps from one log line to the next, by the first ones in ``steps``."""
     apart = [after - before for before, after in pairwise(steps) if after > before]
-    interval = median_low(apart[:20]) if apart else _LOGGING_STEPS
-    return bool(steps) and steps[0] > _INTERVALS * interval
+    return median_low(apart[:20]) if apart else _LOGGING_STEPS
 
 
 def name(meta: Mapping[str, Any], path: Path) -> str:

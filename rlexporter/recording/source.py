@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from rlexporter.model.errors import SetupError
 
@@ -14,8 +14,15 @@ UNDERSTOOD = (
     "and a folder with one of these"
 )
 
-Line = tuple[str, dict[str, Any]]
-"""An object's place in the file, for messages, and the object."""
+
+class Line(NamedTuple):
+    """An object of a log."""
+
+    where: str
+    """Its place in the file, for messages."""
+    logs: dict[str, Any]
+    bar: tuple[int, int] | None = None
+    """The steps done and planned on the progress bar that was drawn after it; None if there was none."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,37 +7,47 @@ carry an ``event`` are those of recorders, and are left alone.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from functools import cache
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from rlexporter.catalog import CATALOG, FRAMEWORKS, TRL, family_of, written_by
 from rlexporter.model.framework import Framework
 from rlexporter.recording.source import Line
-from rlexporter.store.keys import Resolver
+from rlexporter.store.keys import Resolver, evaluation_prefix
 
-_STEPS = (
-    ("step", "global_step"),
-    ("train/global_step", "training/global_step", "trainer/global_step"),  # transformers, verl, Lightning
-    ("current_steps",),  # LLaMA-Factory
-    ("global_step/max_steps",),  # ms-swift: "10/100"
-    ("_step",),  # W&B: of its calls, which may be several a step
+_OWN_STEPS = (
+    *("step", "global_step"),
+    *("train/global_step", "training/global_step", "trainer/global_step"),  # transformers, verl, Lightning
+    "current_steps",  # LLaMA-Factory
+    *("global_step/max_steps", "iteration"),  # ms-swift: "10/100"; the second of its Megatron trainers
 )
-STEPS = tuple(key for keys in _STEPS for key in keys)
+_CALLS = "_step"
+"""W&B: the step of its calls, which may be several a step."""
+STEPS = (*_OWN_STEPS, _CALLS)
 """The keys of a step, the best first."""
 _TIME, _WANDB_TIME = "time", "_timestamp"
 _ROUNDED = 100.0
 """Times that are all multiples of so many seconds were rounded on the way, and tell the pace of no step."""
 _NO_METRICS = frozenset((*STEPS, _TIME, _WANDB_TIME, "_runtime"))
 _PLANNED = {"current_steps": "total_steps"}
+_LAST_OF_SWIFT = "last_model_checkpoint"
+"""A key of the line that ms-swift writes last, however the run ended: no log line, but the state of its trainer."""
+_SUMMARY = "train_runtime"
+"""A key of the line that transformers writes where a training has come to its end."""
 
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*(e[+-]?\d+)?|\.\d+(e[+-]?\d+)?|nan|inf(inity)?)", re.IGNORECASE | re.ASCII)
-_OF = re.compile(r"(\d+)/\d+", re.ASCII)
+_OF = re.compile(r"(\d+)/(\d+)", re.ASCII)
+_MOST_SHAPES = 1000
+"""The kinds of lines that are remembered."""
+_MOST_KEYS = 10_000
+"""The keys that are remembered."""
 
 _RESOLVERS = {name: Resolver(CATALOG, framework=FRAMEWORKS.get(name)) for name in (TRL, *FRAMEWORKS)}
 
 
-@cache
+@lru_cache(maxsize=10_000)
 def is_known(key: str, framework: str = "") -> bool:
     """Return True if the catalogue has ``key`` for some algorithm of ``framework``, or of any without one."""
     asked = (_RESOLVERS[framework],) if framework else _RESOLVERS.values()
@@ -53,25 +63,19 @@ class Translation(NamedTuple):
     """The lines of a file with steps, times and numbers as TRL writes them."""
 
     lines: list[Line]
-    framework: Framework | None
-    """The framework whose keys the lines have; None for those of TRL."""
-    algorithm: str
-    """The algorithm that is known by the framework; empty if the keys have to tell."""
-    notes: tuple[str, ...]
-    """What had to be assumed."""
+    dialect: Dialect
 
 
 def translated(lines: Iterable[Line]) -> Translation:
     """Return ``lines`` with the steps, times and keys that the reader knows."""
-    found = [(where, line if "event" in line else _opened(line)) for where, line in lines]
-    dialect = _Dialect([line for _, line in found if "event" not in line])
-    made = [each for where, line in found for each in dialect.lines(where, line)]
-    return Translation(
-        made,
-        dialect.framework,
-        dialect.algorithm,
-        ("the file has no steps: its log lines are counted",) * dialect.counted,
-    )
+    found, dialect = list(lines), Dialect()
+    dialect.learn(found)
+    return Translation([each for line in found for each in dialect.lines(line)], dialect)
+
+
+def is_training(logs: Mapping[str, Any]) -> bool:
+    """Return True for a log line of a step, and not of an evaluation or of the whole training."""
+    return _SUMMARY not in logs and not evaluation_prefix(tuple(logs))
 
 
 def _opened(line: dict[str, Any]) -> dict[str, Any]:
@@ -81,57 +85,141 @@ def _opened(line: dict[str, Any]) -> dict[str, Any]:
     return {**data, **rest} if isinstance(data, dict) and set(rest) <= _NO_METRICS else line
 
 
-class _Dialect:
-    """The writer of one file. ``lines``: all that have no event."""
+class Dialect:
+    """The writer of one log: how it calls steps, times and keys. It is learned from the lines, all or what there is.
 
-    def __init__(self, lines: list[dict[str, Any]]) -> None:
-        keys = {key for line in lines for key in line}
-        self._steps = next((names for names in _STEPS if not keys.isdisjoint(names)), ())
-        self.counted = bool(lines) and not self._steps
+    A line without a step of its own belongs to the one before, if it is no log line of a step. Where no line has any,
+    the steps are those on the progress bar, if it tells them all; else lines are counted.
+    """
+
+    def __init__(self) -> None:
+        self.framework: Framework | None = None
+        """The framework whose keys the lines have; None for those of TRL."""
+        self.algorithm = ""
+        """The algorithm that is known by the framework; empty if the keys have to tell."""
+        self.planned: int | None = None
+        """The steps that are planned; None where no line says so."""
+        self._stepped = self._with_calls = self._with_lines = False
+        self._barred: int | None = None
+        """The steps planned on the progress bar that is believed; 0 if none is, None if that is not decided."""
+        self._other = 0
         self._step: object = 0
-        times = [_value(line[_WANDB_TIME]) for line in lines if _WANDB_TIME in line]
-        exact = any(isinstance(each, (int, float)) and each % _ROUNDED for each in times)
-        self._times = (_TIME, _WANDB_TIME) if exact else (_TIME,)
-        self.framework = written_by(keys)
-        self._name = TRL if self.framework is None else self.framework.name
-        self.algorithm = "" if self.framework is None else family_of(self.framework, keys)
+        self._interval = 1
+        self._times: tuple[str, ...] = (_TIME,)
+        self._keys: set[str] = set()
+        self._over = False
         self._shapes: dict[tuple[str, ...], dict[str, str]] = {}
 
-    def lines(self, where: str, line: dict[str, Any]) -> Iterator[Line]:
+    @property
+    def counted(self) -> bool:
+        """Return True if no line has a step of its own."""
+        return self._with_lines and not self._stepped and not self._with_calls
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Return what has to be assumed."""
+        return ("the log has no steps: its lines are counted",) if self.counted and not self._barred else ()
+
+    def learn(self, lines: Sequence[Line]) -> None:
+        """Learn from ``lines``, before they are translated."""
+        logs = [_opened(line.logs) for line in lines if _is_log(line.logs)]
+        keys = {key for line in logs for key in line}
+        self._with_lines |= bool(logs)
+        self._stepped |= not keys.isdisjoint(_OWN_STEPS)
+        self._with_calls |= _CALLS in keys
+        if _WANDB_TIME in keys and _WANDB_TIME not in self._times:
+            times = [_value(line[_WANDB_TIME]) for line in logs if _WANDB_TIME in line]
+            if any(isinstance(each, (int, float)) and each % _ROUNDED for each in times):
+                self._times = (_TIME, _WANDB_TIME)
+        if not keys <= self._keys and len(self._keys) < _MOST_KEYS:
+            self._keys |= keys
+            self._learn_framework()
+        if self.counted and self._barred is None:
+            self._barred = _believed([line.bar for line in lines if _is_log(line.logs) and is_training(line.logs)])
+        if self._barred:
+            self.planned = self._barred
+
+    def _learn_framework(self) -> None:
+        found = written_by(self._keys)
+        if found is not self.framework:
+            self.framework = found
+            self._shapes.clear()
+        self.algorithm = "" if found is None else family_of(found, self._keys)
+
+    def lines(self, line: Line) -> Iterator[Line]:
         """Yield ``line`` as TRL would have logged it; an evaluation beside it becomes a line of its own."""
-        if "event" in line:
-            yield where, line
+        if "event" in line.logs:
+            yield line
             return
-        keys = tuple(line)
+        if _LAST_OF_SWIFT in line.logs:
+            yield Line(line.where, self._end_of_swift(line.logs))
+            return
+        found = _opened(line.logs)
+        keys = tuple(found)
         if keys not in self._shapes:
+            if len(self._shapes) >= _MOST_SHAPES:
+                self._shapes.clear()
             self._shapes[keys] = self._renamed(keys)
         names = self._shapes[keys]
-        logs = {names[key]: _value(value) for key, value in line.items() if key in names}
-        step = self._step_of(line)
-        time = next((_value(line[key]) for key in self._times if key in line), None)
+        logs = {names[key]: _value(value) for key, value in found.items() if key in names}
+        step = self._step_of(found, line.bar)
+        time = next((_value(found[key]) for key in self._times if key in found), None)
         head = {**({} if step is None else {"step": step}), **({} if time is None else {"time": time})}
         evaluated = {names[key] for key in names if key.startswith("eval/") and names[key] != key}
         training = {key: value for key, value in logs.items() if key not in evaluated}
         if training or not evaluated:
-            yield where, {**head, **training}
+            self._over = _SUMMARY in training
+            yield Line(line.where, {**head, **training})
         if evaluated:
-            yield where, {**head, **{key: logs[key] for key in logs if key in evaluated}}
+            yield Line(line.where, {**head, **{key: logs[key] for key in logs if key in evaluated}})
 
-    def _step_of(self, line: Mapping[str, Any]) -> object:
-        """Return the step of a line, None if it has none although others have one of the same kind only."""
-        own = next((line[key] for key in self._steps if line.get(key) is not None), None)
-        if own is not None:
-            self._step = _number_in_step(own)
+    def _end_of_swift(self, line: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the event of ms-swift's last line: it comes after an exception too, and then without a summary."""
+        step = line.get("global_step", self._step)
+        whole = self.planned is None or not isinstance(step, (int, float)) or step >= self.planned
+        return {"event": "state", "state": "finished" if self._over or whole else "failed"}
+
+    def _step_of(self, line: Mapping[str, Any], bar: tuple[int, int] | None) -> object:
+        """Return the step of a line; None if it has none although others have."""
+        key = next((key for key in (_OWN_STEPS if self._stepped else (_CALLS,)) if line.get(key) is not None), None)
+        if key is not None:
+            self._step = self._number_in_step(key, line)
         elif self.counted:
-            self._step = int(str(self._step)) + 1
-        elif not any(key in line for key in STEPS):
+            self._step = self._counted(bar) if is_training(line) else self._step
+        elif is_training(line) and not any(key in line for key in STEPS):
             return None
         return self._step
+
+    def _counted(self, bar: tuple[int, int] | None) -> int:
+        """Return the next step where no line has any: that on a ``bar`` that is believed, else one interval on.
+
+        Once steps were told, another bar is believed as soon as it has come twice.
+        """
+        before = int(str(self._step))
+        if self._barred and bar is not None:
+            if bar[1] == self._other:
+                self._barred = self.planned = self._other
+            self._other = bar[1]
+            if bar[1] == self._barred:
+                self._interval = bar[0] - before if bar[0] > before else self._interval
+                return bar[0]
+        return before + self._interval
+
+    def _number_in_step(self, key: str, line: Mapping[str, Any]) -> object:
+        """Return the number in the step of a line, which may be a text, or begin one, as in ``10/100``."""
+        value = line[key]
+        planned = line.get(_PLANNED.get(key, ""))
+        if isinstance(value, str) and (match := _OF.fullmatch(value.strip())):
+            value, planned = int(match[1]), int(match[2])
+        if isinstance(planned, int) and planned > 0:
+            self.planned = planned
+        return _value(value)
 
     def _renamed(self, keys: tuple[str, ...]) -> dict[str, str]:
         """Return the keys of a line that are metrics, each with its name in TRL."""
         left_out = {total for own, total in _PLANNED.items() if own in keys}
-        return {key: _plain(key, self._name) for key in keys if key not in _NO_METRICS and key not in left_out}
+        framework = TRL if self.framework is None else self.framework.name
+        return {key: _plain(key, framework) for key in keys if key not in _NO_METRICS and key not in left_out}
 
 
 def _plain(key: str, framework: str) -> str:
@@ -143,11 +231,21 @@ def _plain(key: str, framework: str) -> str:
     return name if is_known(name, framework) else key
 
 
-def _number_in_step(value: object) -> object:
-    """Return the number in a text that is one, or begins with one as ``10/100`` does; else ``value``."""
-    if isinstance(value, str) and (match := _OF.fullmatch(value.strip())):
-        return int(match[1])
-    return _value(value)
+def _is_log(line: Mapping[str, Any]) -> bool:
+    return "event" not in line and _LAST_OF_SWIFT not in line
+
+
+def _believed(bars: Sequence[tuple[int, int] | None]) -> int | None:
+    """Return the steps planned on the ``bars`` after log lines, if they tell the step of each; else 0.
+
+    None: there is no line yet.
+    """
+    told = [bar for bar in bars if bar is not None]
+    steps, totals = [bar[0] for bar in told], {bar[1] for bar in told}
+    if not bars:
+        return None
+    rising = len(told) == len(bars) and all(a < b for a, b in pairwise(steps))
+    return totals.pop() if rising and len(totals) == 1 and steps[0] > 0 else 0
 
 
 def _value(value: object) -> object:

@@ -6,59 +6,155 @@ transformers prints each log line as a dict, verl as ``step:1 - key:value - key:
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from collections import deque
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from rlexporter.recording.formats import printed, traceback
+from rlexporter.recording.formats import printed
+from rlexporter.recording.formats.traceback import Ending
 from rlexporter.recording.source import UNDERSTOOD, Found, Line, UnreadableError, shortened
-from rlexporter.recording.writers import STEPS, is_number
-from rlexporter.store.keys import evaluation_prefix
+from rlexporter.recording.writers import STEPS, is_number, is_training
 
-_ESCAPE = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[@-_]")
+_ESCAPE = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b\n]*(?:\x07|\x1b\\)|\x1b[@-_]")
 _PREFIX = re.compile(r"^(?:\(\w+(?: pid=\d+)?(?:, ip=[\w.:]+)?\)|\[(?:rank|default)?\d+\]:) ?", re.MULTILINE)
 """What Ray and torchrun put before each line of a worker."""
 _VERL = re.compile(r"(?<!\S)step:(\d+) - (\S.*)$", re.MULTILINE)
 _REPEATED = re.compile(r"\s*\[repeated .*\]$")
-_BAR = re.compile(r"\|\s*(\d+)/(\d+) \[")
+_BAR = re.compile(r"\|[^\S\n]*(\d+)/(\d+) \[")
 """What tqdm draws: the steps done, and all of them."""
 
 _LOGGED = frozenset(("epoch", "loss", "reward", "grad_norm", "kl", "train_runtime", "eval_runtime"))
 _LOGGED_BELOW = ("rewards/", "completions/", "objective/", "ppo/", "train/", "actor/", "critic/")
+_LONGEST = 1024 * 1024
+"""The length of a line after which it is read as it is, although it has no end yet."""
+_MOST_WAITING = 100
 
 
-class _Printed(NamedTuple):
-    """A log line, and where it stands in the text."""
+class Console:
+    """Reads the log lines in a console's text that comes in pieces.
 
-    start: int
-    end: int
-    logs: dict[str, Any]
+    A dict may be broken over several lines; where it is open, the text from there on waits, up to a bounded length. A
+    line without a step waits for the progress bar that is drawn anew after it, up to the next line.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._raw = ""
+        """The beginning of a line, as it came."""
+        self._text = ""
+        """Whole lines without colours and prefixes, from the place up to which everything was read."""
+        self._number = 1
+        """The number of the line in which that text begins, as a terminal shows them."""
+        self._verl = False
+        self._waiting: deque[Line] = deque()
+        self._ending = Ending()
+
+    @property
+    def ending(self) -> dict[str, Any] | None:
+        """Return the event by which the run ended, if nothing more comes; None if nothing says that it ended."""
+        return self._ending.event
+
+    def feed(self, text: str) -> Iterator[Line]:
+        """Yield the log lines that are whole with the next piece of ``text``."""
+        self._raw += text
+        end = max(self._raw.rfind("\n"), self._raw.rfind("\r", 0, -1)) + 1  # the last one may be half of "\r\n"
+        if len(self._raw) - end > _LONGEST:
+            end = len(self._raw)
+        whole, self._raw = self._raw[:end], self._raw[end:]
+        yield from self._lines(_plain(whole), last=False)
+        if self._waiting and not self._text:  # tqdm does not end the line of its bar
+            yield from self._drawn(_ESCAPE.sub("", self._raw))
+
+    def settle(self) -> Iterator[Line]:
+        """Yield what waited for a progress bar: none was drawn."""
+        yield from self._release()
+
+    def close(self) -> Iterator[Line]:
+        """Yield what is left at the end of the text, and the event that ended the run, if it says so."""
+        raw, self._raw = self._raw, ""
+        yield from self._lines(_plain(raw), last=True)
+        yield from self._release()
+        self._ending.close()
+        if self.ending is not None:
+            yield Line(str(self._path), self.ending)
+
+    def _lines(self, text: str, *, last: bool) -> Iterator[Line]:
+        """Yield the log lines in plain text; of verl's there are dicts too, which are none."""
+        found = list(_VERL.finditer(text))
+        if found or self._verl:
+            if not self._verl:
+                yield from self._release()
+                self._number += self._text.count("\n")
+                self._verl, self._text = True, ""
+            yield from self._of_verl(text, found)
+        else:
+            self._text += text
+            yield from self._of_dicts(last=last)
+
+    def _of_verl(self, text: str, found: list[re.Match[str]]) -> Iterator[Line]:
+        at = 0
+        for match in found:
+            self._number += text.count("\n", at, match.start())
+            parts = (each.rpartition(":") for each in _REPEATED.sub("", match[2]).split(" - "))
+            logs = {key.strip(): v if is_number(v) else printed.literal(v) for key, _, v in parts if key}
+            yield Line(f"{self._path}:{self._number}", {"step": match[1], **logs})
+            self._number += text.count("\n", match.start(), match.end())
+            at = match.end()
+            self._ending.forget()
+        self._number += text.count("\n", at)
+        self._ending.feed(text[at:])
+
+    def _of_dicts(self, *, last: bool) -> Iterator[Line]:
+        text, at, done = self._text, 0, 0
+        while True:
+            start, end, found = printed.following(text, at, whole=last)
+            at = end
+            if found is not None and not _is_log_line(found):
+                continue
+            yield from self._between(text[done:start])
+            if found is None:
+                break
+            yield from self._put(Line(f"{self._path}:{self._number}", found))
+            self._number += text.count("\n", start, end)
+            done = end
+        self._text = text[end:]
+
+    def _between(self, text: str) -> Iterator[Line]:
+        """Take the text between two log lines: a bar tells the step of the line before."""
+        yield from self._drawn(text)
+        self._number += text.count("\n")
+        self._ending.feed(text)
+
+    def _drawn(self, text: str) -> Iterator[Line]:
+        if self._waiting and (bar := _BAR.search(text)):
+            self._waiting[0] = self._waiting[0]._replace(bar=(int(bar[1]), int(bar[2])))
+            yield from self._release()
+
+    def _put(self, line: Line) -> Iterator[Line]:
+        self._ending.forget()
+        training = is_training(line.logs)
+        if training or len(self._waiting) >= _MOST_WAITING:
+            yield from self._release()
+        if self._waiting or (training and not any(key in line.logs for key in STEPS)):
+            self._waiting.append(line)
+        else:
+            yield line
+
+    def _release(self) -> Iterator[Line]:
+        while self._waiting:
+            yield self._waiting.popleft()
 
 
 def read(path: Path, text: str) -> Found:
     """Return the log lines in ``text``, and how the run ended if it says so. Raises UnreadableError without any."""
-    text = _plain(text)
-    found = list(_verl(text)) or [_Printed(*each) for each in printed.dicts(text) if _is_log_line(each[2])]
-    end = traceback.ending(text[found[-1].end :] if found else text)
-    if not found and end is None:
-        raise UnreadableError(f"{path}: has no log line in {_described(text)}: {UNDERSTOOD}")
-    if found and not any(step in line.logs for line in found for step in STEPS):
-        found, notes = _with_steps(found, text)
-    else:
-        notes = ()
-    lines = list(_placed(path, text, found))
-    if end is not None and not (found and "train_runtime" in found[-1].logs):
-        lines.append((str(path), end))
-    return Found(path, lines, notes)
-
-
-def _placed(path: Path, text: str, found: Sequence[_Printed]) -> Iterator[Line]:
-    """Yield the log lines with their places, in lines as a terminal shows them."""
-    number, at = 1, 0
-    for each in found:
-        number, at = number + text.count("\n", at, each.start), each.start
-        yield f"{path}:{number}", each.logs
+    reader = Console(path)
+    lines = [*reader.feed(text), *reader.close()]
+    if not lines:
+        raise UnreadableError(f"{path}: has no log line in {_described(_plain(text))}: {UNDERSTOOD}")
+    if reader.ending is not None and len(lines) > 1 and "train_runtime" in lines[-2].logs:
+        lines.pop()  # training was over
+    return Found(path, lines)
 
 
 def _described(text: str) -> str:
@@ -72,45 +168,7 @@ def _plain(text: str) -> str:
     return _PREFIX.sub("", text)
 
 
-def _verl(text: str) -> Iterator[_Printed]:
-    for match in _VERL.finditer(text):
-        parts = (each.rpartition(":") for each in _REPEATED.sub("", match[2]).split(" - "))
-        logs = {key.strip(): value if is_number(value) else printed.literal(value) for key, _, value in parts if key}
-        yield _Printed(match.start(), match.end(), {"step": match[1], **logs})
-
-
-def _is_log_line(found: dict[str, Any]) -> bool:
+def _is_log_line(found: Mapping[str, Any]) -> bool:
     """Return True unless the dict is some other one, such as a configuration."""
     numbers = any(isinstance(each, (int, float)) or is_number(each) for each in found.values())
     return numbers and any(key in _LOGGED or key.startswith(_LOGGED_BELOW) for key in found)
-
-
-def _with_steps(found: Sequence[_Printed], text: str) -> tuple[list[_Printed], tuple[str, ...]]:
-    """Number the lines by the progress bar, else by counting; evaluations and the summary belong to the line before."""
-    training = [each for each in found if not evaluation_prefix(tuple(each.logs)) and "train_runtime" not in each.logs]
-    steps = _from_bar(training, text)
-    notes = () if steps else ("the log has no steps: its lines are counted",)
-    numbered = dict(zip((each.start for each in training), steps or range(1, len(training) + 1), strict=True))
-    made, step = [], 0
-    for each in found:
-        step = numbered.get(each.start, step)
-        made.append(each._replace(logs={"step": step, **each.logs}))
-    return made, notes
-
-
-def _from_bar(training: Sequence[_Printed], text: str) -> list[int]:
-    """Return the steps on the progress bar that tqdm draws anew after each line; none if it does not tell them all."""
-    bars = [(match.start(), int(match[1]), int(match[2])) for match in _BAR.finditer(text)]
-    steps: list[int] = []
-    totals = set()
-    at = 0
-    ends = [*(each.start for each in training[1:]), len(text)] if training else []
-    for each, end in zip(training, ends, strict=True):
-        while at < len(bars) and bars[at][0] < each.end:
-            at += 1
-        if at == len(bars) or bars[at][0] >= end:
-            return []
-        steps.append(bars[at][1])
-        totals.add(bars[at][2])
-    rising = all(a < b for a, b in pairwise(steps))
-    return steps if len(totals) == 1 and rising and steps and steps[0] > 0 else []

@@ -17,12 +17,20 @@ _WANDB_STEP = {"Step": "_step"}
 
 def read(path: Path, text: str) -> Found | None:
     """Return the rows in ``text``, None if it is no table of log lines. Raises UnreadableError, also while iterated."""
-    first = next(line for line in text.split("\n") if line.strip())
+    columns = columns_of(path, next(line for line in text.split("\n") if line.strip()))
+    return Found(path, _rows(path, text, *columns)) if columns else None
+
+
+def columns_of(path: Path, first: str) -> tuple[str, list[str]] | None:
+    """Return what is between the cells, and the key of each column, if ``first`` is the header of a table; else None.
+
+    Raises UnreadableError for a table of several runs.
+    """
     for delimiter in _DELIMITERS:
         cells = _header(first.rstrip("\r"), delimiter)
         keys = [_WANDB_STEP.get(key, key) for key in _without_run(path, cells)]
         if len(cells) > 1 and not any(map(is_number, keys)) and any(k in STEPS or is_known(k) for k in keys):
-            return Found(path, _rows(path, text, delimiter, keys))
+            return delimiter, keys
     return None
 
 
@@ -53,6 +61,7 @@ def _rows(path: Path, text: str, delimiter: str, keys: list[str]) -> Iterator[Li
                 if next(rows, None) is None and len(row) < len(keys):
                     return  # the line that a killed process was writing
                 raise UnreadableError(f"{path}:{number}: has {len(row)} cells, but the header has {len(keys)}")
-            yield f"{path}:{number}", {k: cell.strip() for k, cell in zip(keys, row, strict=True) if k and cell.strip()}
+            cells = zip(keys, row, strict=True)
+            yield Line(f"{path}:{number}", {key: cell.strip() for key, cell in cells if key and cell.strip()})
     except csv.Error as error:
         raise UnreadableError(f"{path}:{reader.line_num}: is no CSV: {error}") from None

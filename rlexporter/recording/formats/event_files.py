@@ -36,11 +36,11 @@ def _lines(path: Path) -> Iterator[Line]:
     line: dict[str, Any] = {}
     for step, time, tag, value in _scalars(path):
         if line and (line["step"] != step or tag in line):
-            yield f"{path}: step {line['step']}", line
+            yield Line(f"{path}: step {line['step']}", line)
             line = {}
         line |= {"step": step, "time": time, tag: value}
     if line:
-        yield f"{path}: step {line['step']}", line
+        yield Line(f"{path}: step {line['step']}", line)
 
 
 def _scalars(path: Path) -> Iterator[tuple[int, float, str, float]]:

@@ -4,13 +4,81 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from rlexporter.recording.source import UNDERSTOOD, Found, Line, UnreadableError, shortened
 from rlexporter.recording.writers import STEPS
 
+LONGEST = 8 * 1024 * 1024
+"""The length of a line of which no more pieces are kept."""
 _OBJECT = re.compile(r'\s*\{\s*["}]')
+
+
+def refuse(error: UnreadableError) -> None:
+    """Raise ``error``: what is done about a damaged line of a whole file."""
+    raise error
+
+
+class JsonLines:
+    """Reads JSON lines from a text that comes in pieces.
+
+    ``damaged`` is called with the error of each line that is none; the others are read nevertheless, if it does not
+    raise.
+    """
+
+    ending = None
+    """How the run would have ended if nothing more comes: JSON lines never say."""
+
+    def __init__(self, path: Path, damaged: Callable[[UnreadableError], None] = refuse) -> None:
+        self._path = path
+        self._damaged = damaged
+        self._rest = ""
+        self._number = 0
+        self._first = True
+        self._too_long = False
+
+    def feed(self, text: str) -> Iterator[Line]:
+        """Yield the lines that end in the next piece of ``text``."""
+        if len(self._rest) > LONGEST and not self._too_long:
+            self._too_long = True
+            self._damaged(UnreadableError(f"{self._path}:{self._number + 1}: is longer than {LONGEST} characters"))
+        *whole, rest = text.split("\n")  # not `splitlines()`: JSON allows other line ends inside a text
+        if whole:
+            whole[0] = self._rest + whole[0]
+        self._rest = rest if whole else "" if self._too_long else self._rest + rest
+        for line in whole:
+            self._number += 1
+            if self._too_long:
+                self._too_long = False
+            elif line.strip():
+                yield from self._parsed(line)
+
+    def settle(self) -> Iterator[Line]:
+        """Yield what waited for more text: nothing does."""
+        return iter(())
+
+    def close(self) -> Iterator[Line]:
+        """Yield the last line, unless a killed process was writing it."""
+        line, self._rest = self._rest, ""
+        self._number += 1
+        if line.strip() and not self._too_long:
+            yield from self._parsed(line, last=True)
+
+    def _parsed(self, line: str, *, last: bool = False) -> Iterator[Line]:
+        where = f"{self._path}:{self._number}"
+        try:
+            value = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            if self._first or not last:
+                hint = f": {UNDERSTOOD}" if self._first else ""
+                self._damaged(UnreadableError(f"{where}: is no JSON: {error}{hint}"))
+            return
+        if isinstance(value, dict):
+            self._first = False
+            yield Line(where, value)
+        else:
+            self._damaged(_no_object(where, value))
 
 
 def read(path: Path, text: str) -> Found | None:
@@ -22,7 +90,7 @@ def read(path: Path, text: str) -> Found | None:
     if isinstance(whole, dict) and isinstance(whole.get("log_history"), list):
         return Found(path, _listed(f"{path}: log_history", whole["log_history"]))
     if isinstance(whole, dict) and "\n" not in text.strip():
-        return Found(path, [(f"{path}:1", whole)])
+        return Found(path, [Line(f"{path}:1", whole)])
     if isinstance(whole, list) and any(isinstance(each, dict) for each in whole):
         return Found(path, _listed(f"{path}: ", whole))
     what = f"an object with {_some(whole)}" if isinstance(whole, dict) else shortened(text, 40)
@@ -35,27 +103,22 @@ def _some(whole: dict[str, object]) -> str:
 
 def _begins_as_lines(text: str) -> bool:
     """Return True if the text is meant as JSON lines; a program may print one object before its usual output."""
-    begun = [line for line in text[:1_000_000].split("\n") if line.strip()][:2]
+    return begin_as_lines([line for line in text[:1_000_000].split("\n") if line.strip()][:2]) is not False
+
+
+def begin_as_lines(begun: list[str]) -> bool | None:
+    """Return True if the first two lines that are not blank begin JSON lines; None if one alone does not tell."""
     if not _OBJECT.match(begun[0]):
         return False
-    return len(begun) < 2 or bool(_OBJECT.match(begun[1])) or any(f'"{key}"' in begun[0] for key in (*STEPS, "event"))
+    if any(f'"{key}"' in begun[0] for key in (*STEPS, "event")):
+        return True
+    return None if len(begun) < 2 else bool(_OBJECT.match(begun[1]))
 
 
 def _json_lines(path: Path, text: str) -> Iterator[Line]:
-    found = text.split("\n")  # not `splitlines()`: JSON allows other line ends inside a text
-    first = True
-    for number, line in enumerate(found, 1):
-        if not line.strip():
-            continue
-        try:
-            value = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            if number == len(found) and not first:
-                return  # the line that a killed process was writing
-            hint = f": {UNDERSTOOD}" if first else ""
-            raise UnreadableError(f"{path}:{number}: is no JSON: {error}{hint}") from None
-        yield _object(f"{path}:{number}", value)
-        first = False
+    reader = JsonLines(path)
+    yield from reader.feed(text)
+    yield from reader.close()
 
 
 def _listed(where: str, lines: list[object]) -> Iterator[Line]:
@@ -65,5 +128,9 @@ def _listed(where: str, lines: list[object]) -> Iterator[Line]:
 
 def _object(where: str, value: object) -> Line:
     if not isinstance(value, dict):
-        raise UnreadableError(f"{where}: is no JSON object but {type(value).__name__}: {UNDERSTOOD}")
-    return where, value
+        raise _no_object(where, value)
+    return Line(where, value)
+
+
+def _no_object(where: str, value: object) -> UnreadableError:
+    return UnreadableError(f"{where}: is no JSON object but {type(value).__name__}: {UNDERSTOOD}")

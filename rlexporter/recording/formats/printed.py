@@ -5,28 +5,35 @@ from __future__ import annotations
 import ast
 import re
 import warnings
-from collections.abc import Iterator
 from math import inf, nan
 from typing import Any
 
 _LONGEST = 20_000
 _START = re.compile(r"""\{\s*(['"])[^{}'"]{1,200}\1\s*:""")
-_TOKEN = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|[{}]""", re.DOTALL)
+_TOKEN = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|[{}'"]""", re.DOTALL)
+_HALF = re.compile(r"""\{\s*(?:(['"])[^{}'"]{0,200}(?:\1\s*)?)?\Z""")
+"""The first part of what `_START` finds, at the end of a text."""
 _NAMES = {"nan": nan, "NaN": nan, "inf": inf, "Infinity": inf, "null": None, "true": True, "false": False}
 
 
-def dicts(text: str) -> Iterator[tuple[int, int, dict[str, Any]]]:
-    """Yield where each dict with texts as keys begins and ends, and the dict; those inside it belong to it."""
-    at = 0
+def following(text: str, at: int = 0, *, whole: bool = True) -> tuple[int, int, dict[str, Any] | None]:
+    """Return where the next dict with texts as keys begins and ends, from ``at`` on, and the dict.
+
+    Dicts inside it belong to it. If there is none, the place up to which there is none is returned twice, and None.
+    ``whole``: False if more text may follow, which may end a dict that is open.
+    """
     while begun := _START.search(text, at):
         start = begun.start()
-        end = _end(text, start)
+        end = _end(text, start, whole=whole)
+        if end is None:
+            return start, start, None
         found = literal(text[start:end].replace("\n", "")) if end else None
         if end and isinstance(found, dict):
-            yield start, end, found
-            at = end
-        else:
-            at = start + 1 if end else _next_line(text, start)
+            return start, end, found
+        at = start + 1 if end else _next_line(text, start)
+    half = None if whole else _HALF.search(text, at)
+    stop = half.start() if half else len(text)
+    return stop, stop, None
 
 
 def _next_line(text: str, at: int) -> int:
@@ -43,16 +50,21 @@ def literal(text: str) -> Any:
         return text
 
 
-def _end(text: str, start: int) -> int:
-    """Return the place after the brace that closes the one at ``start``; 0 if none does before the next one begins."""
+def _end(text: str, start: int, *, whole: bool) -> int | None:
+    """Return the place after the brace that closes the one at ``start``; 0 if none does before the next one begins.
+
+    None: more text can tell.
+    """
     depth = 0
     for token in _TOKEN.finditer(text, start, start + _LONGEST):
         if depth and token[0] == "{" and text[token.start() - 1] == "\n":
             return 0
+        if token[0] in ("'", '"') and not whole and len(text) - start < _LONGEST:
+            return None  # a text that is open
         depth += {"{": 1, "}": -1}.get(token[0], 0)
         if depth == 0:
             return token.end()
-    return 0
+    return 0 if whole or len(text) - start >= _LONGEST else None
 
 
 def _value(node: ast.expr) -> Any:
