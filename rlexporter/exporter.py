@@ -128,7 +128,7 @@ class Exporter:
             undo.callback(server.close)
             server.start()
             undo.pop_all()
-        self._server = server
+        self._server, run.note = server, server.note
         versions = (__version__, platform.python_version(), prometheus.VERSION, endpoint.VERSION)
         run.store.change(lambda builder: builder.set("rlexporter_build_info", 1.0, *versions))
         self._displaced = False

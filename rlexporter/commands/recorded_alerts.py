@@ -117,15 +117,15 @@ def judge(recording: Recording, thresholds: Thresholds | None = None) -> Report:
     )
 
 
-def feed(store: Store, event: Event) -> None:
-    """Put the content of a recorded ``event`` into ``store``."""
+def feed(store: Store, event: Event, *, timed: bool = True) -> None:
+    """Put the content of a recorded ``event`` into ``store``; ``timed`` as in `Store.record`."""
     for update in (event.part, event.update):
         for series in update.seen if update else ():
             store.tap(series.metric)
     if event.part is not None:
         store.absorb(event.part)
     elif event.update is not None or event.logs is not None:
-        store.record(event.logs or {}, event.step, event.update)
+        store.record(event.logs or {}, event.step, event.update, timed=timed)
 
 
 def _fired(watch: Watch, key: Key, thresholds: Thresholds) -> Fired:

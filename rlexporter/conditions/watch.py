@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import isfinite, nan
 from typing import NamedTuple
 
 from rlexporter.catalog.causes import place
@@ -97,7 +98,10 @@ class Watch:
     def look(
         self, anomalies: AnomalyCounts, line: LineNumbers, update: StepUpdate | None, step: int, now: float
     ) -> Verdict:
-        """Judge a log line and the step update that belongs to it; return what has changed."""
+        """Judge a log line and the step update that belongs to it; return what has changed.
+
+        ``now``: seconds since the epoch, NaN if nobody knows when the line was logged.
+        """
         self.note(anomalies, update.seen if update is not None else {})
         advanced = step != self._step
         gap = update.duration if update is not None and update.duration is not None else self._gap(now)
@@ -134,7 +138,8 @@ class Watch:
         return self._judge.past(signal).count > 0
 
     def _gap(self, now: float) -> float | None:
-        return None if self._time is None else now - self._time
+        gap = nan if self._time is None else now - self._time
+        return gap if isfinite(gap) else None
 
     def _steps_since(self, step: int) -> int:
         """Return the number of steps from the one that was judged last to ``step``; 1 where it cannot be told."""

@@ -30,6 +30,7 @@ _LISTED = 8
 _BARS = "▁▂▃▄▅▆▇█"
 _COLUMNS = 80
 """The width of a terminal that does not say how wide it is."""
+_MOST_REWARDS = 4096
 _EVERY_SECONDS = 0.2
 _EVERY_SECONDS_IN_A_FILE = 5.0
 
@@ -63,6 +64,12 @@ class Display:
         if self._due() or done == steps:
             self._write(f"teaching a tiny model to write words: {100 * done // steps} %", last=done == steps)
 
+    def reading(self, done: int, total: int) -> None:
+        """Show the run, and that ``done`` of ``total`` bytes of its past were read."""
+        if self._due():
+            read = f"reading the past: {100 * done // total} %"
+            self._write(read if self._exporter is None else f"{read}  {self._line(self._exporter.snapshot)}")
+
     def step(self) -> None:
         """Show the run as it is served now."""
         if self._exporter is None:
@@ -75,6 +82,8 @@ class Display:
         reward = now.value("rl_reward_mean")
         if reward is not None and isfinite(reward):
             self._rewards.append(reward)
+            if len(self._rewards) > _MOST_REWARDS:  # of a long run the means of two, of four ...
+                self._rewards = [sum(pair) / 2 for pair in zip(self._rewards[::2], self._rewards[1::2], strict=False)]
         self._conditions(now)
         if self._due():
             self._write(self._line(now))

@@ -8,7 +8,7 @@ import logging
 import socket
 import time
 from collections.abc import Callable
-from threading import Thread
+from threading import Lock, Thread
 
 from rlexporter.endpoint import server
 from rlexporter.endpoint.app import VERSION, application
@@ -85,8 +85,10 @@ class Server:
         self.host, self.port = sock.getsockname()[:2]
         self.url = f"{'https' if guards.tls else 'http'}://{_reachable(self.host)}:{self.port}"
         self._socket = sock
+        self._snapshot = snapshot
+        self._noting = Lock()
         self.history = History()
-        self._watcher = Ticker("history", _HISTORY_SECONDS, lambda: self.history.see(snapshot()), failed)
+        self._watcher = Ticker("history", _HISTORY_SECONDS, self.note, failed)
         app = Authentication(application(snapshot, self.history, self.fetches, failed), guards.token)
         self._server = server.Server(app, sock, guards.tls, failed)
         self._thread = Thread(target=self._server.work, name=f"rlexporter-http-{self.port}", daemon=True)
@@ -101,6 +103,11 @@ class Server:
                 self.close()
                 raise SetupError(f"the endpoint on {self.host}:{self.port} did not start")
             time.sleep(0.005)
+
+    def note(self) -> None:
+        """Take what is served now into the history; any thread may, so that none takes an older snapshot last."""
+        with self._noting:
+            self.history.see(self._snapshot())
 
     def patience(self, final: float, limit: float) -> float:
         """Return the seconds, at most ``limit``, to wait for scrapers not seen since ``final`` (monotonic clock)."""

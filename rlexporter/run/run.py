@@ -39,11 +39,17 @@ class Run:
         urgent: Callable[[], None] = lambda: None,
     ) -> None:
         self.settings = settings
+        self.clock = clock
+        """The clock; what follows a log sets one that tells when each line was written."""
+        self.note: Callable[[], None] = lambda: None
+        """Takes this moment into the curves of the status page, which else have two a second; for a log that is read
+        faster. It belongs to whoever serves the run."""
         self.state = RunState.STARTING
         self.training = False
         watch = from_catalog.watch(settings.thresholds)
+        now = lambda: self.clock()  # noqa: E731 - mypy takes an attribute that is a function for a method
         self.store = Store(
-            CATALOG, max_keys=settings.max_keys, clock=clock, watch=watch, urgent=urgent, frameworks=FRAMEWORKS
+            CATALOG, max_keys=settings.max_keys, clock=now, watch=watch, urgent=urgent, frameworks=FRAMEWORKS
         )
         self.errors = ErrorLog(self.store)
         self.sink = RunSink(self.store, self.errors, lambda: self.rank == 0)

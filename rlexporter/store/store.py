@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
+from math import nan
 from threading import RLock
 
 from rlexporter.conditions.watch import Verdict, Watch
@@ -173,11 +174,12 @@ class Store:
         update: StepUpdate | None = None,
         *,
         served: bool = True,
+        timed: bool = True,
     ) -> None:
         """Record one log line and its step update as one change.
 
         ``logs`` is read once, never kept or changed. Without a ``step`` each line is a step unless it is an evaluation.
-        ``served``: True if this rank serves the values.
+        ``served``: True if this rank serves the values; ``timed``: False if the clock does not tell when it was logged.
         """
         started = time.perf_counter()
         found: list[Verdict] = []
@@ -186,9 +188,9 @@ class Store:
             at = self._lines.write(builder, line, step, update)
             builder.set("rlexporter_record_seconds_total", self._record_seconds)
             if self._watch is not None and line.prefix:
-                self._watch.pause(self._clock())
+                self._watch.pause(self._clock() if timed else nan)
             elif self._watch is not None:
-                self._judge(self._watch, builder, found, line, update, at)
+                self._judge(self._watch, builder, found, line, update, at, timed=timed)
 
         with self._lock:
             line = self._lines.read(logs, update, served=served)
@@ -226,11 +228,13 @@ class Store:
         line: LogLine,
         update: StepUpdate | None,
         step: int,
+        *,
+        timed: bool = True,
     ) -> None:
         """Judge a step and write the result. A repeated edit takes it from ``found``, so that no step counts twice."""
         now = self._clock()
         if not found:
-            found.append(watch.look(builder.anomalies, line.judged, update, step, now))
+            found.append(watch.look(builder.anomalies, line.judged, update, step, now if timed else nan))
         builder.set("rl_stall_after_seconds", watch.stall_after(""))
         transitions.write(builder, found[0], step, now)
 

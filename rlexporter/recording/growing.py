@@ -1,0 +1,179 @@
+"""Reads the bytes of a log as they come: of a file that grows, is replaced or begins anew, or of a pipe."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import stat
+import time
+from io import FileIO
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+from rlexporter.model.errors import SetupError
+from rlexporter.recording.formats import folder
+
+_PIECE = 256 * 1024
+_MARK = 64
+"""The bytes before the place of reading that show if a file is still the one that was read."""
+
+
+class Piece(NamedTuple):
+    """What has come since the last time; nothing is empty."""
+
+    content: bytes = b""
+    anew: str = ""
+    """Why the log begins anew with what follows; empty if it goes on."""
+
+
+class Source(Protocol):
+    """Where the bytes of a log come from."""
+
+    ended: bool
+    """True once nothing more can come."""
+
+    @property
+    def written(self) -> float:
+        """Return when the log was written last, in seconds since the epoch."""
+
+    @property
+    def read(self) -> tuple[int, int]:
+        """Return how many bytes were read, and how many there are; both 0 if that is not known."""
+
+    def next(self) -> Piece:
+        """Return what has come, without waiting for more. Raises SetupError for what can never be read."""
+
+    def close(self) -> None:
+        """Let go of it."""
+
+
+class GrowingFile:
+    """A file at ``path``, which need not be there yet.
+
+    Another file of that name is read from its beginning once the old one is at its end; a file that became shorter, or
+    whose bytes before the place of reading have changed, is read from its beginning.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.ended = False
+        self._file: FileIO | None = None
+        self._at = 0
+        self._mark = b""
+
+    @property
+    def there(self) -> bool:
+        """Return True if the file has been seen."""
+        return self._file is not None
+
+    @property
+    def written(self) -> float:
+        """Return when the file was written last, in seconds since the epoch."""
+        return os.fstat(self._file.fileno()).st_mtime if self._file else time.time()
+
+    @property
+    def read(self) -> tuple[int, int]:
+        """Return how many bytes of the file were read, and how many there are."""
+        return (self._at, os.fstat(self._file.fileno()).st_size) if self._file else (0, 0)
+
+    def next(self) -> Piece:
+        """Return what has been written since the last time; at most a quarter of a megabyte."""
+        if self._file is None:
+            self._file = self._opened()
+            if self._file is None:
+                return Piece()
+        if self._is_other():
+            self._file.seek(0)
+            self._at, self._mark = 0, b""
+            return Piece(anew="was cut or written over")
+        content = self._file.read(_PIECE)
+        if content:
+            self._at += len(content)
+            self._mark = (self._mark + content)[-_MARK:]
+            return Piece(content)
+        if self._is_replaced() and (found := self._opened()) is not None:
+            self._file.close()
+            self._file, self._at, self._mark = found, 0, b""
+            return Piece(anew="was replaced by another file")
+        return Piece()
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._file is not None:
+            self._file.close()
+
+    def _opened(self) -> FileIO | None:
+        try:
+            if self.path.is_dir():
+                raise SetupError(f"{self.path}: is a folder: name the log in it")
+            return self.path.open("rb", buffering=0)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise SetupError(f"{self.path}: cannot be read: {error.strerror or error}") from None
+
+    def _is_other(self) -> bool:
+        """Return True if what was read of the open file is not there any more."""
+        assert self._file is not None
+        if not self._at:
+            return False
+        fileno = self._file.fileno()
+        if os.fstat(fileno).st_size < self._at:
+            return True
+        return os.pread(fileno, len(self._mark), self._at - len(self._mark)) != self._mark
+
+    def _is_replaced(self) -> bool:
+        """Return True if the path names another file than the open one; one that was only removed may still grow."""
+        assert self._file is not None
+        with contextlib.suppress(OSError):
+            now, open_one = self.path.stat(), os.fstat(self._file.fileno())
+            return (now.st_dev, now.st_ino) != (open_one.st_dev, open_one.st_ino)
+        return False
+
+
+class Pipe:
+    """What another program writes: standard input, or a named pipe. ``fileno``: of what is open for reading."""
+
+    def __init__(self, fileno: int) -> None:
+        self.ended = False
+        self._fileno = fileno
+        self._time = time.time()
+
+    @property
+    def written(self) -> float:
+        """Return when something came last, in seconds since the epoch."""
+        return self._time
+
+    @property
+    def read(self) -> tuple[int, int]:
+        """Return that nobody knows how much there is."""
+        return 0, 0
+
+    def next(self) -> Piece:
+        """Return what has come."""
+        if self.ended or not select.select([self._fileno], [], [], 0)[0]:
+            return Piece()
+        content = os.read(self._fileno, _PIECE)
+        self.ended, self._time = not content, time.time()
+        return Piece(content)
+
+    def close(self) -> None:
+        """Leave it open: it is the process's own."""
+
+
+def source(path: str) -> GrowingFile | Pipe:
+    """Return the source at ``path``; ``-`` is standard input, and a folder is searched for its log.
+
+    A named pipe is waited for until somebody writes to it. Raises SetupError for what cannot be followed.
+    """
+    if path == "-":
+        return Pipe(0)
+    found = Path(path)
+    try:
+        mode = found.stat().st_mode if found.exists() else stat.S_IFREG
+        if stat.S_ISFIFO(mode) or stat.S_ISCHR(mode):
+            return Pipe(os.open(path, os.O_RDONLY))
+    except OSError as error:
+        raise SetupError(f"{path}: cannot be read: {error.strerror or error}") from None
+    return GrowingFile(folder.log_in(found) if stat.S_ISDIR(mode) else found)
