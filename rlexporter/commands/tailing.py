@@ -24,7 +24,7 @@ LINGER_SECONDS = 60.0
 _POLL_SECONDS = 0.25
 _SETTLED_SECONDS = 1.0
 """How long nothing comes until what waits for more is handed on."""
-_STANDARD_INPUT = "standard input"
+_STANDARD_INPUT = "stdin"
 
 
 def follow(file: str, *, run: str | None, algorithm: str, port: int | None, linger: float | None) -> int:

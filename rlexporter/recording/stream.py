@@ -148,13 +148,13 @@ class Stream:
         """Return the reader for a log that begins with ``text``; None if that does not tell yet."""
         *whole, rest = text.split("\n")
         begun = [line for line in (*whole, *([rest] if last else [])) if line.strip()][:2]
+        if self._path.name == run_facts.LOG_FILES[0] or _is_whole_json(text):
+            raise UnreadableError(f"{self._path}: is JSON in one piece, which is not followed: {FOLLOWED}")
         if not begun:
             drawn = "\r" in text.rstrip("\r") or "\x1b" in text
             return Console(self._path) if drawn or len(text) > _UNDECIDED else None
         if csv_table.columns_of(self._path, begun[0]):
             raise UnreadableError(f"{self._path}: is a table (CSV), which is not followed: {FOLLOWED}")
-        if _is_whole_json(text):
-            raise UnreadableError(f"{self._path}: is JSON in one piece, which is not followed: {FOLLOWED}")
         as_lines = begin_as_lines(begun)
         if as_lines or (as_lines is None and last):
             return JsonLines(self._path, self._damaged)
