@@ -106,9 +106,7 @@ class Parser:
         ``dialect``: that of the lines.
         """
         metas = self._metas[-1:] if newest else self._metas
-        facts = run_facts.facts(
-            metas, self._keys, self._algorithm or dialect.algorithm, dialect.framework
-        )
+        facts = run_facts.facts(metas, self._keys, self._algorithm or dialect.algorithm, dialect.framework)
         planned = dialect.planned if facts.steps_planned is None else facts.steps_planned
         return replace(facts, steps_planned=planned, trimmed=facts.step is None and run_facts.is_trimmed(self._steps))
 
