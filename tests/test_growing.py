@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -138,6 +138,15 @@ def test_without_a_bar_lines_are_counted_as_they_come(tmp_path: Path) -> None:
     assert stream.notes == ("the log has no steps: its lines are counted",)
 
 
+def test_the_bar_of_verl_tells_how_many_steps_are_planned(tmp_path: Path) -> None:
+    """Among the bars of its rollouts."""
+    stream = Stream(tmp_path / "run.log", "", _refuse)
+    bars = "Training Progress:   5%|# | 1/20 [00:06<01:54]\rProcessed prompts: 50%|# | 4/8 [00:01<00:01]\n"
+
+    assert _steps(stream, "begin\n", f"{bars}step:1 - actor/pg_loss:0.5\n{bars}step:2 - actor/pg_loss:0.25\n") == [1, 2]
+    assert (stream.planned, stream.facts.steps_planned) == (20, 20)
+
+
 def test_damage_is_left_out(tmp_path: Path) -> None:
     """Each damaged line is told with its place; what is between them is read."""
     said: list[str] = []
@@ -201,12 +210,14 @@ def test_the_last_line_of_ms_swift(tmp_path: Path) -> None:
 
     Written by `_save_trainer_state` in swift/llm/train/sft.py of modelscope/ms-swift, after an exception too.
     """
-    lines = [{"loss": 0.5, "reward": 0.5, "global_step/max_steps": f"{step}/30"} for step in (10, 20, 30)]
+    lines: list[dict[str, Any]] = [
+        {"loss": 0.5, "reward": 0.5, "global_step/max_steps": f"{step}/30"} for step in (10, 20, 30)
+    ]
     state = {"last_model_checkpoint": "c", "best_model_checkpoint": None, "best_metric": None, "memory": 1.5}
     last = {"model_parameter_info": "x", **state, "global_step": 30, "log_history": [{"loss": 0.5, "step": 10}]}
     summary = {"train_runtime": 9.0, "global_step/max_steps": "30/30"}
 
-    def events(*logged: dict[str, Any]) -> list[Event]:
+    def events(*logged: Mapping[str, Any]) -> list[Event]:
         (tmp_path / "logging.jsonl").write_text("".join(json.dumps(each) + "\n" for each in logged))
         return recording.read(tmp_path / "logging.jsonl").events
 
@@ -217,7 +228,7 @@ def test_the_last_line_of_ms_swift(tmp_path: Path) -> None:
     ]
     broken = events(*lines[:2], {**last, "global_step": 20})
     assert [(event.step, event.state) for event in broken] == [(10, None), (20, None), (0, RunState.FAILED)]
-    megatron = [{"loss": 0.5, "iteration": "5/10"}, {"loss": 0.4, "iteration": "10/10"}, state]
+    megatron: list[dict[str, Any]] = [{"loss": 0.5, "iteration": "5/10"}, {"loss": 0.4, "iteration": "10/10"}, state]
     assert [(event.step, event.state) for event in events(*megatron)] == [
         (5, None),
         (10, None),

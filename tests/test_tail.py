@@ -82,7 +82,7 @@ def log(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> _Log:
 
 def test_a_run_begins_with_its_first_line(log: _Log) -> None:
     """Until then it is starting; its name is that of the log, its times are those at which lines came."""
-    assert log.run.state is RunState.STARTING
+    assert log.look(0) is RunState.STARTING
     log.write(_jsonl(_step(1, kl=0.5)), after=100)
     log.write(_jsonl(_step(2, kl=0.25)), after=7)
 
@@ -344,14 +344,16 @@ def test_what_cannot_be_followed_is_one_line(
     assert said in line
 
 
-def test_the_log_is_never_recorded_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The environment may name the very file that is followed."""
+def test_nothing_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The environment may be that of the training, and name the very file that is followed, or its last state."""
     path = tmp_path / "run.jsonl"
     path.write_text(_jsonl(_step(1), {"step": 1, "train_runtime": 9.0}))
     monkeypatch.setenv("RLEXPORTER_RECORD", str(path))
+    monkeypatch.setenv("RLEXPORTER_STATE_FILE", str(tmp_path / "state.json"))
     before = path.read_bytes()
     assert main.main(["tail", str(path), "--port", "0", "--linger", "0"]) == 0
     assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]
 
 
 # Beside an attached exporter

@@ -35,7 +35,8 @@ def follow(file: str, *, run: str | None, algorithm: str, port: int | None, ling
     source = growing.source(file)
     path = Path(_STANDARD_INPUT) if file == "-" else getattr(source, "path", Path(file))
     exporter = Exporter(run=run, algorithm=algorithm or None, rank=0, world_size=1, port=port)
-    exporter.run.settings = replace(exporter.run.settings, record=None)  # it may name the very log that is read
+    # The environment may be that of the training: its recording, and its last state, are not ours to write over.
+    exporter.run.settings = replace(exporter.run.settings, record=None, state_file="")
     try:
         tail = _Tail(source, path, exporter, algorithm)
         exporter.start()

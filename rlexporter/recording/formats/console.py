@@ -23,6 +23,8 @@ _VERL = re.compile(r"(?<!\S)step:(\d+) - (\S.*)$", re.MULTILINE)
 _REPEATED = re.compile(r"\s*\[repeated .*\]$")
 _BAR = re.compile(r"\|[^\S\n]*(\d+)/(\d+) \[")
 """What tqdm draws: the steps done, and all of them."""
+_PROGRESS = re.compile(rf"Training Progress:[^\n]*?{_BAR.pattern}")
+"""The bar of verl's trainer, which stands beside others."""
 
 _LOGGED = frozenset(("epoch", "loss", "reward", "grad_norm", "kl", "train_runtime", "eval_runtime"))
 _LOGGED_BELOW = ("rewards/", "completions/", "objective/", "ppo/", "train/", "actor/", "critic/")
@@ -47,6 +49,7 @@ class Console:
         self._number = 1
         """The number of the line in which that text begins, as a terminal shows them."""
         self._verl = False
+        self._progress: tuple[int, int] | None = None
         self._waiting: deque[Line] = deque()
         self._ending = Ending()
 
@@ -94,11 +97,13 @@ class Console:
 
     def _of_verl(self, text: str, found: list[re.Match[str]]) -> Iterator[Line]:
         at = 0
+        for match in _PROGRESS.finditer(text):
+            self._progress = (int(match[1]), int(match[2]))
         for match in found:
             self._number += text.count("\n", at, match.start())
             parts = (each.rpartition(":") for each in _REPEATED.sub("", match[2]).split(" - "))
             logs = {key.strip(): v if is_number(v) else printed.literal(v) for key, _, v in parts if key}
-            yield Line(f"{self._path}:{self._number}", {"step": match[1], **logs})
+            yield Line(f"{self._path}:{self._number}", {"step": match[1], **logs}, self._progress)
             self._number += text.count("\n", match.start(), match.end())
             at = match.end()
             self._ending.forget()
