@@ -98,11 +98,12 @@ def test_a_dict_that_a_terminal_broke(tmp_path: Path) -> None:
     """Wherever it was broken, and wherever its text is cut; braces and quotes inside texts are none."""
     logs = {"loss": -0.0625, "rewards/a 'b' }/mean": 0.5, "kl": 1.5e-05, "epoch": 0.25}
     line = str(logs)
-    broken = "".join(f"{line[i : i + 11]}\r\n" for i in range(0, len(line), 11))
-    content = f"don't panic {{\r\n{broken}  5%|# | 7/40 [00:01\r\nend".encode()
-    for cut in range(len(content)):
-        (event,), _ = _in_pieces(tmp_path / "run.log", content, [cut])
-        assert (event.step, event.logs) == (7, logs)
+    for width in (4, 11):
+        broken = "".join(f"{line[i : i + width]}\r\n" for i in range(0, len(line), width))
+        content = f"don't panic {{\r\n{broken}  5%|# | 7/40 [00:01\r\nend".encode()
+        for cut in range(len(content)):
+            (event,), _ = _in_pieces(tmp_path / "run.log", content, [cut])
+            assert (event.step, event.logs) == (7, logs)
 
 
 def test_the_bar_is_read_before_its_line_ends(tmp_path: Path) -> None:
