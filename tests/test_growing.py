@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from rlexporter import recording
 from rlexporter.model.errors import SetupError
 from rlexporter.model.snapshot import RunState
-from rlexporter.recording import Event, UnreadableError
+from rlexporter.recording import Event, UnreadableError, growing
 from rlexporter.recording.formats import console, json_text
 from rlexporter.recording.growing import GrowingFile
 from rlexporter.recording.stream import Stream
@@ -114,6 +114,21 @@ def test_the_bar_is_read_before_its_line_ends(tmp_path: Path) -> None:
 
     assert [(event.step, event.logs) for event in events] == [(5, {"loss": 0.5, "epoch": 0.1})]
     assert stream.planned == 40
+
+
+def test_bars_of_other_work_are_no_steps(tmp_path: Path) -> None:
+    """Those of a sampler, between and after log lines; a line does not wait for ever for its own."""
+    other = "Processed prompts: 50%|# | 4/8 [00:01<00:01]\n"
+    line = "{{'loss': 0.5, 'epoch': {}}}\n"
+    text = "".join(line.format(i) + other * 3 for i in (0.1, 0.2, 0.3))
+    assert [event.step for event in _in_pieces(tmp_path / "run.log", text.encode(), [])[0]] == [1, 2, 3]
+    (tmp_path / "run.log").write_text(text)
+    assert [event.step for event in recording.read(tmp_path / "run.log").events] == [1, 2, 3]
+
+    reader = console.Console(tmp_path / "run.log")
+    assert [*reader.feed(line.format(0.1)), *reader.feed(other * 3)] == []
+    assert [found.logs["loss"] for _ in range(300) for found in reader.feed(other)] == [0.5]
+    assert reader.found == 1
 
 
 def _steps(stream: Stream, *pieces: str) -> list[int]:
@@ -308,6 +323,15 @@ def test_a_large_file_comes_in_pieces(tmp_path: Path) -> None:
         sizes.append(len(content))
     assert (sum(sizes), max(sizes)) == (1_000_000, 256 * 1024)
     source.close()
+
+
+def test_the_log_in_a_folder(tmp_path: Path) -> None:
+    """The one that grows, also where transformers has written its state at the end."""
+    for name in ("trainer_state.json", "trainer_log.jsonl"):
+        (tmp_path / name).write_text("{}\n")
+    found = growing.source(str(tmp_path))
+    assert isinstance(found, GrowingFile)
+    assert found.path == tmp_path / "trainer_log.jsonl"
 
 
 def test_what_cannot_be_read_is_said(tmp_path: Path) -> None:

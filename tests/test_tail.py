@@ -284,6 +284,30 @@ def test_a_file_that_comes_grows_is_replaced_and_damaged(tmp_path: Path) -> None
     assert "Traceback" not in text
 
 
+def test_the_page_has_the_curves_of_the_past(tmp_path: Path) -> None:
+    """However fast it was read; a console that never falls silent hides no line."""
+    path = tmp_path / "slurm-1.out"
+    lines = [
+        f"{{'loss': {i / 10}, 'reward': {i / 100}, 'epoch': {i}}}\n {i}%|# | {i}/90 [00:01\n" for i in range(1, 41)
+    ]
+    path.write_text("".join(lines))
+    with _tail(path) as (process, url):
+        _drain(process.stdout)
+        tools.eventually(lambda: _scrape(url).get("rl_step") == 40)
+        found = json.loads(fetch(f"{url}/api/history?series=rl_reward_mean&points=100")[1])
+        with path.open("a", buffering=1) as writer:
+            writer.write(lines[-1].replace("40", "50"))
+
+            def there() -> bool:
+                writer.write("Processed prompts: 50%|# | 4/8 [00:01<00:01]\r")
+                return _scrape(url)["rl_step"] == 50
+
+            tools.eventually(there)
+    (curve,) = found["curves"]
+    assert curve["steps"] == list(range(1, 41))
+    assert curve["values"] == [step / 100 for step in range(1, 41)]
+
+
 def test_standard_input() -> None:
     """Until it is closed; then the final state is served for a while, and Ctrl-C ends that."""
     reading, writing = os.pipe()

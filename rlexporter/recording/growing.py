@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from rlexporter.model.errors import SetupError
+from rlexporter.recording import run_facts
 from rlexporter.recording.formats import folder
 
 _PIECE = 256 * 1024
@@ -173,4 +174,7 @@ def source(path: str) -> GrowingFile | Pipe:
             return Pipe(os.open(path, os.O_RDONLY))
     except OSError as error:
         raise SetupError(f"{path}: cannot be read: {error.strerror or error}") from None
-    return GrowingFile(folder.log_in(found) if stat.S_ISDIR(mode) else found)
+    if stat.S_ISDIR(mode):
+        grows = [found / name for name in run_facts.LOG_FILES[1:] if (found / name).is_file()]
+        return GrowingFile(grows[0] if grows else folder.log_in(found))
+    return GrowingFile(found)
