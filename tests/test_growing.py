@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from rlexporter import recording
 from rlexporter.model.errors import SetupError
 from rlexporter.model.snapshot import RunState
-from rlexporter.recording import Event, UnreadableError
+from rlexporter.recording import Event, UnreadableError, growing
 from rlexporter.recording.formats import console, json_text
 from rlexporter.recording.growing import GrowingFile
 from rlexporter.recording.stream import Stream
@@ -98,11 +98,12 @@ def test_a_dict_that_a_terminal_broke(tmp_path: Path) -> None:
     """Wherever it was broken, and wherever its text is cut; braces and quotes inside texts are none."""
     logs = {"loss": -0.0625, "rewards/a 'b' }/mean": 0.5, "kl": 1.5e-05, "epoch": 0.25}
     line = str(logs)
-    broken = "".join(f"{line[i : i + 11]}\r\n" for i in range(0, len(line), 11))
-    content = f"don't panic {{\r\n{broken}  5%|# | 7/40 [00:01\r\nend".encode()
-    for cut in range(len(content)):
-        (event,), _ = _in_pieces(tmp_path / "run.log", content, [cut])
-        assert (event.step, event.logs) == (7, logs)
+    for width in (4, 11):
+        broken = "".join(f"{line[i : i + width]}\r\n" for i in range(0, len(line), width))
+        content = f"don't panic {{\r\n{broken}  5%|# | 7/40 [00:01\r\nend".encode()
+        for cut in range(len(content)):
+            (event,), _ = _in_pieces(tmp_path / "run.log", content, [cut])
+            assert (event.step, event.logs) == (7, logs)
 
 
 def test_the_bar_is_read_before_its_line_ends(tmp_path: Path) -> None:
@@ -113,6 +114,21 @@ def test_the_bar_is_read_before_its_line_ends(tmp_path: Path) -> None:
 
     assert [(event.step, event.logs) for event in events] == [(5, {"loss": 0.5, "epoch": 0.1})]
     assert stream.planned == 40
+
+
+def test_bars_of_other_work_are_no_steps(tmp_path: Path) -> None:
+    """Those of a sampler, between and after log lines; a line does not wait for ever for its own."""
+    other = "Processed prompts: 50%|# | 4/8 [00:01<00:01]\n"
+    line = "{{'loss': 0.5, 'epoch': {}}}\n"
+    text = "".join(line.format(i) + other * 3 for i in (0.1, 0.2, 0.3))
+    assert [event.step for event in _in_pieces(tmp_path / "run.log", text.encode(), [])[0]] == [1, 2, 3]
+    (tmp_path / "run.log").write_text(text)
+    assert [event.step for event in recording.read(tmp_path / "run.log").events] == [1, 2, 3]
+
+    reader = console.Console(tmp_path / "run.log")
+    assert [*reader.feed(line.format(0.1)), *reader.feed(other * 3)] == []
+    assert [found.logs["loss"] for _ in range(300) for found in reader.feed(other)] == [0.5]
+    assert reader.found == 1
 
 
 def _steps(stream: Stream, *pieces: str) -> list[int]:
@@ -136,6 +152,15 @@ def test_without_a_bar_lines_are_counted_as_they_come(tmp_path: Path) -> None:
 
     assert _steps(stream, *texts, "{'train_runtime': 9.0}\n") == [1, 1, 2, 2]
     assert stream.notes == ("the log has no steps: its lines are counted",)
+
+
+def test_the_bar_of_verl_tells_how_many_steps_are_planned(tmp_path: Path) -> None:
+    """Among the bars of its rollouts."""
+    stream = Stream(tmp_path / "run.log", "", _refuse)
+    bars = "Training Progress:   5%|# | 1/20 [00:06<01:54]\rProcessed prompts: 50%|# | 4/8 [00:01<00:01]\n"
+
+    assert _steps(stream, "begin\n", f"{bars}step:1 - actor/pg_loss:0.5\n{bars}step:2 - actor/pg_loss:0.25\n") == [1, 2]
+    assert (stream.planned, stream.facts.steps_planned) == (20, 20)
 
 
 def test_damage_is_left_out(tmp_path: Path) -> None:
@@ -201,12 +226,14 @@ def test_the_last_line_of_ms_swift(tmp_path: Path) -> None:
 
     Written by `_save_trainer_state` in swift/llm/train/sft.py of modelscope/ms-swift, after an exception too.
     """
-    lines = [{"loss": 0.5, "reward": 0.5, "global_step/max_steps": f"{step}/30"} for step in (10, 20, 30)]
+    lines: list[dict[str, Any]] = [
+        {"loss": 0.5, "reward": 0.5, "global_step/max_steps": f"{step}/30"} for step in (10, 20, 30)
+    ]
     state = {"last_model_checkpoint": "c", "best_model_checkpoint": None, "best_metric": None, "memory": 1.5}
     last = {"model_parameter_info": "x", **state, "global_step": 30, "log_history": [{"loss": 0.5, "step": 10}]}
     summary = {"train_runtime": 9.0, "global_step/max_steps": "30/30"}
 
-    def events(*logged: dict[str, Any]) -> list[Event]:
+    def events(*logged: Mapping[str, Any]) -> list[Event]:
         (tmp_path / "logging.jsonl").write_text("".join(json.dumps(each) + "\n" for each in logged))
         return recording.read(tmp_path / "logging.jsonl").events
 
@@ -217,7 +244,7 @@ def test_the_last_line_of_ms_swift(tmp_path: Path) -> None:
     ]
     broken = events(*lines[:2], {**last, "global_step": 20})
     assert [(event.step, event.state) for event in broken] == [(10, None), (20, None), (0, RunState.FAILED)]
-    megatron = [{"loss": 0.5, "iteration": "5/10"}, {"loss": 0.4, "iteration": "10/10"}, state]
+    megatron: list[dict[str, Any]] = [{"loss": 0.5, "iteration": "5/10"}, {"loss": 0.4, "iteration": "10/10"}, state]
     assert [(event.step, event.state) for event in events(*megatron)] == [
         (5, None),
         (10, None),
@@ -296,6 +323,15 @@ def test_a_large_file_comes_in_pieces(tmp_path: Path) -> None:
         sizes.append(len(content))
     assert (sum(sizes), max(sizes)) == (1_000_000, 256 * 1024)
     source.close()
+
+
+def test_the_log_in_a_folder(tmp_path: Path) -> None:
+    """The one that grows, also where transformers has written its state at the end."""
+    for name in ("trainer_state.json", "trainer_log.jsonl"):
+        (tmp_path / name).write_text("{}\n")
+    found = growing.source(str(tmp_path))
+    assert isinstance(found, GrowingFile)
+    assert found.path == tmp_path / "trainer_log.jsonl"
 
 
 def test_what_cannot_be_read_is_said(tmp_path: Path) -> None:

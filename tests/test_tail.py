@@ -82,7 +82,7 @@ def log(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> _Log:
 
 def test_a_run_begins_with_its_first_line(log: _Log) -> None:
     """Until then it is starting; its name is that of the log, its times are those at which lines came."""
-    assert log.run.state is RunState.STARTING
+    assert log.look(0) is RunState.STARTING
     log.write(_jsonl(_step(1, kl=0.5)), after=100)
     log.write(_jsonl(_step(2, kl=0.25)), after=7)
 
@@ -284,6 +284,30 @@ def test_a_file_that_comes_grows_is_replaced_and_damaged(tmp_path: Path) -> None
     assert "Traceback" not in text
 
 
+def test_the_page_has_the_curves_of_the_past(tmp_path: Path) -> None:
+    """However fast it was read; a console that never falls silent hides no line."""
+    path = tmp_path / "slurm-1.out"
+    lines = [
+        f"{{'loss': {i / 10}, 'reward': {i / 100}, 'epoch': {i}}}\n {i}%|# | {i}/90 [00:01\n" for i in range(1, 41)
+    ]
+    path.write_text("".join(lines))
+    with _tail(path) as (process, url):
+        _drain(process.stdout)
+        tools.eventually(lambda: _scrape(url).get("rl_step") == 40)
+        found = json.loads(fetch(f"{url}/api/history?series=rl_reward_mean&points=100")[1])
+        with path.open("a", buffering=1) as writer:
+            writer.write(lines[-1].replace("40", "50"))
+
+            def there() -> bool:
+                writer.write("Processed prompts: 50%|# | 4/8 [00:01<00:01]\r")
+                return _scrape(url)["rl_step"] == 50
+
+            tools.eventually(there)
+    (curve,) = found["curves"]
+    assert curve["steps"] == list(range(1, 41))
+    assert curve["values"] == [step / 100 for step in range(1, 41)]
+
+
 def test_standard_input() -> None:
     """Until it is closed; then the final state is served for a while, and Ctrl-C ends that."""
     reading, writing = os.pipe()
@@ -344,14 +368,16 @@ def test_what_cannot_be_followed_is_one_line(
     assert said in line
 
 
-def test_the_log_is_never_recorded_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The environment may name the very file that is followed."""
+def test_nothing_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The environment may be that of the training, and name the very file that is followed, or its last state."""
     path = tmp_path / "run.jsonl"
     path.write_text(_jsonl(_step(1), {"step": 1, "train_runtime": 9.0}))
     monkeypatch.setenv("RLEXPORTER_RECORD", str(path))
+    monkeypatch.setenv("RLEXPORTER_STATE_FILE", str(tmp_path / "state.json"))
     before = path.read_bytes()
     assert main.main(["tail", str(path), "--port", "0", "--linger", "0"]) == 0
     assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]
 
 
 # Beside an attached exporter

@@ -131,6 +131,8 @@ def test_replay_serves_without_torch(tmp_path: Path) -> None:
     assert "Traceback" not in found.stderr
     assert " on http://127.0.0.1:" in found.stderr
     assert " metrics served\n" in found.stdout
+    followed = _run(python, "tail", str(RUN), "--port", "0", "--linger", "0")
+    assert (followed.returncode, "Traceback" in followed.stderr) == (0, False)
     push = [str(python), "-c", "import rlexporter; rlexporter.Exporter(port=0, otlp='on').start()"]
     last = subprocess.run(push, env={}, capture_output=True, text=True, check=False).stderr.splitlines()[-1]
     assert f"SetupError: push by OTLP needs more: pip install {installed.OTLP} (" in last

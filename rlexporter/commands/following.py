@@ -138,17 +138,19 @@ class Following:
         self._begin(replace(facts, info=info, step=None, trimmed=resumed, totals=totals))
 
     def _learn(self, facts: RunFacts) -> None:
-        """Take over an algorithm or a number of steps that the first lines did not tell."""
+        """Take over what the first lines did not tell: the framework, the algorithm, how many steps are planned."""
         assert self._begun is not None
-        planned = facts.steps_planned
-        if (facts.algorithm, planned) == (self._begun.algorithm, self._begun.steps_planned):
-            return
-        if facts.algorithm != self._begun.algorithm:
-            info = {"torch": "", **self._begun.info, **facts.info}
+        before, planned = self._begun, facts.steps_planned
+        self._begun = replace(facts, info=before.info)
+        if _judged_as(facts) != _judged_as(before):
+            info = {"torch": "", **facts.info, **before.info}
             self._run.prepare(replace(facts, info=info, run_name=self._stream.name, step=None, totals={}))
-        elif planned is not None:
+        elif planned is not None and planned != before.steps_planned:
             self._run.store.change(lambda builder: builder.set("rl_steps_planned", planned))
-        self._begun = replace(self._begun, algorithm=facts.algorithm, steps_planned=planned)
+
+
+def _judged_as(facts: RunFacts) -> tuple[str, ...]:
+    return facts.algorithm, facts.framework, facts.judged_as
 
 
 def _numbers(logs: Mapping[str, object]) -> dict[str, float]:

@@ -23,7 +23,7 @@ from rlexporter.recording.stream import Stream
 LINGER_SECONDS = 60.0
 _POLL_SECONDS = 0.25
 _SETTLED_SECONDS = 1.0
-"""How long nothing comes until what waits for more is handed on."""
+"""How long no log line comes until what waits for more is handed on."""
 _STANDARD_INPUT = "stdin"
 
 
@@ -35,7 +35,8 @@ def follow(file: str, *, run: str | None, algorithm: str, port: int | None, ling
     source = growing.source(file)
     path = Path(_STANDARD_INPUT) if file == "-" else getattr(source, "path", Path(file))
     exporter = Exporter(run=run, algorithm=algorithm or None, rank=0, world_size=1, port=port)
-    exporter.run.settings = replace(exporter.run.settings, record=None)  # it may name the very log that is read
+    # The environment may be that of the training: its recording, and its last state, are not ours to write over.
+    exporter.run.settings = replace(exporter.run.settings, record=None, state_file="")
     try:
         tail = _Tail(source, path, exporter, algorithm)
         exporter.start()
@@ -67,8 +68,7 @@ class _Tail:
         display.watch(self._exporter)
         if isinstance(source, growing.GrowingFile) and not source.path.exists():
             display.say(f"{shown(self._path)} is not there yet: waiting for it")
-        last = time.monotonic()
-        settled = False
+        last, found, settled = time.monotonic(), 0, False
         while not source.ended:
             piece = source.next()
             if piece.anew:
@@ -76,17 +76,18 @@ class _Tail:
                 self._take(self._stream.close(begin=True))
             elif piece.content:
                 self._take(self._stream.feed(piece.content))
-                last, settled = time.monotonic(), False
-            elif time.monotonic() - last >= _SETTLED_SECONDS:
-                if not settled:
-                    self._settle()
-                    settled = True
-                self._following.look_for_an_end()
-                if linger is not None and self._exporter.state.over and time.monotonic() - last >= linger:
-                    break
-                time.sleep(_POLL_SECONDS)
-            else:
-                time.sleep(_POLL_SECONDS)
+            if self._stream.found != found:
+                last, found, settled = time.monotonic(), self._stream.found, False
+            if piece.content or piece.anew:
+                continue
+            quiet = time.monotonic() - last
+            if quiet >= _SETTLED_SECONDS and not settled:
+                self._settle()
+                settled = True
+            self._following.look_for_an_end()
+            if linger is not None and self._exporter.state.over and quiet >= linger:
+                break
+            time.sleep(_POLL_SECONDS)
         self._end(linger)
 
     def _settle(self) -> None:

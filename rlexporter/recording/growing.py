@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from rlexporter.model.errors import SetupError
+from rlexporter.recording import run_facts
 from rlexporter.recording.formats import folder
 
 _PIECE = 256 * 1024
@@ -63,11 +64,6 @@ class GrowingFile:
         self._mark = b""
 
     @property
-    def there(self) -> bool:
-        """Return True if the file has been seen."""
-        return self._file is not None
-
-    @property
     def written(self) -> float:
         """Return when the file was written last, in seconds since the epoch."""
         return os.fstat(self._file.fileno()).st_mtime if self._file else time.time()
@@ -81,19 +77,23 @@ class GrowingFile:
         """Return what has been written since the last time; at most a quarter of a megabyte."""
         if self._file is None:
             self._file = self._opened()
-            if self._file is None:
-                return Piece()
-        if self._is_other():
-            self._file.seek(0)
+        try:
+            return Piece() if self._file is None else self._next(self._file)
+        except OSError as error:
+            raise SetupError(f"{self.path}: cannot be read any more: {error.strerror or error}") from None
+
+    def _next(self, file: FileIO) -> Piece:
+        if self._is_other(file):
+            file.seek(0)
             self._at, self._mark = 0, b""
             return Piece(anew="was cut or written over")
-        content = self._file.read(_PIECE)
+        content = file.read(_PIECE)
         if content:
             self._at += len(content)
             self._mark = (self._mark + content)[-_MARK:]
             return Piece(content)
-        if self._is_replaced() and (found := self._opened()) is not None:
-            self._file.close()
+        if self._is_replaced(file) and (found := self._opened()) is not None:
+            file.close()
             self._file, self._at, self._mark = found, 0, b""
             return Piece(anew="was replaced by another file")
         return Piece()
@@ -113,21 +113,19 @@ class GrowingFile:
         except OSError as error:
             raise SetupError(f"{self.path}: cannot be read: {error.strerror or error}") from None
 
-    def _is_other(self) -> bool:
+    def _is_other(self, file: FileIO) -> bool:
         """Return True if what was read of the open file is not there any more."""
-        assert self._file is not None
         if not self._at:
             return False
-        fileno = self._file.fileno()
+        fileno = file.fileno()
         if os.fstat(fileno).st_size < self._at:
             return True
         return os.pread(fileno, len(self._mark), self._at - len(self._mark)) != self._mark
 
-    def _is_replaced(self) -> bool:
+    def _is_replaced(self, file: FileIO) -> bool:
         """Return True if the path names another file than the open one; one that was only removed may still grow."""
-        assert self._file is not None
         with contextlib.suppress(OSError):
-            now, open_one = self.path.stat(), os.fstat(self._file.fileno())
+            now, open_one = self.path.stat(), os.fstat(file.fileno())
             return (now.st_dev, now.st_ino) != (open_one.st_dev, open_one.st_ino)
         return False
 
@@ -176,4 +174,7 @@ def source(path: str) -> GrowingFile | Pipe:
             return Pipe(os.open(path, os.O_RDONLY))
     except OSError as error:
         raise SetupError(f"{path}: cannot be read: {error.strerror or error}") from None
-    return GrowingFile(folder.log_in(found) if stat.S_ISDIR(mode) else found)
+    if stat.S_ISDIR(mode):
+        grows = [found / name for name in run_facts.LOG_FILES[1:] if (found / name).is_file()]
+        return GrowingFile(grows[0] if grows else folder.log_in(found))
+    return GrowingFile(found)

@@ -31,6 +31,9 @@ _FIRST_LINES = 200
 class LineReader(Protocol):
     """Finds log lines in a text that comes in pieces."""
 
+    found: int
+    """The number of lines so far, also of those that wait."""
+
     @property
     def ending(self) -> dict[str, Any] | None:
         """Return the event by which the run ended, if nothing more comes; None if nothing says that it ended."""
@@ -90,6 +93,11 @@ class Stream:
     def recorded(self) -> bool:
         """Return True for a recording of rlexporter's own, which says itself how its run began and ended."""
         return self._parser.watched
+
+    @property
+    def found(self) -> int:
+        """Return how many log lines the file that is read has had, also those that wait for more."""
+        return self._reader.found if self._reader else 0
 
     @property
     def notes(self) -> tuple[str, ...]:

@@ -184,6 +184,7 @@ class Dialect:
         key = next((key for key in (_OWN_STEPS if self._stepped else (_CALLS,)) if line.get(key) is not None), None)
         if key is not None:
             self._step = self._number_in_step(key, line)
+            self.planned = bar[1] if bar is not None else self.planned
         elif self.counted:
             self._step = self._counted(bar) if is_training(line) else self._step
         elif is_training(line) and not any(key in line for key in STEPS):

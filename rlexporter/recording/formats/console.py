@@ -21,14 +21,18 @@ _PREFIX = re.compile(r"^(?:\(\w+(?: pid=\d+)?(?:, ip=[\w.:]+)?\)|\[(?:rank|defau
 """What Ray and torchrun put before each line of a worker."""
 _VERL = re.compile(r"(?<!\S)step:(\d+) - (\S.*)$", re.MULTILINE)
 _REPEATED = re.compile(r"\s*\[repeated .*\]$")
-_BAR = re.compile(r"\|[^\S\n]*(\d+)/(\d+) \[")
-"""What tqdm draws: the steps done, and all of them."""
+_BAR = re.compile(r"(?:(\w[\w ()/.-]*):[^\S\n]*)?\d+%\|[^|\n]*\|[^\S\n]*(\d+)/(\d+) \[")
+"""What tqdm draws: what is being done if it says so, the steps done, and all of them."""
+_OF_TRAINING = ("", "Train", "Training Progress")
+"""What transformers, ms-swift and verl say: other bars are of other work."""
 
 _LOGGED = frozenset(("epoch", "loss", "reward", "grad_norm", "kl", "train_runtime", "eval_runtime"))
 _LOGGED_BELOW = ("rewards/", "completions/", "objective/", "ppo/", "train/", "actor/", "critic/")
 _LONGEST = 1024 * 1024
 """The length of a line after which it is read as it is, although it has no end yet."""
 _MOST_WAITING = 100
+_NEAR = 10_000
+"""The characters after a log line in which its bar is looked for."""
 
 
 class Console:
@@ -47,7 +51,11 @@ class Console:
         self._number = 1
         """The number of the line in which that text begins, as a terminal shows them."""
         self._verl = False
+        self._progress: tuple[int, int] | None = None
         self._waiting: deque[Line] = deque()
+        self._waited = 0
+        """The characters since the last log line."""
+        self.found = 0
         self._ending = Ending()
 
     @property
@@ -94,13 +102,15 @@ class Console:
 
     def _of_verl(self, text: str, found: list[re.Match[str]]) -> Iterator[Line]:
         at = 0
+        self._progress = next(reversed(list(_bars(text))), self._progress)
         for match in found:
             self._number += text.count("\n", at, match.start())
             parts = (each.rpartition(":") for each in _REPEATED.sub("", match[2]).split(" - "))
             logs = {key.strip(): v if is_number(v) else printed.literal(v) for key, _, v in parts if key}
-            yield Line(f"{self._path}:{self._number}", {"step": match[1], **logs})
+            yield Line(f"{self._path}:{self._number}", {"step": match[1], **logs}, self._progress)
             self._number += text.count("\n", match.start(), match.end())
             at = match.end()
+            self.found += 1
             self._ending.forget()
         self._number += text.count("\n", at)
         self._ending.feed(text[at:])
@@ -123,16 +133,21 @@ class Console:
     def _between(self, text: str) -> Iterator[Line]:
         """Take the text between two log lines: a bar tells the step of the line before."""
         yield from self._drawn(text)
+        self._waited += len(text)
+        if self._waited > _NEAR:
+            yield from self._release()
         self._number += text.count("\n")
         self._ending.feed(text)
 
     def _drawn(self, text: str) -> Iterator[Line]:
-        if self._waiting and (bar := _BAR.search(text)):
-            self._waiting[0] = self._waiting[0]._replace(bar=(int(bar[1]), int(bar[2])))
+        if self._waiting and (bar := next(_bars(text), None)):
+            self._waiting[0] = self._waiting[0]._replace(bar=bar)
             yield from self._release()
 
     def _put(self, line: Line) -> Iterator[Line]:
         self._ending.forget()
+        self._waited = 0
+        self.found += 1
         training = is_training(line.logs)
         if training or len(self._waiting) >= _MOST_WAITING:
             yield from self._release()
@@ -160,6 +175,13 @@ def read(path: Path, text: str) -> Found:
 def _described(text: str) -> str:
     lines = text.strip().splitlines() or [""]
     return f"{len(lines)} lines of text, the first of them {shortened(lines[0], 40)!r}"
+
+
+def _bars(text: str) -> Iterator[tuple[int, int]]:
+    """Yield the steps done and planned on each bar of a training."""
+    for match in _BAR.finditer(text):
+        if (match[1] or "") in _OF_TRAINING:
+            yield int(match[2]), int(match[3])
 
 
 def _plain(text: str) -> str:

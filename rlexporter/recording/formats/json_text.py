@@ -37,6 +37,7 @@ class JsonLines:
         self._number = 0
         self._first = True
         self._too_long = False
+        self.found = 0
 
     def feed(self, text: str) -> Iterator[Line]:
         """Yield the lines that end in the next piece of ``text``."""
@@ -76,6 +77,7 @@ class JsonLines:
             return
         if isinstance(value, dict):
             self._first = False
+            self.found += 1
             yield Line(where, value)
         else:
             self._damaged(_no_object(where, value))
