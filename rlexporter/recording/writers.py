@@ -18,7 +18,8 @@ from rlexporter.store.keys import Resolver
 
 _STEPS = (
     ("step", "global_step"),
-    ("train/global_step", "training/global_step", "trainer/global_step"),  # transformers, verl, Lightning
+    # transformers, verl, Lightning; OpenRLHF names the step of an evaluation so
+    ("train/global_step", "training/global_step", "trainer/global_step", "eval/global_step"),
     ("current_steps",),  # LLaMA-Factory
     ("global_step/max_steps",),  # ms-swift: "10/100"
     ("_step",),  # W&B: of its calls, which may be several a step
