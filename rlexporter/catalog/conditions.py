@@ -44,6 +44,7 @@ SERIES_SIGNALS: tuple[Signal, ...] = (
             Source("rl_kl_per_token", _VALUE, "k3", _K3),
             Source("rl_kl_per_token", _VALUE, "k1"),
             Source("rl_kl_penalty_per_token", _VALUE, "k1"),
+            Source("rl_kl_k1_per_token", _VALUE, "k1"),
             Source("kl", Read.DERIVED, "k1"),
             Source("rl_kl_per_sequence", _VALUE, "sequence"),
         ),
@@ -65,6 +66,7 @@ SERIES_SIGNALS: tuple[Signal, ...] = (
             Source("rl_entropy_per_token_dist", _MEAN),
             Source("rl_entropy_per_token"),
             Source("rl_update_entropy_per_token"),
+            Source("rl_sampled_entropy_per_token"),
             Source("rl_logprob_dist", Read.MINUS_MEAN),
         ),
     ),
@@ -114,7 +116,7 @@ NONFINITE: dict[str, tuple[str, ...]] = {
     ),
     "nonfinite_kl": (
         *("rl_kl_per_token", "rl_kl_per_token_dist", "rl_kl_per_sequence", "rl_kl_per_sequence_dist"),
-        *("rl_kl_loss_per_token", "rl_kl_penalty_per_token"),
+        *("rl_kl_loss_per_token", "rl_kl_penalty_per_token", "rl_kl_k1_per_token", "rl_kl_estimate_per_token"),
     ),
     "nonfinite_advantage": ("rl_advantage_mean", "rl_token_advantage_mean", "rl_advantage_dist"),
     "nonfinite_ratio": (
@@ -123,7 +125,7 @@ NONFINITE: dict[str, tuple[str, ...]] = {
     ),
     "nonfinite_policy_loss": ("rl_policy_loss",),
     "nonfinite_value_loss": ("rl_value_loss",),
-    "nonfinite_loss": ("rl_loss", "rl_total_loss"),
+    "nonfinite_loss": ("rl_loss", "rl_total_loss", "rl_micro_batch_loss_mean"),
     "nonfinite_grad": ("rl_grad_norm", "rl_value_grad_norm"),
 }
 """The metrics whose NaN and infinities each of these signals counts; `nonfinite_other` counts those of all others."""

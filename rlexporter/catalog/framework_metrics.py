@@ -78,6 +78,102 @@ _LEARNING = (
     ),
 )
 
+_REWARDS = (
+    _reward.gauge(
+        "rl_reward_group_std",
+        "Spread of the reward among the completions of one prompt, mean over completions.",
+        reading="Falling to 0: the completions of a prompt are all right or all wrong, and teach nothing.",
+    ),
+    _reward.gauge(
+        "rl_shaped_reward_mean",
+        "Sum of the rewards of a completion's tokens after the baseline of its prompt and the KL penalty, mean over "
+        "completions.",
+        reading="Near 0 without a KL penalty: it is an advantage, and does not say how good completions are.",
+    ),
+    _reward.gauge(
+        "rl_kept_reward_mean",
+        "Mean reward of the completions that are trained on, after filters.",
+        reading="Far from the mean of all: the filters choose what is learnt.",
+    ),
+    _reward.gauge(
+        "rl_agent_reward",
+        "Reward of one agent's completions, by the statistic over them.",
+        labels=("agent", "statistic"),
+        reading="Rises while that agent learns.",
+    ),
+    _reward.gauge(
+        "rl_solved_fraction",
+        "Share of an agent's prompts of which no completion, some or all are right, if rewards are 0 and 1.",
+        unit="fraction",
+        labels=("agent", "outcome"),
+        reading="Only some teach: none and all have no spread of reward.",
+    ),
+    _reward.gauge(
+        "rl_baseline_reward_fraction",
+        "Share of the baselines, the mean rewards of a prompt's completions, that are 0, 1 or in between.",
+        unit="fraction",
+        labels=("baseline",),
+        reading="Only those in between teach.",
+    ),
+)
+
+_DISTANCE = (
+    _kl.gauge(
+        "rl_kl_k1_per_token",
+        "KL divergence to the reference policy by the k1 estimator, whatever the settings use: the log-probability "
+        "under the policy minus that under the reference, mean over tokens or over the means of completions.",
+        reading="Grows slowly; clearly below 0 the sampler is not the policy.",
+    ),
+    _kl.gauge(
+        "rl_kl_estimate_per_token",
+        "KL divergence to the reference policy by the estimator that the settings name (k1, k2 or k3), of the reward "
+        "or of the loss, wherever the penalty is.",
+        reading="Grows slowly; compare runs of the same settings only.",
+    ),
+    _entropy.gauge(
+        "rl_sampled_entropy_per_token",
+        "Entropy of the policy, estimated from the sampled tokens: minus their log-probability, weighted by the ratio "
+        "of policy and sampler.",
+        reading="As rl_entropy_per_token, with more noise.",
+    ),
+    _policy.gauge(
+        "rl_policy_ratio_min",
+        "Smallest probability ratio new/old policy of a token.",
+        unit="",
+        reading="Near 0: the update has made a sampled token unlikely.",
+    ),
+    _policy.gauge(
+        "rl_policy_ratio_max",
+        "Largest probability ratio new/old policy of a token.",
+        unit="",
+        reading="Large: one token dominates an update that is not clipped.",
+    ),
+    _policy.gauge(
+        "rl_policy_clipped_ratio_mean",
+        "Mean probability ratio new/old policy after clipping.",
+        unit="",
+        reading="Away from the mean before clipping: the clip is at work.",
+    ),
+    _policy.gauge(
+        "rl_trust_region_masked_fraction",
+        "Share of a completion's tokens that the trust region leaves out of the loss, mean over completions.",
+        reading="High: much of the batch is too far from the sampler.",
+    ),
+    _policy.gauge(
+        "rl_trust_region_side_fraction",
+        "The same by side: high is a better token that is too likely already, low a worse one too unlikely.",
+        labels=("side",),
+        reading="One side far above the other: the policy drifts that way.",
+    ),
+    _policy.gauge(
+        "rl_micro_batch_loss_mean",
+        "Mean over micro-batches and ranks of their parts of the loss, each over the tokens of the whole batch.",
+        unit="",
+        level=Level.STEP,
+        reading="Compare within a run only. NaN: the weights are lost with the next step.",
+    ),
+)
+
 _CRITIC = (
     _value.gauge(
         "rl_value_min",
@@ -163,6 +259,75 @@ _LENGTHS = (
     _completion.gauge("rl_tool_calls_min", "Fewest tool calls of a completion.", unit="calls", reading="Usually 0."),
     _completion.gauge(
         "rl_tool_calls_max", "Most tool calls of a completion.", unit="calls", reading="At the limit: a loop of calls."
+    ),
+)
+
+_SEQUENCES = (
+    _completion.gauge(
+        "rl_sequence_length_mean",
+        "Mean length of prompt and completion together, with all turns.",
+        reading="Near the limit: sequences are cut off.",
+    ),
+    _completion.gauge(
+        "rl_sequence_length_min", "Length of the shortest prompt with its completion.", reading="Watch for drift."
+    ),
+    _completion.gauge(
+        "rl_sequence_length_max",
+        "Length of the longest prompt with its completion.",
+        reading="At the limit: sequences are cut off.",
+    ),
+    _completion.gauge(
+        "rl_sequence_limit_fraction",
+        "Share of completions that end at the limit for prompt and completion together.",
+        unit="fraction",
+        reading="Above 0: the limit for whole sequences is too short.",
+    ),
+)
+
+_ENGINES = (
+    _sampling.gauge(
+        "rl_sampling_probability_factor_mean",
+        "Mean factor between the trainer's and the sampler's probability of a token: the exponential of the absolute "
+        "difference of their logarithms.",
+        reading="1 to 1.05. Growth is a mismatch between the two engines.",
+    ),
+    _sampling.gauge(
+        "rl_sampling_sequence_factor_mean",
+        "Mean over completions of that factor's mean over their tokens.",
+        level=Level.SEQUENCE,
+        reading="1 to 1.05. Growth is a mismatch between the two engines.",
+    ),
+    _sampling.gauge(
+        "rl_sampling_sequence_factor_min",
+        "Smallest mean factor of a completion.",
+        level=Level.SEQUENCE,
+        reading="Close to 1.",
+    ),
+    _sampling.gauge(
+        "rl_sampling_sequence_factor_max",
+        "Largest mean factor of a completion.",
+        level=Level.SEQUENCE,
+        reading="Large: a completion that the trainer would not have written.",
+    ),
+    _sampling.gauge(
+        "rl_trainer_kl_per_token",
+        "KL divergence of the trainer from the sampler, mean over tokens: by default the k3 estimator.",
+        unit="nats",
+        reading="Near 0. Growth is a mismatch between the two engines, or old samples.",
+    ),
+    _sampling.gauge(
+        "rl_sampling_js_per_token",
+        "Jensen-Shannon divergence of trainer and sampler, mean over tokens.",
+        unit="nats",
+        reading="Near 0. Growth is a mismatch between the two engines, or old samples.",
+    ),
+    _sampling.gauge(
+        "rl_sampling_filtered_fraction",
+        "Share of the tokens, or of the completions where the correction is by completion, that are outside its "
+        "limits and are cut or left out.",
+        unit="fraction",
+        level=Level.STEP,
+        reading="High: much is cut; the samples are too old, or the engines differ.",
     ),
 )
 
@@ -494,4 +659,51 @@ _COST = (
     ),
 )
 
-FRAMEWORK_METRICS = (*_LEARNING, *_CRITIC, *_LENGTHS, *_PROBABILITY, *_WEIGHTS, *_COST)
+_WORK = (
+    _speed.gauge("rl_step_samples", "Completions of the step.", unit="samples", reading="The size of the batch."),
+    _speed.gauge(
+        "rl_training_tokens_per_second_per_gpu",
+        "Tokens of the step over the time of the update alone, and the number of GPUs that train.",
+        unit="tokens per second",
+        reading="Stable; a fall is a slower update.",
+    ),
+    _speed.gauge(
+        "rl_trained_tokens_per_second_per_gpu",
+        "Completion tokens that are trained on, over the time of the whole step and the number of GPUs.",
+        unit="tokens per second",
+        reading="Stable; a fall is a slow worker or longer waits.",
+    ),
+)
+
+_VALIDATION = (
+    _evaluation.gauge(
+        "rl_eval_best_reward",
+        "Best reward of so many attempts at one prompt of a data set, mean over prompts of the last validation.",
+        unit="reward",
+        labels=("dataset", "attempts"),
+        reading="Rises while the policy learns; only that of many attempts: it explores.",
+    ),
+    _evaluation.gauge(
+        "rl_validation_reward_mean",
+        "Mean reward of the last validation.",
+        unit="reward",
+        reading="Rises while the policy learns. Falls while the training reward rises: it is being hacked.",
+    ),
+    _evaluation.gauge(
+        "rl_validation_length_mean",
+        "Mean length of the completions of the last validation.",
+        unit="tokens",
+        reading="As in training, or nearly so.",
+    ),
+    _evaluation.gauge(
+        "rl_validation_truncated_fraction",
+        "Share of completions of the last validation that were cut off.",
+        unit="fraction",
+        reading="Above 0: scores are too low, since answers are missing.",
+    ),
+)
+
+FRAMEWORK_METRICS = (
+    *(*_LEARNING, *_REWARDS, *_DISTANCE, *_CRITIC, *_LENGTHS, *_SEQUENCES, *_PROBABILITY, *_ENGINES, *_WEIGHTS),
+    *(*_COST, *_WORK, *_VALIDATION),
+)

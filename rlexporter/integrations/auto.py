@@ -1,4 +1,4 @@
-"""Attachment to every trainer that this process builds, and to verl, without a change to the script."""
+"""Attachment to every trainer that this process builds, and to other frameworks, without a change to the script."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def register() -> None:
     """Attach to every trainer from now on, and read the loggers that are asked for; a second call changes nothing."""
     after_import("transformers.trainer", _add_default_callback)
     after_import("trl.trainer.ppo_trainer", _watch_legacy)
-    registry.register(registry.VERL)
+    registry.register(*registry.FRAMEWORKS)
 
 
 def _add_default_callback(module: ModuleType) -> None:

@@ -15,6 +15,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from types import ModuleType
 from typing import Any
 
 from rlexporter.exporter import Exporter, serving
@@ -129,10 +130,11 @@ class Sources:
         self.run.begin(found)
 
 
-def watch(owner: type, name: str, then: Callable[..., object]) -> None:
+def watch(owner: type | ModuleType, name: str, then: Callable[..., object]) -> None:
     """Call ``then`` with the arguments of each call of a method of ``owner`` that has returned; once, if watched twice.
 
-    Not for a call inside another that is watched. What the method raises passes untouched.
+    ``owner`` may be a module, and ``name`` a function of it; a coroutine has returned before it begins to run. Not for
+    a call inside another that is watched. What the method raises passes untouched.
     """
     method = getattr(owner, name)
     if getattr(method, "_rlexporter", None) is not None:

@@ -16,6 +16,8 @@ class FrameworkKey:
     """The algorithms of TRL whose conditions apply to the runs that mean this by the key; empty for all runs."""
     scale: float = 1.0
     """The factor from the unit of the key to that of the metric: 0.001 for milliseconds."""
+    nothing: float | None = None
+    """The value that is logged where nothing is measured, such as a KL without a reference; it is left out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,7 +19,8 @@ from rlexporter.store.keys import Resolver, evaluation_prefix
 
 _OWN_STEPS = (
     *("step", "global_step"),
-    *("train/global_step", "training/global_step", "trainer/global_step"),  # transformers, verl, Lightning
+    # transformers, verl, Lightning; OpenRLHF names the step of an evaluation so
+    *("train/global_step", "training/global_step", "trainer/global_step", "eval/global_step"),
     "current_steps",  # LLaMA-Factory
     *("global_step/max_steps", "iteration"),  # ms-swift: "10/100"; the second of its Megatron trainers
 )

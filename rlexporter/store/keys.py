@@ -102,6 +102,7 @@ class Resolver:
         named = {metric.series: metric for metric in metrics}
         self._scales: dict[str, float] = {}
         self._dropped: set[str] = set()
+        self._nothing: dict[str, float] = {}
         for each in framework.keys if framework is not None else ():
             if not each.series:
                 self._dropped.add(each.name)
@@ -109,6 +110,8 @@ class Resolver:
                 own.add(named[each.series], Key(each.name, (algorithm,)))
                 if each.scale != 1.0:
                     self._scales[each.series] = each.scale
+                if each.nothing is not None:
+                    self._nothing[each.name] = each.nothing
 
     def resolve(self, key: str, prefix: str = "") -> tuple[Series, ...]:
         """Return the series that ``key`` feeds in a log line with this evaluation ``prefix``; empty if unknown."""
@@ -120,6 +123,10 @@ class Resolver:
     def scale(self, metric: Metric) -> float:
         """Return the factor from what the framework logs to the unit of ``metric``."""
         return self._scales.get(metric.series, 1.0)
+
+    def nothing(self, key: str) -> float | None:
+        """Return the value of ``key`` that says that nothing was measured; None if there is none."""
+        return self._nothing.get(key)
 
     def is_no_metric(self, key: str) -> bool:
         """Return True for a key that the framework logs and that stands for what is known otherwise."""

@@ -179,6 +179,8 @@ class LogLines:
         if not found:
             self._dropped += 1
         elif type(value) is float:
+            if value == self._resolver.nothing(key):
+                return
             value *= self._resolver.scale(found[0].metric)
             line.judged.note(found, value)
             fresh = self._untapped(found)
@@ -253,7 +255,8 @@ class LogLines:
             found = (Series(self._named["rl_logged_value"], (clip(str(key)),)),)
         known.targets[key] = found
         metric, labels = found[0]
-        if len(found) == 1 and metric.kind is Kind.GAUGE and self._resolver.scale(metric) == 1.0:
+        plain = self._resolver.scale(metric) == 1.0 and self._resolver.nothing(key) is None
+        if len(found) == 1 and metric.kind is Kind.GAUGE and plain:
             if not labels or metric is self._named["rl_logged_value"]:
                 known.gauges[key] = (found[0], "" if labels else metric.series)
             elif len(labels) == 1:

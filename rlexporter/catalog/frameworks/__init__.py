@@ -9,13 +9,16 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from rlexporter.catalog.algorithms import GRPO, PPO
+from rlexporter.catalog.frameworks.nemo_rl import NEMO_RL
+from rlexporter.catalog.frameworks.openrlhf import OPENRLHF
+from rlexporter.catalog.frameworks.prime_rl import PRIME_RL
 from rlexporter.catalog.frameworks.verl import VERL, VERL_V1
 from rlexporter.model.framework import Framework
 
 TRL = "trl"
 """The label ``framework`` of the runs of TRL, whose keys the metrics themselves name."""
 
-FRAMEWORKS: dict[str, Framework] = {each.name: each for each in (VERL_V1, VERL)}
+FRAMEWORKS: dict[str, Framework] = {each.name: each for each in (VERL_V1, VERL, OPENRLHF, NEMO_RL, PRIME_RL)}
 """The frameworks by name; of two with the same keys the one that is more easily told stands first."""
 
 

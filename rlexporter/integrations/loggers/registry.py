@@ -17,9 +17,13 @@ if TYPE_CHECKING:
 logger = logging.getLogger("rlexporter")
 
 VARIABLE = "RLEXPORTER_FROM"
-VERL = "verl"
+FRAMEWORKS = ("verl", "openrlhf", "nemo_rl", "prime_rl")
+"""Those that log by a class of their own. They call the other loggers, and are watched without being asked for."""
 _WATCHED = {
-    VERL: (("verl.utils.tracking", "watch_tracking"),),
+    "verl": (("verl.utils.tracking", "watch_tracking"),),
+    "openrlhf": (("openrlhf.utils.logging_utils", "watch_loggers"),),
+    "nemo_rl": (("nemo_rl.utils.logger", "watch_logger"),),
+    "prime_rl": (("prime_rl.monitors", "watch_fan_out"), ("prime_rl.utils.monitor", "watch_monitors")),
     "accelerate": (("accelerate.accelerator", "watch_accelerator"),),
     "wandb": (("wandb.sdk.wandb_run", "watch_runs"), ("wandb.sdk.data_types.histogram", "watch_histograms")),
     "mlflow": (("mlflow.tracking.client", "watch_client"),),
@@ -59,10 +63,10 @@ class _Watch:
 
 
 def _order(always: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the loggers to read, the preferred first: verl calls the others itself, so it is before them."""
+    """Return the loggers to read, the preferred first: frameworks call the others themselves, so they are before."""
     asked = [each.strip() for each in os.environ.get(VARIABLE, "").split(",") if each.strip()]
     unknown = [each for each in asked if each not in _WATCHED]
     if unknown:
         logger.warning("rlexporter: %s=%s is no logger; there are %s", VARIABLE, unknown[0], ", ".join(_WATCHED))
     known = dict.fromkeys(each for each in (*always, *asked) if each in _WATCHED)
-    return tuple(sorted(known, key=lambda each: each != VERL))
+    return tuple(sorted(known, key=lambda each: each not in FRAMEWORKS))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-_KEYS = ("train/global_step", "training/global_step", "trainer/global_step", "global_step")
-"""Keys of transformers, verl, Lightning and many loops; a logger's own step counts its calls, which may be several."""
+_KEYS = ("train/global_step", "training/global_step", "trainer/global_step", "global_step", "eval/global_step")
+"""Keys of transformers, verl, Lightning, OpenRLHF and many loops; a logger's own step counts calls, often several a step."""
 
 
 def step_in(line: Mapping[str, Any]) -> int | None:

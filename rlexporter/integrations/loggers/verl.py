@@ -14,8 +14,8 @@ from typing import Any
 
 from rlexporter.catalog import family
 from rlexporter.catalog.frameworks.verl import VERL, VERL_V1
-from rlexporter.exporter import linger
 from rlexporter.integrations.log_sources import Sources, watch
+from rlexporter.integrations.loggers.actors import linger_in_actor
 from rlexporter.integrations.loggers.facts import of_config
 from rlexporter.model.step import RunFacts
 
@@ -59,9 +59,7 @@ def watch_tracking(module: ModuleType, sources: Sources) -> None:
 
     def finish(self: Any, exit_code: int = 0) -> None:
         error = sys.exc_info()[1] or (RuntimeError(f"exit code {exit_code}") if exit_code else None)
-        run = sources.end(NAME, error if exit_code else None)
-        if run is not None and _is_actor():
-            linger(run.exporter)
+        linger_in_actor(sources.end(NAME, error if exit_code else None))
 
     watch(tracking, "__init__", made)
     watch(tracking, "log", log)
@@ -119,9 +117,3 @@ def _at(config: Any, path: str) -> Any:
             return None
         config = config[part]
     return config
-
-
-def _is_actor() -> bool:
-    """Return True in an actor of Ray, whose process is killed when its driver ends."""
-    ray = sys.modules.get("ray")
-    return ray is not None and ray.is_initialized() and ray.get_runtime_context().get_actor_id() is not None
