@@ -36,6 +36,8 @@ from rlexporter.catalog.conditions import (
     SETTLED,
 )
 from rlexporter.catalog.frameworks import FRAMEWORKS, TRL, family_of, written_by
+from rlexporter.catalog.frameworks.swift import SWIFT
+from rlexporter.catalog.frameworks.unsloth import UNSLOTH
 from rlexporter.catalog.metrics import (
     CATALOG,
     ERROR_PLACES,
@@ -85,8 +87,10 @@ __all__ = [
     "SERIES_SIGNALS",
     "SETTLED",
     "STORMS",
+    "SWIFT",
     "TENSOR_SIGNALS",
     "TRL",
+    "UNSLOTH",
     "WATCHDOG",
     "family",
     "family_of",
