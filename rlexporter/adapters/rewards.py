@@ -24,8 +24,9 @@ class RewardTaps(Taps):
     """Taps on rewards. They ignore evaluation, and the samples of other ranks."""
 
     method = "_calculate_rewards"
-    """The trainer's method that returns the rewards of all ranks, and that of its arguments with this rank's samples."""
+    """The trainer's method that returns the rewards of all ranks."""
     samples = "prompts"
+    """Its argument that holds the samples of this rank."""
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)

@@ -1,4 +1,4 @@
-"""Attachment to every trainer that this process builds, and to verl, without a change to the script."""
+"""Attachment to every trainer that this process builds, to verl, slime and miles, without a change to the script."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def register() -> None:
     after_import("transformers.trainer", _add_default_callback)
     after_import("swift.trainers.patcher", _add_to_swift)
     after_import("trl.trainer.ppo_trainer", _watch_legacy)
-    registry.register(registry.VERL)
+    registry.register(registry.VERL, registry.SLIME, registry.MILES)
 
 
 def _add_default_callback(module: ModuleType) -> None:

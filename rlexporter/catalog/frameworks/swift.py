@@ -1,4 +1,4 @@
-"""ms-swift's own keys; its trainers descend from TRL's, whose keys they log too. Read in release 4.6.0, below ``swift/``.
+"""ms-swift's own keys; its trainers descend from TRL's, whose keys they log too. Read in 4.6.0, below ``swift/``.
 
 trainers/patcher.py             memory, speed, steps and times that are texts; ``train_speed(iter/s)`` is of 3.x
 rlhf_trainers/grpo_trainer.py   entropies, rollout_correction, turns, teachers, FIPO

@@ -17,9 +17,14 @@ if TYPE_CHECKING:
 logger = logging.getLogger("rlexporter")
 
 VARIABLE = "RLEXPORTER_FROM"
-VERL = "verl"
+VERL, SLIME, MILES = "verl", "slime", "miles"
+_FRAMEWORKS = (VERL, SLIME, MILES)
+_FILES = {MILES: SLIME}
+"""The file of a logger whose file is not of its name."""
 _WATCHED = {
     VERL: (("verl.utils.tracking", "watch_tracking"),),
+    SLIME: (("slime.observability.logging_utils", "watch_slime"), ("slime.utils.logging_utils", "watch_slime")),
+    MILES: (("miles.utils.tracking_utils.tracking", "watch_miles"),),
     "accelerate": (("accelerate.accelerator", "watch_accelerator"),),
     "wandb": (("wandb.sdk.wandb_run", "watch_runs"), ("wandb.sdk.data_types.histogram", "watch_histograms")),
     "mlflow": (("mlflow.tracking.client", "watch_client"),),
@@ -54,15 +59,15 @@ class _Watch:
         if _sources is None:
             _sources = Sources(_order(self.always))
         if self.name in _sources.order:
-            own = import_module(f"rlexporter.integrations.loggers.{self.name}")
+            own = import_module(f"rlexporter.integrations.loggers.{_FILES.get(self.name, self.name)}")
             getattr(own, self.function)(module, _sources)
 
 
 def _order(always: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the loggers to read, the preferred first: verl calls the others itself, so it is before them."""
+    """Return the loggers to read, the preferred first: frameworks, which call the others themselves."""
     asked = [each.strip() for each in os.environ.get(VARIABLE, "").split(",") if each.strip()]
     unknown = [each for each in asked if each not in _WATCHED]
     if unknown:
         logger.warning("rlexporter: %s=%s is no logger; there are %s", VARIABLE, unknown[0], ", ".join(_WATCHED))
     known = dict.fromkeys(each for each in (*always, *asked) if each in _WATCHED)
-    return tuple(sorted(known, key=lambda each: each != VERL))
+    return tuple(sorted(known, key=lambda each: each not in _FRAMEWORKS))
