@@ -17,10 +17,10 @@ _ON_POLICY = (
     "every update is on-policy (num_iterations is 1 and no generation is used for several optimizer steps): the ratio "
     "is exactly 1"
 )
-_NOT_SCORED = (
+NOT_SCORED = (
     "the loss was computed without per-token log-probabilities (use_liger_kernel computes it in one fused call)"
 )
-_NO_CRITIC = "there is no value function: the advantage is relative to a group"
+NO_CRITIC = "there is no value function: the advantage is relative to a group"
 _NO_REFERENCE = "beta is 0: there is no reference model"
 
 
@@ -35,17 +35,21 @@ class GroupTaps(Taps):
 
     def install(self) -> None:
         """Wrap rollout, scoring and loss."""
-        self.sink.signal("value", _NO_CRITIC)
+        self.sink.signal("value", NO_CRITIC)
         trainer = self.trainer
-        self.tap(trainer, "_generate_and_score_completions", self._rollout, "advantage", "weights")
-        if hasattr(trainer, "_generate"):  # from trl 0.24 on
-            self.tap(trainer, "_generate", self._generate, "completion_length", "prompt_length")
+        self.tap_rollout()
         signals = ("logprob", "entropy", "ratio", "kl")
         if hasattr(trainer, "_get_per_token_logps"):  # up to trl 0.19
             self.tap(trainer, "_get_per_token_logps", self._score, *signals)
         else:
             self.tap(trainer, "_get_per_token_logps_and_entropies", self._score, *signals)
         self.tap(trainer, "_compute_loss", self._loss, *signals)
+
+    def tap_rollout(self) -> None:
+        """Wrap the rollout."""
+        self.tap(self.trainer, "_generate_and_score_completions", self._rollout, "advantage", "weights")
+        if hasattr(self.trainer, "_generate"):  # from trl 0.24 on
+            self.tap(self.trainer, "_generate", self._generate, "completion_length", "prompt_length")
 
     def step_end(self) -> None:
         """Read, once each, the numbers that the trainer averages when it logs; after that it begins new lists."""
@@ -55,7 +59,7 @@ class GroupTaps(Taps):
                 known, done = self._read.get(key, ([], 0))
                 fresh = numbers[done:] if numbers is known else numbers
                 self._read[key] = (numbers, len(numbers))
-                if fresh:
+                if fresh and isinstance(fresh[0], (int, float)):  # reading a tensor may wait for a device
                     self.sink.values(key, list(fresh))
 
     @property
@@ -74,6 +78,11 @@ class GroupTaps(Taps):
                 output = generate_and_score(*args, **kwargs)
             finally:
                 scores, self._scores = self._scores, None
+        self._see_rollout(output, scores)
+        return output
+
+    def _see_rollout(self, output: Any, scores: Any) -> None:
+        """Observe ``output``, the batch that was generated and scored; ``scores`` are those of its tokens."""
         with self.sink.observing("advantage"):
             self.sink.observe("rl_advantage_dist", output["advantages"])
         if not hasattr(self.trainer, "_generate"):
@@ -85,14 +94,13 @@ class GroupTaps(Taps):
             elif (reference := output.get("ref_per_token_logps")) is not None:  # older TRL has None without a penalty
                 with self.sink.observing("kl"):
                     self._see_reference(reference, output)
-        return output
 
     def _see_weights(self) -> None:
         norm = weight_norm(self.trainer.model)
         self.sink.observe("rl_weight_norm", norm)
         see_changes(self.sink, self._weights, self.trainer.model, norm)
 
-    def _see_penalty(self, scores: list[Any], output: Any) -> None:
+    def _see_penalty(self, scores: Any, output: Any) -> None:
         """Observe RLOO's KL (k1: log-probability of the policy minus that of the reference), a part of its reward."""
         if not self.trainer.beta:
             raise NotSeenError(_NO_REFERENCE)
@@ -149,8 +157,12 @@ class GroupTaps(Taps):
         finally:
             scores, self._scores = self._scores, None
         with self.sink.guard("tap"):
-            self._see_update(scores, self.argument(compute_loss, "inputs", args, kwargs))
+            self._see_update(scores, self._inputs(compute_loss, args, kwargs))
         return loss
+
+    def _inputs(self, compute_loss: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        """Return the batch that a loss is computed of, by TRL's names."""
+        return self.argument(compute_loss, "inputs", args, kwargs)
 
     def _see_update(self, scores: Any, inputs: Any) -> None:
         """Observe ``scores``, which the loss computed for the completion tokens from its ``inputs``."""
@@ -161,7 +173,7 @@ class GroupTaps(Taps):
         for signal, look in looks.items():
             with self.sink.observing(signal):
                 if trained is None:
-                    raise NotSeenError(_NOT_SCORED)
+                    raise NotSeenError(NOT_SCORED)
                 look(trained, inputs)
 
     def _see_logprob(self, scored: Any, inputs: Any) -> None:

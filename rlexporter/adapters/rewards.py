@@ -23,6 +23,11 @@ During = Callable[[], contextlib.AbstractContextManager[None]]
 class RewardTaps(Taps):
     """Taps on rewards. They ignore evaluation, and the samples of other ranks."""
 
+    method = "_calculate_rewards"
+    """The trainer's method that returns the rewards of all ranks."""
+    samples = "prompts"
+    """Its argument that holds the samples of this rank."""
+
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self._none: dict[int, list[bool]] = {}
@@ -31,8 +36,8 @@ class RewardTaps(Taps):
         """True if each function is timed by itself, without the wait for other ranks that follows it."""
 
     def install(self) -> None:
-        """Wrap `_calculate_rewards`, and replace each reward function by a watched one."""
-        self.tap(self.trainer, "_calculate_rewards", self._calculate, "reward")
+        """Wrap ``method``, and replace each reward function by a watched one."""
+        self.tap(self.trainer, self.method, self._calculate, "reward")
         with self.sink.guard("tap"):
             self._weights = [float(weight) for weight in self.trainer.reward_weights]
             self.sink.on_close(functools.partial(_restore, weakref.ref(self.trainer)))
@@ -48,7 +53,7 @@ class RewardTaps(Taps):
         with contextlib.nullcontext() if self._timed else self.sink.phase("reward"):
             per_function = calculate(*args, **kwargs)
         with self.sink.observing("reward"):
-            self._see(per_function, len(self.argument(calculate, "prompts", args, kwargs)))
+            self._see(per_function, len(self.argument(calculate, self.samples, args, kwargs)))
         return per_function
 
     def _see(self, per_function: Any, count: int) -> None:

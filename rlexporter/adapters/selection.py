@@ -5,10 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from rlexporter.adapters.grpo import GroupTaps
+from rlexporter.adapters.lineage import framework_of, names_of
 from rlexporter.adapters.optimizer import OptimizerTaps
 from rlexporter.adapters.ppo import PPOTaps
 from rlexporter.adapters.rewards import RewardTaps
+from rlexporter.adapters.swift import SwiftGroupTaps, SwiftRewardTaps
 from rlexporter.adapters.taps import NoTaps, Taps
+from rlexporter.adapters.unsloth import UnslothTaps
+from rlexporter.catalog import SWIFT, UNSLOTH
 from rlexporter.model.sink import Sink
 
 _GROUP_TRAINERS = {"GRPOTrainer", "RLOOTrainer"}
@@ -17,7 +21,7 @@ _PPO_TRAINERS = {"PPOTrainer", "PPOv2Trainer"}
 
 def taps_for(trainer: Any, sink: Sink) -> list[Taps]:
     """Install the taps that fit ``trainer``, and return them."""
-    names = {each.__name__ for each in type(trainer).__mro__}
+    names = set(names_of(type(trainer)))
     taps = [kind(trainer, sink) for kind in _kinds(trainer, names)]
     for each in taps:
         each.install()
@@ -30,4 +34,10 @@ def _kinds(trainer: Any, names: set[str]) -> tuple[type[Taps], ...]:
         return (PPOTaps,)
     if "RLOOTrainer" in names and not hasattr(trainer, "_generate_and_score_completions"):
         return (NoTaps,)
-    return (OptimizerTaps, RewardTaps, GroupTaps) if names & _GROUP_TRAINERS else (OptimizerTaps,)
+    if not names & _GROUP_TRAINERS:
+        return (OptimizerTaps,)
+    if (framework := framework_of(trainer)) == SWIFT.name:
+        return (OptimizerTaps, SwiftRewardTaps, SwiftGroupTaps)
+    if framework == UNSLOTH.name and "GRPOTrainer" in names:
+        return (OptimizerTaps, RewardTaps, UnslothTaps)
+    return (OptimizerTaps, RewardTaps, GroupTaps)

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rlexporter import catalog
+from rlexporter.adapters.lineage import framework_of, names_of
 from rlexporter.model.step import RunFacts
 
 _ALGORITHMS = {
@@ -45,7 +46,8 @@ def run_facts(trainer: Any, args: Any, state: Any, model: Any, resume: object = 
     algorithm = _algorithm(trainer, args)
     return RunFacts(
         algorithm=algorithm,
-        framework=catalog.TRL,
+        framework=framework_of(trainer),
+        judged_as=_judged_as(algorithm, args),
         rank=int(args.process_index),
         local_rank=int(args.local_process_index),
         world_size=int(args.world_size),
@@ -75,8 +77,9 @@ def hyperparameters(args: Any) -> Mapping[str, float]:
 
 
 def _algorithm(trainer: Any, args: Any) -> str:
-    names = [each.__name__ for each in type(trainer).__mro__] if trainer is not None else []
-    return algorithm_of([*names, *(each.__name__.replace("Config", "Trainer") for each in type(args).__mro__)])
+    names = names_of(type(trainer)) if trainer is not None else []
+    algorithm = algorithm_of([*names, *(each.__name__.replace("Config", "Trainer") for each in type(args).__mro__)])
+    return (_text(args, "advantage_estimator") if algorithm == catalog.GRPO else "") or algorithm
 
 
 def algorithm_of(names: Sequence[str]) -> str:
@@ -84,6 +87,16 @@ def algorithm_of(names: Sequence[str]) -> str:
     known = [_ALGORITHMS[name] for name in names if name in _ALGORITHMS]
     own = names[0].removesuffix("Trainer").lower()
     return known[0] if known else own or "custom"
+
+
+def _judged_as(algorithm: str, args: Any) -> str:
+    """Return the algorithm of TRL whose conditions apply to ms-swift's estimators of GRPO, which it calls by names.
+
+    Where the KL is part of the reward, it is logged as a sum over the completion, and signed.
+    """
+    if not _text(args, "advantage_estimator"):
+        return ""
+    return catalog.RLOO if getattr(args, "kl_in_reward", False) else catalog.GRPO
 
 
 def _resumed_from(args: Any, state: Any, resume: object) -> str:

@@ -50,6 +50,8 @@ from rlexporter.catalog.conditions import (
     SETTLED,
 )
 from rlexporter.catalog.frameworks import FRAMEWORKS, TRL, family_of, written_by
+from rlexporter.catalog.frameworks.swift import SWIFT
+from rlexporter.catalog.frameworks.unsloth import UNSLOTH
 from rlexporter.catalog.metrics import (
     CATALOG,
     ERROR_PLACES,
@@ -112,9 +114,11 @@ __all__ = [
     "SETTLED",
     "SFT",
     "STORMS",
+    "SWIFT",
     "TENSOR_SIGNALS",
     "TPO",
     "TRL",
+    "UNSLOTH",
     "WATCHDOG",
     "family",
     "family_of",

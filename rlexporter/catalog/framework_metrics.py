@@ -39,8 +39,8 @@ _LEARNING = (
     ),
     _kl.gauge(
         "rl_kl_loss_per_token",
-        "KL divergence to the reference policy that is added to the loss, where another one is in the reward: by "
-        "default the k3 estimator.",
+        "KL divergence to the reference policy that is added to the loss, where another one may be in the reward, by "
+        "the estimator that is set: in verl k3 by default, in slime and miles k1.",
         reading="Grows slowly; a jump means the policy leaves the reference.",
     ),
     _kl.gauge(
@@ -675,6 +675,217 @@ _WORK = (
     ),
 )
 
+_SIGNAL = (
+    _reward.gauge(
+        "rl_normalized_reward_mean",
+        "Mean reward of a completion after the framework normalised it within its group.",
+        reading="0 where the group's mean is subtracted.",
+    ),
+    _reward.gauge(
+        "rl_zero_std_groups",
+        "Groups of the step in which every completion got the same reward, by that reward, rounded.",
+        unit="groups",
+        level=Level.STEP,
+        labels=("reward",),
+        reading="Many at the lowest reward: too hard. Many at the highest: solved.",
+    ),
+    _reward.gauge(
+        "rl_zero_std_excluded_fraction",
+        "Share of groups without spread of reward that are left out of the loss, and of what it is divided by.",
+        unit="fraction",
+        level=Level.STEP,
+        reading="0 where none is left out.",
+    ),
+    _reward.gauge(
+        "rl_groups_all_zero_fraction",
+        "Share of groups in which every completion got a reward of 0, rounded.",
+        unit="fraction",
+        level=Level.STEP,
+        reading="High: too hard, or the reward is broken.",
+    ),
+    _reward.gauge(
+        "rl_groups_all_one_fraction",
+        "Share of groups in which every completion got a reward of 1, rounded.",
+        unit="fraction",
+        level=Level.STEP,
+        reading="High: solved.",
+    ),
+    _reward.gauge(
+        "rl_pass_rate",
+        "Share of prompts of which at least one of k completions gets a reward of 1, estimated from all of its group.",
+        unit="fraction",
+        labels=("k",),
+        reading="Rises while the policy learns. Rises for 1 and falls for many: it explores less.",
+    ),
+    _advantage.gauge(
+        "rl_sequence_advantage_mean",
+        "Mean over completions of the mean advantage of their tokens.",
+        level=Level.SEQUENCE,
+        reading="Near 0 where advantages are relative to a group.",
+    ),
+    _entropy.gauge(
+        "rl_completion_entropy_min",
+        "Smallest mean entropy of a completion's tokens.",
+        level=Level.SEQUENCE,
+        reading="Near 0: a completion that was certain throughout.",
+    ),
+    _entropy.gauge(
+        "rl_completion_entropy_max",
+        "Largest mean entropy of a completion's tokens.",
+        level=Level.SEQUENCE,
+        reading="Far above the mean: a completion that is noise.",
+    ),
+    _entropy.gauge(
+        "rl_entropy_threshold",
+        "Entropy from which on a token counts in the loss, where only the most uncertain ones do.",
+        reading="Falls with the entropy.",
+    ),
+    _policy.gauge(
+        "rl_off_policy_masked_fraction",
+        "Share of completion tokens that are left out of the loss: the policy has left them, and their advantage is "
+        "negative.",
+        reading="High: the samples are too old.",
+    ),
+    _policy.gauge(
+        "rl_update_effective_sample_fraction",
+        "Effective sample size of the ratios of a completion's tokens (policy over the one before the update), as a "
+        "share of the tokens, mean over completions.",
+        reading="1 at the first update. Falling: a few tokens dominate it.",
+    ),
+    _policy.gauge(
+        "rl_fipo",
+        "A statistic of FIPO, which weighs tokens by what follows them, under the framework's own name.",
+        unit="",
+        labels=("statistic",),
+    ),
+)
+
+_TEACHER = (
+    _kl.gauge(
+        "rl_teacher_kl_per_token",
+        "KL divergence of the policy from its teacher, mean over completion tokens: the k3 estimator.",
+        reading="Falls while the policy learns from its teacher.",
+    ),
+    _kl.gauge(
+        "rl_teacher_reverse_kl_per_token",
+        "KL divergence of the policy from its teacher, log-probability of the policy minus that of the teacher: the k1 "
+        "estimator.",
+        reading="Falls while the policy learns from its teacher.",
+    ),
+    _policy.gauge(
+        "rl_sdar",
+        "A statistic of the distillation loss of SDAR, under the framework's own name.",
+        unit="",
+        labels=("statistic",),
+    ),
+    _policy.gauge(
+        "rl_self_distillation_weight",
+        "Weight of the self-distilled advantages of RLSD.",
+        unit="",
+        level=Level.STEP,
+        reading="Follows its schedule.",
+    ),
+)
+
+_MORE_LENGTHS = (
+    _completion.gauge(
+        "rl_completion_length_median",
+        "Median length of the completions.",
+        reading="Compare with the mean: a long tail.",
+    ),
+    _completion.gauge(
+        "rl_response_length_mean",
+        "Mean length of the completions with what tools and environments said in between.",
+        reading="Growth alone: tools say more.",
+    ),
+    _completion.gauge(
+        "rl_completion_repetitive_fraction",
+        "Share of completions whose end repeats itself: more than 10,000 characters that compress to a tenth.",
+        unit="fraction",
+        reading="Growth: the policy runs in circles until the limit.",
+    ),
+)
+
+_MISMATCH = (
+    _kl.gauge(
+        "rl_rollout_kl_max",
+        "Largest k3 estimate, at one token, of the KL divergence between the policy that sampled and the trainer's.",
+        reading="A single large value may be noise; one that stays is a mismatch.",
+        may_be_nonfinite=True,
+    ),
+    _sampling.gauge(
+        "rl_reference_log_perplexity",
+        "Logarithm of the perplexity under the reference policy, mean over completions.",
+        unit="nats",
+        reading="Grows while the policy leaves the reference.",
+    ),
+    _sampling.gauge(
+        "rl_sampling_chi2_of_means",
+        "Chi-squared divergence of trainer and sampler from each completion's geometric mean of ratios.",
+        level=Level.SEQUENCE,
+        reading="Near 0, however long the completions are.",
+        may_be_nonfinite=True,
+    ),
+    _sampling.gauge(
+        "rl_sampling_ratio_mean",
+        "Mean probability ratio of trainer over sampler, before the correction limits it.",
+        healthy=Range(0.5, 2.0, "[verl], per token"),
+        reading="1. Away from it: sampler and trainer are different policies.",
+    ),
+    _sampling.gauge(
+        "rl_sampling_ratio_deviation_mean",
+        "Mean absolute distance of that ratio from 1.",
+        reading="Growth is a mismatch between the two engines.",
+    ),
+    _sampling.gauge(
+        "rl_sampling_weight_limited_fraction",
+        "Share of the weights that the correction has limited or set to 0: of tokens, or of completions where it "
+        "weighs these.",
+        unit="fraction",
+        reading="High: much is cut; the samples are too old, or the engines differ.",
+    ),
+)
+
+_PACE = (
+    _speed.gauge(
+        "rl_mean_step_time_seconds",
+        "Mean time of a step since the training began or was resumed.",
+        unit="seconds",
+        reading="Follows rl_step_time_seconds slowly.",
+    ),
+    _speed.gauge(
+        "rl_mean_steps_per_second",
+        "Mean number of steps a second since the training began or was resumed.",
+        unit="steps per second",
+        reading="Stable.",
+    ),
+    _speed.gauge(
+        "rl_waiting_fraction",
+        "Share of the step in which the trainer waits for samples.",
+        unit="fraction",
+        reading="High: generation does not keep up.",
+    ),
+    _speed.gauge(
+        "rl_generated_tokens_per_second_per_gpu",
+        "Generated tokens over the time of the rollout and the number of its GPUs.",
+        unit="tokens per second",
+        reading="A fall is a slow engine, or a long tail of completions.",
+    ),
+    _speed.gauge(
+        "rl_longest_sample_waiting_seconds",
+        "Time that the longest completions of the step spent on anything but generation: tools, environments.",
+        unit="seconds",
+        reading="Near the time of the rollout: tools are the bottleneck.",
+    ),
+    _speed.gauge(
+        "rl_phase_tflops",
+        "Operations of one part of the step over its time, of one GPU, in 10^12 a second.",
+        unit="TFLOP/s",
+        labels=("phase",),
+        reading="A fall is shorter sequences, or waiting.",
+    ),
+)
+
 _VALIDATION = (
     _evaluation.gauge(
         "rl_eval_best_reward",
@@ -701,9 +912,45 @@ _VALIDATION = (
         unit="fraction",
         reading="Above 0: scores are too low, since answers are missing.",
     ),
+    _evaluation.gauge(
+        "rl_eval_reward",
+        "Mean reward of the last validation on a data set.",
+        unit="reward",
+        labels=("dataset",),
+        reading="Rises while the policy learns. Falls while the training reward rises: it is being hacked.",
+    ),
+    _evaluation.gauge(
+        "rl_eval_truncated_fraction",
+        "Share of the completions of the last validation that were cut off at the length limit.",
+        unit="fraction",
+        labels=("dataset",),
+        reading="High: the limit is too short.",
+    ),
+    _evaluation.gauge(
+        "rl_eval_pass_at_k",
+        "Share of prompts of the last validation of which at least one of k completions gets a reward of 1.",
+        unit="fraction",
+        labels=("dataset", "k"),
+        reading="Rises while the policy learns.",
+    ),
+    _evaluation.gauge(
+        "rl_eval_unscored_fraction",
+        "Share of the completions of the last validation without a reward, which count as 0.",
+        unit="fraction",
+        labels=("dataset",),
+        reading="Above 0: the environment fails, and the mean reward is too low.",
+    ),
+    _evaluation.gauge(
+        "rl_eval_skipped",
+        "1 at a validation that was skipped, by the reason that the framework gives.",
+        unit="",
+        labels=("reason",),
+        reading="A gap in the curves.",
+    ),
 )
 
 FRAMEWORK_METRICS = (
     *(*_LEARNING, *_REWARDS, *_DISTANCE, *_CRITIC, *_LENGTHS, *_SEQUENCES, *_PROBABILITY, *_ENGINES, *_WEIGHTS),
     *(*_COST, *_WORK, *_VALIDATION),
+    *(*_SIGNAL, *_TEACHER, *_MORE_LENGTHS, *_MISMATCH, *_PACE),
 )

@@ -17,6 +17,7 @@ logger = logging.getLogger("rlexporter")
 def register() -> None:
     """Attach to every trainer from now on, and read the loggers that are asked for; a second call changes nothing."""
     after_import("transformers.trainer", _add_default_callback)
+    after_import("swift.trainers.patcher", _add_to_swift)
     after_import("trl.trainer.ppo_trainer", _watch_legacy)
     registry.register(*registry.FRAMEWORKS)
 
@@ -27,6 +28,11 @@ def _add_default_callback(module: ModuleType) -> None:
 
     if DefaultCallback not in module.DEFAULT_CALLBACKS:
         module.DEFAULT_CALLBACKS.append(DefaultCallback)
+
+
+def _add_to_swift(module: ModuleType) -> None:
+    """Add ours again: this module of ms-swift has put a list of its own in place of the default callbacks."""
+    _add_default_callback(module.trainer)
 
 
 def _watch_legacy(module: ModuleType) -> None:

@@ -58,15 +58,19 @@ class Sources:
         *,
         whole: bool,
         replaces: bool = False,
+        chosen: bool = False,
     ) -> None:
-        """Take a line of ``source``, as `LoggedRun.log` does. ``facts``: those of the run, for its first line."""
+        """Take a line of ``source``, as `LoggedRun.log` does. ``facts``: those of the run, for its first line.
+
+        ``chosen``: True if the source itself lets one process of all log, so that its rank does not matter.
+        """
         if os.getpid() != self._process or self._spent:
             return
         with self._lock:
             if not self._feeds(source) or (self.run is None and not _has_number(values)):
                 return
             if self.run is None:
-                self._open(source, facts)
+                self._open(source, facts, chosen)
             if self.run is not None and (self._after is None or step is None or step > self._after):
                 self._after = None
                 self.run.log(values, step, whole=whole, replaces=replaces)
@@ -115,10 +119,10 @@ class Sources:
             return True
         return any(each not in self._opened for each in serving())
 
-    def _open(self, source: str, facts: Callable[[], RunFacts]) -> None:
+    def _open(self, source: str, facts: Callable[[], RunFacts], chosen: bool) -> None:
         try:
             exporter = Exporter()
-            found = facts() if exporter.run.rank == 0 else None
+            found = facts() if chosen or exporter.run.rank == 0 else None
         except Exception as error:  # the boundary: the script knows nothing of us
             logger.warning("rlexporter does not read what %s logs: %s", source, error, exc_info=_trace(error))
             found = None

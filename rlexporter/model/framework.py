@@ -30,6 +30,8 @@ class Framework:
     keys: tuple[FrameworkKey, ...]
     marks: frozenset[str]
     """The keys of which any tells that a log is of this framework."""
+    of_trl: bool = False
+    """True if its trainers descend from TRL's: they log TRL's keys too, which tell the algorithm."""
     critic: frozenset[str] = frozenset()
     """The keys of which any tells that a run trains a value function."""
     source: str

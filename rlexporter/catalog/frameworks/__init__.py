@@ -12,13 +12,18 @@ from rlexporter.catalog.algorithms import GRPO, PPO
 from rlexporter.catalog.frameworks.nemo_rl import NEMO_RL
 from rlexporter.catalog.frameworks.openrlhf import OPENRLHF
 from rlexporter.catalog.frameworks.prime_rl import PRIME_RL
+from rlexporter.catalog.frameworks.slime import MILES, SLIME
+from rlexporter.catalog.frameworks.swift import SWIFT
+from rlexporter.catalog.frameworks.unsloth import UNSLOTH
 from rlexporter.catalog.frameworks.verl import VERL, VERL_V1
 from rlexporter.model.framework import Framework
 
 TRL = "trl"
 """The label ``framework`` of the runs of TRL, whose keys the metrics themselves name."""
 
-FRAMEWORKS: dict[str, Framework] = {each.name: each for each in (VERL_V1, VERL, OPENRLHF, NEMO_RL, PRIME_RL)}
+FRAMEWORKS: dict[str, Framework] = {
+    each.name: each for each in (VERL_V1, VERL, OPENRLHF, NEMO_RL, PRIME_RL, SWIFT, UNSLOTH, MILES, SLIME)
+}
 """The frameworks by name; of two with the same keys the one that is more easily told stands first."""
 
 
@@ -28,5 +33,7 @@ def written_by(keys: Collection[str]) -> Framework | None:
 
 
 def family_of(framework: Framework, keys: Collection[str]) -> str:
-    """Return the algorithm of TRL whose conditions apply to a log with ``keys``."""
+    """Return the algorithm of TRL whose conditions apply to a log with ``keys``; empty if TRL's own keys tell it."""
+    if framework.of_trl:
+        return ""
     return GRPO if framework.critic.isdisjoint(keys) else PPO

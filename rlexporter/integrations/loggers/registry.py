@@ -17,13 +17,18 @@ if TYPE_CHECKING:
 logger = logging.getLogger("rlexporter")
 
 VARIABLE = "RLEXPORTER_FROM"
-FRAMEWORKS = ("verl", "openrlhf", "nemo_rl", "prime_rl")
-"""Those that log by a class of their own. They call the other loggers, and are watched without being asked for."""
+FRAMEWORKS = ("verl", "openrlhf", "nemo_rl", "prime_rl", "slime", "miles")
+"""Those that log by a class or function of their own. They call the other loggers, and are watched without being asked
+for."""
+_FILES = {"miles": "slime"}
+"""The file of a logger whose file is not of its name."""
 _WATCHED = {
     "verl": (("verl.utils.tracking", "watch_tracking"),),
     "openrlhf": (("openrlhf.utils.logging_utils", "watch_loggers"),),
     "nemo_rl": (("nemo_rl.utils.logger", "watch_logger"),),
     "prime_rl": (("prime_rl.monitors", "watch_fan_out"), ("prime_rl.utils.monitor", "watch_monitors")),
+    "slime": (("slime.observability.logging_utils", "watch_slime"), ("slime.utils.logging_utils", "watch_slime")),
+    "miles": (("miles.utils.tracking_utils.tracking", "watch_miles"),),
     "accelerate": (("accelerate.accelerator", "watch_accelerator"),),
     "wandb": (("wandb.sdk.wandb_run", "watch_runs"), ("wandb.sdk.data_types.histogram", "watch_histograms")),
     "mlflow": (("mlflow.tracking.client", "watch_client"),),
@@ -58,7 +63,7 @@ class _Watch:
         if _sources is None:
             _sources = Sources(_order(self.always))
         if self.name in _sources.order:
-            own = import_module(f"rlexporter.integrations.loggers.{self.name}")
+            own = import_module(f"rlexporter.integrations.loggers.{_FILES.get(self.name, self.name)}")
             getattr(own, self.function)(module, _sources)
 
 

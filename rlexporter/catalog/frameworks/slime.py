@@ -1,0 +1,127 @@
+"""The keys of slime, and of miles, which began as a copy of it. Read in THUDM/slime 624b824 and radixark/miles 31f1ca9.
+
+slime/observability/rollout_metrics.py             rollout/ and eval/ of the process that samples, perf/ of sampling
+slime/observability/train_metric_utils.py          rollout/, passrate/, multi_turn/ and perf/ of the process that trains
+slime/backends/megatron_utils/model.py, loss.py    train/, of each optimizer step; ``critic-`` is the value function
+miles/backends/training_utils/log_utils.py, loss_hub/losses.py, miles/ray/rollout/metrics.py, miles/utils/...
+
+A mean over tokens is by default that of each completion's own mean, as in TRL up to 0.15; with
+``--calculate-per-token-loss`` that of all tokens. The estimator of ``train/kl_loss`` is a setting, by default k1.
+What SGLang exports itself (caches, queues, speculative tokens) has no series of ours.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from rlexporter.catalog.algorithms import GRPO, PPO
+from rlexporter.catalog.frameworks.entries import feeds, no_metric, statistics
+from rlexporter.model.framework import Framework
+
+_REWARD = (
+    *feeds("rl_reward_mean", "rollout/raw_reward"),
+    *feeds("rl_normalized_reward_mean", "rollout/rewards"),
+    *feeds("rl_sequence_advantage_mean", "rollout/advantages"),
+    *feeds("rl_return_mean", "rollout/returns", families=(PPO,)),
+    *feeds("rl_value_mean", "rollout/values"),
+    *feeds("rl_zero_std_groups", "rollout/zero_std/count_{reward}"),
+    *feeds("rl_pass_rate", "passrate/pass@{k}"),
+)
+
+_POLICY = (
+    *feeds("rl_loss", "train/loss"),
+    *feeds("rl_policy_loss", "train/pg_loss"),
+    *feeds("rl_update_entropy_per_token", "train/entropy_loss"),
+    *feeds("rl_entropy_per_token", "rollout/entropy"),
+    *feeds("rl_kl_loss_per_token", "train/kl_loss"),
+    *feeds("rl_policy_policykl", "train/ppo_kl"),
+    *feeds("rl_clip_ratio_region_mean", "train/pg_clipfrac", families=(GRPO,)),
+    *feeds("rl_policy_clipfrac", "train/pg_clipfrac", families=(PPO,)),
+    *feeds("rl_policy_ratio_mean", "train/ois"),
+    *feeds("rl_off_policy_masked_fraction", "train/opsm_clipfrac"),
+    *feeds("rl_teacher_reverse_kl_per_token", "train/opd_reverse_kl", "rollout/opd_reverse_kl"),
+    *feeds("rl_grad_norm", "train/grad_norm"),
+    *feeds("rl_learning_rate", "train/lr-pg_0"),
+    *no_metric(*(f"train/lr-pg_{group}" for group in range(1, 8))),
+    *feeds("rl_step_samples", "train/global_batch_size"),
+)
+
+_CRITIC = (
+    *feeds("rl_value_loss", "train/critic-value_loss", scale=0.5),  # the squared error, not its half
+    *feeds("rl_value_clipfrac", "train/critic-value_clipfrac"),
+    *feeds("rl_value_grad_norm", "train/critic-grad_norm"),
+    *feeds("rl_value_learning_rate", "train/critic-lr-pg_0"),
+    *no_metric(*(f"train/critic-lr-pg_{group}" for group in range(1, 8)), "train/critic-global_batch_size"),
+)
+
+_LENGTHS = (
+    *statistics("rl_completion_length_", "rollout/response_len", "mean", "median", "min", "max"),
+    *feeds("rl_response_length_mean", "rollout/response_lengths"),
+    *feeds("rl_sequence_length_mean", "rollout/total_lengths"),
+    *feeds("rl_completion_truncated_fraction", "rollout/truncated_ratio", "rollout/truncated"),
+    *feeds("rl_completion_repetitive_fraction", "rollout/repetition_frac"),
+    *feeds("rl_turns_mean", "multi_turn/multi_turn_metric/round_number_mean"),
+)
+
+_SAMPLER = (
+    *feeds("rl_sampling_logp_difference_mean", "train/train_rollout_logprob_abs_diff"),
+    *feeds("rl_trainer_log_perplexity", "rollout/log_probs", scale=-1.0),
+    *feeds("rl_sampler_log_perplexity", "rollout/rollout_log_probs", scale=-1.0),
+    *feeds("rl_reference_log_perplexity", "rollout/ref_log_probs", scale=-1.0),
+    *feeds("rl_sampling_ratio_mean", "train/tis"),
+    *feeds("rl_sampling_ratio_deviation_mean", "train/tis_abs"),
+    *feeds("rl_sampling_weight_limited_fraction", "train/tis_clipfrac"),
+)
+
+_SPEED = (
+    *feeds("rl_step_time_seconds", "perf/step_time"),
+    *feeds("rl_waiting_fraction", "perf/wait_time_ratio"),
+    *feeds("rl_generated_tokens_per_second_per_gpu", "perf/tokens_per_gpu_per_sec"),
+    *feeds("rl_phase_tflops", "perf/{phase}_tflops"),
+    *feeds(
+        "rl_longest_sample_waiting_seconds",
+        "perf/longest_sample_non_generation_time",
+        "perf/longest_effective_sample_non_generation_time",
+    ),
+    *feeds("rl_phase_time_seconds", "perf/{phase}_time"),
+    *no_metric("train/step", "rollout/step", "eval/step"),
+)
+
+_EVALUATION = (
+    *feeds("rl_eval_truncated_fraction", "eval/{dataset}-truncated_ratio"),
+    *feeds("rl_eval_pass_at_k", "eval/{dataset}-pass@{k}"),
+    *feeds("rl_eval_reward", "eval/{name}"),  # not {dataset}: nothing with a further slash
+)
+
+_BOTH = (*_REWARD, *_POLICY, *_CRITIC, *_LENGTHS, *_SAMPLER, *_SPEED)
+
+SLIME = Framework(
+    name="slime",
+    title="slime",
+    marks=frozenset(("rollout/raw_reward", "train/train_rollout_logprob_abs_diff", "train/lr-pg_0")),
+    critic=frozenset(("train/critic-value_loss", "rollout/values")),
+    source="github THUDM/slime 624b824 (after 0.3.1): slime/observability, slime/backends/megatron_utils",
+    keys=(*_BOTH, *_EVALUATION),
+)
+
+MILES = replace(
+    SLIME,
+    name="miles",
+    title="miles",
+    marks=frozenset(("train/ess_ratio", "train/train_rollout_kl", "rollout/zero_std/all_zero_percentage")),
+    source="github radixark/miles 31f1ca9: miles/backends/training_utils, miles/ray/rollout, miles/utils",
+    keys=(
+        *_BOTH,
+        *feeds("rl_rollout_kl_per_token", "train/train_rollout_kl"),
+        *feeds("rl_update_effective_sample_fraction", "train/ess_ratio"),
+        *feeds("rl_groups_all_zero_fraction", "rollout/zero_std/all_zero_percentage"),
+        *feeds("rl_groups_all_one_fraction", "rollout/zero_std/all_one_percentage"),
+        *feeds("rl_turns_min", "multi_turn/multi_turn_metric/round_number_min"),
+        *feeds("rl_turns_max", "multi_turn/multi_turn_metric/round_number_max"),
+        *feeds("rl_model_flops_utilization", "perf/{role}_mfu"),
+        *feeds("rl_eval_skipped", "eval/skipped_{reason}"),
+        *feeds("rl_eval_unscored_fraction", "eval/{dataset}-none_reward_ratio"),
+        *_EVALUATION,
+    ),
+)
+"""It has more keys than slime, and the smallest and largest number of turns over all ranks."""

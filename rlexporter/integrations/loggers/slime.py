@@ -1,0 +1,103 @@
+"""slime and miles: `log(args, metrics, step_key)`, their one way out. Written for slime 624b824 and miles 31f1ca9.
+
+A process that samples and one that trains both log, each its own part of a step, under the run name of W&B; a critic
+is a third. Each of them serves its part. One process of all that train logs, whichever rank it has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from types import ModuleType
+from typing import Any
+
+from rlexporter.catalog import FRAMEWORKS, GRPO, PPO
+from rlexporter.integrations.log_sources import Sources, watch
+from rlexporter.integrations.loggers.facts import of_config
+from rlexporter.model.step import RunFacts
+
+_SETTINGS = {
+    "num_generations": "n_samples_per_prompt",
+    "temperature": "rollout_temperature",
+    "top_p": "rollout_top_p",
+    "top_k": "rollout_top_k",
+    "learning_rate": "lr",
+    "weight_decay": "weight_decay",
+    "max_grad_norm": "clip_grad",
+    "epsilon": "eps_clip",
+    "epsilon_high": "eps_clip_high",
+    "entropy_coef": "entropy_coef",
+    "max_completion_length": "rollout_max_response_len",
+    "gamma": "gamma",
+    "lam": "lambd",
+}
+"""Settings of TRL that slime has too, with the same meaning, and their names there."""
+
+
+def watch_slime(module: ModuleType, sources: Sources) -> None:
+    """Read what slime logs. ``module``: `slime.observability.logging_utils`, before `slime.utils.logging_utils`."""
+    _watch("slime", module, sources)
+
+
+def watch_miles(module: ModuleType, sources: Sources) -> None:
+    """Read what miles logs. ``module``: `miles.utils.tracking_utils.tracking`."""
+    _watch("miles", module, sources)
+
+
+def _watch(name: str, module: Any, sources: Sources) -> None:
+    def log(args: Any, metrics: Mapping[str, Any], step_key: str) -> None:
+        step = _step(args, metrics, step_key)
+        line = {key: value for key, value in metrics.items() if key != step_key}
+        sources.log(name, lambda: _facts(name, args, step), line, step, whole=True, chosen=True)
+
+    def finish(*_: Any, **__: Any) -> None:
+        sources.end(name)
+
+    watch(module, "log", log)
+    watch(module, "finish_tracking", finish)
+
+
+def _step(args: Any, metrics: Mapping[str, Any], step_key: str) -> int:
+    """Return the optimizer step that a line belongs to, the first being 1, which both count from 0.
+
+    A line of a rollout belongs to the first step that it is used for.
+    """
+    step = int(metrics[step_key])
+    counts_updates = step_key == "train/step" or getattr(args, "wandb_always_use_train_step", False)
+    return 1 + (step if counts_updates else step * _updates(args))
+
+
+def _updates(args: Any) -> int:
+    """Return the number of optimizer steps that a rollout is used for."""
+    told = getattr(args, "num_steps_per_rollout", None)
+    if isinstance(told, int) and told > 0:
+        return told
+    sizes = [getattr(args, name, None) for name in ("rollout_batch_size", "n_samples_per_prompt", "global_batch_size")]
+    prompts, each, batch = (size if isinstance(size, int) else 0 for size in sizes)
+    return max(1, prompts * each // batch) if batch else 1
+
+
+def _facts(name: str, args: Any, step: int) -> RunFacts:
+    settings = {ours: getattr(args, theirs, None) for ours, theirs in _SETTINGS.items()}
+    settings["beta"] = getattr(args, "kl_loss_coef", None) if getattr(args, "use_kl_loss", False) else 0.0
+    settings["kl_coef"] = getattr(args, "kl_coef", None) or None
+    prompts, each = getattr(args, "rollout_batch_size", None), getattr(args, "n_samples_per_prompt", None)
+    if isinstance(prompts, int) and isinstance(each, int):
+        settings["generation_batch_size"] = prompts * each // _updates(args)
+    algorithm = str(getattr(args, "advantage_estimator", "") or "").replace("_", "-")
+    rollouts = getattr(args, "num_rollout", None)
+    group = getattr(args, "wandb_group", None)
+    return replace(
+        of_config({ours: value for ours, value in settings.items() if value is not None}, algorithm=algorithm),
+        framework=FRAMEWORKS[name].name,
+        judged_as=PPO if algorithm == "ppo" else GRPO,
+        rank=0,
+        run_name=str(group) if group else None,
+        info={
+            "trainer": name,
+            "model": str(getattr(args, "hf_checkpoint", None) or "").rstrip("/").rpartition("/")[2],
+            "importance_sampling_level": "sequence" if algorithm == "gspo" else "",
+        },
+        steps_planned=rollouts * _updates(args) if isinstance(rollouts, int) and rollouts > 0 else None,
+        step=step - 1,
+    )
