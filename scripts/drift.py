@@ -103,8 +103,9 @@ def inspect(trainer: Trainer, version: str, sources: Sources) -> Found | None:
     lost = tuple(signal for signal in (*TENSOR_SIGNALS, NUMBERS) if absent & set(trainer.needs.get(signal, ())))
     state = "complete" if not lost else "none" if len(lost) == len(trainer.needs) else "partly"
     keys = _keys(sources, path, classes)
-    own = {_pattern(key.name) for metric in CATALOG for key in metric.keys if trainer.algorithm in key.algorithms}
-    foreign = frozenset(key for key in keys if _pattern(key) not in own)
+    own = {key.name for metric in CATALOG for key in metric.keys if trainer.algorithm in key.algorithms}
+    known = re.compile("|".join(re.sub(r"\\{.*?\\}", "[^/]+", re.escape(name)) for name in own))
+    foreign = frozenset(key for key in keys if not known.fullmatch(_pattern(key)))
     strange = unknown(trainer.algorithm, foreign)
     return Found(trainer.name, version, keys, foreign - strange, strange, absent, lost, state)
 
