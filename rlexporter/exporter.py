@@ -236,6 +236,7 @@ class Exporter:
         self._close_card()
         server, self._server = self._server, None
         if server is not None:
+            self.run.note = lambda: None
             server.close()
         self._close_outlets()
 

@@ -456,10 +456,10 @@ def _peak(path: Path) -> int:
 @pytest.mark.parametrize("kind", ["lines", "console"])
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the peak is read from /proc")
 def test_memory_does_not_grow_with_the_log(tmp_path: Path, kind: str) -> None:
-    """A log of 60 MB, most of it what libraries say, takes hardly more than one of 2 MB."""
+    """A log of 100 MB, most of it what libraries say, takes hardly more than one of 2 MB."""
     chatter = "WARNING a library says {something} that nobody reads, and a bar:  5%|# | 3/10 [00:01\r" * 200 + "\n"
     peaks = []
-    for megabytes in (2, 60):
+    for megabytes in (2, 100):
         path = tmp_path / f"{megabytes}"
         with path.open("w") as out:
             for step in range(1, 60 * megabytes):
