@@ -61,7 +61,8 @@ def test_the_way_of_most_scripts(tmp_path: Path, store: dict[str, str], monkeypa
     assert done.runs == {"mine"}
     losses = _history(store, "loss", monkeypatch)
     assert losses == [(1, 1.5), (2, 2.5), (3, 3.5)]
-    assert (done["rl_step"], done["rl_loss"]) == losses[-1]
+    assert done["rl_step"] == 3
+    assert done["rl_loss"] == losses[-1][1]
     assert _history(store, "reward", monkeypatch)[-1] == (3, 0.75)
     assert done["rl_reward_mean"] == 0.75
     assert done["rl_steps_total"] == 3
