@@ -49,7 +49,10 @@ def test_nothing_runs_before_the_first_line(run: LoggedRun) -> None:
 
 def test_parts_wait_for_each_other_and_for_nothing_else(run: LoggedRun) -> None:
     """Until the step changes, a key comes again, or nothing comes for a while; a late part is of the same step."""
-    value = lambda name: run.exporter.snapshot.value(name)  # noqa: E731
+
+    def value(name: str) -> float | None:
+        return run.exporter.snapshot.value(name)
+
     run.log({"loss": 1.5}, 1, whole=False)
     run.log({"reward": 0.5}, 1, whole=False)
     assert (value("rl_loss"), value("rl_step")) == (None, None)
@@ -155,7 +158,8 @@ def test_an_exporter_of_the_script_feeds_alone() -> None:
     assert (opened.name, opened.snapshot.value("rl_loss")) == ("first", 1.5)
     with Exporter(run="own", port=0, linger=0) as own:
         sources.log("wandb", RunFacts, {"loss": 9.0}, 2, whole=True)
-        assert (sources.run, opened.port, opened.state) == (None, None, RunState.FINISHED)
+        assert vars(sources)["run"] is None
+        assert (opened.port, opened.state) == (None, RunState.FINISHED)
         assert own.snapshot.value("rl_loss") is None
 
 
@@ -165,4 +169,4 @@ def test_a_rank_above_0_opens_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RANK", "1")
     sources = Sources(("wandb",))
     sources.log("wandb", RunFacts, {"loss": 1.5}, 1, whole=True)
-    assert sources.run is None
+    assert vars(sources)["run"] is None
