@@ -45,8 +45,9 @@ def store(tmp_path: Path) -> dict[str, str]:
     }
 
 
-def _history(store: dict[str, str], key: str, monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, float]]:
-    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
+def _history(store: dict[str, str], key: str, monkeypatch: pytest.MonkeyPatch) -> list[tuple[float, float]]:
+    for name, value in store.items():
+        monkeypatch.setenv(name, value)
     client = mlflow.MlflowClient(store["MLFLOW_TRACKING_URI"])
     experiments = [each.experiment_id for each in client.search_experiments()]
     (found,) = client.search_runs(experiments)
@@ -61,10 +62,9 @@ def test_the_way_of_most_scripts(tmp_path: Path, store: dict[str, str], monkeypa
     assert done.runs == {"mine"}
     losses = _history(store, "loss", monkeypatch)
     assert losses == [(1, 1.5), (2, 2.5), (3, 3.5)]
-    assert done["rl_step"] == 3
-    assert done["rl_loss"] == losses[-1][1]
-    assert _history(store, "reward", monkeypatch)[-1] == (3, 0.75)
+    assert (done["rl_step"], done["rl_loss"]) == losses[-1]
     assert done["rl_reward_mean"] == 0.75
+    assert _history(store, "reward", monkeypatch)[-1] == (3, 0.75)
     assert done["rl_steps_total"] == 3
     assert done.served["rl_loss_dist_bucket", "+Inf"] == 3
     assert done.logged() == {"mine": 6}
