@@ -1,0 +1,79 @@
+"""Starts a script under `rlexporter run`, and returns what was served at its end."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.tools import ROOT, free_port
+
+_READS = """
+import os as _os, urllib.request as _request
+_at = "http://127.0.0.1:" + _os.environ["RLEXPORTER_LISTEN_PORT"] + "/metrics"
+print("SERVED")
+try:
+    print(_request.urlopen(_at, timeout=600).read().decode())
+except OSError:
+    print("# nobody is there")
+"""
+"""What is put behind each script. A name of its own for all it needs: it must not change the script."""
+
+
+@dataclass
+class Done:
+    """How a script ended, what it printed, and what was served when it was through."""
+
+    status: int
+    printed: str
+    errors: str
+    served: dict[tuple[str, str], float]
+    """The samples by name and label values with commas between them, in the order of names, without run and rank."""
+    runs: set[str]
+
+    def __getitem__(self, name: str) -> float:
+        """The one sample of a series without labels of its own."""
+        return self.served[name, ""]
+
+    def logged(self) -> dict[str, float]:
+        """What is served of keys that the catalogue does not know."""
+        return {labels: value for (name, labels), value in self.served.items() if name == "rl_logged_value"}
+
+
+def run(script: str, folder: Path, *options: str, **environ: str) -> Done:
+    """Run a script in ``folder`` with these options of `rlexporter run`."""
+    file = folder / "train.py"
+    file.write_text(script + _READS)
+    own = {"RLEXPORTER_LISTEN_PORT": str(free_port()), "RLEXPORTER_LINGER_SECONDS": "0", "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "rlexporter", "run", *options, str(file), str(folder)]
+    done = subprocess.run(
+        command,
+        cwd=folder,
+        env=os.environ | own | {"PYTHONPATH": str(ROOT)} | environ,
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    printed, _, text = done.stdout.partition("SERVED\n")
+    served, runs = {}, set()
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            labels = {name: value for name, value in sorted(sample.labels.items()) if name not in ("run", "rank")}
+            served[sample.name, ",".join(labels.values())] = sample.value
+            if sample.name.startswith("rl_"):
+                runs.add(sample.labels["run"])
+    return Done(done.returncode, printed, done.stderr, served, runs)
+
+
+def no_errors(done: Done) -> bool:
+    """Whether the script went through, and nothing of ours failed or complained."""
+    broken = [key for key, value in done.served.items() if key[0] == "rlexporter_errors_total" and value]
+    assert (done.status, broken) == (0, []), done.errors
+    assert "Traceback" not in done.errors, done.errors
+    assert "rlexporter cannot" not in done.errors, done.errors
+    return True
