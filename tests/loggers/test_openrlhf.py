@@ -9,9 +9,11 @@ from __future__ import annotations
 import os
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from rlexporter import recording
 from tests.loggers.watched import no_errors, run
 from tests.tools import ROOT
 
@@ -104,6 +106,11 @@ def _last(folder: Path, tag: str) -> tuple[int, float]:
     return last.step, last.value
 
 
+def _logs(record: Path) -> list[tuple[int, dict[str, Any]]]:
+    """The log lines of a recorded run, each with its step."""
+    return [(event.step, dict(event.logs)) for event in recording.read(record).events if event.logs is not None]
+
+
 def test_a_script(tmp_path: Path, package: dict[str, str]) -> None:
     """Without --from; and though TensorBoard is asked for too, whose writer gets the same values."""
     done = run(ARGS + TENSORBOARD, tmp_path, "--from", "tensorboard", **package)
@@ -146,11 +153,14 @@ def test_a_script(tmp_path: Path, package: dict[str, str]) -> None:
 def test_two_loggers_of_one_trainer_are_one(tmp_path: Path, package: dict[str, str]) -> None:
     """Each line is counted once; and a run that goes on began where it was."""
     pytest.importorskip("wandb")
-    done = run(ARGS + BOTH, tmp_path, **package, WANDB_MODE="offline", WANDB_API_KEY="0" * 40, WANDB_SILENT="true")
+    offline = {"WANDB_MODE": "offline", "WANDB_API_KEY": "0" * 40, "WANDB_SILENT": "true"}
+    record = tmp_path / "record.jsonl"
+    done = run(ARGS + BOTH, tmp_path, **package, **offline, RLEXPORTER_RECORD=str(record))
 
     assert no_errors(done)
     assert (done["rl_step"], done["rl_steps_total"], done["rl_reward_mean"]) == (52, 2, 13.0)
     assert _last(tmp_path / "tb/exp", "train/reward") == (52, 13.0)
+    assert [step for step, line in _logs(record) if "train/reward" in line] == [51, 52]
 
 
 def test_an_actor_of_ray(tmp_path: Path, package: dict[str, str]) -> None:
