@@ -79,8 +79,8 @@ def _facts(config: Any, step: int | None) -> RunFacts:
     found = settings_at(config, _SETTINGS)
     part = type(config).__name__.removesuffix("Config").removeprefix("RL").lower()
     part = part if part in ("trainer", "orchestrator") else ""
-    name = settings_at(config, {"": ("monitors.wandb.name", "wandb.name")})[""]
-    named = " ".join(each for each in (str(name or ""), part) if each and each not in str(name or "").split("-"))
+    name = str(settings_at(config, {"": ("monitors.wandb.name", "wandb.name")})[""] or "")
+    named = f"{name} {part}".strip() if name and part not in name.split("-") else name
     algorithm = str(at(config, "algo.type") or GRPO)
     planned = found["max_steps"]
     model = settings_at(config, {"": ("model.name", "model")})[""]
@@ -88,7 +88,7 @@ def _facts(config: Any, step: int | None) -> RunFacts:
         of_config({ours: value for ours, value in found.items() if value is not None}, algorithm=algorithm),
         framework="prime-rl",
         judged_as=family(algorithm),
-        run_name=named if name else None,
+        run_name=named or None,
         info={
             "trainer": f"prime-rl {part}".strip(),
             "model": (model if isinstance(model, str) else "").rstrip("/").rpartition("/")[2],

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 _KEYS = ("train/global_step", "training/global_step", "trainer/global_step", "global_step", "eval/global_step")
-"""Keys of transformers, verl, Lightning, OpenRLHF and many loops; a logger's own step counts calls."""
+"""Keys of transformers, verl, Lightning, OpenRLHF and many loops; a logger's own step counts its calls."""
 
 
 def step_in(line: Mapping[str, Any]) -> int | None:

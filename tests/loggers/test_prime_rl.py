@@ -1,0 +1,227 @@
+"""prime-rl's monitors: stand-ins for them, since prime-rl is on no package index and needs CUDA.
+
+One has the shape of `src/prime_rl/utils/monitor` of v0.8.0, the other of `src/prime_rl/monitors` of 559b447: functions
+and methods with their parameters as they stand there.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from tests.loggers.watched import Done, no_errors, run
+from tests.tools import ROOT
+
+OLD = {
+    "setup_monitor": [
+        *("wandb_config", "output_dir", "tokenizer", "run_config", "prime_config", "file_config", "keep_full_history"),
+        *("train_env_names", "eval_env_names", "config"),
+    ],
+    "FileMonitor.log": ["self", "metrics", "step"],
+    "MultiMonitor.log": ["self", "metrics", "step"],
+}
+NEW = {
+    "setup": [
+        *("wandb", "prime", "file", "output_dir", "run_config", "train_env_names", "eval_env_names"),
+        "overview_flavor",
+    ],
+    "log": ["data", "step", "kind", "subset"],
+}
+"""The parameters of the real ones."""
+OLD_STAND_IN = """
+import json
+
+
+class FileMonitor:
+    def __init__(self, path):
+        self.path = path
+
+    def log(self, metrics, step):
+        with open(self.path, "a") as file:
+            file.write(json.dumps({"step": step, **metrics}) + "\\n")
+        if "fail" in metrics:
+            raise RuntimeError("a monitor is down")
+
+
+class MultiMonitor:
+    def __init__(self, monitors):
+        self.monitors = monitors
+
+    def log(self, metrics, step):
+        for monitor in self.monitors:
+            monitor.log(metrics, step=step)
+
+
+def setup_monitor(
+    wandb_config=None, output_dir=None, tokenizer=None, run_config=None, *, prime_config=None, file_config=None,
+    keep_full_history=True, train_env_names=[], eval_env_names=[], config=None,
+):
+    return MultiMonitor([FileMonitor(output_dir + "/metrics.jsonl"), FileMonitor(output_dir + "/again.jsonl")])
+"""
+NEW_STAND_IN = """
+import json
+
+MONITORS = []
+
+
+class FileMonitor:
+    def __init__(self, path):
+        self.path = path
+
+    async def log(self, data, step, kind="train", subset="effective"):
+        if isinstance(data, dict):
+            with open(self.path, "a") as file:
+                file.write(json.dumps({"step": step, **data}) + "\\n")
+
+
+async def setup(
+    wandb=None, prime=None, file=None, *, output_dir, run_config=None, train_env_names=None, eval_env_names=None,
+    overview_flavor="rl",
+):
+    MONITORS.append(FileMonitor(output_dir + "/metrics.jsonl"))
+
+
+async def log(data, step, kind="train", subset="effective"):
+    for monitor in MONITORS:
+        await monitor.log(data, step=step, kind=kind, subset=subset)
+"""
+CONFIGS = """
+import sys
+from types import SimpleNamespace as N
+class TrainerConfig(N): pass
+class OrchestratorConfig(N): pass
+TRAINER = TrainerConfig(
+    wandb=N(name="math"), max_steps=200, optim=N(lr=3e-6, weight_decay=0.01, max_norm=1.0), loss=N(type="default"),
+    model=N(name="Qwen/Qwen3-0.6B"),
+)
+ORCHESTRATOR = OrchestratorConfig(
+    monitors=N(wandb=N(name="math")), max_steps=200, batch_size=128, group_size=16, algo=N(type="grpo"),
+    train=N(sampling=N(temperature=0.75, max_completion_tokens=512)), model=N(name="Qwen/Qwen3-0.6B"),
+)
+"""
+UNTIL = r"""
+import os, re, time, urllib.request
+def until(sample):
+    at = "http://127.0.0.1:" + os.environ["RLEXPORTER_LISTEN_PORT"] + "/metrics"
+    for _ in range(6000):  # ten minutes: the parts of the last step wait for others, since nothing says that it was all
+        if re.search(sample, urllib.request.urlopen(at, timeout=600).read().decode(), re.MULTILINE):
+            return
+        time.sleep(0.1)
+"""
+TRAINER = """
+from prime_rl.utils.monitor import setup_monitor
+monitor = setup_monitor(N(), sys.argv[1], run_config=TRAINER)
+for step in (1, 2, 3):
+    monitor.log({"perf/throughput_per_gpu": 100.0 * step, "step": step}, step=step)
+    monitor.log({"optim/lr": 1e-6 * step, "optim/grad_norm": 0.25 * step, "step": step}, step=step)
+    monitor.log({"entropy/all/mean": 0.5 / step, "mismatch_kl/all/mean": 0.001 * step, "step": step}, step=step)
+    monitor.log({"time/step": 10.0 + step, "time/load_data": 0.5 * step, "step": step}, step=step)
+try:
+    monitor.log({"fail": 1.0}, step=3)
+except RuntimeError as error:
+    print(error)
+until(r"^rl_step_time_seconds\\{.*\\} 13")
+"""
+ORCHESTRATOR = """
+import asyncio
+from prime_rl import monitors
+async def main():
+    await monitors.setup(output_dir=sys.argv[1], run_config=ORCHESTRATOR)
+    for step in (0, 1, 2):
+        await monitors.log([object()], step, "train", "effective")
+        await monitors.log(
+            {"train/agg/all/agent/reward/mean": 0.25 * step, "progress/tokens": 1000 * step, "step": step}, step=step
+        )
+asyncio.run(main())
+until(r"^rl_step\\{.*\\} 2")
+"""
+
+
+def _package(folder: Path, module: str, text: str) -> str:
+    """The PYTHONPATH with a package `prime_rl` that has this one module."""
+    path = folder / "package" / module
+    path.mkdir(parents=True)
+    for each in (path, *path.parents):
+        if each == folder / "package":
+            break
+        (each / "__init__.py").touch()
+    (path / "__init__.py").write_text(text)
+    return f"{ROOT}:{folder / 'package'}"
+
+
+def _settings(done: Done) -> dict[str, float]:
+    return {name: value for (series, name), value in done.served.items() if series == "rl_hyperparameter"}
+
+
+def _loaded(folder: Path, text: str) -> ModuleType:
+    path = folder / "stand_in.py"
+    path.write_text(text)
+    spec = spec_from_file_location("prime_rl_stand_in", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize(("text", "real"), [(OLD_STAND_IN, OLD), (NEW_STAND_IN, NEW)], ids=["old", "new"])
+def test_the_stand_in_has_the_functions_of_the_real_one(tmp_path: Path, text: str, real: dict[str, list[str]]) -> None:
+    """Their parameters, by name and in order."""
+    module = _loaded(tmp_path, text)
+    for name, parameters in real.items():
+        found = module
+        for part in name.split("."):
+            found = getattr(found, part)
+        assert list(inspect.signature(found).parameters) == parameters  # type: ignore[arg-type]
+
+
+def test_the_trainer(tmp_path: Path) -> None:
+    """The parts of a step are one, whichever monitors there are; errors of one pass."""
+    done = run(
+        CONFIGS + UNTIL + TRAINER, tmp_path, PYTHONPATH=_package(tmp_path, "prime_rl/utils/monitor", OLD_STAND_IN)
+    )
+
+    assert no_errors(done)
+    assert done.printed == "a monitor is down\n"
+    assert done.runs == {"math trainer"}
+    lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    last = {key: value for line in lines for key, value in line.items()}
+    assert (done["rl_step"], done["rl_steps_total"]) == (last["step"], 3) == (3, 3)
+    assert done["rl_grad_norm"] == last["optim/grad_norm"] == 0.75
+    assert done["rl_rollout_kl_per_token"] == last["mismatch_kl/all/mean"] == 0.003
+    assert done["rl_entropy_per_token"] == last["entropy/all/mean"] == 0.5 / 3
+    assert done["rl_training_tokens_per_second_per_gpu"] == 300
+    assert done["rl_step_time_seconds"] == 13
+    assert done.served["rl_phase_time_seconds", "load_data"] == 1.5
+    assert done.logged() == {}
+    assert done["rl_steps_planned"] == 200
+    assert _settings(done) == {"learning_rate": 3e-6, "weight_decay": 0.01, "max_grad_norm": 1.0, "max_steps": 200}
+
+
+def test_the_orchestrator(tmp_path: Path) -> None:
+    """Coroutines; steps from 0; episodes are no metrics; what its algorithm is."""
+    done = run(
+        CONFIGS + UNTIL + ORCHESTRATOR, tmp_path, PYTHONPATH=_package(tmp_path, "prime_rl/monitors", NEW_STAND_IN)
+    )
+
+    assert no_errors(done)
+    assert done.runs == {"math orchestrator"}
+    last = json.loads((tmp_path / "metrics.jsonl").read_text().splitlines()[-1])
+    assert (done["rl_step"], done["rl_reward_mean"]) == (2, 0.5)
+    assert (last["step"], last["train/agg/all/agent/reward/mean"]) == (2, 0.5)
+    assert done["rl_step_tokens"] == 2000
+    assert done.logged() == {}
+    info = next(labels for name, labels in done.served if name == "rl_run_info").split(",")
+    assert {"grpo", "prime-rl orchestrator", "Qwen3-0.6B"} <= set(info)
+    assert _settings(done) == {
+        "num_generations": 16,
+        "generation_batch_size": 128,
+        "temperature": 0.75,
+        "max_completion_length": 512,
+        "max_steps": 200,
+    }
