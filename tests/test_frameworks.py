@@ -14,6 +14,8 @@ import pytest
 from rlexporter import recording
 from rlexporter.catalog import ALGORITHMS, CATALOG, CONDITIONS, FRAMEWORKS, NAMED, family, written_by
 from rlexporter.commands.recorded_alerts import Report, judge
+from rlexporter.model.step import RunFacts
+from rlexporter.recording import Event, Recording
 from rlexporter.store.keys import Resolver
 from rlexporter.store.store import Store
 
@@ -185,3 +187,50 @@ def test_one_key_of_verl_means_two_things() -> None:
     assert series("critic/advantages/mean", "ppo") == "rl_advantage_mean"
     assert series("actor/reward_kl_penalty", "grpo") == "rl_kl_penalty_per_token"
     assert series("actor/reward_kl_penalty", "ppo") == "rl_kl_per_token"
+
+
+# The page
+
+
+def _judged(framework: str, algorithm: str) -> str:
+    """How many conditions a run can have that logs all of its keys for 300 steps, of how many that apply."""
+    rng = random.Random(1)
+    keys = [
+        key.name
+        for key in FRAMEWORKS[framework].keys
+        if key.series and "{" not in key.name and (not key.families or algorithm in key.families)
+    ]
+    events = [
+        Event(1e9 + 60 * step, step, logs={key: 0.3 + 0.01 * rng.random() for key in keys}) for step in range(1, 301)
+    ]
+    found = judge(Recording(Path("x"), RunFacts(algorithm=algorithm, framework=framework, step=0), "x", events))
+    missing = {alert for each in found.not_judged for alert in each.alerts}
+    alerts = {condition.alert for condition in CONDITIONS if condition.applies(algorithm)}
+    return f"{len(alerts - missing)} of {len(alerts)}"
+
+
+PAGE = (Path(__file__).parent.parent / "docs/frameworks.md").read_text()
+ROWS = {
+    "verl": "| [verl](#verl) |",
+    "verl-v1": "| [verl](#verl), trainer V1 |",
+    "openrlhf": "| [OpenRLHF](#openrlhf) |",
+    "nemo-rl": "| [NeMo-RL](#nemo-rl) |",
+    "prime-rl": "| [prime-rl](#prime-rl) |",
+    "slime": "| [slime](#slime-and-miles) |",
+    "miles": "| [miles](#slime-and-miles) |",
+    "ms-swift": "| [ms-swift](#ms-swift) |",
+    "unsloth": "| [Unsloth](#unsloth) |",
+}
+
+
+@pytest.mark.parametrize("name", FRAMEWORKS)
+def test_the_table_of_frameworks_is_true(name: str) -> None:
+    """Keys that are known, and conditions that are judged by them; where TRL's come on top, only the keys."""
+    (row,) = (line for line in PAGE.splitlines() if line.startswith(ROWS[name]))
+    cells = [cell.strip() for cell in row.strip("|").split("|")]
+    keys = len({key.name for key in FRAMEWORKS[name].keys if key.series})
+
+    assert cells[3] in (str(keys), f"TRL's and {keys}")
+    if "TRL" not in cells[3]:
+        assert cells[4] == _judged(name, "grpo")
+        assert cells[5] in ("-", _judged(name, "ppo"))
