@@ -20,7 +20,7 @@ DEFAULT_PORT = 9750
 MAIN = "main"
 TIMINGS = "timings"
 RANKS = (MAIN, TIMINGS, "all")
-SOURCES = ("verl", "accelerate", "wandb", "mlflow", "trackio", "tensorboard")
+SOURCES = ("verl", "slime", "miles", "accelerate", "wandb", "mlflow", "trackio", "tensorboard")
 """The loggers whose lines can feed a run."""
 _warned: set[str] = set()
 """The variables of the environment that this process was warned of."""
