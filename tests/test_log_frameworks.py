@@ -129,7 +129,14 @@ def test_unsloth(tmp_path: Path) -> None:
         "frac_reward_zero_std_excluded": 0.5,
     }
     lines = [
-        {"step": i, "reward": 0.5 * i, "kl": 0.01, "completion_length": 64.0, **{key: i * own[key] for key in own}}
+        {
+            "step": i,
+            "reward": 0.5 * i,
+            "rewards/fits/mean": 0.5,
+            "kl": 0.01,
+            "completion_length": 64.0,
+            **{key: i * own[key] for key in own},
+        }
         for i in (1, 2)
     ]
     path = _written(tmp_path, lines)

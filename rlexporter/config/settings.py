@@ -20,7 +20,10 @@ DEFAULT_PORT = 9750
 MAIN = "main"
 TIMINGS = "timings"
 RANKS = (MAIN, TIMINGS, "all")
-SOURCES = ("verl", "openrlhf", "nemo_rl", "prime_rl", "accelerate", "wandb", "mlflow", "trackio", "tensorboard")
+SOURCES = (
+    *("verl", "openrlhf", "nemo_rl", "prime_rl", "slime", "miles"),
+    *("accelerate", "wandb", "mlflow", "trackio", "tensorboard"),
+)
 """The loggers whose lines can feed a run."""
 _warned: set[str] = set()
 """The variables of the environment that this process was warned of."""

@@ -52,6 +52,8 @@ _SPEED = (
     *feeds("rl_mean_step_time_seconds", "train_speed(s/it)"),
     *feeds("rl_mean_steps_per_second", "train_speed(iter/s)"),
     *no_metric("global_step/max_steps", "percentage", "elapsed_time", "remaining_time"),
+    *no_metric("memory", "model_parameter_info", "log_history"),  # of the line at the end of a training
+    *no_metric("best_metric", "best_model_checkpoint", "last_model_checkpoint"),
 )
 
 SWIFT = Framework(

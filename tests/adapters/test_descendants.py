@@ -1,0 +1,243 @@
+"""Trainers of ms-swift and Unsloth, by stand-ins: what they replace in TRL's real trainer is replaced here in the same
+shape, on a tiny model. Names and signatures are those of ms-swift 4.6.0 and unsloth 2026.10.9, which need more than a
+CPU, or a TRL below 1.0; a run of ms-swift's own class is told of in docs/frameworks.md.
+"""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+import transformers.trainer
+import trl
+from trl.trainer import grpo_trainer
+
+import rlexporter
+from rlexporter import Exporter
+from rlexporter.adapters.lineage import framework_of, names_of
+from rlexporter.adapters.selection import _kinds
+from rlexporter.integrations import auto
+from rlexporter.integrations.default_callback import DefaultCallback
+from tests import tiny
+
+pytestmark = [
+    pytest.mark.usefixtures("any_port"),
+    pytest.mark.filterwarnings("ignore::FutureWarning"),
+    pytest.mark.filterwarnings("ignore::UserWarning"),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+]
+
+
+def _logps(model: Any, ids: Any, attention: Any, keep: int) -> Any:
+    logits = model(input_ids=ids, attention_mask=attention).logits[:, :-1][:, -keep:]
+    return logits.log_softmax(-1).gather(2, ids[:, -keep:].unsqueeze(2)).squeeze(2)
+
+
+# ---- Unsloth: the source of TRL's class under another name, with a `compute_loss` of its own ----
+
+
+def _compute_loss(
+    self: Any, model: Any, inputs: Any, return_outputs: bool = False, num_items_in_batch: Any = None
+) -> Any:
+    """Go to the loss without a method that scores tokens, and note what Unsloth notes."""
+    ids = torch.cat([inputs["prompt_ids"], inputs["completion_ids"]], 1)
+    mask = inputs["completion_mask"]
+    attention = torch.cat([inputs["prompt_mask"], mask], 1)
+    logps = _logps(model, ids, attention, mask.shape[1])
+    self._metrics["train"]["completion_length"].append(mask.sum(1).float().mean().item())
+    self._metrics["train"]["kl"].append(0.0)
+    return -(logps * mask * inputs["advantages"].view(-1, 1)).sum() / mask.sum()
+
+
+def _unsloth() -> type:
+    source = inspect.getsource(grpo_trainer.GRPOTrainer).replace("class GRPOTrainer", "class _UnslothGRPOTrainer", 1)
+    names = dict(vars(grpo_trainer))
+    exec(source, names)  # as Unsloth makes its class
+    copy = names["_UnslothGRPOTrainer"]
+    copy.compute_loss = _compute_loss
+    return type("UnslothGRPOTrainer", (copy,), {"__module__": "UnslothGRPOTrainer"})
+
+
+# ---- ms-swift: a class of the same name over TRL's, with batches of its own ----
+
+
+@dataclass
+class GRPOBatch:
+    completion_mask: Any
+    truncated_mask: Any
+    old_per_token_logps: Any = None
+    ref_per_token_logps: Any = None
+    advantages: Any = None
+
+
+class _Swift(trl.GRPOTrainer):  # type: ignore[misc] # TRL is not checked
+    kl_in_reward = False
+    overlong_filter = False
+
+    def _prepare_inputs(self, inputs: Any) -> Any:
+        self._buffered = self._generate_and_score_completions(inputs)
+        return self._buffered[0]
+
+    def _generate_and_score_completions(self, inputs: Any) -> list[dict[str, Any]]:
+        whole = super()._generate_and_score_completions(inputs)
+        mask = whole["completion_mask"]
+        rewards = self._compute_rewards_per_func(samples=[SimpleNamespace()] * len(mask))
+        advantages = (rewards.sum(1) - rewards.sum(1).mean()).view(-1, 1).expand(mask.shape)
+        batch = GRPOBatch(
+            mask,
+            torch.zeros(len(mask), dtype=torch.bool),
+            whole.get("old_per_token_logps"),
+            whole.get("ref_per_token_logps"),
+            advantages,
+        )
+        ids = torch.cat([whole["prompt_ids"], whole["completion_ids"]], 1)
+        attention = torch.cat([whole["prompt_mask"], mask], 1)
+        return [{"model_inputs": {"input_ids": ids, "attention_mask": attention}, "grpo_batch": batch}]
+
+    def _compute_rewards_per_func(self, samples: Any) -> Any:
+        found = [function(completions=["e" * i for i in range(len(samples))]) for function in self.reward_funcs]
+        return torch.tensor(found).T
+
+    def _get_per_token_logps_and_entropies(
+        self, model: Any, model_inputs: Any, grpo_batch: Any, compute_entropy: Any = False, *more: Any, **kwargs: Any
+    ) -> Any:
+        if not isinstance(grpo_batch, GRPOBatch):  # TRL's own call, in its part of the rollout
+            own = super()._get_per_token_logps_and_entropies
+            return own(model, model_inputs, grpo_batch, compute_entropy, *more, **kwargs)
+        keep = grpo_batch.completion_mask.shape[1]
+        return _logps(model, model_inputs["input_ids"], model_inputs["attention_mask"], keep), None
+
+    def compute_loss(
+        self, model: Any, inputs: Any, return_outputs: bool = False, num_items_in_batch: Any = None
+    ) -> Any:
+        return self._compute_loss(model, inputs["model_inputs"], inputs["grpo_batch"])
+
+    def _compute_loss(self, model: Any, model_inputs: Any, grpo_batch: Any, origin_data: Any = None) -> Any:
+        loss, _ = self._compute_loss_and_metrics(model, model_inputs, grpo_batch)
+        self._metrics["train"]["rollout_correction/kl"].append(torch.tensor(0.5))
+        return loss
+
+    def _compute_loss_and_metrics(self, model: Any, model_inputs: dict[str, Any], grpo_batch: GRPOBatch) -> Any:
+        logps, _ = self._get_per_token_logps_and_entropies(model, model_inputs, grpo_batch, compute_entropy=False)
+        mask = grpo_batch.completion_mask
+        return -(logps * mask * grpo_batch.advantages).sum() / mask.sum(), {}
+
+    def log(self, logs: dict[str, float], *args: Any) -> None:
+        found = self._metrics["train"].pop("rollout_correction/kl", [])
+        super().log({**logs, **({"rollout_correction/kl": float(torch.stack(found).mean())} if found else {})}, *args)
+
+
+_SWIFT = type("GRPOTrainer", (_Swift,), {"__module__": "swift.rlhf_trainers.grpo_trainer"})
+
+
+@pytest.fixture(scope="module")
+def unsloth() -> type:
+    return _unsloth()
+
+
+def _trained(trainer: Any, kind: type) -> Exporter:
+    trainer.__class__ = kind
+    with rlexporter.attach(trainer) as exporter:
+        trainer.train()
+    return exporter
+
+
+def _signals(exporter: Exporter) -> dict[str, float]:
+    found = exporter.snapshot.samples.items()
+    return {each.labels[0]: value for each, value in found if each.metric.series == "rl_signal_available"}  # type: ignore[misc]
+
+
+def _reasons(exporter: Exporter) -> dict[str, str]:
+    infos = [each.labels for each in exporter.snapshot.samples if each.metric.series == "rl_signal_unavailable_info"]
+    return {labels[0]: labels[2] for labels in infos}
+
+
+def _count(exporter: Exporter, name: str) -> int:
+    found = exporter.snapshot.buckets.items()
+    return sum(value.count for series, value in found if series.metric.series == name)
+
+
+def _gauge(exporter: Exporter, name: str) -> float:
+    found = exporter.snapshot.samples.items()
+    return next(value for series, value in found if series.metric.series == name)  # type: ignore[return-value]
+
+
+def test_unsloth(tmp_path: Path, unsloth: type) -> None:
+    """It is GRPO; rollout, rewards, loss and gradients are seen, what its loss is made of says why not."""
+    assert not issubclass(unsloth, trl.GRPOTrainer)
+    exporter = _trained(tiny.grpo(tmp_path, beta=0.0), unsloth)
+
+    facts = exporter.run._facts
+    assert (facts.framework, facts.algorithm, facts.info["trainer"]) == ("unsloth", "grpo", "UnslothGRPOTrainer")
+    lost = {name for name, available in _signals(exporter).items() if not available}
+    assert lost == {"logprob", "entropy", "ratio", "kl", "value"}
+    assert all(_reasons(exporter)[name].startswith("Unsloth computes") for name in lost - {"value"})
+    assert _count(exporter, "rl_reward_dist") == _count(exporter, "rl_advantage_dist") == 16
+    assert _count(exporter, "rl_completion_length_dist") == 16
+    assert _count(exporter, "rl_loss_dist") == _count(exporter, "rl_grad_norm_dist") == 4
+    assert _gauge(exporter, "rl_completion_length_mean") > 0
+
+
+def test_ms_swift(tmp_path: Path) -> None:
+    """Rewards, advantages, lengths, log-probabilities and KL are seen in its own batches."""
+    exporter = _trained(tiny.grpo(tmp_path, beta=0.04), _SWIFT)
+
+    facts = exporter.run._facts
+    assert (facts.framework, facts.algorithm) == ("ms-swift", "grpo")
+    lost = {name for name, available in _signals(exporter).items() if not available}
+    assert lost == {"entropy", "ratio", "prompt_length", "value"}
+    assert _reasons(exporter)["entropy"].startswith("entropies are computed with log_entropy")
+    assert _count(exporter, "rl_reward_dist") == _count(exporter, "rl_advantage_dist") == 16
+    assert _count(exporter, "rl_reward_function_dist") == 32
+    tokens = _count(exporter, "rl_logprob_dist")
+    assert 16 <= tokens == _count(exporter, "rl_kl_per_token_dist") <= 16 * 8
+    assert _count(exporter, "rl_loss_dist") == _count(exporter, "rl_grad_norm_dist") == 4
+    assert _gauge(exporter, "rl_sampling_kl_per_token") == 0.5
+
+
+def test_ms_swift_with_a_nan_reward(tmp_path: Path) -> None:
+    def broken(completions: list[str], **_: Any) -> list[float]:
+        return [float("nan") if i == 1 else 1.0 for i in range(len(completions))]
+
+    exporter = _trained(tiny.grpo(tmp_path, rewards=[broken], max_steps=1), _SWIFT)
+
+    conditions = {
+        each.labels[0]: value
+        for each, value in exporter.snapshot.samples.items()
+        if each.metric.series == "rl_condition_events_total"
+    }
+    assert conditions["nonfinite_reward"]
+
+
+def test_the_estimators_of_ms_swift(tmp_path: Path) -> None:
+    """They keep their names; where the KL is part of the reward, RLOO's conditions apply."""
+    trainer = tiny.grpo(tmp_path, max_steps=1)
+    trainer.args.advantage_estimator, trainer.args.kl_in_reward = "reinforce_plus_plus", True
+    facts = _trained(trainer, _SWIFT).run._facts
+
+    assert (facts.algorithm, facts.family) == ("reinforce_plus_plus", "rloo")
+
+
+def test_other_trainers_keep_their_taps(tmp_path: Path) -> None:
+    trainer = tiny.grpo(tmp_path)
+
+    assert framework_of(trainer) == "trl"
+    assert [kind.__name__ for kind in _kinds(trainer, set(names_of(type(trainer))))] == [
+        *("OptimizerTaps", "RewardTaps", "GroupTaps")
+    ]
+
+
+def test_ms_swift_replaces_the_default_callbacks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The list that its patcher puts in place gets ours too, once."""
+    monkeypatch.setattr(transformers.trainer, "DEFAULT_CALLBACKS", [])
+    patcher = ModuleType("swift.trainers.patcher")
+    patcher.trainer = transformers.trainer  # type: ignore[attr-defined]
+    auto._add_to_swift(patcher)
+    auto._add_to_swift(patcher)
+
+    assert [DefaultCallback] == transformers.trainer.DEFAULT_CALLBACKS
