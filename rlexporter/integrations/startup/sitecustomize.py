@@ -7,7 +7,7 @@ rlexporter: so it imports nothing until it has to, never fails, and runs the sit
 import os
 import sys
 
-_AWAITED = {"transformers", "trl", "verl"}
+_AWAITED = {"transformers", "trl", "verl", "slime", "miles"}
 if os.environ.get("RLEXPORTER_FROM"):
     _AWAITED |= {"accelerate", "wandb", "mlflow", "trackio", "torch.utils.tensorboard", "tensorboardX"}
 
