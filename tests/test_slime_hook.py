@@ -6,8 +6,13 @@ and miles 31f1ca9 (miles/utils/tracking_utils/tracking.py), which are not on PyP
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 from argparse import Namespace
 from collections.abc import Iterator
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -79,7 +84,7 @@ def test_both_parts_of_a_step(run: tuple[str, Any, Sources]) -> None:
 
     module.finish_tracking(ARGS)
     assert len(module.logged) == 6, "what they log themselves is untouched"
-    assert sources.run is None
+    assert vars(sources)["run"] is None
     exporter.close()
 
 
@@ -97,4 +102,34 @@ def test_whichever_rank_logs(run: tuple[str, Any, Sources], monkeypatch: pytest.
 def test_they_come_before_the_loggers_that_they_call(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(registry.VARIABLE, "wandb")
 
-    assert registry._order((registry.SLIME, registry.MILES)) == ("slime", "miles", "wandb")
+    assert registry._order(("slime", "miles")) == ("slime", "miles", "wandb")
+
+
+@pytest.mark.parametrize("module", ["slime.observability.logging_utils", "miles.utils.tracking_utils.tracking"])
+def test_a_script_under_rlexporter_run(tmp_path: Path, module: str) -> None:
+    """Nothing of the script is changed; the hook waits for the module, which nothing else imports."""
+    package, _, name = module.rpartition(".")
+    folder = tmp_path.joinpath(*package.split("."))
+    folder.mkdir(parents=True)
+    (folder / f"{name}.py").write_text("def log(args, metrics, step_key): ...\ndef finish_tracking(*args): ...\n")
+    (tmp_path / "train.py").write_text(
+        f"from argparse import Namespace\nfrom {package} import {name}\nargs = Namespace(wandb_group='mine')\n"
+        f"for i in (0, 1):\n    {name}.log(args, {{'train/loss': 0.5 + i, 'train/step': i}}, step_key='train/step')\n"
+    )
+    record = tmp_path / "record.jsonl"
+    environ = {**os.environ, "RLEXPORTER_RECORD": str(record), "RLEXPORTER_LISTEN_PORT": "0"}
+    done = subprocess.run(
+        [sys.executable, "-m", "rlexporter", "run", "train.py"],
+        cwd=tmp_path,
+        env={**environ, "RLEXPORTER_LINGER": "0"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stderr
+    lines = [json.loads(line) for line in record.read_text().splitlines()]
+    assert (lines[0]["framework"], lines[0]["run"]) == (module.partition(".")[0], "mine")
+    assert [(line["global_step"], line["logs"]["train/loss"]) for line in lines if line["event"] == "log"] == [
+        *((1, 0.5), (2, 1.5))
+    ]

@@ -75,7 +75,7 @@ class GRPOBatch:
     advantages: Any = None
 
 
-class _Swift(trl.GRPOTrainer):  # type: ignore[misc] # TRL is not checked
+class _Swift(trl.GRPOTrainer):  # TRL is not checked
     kl_in_reward = False
     overlong_filter = False
 
@@ -149,7 +149,7 @@ def _trained(trainer: Any, kind: type) -> Exporter:
 
 def _signals(exporter: Exporter) -> dict[str, float]:
     found = exporter.snapshot.samples.items()
-    return {each.labels[0]: value for each, value in found if each.metric.series == "rl_signal_available"}  # type: ignore[misc]
+    return {each.labels[0]: value for each, value in found if each.metric.series == "rl_signal_available"}
 
 
 def _reasons(exporter: Exporter) -> dict[str, str]:
@@ -164,7 +164,7 @@ def _count(exporter: Exporter, name: str) -> int:
 
 def _gauge(exporter: Exporter, name: str) -> float:
     found = exporter.snapshot.samples.items()
-    return next(value for series, value in found if series.metric.series == name)  # type: ignore[return-value]
+    return next(value for series, value in found if series.metric.series == name)
 
 
 def test_unsloth(tmp_path: Path, unsloth: type) -> None:
@@ -236,7 +236,7 @@ def test_ms_swift_replaces_the_default_callbacks(monkeypatch: pytest.MonkeyPatch
     """The list that its patcher puts in place gets ours too, once."""
     monkeypatch.setattr(transformers.trainer, "DEFAULT_CALLBACKS", [])
     patcher = ModuleType("swift.trainers.patcher")
-    patcher.trainer = transformers.trainer  # type: ignore[attr-defined]
+    patcher.trainer = transformers.trainer
     auto._add_to_swift(patcher)
     auto._add_to_swift(patcher)
 

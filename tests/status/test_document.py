@@ -394,6 +394,7 @@ def test_a_limit_is_shown_where_it_has_the_unit_of_the_number() -> None:
     assert found == {
         "rl_kl_per_token": True,
         "rl_kl_per_token_dist": True,
+        "rl_kl_k1_per_token": True,
         "rl_kl_penalty_per_token": True,
         "rl_kl_per_sequence": False,
     }

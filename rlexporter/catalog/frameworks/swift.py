@@ -2,7 +2,7 @@
 
 trainers/patcher.py             memory, speed, steps and times that are texts; ``train_speed(iter/s)`` is of 3.x
 rlhf_trainers/grpo_trainer.py   entropies, rollout_correction, turns, teachers, FIPO
-rl_core/advantage.py            sdar
+../swift/rl_core/advantage.py   sdar
 
 ``rollout_correction/chi2_seq`` is made of the geometric mean of a completion's ratios, verl's of their product.
 """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rlexporter.catalog import NAMED
+from rlexporter.catalog import GRPO, NAMED, PPO, PPO_LEGACY, RLOO
 from rlexporter.generate.dashboards import variables
 from rlexporter.generate.dashboards.boxes import GREEN, ORANGE, RED, STATUS_PAGE, YELLOW, Column, stat, table
 from rlexporter.generate.dashboards.frame import Json, Page, dashboard, select
@@ -22,6 +22,8 @@ from rlexporter.model.metric import Group, Kind, Metric, RankScope
 
 UID = "rlexporter-ranks"
 OF = select('rank=~"$rank"')
+_TAPPED = {GRPO, RLOO, PPO, PPO_LEGACY}
+"""The algorithms that ranks are watched for; what only others log has no panel here."""
 _OF_THE_PROCESS = (Group.SPEED, Group.RUN, Group.PROGRESS, Group.EXPORTER)
 _ALONE = "Only ranks that serve are here: rank 0 does by itself, others where they are asked to"
 
@@ -99,6 +101,8 @@ def _differences(page: Page, catalog: Sequence[Metric]) -> None:
     )
     for metric in catalog:
         if metric.scope is not RankScope.RANK or metric.group in _OF_THE_PROCESS or metric.labels:
+            continue
+        if metric.keys and _TAPPED.isdisjoint(name for key in metric.keys for name in key.algorithms):
             continue
         query = Query(_value(metric), "rank {{rank}}")
         title = capital(words(metric.series)) + (", mean" if metric.kind is Kind.HISTOGRAM else "")

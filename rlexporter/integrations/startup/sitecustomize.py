@@ -7,7 +7,7 @@ rlexporter: so it imports nothing until it has to, never fails, and runs the sit
 import os
 import sys
 
-_AWAITED = {"transformers", "trl", "verl", "openrlhf", "nemo_rl", "prime_rl"}
+_AWAITED = {"transformers", "trl", "verl", "openrlhf", "nemo_rl", "prime_rl", "slime", "miles"}
 if os.environ.get("RLEXPORTER_FROM"):
     _AWAITED |= {"accelerate", "wandb", "mlflow", "trackio", "torch.utils.tensorboard", "tensorboardX"}
 
