@@ -75,7 +75,7 @@ class GRPOBatch:
     advantages: Any = None
 
 
-class _Swift(trl.GRPOTrainer):  # TRL is not checked
+class _Swift(trl.GRPOTrainer):  # TRL is not checked  # type: ignore[misc] # trl is not typed
     kl_in_reward = False
     overlong_filter = False
 
@@ -236,7 +236,7 @@ def test_ms_swift_replaces_the_default_callbacks(monkeypatch: pytest.MonkeyPatch
     """The list that its patcher puts in place gets ours too, once."""
     monkeypatch.setattr(transformers.trainer, "DEFAULT_CALLBACKS", [])
     patcher = ModuleType("swift.trainers.patcher")
-    patcher.trainer = transformers.trainer
+    patcher.trainer = transformers.trainer  # type: ignore[attr-defined] # made above
     auto._add_to_swift(patcher)
     auto._add_to_swift(patcher)
 
