@@ -75,7 +75,7 @@ class GRPOBatch:
     advantages: Any = None
 
 
-class _Swift(trl.GRPOTrainer):  # TRL is not checked  # type: ignore[misc] # trl is not typed
+class _Swift(trl.GRPOTrainer):  # type: ignore[misc] # TRL is not checked
     kl_in_reward = False
     overlong_filter = False
 
