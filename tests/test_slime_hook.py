@@ -121,7 +121,7 @@ def test_a_script_under_rlexporter_run(tmp_path: Path, module: str) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "rlexporter", "run", "train.py"],
         cwd=tmp_path,
-        env={**environ, "RLEXPORTER_LINGER": "0"},
+        env={**environ, "RLEXPORTER_LINGER_SECONDS": "0"},
         capture_output=True,
         text=True,
         check=False,
