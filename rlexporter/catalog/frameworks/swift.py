@@ -2,7 +2,7 @@
 
 trainers/patcher.py             memory, speed, steps and times that are texts; ``train_speed(iter/s)`` is of 3.x
 rlhf_trainers/grpo_trainer.py   entropies, rollout_correction, turns, teachers, FIPO
-../swift/rl_core/advantage.py   sdar
+*_core/advantage.py             sdar
 
 ``rollout_correction/chi2_seq`` is made of the geometric mean of a completion's ratios, verl's of their product.
 """
@@ -61,6 +61,6 @@ SWIFT = Framework(
     title="ms-swift",
     marks=frozenset(("global_step/max_steps", "memory(GiB)", "train_speed(s/it)", "train_speed(iter/s)")),
     of_trl=True,
-    source="ms-swift 4.6.0 (pip): swift/trainers/patcher.py, swift/rlhf_trainers/grpo_trainer.py, swift/rl_core",
+    source="ms-swift 4.6.0 (pip): swift/trainers/patcher.py, swift/rlhf_trainers/grpo_trainer.py",
     keys=(*_POLICY, *_SAMPLER, *_SPEED),
 )

@@ -1,7 +1,7 @@
 """Unsloth's own keys; its trainers are rewritten copies of TRL's, whose keys they log too.
 
-unsloth_zoo 2026.10.9  ./rl_replacements.py        mismatch of rollout and trainer (`grpo_rollout_mismatch_metrics`), kl
-unsloth 2026.10.9      models/rl_replacements.py   groups that are left out of the loss
+unsloth_zoo 2026.10.9  *_replacements.py           mismatch of rollout and trainer (`grpo_rollout_mismatch_metrics`), kl
+unsloth 2026.10.9      models/*_replacements.py    groups that are left out of the loss
 """
 
 from __future__ import annotations
@@ -25,6 +25,6 @@ UNSLOTH = Framework(
         ("frac_reward_zero_std_excluded", "sampling/rollout_kl_k3/mean", "sampling/importance_sampling_ess")
     ),
     of_trl=True,
-    source="unsloth and unsloth_zoo 2026.10.9 (pip): models/rl_replacements.py, unsloth_zoo/rl_replacements.py",
+    source="unsloth and unsloth_zoo 2026.10.9 (pip): unsloth/models/*_replacements.py, unsloth_zoo/*_replacements.py",
     keys=(*_MISMATCH, *feeds("rl_zero_std_excluded_fraction", "frac_reward_zero_std_excluded")),
 )
