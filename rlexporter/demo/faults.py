@@ -21,6 +21,13 @@ KINDS = {
     "stall": f"a reward function hangs for 15 minutes; {STALLED_SECONDS:.0f} seconds count as a stall",
 }
 
+LACKS = {
+    "ppo": ("reward_hacking",),
+    "ppo-legacy": ("reward_hacking",),
+}
+"""The faults that a trainer does not show. The penalty of PPO lets KL grow two or three times, and not five: 3.5 nats a
+completion after 140 steps become 11 (legacy PPO: 6.5 and 15), even where the logit is raised twice as high."""
+
 
 @dataclass(frozen=True, slots=True)
 class Fault:
@@ -30,11 +37,16 @@ class Fault:
     step: int
 
     @staticmethod
-    def parse(text: str) -> Fault:
-        """Return the fault that ``text`` names, such as `nan@20`. Raises SetupError for anything else."""
+    def parse(text: str, algorithm: str) -> Fault:
+        """Return the fault that ``text`` names, such as `nan@20`. Raises SetupError for one ``algorithm`` has not."""
         kind, _, step = text.partition("@")
         if kind not in KINDS or not step.isdigit() or int(step) < 1:
             close = get_close_matches(kind, KINDS, n=1) if kind not in KINDS else [kind]
             meant = f"did you mean {close[0]}@200? " if close else ""
             raise SetupError(f"--fault {text!r}: {meant}expected KIND@STEP, with a kind of {', '.join(KINDS)}")
+        if kind in LACKS.get(algorithm, ()):
+            raise SetupError(
+                f"--fault {text!r}: {algorithm} does not show it, since its KL penalty holds the policy near its "
+                f"reference: use --algorithm grpo"
+            )
         return Fault(kind, int(step))

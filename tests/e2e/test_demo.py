@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from rlexporter.commands import main
 from rlexporter.demo.faults import STALLED_SECONDS
 from tests.conftest import fetch
 from tests.tools import GENERATIONS, Prometheus, eventually, free_port, prometheus
@@ -70,6 +71,21 @@ def test_the_demo_is_scraped(tmp_path: Path, algorithm: str) -> None:
     assert "Traceback" not in output
     assert output.count("http://") == 1
     assert "until it has been scraped" not in output
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "fault", "says"),
+    [
+        ("ppo", "reward_hacking@200", "ppo does not show it"),
+        ("grpo", "reward_hackin@200", "did you mean reward_hacking@200?"),
+        ("grpo", "nan@0", "did you mean nan@200?"),
+    ],
+)
+def test_a_fault_that_is_not_there(algorithm: str, fault: str, says: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """One line says what to do, before anything is loaded."""
+    assert main.main(["demo", "--algorithm", algorithm, "--fault", fault]) == 2
+
+    assert says in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
