@@ -117,10 +117,12 @@ class GrowingFile:
         """Return True if what was read of the open file is not there any more."""
         if not self._at:
             return False
-        fileno = file.fileno()
-        if os.fstat(fileno).st_size < self._at:
+        if os.fstat(file.fileno()).st_size < self._at:
             return True
-        return os.pread(fileno, len(self._mark), self._at - len(self._mark)) != self._mark
+        file.seek(self._at - len(self._mark))
+        found = file.read(len(self._mark))
+        file.seek(self._at)
+        return found != self._mark
 
     def _is_replaced(self, file: FileIO) -> bool:
         """Return True if the path names another file than the open one; one that was only removed may still grow."""
