@@ -23,7 +23,8 @@ from rlexporter.tensors import host
 from rlexporter.tensors.tally import on_gpu
 
 _STEP = Series(NAMED["rl_step"])
-_KEYS = frozenset(key.name for metric in NAMED.values() for key in metric.keys)
+_KEYS = frozenset(key.name for metric in NAMED.values() for key in metric.keys if not key.only)
+"""Keys of log lines: an array under one of them is what is logged, and not what a histogram of that name counts."""
 
 
 class RunSink:
