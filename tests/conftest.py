@@ -5,9 +5,11 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from weakref import WeakSet
 
 import pytest
 
@@ -77,6 +79,14 @@ def exporter() -> Iterator[Exporter]:
 def any_port(monkeypatch: pytest.MonkeyPatch) -> None:
     """Exporters that are not told a port take a free one."""
     monkeypatch.setenv("RLEXPORTER_LISTEN_PORT", "0")
+
+
+@pytest.fixture
+def no_callbacks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trainers of other tests in this process, which may still be in memory, have no callback of ours."""
+    callback = sys.modules.get("rlexporter.integrations.callback")
+    if callback is not None:
+        monkeypatch.setattr(callback, "made", WeakSet())
 
 
 @pytest.fixture(autouse=True)

@@ -54,7 +54,7 @@ def _module() -> Any:
 
 
 @pytest.fixture(params=["slime", "miles"])
-def run(request: pytest.FixtureRequest, any_port: None) -> Iterator[tuple[str, Any, Sources]]:
+def run(request: pytest.FixtureRequest, any_port: None, no_callbacks: None) -> Iterator[tuple[str, Any, Sources]]:
     module, sources = _module(), Sources((request.param,))
     getattr(slime, f"watch_{request.param}")(module, sources)
     yield request.param, module, sources

@@ -126,7 +126,7 @@ class Logger:
         return f"logged {sorted(values)}"
 
 
-@pytest.mark.usefixtures("any_port")
+@pytest.mark.usefixtures("any_port", "no_callbacks")
 def test_calls_inside_others_and_errors(caplog: pytest.LogCaptureFixture) -> None:
     """Only the outermost is a line; what the package raises passes; what we raise is one warning."""
     seen: list[Any] = []
@@ -148,7 +148,7 @@ def test_calls_inside_others_and_errors(caplog: pytest.LogCaptureFixture) -> Non
     assert [each.levelno for each in caplog.records] == [logging.WARNING]
 
 
-@pytest.mark.usefixtures("any_port")
+@pytest.mark.usefixtures("any_port", "no_callbacks")
 def test_an_exporter_of_the_script_feeds_alone() -> None:
     """Also if it comes later; what was opened for lines of a logger is closed."""
     sources = Sources(("wandb",))
@@ -163,7 +163,7 @@ def test_an_exporter_of_the_script_feeds_alone() -> None:
         assert own.snapshot.value("rl_loss") is None
 
 
-@pytest.mark.usefixtures("any_port")
+@pytest.mark.usefixtures("any_port", "no_callbacks")
 def test_a_rank_above_0_opens_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first one serves what is logged."""
     monkeypatch.setenv("RANK", "1")
