@@ -60,7 +60,9 @@ def test_the_demo_is_scraped(tmp_path: Path, algorithm: str) -> None:
             assert server.value("rl_grad_norm_dist_count") == 60
             metadata = server.get("targets/metadata", match_target='{job="rlexporter"}', metric="rl_reward_mean")
             assert metadata[0]["help"].startswith("Mean reward per completion.")
-            assert metadata[0]["help"].endswith("TRL: reward, env/reward_mean, objective/scores")
+            assert metadata[0]["help"].endswith(
+                "TRL: reward, self_distillation/reward_mean, env/reward_mean, objective/scores"
+            )
         demo.send_signal(2)
         demo.wait(600)
     output = (tmp_path / "output").read_text()
