@@ -54,7 +54,7 @@ def test_the_demo_is_scraped(tmp_path: Path, algorithm: str) -> None:
         for server in servers:
             missing = [name for name in sorted(names) if not server.query(f'{name}{{run=~"demo-.*"}}')]
             assert missing == []
-            assert _up(server).count(1.0) >= 5
+            eventually(lambda server=server: _up(server).count(1.0) >= 5)  # it may have trained faster than they began
             assert server.value("rl_step") == 60
             assert server.query("rl_nonfinite_values_total") == []
             assert server.value("rl_grad_norm_dist_count") == 60
