@@ -6,7 +6,7 @@ TRL := ppo mid legacy legacy07
 LOGGERS := --ignore=tests/loggers/test_logged_run.py --ignore=tests/loggers/test_accelerate.py -k "not torch and not no_steps"
 PYTEST := OMP_NUM_THREADS=1 $(PY) -m pytest -n 2 --dist loadfile --no-loadscope-reorder --durations=10
 
-.PHONY: help demo stack test test-all check fix generate golden soak lowest versions loggers healthy causes compatibility bench pictures tools clean
+.PHONY: help demo stack test test-all check fix generate golden soak lowest versions loggers swift healthy causes compatibility bench pictures tools clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -71,6 +71,11 @@ loggers: ## W&B, MLflow, Trackio, tensorboardX and verl: real scripts, in an env
 	@scripts/setup loggers .venv-loggers
 	@echo "loggers: W&B, MLflow, Trackio, tensorboardX, verl"
 	@OMP_NUM_THREADS=1 .venv-loggers/bin/python -m pytest -q -W default tests/loggers $(LOGGERS) $(ARGS)
+
+swift: ## ms-swift's own GRPO trainer, in an environment of its own of 2 GB; not part of test-all (about 2 minutes)
+	@scripts/setup swift .venv-swift
+	@echo "swift: ms-swift's own GRPO trainer"
+	@OMP_NUM_THREADS=1 .venv-swift/bin/python -m pytest -q -W default tests/versions/test_swift.py $(ARGS)
 
 healthy: ## healthy real runs of every trainer, in all versions of TRL: nothing critical may begin (about 15 minutes)
 	@scripts/setup test
