@@ -1,11 +1,12 @@
-"""slime and miles: their one way out, by a stand-in module of the same shape.
+"""slime and miles: their one way out, by stand-ins, since they are not on PyPI and need Megatron and SGLang.
 
-`log(args, metrics, step_key)` and `finish_tracking` are those of slime 624b824 (slime/observability/logging_utils.py)
-and miles 31f1ca9 (miles/utils/tracking_utils/tracking.py), which are not on PyPI and need Megatron and SGLang.
+The stand-ins have the functions of slime 624b824 (slime/observability/logging_utils.py) and of miles 31f1ca9
+(miles/utils/tracking_utils/tracking.py), with their parameters as they stand there.
 """
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import subprocess
@@ -40,22 +41,56 @@ ARGS = Namespace(
 )
 
 
-def _module() -> Any:
-    module: Any = ModuleType("logging_utils")
+REAL = {
+    "slime": {"log": ["args", "metrics", "step_key"], "finish_tracking": ["args"]},
+    "miles": {"log": ["args", "metrics", "step_key"], "finish_tracking": []},
+}
+"""The parameters of the real functions."""
+MODULES = {"slime": "slime.observability.logging_utils", "miles": "miles.utils.tracking_utils.tracking"}
+"""The modules that they are in."""
+STAND_INS = {
+    "slime": """
+logged = []
 
-    def log(args: Namespace, metrics: dict[str, Any], step_key: str) -> None:
-        module.logged.append(dict(metrics))
 
-    def finish_tracking(args: Any = None) -> None:
-        module.logged.append("finished")
+def log(args, metrics, step_key: str):
+    logged.append(dict(metrics))
 
-    module.logged, module.log, module.finish_tracking = [], log, finish_tracking
+
+def finish_tracking(args):
+    logged.append("finished")
+""",
+    "miles": """
+logged = []
+
+
+def log(args, metrics, step_key: str):
+    logged.append(dict(metrics))
+
+
+def finish_tracking():
+    logged.append("finished")
+""",
+}
+
+
+def _module(name: str) -> Any:
+    module = ModuleType(MODULES[name])
+    exec(STAND_INS[name], vars(module))
     return module
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_the_stand_in_has_the_functions_of_the_real_one(name: str) -> None:
+    """Their parameters, by name and in order."""
+    functions = {each: value for each, value in vars(_module(name)).items() if inspect.isfunction(value)}
+
+    assert {each: list(inspect.signature(value).parameters) for each, value in functions.items()} == REAL[name]
 
 
 @pytest.fixture(params=["slime", "miles"])
 def run(request: pytest.FixtureRequest, any_port: None, no_callbacks: None) -> Iterator[tuple[str, Any, Sources]]:
-    module, sources = _module(), Sources((request.param,))
+    module, sources = _module(request.param), Sources((request.param,))
     getattr(slime, f"watch_{request.param}")(module, sources)
     yield request.param, module, sources
     sources.leave()
@@ -82,7 +117,7 @@ def test_both_parts_of_a_step(run: tuple[str, Any, Sources]) -> None:
     assert (shown.value("rl_reward_mean"), shown.value("rl_loss"), shown.value("rl_step")) == (0.75, 0.125, 3.0)
     assert shown.value("rl_condition", condition="nonfinite_grad", severity="critical") == 1.0
 
-    module.finish_tracking(ARGS)
+    module.finish_tracking(*[ARGS][: len(REAL[name]["finish_tracking"])])
     assert len(module.logged) == 6, "what they log themselves is untouched"
     assert vars(sources)["run"] is None
     exporter.close()
@@ -105,13 +140,13 @@ def test_they_come_before_the_loggers_that_they_call(monkeypatch: pytest.MonkeyP
     assert registry._order(("slime", "miles")) == ("slime", "miles", "wandb")
 
 
-@pytest.mark.parametrize("module", ["slime.observability.logging_utils", "miles.utils.tracking_utils.tracking"])
-def test_a_script_under_rlexporter_run(tmp_path: Path, module: str) -> None:
+@pytest.mark.parametrize("framework", MODULES)
+def test_a_script_under_rlexporter_run(tmp_path: Path, framework: str) -> None:
     """Nothing of the script is changed; the hook waits for the module, which nothing else imports."""
-    package, _, name = module.rpartition(".")
+    package, _, name = MODULES[framework].rpartition(".")
     folder = tmp_path.joinpath(*package.split("."))
     folder.mkdir(parents=True)
-    (folder / f"{name}.py").write_text("def log(args, metrics, step_key): ...\ndef finish_tracking(*args): ...\n")
+    (folder / f"{name}.py").write_text(STAND_INS[framework])
     (tmp_path / "train.py").write_text(
         f"from argparse import Namespace\nfrom {package} import {name}\nargs = Namespace(wandb_group='mine')\n"
         f"for i in (0, 1):\n    {name}.log(args, {{'train/loss': 0.5 + i, 'train/step': i}}, step_key='train/step')\n"
@@ -129,7 +164,7 @@ def test_a_script_under_rlexporter_run(tmp_path: Path, module: str) -> None:
 
     assert done.returncode == 0, done.stderr
     lines = [json.loads(line) for line in record.read_text().splitlines()]
-    assert (lines[0]["framework"], lines[0]["run"]) == (module.partition(".")[0], "mine")
+    assert (lines[0]["framework"], lines[0]["run"]) == (framework, "mine")
     assert [(line["global_step"], line["logs"]["train/loss"]) for line in lines if line["event"] == "log"] == [
         *((1, 0.5), (2, 1.5))
     ]

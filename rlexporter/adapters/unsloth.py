@@ -1,7 +1,8 @@
 """Taps on Unsloth's GRPO (2026.10.9), a rewritten copy of TRL's trainer.
 
-Its `compute_loss` calls neither `_compute_loss` nor a method that scores tokens: one function of `unsloth_zoo` goes
-from hidden states to the loss. Rollout, rewards, advantages, lengths, loss, gradients and weights are seen as in TRL.
+Its `compute_loss` never calls `_compute_loss`, and the method that scores tokens returns None there: one function of
+`unsloth_zoo` goes from hidden states to the loss. Rollout, rewards, advantages, lengths, loss, gradients and weights
+are seen as in TRL.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """Trainers of ms-swift and Unsloth, by stand-ins: what they replace in TRL's real trainer is replaced here in the same
 shape, on a tiny model. Names and signatures are those of ms-swift 4.6.0 and unsloth 2026.10.9, which need more than a
-CPU, or a TRL below 1.0; a run of ms-swift's own class is told of in docs/frameworks.md.
+CPU, or a TRL below 1.0; `make swift` runs ms-swift's own class.
 """
 
 from __future__ import annotations
 
 import inspect
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -24,6 +24,8 @@ from rlexporter.adapters.selection import _kinds
 from rlexporter.integrations import auto
 from rlexporter.integrations.default_callback import DefaultCallback
 from tests import tiny
+from tests.adapters import descendants
+from tests.adapters.descendants import names_in, parameters
 
 pytestmark = [
     pytest.mark.usefixtures("any_port"),
@@ -44,14 +46,34 @@ def _logps(model: Any, ids: Any, attention: Any, keep: int) -> Any:
 def _compute_loss(
     self: Any, model: Any, inputs: Any, return_outputs: bool = False, num_items_in_batch: Any = None
 ) -> Any:
-    """Go to the loss without a method that scores tokens, and note what Unsloth notes."""
+    """Ask the method that scores tokens, which has nothing to say then, go to the loss, and note what Unsloth notes."""
     ids = torch.cat([inputs["prompt_ids"], inputs["completion_ids"]], 1)
     mask = inputs["completion_mask"]
     attention = torch.cat([inputs["prompt_mask"], mask], 1)
+    assert (
+        self._get_per_token_logps_and_entropies(model, ids, attention, mask.shape[1], compute_efficient=True)[0] is None
+    )
     logps = _logps(model, ids, attention, mask.shape[1])
     self._metrics["train"]["completion_length"].append(mask.sum(1).float().mean().item())
     self._metrics["train"]["kl"].append(0.0)
     return -(logps * mask * inputs["advantages"].view(-1, 1)).sum() / mask.sum()
+
+
+def _get_per_token_logps_and_entropies(
+    self: Any,
+    model: Any,
+    input_ids: Any,
+    attention_mask: Any,
+    logits_to_keep: Any,
+    batch_size: Any = None,
+    compute_entropy: Any = False,
+    compute_efficient: Any = False,
+    **kwargs: Any,
+) -> Any:
+    if compute_efficient:
+        return None, None
+    ids = (input_ids, attention_mask, logits_to_keep, batch_size, compute_entropy)
+    return trl.GRPOTrainer._get_per_token_logps_and_entropies(self, model, *ids, **kwargs)
 
 
 def _unsloth() -> type:
@@ -60,6 +82,7 @@ def _unsloth() -> type:
     exec(source, names)  # as Unsloth makes its class
     copy = names["_UnslothGRPOTrainer"]
     copy.compute_loss = _compute_loss
+    copy._get_per_token_logps_and_entropies = _get_per_token_logps_and_entropies
     return type("UnslothGRPOTrainer", (copy,), {"__module__": "UnslothGRPOTrainer"})
 
 
@@ -104,11 +127,17 @@ class _Swift(trl.GRPOTrainer):  # type: ignore[misc] # TRL is not checked
         return torch.tensor(found).T
 
     def _get_per_token_logps_and_entropies(
-        self, model: Any, model_inputs: Any, grpo_batch: Any, compute_entropy: Any = False, *more: Any, **kwargs: Any
+        self,
+        model: Any,
+        model_inputs: Any,
+        grpo_batch: Any,
+        compute_entropy: Any = False,
+        origin_data: Any = None,
+        **kwargs: Any,
     ) -> Any:
         if not isinstance(grpo_batch, GRPOBatch):  # TRL's own call, in its part of the rollout
             own = super()._get_per_token_logps_and_entropies
-            return own(model, model_inputs, grpo_batch, compute_entropy, *more, **kwargs)
+            return own(model, model_inputs, grpo_batch, compute_entropy, **kwargs)
         keep = grpo_batch.completion_mask.shape[1]
         return _logps(model, model_inputs["input_ids"], model_inputs["attention_mask"], keep), None
 
@@ -127,9 +156,10 @@ class _Swift(trl.GRPOTrainer):  # type: ignore[misc] # TRL is not checked
         mask = grpo_batch.completion_mask
         return -(logps * mask * grpo_batch.advantages).sum() / mask.sum(), {}
 
-    def log(self, logs: dict[str, float], *args: Any) -> None:
+    def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         found = self._metrics["train"].pop("rollout_correction/kl", [])
-        super().log({**logs, **({"rollout_correction/kl": float(torch.stack(found).mean())} if found else {})}, *args)
+        own = {"rollout_correction/kl": float(torch.stack(found).mean())} if found else {}
+        super().log({**logs, **own}, start_time)
 
 
 _SWIFT = type("GRPOTrainer", (_Swift,), {"__module__": "swift.rlhf_trainers.grpo_trainer"})
@@ -165,6 +195,30 @@ def _count(exporter: Exporter, name: str) -> int:
 def _gauge(exporter: Exporter, name: str) -> float:
     found = exporter.snapshot.samples.items()
     return next(value for series, value in found if series.metric.series == name)
+
+
+def test_the_stand_in_of_unsloth_is_like_the_real_one(unsloth: type) -> None:
+    """Its classes, its loss, and what it leaves as TRL has it."""
+    names = [kind.__name__ for kind in unsloth.__mro__]
+    of_trl = [kind.__name__ for kind in trl.GRPOTrainer.__mro__]
+    assert names == [*descendants.UNSLOTH_CLASSES, *of_trl[1:]]
+    functions = {name: value for kind in unsloth.__mro__[:2] for name, value in vars(kind).items() if callable(value)}
+    own = {name for name, value in functions.items() if inspect.unwrap(value).__module__ == __name__}
+    assert {name: parameters(unsloth, name) for name in own} == descendants.UNSLOTH
+    called = names_in(unsloth, "compute_loss")
+    assert "_get_per_token_logps_and_entropies" in called
+    assert "_compute_loss" not in called
+    for name in descendants.UNSLOTH_KEEPS:
+        assert parameters(unsloth, name) == parameters(trl.GRPOTrainer, name)
+
+
+def test_the_stand_in_of_ms_swift_is_like_the_real_one() -> None:
+    """Every method that it has of its own is one of the real class, with its parameters; so are fields of a batch."""
+    own = {name for name, value in vars(_Swift).items() if inspect.isfunction(value)}
+    assert {name: parameters(_SWIFT, name) for name in own} == descendants.SWIFT
+    for name, called in descendants.SWIFT_CALLS.items():
+        assert called in names_in(_SWIFT, name)
+    assert {each.name for each in fields(GRPOBatch)} < descendants.SWIFT_BATCH
 
 
 def test_unsloth(tmp_path: Path, unsloth: type) -> None:
