@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from rlexporter.adapters.ppo import _MICRO_BATCH, _STEP
+from rlexporter.adapters.rewards import RewardTaps
 from rlexporter.catalog import ALGORITHMS, CATALOG
 from rlexporter.store.keys import _pattern
 from scripts import drift
@@ -141,8 +142,9 @@ def test_the_check_looks_at_all_that_is_tapped() -> None:
         for call in calls:
             function, *arguments = map(ast.unparse, (call.func, *call.args))
             if function == "self.tap" and arguments[0].endswith("trainer") and arguments[3:]:
-                tapped.add(ast.literal_eval(arguments[1]))
-    assert "training_step" in tapped
+                method = arguments[1]
+                tapped.add(RewardTaps.method if method == "self.method" else ast.literal_eval(method))
+    assert {"training_step", "_calculate_rewards"} <= tapped
     assert tapped <= {name for names in GRPO.needs.values() for each in names for name in each.split("|")}
 
 
