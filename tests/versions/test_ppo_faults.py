@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 import torch
 import trl
-from transformers import LlamaForCausalLM, PrinterCallback, TrainerCallback
+from transformers import LlamaForCausalLM, PrinterCallback, TrainerCallback, set_seed
 
 import rlexporter
 from rlexporter import Exporter
@@ -64,6 +64,7 @@ class Run(TrainerCallback):  # type: ignore[misc] # transformers is not checked
         rewarded: Callable[[int, list[float]], list[float]] = lambda step, rewards: rewards,
         **options: Any,
     ) -> None:
+        set_seed(_SEED)  # each trains as if it were the only one
         self.step = 0
         self._plant: Callable[[], object] = lambda: None
         self._at = FAULT
