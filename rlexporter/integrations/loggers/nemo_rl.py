@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Mapping
-from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
 from rlexporter.catalog import family
 from rlexporter.integrations.log_sources import Sources, watch
 from rlexporter.integrations.loggers.actors import linger_in_actor
-from rlexporter.integrations.loggers.facts import at, of_config, settings_at
+from rlexporter.integrations.loggers.facts import at, first_at, of_framework, settings_at
 from rlexporter.model.step import RunFacts
 
 NAME = "nemo_rl"
@@ -83,28 +82,21 @@ def _facts(config: Any, below: str, step: int) -> RunFacts:
     found = settings_at(config, _SETTINGS)
     if at(config, "loss_fn.use_kl_in_reward"):
         found["kl_coef"], found["beta"] = found["beta"], 0.0
-    prompts = at(config, "grpo.num_prompts_per_step") or at(config, "ppo.num_prompts_per_step")
-    each, planned = found["num_generations"], found["max_steps"]
-    if isinstance(prompts, int) and isinstance(each, int):
-        found["generation_batch_size"] = prompts * each
     algorithm = _algorithm(config)
     learns_values = at(config, "ppo.adv_estimator.name") == "gae"
-    name = at(config, "logger.wandb.name")
     by_sequence = bool(at(config, "loss_fn.sequence_level_importance_ratios"))
     validates = below.startswith(("validation", "timing/validation"))
-    return replace(
-        of_config({ours: value for ours, value in found.items() if value is not None}, algorithm=algorithm),
+    return of_framework(
+        found,
         framework="nemo-rl",
+        algorithm=algorithm,
         judged_as="ppo" if learns_values else family(algorithm),
-        run_name=str(name) if name else None,
-        info={
-            "trainer": "nemo-rl",
-            "model": str(at(config, "policy.model_name") or "").rstrip("/").rpartition("/")[2],
-            "loss_type": "cispo" if at(config, "loss_fn.use_cispo") else "",
-            "importance_sampling_level": "sequence" if by_sequence else "",
-        },
-        steps_planned=planned if isinstance(planned, int) and planned > 0 else None,
-        step=max(0, step if validates else step - 1),
+        name=at(config, "logger.wandb.name"),
+        model=at(config, "policy.model_name"),
+        prompts=first_at(config, "grpo.num_prompts_per_step", "ppo.num_prompts_per_step"),
+        step=step if validates else step - 1,
+        loss_type="cispo" if at(config, "loss_fn.use_cispo") else "",
+        importance_sampling_level="sequence" if by_sequence else "",
     )
 
 

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Mapping
-from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
 from rlexporter.catalog import family
 from rlexporter.integrations.log_sources import Sources, watch
 from rlexporter.integrations.loggers.actors import linger_in_actor
-from rlexporter.integrations.loggers.facts import at, of_config, settings_at
+from rlexporter.integrations.loggers.facts import at, first_at, of_framework, settings_at
 from rlexporter.model.step import RunFacts
 
 NAME = "openrlhf"
@@ -96,37 +95,26 @@ class _Lines:
 def _facts(args: Any, prefix: str, step: int) -> RunFacts:
     """Return the facts of a run whose first line is that of ``step``."""
     found = settings_at(args, _SETTINGS)
-    clip = _first_of(args, "actor.eps_clip_low_high", "eps_clip_low_high")
-    plain = _first_of(args, "actor.eps_clip", "eps_clip")
+    clip = first_at(args, "actor.eps_clip_low_high", "eps_clip_low_high")
+    plain = first_at(args, "actor.eps_clip", "eps_clip")
     found["epsilon"], found["epsilon_high"] = clip if clip else (plain, plain)
-    coefficient = _first_of(args, "algo.kl.init_coef", "init_kl_coef")
-    in_loss = _first_of(args, "algo.kl.use_loss", "use_kl_loss")
+    coefficient = first_at(args, "algo.kl.init_coef", "init_kl_coef")
+    in_loss = first_at(args, "algo.kl.use_loss", "use_kl_loss")
     found["kl_coef"] = None if in_loss else coefficient
     if args is not None:
         found["beta"] = coefficient if in_loss else 0.0
-    prompts, each = _first_of(args, "rollout.batch_size", "rollout_batch_size"), found["num_generations"]
-    if isinstance(prompts, int) and isinstance(each, int):
-        found["generation_batch_size"] = prompts * each
-    loss = _first_of(args, "actor.policy_loss_type", "policy_loss_type")
-    estimator = str(_first_of(args, "algo.advantage.estimator", "advantage_estimator") or "")
+    loss = first_at(args, "actor.policy_loss_type", "policy_loss_type")
+    estimator = str(first_at(args, "algo.advantage.estimator", "advantage_estimator") or "")
     algorithm = "gspo" if loss == "gspo" else _ALGORITHMS.get(estimator, estimator)
-    name = _first_of(args, "logger.wandb.run_name", "wandb_run_name")
-    model = str(_first_of(args, "actor.model_name_or_path", "pretrain") or "")
-    before = step if prefix == "eval/" else step - int(found["logging_steps"] or 1)
-    return replace(
-        of_config({ours: value for ours, value in found.items() if value is not None}, algorithm=algorithm),
+    return of_framework(
+        found,
         framework="openrlhf",
+        algorithm=algorithm,
         judged_as=family("ppo" if estimator == "gae" else algorithm),
-        run_name=str(name) if name else None,
-        info={
-            "trainer": "openrlhf",
-            "model": model.rstrip("/").rpartition("/")[2],
-            "loss_type": str(at(args, "actor.loss_agg_mode") or ""),
-            "importance_sampling_level": "sequence" if algorithm == "gspo" else "",
-        },
-        step=max(0, before),
+        name=first_at(args, "logger.wandb.run_name", "wandb_run_name"),
+        model=first_at(args, "actor.model_name_or_path", "pretrain"),
+        prompts=first_at(args, "rollout.batch_size", "rollout_batch_size"),
+        step=step if prefix == "eval/" else step - int(found["logging_steps"] or 1),
+        loss_type=str(at(args, "actor.loss_agg_mode") or ""),
+        importance_sampling_level="sequence" if algorithm == "gspo" else "",
     )
-
-
-def _first_of(args: Any, *paths: str) -> Any:
-    return settings_at(args, {"": paths})[""]

@@ -9,14 +9,13 @@ monitor has to be configured. The end is that of the process.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
 from rlexporter.catalog import family
 from rlexporter.catalog.algorithms import GRPO
 from rlexporter.integrations.log_sources import Sources, watch
-from rlexporter.integrations.loggers.facts import at, of_config, settings_at
+from rlexporter.integrations.loggers.facts import at, first_at, of_framework, settings_at
 from rlexporter.model.step import RunFacts
 
 NAME = "prime_rl"
@@ -79,21 +78,18 @@ def _facts(config: Any, step: int | None) -> RunFacts:
     found = settings_at(config, _SETTINGS)
     part = type(config).__name__.removesuffix("Config").removeprefix("RL").lower()
     part = part if part in ("trainer", "orchestrator") else ""
-    name = str(settings_at(config, {"": ("monitors.wandb.name", "wandb.name")})[""] or "")
+    name = str(first_at(config, "monitors.wandb.name", "wandb.name") or "")
     named = f"{name} {part}".strip() if name and part not in name.split("-") else name
     algorithm = str(at(config, "algo.type") or GRPO)
-    planned = found["max_steps"]
-    model = settings_at(config, {"": ("model.name", "model")})[""]
-    return replace(
-        of_config({ours: value for ours, value in found.items() if value is not None}, algorithm=algorithm),
+    model = first_at(config, "model.name", "model")
+    return of_framework(
+        found,
         framework="prime-rl",
+        algorithm=algorithm,
         judged_as=family(algorithm),
-        run_name=named or None,
-        info={
-            "trainer": f"prime-rl {part}".strip(),
-            "model": (model if isinstance(model, str) else "").rstrip("/").rpartition("/")[2],
-            "loss_type": str(at(config, "loss.type") or ""),
-        },
-        steps_planned=planned if isinstance(planned, int) and planned > 0 else None,
-        step=None if step is None else max(0, step - 1),
+        name=named,
+        model=model if isinstance(model, str) else "",
+        step=None if step is None else step - 1,
+        trainer=f"prime-rl {part}".strip(),
+        loss_type=str(at(config, "loss.type") or ""),
     )

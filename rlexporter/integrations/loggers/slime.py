@@ -11,25 +11,25 @@ from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
-from rlexporter.catalog import FRAMEWORKS, GRPO, PPO
+from rlexporter.catalog import FRAMEWORKS, family
 from rlexporter.integrations.log_sources import Sources, watch
-from rlexporter.integrations.loggers.facts import of_config
+from rlexporter.integrations.loggers.facts import at, of_framework, settings_at
 from rlexporter.model.step import RunFacts
 
 _SETTINGS = {
-    "num_generations": "n_samples_per_prompt",
-    "temperature": "rollout_temperature",
-    "top_p": "rollout_top_p",
-    "top_k": "rollout_top_k",
-    "learning_rate": "lr",
-    "weight_decay": "weight_decay",
-    "max_grad_norm": "clip_grad",
-    "epsilon": "eps_clip",
-    "epsilon_high": "eps_clip_high",
-    "entropy_coef": "entropy_coef",
-    "max_completion_length": "rollout_max_response_len",
-    "gamma": "gamma",
-    "lam": "lambd",
+    "num_generations": ("n_samples_per_prompt",),
+    "temperature": ("rollout_temperature",),
+    "top_p": ("rollout_top_p",),
+    "top_k": ("rollout_top_k",),
+    "learning_rate": ("lr",),
+    "weight_decay": ("weight_decay",),
+    "max_grad_norm": ("clip_grad",),
+    "epsilon": ("eps_clip",),
+    "epsilon_high": ("eps_clip_high",),
+    "entropy_coef": ("entropy_coef",),
+    "max_completion_length": ("rollout_max_response_len",),
+    "gamma": ("gamma",),
+    "lam": ("lambd",),
 }
 """Settings of TRL that slime has too, with the same meaning, and their names there."""
 
@@ -78,26 +78,23 @@ def _updates(args: Any) -> int:
 
 
 def _facts(name: str, args: Any, step: int) -> RunFacts:
-    settings = {ours: getattr(args, theirs, None) for ours, theirs in _SETTINGS.items()}
-    settings["beta"] = getattr(args, "kl_loss_coef", None) if getattr(args, "use_kl_loss", False) else 0.0
-    settings["kl_coef"] = getattr(args, "kl_coef", None) or None
-    prompts, each = getattr(args, "rollout_batch_size", None), getattr(args, "n_samples_per_prompt", None)
+    found = settings_at(args, _SETTINGS)
+    found["beta"] = at(args, "kl_loss_coef") if at(args, "use_kl_loss") else 0.0
+    found["kl_coef"] = at(args, "kl_coef") or None
+    prompts, each, rollouts = at(args, "rollout_batch_size"), found["num_generations"], at(args, "num_rollout")
     if isinstance(prompts, int) and isinstance(each, int):
-        settings["generation_batch_size"] = prompts * each // _updates(args)
-    algorithm = str(getattr(args, "advantage_estimator", "") or "").replace("_", "-")
-    rollouts = getattr(args, "num_rollout", None)
-    group = getattr(args, "wandb_group", None)
-    return replace(
-        of_config({ours: value for ours, value in settings.items() if value is not None}, algorithm=algorithm),
+        found["generation_batch_size"] = prompts * each // _updates(args)
+    if isinstance(rollouts, int):
+        found["max_steps"] = rollouts * _updates(args)
+    algorithm = str(at(args, "advantage_estimator") or "").replace("_", "-")
+    facts = of_framework(
+        found,
         framework=FRAMEWORKS[name].name,
-        judged_as=PPO if algorithm == "ppo" else GRPO,
-        rank=0,
-        run_name=str(group) if group else None,
-        info={
-            "trainer": name,
-            "model": str(getattr(args, "hf_checkpoint", None) or "").rstrip("/").rpartition("/")[2],
-            "importance_sampling_level": "sequence" if algorithm == "gspo" else "",
-        },
-        steps_planned=rollouts * _updates(args) if isinstance(rollouts, int) and rollouts > 0 else None,
+        algorithm=algorithm,
+        judged_as=family(algorithm),
+        name=at(args, "wandb_group"),
+        model=at(args, "hf_checkpoint"),
         step=step - 1,
+        importance_sampling_level="sequence" if algorithm == "gspo" else "",
     )
+    return replace(facts, rank=0)

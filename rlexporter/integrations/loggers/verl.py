@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
@@ -16,30 +15,30 @@ from rlexporter.catalog import family
 from rlexporter.catalog.frameworks.verl import VERL, VERL_V1
 from rlexporter.integrations.log_sources import Sources, watch
 from rlexporter.integrations.loggers.actors import linger_in_actor
-from rlexporter.integrations.loggers.facts import of_config
+from rlexporter.integrations.loggers.facts import at, of_framework, settings_at
 from rlexporter.model.step import RunFacts
 
 NAME = "verl"
 _VALIDATION = "val"
 """The first letters of the keys of a validation, of all versions: ``val/``, ``val-core/``, ``val-aux/``."""
 _SETTINGS = {
-    "num_generations": "actor_rollout_ref.rollout.n",
-    "temperature": "actor_rollout_ref.rollout.temperature",
-    "top_p": "actor_rollout_ref.rollout.top_p",
-    "top_k": "actor_rollout_ref.rollout.top_k",
-    "learning_rate": "actor_rollout_ref.actor.optim.lr",
-    "weight_decay": "actor_rollout_ref.actor.optim.weight_decay",
-    "max_grad_norm": "actor_rollout_ref.actor.grad_clip",
-    "ppo_epochs": "actor_rollout_ref.actor.ppo_epochs",
-    "epsilon": "actor_rollout_ref.actor.clip_ratio_low",
-    "epsilon_high": "actor_rollout_ref.actor.clip_ratio_high",
-    "entropy_coef": "actor_rollout_ref.actor.entropy_coeff",
-    "max_prompt_length": "data.max_prompt_length",
-    "max_completion_length": "data.max_response_length",
-    "gamma": "algorithm.gamma",
-    "lam": "algorithm.lam",
-    "max_steps": "trainer.total_training_steps",
-    "num_train_epochs": "trainer.total_epochs",
+    "num_generations": ("actor_rollout_ref.rollout.n",),
+    "temperature": ("actor_rollout_ref.rollout.temperature",),
+    "top_p": ("actor_rollout_ref.rollout.top_p",),
+    "top_k": ("actor_rollout_ref.rollout.top_k",),
+    "learning_rate": ("actor_rollout_ref.actor.optim.lr",),
+    "weight_decay": ("actor_rollout_ref.actor.optim.weight_decay",),
+    "max_grad_norm": ("actor_rollout_ref.actor.grad_clip",),
+    "ppo_epochs": ("actor_rollout_ref.actor.ppo_epochs",),
+    "epsilon": ("actor_rollout_ref.actor.clip_ratio_low",),
+    "epsilon_high": ("actor_rollout_ref.actor.clip_ratio_high",),
+    "entropy_coef": ("actor_rollout_ref.actor.entropy_coeff",),
+    "max_prompt_length": ("data.max_prompt_length",),
+    "max_completion_length": ("data.max_response_length",),
+    "gamma": ("algorithm.gamma",),
+    "lam": ("algorithm.lam",),
+    "max_steps": ("trainer.total_training_steps",),
+    "num_train_epochs": ("trainer.total_epochs",),
 }
 """Settings of TRL that verl has too, with the same meaning, and where they are in its configuration."""
 
@@ -74,46 +73,32 @@ def _nothing(tracking: Any) -> None:
 
 def _facts(name: Any, config: Any, line: Mapping[str, Any], step: int) -> RunFacts:
     """Return the facts of a run whose first line is that of ``step``."""
-    reward_kl, loss_kl = _at(config, "algorithm.use_kl_in_reward"), _at(config, "actor_rollout_ref.actor.use_kl_loss")
-    settings = {ours: _at(config, theirs) for ours, theirs in _SETTINGS.items()}
-    settings["kl_coef"] = _at(config, "algorithm.kl_ctrl.kl_coef") if reward_kl else None
+    found = settings_at(config, _SETTINGS)
+    found["kl_coef"] = at(config, "algorithm.kl_ctrl.kl_coef") if at(config, "algorithm.use_kl_in_reward") else None
     if config is not None:
-        settings["beta"] = _at(config, "actor_rollout_ref.actor.kl_loss_coef") if loss_kl else 0.0
-    prompts, each = _at(config, "data.train_batch_size"), settings["num_generations"]
-    if isinstance(prompts, int) and isinstance(each, int):
-        settings["generation_batch_size"] = prompts * each
+        in_loss = at(config, "actor_rollout_ref.actor.use_kl_loss")
+        found["beta"] = at(config, "actor_rollout_ref.actor.kl_loss_coef") if in_loss else 0.0
     algorithm = _algorithm(config)
-    planned = settings["max_steps"]
     validates = all(str(key).startswith(_VALIDATION) for key in line)
-    return replace(
-        of_config({ours: value for ours, value in settings.items() if value is not None}, algorithm=algorithm),
-        framework=VERL_V1.name if _at(config, "trainer.use_v1") else VERL.name,
+    return of_framework(
+        found,
+        framework=VERL_V1.name if at(config, "trainer.use_v1") else VERL.name,
+        algorithm=algorithm,
         judged_as=family(algorithm),
-        run_name=str(name) if name else None,
-        info={
-            "trainer": "verl",
-            "model": str(_at(config, "actor_rollout_ref.model.path") or "").rstrip("/").rpartition("/")[2],
-            "loss_type": str(_at(config, "actor_rollout_ref.actor.loss_agg_mode") or ""),
-            "importance_sampling_level": "sequence" if algorithm == "gspo" else "",
-        },
-        steps_planned=planned if isinstance(planned, int) and planned > 0 else None,
-        step=max(0, step if validates else step - 1),
+        name=name,
+        model=at(config, "actor_rollout_ref.model.path"),
+        prompts=at(config, "data.train_batch_size"),
+        step=step if validates else step - 1,
+        trainer="verl",
+        loss_type=str(at(config, "actor_rollout_ref.actor.loss_agg_mode") or ""),
+        importance_sampling_level="sequence" if algorithm == "gspo" else "",
     )
 
 
 def _algorithm(config: Any) -> str:
     """Return the algorithm: the estimator of advantages, which verl calls GAE where a critic makes it PPO, or GSPO."""
-    if _at(config, "actor_rollout_ref.actor.policy_loss.loss_mode") == "gspo":
+    if at(config, "actor_rollout_ref.actor.policy_loss.loss_mode") == "gspo":
         return "gspo"
-    estimator = _at(config, "algorithm.adv_estimator")
+    estimator = at(config, "algorithm.adv_estimator")
     name = str(getattr(estimator, "value", estimator) or "").lower().replace("_", "-")
     return "ppo" if name == "gae" else name
-
-
-def _at(config: Any, path: str) -> Any:
-    """Return the setting at ``path``, parts with dots between; None if there is none."""
-    for part in path.split("."):
-        if not isinstance(config, Mapping) or part not in config:
-            return None
-        config = config[part]
-    return config
