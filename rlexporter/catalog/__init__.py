@@ -49,7 +49,7 @@ from rlexporter.catalog.conditions import (
     SERIES_SIGNALS,
     SETTLED,
 )
-from rlexporter.catalog.frameworks import FRAMEWORKS, TRL, family_of, written_by
+from rlexporter.catalog.frameworks import FRAMEWORKS, STEP_KEYS, TRL, family_of, written_by
 from rlexporter.catalog.frameworks.swift import SWIFT
 from rlexporter.catalog.frameworks.unsloth import UNSLOTH
 from rlexporter.catalog.metrics import (
@@ -113,6 +113,7 @@ __all__ = [
     "SERIES_SIGNALS",
     "SETTLED",
     "SFT",
+    "STEP_KEYS",
     "STORMS",
     "SWIFT",
     "TENSOR_SIGNALS",

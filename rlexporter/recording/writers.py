@@ -8,19 +8,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from rlexporter.catalog import CATALOG, FRAMEWORKS, TRL, family_of, written_by
+from rlexporter.catalog import CATALOG, FRAMEWORKS, STEP_KEYS, TRL, family_of, written_by
 from rlexporter.model.framework import Framework
 from rlexporter.recording.source import Line
 from rlexporter.store.keys import Resolver, evaluation_prefix
 
 _OWN_STEPS = (
-    *("step", "global_step"),
-    # transformers, verl, Lightning; OpenRLHF names the step of an evaluation so
-    *("train/global_step", "training/global_step", "trainer/global_step", "eval/global_step"),
+    *("step", *STEP_KEYS),
     "current_steps",  # LLaMA-Factory
     *("global_step/max_steps", "iteration"),  # ms-swift: "10/100"; the second of its Megatron trainers
 )
@@ -45,13 +43,17 @@ _MOST_SHAPES = 1000
 _MOST_KEYS = 10_000
 """The keys that are remembered."""
 
-_RESOLVERS = {name: Resolver(CATALOG, framework=FRAMEWORKS.get(name)) for name in (TRL, *FRAMEWORKS)}
+
+@cache
+def _resolvers() -> dict[str, Resolver]:
+    """Return a resolver of each framework's keys, made when the first log is read and not on import."""
+    return {name: Resolver(CATALOG, framework=FRAMEWORKS.get(name)) for name in (TRL, *FRAMEWORKS)}
 
 
 @lru_cache(maxsize=10_000)
 def is_known(key: str, framework: str = "") -> bool:
     """Return True if the catalogue has ``key`` for some algorithm of ``framework``, or of any without one."""
-    asked = (_RESOLVERS[framework],) if framework else _RESOLVERS.values()
+    asked = (_resolvers()[framework],) if framework else _resolvers().values()
     return any(each.resolve(key) for each in asked)
 
 

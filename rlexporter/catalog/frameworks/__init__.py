@@ -26,6 +26,9 @@ FRAMEWORKS: dict[str, Framework] = {
 }
 """The frameworks by name; of two with the same keys the one that is more easily told stands first."""
 
+STEP_KEYS = ("global_step", "train/global_step", "training/global_step", "trainer/global_step", "eval/global_step")
+"""Keys under which a line names its step: of transformers, verl, Lightning and OpenRLHF, and of many loops."""
+
 
 def written_by(keys: Collection[str]) -> Framework | None:
     """Return the framework whose log has ``keys``; None if none is told by them."""

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-_KEYS = ("train/global_step", "training/global_step", "trainer/global_step", "global_step", "eval/global_step")
-"""Keys of transformers, verl, Lightning, OpenRLHF and many loops; a logger's own step counts its calls."""
+from rlexporter.catalog import STEP_KEYS
 
 
 def step_in(line: Mapping[str, Any]) -> int | None:
-    """Return the step that ``line`` names; None if it names none."""
-    for key in _KEYS:
+    """Return the step that ``line`` names; None if it names none. A logger's own step counts its calls instead."""
+    for key in STEP_KEYS:
         value = line.get(key)
         if isinstance(value, (int, float)) and value >= 0 and value == int(value):
             return int(value)
