@@ -102,10 +102,7 @@ class RunSink:
                 self._pending.tally.add(series, values, mask)
                 self._pending.cost(time.perf_counter() - started)
             else:
-                counted = host.count(values, series.metric.bounds, mask)
-                self._pending.cost(time.perf_counter() - started)
-                overhead = self._pending.take_overhead()
-                self._absorb(StepUpdate(step=self._step, seen={series: counted}, overhead=overhead))
+                self._count_on_host(series, values, mask, started)
 
     def ahead(self, stats: Mapping[str, object]) -> dict[str, object]:
         """Count the arrays and tensors of a line now; return its other values, with which the line may wait.
@@ -256,11 +253,15 @@ class RunSink:
         series = next(iter(self._counted_in(key, line)), None)
         if series is None or series.metric.kind is not Kind.HISTOGRAM:
             return {key: host.mean(array)}
-        started = time.perf_counter()
-        counted = host.count(array, series.metric.bounds)
-        overhead = time.perf_counter() - started
-        self._absorb(StepUpdate(step=self._step, seen={series: counted}, overhead=overhead))
+        self._count_on_host(series, array, None, time.perf_counter())
         return {}
+
+    def _count_on_host(self, series: Series, values: Any, mask: Any, started: float) -> None:
+        """Serve the counts of ``values`` at once, with what this has cost since ``started``."""
+        counted = host.count(values, series.metric.bounds, mask)
+        self._pending.cost(time.perf_counter() - started)
+        overhead = self._pending.take_overhead()
+        self._absorb(StepUpdate(step=self._step, seen={series: counted}, overhead=overhead))
 
     def _absorb(self, part: StepUpdate) -> None:
         self._store.absorb(part)
