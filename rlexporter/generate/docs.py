@@ -45,7 +45,7 @@ def _by_key(catalog: Sequence[Metric]) -> Iterator[str]:
     for framework in FRAMEWORKS.values():
         yield f"### {framework.title}\n"
         yield f"Read in {framework.source}.\n"
-        yield table(("Log key", "Series"), ((f"`{key}`", "<br>".join(to)) for key, to in _fed_by(framework).items()))
+        yield table(("Log key", "Series"), map(_key_row, _fed_by(framework).items()))
 
 
 def _fed_by(framework: Framework) -> dict[str, list[str]]:
