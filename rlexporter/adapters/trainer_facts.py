@@ -47,7 +47,7 @@ def run_facts(trainer: Any, args: Any, state: Any, model: Any, resume: object = 
     return RunFacts(
         algorithm=algorithm,
         framework=framework_of(trainer),
-        judged_as=_judged_as(algorithm, args),
+        judged_as=_judged_as(args),
         rank=int(args.process_index),
         local_rank=int(args.local_process_index),
         world_size=int(args.world_size),
@@ -77,6 +77,7 @@ def hyperparameters(args: Any) -> Mapping[str, float]:
 
 
 def _algorithm(trainer: Any, args: Any) -> str:
+    """Return the algorithm by the classes of trainer and configuration; of ms-swift's GRPO, the estimator."""
     names = names_of(type(trainer)) if trainer is not None else []
     algorithm = algorithm_of([*names, *(each.__name__.replace("Config", "Trainer") for each in type(args).__mro__)])
     return (_text(args, "advantage_estimator") if algorithm == catalog.GRPO else "") or algorithm
@@ -89,7 +90,7 @@ def algorithm_of(names: Sequence[str]) -> str:
     return known[0] if known else own or "custom"
 
 
-def _judged_as(algorithm: str, args: Any) -> str:
+def _judged_as(args: Any) -> str:
     """Return the algorithm of TRL whose conditions apply to ms-swift's estimators of GRPO, which it calls by names.
 
     Where the KL is part of the reward, it is logged as a sum over the completion, and signed.
