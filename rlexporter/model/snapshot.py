@@ -49,7 +49,8 @@ class Snapshot:
     """The state of a run at one moment. It never changes: a writer makes a new one and swaps the reference.
 
     ``steps`` holds the step of each sample; ``totals`` holds the last reading of each running total of the trainer,
-    from which the counters of this process are computed.
+    from which the counters of this process are computed. ``framework`` and ``family`` say whose log keys feed it: those
+    of this framework, as this algorithm of TRL means them. Nothing of them is served as a series.
     """
 
     labels: Mapping[str, str] = field(default_factory=dict)
@@ -57,6 +58,8 @@ class Snapshot:
     steps: Mapping[Series, int] = field(default_factory=dict)
     buckets: Mapping[Series, Histogram] = field(default_factory=dict)
     totals: Mapping[Series, float] = field(default_factory=dict)
+    framework: str = ""
+    family: str = ""
 
     @property
     def state(self) -> RunState | None:

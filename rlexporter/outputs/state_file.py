@@ -1,6 +1,7 @@
 """File with the last state of a run, which survives a killed process; `rlexporter replay` serves it.
 
-JSON: ``event`` (`snapshot`), ``version``, ``time``, ``labels``, ``samples`` and ``buckets`` by series, ``bounds``.
+JSON: ``event`` (`snapshot`), ``version``, ``time``, ``labels``, ``samples`` and ``buckets`` by series, ``bounds``;
+``framework`` and ``family``, of which the log keys are.
 """
 
 from __future__ import annotations
@@ -79,7 +80,8 @@ def text(snapshot: Snapshot) -> str:
     """Return ``snapshot`` as JSON, with NaN and Infinity as Python's json writes them."""
     bounds = {series.metric.series: found.bounds for series, found in snapshot.buckets.items()}
     state = {"labels": snapshot.labels, "samples": snapshot.samples, "buckets": snapshot.buckets, "bounds": bounds}
-    return json.dumps(plain({"event": "snapshot", "version": __version__, "time": time.time(), **state})) + "\n"
+    keys = {"framework": snapshot.framework, "family": snapshot.family}
+    return json.dumps(plain({"event": "snapshot", "version": __version__, "time": time.time(), **keys, **state})) + "\n"
 
 
 def _keep(path: Path) -> None:

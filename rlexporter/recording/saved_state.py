@@ -47,4 +47,6 @@ def _snapshot(found: dict[str, Any]) -> Snapshot:
         labels={str(name): str(value) for name, value in found["labels"].items()},
         samples={series: value for series, value in samples.items() if series is not None},
         buckets=codec.parse(found["buckets"], found["bounds"]),
+        framework=str(found.get("framework", "")),
+        family=str(found.get("family", "")),
     )

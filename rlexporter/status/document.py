@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
-from rlexporter.catalog import RUNBOOKS
+from rlexporter.catalog import FRAMEWORKS, RUNBOOKS
 from rlexporter.catalog.languages import ENGLISH, Language
 from rlexporter.model.metric import Metric, Series
 from rlexporter.model.snapshot import RunState, Snapshot
@@ -61,7 +61,7 @@ def status(snapshot: Snapshot, history: History, now: float, language: Language 
             {"metric": metric, "count": whole(count)}
             for (metric,), count in sorted(samples.of("rl_undefined_values_total").items())
         ],
-        "series": _series(snapshot, samples.info("rl_run_info").get("algorithm", ""), language),
+        "series": _series(snapshot, snapshot.family or samples.info("rl_run_info").get("algorithm", ""), language),
         "hyperparameters": {name: number(value) for (name,), value in samples.of("rl_hyperparameter").items()},
         "links": _LINKS,
     }
@@ -133,11 +133,11 @@ def _rewards(samples: Samples) -> list[dict[str, Number]]:
     ]
 
 
-def _series(snapshot: Snapshot, algorithm: str, language: Language) -> list[dict[str, Any]]:
+def _series(snapshot: Snapshot, family: str, language: Language) -> list[dict[str, Any]]:
     ordered = sorted((*snapshot.samples, *snapshot.buckets), key=lambda each: (each.metric.series, each.labels))
     return [
         {
-            **_described(series.metric, algorithm, language),
+            **_described(series.metric, snapshot.framework, family, language),
             "labels": _labels(series),
             "value": number(snapshot.samples.get(series)),
             "step": snapshot.steps.get(series),
@@ -151,12 +151,11 @@ def _labels(series: Series) -> dict[str, str]:
 
 
 @lru_cache(maxsize=2048)
-def _described(metric: Metric, algorithm: str, language: Language) -> dict[str, str]:
-    """Return what the catalogue says of ``metric``, with the keys that ``algorithm`` logs; all where it logs none."""
-    keys = [key.name for key in metric.keys if algorithm in key.algorithms] or [key.name for key in metric.keys]
+def _described(metric: Metric, framework: str, family: str, language: Language) -> dict[str, str]:
+    """Return what the catalogue says of ``metric``, with the keys of ``framework`` that feed it in this ``family``."""
     return {
         "name": metric.series,
-        "key": ", ".join(dict.fromkeys(keys)),
+        "key": ", ".join(dict.fromkeys(_keys(metric, framework, family))),
         "kind": metric.kind.value,
         "unit": metric.unit,
         "level": metric.level.value,
@@ -164,3 +163,13 @@ def _described(metric: Metric, algorithm: str, language: Language) -> dict[str, 
         "reading": language(metric.reading),
         "healthy": cards.usual(metric, language),
     }
+
+
+def _keys(metric: Metric, framework: str, family: str) -> list[str]:
+    """Return the log keys that feed ``metric``: a framework's own; else TRL's, where its trainers are made of TRL's."""
+    found = FRAMEWORKS.get(framework)
+    own = found.keys if found is not None else ()
+    keys = [key.name for key in own if key.series == metric.series and (not key.families or family in key.families)]
+    if keys or (found is not None and not found.of_trl):
+        return keys
+    return [key.name for key in metric.keys if family in key.algorithms] or [key.name for key in metric.keys]

@@ -244,6 +244,7 @@ class Store:
 
     def _begin(self, builder: SnapshotBuilder, facts: RunFacts, labels: Mapping[str, str], resolver: Resolver) -> None:
         builder.labels = {name: clip(value) for name, value in labels.items()}
+        builder.framework, builder.family = facts.framework, facts.family
         info = {"algorithm": facts.algorithm, **facts.info, "trainer": facts.info.get("trainer") or facts.framework}
         builder.clear("rl_run_info")
         builder.set("rl_run_info", 1.0, *(clip(info.get(label, "")) for label in self._named["rl_run_info"].labels))

@@ -12,14 +12,16 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.utils import floatToGoString
 
-from rlexporter.catalog import CONDITIONS, NAMED
+from rlexporter.catalog import CATALOG, CONDITIONS, FRAMEWORKS, NAMED
 from rlexporter.catalog.languages import Language, language
 from rlexporter.catalog.questions import QUESTIONS
 from rlexporter.conditions.shown import sources
 from rlexporter.model.condition import Family
 from rlexporter.model.metric import Kind, Series
 from rlexporter.model.snapshot import RunState, Snapshot
-from rlexporter.outputs import prometheus
+from rlexporter.model.step import RunFacts
+from rlexporter.outputs import prometheus, state_file
+from rlexporter.recording import read_saved_state
 from rlexporter.status import cards, document
 from rlexporter.status.history import History
 from rlexporter.store.keys import clip
@@ -333,6 +335,45 @@ def test_a_run_that_has_just_begun(store: Store) -> None:
     assert found["run"]["steps_per_second"] is None
     assert [card["state"] for card in found["cards"]] == ["unknown", "unknown", "unknown", "fine"]
     assert served(Snapshot())["series"] == []
+
+
+@pytest.mark.parametrize(
+    ("framework", "family", "line", "keys"),
+    [
+        ("trl", "grpo", {"reward": 0.5, "kl": 0.25, "entropy": 2.0}, ["reward", "kl", "entropy"]),
+        (
+            "verl",
+            "grpo",
+            {"critic/score/mean": 0.5, "actor/kl_loss": 0.25, "actor/entropy": 2.0},
+            ["critic/score/mean", "actor/kl_loss", "actor/entropy"],
+        ),
+        (
+            "verl",
+            "ppo",
+            {"critic/score/mean": 0.5, "actor/reward_kl_penalty": 0.25, "actor/entropy": 2.0},
+            ["critic/score/mean", "actor/reward_kl_penalty, critic/kl", "actor/entropy"],
+        ),
+        ("ms-swift", "grpo", {"reward": 0.5, "kl": 0.25, "entropy/mean": 2.0}, ["reward", "kl", "entropy/mean"]),
+        ("my-own", "grpo", {"reward": 0.5, "kl": 0.25, "entropy": 2.0}, ["reward", "kl", "entropy"]),
+    ],
+)
+def test_keys_are_those_of_the_framework(
+    tmp_path: Path, framework: str, family: str, line: dict[str, float], keys: list[str]
+) -> None:
+    """Of a framework whose trainers are TRL's too, its own come first; an unknown one logs TRL's."""
+    store = Store(CATALOG, clock=lambda: NOW, frameworks=FRAMEWORKS)
+    store.begin(RunFacts(algorithm="gspo", framework=framework, judged_as=family, step=0), {"run": "a", "rank": "0"})
+    store.record(line, step=1)
+    saved = tmp_path / "state.json"
+    saved.write_text(state_file.text(store.snapshot))
+    kept = read_saved_state(saved)
+    assert kept is not None
+
+    for snapshot in (store.snapshot, kept.snapshot):
+        found = {each["name"]: (each["key"], each["value"]) for each in served(snapshot)["series"]}
+        names = ("rl_reward_mean", "rl_kl_per_token", "rl_entropy_per_token")
+        assert [found[name] for name in names] == list(zip(keys, (0.5, 0.25, 2.0), strict=True))
+        assert found["rl_step"][0] == ""
 
 
 def test_the_time_left_is_that_of_the_last_minute() -> None:
