@@ -101,7 +101,7 @@ class LegacyRun:
         self._tokenizer = tiny.tokenizer()
         load = trl.AutoModelForCausalLMWithValueHead.from_pretrained
         path = str(folder / "tiny-llama")
-        config = trl.PPOConfig(batch_size=_BATCH, mini_batch_size=8, learning_rate=3e-4, init_kl_coef=0.05, seed=0)
+        config = trl.PPOConfig(batch_size=_BATCH, mini_batch_size=8, learning_rate=1e-4, init_kl_coef=0.05, seed=0)
         self.trainer = trl.PPOTrainer(config, load(path), load(path), self._tokenizer)
 
     def train(self, before: Callable[[Any, Any, int], None] | None, after: Callable[[], None]) -> None:

@@ -46,7 +46,7 @@ def databases(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[dict[s
     with ExitStack() as stack:
         ports = []
         for algorithm in ALGORITHMS:
-            for options in (("--steps", "100000"), ("--steps", "100000", "--fault", FAULT, "--linger", "3600")):
+            for options in (("--steps", "100000", "--fault", FAULT, "--linger", "3600"), ("--steps", "100000")):
                 ports.append(free_port())
                 demos.start(stack, algorithm, ports[-1], *options)
         targets, folder = [f"127.0.0.1:{port}" for port in ports], tmp_path_factory.mktemp("panels")
