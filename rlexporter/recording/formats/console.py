@@ -21,8 +21,8 @@ _PREFIX = re.compile(r"^(?:\(\w+(?: pid=\d+)?(?:, ip=[\w.:]+)?\)|\[(?:rank|defau
 """What Ray and torchrun put before each line of a worker."""
 _VERL = re.compile(r"(?<!\S)step:(\d+) - (\S.*)$", re.MULTILINE)
 _LAST_OF_VERL = re.compile(r"""^\(?['"]?Final validation metrics: """, re.MULTILINE)
-"""What each version of verl prints after its last step, as the repr of a text, and with None if it does not validate; up
-to 0.2 a line with the same numbers follows."""
+"""What each version of verl prints after its last step, as the repr of a text, and with None if it does not validate;
+up to 0.2 a line with the same numbers follows."""
 _FINISHED = {"event": "state", "state": "finished"}
 _REPEATED = re.compile(r"\s*\[repeated .*\]$")
 _BAR = re.compile(r"(?:(\w[\w ()/.-]*):[^\S\n]*)?\d+%\|[^|\n]*\|[^\S\n]*(\d+)/(\d+) \[")
