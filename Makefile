@@ -72,10 +72,11 @@ loggers: ## W&B, MLflow, Trackio, tensorboardX and verl: real scripts, in an env
 	@echo "loggers: W&B, MLflow, Trackio, tensorboardX, verl"
 	@OMP_NUM_THREADS=1 .venv-loggers/bin/python -m pytest -q -W default tests/loggers $(LOGGERS) $(ARGS)
 
-swift: ## ms-swift's own GRPO trainer, in an environment of its own of 2 GB; not part of test-all (about 2 minutes)
+swift: ## the GRPO trainers of ms-swift and Unsloth, in an environment of 2 GB; not part of test-all (about 2 minutes)
 	@scripts/setup swift .venv-swift
-	@echo "swift: ms-swift's own GRPO trainer"
-	@OMP_NUM_THREADS=1 .venv-swift/bin/python -m pytest -q -W default tests/versions/test_swift.py $(ARGS)
+	@echo "swift: the GRPO trainers of ms-swift and Unsloth"
+	@OMP_NUM_THREADS=1 .venv-swift/bin/python -m pytest -q -W default tests/versions/test_swift.py \
+		tests/versions/test_unsloth.py $(ARGS)
 
 healthy: ## healthy real runs of every trainer, in all versions of TRL: nothing critical may begin (about 15 minutes)
 	@scripts/setup test

@@ -1,8 +1,25 @@
-"""What an exporter serves now, for tests that ask again and again."""
+"""What an exporter serves now, for tests that ask again and again, and what a log leaves behind."""
 
 from __future__ import annotations
 
 from rlexporter import Exporter
+from rlexporter.catalog import CATALOG, FRAMEWORKS
+from rlexporter.recording import Recording
+from rlexporter.store.store import Store
+
+
+def gauges(found: Recording) -> dict[str, float]:
+    """The numbers that the lines of a log leave, by name and labels with slashes between them; no histograms."""
+    store = Store(CATALOG, frameworks=FRAMEWORKS)
+    store.begin(found.facts, {})
+    for event in found.events:
+        if event.logs is not None:
+            store.record(event.logs, event.step)
+    return {
+        "/".join((series.metric.series, *series.labels)): value
+        for series, value in store.snapshot.samples.items()
+        if isinstance(value, float)
+    }
 
 
 def errors(exporter: Exporter) -> float:

@@ -17,11 +17,10 @@ from typing import Any
 import pytest
 
 from rlexporter import recording
-from rlexporter.catalog import CATALOG, FRAMEWORKS
 from rlexporter.commands import main, report_text
 from rlexporter.commands.recorded_alerts import judge
 from rlexporter.recording import Recording
-from rlexporter.store.store import Store
+from tests.served import gauges
 
 FORMATS = Path(__file__).parent / "data/formats"
 GRADIENT = "RLGradientNonFinite"
@@ -111,27 +110,13 @@ def test_a_bar_that_does_not_tell_every_step_is_not_believed(tmp_path: Path) -> 
     assert steps((0, 40), (1, 40)) == [1, 2]
 
 
-def _served(name: str) -> dict[str, float]:
-    """Return the gauges that a log leaves, by name and labels."""
-    found = recording.read(FORMATS / name)
-    store = Store(CATALOG, frameworks=FRAMEWORKS)
-    store.begin(found.facts, {})
-    for step, line in _logs(found):
-        store.record(line, step)
-    return {
-        series.metric.series + "".join(f"/{label}" for label in series.labels): value
-        for series, value in store.snapshot.samples.items()
-        if isinstance(value, float)
-    }
-
-
 @pytest.mark.parametrize("name", ["verl_console.log", "verl_file.jsonl"])
 def test_verl_without_a_critic(name: str) -> None:
     """Its keys feed the series of GRPO where they mean the same; the reward is the score, before any penalty."""
     found = recording.read(FORMATS / name)
 
     assert (found.facts.algorithm, found.facts.framework, found.facts.family) == ("grpo", "verl", "grpo")
-    served = _served(name)
+    served = gauges(found)
     assert served["rl_reward_mean"] == 0.35
     assert served["rl_kl_per_token"] == 0.003
     assert served["rl_entropy_per_token"] == 0.3
@@ -149,7 +134,7 @@ def test_verl_without_a_critic(name: str) -> None:
 def test_verl_with_a_critic() -> None:
     """PPO: the KL is that of the penalty, the advantages are whitened, and the value function is judged."""
     found = recording.read(FORMATS / "verl_critic.jsonl")
-    served = _served("verl_critic.jsonl")
+    served = gauges(found)
 
     assert (found.facts.algorithm, found.facts.family) == ("ppo", "ppo")
     assert (served["rl_kl_per_token"], served["rl_kl_coef"], served["rl_value_loss"]) == (0.02, 0.001, 0.2)

@@ -7,15 +7,10 @@ from math import isnan, nan
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from rlexporter import recording
-from rlexporter.catalog import CATALOG, FRAMEWORKS, written_by
 from rlexporter.commands.recorded_alerts import judge
 from rlexporter.recording import Recording
-from rlexporter.store.store import Store
-
-DATA = Path(__file__).parent / "data"
+from tests.served import gauges
 
 OPENRLHF = [
     {
@@ -170,20 +165,6 @@ def _read(path: Path, lines: list[dict[str, Any]]) -> Recording:
     return recording.read(path)
 
 
-def _served(found: Recording) -> dict[str, float]:
-    """The gauges that a log leaves, by name and labels."""
-    store = Store(CATALOG, frameworks=FRAMEWORKS)
-    store.begin(found.facts, {})
-    for event in found.events:
-        if event.logs is not None:
-            store.record(dict(event.logs), event.step)
-    return {
-        series.metric.series + "".join(f"/{label}" for label in series.labels): value
-        for series, value in store.snapshot.samples.items()
-        if isinstance(value, float)
-    }
-
-
 def _has(served: dict[str, float], expected: dict[str, float]) -> bool:
     assert {name: served.get(name) for name in expected} == expected
     return True
@@ -192,7 +173,7 @@ def _has(served: dict[str, float], expected: dict[str, float]) -> bool:
 def test_openrlhf(tmp_path: Path) -> None:
     """Of a history of W&B; without a critic it is judged as GRPO."""
     found = _read(tmp_path / "run.jsonl", OPENRLHF)
-    served, report = _served(found), judge(found)
+    served, report = gauges(found), judge(found)
 
     assert (found.facts.framework, found.facts.family) == ("openrlhf", "grpo")
     assert _has(
@@ -235,7 +216,7 @@ def test_openrlhf_with_a_critic(tmp_path: Path) -> None:
 
     assert found.facts.family == "ppo"
     assert _has(
-        _served(found),
+        gauges(found),
         {
             "rl_value_loss": 0.4,
             "rl_value_prediction": 0.2,
@@ -253,7 +234,7 @@ def test_a_kl_that_is_0_without_a_reference_is_none(tmp_path: Path) -> None:
         for step in range(1, 31)
     ]
     found = _read(tmp_path / "run.jsonl", bare)
-    served = _served(found)
+    served = gauges(found)
 
     assert found.facts.framework == "openrlhf"
     assert (served["rl_policy_loss"], served["rl_reward_mean"]) == (3.0, 0.5)
@@ -264,7 +245,7 @@ def test_a_kl_that_is_0_without_a_reference_is_none(tmp_path: Path) -> None:
 def test_nemo_rl(tmp_path: Path) -> None:
     """Percent are fractions, -1 is no ratio, and a throughput among the times is no time."""
     found = _read(tmp_path / "run.jsonl", NEMO_RL)
-    served, report = _served(found), judge(found)
+    served, report = gauges(found), judge(found)
 
     assert (found.facts.framework, found.facts.family) == ("nemo-rl", "grpo")
     assert _has(
@@ -293,7 +274,7 @@ def test_nemo_rl(tmp_path: Path) -> None:
         },
     )
     assert isnan(served["rl_loss"])
-    assert "rl_policy_ratio_max" not in _served(_read(tmp_path / "one.jsonl", NEMO_RL[:1]))
+    assert "rl_policy_ratio_max" not in gauges(_read(tmp_path / "one.jsonl", NEMO_RL[:1]))
     assert {(fired.alert, fired.step) for fired in report.alerts} == {("RLLossNonFinite", 2)}
     assert not report.unknown_keys
 
@@ -301,7 +282,7 @@ def test_nemo_rl(tmp_path: Path) -> None:
 def test_prime_rl(tmp_path: Path) -> None:
     """What the trainer logs; the size of memory is bytes."""
     found = _read(tmp_path / "run.jsonl", PRIME_RL)
-    served, report = _served(found), judge(found)
+    served, report = gauges(found), judge(found)
 
     assert (found.facts.framework, found.facts.family) == ("prime-rl", "grpo")
     assert _has(
@@ -330,7 +311,7 @@ def test_the_orchestrator_of_prime_rl(tmp_path: Path) -> None:
 
     assert found.facts.framework == "prime-rl"
     assert _has(
-        _served(found),
+        gauges(found),
         {
             "rl_reward_mean": 0.5,
             "rl_agent_reward/solver/p90": 1.25,
@@ -346,21 +327,3 @@ def test_the_orchestrator_of_prime_rl(tmp_path: Path) -> None:
         },
     )
     assert not judge(found).unknown_keys
-
-
-@pytest.mark.parametrize("path", sorted((DATA / "runs").glob("*.jsonl")), ids=lambda path: path.stem)
-def test_a_log_of_trl_is_of_no_other_framework(path: Path) -> None:
-    """The marks are keys that TRL has not."""
-    keys = {key for event in recording.read(path).events for key in event.logs or {}}
-
-    assert keys
-    assert written_by(keys) is None
-
-
-def test_marks_are_of_one_framework_only() -> None:
-    """A log is told by them; and a framework has each of its marks as a key, or none knows what it means."""
-    marks = [(mark, framework.title.split(",")[0]) for framework in FRAMEWORKS.values() for mark in framework.marks]
-
-    assert len({mark for mark, _ in marks}) == len(marks)
-    for name in ("openrlhf", "nemo-rl", "prime-rl"):
-        assert FRAMEWORKS[name].marks <= {key.name for key in FRAMEWORKS[name].keys}

@@ -111,6 +111,34 @@ def test_a_key_means_one_thing_in_a_run(name: str) -> None:
                 assert meant.setdefault(key.name, key.series) == key.series, key
 
 
+@pytest.mark.parametrize("name", FRAMEWORKS)
+def test_a_series_has_one_scale_in_a_framework(name: str) -> None:
+    """It is kept by series, so it holds for TRL's own keys of that series too where a framework logs these."""
+    framework = FRAMEWORKS[name]
+    scales: dict[str, float] = {}
+    for key in framework.keys:
+        if key.series:
+            assert scales.setdefault(key.series, key.scale) == key.scale, key
+    scaled = {series for series, scale in scales.items() if scale != 1.0}
+    assert not framework.of_trl or not any(NAMED[series].keys for series in scaled)
+
+
+@pytest.mark.parametrize("name", FRAMEWORKS)
+def test_a_mark_is_of_one_framework_only(name: str) -> None:
+    """No key of TRL and no mark of another, nor a key of one that is not its twin; but a key that is known.
+
+    Trainer V1 of verl is told by one that has no series.
+    """
+    marks, twins = FRAMEWORKS[name].marks, [{"verl", "verl-v1"}, {"slime", "miles"}]
+    others = [other for other in FRAMEWORKS.values() if other.name != name]
+    assert marks.isdisjoint(key.name for metric in CATALOG for key in metric.keys)
+    assert name == "verl-v1" or marks <= {key.name for key in FRAMEWORKS[name].keys}
+    for other in others:
+        assert marks.isdisjoint(other.marks), other.name
+        if {name, other.name} not in twins:
+            assert marks.isdisjoint(key.name for key in other.keys), other.name
+
+
 def test_a_log_of_trl_is_of_no_other_framework(data: Path) -> None:
     """Its keys decide how everything is judged."""
     files = sorted((data / "runs").glob("*.jsonl"))

@@ -12,10 +12,11 @@ from pathlib import Path
 import pytest
 
 from rlexporter import recording
-from rlexporter.catalog import CATALOG, FRAMEWORKS, written_by
+from rlexporter.catalog import CATALOG, FRAMEWORKS
 from rlexporter.commands.recorded_alerts import judge
 from rlexporter.model.step import RunFacts
 from rlexporter.store.store import Store
+from tests.served import gauges
 
 GIB = 1024.0**3
 NAN = float("nan")
@@ -25,21 +26,6 @@ def _written(folder: Path, lines: Sequence[Mapping[str, object]]) -> Path:
     path = folder / "run.jsonl"
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     return path
-
-
-def _served(path: Path) -> dict[str, float]:
-    """Return the gauges that a log leaves, by name and labels."""
-    found = recording.read(path)
-    store = Store(CATALOG, frameworks=FRAMEWORKS)
-    store.begin(found.facts, {})
-    for event in found.events:
-        if event.logs is not None:
-            store.record(event.logs, event.step)
-    return {
-        series.metric.series + "".join(f"/{label}" for label in series.labels): value
-        for series, value in store.snapshot.samples.items()
-        if isinstance(value, float)
-    }
 
 
 def _swift(step: int, **more: object) -> dict[str, object]:
@@ -82,7 +68,8 @@ def _swift(step: int, **more: object) -> dict[str, object]:
 def test_ms_swift(tmp_path: Path) -> None:
     """Its own keys and those of TRL, which tell the algorithm; texts are no metrics; all keys are known."""
     path = _written(tmp_path, [_swift(1), _swift(2)])
-    found, served = recording.read(path), _served(path)
+    found = recording.read(path)
+    served = gauges(found)
 
     assert (found.facts.framework, found.facts.algorithm, found.facts.family) == ("ms-swift", "grpo", "grpo")
     assert (served["rl_reward_mean"], served["rl_grad_norm"], served["rl_kl_per_token"]) == (0.5, 1.0, 0.002)
@@ -140,7 +127,8 @@ def test_unsloth(tmp_path: Path) -> None:
         for i in (1, 2)
     ]
     path = _written(tmp_path, lines)
-    found, served = recording.read(path), _served(path)
+    found = recording.read(path)
+    served = gauges(found)
 
     assert (found.facts.framework, found.facts.family) == ("unsloth", "grpo")
     assert (served["rl_reward_mean"], served["rl_completion_length_mean"]) == (1.0, 64.0)
@@ -192,7 +180,8 @@ def _slime(step: int, **more: object) -> dict[str, object]:
 def test_slime(tmp_path: Path) -> None:
     """GRPO: rewards, losses, lengths, times and validations, with their own words as labels."""
     path = _written(tmp_path, [_slime(1), _slime(2)])
-    found, served = recording.read(path), _served(path)
+    found = recording.read(path)
+    served = gauges(found)
 
     assert (found.facts.framework, found.facts.family) == ("slime", "grpo")
     assert (served["rl_reward_mean"], served["rl_loss"], served["rl_policy_loss"]) == (0.5, 0.02, -0.02)
@@ -215,7 +204,8 @@ def test_slime_with_a_critic(tmp_path: Path) -> None:
     """The critic logs the squared error, of which the series is half."""
     critic = {"train/critic-value_loss": 0.5, "train/critic-value_clipfrac": 0.125, "train/critic-grad_norm": 2.0}
     path = _written(tmp_path, [_slime(1, **critic), _slime(2, **{**critic, "train/critic-value_loss": 0.25})])
-    found, served = recording.read(path), _served(path)
+    found = recording.read(path)
+    served = gauges(found)
 
     assert found.facts.family == "ppo"
     assert (served["rl_value_loss"], served["rl_value_clipfrac"], served["rl_value_grad_norm"]) == (0.125, 0.125, 2.0)
@@ -231,7 +221,8 @@ def test_miles(tmp_path: Path) -> None:
         "multi_turn/multi_turn_metric/round_number_max": 5.0,
     }
     path = _written(tmp_path, [_slime(1, **own), _slime(2, **own, **more)])
-    found, served = recording.read(path), _served(path)
+    found = recording.read(path)
+    served = gauges(found)
 
     assert found.facts.framework == "miles"
     assert (served["rl_update_effective_sample_fraction"], served["rl_rollout_kl_per_token"]) == (0.5, 0.01)
@@ -252,14 +243,3 @@ def test_a_gradient_that_is_nan(tmp_path: Path, lines: list[dict[str, object]]) 
     fired = {(each.condition, each.step) for each in judge(recording.read(_written(tmp_path, lines))).alerts}
 
     assert ("nonfinite_grad", 3) in fired
-
-
-def test_the_marks_are_of_one_framework_each() -> None:
-    """TRL's keys tell none, and no framework's own keys tell one that stands before it, but verl's two trainers."""
-    assert written_by([key.name for metric in CATALOG for key in metric.keys]) is None
-    for each in FRAMEWORKS.values():
-        others = [other for other in FRAMEWORKS.values() if other.name[:4] != each.name[:4]]
-        shared = {key.name for key in each.keys}
-        if each.name in ("slime", "miles"):
-            others = [other for other in others if other.name not in ("slime", "miles")]
-        assert not any(other.marks & shared for other in others), each.name

@@ -164,7 +164,73 @@ def test_a_script_under_rlexporter_run(tmp_path: Path, framework: str) -> None:
 
     assert done.returncode == 0, done.stderr
     lines = [json.loads(line) for line in record.read_text().splitlines()]
-    assert (lines[0]["framework"], lines[0]["run"]) == (framework, "mine")
+    assert (lines[0]["framework"], lines[0]["run"]) == (framework, "mine rollout")
     assert [(line["global_step"], line["logs"]["train/loss"]) for line in lines if line["event"] == "log"] == [
         *((1, 0.5), (2, 1.5))
     ]
+
+
+PARTS = """
+import os, sys
+from argparse import Namespace
+from {package} import {name}
+
+part, rank, folder = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+args = Namespace(wandb_group="mine")
+if part != "rollout":
+    import torch.distributed
+
+    # As in their `TrainRayActor`: only the process itself knows its rank.
+    size = 2 if part == "trainer" else 1
+    os.environ |= {{"RANK": str(rank), "WORLD_SIZE": str(size)}}
+    torch.distributed.init_process_group("gloo", f"file://{{folder}}/{{part}}.group", world_size=size, rank=rank)
+    torch.distributed.barrier()
+if part == "rollout":
+    {name}.log(args, {{"rollout/response_len/mean": 200.0, "rollout/step": 0}}, step_key="rollout/step")
+elif part == "critic":
+    {name}.log(args, {{"train/critic-value_loss": 0.5, "train/step": 0}}, step_key="train/step")
+elif rank == 1:  # the last stage of a pipeline of two
+    {name}.log(args, {{"rollout/raw_reward": 0.25, "rollout/step": 0}}, step_key="rollout/step")
+    {name}.log(args, {{"train/loss": 0.75, "train/step": 0}}, step_key="train/step")
+"""
+
+
+@pytest.mark.parametrize(("framework", "named"), [("slime", True), ("miles", False)])
+def test_each_process_that_logs_is_a_run_of_rank_0(tmp_path: Path, framework: str, named: bool) -> None:
+    """Sampler, trainer and critic each have a name: of several processes with one, alerts judge the newest alone.
+
+    Of two processes that train, the one that does not log serves nothing. ``named``: False if a variable names the run.
+    The file of a recording has a rank above 0 in its name.
+    """
+    package, _, name = MODULES[framework].rpartition(".")
+    folder = tmp_path.joinpath(*package.split("."))
+    folder.mkdir(parents=True)
+    (folder / f"{name}.py").write_text(STAND_INS[framework])
+    (tmp_path / "part.py").write_text(PARTS.format(package=package, name=name))
+    parts = [("rollout", 0), ("trainer", 0), ("trainer", 1), ("critic", 0)]
+    environ = os.environ | {"RLEXPORTER_LISTEN_PORT": "0", "RLEXPORTER_LINGER_SECONDS": "0", "OMP_NUM_THREADS": "1"}
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-m", "rlexporter", "run", "part.py", part, str(rank), str(tmp_path)],
+            cwd=tmp_path,
+            env=environ | {"RLEXPORTER_RECORD": f"{part}{rank}.jsonl"} | ({} if named else {"RLEXPORTER_RUN": "mine"}),
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for part, rank in parts
+    ]
+    said = [process.communicate(timeout=600)[1] for process in processes]
+
+    assert [process.returncode for process in processes] == [0] * 4, said
+    assert not (tmp_path / "trainer0.jsonl").exists()
+    assert ["rlexporter: serving" in each for each in said] == [True, False, True, True]
+    runs: dict[str, tuple[str, list[str]]] = {}
+    for file in tmp_path.glob("*.jsonl"):
+        first, *rest = [json.loads(line) for line in file.read_text().splitlines()]
+        logs = [line["logs"] for line in rest if line["event"] == "log"]
+        runs[first["run"]] = (file.stem, sorted(key for log in logs for key in log))
+    assert runs == {
+        "mine rollout": ("rollout0", ["rollout/response_len/mean"]),
+        "mine trainer": ("trainer1", ["rollout/raw_reward", "train/loss"]),
+        "mine critic": ("critic0", ["train/critic-value_loss"]),
+    }

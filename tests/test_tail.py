@@ -173,6 +173,36 @@ def test_the_last_planned_step_ends_a_run_in_silence(log: _Log) -> None:
     assert (log.look(30), log.look(31)) == (RunState.RUNNING, RunState.FINISHED)
 
 
+_OF_VERL = "(TaskRunner pid=1) step:{0} - actor/pg_loss:0.5 - critic/score/mean:0.{0}\n"
+
+
+@pytest.mark.parametrize(
+    "last",
+    [
+        "(TaskRunner pid=1) 'Final validation metrics: None'\n",
+        '(TaskRunner pid=1) ("Final validation metrics: {\'val-core/x/acc/mean@1\': "\n(TaskRunner pid=1)  "0.56}")\n',
+        "\"Final validation metrics: {'val/x': 0.5}\"\nstep:9 - val/x:0.5\n",
+    ],
+)
+def test_the_last_words_of_verl_end_a_run_in_silence(log: _Log, last: str) -> None:
+    """Of 0.9 without and with a validation, and of 0.2; what Ray says of its actors after that is no failure."""
+    log.write(_OF_VERL.format(8))
+    assert log.look(1e6) is RunState.RUNNING
+    log.write(_OF_VERL.format(9) + last + _TRACE)
+    assert (log.look(30), log.look(31)) == (RunState.RUNNING, RunState.FINISHED)
+    log.write(_OF_VERL.format(10))
+    assert log.look(1e6) is RunState.RUNNING
+
+
+def test_the_bar_of_verl_says_which_step_is_the_last(log: _Log) -> None:
+    """Where standard error is in the log; its last state comes after the last step."""
+    bar = "Training Progress:  {0}0%|# | {0}/9 [00:06<01:54, 6.00s/it]\r"
+    log.write(bar.format(0) + _OF_VERL.format(8) + bar.format(8))
+    assert (log.value("rl_steps_planned"), log.look(1e6)) == (9, RunState.RUNNING)
+    log.write(_OF_VERL.format(9) + bar.format(9))
+    assert (log.look(30), log.look(31)) == (RunState.RUNNING, RunState.FINISHED)
+
+
 def test_what_is_known_later_is_served_later(log: _Log) -> None:
     """The algorithm of verl, after an evaluation before the first step."""
     log.write("(TaskRunner pid=1) step:0 - val-core/x/reward/mean@1:0.25\n")

@@ -65,26 +65,25 @@ class Following:
         run = self._run
         if run.state is not RunState.RUNNING or not time.time() - self._quiet_since >= SILENCE_SECONDS:
             return
-        ending, planned = self._stream.ending, self._stream.planned
-        if ending is not None and ending.state is not None:
+        if said := self._said():
             self._guessed = True
-            run.enter(ending.state, ending.exception)
-        elif planned is not None and self._step is not None and self._step >= planned:
-            self._guessed = True
-            run.enter(RunState.FINISHED)
+            run.enter(*said)
 
     def end(self) -> None:
         """Note that nothing more can come: the run has ended, and if nothing says how, before its last step or not."""
         run = self._run
         if run.state is not RunState.RUNNING:
             return
+        cut_short = self._stream.planned is not None and self._step is not None
+        run.enter(*(self._said() or (RunState.STOPPED if cut_short else RunState.FINISHED, "")))
+
+    def _said(self) -> tuple[RunState, str] | None:
+        """Return how the log says that the run ended, and the exception's name; None if the log does not say it."""
         ending, planned = self._stream.ending, self._stream.planned
         if ending is not None and ending.state is not None:
-            run.enter(ending.state, ending.exception)
-        elif planned is not None and self._step is not None and self._step < planned:
-            run.enter(RunState.STOPPED)
-        else:
-            run.enter(RunState.FINISHED)
+            return ending.state, ending.exception
+        reached = planned is not None and self._step is not None and self._step >= planned
+        return (RunState.FINISHED, "") if reached else None
 
     def _now(self) -> float:
         return time.time() if self._time is None else self._time

@@ -26,6 +26,8 @@ class RunFacts:
     """The number of GPUs, or other accelerators, that all ranks together train on; None if unknown."""
     run_name: str | None = None
     """The name in the trainer's configuration, given by the user or a default."""
+    part: str = ""
+    """What this process does of a run of several that each serve their own part; it is added to the name."""
     output_dir: str | None = None
     """The folder of the checkpoints."""
     resumed_from: str | None = None

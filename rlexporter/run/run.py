@@ -65,13 +65,13 @@ class Run:
 
     @property
     def name(self) -> str:
-        """Return the label ``run`` of every series."""
-        return self._identity.name
+        """Return the label ``run`` of every series: the name of the run, and of the part of it that is here."""
+        return f"{self._identity.name} {self._facts.part}".rstrip()
 
     @property
     def known_as(self) -> str:
         """Return the name to tell a person; "" while it depends on whether the run resumes a checkpoint."""
-        return "" if self._identity.assumed and not self._settled else self._identity.name
+        return "" if self._identity.assumed and not self._settled else self.name
 
     @property
     def rank(self) -> int:

@@ -169,9 +169,9 @@ class LogLines:
 
     def _value(self, line: LogLine, known: _Known, key: str, raw: object) -> None:
         """Read one key and whatever was logged under it."""
-        value = raw if type(raw) is float else values.read(raw)
         if self._resolver.is_no_metric(key):
             return
+        value = raw if type(raw) is float else values.read(raw)
         if value is Unreadable.IGNORED:
             self._ignored += 1
             return

@@ -1,6 +1,6 @@
 """What the trainers of ms-swift and Unsloth have, by their sources: the measure that the stand-ins are held against.
 
-`make swift` holds ms-swift's own class against it too.
+`make swift` holds their own classes against it too.
 """
 
 from __future__ import annotations

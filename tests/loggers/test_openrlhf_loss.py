@@ -5,12 +5,9 @@ The stand-in has the parameters of `forward` in openrlhf/models/loss.py at 3c3be
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
-from tests.tools import ROOT
+from tests.loggers.watched import run_worker
 
 _STAND_IN = """
 import torch
@@ -23,7 +20,6 @@ class PolicyLoss(torch.nn.Module):
         return (loss * action_mask).sum() / action_mask.sum()
 """
 _SCRIPT = """
-import urllib.request
 import torch
 import openrlhf_loss
 from openrlhf.models import PolicyLoss
@@ -35,7 +31,7 @@ batches = [(old + shift, old, torch.full((2, 3), advantage)) for shift, advantag
 before = [loss(*batch, action_mask=mask, dp_size=2) for batch in batches]
 openrlhf_loss.watch()
 assert [loss(*batch, action_mask=mask, dp_size=2) for batch in batches] == before
-print(urllib.request.urlopen(openrlhf_loss.exporter().url + "/metrics").read().decode())
+exporter = openrlhf_loss.exporter()
 """
 
 
@@ -44,24 +40,11 @@ def test_the_example_counts_what_the_loss_is_computed_from(tmp_path: Path) -> No
     (tmp_path / "openrlhf").mkdir()
     (tmp_path / "openrlhf/__init__.py").touch()
     (tmp_path / "openrlhf/models.py").write_text(_STAND_IN)
-    (tmp_path / "worker.py").write_text(_SCRIPT)
-    environ = {"PYTHONPATH": os.pathsep.join((str(ROOT), str(ROOT / "examples"))), "RLEXPORTER_RUN": "mine"}
-    command = [sys.executable, str(tmp_path / "worker.py")]
-    done = subprocess.run(
-        command,
-        env=os.environ | environ | {"OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-        cwd=tmp_path,
-    )
+    done = run_worker(_SCRIPT, tmp_path)
 
-    assert done.returncode == 0, done.stderr
-    served = dict(line.rsplit(" ", 1) for line in done.stdout.splitlines() if line and not line.startswith("#"))
-    worker = 'rank="1",run="mine"}'
-    assert float(served[f'rl_policy_ratio_dist_bucket{{le="1.0",{worker}']) == 3
-    assert float(served[f'rl_policy_ratio_dist_bucket{{le="5.0",{worker}']) == 6
-    assert float(served[f"rl_advantage_dist_positive_sum_total{{{worker}"]) == 3.0
-    assert float(served[f"rl_advantage_dist_negative_sum_total{{{worker}"]) == 6.0
-    assert float(served[f"rl_step{{{worker}"]) == 2
+    assert (done.status, done.runs, done.ranks) == (0, {"mine"}, {"1"}), done.errors
+    assert done.served["rl_policy_ratio_dist_bucket", "1.0"] == 3
+    assert done.served["rl_policy_ratio_dist_bucket", "5.0"] == 6
+    assert done["rl_advantage_dist_positive_sum_total"] == 3.0
+    assert done["rl_advantage_dist_negative_sum_total"] == 6.0
+    assert done["rl_step"] == 2

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.tools import ROOT
+from tests.loggers.watched import run_worker
 
 pytest.importorskip("verl", reason="needs verl: make loggers")
 
 _SCRIPT = """
-import urllib.request
 import torch
 import verl
 from omegaconf import OmegaConf
@@ -30,31 +26,19 @@ for shift, advantage in ((0.0, 1.0), (1.0, -2.0)):
     assert torch.equal(ours[0], verls[0]) and ours[1] == verls[1]
 
 import verl_loss
-print(urllib.request.urlopen(verl_loss.exporter().url + "/metrics").read().decode())
+exporter = verl_loss.exporter()
 """
 
 
 def test_the_example_counts_what_the_loss_is_computed_from(tmp_path: Path) -> None:
     """Two micro-batches of three tokens: ratios of 1 and of e, advantages of 1 and of -2."""
-    environ = {
-        "PYTHONPATH": os.pathsep.join((str(ROOT), str(ROOT / "examples"), os.environ.get("PYTHONPATH", ""))),
-        "VERL_USE_EXTERNAL_MODULES": "verl_loss",
-        "RLEXPORTER_RUN": "mine",
-        "OMP_NUM_THREADS": "1",
-    }
-    (tmp_path / "worker.py").write_text(_SCRIPT)
-    command = [sys.executable, str(tmp_path / "worker.py")]
-    done = subprocess.run(
-        command, env=os.environ | environ, capture_output=True, text=True, timeout=600, check=False, cwd=tmp_path
-    )
+    done = run_worker(_SCRIPT, tmp_path, VERL_USE_EXTERNAL_MODULES="verl_loss")
 
-    assert done.returncode == 0, done.stderr
-    served = dict(line.rsplit(" ", 1) for line in done.stdout.splitlines() if line and not line.startswith("#"))
-    worker = 'rank="1",run="mine"}'
-    assert float(served[f'rl_policy_ratio_dist_bucket{{le="0.999",{worker}']) == 0
-    assert float(served[f'rl_policy_ratio_dist_bucket{{le="1.0",{worker}']) == 3
-    assert float(served[f'rl_policy_ratio_dist_bucket{{le="2.0",{worker}']) == 3
-    assert float(served[f'rl_policy_ratio_dist_bucket{{le="5.0",{worker}']) == 6
-    assert float(served[f"rl_advantage_dist_positive_sum_total{{{worker}"]) == 3.0
-    assert float(served[f"rl_advantage_dist_negative_sum_total{{{worker}"]) == 6.0
-    assert float(served[f"rl_step{{{worker}"]) == 2
+    assert (done.status, done.runs, done.ranks) == (0, {"mine"}, {"1"}), done.errors
+    assert done.served["rl_policy_ratio_dist_bucket", "0.999"] == 0
+    assert done.served["rl_policy_ratio_dist_bucket", "1.0"] == 3
+    assert done.served["rl_policy_ratio_dist_bucket", "2.0"] == 3
+    assert done.served["rl_policy_ratio_dist_bucket", "5.0"] == 6
+    assert done["rl_advantage_dist_positive_sum_total"] == 3.0
+    assert done["rl_advantage_dist_negative_sum_total"] == 6.0
+    assert done["rl_step"] == 2

@@ -1,4 +1,4 @@
-"""Starts a script under `rlexporter run`, and returns what was served at its end."""
+"""Starts a script, under `rlexporter run` or with an example of ours, and returns what was served at its end."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.tools import ROOT, free_port
 
 _READS = """
 import os as _os, urllib.request as _request
-_at = "http://127.0.0.1:" + _os.environ["RLEXPORTER_LISTEN_PORT"] + "/metrics"
+_at = {url} + "/metrics"
 print("SERVED")
 try:
     print(_request.urlopen(_at, timeout=600).read().decode())
@@ -34,6 +34,7 @@ class Done:
     served: dict[tuple[str, str], float]
     """The samples by name and label values with commas between them, in the order of names, without run and rank."""
     runs: set[str]
+    ranks: set[str]
 
     def __getitem__(self, name: str) -> float:
         """The one sample of a series without labels of its own."""
@@ -47,27 +48,41 @@ class Done:
 def run(script: str, folder: Path, *options: str, **environ: str) -> Done:
     """Run a script in ``folder`` with these options of `rlexporter run`."""
     file = folder / "train.py"
-    file.write_text(script + _READS)
+    file.write_text(script + _READS.format(url='"http://127.0.0.1:" + _os.environ["RLEXPORTER_LISTEN_PORT"]'))
     own = {"RLEXPORTER_LISTEN_PORT": str(free_port()), "RLEXPORTER_LINGER_SECONDS": "0", "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-m", "rlexporter", "run", *options, str(file), str(folder)]
+    return _done(command, folder, own | {"PYTHONPATH": str(ROOT)} | environ)
+
+
+def run_worker(script: str, folder: Path, **environ: str) -> Done:
+    """Run a script that imports an example of ours, has it serve, and names its `Exporter` ``exporter``."""
+    file = folder / "worker.py"
+    file.write_text(script + _READS.format(url="exporter.url"))
+    path = os.pathsep.join((str(ROOT), str(ROOT / "examples"), os.environ.get("PYTHONPATH", "")))
+    own = {"PYTHONPATH": path, "RLEXPORTER_RUN": "mine", "OMP_NUM_THREADS": "1"}
+    return _done([sys.executable, str(file)], folder, own | environ)
+
+
+def _done(command: list[str], folder: Path, environ: dict[str, str]) -> Done:
     done = subprocess.run(
         command,
         cwd=folder,
-        env=os.environ | own | {"PYTHONPATH": str(ROOT)} | environ,
+        env=os.environ | environ,
         capture_output=True,
         text=True,
         timeout=600,
         check=False,
     )
     printed, _, text = done.stdout.partition("SERVED\n")
-    served, runs = {}, set()
+    served, runs, ranks = {}, set(), set()
     for family in text_string_to_metric_families(text):
         for sample in family.samples:
             labels = {name: value for name, value in sorted(sample.labels.items()) if name not in ("run", "rank")}
             served[sample.name, ",".join(labels.values())] = sample.value
             if sample.name.startswith("rl_"):
                 runs.add(sample.labels["run"])
-    return Done(done.returncode, printed, done.stderr, served, runs)
+                ranks.add(sample.labels["rank"])
+    return Done(done.returncode, printed, done.stderr, served, runs, ranks)
 
 
 def no_errors(done: Done) -> bool:

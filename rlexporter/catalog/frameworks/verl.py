@@ -5,7 +5,7 @@ trainer/ppo/core_algos.py           clip fractions and ppo_kl of each loss
 trainer/ppo/ray_trainer.py          KL penalty in the reward, epochs
 trainer/ppo/v1/trainer_base.py      staleness of trajectories, turns, evicted samples
 trainer/ppo/rollout_corr_helper.py  rollout_corr: importance weights, rejection, perplexities
-workers/utils/losses.py             losses, kl_loss, entropy
+workers/utils/losses.py             losses, kl_loss, entropy: means if ``loss_agg_mode`` is one (``token-mean``...)
 workers/engine_workers.py           memory, MFU, learning rate
 utils/debug/metrics.py              differences of probabilities between rollout and trainer
 utils/seqlen_balancing.py           tokens of each rank

@@ -1,11 +1,13 @@
 """slime and miles: `log(args, metrics, step_key)`, their one way out. Written for slime 624b824 and miles 31f1ca9.
 
-A process that samples and one that trains both log, each its own part of a step, under the run name of W&B; a critic
-is a third. Each of them serves its part. One process of all that train logs, whichever rank it has.
+A process that samples and one that trains both log, each its own part of a step; a critic is a third. Each of them
+serves its part, as a run of its own, since alerts take the newest process of a name for the only one. Of all that train
+one logs: the first of the last pipeline stage, whichever rank that is. What does not log serves nothing.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from types import ModuleType
@@ -48,13 +50,25 @@ def _watch(name: str, module: Any, sources: Sources) -> None:
     def log(args: Any, metrics: Mapping[str, Any], step_key: str) -> None:
         step = _step(args, metrics, step_key)
         line = {key: value for key, value in metrics.items() if key != step_key}
-        sources.log(name, lambda: _facts(name, args, step), line, step, whole=True, chosen=True)
+
+        def facts() -> RunFacts:
+            return replace(_facts(name, args, step), part=_part(line))
+
+        sources.log(name, facts, line, step, whole=True, chosen=True)
 
     def finish(*_: Any, **__: Any) -> None:
         sources.end(name)
 
     watch(module, "log", log)
     watch(module, "finish_tracking", finish)
+
+
+def _part(metrics: Mapping[str, Any]) -> str:
+    """Return what the process does whose first line holds ``metrics``: those that train are in a process group."""
+    distributed = sys.modules.get("torch.distributed")
+    if distributed is None or not distributed.is_available() or not distributed.is_initialized():
+        return "rollout"
+    return "critic" if any(key.startswith("train/critic-") for key in metrics) else "trainer"
 
 
 def _step(args: Any, metrics: Mapping[str, Any], step_key: str) -> int:

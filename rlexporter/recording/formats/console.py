@@ -20,6 +20,10 @@ _ESCAPE = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b\n]*(?:\x07|\x1
 _PREFIX = re.compile(r"^(?:\(\w+(?: pid=\d+)?(?:, ip=[\w.:]+)?\)|\[(?:rank|default)?\d+\]:) ?", re.MULTILINE)
 """What Ray and torchrun put before each line of a worker."""
 _VERL = re.compile(r"(?<!\S)step:(\d+) - (\S.*)$", re.MULTILINE)
+_LAST_OF_VERL = re.compile(r"""^\(?['"]?Final validation metrics: """, re.MULTILINE)
+"""What each version of verl prints after its last step, as the repr of a text, and with None if it does not validate;
+up to 0.2 a line with the same numbers follows."""
+_FINISHED = {"event": "state", "state": "finished"}
 _REPEATED = re.compile(r"\s*\[repeated .*\]$")
 _BAR = re.compile(r"(?:(\w[\w ()/.-]*):[^\S\n]*)?\d+%\|[^|\n]*\|[^\S\n]*(\d+)/(\d+) \[")
 """What tqdm draws: what is being done if it says so, the steps done, and all of them."""
@@ -50,7 +54,7 @@ class Console:
         """Whole lines without colours and prefixes, from the place up to which everything was read."""
         self._number = 1
         """The number of the line in which that text begins, as a terminal shows them."""
-        self._verl = False
+        self._verl = self._over = False
         self._progress: tuple[int, int] | None = None
         self._waiting: deque[Line] = deque()
         self._waited = 0
@@ -61,7 +65,7 @@ class Console:
     @property
     def ending(self) -> dict[str, Any] | None:
         """Return the event by which the run ended, if nothing more comes; None if nothing says that it ended."""
-        return self._ending.event
+        return _FINISHED if self._over else self._ending.event
 
     def feed(self, text: str) -> Iterator[Line]:
         """Yield the log lines that are whole with the next piece of ``text``."""
@@ -104,6 +108,7 @@ class Console:
         at = 0
         self._progress = next(reversed(list(_bars(text))), self._progress)
         for match in found:
+            self._over |= _LAST_OF_VERL.search(text, at, match.start()) is not None
             self._number += text.count("\n", at, match.start())
             parts = (each.rpartition(":") for each in _REPEATED.sub("", match[2]).split(" - "))
             logs = {key.strip(): v if is_number(v) else printed.literal(v) for key, _, v in parts if key}
@@ -111,7 +116,9 @@ class Console:
             self._number += text.count("\n", match.start(), match.end())
             at = match.end()
             self.found += 1
+            self._over &= all(key.startswith("val") for key in logs)
             self._ending.forget()
+        self._over |= _LAST_OF_VERL.search(text, at) is not None
         self._number += text.count("\n", at)
         self._ending.feed(text[at:])
 
