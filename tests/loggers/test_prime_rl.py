@@ -96,7 +96,8 @@ from types import SimpleNamespace as N
 class TrainerConfig(N): pass
 class OrchestratorConfig(N): pass
 TRAINER = TrainerConfig(
-    wandb=N(name="math"), max_steps=200, optim=N(lr=3e-6, weight_decay=0.01, max_norm=1.0), loss=N(type="default"),
+    wandb=N(name="math-trainer"), max_steps=200,
+    optim=N(lr=3e-6, weight_decay=0.01, max_norm=1.0), loss=N(type="default"),
     model=N(name="Qwen/Qwen3-0.6B"),
 )
 ORCHESTRATOR = OrchestratorConfig(
@@ -204,13 +205,12 @@ def test_the_trainer(tmp_path: Path) -> None:
 
 
 def test_the_orchestrator(tmp_path: Path) -> None:
-    """Coroutines; steps from 0; episodes are no metrics; what its algorithm is."""
-    done = run(
-        CONFIGS + UNTIL + ORCHESTRATOR, tmp_path, PYTHONPATH=_package(tmp_path, "prime_rl/monitors", NEW_STAND_IN)
-    )
+    """Coroutines; steps from 0; episodes are no metrics; what its algorithm is. The user's own name is given to all."""
+    path = _package(tmp_path, "prime_rl/monitors", NEW_STAND_IN)
+    done = run(CONFIGS + UNTIL + ORCHESTRATOR, tmp_path, PYTHONPATH=path, RLEXPORTER_RUN="shared")
 
     assert no_errors(done)
-    assert done.runs == {"math orchestrator"}
+    assert done.runs == {"shared orchestrator"}
     last = json.loads((tmp_path / "metrics.jsonl").read_text().splitlines()[-1])
     assert (done["rl_step"], done["rl_reward_mean"]) == (2, 0.5)
     assert (last["step"], last["train/agg/all/agent/reward/mean"]) == (2, 0.5)

@@ -9,6 +9,7 @@ monitor has to be configured. The end is that of the process.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
@@ -79,17 +80,17 @@ def _facts(config: Any, step: int | None) -> RunFacts:
     part = type(config).__name__.removesuffix("Config").removeprefix("RL").lower()
     part = part if part in ("trainer", "orchestrator") else ""
     name = str(first_at(config, "monitors.wandb.name", "wandb.name") or "")
-    named = f"{name} {part}".strip() if name and part not in name.split("-") else name
     algorithm = str(at(config, "algo.type") or GRPO)
     model = first_at(config, "model.name", "model")
-    return of_framework(
+    facts = of_framework(
         found,
         framework="prime-rl",
         algorithm=algorithm,
         judged_as=family(algorithm),
-        name=named,
+        name=name.removesuffix(f"-{part}"),
         model=model if isinstance(model, str) else "",
         step=None if step is None else step - 1,
         trainer=f"prime-rl {part}".strip(),
         loss_type=str(at(config, "loss.type") or ""),
     )
+    return replace(facts, part=part)
