@@ -103,6 +103,33 @@ def test_a_script(tmp_path: Path) -> None:
     assert done.served["rl_run_exception_info", "ValueError"] == 1
 
 
+@pytest.mark.parametrize(
+    ("mode", "entropy", "logged"),
+    [
+        ("token-mean", 0.5, set()),
+        ("seq-mean-token-sum-norm", None, {f"actor/{key} (seq-mean-token-sum-norm)" for key in ("entropy", "kl_loss")}),
+    ],
+)
+def test_a_sum_over_a_completion_is_no_mean_over_tokens(
+    tmp_path: Path, mode: str, entropy: float | None, logged: set[str]
+) -> None:
+    """What is aggregated as the loss is; the configuration alone says how."""
+    script = f"""
+CONFIG["actor_rollout_ref"]["actor"]["loss_agg_mode"] = "{mode}"
+from verl.utils.tracking import Tracking
+tracking = Tracking("proj", "exp", ["console"], CONFIG)
+for step in (1, 2):
+    tracking.log({{"actor/entropy": 1.0 / step, "actor/kl_loss": 0.25, "actor/grad_norm": 3.0 * step}}, step=step)
+"""
+    done = run(CONFIG + script, tmp_path)
+
+    assert no_errors(done)
+    assert done.served.get(("rl_entropy_per_token", "")) == entropy
+    assert ("rl_kl_per_token" in {name for name, _ in done.served}) == (not logged)
+    assert set(done.logged()) == logged
+    assert done["rl_grad_norm"] == 6.0
+
+
 def test_an_actor_of_ray(tmp_path: Path) -> None:
     """The environment reaches it, and its last state waits for the scraper: Ray kills the process with its driver."""
     (tmp_path / "train.py").write_text(CONFIG + RAY)

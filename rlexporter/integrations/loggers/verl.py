@@ -21,6 +21,9 @@ from rlexporter.model.step import RunFacts
 NAME = "verl"
 _VALIDATION = "val"
 """The first letters of the keys of a validation, of all versions: ``val/``, ``val-core/``, ``val-aux/``."""
+_AGGREGATION = "actor_rollout_ref.actor.loss_agg_mode"
+_AGGREGATED = frozenset(("actor/entropy", "actor/entropy_loss", "actor/kl_loss"))
+"""The keys of what is aggregated over tokens as the loss is."""
 _SETTINGS = {
     "num_generations": ("actor_rollout_ref.rollout.n",),
     "temperature": ("actor_rollout_ref.rollout.temperature",),
@@ -54,7 +57,8 @@ def watch_tracking(module: ModuleType, sources: Sources) -> None:
 
     def log(self: Any, data: Mapping[str, Any], step: Any, *_: Any, **__: Any) -> None:
         name, config = vars(self).get("_rlexporter", (None, None))
-        sources.log(NAME, lambda: _facts(name, config, data, int(step)), data, int(step), whole=True)
+        line = _without_sums(config, data)
+        sources.log(NAME, lambda: _facts(name, config, data, int(step)), line, int(step), whole=True)
 
     def finish(self: Any, exit_code: int = 0) -> None:
         error = sys.exc_info()[1] or (RuntimeError(f"exit code {exit_code}") if exit_code else None)
@@ -65,6 +69,18 @@ def watch_tracking(module: ModuleType, sources: Sources) -> None:
     if hasattr(tracking, "finish"):
         watch(tracking, "finish", finish)
         watch(tracking, "__del__", _nothing)  # what calls `finish` there knows nothing of how the training ended
+
+
+def _without_sums(config: Any, line: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return ``line`` with other keys for what is a sum over a completion here, and a mean over tokens elsewhere.
+
+    Only the configuration says which it is: `agg_loss` in `verl/trainer/ppo/core_algos.py`. A sum grows with the
+    length, and no limit of a mean fits it.
+    """
+    mode = str(at(config, _AGGREGATION) or "")
+    if "token-sum" not in mode:
+        return line
+    return {f"{key} ({mode})" if key in _AGGREGATED else key: value for key, value in line.items()}
 
 
 def _nothing(tracking: Any) -> None:
@@ -90,7 +106,7 @@ def _facts(name: Any, config: Any, line: Mapping[str, Any], step: int) -> RunFac
         prompts=at(config, "data.train_batch_size"),
         step=step if validates else step - 1,
         trainer="verl",
-        loss_type=str(at(config, "actor_rollout_ref.actor.loss_agg_mode") or ""),
+        loss_type=str(at(config, _AGGREGATION) or ""),
         importance_sampling_level="sequence" if algorithm == "gspo" else "",
     )
 
