@@ -232,13 +232,13 @@ class Exporter:
             card.close()
 
     def _stop(self) -> None:
-        shutdown.unregister(self._ending)
-        self._close_card()
-        server, self._server = self._server, None
-        if server is not None:
-            self.run.note = lambda: None
-            server.close()
-        self._close_outlets()
+        with shutdown.closing(self._ending):
+            self._close_card()
+            server, self._server = self._server, None
+            if server is not None:
+                self.run.note = lambda: None
+                server.close()
+            self._close_outlets()
 
 
 class _Ending:

@@ -19,7 +19,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from types import FrameType
 from typing import Any, Protocol
 
@@ -51,6 +51,10 @@ class Ending(Protocol):
 _live: list[Ending] = []
 _displaced: list[Any] = []
 """The SIGTERM handlers that ours was put in front of, oldest first."""
+_closing: list[Ending] = []
+"""What is being closed: a SIGTERM waits for that."""
+_held = False
+"""True if there was one."""
 _script: FrameType | None = None
 """The outermost frame of the main thread while anything is registered. It holds the variables of a module, which live
 as long as the process anyway, and of no function."""
@@ -76,6 +80,25 @@ def unregister(ending: Ending) -> None:
         atexit.unregister(_at_exit)
         _script = None
         _restore_sigterm()
+
+
+@contextlib.contextmanager
+def closing(ending: Ending) -> Iterator[None]:
+    """Close ``ending`` in the block, and forget it after that: a SIGTERM meanwhile waits until the block is over.
+
+    A launcher sends one to the ranks that are left as soon as another has died, in the middle of their own end. The
+    block must not take longer than the grace of `SIGTERM_GRACE_SECONDS`.
+    """
+    global _held
+    _closing.append(ending)
+    try:
+        yield
+    finally:
+        _closing.remove(ending)
+        unregister(ending)
+        if _held and not _closing:
+            _held = False
+            os.kill(os.getpid(), signal.SIGTERM)
 
 
 def live() -> Iterable[Ending]:
@@ -157,6 +180,10 @@ def _close_all(limit: float = float("inf")) -> None:
 
 
 def _on_sigterm(signum: int, frame: FrameType | None) -> None:
+    global _held
+    if _closing:
+        _held = True
+        return
     previous = _displaced[-1] if _displaced else signal.SIG_DFL
     for ending in live():
         ending.preempt()
@@ -177,11 +204,12 @@ def _restore_sigterm() -> None:
 
 def _in_child() -> None:
     """Clean up in a forked child, which has copies of the sockets and of the hooks, but none of the threads."""
-    global _script
+    global _script, _held
     for ending in _live:
         ending.abandon()
     _live.clear()
-    _script = None
+    _closing.clear()
+    _script, _held = None, False
     atexit.unregister(_at_exit)
     _restore_sigterm()
 
