@@ -56,7 +56,8 @@ def claim(host: str, port: int, *, free: Callable[[int], str], fallback: bool) -
 
 def _listen(host: str, port: int) -> Listener:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    return Listener(socket.create_server((host, port), family=family, backlog=128))
+    both = host == "::" and socket.has_dualstack_ipv6()  # as with other servers, that is every address of either kind
+    return Listener(socket.create_server((host, port), family=family, backlog=128, dualstack_ipv6=both))
 
 
 def _advice(host: str, port: int, error: OSError) -> str:
