@@ -10,17 +10,21 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import logging
 import os
 import re
 import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
+from ipaddress import ip_address
 from pathlib import Path
 
 from rlexporter.atomic_file import write_whole
 from rlexporter.config.settings import Settings
 from rlexporter.model.errors import SetupError
 from rlexporter.outputs.periodic import Ticker
+
+logger = logging.getLogger("rlexporter")
 
 FRESH_SECONDS = 60.0
 _PREFIX = "rlexporter-"
@@ -33,12 +37,21 @@ _ELSEWHERE = (("192.0.2.1", socket.AF_INET), ("2001:db8::1", socket.AF_INET6))
 def announcer(
     settings: Settings, port: int, who: Callable[[], tuple[str, int]], failed: Callable[[Exception], None]
 ) -> Ticker:
-    """Return a ticker that keeps the target file of the endpoint on ``port``; ``who`` returns run and rank.
+    """Return a ticker that keeps the target file of the endpoint on ``port``.
+
+    ``who`` returns run and rank; while the name is empty, since it is not known yet, there is no file.
 
     Raises:
         SetupError: the file cannot be written.
     """
-    file = TargetFile(Path(settings.discovery_dir or "."), target(settings, port), labels(settings), who)
+    found = target(settings, port)
+    if not settings.advertise and _is_loopback(settings.host):
+        logger.warning(
+            "the target file in %s says %s, which only a Prometheus on this machine can reach; for others set "
+            "RLEXPORTER_LISTEN_HOST=0.0.0.0, with a token, or RLEXPORTER_ADVERTISE",
+            *(settings.discovery_dir, found),
+        )
+    file = TargetFile(Path(settings.discovery_dir or "."), found, labels(settings), who)
     try:
         file.write()
     except OSError as error:
@@ -66,7 +79,11 @@ class TargetFile:
 
         Most of what wakes outputs changes nothing here, and the folder is one that a whole cluster shares.
         """
-        path, now = self._folder / name(*self._who()), time.monotonic()
+        run, rank = self._who()
+        if not run:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            return FRESH_SECONDS
+        path, now = self._folder / name(run, rank), time.monotonic()
         if self._path != path or now >= self._due:
             if self._path not in (path, None):
                 self.remove()
@@ -103,6 +120,13 @@ def target(settings: Settings, port: int) -> str:
         return told
     host = told.strip("[]") or (address() if settings.host in _EVERYWHERE else settings.host)
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def address() -> str:

@@ -20,8 +20,8 @@ class Source(Protocol):
         """Return the settings, which enable outputs."""
 
     @property
-    def name(self) -> str:
-        """Return the name of the run, as it is known now."""
+    def known_as(self) -> str:
+        """Return the name of the run; "" while it depends on whether the run resumes a checkpoint."""
 
     @property
     def rank(self) -> int:
@@ -57,7 +57,7 @@ def wanted(run: Source, port: int) -> Iterator[tuple[str, Callable[[], Ticker]]]
     if settings.discovery_dir:
         from rlexporter.outputs import discovery
 
-        make = partial(discovery.announcer, settings, port, lambda: (run.name, run.rank))
+        make = partial(discovery.announcer, settings, port, lambda: (run.known_as, run.rank))
         yield "discovery", partial(make, partial(run.failed, "discovery"))
     if settings.otlp:
         yield "otlp", partial(_pusher, settings.otlp, run)
@@ -67,4 +67,4 @@ def _pusher(setting: str, run: Source) -> Ticker:
     with needed_by("push by OTLP", OTLP):
         from rlexporter.outputs import otlp
 
-        return otlp.pusher(setting, run.current, partial(run.failed, "otlp"))
+        return otlp.pusher(setting, lambda: run.current() if run.known_as else None, partial(run.failed, "otlp"))

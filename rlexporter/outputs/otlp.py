@@ -52,8 +52,10 @@ class PushError(Exception):
     """A push that the collector did not take, with the reason in the words of the exporter."""
 
 
-def pusher(setting: str, snapshot: Callable[[], Snapshot], failed: Callable[[Exception], None]) -> Ticker:
+def pusher(setting: str, snapshot: Callable[[], Snapshot | None], failed: Callable[[Exception], None]) -> Ticker:
     """Return a ticker that pushes snapshots; ``setting`` is `on` or the address of a collector.
+
+    While ``snapshot`` returns None there is nothing to push.
 
     Raises:
         SetupError: ``setting`` or an environment variable is unusable.
@@ -77,7 +79,7 @@ class Pusher(Ticker):
 
     def __init__(
         self,
-        snapshot: Callable[[], Snapshot],
+        snapshot: Callable[[], Snapshot | None],
         failed: Callable[[Exception], None],
         make: Callable[[float], MetricExporter],
         seconds: float,
@@ -130,6 +132,8 @@ class Pusher(Ticker):
     def _push(self, seconds: float) -> None:
         """Push the current snapshot; a new exporter takes at most ``seconds``. Raises PushError."""
         found = self._snapshot()
+        if found is None:
+            return
         data = metrics_data(found, self._origin.resource(found.labels), time.time_ns())
         with _alone() as said:
             try:

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
+import subprocess
+import sys
 import time
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -14,7 +18,9 @@ from rlexporter import Exporter
 from rlexporter.commands import main
 from rlexporter.config.settings import Settings
 from rlexporter.model.errors import SetupError
+from rlexporter.model.step import RunFacts
 from rlexporter.outputs import discovery
+from rlexporter.run import identity
 from tests.tools import eventually, prometheus
 
 
@@ -133,6 +139,84 @@ def test_the_address_of_a_host_with_several(monkeypatch: pytest.MonkeyPatch) -> 
 
     monkeypatch.setattr(discovery, "_ELSEWHERE", (("127.0.0.1", socket.AF_INET),))
     assert discovery.target(on_all, 9) == f"{socket.gethostname()}:9"
+
+
+def test_every_address_of_either_kind_is_listened_on(tmp_path: Path) -> None:
+    """Whichever of them the file names."""
+    if not socket.has_dualstack_ipv6():
+        pytest.skip("this system has no IPv6")
+    exporter = Exporter(run="r", port=0, host="::", discovery_dir=tmp_path, linger=0).start()
+    (file,) = tmp_path.iterdir()
+    (named,) = json.loads(file.read_text())[0]["targets"]
+
+    for host in (named, f"127.0.0.1:{exporter.port}", f"[::1]:{exporter.port}"):
+        assert 'run="r"' in urllib.request.urlopen(f"http://{host}/metrics", timeout=600).read().decode()
+    exporter.close()
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({}, "says 127.0.0.1:9, which only a Prometheus on this machine can reach"),
+        ({"host": "::1"}, "says [::1]:9, which only"),
+        ({"host": "localhost"}, "says localhost:9, which only"),
+        ({"host": "10.1.2.3"}, ""),
+        ({"host": "0.0.0.0"}, ""),
+        ({"advertise": "127.0.0.1"}, ""),
+    ],
+    ids=str,
+)
+def test_an_address_that_others_cannot_reach_is_said(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, settings: dict[str, str], said: str
+) -> None:
+    """With what to set; who told the address knows."""
+    given = Settings.load({"discovery_dir": str(tmp_path), **settings}, {})
+    discovery.announcer(given, 9, lambda: ("r", 0), print)
+
+    assert (said in caplog.text) if said else not caplog.text
+    assert ("RLEXPORTER_ADVERTISE" in caplog.text) == bool(said)
+
+
+def test_training_anew_does_not_announce_the_run_whose_checkpoints_lie_there(tmp_path: Path) -> None:
+    """Whether it resumes them is known when it begins; a run that does keeps its name."""
+    targets, output = tmp_path / "targets", tmp_path / "output"
+    (output / "checkpoint-5").mkdir(parents=True)
+    identity.keep(identity.Identity("old", 3), str(output))
+    for resumed, expected in ((None, "output-"), (str(output / "checkpoint-5"), "old-")):
+        exporter = Exporter(port=0, discovery_dir=targets, linger=0)
+        exporter.run.prepare(RunFacts(algorithm="grpo", output_dir=str(output)))
+        exporter.start()
+        assert _files(targets) == []
+        exporter.run.begin(RunFacts(algorithm="grpo", output_dir=str(output), step=5, resumed_from=resumed))
+        eventually(lambda: _files(targets))
+        assert [each.removeprefix("rlexporter-").startswith(expected) for each in _files(targets)] == [True]
+        exporter.close()
+        identity.keep(identity.Identity("old", 3), str(output))
+
+
+_DYING = """
+import os, signal, sys, time
+from rlexporter import Exporter
+from rlexporter.outputs.discovery import TargetFile
+remove = TargetFile.remove
+def slowly(self):
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(1.0)
+    remove(self)
+TargetFile.remove = slowly
+exporter = Exporter(run="r", port=0, discovery_dir=sys.argv[1]).start()
+assert os.listdir(sys.argv[1])
+raise ValueError("dead")
+"""
+
+
+def test_a_sigterm_in_the_middle_of_the_end_waits_for_it(tmp_path: Path) -> None:
+    """As a launcher sends it to those that are left, once a rank has died. The process dies of it all the same."""
+    done = subprocess.run([sys.executable, "-c", _DYING, str(tmp_path)], capture_output=True, text=True, timeout=600)
+
+    assert "ValueError: dead" in done.stderr
+    assert done.returncode == -signal.SIGTERM
+    assert _files(tmp_path) == []
 
 
 def test_a_folder_that_cannot_be_written_is_said_at_once(tmp_path: Path) -> None:

@@ -39,6 +39,7 @@ from rlexporter.model.step import RunFacts
 from rlexporter.outputs import otlp
 from rlexporter.outputs.otlp_data import Origin, metrics_data
 from rlexporter.outputs.prometheus import encode
+from rlexporter.run import identity
 from rlexporter.store.store import Store
 from tests.e2e.collectors import HTTP, PROTOCOLS, Collector, Found, Push, collector, over_http
 from tests.outputs.test_prometheus import full_store, golden_store
@@ -333,6 +334,23 @@ def test_the_resource_follows_the_name_of_the_run() -> None:
 
         assert at.pushes[0].resource["service.instance.id"] == f"{earlier}/0"
         assert at.pushes[-1].resource["service.instance.id"] == "b/0"
+
+
+def test_nothing_is_pushed_for_a_run_that_is_not_known(tmp_path: Path) -> None:
+    """In a folder with checkpoints of another one, until training begins: it might resume them."""
+    (tmp_path / "checkpoint-5").mkdir()
+    identity.keep(identity.Identity("old", 3), str(tmp_path))
+    with collector(HTTP) as at:
+        exporter = Exporter(port=0, otlp=at.address, linger=0)
+        exporter.run.prepare(RunFacts(algorithm="grpo", output_dir=str(tmp_path)))
+        exporter.start()
+        time.sleep(1.0)  # a push too early has the time to come
+        exporter.run.begin(RunFacts(algorithm="grpo", output_dir=str(tmp_path), step=0))
+        eventually(lambda: at.pushes)
+        exporter.close()
+
+        assert {push.resource["service.instance.id"] for push in at.pushes} == {f"{exporter.name}/0"}
+        assert exporter.name.startswith(f"{tmp_path.name}-")
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
