@@ -52,9 +52,13 @@ def settings(folder: Path, kind: str, **options: Any) -> Any:
 
 
 def grpo(folder: Path, *, kind: str = "GRPO", rewards: Any = (letters, shortness), **options: Any) -> Any:
-    """A real GRPO or RLOO trainer: 4 completions a step, of at most 8 tokens. ``model``: not an untaught one."""
+    """A real GRPO or RLOO trainer: 4 completions a step, of at most 8 tokens.
+
+    ``model``: not an untaught one; ``peft_config``: the adapter that it gets.
+    """
     callbacks = options.pop("callbacks", None)
     taught = options.pop("model", None)
+    adapter = {"peft_config": options.pop("peft_config")} if "peft_config" in options else {}
     options = {"num_generations": 2, "max_completion_length": 8, "beta": 0.04, **options}
     return getattr(trl, f"{kind}Trainer")(
         model=model(folder) if taught is None else taught,
@@ -64,6 +68,7 @@ def grpo(folder: Path, *, kind: str = "GRPO", rewards: Any = (letters, shortness
         train_dataset=datasets.Dataset.from_dict({"prompt": tiny.prompts(64)}),
         eval_dataset=datasets.Dataset.from_dict({"prompt": tiny.prompts(4)}),
         callbacks=callbacks,
+        **adapter,
     )
 
 

@@ -58,7 +58,7 @@ class OptimizerTaps(Taps):
         if norm is None:
             raise ValueError("the engine gave no gradient norm")
         if hasattr(norm, "to_local"):  # reading a sharded norm would be a collective
-            raise TypeError("the gradient norm is sharded over ranks")
+            raise NotSeenError("the gradient norm is sharded over ranks (FSDP2): only log lines have it")
         self.sink.observe("rl_grad_norm_dist", norm if hasattr(norm, "detach") else [float(norm)])
 
 

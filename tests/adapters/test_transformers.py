@@ -27,6 +27,7 @@ from rlexporter.model.snapshot import RunState
 from rlexporter.run import shutdown
 from rlexporter.run.identity import RUN_FILE
 from tests import tiny
+from tests.adapters.lines import Lines
 from tests.conftest import fetch
 
 pytestmark = [
@@ -35,16 +36,6 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::UserWarning"),
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
 ]
-
-
-class Lines(TrainerCallback):  # type: ignore[misc] # transformers is not checked
-    """Keeps what every other callback sees."""
-
-    def __init__(self) -> None:
-        self.logs: list[dict[str, Any]] = []
-
-    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
-        self.logs.append(dict(logs))
 
 
 def _feeds(trainer: Any) -> list[Exporter]:
@@ -449,20 +440,15 @@ def _trained(folder: Path, kind: str, attached: bool) -> tuple[list[dict[str, An
         fetch(f"{exporter.url}/metrics")
         exporter.close()
     states = (random.getstate(), np.random.get_state()[1].tolist(), torch.get_rng_state().tolist())  # type: ignore[index]
-    return lines.logs, trainer.model.state_dict(), states
+    return lines.untimed(), trainer.model.state_dict(), states
 
 
 @pytest.mark.parametrize("kind", ["GRPO", "RLOO"])
 def test_training_is_the_same_with_and_without(tmp_path: Path, kind: str) -> None:
     """Bit for bit: losses, weights and the random state of python, numpy and torch."""
-    timed = ("runtime", "per_second", "step_time")
     results = [_trained(tmp_path / str(attached), kind, attached) for attached in (False, True)]
-    compared = [
-        [{k: v for k, v in line.items() if not any(word in k for word in timed)} for line in logs]
-        for logs, _, _ in results
-    ]
 
-    assert compared[0] == compared[1]
+    assert results[0][0] == results[1][0]
     assert all(torch.equal(a, b) for a, b in zip(results[0][1].values(), results[1][1].values(), strict=True))
     assert results[0][2] == results[1][2]
 

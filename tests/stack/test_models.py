@@ -1,0 +1,175 @@
+"""GRPO and RLOO on models as people train them: adapters of PEFT, checkpointing, lower precision, compiled.
+
+Each is counted independently by a subclass of the trainer, and trained with and without the exporter.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from transformers import TrainerCallback
+
+import rlexporter
+from tests import tiny
+from tests.adapters import independent
+from tests.adapters.kept import SavedState, buckets
+from tests.adapters.lines import Lines
+from tests.conftest import fetch
+from tests.served import errors, nonfinite
+
+peft = pytest.importorskip("peft", reason="peft is not installed: make stack-tests")
+
+pytestmark = [
+    pytest.mark.usefixtures("any_port"),
+    pytest.mark.filterwarnings("ignore"),  # those of torch, peft and transformers on each other
+]
+
+
+@dataclass(frozen=True)
+class Case:
+    """How a model is trained."""
+
+    kind: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    adapter: Callable[[], Any] | None = None
+    """Makes the configuration of an adapter that the trainer puts on the model."""
+    before: Callable[[], Any] | None = None
+    """Makes that of an adapter that is on the model already, as after a first training."""
+
+
+def _lora(**options: Any) -> Any:
+    return peft.LoraConfig(r=4, lora_alpha=16, target_modules=["q_proj", "v_proj"], task_type="CAUSAL_LM", **options)
+
+
+def _dora() -> Any:
+    return _lora(use_dora=True)
+
+
+_OFF_POLICY = {"num_iterations": 2, "learning_rate": 1e-2}
+CASES = {
+    "LoRA": Case("GRPO", _OFF_POLICY, _lora),
+    "LoRA, no reference": Case("GRPO", {**_OFF_POLICY, "beta": 0.0}, _lora),
+    "LoRA, checkpointing": Case("GRPO", {**_OFF_POLICY, "gradient_checkpointing": True}, _lora),
+    "LoRA, accumulating": Case(
+        "GRPO",
+        {"gradient_accumulation_steps": 2, "per_device_train_batch_size": 2, "steps_per_generation": 4},
+        _lora,
+    ),
+    "LoRA that is trained on": Case("GRPO", _OFF_POLICY, before=_lora),
+    "DoRA": Case("GRPO", _OFF_POLICY, _dora),
+    "RLOO, LoRA": Case("RLOO", _OFF_POLICY, _lora),
+    "RLOO, DoRA": Case("RLOO", _OFF_POLICY, _dora),
+    "RLOO, LoRA that is trained on": Case("RLOO", _OFF_POLICY, before=_lora),
+    "bf16": Case("GRPO", {**_OFF_POLICY, "bf16": True}),
+    "RLOO, bf16": Case("RLOO", {**_OFF_POLICY, "bf16": True}),
+    "compiled": Case("GRPO", {**_OFF_POLICY, "torch_compile": True}),
+    "bf16, LoRA": Case("GRPO", {**_OFF_POLICY, "bf16": True}, _lora),
+}
+
+
+def _trainer(folder: Path, case: Case, **options: Any) -> Any:
+    random.seed(0)
+    np.random.seed(0)
+    model = tiny.model(folder)
+    if case.before is not None:
+        torch.manual_seed(1)
+        model = peft.get_peft_model(model, case.before())
+    given = {"peft_config": case.adapter()} if case.adapter is not None else {}
+    return tiny.grpo(folder, kind=case.kind, model=model, **given, **{**case.options, **options})
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_every_histogram_equals_an_independent_count(tmp_path: Path, name: str) -> None:
+    """Bucket for bucket, of each number that the trainer computes."""
+    case = CASES[name]
+    trainer = _trainer(tmp_path, case, max_steps=6)
+    trainer.__class__ = {"GRPO": independent.KeepingGRPO, "RLOO": independent.KeepingRLOO}[case.kind]
+    trainer.kept, trainer.losses = SavedState(), []
+    exporter = rlexporter.attach(trainer)
+    trainer.train()
+    text = fetch(f"{exporter.url}/metrics")[1]
+    served = {series: (bounds, counts) for series, bounds, counts in buckets(text)}
+    size = trainer.args.gradient_accumulation_steps
+    trainer.kept.add("rl_loss_dist", [sum(trainer.losses[i : i + size]) for i in range(0, len(trainer.losses), size)])
+
+    assert set(served) - {"rl_grad_norm_dist", "rl_step_duration_seconds"} == set(trainer.kept.values)
+    for series in trainer.kept.values:
+        bounds, counts = served[series]
+        assert counts == trainer.kept.histogram(series, bounds), series
+        assert counts[-1] > 0, series
+    assert nonfinite(exporter) == {}
+    assert errors(exporter) == 0
+    exporter.close()
+
+
+class Norms(TrainerCallback):  # type: ignore[misc] # transformers is not checked
+    """The norm of the trained weights at the beginning of each step."""
+
+    def __init__(self) -> None:
+        self.before: dict[int, float] = {}
+
+    def on_step_begin(self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any) -> None:
+        norms = [each.detach().double().norm() for each in model.parameters() if each.requires_grad]
+        self.before[state.global_step + 1] = float(torch.stack(norms).norm())
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_only_the_trained_weights_are_watched(tmp_path: Path, name: str) -> None:
+    """Before each rollout, of which each is used for two steps: the last one is that of step 3."""
+    norms = Norms()
+    trainer = _trainer(tmp_path, CASES[name], callbacks=[norms], max_steps=4)
+    exporter = rlexporter.attach(trainer)
+    trainer.train()
+    value = exporter.snapshot.value
+    exporter.close()
+
+    assert value("rl_weight_norm") == pytest.approx(norms.before[3], rel=1e-5)
+    assert norms.before[3] != norms.before[1]
+    assert value("rl_weight_changed_fraction") == pytest.approx(1.0, abs=0.5)
+
+
+def _trained(folder: Path, case: Case, attached: bool) -> tuple[list[dict[str, Any]], dict[str, Any], Any]:
+    lines = Lines()
+    trainer = _trainer(folder, case, callbacks=[lines])
+    exporter = rlexporter.attach(trainer) if attached else None
+    trainer.train()
+    if exporter is not None:
+        exporter.close()
+    states = (random.getstate(), np.random.get_state()[1].tolist(), torch.get_rng_state().tolist())  # type: ignore[index]
+    return lines.untimed(), trainer.model.state_dict(), states
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_training_is_the_same_with_and_without(tmp_path: Path, name: str) -> None:
+    """Bit for bit: losses, weights, random states."""
+    one, other = (_trained(tmp_path / str(attached), CASES[name], attached) for attached in (False, True))
+
+    assert one[0] == other[0]
+    assert one[1].keys() == other[1].keys()
+    assert all(torch.equal(weight, other[1][key]) for key, weight in one[1].items())
+    assert one[2] == other[2]
+
+
+def test_a_run_with_an_adapter_is_resumed_under_its_name(tmp_path: Path) -> None:
+    """From a checkpoint that holds the adapter alone."""
+    saving = {"save_strategy": "steps", "save_steps": 2}
+    trainer = _trainer(tmp_path, CASES["LoRA"], max_steps=4, **saving)
+    first = rlexporter.attach(trainer)
+    trainer.train()
+    first.close()
+    trainer = _trainer(tmp_path, CASES["LoRA"], max_steps=7, **saving)
+    second = rlexporter.attach(trainer)
+    trainer.train(resume_from_checkpoint=True)
+
+    assert second.name == first.name
+    assert second.snapshot.value("rl_step") == 7
+    assert second.snapshot.value("rl_steps_total") == 3
+    assert second.snapshot.value("rl_last_checkpoint_step") == 7
+    second.close()
