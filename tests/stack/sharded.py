@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from accelerate.state import AcceleratorState, DistributedType, PartialState
+from accelerate.state import AcceleratorState, DistributedType, PartialState  # type: ignore[import-untyped]
 from transformers import TrainerCallback
 from transformers.utils import logging
 
