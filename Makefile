@@ -6,7 +6,7 @@ TRL := ppo mid legacy legacy07
 LOGGERS := --ignore=tests/loggers/test_logged_run.py --ignore=tests/loggers/test_accelerate.py -k "not torch and not no_steps"
 PYTEST := OMP_NUM_THREADS=1 $(PY) -m pytest -n 2 --dist loadfile --no-loadscope-reorder --durations=10
 
-.PHONY: help demo stack test test-all check fix generate golden soak lowest versions loggers swift healthy causes compatibility bench pictures tools clean
+.PHONY: help demo stack stack-tests test test-all check fix generate golden soak lowest versions loggers swift healthy causes compatibility bench pictures tools clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -77,6 +77,11 @@ swift: ## the GRPO trainers of ms-swift and Unsloth, in an environment of 2 GB; 
 	@echo "swift: the GRPO trainers of ms-swift and Unsloth"
 	@OMP_NUM_THREADS=1 .venv-swift/bin/python -m pytest -q -W default tests/versions/test_swift.py \
 		tests/versions/test_unsloth.py $(ARGS)
+
+stack-tests: ## PEFT, compiled models, FSDP2, DeepSpeed, vLLM (a stand-in), on the CPU, in an environment of its own (about 8 minutes)
+	@scripts/setup stack .venv-stack
+	@echo "stack-tests: PEFT, compiled models, FSDP2, DeepSpeed, a stand-in for vLLM"
+	@OMP_NUM_THREADS=1 .venv-stack/bin/python -m pytest -q tests/stack $(ARGS)
 
 healthy: ## healthy real runs of every trainer, in all versions of TRL: nothing critical may begin (about 15 minutes)
 	@scripts/setup test

@@ -1,12 +1,11 @@
 """A real GRPO training whose weights are sharded over ranks on the CPU (gloo); what each rank had goes to files.
 
-    torchrun --nproc-per-node 2 -m tests.stack.sharded FOLDER {1,2} [--nan-on RANK] [--plain]
+    torchrun --nproc-per-node 2 -m tests.stack.sharded FOLDER {fsdp2,zero1,zero2,zero3} [--nan-on RANK] [--plain]
 
-The number is FSDP's version. FOLDER/had-RANK.json: this rank's own part of the weights, its norm and a digest, what was
-served of it, and how the training failed. With `--nan-on` one weight of that rank's part is NaN before step 3; with
-`--plain` nothing is attached.
+FOLDER/had-RANK.json: the norm of this rank's own part of the weights and a digest of it, what was served, and how the
+training failed. With `--nan-on` a weight of that rank's part is NaN before step 3; with `--plain` there is no exporter.
 
-Accelerate shards on accelerators only. It is told that these ranks have some (`_as_on_accelerators`); all else is real.
+Accelerate shards on accelerators only: it is told that these ranks have some. All else is real.
 """
 
 from __future__ import annotations
@@ -38,16 +37,36 @@ def _as_on_accelerators() -> None:
     def told(self: Any, *args: Any, **kwargs: Any) -> None:
         if not AcceleratorState._shared_state:
             PartialState(cpu=True)
-            PartialState._shared_state["distributed_type"] = DistributedType.MULTI_GPU
-        original(self, *args, **kwargs)
+            PartialState._shared_state.update(distributed_type=DistributedType.MULTI_GPU, _cpu=False)
+        original(self, *args, **{**kwargs, "cpu": False})
+        PartialState._shared_state["distributed_type"] = self.distributed_type
 
+    PartialState(cpu=True)
     AcceleratorState.__init__ = told
+
+
+def _sharding(how: str) -> dict[str, Any]:
+    """Return the settings of transformers for it."""
+    if how == "fsdp2":
+        wrapped = {"version": 2, "transformer_layer_cls_to_wrap": ["LlamaDecoderLayer"]}
+        return {"fsdp": "full_shard auto_wrap", "fsdp_config": {**wrapped, "cpu_ram_efficient_loading": False}}
+    import deepspeed
+
+    deepspeed.init_distributed(dist_backend="gloo", auto_mpi_discovery=False)
+    told = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps", "gradient_clipping")
+    stage = {"zero_optimization": {"stage": int(how.removeprefix("zero"))}, "zero_allow_untested_optimizer": True}
+    return {"deepspeed": {**dict.fromkeys(told, "auto"), **stage}}
 
 
 def parts(model: Any) -> list[torch.Tensor]:
     """This rank's own part of each trained parameter."""
-    own = [each.to_local() if hasattr(each, "to_local") else each for each in model.parameters() if each.requires_grad]
-    return [each.detach() for each in own if each.numel()]
+    return [own.detach() for own in map(_own, model.parameters()) if own.requires_grad and own.numel()]
+
+
+def _own(parameter: Any) -> Any:
+    if hasattr(parameter, "ds_tensor"):  # of ZeRO 3
+        return parameter.ds_tensor.requires_grad_(parameter.requires_grad)
+    return parameter.to_local() if hasattr(parameter, "to_local") else parameter
 
 
 class Plant(TrainerCallback):  # type: ignore[misc] # transformers is not checked
@@ -63,21 +82,16 @@ def main() -> None:
     """Train."""
     parser = argparse.ArgumentParser()
     parser.add_argument("folder", type=Path)
-    parser.add_argument("version", type=int)
+    parser.add_argument("how", choices=["fsdp2", "zero1", "zero2", "zero3"])
     parser.add_argument("--nan-on", type=int, default=-1)
     parser.add_argument("--plain", action="store_true")
     options = parser.parse_args()
     warnings.filterwarnings("ignore")
     logging.set_verbosity_error()
+    own_folder = options.folder / str(RANK)
+    model = tiny.model(own_folder)  # while there are no ranks: else one alone would write it
     _as_on_accelerators()
-    sharding = {
-        "version": options.version,
-        "transformer_layer_cls_to_wrap": ["LlamaDecoderLayer"],
-        "cpu_ram_efficient_loading": False,  # it would want a device
-    }
-    trainer = tiny.grpo(
-        options.folder / str(RANK), fsdp="full_shard auto_wrap", fsdp_config=sharding, max_steps=4, num_iterations=2
-    )
+    trainer = tiny.grpo(own_folder, model=model, **_sharding(options.how), max_steps=4, num_iterations=2)
     if options.nan_on == RANK:
         trainer.add_callback(Plant())
     exporter = None if options.plain else rlexporter.attach(trainer, port=0, ranks="all", linger=0)
@@ -86,14 +100,15 @@ def main() -> None:
         trainer.train()
     except RuntimeError as error:  # what had been seen until then is what is asked for
         failed = str(error)
-    model = trainer.model_wrapped
-    own = parts(model)
+    own = parts(trainer.model_wrapped)
     norm = float(torch.stack([each.double().norm() for each in own]).norm())
     weights = hashlib.sha256(b"".join(each.contiguous().numpy().tobytes() for each in own)).hexdigest()
-    had = {"norm": norm, "weights": weights, "sharded": type(next(iter(model.parameters()))).__name__, "failed": failed}
+    had = {"norm": norm, "weights": weights, "size": sum(each.numel() for each in own), "failed": failed}
     if exporter is not None:
+        buckets = {series.metric.series: found.count for series, found in exporter.snapshot.buckets.items()}
+        lost = [s.labels for s in exporter.snapshot.samples if s.metric.series == "rl_signal_unavailable_info"]
         had |= {"served": exporter.snapshot.value("rl_weight_norm"), "nonfinite": nonfinite(exporter)}
-        had |= {"rank": exporter.snapshot.labels["rank"], "errors": errors(exporter)}
+        had |= {"rank": exporter.snapshot.labels["rank"], "errors": errors(exporter), "counts": buckets, "lost": lost}
         had |= {"grad_norm": exporter.snapshot.value("rl_grad_norm")}
         exporter.close()
     (options.folder / f"had-{RANK}.json").write_text(json.dumps(had))

@@ -1,7 +1,8 @@
-"""Weights that are sharded over ranks by FSDP2: each rank watches its own part, and calls no collective for it."""
+"""Weights that are sharded over ranks, by FSDP2 and ZeRO 1 to 3: each rank watches its own part, by no collective."""
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import sys
 from math import isnan
@@ -14,35 +15,52 @@ from tests.tools import ROOT, launched
 
 pytest.importorskip("trl", minversion="1.16", reason="the sharding of older versions differs")
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.soak
+
+ZERO = [
+    pytest.param(
+        f"zero{stage}",
+        marks=pytest.mark.skipif(not importlib.util.find_spec("deepspeed"), reason="needs deepspeed: make stack-tests"),
+    )
+    for stage in (1, 2, 3)
+]
+WEIGHTS = 3_568
+"""Those of the model."""
 
 
 def _ran(folder: Path, ranks: int, *options: str) -> list[dict[str, Any]]:
     """What each rank had."""
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(ranks), "--standalone"]
-    command += ["-m", "tests.stack.sharded", str(folder), "2", *options]
-    with launched(command, folder, PYTHONPATH=str(ROOT)) as launcher:
+    command += ["-m", "tests.stack.sharded", str(folder), *options]
+    with launched(command, folder, PYTHONPATH=str(ROOT), DS_ACCELERATOR="cpu") as launcher:
         assert launcher.wait(900) == 0, (folder / "err").read_text()[-3000:]
     return [json.loads((folder / f"had-{rank}.json").read_text()) for rank in range(ranks)]
 
 
 @pytest.mark.parametrize("ranks", [2, 4])
-def test_each_rank_watches_its_own_part_and_changes_nothing(tmp_path: Path, ranks: int) -> None:
-    """The weights are those of a training without an exporter, bit for bit."""
-    watched, plain = _ran(tmp_path / "watched", ranks), _ran(tmp_path / "plain", ranks, "--plain")
+@pytest.mark.parametrize("how", ["fsdp2", *ZERO])
+def test_each_rank_watches_its_own_part_and_changes_nothing(tmp_path: Path, how: str, ranks: int) -> None:
+    """The weights are those of a training without an exporter, bit for bit. ZeRO 1 and 2 shard no weights."""
+    watched, plain = _ran(tmp_path / "watched", ranks, how), _ran(tmp_path / "plain", ranks, how, "--plain")
+    sharded = how in ("fsdp2", "zero3")
 
-    assert {each["sharded"] for each in watched} == {"DTensor"}
-    assert len({each["weights"] for each in watched}) == ranks
+    assert len({each["weights"] for each in watched}) == (ranks if sharded else 1)
+    assert all((each["size"] < WEIGHTS) == sharded for each in watched)
     for each in watched:
         assert each["served"] == pytest.approx(each["norm"], rel=1e-5)
         assert (each["failed"], each["errors"], each["nonfinite"]) == ("", 0, {})
+        assert each["counts"]["rl_policy_ratio_dist"] == each["counts"]["rl_logprob_dist"] > 0
+        assert each["counts"]["rl_loss_dist"] == 4
+        assert ("grad_norm" in {signal for signal, *_ in each["lost"]}) == (how == "fsdp2")
     assert watched[0]["grad_norm"] > 0
+    assert watched[0]["counts"]["rl_grad_norm_dist"] == 4
     assert [each["weights"] for each in watched] == [each["weights"] for each in plain]
 
 
-def test_a_nan_in_one_part_is_named_with_its_rank(tmp_path: Path) -> None:
+@pytest.mark.parametrize("how", ["fsdp2", ZERO[-1]])
+def test_a_nan_in_one_part_is_named_with_its_rank(tmp_path: Path, how: str) -> None:
     """Sampling then fails on all ranks, since each gathers all parts."""
-    had = _ran(tmp_path, 8, "--nan-on", "5")
+    had = _ran(tmp_path, 8, how, "--nan-on", "5")
 
     assert all("probability tensor" in each["failed"] for each in had)
     assert [each["nonfinite"] for each in had] == [{"rl_weight_norm": 1.0} if rank == 5 else {} for rank in range(8)]
