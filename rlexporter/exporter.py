@@ -1,4 +1,7 @@
-"""The exporter: a run and the endpoint that serves it, from `start` to the end of the process."""
+"""The exporter: a run and the endpoint that serves it, from `start` to the end of the process.
+
+It has more than 300 lines, since what ends it with its process reaches into it.
+"""
 
 from __future__ import annotations
 
@@ -176,7 +179,7 @@ class Exporter:
         if self._ending.patience() > 0:
             threading.Thread(target=self._linger, name="rlexporter-linger", daemon=True).start()
         else:
-            self.close()
+            self._ending.close()
 
     def _linger(self) -> None:
         shutdown.wait([self._ending])
@@ -264,7 +267,14 @@ class _Ending:
         return exporter._server.patience(exporter.run.sink.changed_at, exporter.run.settings.linger)
 
     def close(self) -> None:
-        self.exporter.close()
+        exporter, server = self.exporter, self.exporter._server
+        if server is not None and exporter._peers_wait:
+            with exporter.run.errors.guard("exit"):
+                from rlexporter.outputs import state_file
+
+                run = exporter.run
+                server.hand_over(run.settings, state_file.text(run.current()), run.sink.changed_at)
+        exporter.close()
 
     def abandon(self) -> None:
         """Let go of the port, in a forked child."""
@@ -286,6 +296,11 @@ def linger(exporter: Exporter) -> None:
     This waits at most as long as the setting ``linger`` says, and not at all where no scraper was seen lately.
     """
     exporter._linger()
+
+
+def visitors(exporter: Exporter) -> int:
+    """Return how many have fetched from the endpoint of ``exporter``, told apart by address and User-Agent."""
+    return exporter._server.fetches.senders() if exporter._server else 0
 
 
 def _free(port: int) -> str:

@@ -7,13 +7,26 @@ import os
 import sys
 from collections.abc import Sequence
 
-from rlexporter.commands import check, discovery, generate, metrics, replay, report, run, status, tail, top, try_demo
+from rlexporter.commands import (
+    check,
+    discovery,
+    final_state,
+    generate,
+    metrics,
+    replay,
+    report,
+    run,
+    status,
+    tail,
+    top,
+    try_demo,
+)
 from rlexporter.model.errors import SetupError
 from rlexporter.version import __version__
 
 _PIPE_CLOSED = 141
 """The status of a shell's command that ends with SIGPIPE: 128 + 13."""
-_COMMANDS = (try_demo, run, status, top, metrics, check, report, replay, tail, generate, discovery)
+_COMMANDS = (try_demo, run, status, top, metrics, check, report, replay, tail, generate, discovery, final_state)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -38,7 +38,7 @@ def serve(recording: Recording, *, speed: float, port: int | None, linger: float
     The endpoint stays for ``linger`` seconds after a recorded end, and closes at once after a run that just stopped.
     Raises SetupError if the address is not available.
     """
-    exporter = _exporter(**playback.settings(recording), port=port)
+    exporter = served_alone(**playback.settings(recording), port=port)
     exporter.start()
     display = Display()
     try:
@@ -62,7 +62,7 @@ def serve_saved_state(kept: SavedState, *, port: int | None, linger: float) -> i
     A process whose state says that it runs was killed: it is served as failed. Raises SetupError as `serve`.
     """
     labels = kept.snapshot.labels
-    exporter = _exporter(run=labels.get("run"), rank=0, world_size=1, port=port)
+    exporter = served_alone(run=labels.get("run"), rank=0, world_size=1, port=port)
     playback.restore(exporter.run, kept)
     exporter.start()
     display = Display()
@@ -130,7 +130,7 @@ def _play(run: Run, recording: Recording, speed: float, display: Display) -> Non
             display.step()
 
 
-def _exporter(**settings: Any) -> Exporter:
+def served_alone(**settings: Any) -> Exporter:
     """Return an exporter with its endpoint as only output: the environment may name the very file that is read."""
     exporter = Exporter(**settings)
     exporter.run.settings = replace(exporter.run.settings, record=None, state_file="", discovery_dir=None, otlp="")

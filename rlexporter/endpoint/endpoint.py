@@ -10,11 +10,12 @@ import time
 from collections.abc import Callable
 from threading import Lock, Thread
 
-from rlexporter.endpoint import server
+from rlexporter.config.settings import Settings
+from rlexporter.endpoint import handover, server
 from rlexporter.endpoint.app import VERSION, application
 from rlexporter.endpoint.auth import NO_GUARDS, Authentication, Guards
 from rlexporter.endpoint.connections import Listener
-from rlexporter.endpoint.scrapers import Fetches, patience, pending
+from rlexporter.endpoint.scrapers import Fetches, Scraper, patience, pending
 from rlexporter.model.errors import SetupError
 from rlexporter.model.snapshot import Snapshot
 from rlexporter.outputs.periodic import Ticker
@@ -42,6 +43,7 @@ def claim(host: str, port: int, *, free: Callable[[int], str], fallback: bool) -
         if error.errno != errno.EADDRINUSE:
             raise SetupError(_advice(host, port, error)) from error
     holder = free(port)
+    handover.dismiss(port)
     for candidate in (port, *(range(port + 1, port + _PORTS_TRIED) if fallback else ())):
         with contextlib.suppress(OSError, OverflowError):
             sock = _listen(host, candidate)
@@ -112,8 +114,20 @@ class Server:
 
     def patience(self, final: float, limit: float) -> float:
         """Return the seconds, at most ``limit``, to wait for scrapers not seen since ``final`` (monotonic clock)."""
-        waiting = pending(self.fetches.scrapers(time.monotonic()), final)
-        return patience(waiting, limit)
+        return patience(self._waiting(final), limit)
+
+    def hand_over(self, settings: Settings, state: str, final: float) -> None:
+        """Let another process serve ``state`` to the scrapers not seen since ``final``, once this one is closed.
+
+        Nothing happens if there are none. Raises OSError, and AttributeError on a system without Unix sockets.
+        """
+        waiting = self._waiting(final)
+        seconds = patience(waiting, settings.linger)
+        if seconds > 0:
+            handover.hand_over(settings, self.port, state, seconds=seconds, scrapers=len(waiting))
+
+    def _waiting(self, final: float) -> list[Scraper]:
+        return pending(self.fetches.scrapers(time.monotonic()), final)
 
     def close(self) -> None:
         """Stop answering, free the port, and return when the threads have ended."""

@@ -48,6 +48,10 @@ class Fetches:
         self.total += 1
         self._recent.append(fetch)
 
+    def senders(self) -> int:
+        """Return how many have fetched at all, told apart by address and User-Agent."""
+        return len({(fetch.host, fetch.agent) for fetch in tuple(self._recent)})
+
     def scrapers(self, now: float) -> list[Scraper]:
         """Return all recent scrapers; ``now`` is of the monotonic clock.
 

@@ -50,7 +50,7 @@ def _sharding(how: str) -> dict[str, Any]:
     if how == "fsdp2":
         wrapped = {"version": 2, "transformer_layer_cls_to_wrap": ["LlamaDecoderLayer"]}
         return {"fsdp": "full_shard auto_wrap", "fsdp_config": {**wrapped, "cpu_ram_efficient_loading": False}}
-    import deepspeed
+    import deepspeed  # type: ignore[import-not-found,import-untyped,unused-ignore]
 
     deepspeed.init_distributed(dist_backend="gloo", auto_mpi_discovery=False)
     told = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps", "gradient_clipping")
