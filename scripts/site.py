@@ -64,4 +64,4 @@ def _link(target: str, page: str, config: MkDocsConfig) -> str:
     if not (ROOT / found).exists():
         logger.warning("%s has a link to %s, which is not there", here, target)
     kind = "tree" if (ROOT / found).is_dir() else "blob"
-    return f"{config.repo_url}/{kind}/main/{found}{mark}{anchor}"
+    return f"{config.extra['repository']}/{kind}/main/{found}{mark}{anchor}"

@@ -6,10 +6,14 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
+from tests.page.browser import chromium
 from tests.tools import ROOT
 
 
@@ -36,12 +40,36 @@ def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
 
 
 def test_nothing_is_loaded_from_anybody_else(tmp_path: Path) -> None:
-    """No font, script or style of another host: who reads the site is nobody else's business."""
+    """No font, script or count of stars of another host, in a real browser: who reads the site is nobody's business."""
     assert built(ROOT, tmp_path).returncode == 0
-    page = (tmp_path / "index.html").read_text()
-    loaded = [part for part in page.split("<") if part.startswith(("script", "link", "img"))]
-    assert loaded
-    assert [part for part in loaded if "//" in part and 'rel="canonical"' not in part] == []
+    handler = partial(Quiet, directory=str(tmp_path))
+    asked: list[str] = []
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+        thread.start()
+        try:
+            with chromium() as browser:
+                page = browser.new_page(viewport={"width": 1280, "height": 800})
+                page.on("request", lambda request: asked.append(request.url))
+                for name in ("index", "metrics", "howto/slurm"):
+                    page.goto(f"http://127.0.0.1:{server.server_port}/{name}.html", wait_until="networkidle")
+                button = page.get_by_text("Start here")
+                page.goto(f"http://127.0.0.1:{server.server_port}/")
+                box = button.bounding_box()
+        finally:
+            server.shutdown()
+            thread.join()
+    assert len(asked) > 5
+    assert {url.split("/")[2] for url in asked if url.startswith("http")} == {f"127.0.0.1:{server.server_port}"}
+    assert box
+    assert box["y"] + box["height"] < 800  # what, why and how are above it, in one screen
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    """Serves a folder, and says nothing."""
+
+    def log_message(self, *_: object) -> None:
+        """Nothing."""
 
 
 @pytest.mark.parametrize(
