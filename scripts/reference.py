@@ -139,14 +139,9 @@ def _signature(name: str, thing: Callable[..., Any] | property) -> str:
     if isinstance(thing, type) and issubclass(thing, Exception):
         return name
     signature = inspect.signature(thing)
-    given = ", ".join(_parameter(each) for each in signature.parameters.values() if each.name != "self")
-    returned = "" if isinstance(thing, type) or signature.return_annotation == "None" else signature.return_annotation
-    return f"{name}({given})" + (f" -> {returned}" if returned else "")
-
-
-def _parameter(parameter: inspect.Parameter) -> str:
-    text = str(parameter).replace("'", "")
-    return re.sub(r"Unpack\[\w+\]", "settings", text)
+    kept = [each for each in signature.parameters.values() if each.name != "self"]
+    text = str(signature.replace(parameters=kept)).replace("'", "").removesuffix(" -> None")
+    return name + re.sub(r"Unpack\[\w+\]", "settings", text)
 
 
 def _page(name: str, made: str) -> str:

@@ -100,4 +100,5 @@ def test_every_public_name_is_described() -> None:
     shown = {name for name in dir(rlexporter.Exporter) if not name.startswith("_")}
     assert set(re.findall(r"^## (.+)$", page, re.MULTILINE)) == names
     assert set(re.findall(r"^### (.+)$", page, re.MULTILINE)) == shown
-    assert "exporter.log(stats: Mapping[str, object], step: int | None = None)" in page
+    assert "exporter.log(stats: Mapping[str, object], *, step: int | None = None)\n" in page
+    assert "exporter.start(*, fallback: bool = False) -> Exporter\n" in page
