@@ -50,6 +50,7 @@ def test_nothing_is_loaded_from_anybody_else(tmp_path: Path) -> None:
         try:
             with chromium() as browser:
                 page = browser.new_page(viewport={"width": 1280, "height": 800})
+                page.set_default_timeout(600_000)
                 page.on("request", lambda request: asked.append(request.url))
                 for name in ("index", "metrics", "howto/slurm"):
                     page.goto(f"http://127.0.0.1:{server.server_port}/{name}.html", wait_until="networkidle")
