@@ -6,7 +6,7 @@ TRL := ppo mid legacy legacy07
 LOGGERS := --ignore=tests/loggers/test_logged_run.py --ignore=tests/loggers/test_accelerate.py -k "not torch and not no_steps"
 PYTEST := OMP_NUM_THREADS=1 $(PY) -m pytest -n 2 --dist loadfile --no-loadscope-reorder --durations=10
 
-.PHONY: help demo stack stack-tests test test-all check fix generate golden soak lowest versions loggers swift healthy causes compatibility bench pictures tools clean
+.PHONY: help demo stack stack-tests test test-all check fix generate golden soak lowest versions loggers swift healthy causes compatibility bench pictures docs dist tools clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -112,8 +112,16 @@ pictures: tools ## draw the dashboards of real runs: docs/images, and all of the
 	@scripts/setup pictures
 	@$(PY) -m scripts.pictures
 
+docs: ## build the site of docs/ and README.md into .work/site, warnings as errors (1 minute)
+	@scripts/setup docs .venv-docs
+	@NO_MKDOCS_2_WARNING=1 .venv-docs/bin/python -m mkdocs build --strict
+	@echo "docs: .work/site/index.html"
+
+dist: ## build wheel and sdist, check them, install the wheel into an empty environment, write an SBOM (3 minutes)
+	@scripts/dist
+
 tools: ## unpack Prometheus 2 and 3 and a Chromium into .tools/ for the tests (Debian)
 	@scripts/tools
 
 clean: ## remove what was set up
-	rm -rf .venv .venv-* .tools .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-* .tools dist .mypy_cache .pytest_cache .ruff_cache .hypothesis

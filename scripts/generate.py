@@ -1,4 +1,4 @@
-"""Writes the files of this repository that derive from the catalogue; with `--check` it compares them."""
+"""Writes the files of this repository that derive from the catalogue and the code; with `--check` it compares them."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from rlexporter import generate
 from rlexporter.catalog import CATALOG
 from rlexporter.generate import docs
 from rlexporter.generate.site import Site
+from scripts import reference
 
 ROOT = Path(__file__).parent.parent
 _RUNBOOKS = "alerts/runbooks"
@@ -18,7 +19,7 @@ _RUNBOOKS = "alerts/runbooks"
 
 def files() -> dict[str, str]:
     """Return the generated texts, by path below the root of the repository."""
-    return {"docs/metrics.md": docs.metrics(CATALOG), **generate.files(Site())}
+    return {"docs/metrics.md": docs.metrics(CATALOG), **reference.pages(), **generate.files(Site())}
 
 
 def stale(root: Path) -> list[str]:

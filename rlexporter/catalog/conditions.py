@@ -882,7 +882,7 @@ _REWARD_CONDITIONS = (
         "batch teaches nothing.",
         causes=_NO_SIGNAL[:2],
         remedies=_MORE_SIGNAL,
-        source="[miles]: half",
+        source="half, as in [miles]",
         algorithms=_GROUP,
         related=("rl_reward_zero_std_fraction", "rl_reward_mean"),
     ),

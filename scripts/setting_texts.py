@@ -1,0 +1,46 @@
+"""What each setting is for, in the order of docs/settings.md, which `scripts/reference.py` makes of it."""
+
+from __future__ import annotations
+
+DESCRIPTIONS = {
+    "run": (
+        "Name of the run. By default the trainer's run name, else the name of its output folder and a short "
+        "id that all ranks share and that a resumed run keeps."
+    ),
+    "algorithm": "`grpo`, `rloo`, `ppo`, `ppo-legacy`, or a name of your own.",
+    "host": "Address to listen on. `0.0.0.0` opens the endpoint to the network: then set a token.",
+    "port": "0 takes a free one. Other ranks that serve: this and their local rank.",
+    "ranks": "Which ranks serve: `main`, `all` or `timings` ([scale.md](scale.md#every-rank)).",
+    "sources": (
+        "Which loggers' lines feed a run, the preferred first: `verl`, `openrlhf`, `nemo_rl`, `prime_rl`, "
+        "`slime`, `miles`, `accelerate`, `wandb`, `mlflow`, `trackio`, `tensorboard` "
+        "([frameworks.md](frameworks.md)). Set by `rlexporter run --from`, or before `import rlexporter`; as "
+        "an argument it changes nothing."
+    ),
+    "token_file": "A file with the token that every request has to bring ([security.md](security.md)).",
+    "tls_cert_file": "TLS: the certificate and its chain, PEM. Needs the key.",
+    "tls_key_file": "TLS: the key of that certificate, PEM, without a passphrase.",
+    "tls_client_ca_file": "TLS: only clients with a certificate that these have signed, PEM.",
+    "otlp": (
+        "Push by OTLP: `on`, to where `OTEL_EXPORTER_OTLP_ENDPOINT` says, or an address. Every 15 seconds, or "
+        "the milliseconds in `OTEL_METRIC_EXPORT_INTERVAL`. Needs `pip install 'rlexporter[otlp]'`."
+    ),
+    "discovery_dir": "Folder for a target file of Prometheus.",
+    "advertise": "The address in that target file, where the found one is wrong.",
+    "state_file": "Keep the last state in a file: `on`, beside the checkpoints, or a path.",
+    "state_interval": "How many seconds old that file is at most while the run lasts, 1 to 3600.",
+    "linger": "How many seconds the final state is served at most.",
+    "labels": "A few labels for every series: `team=llm,project=math`, or a mapping.",
+    "thresholds": (
+        "Limits of alerts: `kl_high=0.5,entropy_low=off`, a mapping, or a TOML file "
+        "([alerts.md](alerts.md#limits-of-your-own))."
+    ),
+    "record": "A file to which log lines and all that was seen in each step are appended, as JSON lines.",
+    "max_keys": "How many keys that the catalogue does not know are served.",
+    "rank": "Rank of this process. Set by `torchrun` and `accelerate launch`.",
+    "local_rank": "Its rank on this machine. Set by them too.",
+    "world_size": "Number of ranks. Set by them too.",
+}
+"""By argument; Markdown, with links as in docs/."""
+FOUND = ("run", "algorithm", "advertise")
+"""Settings whose default is found out, rather than none."""

@@ -1,0 +1,221 @@
+"""The examples, as somebody runs them who has copied them: real processes on the CPU, with tiny models of this machine.
+
+Nobody here has Slurm or Kubernetes: `srun` is a stand-in that runs what it is given, and the Job is held against the
+schemas of Kubernetes. PPO is in tests/versions/test_ppo_example.py, since the newest TRL has none.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from jupyter_client.manager import KernelManager
+
+from tests.test_kubernetes import VALIDATE
+from tests.tools import REQUIRED, ROOT, TOOLS
+
+EXAMPLES = ROOT / "examples"
+SCRIPTS = Path(sys.executable).parent
+SRUN = '#!/bin/sh\nexec "$@"\n'
+
+
+def run(folder: Path, *command: str | Path, **environ: str) -> subprocess.CompletedProcess[str]:
+    """Run a command in a folder, which gets the recording `run.jsonl`."""
+    of_tests = {
+        "PATH": f"{folder}:{SCRIPTS}:{os.environ['PATH']}",
+        "PYTHONPATH": str(ROOT),
+        "HF_HUB_OFFLINE": "1",
+        "CUDA_VISIBLE_DEVICES": "",
+        "RLEXPORTER_LISTEN_PORT": "0",
+        "RLEXPORTER_RECORD": "run.jsonl",
+    }
+    return subprocess.run(
+        command,
+        cwd=folder,
+        env=os.environ | of_tests | environ,
+        capture_output=True,
+        text=True,
+        timeout=1200,
+        check=False,
+    )
+
+
+def checked(folder: Path) -> tuple[str, set[str]]:
+    """The first line that `rlexporter check` says of the recording, and the alerts that are more than information."""
+    said = run(folder, "rlexporter", "check", "run.jsonl").stdout.splitlines()
+    return said[0], {line.split()[-1] for line in said if line.split()[:1] in (["warning"], ["critical"])}
+
+
+def tiny_model(folder: Path) -> Path:
+    """A taught model of 50,000 weights with its tokenizer, as a user has one in a folder."""
+    from rlexporter.demo import tiny
+
+    tiny.model(folder / "model", 0, lambda *_: None, steps=60)
+    tiny.tokenizer().save_pretrained(folder / "model")
+    return folder / "model"
+
+
+def logged(folder: Path, key: str, name: str = "run.jsonl") -> list[float]:
+    """The values of a key in the lines of the recording."""
+    lines = map(json.loads, (folder / name).read_text().splitlines())
+    return [line["logs"][key] for line in lines if key in line.get("logs", ())]
+
+
+@pytest.mark.parametrize(("entropy", "broken"), [("0", True), ("0.3", False)])
+def test_a_loop_of_ones_own(tmp_path: Path, entropy: str, broken: bool) -> None:
+    """It learns; that its policy collapses is said, and with the entropy bonus there is nothing to say."""
+    ran = run(tmp_path, sys.executable, EXAMPLES / "own_loop.py", "--entropy", entropy, "--steps", "200")
+    assert ran.returncode == 0, ran.stderr
+    rewards = logged(tmp_path, "reward")
+    assert rewards[0] < 0.1 < 0.3 < rewards[-1]
+    head, alerts = checked(tmp_path)
+    assert head == "run.jsonl: ppo run own-loop, 200 steps"
+    assert ("RLEntropyCollapsed" in alerts) is broken
+    assert bool(alerts) is broken, alerts
+
+
+def test_every_key_of_that_loop_is_known() -> None:
+    """What it logs and observes has series of the catalogue, so that conditions and dashboards apply."""
+    from rlexporter.catalog import NAMED
+
+    text = (EXAMPLES / "own_loop.py").read_text()
+    names = {"policy_ratio", "advantage", "kl_per_token", "reward"}
+    assert all(f'observe("{name}"' in text and f"rl_{name}_dist" in NAMED for name in names)
+
+
+def test_grpo(tmp_path: Path) -> None:
+    """With a model that is in a folder: three steps are served under TRL's own keys, and nothing is wrong in them."""
+    model = tiny_model(tmp_path)
+    script = EXAMPLES / "grpo.py"
+    ran = run(tmp_path, sys.executable, script, "--model", model, "--steps", "3", "--batch", "4", RLEXPORTER_RUN="sums")
+    assert ran.returncode == 0, ran.stderr[-3000:]
+    assert "rlexporter: serving run sums on http://" in ran.stderr
+    assert len(logged(tmp_path, "rewards/correct/mean")) == 2  # one batch for two steps
+    assert len(logged(tmp_path, "kl")) == 3
+    assert checked(tmp_path)[0] == "run.jsonl: grpo run sums, 3 steps"
+
+
+def test_its_rewards_are_right() -> None:
+    """The right number, as the first in the text; and few characters."""
+    import runpy
+
+    script = runpy.run_path(str(EXAMPLES / "grpo.py"))
+    assert script["correct"](["12", " It is 12.", "13 or 12", "none"], answer=[12] * 4) == [1.0, 1.0, 0.0, 0.0]
+    assert script["brief"](["12", "It is twelve."]) == [0.2, 0.0]
+    first = script["sums"](1)[0]
+    assert str(first["prompt"]).startswith("What is ")
+    assert eval(first["prompt"].split("is ")[1].split("?")[0]) == first["answer"]
+
+
+@pytest.mark.slow
+def test_a_slurm_job(tmp_path: Path) -> None:
+    """The script under a stand-in for `srun`: two real ranks of torchrun, found by files, recorded and ended."""
+    (tmp_path / "srun").write_text(SRUN)
+    (tmp_path / "srun").chmod(0o755)
+    own = {"SLURM_JOB_ID": "4711", "SLURM_JOB_USER": "ada", "GPUS": "2", "TARGETS": str(tmp_path / "targets")}
+    model = tiny_model(tmp_path)
+    command: list[str | Path] = [
+        "bash",
+        EXAMPLES / "slurm/grpo.sbatch",
+        "--model",
+        model,
+        "--steps",
+        "2",
+        "--batch",
+        "4",
+    ]
+    ran = run(tmp_path, *command, **own, SCRIPT=str(EXAMPLES / "grpo.py"))
+    assert ran.returncode == 0, ran.stderr[-3000:]
+    assert ran.stderr.count("rlexporter: serving run grpo-sums-4711") == 2
+    assert len(logged(tmp_path, "kl", "grpo-sums-4711.jsonl")) == 2
+    assert list((tmp_path / "targets").iterdir()) == []
+
+
+@pytest.mark.parametrize("shell", ["bash", "sh"])
+def test_the_slurm_job_is_a_script(shell: str) -> None:
+    """Shells can read it, and its options come before the first command, where Slurm looks for them."""
+    script = EXAMPLES / "slurm/grpo.sbatch"
+    subprocess.run([shell, "-n", str(script)], check=True)
+    lines = script.read_text().splitlines()
+    first = next(i for i, line in enumerate(lines) if line and line[0] != "#")
+    assert max(i for i, line in enumerate(lines) if line.startswith("#SBATCH")) < first
+
+
+def test_a_kubernetes_job() -> None:
+    """By the schemas of Kubernetes; what it mounts, runs and declares fits, and it may do no more than it has to."""
+    job: dict[str, Any] = yaml.safe_load((EXAMPLES / "kubernetes/grpo.yaml").read_text())
+    pod = job["spec"]["template"]
+    (container,) = pod["spec"]["containers"]
+    script = (EXAMPLES / "grpo.py").read_text()
+    assert [word for word in container["command"] if word.startswith("--")] == ["--out"]
+    assert '"--out"' in script
+    mounted = {each["name"]: each["mountPath"] for each in container["volumeMounts"]}
+    assert mounted["script"] == str(Path(container["command"][1]).parent)
+    volumes = {each["name"]: each for each in pod["spec"]["volumes"]}
+    assert set(mounted) == set(volumes)
+    name = volumes["script"]["configMap"]["name"]
+    assert f"create configmap {name} --from-file=../grpo.py" in (EXAMPLES / "kubernetes/grpo.yaml").read_text()
+    monitor = yaml.safe_load((ROOT / "deploy/kubernetes/podmonitor.yaml").read_text())
+    assert monitor["spec"]["selector"]["matchLabels"].items() <= pod["metadata"]["labels"].items()
+    assert container["ports"] == [{"name": "metrics", "containerPort": 9750}]
+    assert pod["spec"]["securityContext"]["runAsNonRoot"]
+    assert container["securityContext"] == {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+
+    models = TOOLS / "kubernetes-models"
+    if not models.exists() or not shutil.which("node"):
+        reason = "no kubernetes-models in .tools, or no node: `make tools` fetches it where npm is"
+        (pytest.fail if REQUIRED else pytest.skip)(reason)
+    broken = {**job, "spec": {**job["spec"], "backoffLimit": "two"}}
+    done = subprocess.run(
+        ["node", "--input-type=module", "--eval", VALIDATE],
+        input=json.dumps([job, broken]),
+        cwd=models,
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    (mistake,) = done.stdout.splitlines()
+    assert "backoffLimit" in mistake
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_the_notebook(tmp_path: Path) -> None:
+    """Every cell but the one that installs, in a real kernel: the card follows the run, and the verdict is printed."""
+    cells = json.loads((EXAMPLES / "grpo.ipynb").read_text())["cells"]
+    codes = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
+    assert [code for code in codes if code.startswith("%")] == ["%pip install --quiet rlexporter trl"]
+    assert all(not cell.get("outputs") for cell in cells)
+    manager = KernelManager(kernel_name="python3")
+    environ = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    manager.start_kernel(extra_arguments=["--HistoryManager.enabled=False"], env=environ, cwd=str(tmp_path))
+    client = manager.blocking_client()
+    said: list[dict[str, Any]] = []
+    try:
+        client.start_channels()
+        client.wait_for_ready(timeout=600)
+        for code in codes:
+            if not code.startswith("%"):
+                client.execute_interactive(
+                    code, timeout=1200, output_hook=lambda message: said.append(message["content"])
+                )
+    finally:
+        client.stop_channels()
+        manager.shutdown_kernel(now=True)
+    assert not [each for each in said if "traceback" in each], said
+    cards = [each["data"]["text/html"] for each in said if "text/html" in each.get("data", {})]
+    assert "finished" in cards[-1]
+    assert "60 of 60" in cards[-1]
+    (verdict,) = (each["text"] for each in said if each.get("name") == "stdout" and " - " in each["text"])
+    assert verdict.split()[0] in ("fine", "look")

