@@ -90,10 +90,27 @@ def _count_many(chunk: Array, chosen: Array | None, bounds: tuple[float, ...]) -
     filling = float(filled[first])
     counts = _bucket_counts(filled, bounds, low, high)
     counts[bisect_left(bounds, filling)] -= left_out
-    above_zero = filled if low >= 0 else np.maximum(filled, 0)
-    positive_sum = float(above_zero.sum(dtype=np.float64)) - left_out * max(filling, 0.0)
-    below_zero = float(np.minimum(filled, 0).sum(dtype=np.float64)) if low < 0 else 0.0
-    return Histogram(bounds, tuple(counts), positive_sum, left_out * min(filling, 0.0) - below_zero, low, high)
+    negative_sum, positive_sum = _sums(filled, low, high)
+    positive_sum -= left_out * max(filling, 0.0)
+    negative_sum += left_out * min(filling, 0.0)
+    return Histogram(bounds, tuple(counts), positive_sum, negative_sum, low, high)
+
+
+def _sums(chunk: Array, low: float, high: float) -> tuple[float, float]:
+    """Return how far the finite values between ``low`` and ``high`` lie below zero, and above it, in float64.
+
+    Where they lie on both sides, both follow from their sum and the sum of their distances, which takes half as long as
+    splitting them does; the difference of the two would lose a side that is a millionth of the other.
+    """
+    import numpy as np
+
+    total = float(chunk.sum(dtype=np.float64))
+    if low >= 0 or high <= 0:
+        return max(-total, 0.0), max(total, 0.0)
+    distance = float(np.abs(chunk).sum(dtype=np.float64))
+    if distance - abs(total) > 1e-6 * distance:
+        return (distance - total) / 2, (distance + total) / 2
+    return -float(np.minimum(chunk, 0).sum(dtype=np.float64)), float(np.maximum(chunk, 0).sum(dtype=np.float64))
 
 
 def _count_odd(chunk: Array, bounds: tuple[float, ...]) -> Histogram:
@@ -111,16 +128,14 @@ def _count_odd(chunk: Array, bounds: tuple[float, ...]) -> Histogram:
 def _filled(chunk: Array, chosen: Array, first: int) -> Array:
     """Return the chunk with the first chosen value in place of every value that is not chosen.
 
-    It works on bits: copying the chosen values together takes three times as long.
+    It works on bits, since NaN times zero is NaN: copying the chosen values together takes twice as long.
     """
     import numpy as np
 
-    kind = np.int32 if chunk.itemsize == 4 else np.int64
-    bits = chunk.view(kind)
-    left_out = (chosen.view(np.int8) - np.int8(1)).astype(kind)
+    bits = chunk.view(np.int32 if chunk.itemsize == 4 else np.int64)
     filled = bits ^ bits[first]
-    filled &= left_out
-    filled ^= bits
+    filled *= chosen
+    filled ^= bits[first]
     plain: Array = filled.view(chunk.dtype)
     return plain
 
