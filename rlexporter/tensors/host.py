@@ -41,6 +41,27 @@ def count(values: Any, bounds: tuple[float, ...], mask: Any = None) -> Histogram
     return sum(counted[1:], counted[0]) if counted else Histogram.empty(bounds)
 
 
+def few(values: Any, mask: Any = None) -> Array | None:
+    """Return a copy of the ``values`` that `count` would count, in one dimension, to be counted later; None for many.
+
+    Takes and raises what `count` does.
+    """
+    import numpy as np
+
+    flat = _flat(values)
+    if len(flat) > _FEW:
+        return None
+    plain = _plain(flat)
+    return plain.copy() if mask is None else plain[_flat_mask(mask, np.shape(values))]
+
+
+def count_few(parts: list[Array], bounds: tuple[float, ...]) -> Histogram:
+    """Count together what `few` has returned. Never raises."""
+    import numpy as np
+
+    return _count(parts[0] if len(parts) == 1 else np.concatenate(parts), None, bounds)
+
+
 def mean(values: Any) -> float:
     """Return the mean of a tensor, array or list, NaN and infinities included."""
     import numpy as np

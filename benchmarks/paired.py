@@ -1,0 +1,199 @@
+"""What attaching costs a whole training: CPU time of two processes that take turns, one with the exporter, one without.
+
+Time that is counted inside the exporter misses what it does to others: caches that the model has to fill again, objects
+that the collector looks at, the endpoint's thread. So the whole process counts. A machine that is shared is half as fast
+in one second as in the next; so both processes of a pair train the same run at the same time, and hand each other the
+turn after every batch.
+
+As a program it is one process of a pair: `python -m benchmarks.paired KIND READ WRITE [PORT]`; it waits for its turn at
+the file descriptor READ, and hands it on at WRITE.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+ROOT = Path(__file__).parent.parent
+_SCRAPE_SECONDS = 5.0
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A run whose cost is looked at: so many steps of a warm-up, and after them."""
+
+    name: str
+    algorithm: str
+    width: int
+    layers: int
+    warm_up: int
+    steps: int
+    turn: int
+    pairs: int = 24
+    venv: str = ".venv"
+
+
+KINDS = {
+    "grpo": Kind("GRPO, 60 thousand weights", "grpo", 48, 2, 20, 120, turn=2),
+    "large": Kind("GRPO, 10 million weights", "grpo", 384, 8, 6, 24, turn=2),
+    "ppo": Kind("PPO, 60 thousand weights", "ppo", 48, 2, 10, 40, turn=1, venv=".venv-ppo"),
+}
+
+
+@dataclass(frozen=True)
+class Pair:
+    """CPU milliseconds a step of the process without the exporter, and of the one with it."""
+
+    plain: float
+    attached: float
+
+    @property
+    def more(self) -> float:
+        """How much more the one with it takes, in percent."""
+        return 100 * (self.attached / self.plain - 1)
+
+
+def rows(kinds: tuple[str, ...] = tuple(KINDS)) -> Iterator[str]:
+    """The lines of a Markdown table."""
+    yield "| run | pairs | a step, not attached: CPU ms | a step, attached: CPU ms | more, median and its 95 % interval |"
+    yield "|---|---|---|---|---|"
+    for name in kinds:
+        kind = KINDS[name]
+        pairs = [pair(name, attached_first=bool(number % 2)) for number in range(kind.pairs)]
+        low, high = interval([each.more for each in pairs])
+        yield (
+            f"| {kind.name} | {len(pairs)} | {median(each.plain for each in pairs):.1f} | "
+            f"{median(each.attached for each in pairs):.1f} | "
+            f"{median(each.more for each in pairs):+.1f} % ({low:+.1f} to {high:+.1f}) |"
+        )
+
+
+def interval(values: list[float]) -> tuple[float, float]:
+    """Return the values between which the median of what ``values`` were drawn from lies in 19 of 20 cases.
+
+    By order statistics, with the normal approximation of the binomial distribution; for a dozen values and more.
+    """
+    ordered, count = sorted(values), len(values)
+    reach = 1.96 * count**0.5 / 2
+    return ordered[max(int(count / 2 - reach), 0)], ordered[min(int(count / 2 + reach), count - 1)]
+
+
+def pair(name: str, *, attached_first: bool) -> Pair:
+    """Train one of each side by side, in turns."""
+    port = _free_port()
+    first, second = os.pipe(), os.pipe()
+    started = [
+        _start(name, port if attached_first else None, first[0], second[1]),
+        _start(name, None if attached_first else port, second[0], first[1]),
+    ]
+    for each in (first[0], second[0], second[1]):
+        os.close(each)
+    os.write(first[1], b".")
+    os.close(first[1])
+    with _scraped(port):
+        found = [_milliseconds(each) for each in started]
+    return Pair(*(reversed(found) if attached_first else found))
+
+
+def _start(name: str, port: int | None, read: int, write: int) -> subprocess.Popen[str]:
+    command = [str(ROOT / KINDS[name].venv / "bin/python"), "-m", "benchmarks.paired", name, str(read), str(write)]
+    return subprocess.Popen(
+        [*command, *([str(port)] if port else [])],
+        cwd=ROOT,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "TRL_EXPERIMENTAL_SILENCE": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        pass_fds=(read, write),
+    )
+
+
+def _milliseconds(process: subprocess.Popen[str]) -> float:
+    printed, _ = process.communicate()
+    if process.returncode:
+        raise RuntimeError(f"one of a pair ended with status {process.returncode}; run it by hand: {process.args}")
+    found: float = json.loads(printed.splitlines()[-1])
+    return found
+
+
+@contextlib.contextmanager
+def _scraped(port: int) -> Iterator[None]:
+    """Scrape the port as Prometheus would, from outside, until the body is done."""
+    done = threading.Event()
+
+    def scrape() -> None:
+        while not done.wait(_SCRAPE_SECONDS):
+            with contextlib.suppress(OSError):  # not yet there, or gone
+                urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics").read()
+
+    thread = threading.Thread(target=scrape)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+
+
+def _free_port() -> int:
+    import socket
+
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _main(kind: Kind, read: int, write: int, port: int | None) -> None:
+    from transformers import LlamaForCausalLM, PrinterCallback, TrainerCallback
+
+    from rlexporter.demo import groups, ppo_loops, quiet, tiny
+
+    quiet()
+    spent: list[float] = []
+
+    class Turns(TrainerCallback):  # type: ignore[misc] # transformers is not checked
+        """Marks the CPU time of this process at the end of each turn."""
+
+        def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+            if not state.global_step % kind.turn:
+                spent.append(time.process_time())
+                os.write(write, b".")
+                os.read(read, 1)
+
+    with tempfile.TemporaryDirectory() as folder:
+        path, steps = Path(folder), kind.warm_up + kind.steps
+        LlamaForCausalLM(tiny.config(hidden_size=kind.width, layers=kind.layers)).save_pretrained(path / "tiny-llama")
+        model = LlamaForCausalLM.from_pretrained(path / "tiny-llama")
+        if kind.algorithm == "ppo":
+            trainer = ppo_loops.trainer(steps, path, model, [*tiny.REWARDS])
+        else:
+            trainer = groups.trainer(kind.algorithm, steps, path, model, [*tiny.REWARDS])
+            trainer.args.eval_strategy = "no"
+        trainer.remove_callback(PrinterCallback)
+        if port is not None:
+            from rlexporter import attach
+
+            attach(trainer, port=port, run="bench")
+        trainer.add_callback(Turns())
+        os.read(read, 1)
+        trainer.train()
+    first = kind.warm_up // kind.turn - 1
+    print(json.dumps(1e3 * (spent[-1] - spent[first]) / kind.turn / (len(spent) - 1 - first)), flush=True)
+    os._exit(0)  # the last state has no reader
+
+
+if __name__ == "__main__":
+    _main(KINDS[sys.argv[1]], int(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]) if len(sys.argv) > 4 else None)
