@@ -1,9 +1,9 @@
 """What attaching costs a whole training: CPU time of two processes that take turns, one with the exporter, one without.
 
 Time that is counted inside the exporter misses what it does to others: caches that the model has to fill again, objects
-that the collector looks at, the endpoint's thread. So the whole process counts. A machine that is shared is half as fast
-in one second as in the next; so both processes of a pair train the same run at the same time, and hand each other the
-turn after every batch.
+that the garbage collector looks at, the endpoint's thread. So the whole process counts. A shared machine may be half as
+fast in one second as in the next; so both processes of a pair train the same run at the same time, and hand each other
+the turn after every batch.
 
 As a program it is one process of a pair: `python -m benchmarks.paired KIND READ WRITE [PORT]`; it waits for its turn at
 the file descriptor READ, and hands it on at WRITE.
@@ -22,6 +22,7 @@ import time
 import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
+from http.client import HTTPException
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -41,14 +42,14 @@ class Kind:
     warm_up: int
     steps: int
     turn: int
-    pairs: int = 24
+    pairs: int = 20
     venv: str = ".venv"
 
 
 KINDS = {
-    "grpo": Kind("GRPO, 60 thousand weights", "grpo", 48, 2, 20, 120, turn=2),
-    "large": Kind("GRPO, 10 million weights", "grpo", 384, 8, 6, 24, turn=2),
-    "ppo": Kind("PPO, 60 thousand weights", "ppo", 48, 2, 10, 40, turn=1, venv=".venv-ppo"),
+    "grpo": Kind("GRPO, 60 thousand weights", "grpo", 48, 2, 20, 80, turn=2),
+    "large": Kind("GRPO, 10 million weights", "grpo", 384, 8, 4, 16, turn=2),
+    "ppo": Kind("PPO, 60 thousand weights", "ppo", 48, 2, 6, 20, turn=1, venv=".venv-ppo"),
 }
 
 
@@ -67,7 +68,7 @@ class Pair:
 
 def rows(kinds: tuple[str, ...] = tuple(KINDS)) -> Iterator[str]:
     """The lines of a Markdown table."""
-    yield "| run | pairs | a step, not attached: CPU ms | a step, attached: CPU ms | more, median and its 95 % interval |"
+    yield "| run | pairs | not attached: CPU ms a step | attached: CPU ms a step | more: median and its 95 % interval |"
     yield "|---|---|---|---|---|"
     for name in kinds:
         kind = KINDS[name]
@@ -109,7 +110,7 @@ def pair(name: str, *, attached_first: bool) -> Pair:
 
 def _start(name: str, port: int | None, read: int, write: int) -> subprocess.Popen[str]:
     command = [str(ROOT / KINDS[name].venv / "bin/python"), "-m", "benchmarks.paired", name, str(read), str(write)]
-    return subprocess.Popen(
+    return subprocess.Popen(  # noqa: S603 - our own program
         [*command, *([str(port)] if port else [])],
         cwd=ROOT,
         env={**os.environ, "OMP_NUM_THREADS": "1", "TRL_EXPERIMENTAL_SILENCE": "1"},
@@ -123,7 +124,7 @@ def _start(name: str, port: int | None, read: int, write: int) -> subprocess.Pop
 def _milliseconds(process: subprocess.Popen[str]) -> float:
     printed, _ = process.communicate()
     if process.returncode:
-        raise RuntimeError(f"one of a pair ended with status {process.returncode}; run it by hand: {process.args}")
+        raise RuntimeError(f"one of a pair ended with status {process.returncode}; run it by hand: {process.args!r}")
     found: float = json.loads(printed.splitlines()[-1])
     return found
 
@@ -135,7 +136,7 @@ def _scraped(port: int) -> Iterator[None]:
 
     def scrape() -> None:
         while not done.wait(_SCRAPE_SECONDS):
-            with contextlib.suppress(OSError):  # not yet there, or gone
+            with contextlib.suppress(OSError, HTTPException):  # not yet there, or gone
                 urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics").read()
 
     thread = threading.Thread(target=scrape)

@@ -1,8 +1,9 @@
 """Counts the tensors of a step, on whatever device they are.
 
-Large tensors on the host are counted at once, small ones with the step: counting them one after the other takes half as
-long as each between two operations of the model. Tensors on a CUDA device are counted there. Other accelerators (MPS, XPU) are not known
-to have page-locked copies that do not wait: their tensors are copied to the host, which waits.
+Large tensors on the host are counted at once. Small ones wait, as copies, for the end of the step: one after the other
+they take half as long as between two operations of the model. Tensors on a CUDA device are counted there. Other
+accelerators (MPS, XPU) are not known to have page-locked copies that do not wait: their tensors are copied to the host,
+which waits.
 """
 
 from __future__ import annotations
