@@ -106,6 +106,7 @@ compatibility: versions ## write docs/compatibility.md, and the table of docs/da
 bench: ## figures: what looking at tensors, a log line, a scrape and a whole step cost (10 minutes)
 	@scripts/setup bench
 	@scripts/setup loggers .venv-loggers
+	@scripts/setup trl-ppo .venv-ppo
 	@$(PY) -m benchmarks
 
 pictures: tools ## draw the dashboards of real runs: docs/images, and all of them in .work/pictures (10 minutes)

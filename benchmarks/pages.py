@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from statistics import median
 from typing import NamedTuple
 
-from benchmarks.training import cpu_of
+from benchmarks.measure import cpu_of
 
 PAGES = 64
 _ROUNDS = 5
