@@ -31,7 +31,7 @@ def test_what_is_changed_in_place_afterwards_counts_as_it_was(size: int, masked:
 
 
 def test_parts_of_a_step_are_counted_together() -> None:
-    """Of any number, dtype and shape: 40 micro-batches, one of which is large; and nothing is left for the next step."""
+    """Of any number, dtype and size: 40 micro-batches and a large one. Nothing is left for the next step."""
     tally, expected = Tally(), []
     for number in range(40):
         values = torch.linspace(0.5, 1.5, 3 + number, dtype=(torch.float32, torch.float64, torch.bfloat16)[number % 3])
