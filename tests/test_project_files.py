@@ -138,9 +138,12 @@ def test_only_publishing_may_write() -> None:
 
 
 def test_the_citation_is_of_this_version() -> None:
-    """And of the repository that the runbooks are in."""
+    """So are the newest heading of the changelog and the image of the demo; and its repository has the runbooks."""
     cited = load(ROOT / "CITATION.cff")
     assert cited["version"] == __version__
+    newest = re.findall(r"^## (.*)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert f"{__version__} - {cited['date-released']}" in [each for each in newest if each != "Unreleased"][:1]
+    assert f"image: rlexporter-demo:{__version__}\n" in (ROOT / "docker-compose.yml").read_text()
     assert RUNBOOKS.startswith(f"{cited['repository-code']}/")
 
 
