@@ -116,6 +116,7 @@ FOUND_BY_PYRIGHT = ('"prot"', '"port"', '"ranks"', '"runs"', '"stats"', '"upper"
 @pytest.fixture(scope="module")
 def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The Python of an environment with the wheel: only of what is installed is it asked whether it is typed."""
+    pytest.importorskip("transformers")  # which users name too
     folder = tmp_path_factory.mktemp("typing")
     return wheels.install(wheels.build(folder), folder / "env")
 
