@@ -4,9 +4,13 @@ PY := .venv/bin/python
 ARGS ?=
 TRL := ppo mid legacy legacy07
 LOGGERS := --ignore=tests/loggers/test_logged_run.py --ignore=tests/loggers/test_accelerate.py -k "not torch and not no_steps"
+CORE := --ignore=tests/e2e --ignore=tests/adapters --ignore=tests/versions --ignore=tests/stack \
+	--ignore=tests/alerts/test_hidden.py --ignore=tests/alerts/test_live_faults.py --ignore=tests/alerts/test_logging_steps.py \
+	--deselect tests/outputs/test_prometheus.py::test_golden --deselect tests/test_report_to.py \
+	--deselect tests/test_architecture_diffs.py::test_what_is_added_passes_the_linter
 PYTEST := OMP_NUM_THREADS=1 $(PY) -m pytest -n 2 --dist loadfile --no-loadscope-reorder --durations=10
 
-.PHONY: help demo stack stack-tests test test-all check fix generate golden soak lowest versions loggers swift healthy causes compatibility bench pictures docs dist tools clean
+.PHONY: help demo stack stack-tests test test-all check fix generate golden soak lowest newest versions loggers swift healthy causes compatibility bench pictures docs dist tools clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -57,9 +61,11 @@ soak: tools ## tests that take long: scrapes once a minute, every launcher, floo
 
 lowest: ## the core tests with the oldest versions of the dependencies that are promised
 	@scripts/setup lowest .venv-lowest
-	@.venv-lowest/bin/python -m pytest -q -W default --ignore=tests/e2e --ignore=tests/adapters --ignore=tests/versions --ignore=tests/stack --ignore=tests/alerts/test_hidden.py \
-		--ignore=tests/alerts/test_live_faults.py --ignore=tests/alerts/test_logging_steps.py \
-		--deselect tests/outputs/test_prometheus.py::test_golden --deselect tests/test_report_to.py --deselect tests/test_architecture_diffs.py::test_what_is_added_passes_the_linter $(ARGS)
+	@.venv-lowest/bin/python -m pytest -q -W default $(CORE) $(ARGS)
+
+newest: ## the same with the newest versions; PYTHON=python3.14 says on which Python, each in an environment of its own
+	@venv=.venv-newest-$$($(or $(PYTHON),python3) -c 'import sys; print("%d.%d" % sys.version_info[:2])') && \
+		scripts/setup newest $$venv && $$venv/bin/python -m pytest -q -W default $(CORE) $(ARGS)
 
 versions: tools ## real trainers of older TRL versions, each in an environment of its own (about 8 minutes)
 	@for each in $(TRL); do \

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import yaml
 
 from rlexporter.commands import main
 from rlexporter.config.settings import DEFAULT_PORT
+from rlexporter.version import __version__
 from tests.tools import (
     ALERTMANAGERS,
     GENERATIONS,
@@ -161,31 +163,65 @@ def test_grafana_is_provisioned(services: dict[str, Any]) -> None:
     assert source["jsonData"]["timeInterval"] == interval
 
 
+def instructions() -> list[tuple[str, str]]:
+    """The instructions of the Dockerfile in their order, as word and rest: lines that go on are one; no comments."""
+    text = re.sub(r"^#.*\n", "", (ROOT / "Dockerfile").read_text(), flags=re.MULTILINE).replace("\\\n", " ")
+    lines = [line.split(maxsplit=1) for line in text.splitlines() if line]
+    return [(word, rest) for word, rest in lines]
+
+
 def test_the_image_of_the_demo() -> None:
     """A pinned base, another user than root in the end, and a command that there is."""
-    lines = [line.split(maxsplit=1) for line in (ROOT / "Dockerfile").read_text().splitlines() if line[:1].isupper()]
-    said = {word: [rest for each, rest in lines if each == word] for word, _ in lines}
+    words = [word for word, _ in instructions()]
+    said = {word: [rest for each, rest in instructions() if each == word] for word in words}
+    assert set(words) == {
+        "FROM",
+        "LABEL",
+        "ARG",
+        "RUN",
+        "WORKDIR",
+        "COPY",
+        "USER",
+        "ENV",
+        "EXPOSE",
+        "ENTRYPOINT",
+        "CMD",
+    }
     assert all(PINNED.fullmatch(image) for image in said["FROM"])
     assert said["USER"] == ["10001:10001"]
-    assert [word for word, _ in lines].index("USER") > max(i for i, (word, _) in enumerate(lines) if word == "RUN")
+    assert any("useradd" in each and "--uid 10001" in each for each in said["RUN"])
+    assert words.index("USER") > max(i for i, word in enumerate(words) if word in ("RUN", "COPY"))
+    assert said["EXPOSE"] == [str(DEFAULT_PORT)]
     assert json.loads(said["ENTRYPOINT"][0]) == ["rlexporter"]
     assert main._parser().parse_args(json.loads(said["CMD"][0])).steps == 1_000_000
     assert f"TORCH={re.findall(r'TORCH:-(.*)}', (ROOT / 'scripts/setup').read_text())[0]}" in said["ARG"]
     assert "RLEXPORTER_LISTEN_HOST=0.0.0.0" in said["ENV"][0]
 
 
+def test_the_image_says_what_it_is() -> None:
+    """By the labels of the Open Containers Initiative: version, licence and address are those of the package."""
+    (said,) = (rest for word, rest in instructions() if word == "LABEL")
+    labels = dict(each.split("=", 1) for each in shlex.split(said))
+    project = pytest.importorskip("tomllib").loads((ROOT / "pyproject.toml").read_text())["project"]
+    image = "org.opencontainers.image"
+    assert labels == {
+        f"{image}.title": "rlexporter-demo",
+        f"{image}.description": labels[f"{image}.description"],
+        f"{image}.version": __version__,
+        f"{image}.source": project["urls"]["Repository"],
+        f"{image}.licenses": project["license"],
+    }
+
+
 def test_the_image_can_be_built_from_its_context() -> None:
     """All that is copied is let through, and all that the package is built from is copied; nothing else goes along."""
-    copied = {
-        name
-        for rest in re.findall(r"^COPY (.*) \S+$", (ROOT / "Dockerfile").read_text(), re.M)
-        for name in rest.split()
-    }
+    copied = {name for word, rest in instructions() if word == "COPY" for name in rest.split()[:-1]}
     everything, *allowed = (line for line in (ROOT / ".dockerignore").read_text().splitlines() if line[:1] not in "#")
     assert everything == "*"
     assert {each[1:] for each in allowed if each[0] == "!"} == copied
     assert all((ROOT / name).exists() for name in copied)
     project = pytest.importorskip("tomllib").loads((ROOT / "pyproject.toml").read_text())
-    needed = {"pyproject.toml", project["project"]["readme"], *project["project"]["license-files"]}
-    needed.update(project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"])
+    hatch = project["tool"]["hatch"]
+    needed = {"pyproject.toml", *project["project"]["license-files"], *hatch["build"]["targets"]["wheel"]["packages"]}
+    needed.update(each["path"] for each in hatch["metadata"]["hooks"]["fancy-pypi-readme"]["fragments"])
     assert needed == copied

@@ -19,6 +19,7 @@ from rlexporter.commands import main
 from rlexporter.generate.dashboards.linked import panel_id
 from rlexporter.generate.site import VARIABLES, Site, base
 from rlexporter.model.condition import Family
+from tests import wheels
 from tests.tools import (
     EACH_ALERTMANAGER,
     EACH_GENERATION,
@@ -47,10 +48,7 @@ def run(*command: str | Path, **environ: str) -> str:
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder in which the wheel is installed, and nothing of the checkout."""
     folder = tmp_path_factory.mktemp("installed")
-    build = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(folder)]
-    done = subprocess.run(build, cwd=ROOT, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
-    (wheel,) = folder.glob("*.whl")
+    wheel = wheels.build(folder)
     run(sys.executable, "-m", "pip", "-q", "install", "--no-deps", "--no-index", "--target", folder / "site", wheel)
     return folder / "site"
 

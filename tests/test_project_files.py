@@ -8,6 +8,8 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import tarfile
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ import yaml
 
 from rlexporter.catalog import RUNBOOKS
 from rlexporter.version import __version__
+from scripts import contents
 from tests.tools import REQUIRED, ROOT, TOOLS
 
 GITHUB = ROOT / ".github"
@@ -121,7 +124,7 @@ def test_workflows_run_what_people_run() -> None:
         for line in step.get("run", "").splitlines()
     ]
     made = {line.split()[1] for line in commands if line.startswith("make ")}
-    assert made == {"test", "lowest", "docs", "dist"}
+    assert made == {"test", "lowest", "newest", "docs", "dist"}
     assert made <= targets
     assert ".ci/run" in commands
 
@@ -138,9 +141,12 @@ def test_only_publishing_may_write() -> None:
 
 
 def test_the_citation_is_of_this_version() -> None:
-    """And of the repository that the runbooks are in."""
+    """So are the newest heading of the changelog and the image of the demo; and its repository has the runbooks."""
     cited = load(ROOT / "CITATION.cff")
     assert cited["version"] == __version__
+    newest = re.findall(r"^## (.*)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert f"{__version__} - {cited['date-released']}" in [each for each in newest if each != "Unreleased"][:1]
+    assert f"image: rlexporter-demo:{__version__}\n" in (ROOT / "docker-compose.yml").read_text()
     assert RUNBOOKS.startswith(f"{cited['repository-code']}/")
 
 
@@ -161,3 +167,39 @@ def test_nobody_is_asked_to_write_to_an_address_that_is_not_there() -> None:
     """The project has no e-mail address: reports go through GitHub."""
     for path in (*GITHUB.rglob("*.*"), ROOT / "SECURITY.md", ROOT / "CONTRIBUTING.md", ROOT / "CITATION.cff"):
         assert not re.search(r"[\w.]+@[\w-]+\.\w+", path.read_text()), path
+
+
+def test_the_packages_are_looked_into(tmp_path: Path) -> None:
+    """Packages by hand: right ones have no fault, and each of six faults is found."""
+    tracked = {"README.md", "LICENSE", "rlexporter/__init__.py", "rlexporter/py.typed"}
+    wheel = {"rlexporter/__init__.py", "rlexporter/py.typed", "x.dist-info/licenses/LICENSE"}
+    good = "[address](https://example.org/a) [within](#install) ![picture](https://example.org/b.png)"
+    assert (
+        contents.faults(tracked, _zip(tmp_path / "a", wheel, good), _tar(tmp_path / "b", {*tracked, "PKG-INFO"})) == {}
+    )
+    wheel = {"rlexporter/__init__.py", "rlexporter/stray.py"}
+    bad = 'To [docs](docs/start.md), ![picture](docs/a.png), <img src="docs/b.png">'
+    sdist = {*tracked, "PKG-INFO", "notes.txt"} - {"README.md"}
+    assert contents.faults(tracked, _zip(tmp_path / "c", wheel, bad), _tar(tmp_path / "d", sdist)) == {
+        "in git, and not in the sdist": {"README.md"},
+        "in the sdist, and not in git": {"notes.txt"},
+        "in git, and not in the wheel": {"rlexporter/py.typed"},
+        "in the wheel, and not in git": {"rlexporter/stray.py"},
+        "not in the wheel": {"LICENSE"},
+        "links of the page on PyPI that lead nowhere": {"docs/start.md", "docs/a.png", "docs/b.png"},
+    }
+
+
+def _zip(path: Path, names: set[str], readme: str) -> str:
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("x.dist-info/METADATA", f"Name: x\n\n{readme}")
+        for name in names:
+            archive.writestr(name, "")
+    return str(path)
+
+
+def _tar(path: Path, names: set[str]) -> str:
+    with tarfile.open(path, "w:gz") as archive:
+        for name in names:
+            archive.addfile(tarfile.TarInfo(f"rlexporter-0.2.0/{name}"))
+    return str(path)

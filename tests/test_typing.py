@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import inspect
+import os
+import re
+import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
 
@@ -13,55 +17,144 @@ import pytest
 from rlexporter import Exporter
 from rlexporter.config.arguments import SettingArguments
 from rlexporter.config.settings import Settings
+from tests import wheels
+from tests.tools import REQUIRED, TOOLS
 
-GOOD = """
-from typing import Any
+USER = '''\
+"""What a user writes."""
+
+from pathlib import Path
+
+import torch
+from transformers import Trainer, TrainerCallback
+
 import rlexporter
+from rlexporter import Exporter, RLExporterCallback, RLExporterTracker, SetupError
 
-def train(trainer: Any) -> None:
-    exporter = rlexporter.attach(trainer, port=9751, labels={"team": "llm"}, ranks="all")
-    callback = rlexporter.RLExporterCallback(linger=10.0)
-    with rlexporter.Exporter(run="mine", thresholds={"kl_high": 0.5}, state_file=True) as exporter:
-        exporter.log({"reward": 1.0, "kl": None}, step=1)
-        exporter.observe("policy_ratio", [1.0], reward_function="x")
-        port: int | None = exporter.port
-"""
-WRONG = {
-    "attach(trainer, prot=1)": 'Unexpected keyword argument "prot"',
-    'attach(trainer, port="9750")': '"port"',
-    'Exporter(ranks="some")': '"ranks"',
-    "RLExporterCallback(runs=3)": 'Unexpected keyword argument "runs"',
-}
+
+def attached(trainer: Trainer) -> Exporter:
+    """Every kind of setting."""
+    return rlexporter.attach(
+        trainer,
+        run="mine",
+        algorithm="grpo",
+        host="0.0.0.0",
+        port=9751,
+        linger=10.0,
+        labels={"team": "llm"},
+        max_keys=50,
+        thresholds={"kl_high": 0.5, "entropy_low": False, "kl_jump": {"warning": 2.0}},
+        ranks="all",
+        sources=["wandb"],
+        token_file=Path("token"),
+        otlp=True,
+        discovery_dir="/shared/targets",
+        state_file=True,
+        state_interval=5.0,
+        record=Path("run.jsonl"),
+        rank=0,
+        local_rank=0,
+        world_size=1,
+    )
+
+
+def called_back() -> list[TrainerCallback]:
+    """As an argument of a trainer."""
+    callback = RLExporterCallback(port=0)
+    served: Exporter | None = callback.exporter
+    assert served is None
+    return [callback]
+
+
+def looped(ratio: torch.Tensor, mask: torch.Tensor) -> str | None:
+    """A loop of one's own."""
+    try:
+        with Exporter(run="mine", labels="team=llm", thresholds="limits.toml") as exporter:
+            for step in range(3):
+                exporter.log({"reward": 1.0, "kl": None, "ratio": ratio}, step=step)
+                exporter.observe("policy_ratio", ratio, mask=mask)
+                exporter.observe("reward_function", [1.0], reward_function="letters")
+            port: int | None = exporter.port
+            print(port, exporter.name, exporter.state.value, exporter.state.over, exporter.url, exporter)
+            reward: float | None = exporter.snapshot.value("rl_reward_mean")
+            print(reward, dict(exporter.snapshot.labels))
+    except SetupError as error:
+        return str(error)
+    return None
+
+
+def by_hand() -> None:
+    """Started, ended and closed; and given to accelerate."""
+    exporter = Exporter(port=0).start(fallback=True)
+    tracker = RLExporterTracker(exporter)
+    exporter.end(ValueError("too bad"))
+    exporter.close()
+    tracker.finish()
+    version: str = rlexporter.__version__
+    print(version)
+'''
+"""All public names, with every kind of setting, as users write them."""
+WRONG = (
+    "attach(trainer, prot=1)",
+    'attach(trainer, port="9750")',
+    'Exporter(ranks="some")',
+    "RLExporterCallback(runs=3)",
+    "Exporter().log(3, step=1)",
+    "Exporter().url.upper()",
+)
+FOUND_BY_MYPY = (
+    'Unexpected keyword argument "prot"',
+    '"port"',
+    '"ranks"',
+    'Unexpected keyword argument "runs"',
+    'Argument 1 to "log"',
+    'has no attribute "upper"',
+)
+FOUND_BY_PYRIGHT = ('"prot"', '"port"', '"ranks"', '"runs"', '"stats"', '"upper"')
+
+
+@pytest.fixture(scope="module")
+def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The Python of an environment with the wheel: only of what is installed is it asked whether it is typed."""
+    pytest.importorskip("transformers")  # which users name too
+    folder = tmp_path_factory.mktemp("typing")
+    return wheels.install(wheels.build(folder), folder / "env")
+
+
+def mypy(python: Path) -> list[str]:
+    """A command that checks files in strict mode."""
+    pytest.importorskip("mypy")
+    options = ["--strict", "--no-error-summary", "--python-executable", str(python)]
+    return [sys.executable, "-m", "mypy", *options]
+
+
+def pyright(python: Path) -> list[str]:
+    """The same by pyright, whose strict mode is set in each file; skipped where it is missing, and fails in CI."""
+    script = TOOLS / "pyright/node_modules/pyright/index.js"
+    if not script.exists() or not shutil.which("node"):
+        reason = "no pyright in .tools, or no node: `make tools` fetches it where npm is"
+        (pytest.fail if REQUIRED else pytest.skip)(reason)
+    return ["node", str(script), "--pythonpath", str(python)]
 
 
 @pytest.mark.slow
-def test_a_mistyped_setting_is_found(tmp_path: Path) -> None:
-    """In strict mode, one error for each line that is wrong, and none in a file where nothing is."""
-    pytest.importorskip("mypy")
-    (tmp_path / "good.py").write_text(GOOD)
+@pytest.mark.parametrize(("checker", "found"), [(mypy, FOUND_BY_MYPY), (pyright, FOUND_BY_PYRIGHT)])
+def test_what_users_write_is_checked(
+    checker: Callable[[Path], list[str]], found: tuple[str, ...], python: Path, tmp_path: Path
+) -> None:
+    """In strict mode: no error in a file where nothing is wrong, and one for each line that is."""
+    (tmp_path / "user.py").write_text(f"# pyright: strict\n{USER}")
     wrong = "".join(f"    rlexporter.{call}\n" for call in WRONG)
     (tmp_path / "wrong.py").write_text(
-        f"from typing import Any\nimport rlexporter\ndef f(trainer: Any) -> None:\n{wrong}"
+        f"# pyright: strict\nfrom typing import Any\nimport rlexporter\ndef f(trainer: Any) -> None:\n{wrong}"
     )
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "mypy",
-            "--strict",
-            "--no-error-summary",
-            "--follow-imports=silent",
-            "good.py",
-            "wrong.py",
-        ],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=600,
-    )
-    found = [line for line in done.stdout.splitlines() if ": error: " in line]
-    assert [line.split(":")[:2] for line in found] == [["wrong.py", str(i)] for i in range(4, 8)], done.stdout
-    assert all(text in line for line, text in zip(found, WRONG.values(), strict=True)), found
+    command = [*checker(python), "user.py", "wrong.py"]
+    environ = {name: text for name, text in os.environ.items() if not name.startswith(("PYTHON", "MYPY"))}
+    done = subprocess.run(command, cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=1200, check=False)
+    errors = [line.strip() for line in done.stdout.splitlines() if " error: " in line]
+    lines = [re.findall(r"(\w+\.py):(\d+)", each)[0] for each in errors]
+    assert lines == [("wrong.py", str(i)) for i in range(5, 5 + len(WRONG))], done.stdout + done.stderr
+    assert all(text in line for line, text in zip(errors, found, strict=True)), errors
 
 
 def test_every_setting_can_be_given() -> None:

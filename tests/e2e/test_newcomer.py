@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import fetch
-from tests.tools import ROOT, eventually, free_port
+from tests.e2e import strangers
+from tests.e2e.strangers import said
+from tests.tools import eventually, free_port
 
-_README = (ROOT / "README.md").read_text()
-_BLOCKS = re.findall(r"```(\w*)\n(.*?)```", _README, re.DOTALL)
 _MINE = """\
 import sys, tempfile
 from datasets import Dataset
@@ -37,18 +37,11 @@ _FILLED = {
 }
 
 
-def _said(word: str) -> str:
-    """``word``, which the README must have."""
-    assert word in _README
-    return word
-
-
 @pytest.fixture(scope="module")
 def clone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A copy of the files of this checkout, as a clone has them: no environment, no tools, no caches."""
     folder = tmp_path_factory.mktemp("newcomer") / "rlexporter"
-    made = shutil.ignore_patterns(".venv*", ".tools", ".git", ".work", "*_cache", "__pycache__", ".hypothesis")
-    shutil.copytree(ROOT, folder, ignore=made)
+    strangers.copy(folder)
     yield folder
     shutil.rmtree(folder, ignore_errors=True)  # a gigabyte
 
@@ -57,8 +50,8 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 @pytest.mark.timeout(3600)
 def test_from_a_clone_to_a_run_of_ones_own(clone: Path) -> None:
     """Every command and name is one that the README has; paths, ports and what stands for `...` are the reader's."""
-    environ = {name: text for name, text in os.environ.items() if not name.startswith(("RLEXPORTER_", "PYTHON"))}
-    _said('make demo ARGS="--fault nan@200"')
+    environ = strangers.environment()
+    said('make demo ARGS="--fault nan@200"')
     with (clone / "demo.txt").open("w") as out:
         demo = subprocess.Popen(
             ["make", "demo", "ARGS=--fault nan@20 --linger 600"],  # lingers as on a terminal, which a test has not
@@ -72,11 +65,11 @@ def test_from_a_clone_to_a_run_of_ones_own(clone: Path) -> None:
         url = _address(demo, clone / "demo.txt")
         assert "<title>" in fetch(f"{url}/")[1]
         eventually(lambda: "the final state stays" in (clone / "demo.txt").read_text())
-        command = _said("rlexporter status http://127.0.0.1:9750").split()[:2]
-        said = _run(clone, environ, *command, url)
-        assert said.returncode == 2, said.stderr
-        assert said.stdout.startswith("act ")
-        assert "gradient" in said.stdout
+        command = said("rlexporter status http://127.0.0.1:9750").split()[:2]
+        told = _run(clone, environ, *command, url)
+        assert told.returncode == 2, told.stderr
+        assert told.stdout.startswith("act ")
+        assert "gradient" in told.stdout
         os.killpg(demo.pid, signal.SIGINT)
         demo.wait(600)
     finally:
@@ -84,22 +77,18 @@ def test_from_a_clone_to_a_run_of_ones_own(clone: Path) -> None:
             os.killpg(demo.pid, signal.SIGKILL)
             demo.wait()
 
-    block = next(text for kind, text in _BLOCKS if kind == "python" and "GRPOTrainer" in text)
-    for dots, filled in _FILLED.items():
-        assert dots in block
-        block = block.replace(dots, filled)
-    assert "..." not in block
+    block = strangers.first_example(_FILLED)
     (clone / "mine.py").write_text(_MINE + block)
-    mine = {_said("RLEXPORTER_RUN"): "mine", _said("RLEXPORTER_LISTEN_PORT"): str(free_port())}
-    mine |= {_said("RLEXPORTER_RECORD"): "mine.jsonl", "HF_HUB_OFFLINE": "1"}
+    mine = {said("RLEXPORTER_RUN"): "mine", said("RLEXPORTER_LISTEN_PORT"): str(free_port())}
+    mine |= {said("RLEXPORTER_RECORD"): "mine.jsonl", "HF_HUB_OFFLINE": "1"}
     ran = _run(clone, {**environ, **mine}, "python", "mine.py")
     assert ran.returncode == 0, ran.stderr[-2000:]
     assert "rlexporter: serving run mine on http://127.0.0.1:" in ran.stderr
 
-    _said("rlexporter check ")
+    said("rlexporter check ")
     checked = _run(clone, environ, "rlexporter", "check", "mine.jsonl")
     assert "grpo run mine, 6 steps" in checked.stdout, checked.stderr
-    _said("rlexporter report run.jsonl -o run.html")
+    said("rlexporter report run.jsonl -o run.html")
     reported = _run(clone, environ, "rlexporter", "report", "mine.jsonl", "-o", "mine.html")
     assert reported.stdout.startswith("wrote mine.html: "), reported.stderr
     assert "mine" in (clone / "mine.html").read_text()
@@ -115,5 +104,4 @@ def _address(demo: subprocess.Popen[bytes], printed: Path) -> str:
 
 def _run(clone: Path, environ: dict[str, str], program: str, *options: str) -> subprocess.CompletedProcess[str]:
     """Run a program of the clone's own environment."""
-    command = [str(clone / ".venv/bin" / program), *options]
-    return subprocess.run(command, cwd=clone, env=environ, capture_output=True, text=True, timeout=600, check=False)
+    return strangers.run(clone, environ, str(clone / ".venv/bin" / program), *options)

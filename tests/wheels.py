@@ -1,0 +1,37 @@
+"""The wheel of this checkout, and environments in which it is installed."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import sysconfig
+import venv
+from pathlib import Path
+
+from tests.tools import ROOT
+
+
+def build(folder: Path) -> Path:
+    """The wheel, in ``folder``; what it is built with is installed here, so nothing is fetched."""
+    _run("hatchling", "build", "--target", "wheel", "--directory", str(folder), cwd=ROOT)
+    (wheel,) = folder.glob("*.whl")
+    return wheel
+
+
+def install(wheel: Path, folder: Path) -> Path:
+    """The Python of a new environment in ``folder``: it has ``wheel``, and beside it what is installed here.
+
+    No file of the checkout is reached from there: an editable install counts in the environment that has it only.
+    """
+    venv.create(folder, with_pip=False)
+    python = folder / "bin/python"
+    _run("pip", "--python", str(python), "--quiet", "install", "--no-deps", "--no-index", str(wheel), cwd=folder)
+    (packages,) = folder.glob("lib/python*/site-packages")
+    (packages / "beside.pth").write_text(sysconfig.get_path("purelib"))
+    return python
+
+
+def _run(module: str, *options: str, cwd: Path) -> None:
+    command = [sys.executable, "-m", module, *options]
+    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
