@@ -19,6 +19,10 @@ class Keeping:
     kept: SavedState
     _new: Any = None
 
+    def _counted(self, batch: Any) -> Any:
+        """Return a mask with 1 for each token of the completions that the policy sampled."""
+        return batch["completion_mask"]
+
     def _get_per_token_logps_and_entropies(self, model: Any, *args: Any, **kwargs: Any) -> Any:
         found = super()._get_per_token_logps_and_entropies(model, *args, **kwargs)  # type: ignore[misc]
         self._calls.append(found)
@@ -28,7 +32,10 @@ class Keeping:
         found = super()._generate(prompts)  # type: ignore[misc]
         if self.model.training:  # type: ignore[attr-defined]
             self.kept.add("rl_prompt_length_dist", [len(ids) for ids in found[0]])
-            self.kept.add("rl_completion_length_dist", [len(ids) for ids in found[1]])
+            rows = [
+                {"completion_ids": torch.tensor([ids]), "completion_mask": torch.ones(1, len(ids))} for ids in found[1]
+            ]
+            self.kept.add("rl_completion_length_dist", [int(self._counted(row).sum()) for row in rows])
         return found
 
     def _calculate_rewards(self, *args: Any, **kwargs: Any) -> Any:
@@ -50,8 +57,8 @@ class Keeping:
             self.kept.add("rl_advantage_dist", found["advantages"])
             if "old_logps" in found and self.beta:  # type: ignore[attr-defined]
                 (old, *_), (reference, *_) = self._calls
-                self.kept.add("rl_kl_per_token_dist", old - reference, found["completion_mask"])
-                self.kept.add("rl_ref_logprob_dist", reference, found["completion_mask"])
+                self.kept.add("rl_kl_per_token_dist", old - reference, self._counted(found))
+                self.kept.add("rl_ref_logprob_dist", reference, self._counted(found))
         return found
 
     def _compute_loss(self, model: Any, inputs: Any) -> Any:
@@ -60,7 +67,7 @@ class Keeping:
         if not self.model.training:  # type: ignore[attr-defined]
             return loss
         new, entropies, _ = self._calls[-1]
-        mask = inputs["completion_mask"]
+        mask = self._counted(inputs)
         with torch.no_grad():
             self.kept.add("rl_logprob_dist", new, mask)
             self.kept.add("rl_entropy_per_token_dist", entropies, mask)

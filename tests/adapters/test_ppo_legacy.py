@@ -105,19 +105,29 @@ class Keeping(trl.PPOTrainer):  # type: ignore[misc] # trl is not checked
         return super().record_step_stats(kl_coef, **data)
 
 
-def _trainer(kind: Any = trl.PPOTrainer, **options: Any) -> Any:
-    """A policy with a value head, of 5,000 weights."""
-    models = []
-    for _ in range(2):
+def _trainer(kind: Any = trl.PPOTrainer, *, adapter: bool = False, **options: Any) -> Any:
+    """A policy with a value head, of 5,000 weights.
+
+    ``adapter``: one is trained in place of the policy, whose reference then is the policy without it.
+    """
+    models: list[Any] = []
+    given = {"peft_config": _lora()} if adapter else {}
+    for _ in range(1 if adapter else 2):
         torch.manual_seed(1)
         made = LlamaForCausalLM(tiny.config(hidden_size=16, layers=1))
-        models.append(trl.AutoModelForCausalLMWithValueHead.from_pretrained(made))
+        models.append(trl.AutoModelForCausalLMWithValueHead.from_pretrained(made, **given))
     settings = {"batch_size": BATCH, "mini_batch_size": 4, "ppo_epochs": 2, "learning_rate": 1e-2, **options}
     optimizer = Adam(models[0].parameters(), lr=settings["learning_rate"])
-    trainer = kind(trl.PPOConfig(**settings), *models, tiny.tokenizer(), optimizer=optimizer)
+    policy, reference = (*models, None)[:2]
+    trainer = kind(trl.PPOConfig(**settings), policy, reference, tiny.tokenizer(), optimizer=optimizer)
     if kind is Keeping:
         trainer.kept = optimizer.kept = SavedState()
     return trainer
+
+
+def _lora() -> Any:
+    peft = pytest.importorskip("peft", reason="peft is not installed")
+    return peft.LoraConfig(r=4, lora_alpha=16, target_modules=["q_proj", "v_proj"], task_type="CAUSAL_LM")
 
 
 def _letters(step: int, responses: list[Any]) -> list[Any]:
@@ -217,6 +227,8 @@ CASES: dict[str, dict[str, Any]] = {
     "whitened rewards": {"whiten_rewards": True},
     "stopping early": {"early_stopping": True, "target_kl": 1e-6, "ppo_epochs": 4},
     "masked responses": {},
+    "LoRA": {"adapter": True},
+    "LoRA, full kl": {"adapter": True, "kl_penalty": "full"},
 }
 
 
@@ -229,7 +241,8 @@ def test_every_histogram_equals_an_independent_count(case: str) -> None:
 
     _assert_equal(exporter, trainer.kept)
     assert all(sum(map(len, values)) for values in trainer.kept.values.values())
-    weights = [each.detach().numpy().astype(np.float64).ravel() for each in trainer.model.parameters()]
+    trained = [each for each in trainer.model.parameters() if each.requires_grad]
+    weights = [each.detach().numpy().astype(np.float64).ravel() for each in trained]
     assert exporter.snapshot.value("rl_weight_norm") == pytest.approx(np.linalg.norm(np.concatenate(weights)), 1e-5)
     assert _signals(exporter) == {**dict.fromkeys(TENSOR_SIGNALS, 1.0), "entropy": 0.0}
     assert errors(exporter) == 0
@@ -413,9 +426,25 @@ def test_exploding_gradients_stay_visible() -> None:
 # ---- training is sacred ----
 
 
-def _trained(attached: bool) -> tuple[list[dict[str, Any]], dict[str, Any], Any]:
+def test_of_a_policy_with_an_adapter_only_that_is_watched() -> None:
+    """And the value head. The reference is the policy with the adapter switched off: its KL begins at 0, and grows."""
+    trainer = _trainer(adapter=True)
+    before = {name: weight.clone() for name, weight in trainer.model.named_parameters()}
+    exporter, loop = _run(trainer, 3)
+    after = dict(trainer.model.named_parameters())
+    changed = {name for name, weight in after.items() if not torch.equal(weight, before[name])}
+
+    assert trainer.ref_model is None
+    assert changed == {name for name, weight in after.items() if weight.requires_grad}
+    assert all("lora_" in name or "v_head" in name for name in changed)
+    assert loop.stats[0]["objective/kl"] == 0 != loop.stats[2]["objective/kl"]
+    assert exporter.snapshot.value("rl_kl_per_sequence") == loop.stats[2]["objective/kl"]
+    exporter.close()
+
+
+def _trained(attached: bool, **options: Any) -> tuple[list[dict[str, Any]], dict[str, Any], Any]:
     random.seed(0)
-    trainer = _trainer()
+    trainer = _trainer(**options)
     exporter = rlexporter.attach(trainer) if attached else None
     loop = Loop(trainer).run(4)
     if exporter:
@@ -425,9 +454,11 @@ def _trained(attached: bool) -> tuple[list[dict[str, Any]], dict[str, Any], Any]
     return loop.stats, trainer.model.state_dict(), states
 
 
-def test_training_is_the_same_with_and_without() -> None:
+@pytest.mark.parametrize("options", [{}, {"adapter": True}], ids=["plain", "LoRA"])
+def test_training_is_the_same_with_and_without(options: dict[str, Any]) -> None:
     """Bit for bit: statistics, weights and the random state of python, numpy and torch."""
-    (lines, weights, state), (other_lines, other_weights, other_state) = _trained(False), _trained(True)
+    (lines, weights, state), others = (_trained(attached, **options) for attached in (False, True))
+    other_lines, other_weights, other_state = others
 
     for line, other in zip(lines, other_lines, strict=True):
         assert set(line) == set(other)

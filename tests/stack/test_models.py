@@ -42,6 +42,8 @@ class Case:
     """Makes the configuration of an adapter that the trainer puts on the model."""
     before: Callable[[], Any] | None = None
     """Makes that of an adapter that is on the model already, as after a first training."""
+    fp16: bool = False
+    """Compute in fp16, with a scaler for the gradients."""
 
 
 def _lora(**options: Any) -> Any:
@@ -53,20 +55,24 @@ def _dora() -> Any:
 
 
 _OFF_POLICY = {"num_iterations": 2, "learning_rate": 1e-2}
+_ACCUMULATING = {"gradient_accumulation_steps": 2, "per_device_train_batch_size": 2, "steps_per_generation": 4}
 CASES = {
     "LoRA": Case("GRPO", _OFF_POLICY, _lora),
     "LoRA, no reference": Case("GRPO", {**_OFF_POLICY, "beta": 0.0}, _lora),
     "LoRA, checkpointing": Case("GRPO", {**_OFF_POLICY, "gradient_checkpointing": True}, _lora),
-    "LoRA, accumulating": Case(
-        "GRPO",
-        {"gradient_accumulation_steps": 2, "per_device_train_batch_size": 2, "steps_per_generation": 4},
-        _lora,
-    ),
+    "LoRA, accumulating": Case("GRPO", _ACCUMULATING, _lora),
     "LoRA that is trained on": Case("GRPO", _OFF_POLICY, before=_lora),
     "DoRA": Case("GRPO", _OFF_POLICY, _dora),
     "RLOO, LoRA": Case("RLOO", _OFF_POLICY, _lora),
     "RLOO, DoRA": Case("RLOO", _OFF_POLICY, _dora),
     "RLOO, LoRA that is trained on": Case("RLOO", _OFF_POLICY, before=_lora),
+    "checkpointing": Case("GRPO", {**_OFF_POLICY, "gradient_checkpointing": True}),
+    "accumulating": Case("GRPO", _ACCUMULATING),
+    "fp16": Case("GRPO", _OFF_POLICY, fp16=True),
+    "fp16, LoRA, accumulating, checkpointing": Case(
+        "GRPO", {**_ACCUMULATING, "gradient_checkpointing": True}, _lora, fp16=True
+    ),
+    "RLOO, checkpointing, accumulating": Case("RLOO", {**_ACCUMULATING, "gradient_checkpointing": True}),
     "bf16": Case("GRPO", {**_OFF_POLICY, "bf16": True}),
     "RLOO, bf16": Case("RLOO", {**_OFF_POLICY, "bf16": True}),
     "compiled": Case("GRPO", {**_OFF_POLICY, "torch_compile": True}),
@@ -82,7 +88,17 @@ def _trainer(folder: Path, case: Case, **options: Any) -> Any:
         torch.manual_seed(1)
         model = peft.get_peft_model(model, case.before())
     given = {"peft_config": case.adapter()} if case.adapter is not None else {}
-    return tiny.grpo(folder, kind=case.kind, model=model, **given, **{**case.options, **options})
+    trainer = tiny.grpo(folder, kind=case.kind, model=model, **given, **{**case.options, **options})
+    if case.fp16:
+        _in_fp16(trainer.accelerator)
+    return trainer
+
+
+def _in_fp16(accelerator: Any) -> None:
+    """Accelerate wants a GPU for it; torch does it on the CPU as well. It is told so; all else is real."""
+    accelerator.scaler = torch.amp.GradScaler("cpu")
+    accelerator.native_amp = True
+    accelerator.state._mixed_precision = "fp16"
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -157,14 +173,18 @@ def test_training_is_the_same_with_and_without(tmp_path: Path, name: str) -> Non
     assert one[2] == other[2]
 
 
-def test_a_run_with_an_adapter_is_resumed_under_its_name(tmp_path: Path) -> None:
-    """From a checkpoint that holds the adapter alone."""
+RESUMED = ("LoRA", "checkpointing", "accumulating", "fp16", "fp16, LoRA, accumulating, checkpointing", "compiled")
+
+
+@pytest.mark.parametrize("name", RESUMED)
+def test_a_run_is_resumed_under_its_name(tmp_path: Path, name: str) -> None:
+    """From a checkpoint, which of an adapter holds the adapter alone."""
     saving = {"save_strategy": "steps", "save_steps": 2}
-    trainer = _trainer(tmp_path, CASES["LoRA"], max_steps=4, **saving)
+    trainer = _trainer(tmp_path, CASES[name], max_steps=4, **saving)
     first = rlexporter.attach(trainer)
     trainer.train()
     first.close()
-    trainer = _trainer(tmp_path, CASES["LoRA"], max_steps=7, **saving)
+    trainer = _trainer(tmp_path, CASES[name], max_steps=7, **saving)
     second = rlexporter.attach(trainer)
     trainer.train(resume_from_checkpoint=True)
 

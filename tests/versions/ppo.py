@@ -26,8 +26,19 @@ except ImportError:
     from trl import PPOConfig, PPOTrainer
 
 
+def lora() -> Any:
+    """Return the configuration of an adapter for the policy."""
+    import peft  # type: ignore[import-not-found,import-untyped,unused-ignore]
+
+    return peft.LoraConfig(r=4, lora_alpha=16, target_modules=["q_proj", "v_proj"], task_type="CAUSAL_LM")
+
+
 def ppo(folder: Path, *, steps: int = 4, kind: Any = PPOTrainer, **options: Any) -> Any:
-    """A policy, a critic and a reward model of 10,000 weights each; 8 completions a step, of at most 8 tokens."""
+    """A policy, a critic and a reward model of 10,000 weights each; 8 completions a step, of at most 8 tokens.
+
+    ``adapter``: True puts one on the policy, whose reference then is the policy without it.
+    """
+    adapter = options.pop("adapter", False)
     config = tiny.config(hidden_size=16, layers=1)
     config.num_labels = 1
     tokenizer = tiny.tokenizer()
@@ -58,10 +69,11 @@ def ppo(folder: Path, *, steps: int = 4, kind: Any = PPOTrainer, **options: Any)
         args=PPOConfig(total_episodes=steps * size, **args),
         processing_class=tokenizer,
         model=policy,
-        ref_model=reference,
+        ref_model=None if adapter else reference,
         reward_model=LlamaForSequenceClassification(config),
         value_model=LlamaForSequenceClassification(config),
         train_dataset=datasets.Dataset.from_dict({"input_ids": [tokenizer(p)["input_ids"] for p in tiny.prompts(64)]}),
+        **({"peft_config": lora()} if adapter else {}),
     )
 
 

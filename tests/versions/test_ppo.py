@@ -9,7 +9,7 @@ import contextlib
 import math
 import random
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +76,11 @@ def _run(trainer: Any, step: int = 0, plant: Callable[[], None] | None = None) -
     return exporter, watch
 
 
+def _skip_without_peft(options: Mapping[str, Any]) -> None:
+    if "adapter" in options:
+        pytest.importorskip("peft", reason="peft is not installed")
+
+
 CASES: dict[str, dict[str, Any]] = {
     "two mini-batches": {"learning_rate": 1e-2},
     "accumulating": {"gradient_accumulation_steps": 4, "per_device_train_batch_size": 2},
@@ -86,6 +91,7 @@ CASES: dict[str, dict[str, Any]] = {
         "per_device_train_batch_size": 16,
     },
     "one mini-batch": {"num_mini_batches": 1, "num_ppo_epochs": 1},
+    "LoRA": {"adapter": True, "learning_rate": 1e-2},
 }
 
 
@@ -94,6 +100,7 @@ def test_every_histogram_equals_an_independent_count(tmp_path: Path, case: str) 
     """Bucket for bucket."""
     if "kl_estimator" in CASES[case] and trl.__version__ < "0.17":
         pytest.skip("this version has the k1 estimator only")
+    _skip_without_peft(CASES[case])
     trainer = ppo(tmp_path, kind=KeepingPPO, **CASES[case])
     kept = trainer.keep()
     exporter, _ = _run(trainer)
@@ -217,9 +224,29 @@ def _set(weight: Any, value: float) -> None:
         weight.view(-1)[0] = value
 
 
-def _trained(folder: Path, attached: bool) -> tuple[Any, Any, Any]:
+def test_of_a_policy_with_an_adapter_only_that_is_watched(tmp_path: Path) -> None:
+    """And the critic, which is trained as a whole. The reference is the policy with the adapter switched off."""
+    pytest.importorskip("peft", reason="peft is not installed")
+    trainer = ppo(tmp_path, adapter=True, learning_rate=1e-2)
+    before = {name: weight.clone() for name, weight in trainer.model.named_parameters()}
+    exporter, _ = _run(trainer)
+    after = dict(trainer.model.named_parameters())
+    changed = {name for name, weight in after.items() if not torch.equal(weight, before[name])}
+    norms = torch.stack([weight.detach().double().norm() for weight in after.values() if weight.requires_grad])
+
+    assert trainer.ref_model is None
+    assert exporter.snapshot.value("rl_weight_norm") == pytest.approx(float(norms.norm()), rel=1e-5)
+    assert {name for name in changed if name.startswith("policy.")} == {name for name in after if "lora_" in name}
+    assert changed == {name for name, weight in after.items() if weight.requires_grad}
+    assert exporter.snapshot.value("rl_ref_dropout") == 0
+    kl = next(b for s, b in exporter.snapshot.buckets.items() if s.metric.series == "rl_kl_per_token_dist")
+    assert kl.maximum > 0
+    exporter.close()
+
+
+def _trained(folder: Path, attached: bool, **options: Any) -> tuple[Any, Any, Any]:
     random.seed(0)
-    trainer = ppo(folder, learning_rate=1e-3)
+    trainer = ppo(folder, learning_rate=1e-3, **options)
     exporter = rlexporter.attach(trainer) if attached else None
     trainer.train()
     if exporter:
@@ -230,9 +257,11 @@ def _trained(folder: Path, attached: bool) -> tuple[Any, Any, Any]:
     return lines, {name: value.clone() for name, value in trainer.model.state_dict().items()}, states
 
 
-def test_training_is_the_same_with_and_without(tmp_path: Path) -> None:
+@pytest.mark.parametrize("options", [{}, {"adapter": True}], ids=["plain", "LoRA"])
+def test_training_is_the_same_with_and_without(tmp_path: Path, options: Mapping[str, Any]) -> None:
     """Bit for bit: log lines, weights and the random state of python, numpy and torch."""
-    (lines, weights, states), others = _trained(tmp_path / "a", False), _trained(tmp_path / "b", True)
+    _skip_without_peft(options)
+    (lines, weights, states), others = (_trained(tmp_path / str(on), on, **options) for on in (False, True))
 
     assert len(lines) == 4
     assert lines == others[0]
