@@ -105,7 +105,7 @@ def test_every_public_name_is_described() -> None:
     assert "exporter.start(*, fallback: bool = False) -> Exporter\n" in page
 
 
-_TOOLS = ["W&B", "TensorBoard", "Trackio", "RL-Insight", "prime-rl", "NeMo-RL", "rlwatch", "rlexporter"]
+_TOOLS = ["rlexporter", "W&B", "TensorBoard", "Trackio", "RL-Insight", "prime-rl", "NeMo-RL", "rlwatch"]
 
 
 def test_every_claim_about_others_has_a_source() -> None:
