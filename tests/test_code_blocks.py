@@ -34,9 +34,9 @@ from tests.tools import EACH_GENERATION, ROOT, eventually, require_tools
 PLAIN = {
     "README.md": {
         "rl_reward_mean": "lines of a scrape of `make demo`: another run has other numbers; test_quoted_series",
-        "$ rlexporter check": "run: test_the_report_of_the_readme",
     },
     "docs/alerts.md": {
+        "$ rlexporter check": "run: test_a_real_report",
         "Subject:": "what arrived from real servers; `python -m scripts.arrived` writes it",
         "[critical]": "the same",
         "run.jsonl:": "an example of what is printed: tests/test_commands.py has real ones",
@@ -227,7 +227,7 @@ def test_the_endpoint_is_asked(exporter: Exporter, desk: Path) -> None:
         assert done.stdout.startswith("fine ")
 
 
-def test_the_report_of_the_readme(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_real_report(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """Line by line as it is printed, up to the dots."""
     monkeypatch.chdir(ROOT)
     (block,) = (each for each in blocks("") if each.text.startswith("$ rlexporter check"))

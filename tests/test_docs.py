@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import fields
 from pathlib import Path
@@ -104,3 +105,72 @@ def test_every_public_name_is_described() -> None:
     assert set(re.findall(r"^### (.+)$", page, re.MULTILINE)) == shown
     assert "exporter.log(stats: Mapping[str, object], *, step: int | None = None)\n" in page
     assert "exporter.start(*, fallback: bool = False) -> Exporter\n" in page
+
+
+_TOOLS = ["rlexporter", "W&B", "TensorBoard", "Trackio", "RL-Insight", "prime-rl", "NeMo-RL", "rlwatch"]
+
+
+def test_every_claim_about_others_has_a_source() -> None:
+    """Each cell of docs/comparison.md is links, or a dash for what nobody looked at; each link leads somewhere."""
+    page = (ROOT / "docs/comparison.md").read_text()
+    sources = dict(re.findall(r"^\[([a-z-]+)\]: (https://\S+)$", page, re.MULTILINE))
+    head, _, *rows = [[each.strip() for each in row[1:-1].split("|")] for row in page.splitlines() if row[:1] == "|"]
+    assert head[1:] == _TOOLS
+    assert len(rows) == 14
+    for name, *cells in rows:
+        assert len(cells) == len(_TOOLS), name
+        for tool, cell in zip(_TOOLS, cells, strict=True):
+            assert cell == "-" or _sourced(cell, sources), (name, tool, cell)
+    points = page.split("## What each does better")[1].split("\n\n[")[0].split("\n* ")[1:]
+    assert len(points) == 7 + 4
+    assert [point for point in points if not re.search(r"\]\[|\]\(", point)] == []
+    used = set(re.findall(r"\]\[([a-z-]+)\]", page))
+    assert used == set(sources)
+    fixed = [url for url in sources.values() if "/blob/" in url]
+    assert [url for url in fixed if not re.search(r"/blob/([0-9a-f]{7,40}|v[0-9.]+)/", url)] == []
+
+
+def _sourced(cell: str, sources: dict[str, str]) -> bool:
+    """Whether each part of ``cell``, between commas and semicolons outside of links, is one link."""
+    claim = r"(?:[a-z0-9 ]+ )?\[[^\]]+\](?:\[([a-z-]+)\]|\([a-z#./-]+\))"
+    if not re.fullmatch(rf"{claim}(?:[,;] (?:and )?{claim})*", cell):
+        return False
+    return set(re.findall(r"\]\[([a-z-]+)\]", cell)) <= set(sources)
+
+
+@pytest.mark.parametrize("cell", ["yes", "[yes][w-hf], no", "[yes][nowhere]", "[yes] (a)", ""])
+def test_a_claim_without_a_source_is_found(cell: str) -> None:
+    """A bare word, a second claim without a link, and a link to nothing."""
+    assert not _sourced(cell, {"w-hf": "https://docs.wandb.ai"})
+    assert _sourced("[yes][w-hf], and [more](scale.md#pushed)", {"w-hf": "https://docs.wandb.ai"})
+
+
+@pytest.mark.parametrize(
+    ("language", "words"),
+    [("vi", ["Ổn", "Cần xem", "Cần xử lý"]), ("zh", ["正常", "需关注", "需处理"])],
+)
+def test_the_first_pages_in_other_languages(language: str, words: list[str]) -> None:
+    """They have the blocks of the English page, and the verdicts as the status page of that language says them."""
+    page = (ROOT / f"docs/start.{language}.md").read_text()
+    english = (ROOT / "docs/start.md").read_text()
+    fenced = re.compile(r"```.*?```", re.DOTALL)
+    assert fenced.findall(page) == fenced.findall(english)
+    assert len(fenced.findall(page)) == 10
+    texts = json.loads((ROOT / f"rlexporter/catalog/languages/{language}.json").read_text())
+    assert [texts[word] for word in ("Fine", "Look", "Act")] == words
+    assert re.findall(r"^\| \*\*(.+?)\*\* \|", page, re.MULTILINE) == words
+    questions = ("Is it learning?", "Is it stable?", "Is it fast?", "Is anything hidden?")
+    said = " ".join(page.split()).replace(" ", "")
+    assert [texts[each] for each in questions if texts[each].replace(" ", "") not in said] == []
+    assert re.findall(r"^## (\d)", page, re.MULTILINE) == ["1", "2", "3", "4", "5"]
+
+
+def test_the_readme_is_short_and_leads_on() -> None:
+    """Pictures first; the first page in three languages, and how to run the tests."""
+    text = (ROOT / "README.md").read_text()
+    assert len(text.splitlines()) < 250
+    assert text.index("page-broken.png") < text.index("```python")
+    for link in ("docs/start.md", "docs/start.vi.md", "docs/start.zh.md", "docs/comparison.md", "docs/limitations.md"):
+        assert f"]({link})" in text
+    assert "make test " in text
+    assert "make test-all " in text

@@ -1,4 +1,4 @@
-"""A laptop that never had torch: `check`, `metrics` and `replay` run there with what the README names, and no more.
+"""A laptop that never had torch: `check`, `metrics` and `replay` run with what docs/install.md names, and no more.
 
 The environment is a real one, of links to distributions that are installed here: nothing is fetched, nothing pretended.
 """
@@ -22,7 +22,7 @@ from tests.tools import free_port
 
 ROOT = Path(__file__).parent.parent
 RUN = ROOT / "tests/data/runs/ppo-value_nan-0.jsonl"
-README = (ROOT / "README.md").read_text()
+INSTALL = (ROOT / "docs/install.md").read_text()
 NEVER = ("torch", "transformers", "trl", "accelerate", "datasets", "opentelemetry.sdk", "numpy")
 
 
@@ -66,8 +66,8 @@ def _run(python: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def _named_for(command: str) -> list[str]:
-    """The packages that the README says to install for it."""
-    (line,) = re.findall(rf"^\| .*`rlexporter {command}`.* \| (.*) \|$", README, re.MULTILINE)
+    """The packages that docs/install.md says to install for it."""
+    (line,) = re.findall(rf"^\| .*`rlexporter {command}`.* \| (.*) \|$", INSTALL, re.MULTILINE)
     names = " ".join(re.findall(r"`([a-z0-9 -]+)`", line)).split()
     assert names.pop() == "tomli"
     return names + ["tomli"] * (sys.version_info < (3, 11))
@@ -183,17 +183,17 @@ def test_the_demo_without_torch() -> None:
     assert "Traceback" not in found.stderr
 
 
-def test_the_readme_names_what_is_required() -> None:
+def test_the_page_names_what_is_required() -> None:
     """All dependencies, and the extra for OTLP as it must be typed, which is what a missing exporter says too."""
     project = _toml(ROOT / "pyproject.toml")["project"]
-    paragraph = README.split("It needs", 1)[1].split("sets no upper bounds", 1)[0]
+    paragraph = INSTALL.split("It needs", 1)[1].split("sets no upper bounds", 1)[0]
     required = {Requirement(each).name for each in project["dependencies"]}
     assert set(re.findall(r"`([a-z0-9-]+)`", paragraph)) == required
     assert {name for name in _named_for("replay FILE") if name != "tomli"} == set(installed.ENDPOINT.split())
     assert {name for name in _named_for("replay FILE --openmetrics OUT") if name != "tomli"} == {installed.TEXT}
-    typed = set(re.findall(r"pip install ('[^']*otlp[^']*')", README))
+    typed = set(re.findall(r"pip install ('[^']*otlp[^']*')", INSTALL))
     assert typed == {installed.OTLP} == {f"'{project['name']}[otlp]'"}
-    assert "[otlp]" not in README.replace(installed.OTLP, "")
+    assert "[otlp]" not in INSTALL.replace(installed.OTLP, "")
     assert [Requirement(each).name for each in project["optional-dependencies"]["otlp"]] == [
         "opentelemetry-exporter-otlp"
     ]

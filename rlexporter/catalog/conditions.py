@@ -155,9 +155,9 @@ def _nonfinite(
     return condition(name, alert, Family.NONFINITE).when(
         above(name, critical(0.0)),
         summary=f"{what} is NaN or infinite.",
-        meaning=f"{what} held values that are no numbers, in the step that the alert names. They are counted before "
-        f"TRL and transformers average or filter them away, so that the log line may look well. One such value is "
-        f"often the only sign before sampling fails and the process dies.",
+        meaning=f"{what} was NaN or infinite in the step that the alert names. Such values are counted before TRL "
+        f"and transformers average or filter them away, so the log line may look fine. One such value is often the "
+        f"only sign before sampling fails and the process dies.",
         causes=causes,
         remedies=remedies,
         source="any NaN or infinity is a fault",
@@ -266,8 +266,8 @@ _OPTIMIZER_CONDITIONS = (
         above("gradient_dead", warning(1.9, k=3, n=12), critical(5.5)),
         summary="The gradient is exactly zero although rewards differ.",
         meaning="Completions got different rewards, so that there is something to learn, and yet the gradient norm "
-        "is exactly 0. Groups without a spread of reward can do that by chance: the value is how improbable that is, "
-        "as the number of zeros of a probability. It adds up over steps in a row, by the share of such groups in each.",
+        "is exactly 0. Groups without a spread of reward can do that by chance. The value says how improbable that "
+        "is: 7 is one in ten million. It adds up over steps in a row, by the share of such groups in each.",
         causes=(
             "The loss is NaN and its gradients were set to zero.",
             "Every completion is masked: `mask_truncated_completions` with all of them truncated.",
@@ -594,7 +594,7 @@ _KL_CONDITIONS = (
     condition("kl_jump", "RLKLJump", Family.KL_HIGH).when(
         above("kl", warning(6.0, k=4, n=5), vs=Baseline.BEFORE, floor=KL_FLOOR, min_observations=SETTLED),
         summary="The KL divergence to the reference has jumped.",
-        meaning="KL is many times what it was 20 steps ago, and no longer small: the policy is leaving its ground. "
+        meaning="KL is many times what it was 20 steps ago, and no longer small: the policy is drifting off. "
         f"Not judged in the first {SETTLED} steps, in which it may grow from 0 by any factor.",
         causes=_FAR,
         remedies=_NEARER,
@@ -761,7 +761,7 @@ _VALUE_CONDITIONS = (
         above("value_loss", warning(20.0), critical(5.0, k=3, n=5), vs=Baseline.P90, floor=1e-6),
         summary="The value loss spikes.",
         meaning="The value loss is far above the run's own recent past, once (a warning) or in most of the last "
-        "steps (critical): the critic has lost the returns, and the advantages with them.",
+        "steps (critical): the critic no longer predicts the returns, so the advantages are wrong too.",
         causes=_CRITIC,
         remedies=(
             "Clip or scale rewards (`score_clip`, `use_score_scaling`, `whiten_rewards`).",
@@ -774,8 +774,8 @@ _VALUE_CONDITIONS = (
     condition("value_clipfrac_high", "RLValueClipFractionHigh", Family.VALUE).when(
         above("value_clipfrac", warning(0.5, k=15, n=20), min_observations=20),
         summary="Most updates of the value function are clipped.",
-        meaning="The clipped value loss is the larger one for most tokens, in most of the last steps. While the "
-        "critic finds its ground early on that is normal, later it is not.",
+        meaning="The clipped value loss is the larger one for most tokens, in most of the last steps. That is "
+        "normal early on, while the critic settles; later it is not.",
         causes=_CRITIC,
         remedies=("Widen `cliprange_value`, or lower the learning rate.",),
         source="[ranges]: low, below 0.2; raised, since early fitting passes 0.2 in healthy runs [runs]",
@@ -858,9 +858,9 @@ _REWARD_CONDITIONS = (
         above("reward_flat", warning(7.0), critical(10.0)),
         summary="Rewards do not differ: there is nothing to learn from.",
         meaning="Nearly all groups (or the whole batch) have no spread of reward, step after step, and the reward is "
-        "not at its best. Advantages are 0, and so is the policy gradient. The value is how improbable that is, by how "
-        "often it happened in this run before, as the number of zeros of a probability: with one group a step it "
-        "happens every other step in runs that learn. Rewards that also stay the same to the last digit count more.",
+        "not at its best. Advantages are 0, and so is the policy gradient. The value says how improbable that is "
+        "(7 is one in ten million), given how often it happened in this run before: with one group a step, it happens "
+        "every other step in runs that learn. Rewards that also stay the same to the last digit count more.",
         causes=_NO_SIGNAL,
         remedies=_MORE_SIGNAL,
         source="[dapo]: drop groups of all 0 or all 1; healthy runs in [real] reach 6.3",
@@ -889,9 +889,9 @@ _REWARD_CONDITIONS = (
     condition("reward_function_dead", "RLRewardFunctionDead", Family.REWARD_FLAT).when(
         above("reward_functions_dead", warning(0.5)),
         summary="A reward function tells no completion from another any more, and is not solved.",
-        meaning="A reward function that used to give different values gives the same one to every completion, for so "
-        "many steps that it is no chance. It has given better ones, or came there in one jump, as learning does not: "
-        "it teaches nothing. One that is at its best is solved.",
+        meaning="A reward function that used to give different values now gives the same value to every completion, "
+        "for too many steps to be chance. It has given better values before, or got there in one jump, which learning "
+        "does not do: it teaches nothing. A function at its best value counts as solved.",
         causes=(
             "What it looks for never appears in a completion.",
             "Its parser fails, or the service behind it answers with a default.",
@@ -906,8 +906,8 @@ _REWARD_CONDITIONS = (
         above("reward_functions_silent", info(0.5)),
         summary="One of several reward functions has never told one completion from another.",
         meaning="A reward function has given the same value to every completion since the run began, for 50 "
-        "observations or more: whatever it is for, it has taught nothing. Where the model met it from the start, that "
-        "is as meant.",
+        "observations or more, so it has taught nothing. If the model satisfies it from the start, that is as "
+        "intended.",
         causes=("What it looks for never appears in a completion, or always does.", "Its parser fails."),
         remedies=("Run it on a few completions by hand.",),
         source="[runs]; information, since a format that was never broken looks the same",
@@ -929,7 +929,7 @@ _REWARD_CONDITIONS = (
     condition("reward_jump", "RLRewardJump", Family.REWARD_JUMP).when(
         above("reward_jump", warning(10.0, k=2, n=2)),
         summary="The reward has jumped beyond everything that it was before.",
-        meaning="The reward is further from the median of its own recent past than many times its whole range. "
+        meaning="The reward has left its own recent past by many times the whole range of that past. "
         "Learning does not do that.",
         causes=("The scale of a reward function, or a weight, has changed.", "The reward is being exploited."),
         remedies=("Look at each reward function, and at completions with the highest reward.",),
@@ -939,9 +939,9 @@ _REWARD_CONDITIONS = (
     condition("reward_outlier", "RLRewardOutlier", Family.REWARD_JUMP).when(
         above("reward_outlier", warning(10.0)),
         summary="A reward is far beyond all rewards before.",
-        meaning="One reward of a step, or a few, are further beyond everything that the reward function gave before "
-        "than ten times the range of that (counted as 1 at least). A mean over the batch hides it; a single one can "
-        "make a whole update.",
+        meaning="One reward of a step, or a few, lie outside everything that the reward function gave before, by more "
+        "than ten times its range (taken as 1 at least). A mean over the batch hides this, but a single such reward "
+        "can make up a whole update.",
         causes=(
             "A division by almost zero, or a sentinel (-1000, 1e6) that was meant for an error.",
             "A reward model far off its ground.",
@@ -1023,9 +1023,9 @@ _COMPLETION_CONDITIONS = (
     condition("truncation", "RLTruncation", Family.TRUNCATION).when(
         above("truncation_rise", warning(0.3, k=8, n=10), critical(0.6, k=8, n=10)),
         summary="Completions are cut off at the length limit.",
-        meaning="A far larger share of the completions than at the start is cut off, in most of the last steps. What "
-        "is cut off is rewarded for what it is not. A limit that cuts many off from the first step on is a property of "
-        "the set-up: see RLTruncationUsual.",
+        meaning="A far larger share of the completions than at the start is cut off, in most of the last steps. A "
+        "completion that is cut off is not rewarded for the answer that it was going to give. A limit that cuts many "
+        "off from the first step on is a property of the set-up: see RLTruncationUsual.",
         causes=("The limit is too short for the task.", "The policy is unlearning to stop, since length pays."),
         remedies=_LONGER,
         source="[miles]: a quarter; healthy runs in [real] rise by up to 0.3 for a while",
@@ -1034,8 +1034,8 @@ _COMPLETION_CONDITIONS = (
     condition("truncation_usual", "RLTruncationUsual", Family.TRUNCATION).when(
         above("truncated", info(0.3, k=8, n=10)),
         summary="Many completions are cut off at the length limit.",
-        meaning="A large share of the completions is cut off, in most of the last steps. Told as information, since "
-        "runs that are like this from their first step on learn all the same.",
+        meaning="A large share of the completions is cut off, in most of the last steps. This is only "
+        "information: runs that are like this from their first step on learn all the same.",
         causes=("The limit is too short for the task.",),
         remedies=_LONGER,
         source="[miles]: a quarter; a healthy run in [real] has every completion cut off throughout",

@@ -17,7 +17,7 @@ def _size(data: bytes) -> tuple[int, int]:
     return width, height
 
 
-@pytest.mark.parametrize("name", ["run-healthy", "run-broken", "fleet"])
+@pytest.mark.parametrize("name", ["run-healthy", "run-broken", "run-broken-top", "fleet"])
 def test_a_picture_is_there_and_small(name: str) -> None:
     """As wide as a page, and nothing that a clone would feel."""
     data = (IMAGES / f"{name}.png").read_bytes()

@@ -145,10 +145,11 @@ def _logged(exporters: list[Exporter], names: dict[str, Any]) -> None:
 
 
 CHECKS: dict[tuple[str, str], Callable[[list[Exporter], dict[str, Any]], None]] = {
-    ("README.md", "GRPOTrainer(model=..."): _trained,
-    ("README.md", "with rlexporter.Exporter("): _looped(6),
+    ("README.md", "GRPOTrainer("): _trained,
     ("docs/index.md", "rlexporter.attach(trainer)"): _trained,
     ("docs/start.md", "GRPOTrainer(model=..."): _trained,
+    ("docs/start.vi.md", "GRPOTrainer(model=..."): _trained,
+    ("docs/start.zh.md", "GRPOTrainer(model=..."): _trained,
     ("docs/howto/grpo.md", "rlexporter.attach(trainer)"): _trained,
     ("docs/howto/ppo.md", "rlexporter.attach(trainer)"): _trained,
     ("docs/alerts.md", "thresholds={"): _attached,
