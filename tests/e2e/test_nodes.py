@@ -1,4 +1,4 @@
-"""Ranks on nodes of their own: each is found by its file and reached at the address there, by Prometheus and by others."""
+"""Ranks on nodes of their own: each is found by its file, and reached at the address there by Prometheus and others."""
 
 from __future__ import annotations
 
