@@ -1,9 +1,11 @@
 """A real GRPO training of several ranks on the CPU (gloo), started by a launcher; what each rank saw goes to files.
 
-    torchrun --nproc-per-node 2 -m tests.e2e.ranks FOLDER PORT [--nan-on RANK] [--fail-on RANK] [--steps N] [--wait]
+    torchrun --nproc-per-node 2 -m tests.e2e.ranks FOLDER PORT
+        [--nan-on RANK] [--fail-on RANK] [--hang-on RANK] [--steps N] [--wait]
 
 FOLDER/seen-RANK.json: rewards and lengths, counted without rlexporter; collectives that rlexporter called itself.
 FOLDER/failed-RANK.json: process and time of a rank that raised, once FOLDER/fail was there; in its first attempt only.
+FOLDER/hangs-RANK.json: process of a rank whose reward function hangs, from its third call until FOLDER/go is there.
 With `--wait` the training goes on until FOLDER/enough is there.
 """
 
@@ -67,6 +69,7 @@ def main() -> None:
     parser.add_argument("port", type=int)
     parser.add_argument("--nan-on", type=int, default=-1)
     parser.add_argument("--fail-on", type=int, default=-1)
+    parser.add_argument("--hang-on", type=int, default=-1)
     parser.add_argument("--steps", type=int, default=100_000)
     parser.add_argument("--wait", action="store_true")
     options = parser.parse_args()
@@ -87,6 +90,10 @@ def main() -> None:
         if options.fail_on == RANK and first_attempt and (options.folder / "fail").exists():
             (options.folder / f"failed-{RANK}.json").write_text(json.dumps({"pid": os.getpid(), "time": time.time()}))
             raise ValueError("the verifier of this rank is down")
+        if calls == FAULTY_CALL and options.hang_on == RANK:
+            (options.folder / f"hangs-{RANK}.json").write_text(json.dumps({"pid": os.getpid()}))
+            while not (options.folder / "go").exists():
+                time.sleep(0.1)
         if calls == FAULTY_CALL and options.nan_on == RANK:
             found[0] = nan
         rewards.extend(found)

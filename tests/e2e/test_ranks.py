@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import socket
 import sys
 import time
@@ -83,10 +85,7 @@ def _equal_to_the_independent_count(server: Prometheus, folder: Path) -> None:
 
 @pytest.mark.slow
 def test_a_failed_rank_ends_at_once_and_the_run_goes_on(tmp_path: Path) -> None:
-    """Though a scraper that comes once a minute has not seen its end; launched again it is the next attempt.
-
-    The ranks are launched anew and not restarted by one launcher: with gloo its second attempt often cannot connect.
-    """
+    """Though a scraper that comes once a minute has not seen its end; launched again it is the next attempt."""
     port = two_ports()
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--rdzv-id", "job-7"]
     command += ["--rdzv-backend", "c10d", "--rdzv-endpoint", f"localhost:{free_port()}"]
@@ -121,6 +120,49 @@ def _alive(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
         return False
+
+
+@pytest.mark.slow
+def test_a_rank_that_hangs_is_told_apart_and_the_others_are_served(tmp_path: Path) -> None:
+    """It hangs in its reward function, the other one waits for it, and both answer; then its whole process stands."""
+    port = two_ports()
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
+    command += ["-m", "tests.e2e.ranks", str(tmp_path), str(port), "--hang-on", "1", "--wait"]
+    with launched(command, tmp_path, **ENVIRON, RLEXPORTER_RANKS="all") as launcher:
+        eventually((tmp_path / "hangs-1.json").exists)
+        pid = json.loads((tmp_path / "hangs-1.json").read_text())["pid"]
+        eventually(lambda: [_phase(port), _phase(port + 1)] == ["rollout", "reward"])
+        hung = [_value(port, "rl_step{"), _value(port + 1, "rl_step{")]
+        assert hung[0] == hung[1] > 0
+        started = time.time()
+        assert [bool(served(port)), bool(served(port + 1))] == [True, True]
+        assert _value(port, "rl_run_state{", 'state="running"') == 1
+        assert _value(port, "rl_last_step_timestamp_seconds{") < started
+
+        os.kill(pid, signal.SIGSTOP)
+        assert [bool(served(port)), bool(served(port + 1))] == [True, False]
+        os.kill(pid, signal.SIGCONT)
+        assert [bool(served(port)), _phase(port + 1)] == [True, "reward"]
+
+        (tmp_path / "go").touch()
+        eventually(lambda: min(_value(port, "rl_step{"), _value(port + 1, "rl_step{")) > hung[0])
+        (tmp_path / "enough").touch()
+        assert launcher.wait(600) == 0, (tmp_path / "err").read_text()[-3000:]
+    assert _value(port, "rl_step{") == 0
+    errors = [line for line in (tmp_path / "err").read_text().splitlines() if "rlexporter: " in line]
+    assert all("serving" in line or "scraped" in line for line in errors)
+
+
+def _value(port: int, *parts: str) -> float:
+    """The sample whose line has all these ``parts``; 0 where it is not served."""
+    found = [line for line in _samples(port) if all(part in line for part in parts)]
+    return float(found[0].rpartition(" ")[2]) if found else 0.0
+
+
+def _phase(port: int) -> str:
+    """The innermost phase that a rank is in."""
+    found = [line for line in _samples(port) if line.startswith("rl_phase{") and line.endswith(" 1.0")]
+    return found[0].partition('phase="')[2].partition('"')[0] if len(found) == 1 else str(found)
 
 
 @pytest.mark.slow
