@@ -17,8 +17,8 @@ from scripts import drift
 ROOT = Path(__file__).parent.parent
 SEEN = ROOT / ".work/versions"
 PAGE = ROOT / "docs/compatibility.md"
-STACK = ROOT / "scripts/texts/stack.md"
-"""What is told by hand: which parts around a trainer were run."""
+BY_HAND = (ROOT / "scripts/texts/pythons.md", ROOT / "scripts/texts/stack.md")
+"""What is told by hand: on which versions of Python, and with which parts around a trainer, something was run."""
 VERSIONS = ("1.16.0", "1.12.0", "0.19.1", "0.11.4", "0.7.10")
 """Those that `make test-all` and `make versions` run."""
 _TRANSFORMERS = ("epoch", "loss", "grad_norm", "learning_rate", "total_flos", "train_", "eval_")
@@ -57,7 +57,7 @@ def page(seen: dict[str, dict[str, Any]], between: Sequence[tuple[str, ...]]) ->
         lines += [_row(trainer, each, found) for trainer, found in sorted(seen[each].items())]
     lines.append(_BETWEEN.rstrip())
     lines += [f"| {' | '.join(cells).removesuffix('-')} |" for cells in between]
-    return "\n".join(lines) + "\n" + STACK.read_text()
+    return "\n".join(lines) + "\n" + "".join(each.read_text() for each in BY_HAND)
 
 
 def _row(trainer: str, trl: str, found: dict[str, Any]) -> str:

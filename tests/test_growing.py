@@ -64,7 +64,9 @@ def test_byte_by_byte(path: Path) -> None:
     assert repr(_told(events)) == repr(_told(_without_end(path)))
     assert (stream.facts, stream.name, stream.notes) == (whole.facts, whole.run, whole.notes)
     ended = [event for event in whole.events if event.state is not None]
-    assert [stream.ending] == ended if ended else stream.ending is None
+    # As text: a time that nobody knows is NaN, which Python 3.13 finds unequal to itself within a data class too.
+    assert repr(stream.ending) == repr(ended[0] if ended else None)
+    assert len(ended) < 2
 
 
 @pytest.mark.parametrize("path", LOGS, ids=lambda path: path.name)
