@@ -8,6 +8,9 @@ from typing import Any
 from rlexporter.adapters.taps import Taps
 from rlexporter.model.sink import NotSeenError
 
+_HALVINGS = 16
+"""Updates in a row that the scaler of fp16 may skip: it halves its scale of 65536 each time, down to 1."""
+
 
 class OptimizerTaps(Taps):
     """Taps on the loss and gradient of each optimizer step, independent of what is logged and when."""
@@ -15,6 +18,9 @@ class OptimizerTaps(Taps):
     _loss: Any = None
     _rate: float | None = None
     """The learning rate of this step's update."""
+    _skipped: Any = 0
+    """Updates that the scaler of fp16 has skipped; on the device of the gradients, as reading it would wait."""
+    _in_a_row: Any = 0
 
     def install(self) -> None:
         """Wrap `training_step` and `clip_grad_norm_`, and evaluation and saving as phases."""
@@ -59,7 +65,24 @@ class OptimizerTaps(Taps):
             raise ValueError("the engine gave no gradient norm")
         if hasattr(norm, "to_local"):  # reading a sharded norm would be a collective
             raise NotSeenError("the gradient norm is sharded over ranks (FSDP2): only log lines have it")
-        self.sink.observe("rl_grad_norm_dist", norm if hasattr(norm, "detach") else [float(norm)])
+        if not hasattr(norm, "detach"):
+            self.sink.observe("rl_grad_norm_dist", [float(norm)])
+        elif getattr(self.trainer.accelerator, "scaler", None) is None:
+            self.sink.observe("rl_grad_norm_dist", norm)
+        else:
+            self._see_scaled(norm)
+
+    def _see_scaled(self, norm: Any) -> None:
+        """Observe the norm of a step in fp16, but not that of gradients that overflowed: their update is skipped.
+
+        A scaler finds its scale by such steps, in a healthy run too. Gradients that still are NaN or infinite when it
+        cannot go down any more are a fault.
+        """
+        overflown = norm - norm != 0  # the difference is NaN for NaN and infinities
+        self._skipped = self._skipped + overflown
+        self._in_a_row = (self._in_a_row + 1) * overflown
+        self.sink.observe("rl_grad_norm_dist", norm, ~overflown | (self._in_a_row > _HALVINGS))
+        self.sink.observe("rl_skipped_updates_total", self._skipped)
 
 
 class BackwardTaps(Taps):

@@ -1163,12 +1163,14 @@ _TRUTH = (
     ),
     _truth.counter(
         "rl_skipped_updates_total",
-        "Mini-batches of legacy PPO whose losses were set to 0, since their mean probability ratio was above "
-        "ratio_threshold. TRL tells it by a Python warning only.",
+        "Updates that changed nothing: mini-batches of legacy PPO whose losses were set to 0, since their mean "
+        "probability ratio was above ratio_threshold (TRL tells it by a Python warning only), and steps in fp16 whose "
+        "gradients overflowed.",
         level=Level.STEP,
         scope=RankScope.RANK,
         initial=((),),
-        reading="0. Each is a ratio that blew up; its loss is logged as 0.",
+        reading="0 in PPO: each is a ratio that blew up, and its loss is logged as 0. In fp16 a few at the start, and "
+        "one now and then, are healthy.",
     ),
     _truth.counter(
         "rl_undefined_values_total",

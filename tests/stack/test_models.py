@@ -17,6 +17,8 @@ import torch
 from transformers import TrainerCallback
 
 import rlexporter
+from rlexporter.catalog import NAMED
+from rlexporter.model.metric import Series
 from tests import tiny
 from tests.adapters import independent
 from tests.adapters.kept import SavedState, buckets
@@ -193,3 +195,39 @@ def test_a_run_is_resumed_under_its_name(tmp_path: Path, name: str) -> None:
     assert second.snapshot.value("rl_steps_total") == 3
     assert second.snapshot.value("rl_last_checkpoint_step") == 7
     second.close()
+
+
+@pytest.mark.parametrize(("halvings", "critical"), [(3, False), (16, False), (17, True)])
+def test_updates_that_the_scaler_skips_are_no_fault_until_it_cannot_scale_less(
+    tmp_path: Path, halvings: int, critical: bool
+) -> None:
+    """An infinite gradient is what tells a scaler to halve its scale. From 65536 it can do so 16 times."""
+    trainer = _trainer(tmp_path, Case("GRPO", {"learning_rate": 1e-2}, fp16=True), max_steps=halvings + 2)
+    _overflow(trainer, halvings)
+    exporter = rlexporter.attach(trainer)
+    trainer.train()
+    found, snapshot = nonfinite(exporter), exporter.snapshot
+    begun = {series.labels[0] for series, value in snapshot.samples.items() if value and _is_event(series)}
+    exporter.close()
+
+    assert snapshot.value("rl_skipped_updates_total") == halvings
+    assert found == ({"rl_grad_norm": 1.0} if critical else {})
+    assert ("nonfinite_grad" in begun) is critical
+    assert sum(snapshot.buckets[Series(NAMED["rl_grad_norm_dist"])].counts) == 2
+
+
+def _is_event(series: Series) -> bool:
+    return series.metric.series == "rl_condition_events_total"
+
+
+def _overflow(trainer: Any, steps: int) -> None:
+    """Let the gradients of the first steps overflow, as a loss does whose scale is too large."""
+    backward = trainer.accelerator.backward
+    left = iter(range(steps))
+
+    def scaled(loss: Any, **kwargs: Any) -> None:
+        backward(loss, **kwargs)
+        if next(left, None) is not None:
+            next(each.grad for each in trainer.model.parameters() if each.grad is not None).fill_(float("inf"))
+
+    trainer.accelerator.backward = scaled
