@@ -133,10 +133,8 @@ def norm_of(tensors: list[Any]) -> Any:
     import torch
 
     with torch.no_grad():
-        norms = torch._foreach_norm([each.detach() for each in tensors if each.numel()])
-        if len({(norm.device, norm.dtype) for norm in norms}) > 1:
-            norms = [norm.float().to(norms[0].device, non_blocking=True) for norm in norms]
-        return torch.stack(norms).float().norm()
+        norms = [norm.float() for norm in torch._foreach_norm([each.detach() for each in tensors if each.numel()])]
+        return torch.stack([norm.to(norms[0].device, non_blocking=True) for norm in norms]).norm()
 
 
 def local_part(parameter: Any) -> Any:

@@ -81,9 +81,7 @@ def _sample(model: Any) -> Any:
     parts = [part for part in parts if part.numel() and part.is_contiguous()]
     with torch.no_grad():
         few = [_spread(part) for part in parts[:: _step(len(parts), _TENSORS)]]
-        if len({each.device for each in few}) > 1:
-            few = [each.to(few[0].device, non_blocking=True) for each in few]
-        return torch.cat(few)
+        return torch.cat([each.to(few[0].device, non_blocking=True) for each in few])
 
 
 def _spread(part: Any) -> Any:

@@ -29,8 +29,6 @@ _BACKLOG = 64
 """Connections accepted at a time: fewer than the limit, so that each gets its turn before it may be shut."""
 
 _SWEEP_SECONDS = 0.1
-_IDLE_SWEEP_SECONDS = 0.5
-"""Without a connection: to wake a thread ten times a second is half of what an idle endpoint costs."""
 _FINISH_SECONDS = 1
 _LOGGERS = ("uvicorn.error", "uvicorn.access", "uvicorn.asgi", "asyncio")
 _HEADERS = [
@@ -108,7 +106,7 @@ class Server:
         """Shut connections whose time is over; at the end shut all that still send, and soon all that still read."""
         while not self._uvicorn.should_exit:
             self._connections.sweep()
-            await asyncio.sleep(_SWEEP_SECONDS if len(self._connections) else _IDLE_SWEEP_SECONDS)
+            await asyncio.sleep(_SWEEP_SECONDS)
         self._connections.shut(Stage.HEAD)
         await asyncio.sleep(_FINISH_SECONDS)
         self._connections.shut(*Stage)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from difflib import get_close_matches
 from math import nan
 from threading import RLock
@@ -55,8 +54,6 @@ class Store:
         self._clock = clock
         self._lock = RLock()
         self._record_seconds = 0.0
-        self._phases = tuple(Series(self._named["rl_phase"], labels) for labels in self._named["rl_phase"].initial)
-        self._stall_after = Series(self._named["rl_stall_after_seconds"])
         self.snapshot = Snapshot(
             samples={Series(metric, labels): 0.0 for metric in catalog for labels in metric.initial}
         )
@@ -145,20 +142,15 @@ class Store:
         self._hurry(found)
 
     def phase(self, name: str) -> None:
-        """Note that the phase ``name`` is under way; empty: none is.
+        """Note that the phase ``name`` is under way; empty: none is."""
 
-        It is called several times a step, so it copies no more of the snapshot than it changes.
-        """
-        now = {series: float(series.labels[0] == name) for series in self._phases}
-        if self._watch is not None:
-            now[self._stall_after] = self._watch.stall_after(name)
-        with self._lock:
-            while True:
-                base = self.snapshot
-                after = replace(base, samples={**base.samples, **now})
-                if self.snapshot is base:
-                    self.snapshot = after
-                    return
+        def edit(builder: SnapshotBuilder) -> None:
+            for (each,) in self._named["rl_phase"].initial:
+                builder.set("rl_phase", float(each == name), each)
+            if self._watch is not None:
+                builder.set("rl_stall_after_seconds", self._watch.stall_after(name))
+
+        self.change(edit)
 
     def signal(self, name: str, reason: str, cause: str) -> None:
         """Note if a signal can be measured; ``reason``: why not, empty if it can; ``cause``: the kind of reason."""
