@@ -28,6 +28,7 @@ from statistics import median
 from typing import Any
 
 ROOT = Path(__file__).parent.parent
+_PAIRS = 20
 _SCRAPE_SECONDS = 5.0
 
 
@@ -42,7 +43,6 @@ class Kind:
     warm_up: int
     steps: int
     turn: int
-    pairs: int = 20
     venv: str = ".venv"
 
 
@@ -66,13 +66,12 @@ class Pair:
         return 100 * (self.attached / self.plain - 1)
 
 
-def rows(kinds: tuple[str, ...] = tuple(KINDS)) -> Iterator[str]:
+def rows() -> Iterator[str]:
     """The lines of a Markdown table."""
     yield "| run | pairs | not attached: CPU ms a step | attached: CPU ms a step | more: median and its 95 % interval |"
     yield "|---|---|---|---|---|"
-    for name in kinds:
-        kind = KINDS[name]
-        pairs = [pair(name, attached_first=bool(number % 2)) for number in range(kind.pairs)]
+    for name, kind in KINDS.items():
+        pairs = [pair(name, attached_first=bool(number % 2)) for number in range(_PAIRS)]
         low, high = interval([each.more for each in pairs])
         yield (
             f"| {kind.name} | {len(pairs)} | {median(each.plain for each in pairs):.1f} | "
@@ -93,7 +92,9 @@ def interval(values: list[float]) -> tuple[float, float]:
 
 def pair(name: str, *, attached_first: bool) -> Pair:
     """Train one of each side by side, in turns."""
-    port = _free_port()
+    from tests.tools import free_port  # not in the processes that are measured
+
+    port = free_port()
     first, second = os.pipe(), os.pipe()
     started = [
         _start(name, port if attached_first else None, first[0], second[1]),
@@ -146,15 +147,6 @@ def _scraped(port: int) -> Iterator[None]:
     finally:
         done.set()
         thread.join()
-
-
-def _free_port() -> int:
-    import socket
-
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def _main(kind: Kind, read: int, write: int, port: int | None) -> None:

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-import torch
 import trl
 
 import rlexporter
-from tests.adapters.kept import SavedState, buckets
-from tests.adapters.lines import Lines
+from tests.adapters import twice
+from tests.adapters.kept import SavedState, assert_counted
 from tests.conftest import fetch
 from tests.served import errors, nonfinite
 
@@ -49,17 +46,11 @@ def test_every_histogram_equals_an_independent_count(tmp_path: Path, name: str) 
     trainer.kept, trainer.losses = SavedState(), []
     exporter = rlexporter.attach(trainer)
     trainer.train()
-    served = {series: (bounds, counts) for series, bounds, counts in buckets(fetch(f"{exporter.url}/metrics")[1])}
-    trainer.kept.add("rl_loss_dist", trainer.losses)
     logged = [line for line in trainer.state.log_history if "completions/clipped_ratio" in line]
 
     assert trainer.outside > 0
     assert any(0 < line["completions/clipped_ratio"] < 1 for line in logged) == ("truncated" in name)
-    assert set(served) - {"rl_grad_norm_dist", "rl_step_duration_seconds"} == set(trainer.kept.values)
-    for series in trainer.kept.values:
-        bounds, counts = served[series]
-        assert counts == trainer.kept.histogram(series, bounds), series
-        assert counts[-1] > 0, series
+    assert_counted(fetch(f"{exporter.url}/metrics")[1], trainer)
     for which in ("call", "failure") if trainer.tools else ():
         assert exporter.snapshot.value(f"rl_tool_{which}_frequency") == logged[-1][f"tools/{which}_frequency"] > 0
     assert nonfinite(exporter) == {}
@@ -67,24 +58,13 @@ def test_every_histogram_equals_an_independent_count(tmp_path: Path, name: str) 
     exporter.close()
 
 
-def _trained(folder: Path, name: str, attached: bool) -> tuple[list[dict[str, Any]], dict[str, Any], Any]:
-    random.seed(0)
-    np.random.seed(0)
-    lines = Lines()
-    trainer = conversations.grpo(folder, callbacks=[lines], **{**_OFF_POLICY, **CASES[name]})
-    exporter = rlexporter.attach(trainer) if attached else None
-    trainer.train()
-    if exporter is not None:
-        exporter.close()
-    states = (random.getstate(), np.random.get_state()[1].tolist(), torch.get_rng_state().tolist())  # type: ignore[index]
-    return lines.untimed(), trainer.model.state_dict(), states
-
-
 @pytest.mark.parametrize("name", ["tools", "an environment", "a rollout of two turns"])
 def test_training_is_the_same_with_and_without(tmp_path: Path, name: str) -> None:
     """Bit for bit: log lines, weights, random states."""
-    one, other = (_trained(tmp_path / str(attached), name, attached) for attached in (False, True))
+    options = {**_OFF_POLICY, **CASES[name]}
 
-    assert one[0] == other[0]
-    assert all(torch.equal(weight, other[1][key]) for key, weight in one[1].items())
-    assert one[2] == other[2]
+    def trained(attached: bool) -> twice.Outcome:
+        folder = tmp_path / str(attached)
+        return twice.trained(lambda lines: conversations.grpo(folder, callbacks=[lines], **options), attached)
+
+    twice.assert_same(trained(False), trained(True))

@@ -31,6 +31,7 @@ from rlexporter.model.snapshot import RunState
 from rlexporter.run import shutdown
 from rlexporter.tensors.tally import Tally
 from tests.adapters.kept import SavedState, buckets
+from tests.adapters.twice import random_states
 from tests.conftest import fetch
 from tests.served import errors, nonfinite
 from tests.waits import Watch
@@ -450,8 +451,7 @@ def _trained(attached: bool, **options: Any) -> tuple[list[dict[str, Any]], dict
     if exporter:
         fetch(f"{exporter.url}/metrics")
         exporter.close()
-    states = (random.getstate(), np.random.get_state()[1].tolist(), torch.get_rng_state().tolist())  # type: ignore[index]
-    return loop.stats, trainer.model.state_dict(), states
+    return loop.stats, trainer.model.state_dict(), random_states()
 
 
 @pytest.mark.parametrize("options", [{}, {"adapter": True}], ids=["plain", "LoRA"])

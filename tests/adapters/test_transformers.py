@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import gc
 import pickle
-import random
 import weakref
 from collections.abc import Callable
 from functools import partial
@@ -13,9 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import datasets
-import numpy as np
 import pytest
-import torch
 import trl
 from transformers import TrainerCallback
 
@@ -27,6 +24,7 @@ from rlexporter.model.snapshot import RunState
 from rlexporter.run import shutdown
 from rlexporter.run.identity import RUN_FILE
 from tests import tiny
+from tests.adapters import twice
 from tests.adapters.lines import Lines
 from tests.conftest import fetch
 
@@ -429,28 +427,16 @@ def test_dpo(tmp_path: Path) -> None:
     exporter.close()
 
 
-def _trained(folder: Path, kind: str, attached: bool) -> tuple[list[dict[str, Any]], dict[str, Any], Any]:
-    lines = Lines()
-    random.seed(0)
-    np.random.seed(0)
-    trainer = tiny.grpo(folder, kind=kind, callbacks=[lines], num_iterations=2, eval_strategy="steps", eval_steps=2)
-    exporter = rlexporter.attach(trainer) if attached else None
-    trainer.train()
-    if exporter:
-        fetch(f"{exporter.url}/metrics")
-        exporter.close()
-    states = (random.getstate(), np.random.get_state()[1].tolist(), torch.get_rng_state().tolist())  # type: ignore[index]
-    return lines.untimed(), trainer.model.state_dict(), states
-
-
 @pytest.mark.parametrize("kind", ["GRPO", "RLOO"])
 def test_training_is_the_same_with_and_without(tmp_path: Path, kind: str) -> None:
     """Bit for bit: losses, weights and the random state of python, numpy and torch."""
-    results = [_trained(tmp_path / str(attached), kind, attached) for attached in (False, True)]
+    options: dict[str, Any] = {"kind": kind, "num_iterations": 2, "eval_strategy": "steps", "eval_steps": 2}
 
-    assert results[0][0] == results[1][0]
-    assert all(torch.equal(a, b) for a, b in zip(results[0][1].values(), results[1][1].values(), strict=True))
-    assert results[0][2] == results[1][2]
+    def trained(attached: bool) -> twice.Outcome:
+        folder = tmp_path / str(attached)
+        return twice.trained(lambda lines: tiny.grpo(folder, callbacks=[lines], **options), attached)
+
+    twice.assert_same(trained(False), trained(True))
 
 
 @pytest.mark.parametrize("place", ["on_log", "on_step_end", "on_step_begin", "on_train_begin", "on_train_end"])

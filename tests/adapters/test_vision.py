@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +11,9 @@ import torch
 import trl
 
 import rlexporter
+from tests.adapters import twice
 from tests.adapters.independent import KeepingGRPO, KeepingRLOO
-from tests.adapters.kept import SavedState, buckets
-from tests.adapters.lines import Lines
+from tests.adapters.kept import SavedState, assert_counted
 from tests.conftest import fetch
 from tests.served import errors, nonfinite
 
@@ -36,16 +35,10 @@ def test_every_histogram_equals_an_independent_count(tmp_path: Path, kind: Any) 
     trainer.kept, trainer.losses = SavedState(), []
     exporter = rlexporter.attach(trainer)
     trainer.train()
-    served = {series: (bounds, counts) for series, bounds, counts in buckets(fetch(f"{exporter.url}/metrics")[1])}
-    trainer.kept.add("rl_loss_dist", trainer.losses)
     lengths = np.concatenate(trainer.kept.values["rl_prompt_length_dist"])
 
     assert set(lengths) <= {len(word) + 4 for word in vision.COLOURS}
-    assert set(served) - {"rl_grad_norm_dist", "rl_step_duration_seconds"} == set(trainer.kept.values)
-    for series in trainer.kept.values:
-        bounds, counts = served[series]
-        assert counts == trainer.kept.histogram(series, bounds), series
-        assert counts[-1] > 0, series
+    assert_counted(fetch(f"{exporter.url}/metrics")[1], trainer)
     assert nonfinite(exporter) == {}
     assert errors(exporter) == 0
     exporter.close()
@@ -64,23 +57,11 @@ def test_a_nan_in_the_vision_tower_is_counted(tmp_path: Path) -> None:
     exporter.close()
 
 
-def _trained(folder: Path, attached: bool) -> tuple[list[dict[str, Any]], dict[str, Any], Any]:
-    random.seed(0)
-    np.random.seed(0)
-    lines = Lines()
-    trainer = vision.trainer(folder, callbacks=[lines], **_OFF_POLICY)
-    exporter = rlexporter.attach(trainer) if attached else None
-    trainer.train()
-    if exporter is not None:
-        exporter.close()
-    states = (random.getstate(), np.random.get_state()[1].tolist(), torch.get_rng_state().tolist())  # type: ignore[index]
-    return lines.untimed(), trainer.model.state_dict(), states
-
-
 def test_training_is_the_same_with_and_without(tmp_path: Path) -> None:
     """Bit for bit: log lines, weights, random states."""
-    one, other = (_trained(tmp_path / str(attached), attached) for attached in (False, True))
 
-    assert one[0] == other[0]
-    assert all(torch.equal(weight, other[1][key]) for key, weight in one[1].items())
-    assert one[2] == other[2]
+    def trained(attached: bool) -> twice.Outcome:
+        folder = tmp_path / str(attached)
+        return twice.trained(lambda lines: vision.trainer(folder, callbacks=[lines], **_OFF_POLICY), attached)
+
+    twice.assert_same(trained(False), trained(True))

@@ -24,7 +24,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from transformers import TrainerCallback
 
 import rlexporter
@@ -33,6 +32,7 @@ from rlexporter.exporter import Exporter
 from rlexporter.outputs import discovery, otlp, prometheus, state_file
 from rlexporter.store.keys import clip
 from tests import tiny, tools
+from tests.adapters.twice import random_states
 from tests.conftest import fetch
 from tests.tools import eventually, free_port
 
@@ -96,8 +96,7 @@ def _train(folder: Path, watch: Callable[[Any], list[Callable[[], None]]]) -> tu
     trainer.train()
     losses = [line["loss"] for line in trainer.state.log_history if "loss" in line]
     weights = {name: tensor.tolist() for name, tensor in trainer.model.state_dict().items()}
-    drawn = (random.getstate(), np.random.get_state()[1].tolist(), torch.get_rng_state().tolist())  # type: ignore[index]
-    return losses, weights, drawn
+    return losses, weights, random_states()
 
 
 _alone: list[tuple[Any, ...]] = []

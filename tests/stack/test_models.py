@@ -20,9 +20,8 @@ import rlexporter
 from rlexporter.catalog import NAMED
 from rlexporter.model.metric import Series
 from tests import tiny
-from tests.adapters import independent
-from tests.adapters.kept import SavedState, buckets
-from tests.adapters.lines import Lines
+from tests.adapters import independent, twice
+from tests.adapters.kept import SavedState, assert_counted
 from tests.conftest import fetch
 from tests.served import errors, nonfinite
 
@@ -112,16 +111,8 @@ def test_every_histogram_equals_an_independent_count(tmp_path: Path, name: str) 
     trainer.kept, trainer.losses = SavedState(), []
     exporter = rlexporter.attach(trainer)
     trainer.train()
-    text = fetch(f"{exporter.url}/metrics")[1]
-    served = {series: (bounds, counts) for series, bounds, counts in buckets(text)}
-    size = trainer.args.gradient_accumulation_steps
-    trainer.kept.add("rl_loss_dist", [sum(trainer.losses[i : i + size]) for i in range(0, len(trainer.losses), size)])
 
-    assert set(served) - {"rl_grad_norm_dist", "rl_step_duration_seconds"} == set(trainer.kept.values)
-    for series in trainer.kept.values:
-        bounds, counts = served[series]
-        assert counts == trainer.kept.histogram(series, bounds), series
-        assert counts[-1] > 0, series
+    assert_counted(fetch(f"{exporter.url}/metrics")[1], trainer)
     assert nonfinite(exporter) == {}
     assert errors(exporter) == 0
     exporter.close()
@@ -153,26 +144,15 @@ def test_only_the_trained_weights_are_watched(tmp_path: Path, name: str) -> None
     assert value("rl_weight_changed_fraction") == pytest.approx(1.0, abs=0.5)
 
 
-def _trained(folder: Path, case: Case, attached: bool) -> tuple[list[dict[str, Any]], dict[str, Any], Any]:
-    lines = Lines()
-    trainer = _trainer(folder, case, callbacks=[lines])
-    exporter = rlexporter.attach(trainer) if attached else None
-    trainer.train()
-    if exporter is not None:
-        exporter.close()
-    states = (random.getstate(), np.random.get_state()[1].tolist(), torch.get_rng_state().tolist())  # type: ignore[index]
-    return lines.untimed(), trainer.model.state_dict(), states
-
-
 @pytest.mark.parametrize("name", CASES)
 def test_training_is_the_same_with_and_without(tmp_path: Path, name: str) -> None:
     """Bit for bit: losses, weights, random states."""
-    one, other = (_trained(tmp_path / str(attached), CASES[name], attached) for attached in (False, True))
 
-    assert one[0] == other[0]
-    assert one[1].keys() == other[1].keys()
-    assert all(torch.equal(weight, other[1][key]) for key, weight in one[1].items())
-    assert one[2] == other[2]
+    def trained(attached: bool) -> twice.Outcome:
+        folder = tmp_path / str(attached)
+        return twice.trained(lambda lines: _trainer(folder, CASES[name], callbacks=[lines]), attached)
+
+    twice.assert_same(trained(False), trained(True))
 
 
 RESUMED = ("LoRA", "checkpointing", "accumulating", "fp16", "fp16, LoRA, accumulating, checkpointing", "compiled")

@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 import trl
@@ -22,6 +21,7 @@ from transformers import TrainerCallback
 import rlexporter
 from rlexporter import Exporter
 from tests.adapters.kept import buckets
+from tests.adapters.twice import random_states
 from tests.conftest import fetch
 from tests.served import errors
 
@@ -253,8 +253,7 @@ def _trained(folder: Path, attached: bool, **options: Any) -> tuple[Any, Any, An
         exporter.close()
     timed = {"eps"}
     lines = [{k: v for k, v in line.items() if k not in timed} for line in trainer.state.log_history]
-    states = (random.getstate(), np.random.get_state()[1].tolist(), torch.get_rng_state().tolist())  # type: ignore[index]
-    return lines, {name: value.clone() for name, value in trainer.model.state_dict().items()}, states
+    return lines, {name: value.clone() for name, value in trainer.model.state_dict().items()}, random_states()
 
 
 @pytest.mark.parametrize("options", [{}, {"adapter": True}], ids=["plain", "LoRA"])
