@@ -1,5 +1,6 @@
 # Everything sets itself up in .venv. Variables: PYTHON (python3), TORCH (torch==2.13.0), TORCH_INDEX.
 
+GPU_PY := $(PY)
 PY := .venv/bin/python
 ARGS ?=
 TRL := ppo mid legacy legacy07
@@ -10,7 +11,7 @@ CORE := --ignore=tests/e2e --ignore=tests/adapters --ignore=tests/versions --ign
 	--deselect tests/test_architecture_diffs.py::test_what_is_added_passes_the_linter
 PYTEST := OMP_NUM_THREADS=1 $(PY) -m pytest -n 2 --dist loadfile --no-loadscope-reorder --durations=10
 
-.PHONY: help demo stack stack-tests test test-all check fix generate golden soak lowest newest versions loggers swift healthy causes compatibility bench pictures docs dist tools clean
+.PHONY: help demo stack stack-tests gpu test test-all check fix generate golden soak lowest newest versions loggers swift healthy causes compatibility bench pictures docs dist tools clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -85,10 +86,15 @@ swift: ## the GRPO trainers of ms-swift and Unsloth, in an environment of 2 GB; 
 	@OMP_NUM_THREADS=1 .venv-swift/bin/python -m pytest -q -W default tests/versions/test_swift.py \
 		tests/versions/test_unsloth.py $(ARGS)
 
-stack-tests: ## PEFT, compiled models, FSDP2, DeepSpeed, vLLM (a stand-in), on the CPU, in an environment of its own (about 8 minutes)
+stack-tests: ## PEFT, compiled models, FSDP2, DeepSpeed, vLLM (a stand-in), on the CPU, in an environment of its own (about 15 minutes)
 	@scripts/setup stack .venv-stack
 	@echo "stack-tests: PEFT, compiled models, FSDP2, DeepSpeed, a stand-in for vLLM"
 	@OMP_NUM_THREADS=1 .venv-stack/bin/python -m pytest -q tests/stack $(ARGS)
+
+gpu: ## all that needs a GPU with CUDA: tests and figures; PY=python uses that python, and fetches nothing
+	@$(if $(GPU_PY),,command -v nvidia-smi >/dev/null || { echo "gpu: no GPU with CUDA was found (no nvidia-smi), so nothing was run"; exit 1; })
+	@$(if $(GPU_PY),,scripts/setup gpu .venv-cuda)
+	@PYTHONPATH=. $(or $(GPU_PY),.venv-cuda/bin/python) -m scripts.gpu $(ARGS)
 
 healthy: ## healthy real runs of every trainer, in all versions of TRL: nothing critical may begin (about 15 minutes)
 	@scripts/setup test

@@ -1,4 +1,4 @@
-"""The same on a GPU: time on the device, time of the thread that calls, and kernels a call."""
+"""Counts on a GPU: time on the device, time of the thread that calls, and kernels a call."""
 
 from __future__ import annotations
 
@@ -8,44 +8,76 @@ from statistics import median
 
 import torch
 
-from benchmarks.tensors import RATIO, bucketize, mask_of, ratios_of
+from benchmarks.ratios import RATIO, bucketize, mask_of, ratios_of
 from rlexporter.catalog import NAMED
-from rlexporter.model.metric import Series
+from rlexporter.model.metric import Kind, Series
 from rlexporter.tensors.device import DeviceTally
 
-_SIZES = (8192, 65_536, 1_048_576, 16_777_216)
+_SIZES = (65_536, 1 << 20, 16 << 20, 64 << 20)
 _CALLS, _ROUNDS = 20, 15
+_SERIES = Series(NAMED["rl_policy_ratio_dist"])
+_ADDS = 12
+"""The tensors that a step of GRPO counts."""
 
 
 def rows() -> Iterator[str]:
-    """The lines of a Markdown table, or the reason why there is none."""
+    """The lines of two Markdown tables, or the reason why there are none."""
     if not torch.cuda.is_available():
-        yield "Not measured: this machine has no GPU with CUDA."
+        yield "Not measured: this machine has no GPU with CUDA, and nothing of this page ran on one. Where one is,"
+        yield "`make gpu` measures counting beside a read and a copy of the same memory, and the calls of a whole step."
         return
-    yield f"{torch.cuda.get_device_name()}. One read: the sum of the same tensor, in the same run; microseconds.\n"
-    yield "| elements | on the device | one read | ratio | `bucketize` + `bincount` | thread | kernels a call |"
-    yield "|---|---|---|---|---|---|---|"
+    yield f"{torch.cuda.get_device_name()}, which copies {_copied():.0f} GB/s (read and written). A read: the sum of"
+    yield "the same tensor, in the same run. Ratios with a mask that leaves four of five; microseconds.\n"
+    yield "| elements | device | a read | ratio | GB/s | `bucketize` + `bincount` | thread | kernels a call |"
+    yield "|---" * 8 + "|"
     for dtype in (torch.float32, torch.bfloat16):
         for size in _SIZES:
-            yield _row(size, dtype)
+            yield from _sized(size, dtype)
+    yield f"\nA step: {_ADDS} calls with 8 x 512 values, then a flush; microseconds of the thread that calls.\n"
+    yield "| thread | on the device |"
+    yield "|---|---|"
+    device, thread = _times(_step())
+    yield f"| {thread:.0f} | {device:.0f} |"
 
 
-def _row(size: int, dtype: torch.dtype) -> str:
+def _sized(size: int, dtype: torch.dtype) -> Iterator[str]:
     values, mask = ratios_of(size, dtype).cuda(), mask_of(size).cuda()
     edges = torch.tensor(RATIO, dtype=dtype, device="cuda")
-    tally, series = DeviceTally("cuda"), Series(NAMED["rl_policy_ratio_dist"])
-
-    def ours() -> None:
-        tally.add(series, values, mask)
-
-    device, thread = _times(ours)
     read, _ = _times(lambda: values.sum(dtype=torch.float32))
     theirs, _ = _times(lambda: bucketize(values, mask, edges))
+    tally = DeviceTally("cuda")
+
+    def ours() -> None:
+        tally.add(_SERIES, values, mask)
+
+    device, thread = _times(ours)
+    speed = size * (values.element_size() + mask.element_size()) / device / 1e3
     kind = str(dtype).removeprefix("torch.")
-    return (
-        f"| {size:,} {kind} | {device:.0f} | {read:.0f} | {device / read:.1f} | {theirs:.0f} | {thread:.0f} | "
-        f"{_kernels(ours)} |"
+    yield (
+        f"| {size:,} {kind} | {device:.0f} | {read:.0f} | {device / read:.1f} | "
+        f"{speed:.0f} | {theirs:.0f} | {thread:.0f} | {_kernels(ours)} |"
     )
+
+
+def _step() -> Callable[[], None]:
+    tally = DeviceTally("cuda")
+    names = [name for name, metric in NAMED.items() if metric.kind is Kind.HISTOGRAM and metric.bounds][:_ADDS]
+    values, mask = ratios_of(4096, torch.float32).view(8, 512).cuda(), mask_of(4096).view(8, 512).cuda()
+
+    def step() -> None:
+        for name in names:
+            tally.add(Series(NAMED[name]), values, mask)
+        tally.flush(1)
+
+    return step
+
+
+def _copied() -> float:
+    """The bandwidth of a copy of 1 GiB, in GB/s."""
+    large = torch.zeros(1 << 28, device="cuda")
+    other = torch.empty_like(large)
+    device, _ = _times(lambda: other.copy_(large))
+    return 2 * 4 * (1 << 28) / device / 1e3
 
 
 def _times(call: Callable[[], object]) -> tuple[float, float]:

@@ -50,6 +50,7 @@ KINDS = {
     "grpo": Kind("GRPO, 60 thousand weights", "grpo", 48, 2, 20, 80, turn=2),
     "large": Kind("GRPO, 10 million weights", "grpo", 384, 8, 4, 10, turn=2),
     "ppo": Kind("PPO, 60 thousand weights", "ppo", 48, 2, 4, 12, turn=1, venv=".venv-ppo"),
+    "ppo-large": Kind("PPO, 4 million weights", "ppo", 256, 6, 1, 4, turn=1, venv=".venv-ppo"),
 }
 
 

@@ -15,25 +15,15 @@ from prometheus_client import CollectorRegistry, Histogram
 from torch.utils.tensorboard import SummaryWriter
 
 from benchmarks.measure import Figure, side_by_side
+from benchmarks.ratios import RATIO, bucketize, chosen_of, mask_of, ratios_of
 from rlexporter.catalog import NAMED
 from rlexporter.tensors import host
 
-RATIO = NAMED["rl_policy_ratio_dist"].bounds
 SIZES = (8192, 65_536, 1_048_576, 8_388_608)
 _LOOP = 4096
 """Values that the clients with one call a value are given; their time is scaled up to the size."""
 
 Call = Callable[[], object]
-
-
-def ratios_of(size: int, dtype: torch.dtype) -> torch.Tensor:
-    """Importance ratios as a healthy update has them."""
-    return (torch.randn(size, generator=torch.Generator().manual_seed(0)) * 0.1).exp().to(dtype)
-
-
-def mask_of(size: int) -> torch.Tensor:
-    """Leaves four of five tokens."""
-    return torch.rand(size, generator=torch.Generator().manual_seed(1)) < 0.8
 
 
 def _prometheus(values: list[float]) -> Call:
@@ -58,17 +48,8 @@ def _opentelemetry(values: list[float]) -> Call:
     return call
 
 
-def bucketize(values: torch.Tensor, mask: torch.Tensor | None, edges: torch.Tensor) -> torch.Tensor:
-    """The usual way with torch: a search for each element's bucket, then a count of each bucket."""
-    return torch.bincount(torch.bucketize(_chosen(values, mask), edges), minlength=len(edges) + 1)
-
-
-def _chosen(values: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
-    return values if mask is None else values[mask]
-
-
 def _numpy(values: torch.Tensor, mask: torch.Tensor | None) -> object:
-    plain = _chosen(values, mask).float().numpy()
+    plain = chosen_of(values, mask).float().numpy()
     return np.bincount(np.searchsorted(np.array(RATIO, dtype=np.float32), plain), minlength=len(RATIO) + 1)
 
 
@@ -78,7 +59,7 @@ def _alternatives(values: torch.Tensor, mask: torch.Tensor | None, board: Summar
         "rlexporter": lambda: host.count(values, RATIO, mask),
         "bucketize + bincount": lambda: bucketize(values, mask, edges),
         "numpy searchsorted + bincount": lambda: _numpy(values, mask),
-        "TensorBoard `add_histogram`": lambda: board.add_histogram("ratio", _chosen(values, mask).float()),
+        "TensorBoard `add_histogram`": lambda: board.add_histogram("ratio", chosen_of(values, mask).float()),
         "clone (the floor)": values.clone,
     }
 
@@ -86,7 +67,7 @@ def _alternatives(values: torch.Tensor, mask: torch.Tensor | None, board: Summar
 def _measured(size: int, dtype: torch.dtype, mask: torch.Tensor | None) -> dict[str, Figure]:
     """All in one run; the clients that take one value a call on a part, scaled."""
     values = ratios_of(size, dtype)
-    chosen = _chosen(values, mask)
+    chosen = chosen_of(values, mask)
     part = chosen[:_LOOP].tolist()
     scale = len(chosen) / len(part)
     loops = {"prometheus_client loop": _prometheus(part), "OpenTelemetry loop": _opentelemetry(part)}

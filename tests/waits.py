@@ -1,7 +1,9 @@
-"""What makes the host wait for a device, found at the dispatcher: it needs no device."""
+"""What makes the host wait for a device: found at the dispatcher, which needs no device, or by CUDA itself."""
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -29,3 +31,14 @@ class Watch(TorchDispatchMode):  # type: ignore[misc] # torch is not checked
             waits = len(devices) > 1 and not (kwargs.get("non_blocking") or any(arg is True for arg in args))
             assert not waits, f"{name} between {devices} waits"
         return func(*args, **kwargs)
+
+
+@contextlib.contextmanager
+def watched_by_cuda() -> Iterator[None]:
+    """Have CUDA raise on every wait inside the block."""
+    torch.cuda.synchronize()
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        yield
+    finally:
+        torch.cuda.set_sync_debug_mode("default")

@@ -19,7 +19,9 @@ class SavedState:
         self.values: dict[str, list[Any]] = {}
 
     def add(self, name: str, values: Any, mask: Any = None) -> None:
-        array = np.array(values.detach().to(torch.float64) if torch.is_tensor(values) else values, dtype=np.float64)
+        array = np.array(
+            values.detach().cpu().to(torch.float64) if torch.is_tensor(values) else values, dtype=np.float64
+        )
         chosen = None if mask is None else np.array(mask.detach().cpu() if torch.is_tensor(mask) else mask) > 0
         self.values.setdefault(name, []).append(array.ravel() if chosen is None else array[chosen])
 

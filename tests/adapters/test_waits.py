@@ -8,7 +8,6 @@ watches.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -21,7 +20,7 @@ from rlexporter.adapters.selection import taps_for
 from rlexporter.catalog import TENSOR_SIGNALS
 from rlexporter.model.step import RunFacts, StepUpdate
 from rlexporter.tensors.tally import Tally
-from tests.waits import Watch
+from tests.waits import Watch, watched_by_cuda
 
 SAMPLES, TOKENS = 4, 6
 
@@ -166,16 +165,6 @@ class PPOTrainer:
         del queries, new_logprobs, mb_logprobs, ratio, entropy, pg_loss, vf_loss
 
 
-@contextlib.contextmanager
-def _watched_by_cuda() -> Iterator[None]:
-    torch.cuda.synchronize()
-    torch.cuda.set_sync_debug_mode("error")
-    try:
-        yield
-    finally:
-        torch.cuda.set_sync_debug_mode("default")
-
-
 def _drive(exporter: Exporter, kind: type[Any]) -> None:
     """Two steps; the first allocates."""
     trainer = kind("cuda")
@@ -227,7 +216,7 @@ def test_no_tap_waits_for_a_pretended_gpu(exporter: Exporter, kind: type[Any], m
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU with CUDA on this machine")
 def test_no_tap_waits_for_a_real_gpu(exporter: Exporter, kind: type[Any]) -> None:
     """The first step may wait (page-locked memory is allocated); what is counted is there after the second."""
-    with _watched_by_cuda():
+    with watched_by_cuda():
         _drive(exporter, kind)
     torch.cuda.synchronize()
     exporter.run.current()

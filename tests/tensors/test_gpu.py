@@ -1,0 +1,214 @@
+"""Counts on a real GPU. `make gpu` runs this; no GPU has run it yet."""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from rlexporter.catalog import NAMED
+from rlexporter.model.histogram import Histogram
+from rlexporter.model.metric import Series
+from rlexporter.model.sink import NotSeenError
+from rlexporter.tensors import host
+from rlexporter.tensors.device import DeviceTally
+from rlexporter.tensors.tally import Tally
+from tests.conftest import DATA
+from tests.waits import watched_by_cuda
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU with CUDA on this machine")
+
+ROOT = DATA.parent.parent
+RATIO = Series(NAMED["rl_policy_ratio_dist"])
+REWARD = Series(NAMED["rl_reward_dist"])
+
+
+def _values(size: int, seed: int = 0) -> torch.Tensor:
+    values = torch.randn(size, generator=torch.Generator().manual_seed(seed)) * 3
+    values[:4] = torch.tensor([float("nan"), float("inf"), -float("inf"), -0.0])[:size]
+    return values
+
+
+def _arrived(tally: DeviceTally | Tally) -> tuple[int, dict[Series, Histogram]]:
+    torch.cuda.synchronize()
+    found = tally.arrived()
+    if isinstance(found, list):
+        (found,) = found
+    assert found
+    return found
+
+
+def _same(found: Histogram, values: torch.Tensor, times: int = 1) -> None:
+    once = host.count(values, found.bounds)
+    assert found.counts == tuple(times * count for count in once.counts)
+    assert (found.minimum, found.maximum, found.outside) == (once.minimum, once.maximum, times * once.outside)
+    assert found.nonfinite.by_kind() == tuple((kind, times * count) for kind, count in once.nonfinite.by_kind())
+    assert (found.positive_sum, found.negative_sum) == pytest.approx(
+        (times * once.positive_sum, times * once.negative_sum), rel=1e-9
+    )
+
+
+def test_nothing_waits() -> None:
+    """CUDA itself raises on a wait, from the first call on; the counts are those of the host."""
+    values = _values(1200)
+    there = values.cuda()
+    mask = torch.ones_like(there, dtype=torch.int64)
+    tally = DeviceTally("cuda")
+    with watched_by_cuda():
+        for step in range(1, 4):
+            tally.add(REWARD, there, mask)
+            tally.add(REWARD, there)
+            tally.flush(step)
+    step, found = _arrived(tally)
+    assert step == 3
+    _same(found[REWARD], values, 6)
+
+
+@pytest.mark.parametrize("size", [1, 100_003, (1 << 24) + 3])
+def test_programs_at_once_lose_nothing(size: int) -> None:
+    """Of the smallest and the largest number of programs, time and again."""
+    values, tally = _values(size), DeviceTally("cuda")
+    there = values.cuda()
+    for _ in range(300):
+        tally.add(REWARD, there)
+    tally.flush(1)
+    _same(_arrived(tally)[1][REWARD], values, 300)
+
+
+def test_no_memory_is_held() -> None:
+    """After the first steps neither the tensors in use nor what torch keeps from the device grow."""
+    tally, there = DeviceTally("cuda"), _values(300_000).cuda()
+    mask = there > 0
+
+    def steps(count: int) -> tuple[int, int]:
+        for step in range(count):
+            for series in (RATIO, REWARD):
+                tally.add(series, there, mask)
+                tally.add(series, there)
+            tally.flush(step)
+            tally.arrived()
+        torch.cuda.synchronize()
+        gc.collect()
+        return torch.cuda.memory_allocated(), torch.cuda.memory_reserved()
+
+    assert steps(10) == steps(1000)
+
+
+def test_a_stream_of_ones_own() -> None:
+    """What is computed there is counted there, behind it, while the default stream is busy."""
+    values, tally, stream = _values(50_000), DeviceTally("cuda"), torch.cuda.Stream()
+    there = values.cuda()
+    torch.cuda.synchronize()
+    torch.cuda._sleep(50_000_000)
+    with torch.cuda.stream(stream):
+        torch.cuda._sleep(50_000_000)
+        doubled = there * 2
+        tally.add(REWARD, doubled)
+        tally.flush(5)
+    step, found = _arrived(tally)
+    assert step == 5
+    _same(found[REWARD], values * 2)
+
+
+def test_two_streams_at_once() -> None:
+    """Each counts a series of its own, hundreds of times, without waiting for the other."""
+    tally, streams = DeviceTally("cuda"), [torch.cuda.Stream() for _ in range(2)]
+    values = [_values(400_000, seed) for seed in (1, 2)]
+    there = [each.cuda() for each in values]
+    torch.cuda.synchronize()
+    for _ in range(300):
+        for series, each, stream in zip((RATIO, REWARD), there, streams, strict=True):
+            with torch.cuda.stream(stream):
+                tally.add(series, each)
+    torch.cuda.synchronize()
+    tally.flush(1)
+    _, found = _arrived(tally)
+    for series, each in zip((RATIO, REWARD), values, strict=True):
+        _same(found[series], each, 300)
+
+
+@pytest.mark.parametrize("counted_before", [False, True])
+def test_a_graph_that_is_captured_is_not_counted(counted_before: bool) -> None:
+    """Counting is refused, with the reason, a flush waits for the next, and the graph is as without us."""
+    tally, static = Tally(), torch.zeros(5000, device="cuda")
+    if counted_before:
+        tally.add(REWARD, static + 1)
+    warm, graph = torch.cuda.Stream(), torch.cuda.CUDAGraph()
+    with torch.cuda.stream(warm):
+        static * 2 + 1
+    torch.cuda.synchronize()
+    with torch.cuda.graph(graph):
+        out = static * 2 + 1
+        with pytest.raises(NotSeenError, match="CUDA graph"):
+            tally.add(REWARD, out)
+        tally.flush(1)
+    static.fill_(3.0)
+    graph.replay()
+    torch.cuda.synchronize()
+    assert out.tolist() == [7.0] * 5000
+
+    tally.add(REWARD, out)  # beside the graph, after a replay
+    tally.flush(2)
+    step, found = _arrived(tally)
+    assert step == 2
+    assert (found[REWARD].count, found[REWARD].maximum) == (10_000 if counted_before else 5000, 7.0)
+    graph.replay()
+    tally.flush(3)
+    torch.cuda.synchronize()
+    assert all(seen == {} for _, seen in tally.arrived())
+
+
+def test_values_are_those_of_the_replay() -> None:
+    """Counting after each replay, in its stream's order, sees what that replay has computed."""
+    tally, static, graph = Tally(), torch.zeros(5000, device="cuda"), torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        out = static + 0.5
+    for value in (1.0, 2.0, 4.0):
+        static.fill_(value)
+        graph.replay()
+        tally.add(REWARD, out)
+    tally.flush(1)
+    found = _arrived(tally)[1][REWARD]
+    assert (found.count, found.positive_sum) == (15_000, 5000 * (1.5 + 2.5 + 4.5))
+
+
+_DIES = """
+import json
+import torch
+from rlexporter.catalog import NAMED
+from rlexporter.model.metric import Series
+from rlexporter.tensors.device import DeviceTally
+
+tally = DeviceTally("cuda")
+series = Series(NAMED["rl_reward_dist"])
+for step in (1, 2):
+    tally.add(series, torch.full((1000,), float(step), device="cuda"))
+    tally.flush(step)
+index = torch.tensor([7], device="cuda")
+torch.zeros(3, device="cuda")[index]  # the assert
+try:
+    torch.cuda.synchronize()
+except RuntimeError as error:
+    said = str(error)
+step, found = tally.arrived()
+try:
+    tally.add(series, torch.ones(3, device="cuda"))
+except RuntimeError:
+    pass
+print(json.dumps([said, step, found[series].count, found[series].positive_sum]))
+"""
+
+
+def test_the_last_step_survives_a_device_assert() -> None:
+    """The device is lost to the process; what it had counted before is in the host's memory."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, "-c", _DIES], capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stderr
+    said, step, count, positive = json.loads(done.stdout.splitlines()[-1])
+    assert "assert" in said
+    assert (step, count, positive) == (2, 2000, 3000.0)
