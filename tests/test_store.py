@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rlexporter.catalog import CATALOG, NAMED
+from rlexporter.conditions import from_catalog
 from rlexporter.model.histogram import Histogram
 from rlexporter.model.metric import Series
 from rlexporter.model.snapshot import RunState
@@ -428,3 +429,41 @@ def test_a_counter_needs_a_finite_total(grpo: Store) -> None:
         grpo.absorb(StepUpdate(step=step, seen={series: counted}))
 
     assert grpo.snapshot.value("rl_skipped_updates_total") == 3.0
+
+
+def _phase(store: Store) -> list[str]:
+    return [labels[0] for labels, value in _of(store, "rl_phase").items() if value == 1.0]
+
+
+def _of(store: Store, name: str) -> dict[tuple[str, ...], float]:
+    return {series.labels: value for series, value in store.snapshot.samples.items() if series.metric.series == name}
+
+
+def test_the_phase_under_way_is_there_for_whoever_reads(grpo: Store) -> None:
+    """Also after a change in the middle of it, and not any more once it is over; what was read does not change."""
+    assert _phase(grpo) == []
+    grpo.phase("rollout")
+    grpo.record({"reward": 1.5}, step=7)
+    during = grpo.snapshot
+    assert (_phase(grpo), during.value("rl_reward_mean"), grpo.step) == (["rollout"], 1.5, 7)
+    assert grpo.snapshot is during
+
+    grpo.phase("update")
+    assert _phase(grpo) == ["update"]
+    grpo.phase("")
+    assert _phase(grpo) == []
+    assert during.value("rl_phase", phase="rollout") == 1.0
+    assert set(_of(grpo, "rl_phase")) == {("rollout",), ("reward",), ("update",), ("eval",), ("save",)}
+
+
+def test_an_evaluation_may_take_longer_than_a_step_while_it_lasts() -> None:
+    """Six times as long until one was measured: 3,600 seconds instead of 600 after the first steps."""
+    store = Store(CATALOG, watch=from_catalog.watch({}))
+    store.begin(RunFacts(algorithm="grpo"), {})
+    store.record({"reward": 1.0}, update=StepUpdate(step=1, duration=2.0))
+    found = []
+    for phase in ("rollout", "eval", "update"):
+        store.phase(phase)
+        found.append(store.snapshot.value("rl_stall_after_seconds"))
+
+    assert found == [600.0, 3600.0, 600.0]

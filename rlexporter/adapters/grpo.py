@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from rlexporter.adapters.optimizer import weight_norm
 from rlexporter.adapters.taps import Taps
-from rlexporter.adapters.weights import WeightSample, see_changes
+from rlexporter.adapters.weights import WeightSample, see_weights
 from rlexporter.model.sink import NotSeenError
 
 _ON_POLICY = (
@@ -71,7 +70,7 @@ class GroupTaps(Taps):
             return generate_and_score(*args, **kwargs)
         with self.sink.phase("rollout"):
             with self.sink.observing("weights"):
-                self._see_weights()
+                see_weights(self.sink, self._weights, self.trainer.model)
             self.sink.flush()
             self._scores = []
             try:
@@ -94,11 +93,6 @@ class GroupTaps(Taps):
             elif (reference := output.get("ref_per_token_logps")) is not None:  # older TRL has None without a penalty
                 with self.sink.observing("kl"):
                     self._see_reference(reference, output)
-
-    def _see_weights(self) -> None:
-        norm = weight_norm(self.trainer.model)
-        self.sink.observe("rl_weight_norm", norm)
-        see_changes(self.sink, self._weights, self.trainer.model, norm)
 
     def _see_penalty(self, scores: Any, output: Any) -> None:
         """Observe RLOO's KL (k1: log-probability of the policy minus that of the reference), a part of its reward."""

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 from rlexporter.adapters.taps import Taps
 from rlexporter.model.sink import NotSeenError
-
-_HALVINGS = 16
-"""Updates in a row that the scaler of fp16 may skip: it halves its scale of 65536 each time, down to 1."""
 
 
 class OptimizerTaps(Taps):
@@ -21,6 +19,7 @@ class OptimizerTaps(Taps):
     _skipped: Any = 0
     """Updates that the scaler of fp16 has skipped; on the device of the gradients, as reading it would wait."""
     _in_a_row: Any = 0
+    _halvings: int | None = None
 
     def install(self) -> None:
         """Wrap `training_step` and `clip_grad_norm_`, and evaluation and saving as phases."""
@@ -65,23 +64,26 @@ class OptimizerTaps(Taps):
             raise ValueError("the engine gave no gradient norm")
         if hasattr(norm, "to_local"):  # reading a sharded norm would be a collective
             raise NotSeenError("the gradient norm is sharded over ranks (FSDP2): only log lines have it")
-        if not hasattr(norm, "detach"):
-            self.sink.observe("rl_grad_norm_dist", [float(norm)])
-        elif getattr(self.trainer.accelerator, "scaler", None) is None:
-            self.sink.observe("rl_grad_norm_dist", norm)
-        else:
+        if getattr(self.trainer.accelerator, "mixed_precision", "") == "fp16":
             self._see_scaled(norm)
+        else:
+            self.sink.observe("rl_grad_norm_dist", norm if hasattr(norm, "detach") else [float(norm)])
 
     def _see_scaled(self, norm: Any) -> None:
         """Observe the norm of a step in fp16, but not that of gradients that overflowed: their update is skipped.
 
         A scaler finds its scale by such steps, in a healthy run too. Gradients that still are NaN or infinite when it
-        cannot go down any more are a fault.
+        cannot go down any more are a fault. DeepSpeed has a scaler of its own, and gives its norm as a number.
         """
+        import torch
+
+        norm = torch.as_tensor(norm)
+        if self._halvings is None:
+            self._halvings = halvings(self.trainer.accelerator)
         overflown = norm - norm != 0  # the difference is NaN for NaN and infinities
         self._skipped = self._skipped + overflown
         self._in_a_row = (self._in_a_row + 1) * overflown
-        self.sink.observe("rl_grad_norm_dist", norm, ~overflown | (self._in_a_row > _HALVINGS))
+        self.sink.observe("rl_grad_norm_dist", norm, ~overflown | (self._in_a_row > self._halvings))
         self.sink.observe("rl_skipped_updates_total", self._skipped)
 
 
@@ -105,6 +107,22 @@ class BackwardTaps(Taps):
         self.sink.observe("rl_grad_norm_dist", norm_of(gradients))
 
 
+def halvings(accelerator: Any) -> int:
+    """Return how many updates in a row the scaler of fp16 may skip: until its scale has come down to 1.
+
+    That of torch begins at 65536 and halves it each time, unless `GradScalerKwargs` say otherwise: 16. That of
+    DeepSpeed begins at a power of 2 of its own, and at first forgives as many overflows as its hysteresis says.
+    """
+    plugin = getattr(getattr(accelerator, "state", None), "deepspeed_plugin", None)
+    if plugin is not None:
+        told = plugin.deepspeed_config.get("fp16", {})
+        return int(told.get("initial_scale_power", 16)) + int(told.get("hysteresis", 2)) - 1
+    handler = getattr(accelerator, "scaler_handler", None)
+    if handler is None:
+        return 16
+    return math.ceil(math.log2(handler.init_scale) / -math.log2(handler.backoff_factor))
+
+
 def learning_rate(trainer: Any) -> float | None:
     """Return the learning rate that the next update takes, None if it is not known.
 
@@ -120,21 +138,28 @@ def learning_rate(trainer: Any) -> float | None:
     return rate if isinstance(rate, float) else None  # reading a tensor may wait for a device
 
 
-def weight_norm(model: Any) -> Any:
-    """Return the norm of this rank's trained weights, as a tensor on their device; NaN if one of them is NaN.
+def trained(model: Any) -> list[Any]:
+    """Return this rank's part of each trained parameter, without the empty ones.
 
-    No collective is called: only the local part of sharded parameters (FSDP, ZeRO) counts.
+    No collective is called: of sharded parameters (FSDP, ZeRO) it is the local part.
     """
-    return norm_of([local_part(parameter) for parameter in model.parameters() if parameter.requires_grad])
-
-
-def norm_of(tensors: list[Any]) -> Any:
-    """Return the norm of all ``tensors`` together, as a tensor on the device of the first."""
     import torch
 
     with torch.no_grad():
-        norms = [norm.float() for norm in torch._foreach_norm([each.detach() for each in tensors if each.numel()])]
-        return torch.stack([norm.to(norms[0].device, non_blocking=True) for norm in norms]).norm()
+        parts = [local_part(parameter) for parameter in model.parameters() if parameter.requires_grad]
+    return [part for part in parts if part.numel()]
+
+
+def norm_of(tensors: list[Any]) -> Any:
+    """Return the norm of all ``tensors`` together, as a tensor on the device of the first; NaN if one holds a NaN."""
+    import torch
+
+    with torch.no_grad():
+        norms = torch._foreach_norm([each for each in tensors if each.numel()])
+        device, dtype = norms[0].device, norms[0].dtype
+        if any(norm.device != device or norm.dtype != dtype for norm in norms):
+            norms = [norm.to(device, torch.float32, non_blocking=True) for norm in norms]
+        return torch.stack(norms).float().norm()
 
 
 def local_part(parameter: Any) -> Any:

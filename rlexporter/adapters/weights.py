@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rlexporter.adapters.optimizer import local_part, weight_norm
+from rlexporter.adapters.optimizer import norm_of, trained
 from rlexporter.model.sink import Sink
 
 _TENSORS = 32
@@ -22,27 +22,32 @@ class WeightSample:
     def __init__(self) -> None:
         self._before: Any = None
 
-    def changed(self, model: Any) -> Any:
-        """Return the share of the kept weights that have changed since the last call, as a tensor on their device.
+    def changed(self, weights: list[Any]) -> Any:
+        """Return the share of the kept ``weights`` that have changed since the last call, as a tensor on their device.
 
         None in the first call, and after a change of shape or device. Nothing waits for the device.
         """
-        now = _sample(model)
+        now = _sample(weights)
         before, self._before = self._before, now
         if before is None or before.shape != now.shape or before.device != now.device:
             return None
         return (now != before).float().mean()
 
 
-def see_changes(sink: Sink, sample: WeightSample, model: Any, norm: Any) -> None:
-    """Observe the share of ``sample`` that has changed; nothing the first time, as there is nothing to compare with.
+def see_weights(sink: Sink, sample: WeightSample, model: Any, *, only_faults: bool = False) -> None:
+    """Observe the norm of the trained weights of ``model``, and the share of ``sample`` that has changed.
 
-    ``norm``: that of the weights now, a tensor. Nothing is observed where it is NaN or infinite: that weights were
-    compared tells the judge that they were numbers before the updates of this step.
+    The share is not observed the first time, as there is nothing to compare with, and not where the norm is NaN or
+    infinite: that weights were compared tells the judge that they were numbers before the updates of this step.
+    ``only_faults``: observe no other norm than such a one.
     """
-    changed = sample.changed(model)
+    weights = trained(model)
+    norm = norm_of(weights)
+    difference = norm - norm  # NaN for NaN and infinities
+    sink.observe("rl_weight_norm", norm, difference != 0 if only_faults else None)
+    changed = sample.changed(weights)
     if changed is not None:
-        sink.observe("rl_weight_changed_fraction", changed, (norm - norm == 0).to(changed.device, non_blocking=True))
+        sink.observe("rl_weight_changed_fraction", changed, (difference == 0).to(changed.device, non_blocking=True))
 
 
 class StepWeights:
@@ -61,27 +66,27 @@ class StepWeights:
             return
         self._looked = True
         with self._sink.observing("weights"):
-            norm = weight_norm(self._trainer.model)
-            self._sink.observe("rl_weight_norm", norm, norm - norm != 0)  # the difference is NaN for NaN and infinities
-            see_changes(self._sink, self._sample, self._trainer.model, norm)
+            see_weights(self._sink, self._sample, self._trainer.model, only_faults=True)
         self._sink.flush()
 
     def see_after(self) -> None:
         """Observe the norm of the weights at the end of a step."""
         with self._sink.observing("weights"):
-            self._sink.observe("rl_weight_norm", weight_norm(self._trainer.model))
+            self._sink.observe("rl_weight_norm", norm_of(trained(self._trainer.model)))
         self._looked = False
 
 
-def _sample(model: Any) -> Any:
-    """Return a copy of some weights of this rank's part of the trained parameters, as one tensor."""
+def _sample(weights: list[Any]) -> Any:
+    """Return a copy of some of ``weights``, as one tensor."""
     import torch
 
-    parts = [local_part(parameter).detach() for parameter in model.parameters() if parameter.requires_grad]
-    parts = [part for part in parts if part.numel() and part.is_contiguous()]
+    parts = [part for part in weights if part.is_contiguous()]
     with torch.no_grad():
         few = [_spread(part) for part in parts[:: _step(len(parts), _TENSORS)]]
-        return torch.cat([each.to(few[0].device, non_blocking=True) for each in few])
+        device = few[0].device
+        if any(each.device != device for each in few):
+            few = [each.to(device, non_blocking=True) for each in few]
+        return torch.cat(few)
 
 
 def _spread(part: Any) -> Any:

@@ -9,10 +9,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextvars import Context
 from typing import Any
 
 import h11
@@ -29,6 +31,10 @@ _BACKLOG = 64
 """Connections accepted at a time: fewer than the limit, so that each gets its turn before it may be shut."""
 
 _SWEEP_SECONDS = 0.1
+_BEAT_SECONDS = 0.25
+"""Timers go off together, at multiples of this: uvicorn's own and ours would wake the thread twenty times a second."""
+_SOON_SECONDS = 0.05
+"""Timers of less are kept as they are: something waits for them."""
 _FINISH_SECONDS = 1
 _LOGGERS = ("uvicorn.error", "uvicorn.access", "uvicorn.asgi", "asyncio")
 _HEADERS = [
@@ -123,6 +129,14 @@ class _Loop(asyncio.SelectorEventLoop):
         super().__init__()
         self._connections = connections
         self._tls = tls
+
+    def call_at(  # type: ignore[override] # Python 3.10 has no syntax for the types of asyncio's stubs
+        self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        """Call ``callback`` at ``when``, or a little later, together with others: each waking costs the training."""
+        if when - self.time() > _SOON_SECONDS:
+            when = math.ceil(when / _BEAT_SECONDS) * _BEAT_SECONDS
+        return super().call_at(when, callback, *args, context=context)
 
     async def create_server(
         self, protocol_factory: Callable[[], Any], *arguments: Any, **options: Any

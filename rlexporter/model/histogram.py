@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from bisect import bisect_left
 from dataclasses import dataclass, field
 
@@ -95,11 +96,11 @@ class Histogram:
             raise ValueError("histograms with different bounds cannot be added")
         return Histogram(
             self.bounds,
-            tuple(a + b for a, b in zip(self.counts, other.counts, strict=True)),
+            tuple(map(operator.add, self.counts, other.counts)),  # as many: the bounds are the same
             self.positive_sum + other.positive_sum,
             self.negative_sum + other.negative_sum,
             min(self.minimum, other.minimum),
             max(self.maximum, other.maximum),
-            self.nonfinite + other.nonfinite,
+            self.nonfinite + other.nonfinite if other.nonfinite else self.nonfinite,
             self.outside + other.outside,
         )

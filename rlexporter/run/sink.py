@@ -22,7 +22,6 @@ from rlexporter.store.store import Store
 from rlexporter.tensors import host
 from rlexporter.tensors.tally import on_gpu
 
-_STEP = Series(NAMED["rl_step"])
 _KEYS = frozenset(key.name for metric in NAMED.values() for key in metric.keys if not key.only)
 """Keys of log lines: an array under one of them is what is logged, and not what a histogram of that name counts."""
 
@@ -71,7 +70,7 @@ class RunSink:
             if self.recorder is not None:
                 if update is not None:
                     self.recorder.step(update)
-                self.recorder.log(self._step, stats if served else {})
+                self.recorder.log(self._store.step, stats if served else {})
 
     def advance(self, update: StepUpdate) -> None:
         """Note that a step is done that has no log line."""
@@ -178,7 +177,7 @@ class RunSink:
     def flush(self) -> None:
         """Start to copy counts from devices to the host, before something that may fail."""
         with self.guard("tap"):
-            self._pending.tally.flush(self._step)
+            self._pending.tally.flush(self._store.step)
 
     def guard(self, where: str) -> contextlib.AbstractContextManager[None]:
         """Keep errors inside the block from the trainer."""
@@ -226,12 +225,8 @@ class RunSink:
 
     def drain(self) -> None:
         """Serve what was seen in a step that will not end. Raises the error of a device that has failed."""
-        part = self._pending.take(StepUpdate(step=self._step))
+        part = self._pending.take(StepUpdate(step=self._store.step))
         self._absorb(replace(part, phases={}))
-
-    @property
-    def _step(self) -> int:
-        return int(self._store.snapshot.samples.get(_STEP, 0))
 
     def _without_gpu(self, stats: Mapping[str, object]) -> Mapping[str, object]:
         """Count the tensors on a GPU there, since reading them would wait; return the line without them."""
@@ -261,7 +256,7 @@ class RunSink:
         counted = host.count(values, series.metric.bounds, mask)
         self._pending.cost(time.perf_counter() - started)
         overhead = self._pending.take_overhead()
-        self._absorb(StepUpdate(step=self._step, seen={series: counted}, overhead=overhead))
+        self._absorb(StepUpdate(step=self._store.step, seen={series: counted}, overhead=overhead))
 
     def _absorb(self, part: StepUpdate) -> None:
         self._store.absorb(part)

@@ -1,8 +1,6 @@
-"""Keeps the current state of a run. Every change makes a new snapshot and swaps one reference.
+"""Keeps the current state of a run: takes log lines, steps, events and what taps see.
 
-Writers share a lock. Readers need none: `Store.snapshot`, read once, is consistent. The lock is reentrant because a
-signal handler may write while the thread that it interrupts is writing; the interrupted change is then made once more,
-on top of the handler's.
+Each is one change of `Current`, made under its lock.
 """
 
 from __future__ import annotations
@@ -11,8 +9,8 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from math import nan
-from threading import RLock
 
+from rlexporter.conditions.stall import ASIDE
 from rlexporter.conditions.watch import Verdict, Watch
 from rlexporter.model.framework import Framework
 from rlexporter.model.metric import Kind, Metric, Series
@@ -20,6 +18,7 @@ from rlexporter.model.snapshot import AnomalyCounts, RunState, Snapshot
 from rlexporter.model.step import RunFacts, StepUpdate
 from rlexporter.store import transitions
 from rlexporter.store.builder import SnapshotBuilder
+from rlexporter.store.current import Current
 from rlexporter.store.keys import Resolver, clip
 from rlexporter.store.log_lines import LogLine, LogLines
 
@@ -52,26 +51,34 @@ class Store:
         self._watch = watch
         self._urgent = urgent
         self._clock = clock
-        self._lock = RLock()
         self._record_seconds = 0.0
-        self.snapshot = Snapshot(
-            samples={Series(metric, labels): 0.0 for metric in catalog for labels in metric.initial}
-        )
+        self._step, self._stall = Series(self._named["rl_step"]), Series(self._named["rl_stall_after_seconds"])
+        self._phases = _phases(self._named["rl_phase"])
+        zero = {Series(metric, labels): 0.0 for metric in catalog for labels in metric.initial}
+        self._current = Current(Snapshot(samples=zero), self._named)
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The state now; the same object until something changes. For any thread."""
+        return self._current.snapshot
+
+    @snapshot.setter
+    def snapshot(self, snapshot: Snapshot) -> None:
+        """Put another state in place."""
+        self._current.snapshot = snapshot
+
+    @property
+    def step(self) -> int:
+        """The step of the run, 0 before its first."""
+        return int(self._current.value(self._step))
 
     def change(self, edit: Callable[[SnapshotBuilder], None]) -> None:
         """Make one change visible at once. ``edit`` may be called twice, on different snapshots."""
-        with self._lock:
-            while True:
-                base = self.snapshot
-                builder = SnapshotBuilder(base, self._named)
-                edit(builder)
-                if self.snapshot is base:
-                    self.snapshot = builder.freeze()
-                    return
+        self._current.change(edit)
 
     def begin(self, facts: RunFacts, labels: Mapping[str, str]) -> None:
         """Take over the facts of a run before its first step. ``labels``: those that every series carries."""
-        with self._lock:
+        with self._current.lock:
             resolver = self._lines.begin(facts.family, self._frameworks.get(facts.framework))
             self.change(lambda builder: self._begin(builder, facts, labels, resolver))
 
@@ -101,7 +108,7 @@ class Store:
             builder.set("rl_last_checkpoint_step", step)
             builder.set("rl_last_checkpoint_timestamp_seconds", self._clock())
 
-        with self._lock:
+        with self._current.lock:
             if self._watch is not None:
                 self._watch.checkpoints.saved(step)
             self.change(edit)
@@ -120,7 +127,7 @@ class Store:
             self._lines.absorb(builder, part)
             anomalies = builder.anomalies
 
-        with self._lock:
+        with self._current.lock:
             self.change(edit)
             if self._watch is not None:
                 self._watch.note(anomalies, part.seen, of=part.step)
@@ -143,14 +150,10 @@ class Store:
 
     def phase(self, name: str) -> None:
         """Note that the phase ``name`` is under way; empty: none is."""
-
-        def edit(builder: SnapshotBuilder) -> None:
-            for (each,) in self._named["rl_phase"].initial:
-                builder.set("rl_phase", float(each == name), each)
-            if self._watch is not None:
-                builder.set("rl_stall_after_seconds", self._watch.stall_after(name))
-
-        self.change(edit)
+        samples: Mapping[Series, float] = self._phases.get(name) or self._phases[""]
+        if self._watch is not None and name in ASIDE:
+            samples = {**samples, self._stall: self._watch.stall_after(name)}
+        self._current.phase(samples)
 
     def signal(self, name: str, reason: str, cause: str) -> None:
         """Note if a signal can be measured; ``reason``: why not, empty if it can; ``cause``: the kind of reason."""
@@ -165,7 +168,7 @@ class Store:
 
     def renew_lock(self) -> None:
         """Make a new lock in a forked child, since no thread is there to release one that the parent held."""
-        self._lock = RLock()
+        self._current.renew_lock()
 
     def record(
         self,
@@ -192,7 +195,7 @@ class Store:
             elif self._watch is not None:
                 self._judge(self._watch, builder, found, line, update, at, timed=timed)
 
-        with self._lock:
+        with self._current.lock:
             line = self._lines.read(logs, update, served=served)
             self.change(edit)
         self._hurry(found)
@@ -217,7 +220,7 @@ class Store:
 
         The snapshot does not change before the next line is recorded.
         """
-        with self._lock:
+        with self._current.lock:
             return self._lines.targets(key, line)
 
     def _judge(
@@ -272,3 +275,9 @@ class Store:
         for key, total in facts.totals.items():
             for series in resolver.resolve(key):
                 builder.totals[series] = total
+
+
+def _phases(metric: Metric) -> dict[str, dict[Series, float]]:
+    """Return the samples of each phase that may be under way, by its name; of none under an empty one."""
+    names = [name for (name,) in metric.initial]
+    return {name: {Series(metric, (each,)): float(each == name) for each in names} for name in ("", *names)}

@@ -8,6 +8,7 @@ element for 24 bounds, where a search for each element's bucket takes ten or mor
 from __future__ import annotations
 
 import itertools
+import operator
 from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import replace
@@ -27,6 +28,8 @@ _CHUNK = 131_072
 _FEW = 2048
 """The number of values up to which sorting is faster than comparing with each bound."""
 _NONE = Nonfinite()
+_NAMES = {4: "float32", 8: "float64"}
+"""The dtypes that are counted, by their size: asking numpy for a name takes longer than to sort."""
 
 
 def count(values: Any, bounds: tuple[float, ...], mask: Any = None) -> Histogram:
@@ -41,25 +44,50 @@ def count(values: Any, bounds: tuple[float, ...], mask: Any = None) -> Histogram
     return sum(counted[1:], counted[0]) if counted else Histogram.empty(bounds)
 
 
-def few(values: Any, mask: Any = None) -> Array | None:
-    """Return a copy of the ``values`` that `count` would count, in one dimension, to be counted later; None for many.
+def few(values: Any, mask: Any = None) -> Array | float | None:
+    """Return a copy of the ``values`` that `count` would count, to be counted later; None for many.
 
-    Takes and raises what `count` does.
+    The copy is an array of one dimension, or the number itself if there is only one. Takes and raises what `count`
+    does. Between two operations of a model each call of torch or numpy costs several times what it costs in a loop, so
+    this makes as few as it can.
     """
     import numpy as np
 
-    flat = _flat(values)
-    if len(flat) > _FEW:
+    if not hasattr(values, "detach"):
+        found = _plain(_flat(values))
+        if found.size > _FEW:
+            return None
+        found = found.reshape(np.shape(values))
+    elif (size := values.numel()) > _FEW:
         return None
-    plain = _plain(flat)
-    return plain.copy() if mask is None else plain[_flat_mask(mask, np.shape(values))]
+    elif size == 1 and mask is None:
+        return float(values.item())
+    else:
+        found = _plain(_array(values))
+    if mask is not None:
+        return found.ravel()[_flat_mask(mask, found.shape)]
+    return found.flatten()
 
 
-def count_few(parts: list[Array], bounds: tuple[float, ...]) -> Histogram:
-    """Count together what `few` has returned. Never raises."""
+def _array(tensor: Any) -> Array:
+    """Return a tensor as an array of its shape, which shares its memory where it can."""
+    try:
+        found: Array = tensor.numpy(force=True)
+    except TypeError:  # numpy knows no bfloat16
+        found = tensor.float().numpy(force=True)
+    return found
+
+
+def count_few(parts: list[Array | float], bounds: tuple[float, ...]) -> Histogram:
+    """Count together what `few` has returned, and change its order. Never raises."""
     import numpy as np
 
-    return _count(parts[0] if len(parts) == 1 else np.concatenate(parts), None, bounds)
+    part = parts[0] if len(parts) == 1 else np.concatenate([np.atleast_1d(part) for part in parts])
+    if not isinstance(part, float):
+        return _count_few(part, bounds)
+    if isfinite(part) and (part >= 0 or not bounds or bounds[0] < 0):
+        return Histogram.empty(bounds).including(part)
+    return _count_few(np.array([part]), bounds)
 
 
 def mean(values: Any) -> float:
@@ -74,26 +102,25 @@ def mean(values: Any) -> float:
 def _count(chunk: Array, chosen: Array | None, bounds: tuple[float, ...]) -> Histogram:
     if len(chunk) > _FEW:
         return _count_many(chunk, chosen, bounds)
-    return _count_few(chunk if chosen is None else chunk[chosen], bounds)
+    return _count_few(chunk.copy() if chosen is None else chunk[chosen], bounds)
 
 
-def _count_few(chunk: Array, bounds: tuple[float, ...]) -> Histogram:
+def _count_few(values: Array, bounds: tuple[float, ...]) -> Histogram:
+    """Count ``values``, which are sorted in place: numpy's methods alone, as its functions are Python around them."""
     import numpy as np
 
-    ordered = np.sort(chunk)  # NaN comes last
-    ends = ordered.searchsorted(_edges(bounds, chunk.dtype.name), side="right").tolist()
-    counts = [end - start for start, end in itertools.pairwise(ends)]
-    nonfinite = Nonfinite(len(ordered) - ends[-1], counts[-1], ends[0]) if ends[0] or ends[-2] < len(ordered) else _NONE
-    inside = ordered[ends[1] : ends[-2]]
-    if not len(inside):
-        return Histogram(bounds, tuple(counts[1:-1]), nonfinite=nonfinite, outside=counts[0])
-    low = float(inside[0])
-    below = int(inside.searchsorted(0.0)) if low < 0 else 0
-    negative_sum = -float(inside[:below].sum(dtype=np.float64)) if below else 0.0
-    positive_sum = float(inside[below:].sum(dtype=np.float64))
-    return Histogram(
-        bounds, tuple(counts[1:-1]), positive_sum, negative_sum, low, float(inside[-1]), nonfinite, counts[0]
-    )
+    values.sort()  # NaN comes last
+    ends = values.searchsorted(_edges(bounds, _NAMES[values.itemsize]), "right").tolist()
+    counts = tuple(map(operator.sub, ends[2:-1], ends[1:-2]))
+    first, last, count = ends[1], ends[-2], len(values)
+    nonfinite = Nonfinite(count - ends[-1], ends[-1] - last, ends[0]) if ends[0] or last < count else _NONE
+    if first == last:
+        return Histogram(bounds, counts, nonfinite=nonfinite, outside=first - ends[0])
+    low, high = values.item(first), values.item(last - 1)
+    below = bisect_left(values, 0.0, first, last) if low < 0 else first
+    negative_sum = -float(np.add.reduce(values[first:below], dtype=np.float64)) if below > first else 0.0
+    positive_sum = float(np.add.reduce(values[below:last], dtype=np.float64)) if below < last else 0.0
+    return Histogram(bounds, counts, positive_sum, negative_sum, low, high, nonfinite, first - ends[0])
 
 
 def _count_many(chunk: Array, chosen: Array | None, bounds: tuple[float, ...]) -> Histogram:
@@ -214,7 +241,7 @@ def _flat(values: Any) -> Any:
 def _flat_mask(mask: Any, shape: tuple[int, ...]) -> Array:
     import numpy as np
 
-    plain = mask.detach().cpu().bool().numpy() if hasattr(mask, "detach") else np.asarray(mask, dtype=bool)
+    plain = (_array(mask) if hasattr(mask, "detach") else np.asarray(mask)).astype(bool, copy=False)
     return (plain if plain.shape == shape else np.broadcast_to(plain, shape)).ravel()
 
 
@@ -230,6 +257,8 @@ def _plain(part: Any) -> Array:
             part = part.double()
         found: Array = part.numpy()
         return found
+    if part.dtype.char in "fd" and part.dtype.isnative:  # nearly always, and `errstate` costs more than all the rest
+        return part  # type: ignore[no-any-return]
     if part.dtype.kind not in "fiub":
         raise TypeError(f"{part.dtype} is no real number")
     narrow = part.dtype.kind == "f" and part.dtype.itemsize <= 4

@@ -8,10 +8,12 @@ which waits.
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 from rlexporter.model.histogram import Histogram
 from rlexporter.model.metric import Series
+from rlexporter.model.sink import NotSeenError
 from rlexporter.tensors import host
 from rlexporter.tensors.device import DeviceTally
 
@@ -29,8 +31,13 @@ class Tally:
         self._devices: dict[str, DeviceTally] = {}
 
     def add(self, series: Series, values: Any, mask: Any = None) -> None:
-        """Count the ``values`` for which ``mask`` is true. Raises what torch and numpy raise for unreadable ones."""
+        """Count the ``values`` for which ``mask`` is true. Raises what torch and numpy raise for unreadable ones.
+
+        Raises NotSeenError while a CUDA graph is captured: a replay would count into what is long sent.
+        """
         if on_gpu(values):
+            if _capturing():
+                raise NotSeenError("it is computed inside a CUDA graph, and a graph cannot be counted")
             self._on(values.device).add(series, values, mask)
             return
         few = host.few(values, mask)
@@ -52,7 +59,9 @@ class Tally:
         return taken
 
     def flush(self, step: int) -> None:
-        """Start to copy the counts on devices to the host, as those of ``step``."""
+        """Start to copy the counts on devices to the host, as those of ``step``; not while a CUDA graph is captured."""
+        if self._devices and _capturing():
+            return
         for device in self._devices.values():
             device.flush(step)
 
@@ -72,6 +81,11 @@ class Tally:
         if name not in self._devices:
             self._devices[name] = DeviceTally(device)
         return self._devices[name]
+
+
+def _capturing() -> bool:
+    torch = sys.modules["torch"]
+    return torch.cuda.is_initialized() and bool(torch.cuda.is_current_stream_capturing())
 
 
 def on_gpu(values: Any) -> bool:

@@ -22,6 +22,7 @@ NAME = "verl"
 _VALIDATION = "val"
 """The first letters of the keys of a validation, of all versions: ``val/``, ``val-core/``, ``val-aux/``."""
 _AGGREGATION = "actor_rollout_ref.actor.loss_agg_mode"
+"""The setting that says how the loss of a batch is made from that of its tokens."""
 _AGGREGATED = frozenset(("actor/entropy", "actor/entropy_loss", "actor/kl_loss"))
 """The keys of what is aggregated over tokens as the loss is."""
 _SETTINGS = {
