@@ -5,6 +5,7 @@ Skipped where trl is newer; `make versions` runs it in environments with the old
 
 from __future__ import annotations
 
+import dataclasses
 import gc
 import math
 import random
@@ -18,6 +19,7 @@ import numpy as np
 import pytest
 import torch
 import trl
+from accelerate.state import AcceleratorState  # type: ignore[import-untyped]
 from torch._subclasses.fake_tensor import FakeTensorMode
 from transformers import LlamaForCausalLM
 
@@ -56,7 +58,7 @@ class Adam(torch.optim.Adam):  # type: ignore[misc] # torch is not checked
     def step(self, closure: Any = None) -> Any:
         if self.kept:
             gradients = [each.grad for group in self.param_groups for each in group["params"] if each.grad is not None]
-            flat = np.concatenate([each.detach().numpy().astype(np.float64).ravel() for each in gradients])
+            flat = np.concatenate([each.detach().double().numpy().ravel() for each in gradients])
             self.kept.add("rl_grad_norm_dist", [np.sqrt(np.sum(flat**2))])
         return super().step(closure)
 
@@ -106,16 +108,20 @@ class Keeping(trl.PPOTrainer):  # type: ignore[misc] # trl is not checked
         return super().record_step_stats(kl_coef, **data)
 
 
-def _trainer(kind: Any = trl.PPOTrainer, *, adapter: bool = False, **options: Any) -> Any:
+def _trainer(kind: Any = trl.PPOTrainer, *, adapter: Any = None, dtype: Any = torch.float32, **options: Any) -> Any:
     """A policy with a value head, of 5,000 weights.
 
-    ``adapter``: one is trained in place of the policy, whose reference then is the policy without it.
+    ``adapter``: options of one that is trained in place of the policy, whose reference then is the policy without it.
+    ``dtype``: of the weights.
     """
+    if missing := options.keys() - {field.name for field in dataclasses.fields(trl.PPOConfig)}:
+        pytest.skip(f"trl {trl.__version__} has no {missing}")
+    AcceleratorState._reset_state(reset_partial_state=True)  # its precision is that of the first trainer, else
     models: list[Any] = []
-    given = {"peft_config": _lora()} if adapter else {}
-    for _ in range(1 if adapter else 2):
+    given = {} if adapter is None else {"peft_config": _lora(**adapter)}
+    for _ in range(2 if adapter is None else 1):
         torch.manual_seed(1)
-        made = LlamaForCausalLM(tiny.config(hidden_size=16, layers=1))
+        made = LlamaForCausalLM(tiny.config(hidden_size=16, layers=1)).to(dtype)
         models.append(trl.AutoModelForCausalLMWithValueHead.from_pretrained(made, **given))
     settings = {"batch_size": BATCH, "mini_batch_size": 4, "ppo_epochs": 2, "learning_rate": 1e-2, **options}
     optimizer = Adam(models[0].parameters(), lr=settings["learning_rate"])
@@ -126,9 +132,10 @@ def _trainer(kind: Any = trl.PPOTrainer, *, adapter: bool = False, **options: An
     return trainer
 
 
-def _lora() -> Any:
+def _lora(**options: Any) -> Any:
     peft = pytest.importorskip("peft", reason="peft is not installed")
-    return peft.LoraConfig(r=4, lora_alpha=16, target_modules=["q_proj", "v_proj"], task_type="CAUSAL_LM")
+    targets = ["q_proj", "v_proj"]
+    return peft.LoraConfig(r=4, lora_alpha=16, target_modules=targets, task_type="CAUSAL_LM", **options)
 
 
 def _letters(step: int, responses: list[Any]) -> list[Any]:
@@ -228,9 +235,16 @@ CASES: dict[str, dict[str, Any]] = {
     "whitened rewards": {"whiten_rewards": True},
     "stopping early": {"early_stopping": True, "target_kl": 1e-6, "ppo_epochs": 4},
     "masked responses": {},
-    "LoRA": {"adapter": True},
-    "LoRA, full kl": {"adapter": True, "kl_penalty": "full"},
+    "LoRA": {"adapter": {}},
+    "LoRA, full kl": {"adapter": {}, "kl_penalty": "full"},
+    "LoRA, accumulating": {"adapter": {}, "mini_batch_size": 2, "gradient_accumulation_steps": 2},
+    "DoRA": {"adapter": {"use_dora": True}},
+    "checkpointing": {"gradient_checkpointing": True},
+    "bf16": {"accelerator_kwargs": {"mixed_precision": "bf16"}},
+    "weights in bf16": {"dtype": torch.bfloat16},
 }
+STACK = ("LoRA", "DoRA", "accumulating", "checkpointing", "bf16", "weights in bf16")
+"""Cases of which it is seen too that training is the same without an exporter."""
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -243,8 +257,9 @@ def test_every_histogram_equals_an_independent_count(case: str) -> None:
     _assert_equal(exporter, trainer.kept)
     assert all(sum(map(len, values)) for values in trainer.kept.values.values())
     trained = [each for each in trainer.model.parameters() if each.requires_grad]
-    weights = [each.detach().numpy().astype(np.float64).ravel() for each in trained]
-    assert exporter.snapshot.value("rl_weight_norm") == pytest.approx(np.linalg.norm(np.concatenate(weights)), 1e-5)
+    weights = [each.detach().double().numpy().ravel() for each in trained]
+    exact = 2**-8 if case == "weights in bf16" else 1e-5  # each tensor's norm is rounded as its numbers are
+    assert exporter.snapshot.value("rl_weight_norm") == pytest.approx(np.linalg.norm(np.concatenate(weights)), exact)
     assert _signals(exporter) == {**dict.fromkeys(TENSOR_SIGNALS, 1.0), "entropy": 0.0}
     assert errors(exporter) == 0
     exporter.close()
@@ -429,7 +444,7 @@ def test_exploding_gradients_stay_visible() -> None:
 
 def test_of_a_policy_with_an_adapter_only_that_is_watched() -> None:
     """And the value head. The reference is the policy with the adapter switched off: its KL begins at 0, and grows."""
-    trainer = _trainer(adapter=True)
+    trainer = _trainer(adapter={})
     before = {name: weight.clone() for name, weight in trainer.model.named_parameters()}
     exporter, loop = _run(trainer, 3)
     after = dict(trainer.model.named_parameters())
@@ -454,10 +469,10 @@ def _trained(attached: bool, **options: Any) -> tuple[list[dict[str, Any]], dict
     return loop.stats, trainer.model.state_dict(), random_states()
 
 
-@pytest.mark.parametrize("options", [{}, {"adapter": True}], ids=["plain", "LoRA"])
-def test_training_is_the_same_with_and_without(options: dict[str, Any]) -> None:
+@pytest.mark.parametrize("case", ["plain", *STACK])
+def test_training_is_the_same_with_and_without(case: str) -> None:
     """Bit for bit: statistics, weights and the random state of python, numpy and torch."""
-    (lines, weights, state), others = (_trained(attached, **options) for attached in (False, True))
+    (lines, weights, state), others = (_trained(attached, **CASES[case]) for attached in (False, True))
     other_lines, other_weights, other_state = others
 
     for line, other in zip(lines, other_lines, strict=True):

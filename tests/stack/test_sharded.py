@@ -37,11 +37,12 @@ def _ran(folder: Path, ranks: int, *options: str) -> list[dict[str, Any]]:
     return [json.loads((folder / f"had-{rank}.json").read_text()) for rank in range(ranks)]
 
 
-@pytest.mark.parametrize("ranks", [2, 4])
+@pytest.mark.parametrize(("kind", "ranks"), [("GRPO", 2), ("GRPO", 4), ("RLOO", 2)])
 @pytest.mark.parametrize("how", ["fsdp2", *ZERO])
-def test_each_rank_watches_its_own_part_and_changes_nothing(tmp_path: Path, how: str, ranks: int) -> None:
+def test_each_rank_watches_its_own_part_and_changes_nothing(tmp_path: Path, how: str, kind: str, ranks: int) -> None:
     """The weights are those of a training without an exporter, bit for bit. ZeRO 1 and 2 shard no weights."""
-    watched, plain = _ran(tmp_path / "watched", ranks, how), _ran(tmp_path / "plain", ranks, how, "--plain")
+    watched = _ran(tmp_path / "watched", ranks, how, "--kind", kind)
+    plain = _ran(tmp_path / "plain", ranks, how, "--kind", kind, "--plain")
     sharded = how in ("fsdp2", "zero3")
 
     assert len({each["weights"] for each in watched}) == (ranks if sharded else 1)
@@ -49,7 +50,10 @@ def test_each_rank_watches_its_own_part_and_changes_nothing(tmp_path: Path, how:
     for each in watched:
         assert each["served"] == pytest.approx(each["norm"], rel=1e-5)
         assert (each["failed"], each["errors"], each["nonfinite"]) == ("", 0, {})
-        assert each["counts"]["rl_policy_ratio_dist"] == each["counts"]["rl_logprob_dist"] > 0
+        if kind == "GRPO":
+            assert each["counts"]["rl_policy_ratio_dist"] == each["counts"]["rl_logprob_dist"] > 0
+        else:  # 4 completions a step
+            assert each["counts"]["rl_sequence_ratio_dist"] == 4 * 4
         assert each["counts"]["rl_loss_dist"] == 4
         assert ("grad_norm" in {signal for signal, *_ in each["lost"]}) == (how == "fsdp2")
     assert watched[0]["grad_norm"] > 0
@@ -66,3 +70,16 @@ def test_a_nan_in_one_part_is_named_with_its_rank(tmp_path: Path, how: str) -> N
     assert [each["nonfinite"] for each in had] == [{"rl_weight_norm": 1.0} if rank == 5 else {} for rank in range(8)]
     assert [isnan(each["served"]) for each in had] == [rank == 5 for rank in range(8)]
     assert [each["rank"] for each in had] == [str(rank) for rank in range(8)]
+
+
+@pytest.mark.parametrize("how", ZERO[1:])
+def test_updates_that_the_scaler_of_deepspeed_skips_are_no_fault(tmp_path: Path, how: str) -> None:
+    """It says inf of the norm of gradients that overflowed. As many are counted as it skipped itself.
+
+    At first more than 16 in a row, after which the scaler of torch would be at its end: this one begins higher.
+    """
+    for each in _ran(tmp_path, 2, how, "--fp16"):
+        assert each["counted_as_skipped"] == each["skipped"] > 16
+        assert each["counts"]["rl_grad_norm_dist"] == each["counts"]["rl_loss_dist"] - each["skipped"] > 2
+        assert each["served"] == pytest.approx(each["norm"], rel=1e-3)
+        assert (each["failed"], each["errors"], each["nonfinite"]) == ("", 0, {})

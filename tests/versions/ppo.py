@@ -5,9 +5,11 @@ Nothing of rlexporter counts here: it is the measure that the served histograms 
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import datasets
 import numpy as np
@@ -26,26 +28,35 @@ except ImportError:
     from trl import PPOConfig, PPOTrainer
 
 
-def lora() -> Any:
+def lora(**options: Any) -> Any:
     """Return the configuration of an adapter for the policy."""
     import peft  # type: ignore[import-not-found,import-untyped,unused-ignore]
 
-    return peft.LoraConfig(r=4, lora_alpha=16, target_modules=["q_proj", "v_proj"], task_type="CAUSAL_LM")
+    targets = ["q_proj", "v_proj"]
+    return peft.LoraConfig(r=4, lora_alpha=16, target_modules=targets, task_type="CAUSAL_LM", **options)
 
 
 def ppo(folder: Path, *, steps: int = 4, kind: Any = PPOTrainer, **options: Any) -> Any:
     """A policy, a critic and a reward model of 10,000 weights each; 8 completions a step, of at most 8 tokens.
 
-    ``adapter``: True puts one on the policy, whose reference then is the policy without it.
+    ``adapter``: options of one for the policy, whose reference then is the policy without it.
+    ``checkpointing``: True switches it on in policy and critic, which is what `PPOConfig` does not.
+    ``dtype``: of all weights. ``launched``: what a launcher tells accelerate by the environment.
     """
-    adapter = options.pop("adapter", False)
+    adapter = options.pop("adapter", None)
+    checkpointing, dtype = options.pop("checkpointing", False), options.pop("dtype", torch.float32)
+    launched = options.pop("launched", {})
     config = tiny.config(hidden_size=16, layers=1)
     config.num_labels = 1
     tokenizer = tiny.tokenizer()
     torch.manual_seed(1)
     np.random.seed(1)
-    policy, reference = LlamaForCausalLM(config), LlamaForCausalLM(config)
+    policy, reference = LlamaForCausalLM(config).to(dtype), LlamaForCausalLM(config).to(dtype)
     reference.load_state_dict(policy.state_dict())
+    reward, critic = (LlamaForSequenceClassification(config).to(dtype) for _ in range(2))
+    if checkpointing:
+        policy.gradient_checkpointing_enable()
+        critic.gradient_checkpointing_enable()
     args: dict[str, Any] = {
         "output_dir": str(folder / "trainer_output"),
         "per_device_train_batch_size": 4,
@@ -65,16 +76,19 @@ def ppo(folder: Path, *, steps: int = 4, kind: Any = PPOTrainer, **options: Any)
         **options,
     }
     size = args["per_device_train_batch_size"] * args["gradient_accumulation_steps"]
-    return kind(
-        args=PPOConfig(total_episodes=steps * size, **args),
-        processing_class=tokenizer,
-        model=policy,
-        ref_model=None if adapter else reference,
-        reward_model=LlamaForSequenceClassification(config),
-        value_model=LlamaForSequenceClassification(config),
-        train_dataset=datasets.Dataset.from_dict({"input_ids": [tokenizer(p)["input_ids"] for p in tiny.prompts(64)]}),
-        **({"peft_config": lora()} if adapter else {}),
-    )
+    with mock.patch.dict(os.environ, launched):
+        return kind(
+            args=PPOConfig(total_episodes=steps * size, **args),
+            processing_class=tokenizer,
+            model=policy,
+            ref_model=reference if adapter is None else None,
+            reward_model=reward,
+            value_model=critic,
+            train_dataset=datasets.Dataset.from_dict(
+                {"input_ids": [tokenizer(p)["input_ids"] for p in tiny.prompts(64)]}
+            ),
+            **({} if adapter is None else {"peft_config": lora(**adapter)}),
+        )
 
 
 class KeepingPPO(PPOTrainer):  # type: ignore[misc] # trl is not checked

@@ -91,8 +91,16 @@ CASES: dict[str, dict[str, Any]] = {
         "per_device_train_batch_size": 16,
     },
     "one mini-batch": {"num_mini_batches": 1, "num_ppo_epochs": 1},
-    "LoRA": {"adapter": True, "learning_rate": 1e-2},
+    "LoRA": {"adapter": {}, "learning_rate": 1e-2},
+    "LoRA, accumulating": {"adapter": {}, "gradient_accumulation_steps": 2, "learning_rate": 1e-2},
+    "DoRA": {"adapter": {"use_dora": True}, "learning_rate": 1e-2},
+    "checkpointing": {"checkpointing": True, "learning_rate": 1e-2},
+    "bf16": {"launched": {"ACCELERATE_MIXED_PRECISION": "bf16"}, "learning_rate": 1e-2},
+    "weights in bf16": {"dtype": torch.bfloat16, "learning_rate": 1e-2},
+    "compiled": {"launched": {"ACCELERATE_DYNAMO_BACKEND": "inductor"}, "learning_rate": 1e-2},
 }
+STACK = ("LoRA", "DoRA", "accumulating", "checkpointing", "bf16", "weights in bf16", "compiled")
+"""Cases of which it is seen too that training is the same without an exporter."""
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -227,7 +235,7 @@ def _set(weight: Any, value: float) -> None:
 def test_of_a_policy_with_an_adapter_only_that_is_watched(tmp_path: Path) -> None:
     """And the critic, which is trained as a whole. The reference is the policy with the adapter switched off."""
     pytest.importorskip("peft", reason="peft is not installed")
-    trainer = ppo(tmp_path, adapter=True, learning_rate=1e-2)
+    trainer = ppo(tmp_path, adapter={}, learning_rate=1e-2)
     before = {name: weight.clone() for name, weight in trainer.model.named_parameters()}
     exporter, _ = _run(trainer)
     after = dict(trainer.model.named_parameters())
@@ -246,7 +254,7 @@ def test_of_a_policy_with_an_adapter_only_that_is_watched(tmp_path: Path) -> Non
 
 def _trained(folder: Path, attached: bool, **options: Any) -> tuple[Any, Any, Any]:
     random.seed(0)
-    trainer = ppo(folder, learning_rate=1e-3, **options)
+    trainer = ppo(folder, **{"learning_rate": 1e-3, **options})
     exporter = rlexporter.attach(trainer) if attached else None
     trainer.train()
     if exporter:
@@ -256,11 +264,11 @@ def _trained(folder: Path, attached: bool, **options: Any) -> tuple[Any, Any, An
     return lines, {name: value.clone() for name, value in trainer.model.state_dict().items()}, random_states()
 
 
-@pytest.mark.parametrize("options", [{}, {"adapter": True}], ids=["plain", "LoRA"])
-def test_training_is_the_same_with_and_without(tmp_path: Path, options: Mapping[str, Any]) -> None:
+@pytest.mark.parametrize("case", ["two mini-batches", *STACK])
+def test_training_is_the_same_with_and_without(tmp_path: Path, case: str) -> None:
     """Bit for bit: log lines, weights and the random state of python, numpy and torch."""
-    _skip_without_peft(options)
-    (lines, weights, states), others = (_trained(tmp_path / str(on), on, **options) for on in (False, True))
+    _skip_without_peft(CASES[case])
+    (lines, weights, states), others = (_trained(tmp_path / str(on), on, **CASES[case]) for on in (False, True))
 
     assert len(lines) == 4
     assert lines == others[0]
