@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,9 @@ import trl
 from transformers import LlamaForCausalLM, Trainer, TrainingArguments
 
 from rlexporter.demo import tiny
+
+ON_GPU = os.environ.get("RLEXPORTER_TEST_DEVICE") == "cuda"
+"""True where `make gpu` runs: trainers train there, and not on the CPU."""
 
 
 def letters(completions: list[str], **_: Any) -> list[float]:
@@ -31,12 +35,12 @@ def model(folder: Path) -> Any:
 
 
 def settings(folder: Path, kind: str, **options: Any) -> Any:
-    """A configuration of TRL for a few steps on the CPU, with its default names."""
+    """A configuration of TRL for a few steps, with its default names: on the CPU, or where `ON_GPU` says."""
     return getattr(trl, f"{kind}Config")(
         **{
             "output_dir": str(folder / "trainer_output"),
             "max_steps": 4,
-            "use_cpu": True,
+            "use_cpu": not ON_GPU,
             "bf16": False,
             "per_device_train_batch_size": 4,
             "per_device_eval_batch_size": 4,

@@ -164,7 +164,7 @@ def test_the_training_thread_is_never_asked(store: Store) -> None:
         found.see(store.snapshot)
         done.set()
 
-    with store._lock:
+    with store._current.lock:
         thread = threading.Thread(target=see)
         thread.start()
         assert done.wait(600)

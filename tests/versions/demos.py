@@ -30,9 +30,9 @@ ALGORITHMS = ("grpo", "rloo") if VERSION >= (1, 16) else _OF.get(VERSION, ())
 DASHBOARDS = {each["uid"]: each for each in map(loaded, map(json.loads, dashboards(CATALOG).values()))}
 
 
-def start(stack: ExitStack, algorithm: str, port: int, *options: str) -> None:
-    """Start a demo, which is killed when the stack is closed."""
-    command = [sys.executable, "-m", "rlexporter", "demo", "--algorithm", algorithm, "--port", str(port), *options]
+def start(stack: ExitStack, algorithm: str, port: int, *options: str, module: str = "rlexporter") -> None:
+    """Start a demo, which is killed when the stack is closed. ``module``: `tests.versions.slow_demo` for a slow one."""
+    command = [sys.executable, "-m", module, "demo", "--algorithm", algorithm, "--port", str(port), *options]
     environ = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
     process = subprocess.Popen(command, env=environ, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     stack.callback(process.wait)

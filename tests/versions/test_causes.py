@@ -9,10 +9,12 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from itertools import dropwhile, groupby
 from pathlib import Path
+from threading import Event
 from typing import Any, NamedTuple
 
 import pytest
@@ -89,25 +91,32 @@ class Run:
     step: int = 0
     until: int | None = None
     """The step that it has still to reach, since its verdict is there."""
+    stopped: bool = False
+    """No more step comes."""
     page: list[tuple[str, str]] = field(default_factory=list)
     """The words of the page at `/`, each with the condition that it named first, in the order in which they came."""
 
-    def is_over(self, server: Prometheus) -> bool:
-        """Read the page, if it is there yet; True when the verdict has stood for some steps, or no step comes."""
-        try:
-            _, text, _ = fetch(f"http://127.0.0.1:{self.port}/api/status")
-        except OSError:
-            return False
+    def watch(self, over: Event) -> None:
+        """Read the page all the while, in a thread of its own: Prometheus may take long to answer on a busy machine."""
+        while not over.wait(0.05):
+            with suppress(OSError):
+                self._read()
+
+    def _read(self) -> None:
+        _, text, _ = fetch(f"http://127.0.0.1:{self.port}/api/status")
         status: dict[str, Any] = json.loads(text)
         said, run = status["verdict"], status["run"]
-        self.name, self.step = run["name"], run["step"] or 0
         self.page.append(
             (said["word"], "run_stalled" if said["code"] == "stalled" else next(iter(said["conditions"]), ""))
         )
+        self.stopped = self.kind == "stall" or run["state"] == "failed"
+        self.name, self.step = run["name"], run["step"] or 0
+
+    def is_over(self, server: Prometheus) -> bool:
+        """True when the verdict has stood for some steps, or no step comes."""
         if self.until is None and server.query(f'rl:run_cause{{run="{self.name}",severity="critical"}}'):
             self.until = self.step + STANDS
-        stopped = self.kind == "stall" or run["state"] == "failed"
-        return self.until is not None and (stopped or self.step >= self.until)
+        return self.until is not None and (self.stopped or self.step >= self.until)
 
     def course(self, server: Prometheus) -> Iterator[tuple[int, tuple[str, str]]]:
         """What its dashboard said whenever it was scraped, and says now, each with its step."""
@@ -148,10 +157,17 @@ def test_the_verdict_names_the_cause(kind: str, tmp_path: Path) -> None:
     options = ("--steps", "100000", "--fault", f"{kind}@{fault.at}", "--linger", "3600")
     with ExitStack() as stack:
         for run in runs:
-            demos.start(stack, run.algorithm, run.port, *options)
+            demos.start(stack, run.algorithm, run.port, *options, module="tests.versions.slow_demo")
         targets = [f"127.0.0.1:{run.port}" for run in runs]
         server = stack.enter_context(prometheus("3", tmp_path, targets, rules=victoria.RULES))
+        watching = stack.enter_context(ThreadPoolExecutor(len(runs)))
+        over = Event()
+        stack.callback(over.set)
+        watched = [watching.submit(run.watch, over) for run in runs]
         eventually(lambda: sum(run.is_over(server) for run in runs) == len(runs))
+        over.set()
+        for each in watched:
+            each.result()
         for run in runs:
             _check(fault, run, list(run.course(server)))
 
