@@ -5,10 +5,10 @@ PY := .venv/bin/python
 ARGS ?=
 TRL := ppo mid legacy legacy07
 LOGGERS := --ignore=tests/loggers/test_logged_run.py --ignore=tests/loggers/test_accelerate.py -k "not torch and not no_steps"
-CORE := --ignore=tests/e2e --ignore=tests/adapters --ignore=tests/versions --ignore=tests/stack \
+CORE := --ignore=tests/e2e --ignore=tests/docs/test_python_blocks.py --ignore=tests/docs/test_examples.py --ignore=tests/adapters --ignore=tests/versions --ignore=tests/stack \
 	--ignore=tests/alerts/test_hidden.py --ignore=tests/alerts/test_live_faults.py --ignore=tests/alerts/test_logging_steps.py \
-	--deselect tests/outputs/test_prometheus.py::test_golden --deselect tests/test_report_to.py \
-	--deselect tests/test_architecture_diffs.py::test_what_is_added_passes_the_linter
+	--deselect tests/outputs/test_prometheus.py::test_golden --deselect tests/integrations/test_report_to.py \
+	--deselect tests/docs/test_architecture_diffs.py::test_what_is_added_passes_the_linter
 PYTEST := OMP_NUM_THREADS=1 $(PY) -m pytest -n 2 --dist loadfile --no-loadscope-reorder --durations=10
 
 .PHONY: help demo stack stack-tests gpu test test-all check fix generate golden soak lowest newest versions loggers swift healthy causes compatibility bench pictures docs dist tools clean

@@ -22,7 +22,7 @@ from rlexporter import generate
 from rlexporter.generate.site import Site
 from tests.e2e.paging import exporting
 from tests.e2e.runs import start
-from tests.test_alertmanager import mail_server
+from tests.generate.test_alertmanager import mail_server
 from tests.tools import ROOT, Webhook, alertmanager, eventually, free_port, free_ports, prometheus
 
 PAGE = ROOT / "docs/alerts.md"

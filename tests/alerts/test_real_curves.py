@@ -13,8 +13,9 @@ import pytest
 
 from rlexporter import recording
 from rlexporter.commands.recorded_alerts import judge
+from tests.conftest import DATA
 
-CURVES: list[dict[str, Any]] = json.loads((Path(__file__).parents[1] / "data/real_curves.json").read_text())
+CURVES: list[dict[str, Any]] = json.loads((DATA / "real_curves.json").read_text())
 _EXPECTED = {
     "fl448341": {("RLRewardDrop", "critical", 41)},
     "Nithin2311": {("RLGradientNonFinite", "critical", 289), ("RLKLNonFinite", "critical", 289)},

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import struct
 import zlib
-from pathlib import Path
 
 import pytest
 
-IMAGES = Path(__file__).parent.parent.parent / "docs/images"
+from tests.tools import ROOT
+
+IMAGES = ROOT / "docs/images"
 
 
 def _size(data: bytes) -> tuple[int, int]:

@@ -22,8 +22,9 @@ from rlexporter.model.snapshot import RunState
 from rlexporter.model.step import RunFacts, StepUpdate
 from rlexporter.tensors import host
 from tests.alerts.planted import LINES
+from tests.conftest import DATA
 
-RUNS = Path(__file__).parent.parent / "data/runs"
+RUNS = DATA / "runs"
 REPLAYED = {
     "grpo": "grpo-healthy_multi-0",
     "rloo": "rloo-healthy_multi-0",

@@ -7,7 +7,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from tests.code_blocks import blocks
+from tests.docs.code_blocks import blocks
 from tests.tools import ROOT
 
 _FIRST_PAGES = ("README.md", "docs/start.md")

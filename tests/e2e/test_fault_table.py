@@ -2,7 +2,7 @@
 
 Each fault is there while a real GRPO trainer takes its steps. Afterwards losses, weights and random state are compared
 with those of a run without rlexporter, bit for bit, and what is served with what the trainer did. A port that is taken
-on one rank is in test_ranks.py; more of slow clients, and what they cost, in tests/outputs/test_connections.py.
+on one rank is in test_ranks.py; more of slow clients, and what they cost, in tests/endpoint/test_connections.py.
 """
 
 from __future__ import annotations

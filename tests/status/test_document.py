@@ -26,7 +26,7 @@ from rlexporter.status import cards, document
 from rlexporter.status.history import History
 from rlexporter.store.keys import clip
 from rlexporter.store.store import Store
-from tests.conftest import observe
+from tests.conftest import DATA, observe
 from tests.status.runs import NOW, judged, recorded
 
 Json = dict[str, Any]
@@ -218,7 +218,7 @@ def same(one: float, other: float) -> bool:
     return one == other or (math.isnan(one) and math.isnan(other))
 
 
-RUNS = sorted(path.name for path in (Path(__file__).parents[1] / "data/runs").glob("*.jsonl"))
+RUNS = sorted(path.name for path in (DATA / "runs").glob("*.jsonl"))
 
 
 @pytest.mark.parametrize("run", RUNS)

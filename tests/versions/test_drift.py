@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -14,11 +13,11 @@ from rlexporter.catalog import ALGORITHMS, CATALOG
 from rlexporter.store.keys import _pattern
 from scripts import drift
 from scripts.drift import TRAINERS, Found, Sources
-from tests.tools import REQUIRED
+from tests.tools import REQUIRED, ROOT
 
 pytestmark = pytest.mark.slow
 
-ADAPTERS = Path(__file__).parent.parent.parent / "rlexporter/adapters"
+ADAPTERS = ROOT / "rlexporter/adapters"
 GRPO, RLOO, PPO = TRAINERS
 NEWEST = (1, 16)  # a release that nobody has looked at yet is for `python -m scripts.drift`, and fails no test
 

@@ -52,7 +52,7 @@ def test_the_loop_of_legacy_ppo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     if not hasattr(trl, "AutoModelForCausalLMWithValueHead") or not hasattr(trl.PPOTrainer, "step"):
         pytest.skip(f"trl {trl.__version__} has no PPO with a loop of one's own")
     from rlexporter.demo.ppo_loops import LegacyRun
-    from tests.code_blocks import blocks
+    from tests.docs.code_blocks import blocks
 
     monkeypatch.setenv("RLEXPORTER_LINGER_SECONDS", "0")
     tiny.model(tmp_path / "tiny-llama", 0, lambda *_: None, steps=1)

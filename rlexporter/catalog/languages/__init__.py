@@ -1,7 +1,7 @@
 """The languages of what people read. One file a language maps each English text to its translation.
 
 English stands where it belongs, in the tables and in the page; a text that has no translation is shown in English.
-Names, codes and units stay as they are: programs read them. tests/test_languages.py knows every text there is.
+Names, codes and units stay as they are: programs read them. tests/catalog/test_languages.py knows every text there is.
 """
 
 from __future__ import annotations

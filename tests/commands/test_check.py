@@ -21,9 +21,10 @@ from rlexporter.model.step import RunFacts
 from rlexporter.recording import Event, Recording
 from rlexporter.store.store import Store
 from tests.alerts import planted, promtool
+from tests.conftest import DATA
 from tests.tools import EACH_GENERATION
 
-RUNS = Path(__file__).parent.parent / "data/runs"
+RUNS = DATA / "runs"
 RECORDED = os.environ.get("RLEXPORTER_RUNS", "")
 
 

@@ -26,8 +26,8 @@ from rlexporter.endpoint import server
 from rlexporter.endpoint.connections import LIMITS, Connections, Listener, Stage
 from rlexporter.model.snapshot import Snapshot
 from rlexporter.outputs import prometheus
-from tests.outputs.test_tls import Files
-from tests.outputs.wire import Answer, accepted, ask, connect, ended, read, request, unsent
+from tests.endpoint.test_tls import Files
+from tests.endpoint.wire import Answer, accepted, ask, connect, ended, read, request, unsent
 from tests.served import errors
 from tests.tools import eventually
 

@@ -18,7 +18,7 @@ import pytest
 import yaml
 from jupyter_client.manager import KernelManager
 
-from tests.test_kubernetes import VALIDATE
+from tests.deploy.test_kubernetes import VALIDATE
 from tests.tools import REQUIRED, ROOT, TOOLS
 
 EXAMPLES = ROOT / "examples"

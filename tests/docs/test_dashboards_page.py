@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from rlexporter.catalog import CATALOG
 from rlexporter.generate.dashboards import dashboards
+from tests.tools import ROOT
 
-ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "docs/dashboards.md").read_text()
 
 

@@ -17,7 +17,7 @@ from rlexporter import Exporter
 from rlexporter.catalog import CONDITION_NAMED
 from rlexporter.commands.main import main
 from tests.conftest import fetch
-from tests.outputs.test_auth import TOKEN, put
+from tests.endpoint.test_auth import TOKEN, put
 from tests.tools import eventually, free_port
 
 

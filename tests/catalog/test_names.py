@@ -12,8 +12,9 @@ import pytest
 from rlexporter.catalog import NAMED, RECORDING_RULES
 from rlexporter.model.metric import Kind
 from rlexporter.outputs.grouped import SUMS
+from tests.tools import ROOT
 
-PACKAGE = Path(__file__).parent.parent / "rlexporter"
+PACKAGE = ROOT / "rlexporter"
 SOURCES = sorted(PACKAGE.rglob("*.py"))
 
 SERIES = re.compile(r"(?<![\w./-])(?:rl|rlexporter)_\w+")

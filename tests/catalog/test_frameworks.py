@@ -18,6 +18,8 @@ from rlexporter.model.step import RunFacts
 from rlexporter.recording import Event, Recording
 from rlexporter.store.keys import Resolver
 from rlexporter.store.store import Store
+from tests.conftest import DATA
+from tests.tools import ROOT
 
 VERL = {
     "reward": "critic/score/mean",
@@ -176,7 +178,7 @@ def test_units_are_those_of_the_series() -> None:
 
 
 def _verl_file() -> Path:
-    return Path(__file__).parent / "data/formats/verl_file.jsonl"
+    return DATA / "formats/verl_file.jsonl"
 
 
 def _gauges(store: Store) -> dict[str, Any]:
@@ -237,7 +239,7 @@ def _judged(framework: str, algorithm: str) -> str:
     return f"{len(alerts - missing)} of {len(alerts)}"
 
 
-PAGE = (Path(__file__).parent.parent / "docs/frameworks.md").read_text()
+PAGE = (ROOT / "docs/frameworks.md").read_text()
 ROWS = {
     "verl": "| [verl](#verl) |",
     "verl-v1": "| [verl](#verl), trainer V1 |",

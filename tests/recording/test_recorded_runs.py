@@ -19,8 +19,9 @@ from rlexporter.catalog import CATALOG
 from rlexporter.model.metric import Kind
 from rlexporter.model.snapshot import Snapshot
 from rlexporter.store.keys import Resolver, evaluation_prefix
+from tests.conftest import DATA
 
-FOLDER = Path(os.environ.get("RLEXPORTER_RUNS") or Path(__file__).parent / "data/runs")
+FOLDER = Path(os.environ.get("RLEXPORTER_RUNS") or DATA / "runs")
 FILES = sorted(FOLDER.rglob("*.jsonl"))
 ALGORITHMS = {"grpo": "grpo", "rloo": "rloo", "ppo": "ppo", "ppo_legacy": "ppo-legacy"}
 

@@ -15,8 +15,8 @@ import torch
 import rlexporter
 from rlexporter import Exporter
 from tests import tiny
-from tests.code_blocks import Block, blocks
 from tests.conftest import fetch
+from tests.docs.code_blocks import Block, blocks
 
 pytestmark = [
     pytest.mark.usefixtures("any_port", "no_callbacks"),

@@ -1,7 +1,7 @@
 """Every block of code in README, docs and the pages beside them: it is run here, or it is on a list that says why not.
 
-Python is in tests/e2e/test_python_blocks.py, diffs in tests/test_architecture_diffs.py. A block or command that nothing
-here knows fails: add it to what is run, or to a list with the reason.
+Python is in test_python_blocks.py, diffs in test_architecture_diffs.py. A block or command that nothing here knows
+fails: add it to what is run, or to a list with the reason.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from rlexporter.catalog import NAMED, RECORDING_RULES
 from rlexporter.commands.main import main
 from rlexporter.config.settings import Settings
 from rlexporter.exporter import Exporter
-from tests.code_blocks import PAGES, Block, blocks, words
+from tests.catalog.test_names import SERVED
 from tests.conftest import fetch
-from tests.test_names import SERVED
+from tests.docs.code_blocks import PAGES, Block, blocks, words
 from tests.tools import EACH_GENERATION, ROOT, eventually, require_tools
 
 PLAIN = {
@@ -39,10 +39,10 @@ PLAIN = {
         "$ rlexporter check": "run: test_a_real_report",
         "Subject:": "what arrived from real servers; `python -m scripts.arrived` writes it",
         "[critical]": "the same",
-        "run.jsonl:": "an example of what is printed: tests/test_commands.py has real ones",
+        "run.jsonl:": "an example of what is printed: tests/commands/test_commands.py has real ones",
     },
-    "docs/cli.md": {"": "made from the code: tests/test_docs.py"},
-    "docs/python.md": {"": "made from the code: tests/test_docs.py"},
+    "docs/cli.md": {"": "made from the code: tests/docs/test_generated.py"},
+    "docs/python.md": {"": "made from the code: tests/docs/test_generated.py"},
 }
 """Blocks without a language that are no commands, by their first words, and why they are not run."""
 
@@ -50,19 +50,19 @@ LISTED = {
     r"make (demo|test|test-all|check|stack)\b": "tests/e2e/test_newcomer.py runs `make demo`; CI runs the others",
     r"git clone |cd rlexporter$": "GitHub is not at hand; tests/e2e/test_newcomer.py begins with a copy",
     r"pip install \.$": "`make dist` installs the wheel into an empty environment, and uses it",
-    r"docker compose up -d$": "no Docker engine is at hand; tests/test_deploy.py holds the file against Compose",
-    r"kubectl apply --server-side -k (deploy/kubernetes|grafana) ": "no cluster; tests/test_kubernetes.py builds both",
-    r"TARGETS=\S+ sbatch deploy/slurm/train.sbatch ": "no Slurm; tests/test_slurm.py has a stand-in for srun",
+    r"docker compose up -d$": "no Docker engine is at hand; tests/deploy/test_docker.py holds the file against Compose",
+    r"kubectl apply --server-side -k (deploy/kubernetes|grafana) ": "no cluster; tests/deploy builds both",
+    r"TARGETS=\S+ sbatch deploy/slurm/train.sbatch ": "no Slurm; tests/deploy/test_slurm.py has a stand-in for srun",
     r"ssh -L 9750:": "needs another machine",
     r"curl -s ": "its addresses are asked by test_the_endpoint_is_asked",
-    r"python examples/(grpo|own_loop|ppo)\.py": "tests/e2e/test_examples.py, tests/versions/test_ppo_example.py",
-    r"RLEXPORTER_RANKS=all torchrun .* examples/grpo\.py$": "two ranks of it are in tests/e2e/test_examples.py",
+    r"python examples/(grpo|own_loop|ppo)\.py": "tests/docs/test_examples.py, tests/versions/test_ppo_example.py",
+    r"RLEXPORTER_RANKS=all torchrun .* examples/grpo\.py$": "two ranks of it are in tests/docs/test_examples.py",
     r"ray job submit ": "needs a cluster of Ray",
     r"rlexporter run (python3? -m (verl|openrlhf)|uv run|python examples/run_grpo)": "tests/loggers has their loggers",
     r"rlexporter run swift ": "tests/versions/test_swift.py",
     r"RLEXPORTER_FROM=\w+ (rlexporter run torchrun|python my_)": "tests/loggers runs scripts so",
     r"rlexporter run --from wandb train.py$": "tests/loggers runs scripts so",
-    r"verl-command 2>&1 \| tee run.log \| rlexporter tail -$": "verl trains on GPUs; tests/test_tail.py has the pipe",
+    r"verl-command 2>&1 \| tee run.log \| rlexporter tail -$": "verl trains on GPUs; test_tail.py has the pipe",
 }
 """Commands that are not run here, and who runs them or why nobody does. Those of rlexporter are parsed all the same."""
 

@@ -12,8 +12,9 @@ import pytest
 from rlexporter import Exporter, recording
 from rlexporter.catalog.languages import language
 from rlexporter.commands.main import main
+from tests.conftest import DATA
 
-RUNS = Path(__file__).parent / "data/runs"
+RUNS = DATA / "runs"
 FILES = sorted(RUNS.glob("*.jsonl"))
 BROKEN = {
     "grpo-reward_nan_all-0": ("act", "reward_lost"),

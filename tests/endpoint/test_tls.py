@@ -18,8 +18,8 @@ from rlexporter import Exporter
 from rlexporter.config.settings import Settings
 from rlexporter.endpoint import auth
 from rlexporter.model.errors import SetupError
-from tests.outputs.test_auth import put
-from tests.outputs.wire import connect, read, request
+from tests.endpoint.test_auth import put
+from tests.endpoint.wire import connect, read, request
 from tests.tools import GENERATIONS, eventually, prometheus
 
 

@@ -19,8 +19,8 @@ from rlexporter.endpoint import bodies, statuses
 from rlexporter.model.snapshot import RunState
 from rlexporter.status import document
 from tests.conftest import fetch
-from tests.outputs.test_auth import RIGHT, TOKEN, put
-from tests.outputs.wire import ask
+from tests.endpoint.test_auth import RIGHT, TOKEN, put
+from tests.endpoint.wire import ask
 from tests.status.test_document import SCHEMA, check
 from tests.tools import eventually
 

@@ -19,8 +19,8 @@ from rlexporter.recording import Event, UnreadableError, growing
 from rlexporter.recording.formats import console, json_text
 from rlexporter.recording.growing import GrowingFile
 from rlexporter.recording.stream import Stream
+from tests.conftest import DATA
 
-DATA = Path(__file__).parent / "data"
 LOGS = [
     DATA / "formats" / name
     for name in (

@@ -1,4 +1,4 @@
-"""docs/architecture.md: its tables say what the code does. Its diffs: tests/test_architecture_diffs.py."""
+"""docs/architecture.md: its tables say what the code does. Its diffs: tests/docs/test_architecture_diffs.py."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from rlexporter.endpoint import auth
 from rlexporter.model.errors import SetupError
 from rlexporter.model.step import RunFacts
 from rlexporter.status.page import POLICY
-from tests.outputs.wire import Answer, ask, connect, ended, read, request
+from tests.endpoint.wire import Answer, ask, connect, ended, read, request
 from tests.served import errors
 from tests.tools import require_tools
 

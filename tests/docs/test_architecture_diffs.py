@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.docs.test_architecture_page import PAGE
 from tests.test_architecture import PACKAGE, ROOT
-from tests.test_architecture_page import PAGE
 
 DIFFS = dict(re.findall(r"^\*\*([^*]+)\*\*[^*]*?```diff\n(.*?)```", PAGE, re.MULTILINE | re.DOTALL))
 METRIC, CONDITION, SIGNAL = "A metric", "A condition on a signal that exists", "A condition on a new signal"

@@ -14,9 +14,9 @@ from urllib.parse import quote, unquote
 import pytest
 
 from rlexporter import Exporter
-from tests.outputs.test_auth import METHODS, PATHS, TOKEN, put
-from tests.outputs.test_tls import Files
-from tests.outputs.wire import ask, connect
+from tests.endpoint.test_auth import METHODS, PATHS, TOKEN, put
+from tests.endpoint.test_tls import Files
+from tests.endpoint.wire import ask, connect
 from tests.served import errors
 
 RUNS = [500, pytest.param(10_000, marks=pytest.mark.soak)]

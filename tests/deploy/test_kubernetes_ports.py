@@ -16,7 +16,7 @@ import yaml
 
 from rlexporter import Exporter
 from rlexporter.config.settings import DEFAULT_PORT
-from tests.test_kubernetes import FOLDER, load
+from tests.deploy.test_kubernetes import FOLDER, load
 from tests.tools import EACH_GENERATION, eventually, free_port, prometheus
 
 META = "__meta_kubernetes_"

@@ -14,8 +14,7 @@ from rlexporter.catalog import CATALOG
 from rlexporter.config.settings import Settings
 from scripts import generate
 from tests.conftest import SURPRISE
-
-ROOT = Path(__file__).parent.parent
+from tests.tools import ROOT
 
 # How each document writes the name of a metric, and how many it names.
 _SEEDS = [

@@ -27,12 +27,12 @@ from rlexporter.commands import main, playback, replay, replaying
 from rlexporter.demo import display
 from rlexporter.run.shutdown import live
 from tests import tools
-from tests.conftest import fetch, serving
+from tests.conftest import DATA, fetch, serving
 
 Sample = tuple[str, tuple[tuple[str, str], ...]]
 Points = dict[Sample, list[tuple[float, float]]]
 
-RUNS = Path(__file__).parent / "data/runs"
+RUNS = DATA / "runs"
 WHERE = {"job": "rlexporter", "instance": "replay", "rank": "0"}
 
 

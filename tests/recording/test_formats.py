@@ -20,9 +20,11 @@ from rlexporter import recording
 from rlexporter.commands import main, report_text
 from rlexporter.commands.recorded_alerts import judge
 from rlexporter.recording import Recording
+from tests.conftest import DATA
 from tests.served import gauges
+from tests.tools import ROOT
 
-FORMATS = Path(__file__).parent / "data/formats"
+FORMATS = DATA / "formats"
 GRADIENT = "RLGradientNonFinite"
 
 
@@ -604,7 +606,7 @@ def test_the_help_names_the_formats(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main.main(["check", "--help"])
     text = capsys.readouterr().out
-    page = (Path(__file__).parent.parent / "docs/alerts.md").read_text()
+    page = (ROOT / "docs/alerts.md").read_text()
     for name in ("trainer_state.json", "verl", "ms-swift", "LLaMA-Factory", "W&B", "CSV", "TensorBoard", "checkpoint"):
         assert name in text
         assert name in page
