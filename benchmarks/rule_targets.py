@@ -13,7 +13,7 @@ from typing import Any
 
 from rlexporter import Exporter
 from rlexporter.model.step import RunFacts
-from tests.alerts.planted import LINES
+from tests.conditions.planted import LINES
 
 RUN = "@RUN@"
 HEALTHY, KL, NAN, DEAD, FAILED = "healthy", "kl", "nan", "dead of a nan", "failed"

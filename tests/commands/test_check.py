@@ -20,7 +20,8 @@ from rlexporter.model.snapshot import RunState, Snapshot
 from rlexporter.model.step import RunFacts
 from rlexporter.recording import Event, Recording
 from rlexporter.store.store import Store
-from tests.alerts import planted, promtool
+from tests.alerts import promtool
+from tests.conditions import planted
 from tests.conftest import DATA
 from tests.tools import EACH_GENERATION
 

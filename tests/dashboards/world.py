@@ -21,7 +21,7 @@ from rlexporter.model.metric import Kind, Series
 from rlexporter.model.snapshot import RunState
 from rlexporter.model.step import RunFacts, StepUpdate
 from rlexporter.tensors import host
-from tests.alerts.planted import LINES
+from tests.conditions.planted import LINES
 from tests.conftest import DATA
 
 RUNS = DATA / "runs"

@@ -14,7 +14,7 @@ from tests.tools import ROOT
 RUN = """
 import json, math, os, sys, threading, urllib.request
 from rlexporter import Exporter
-from tests.alerts.planted import LINES
+from tests.conditions.planted import LINES
 
 lines, folder = int(sys.argv[1]), sys.argv[2]
 exporter = Exporter(

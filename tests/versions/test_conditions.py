@@ -1,7 +1,7 @@
 """Faults that no log line of an older TRL shows, and the conditions that begin in the step of the fault.
 
 Each trainer where TRL has it: `make versions` has environments for that. GRPO and RLOO of today are in
-`tests/alerts/test_hidden.py`.
+`tests/conditions/test_hidden.py`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from rlexporter import Exporter
 from rlexporter.demo import tiny
 from rlexporter.model.condition import Family
 from tests import tiny as trainers
-from tests.alerts.began import began, is_over
+from tests.conditions.began import began, is_over
 
 VERSION = tuple(int(part) for part in trl.__version__.split(".")[:2])
 EOS = 1

@@ -23,7 +23,7 @@ import rlexporter
 from rlexporter import Exporter
 from rlexporter.demo import ppo_loops, tiny
 from rlexporter.model.condition import Family
-from tests.alerts.began import began
+from tests.conditions.began import began
 
 VERSION = tuple(int(part) for part in trl.__version__.split(".")[:2])
 MODERN = VERSION >= (0, 12)

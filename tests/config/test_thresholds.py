@@ -12,7 +12,7 @@ from rlexporter import Exporter
 from rlexporter.config import thresholds
 from rlexporter.config.settings import Settings
 from rlexporter.model.errors import SetupError
-from tests.alerts.planted import Planted
+from tests.conditions.planted import Planted
 
 
 @pytest.mark.parametrize(

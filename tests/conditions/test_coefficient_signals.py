@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.alerts.planted import Planted
+from tests.conditions.planted import Planted
 
 
 def _signal(run: Planted, name: str) -> list[float]:

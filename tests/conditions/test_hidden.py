@@ -15,7 +15,7 @@ import rlexporter
 from rlexporter import Exporter
 from rlexporter.model.condition import Family
 from tests import tiny
-from tests.alerts.began import began, is_over
+from tests.conditions.began import began, is_over
 
 ROLLOUT, REUSED = 5, 6
 """A step with a rollout, and one with a second update on it: between two log lines."""

@@ -18,7 +18,7 @@ from rlexporter.conditions.judge import Judge, Transition
 from rlexporter.conditions.view import View
 from rlexporter.model.condition import Family
 from tests import tiny
-from tests.alerts.began import began
+from tests.conditions.began import began
 
 STEPS = 51
 EVERY = (1, 5, 10, 50)

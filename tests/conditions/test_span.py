@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rlexporter.model.step import RunFacts
-from tests.alerts.planted import Line, Planted
+from tests.conditions.planted import Line, Planted
 
 
 def _logged(every: int, lines: int, changes: Line, *, resumed: int = 0) -> Planted:

@@ -13,7 +13,7 @@ from rlexporter.conditions import from_catalog
 from rlexporter.conditions.watch import Watch
 from rlexporter.demo import tiny as demo
 from tests import tiny
-from tests.alerts.live_faults import AT, FAULTS, Plant, dropout
+from tests.conditions.live_faults import AT, FAULTS, Plant, dropout
 
 STEPS = 32
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from rlexporter.catalog import CONDITION_NAMED, CONDITIONS, SETTLED
-from tests.alerts.planted import HEALTHY, LINES, Line, Planted, wave
+from tests.conditions.planted import HEALTHY, LINES, Line, Planted, wave
 
 Fault = Callable[[int], Line]
 """What differs from a healthy line in the i-th step of the fault, from 1."""

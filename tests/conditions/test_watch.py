@@ -12,8 +12,8 @@ from rlexporter.catalog import CONDITIONS, NAMED
 from rlexporter.model.histogram import Histogram
 from rlexporter.model.metric import Series
 from rlexporter.model.step import RunFacts, StepUpdate
-from tests.alerts import planted
-from tests.alerts.planted import Planted
+from tests.conditions import planted
+from tests.conditions.planted import Planted
 
 ENTROPY: dict[str, Any] = {"condition": "entropy_collapsed", "severity": "critical"}
 

@@ -7,7 +7,7 @@ import pytest
 from rlexporter import Exporter
 from rlexporter.conditions.stall import Patience
 from rlexporter.model.step import RunFacts, StepUpdate
-from tests.alerts.planted import Planted
+from tests.conditions.planted import Planted
 
 
 def test_the_limit_follows_the_pace() -> None:

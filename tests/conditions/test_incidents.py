@@ -13,7 +13,7 @@ from rlexporter.model.metric import Series
 from rlexporter.model.snapshot import RunState
 from rlexporter.model.step import RunFacts, StepUpdate
 from rlexporter.tensors import host
-from tests.alerts.planted import Planted
+from tests.conditions.planted import Planted
 
 NAN_LINE = {
     "objective/scores": nan,

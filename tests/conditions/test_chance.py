@@ -7,7 +7,7 @@ from math import log10
 import pytest
 
 from rlexporter.conditions.chance import Doubt, Streak
-from tests.alerts.planted import Planted, wave
+from tests.conditions.planted import Planted, wave
 
 
 def test_a_streak_weighs_by_how_often_it_happened_before() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from rlexporter.model.step import RunFacts
-from tests.alerts.planted import Planted
+from tests.conditions.planted import Planted
 
 ANSWER = "rl_reward_function_dist/answer"
 GREEDY = {"rl_advantage_dist": [-1.0, 1.0], "rl_logprob_dist": [-0.2], "rl_entropy_per_token_dist": [1.0]}
