@@ -5,9 +5,6 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from pathlib import Path
-
-import pytest
 
 from rlexporter.catalog import NAMED, RECORDING_RULES
 from rlexporter.model.metric import Kind
@@ -44,32 +41,26 @@ def unknown(source: str) -> Iterator[tuple[int, str]]:
                     yield node.lineno, name
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_every_series_that_is_named_is_served(path: Path) -> None:
+def test_every_series_that_is_named_is_served() -> None:
     """In code, in PromQL and in prose; a mistake would be an empty panel, or an error where a signal is read."""
-    assert list(unknown(path.read_text())) == []
+    texts = {path: path.read_text() for path in SOURCES}
+    assert [(str(path), *found) for path, text in texts.items() for found in unknown(text)] == []
+    outside = "".join(text for path, text in texts.items() if path.parent.name != "catalog")
+    assert len(SERIES.findall(outside)) > 250, "a test that finds none has lost its way"
 
 
-def test_names_outside_of_the_catalogue_are_found() -> None:
-    """There are hundreds of them: a test that finds none has lost its way."""
-    text = "".join(path.read_text() for path in SOURCES if path.parent.name != "catalog")
-
-    assert len(SERIES.findall(text)) > 250
-
-
-@pytest.mark.parametrize(
-    ("source", "name"),
-    [
-        ('feed.see("rl_kl_per_tokens", 1.0)', "rl_kl_per_tokens"),
-        ('f"max by (run) (rate(rl_reward_dist_buckets{{{of}}}[5m]))"', "rl_reward_dist_buckets"),
-        ('"rl_loss_bucket"', "rl_loss_bucket"),
-        ('"rlexporter_error_total > 0"', "rlexporter_error_total"),
-        ('"see rl_evaluation_* and rl_eval_*"', "rl_evaluation_"),
-        ('"unless ignoring (state) rl:run_runing"', "rl:run_runing"),
-        ('"rl_eval_reward_mean, rl_eval_reward_men"', "rl_eval_reward_men"),
-        ('"rl_policy_ratio_dist_sum + rl_advantage_dist_positive_sum"', "rl_advantage_dist_positive_sum"),
-    ],
-)
-def test_a_mistake_in_a_name_is_found(source: str, name: str) -> None:
+def test_a_mistake_in_a_name_is_found() -> None:
     """Also within PromQL, as a part of a histogram, as a prefix, and of what rules record."""
-    assert list(unknown(source)) == [(1, name)]
+    mistakes = {
+        'feed.see("rl_kl_per_tokens", 1.0)': "rl_kl_per_tokens",
+        'f"max by (run) (rate(rl_reward_dist_buckets{{{of}}}[5m]))"': "rl_reward_dist_buckets",
+        '"rl_loss_bucket"': "rl_loss_bucket",
+        '"rlexporter_error_total > 0"': "rlexporter_error_total",
+        '"see rl_evaluation_* and rl_eval_*"': "rl_evaluation_",
+        '"unless ignoring (state) rl:run_runing"': "rl:run_runing",
+        '"rl_eval_reward_mean, rl_eval_reward_men"': "rl_eval_reward_men",
+        '"rl_policy_ratio_dist_sum + rl_advantage_dist_positive_sum"': "rl_advantage_dist_positive_sum",
+    }
+    assert {source: list(unknown(source)) for source in mistakes} == {
+        source: [(1, name)] for source, name in mistakes.items()
+    }
