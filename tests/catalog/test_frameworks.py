@@ -1,10 +1,11 @@
-"""Frameworks other than TRL: their tables name what is there, and a sick run is the same one in anybody's keys."""
+"""Frameworks other than TRL: what a log of theirs leaves behind and how it is judged, and what their tables name."""
 
 from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from math import nan
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,9 @@ from rlexporter.model.step import RunFacts
 from rlexporter.recording import Event, Recording
 from rlexporter.store.keys import Resolver
 from rlexporter.store.store import Store
+from tests.catalog.framework_logs import LOGS
 from tests.conftest import DATA
+from tests.served import gauges
 from tests.tools import ROOT
 
 VERL = {
@@ -35,6 +38,74 @@ VERL = {
 """Keys of TRL and of verl with the same unit, level and estimator."""
 
 
+def written(folder: Path, lines: Iterable[Mapping[str, float | str]]) -> Path:
+    """A file of these lines."""
+    path = folder / "run.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return path
+
+
+def samples(store: Store) -> dict[str, Any]:
+    """The values of a store, by the name of the series alone."""
+    return {series.metric.series: value for series, value in store.snapshot.samples.items()}
+
+
+@pytest.mark.parametrize("name", LOGS)
+def test_a_log(name: str, tmp_path: Path) -> None:
+    """Its keys tell framework and family, and all are known; the last values are served and judged."""
+    log = LOGS[name]
+    found = recording.read(written(tmp_path, log.lines))
+    served, report = gauges(found), judge(found)
+
+    assert (found.facts.framework, found.facts.family) == (name.partition(",")[0], log.family)
+    assert {series: str(served.get(series)) for series in log.served} == {
+        series: str(value) for series, value in log.served.items()
+    }
+    assert log.absent.isdisjoint(served)
+    assert {(fired.alert, fired.step) for fired in report.alerts} == log.alerts
+    assert not report.unknown_keys
+
+
+def test_keys_that_say_nothing(tmp_path: Path) -> None:
+    """OpenRLHF's KL is 0 without a reference, else the policy would be judged frozen; -1 of NeMo-RL is no ratio."""
+    bare = [
+        {"step": step, "actor_lr": 1e-6, "reward": 0.5, "kl": 0.0, "logprobs_diff": 0.0, "policy_loss": 0.1 * step}
+        for step in range(1, 31)
+    ]
+    found = recording.read(written(tmp_path, bare))
+    served = gauges(found)
+
+    assert found.facts.framework == "openrlhf"
+    assert (served["rl_policy_loss"], served["rl_reward_mean"]) == (3.0, 0.5)
+    assert not {"rl_kl_estimate_per_token", "rl_kl_k1_per_token"} & set(served)
+    assert "RLPolicyFrozen" not in {fired.alert for fired in judge(found).alerts}
+
+    first = gauges(recording.read(written(tmp_path, LOGS["nemo-rl"].lines[:1])))
+    assert first["rl_policy_ratio_min"] == 0.5
+    assert "rl_policy_ratio_max" not in first
+
+
+def test_ms_swift_where_the_kl_is_in_the_reward() -> None:
+    """Its `kl` is then a sum over the completion."""
+    store = Store(CATALOG, frameworks=FRAMEWORKS)
+    store.begin(RunFacts(algorithm="reinforce_plus_plus", framework="ms-swift", judged_as="rloo"), {})
+    store.record({"kl": -0.5}, 1)
+    store.record({"kl": -1.0}, 2)
+
+    assert samples(store)["rl_kl_per_sequence"] == -1.0
+    assert "rl_kl_per_token" not in samples(store)
+
+
+def test_another_task_of_ms_swift_is_no_grpo(tmp_path: Path) -> None:
+    """Its supervised training has no family here."""
+    lines = [{"loss": 1.0 / i, "token_acc": 0.5, "global_step/max_steps": f"{i}/9"} for i in (1, 2)]
+
+    assert recording.read(written(tmp_path, lines)).facts.family == "custom"
+
+
+# The same run in the keys of verl and of TRL
+
+
 def _healthy(step: int, rng: random.Random) -> dict[str, float]:
     return {
         "reward": 0.2 + 0.004 * min(step, 100) + rng.gauss(0, 0.02),
@@ -49,7 +120,7 @@ def _healthy(step: int, rng: random.Random) -> dict[str, float]:
     }
 
 
-def _run(path: Path, names: dict[str, str], change: Callable[[int, dict[str, float]], dict[str, float]]) -> Report:
+def _run(folder: Path, names: dict[str, str], change: Callable[[int, dict[str, float]], dict[str, float]]) -> Report:
     """Judge a run of 200 steps that is sick from step 120 on, logged in the keys ``names``."""
     rng = random.Random(5)
     lines = []
@@ -57,9 +128,8 @@ def _run(path: Path, names: dict[str, str], change: Callable[[int, dict[str, flo
         line = _healthy(step, rng)
         if step >= 120:
             line |= change(step, line)
-        lines.append(json.dumps({"step": step, **{names.get(key, key): value for key, value in line.items()}}))
-    path.write_text("\n".join(lines) + "\n")
-    return judge(recording.read(path, "grpo"))
+        lines.append({"step": step, **{names.get(key, key): value for key, value in line.items()}})
+    return judge(recording.read(written(folder, lines), "grpo"))
 
 
 FAULTS: dict[str, tuple[str, Callable[[int, dict[str, float]], dict[str, float]]]] = {
@@ -78,7 +148,7 @@ FAULTS: dict[str, tuple[str, Callable[[int, dict[str, float]], dict[str, float]]
 def test_a_run_of_verl_has_the_alerts_of_the_same_run_of_trl(tmp_path: Path, fault: str) -> None:
     """Where both have what is judged: alert, severity, step, value and limit."""
     alert, change = FAULTS[fault]
-    own, trl = _run(tmp_path / "verl.jsonl", VERL, change), _run(tmp_path / "trl.jsonl", {}, change)
+    own, trl = _run(tmp_path, VERL, change), _run(tmp_path, {}, change)
 
     assert own.framework == "verl"
     assert trl.framework == ""
@@ -91,54 +161,62 @@ def test_a_run_of_verl_has_the_alerts_of_the_same_run_of_trl(tmp_path: Path, fau
 # The tables
 
 
-@pytest.mark.parametrize("name", FRAMEWORKS)
-def test_what_a_framework_feeds_exists(name: str) -> None:
+def test_what_a_framework_feeds_exists() -> None:
     """A series of the catalogue, with as many labels as the template has; for algorithms that there are."""
-    framework = FRAMEWORKS[name]
-    for key in framework.keys:
-        assert set(key.families) <= set(ALGORITHMS), key
-        if key.series:
-            assert key.name.count("{") == len(NAMED[key.series].labels), key
-    assert framework.source
+    assert [
+        (name, key.name)
+        for name, framework in FRAMEWORKS.items()
+        for key in framework.keys
+        if not set(key.families) <= set(ALGORITHMS)
+        or (key.series and key.name.count("{") != len(NAMED[key.series].labels))
+    ] == []
+    assert all(framework.source for framework in FRAMEWORKS.values())
 
 
-@pytest.mark.parametrize("name", FRAMEWORKS)
-def test_a_key_means_one_thing_in_a_run(name: str) -> None:
+def test_a_key_means_one_thing_in_a_run() -> None:
     """Of one family of algorithms: it feeds one series, or a gauge and the histogram of the same values."""
-    framework = FRAMEWORKS[name]
-    for each in ("grpo", "ppo"):
-        meant: dict[str, str] = {}
-        for key in framework.keys:
-            if not key.families or each in key.families:
-                assert meant.setdefault(key.name, key.series) == key.series, key
+    fed = {
+        (name, family, key.name, key.series)
+        for name, framework in FRAMEWORKS.items()
+        for key in framework.keys
+        for family in ("grpo", "ppo")
+        if not key.families or family in key.families
+    }
+    assert repeated(each[:3] for each in fed) == []
 
 
-@pytest.mark.parametrize("name", FRAMEWORKS)
-def test_a_series_has_one_scale_in_a_framework(name: str) -> None:
+def repeated(found: Iterable[tuple[str, ...]]) -> list[tuple[str, ...]]:
+    """What is there more than once."""
+    return [each for each, times in Counter(found).items() if times > 1]
+
+
+def test_a_series_has_one_scale_in_a_framework() -> None:
     """It is kept by series, so it holds for TRL's own keys of that series too where a framework logs these."""
-    framework = FRAMEWORKS[name]
-    scales: dict[str, float] = {}
-    for key in framework.keys:
-        if key.series:
-            assert scales.setdefault(key.series, key.scale) == key.scale, key
-    scaled = {series for series, scale in scales.items() if scale != 1.0}
-    assert not framework.of_trl or not any(NAMED[series].keys for series in scaled)
+    scales = {
+        (name, key.series, key.scale) for name, framework in FRAMEWORKS.items() for key in framework.keys if key.series
+    }
+    assert repeated((name, series) for name, series, _ in scales) == []
+    assert [
+        (name, series)
+        for name, series, scale in scales
+        if scale != 1.0 and FRAMEWORKS[name].of_trl and NAMED[series].keys
+    ] == []
 
 
-@pytest.mark.parametrize("name", FRAMEWORKS)
-def test_a_mark_is_of_one_framework_only(name: str) -> None:
+def test_a_mark_is_of_one_framework_only() -> None:
     """No key of TRL and no mark of another, nor a key of one that is not its twin; but a key that is known.
 
     Trainer V1 of verl is told by one that has no series.
     """
-    marks, twins = FRAMEWORKS[name].marks, [{"verl", "verl-v1"}, {"slime", "miles"}]
-    others = [other for other in FRAMEWORKS.values() if other.name != name]
-    assert marks.isdisjoint(key.name for metric in CATALOG for key in metric.keys)
-    assert name == "verl-v1" or marks <= {key.name for key in FRAMEWORKS[name].keys}
-    for other in others:
-        assert marks.isdisjoint(other.marks), other.name
-        if {name, other.name} not in twins:
-            assert marks.isdisjoint(key.name for key in other.keys), other.name
+    twins = [{"verl", "verl-v1"}, {"slime", "miles"}]
+    keys = {name: {key.name for key in framework.keys} for name, framework in FRAMEWORKS.items()}
+    of_trl = {key.name for metric in CATALOG for key in metric.keys}
+    for name, framework in FRAMEWORKS.items():
+        assert framework.marks.isdisjoint(of_trl), name
+        assert name == "verl-v1" or framework.marks <= keys[name], name
+        for other in set(FRAMEWORKS) - {name}:
+            theirs = FRAMEWORKS[other].marks | (set() if {name, other} in twins else keys[other])
+            assert framework.marks.isdisjoint(theirs), (name, other)
 
 
 def test_a_log_of_trl_is_of_no_other_framework(data: Path) -> None:
@@ -164,25 +242,17 @@ def test_algorithms_of_others_are_judged_as_those_of_trl() -> None:
 def test_units_are_those_of_the_series() -> None:
     """Milliseconds and gibibytes become seconds and bytes; what is in the right unit stays."""
     store = Store(CATALOG, frameworks=FRAMEWORKS)
-    store.begin(recording.read(_verl_file()).facts, {})
+    store.begin(recording.read(DATA / "formats/verl_file.jsonl").facts, {})
     store.record({"timing_per_token_ms/gen": 20, "perf/max_memory_allocated_gb": 1.5, "timing_s/gen": 4.0}, 1)
-    first = _gauges(store)
+    first = samples(store)
     store.record({"timing_per_token_ms/gen": 30.0, "perf/max_memory_allocated_gb": 2, "timing_s/gen": 5.0}, 2)
-    second = _gauges(store)
+    second = samples(store)
 
     assert first["rl_phase_time_per_token_seconds"] == pytest.approx(0.02)
     assert second["rl_phase_time_per_token_seconds"] == pytest.approx(0.03)
     assert first["rl_gpu_memory_allocated_max_bytes"] == 1.5 * 2**30
     assert second["rl_gpu_memory_allocated_max_bytes"] == 2 * 2**30
     assert (first["rl_phase_time_seconds"], second["rl_phase_time_seconds"]) == (4.0, 5.0)
-
-
-def _verl_file() -> Path:
-    return DATA / "formats/verl_file.jsonl"
-
-
-def _gauges(store: Store) -> dict[str, Any]:
-    return {series.metric.series: value for series, value in store.snapshot.samples.items()}
 
 
 def test_the_name_of_a_data_set_may_hold_a_slash() -> None:
@@ -253,14 +323,14 @@ ROWS = {
 }
 
 
-@pytest.mark.parametrize("name", FRAMEWORKS)
-def test_the_table_of_frameworks_is_true(name: str) -> None:
+def test_the_table_of_frameworks_is_true() -> None:
     """Keys that are known, and conditions that are judged by them; where TRL's come on top, only the keys."""
-    (row,) = (line for line in PAGE.splitlines() if line.startswith(ROWS[name]))
-    cells = [cell.strip() for cell in row.strip("|").split("|")]
-    keys = len({key.name for key in FRAMEWORKS[name].keys if key.series})
-
-    assert cells[3] in (str(keys), f"TRL's and {keys}")
-    if "TRL" not in cells[3]:
-        assert cells[4] == _judged(name, "grpo")
-        assert cells[5] in ("-", _judged(name, "ppo"))
+    wrong = []
+    for name, framework in FRAMEWORKS.items():
+        (row,) = (line for line in PAGE.splitlines() if line.startswith(ROWS[name]))
+        known, grpo, ppo = (cell.strip() for cell in row.strip("|").split("|")[3:6])
+        keys = len({key.name for key in framework.keys if key.series})
+        judged = (grpo, ppo) if "TRL" in known else (_judged(name, "grpo"), "-" if ppo == "-" else _judged(name, "ppo"))
+        if known not in (str(keys), f"TRL's and {keys}") or judged != (grpo, ppo):
+            wrong.append((row, keys, *judged))
+    assert wrong == []
