@@ -1,8 +1,9 @@
-"""What goes wrong around a training, one thing at a time: it trains as it would have, and is counted right afterwards.
+"""What goes wrong around a training: it trains as it would have, and is counted right afterwards.
 
-Each fault is there while a real GRPO trainer takes its steps. Afterwards losses, weights and random state are compared
-with those of a run without rlexporter, bit for bit, and what is served with what the trainer did. A port that is taken
-on one rank is in test_ranks.py; more of slow clients, and what they cost, in tests/endpoint/test_connections.py.
+Faults are there while a real GRPO trainer takes its steps, several that do not exclude each other in one training.
+Afterwards losses, weights and random state are compared with those of a run without rlexporter, bit for bit, and what
+is served with what the trainer did. A port that is taken on one rank is in test_ranks.py; more of slow clients, and
+what they cost, in tests/endpoint/test_connections.py.
 """
 
 from __future__ import annotations
@@ -44,12 +45,13 @@ pytestmark = [
 
 STEPS = 6
 SAMPLES = 4 * STEPS // 2  # each is used in two steps
-FAULTS: dict[str, Callable[[Around], Any]] = {}
+FAULTS: dict[str, list[Callable[[Around], None]]] = {}
+"""Those of each training."""
 
 
 @dataclass
 class Around:
-    """What a fault may do: settings of the exporter, something in each step, checks at the end."""
+    """What faults may do: settings of the exporter, something in each step, checks at the end."""
 
     folder: Path
     patch: pytest.MonkeyPatch
@@ -62,18 +64,14 @@ class Around:
 
     def every_way_out(self) -> None:
         """Let everything leave the process in each way that there is, to a collector that is away."""
-        self.settings |= {
-            "state_file": self.folder / "state.json",
-            "discovery_dir": self.folder / "targets",
-            "otlp": f"http://127.0.0.1:{free_port()}",
-        }
+        self.settings |= {"state_file": self.folder / "state.json", "discovery_dir": self.folder / "targets"}
+        self.settings.setdefault("otlp", f"http://127.0.0.1:{free_port()}")
         self.errors.add("otlp")
 
 
-def fault(build: Callable[[Around], Any]) -> Callable[[Around], Any]:
-    """Put it into the table."""
-    FAULTS[build.__name__] = build
-    return build
+def fault(training: str) -> Callable[[Callable[[Around], None]], None]:
+    """Put what is decorated into the table, as a fault of this training."""
+    return FAULTS.setdefault(training, []).append
 
 
 class EachStep(TrainerCallback):  # type: ignore[misc] # transformers is not checked
@@ -99,28 +97,20 @@ def _train(folder: Path, watch: Callable[[Any], list[Callable[[], None]]]) -> tu
     return losses, weights, random_states()
 
 
-_alone: list[tuple[Any, ...]] = []
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, ...]:
+    """The training without rlexporter."""
+    return _train(tmp_path_factory.mktemp("alone"), lambda _: [])
 
 
-@pytest.fixture
-def alone(tmp_path: Path) -> tuple[Any, ...]:
-    """The training without rlexporter, once."""
-    if not _alone:
-        _alone.append(_train(tmp_path / "alone", lambda _: []))
-    return _alone[0]
-
-
-# Receivers
-
-
-@fault
+@fault("receivers")
 def collector_down(around: Around) -> None:
     """Nobody listens where the pushes go."""
     around.settings["otlp"] = f"http://127.0.0.1:{free_port()}"
     around.errors.add("otlp")
 
 
-@fault
+@fault("process")
 def collector_never_answers(around: Around) -> None:
     """It accepts, and that is all."""
     silent = around.stack.enter_context(socket.create_server(("127.0.0.1", 0)))
@@ -128,7 +118,7 @@ def collector_never_answers(around: Around) -> None:
     around.errors.add("otlp")
 
 
-@fault
+@fault("receivers")
 def prometheus_down_and_back(around: Around) -> None:
     """It is gone in the middle; counters hold what happened meanwhile."""
     port = free_port()
@@ -136,7 +126,7 @@ def prometheus_down_and_back(around: Around) -> None:
     servers = ExitStack()
     around.stack.enter_context(servers)
     folder = around.folder / "prometheus"
-    server = [servers.enter_context(tools.prometheus("2", folder, [f"127.0.0.1:{port}"]))]
+    server = [servers.enter_context(tools.prometheus("3", folder, [f"127.0.0.1:{port}"]))]
     counted = "rl_reward_dist_bucket{le='+Inf'}"
 
     def disturb(exporter: Exporter) -> None:
@@ -145,13 +135,13 @@ def prometheus_down_and_back(around: Around) -> None:
             eventually(lambda: server[0].value(counted))
             servers.pop_all().close()
         if step == 5:
-            server[0] = servers.enter_context(tools.prometheus("2", folder, [f"127.0.0.1:{port}"]))
+            server[0] = servers.enter_context(tools.prometheus("3", folder, [f"127.0.0.1:{port}"]))
 
     around.each_step.append(disturb)
     around.afterwards.append(lambda _: eventually(lambda: server[0].value(counted) == SAMPLES))
 
 
-@fault
+@fault("receivers")
 def slow_clients(around: Around) -> None:
     """200 connections that begin a request and never end it, more than may be kept: a scrape comes through."""
     clients: list[socket.socket] = []
@@ -167,7 +157,7 @@ def slow_clients(around: Around) -> None:
     around.each_step.append(connect)
 
 
-@fault
+@fault("receivers")
 def many_scrapers(around: Around) -> None:
     """64 at once, in each step."""
 
@@ -179,10 +169,7 @@ def many_scrapers(around: Around) -> None:
     around.each_step.append(scrape)
 
 
-# Machine
-
-
-@fault
+@fault("process")
 def disk_full(around: Around) -> None:
     """For state file and recording: what is written of them goes to a device that is always full."""
     path = around.folder / "state.json"
@@ -198,7 +185,8 @@ def disk_full(around: Around) -> None:
 
     def fill(exporter: Exporter) -> None:
         eventually(planted)
-        exporter._outlets[0].wake()
+        for outlet in exporter._outlets:
+            outlet.wake()
         eventually(lambda: not partial.is_symlink())  # tried, and cleared away
 
     around.each_step.append(fill)
@@ -210,7 +198,7 @@ def disk_full(around: Around) -> None:
     around.afterwards.append(whole)
 
 
-@fault
+@fault("content")
 def clock_jumps(around: Around) -> None:
     """A day ahead and two back, as a clock does that is set. The machine's own cannot be: Python's is."""
     real, ahead = time.time, [0.0]
@@ -232,7 +220,7 @@ def clock_jumps(around: Around) -> None:
     around.afterwards.append(sane)
 
 
-@fault
+@fault("process")
 def forks(around: Around) -> None:
     """A child, as a DataLoader makes them, has none of the sockets, and takes nothing away when it ends."""
     around.every_way_out()
@@ -264,7 +252,7 @@ def _sockets_of(port: int) -> int:
     return count
 
 
-@fault
+@fault("content")
 def kubernetes_service_of_our_name(around: Around) -> None:
     """A Service called rlexporter, as Kubernetes tells every pod of it."""
     around.patch.setenv("RLEXPORTER_PORT", "tcp://10.0.0.1:9750")
@@ -272,10 +260,7 @@ def kubernetes_service_of_our_name(around: Around) -> None:
     around.patch.setenv("RLEXPORTER_PORT_9750_TCP_PROTO", "tcp")
 
 
-# Content
-
-
-@fault
+@fault("content")
 def key_flood(around: Around) -> None:
     """10,000 keys that nobody knows, a few hundred of them kept."""
 
@@ -304,7 +289,7 @@ HOSTILE = (
 )
 
 
-@fault
+@fault("content")
 def hostile_labels(around: Around) -> None:
     """Names of reward functions that are meant to break the format: escaped and cut."""
 
@@ -328,10 +313,7 @@ def hostile_labels(around: Around) -> None:
     around.afterwards.append(escaped)
 
 
-# Ourselves
-
-
-@fault
+@fault("ourselves")
 def every_output_fails(around: Around) -> None:
     """An exception of its own in each of them."""
     around.every_way_out()
@@ -362,19 +344,20 @@ def every_output_fails(around: Around) -> None:
 
 
 @contextmanager
-def _around(name: str, folder: Path) -> Iterator[Around]:
+def _around(training: str, folder: Path) -> Iterator[Around]:
     with ExitStack() as stack, pytest.MonkeyPatch.context() as patch:
         patch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "1")
         around = Around(folder, patch, stack, {"port": 0, "linger": 0})
-        FAULTS[name](around)
+        for build in FAULTS[training]:
+            build(around)
         yield around
 
 
-@pytest.mark.parametrize("name", FAULTS)
-def test_fault(name: str, tmp_path: Path, alone: tuple[Any, ...]) -> None:
-    """See the fault's own text."""
+@pytest.mark.parametrize("training", FAULTS)
+def test_a_training_survives(training: str, tmp_path: Path, alone: tuple[Any, ...]) -> None:
+    """Each fault has a text of its own."""
     made: list[Exporter] = []
-    with _around(name, tmp_path) as around:
+    with _around(training, tmp_path) as around:
 
         def watch(trainer: Any) -> list[Callable[[], None]]:
             made.append(rlexporter.attach(trainer, run="r", **around.settings))
