@@ -9,7 +9,7 @@ CORE := --ignore=tests/e2e --ignore=tests/docs/test_python_blocks.py --ignore=te
 	--ignore=tests/alerts/test_hidden.py --ignore=tests/alerts/test_live_faults.py --ignore=tests/alerts/test_logging_steps.py \
 	--deselect tests/outputs/test_prometheus.py::test_golden --deselect tests/integrations/test_report_to.py \
 	--deselect tests/docs/test_architecture_diffs.py::test_what_is_added_passes_the_linter
-PYTEST := OMP_NUM_THREADS=1 $(PY) -m pytest -n 2 --dist loadfile --no-loadscope-reorder --durations=10
+PYTEST := OMP_NUM_THREADS=1 $(PY) -m pytest -n 2 --dist worksteal --durations=10
 
 .PHONY: help demo stack stack-tests gpu test test-all check fix generate golden soak lowest newest versions loggers swift healthy causes compatibility bench pictures docs dist tools clean
 
@@ -24,17 +24,13 @@ stack: tools ## the demo under Prometheus and Alertmanager, with our rules; with
 	@scripts/setup demo
 	@$(PY) -m scripts.stack $(ARGS)
 
-test: check tools ## all checks, and tests of all that matters (about 6 minutes on 2 cores; ARGS="-k golden")
-	@echo "test: unit tests, then real trainers under real Prometheus servers (about 6 minutes on 2 cores)"
-	@$(PYTEST) -m "not slow and not soak" $(ARGS)
+test: tools ## all checks, and tests of all that matters (about 4 minutes on 2 cores; ARGS="-k golden" runs those alone)
+	@scripts/setup test
+	@$(if $(ARGS),$(PYTEST) -m "not slow and not soak" $(ARGS),$(PY) -m scripts.suite test)
 
-test-all: check tools ## the same and what is slow, and older versions of TRL; what CI runs (about 40 minutes on 2 cores)
-	@echo "test-all: all that 'make test' runs and what is slow, then older versions of TRL (about 40 minutes on 2 cores)"
-	$(if $(ARGS),,@(scripts/setup loggers .venv-loggers; for each in $(TRL); do scripts/setup trl-$$each .venv-$$each; done) >.work/setup.log 2>&1 &)
-	@$(PYTEST) -m "not soak" $(ARGS)
-	$(if $(ARGS),,@$(MAKE) --no-print-directory loggers versions)
-	$(if $(ARGS),,@$(PY) -m scripts.compatibility --check)
-	$(if $(ARGS),,@$(PY) -m scripts.panels --check)
+test-all: ## the same and what is slow, and older versions of TRL; what CI runs (about 25 minutes on 2 cores)
+	@scripts/tools & tools=$$!; scripts/setup test && wait $$tools
+	@$(if $(ARGS),$(PYTEST) -m "not soak" $(ARGS),$(PY) -m scripts.suite all)
 
 check: ## format, lint, types, generated files
 	@scripts/setup test
@@ -68,12 +64,9 @@ newest: ## the same with the newest versions; PYTHON=python3.14 says on which Py
 	@venv=.venv-newest-$$($(or $(PYTHON),python3) -c 'import sys; print("%d.%d" % sys.version_info[:2])') && \
 		scripts/setup newest $$venv && $$venv/bin/python -m pytest -q -W default $(CORE) $(ARGS)
 
-versions: tools ## real trainers of older TRL versions, each in an environment of its own (about 8 minutes)
-	@for each in $(TRL); do \
-		scripts/setup trl-$$each .venv-$$each && echo "versions: $$each" && TRL_EXPERIMENTAL_SILENCE=1 \
-		OMP_NUM_THREADS=1 .venv-$$each/bin/python -m pytest -q -W default -m "not soak" --ignore=tests/versions/test_drift.py \
-			tests/versions tests/adapters/test_ppo_legacy.py $(ARGS) || exit 1; \
-	done
+versions: tools ## real trainers of older TRL versions, and other loggers, each in an environment of its own (about 10 minutes)
+	@scripts/setup test
+	@$(PY) -m scripts.suite versions
 
 loggers: ## W&B, MLflow, Trackio, tensorboardX and verl: real scripts, in an environment of their own (about 2 minutes)
 	@scripts/setup loggers .venv-loggers
