@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from pathlib import Path
@@ -20,6 +19,7 @@ from rlexporter.recording.formats import console, json_text
 from rlexporter.recording.growing import GrowingFile
 from rlexporter.recording.stream import Stream
 from tests.conftest import DATA
+from tests.recording.logs import jsonl, logged, read
 
 LOGS = [
     DATA / "formats" / name
@@ -99,12 +99,13 @@ def test_a_recording_of_our_own(name: str) -> None:
 def test_a_dict_that_a_terminal_broke(tmp_path: Path) -> None:
     """Wherever it was broken, and wherever its text is cut; braces and quotes inside texts are none."""
     logs = {"loss": -0.0625, "rewards/a 'b' }/mean": 0.5, "kl": 1.5e-05, "epoch": 0.25}
-    line = str(logs)
-    for width in (4, 11):
+    line, path = str(logs), tmp_path / "run.log"
+    for width in (1, 4, 11, 40, 80):
         broken = "".join(f"{line[i : i + width]}\r\n" for i in range(0, len(line), width))
-        content = f"don't panic {{\r\n{broken}  5%|# | 7/40 [00:01\r\nend".encode()
-        for cut in range(len(content)):
-            (event,), _ = _in_pieces(tmp_path / "run.log", content, [cut])
+        content = f"don't panic {{\r\n{broken}  5%|# | 7/40 [00:01\r\nend"
+        assert logged(read(path, content)) == [(7, logs)]
+        for cut in range(0, len(content), 1 if width == 4 else 7):
+            (event,), _ = _in_pieces(path, content.encode(), [cut])
             assert (event.step, event.logs) == (7, logs)
 
 
@@ -124,8 +125,7 @@ def test_bars_of_other_work_are_no_steps(tmp_path: Path) -> None:
     line = "{{'loss': 0.5, 'epoch': {}}}\n"
     text = "".join(line.format(i) + other * 3 for i in (0.1, 0.2, 0.3))
     assert [event.step for event in _in_pieces(tmp_path / "run.log", text.encode(), [])[0]] == [1, 2, 3]
-    (tmp_path / "run.log").write_text(text)
-    assert [event.step for event in recording.read(tmp_path / "run.log").events] == [1, 2, 3]
+    assert [event.step for event in read(tmp_path / "run.log", text).events] == [1, 2, 3]
 
     reader = console.Console(tmp_path / "run.log")
     assert [*reader.feed(line.format(0.1)), *reader.feed(other * 3)] == []
@@ -235,23 +235,14 @@ def test_the_last_line_of_ms_swift(tmp_path: Path) -> None:
     last = {"model_parameter_info": "x", **state, "global_step": 30, "log_history": [{"loss": 0.5, "step": 10}]}
     summary = {"train_runtime": 9.0, "global_step/max_steps": "30/30"}
 
-    def events(*logged: Mapping[str, Any]) -> list[Event]:
-        (tmp_path / "logging.jsonl").write_text("".join(json.dumps(each) + "\n" for each in logged))
-        return recording.read(tmp_path / "logging.jsonl").events
+    def ended(*lines: Mapping[str, Any]) -> tuple[list[int], RunState | None]:
+        found = read(tmp_path / "logging.jsonl", jsonl(*lines))
+        return [event.step for event in found.events], found.events[-1].state
 
-    whole = events(*lines, summary, last)
-    assert [(event.step, event.state) for event in whole] == [
-        *((step, None) for step in (10, 20, 30, 30)),
-        (0, RunState.FINISHED),
-    ]
-    broken = events(*lines[:2], {**last, "global_step": 20})
-    assert [(event.step, event.state) for event in broken] == [(10, None), (20, None), (0, RunState.FAILED)]
+    assert ended(*lines, summary, last) == ([10, 20, 30, 30, 0], RunState.FINISHED)
+    assert ended(*lines[:2], {**last, "global_step": 20}) == ([10, 20, 0], RunState.FAILED)
     megatron: list[dict[str, Any]] = [{"loss": 0.5, "iteration": "5/10"}, {"loss": 0.4, "iteration": "10/10"}, state]
-    assert [(event.step, event.state) for event in events(*megatron)] == [
-        (5, None),
-        (10, None),
-        (0, RunState.FINISHED),
-    ]
+    assert ended(*megatron) == ([5, 10, 0], RunState.FINISHED)
 
 
 @pytest.mark.parametrize(
@@ -265,10 +256,10 @@ def test_the_last_line_of_ms_swift(tmp_path: Path) -> None:
 def test_what_slurm_writes_last(tmp_path: Path, text: str, state: str, exception: str) -> None:
     """The end of a job whose training could not say it; the traceback of a torn-down process changes nothing."""
     trace = 'Traceback (most recent call last):\n  File "t.py", line 1, in f\nRuntimeError: gone\n'
-    path = tmp_path / "slurm-12.out"
-    path.write_text(f"{{'loss': 0.1, 'epoch': 1}}\n{text}\n" + (trace if state == "preempted" else ""))
+    written = f"{{'loss': 0.1, 'epoch': 1}}\n{text}\n" + (trace if state == "preempted" else "")
+    (_, end) = read(tmp_path / "slurm-12.out", written).events
 
-    assert [(e.state, e.exception) for e in recording.read(path).events[1:]] == [(RunState(state), exception)]
+    assert (end.state, end.exception) == (RunState(state), exception)
 
 
 # The bytes

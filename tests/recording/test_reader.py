@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import random
+import re
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +15,16 @@ import torch
 
 from rlexporter import Exporter, recording
 from rlexporter.catalog import CATALOG, NAMED
-from rlexporter.commands.recorded_alerts import feed
+from rlexporter.commands import main, report_text
+from rlexporter.commands.recorded_alerts import feed, judge
 from rlexporter.conditions import from_catalog
 from rlexporter.model.metric import Series
 from rlexporter.model.snapshot import RunState, Snapshot
 from rlexporter.model.step import RunFacts, StepUpdate
-from rlexporter.recording import Recording, UnreadableError
+from rlexporter.recording import Recording
 from rlexporter.store.store import Store
+from tests.conftest import DATA
+from tests.recording.logs import ONE_LINE, jsonl, logged, read
 
 RATIO = NAMED["rl_policy_ratio_dist"]
 CLOCK = ("_timestamp_seconds", "rlexporter_record_seconds_total", "rlexporter_observe_seconds_total")
@@ -36,17 +41,7 @@ LEGACY = r"""
 
 
 def _read(folder: Path, text: str, name: str = "run.jsonl", algorithm: str = "") -> Recording:
-    path = folder / name
-    path.write_text(text, encoding="utf-8")
-    return recording.read(path, algorithm)
-
-
-def _jsonl(*lines: object) -> str:
-    return "".join(json.dumps(line) + "\n" for line in lines)
-
-
-def _logs(found: Recording) -> list[tuple[int, dict[str, Any]]]:
-    return [(event.step, dict(event.logs)) for event in found.events if event.logs is not None]
+    return read(folder / name, text, algorithm)
 
 
 def _fed(found: Recording) -> Snapshot:
@@ -88,7 +83,7 @@ def test_flat_lines(tmp_path: Path) -> None:
     text = '{"step": 3, "kl": 0.02, "time": 10.5}\n\n  \n{"global_step": 4, "kl": NaN, "loss": -Infinity, "r": null}\n'
     found = _read(tmp_path, text, "my-run.jsonl")
 
-    (first, one), (second, two) = _logs(found)
+    (first, one), (second, two) = logged(found)
     assert (first, one) == (3, {"kl": 0.02})
     assert second == 4
     assert math.isnan(two.pop("kl"))
@@ -98,17 +93,11 @@ def test_flat_lines(tmp_path: Path) -> None:
     assert (found.run, found.watched) == ("my-run", False)
 
 
-def test_one_flat_line(tmp_path: Path) -> None:
-    """A file with a single line, with and without its end, and with a byte order mark."""
-    for text in ('{"step": 1, "kl": 0.5}', '\ufeff{"step": 1, "kl": 0.5}\r\n'):
-        assert _logs(_read(tmp_path, text)) == [(1, {"kl": 0.5})]
-
-
 def test_wrapped_lines(tmp_path: Path) -> None:
     """Events that nobody knows are passed over; ``inject`` says what nobody may know."""
     found = _read(
         tmp_path,
-        _jsonl(
+        jsonl(
             {"event": "meta", "time": 5.0, "trainer": "GRPOTrainer", "config": {"beta": 0.04, "seed": 1, "note": "x"}},
             {"event": "train_begin", "time": 6.0, "global_step": 0},
             {"event": "inject", "time": 7.0, "global_step": 1, "logs": {"kl": 99.0}},
@@ -120,7 +109,7 @@ def test_wrapped_lines(tmp_path: Path) -> None:
         ),
     )
 
-    assert _logs(found) == [(1, {"kl": 0.5})]
+    assert logged(found) == [(1, {"kl": 0.5})]
     assert [event.state for event in found.events] == [None, RunState.FINISHED, RunState.FINISHED]
     assert (found.began, found.events[0].time, found.watched) == (5.0, 8.0, True)
     assert (found.facts.algorithm, found.facts.info["trainer"]) == ("grpo", "GRPOTrainer")
@@ -135,8 +124,8 @@ def test_a_trainer_state(tmp_path: Path) -> None:
     text = json.dumps({"log_history": history, "global_step": 20, "max_steps": 100}, indent=2)
     found = _read(folder, text, "trainer_state.json")
 
-    assert [step for step, _ in _logs(found)] == [10, 20]
-    assert _logs(found)[0][1] == {"epoch": 0.1, "loss": 1.0}
+    assert [step for step, _ in logged(found)] == [10, 20]
+    assert logged(found)[0][1] == {"epoch": 0.1, "loss": 1.0}
     assert (found.run, found.facts.algorithm, found.watched) == ("my-run", "grpo", False)
     assert _read(tmp_path, text, "trainer_state.json").run == tmp_path.name
 
@@ -144,7 +133,7 @@ def test_a_trainer_state(tmp_path: Path) -> None:
 def test_legacy_ppo(tmp_path: Path) -> None:
     """Its two log lines a step; an array of which only a summary was kept counts as its mean, and NaN hides nowhere."""
     found = _read(tmp_path, LEGACY)
-    (tracked, before), (step, stats), (added, tracker) = _logs(found)
+    (tracked, before), (step, stats), (added, tracker) = logged(found)
 
     assert (tracked, step, added) == (39, 40, 40)
     assert before["env/reward_mean"] == 1.7350364923477173
@@ -159,43 +148,33 @@ def test_legacy_ppo(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("keys", "algorithm"),
+    ("meta", "keys", "algorithm"),
     [
-        ({"ppo/loss/value": 1.0}, "ppo-legacy"),
-        ({"val/ratio": 1.0}, "ppo"),
-        ({"rewards/f/mean": 1.0}, "grpo"),
-        ({"completions/mean_length": 1.0}, "grpo"),
-        ({"rewards/chosen": 1.0, "entropy": 1.0}, "dpo"),
-        ({"rewards/chosen": 1.0, "kl": 0.0}, "kto"),
-        ({"mean_token_accuracy": 1.0}, "sft"),
-        ({"something": 1.0}, "custom"),
+        (None, "ppo/loss/value", "ppo-legacy"),
+        (None, "val/ratio", "ppo"),
+        (None, "rewards/f/mean", "grpo"),
+        (None, "completions/mean_length", "grpo"),
+        (None, "rewards/chosen entropy", "dpo"),
+        (None, "rewards/chosen kl", "kto"),
+        (None, "mean_token_accuracy", "sft"),
+        (None, "something", "custom"),
+        ({"trainer": "ppo_legacy07"}, "val/ratio", "ppo-legacy"),
+        ({"trainer": "grpo_mid"}, "val/ratio", "grpo"),
+        ({"trainer": "OnlineDPOTrainer"}, "val/ratio", "online-dpo"),
+        ({"trainer": "AsyncGRPOTrainer"}, "val/ratio", "async-grpo"),
+        ({"trainer": "PPOv2Trainer"}, "something", "ppo"),
+        ({"algorithm": "my-own", "trainer": "GRPOTrainer"}, "val/ratio", "my-own"),
+        ({"algorithm": "custom"}, "val/ratio", "ppo"),
     ],
 )
-def test_the_algorithm_is_found_by_the_keys(tmp_path: Path, keys: dict[str, float], algorithm: str) -> None:
-    """Where the file does not say it; who reads it may know better."""
-    text = _jsonl({"step": 1, **keys})
+def test_the_algorithm_is_found(tmp_path: Path, meta: dict[str, str] | None, keys: str, algorithm: str) -> None:
+    """By what the recorder knew, by the trainer's class or what somebody called it, else by the keys."""
+    begun = [] if meta is None else [{"event": "meta", **meta}]
+    line = {"event": "log", "global_step": 1, "logs": dict.fromkeys(keys.split(), 1.0)}
 
-    assert _read(tmp_path, text).facts.algorithm == algorithm
-    assert _read(tmp_path, text, algorithm="rloo").facts.algorithm == "rloo"
-
-
-@pytest.mark.parametrize(
-    ("meta", "algorithm"),
-    [
-        ({"trainer": "ppo_legacy07"}, "ppo-legacy"),
-        ({"trainer": "grpo_mid"}, "grpo"),
-        ({"trainer": "OnlineDPOTrainer"}, "online-dpo"),
-        ({"trainer": "AsyncGRPOTrainer"}, "async-grpo"),
-        ({"trainer": "PPOv2Trainer"}, "ppo"),
-        ({"algorithm": "my-own", "trainer": "GRPOTrainer"}, "my-own"),
-        ({"algorithm": "custom"}, "ppo"),
-    ],
-)
-def test_the_algorithm_is_found_by_the_trainer(tmp_path: Path, meta: dict[str, str], algorithm: str) -> None:
-    """Trainers by their class, or as somebody called them; what the recorder knew wins."""
-    text = _jsonl({"event": "meta", **meta}, {"event": "log", "global_step": 1, "logs": {"val/ratio": 1.0}})
-
-    assert _read(tmp_path, text).facts.algorithm == algorithm
+    assert _read(tmp_path, jsonl(*begun, line)).facts.algorithm == algorithm
+    if meta is None:
+        assert _read(tmp_path, jsonl(line), algorithm="rloo").facts.algorithm == "rloo", "who reads it may know better"
 
 
 def test_ratios_of_sequences_are_known_for_what_they_are(tmp_path: Path) -> None:
@@ -203,9 +182,9 @@ def test_ratios_of_sequences_are_known_for_what_they_are(tmp_path: Path) -> None
     line = {"event": "log", "global_step": 1, "logs": {"kl": 0.5}}
     configured = {"event": "meta", "trainer": "grpo", "config": {"importance_sampling_level": "sequence"}}
 
-    assert _read(tmp_path, _jsonl(configured, line)).facts.info["importance_sampling_level"] == "sequence"
+    assert _read(tmp_path, jsonl(configured, line)).facts.info["importance_sampling_level"] == "sequence"
     for trainer, level in (("rloo", "sequence"), ("grpo", None)):
-        facts = _read(tmp_path, _jsonl({"event": "meta", "trainer": trainer}, line)).facts
+        facts = _read(tmp_path, jsonl({"event": "meta", "trainer": trainer}, line)).facts
         assert facts.info.get("importance_sampling_level") == level
 
 
@@ -221,7 +200,7 @@ def _live(path: Path) -> Exporter:
     exporter.observe("kl_per_sequence", torch.tensor([0.5, -0.25, math.nan]))
     for step in range(11, 41):
         exporter.run.sink.observe("rl_policy_ratio_dist", np.array([0.5 + step / 40, 1.0, math.inf]))
-        exporter.run.sink.observe("rl_reward_function_dist", [step / 4], labels=('a "b", \\{c}=d',))
+        exporter.run.sink.observe("rl_reward_function_dist", [step / 4], labels=('a "b", \\{c}=d,e="f"',))
         exporter.run.sink.observe("rl_weight_norm", [float(step)])
         exporter.run.sink.undefined("rl_reward_dist", 2)
         exporter.run.sink.values("ppo/loss/value", [1.0, math.nan if step == 20 else 2.0])
@@ -265,7 +244,7 @@ def test_a_step_and_its_log_line_are_one_event(tmp_path: Path) -> None:
     evaluation = {"event": "log", "global_step": 1, "logs": {"eval_loss": 1.0, "eval_runtime": 1.0}}
 
     def kinds(*lines: object) -> list[tuple[bool, bool]]:
-        return [(bool(event.update), bool(event.logs)) for event in _read(tmp_path, _jsonl(*lines)).events]
+        return [(bool(event.update), bool(event.logs)) for event in _read(tmp_path, jsonl(*lines)).events]
 
     assert kinds(_step({}), log, log) == [(True, True), (False, True)]
     assert kinds(_step({}), evaluation, log) == [(True, False), (False, True), (False, True)]
@@ -289,8 +268,8 @@ def test_whoever_writes_states_would_have_written_the_end(tmp_path: Path) -> Non
     """Also where the beginning of the file is lost."""
     line = {"event": "log", "global_step": 1, "logs": {"kl": 0.5}}
 
-    assert _read(tmp_path, _jsonl({"event": "state", "state": "running"}, line)).watched
-    assert not _read(tmp_path, _jsonl(line, {"event": "train_end"})).watched
+    assert _read(tmp_path, jsonl({"event": "state", "state": "running"}, line)).watched
+    assert not _read(tmp_path, jsonl(line, {"event": "train_end"})).watched
 
 
 def test_two_trainings_in_one_file(tmp_path: Path) -> None:
@@ -299,7 +278,7 @@ def test_two_trainings_in_one_file(tmp_path: Path) -> None:
     bounds = {"bounds": {RATIO.series: list(RATIO.bounds)}}
     found = _read(
         tmp_path,
-        _jsonl(
+        jsonl(
             {"event": "meta", "run": "r", "algorithm": "ppo", "global_step": 3, "bounds": {RATIO.series: [1.0]}},
             _step({RATIO.series: _counts(own)}, step=4),
             {"event": "meta", "run": "r", "algorithm": "grpo", "global_step": 7, **bounds},
@@ -311,18 +290,6 @@ def test_two_trainings_in_one_file(tmp_path: Path) -> None:
     assert (found.facts.step, found.facts.algorithm) == (3, "grpo")
 
 
-def test_labels_of_any_text(tmp_path: Path) -> None:
-    """Quotes, commas, backslashes, braces and equals signs in the name of a reward function."""
-    name = 'a "b", \\{c}=d,e="f"'
-    own = len(NAMED["rl_reward_function_dist"].bounds)
-    text = f"rl_reward_function_dist{{reward_function={json.dumps(name)}}}"
-    found = _read(tmp_path, _jsonl(_step({text: _counts(own)})))
-
-    assert found.events[0].update
-    (series,) = found.events[0].update.seen
-    assert (series.metric.series, series.labels) == ("rl_reward_function_dist", (name,))
-
-
 def test_counts_that_cannot_be_added_are_left_out(tmp_path: Path) -> None:
     """Other bounds, another number of buckets, series or labels that the catalogue lacks; the rest is read."""
     own = len(RATIO.bounds)
@@ -332,91 +299,167 @@ def test_counts_that_cannot_be_added_are_left_out(tmp_path: Path) -> None:
     labelled = _counts(len(NAMED[kl].bounds))
     strange = {"rl_of_tomorrow": _counts(3), f'{kl}{{x="1"}}': labelled, RATIO.series: _counts(1)}
 
-    found = _read(tmp_path, _jsonl(other, _step(seen)))
+    found = _read(tmp_path, jsonl(other, _step(seen)))
     assert found.events[0].update
     ((series, counted),) = found.events[0].update.seen.items()
     assert series.metric.series == kl
     assert (counted.nonfinite.nan, counted.outside, counted.negative_sum, counted.minimum) == (2, 1, 0.5, -0.5)
 
-    found = _read(tmp_path, _jsonl(_step(strange, undefined={"rl_of_tomorrow": 1, "rl_reward_dist": 2})))
+    found = _read(tmp_path, jsonl(_step(strange, undefined={"rl_of_tomorrow": 1, "rl_reward_dist": 2})))
     assert found.events[0].update
     assert found.events[0].update.seen == {}
     assert found.events[0].update.undefined == {"rl_reward_dist": 2}
 
 
-# What is refused
+# What is refused, and what is left of a damaged file
 
-
-def test_the_line_that_a_killed_process_was_writing_is_nothing(tmp_path: Path) -> None:
-    """At the end of the file, without its end; anywhere else it is an error."""
-    good = _jsonl({"step": 1, "kl": 0.5}, {"step": 2, "kl": 0.5})
-    cut = '{"step": 3, "k'
-
-    assert [step for step, _ in _logs(_read(tmp_path, good + cut))] == [1, 2]
-    with pytest.raises(UnreadableError, match=r"run\.jsonl:3: is no JSON: "):
-        _read(tmp_path, good + cut + "\n" + good)
-    with pytest.raises(UnreadableError, match=r"run\.jsonl:3: is no JSON: "):
-        _read(tmp_path, good + cut + "\n")
-    with pytest.raises(UnreadableError, match=r"run\.jsonl:1: is no JSON: .*understood are"):
-        _read(tmp_path, cut)
+UNDERSTOOD = (
+    "understood are trainer_state.json, JSON lines, console output of TRL and verl, CSV, TensorBoard event files, "
+    "and a folder with one of these"
+)
+TEXT = "in 1 lines of text, the first of them"
+CUT = "Unterminated string starting at: line 1 column 13 (char 12)"
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("content", "said"),
     [
-        ("", "run.jsonl: is empty: understood are trainer_state.json"),
-        (" \n\n", "run.jsonl: is empty"),
-        ("[1, 2]", "run.jsonl: is JSON, but no recorded run: [1, 2]: understood are"),
-        ("17\n", "run.jsonl: is JSON, but no recorded run"),
-        ('{\n "model_type": "llama"\n}\n', "run.jsonl: is JSON, but no recorded run"),
-        ('{"step": 1, "kl": 0.5}\n[1]\n', "run.jsonl:2: is no JSON object but list"),
-        ("[" * 100_000, "run.jsonl: has no log line in 1 lines of text, the first of them '[[[[["),
-        ("run: 1\nsteps: 2\n", "run.jsonl: has no log line in 2 lines of text, the first of them 'run: 1': understood"),
-        ('{"log_history": []}', "run.jsonl: has no log line: understood are"),
-        ('{"log_history": [{"step": 1, "kl": 0.5}, 7]}', "run.jsonl: log_history[1]: is no JSON object but int"),
+        (b"", f": is empty: {UNDERSTOOD}"),
+        (b"\n \t\n", f": is empty: {UNDERSTOOD}"),
+        (bytes(64), f": is empty: {UNDERSTOOD}"),
+        (bytes(range(256)), f": is binary: {UNDERSTOOD}"),
+        (b"\x80\x04\x95\x10\x00\x00\x00\x00\x00\x00\x00\x8c\x04\x01\x02\x03", f": is binary: {UNDERSTOOD}"),
+        (b"\x1f\x8b\x08\x00rest", ": is compressed (gzip): unpack it first"),
+        (b"PK\x03\x04rest", ": is an archive (zip): unpack it first"),
+        (b":W&B\x00rest", ": is the file that W&B synchronises: export the run's history as CSV, or as JSON lines"),
+        (b"hello\nworld\n", f": has no log line in 2 lines of text, the first of them 'hello': {UNDERSTOOD}"),
+        (b"[1, 2]", f": is JSON, but no recorded run: [1, 2]: {UNDERSTOOD}"),
+        (b"17", f": is JSON, but no recorded run: 17: {UNDERSTOOD}"),
+        (b"{}\n\n{}\n", f": has no log line: {UNDERSTOOD}"),
+        (b'{"event": "meta", "trainer": "grpo"}\n', f": has no log line: {UNDERSTOOD}"),
+        (b'{\n "a": 1\n}\n', f": is JSON, but no recorded run: an object with a: {UNDERSTOOD}"),
+        (b"{\n}\n", f": is JSON, but no recorded run: an object with nothing in it: {UNDERSTOOD}"),
+        (b'{"log_history": []}', f": has no log line: {UNDERSTOOD}"),
+        (b'{"log_history": [7]}', f": log_history[0]: is no JSON object but int: {UNDERSTOOD}"),
+        (b'{"log_history": [{"step": 1}, {}]}', ": log_history[1]: cannot be understood: a line has no step: {}"),
+        (b'[{"step": 1, "kl": 1}, 7]', f": [1]: is no JSON object but int: {UNDERSTOOD}"),
+        (f"{ONE_LINE}oops\n{ONE_LINE}".encode(), ":2: is no JSON: Expecting value: line 1 column 1 (char 0)"),
+        (f'{ONE_LINE}{{"step": 2, "k\n'.encode(), f":2: is no JSON: {CUT}"),
+        (b'{"step": 2, "k', f":1: is no JSON: {CUT}: {UNDERSTOOD}"),
+        (f"{ONE_LINE}[1]\n".encode(), f":2: is no JSON object but list: {UNDERSTOOD}"),
+        (b"[" * 100_000, f": has no log line {TEXT} '{'[' * 39}…': {UNDERSTOOD}"),
+        (f'{ONE_LINE}{{"kl": 0.5}}\n'.encode(), ":2: cannot be understood: a line has no step: {'kl': 0.5}"),
+        (b'{"step": "one", "kl": 0.5}', ":1: cannot be understood: 'one' is no step: {'kl': 0.5}"),
+        (b'{"step": NaN, "kl": 0.5}', ":1: cannot be understood: nan is no step: {'kl': 0.5}"),
+        (b'{"global_step/max_steps": "x/y", "kl": 1}', ":1: cannot be understood: 'x/y' is no step: {'kl': 1}"),
+        (b'{"step": [1], "kl": 0.5}', ":1: cannot be understood: [1] is no step: {'kl': 0.5}"),
+        (b'{"event": "log", "logs": {"kl": 0.5}}', ":1: cannot be understood: a line has no step: {'kl': 0.5}"),
         (
-            '{"log_history": [{"step": 1}, {"kl": 0.5}]}',
-            "run.jsonl: log_history[1]: cannot be understood: a line has no",
+            b'{"event": "log", "global_step": 1, "logs": [0.5]}',
+            ":1: cannot be understood: a log line has no logs, but [0.5]",
         ),
-        ('{"event": "meta", "trainer": "grpo"}\n', "run.jsonl: has no log line"),
-        ('{"step": 1, "kl": 0.5}\n{"kl": 0.5}\n', "run.jsonl:2: cannot be understood: a line has no step: {'kl': 0.5}"),
-        ('{"event": "log", "logs": {"kl": 0.5}}\n', "run.jsonl:1: cannot be understood: a line has no step"),
-        ('{"step": "one", "kl": 0.5}\n', "run.jsonl:1: cannot be understood: 'one' is no step"),
-        ('{"step": NaN, "kl": 0.5}\n', "run.jsonl:1: cannot be understood: nan is no step"),
+        (b'{"event": "state", "state": "odd"}', ":1: cannot be understood: 'odd' is not a valid RunState"),
         (
-            '{"event": "log", "global_step": 1, "logs": [0.5]}\n',
-            "run.jsonl:1: cannot be understood: a log line has no logs",
+            b'{"event": "step", "global_step": 1, "seen": 5}',
+            ":1: cannot be understood: AttributeError: 'int' object has no attribute 'items'",
         ),
-        ('{"event": "state", "state": "odd"}\n', "run.jsonl:1: cannot be understood: 'odd' is not a valid RunState"),
-        ('{"event": "step", "global_step": 1, "seen": 5}\n', "run.jsonl:1: cannot be understood: AttributeError"),
-        ('{"event": "meta", "steps_planned": "x"}\n{"step": 1, "kl": 1}', "run.jsonl: cannot be understood: TypeError"),
+        (
+            f'{{"event": "meta", "steps_planned": "x"}}\n{ONE_LINE}'.encode(),
+            ": cannot be understood: TypeError: '>' not supported between instances of 'str' and 'int'",
+        ),
+        (b"step,kl\n1,0.5,7\n2,0.5\n", ":2: has 3 cells, but the header has 2"),
+        (b"step,kl\n1\n2,0.5\n", ":2: has 1 cells, but the header has 2"),
+        (b"step,kl\n", f": has no log line: {UNDERSTOOD}"),
+        (b"step,kl\nten,0.5\n", ":2: cannot be understood: 'ten' is no step: {'kl': 0.5}"),
+        (b'"Step","a - train/kl","b - train/kl"\n1,2,3\n', ": holds 2 runs (a, b): export one run a file"),
+        (b"{'lr': 1, 'model': 'x'}\n", f": has no log line {TEXT} \"{{'lr': 1, 'model': 'x'}}\": {UNDERSTOOD}"),
+        (b"{'loss': 0.1, 'epoch': \n", f": has no log line {TEXT} \"{{'loss': 0.1, 'epoch':\": {UNDERSTOOD}"),
+        (b"\x1b[0m\x1b[0m", f": has no log line {TEXT} '': {UNDERSTOOD}"),
+        (b"step:one - actor/lr:1\n", f": has no log line {TEXT} 'step:one - actor/lr:1': {UNDERSTOOD}"),
+        (
+            b'{"event": "snapshot", "time": 1}',
+            ":1: cannot be understood: this is the last state of a run and not its course: "
+            "`rlexporter replay` serves it",
+        ),
     ],
 )
-def test_a_foreign_file_is_an_error_that_says_where(tmp_path: Path, text: str, said: str) -> None:
-    """Which file, which line, what is wrong, and what is expected."""
-    with pytest.raises(UnreadableError) as error:
-        _read(tmp_path, text)
+def test_a_malformed_file_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], content: bytes, said: str
+) -> None:
+    """Which file, what it is, and what would be understood; no traceback, and a status of its own."""
+    (path := tmp_path / "file").write_bytes(content)
 
-    assert str(error.value).startswith(f"{tmp_path}/{said}")
+    assert main.main(["check", str(path)]) == 3
+    out, err = capsys.readouterr()
+    assert (out, err) == ("", f"rlexporter: {path}{said}\n")
 
 
-def test_what_is_no_text_is_an_error(tmp_path: Path) -> None:
-    """Binary, a folder without a log, nothing at all."""
-    (tmp_path / "model.bin").write_bytes(bytes(range(256)))
+@pytest.mark.parametrize(
+    ("content", "logs"),
+    [
+        (f'{ONE_LINE}{{"step": 2, "k'.encode(), [(1, {"kl": 0.5})]),
+        (b"step,kl\n1,0.5\n2,", [(1, {"kl": 0.5}), (2, {})]),
+        (b"step,kl\n1,0.5\n2", [(1, {"kl": 0.5})]),
+        (ONE_LINE.encode("utf-16"), [(1, {"kl": 0.5})]),
+        (b"\xef\xbb\xbf" + ONE_LINE.replace("\n", "\r\n").encode(), [(1, {"kl": 0.5})]),
+        (bytes(100) + ONE_LINE.encode(), [(1, {"kl": 0.5})]),
+        (b"{'train_runtime': 9.0, 'epoch': 1.0}", [(0, {"train_runtime": 9.0, "epoch": 1.0})]),
+        (b"{-'a': 1} {'kl': -1, 'epoch': -'b'} {'kl': 0.5, 'epoch': 1}", [(1, {"kl": 0.5, "epoch": 1})]),
+        (b"caf\xe9\n{'kl': 0.5, 'epoch': 1}\n", [(1, {"kl": 0.5, "epoch": 1})]),
+        (b"{'kl': 0.5, 'epoch': 1}\n{'kl': 0.", [(1, {"kl": 0.5, "epoch": 1})]),
+        (b"{'a': <object at 0x7f>} {'kl': tensor(0.5, device='cuda:0'), 'epoch': 1}", [(1, {"kl": 0.5, "epoch": 1})]),
+        (b'{"model": "x"}\nbegin\n{"kl": 0.5, "loss": null}\n', [(1, {"kl": 0.5, "loss": None})]),
+        (b'{"kl": 0.5}\n{"kl": 0.25}\n', [(1, {"kl": 0.5}), (2, {"kl": 0.25})]),
+        (b'{"step": 1.0, "kl": "0.5 nats"}', [(1, {"kl": "0.5 nats"})]),
+        (b"step:1 - actor/lr:odd - actor/grad_norm:inf", [(1, {"actor/lr": "odd", "actor/grad_norm": math.inf})]),
+    ],
+)
+def test_a_damaged_file_gives_what_is_whole(tmp_path: Path, content: bytes, logs: list[tuple[int, Any]]) -> None:
+    """A killed process, an editor or a shell leaves a file so."""
+    (path := tmp_path / "file").write_bytes(content)
 
-    for name, what in (
-        ("model.bin", "is binary"),
-        ("", "is a folder without a log"),
-        ("none", "cannot be read: No such"),
-    ):
-        with pytest.raises(UnreadableError) as error:
-            recording.read(tmp_path / name)
-        assert str(error.value).startswith(f"{tmp_path / name}: {what}")
+    assert logged(recording.read(path)) == logs
+
+
+def _damaged(content: bytes, rng: random.Random) -> bytes:
+    made = bytearray(content)
+    for _ in range(rng.choice((1, 2, 5, 30))):
+        at = rng.randrange(len(made))
+        how = rng.randrange(4)
+        if how == 0:
+            made[at] = rng.choice((rng.randrange(256), *b"{}[]\",':\n\r \x1b\0-"))
+        elif how == 1:
+            del made[at : at + rng.randrange(1, 60)]
+        elif how == 2:
+            made[at:at] = made[rng.randrange(len(made)) :][: rng.randrange(80)]
+        else:
+            del made[at + 1 :]
+        made = made or bytearray(b"x")
+    return bytes(made)
+
+
+def test_no_damage_raises(tmp_path: Path) -> None:
+    """Whatever became of a file: figures, or one line that names no error of ours."""
+    contents = [path.read_bytes() for path in sorted((DATA / "formats").rglob("*")) if path.is_file()]
+    rng, path, read, said = random.Random(13), tmp_path / "file", 0, ""
+    for _ in range(300):
+        path.write_bytes(_damaged(rng.choice(contents), rng))
+        try:
+            report = judge(recording.read(path))
+        except recording.UnreadableError as error:
+            said = str(error)
+        else:
+            read += 1
+            assert report.judged or report.status in (2, 4)
+            assert report_text.written(report).count("no alert") == (report.judged and not report.alerts)
+        assert "\n" not in said
+        assert not re.search(r"understood: [A-Za-z]+Error: ", said)
+    assert 60 < read < 240
 
 
 @pytest.mark.parametrize("meta", [{"config": [1]}, {"config": None}, {"info": 3}, {"trainer": 5}, {"run": ""}])
 def test_an_odd_meta_event_is_no_error(tmp_path: Path, meta: dict[str, object]) -> None:
     """What it lacks is not known."""
-    found = _read(tmp_path, _jsonl({"event": "meta", **meta}, {"event": "log", "global_step": 1, "logs": {"kl": 0.5}}))
+    found = _read(tmp_path, jsonl({"event": "meta", **meta}, {"event": "log", "global_step": 1, "logs": {"kl": 0.5}}))
 
     assert (found.run, found.facts.algorithm) == ("run", "custom")
