@@ -29,7 +29,7 @@ from rlexporter.exporter import Exporter
 from tests.catalog.test_names import SERVED
 from tests.conftest import fetch
 from tests.docs.code_blocks import PAGES, Block, blocks, words
-from tests.tools import EACH_GENERATION, ROOT, eventually, require_tools
+from tests.tools import GENERATIONS, ROOT, eventually, require_tools
 
 PLAIN = {
     "README.md": {
@@ -84,6 +84,8 @@ FOLLOWING = (
 """Commands that serve until they are ended."""
 ASKING = ("rlexporter status http://127.0.0.1:9750", ".venv/bin/rlexporter status http://127.0.0.1:9750")
 TRAIN = "import sys\nprint('trained with', sys.argv[1:])\n"
+TARGETS = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+RECORDED = {record.name for record in RECORDING_RULES}
 
 
 def shell() -> list[tuple[Block, str]]:
@@ -97,8 +99,13 @@ def _plain(block: Block) -> str:
     return next((why for start, why in known.items() if block.text.startswith(start)), "")
 
 
+def _words(command: str) -> tuple[dict[str, str], list[str]]:
+    """The variables and words of a command; a pipe is one word."""
+    return words(command.removeprefix("export ")) if "|" not in command else ({}, [command])
+
+
 def _known(command: str) -> bool:
-    variables, parts = words(re.sub(r"^export ", "", command)) if "|" not in command else ({}, [command])
+    variables, parts = _words(command)
     return (
         not parts
         or command in FINISHED
@@ -142,39 +149,40 @@ def test_every_block_has_a_language_that_is_known() -> None:
     assert [pattern for pattern in LISTED if not any(re.match(pattern, each) for each in told)] == []
 
 
-@pytest.mark.parametrize(("block", "command"), shell(), ids=lambda each: str(each)[:70])
-def test_every_command_is_run_or_listed(block: Block, command: str) -> None:
+def test_every_command_is_run_or_listed() -> None:
     """And what is of ours is a command with these options; a target of `make` is in the Makefile."""
-    assert _known(command), f"{block}: add {command!r} to FINISHED, FOLLOWING or LISTED"
-    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
-    for called in re.findall(r"\bmake ([a-z-]+)", command):
-        assert called in targets
-    for part in command.split("|"):
-        _, parts = words(part.replace(" 2>&1", ""))
-        if parts and parts[0].endswith("rlexporter"):
-            _parsed(parts[1:])
+    told = shell()
+    new = [(str(block), command) for block, command in told if not _known(command)]
+    assert new == [], "add them to FINISHED, FOLLOWING or LISTED"
+    assert {called for _, command in told for called in re.findall(r"\bmake ([a-z-]+)", command)} <= TARGETS
+    parts = [words(part.replace(" 2>&1", ""))[1] for _, command in told for part in command.split("|")]
+    ours = [part[1:] for part in parts if part and part[0].endswith("rlexporter")]
+    assert len(ours) > 30
+    assert [(arguments, wrong) for arguments in ours if (wrong := _unknown_options(arguments))] == []
 
 
-def _parsed(arguments: list[str]) -> None:
-    """Raise what argparse raises of a mistake, and run nothing."""
+def _unknown_options(arguments: list[str]) -> list[str]:
+    """Those that the help of the command does not name; it fails where there is no such command."""
     with contextlib.redirect_stdout(io.StringIO()) as out, pytest.raises(SystemExit) as left:
         main([arguments[0], "--help"])
-    assert left.value.code == 0
-    for option in [each.split("=")[0] for each in arguments[1:] if each.startswith("--")]:
-        if arguments[0] != "run" or option in ("--run", "--from", "--host", "--port"):
-            assert option in out.getvalue(), option
+    assert left.value.code == 0, arguments
+    given = [each.split("=")[0] for each in arguments[1:] if each.startswith("--")]
+    of_ours = [each for each in given if arguments[0] != "run" or each in ("--run", "--from", "--host", "--port")]
+    return [each for each in of_ours if each not in out.getvalue()]
 
 
-@pytest.mark.parametrize("block", [b for b in blocks("sh") if any("RLEXPORTER_" in c for c in b.commands)], ids=str)
-def test_variables_are_settings(block: Block, caplog: pytest.LogCaptureFixture, desk: Path) -> None:
+def test_variables_are_settings(caplog: pytest.LogCaptureFixture, desk: Path) -> None:
     """Each is known, and its value can be used; a file that it names has the form that it needs."""
     (desk / "limits.toml").write_text(next(each.text for each in blocks("toml")))
-    for command in block.commands:
-        variables, _ = words(re.sub(r"^export ", "", command)) if "|" not in command else ({}, [])
-        Settings.load({}, {name: value for name, value in variables.items() if name.startswith("RLEXPORTER_")})
+    given = [_words(command)[0] for block in blocks("sh") for command in block.commands]
+    ours = [{name: value for name, value in each.items() if name.startswith("RLEXPORTER_")} for each in given]
+    for variables in filter(None, ours):
+        Settings.load({}, variables)
+    assert len(list(filter(None, ours))) > 5
     assert "RLEXPORTER_" not in caplog.text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", FINISHED)
 def test_a_command_that_ends(command: str, desk: Path) -> None:
     """With the status and the words that one would expect."""
@@ -196,6 +204,7 @@ def test_a_launcher(desk: Path) -> None:
         assert done.stdout.count("trained with") == 2  # two at once may print into one line
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", FOLLOWING)
 def test_a_command_that_follows(command: str, desk: Path) -> None:
     """It serves the run of the file, until it is ended."""
@@ -210,6 +219,7 @@ def test_a_command_that_follows(command: str, desk: Path) -> None:
         process.wait(600)
 
 
+@pytest.mark.slow
 def test_the_endpoint_is_asked(exporter: Exporter, desk: Path) -> None:
     """`rlexporter status` and the addresses of `curl`, with the port of a real exporter."""
     exporter.log({"reward": 0.5, "kl": 0.01}, step=1)
@@ -253,20 +263,27 @@ QUERIES = [
 ]
 
 
-@pytest.mark.parametrize(("place", "text"), QUERIES, ids=[place for place, _ in QUERIES])
-def test_queries(place: str, text: str) -> None:
-    """Each is PromQL, and asks for series that are served or recorded. A line that is none continues the one before."""
+def test_queries() -> None:
+    """Each is PromQL, and asks for series that are served or recorded."""
+    wrong = []
+    for place, text in QUERIES:
+        for query in _queries(text):
+            asked = set(re.findall(r"\b(?:rl|rlexporter)_\w+|\brl:\w+", re.sub(r'"[^"]*"', "", query)))
+            if not _is_promql(query) or asked - SERVED - RECORDED:
+                wrong.append((place, query))
+    assert len(QUERIES) > 50
+    assert wrong == []
+
+
+def _queries(text: str) -> list[str]:
+    """The queries of a block, at least one; a line that is none continues the one before."""
     queries: list[str] = []
     for line in filter(None, (line.partition(" #")[0].strip() for line in text.replace("$run", "run").splitlines())):
         if queries and not (_is_promql(queries[-1]) and _is_promql(line)):
             queries[-1] += f"\n{line}"
         else:
             queries.append(line)
-    assert queries
-    for query in queries:
-        promql_parser.parse(query)
-        asked = re.findall(r"\b(?:rl|rlexporter)_\w+|\brl:\w+", re.sub(r'"[^"]*"', "", query))
-        assert set(asked) <= SERVED | {record.name for record in RECORDING_RULES}, query
+    return queries or [""]
 
 
 def _is_promql(text: str) -> bool:
@@ -277,14 +294,13 @@ def _is_promql(text: str) -> bool:
     return True
 
 
-@pytest.mark.parametrize("block", blocks("toml", "json"), ids=str)
-def test_data(block: Block, tmp_path: Path) -> None:
+def test_data(tmp_path: Path) -> None:
     """TOML is a file of limits; JSON is JSON."""
-    if block.language == "json":
-        assert json.loads(block.text)
-        return
-    (tmp_path / "limits.toml").write_text(block.text)
-    assert len(Settings.load({"thresholds": tmp_path / "limits.toml"}, {}).thresholds) >= 4
+    assert all(json.loads(block.text) for block in blocks("json"))
+    limits = tmp_path / "limits.toml"
+    for block in blocks("toml"):
+        limits.write_text(block.text)
+        assert len(Settings.load({"thresholds": limits}, {}).thresholds) >= 4, block
 
 
 PROMETHEUS = ("global", "rule_files", "scrape_configs", "alerting", "remote_write")
@@ -296,7 +312,8 @@ KUBERNETES = {
 }
 
 
-@pytest.mark.parametrize("generation", EACH_GENERATION)
+@pytest.mark.slow
+@pytest.mark.parametrize("generation", GENERATIONS)
 @pytest.mark.parametrize("block", blocks("yaml"), ids=str)
 def test_configurations(block: Block, generation: str, tmp_path: Path) -> None:
     """What is of Prometheus is taken by its own promtool; a part of one is put where it belongs."""
@@ -304,18 +321,16 @@ def test_configurations(block: Block, generation: str, tmp_path: Path) -> None:
     if not set(found) & {*PROMETHEUS, *OF_TARGETS, *RULES}:
         assert block.page in KUBERNETES
         return
-    promtool = str(require_tools(generation) / "promtool")
     if set(found) == set(RULES):
-        (tmp_path / "my.rules.yml").write_text(block.text)
-        command = [promtool, "check", "rules", "my.rules.yml"]
+        file, command, text = "my.rules.yml", ["rules"], block.text
     else:
         if set(found) <= set(OF_TARGETS):
             found = {"scrape_configs": [{"job_name": "rlexporter", **found}]}
+        file, command = "prometheus.yml", ["config", *["--agent"] * ("remote_write" in found)]
         text = _with_files_of(yaml.safe_dump(found), tmp_path)
-        (tmp_path / "prometheus.yml").write_text(text)
-        agent = ["--agent"] if "remote_write" in found else []
-        command = [promtool, "check", "config", *agent, "prometheus.yml"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=600, check=False)
+    (tmp_path / file).write_text(text)
+    promtool = [str(require_tools(generation) / "promtool"), "check", *command, file]
+    done = subprocess.run(promtool, cwd=tmp_path, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "SUCCESS" in done.stdout
 
@@ -326,14 +341,8 @@ def _with_files_of(text: str, folder: Path) -> str:
     for path in set(re.findall(r"/etc/prometheus/[\w.-]+", text)):
         (folder / Path(path).name).write_text("secret")
         text = text.replace(path, str(folder / Path(path).name))
-    return _certified(text, folder)
-
-
-def _certified(text: str, folder: Path) -> str:
-    """promtool reads certificates too: real ones."""
-    if "cert_file" in text:
-        trustme = pytest.importorskip("trustme")
-        authority = trustme.CA()
+    if "cert_file" in text:  # promtool reads certificates too: real ones
+        authority = pytest.importorskip("trustme").CA()
         client = authority.issue_cert("client.example.org")
         authority.cert_pem.write_to_path(folder / "ca.crt")
         client.cert_chain_pems[0].write_to_path(folder / "client.crt")
@@ -356,24 +365,20 @@ def test_pods_say_what_the_example_says() -> None:
     }
 
 
-def test_series_that_are_named_are_served() -> None:
-    """Between backticks, anywhere in a page."""
-    known = SERVED | set(NAMED) | {record.name for record in RECORDING_RULES}
-    for page in PAGES:
-        for name in re.findall(r"`((?:rl|rlexporter)_[a-z_]+)(?:\{[^`]*)?`", (ROOT / page).read_text()):
-            starts = name.endswith("_") and any(each.startswith(name) for each in known)
-            assert name in known or starts or name in NOT_SERVED, f"{page}: {name}"
-
-
 NOT_SERVED = {"rlexporter_state", "rl_x"}
 """Names that look like series."""
 
 
-def test_commands_in_the_text() -> None:
-    """Between backticks: commands of ours, targets of `make`, and files that there are."""
-    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+def test_what_stands_between_backticks() -> None:
+    """In each page: series that are served, commands of ours, and targets of `make`."""
+    known = SERVED | set(NAMED) | RECORDED | NOT_SERVED
     commands = set(re.findall(r"^## ([a-z]+)$", (ROOT / "docs/cli.md").read_text(), re.MULTILINE))
+    wrong = []
     for page in PAGES:
         text = (ROOT / page).read_text()
-        assert set(re.findall(r"`make ([a-z-]+)", text)) <= targets, page
-        assert set(re.findall(r"`rlexporter ([a-z]+)", text)) <= commands, page
+        series = re.findall(r"`((?:rl|rlexporter)_[a-z_]+)(?:\{[^`]*)?`", text)
+        starts = {name for name in series if name.endswith("_") and any(each.startswith(name) for each in known)}
+        wrong += [(page, name) for name in set(series) - known - starts]
+        wrong += [(page, f"make {target}") for target in set(re.findall(r"`make ([a-z-]+)", text)) - TARGETS]
+        wrong += [(page, f"rlexporter {name}") for name in set(re.findall(r"`rlexporter ([a-z]+)", text)) - commands]
+    assert wrong == []
