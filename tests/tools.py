@@ -13,10 +13,11 @@ import time
 import urllib.parse
 import urllib.request
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from random import SystemRandom
 from typing import IO, Any
 
 import pytest
@@ -68,18 +69,29 @@ def promtool_lint(tools: Path, text: str) -> str:
     return done.stdout + done.stderr
 
 
+_PORTS = range(12_000, 32_000)
+"""Below those that the kernel gives to clients, so that no connection of another test takes one before its server."""
+_RANDOM = SystemRandom()  # tests seed the other one
+
+
 def free_port() -> int:
-    """A port that nobody listens on."""
-    with socket.create_server(("127.0.0.1", 0)) as sock:
-        return int(sock.getsockname()[1])
+    """A port that nobody listens on, nor on the next one."""
+    while True:
+        port = _RANDOM.choice(_PORTS)
+        with (
+            suppress(OSError),
+            socket.create_server(("127.0.0.1", port)),
+            socket.create_server(("127.0.0.1", port + 1)),
+        ):
+            return port
 
 
 def free_ports(names: Iterable[str]) -> dict[str, int]:
-    """One for each name; asked for one by one, two may be the same."""
-    with ExitStack() as stack:
-        return {
-            name: int(stack.enter_context(socket.create_server(("127.0.0.1", 0))).getsockname()[1]) for name in names
-        }
+    """One for each name, all of them different."""
+    ports: dict[str, int] = {}
+    for name in names:
+        ports[name] = next(port for port in iter(free_port, None) if port not in ports.values())
+    return ports
 
 
 @dataclass(frozen=True)
@@ -339,14 +351,6 @@ def said_until(words: str, output: IO[str]) -> str:
     return said
 
 
-def two_ports() -> int:
-    """A port that nobody listens on, nor on the next one."""
-    while True:
-        port = free_port()
-        with suppress(OSError), socket.create_server(("127.0.0.1", port + 1)):
-            return port
-
-
 def _wait_ready(url: str, server: subprocess.Popen[bytes], log: Path) -> None:
     deadline = time.monotonic() + 120
     while not _answers(url):
@@ -361,3 +365,6 @@ def _answers(url: str) -> bool:
             return True
     except OSError:
         return False
+
+
+two_ports = free_port
