@@ -10,13 +10,15 @@ from rlexporter.catalog import CATALOG, NAMED
 from rlexporter.conditions import from_catalog
 from rlexporter.conditions.watch import Watch
 from rlexporter.config import thresholds
+from rlexporter.model.histogram import Histogram
 from rlexporter.model.metric import Series
-from rlexporter.model.snapshot import Snapshot
+from rlexporter.model.snapshot import RunState, Snapshot
 from rlexporter.model.step import RunFacts, StepUpdate
 from rlexporter.store.store import Store
 from rlexporter.tensors import host
 
 Line = dict[str, Any]
+LABELS = {"run": "planted", "rank": "0"}
 HEALTHY = 60
 """Steps before the fault; it begins in the next one."""
 
@@ -88,6 +90,15 @@ def legacy(step: int) -> Line:
 LINES: Mapping[str, Callable[[int], Line]] = {"grpo": grpo, "rloo": grpo, "ppo": ppo, "ppo-legacy": legacy}
 
 
+def counted(seen: Mapping[str, Any]) -> dict[Series, Histogram]:
+    """What the taps counted of these tensors, by the name of their metric and its label: ``rl_reward_dist/answer``."""
+    found = {}
+    for name, numbers in seen.items():
+        metric = NAMED[name.partition("/")[0]]
+        found[Series(metric, (name.partition("/")[2],) if metric.labels else ())] = host.count(numbers, metric.bounds)
+    return found
+
+
 class Planted:
     """One run whose log lines are made here. ``limits``: as a person sets them."""
 
@@ -96,8 +107,13 @@ class Planted:
         self.clock = 1000.0
         self.watch: Watch = from_catalog.watch(thresholds.parse(limits) if limits else None)
         self.store = Store(CATALOG, clock=lambda: self.clock, watch=self.watch)
-        self.store.begin(RunFacts(algorithm=algorithm, info=info), {"run": "planted", "rank": "0"})
+        self.store.begin(RunFacts(algorithm=algorithm, info=info), LABELS)
         self.step = 0
+
+    def begin(self, step: int = 0, **facts: Any) -> None:
+        """Another training in the same process; one that goes on from a checkpoint of this step."""
+        self.store.begin(RunFacts(algorithm=self.algorithm, step=step, **facts), LABELS)
+        self.step = step
 
     def healthy(self, steps: int = HEALTHY) -> Planted:
         """So many healthy steps."""
@@ -111,18 +127,26 @@ class Planted:
         self.clock += seconds
         line = {**LINES[self.algorithm](self.step), **changes}
         logs = {key: value for key, value in line.items() if value is not ...}
-        self.store.record(logs, self.step, self._update(seen))
+        update = None if seen is None else StepUpdate(step=self.step, seen=counted(seen))
+        for series in update.seen if update else ():
+            self.store.tap(series.metric)
+        self.store.record(logs, self.step, update)
 
-    def _update(self, seen: Mapping[str, Any] | None) -> StepUpdate | None:
-        if seen is None:
-            return None
-        counted = {}
-        for name, numbers in seen.items():
-            metric = NAMED[name.partition("/")[0]]
-            series = Series(metric, (name.partition("/")[2],) if metric.labels else ())
-            self.store.tap(metric)
-            counted[series] = host.count(numbers, metric.bounds)
-        return StepUpdate(step=self.step, seen=counted)
+    def late(self, seen: Mapping[str, Any], step: int | None = None) -> None:
+        """Tensors of a step (the last one) that are counted after its line, as those of a GPU are."""
+        self.store.absorb(StepUpdate(step=self.step if step is None else step, seen=counted(seen)))
+
+    def fail(self) -> None:
+        """The process fails."""
+        self.store.enter(RunState.FAILED, "RuntimeError")
+
+    def signal(self, name: str) -> list[float]:
+        """All values of a signal."""
+        return list(self.watch._judge.past(name).values)
+
+    def value(self, series: str, condition: str, severity: str = "critical") -> float | None:
+        """What is served of a limit of a condition."""
+        return self.snapshot.value(series, condition=condition, severity=severity)
 
     @property
     def began(self) -> dict[tuple[str, str], int]:

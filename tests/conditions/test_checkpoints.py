@@ -7,12 +7,9 @@ from typing import Any
 
 import pytest
 
-from rlexporter.catalog import NAMED
 from rlexporter.exporter import Exporter
-from rlexporter.model.metric import Series
 from rlexporter.model.snapshot import RunState
-from rlexporter.model.step import RunFacts, StepUpdate
-from rlexporter.tensors import host
+from rlexporter.model.step import RunFacts
 from tests.conditions.planted import Planted
 
 HEALTHY: dict[str, Any] = {"rl_weight_norm": [1.0]}
@@ -76,13 +73,10 @@ def test_after_a_nan_the_weights_must_have_been_seen() -> None:
     """That nothing is NaN any more does not say that the weights are numbers: a trainer may hide it."""
     run = _saved(Planted("grpo"), 10)
     run.line({"loss": nan})
-    run.healthy(5)
-    run.store.saved(16)
-    run.healthy(2)
+    _saved(run, 16).healthy(2)
     assert _good(run) == 10
     run.line({}, seen=HEALTHY)
-    _saved(run, 25)
-    run.line({})
+    _saved(run, 25).line({})
     assert _good(run) == 25
 
 
@@ -90,11 +84,10 @@ def test_weights_that_are_nan_stay_so() -> None:
     """Seen in every step, and in none a number."""
     run = _saved(Planted("grpo"), 10)
     run.line({"loss": nan}, seen=HEALTHY)
-    for _ in range(5):
+    for _ in range(6):
         run.line({}, seen=POISONED)
+        assert _good(run) == 10
         run.store.saved(run.step)
-    run.line({}, seen=POISONED)
-    assert _good(run) == 10
 
 
 def test_any_critical_condition_counts_while_it_holds() -> None:
@@ -125,23 +118,17 @@ def test_a_warning_does_not() -> None:
 
 
 def test_a_resumed_run_starts_with_its_own_checkpoint() -> None:
-    """At once, before the first step; a second run from scratch has none."""
+    """At once, before the first step, unless that shows that it was bad; a run from scratch has none."""
     run = Planted("grpo")
-    run.store.begin(RunFacts(algorithm="grpo", step=40), {"run": "planted", "rank": "0"})
+    run.begin(40)
     assert _good(run) == 40
-    run.step = 40
     run.line({}, seen=HEALTHY)
     run.line({"grad_norm": nan}, seen=HEALTHY)
     assert _good(run) == 40
-    run.store.begin(RunFacts(algorithm="grpo", step=0), {"run": "planted", "rank": "0"})
+    run.begin(0)
     assert _good(run) is None
-
-
-def test_a_checkpoint_that_was_bad_already_is_not_good_again() -> None:
-    """The first step after the resume shows it."""
-    run = Planted("grpo")
-    run.store.begin(RunFacts(algorithm="grpo", step=40), {"run": "planted", "rank": "0"})
-    run.step = 40
+    run.begin(40)
+    assert _good(run) == 40
     run.line({}, seen=POISONED)
     assert _good(run) is None
 
@@ -150,8 +137,7 @@ def test_a_checkpoint_that_was_bad_already_is_not_good_again() -> None:
 def test_counts_that_come_late_are_of_their_own_step(step: int, good: int | None) -> None:
     """A GPU's counts of a step come with the next one: a checkpoint saved in between is not good for that."""
     run = _saved(Planted("grpo"), 10)
-    bad = {Series(NAMED["rl_grad_norm"]): host.count([nan], ())}
-    run.store.absorb(StepUpdate(step=step, seen=bad))
+    run.late({"rl_grad_norm": [nan]}, step)
     run.line({})
     assert run.began["nonfinite_grad", "critical"] == 11
     assert _good(run) == good
@@ -162,7 +148,7 @@ def test_counts_that_come_later_still_take_it_back() -> None:
     run = _saved(Planted("grpo"), 10, 20)
     run.line({})
     assert _good(run) == 20
-    run.store.absorb(StepUpdate(step=20, seen={Series(NAMED["rl_grad_norm"]): host.count([nan], ())}))
+    run.late({"rl_grad_norm": [nan]}, 20)
     run.line({})
     assert _good(run) == 10
 

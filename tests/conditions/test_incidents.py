@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 from math import nan
+from typing import Any
 
 import pytest
 
-from rlexporter.catalog import CONDITION_NAMED, CONDITIONS, INHIBITIONS, NAMED
+from rlexporter.catalog import CONDITION_NAMED, CONDITIONS, INHIBITIONS
 from rlexporter.catalog.causes import NONFINITE_ALERTS, WAKE, is_ever_explained, may_explain
 from rlexporter.model.condition import Family, Severity
-from rlexporter.model.metric import Series
-from rlexporter.model.snapshot import RunState
-from rlexporter.model.step import RunFacts, StepUpdate
-from rlexporter.tensors import host
-from tests.conditions.planted import Planted
+from rlexporter.model.step import StepUpdate
+from tests.conditions.planted import Planted, counted
 
-NAN_LINE = {
-    "objective/scores": nan,
-    "objective/kl": nan,
-    "val/ratio": nan,
-    "loss/policy_avg": nan,
-    "loss/value_avg": nan,
-}
+
+def _faulty(*lines: dict[str, Any], algorithm: str = "grpo") -> Planted:
+    """A run with these lines after ten healthy ones; ``seen`` in one of them: the tensors of its step."""
+    run = Planted(algorithm).healthy(10)
+    for each in lines:
+        line = dict(each)
+        run.line(line, seen=line.pop("seen", None))
+    return run
 
 
 def _symptoms(run: Planted) -> dict[str, float]:
@@ -43,6 +42,10 @@ def _alerts(run: Planted) -> set[str]:
     }
 
 
+def _nonfinite(*names: str) -> set[str]:
+    return {f"nonfinite_{name}/critical" for name in names}
+
+
 def test_the_order_of_a_step() -> None:
     """As a step computes them."""
     assert NONFINITE_ALERTS[:9] == (
@@ -53,14 +56,13 @@ def test_the_order_of_a_step() -> None:
 
 def test_nan_weights_are_one_alert() -> None:
     """They were NaN before the update: all else that is NaN in that step follows from them."""
-    run = Planted("ppo").healthy(10)
-    run.line(NAN_LINE, seen={"rl_weight_norm": [nan, nan], "rl_grad_norm_dist": [nan], "rl_advantage_dist": [nan]})
+    keys = ("objective/scores", "objective/kl", "val/ratio", "loss/policy_avg", "loss/value_avg")
+    seen = {"rl_weight_norm": [nan, nan], "rl_grad_norm_dist": [nan], "rl_advantage_dist": [nan]}
+    run = _faulty({**dict.fromkeys(keys, nan), "seen": seen}, algorithm="ppo")
 
     assert _alerts(run) == {"nonfinite_weights"}
-    assert set(_symptoms(run)) == {
-        f"nonfinite_{what}/critical"
-        for what in ("reward", "kl", "advantage", "ratio", "policy_loss", "value_loss", "grad")
-    }
+    symptoms = _nonfinite("reward", "kl", "advantage", "ratio", "policy_loss", "value_loss", "grad")
+    assert set(_symptoms(run)) == symptoms
 
 
 def test_weights_that_were_numbers_before_the_update_come_last() -> None:
@@ -68,43 +70,36 @@ def test_weights_that_were_numbers_before_the_update_come_last() -> None:
 
     Before an update only NaN is counted in the norm; that the weights were compared says that they were numbers.
     """
-    run = Planted("ppo").healthy(10)
-    run.line(
-        {"objective/scores": nan, "loss/policy_avg": nan},
-        seen={"rl_weight_norm": [nan], "rl_weight_changed_fraction": [1.0], "rl_grad_norm_dist": [nan, nan]},
-    )
+    seen = {"rl_weight_norm": [nan], "rl_weight_changed_fraction": [1.0], "rl_grad_norm_dist": [nan, nan]}
+    run = _faulty({"objective/scores": nan, "loss/policy_avg": nan, "seen": seen}, algorithm="ppo")
 
     assert _alerts(run) == {"nonfinite_reward"}
-    assert set(_symptoms(run)) == {f"nonfinite_{what}/critical" for what in ("weights", "policy_loss", "grad")}
+    assert set(_symptoms(run)) == _nonfinite("weights", "policy_loss", "grad")
 
 
 def test_weights_that_were_numbers_in_the_step_before() -> None:
     """That says nothing of this one."""
-    run = Planted("ppo").healthy(10)
-    run.line({}, seen={"rl_weight_norm": [3.0], "rl_weight_changed_fraction": [1.0]})
-    run.line({"objective/scores": nan}, seen={"rl_weight_norm": [nan, nan]})
+    before = {"rl_weight_norm": [3.0], "rl_weight_changed_fraction": [1.0]}
+    run = _faulty({"seen": before}, {"reward": nan, "seen": {"rl_weight_norm": [nan, nan]}})
 
     assert _alerts(run) == {"nonfinite_weights"}
 
 
 def test_weights_whose_end_arrives_after_the_line_of_its_step() -> None:
     """As it does from a GPU: they were compared before the line."""
-    run = Planted("ppo").healthy(10)
-    run.line({"objective/scores": nan}, seen={"rl_weight_changed_fraction": [1.0]})
-    norm = Series(NAMED["rl_weight_norm"], ())
-    run.store.absorb(StepUpdate(step=run.step, seen={norm: host.count([nan], ())}))
+    run = _faulty({"reward": nan, "seen": {"rl_weight_changed_fraction": [1.0]}})
+    run.late({"rl_weight_norm": [nan]})
     run.store.settle()
 
     assert _alerts(run) == {"nonfinite_reward"}
-    assert set(_symptoms(run)) == {"nonfinite_weights/critical"}
+    assert set(_symptoms(run)) == _nonfinite("weights")
 
 
 def _updates(losses: list[float], norms: list[float]) -> Planted:
     """A run of PPO whose last step saw these losses of micro-batches, and norms of the gradients of its updates."""
-    run = Planted("ppo").healthy(10)
     seen = {"rl_loss_dist": losses, "rl_grad_norm_dist": norms, "rl_policy_ratio_dist": [1.0, nan]}
-    run.line({"val/ratio": nan, "loss/policy_avg": nan, "loss/value_avg": nan}, seen=seen)
-    return run
+    line = {"val/ratio": nan, "loss/policy_avg": nan, "loss/value_avg": nan, "seen": seen}
+    return _faulty(line, algorithm="ppo")
 
 
 @pytest.mark.parametrize(
@@ -143,9 +138,7 @@ def test_a_gradient_of_a_loss_that_is_nan(losses: list[float], norms: list[float
 
 def test_what_began_earlier_is_no_symptom() -> None:
     """A NaN loss, and a NaN reward in the step after it: two alerts; the loss is not called back."""
-    run = Planted("grpo").healthy(10)
-    run.line({"loss": nan})
-    run.line({"loss": nan, "reward": nan})
+    run = _faulty({"loss": nan}, {"loss": nan, "reward": nan})
 
     assert _alerts(run) == {"nonfinite_loss", "nonfinite_reward"}
     assert _symptoms(run) == {}
@@ -153,40 +146,32 @@ def test_what_began_earlier_is_no_symptom() -> None:
 
 def test_the_cause_comes_with_later_data_of_the_step() -> None:
     """Taps have seen the loss when the step ended, and its line, which comes after, has the reward."""
-    run = Planted("grpo").healthy(10)
-    series = [Series(NAMED[name], ()) for name in ("rl_loss_dist", "rl_grad_norm_dist")]
-    run.store.record({}, 11, StepUpdate(step=11, seen={s: host.count([nan], s.metric.bounds) for s in series}))
+    run = _faulty()
+    update = StepUpdate(step=11, seen=counted({"rl_loss_dist": [nan], "rl_grad_norm_dist": [nan]}))
+    run.store.record({}, 11, update)
     assert _alerts(run) == {"nonfinite_loss"}
     run.store.record({"reward": nan}, 11)
 
     assert _alerts(run) == {"nonfinite_reward"}
-    assert _symptoms(run) == {"nonfinite_loss/critical": 1, "nonfinite_grad/critical": 1}
-    reward = ("nonfinite_reward", "critical")
-    assert run.watch.causes == {
-        reward: None,
-        ("nonfinite_loss", "critical"): reward,
-        ("nonfinite_grad", "critical"): reward,
-    }
+    assert _symptoms(run) == dict.fromkeys(_nonfinite("loss", "grad"), 1)
+    reward, loss, grad = ((f"nonfinite_{name}", "critical") for name in ("reward", "loss", "grad"))
+    assert run.watch.causes == {reward: None, loss: reward, grad: reward}
 
 
 def test_a_nan_gradient_ends_the_weights() -> None:
     """They are seen in the step after it, when the run dies of them: one fault, whose alert lasts."""
-    run = Planted("grpo").healthy(10)
-    run.line({"loss": nan, "grad_norm": nan})
-    norm = Series(NAMED["rl_weight_norm"], ())
-    run.store.absorb(StepUpdate(step=run.step, seen={norm: host.count([nan], ())}))
+    run = _faulty({"loss": nan, "grad_norm": nan})
+    run.late({"rl_weight_norm": [nan]})
     run.store.settle()
-    run.store.enter(RunState.FAILED, "RuntimeError")
+    run.fail()
 
     assert _alerts(run) == {"nonfinite_loss"}
-    assert set(_symptoms(run)) == {"nonfinite_grad/critical", "nonfinite_weights/critical", "run_failed/critical"}
+    assert set(_symptoms(run)) == _nonfinite("grad", "weights") | {"run_failed/critical"}
 
 
 def test_what_nan_weights_do_is_no_alert_where_they_are_not_seen() -> None:
     """A NaN gradient in one step, and in the next all that the weights have made NaN; but a reward is of its own."""
-    run = Planted("grpo").healthy(10)
-    run.line({"grad_norm": nan})
-    run.line({"grad_norm": nan, "loss": nan, "kl": nan, "reward": nan})
+    run = _faulty({"grad_norm": nan}, dict.fromkeys(("grad_norm", "loss", "kl", "reward"), nan))
 
     assert _alerts(run) == {"nonfinite_grad", "nonfinite_reward"}
     assert run.watch.causes["nonfinite_kl", "critical"] == ("nonfinite_grad", "critical")
@@ -194,26 +179,18 @@ def test_what_nan_weights_do_is_no_alert_where_they_are_not_seen() -> None:
 
 def test_weights_that_end_without_a_nan_before_them() -> None:
     """What was NaN in the update before the last one, or long ago, did not reach them."""
-    run = Planted("grpo").healthy(10)
-    run.line({"loss": nan})
-    run.line({})
-    run.line({}, seen={"rl_weight_norm": [nan]})
+    lost = {"seen": {"rl_weight_norm": [nan]}}
+    run = _faulty({"loss": nan}, {}, lost)
     assert _alerts(run) == {"nonfinite_weights"}
     assert _symptoms(run) == {}
 
-    run = Planted("grpo").healthy(10)
-    for _ in range(WAKE + 1):
-        run.line({"loss": nan})
-    run.line({"loss": nan}, seen={"rl_weight_norm": [nan]})
+    run = _faulty(*[{"loss": nan}] * (WAKE + 1), {"loss": nan, **lost})
     assert _alerts(run) == {"nonfinite_loss", "nonfinite_weights"}
 
 
 def test_a_symptom_that_outlives_its_cause_is_an_alert() -> None:
     """The reward was NaN once; the gradient still is when that is long ago. What begins then is of its own."""
-    run = Planted("grpo").healthy(10)
-    run.line({"reward": nan, "grad_norm": nan, "entropy": nan})
-    for _ in range(WAKE):
-        run.line({"grad_norm": nan})
+    run = _faulty({"reward": nan, "grad_norm": nan, "entropy": nan}, *[{"grad_norm": nan}] * WAKE)
     assert _symptoms(run) == {"nonfinite_grad/critical": 1, "nonfinite_other/critical": 1}
     run.line({"grad_norm": nan})
     assert _symptoms(run) == {"nonfinite_grad/critical": 0, "nonfinite_other/critical": 1}
@@ -224,19 +201,14 @@ def test_a_symptom_that_outlives_its_cause_is_an_alert() -> None:
 
 def test_a_cause_that_holds_explains_what_begins_late() -> None:
     """However long after its beginning."""
-    run = Planted("grpo").healthy(10)
-    for _ in range(WAKE + 10):
-        run.line({"reward": nan})
-    run.line({"reward": nan, "loss": nan})
+    run = _faulty(*[{"reward": nan}] * (WAKE + 10), {"reward": nan, "loss": nan})
 
     assert _symptoms(run) == {"nonfinite_loss/critical": 1}
 
 
 def test_symptoms_of_another_family_and_of_a_symptom() -> None:
     """Truncation explains the length; a milder limit begins with the worse one of its alert."""
-    run = Planted("grpo").healthy(10)
-    for _ in range(12):
-        run.line({"completions/clipped_ratio": 1.0, "completions/mean_length": 400.0})
+    run = _faulty(*[{"completions/clipped_ratio": 1.0, "completions/mean_length": 400.0}] * 12)
     served = _symptoms(run)
 
     assert served["truncation/warning"] == 1
@@ -263,50 +235,35 @@ def test_nothing_hides_what_is_worse() -> None:
     assert Family.NONFINITE in causes
 
 
+LOSS, REWARD, LOST = {"loss": nan}, {"reward": nan}, {"seen": {"rl_weight_norm": [nan]}}
+
+
 @pytest.mark.parametrize(
-    ("after", "line", "symptom"),
-    [(0, {"loss": nan}, 1.0), (3, {"loss": nan}, 1.0), (WAKE + 1, {"reward": nan}, None), (0, {"kl": 9.0}, None)],
+    ("lines", "symptom"),
+    [
+        pytest.param([LOSS], 1.0, id="at once"),
+        pytest.param([LOSS] * 4, 1.0, id="soon"),
+        pytest.param([REWARD, LOST], 1.0, id="of the NaN that holds, not of one that is over"),
+        pytest.param([REWARD] * (WAKE + 2), None, id="not of one that has lasted for long"),
+        pytest.param([LOSS, {}], None, id="nor of one that is over"),
+        pytest.param([{"kl": 9.0}], None, id="nor of a number"),
+    ],
 )
-def test_a_run_that_dies_of_a_nan(after: int, line: dict[str, float], symptom: float | None) -> None:
-    """That it failed is a symptom where a NaN holds that began lately; not where it lasts for long, or nothing is."""
-    run = Planted("grpo").healthy(10)
-    for _ in range(after + 1):
-        run.line(line)
-    run.store.enter(RunState.FAILED, "RuntimeError")
+def test_a_run_that_dies_of_a_nan(lines: list[dict[str, Any]], symptom: float | None) -> None:
+    """That it failed is a symptom where a NaN holds that began lately; else the failure is told by itself."""
+    run = _faulty(*lines)
+    run.fail()
 
-    assert run.snapshot.value("rl_condition_symptom", condition="run_failed", severity="critical") == symptom
-
-
-def test_a_nan_that_is_over_kills_nobody() -> None:
-    """The failure is told by itself."""
-    run = Planted("grpo").healthy(10)
-    run.line({"loss": nan})
-    run.line({})
-    run.store.enter(RunState.FAILED, "RuntimeError")
-
-    assert run.snapshot.value("rl_condition_symptom", condition="run_failed", severity="critical") is None
-
-
-def test_the_nan_that_holds_kills() -> None:
-    """And not an earlier one that is over."""
-    run = Planted("grpo").healthy(10)
-    run.line({"reward": nan})
-    run.line({}, seen={"rl_weight_norm": [nan]})
-    run.store.enter(RunState.FAILED, "RuntimeError")
-
-    assert run.snapshot.value("rl_condition_symptom", condition="run_failed", severity="critical") == 1
+    assert run.value("rl_condition_symptom", "run_failed") == symptom
 
 
 def test_the_next_run_of_a_process_begins_without_symptoms() -> None:
     """They are 0 and not absent: Prometheus would see an absent one as it was for a while."""
-    run = Planted("grpo").healthy(10)
-    run.line({"reward": nan, "loss": nan})
-    run.store.enter(RunState.FAILED, "RuntimeError")
+    run = _faulty({"reward": nan, "loss": nan})
+    run.fail()
     assert set(_symptoms(run).values()) == {1}
-    run.store.begin(RunFacts(algorithm="grpo"), {"run": "planted", "rank": "0"})
+    run.begin()
 
     assert _symptoms(run) == {"nonfinite_loss/critical": 0, "run_failed/critical": 0}
-    run.step = 0
-    run.healthy(10)
-    run.line({"loss": nan})
+    run.healthy(10).line({"loss": nan})
     assert _symptoms(run)["nonfinite_loss/critical"] == 0

@@ -1,21 +1,21 @@
-"""A run under watch: what is served of a condition, and when."""
+"""A run under watch: what is served of a condition, and when; how long it may go without a step."""
 
 from __future__ import annotations
 
+import pickle
 from math import nan
 from typing import Any
 
 import pytest
 
 from rlexporter import Exporter
-from rlexporter.catalog import CONDITIONS, NAMED
-from rlexporter.model.histogram import Histogram
-from rlexporter.model.metric import Series
+from rlexporter.catalog import CONDITIONS
+from rlexporter.conditions.stall import Patience
 from rlexporter.model.step import RunFacts, StepUpdate
 from tests.conditions import planted
 from tests.conditions.planted import Planted
 
-ENTROPY: dict[str, Any] = {"condition": "entropy_collapsed", "severity": "critical"}
+ENTROPY, GRADIENT = ("entropy_collapsed", "critical"), ("nonfinite_grad", "critical")
 
 
 def test_what_is_served_of_a_condition() -> None:
@@ -25,25 +25,24 @@ def test_what_is_served_of_a_condition() -> None:
 
     run.healthy(10)
     assert run.snapshot.value("rl_condition_judged", condition="entropy_collapsed") == 1
-    assert run.snapshot.value("rl_condition", **ENTROPY) is None
-    assert run.snapshot.value("rl_condition_events_total", **ENTROPY) is None
     first = sorted(planted.grpo(step)["entropy"] for step in range(1, 6))
-    assert run.snapshot.value("rl_threshold", **ENTROPY) == pytest.approx(0.04 * first[2])
-    assert run.snapshot.value("rl_condition_last_event_step", **ENTROPY) is None
+    limit = run.value("rl_threshold", *ENTROPY)
+    assert limit == pytest.approx(0.04 * first[2])
+    for series in ("rl_condition", "rl_condition_events_total", "rl_condition_last_event_step"):
+        assert run.value(series, *ENTROPY) is None
 
     for _ in range(7):
         run.line({"entropy": 0.001})
-    assert run.snapshot.value("rl_condition", **ENTROPY) == 1
-    assert run.snapshot.value("rl_condition_last_event_step", **ENTROPY) == 15
-    assert run.snapshot.value("rl_condition_last_event_timestamp_seconds", **ENTROPY) == 1000.0 + 15 * 2.0
-    assert run.snapshot.value("rl_condition_last_event_value", **ENTROPY) == 0.001
-    limit = run.snapshot.value("rl_threshold", **ENTROPY)
-    assert run.snapshot.value("rl_condition_last_event_threshold", **ENTROPY) == limit
-    assert run.snapshot.value("rl_condition_events_total", **ENTROPY) == 1
+    assert run.value("rl_condition", *ENTROPY) == 1
+    assert run.value("rl_condition_events_total", *ENTROPY) == 1
+    assert run.value("rl_condition_last_event_step", *ENTROPY) == 15
+    assert run.value("rl_condition_last_event_timestamp_seconds", *ENTROPY) == 1000.0 + 15 * 2.0
+    assert run.value("rl_condition_last_event_value", *ENTROPY) == 0.001
+    assert run.value("rl_condition_last_event_threshold", *ENTROPY) == run.value("rl_threshold", *ENTROPY)
 
     run.healthy(5)
-    assert run.snapshot.value("rl_condition", **ENTROPY) == 0
-    assert run.snapshot.value("rl_condition_last_event_step", **ENTROPY) == 15
+    assert run.value("rl_condition", *ENTROPY) == 0
+    assert run.value("rl_condition_last_event_step", *ENTROPY) == 15
 
 
 def test_of_one_step_the_cause_is_the_earlier() -> None:
@@ -51,10 +50,9 @@ def test_of_one_step_the_cause_is_the_earlier() -> None:
     run = Planted("grpo").healthy(100)
     step = run.step + 1
     run.line({"learning_rate": 1.0, "kl": 90.0, "grad_norm": 1e4})
-    began = {name: run.snapshot.value("rl_condition_last_event_timestamp_seconds", condition=name, severity="warning")
-             for name in ("learning_rate_jump", "grad_spike")}  # fmt: skip
-    assert {run.began[name, "warning"] for name in began} == {step}
-    rate, spike = began.values()
+    names = ("learning_rate_jump", "grad_spike")
+    assert {run.began[name, "warning"] for name in names} == {step}
+    rate, spike = (run.value("rl_condition_last_event_timestamp_seconds", name, "warning") for name in names)
     assert rate is not None
     assert spike is not None
     assert 0.0 < spike - rate < 0.001
@@ -65,9 +63,8 @@ def test_one_step_is_an_event_of_its_own() -> None:
     run = Planted("grpo").healthy(5)
     for grad_norm in (nan, 1.0, nan):
         run.line({"grad_norm": grad_norm})
-        holds = run.snapshot.value("rl_condition", condition="nonfinite_grad", severity="critical")
-        assert holds == float(grad_norm != grad_norm)
-    assert run.snapshot.value("rl_condition_events_total", condition="nonfinite_grad", severity="critical") == 2
+        assert run.value("rl_condition", *GRADIENT) == float(grad_norm != grad_norm)
+    assert run.value("rl_condition_events_total", *GRADIENT) == 2
 
 
 def test_a_signal_that_is_missing_in_a_step_is_no_observation() -> None:
@@ -80,7 +77,7 @@ def test_a_signal_that_is_missing_in_a_step_is_no_observation() -> None:
     run.line({"grad_norm": 0.0})
     assert run.began["gradient_dead", "critical"] == run.step
     run.line({"grad_norm": ...})
-    assert run.snapshot.value("rl_condition", condition="gradient_dead", severity="critical") == 1
+    assert run.value("rl_condition", "gradient_dead") == 1
 
 
 def test_algorithms_have_the_conditions_that_apply() -> None:
@@ -91,16 +88,13 @@ def test_algorithms_have_the_conditions_that_apply() -> None:
     assert [c.name for c in CONDITIONS if custom.value("rl_condition_judged", condition=c.name) is None] == []
 
 
-def test_gspo_is_judged_as_sequences() -> None:
+@pytest.mark.parametrize(("level", "began"), [("token", True), ("sequence", False)])
+def test_gspo_is_judged_as_sequences(level: str, began: bool) -> None:
     """The same key, another kind of number: half of the sequences may be clipped."""
-    for info, began in (
-        ({"importance_sampling_level": "token"}, True),
-        ({"importance_sampling_level": "sequence"}, False),
-    ):
-        run = Planted("grpo", None, **info).healthy(5)
-        for _ in range(12):
-            run.line({"clip_ratio/region_mean": 0.4})
-        assert (("clipfrac_high", "warning") in run.began) is began
+    run = Planted("grpo", None, importance_sampling_level=level).healthy(5)
+    for _ in range(12):
+        run.line({"clip_ratio/region_mean": 0.4})
+    assert (("clipfrac_high", "warning") in run.began) is began
 
 
 def test_numbers_of_each_step_come_before_means_over_a_window() -> None:
@@ -125,17 +119,24 @@ def test_the_tensor_comes_before_the_log_line() -> None:
 
 
 def test_what_comes_between_steps_belongs_to_the_next(exporter: Exporter) -> None:
-    """`observe()` in a loop of one's own, and counts that come late from a device."""
+    """`observe()` in a loop of one's own."""
+    ratio = {"condition": "nonfinite_ratio", "severity": "critical"}
     exporter.log({"reward": 1.0}, step=1)
     exporter.observe("policy_ratio", [1.0, nan])
-    assert exporter.snapshot.value("rl_condition", condition="nonfinite_ratio", severity="critical") is None
+    assert exporter.snapshot.value("rl_condition", **ratio) is None
     exporter.log({"reward": 1.0}, step=2)
-    assert exporter.snapshot.value("rl_condition", condition="nonfinite_ratio", severity="critical") == 1
-    assert (
-        exporter.snapshot.value("rl_condition_last_event_step", condition="nonfinite_ratio", severity="critical") == 2
-    )
+    assert exporter.snapshot.value("rl_condition", **ratio) == 1
+    assert exporter.snapshot.value("rl_condition_last_event_step", **ratio) == 2
     exporter.log({"reward": 1.0}, step=3)
-    assert exporter.snapshot.value("rl_condition", condition="nonfinite_ratio", severity="critical") == 0
+    assert exporter.snapshot.value("rl_condition", **ratio) == 0
+
+
+def test_counts_that_come_late_are_found_with_the_next_step() -> None:
+    """Those of a device, after the line of their step."""
+    run = Planted("grpo").healthy(5)
+    run.late({"rl_advantage_dist": [nan] * 3})
+    run.line({})
+    assert run.value("rl_condition_last_event_value", "nonfinite_advantage") == 3
 
 
 def test_an_evaluation_is_not_judged() -> None:
@@ -158,11 +159,10 @@ def test_a_second_training_has_no_past() -> None:
     run = Planted("grpo").healthy(20)
     for _ in range(7):
         run.line({"entropy": 0.001})
-    assert run.snapshot.value("rl_condition", **ENTROPY) == 1
-    run.store.begin(RunFacts(algorithm="grpo", step=0), {"run": "planted", "rank": "0"})
-    assert run.snapshot.value("rl_condition", condition="kl_at_start", severity="critical") is None
-    assert run.snapshot.value("rl_condition", **ENTROPY) == 0
-    run.step = 0
+    assert run.value("rl_condition", *ENTROPY) == 1
+    run.begin()
+    assert run.value("rl_condition", "kl_at_start") is None
+    assert run.value("rl_condition", *ENTROPY) == 0
     run.line({"kl": 2.5})
     assert run.began["kl_at_start", "critical"] == 1
 
@@ -170,7 +170,7 @@ def test_a_second_training_has_no_past() -> None:
 def test_a_resumed_run_begins_where_it_was() -> None:
     """Its first KL is not 0, and its reward may have risen before."""
     run = Planted("grpo")
-    run.store.begin(RunFacts(algorithm="grpo", step=500), {"run": "planted", "rank": "0"})
+    run.begin(500)
     for i in range(220):
         run.line({"kl": 2.5, "reward": 1.0 + 0.05 * (i % 3 - 1)})
     assert run.began == {}
@@ -192,37 +192,69 @@ def test_a_change_that_is_made_twice_is_judged_once(monkeypatch: pytest.MonkeyPa
     run.line({"grad_norm": nan})
 
     assert len(looks) == 1
-    assert run.snapshot.value("rl_condition_events_total", condition="nonfinite_grad", severity="critical") == 1
+    assert run.value("rl_condition_events_total", *GRADIENT) == 1
 
 
 def test_memory_is_bounded() -> None:
-    """20,000 lines with new keys and new reward functions each: what is remembered stays small."""
-    import pickle
-
+    """Lines with new keys and new reward functions each: what is remembered of 4,000 is as small as that of 1,000."""
     run = Planted("grpo")
-
-    def size() -> int:
-        judge: Any = run.watch._judge
-        return len(pickle.dumps((judge._memory, [(each.past, each.limits) for each in judge._states.values()])))
-
-    for i in range(2000):
+    sizes = []
+    for i in range(4000):
         run.store.record({f"key/{i}": 1.0, f"rewards/f{i}/mean": 1.0, f"rewards/f{i}/std": 0.1, "kl": 0.1}, i + 1)
-    before = size()
-    for i in range(2000, 20000):
-        run.store.record({f"key/{i}": 1.0, f"rewards/f{i}/mean": 1.0, f"rewards/f{i}/std": 0.1, "kl": 0.1}, i + 1)
-    assert size() < 1.1 * before
+        if i + 1 in (1000, 4000):
+            judge: Any = run.watch._judge
+            states = [(each.past, each.limits) for each in judge._states.values()]
+            sizes.append(len(pickle.dumps((judge._memory, states))))
+    assert sizes[1] < 1.1 * sizes[0]
 
 
-def test_a_recorded_part_counts_to_its_step() -> None:
-    """Counts that came from a device after their step: NaN among them is found with the next."""
-    run = Planted("grpo").healthy(5)
-    metric = NAMED["rl_advantage_dist"]
-    from rlexporter.model.histogram import Nonfinite
+class TestStall:
+    """How long a run may go without a step, by what is under way."""
 
-    empty = Histogram.empty(metric.bounds)
-    part = Histogram(metric.bounds, empty.counts, nonfinite=Nonfinite(nan=3))
-    run.store.absorb(StepUpdate(step=5, seen={Series(metric): part}))
-    run.line({})
-    assert (
-        run.snapshot.value("rl_condition_last_event_value", condition="nonfinite_advantage", severity="critical") == 3
-    )
+    def test_the_limit_follows_the_pace(self) -> None:
+        """Half an hour before the first step, then ten times the median, never less than ten minutes."""
+        patience = Patience()
+        assert patience.limit() == 1800.0
+        for seconds in (1.0, 2.0, 3.0):
+            patience.step(seconds)
+        assert patience.limit() == 600.0
+        for _ in range(10):
+            patience.step(300.0)
+        assert patience.limit("rollout") == 3000.0
+
+    def test_an_evaluation_may_take_longer(self) -> None:
+        """An hour while none was measured, then ten times its own median; never less than a step may take."""
+        patience = Patience()
+        patience.step(20.0)
+        assert patience.limit("eval") == 3600.0
+        assert patience.limit("update") == 600.0
+        patience.phase("eval", 1000.0)
+        assert patience.limit("eval") == 10000.0
+        patience.phase("save", 1.0)
+        assert patience.limit("save") == 600.0
+
+    def test_it_is_served(self, any_port: None) -> None:
+        """From the start of the run, by phase, with the minimum that a person has set."""
+        exporter = Exporter(run="stall", algorithm="grpo", thresholds={"run_stalled": 5})
+        exporter.run.begin(RunFacts(algorithm="grpo"))
+        assert exporter.snapshot.value("rl_stall_after_seconds") == 15.0
+
+        exporter.run.sink.advance(StepUpdate(step=1, duration=2.0))
+        assert exporter.snapshot.value("rl_stall_after_seconds") == 20.0
+        with exporter.run.sink.phase("eval"):
+            assert exporter.snapshot.value("rl_stall_after_seconds") == 30.0
+        assert exporter.snapshot.value("rl_stall_after_seconds") == 20.0
+        exporter.close()
+
+    @pytest.mark.parametrize("seconds", [20.0, 600.0])
+    def test_steps_without_a_measured_duration(self, seconds: float) -> None:
+        """The time between two lines is what a step takes, and an evaluation between them is not."""
+        run = Planted("grpo")
+        for _ in range(20):
+            run.line({}, seconds=seconds)
+        run.clock += 5000.0
+        run.store.record({"eval_reward": 1.0, "eval_runtime": 5000.0}, run.step)
+        run.line({}, seconds=seconds)
+
+        assert run.snapshot.value("rl_stall_after_seconds") == pytest.approx(max(600.0, 10 * seconds))
+        assert run.began == {}
