@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 import rlexporter
+from rlexporter import Exporter
 from tests.adapters.lines import Lines
 from tests.conftest import fetch
 
@@ -17,8 +18,13 @@ Outcome = tuple[list[dict[str, Any]], dict[str, Any], Any]
 """Log lines without times, weights, random states."""
 
 
-def trained(make: Callable[[Lines], Any], attached: bool) -> Outcome:
-    """What a trainer leaves behind; ``make``: returns it, from the same seeds each time, with this callback."""
+def trained(
+    make: Callable[[Lines], Any], attached: bool, served: Callable[[Exporter, str], None] = lambda *_: None
+) -> Outcome:
+    """What a trainer leaves behind; ``make``: returns it, from the same seeds each time, with this callback.
+
+    ``served``: is called with the exporter and a scrape after the training.
+    """
     random.seed(0)
     np.random.seed(0)
     lines = Lines()
@@ -26,7 +32,7 @@ def trained(make: Callable[[Lines], Any], attached: bool) -> Outcome:
     exporter = rlexporter.attach(trainer) if attached else None
     trainer.train()
     if exporter is not None:
-        fetch(f"{exporter.url}/metrics")
+        served(exporter, fetch(f"{exporter.url}/metrics")[1])
         exporter.close()
     return lines.untimed(), trainer.model.state_dict(), random_states()
 
