@@ -91,22 +91,40 @@ def _never_answer(server: Any) -> None:
         time.sleep(0.01)
 
 
-@pytest.mark.parametrize("broken", ["discovery_dir", "state_file", "tls_cert_file", "server"])
-def test_a_start_that_fails_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: str) -> None:
-    """No thread and no open file, whatever failed; with the mended setting it starts, and records."""
-    recording, nowhere = tmp_path / "run.jsonl", str(tmp_path / "missing" / "file")
+@pytest.mark.parametrize(
+    ("broken", "value", "said"),
+    [
+        ("discovery_dir", "{missing}", r"cannot write target files to .*file: .*RLEXPORTER_DISCOVERY_DIR"),
+        (
+            "state_file",
+            "{missing}",
+            r"cannot keep the state in .*file: .* \(argument state_file, RLEXPORTER_STATE_FILE",
+        ),
+        ("tls_cert_file", "{missing}", "Not a directory .argument tls_cert_file"),
+        ("otlp", "collector:4318", "begin with http://"),
+        ("server", "", "did not start"),
+    ],
+)
+def test_a_start_that_fails_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: str, value: str, said: str
+) -> None:
+    """No thread, no open file and no target file, whatever failed; with the mended setting it starts, and records."""
+    recording, targets = tmp_path / "run.jsonl", tmp_path / "targets"
     (tmp_path / "missing").write_text("a file where a folder should be")
-    mended: dict[str, Any] = {"port": 0, "record": str(recording)}
-    exporter = Exporter(**(mended if broken == "server" else mended | {broken: nowhere}))
+    mended: dict[str, Any] = {"port": 0, "record": str(recording), "discovery_dir": str(targets)}
+    wrong = {} if broken == "server" else {broken: value.format(missing=tmp_path / "missing" / "file")}
+    exporter = Exporter(**mended | wrong)
     before = shutdown.live()
     with monkeypatch.context() as patch:
         if broken == "server":
             patch.setattr("rlexporter.endpoint.endpoint._START_SECONDS", 0.1)
             patch.setattr("rlexporter.endpoint.server.Server.work", _never_answer)
-        with pytest.raises(SetupError):
-            exporter.start()
+        for _ in range(2):
+            with pytest.raises(SetupError, match=said):
+                exporter.start()
 
     assert (_threads(), _open_files(recording), exporter.url) == ([], [], None)
+    assert not [*targets.glob("*")]
     assert shutdown.live() == before
     exporter.run.settings = type(exporter.run.settings).load(mended)
     exporter.start()
@@ -285,31 +303,26 @@ def test_a_run_that_was_preempted_stays_so_until_it_trains_again(exporter: Expor
 
 
 @pytest.mark.parametrize(
-    ("begun", "error", "state"),
+    ("trained", "error", "state"),
     [
-        (False, None, RunState.STOPPED),
-        (True, None, RunState.STOPPED),
-        (True, ValueError(), RunState.FAILED),
-        (True, KeyboardInterrupt(), RunState.STOPPED),
+        ("", None, RunState.STOPPED),
+        ("by a trainer", None, RunState.STOPPED),
+        ("by a trainer", ValueError(), RunState.FAILED),
+        ("by a trainer", KeyboardInterrupt(), RunState.STOPPED),
+        ("by a loop of one's own", None, RunState.FINISHED),
     ],
 )
 def test_a_process_that_ends_in_the_middle(
-    exporter: Exporter, begun: bool, error: BaseException | None, state: RunState
+    exporter: Exporter, trained: str, error: BaseException | None, state: RunState
 ) -> None:
-    """A training that nobody saw the end of."""
-    if begun:
+    """A training that nobody saw the end of; a loop of one's own that ends with its process has finished."""
+    if trained == "by a trainer":
         exporter.run.begin(RunFacts(algorithm="grpo"))
+    elif trained:
+        exporter.log({"reward": 1.0})
     exporter.run.exit(error)
 
     assert exporter.state is state
-
-
-def test_a_loop_of_ones_own_that_ends_with_its_process(exporter: Exporter) -> None:
-    """Has finished."""
-    exporter.log({"reward": 1.0})
-    exporter.run.exit(None)
-
-    assert exporter.state is RunState.FINISHED
 
 
 def test_the_final_state_stays_up_in_the_background() -> None:

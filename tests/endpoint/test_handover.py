@@ -56,6 +56,11 @@ def _fails(rank: subprocess.Popen[str], folder: Path) -> None:
     assert "ValueError: dead" in errors
 
 
+def _waiting(folder: Path, port: int) -> Path:
+    """The socket at which who serves a failed rank hears that it shall leave."""
+    return folder / f"rlexporter-{os.getuid()}" / f"{port}.sock"
+
+
 def _is_free(port: int) -> bool:
     try:
         with socket.create_server(("127.0.0.1", port)):
@@ -65,18 +70,26 @@ def _is_free(port: int) -> bool:
 
 
 def test_what_it_saw_last_is_served_on_its_port_until_it_was_fetched(tmp_path: Path) -> None:
-    """With its labels and its exception. Then the port is free, and nothing is left."""
-    port = free_port()
-    with _rank(tmp_path, port) as rank:
-        assert served(port, "Prometheus/3")
+    """With its labels and its exception, to whoever brings the token. Then the port is free, and nothing is left."""
+    port, token = free_port(), tmp_path / "token"
+    token.write_text("secret")
+    token.chmod(0o600)
+
+    def scrape(**credentials: str) -> tuple[int, str]:
+        return fetch(f"http://127.0.0.1:{port}/metrics", **{"User-Agent": "Prometheus/3"}, **credentials)[:2]
+
+    with _rank(tmp_path, port, RLEXPORTER_TOKEN_FILE=str(token)) as rank:
+        assert scrape(Authorization="Bearer secret")[0] == 200
         _fails(rank, tmp_path)
-    text = eventually(lambda: served(port, "Prometheus/3"))
+    eventually(_waiting(tmp_path, port).exists)
+    assert scrape()[0] == 401
+    _, text = scrape(Authorization="Bearer secret")
 
     assert 'rl_run_state{rank="1",run="r",state="failed",team="llm"} 1.0' in text
     assert 'rl_run_exception_info{exception="ValueError",rank="1",run="r",team="llm"} 1.0' in text
     assert 'rl_reward_dist_bucket{le="+Inf",rank="1",run="r",team="llm"} 2.0' in text
     eventually(lambda: _is_free(port))
-    eventually(lambda: not [*(tmp_path / f"rlexporter-{os.getuid()}").iterdir()])
+    eventually(lambda: not [*_waiting(tmp_path, port).parent.iterdir()])
 
 
 def test_it_leaves_for_the_next_attempt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -85,27 +98,11 @@ def test_it_leaves_for_the_next_attempt(tmp_path: Path, monkeypatch: pytest.Monk
     with _rank(tmp_path, port) as rank:
         assert served(port, "Prometheus/3")
         _fails(rank, tmp_path)
-    eventually((tmp_path / f"rlexporter-{os.getuid()}" / f"{port}.sock").exists)
+    eventually(_waiting(tmp_path, port).exists)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
 
     with Exporter(run="next", port=port, linger=0):
         assert 'run="next"' in served(port)
-
-
-def test_it_asks_for_the_token_too(tmp_path: Path) -> None:
-    """What was guarded is guarded."""
-    port = free_port()
-    token = tmp_path / "token"
-    token.write_text("secret")
-    token.chmod(0o600)
-    asked = {"User-Agent": "Prometheus/3", "Authorization": "Bearer secret"}
-    with _rank(tmp_path, port, RLEXPORTER_TOKEN_FILE=str(token)) as rank:
-        fetch(f"http://127.0.0.1:{port}/metrics", **asked)
-        _fails(rank, tmp_path)
-    eventually((tmp_path / f"rlexporter-{os.getuid()}" / f"{port}.sock").exists)
-
-    assert fetch(f"http://127.0.0.1:{port}/metrics")[0] == 401
-    assert 'state="failed"' in fetch(f"http://127.0.0.1:{port}/metrics", **asked)[1]
 
 
 def test_without_a_scraper_nothing_is_started(tmp_path: Path) -> None:
@@ -115,4 +112,4 @@ def test_without_a_scraper_nothing_is_started(tmp_path: Path) -> None:
         _fails(rank, tmp_path)
 
     assert _is_free(port)
-    assert not (tmp_path / f"rlexporter-{os.getuid()}").exists()
+    assert not _waiting(tmp_path, port).parent.exists()

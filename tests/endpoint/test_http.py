@@ -1,33 +1,25 @@
-"""The endpoint, over real sockets."""
+"""What the endpoint answers, whatever is asked and logged, over real sockets."""
 
 from __future__ import annotations
 
 import gzip
-import http.client
-import itertools
-import threading
-from collections.abc import Iterator
-from contextlib import closing
+import logging
+import subprocess
+from itertools import product
+from math import inf
 from types import SimpleNamespace
 
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
-from rlexporter.catalog import CATALOG
-from rlexporter.endpoint import app, bodies, endpoint
-from rlexporter.exporter import Exporter
-from rlexporter.model.step import RunFacts
+from rlexporter import Exporter
+from rlexporter.endpoint import app, bodies
 from rlexporter.status.page import page
-from rlexporter.store.store import Store
 from tests.conftest import fetch
-
-
-def _raw(exporter: Exporter, method: str, path: str, **headers: str) -> tuple[int, bytes, http.client.HTTPMessage]:
-    assert exporter.port
-    with closing(http.client.HTTPConnection("127.0.0.1", exporter.port, timeout=10)) as connection:
-        connection.request(method, path, headers={name.replace("_", "-"): text for name, text in headers.items()})
-        response = connection.getresponse()
-        return response.status, response.read(), response.headers
+from tests.endpoint.test_auth import METHODS, PATHS
+from tests.endpoint.wire import ask
+from tests.served import errors
+from tests.tools import GENERATIONS, require_tools
 
 
 def test_metrics(exporter: Exporter) -> None:
@@ -49,16 +41,6 @@ def test_metrics(exporter: Exporter) -> None:
     assert 'rlexporter_scrapes_total{rank="0",run="test"} 2.0\n' in text
 
 
-def test_gzip_where_it_is_understood(exporter: Exporter) -> None:
-    """Far fewer bytes."""
-    _, plain, _ = _raw(exporter, "GET", "/metrics")
-    _, body, headers = _raw(exporter, "GET", "/metrics", Accept_Encoding="gzip")
-
-    assert headers["content-encoding"] == "gzip"
-    assert len(body) < len(plain) / 3
-    assert gzip.decompress(body).startswith(b"# HELP rl_")
-
-
 def test_the_clock_is_that_of_the_answer(exporter: Exporter, monkeypatch: pytest.MonkeyPatch) -> None:
     """In each answer that is made, of each format, though nothing has changed; in no snapshot, so nowhere else."""
     clock = [1000.0]
@@ -70,32 +52,6 @@ def test_the_clock_is_that_of_the_answer(exporter: Exporter, monkeypatch: pytest
         shown = 1000.0 if now < 1002 else 1002.0  # within a second an answer is kept for all scrapers
         assert f'rlexporter_time_seconds{{rank="0",run="test"}} {shown}\n' in text
     assert exporter.snapshot.value("rlexporter_time_seconds") is None
-
-
-def test_a_few_names(exporter: Exporter) -> None:
-    """`name[]` as the Prometheus libraries have it."""
-    exporter.log({"reward": 1.5}, step=3)
-    _, text, _ = fetch(f"{exporter.url}/metrics?name[]=rl_step&name[]=rl_reward_mean")
-
-    assert [line.split("{")[0] for line in text.splitlines() if line[0] != "#"] == ["rl_reward_mean", "rl_step"]
-
-
-@pytest.mark.parametrize("path", ["/metrics", "/livez", "/readyz", "/"])
-def test_head(exporter: Exporter, path: str) -> None:
-    """The headers of a GET, without the body."""
-    status, body, headers = _raw(exporter, "HEAD", path)
-
-    assert (status, body) == (200, b"")
-    assert int(headers["content-length"]) > 0
-
-
-@pytest.mark.parametrize(
-    ("method", "path", "status"),
-    [("POST", "/metrics", 405), ("DELETE", "/", 405), ("GET", "/docs", 404), ("GET", "/openapi.json", 404)],
-)
-def test_nothing_else_is_there(exporter: Exporter, method: str, path: str, status: int) -> None:
-    """No writing, and no pages that load foreign scripts."""
-    assert _raw(exporter, method, path)[0] == status
 
 
 def test_health_is_the_exporters_own(exporter: Exporter) -> None:
@@ -110,88 +66,147 @@ def test_the_page_has_nothing_of_the_run_in_it() -> None:
     """A run can have any name: the page is the same for all, and asks for what it shows."""
     with Exporter(run="<script>alert(1)</script>", port=0) as exporter:
         exporter.log({"reward": 1.5}, step=3)
-        _, text, headers = fetch(f"{exporter.url}/")
+        found = ask(exporter, "GET", "/")
 
-    assert headers["content-type"] == "text/html; charset=utf-8"
-    assert text == page()
-
-
-def test_the_page_is_compressed_for_whom_it_may_be(exporter: Exporter) -> None:
-    """A quarter of its size."""
-    status, body, headers = _raw(exporter, "GET", "/", Accept_Encoding="gzip")
-
-    assert (status, headers["content-encoding"], headers["vary"]) == (200, "gzip", "Accept-Encoding")
-    assert gzip.decompress(body).decode() == page()
-    assert len(body) < len(page()) / 3
+    assert found.headers["content-type"] == "text/html; charset=utf-8"
+    assert found.body.decode() == page()
 
 
-def test_a_failed_scrape_says_so_and_the_next_one_works(
-    exporter: Exporter, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize(
+    ("path", "begins", "share"),
+    [
+        ("/", page().encode(), 1 / 3),
+        ("/metrics", b"# HELP rl_", 1 / 3),
+        ("/api/status", b'{"version":1,', 1),
+        ("/api/history", b'{"version":1,', inf),
+    ],
+)
+def test_gzip_where_it_is_understood(exporter: Exporter, path: str, begins: bytes, share: float) -> None:
+    """The page and a scrape have a third of the bytes; a cache on the way is told."""
+    exporter.log({"reward": 1.0, "kl": 0.01}, step=1)
+    plain, small = ask(exporter, "GET", path), ask(exporter, "GET", path, "Accept-Encoding: gzip")
+
+    assert small.headers["content-encoding"] == "gzip"
+    assert small.headers["vary"].endswith("Accept-Encoding")
+    assert small.headers["content-type"] == plain.headers["content-type"]
+    assert gzip.decompress(small.body).startswith(begins)
+    assert len(small.body) < len(plain.body) * share
+
+
+@pytest.mark.parametrize("path", ["/", "/metrics", "/livez", "/readyz", "/api/status", "/api/history"])
+def test_head(exporter: Exporter, path: str) -> None:
+    """The headers of a GET, without the body."""
+    found = ask(exporter, "HEAD", path)
+
+    assert (found.status, found.body) == (200, b"")
+    assert int(found.headers["content-length"]) > 0
+
+
+@pytest.mark.parametrize(
+    ("path", "broken"),
+    [("/metrics", "rlexporter.outputs.prometheus.families"), ("/api/status", "rlexporter.status.document.status")],
+)
+def test_a_failed_answer_says_so_and_the_next_one_works(
+    exporter: Exporter, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, path: str, broken: str
 ) -> None:
-    """Status 500, counted and logged."""
+    """Status 500, counted and logged; the run goes on."""
     with monkeypatch.context() as patch:
-        patch.setattr("rlexporter.outputs.prometheus.families", lambda snapshot: 1 / 0)
-        assert fetch(f"{exporter.url}/metrics")[0] == 500
+        patch.setattr(broken, lambda *_: 1 / 0)
+        assert ask(exporter, "GET", path).status == 500
         assert "division by zero" in caplog.text
 
-    status, text, _ = fetch(f"{exporter.url}/metrics")
-    assert status == 200
-    assert 'rlexporter_errors_total{rank="0",run="test",where="scrape"} 1.0\n' in text
+    assert ask(exporter, "GET", path).status == 200
+    assert b'rlexporter_errors_total{rank="0",run="test",where="scrape"} 1.0\n' in ask(exporter).body
 
 
-@pytest.fixture
-def busy() -> Iterator[int]:
-    """The port of a server whose store is written to as fast as one thread can."""
-    store = Store(CATALOG)
-    store.begin(RunFacts(algorithm="grpo", step=0), {"run": "busy", "rank": "0"})
-    server = endpoint.Server(endpoint.claim("127.0.0.1", 0, free=str, fallback=False), lambda: store.snapshot, _fail)
-    server.start()
-    stop = threading.Event()
-
-    def write() -> None:
-        for step in itertools.takewhile(lambda _: not stop.is_set(), itertools.count(1)):
-            keys = ("kl", "reward", "grad_norm", "loss", "mine", "rewards/f/mean", "num_tokens", "learning_rate")
-            store.record(dict.fromkeys(keys, float(step)), step)
-
-    writer = threading.Thread(target=write)
-    writer.start()
-    yield server.port
-    stop.set()
-    writer.join()
-    server.close()
+def test_nothing_can_be_written(exporter: Exporter) -> None:
+    """405 on every path, and what is allowed."""
+    for method, path in product(METHODS[2:], PATHS):
+        found = ask(exporter, method, path)
+        assert (found.status, found.headers["allow"]) == (405, "GET, HEAD")
 
 
-def _fail(error: Exception) -> None:
-    raise error
+def test_an_empty_body_is_none(exporter: Exporter) -> None:
+    """Some clients say so."""
+    assert ask(exporter, "GET", "/metrics", "Content-Length: 0").status == 200
 
 
-def test_a_scrape_is_one_moment(busy: int) -> None:
-    """Sixteen scrapers against a writer that never pauses: 128 scrapes, none of them torn, no error."""
-    torn: list[set[float]] = []
-    scrapes: list[int] = []
-    wanted = {
-        *("rl_kl_per_token", "rl_reward_mean", "rl_grad_norm", "rl_loss", "rl_logged_value", "rl_learning_rate"),
-        *("rl_reward_function_mean", "rl_step", "rl_steps_total", "rl_tokens_total", "rl_last_log_step"),
-    }
+def test_names_are_bounded(exporter: Exporter) -> None:
+    """A hundred of them are enough for everybody."""
+    assert ask(exporter, "GET", "/metrics?" + "name[]=rl_step&" * 100).status == 200
+    assert ask(exporter, "GET", "/metrics?" + "name[]=rl_step&" * 101).status == 400
 
-    def scrape() -> None:
-        with closing(http.client.HTTPConnection("127.0.0.1", busy, timeout=600)) as connection:
-            for _ in range(8):
-                connection.request("GET", "/metrics")
-                response = connection.getresponse()
-                text = response.read().decode()
-                lines = [line.rsplit(" ", 1) for line in text.splitlines() if line[0] != "#"]
-                values = {float(value) for name, value in lines if name.split("{")[0] in wanted}
-                counts = {float(value) for name, value in lines if name.startswith("rl_grad_norm_dist_count")}
-                scrapes.append(response.status)
-                if len(values | counts) != 1:
-                    torn.append(values | counts)
 
-    threads = [threading.Thread(target=scrape) for _ in range(16)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+def test_an_accept_header_that_nobody_understands_is_answered(exporter: Exporter) -> None:
+    """No error, and nothing to count."""
+    for accept in ("text/plain; version=x.y", "application/openmetrics-text; version=1.x", ";;,,==", "\xff"):
+        found = ask(exporter, "GET", "/metrics", f"Accept: {accept}")
+        assert found.status == 200
+        assert found.headers["content-type"].startswith(
+            ("text/plain; version=", "application/openmetrics-text; version=")
+        )
+    assert errors(exporter) == 0
 
-    assert torn == []
-    assert scrapes == [200] * 128
+
+def test_nothing_else_is_there(exporter: Exporter) -> None:
+    """No pages that load foreign scripts; a slash too many is another path, and no redirection to what Host says."""
+    for path in ("/docs", "/openapi.json", "/nothing", "/metrics/", "http://elsewhere/metrics"):
+        assert ask(exporter, "GET", path).status == 404
+
+
+def test_the_loggers_of_uvicorn_stay_the_users(exporter: Exporter, caplog: pytest.LogCaptureFixture) -> None:
+    """Who serves something else with uvicorn in this process sees what it logs."""
+    log, access = logging.getLogger("uvicorn.error"), logging.getLogger("uvicorn.access")
+    assert ask(exporter).status == 200
+    with caplog.at_level(logging.INFO):
+        log.warning("mine")
+        access.info("mine too")
+    assert [record.message for record in caplog.records] == ["mine", "mine too"]
+    assert (log.level, log.handlers, log.propagate) == (logging.NOTSET, [], True)
+    assert (access.level, access.handlers, access.propagate) == (logging.NOTSET, [], True)
+    names = ("uvicorn.error", "uvicorn.access", "uvicorn.asgi", "asyncio")
+    assert [len(logging.getLogger(name).filters) for name in names] == [1] * 4
+    exporter.close()
+    assert [logging.getLogger(name).filters for name in names] == [[]] * 4
+
+
+def test_labels_are_escaped_and_cut(exporter: Exporter) -> None:
+    """Whatever a key looks like, every scrape stays one that Prometheus reads."""
+    evil = ['q"u\\o\nt}e{', "nul\0l", "half \ud800 pair", "x" * 5000, "\U0001f600", " ", "# EOF", 'a",b="c']
+    exporter.log(dict.fromkeys(evil, 1.0) | {"reward": 1.5})
+    for accept in ("text/plain", "application/openmetrics-text;version=1.0.0"):
+        found = ask(exporter, "GET", "/metrics", f"Accept: {accept}")
+        assert found.status == 200
+        lines = [line for line in found.body.decode().splitlines() if line.startswith("rl_logged_value{")]
+        assert len(lines) == len(evil)
+        assert max(map(len, lines)) < 250
+        assert 'rl_reward_mean{rank="0",run="test"} 1.5' in found.body.decode()
+    assert ask(exporter, "GET", "/").status == 200
+
+
+@pytest.mark.parametrize("generation", GENERATIONS)
+def test_prometheus_reads_any_label(exporter: Exporter, generation: str) -> None:
+    """By its own tool."""
+    exporter.log({'q"u\\o\nt}e{': 1.0, "nul\0l": 1.0, "half \ud800 pair": 1.0, "x" * 5000: 1.0})
+    text = ask(exporter).body
+    command = [str(require_tools(generation) / "promtool"), "check", "metrics", "--extended"]
+    done = subprocess.run(command, input=text, capture_output=True, timeout=600)
+    assert b"error while linting" not in done.stderr
+    assert b"rl_logged_value" in done.stdout
+
+
+def test_a_run_can_have_any_name() -> None:
+    """One from an environment that is no UTF-8, for instance."""
+    with Exporter(run="na\udcffme", port=0, linger=0) as exporter:
+        assert b'run="na?me"' in ask(exporter).body
+        assert b'"name":"na?me"' in ask(exporter, "GET", "/api/status").body
+
+
+def test_a_flood_of_keys_is_cut(exporter: Exporter) -> None:
+    """And the scrape stays of a bounded size."""
+    for step in range(20):
+        exporter.log({f"key {step} {i} " + "x" * 500: 1.0 for i in range(500)}, step=step)
+    body = ask(exporter).body
+    assert body.count(b"rl_logged_value{") == 200
+    assert len(body) < 1 << 20
+    assert b'rlexporter_dropped_keys_total{rank="0",run="test"} 9800.0' in body

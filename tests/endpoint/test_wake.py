@@ -5,14 +5,13 @@ The intervals of both are ten minutes, so that only what wakes them can bring it
 
 from __future__ import annotations
 
-import contextlib
 import math
 import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from os import environ
 from pathlib import Path
 
@@ -22,9 +21,9 @@ pytest.importorskip("opentelemetry.exporter.otlp.proto.grpc", reason="the extra 
 
 from rlexporter import Exporter, recording
 from rlexporter.atomic_file import write_whole
-from rlexporter.outputs import discovery, state_file
+from rlexporter.outputs import state_file
 from rlexporter.outputs.periodic import REST_SECONDS
-from tests.e2e.collectors import HTTP, Collector, collector
+from tests.e2e.collectors import HTTP, collector
 from tests.tools import ROOT, eventually
 
 INTERVAL_SECONDS = 600
@@ -35,40 +34,31 @@ from rlexporter import Exporter
 from rlexporter.model.step import RunFacts, StepUpdate
 exporter = Exporter(run="r", algorithm="grpo", port=0).start()
 sink = exporter.run.sink
-def begin():
-    exporter.run.begin(RunFacts(algorithm="grpo", step=0, output_dir="out"))
-def quiet():
+for happens in sys.argv[1:]:
     while any(each._asked for each in exporter._outlets):
         time.sleep(0.1)
     time.sleep(1.0)
-FIRST
-quiet()
-print("ready", flush=True)
-sys.stdin.readline()
-HAPPENS
+    print("ready", flush=True)
+    sys.stdin.readline()
+    exec(happens)
 time.sleep(3600)
 """
 
 Value = Callable[..., float | None]
-URGENT: dict[str, tuple[str, str, Callable[[Value], bool]]] = {
-    "a NaN in a log line": (
-        "begin()",
-        'exporter.log({"loss": math.nan}, step=2)',
-        lambda value: value("rl_condition", condition="nonfinite_loss", severity="critical") == 1.0,
+URGENT: dict[str, Callable[[Value], bool]] = {
+    'exporter.run.begin(RunFacts(algorithm="grpo", step=0, output_dir="out"))': (
+        lambda value: value("rl_run_state", state="running") == 1.0
     ),
-    "a NaN in a step without a line": (
-        "begin()",
-        'sink.observe("rl_grad_norm", [math.nan]); sink.advance(StepUpdate(step=2))',
-        lambda value: value("rl_condition", condition="nonfinite_grad", severity="critical") == 1.0,
+    'exporter.log({"loss": math.nan}, step=2)': (
+        lambda value: value("rl_condition", condition="nonfinite_loss", severity="critical") == 1.0
     ),
-    "a checkpoint": ("begin()", "sink.saved(1)", lambda value: value("rl_last_checkpoint_step") == 1.0),
-    "the beginning": ("", "begin()", lambda value: value("rl_run_state", state="running") == 1.0),
-    "the end": (
-        "begin()",
-        'exporter.run.end(RuntimeError("planted"))',
-        lambda value: value("rl_run_state", state="failed") == 1.0,
+    'sink.observe("rl_grad_norm", [math.nan]); sink.advance(StepUpdate(step=3))': (
+        lambda value: value("rl_condition", condition="nonfinite_grad", severity="critical") == 1.0
     ),
+    "sink.saved(3)": lambda value: value("rl_last_checkpoint_step") == 3.0,
+    'exporter.run.end(RuntimeError("planted"))': lambda value: value("rl_run_state", state="failed") == 1.0,
 }
+"""What happens: the beginning, a NaN in a line and in a step without one, a checkpoint, the end. How it is known."""
 
 
 def _kept(path: Path) -> Value:
@@ -77,47 +67,37 @@ def _kept(path: Path) -> Value:
     return found.snapshot.value if found else lambda *_, **__: None
 
 
-@contextlib.contextmanager
-def _child(folder: Path, at: Collector, first: str, happens: str) -> Iterator[subprocess.Popen[str]]:
-    """A process that waits for a line before it does what ``happens``; in the end it is killed."""
+@pytest.mark.waits
+def test_it_has_left_before_a_kill(tmp_path: Path) -> None:
+    """The state before it has arrived and nobody is awake when it happens, so that nothing else brings it."""
+    path = tmp_path / "out" / state_file.STATE_FILE
     variables = {
         "RLEXPORTER_STATE_FILE": "on",
         "RLEXPORTER_STATE_INTERVAL_SECONDS": str(INTERVAL_SECONDS),
-        "RLEXPORTER_OTLP": at.address,
         "OTEL_METRIC_EXPORT_INTERVAL": str(INTERVAL_SECONDS * 1000),
         "PYTHONPATH": str(ROOT),
     }
-    code = CHILD.replace("FIRST", first).replace("HAPPENS", happens)
-    pipe = subprocess.PIPE
-    child = subprocess.Popen(
-        [sys.executable, "-c", code], env=environ | variables, cwd=folder, stdin=pipe, stdout=pipe, text=True
-    )
-    try:
-        yield child
-    finally:
-        child.send_signal(signal.SIGKILL)
-        child.communicate()
-
-
-@pytest.mark.parametrize("case", URGENT)
-def test_it_has_left_before_a_kill(case: str, tmp_path: Path) -> None:
-    """The state before it has arrived and nobody is awake when it happens, so that nothing else brings it."""
-    first, happens, arrived = URGENT[case]
-    path = tmp_path / "out" / state_file.STATE_FILE
+    command, pipe = [sys.executable, "-c", CHILD, *URGENT], subprocess.PIPE
     with collector(HTTP) as at:
-        with _child(tmp_path, at, first, happens) as child:
+        variables["RLEXPORTER_OTLP"] = at.address
+        child = subprocess.Popen(command, env=environ | variables, cwd=tmp_path, stdin=pipe, stdout=pipe, text=True)
+        try:
             assert child.stdin
             assert child.stdout
-            assert child.stdout.readline() == "ready\n"
-            eventually(lambda: at.pushes)
-            assert path.exists() is bool(first), "the folder is known when the run begins"
-            assert not arrived(_kept(path))
-            assert not arrived(at.pushes[-1].value)
+            for number, arrived in enumerate(URGENT.values()):
+                assert child.stdout.readline() == "ready\n"
+                eventually(lambda: at.pushes)
+                assert path.exists() is bool(number), "the folder is known when the run begins"
+                assert not arrived(_kept(path))
+                assert not arrived(at.pushes[-1].value)
 
-            print(file=child.stdin, flush=True)
-            eventually(lambda: arrived(_kept(path)) and arrived(at.pushes[-1].value), 60.0)
-        assert child.returncode == -signal.SIGKILL
+                print(file=child.stdin, flush=True)
+                eventually(lambda arrived=arrived: arrived(_kept(path)) and arrived(at.pushes[-1].value), 60.0)
+        finally:
+            child.kill()
+            child.communicate()
 
+    assert child.returncode == -signal.SIGKILL
     assert arrived(_kept(path))
     assert not list(path.parent.glob("*.part"))
 
@@ -190,16 +170,3 @@ def test_the_file_is_no_older_than_its_interval(tmp_path: Path) -> None:
     exporter.close()
 
     assert path.stat().st_mtime_ns == ended
-
-
-def test_a_target_file_is_not_written_for_what_is_not_its_business(tmp_path: Path) -> None:
-    """The folder is on a disk that a cluster shares: only another name, or its age, is a reason."""
-    names = ["early", "settled", "settled"]
-    file = discovery.TargetFile(tmp_path, "a:1", {}, lambda: (names.pop(0), 0))
-    file.write()
-    assert 0 < file.write() <= discovery.FRESH_SECONDS
-    (written,) = tmp_path.iterdir()
-    before = written.stat().st_mtime_ns
-
-    assert 0 < file.write() <= discovery.FRESH_SECONDS
-    assert [(each, each.stat().st_mtime_ns) for each in tmp_path.iterdir()] == [(written, before)]
