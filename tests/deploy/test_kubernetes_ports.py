@@ -17,7 +17,7 @@ import yaml
 from rlexporter import Exporter
 from rlexporter.config.settings import DEFAULT_PORT
 from tests.deploy.test_kubernetes import FOLDER, load
-from tests.tools import EACH_GENERATION, eventually, free_port, prometheus
+from tests.tools import eventually, free_port, prometheus
 
 META = "__meta_kubernetes_"
 EXAMPLE = FOLDER / "example-job.yaml"
@@ -74,8 +74,8 @@ def discovered(pod: str, ports: dict[str, int], phase: str = "Running", **labels
     ]
 
 
-@pytest.mark.parametrize("generation", EACH_GENERATION)
-def test_every_rank_of_a_pod_is_scraped(generation: str, tmp_path: Path) -> None:
+@pytest.mark.waits
+def test_every_rank_of_a_pod_is_scraped(tmp_path: Path) -> None:
     """On the port that the pod declares for it; other ports and pods, and containers without a port, are left alone."""
     ranks = [
         Exporter(run="r", port=0, rank=rank, world_size=2, ranks="all", algorithm="grpo").start() for rank in (0, 1)
@@ -89,9 +89,7 @@ def test_every_rank_of_a_pod_is_scraped(generation: str, tmp_path: Path) -> None
     ]
     rules = relabelings(load(FOLDER / "podmonitor.yaml"))
     try:
-        with prometheus(
-            generation, tmp_path, [], scrape={"static_configs": targets, "relabel_configs": rules}
-        ) as server:
+        with prometheus("3", tmp_path, [], scrape={"static_configs": targets, "relabel_configs": rules}) as server:
             found = eventually(lambda: len(up := server.query("up == 1")) == 2 and up)
             states = server.query('rl_run_state{state="starting"}')
             assert {each["metric"]["endpoint"]: each["metric"]["instance"] for each in found} == {

@@ -19,6 +19,7 @@ from tests.conftest import fetch
 from tests.tools import ROOT, eventually
 
 SBATCH = ROOT / "deploy/slurm/train.sbatch"
+EXAMPLE = ROOT / "examples/slurm/grpo.sbatch"
 SRUN = """\
 #!PYTHON
 import signal, sys, time
@@ -58,11 +59,12 @@ def job(
         process.communicate()
 
 
-@pytest.mark.parametrize("shell", ["bash", "sh"])
-def test_it_is_a_script(shell: str) -> None:
+@pytest.mark.parametrize("path", [SBATCH, EXAMPLE], ids=lambda path: path.stem)
+def test_it_is_a_script(path: Path) -> None:
     """Shells can read it; what Slurm reads comes before the first command."""
-    subprocess.run([shell, "-n", str(SBATCH)], check=True)
-    lines = SBATCH.read_text().splitlines()
+    for shell in ("bash", "sh"):
+        subprocess.run([shell, "-n", str(path)], check=True)
+    lines = path.read_text().splitlines()
     first = next(i for i, line in enumerate(lines) if line and line[0] != "#")
     assert max(i for i, line in enumerate(lines) if line.startswith("#SBATCH")) < first
 
@@ -117,10 +119,10 @@ def test_a_requeued_job_is_the_same_run(tmp_path: Path) -> None:
         assert 'rl_run_state{rank="0",run="slurm",state="starting",team="llm",user="ada"}' in text
 
 
-@pytest.mark.parametrize("variables", [{"RLEXPORTER_LABELS": "user=eve"}, {"SLURM_JOB_USER": "eve"}], ids=str)
-def test_labels_of_ones_own(tmp_path: Path, variables: dict[str, str]) -> None:
+def test_labels_of_ones_own(tmp_path: Path) -> None:
     """Take the place of those of Slurm; without an account there is no team."""
-    with job(tmp_path, variables={"PORT": "0"} | variables) as (_, targets):
+    own = {"PORT": "0", "SLURM_JOB_USER": "ada", "RLEXPORTER_LABELS": "user=eve"}
+    with job(tmp_path, variables=own) as (_, targets):
         assert 'rl_run_state{rank="0",run="slurm",state="starting",user="eve"}' in _scraped(targets)
 
 
