@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import math
 import re
 import shutil
-import signal
 import subprocess
-import sys
 import time
 import urllib.error
-from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -20,14 +16,15 @@ from typing import Any
 import pytest
 import torch
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
-from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from rlexporter import recording
 from rlexporter.commands import main, playback, replay, replaying
 from rlexporter.demo import display
 from rlexporter.run.shutdown import live
 from tests import tools
+from tests.commands.serving import scrape
 from tests.conftest import DATA, fetch, serving
+from tests.recording.logs import flat
 
 Sample = tuple[str, tuple[tuple[str, str], ...]]
 Points = dict[Sample, list[tuple[float, float]]]
@@ -36,25 +33,8 @@ RUNS = DATA / "runs"
 WHERE = {"job": "rlexporter", "instance": "replay", "rank": "0"}
 
 
-def _flat(path: Path, *lines: Mapping[str, object]) -> Path:
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    return path
-
-
 def _lines(path: Path, kind: str = "log") -> list[dict[str, Any]]:
     return [event for event in map(json.loads, path.read_text().splitlines()) if event["event"] == kind]
-
-
-def _scrape(url: str) -> dict[str, float]:
-    """Each sample, by name and labels but those of the run."""
-    status, text, _ = fetch(f"{url}/metrics")
-    assert status == 200
-    found = {}
-    for family in parse_text(text):
-        for sample in family.samples:
-            labels = ",".join(f"{k}={v}" for k, v in sorted(sample.labels.items()) if k not in ("run", "rank"))
-            found[f"{sample.name}{{{labels}}}" if labels else sample.name] = sample.value
-    return found
 
 
 # Served
@@ -75,7 +55,7 @@ class _Clock:
     def sleep(self, seconds: float) -> None:
         (exporter,) = serving()
         self.url = exporter.url or ""
-        self.scrapes.append((self.now, _scrape(self.url)))
+        self.scrapes.append((self.now, scrape(self.url)))
         self.now += seconds
 
 
@@ -123,7 +103,7 @@ def test_a_crash_happens_again(clock: _Clock, capsys: pytest.CaptureFixture[str]
 def test_steps_come_in_their_order_and_at_their_pace(tmp_path: Path, clock: _Clock, timed: bool) -> None:
     """A step a second where the file has no times; here four times as fast."""
     lines = [{"step": step, "kl": step / 10, **({"time": 1e9 + step} if timed else {})} for step in (1, 2, 3, 5)]
-    assert _replay(_flat(tmp_path / "my-run.jsonl", *lines), "--speed", "4", "--linger", "1") == 0
+    assert _replay(flat(tmp_path / "my-run.jsonl", *lines), "--speed", "4", "--linger", "1") == 0
 
     seen = [(at, now["rl_step"], now["rl_kl_per_token"]) for at, now in clock.scrapes if "rl_step" in now]
     start = 0.0 if timed else 0.25
@@ -150,40 +130,8 @@ def test_a_recording_that_just_stops_takes_its_endpoint_along(
     assert "just stops" in said
 
 
-@contextlib.contextmanager
-def _process(*arguments: object) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """`rlexporter replay`, and where it serves."""
-    command = [sys.executable, "-u", "-m", "rlexporter", "replay", "--port", "0", *map(str, arguments)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
-        try:
-            assert process.stdout
-            said = ""
-            while not (found := re.search(r" on (http\S+)/ \(", said)):
-                line = process.stdout.readline()
-                assert line, said
-                said += line
-            yield process, found[1]
-        finally:
-            process.kill()
-
-
-@pytest.mark.parametrize(("speed", "state", "status"), [("max", "failed", 0), ("0.01", "running", 130)])
-def test_ctrl_c_ends_it_at_once(speed: str, state: str, status: int) -> None:
-    """In a process: while the final state is served, and on the way there."""
-    with _process(RUNS / "ppo-value_nan-0.jsonl", "--speed", speed, "--linger", 600) as (process, url):
-        tools.eventually(lambda: _scrape(url)[f"rl_run_state{{state={state}}}"] == 1)
-        if state == "failed":
-            assert process.stdout
-            tools.said_until("Ctrl-C ends it", process.stdout)
-        process.send_signal(signal.SIGINT)
-        said = process.communicate(timeout=600)[0]
-
-    assert process.returncode == status
-    assert "Traceback" not in said
-
-
-@pytest.mark.parametrize("path", sorted(RUNS.glob("*-0.jsonl"))[::2], ids=lambda path: path.stem)
-def test_every_recording_at_once(
+@pytest.mark.parametrize("path", [RUNS / "grpo-healthy_multi-0.jsonl", RUNS / "ppo_legacy-value_nan-0.jsonl"])
+def test_a_recording_at_once(
     path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Its last step and its end, without an error; and nothing is recorded over the recording."""
@@ -202,7 +150,7 @@ def test_every_recording_at_once(
 
 def test_a_second_training_in_a_file_runs_again(tmp_path: Path) -> None:
     """Finished, then running and failed: the last state is the one that counts."""
-    path = _flat(
+    path = flat(
         tmp_path / "two.jsonl",
         {"event": "meta", "time": 1e9, "run": "two", "algorithm": "grpo", "global_step": 0},
         {"event": "state", "time": 1e9, "state": "running"},
@@ -227,7 +175,7 @@ def test_a_second_training_in_a_file_runs_again(tmp_path: Path) -> None:
 def test_what_a_broken_step_saw_is_judged(tmp_path: Path) -> None:
     """NaN weights come with no log line: the run dies of them."""
     counts = {"counts": [0], "positive_sum": 0.0, "negative_sum": 0.0, "nan": 1}
-    path = _flat(
+    path = flat(
         tmp_path / "r.jsonl",
         {"event": "meta", "time": 1e9, "run": "r", "algorithm": "grpo"},
         {"event": "log", "time": 1e9 + 1, "global_step": 1, "logs": {"kl": 0.5}},
@@ -260,7 +208,7 @@ def test_what_cannot_be_done_is_said(
 ) -> None:
     """One line, exit status 2; the recording is as it was."""
     monkeypatch.chdir(tmp_path)
-    path = _flat(Path("run.jsonl"), {"step": 1, "kl": 0.5})
+    path = flat(Path("run.jsonl"), {"step": 1, "kl": 0.5})
     before = path.read_text()
     Path("foreign.txt").write_text("hello\n")
     Path("folder").mkdir()
@@ -270,18 +218,13 @@ def test_what_cannot_be_done_is_said(
     assert path.read_text() == before
 
 
-@pytest.mark.parametrize(("text", "speed"), [("0", math.inf), ("0.0", math.inf), ("max", math.inf), ("2.5", 2.5)])
-def test_speeds(text: str, speed: float) -> None:
-    """0 and max are at once."""
-    assert replay._speed(text) == speed
-
-
-@pytest.mark.parametrize("text", ["-1", "nan", "fast", ""])
-def test_no_speeds(text: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Said by the option."""
-    with pytest.raises(SystemExit):
-        main.main(["replay", "x", "--speed", text])
-    assert "neither a number from 0 on nor max" in capsys.readouterr().err
+def test_speeds(capsys: pytest.CaptureFixture[str]) -> None:
+    """0 and max are at once; what is no speed is said by the option."""
+    assert [replay._speed(text) for text in ("0", "0.0", "max", "2.5")] == [math.inf, math.inf, math.inf, 2.5]
+    for text in ("-1", "nan", "fast", ""):
+        with pytest.raises(SystemExit):
+            main.main(["replay", "x", "--speed", text])
+        assert "neither a number from 0 on nor max" in capsys.readouterr().err
 
 
 # Written
@@ -363,7 +306,7 @@ def test_a_long_step_leaves_no_hole(tmp_path: Path) -> None:
     lines = [{"event": "log", "time": 1e9 + at, "global_step": step, "logs": {}} for step, at in ((1, 0), (2, 1000))]
     lines[0]["logs"] = {"kl": 0.5}
     late = {"event": "log", "time": 1e9 + 9000, "global_step": 3, "logs": {"kl": 0.75}}
-    path = _flat(tmp_path / "slow.jsonl", *lines, {"event": "train_end", "time": 1e9 + 1001}, late)
+    path = flat(tmp_path / "slow.jsonl", *lines, {"event": "train_end", "time": 1e9 + 1001}, late)
     text = _written(path, tmp_path / "out")
     steps = dict(_points(text)[_sample("rl_step", "slow")])
 
@@ -373,8 +316,8 @@ def test_a_long_step_leaves_no_hole(tmp_path: Path) -> None:
 
 def test_what_has_no_date_ends_now(tmp_path: Path) -> None:
     """Flat lines a second a step, also where only each tenth was logged; and times that count from the start."""
-    plain = _flat(tmp_path / "plain.jsonl", *({"step": step, "kl": 0.5} for step in (10, 20, 21)))
-    since = _flat(tmp_path / "since.jsonl", *({"step": step, "time": step / 2, "kl": 0.5} for step in (1, 2, 3)))
+    plain = flat(tmp_path / "plain.jsonl", *({"step": step, "kl": 0.5} for step in (10, 20, 21)))
+    since = flat(tmp_path / "since.jsonl", *({"step": step, "time": step / 2, "kl": 0.5} for step in (1, 2, 3)))
 
     for path, apart in ((plain, [0, 1, 11, 12]), (since, [0, 0.5, 1])):
         began = time.time()
@@ -388,7 +331,7 @@ def test_a_clock_that_was_set_back_goes_on(tmp_path: Path) -> None:
     """Each moment is after the one before: Prometheus takes no other."""
     at = [1e9 + 5, 1e9 + 3, math.nan, 1e9 + 5, 1e9 + 9]
     lines = ({"step": step, "time": when, "kl": step / 10} for step, when in enumerate(at, 1))
-    points = _points(_written(_flat(tmp_path / "r.jsonl", *lines), tmp_path / "out", "--interval", "0"))
+    points = _points(_written(flat(tmp_path / "r.jsonl", *lines), tmp_path / "out", "--interval", "0"))
     steps = [(round(when - 1e9, 3), value) for when, value in points[_sample("rl_step", "r")]]
 
     assert steps == [(5.001, 1), (5.002, 2), (5.003, 3), (5.004, 4), (9, 5), (9.001, 5)]
@@ -401,7 +344,7 @@ def test_the_environment_of_this_process_is_not_that_of_the_run(
     for name, text in (("RLEXPORTER_RUN", "mine"), ("RLEXPORTER_ALGORITHM", "dpo"), ("RANK", "3"), ("WORLD_SIZE", "4")):
         monkeypatch.setenv(name, text)
     monkeypatch.setenv("RLEXPORTER_LABELS", "team=llm")
-    points = _points(_written(_flat(tmp_path / "r.jsonl", {"step": 1, "val/ratio": 1.0}), tmp_path / "out"))
+    points = _points(_written(flat(tmp_path / "r.jsonl", {"step": 1, "val/ratio": 1.0}), tmp_path / "out"))
     info = next(dict(labels) for name, labels in points if name == "rl_run_info")
 
     assert (info["run"], info["algorithm"], info["rank"], info["world_size"]) == ("r", "ppo", "0", "1")
@@ -419,21 +362,10 @@ def test_both_log_lines_of_a_step_are_one_scrape(tmp_path: Path) -> None:
     assert [at for at, _ in points[_sample("rl_step", path.stem)]][: len(tracked)] == [at for at, _ in tracked]
 
 
-def _loaded(generation: str, texts: list[Path], folder: Path) -> None:
-    for text in texts:
-        done = subprocess.run(
-            [tools.require_tools(generation) / "promtool", "tsdb", "create-blocks-from", "openmetrics", text, folder],
-            capture_output=True,
-            text=True,
-            timeout=600,
-        )
-        assert done.returncode == 0, done.stderr
-
-
 def _stored(server: tools.Prometheus, selector: str, at: float) -> Points:
-    """Raw samples of the hour before."""
+    """Raw samples of the six hours before."""
     found: Points = {}
-    for series in server.query(f"{selector}[1h]", time=str(at)):
+    for series in server.query(f"{selector}[6h]", time=str(at)):
         labels = dict(series["metric"])
         name = labels.pop("__name__")
         found[name, tuple(sorted(labels.items()))] = [(float(at), float(value)) for at, value in series["values"]]
@@ -452,25 +384,30 @@ def _differing(one: Points, other: Points) -> list[Sample]:
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, Path, Points]]:
-    """Of some runs the recording, the text, and what is in that."""
+    """Of some runs the recording, the text, and what is in that; one is longer than the two hours of a block."""
     folder = tmp_path_factory.mktemp("written")
     names = ("ppo-value_nan-0", "grpo-healthy_multi-0", "rloo-reward_inf-0", "ppo_legacy-healthy_wandb_types-0")
     odd = {"event": "log", "time": 1795206000.5, "global_step": 1, "logs": {'rewards/a "b\\", c=d/mean': 2.5}}
     files = {name: RUNS / f"{name}.jsonl" for name in names}
-    files["odd"] = _flat(folder / "odd.jsonl", {"event": "meta", "trainer": "grpo"}, odd)
+    files["odd"] = flat(folder / "odd.jsonl", {"event": "meta", "trainer": "grpo"}, odd)
+    day = ({"step": step, "time": 1.79518e9 + 600 * step, "kl": step / 10} for step in range(30))
+    files["long"] = flat(folder / "long.jsonl", *day)
     return {
         name: (path, folder / name, _points(_written(path, folder / name, "--interval", "0")))
         for name, path in files.items()
     }
 
 
-@pytest.mark.parametrize("generation", tools.GENERATIONS)
+@pytest.mark.parametrize("generation", tools.EACH_GENERATION)
 def test_prometheus_reads_what_was_written(
     generation: str, written: dict[str, tuple[Path, Path, Points]], tmp_path: Path
 ) -> None:
     """Every sample, at its time, with its value: NaN, infinities, counters, buckets below zero, labels of any text."""
-    tools.require_tools(generation)
-    _loaded(generation, [text for _, text, _ in written.values()], tmp_path / "data")
+    loads = [tools.require_tools(generation) / "promtool", "tsdb", "create-blocks-from", "openmetrics"]
+    for _, text, _ in written.values():
+        done = subprocess.run([*loads, text, tmp_path / "data"], capture_output=True, text=True, timeout=600)
+        assert done.returncode == 0, done.stderr
+    assert len(list((tmp_path / "data").glob("*/meta.json"))) >= len(written) + 2, "the long one is several blocks"
 
     with tools.prometheus(generation, tmp_path, []) as server:
         for name, (path, _, points) in written.items():
@@ -549,16 +486,6 @@ def _check_legacy(server: tools.Prometheus, path: Path) -> None:
     assert value(f'{name}_negative_sum_total{{run="{run}"}}') == pytest.approx(-sum(x for x in values if x < 0))
     assert value(f'{name}_sum{{run="{run}"}}') is None
     assert value(f'rl_run_info{{run="{run}",algorithm="ppo-legacy",torch=""}}') == 1
-
-
-def test_a_run_of_another_day_is_many_blocks(tmp_path: Path) -> None:
-    """Longer than the two hours of a block."""
-    lines = ({"step": step, "time": 1.7e9 + 600 * step, "kl": step / 10} for step in range(30))
-    path = _flat(tmp_path / "long.jsonl", *lines)
-    assert replaying.write(recording.read(path), tmp_path / "out", interval=0) > 30
-    _loaded("3", [tmp_path / "out"], tmp_path / "data")
-
-    assert len(list((tmp_path / "data").glob("*/meta.json"))) >= 3
 
 
 def test_recordings_are_played_as_they_are_checked() -> None:

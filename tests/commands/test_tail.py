@@ -7,15 +7,12 @@ import json
 import os
 import re
 import signal
-import subprocess
-import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any
 
 import pytest
-from prometheus_client.parser import text_string_to_metric_families
 
 from rlexporter.commands import following, main
 from rlexporter.commands.following import Following
@@ -24,16 +21,13 @@ from rlexporter.model.snapshot import RunState
 from rlexporter.recording.stream import Stream
 from rlexporter.run.run import Run
 from tests import tools
+from tests.commands.serving import process, scrape
 from tests.conftest import fetch
+from tests.recording.logs import jsonl
 
-NOW = "following it now"
 _SELF = re.compile(r"rl_(\w+_timestamp_seconds|run_info|threshold|condition|steps_total|stall_after|\w+_dist)")
 """What depends on the clock, on this process, or on what is judged by tensors where there are some."""
 _TRACE = 'Traceback (most recent call last):\n  File "t.py", line 1, in <module>\nValueError: no\n'
-
-
-def _jsonl(*lines: Mapping[str, object]) -> str:
-    return "".join(json.dumps(line) + "\n" for line in lines)
 
 
 def _step(step: int, **logs: object) -> dict[str, object]:
@@ -83,8 +77,8 @@ def log(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> _Log:
 def test_a_run_begins_with_its_first_line(log: _Log) -> None:
     """Until then it is starting; its name is that of the log, its times are those at which lines came."""
     assert log.look(0) is RunState.STARTING
-    log.write(_jsonl(_step(1, kl=0.5)), after=100)
-    log.write(_jsonl(_step(2, kl=0.25)), after=7)
+    log.write(jsonl(_step(1, kl=0.5)), after=100)
+    log.write(jsonl(_step(2, kl=0.25)), after=7)
 
     assert log.run.state is RunState.RUNNING
     assert log.run.store.snapshot.labels["run"] == "my-run"
@@ -96,19 +90,19 @@ def test_a_run_begins_with_its_first_line(log: _Log) -> None:
 
 def test_the_past_has_its_own_times(log: _Log) -> None:
     """Those in the lines; never one that is yet to come."""
-    log.write(_jsonl(*({**_step(step), "time": 1.9e9 + 10 * step} for step in (1, 2, 3))), past=True)
+    log.write(jsonl(*({**_step(step), "time": 1.9e9 + 10 * step} for step in (1, 2, 3))), past=True)
     assert log.value("rl_run_start_timestamp_seconds") == 1.9e9 + 10
     assert log.value("rl_last_step_timestamp_seconds") == 1.9e9 + 30
-    log.write(_jsonl({**_step(4), "time": 3e9}))
+    log.write(jsonl({**_step(4), "time": 3e9}))
     assert log.value("rl_last_step_timestamp_seconds") == log.now
 
 
 def test_no_pace_is_learned_from_a_past_without_times(log: _Log) -> None:
     """It is read in no time; the steps that come later are not slow, and the time of the past is that of the file."""
-    log.write(_jsonl(*(_step(step) for step in range(1, 31))), past=True)
+    log.write(jsonl(*(_step(step) for step in range(1, 31))), past=True)
     assert log.value("rl_last_step_timestamp_seconds") == log.now
     for step in range(31, 61):
-        log.write(_jsonl(_step(step)), after=100)
+        log.write(jsonl(_step(step)), after=100)
 
     assert log.value("rl_condition_judged", condition="step_slow") is not None
     assert log.value("rl_condition_events_total", condition="step_slow", severity="warning") in (None, 0)
@@ -118,23 +112,23 @@ def test_no_pace_is_learned_from_a_past_without_times(log: _Log) -> None:
 def test_a_step_that_goes_back_is_another_attempt(log: _Log) -> None:
     """It is judged anew and starts anew; tokens that a checkpoint knew of are not counted twice."""
     tokens = {20: 2000, 30: 3000}
-    log.write(_jsonl(_step(10, num_tokens=1000, kl=float("nan"))))
-    log.write(_jsonl(*(_step(step, num_tokens=count, kl=0.01) for step, count in tokens.items())))
+    log.write(jsonl(_step(10, num_tokens=1000, kl=float("nan"))))
+    log.write(jsonl(*(_step(step, num_tokens=count, kl=0.01) for step, count in tokens.items())))
     assert log.value("rl_condition", condition="nonfinite_kl", severity="critical") is not None
-    log.write(_jsonl(_step(25, num_tokens=2500, kl=0.01)), after=50)
+    log.write(jsonl(_step(25, num_tokens=2500, kl=0.01)), after=50)
 
     assert (log.value("rl_step"), log.info("attempt")) == (25, "2")
     assert log.value("rl_run_start_timestamp_seconds") == log.now
     assert log.value("rl_condition", condition="nonfinite_kl", severity="critical") == 0
-    log.write(_jsonl(_step(35, num_tokens=3500, kl=0.01)))
+    log.write(jsonl(_step(35, num_tokens=3500, kl=0.01)))
     assert log.value("rl_tokens_total") == 3000 + 1000
-    log.write(_jsonl(_step(1, num_tokens=100, kl=0.01)))
+    log.write(jsonl(_step(1, num_tokens=100, kl=0.01)))
     assert (log.info("attempt"), log.value("rl_tokens_total")) == ("3", 4100)
 
 
 def test_an_evaluation_is_no_other_attempt(log: _Log) -> None:
     """Its line may come late, and with an earlier step."""
-    log.write(_jsonl(_step(10), _step(20), {"step": 10, "eval_reward": 0.25, "eval_runtime": 1.0}, _step(30)))
+    log.write(jsonl(_step(10), _step(20), {"step": 10, "eval_reward": 0.25, "eval_runtime": 1.0}, _step(30)))
 
     assert (log.value("rl_step"), log.info("attempt")) == (30, "1")
     assert log.value("rl_eval_reward_mean", dataset="default") == 0.25
@@ -142,11 +136,11 @@ def test_an_evaluation_is_no_other_attempt(log: _Log) -> None:
 
 def test_a_summary_ends_a_run(log: _Log) -> None:
     """At once; what is trained later in the same log is another run of it."""
-    log.write(_jsonl(_step(1), _step(2), {"step": 2, "train_runtime": 9.0}))
+    log.write(jsonl(_step(1), _step(2), {"step": 2, "train_runtime": 9.0}))
     assert log.run.state is RunState.FINISHED
-    log.write(_jsonl({"step": 2, "eval_reward": 0.25, "eval_runtime": 1.0}))
+    log.write(jsonl({"step": 2, "eval_reward": 0.25, "eval_runtime": 1.0}))
     assert log.run.state is RunState.FINISHED
-    log.write(_jsonl(_step(3)))
+    log.write(jsonl(_step(3)))
     assert (log.run.state, log.info("attempt")) == (RunState.RUNNING, "1")
 
 
@@ -167,9 +161,9 @@ def test_an_exception_ends_a_run_in_silence_only(log: _Log) -> None:
 
 def test_the_last_planned_step_ends_a_run_in_silence(log: _Log) -> None:
     """Where no summary is written, as in LLaMA-Factory; a log that does not say how many are planned ends never."""
-    log.write(_jsonl({"current_steps": 5, "total_steps": 10, "reward": 0.5}))
+    log.write(jsonl({"current_steps": 5, "total_steps": 10, "reward": 0.5}))
     assert (log.value("rl_steps_planned"), log.look(1e6)) == (10, RunState.RUNNING)
-    log.write(_jsonl({"current_steps": 10, "total_steps": 10, "reward": 0.5}))
+    log.write(jsonl({"current_steps": 10, "total_steps": 10, "reward": 0.5}))
     assert (log.look(30), log.look(31)) == (RunState.RUNNING, RunState.FINISHED)
 
 
@@ -217,9 +211,9 @@ def test_a_recording_says_itself_where_it_begins(log: _Log) -> None:
     state = {"event": "state", "time": 1e9 + 1}
     again = {**meta, "global_step": 5, "info": {"attempt": "2"}, "totals": {"episode": 50}}
     line = {"event": "log", "time": 1e9 + 2, "global_step": 6, "logs": {"episode": 60, "objective/kl": 0.5}}
-    log.write(_jsonl(meta, {**state, "state": "running"}, line, {**state, "state": "failed", "exception": "E"}))
+    log.write(jsonl(meta, {**state, "state": "running"}, line, {**state, "state": "failed", "exception": "E"}))
     assert (log.run.state, log.run.name, log.value("rl_episodes_total")) == (RunState.FAILED, "kept", 60)
-    log.write(_jsonl(again, {**state, "state": "running"}, {**line, "logs": {"episode": 70, "objective/kl": 0.25}}))
+    log.write(jsonl(again, {**state, "state": "running"}, {**line, "logs": {"episode": 70, "objective/kl": 0.25}}))
 
     assert (log.run.state, log.info("attempt"), log.info("algorithm")) == (RunState.RUNNING, "2", "ppo")
     assert (log.value("rl_episodes_total"), log.value("rl_kl_per_sequence")) == (80, 0.25)
@@ -229,8 +223,8 @@ def test_a_recording_says_itself_where_it_begins(log: _Log) -> None:
 @pytest.mark.parametrize(
     ("text", "state"),
     [
-        (_jsonl(_step(1)), RunState.FINISHED),
-        (_jsonl({"global_step/max_steps": "5/10", "reward": 0.5}), RunState.STOPPED),
+        (jsonl(_step(1)), RunState.FINISHED),
+        (jsonl({"global_step/max_steps": "5/10", "reward": 0.5}), RunState.STOPPED),
         ("{'loss': 0.1, 'epoch': 1}\n" + _TRACE, RunState.FAILED),
         ("begin\n", RunState.STARTING),
     ],
@@ -245,21 +239,6 @@ def test_a_pipe_that_is_closed(log: _Log, text: str, state: RunState) -> None:
 # The command
 
 
-@contextlib.contextmanager
-def _tail(*arguments: object, stdin: int | None = None) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """`rlexporter tail` as a process, and where it serves."""
-    command = [sys.executable, "-u", "-m", "rlexporter", "tail", "--port", "0", *map(str, arguments)]
-    with subprocess.Popen(command, stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
-        try:
-            assert process.stdout
-            said = tools.said_until(" (Prometheus scrapes", process.stdout)
-            found = re.search(r" on (http\S+)/ \(", said)
-            assert found
-            yield process, found[1]
-        finally:
-            process.kill()
-
-
 def _drain(out: IO[str] | None) -> list[str]:
     """What the process says from now on, as it says it."""
     lines: list[str] = []
@@ -268,39 +247,28 @@ def _drain(out: IO[str] | None) -> list[str]:
     return lines
 
 
-def _scrape(url: str) -> dict[str, float]:
-    status, text, _ = fetch(f"{url}/metrics")
-    assert status == 200
-    found = {}
-    for family in text_string_to_metric_families(text):
-        for sample in family.samples:
-            labels = ",".join(f"{k}={v}" for k, v in sorted(sample.labels.items()) if k not in ("run", "rank"))
-            found[f"{sample.name}{{{labels}}}" if labels else sample.name] = sample.value
-    return found
-
-
 def test_a_file_that_comes_grows_is_replaced_and_damaged(tmp_path: Path) -> None:
     """In a process: each line is served once, what is damaged is told once and counted; SIGTERM ends no training."""
     path = tmp_path / "run.jsonl"
-    with _tail(path, "--run", "my-run") as (process, url):
-        said = _drain(process.stdout)
-        assert _scrape(url)["rl_run_state{state=starting}"] == 1
+    with process("tail", path, "--run", "my-run") as (tail, url):
+        said = _drain(tail.stdout)
+        assert scrape(url)["rl_run_state{state=starting}"] == 1
         with path.open("w") as writer:
-            writer.write(_jsonl(_step(1), _step(2)) + '{"step": 3, "rew')
-        tools.eventually(lambda: _scrape(url).get("rl_step") == 2)
+            writer.write(jsonl(_step(1), _step(2)) + '{"step": 3, "rew')
+        tools.eventually(lambda: scrape(url).get("rl_step") == 2)
         with path.open("a") as writer:
             writer.write('ard": 0.75}\n{"step": 4, "rew\noops\n')
-        tools.eventually(lambda: _scrape(url)["rl_reward_mean"] == 0.75)
-        tools.eventually(lambda: _scrape(url)["rlexporter_errors_total{where=log}"] == 2)
+        tools.eventually(lambda: scrape(url)["rl_reward_mean"] == 0.75)
+        tools.eventually(lambda: scrape(url)["rlexporter_errors_total{where=log}"] == 2)
         path.rename(tmp_path / "run.jsonl.1")
-        path.write_text(_jsonl(_step(5), _step(6)))
-        tools.eventually(lambda: _scrape(url)["rl_step"] == 6)
-        path.write_text(_jsonl(_step(1)))
-        tools.eventually(lambda: _scrape(url)["rl_step"] == 1)
-        found = _scrape(url)
+        path.write_text(jsonl(_step(5), _step(6)))
+        tools.eventually(lambda: scrape(url)["rl_step"] == 6)
+        path.write_text(jsonl(_step(1)))
+        tools.eventually(lambda: scrape(url)["rl_step"] == 1)
+        found = scrape(url)
         status = json.loads(fetch(f"{url}/api/status")[1])
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(600) == 128 + signal.SIGTERM
+        tail.send_signal(signal.SIGTERM)
+        assert tail.wait(600) == 128 + signal.SIGTERM
 
     assert (found["rl_steps_total"], found["rl_run_state{state=running}"]) == (3 + 3 + 1, 1)
     assert (status["run"]["name"], status["run"]["attempt"], status["run"]["step"]) == ("my-run", 2, 1)
@@ -315,24 +283,27 @@ def test_a_file_that_comes_grows_is_replaced_and_damaged(tmp_path: Path) -> None
 
 
 def test_the_page_has_the_curves_of_the_past(tmp_path: Path) -> None:
-    """However fast it was read; a console that never falls silent hides no line."""
+    """However fast it was read; a console that never falls silent hides no line. Ctrl-C ends it."""
     path = tmp_path / "slurm-1.out"
     lines = [
         f"{{'loss': {i / 10}, 'reward': {i / 100}, 'epoch': {i}}}\n {i}%|# | {i}/90 [00:01\n" for i in range(1, 41)
     ]
     path.write_text("".join(lines))
-    with _tail(path) as (process, url):
-        _drain(process.stdout)
-        tools.eventually(lambda: _scrape(url).get("rl_step") == 40)
+    with process("tail", path) as (tail, url):
+        said = _drain(tail.stdout)
+        tools.eventually(lambda: scrape(url).get("rl_step") == 40)
         found = json.loads(fetch(f"{url}/api/history?series=rl_reward_mean&points=100")[1])
         with path.open("a", buffering=1) as writer:
             writer.write(lines[-1].replace("40", "50"))
 
             def there() -> bool:
                 writer.write("Processed prompts: 50%|# | 4/8 [00:01<00:01]\r")
-                return _scrape(url)["rl_step"] == 50
+                return scrape(url)["rl_step"] == 50
 
             tools.eventually(there)
+        tail.send_signal(signal.SIGINT)
+        assert tail.wait(600) == 130, "the status of a command that was interrupted"
+    assert "Traceback" not in "".join(said)
     (curve,) = found["curves"]
     assert curve["steps"] == list(range(1, 41))
     assert curve["values"] == [step / 100 for step in range(1, 41)]
@@ -341,41 +312,18 @@ def test_the_page_has_the_curves_of_the_past(tmp_path: Path) -> None:
 def test_standard_input() -> None:
     """Until it is closed; then the final state is served for a while, and Ctrl-C ends that."""
     reading, writing = os.pipe()
-    with _tail("-", "--linger", 600, stdin=reading) as (process, url):
+    with process("tail", "-", "--linger", 600, stdin=reading) as (tail, url):
         os.close(reading)
-        os.write(writing, _jsonl(_step(1), _step(2)).encode())
-        tools.eventually(lambda: _scrape(url).get("rl_step") == 2)
+        os.write(writing, jsonl(_step(1), _step(2)).encode())
+        tools.eventually(lambda: scrape(url).get("rl_step") == 2)
         assert 'run="stdin"' in fetch(f"{url}/metrics")[1]
-        os.write(writing, _jsonl({"step": 2, "train_runtime": 9.0}).encode())
+        os.write(writing, jsonl({"step": 2, "train_runtime": 9.0}).encode())
         os.close(writing)
-        tools.eventually(lambda: _scrape(url)["rl_run_state{state=finished}"] == 1)
-        assert process.stdout
-        tools.said_until("Ctrl-C ends it", process.stdout)
-        process.send_signal(signal.SIGINT)
-        assert process.wait(600) == 0
-
-
-def test_it_leaves_after_the_end_if_it_shall(tmp_path: Path) -> None:
-    """`--linger`: for a job that follows another."""
-    path = tmp_path / "run.jsonl"
-    path.write_text(_jsonl(_step(1), {"step": 1, "train_runtime": 9.0}))
-    with _tail(path, "--linger", 1) as (process, _):
-        said = _drain(process.stdout)
-        assert process.wait(600) == 0
-    tools.eventually(lambda: any("run run: finished after step 1" in line for line in said))
-
-
-def test_ctrl_c_ends_it(tmp_path: Path) -> None:
-    """While it follows: at once, with the status of a command that was interrupted."""
-    path = tmp_path / "run.jsonl"
-    path.write_text(_jsonl(_step(1)))
-    with _tail(path) as (process, _):
-        assert process.stdout
-        tools.said_until(NOW, process.stdout)
-        process.send_signal(signal.SIGINT)
-        said = process.communicate(timeout=600)[0]
-    assert process.returncode == 130
-    assert "Traceback" not in said
+        tools.eventually(lambda: scrape(url)["rl_run_state{state=finished}"] == 1)
+        assert tail.stdout
+        tools.said_until("Ctrl-C ends it", tail.stdout)
+        tail.send_signal(signal.SIGINT)
+        assert tail.wait(600) == 0
 
 
 @pytest.mark.parametrize(
@@ -398,14 +346,17 @@ def test_what_cannot_be_followed_is_one_line(
     assert said in line
 
 
-def test_nothing_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The environment may be that of the training, and name the very file that is followed, or its last state."""
+def test_it_leaves_after_the_end_and_has_written_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By `--linger`. The environment may be that of the training, and name the file that is followed, or its state."""
     path = tmp_path / "run.jsonl"
-    path.write_text(_jsonl(_step(1), {"step": 1, "train_runtime": 9.0}))
+    path.write_text(jsonl(_step(1), {"step": 1, "train_runtime": 9.0}))
     monkeypatch.setenv("RLEXPORTER_RECORD", str(path))
     monkeypatch.setenv("RLEXPORTER_STATE_FILE", str(tmp_path / "state.json"))
     before = path.read_bytes()
-    assert main.main(["tail", str(path), "--port", "0", "--linger", "0"]) == 0
+    assert main.main(["tail", str(path), "--port", "0", "--linger", "0.5"]) == 0
+    assert "run run: finished after step 1" in capsys.readouterr().out
     assert path.read_bytes() == before
     assert list(tmp_path.iterdir()) == [path]
 
@@ -443,19 +394,19 @@ def test_a_real_run_is_served_as_attached(tmp_path: Path) -> None:
                 out.write(json.dumps({"step": state.global_step, **logs}) + "\n")
 
     with contextlib.ExitStack() as stack:
-        followers = [stack.enter_context(_tail(path)) for path in (recording, lines, console)]
-        for process, _ in followers:
-            _drain(process.stdout)
+        followers = [stack.enter_context(process("tail", path)) for path in (recording, lines, console)]
+        for tail, _ in followers:
+            _drain(tail.stdout)
         trainer = tiny.grpo(tmp_path, max_steps=6, logging_steps=2, disable_tqdm=False, callbacks=[Journal()])
         exporter = stack.enter_context(
             contextlib.closing(rlexporter.attach(trainer, port=0, record=str(recording), linger=0))
         )
         with console.open("w", buffering=1) as out, contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
             trainer.train()
-        attached = _scrape(exporter.url or "")
+        attached = scrape(exporter.url or "")
         urls = [url for _, url in followers]
-        tools.eventually(lambda: all(_scrape(url).get("rl_run_state{state=finished}") == 1 for url in urls))
-        of_recording, of_lines, of_console = map(_scrape, urls)
+        tools.eventually(lambda: all(scrape(url).get("rl_run_state{state=finished}") == 1 for url in urls))
+        of_recording, of_lines, of_console = map(scrape, urls)
 
     expected = _of_log_lines(attached)
     assert len(expected) > 15
@@ -475,10 +426,10 @@ def test_a_real_run_is_served_as_attached(tmp_path: Path) -> None:
 
 def _peak(path: Path) -> int:
     """The most memory in kB that following a file took, from its beginning to its end."""
-    with _tail(path) as (process, _):
-        assert process.stdout
-        tools.said_until(NOW, process.stdout)
-        found = re.search(r"VmHWM:\s+(\d+)", Path(f"/proc/{process.pid}/status").read_text())
+    with process("tail", path) as (tail, _):
+        assert tail.stdout
+        tools.said_until("following it now", tail.stdout)
+        found = re.search(r"VmHWM:\s+(\d+)", Path(f"/proc/{tail.pid}/status").read_text())
     assert found
     return int(found[1])
 
@@ -486,10 +437,10 @@ def _peak(path: Path) -> int:
 @pytest.mark.parametrize("kind", ["lines", "console"])
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the peak is read from /proc")
 def test_memory_does_not_grow_with_the_log(tmp_path: Path, kind: str) -> None:
-    """A log of 100 MB, most of it what libraries say, takes hardly more than one of 2 MB."""
+    """A log of 24 MB, most of it what libraries say, takes hardly more than one of 2 MB."""
     chatter = "WARNING a library says {something} that nobody reads, and a bar:  5%|# | 3/10 [00:01\r" * 200 + "\n"
     peaks = []
-    for megabytes in (2, 100):
+    for megabytes in (2, 24):
         path = tmp_path / f"{megabytes}"
         with path.open("w") as out:
             for step in range(1, 60 * megabytes):

@@ -8,6 +8,7 @@ import io
 import os
 import pty
 import re
+import signal
 import struct
 import subprocess
 import sys
@@ -22,7 +23,7 @@ from rlexporter.demo import display
 from rlexporter.demo.display import Display, _sparkline
 from rlexporter.exporter import Exporter
 from tests.conftest import fetch, serving
-from tests.tools import ROOT
+from tests.recording.logs import flat
 
 _LINE = {
     "reward": 1.2734,
@@ -195,27 +196,33 @@ def test_ctrl_c_ends_it_after_a_scrape(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_process_in_a_narrow_terminal(tmp_path: Path) -> None:
-    """A whole replay at 80 and then 40 columns: one live line, one address, and nothing made of two rows."""
-    terminal = _Terminal(80)
-    command = [sys.executable, "-m", "rlexporter", "replay", "tests/data/runs/grpo-healthy_multi-0.jsonl"]
-    environ = {**os.environ, "TERM": "xterm", "PYTHONPATH": str(ROOT), "RLEXPORTER_LISTEN_PORT": "0"}
-    environ.pop("CI", None)
-    options = ["--speed", "0.3", "--linger", "0"]
-    with subprocess.Popen(
-        [*command, *options], cwd=ROOT, env=environ, stdout=terminal.slave, stderr=terminal.slave
-    ) as run:
-        terminal.out.close()
-        text = ""
-        with contextlib.suppress(OSError):  # the end of a terminal that nobody writes to any more
-            while True:
-                text += os.read(terminal.master, 1 << 16).decode(errors="replace")
-                if len(_DRAWN.findall(text)) == 2:
-                    terminal.resize(40)
-    terminal.close()
-    lines = _DRAWN.findall(text)
+    """A replay at 80 and then 40 columns, until Ctrl-C: one live line, one address, and nothing made of two rows."""
+    path = flat(tmp_path / "run.jsonl", *({"step": step, **_LINE} for step in range(1, 10_000)))
+    terminal, written = _Terminal(80), bytearray()
+    command = [sys.executable, "-m", "rlexporter", "replay", str(path), "--speed", "10", "--port", "0"]
+    environ = {name: value for name, value in os.environ.items() if name != "CI"} | {"TERM": "xterm"}
 
-    assert run.returncode == 0
-    assert len(lines) > 5
-    assert max(map(len, lines)) < 80
-    assert max(map(len, lines[4:])) < 40
-    assert text.count("http://") == 1
+    def read() -> list[int]:
+        """The lengths of all live lines so far."""
+        with contextlib.suppress(OSError):  # the end of a terminal that nobody writes to any more
+            written.extend(os.read(terminal.master, 1 << 16))
+        return list(map(len, _DRAWN.findall(written.decode(errors="replace"))))
+
+    with subprocess.Popen(command, env=environ, stdout=terminal.slave, stderr=terminal.slave) as process:
+        terminal.out.close()
+        for columns, count in ((80, 3), (40, 4)):
+            terminal.resize(columns)
+            while sum(length < columns for length in read()) < count:
+                assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+        while process.poll() is None:
+            read()
+    lengths = read()
+    terminal.close()
+    narrow = next(at for at, length in enumerate(lengths) if length < 40)
+
+    assert process.returncode == 130
+    assert narrow >= 3
+    assert max(lengths[:narrow]) < 80
+    assert max(lengths[narrow:]) < 40
+    assert (written.count(b"http://"), written.count(b"Traceback")) == (1, 0)
