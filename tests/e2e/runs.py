@@ -16,12 +16,19 @@ from tests.tools import ROOT, eventually
 
 @dataclass
 class Training:
-    """One running `tests.e2e.training`."""
+    """One running `tests.e2e.training`; as a context, it is gone at the end."""
 
     how: str
     folder: Path
     port: int
     process: subprocess.Popen[str]
+
+    def __enter__(self) -> Training:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.kill()
+        self.process.wait()
 
     @property
     def lines(self) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""However a run ends, its last state reaches every Prometheus that scrapes it."""
+"""However a run ends, its last state reaches Prometheus; resumed, it stays the same run."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.runs import Training, start
-from tests.tools import GENERATIONS, Prometheus, eventually, free_port, prometheus, require_tools
+from tests.tools import Prometheus, eventually, free_ports, prometheus, require_tools
+
+pytestmark = pytest.mark.waits
 
 ENDINGS = {
     # how: (the signal that ends it, its exit status, the state of the run, the exception's class)
@@ -26,21 +28,15 @@ ENDINGS = {
 
 @contextmanager
 def _scraped(folder: Path, seconds: float, intervals: list[str]) -> Iterator[tuple[list[Training], list[Prometheus]]]:
-    """One training for each ending, and servers of both generations at each interval that scrape all of them."""
+    """One training for each ending, and a server at each interval that scrapes all of them."""
     with ExitStack() as stack:
         trainings = []
-        for how in ENDINGS:
-            training = start(folder / how, free_port(), "wait" if how == "ctrl-c" else how, "--seconds", str(seconds))
+        for how, port in free_ports(ENDINGS).items():
+            training = start(folder / how, port, "wait" if how == "ctrl-c" else how, "--seconds", str(seconds))
             training.how = how
-            stack.callback(training.process.wait)
-            stack.callback(training.process.kill)
-            trainings.append(training)
+            trainings.append(stack.enter_context(training))
         targets = [f"127.0.0.1:{training.port}" for training in trainings]
-        servers = [
-            stack.enter_context(prometheus(generation, folder / f"p{generation}-{interval}", targets, interval))
-            for generation in GENERATIONS
-            for interval in intervals
-        ]
+        servers = [stack.enter_context(prometheus("3", folder / interval, targets, interval)) for interval in intervals]
         yield trainings, servers
 
 
@@ -54,7 +50,7 @@ def _end(trainings: list[Training], seconds: float) -> None:
         if ending is not None:
             training.signal(ending)
     for training in trainings:
-        training.process.wait(seconds + 200)
+        training.process.wait(seconds + 600)
 
 
 def _check(training: Training, server: Prometheus) -> None:
@@ -76,31 +72,61 @@ def _check(training: Training, server: Prometheus) -> None:
     assert [found["metric"]["exception"] for found in classes] == ([exception] if exception else [])
 
 
-def _all_endings(folder: Path, seconds: float, intervals: list[str]) -> None:
-    for generation in GENERATIONS:
-        require_tools(generation)
-    with _scraped(folder, seconds, intervals) as (trainings, servers):
-        _end(trainings, seconds)
-        for training in trainings:
-            for server in servers:
-                _check(training, server)
-            assert "Traceback" not in training.output or training.how in ("raise", "ctrl-c")
-
-
-def test_every_ending_is_seen(tmp_path: Path) -> None:
-    """By a Prometheus 2 and a Prometheus 3."""
-    _all_endings(tmp_path, 3, ["1s"])
+def _all_end(trainings: list[Training], servers: list[Prometheus], seconds: float) -> None:
+    _end(trainings, seconds)
+    for training in trainings:
+        for server in servers:
+            _check(training, server)
+        assert "Traceback" not in training.output or training.how in ("raise", "ctrl-c")
 
 
 @pytest.mark.slow
-def test_every_ending_is_seen_by_who_comes_seldom(tmp_path: Path) -> None:
-    """At 15 seconds, and at 1."""
-    _all_endings(tmp_path, 35, ["1s", "15s"])
+def test_every_ending_is_seen_and_a_resumed_run_stays_one(tmp_path: Path) -> None:
+    """At 1 second, and by who comes every 15; runs stay apart although all have TRL's default name."""
+    require_tools("3")
+    with _scraped(tmp_path, 35, ["1s", "15s"]) as (trainings, servers):
+        _all_end(trainings, servers, 35)
+        names = {training.name for training in trainings}
+        assert len(names) == len(trainings)
+        preempted = next(training for training in trainings if training.how == "wait")
+        _resumes(preempted, servers[0])
+        assert {each["metric"]["run"] for each in servers[0].query("last_over_time(rl_step[30m])")} == names
+
+
+def _resumes(preempted: Training, server: Prometheus) -> None:
+    """It keeps its name, and its counters begin anew, once."""
+    first, name = preempted.lines[-1], preempted.name
+    (preempted.folder / "log.jsonl").unlink()
+    with start(preempted.folder, preempted.port, "wait", "--resume") as again:
+        eventually(lambda: len(again.lines) > 8)
+        again.signal(signal.SIGTERM)
+        again.process.wait(600)
+        last, resumed_at = again.lines[-1], again.lines[0]["step"] - 1
+
+    assert again.name == name
+    assert 5 <= resumed_at <= first["step"]
+    run = f'run="{name}"'
+    assert server.value(f"last_over_time(rl_step{{{run}}}[30m])") == last["step"]
+    attempts = server.query(f"last_over_time(rl_run_info{{{run}}}[30m])")
+    assert {found["metric"]["attempt"] for found in attempts} == {"1", "2"}
+    for series, before, after in (
+        ("rl_steps_total", first["step"], last["step"] - resumed_at),
+        ("rl_tokens_total", first["num_tokens"], None),
+    ):
+        (found,) = server.query(f"{series}{{{run}}}[30m]")
+        values = [float(value) for _, value in found["values"]]
+        falls = [i for i in range(1, len(values)) if values[i] < values[i - 1]]
+        assert len(falls) == 1, values
+        assert values[falls[0] - 1] == before
+        assert values[falls[0]] < before
+        assert after is None or values[-1] == after
 
 
 @pytest.mark.soak
 def test_every_ending_is_seen_each_minute(tmp_path: Path) -> None:
     """At 60 seconds; SIGTERM leaves 25 seconds, in which such a server may not come."""
+    require_tools("3")
     with pytest.MonkeyPatch.context() as patch:
         patch.delitem(ENDINGS, "wait")
-        _all_endings(tmp_path, 130, ["60s"])
+        with _scraped(tmp_path, 130, ["60s"]) as (trainings, servers):
+            _all_end(trainings, servers, 130)
