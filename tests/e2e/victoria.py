@@ -30,11 +30,13 @@ def database(folder: Path, *flags: str) -> Iterator[Prometheus]:
         yield Prometheus(port)
 
 
-def scraping(folder: Path, targets: Sequence[str]) -> contextlib.AbstractContextManager[Prometheus]:
-    """One that scrapes these targets every three seconds."""
+def scraping(
+    folder: Path, targets: Sequence[str], interval: str = "3s"
+) -> contextlib.AbstractContextManager[Prometheus]:
+    """One that scrapes these targets."""
     config = folder.with_suffix(".yml")
     scraped = {"job_name": "rlexporter", "static_configs": [{"targets": list(targets)}]}
-    pace = {"scrape_interval": "3s", "scrape_timeout": "3s"}
+    pace = {"scrape_interval": interval, "scrape_timeout": interval}
     config.write_text(json.dumps({"global": pace, "scrape_configs": [scraped]}))
     return database(folder, f"-promscrape.config={config}")
 
@@ -51,8 +53,11 @@ def settle(at: Prometheus) -> None:
 
 
 @contextlib.contextmanager
-def alerting(folder: Path, at: Prometheus, rules: Path = RULES) -> Iterator[Prometheus]:
-    """A vmalert that judges what is in this database by these rules each second, and writes there what it finds."""
+def alerting(folder: Path, at: Prometheus, rules: Path = RULES, *, pager: int = 0) -> Iterator[Prometheus]:
+    """A vmalert that judges what is in this database by these rules each second, and writes there what it finds.
+
+    ``pager``: the port of the Alertmanager that it sends alerts to, if there is one.
+    """
     port, home = free_port(), f"http://127.0.0.1:{at.port}"
     folder.mkdir()
     command = [
@@ -60,7 +65,7 @@ def alerting(folder: Path, at: Prometheus, rules: Path = RULES) -> Iterator[Prom
         f"-rule={rules}",
         f"-httpListenAddr=127.0.0.1:{port}",
         *(f"-datasource.url={home}", f"-remoteWrite.url={home}", "-remoteWrite.flushInterval=200ms"),
-        "-notifier.blackhole",
+        f"-notifier.url=http://127.0.0.1:{pager}" if pager else "-notifier.blackhole",
         "-evaluationInterval=1s",
         "-rule.evalDelay=0s",
     ]
