@@ -23,9 +23,8 @@ from tests.dashboards.grafana import ANY, Json, View, panels
 from tests.dashboards.test_queries import DASHBOARDS, Server
 from tests.e2e.collectors import GRPC, HTTP, collector
 from tests.e2e.victoria import alerting, receiving, scraping, settle
-from tests.tools import EACH_GENERATION, GENERATIONS, Prometheus, eventually, heard, prometheus, scraped
+from tests.tools import Prometheus, eventually, heard, prometheus, scraped
 
-SCRAPERS = (*EACH_GENERATION, "victoria")
 _SECONDS = 60.0
 
 Key = frozenset[tuple[str, str]]
@@ -35,14 +34,14 @@ Key = frozenset[tuple[str, str]]
 class Sides:
     """Who has scraped the runs, and the one that they were pushed to, at a moment when nothing changed."""
 
-    scraped: dict[str, Server]
+    prometheus: Server
+    victoria: Server
     pushed: Server
 
 
-@pytest.fixture(scope="module")
-def sides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sides]:
+@contextlib.contextmanager
+def _sides(folder: Path) -> Iterator[Sides]:
     """Runs of every kind, GRPO and PPO among them, healthy and broken, to the end."""
-    folder = tmp_path_factory.mktemp("sides")
     with contextlib.ExitStack() as stack, pytest.MonkeyPatch.context() as environment:
         pushed = stack.enter_context(receiving(folder / "pushed"))
         environment.setenv("RLEXPORTER_OTLP", f"http://127.0.0.1:{pushed.port}/opentelemetry")
@@ -51,15 +50,12 @@ def sides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sides]:
             victoria = stack.enter_context(scraping(folder / "scraped", targets))
             world.play(ticks)
             slowly = {"scrape_interval": "3s", "scrape_timeout": "3s"}  # one process answers 43 requests in that time
-            found = {
-                each: stack.enter_context(prometheus(each, folder / each, targets, scrape=slowly))
-                for each in GENERATIONS
-            }
+            server = stack.enter_context(prometheus("3", folder / "prometheus", targets, scrape=slowly))
             _judge(stack, folder, victoria, pushed)
-            found["victoria"], since = victoria, time.time()
-            servers = {name: Server(each, scraped(each, len(targets), since)) for name, each in found.items()}
+            since = time.time()
+            scrapers = [Server(each, scraped(each, len(targets), since)) for each in (server, victoria)]
             receiver = Server(pushed, heard(pushed, len(targets), since))
-        yield Sides(servers, receiver)
+        yield Sides(*scrapers, receiver)
 
 
 def _judge(stack: contextlib.ExitStack, folder: Path, *databases: Prometheus) -> None:
@@ -117,18 +113,32 @@ def _names(keys: Iterable[Key]) -> set[str]:
 
 
 def _nan(sides: Sides) -> set[Key]:
-    return {key for key, value in _all(sides.scraped["3"]).items() if math.isnan(value)}
+    return {key for key, value in _all(sides.prometheus).items() if math.isnan(value)}
+
+
+OF_A_SCRAPE = {"rlexporter_scrapes_total", "rlexporter_time_seconds"}
+"""What only an answer to a scraper has, or has in another number."""
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("scraper", SCRAPERS)
-def test_every_series_is_there_and_equal(sides: Sides, scraper: str) -> None:
+def test_pushed_is_what_is_scraped(tmp_path: Path) -> None:
+    """Every series, every alert, and what every query of a dashboard finds, by the name of the service as the job."""
+    with _sides(tmp_path) as sides:
+        _every_series_is_there_and_equal(sides, sides.prometheus)
+        _every_series_is_there_and_equal(sides, sides.victoria)
+        _the_same_alerts_fire(sides)
+        jobs = {each["metric"]["job"] for each in sides.pushed.instant(_view(world.ALL), "rl_run_info")}
+        assert jobs == {"rlexporter"}
+        _every_query_of_every_dashboard_finds_as_much(sides)
+
+
+def _every_series_is_there_and_equal(sides: Sides, scraper: Server) -> None:
     """To the last label. VictoriaMetrics drops NaN, and keeps twelve digits of a number.
 
     Beside them there is how many values histograms have that can be negative, and for some minutes what a run was
     before it began: nothing tells a receiver that a series has ended.
     """
-    scraped, pushed, nan = _all(sides.scraped[scraper]), _all(sides.pushed), _nan(sides)
+    scraped, pushed, nan = _all(scraper), _all(sides.pushed), _nan(sides)
     expected = {key for key in scraped if dict(key)["__name__"] not in OF_A_SCRAPE} - nan
 
     assert len(expected) > 3000
@@ -139,20 +149,15 @@ def test_every_series_is_there_and_equal(sides: Sides, scraper: str) -> None:
     assert _names(pushed.keys() - expected - nan) - signed == {"rl_run_info"}
 
 
-OF_A_SCRAPE = {"rlexporter_scrapes_total", "rlexporter_time_seconds"}
-"""What only an answer to a scraper has, or has in another number."""
-
-
 def _firing(server: Server) -> set[Key]:
     return {_labels(each["metric"]) for each in server.instant(_view(""), 'ALERTS{alertstate="firing"}')}
 
 
-@pytest.mark.slow
-def test_the_same_alerts_fire(sides: Sides) -> None:
+def _the_same_alerts_fire(sides: Sides) -> None:
     """A NaN loss too, of which the receiver keeps nothing but what was counted; it stays when the run has failed."""
     pushed = _firing(sides.pushed)
 
-    assert pushed == _firing(sides.scraped["victoria"])
+    assert pushed == _firing(sides.victoria)
     fired = {(dict(key)["alertname"], dict(key).get("run", "")) for key in pushed}
     assert {("RLExporterWatchdog", ""), ("RLLossNonFinite", world.BROKEN)} <= fired
     assert ("RLKLHigh", world.BROKEN) not in fired, "it ended with the run"
@@ -184,8 +189,7 @@ EARLIER = {"Process", "Runs"}
 """Panels that also show what a run was before it began, as long as a receiver takes that for now."""
 
 
-@pytest.mark.slow
-def test_every_query_of_every_dashboard_finds_as_much(sides: Sides) -> None:
+def _every_query_of_every_dashboard_finds_as_much(sides: Sides) -> None:
     """With the same labels. Where nothing is scraped, nothing is seen of scrapes."""
     asked = [
         (panel, target, run)
@@ -196,35 +200,25 @@ def test_every_query_of_every_dashboard_finds_as_much(sides: Sides) -> None:
     ]
 
     def differs(panel: Json, target: Json, run: str) -> object:
-        scraped = _answer(sides.scraped["victoria"], run, panel, target)
+        scraped = _answer(sides.victoria, run, panel, target)
         pushed = _answer(sides.pushed, run, panel, target)
-        if panel["title"] in SCRAPES and not pushed:
-            return None
-        if panel["title"] in EARLIER and scraped <= pushed:
-            return None
-        if panel["title"] == "Every series":
-            return None  # the test above compares what is there
-        if "rl_threshold" in target["expr"] and "@ end()" in target["expr"]:
-            return None  # drawn if a value came near, and pushes and scrapes have not seen the same ones
-        if run == world.BROKEN and "rl_loss" in target["expr"]:
-            return None  # it is NaN from about the first scrape on, which is before or after the first push
-        return (
-            None
-            if scraped == pushed
-            else (panel["title"], run, target["expr"][:40], "scraped", scraped - pushed, "pushed", pushed - scraped)
+        excused = (
+            (panel["title"] in SCRAPES and not pushed)
+            or (panel["title"] in EARLIER and scraped <= pushed)
+            or panel["title"] == "Every series"  # what is there is compared before
+            # Drawn if a value came near, and pushes and scrapes have not seen the same ones.
+            or ("rl_threshold" in target["expr"] and "@ end()" in target["expr"])
+            # It is NaN from about the first scrape on, which is before or after the first push.
+            or (run == world.BROKEN and "rl_loss" in target["expr"])
         )
+        if excused or scraped == pushed:
+            return None
+        return panel["title"], run, target["expr"][:40], "scraped", scraped - pushed, "pushed", pushed - scraped
 
     with ThreadPoolExecutor(4) as pool:
         different = [each for each in pool.map(differs, *zip(*asked, strict=True)) if each]
     assert len(asked) > 1000
     assert not different, "\n".join(map(str, different))
-
-
-@pytest.mark.slow
-def test_dashboards_find_pushed_runs(sides: Sides) -> None:
-    """By the job, which is the name of the service."""
-    found = {each["metric"]["job"] for each in sides.pushed.instant(_view(world.ALL), "rl_run_info")}
-    assert found == {"rlexporter"}
 
 
 LIFE = """
