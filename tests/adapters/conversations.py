@@ -135,7 +135,7 @@ def tokenizer() -> Any:
     return made
 
 
-def grpo(folder: Path, *, kind: type[Any] = GRPOTrainer, rewards: Any = (letters,), **options: Any) -> Any:
+def grpo(folder: Path, *, rewards: Any = (letters,), **options: Any) -> Any:
     """A trainer for conversations: 4 completions a step, of at most 32 tokens, with what comes from outside.
 
     ``options``: ``tools``, ``environment_factory`` and ``rollout_func`` of the trainer, and settings.
@@ -145,7 +145,7 @@ def grpo(folder: Path, *, kind: type[Any] = GRPOTrainer, rewards: Any = (letters
     sampling = {"suppress_tokens": [0, COLON], "exponential_decay_length_penalty": (2, 1.3)}
     settings = {"num_generations": 2, "max_completion_length": 32, "beta": 0.04, "generation_kwargs": sampling}
     rows = {"prompt": [[{"role": "user", "content": text.rstrip(":")}] for text in demo.prompts(64)]}
-    return kind(
+    return GRPOTrainer(
         model=tiny.model(folder),
         processing_class=tokenizer(),
         reward_funcs=list(rewards),

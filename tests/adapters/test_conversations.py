@@ -9,11 +9,7 @@ from typing import Any
 import pytest
 import trl
 
-import rlexporter
-from tests.adapters import twice
-from tests.adapters.kept import SavedState, assert_counted
-from tests.conftest import fetch
-from tests.served import errors, nonfinite
+from tests.adapters.compared import assert_counted_and_same
 
 if tuple(map(int, trl.__version__.split(".")[:2])) < (1, 16):
     pytest.skip("tools and environments are those of trl 1.16", allow_module_level=True)
@@ -38,33 +34,15 @@ CASES: dict[str, Mapping[str, Any]] = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_every_histogram_equals_an_independent_count(tmp_path: Path, name: str) -> None:
-    """Bucket for bucket, of the tokens that the policy sampled; and there are others."""
-    trainer = conversations.grpo(
-        tmp_path, kind=conversations.KeepingGRPO, max_steps=6, **{**_OFF_POLICY, **CASES[name]}
+def test_every_histogram_equals_an_independent_count_and_training_is_the_same(tmp_path: Path, name: str) -> None:
+    """Counted are the tokens that the policy sampled; and there are others."""
+    options = {"max_steps": 6, **_OFF_POLICY, **CASES[name]}
+    trainer, exporter = assert_counted_and_same(
+        lambda lines: conversations.grpo(tmp_path, callbacks=[lines], **options), conversations.KeepingGRPO
     )
-    trainer.kept, trainer.losses = SavedState(), []
-    exporter = rlexporter.attach(trainer)
-    trainer.train()
     logged = [line for line in trainer.state.log_history if "completions/clipped_ratio" in line]
 
     assert trainer.outside > 0
     assert any(0 < line["completions/clipped_ratio"] < 1 for line in logged) == ("truncated" in name)
-    assert_counted(fetch(f"{exporter.url}/metrics")[1], trainer)
     for which in ("call", "failure") if trainer.tools else ():
         assert exporter.snapshot.value(f"rl_tool_{which}_frequency") == logged[-1][f"tools/{which}_frequency"] > 0
-    assert nonfinite(exporter) == {}
-    assert errors(exporter) == 0
-    exporter.close()
-
-
-@pytest.mark.parametrize("name", ["tools", "an environment", "a rollout of two turns"])
-def test_training_is_the_same_with_and_without(tmp_path: Path, name: str) -> None:
-    """Bit for bit: log lines, weights, random states."""
-    options = {**_OFF_POLICY, **CASES[name]}
-
-    def trained(attached: bool) -> twice.Outcome:
-        folder = tmp_path / str(attached)
-        return twice.trained(lambda lines: conversations.grpo(folder, callbacks=[lines], **options), attached)
-
-    twice.assert_same(trained(False), trained(True))

@@ -26,13 +26,10 @@ from rlexporter.integrations.default_callback import DefaultCallback
 from tests import tiny
 from tests.adapters import descendants
 from tests.adapters.descendants import names_in, parameters
+from tests.adapters.marks import REAL_TRAINERS
+from tests.adapters.seen import labelled, lost, reasons
 
-pytestmark = [
-    pytest.mark.usefixtures("any_port"),
-    pytest.mark.filterwarnings("ignore::FutureWarning"),
-    pytest.mark.filterwarnings("ignore::UserWarning"),
-    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
-]
+pytestmark = REAL_TRAINERS
 
 
 def _logps(model: Any, ids: Any, attention: Any, keep: int) -> Any:
@@ -177,24 +174,9 @@ def _trained(trainer: Any, kind: type) -> Exporter:
     return exporter
 
 
-def _signals(exporter: Exporter) -> dict[str, float]:
-    found = exporter.snapshot.samples.items()
-    return {each.labels[0]: value for each, value in found if each.metric.series == "rl_signal_available"}
-
-
-def _reasons(exporter: Exporter) -> dict[str, str]:
-    infos = [each.labels for each in exporter.snapshot.samples if each.metric.series == "rl_signal_unavailable_info"]
-    return {labels[0]: labels[2] for labels in infos}
-
-
 def _count(exporter: Exporter, name: str) -> int:
     found = exporter.snapshot.buckets.items()
     return sum(value.count for series, value in found if series.metric.series == name)
-
-
-def _gauge(exporter: Exporter, name: str) -> float:
-    found = exporter.snapshot.samples.items()
-    return next(value for series, value in found if series.metric.series == name)
 
 
 def test_the_stand_in_of_unsloth_is_like_the_real_one(unsloth: type) -> None:
@@ -228,13 +210,13 @@ def test_unsloth(tmp_path: Path, unsloth: type) -> None:
 
     facts = exporter.run._facts
     assert (facts.framework, facts.algorithm, facts.info["trainer"]) == ("unsloth", "grpo", "UnslothGRPOTrainer")
-    lost = {name for name, available in _signals(exporter).items() if not available}
-    assert lost == {"logprob", "entropy", "ratio", "kl", "value"}
-    assert all(_reasons(exporter)[name].startswith("Unsloth computes") for name in lost - {"value"})
+    assert lost(exporter) == {"logprob", "entropy", "ratio", "kl", "value"}
+    why = reasons(exporter)
+    assert all(why[name].startswith("Unsloth computes") for name in why.keys() - {"value"})
     assert _count(exporter, "rl_reward_dist") == _count(exporter, "rl_advantage_dist") == 16
     assert _count(exporter, "rl_completion_length_dist") == 16
     assert _count(exporter, "rl_loss_dist") == _count(exporter, "rl_grad_norm_dist") == 4
-    assert _gauge(exporter, "rl_completion_length_mean") > 0
+    assert (exporter.snapshot.value("rl_completion_length_mean") or 0) > 0
 
 
 def test_ms_swift(tmp_path: Path) -> None:
@@ -243,37 +225,28 @@ def test_ms_swift(tmp_path: Path) -> None:
 
     facts = exporter.run._facts
     assert (facts.framework, facts.algorithm) == ("ms-swift", "grpo")
-    lost = {name for name, available in _signals(exporter).items() if not available}
-    assert lost == {"entropy", "ratio", "prompt_length", "value"}
-    assert _reasons(exporter)["entropy"].startswith("entropies are computed with log_entropy")
+    assert lost(exporter) == {"entropy", "ratio", "prompt_length", "value"}
+    assert reasons(exporter)["entropy"].startswith("entropies are computed with log_entropy")
     assert _count(exporter, "rl_reward_dist") == _count(exporter, "rl_advantage_dist") == 16
     assert _count(exporter, "rl_reward_function_dist") == 32
     tokens = _count(exporter, "rl_logprob_dist")
     assert 16 <= tokens == _count(exporter, "rl_kl_per_token_dist") <= 16 * 8
     assert _count(exporter, "rl_loss_dist") == _count(exporter, "rl_grad_norm_dist") == 4
-    assert _gauge(exporter, "rl_sampling_kl_per_token") == 0.5
+    assert exporter.snapshot.value("rl_sampling_kl_per_token") == 0.5
 
 
-def test_ms_swift_with_a_nan_reward(tmp_path: Path) -> None:
+def test_a_nan_reward_and_the_estimators_of_ms_swift(tmp_path: Path) -> None:
+    """Estimators keep their names; where the KL is part of the reward, RLOO's conditions apply."""
+
     def broken(completions: list[str], **_: Any) -> list[float]:
         return [float("nan") if i == 1 else 1.0 for i in range(len(completions))]
 
-    exporter = _trained(tiny.grpo(tmp_path, rewards=[broken], max_steps=1), _SWIFT)
-
-    conditions = {
-        each.labels[0]: value
-        for each, value in exporter.snapshot.samples.items()
-        if each.metric.series == "rl_condition_events_total"
-    }
-    assert conditions["nonfinite_reward"]
-
-
-def test_the_estimators_of_ms_swift(tmp_path: Path) -> None:
-    """They keep their names; where the KL is part of the reward, RLOO's conditions apply."""
-    trainer = tiny.grpo(tmp_path, max_steps=1)
+    trainer = tiny.grpo(tmp_path, rewards=[broken], max_steps=1)
     trainer.args.advantage_estimator, trainer.args.kl_in_reward = "reinforce_plus_plus", True
-    facts = _trained(trainer, _SWIFT).run._facts
+    exporter = _trained(trainer, _SWIFT)
+    facts = exporter.run._facts
 
+    assert labelled(exporter, "rl_condition_events_total")["nonfinite_reward"]
     assert (facts.algorithm, facts.family) == ("reinforce_plus_plus", "rloo")
 
 

@@ -15,13 +15,9 @@ from rlexporter.catalog import CATALOG
 from rlexporter.demo import tiny as demo
 from rlexporter.store.keys import Resolver
 from tests import tiny
+from tests.adapters.marks import REAL_TRAINERS
 
-pytestmark = [
-    pytest.mark.usefixtures("any_port"),
-    pytest.mark.filterwarnings("ignore::FutureWarning"),
-    pytest.mark.filterwarnings("ignore::UserWarning"),
-    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
-]
+pytestmark = REAL_TRAINERS
 
 PROMPTS = demo.prompts(16)
 PAIRS = {"prompt": PROMPTS, "chosen": ["e e e"] * 16, "rejected": ["a b"] * 16}
@@ -69,7 +65,10 @@ def _served(exporter: Exporter) -> dict[str, float]:
                 "entropy": "rl_data_entropy_per_token",
                 "logits/chosen": "rl_logits/chosen",
                 "logits/rejected": "rl_logits/rejected",
+                "rewards/chosen": "rl_implicit_reward_chosen",
+                "rewards/rejected": "rl_implicit_reward_rejected",
                 "rewards/margins": "rl_implicit_reward_margin",
+                "rewards/accuracies": "rl_implicit_reward_accuracy",
                 "logps/chosen": "rl_sequence_logprob_chosen",
                 "mean_token_accuracy": "rl_token_accuracy",
             },
@@ -97,20 +96,22 @@ def test_every_key_is_a_series(tmp_path: Path, kind: str, algorithm: str, expect
     callback = RLExporterCallback(linger=0)
     trainer = _trainer(tmp_path, kind, callback)
     trainer.train()
-    assert isinstance(callback.exporter, Exporter)
-    served = _served(callback.exporter)
-    callback.exporter.close()
+    exporter = callback.exporter
+    assert isinstance(exporter, Exporter)
+    served = _served(exporter)
     first, last, summary = trainer.state.log_history
 
     assert [name for name in served if name.startswith("rl_logged_value")] == []
     assert f"rl_run_info/{algorithm}/" in "".join(served)
     assert {key: served[name] for key, name in expected.items()} == {key: last[key] for key in expected}
     assert first["loss"] != last["loss"] == served["rl_loss"]
+    assert exporter.snapshot.value("rl_step") == 2
     assert served["rl_tokens_seen"] == last["num_tokens"] == served["rl_tokens_total"]
     assert served["rl_train_loss"] == summary["train_loss"]
     resolver = Resolver(CATALOG, algorithm)
     assert [key for key in {*last, *summary} - NO_KEYS if not resolver.resolve(key)] == []
-    assert not {"rl_entropy_per_token", "rl_kl_per_token", "rl_reward_mean", "rl_reward_function_mean"} & set(served)
+    of_a_policy = {"rl_entropy_per_token", "rl_kl_per_token", "rl_reward_mean", "rl_reward_function_mean"}
+    assert not of_a_policy & {name.partition("/")[0] for name in served}
     assert [name for name in served if name.startswith("rl_condition/")] == []
 
 

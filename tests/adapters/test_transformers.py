@@ -11,42 +11,28 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import datasets
 import pytest
-import trl
 from transformers import TrainerCallback
 
 import rlexporter
 from rlexporter import Exporter, RLExporterCallback, SetupError
-from rlexporter.demo import tiny as demo
 from rlexporter.integrations.default_callback import DefaultCallback
 from rlexporter.model.snapshot import RunState
 from rlexporter.run import shutdown
 from rlexporter.run.identity import RUN_FILE
 from tests import tiny
-from tests.adapters import twice
 from tests.adapters.lines import Lines
+from tests.adapters.marks import REAL_TRAINERS
+from tests.adapters.seen import state
 from tests.conftest import fetch
+from tests.served import errors
 
-pytestmark = [
-    pytest.mark.usefixtures("any_port"),
-    pytest.mark.filterwarnings("ignore::FutureWarning"),
-    pytest.mark.filterwarnings("ignore::UserWarning"),
-    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
-]
+pytestmark = REAL_TRAINERS
 
 
 def _feeds(trainer: Any) -> list[Exporter]:
     found = [each.exporter for each in trainer.callback_handler.callbacks if isinstance(each, RLExporterCallback)]
     return [feed for feed in found if isinstance(feed, Exporter)]
-
-
-def _state(exporter: Exporter) -> str:
-    return next(
-        series.labels[0]
-        for series, value in exporter.snapshot.samples.items()
-        if series.metric.series == "rl_run_state" and value == 1
-    )
 
 
 def test_attach(tmp_path: Path) -> None:
@@ -55,7 +41,7 @@ def test_attach(tmp_path: Path) -> None:
     trainer = tiny.grpo(tmp_path, eval_strategy="steps", eval_steps=2, num_iterations=2, callbacks=[lines])
     exporter = rlexporter.attach(trainer)
     assert rlexporter.attach(trainer) is exporter
-    assert _state(exporter) == "starting"
+    assert state(exporter) == "starting"
     trainer.train()
     last: dict[str, Any] = {}
     for line in lines.logs:
@@ -84,30 +70,27 @@ def test_attach(tmp_path: Path) -> None:
     }
     assert labels["trl"]
     assert labels["transformers"]
-    assert _state(exporter) == "finished"
-    assert not [v for s, v in exporter.snapshot.samples.items() if s.metric.series == "rlexporter_errors_total" and v]
-    exporter.close()
+    assert state(exporter) == "finished"
+    assert errors(exporter) == 0
 
 
-@pytest.mark.parametrize("how", ["report_to", "callback", "both", "class"])
+@pytest.mark.parametrize("how", ["report_to", "callback", "both"])
 def test_without_attach(tmp_path: Path, how: str) -> None:
     """`report_to` and callbacks; twice is once."""
     trainer = tiny.grpo(
         tmp_path,
+        max_steps=2,
         report_to=["rlexporter"] if how in ("report_to", "both") else [],
-        callbacks={"callback": [RLExporterCallback(run="given")], "both": [RLExporterCallback()]}.get(
-            how, [RLExporterCallback] if how == "class" else None
-        ),
+        callbacks={"callback": [RLExporterCallback(run="given")], "both": [RLExporterCallback()]}.get(how),
     )
     assert list(shutdown.live()) == []
     trainer.train()
 
     (exporter,) = _feeds(trainer)
-    assert exporter.snapshot.value("rl_steps_total") == 4
-    assert _state(exporter) == "finished"
+    assert exporter.snapshot.value("rl_steps_total") == 2
+    assert state(exporter) == "finished"
     assert (exporter.name == "given") is (how == "callback")
     assert exporter.name == "given" or exporter.name.startswith("trainer_output-")
-    exporter.close()
 
 
 def test_a_mistake_in_a_setting_is_loud() -> None:
@@ -140,9 +123,8 @@ def test_attach_watches_the_trainer_that_it_was_given(tmp_path: Path) -> None:
 
     assert "train" not in vars(outer)
     assert "train" in vars(inner)
-    assert _state(outer.built) == "finished"
+    assert state(outer.built) == "finished"
     assert outer.built.snapshot.value("rl_steps_total") == 3
-    outer.built.close()
 
 
 @pytest.mark.parametrize("kind", [RLExporterCallback, DefaultCallback])
@@ -150,14 +132,15 @@ def test_attach_watches_the_trainer_that_it_was_given(tmp_path: Path) -> None:
 def test_a_callback_watches_the_trainer_that_has_it(tmp_path: Path, how: str, kind: type[Any]) -> None:
     """Made by another one's method, for one that is not yet there, or by the trainer itself."""
     given = kind if how == "class" else None
-    outer = Conductor(lambda: tiny.grpo(tmp_path, callbacks=[given or kind()]))
+    outer = Conductor(lambda: tiny.grpo(tmp_path, max_steps=1, callbacks=[given or kind()]))
     assert "train" not in vars(outer)
     assert "train" in vars(outer.built)
     outer.built.train()
 
     (exporter,) = _feeds(outer.built)
-    assert exporter.snapshot.value("rl_steps_total") == 4
-    exporter.close()
+    assert exporter.snapshot.value("rl_steps_total") == 1
+    assert state(exporter) == "finished"
+    assert exporter.name.startswith("trainer_output-")
 
 
 def test_a_start_that_fails_leaves_the_trainer_as_it_was(tmp_path: Path) -> None:
@@ -171,23 +154,21 @@ def test_a_start_that_fails_leaves_the_trainer_as_it_was(tmp_path: Path) -> None
     assert exporter.url
     trainer.train()
     assert exporter.snapshot.value("rl_steps_total") == 3
-    exporter.close()
 
 
 def test_evaluate_before_train(tmp_path: Path) -> None:
     """It is served, and no step was done."""
-    trainer = tiny.grpo(tmp_path, report_to=["rlexporter"])
+    trainer = tiny.grpo(tmp_path, max_steps=1, report_to=["rlexporter"])
     trainer.evaluate()
 
     (exporter,) = _feeds(trainer)
     assert exporter.snapshot.value("rl_eval_reward_mean", dataset="default") is not None
     assert exporter.snapshot.value("rl_steps_total") == 0
-    assert _state(exporter) == "starting"
+    assert state(exporter) == "starting"
     trainer.train()
-    assert _state(exporter) == "finished"
+    assert state(exporter) == "finished"
     trainer.evaluate()
-    assert _state(exporter) == "finished"
-    exporter.close()
+    assert state(exporter) == "finished"
 
 
 def test_several_evaluation_sets(tmp_path: Path) -> None:
@@ -203,15 +184,17 @@ def test_several_evaluation_sets(tmp_path: Path) -> None:
         assert value("rl_eval_reward_mean") is not None
         assert value("rl_eval_reward_function_mean", reward_function="letters") is not None
     assert exporter.snapshot.value("rlexporter_unmapped_keys") == 0
-    exporter.close()
 
 
 @pytest.mark.parametrize(
-    ("raised", "state"),
-    [(RuntimeError("boom"), "failed"), (KeyboardInterrupt(), "stopped"), (SystemExit(1), "stopped")],
+    ("how", "raised", "expected"),
+    [
+        ("attach", RuntimeError("boom"), "failed"),
+        ("report_to", KeyboardInterrupt(), "stopped"),
+        ("attach", SystemExit(1), "stopped"),
+    ],
 )
-@pytest.mark.parametrize("how", ["attach", "report_to"])
-def test_a_training_that_raises(tmp_path: Path, raised: BaseException, state: str, how: str) -> None:
+def test_a_training_that_raises(tmp_path: Path, how: str, raised: BaseException, expected: str) -> None:
     """No event tells of it; the exception goes on, and a second `train()` revives the run."""
     faulty = [raised]
 
@@ -227,16 +210,15 @@ def test_a_training_that_raises(tmp_path: Path, raised: BaseException, state: st
         trainer.train()
     (exporter,) = _feeds(trainer)
 
-    assert _state(exporter) == state
+    assert state(exporter) == expected
     assert exporter.snapshot.value("rl_run_exception_info", exception=type(raised).__name__) == 1
     assert exporter.snapshot.value("rl_step") == 2
     assert exporter.snapshot.value("rl_reward_function_mean", reward_function="reward") is not None
 
     trainer.train()
-    assert _state(exporter) == "finished"
+    assert state(exporter) == "finished"
     assert exporter.snapshot.value("rl_run_exception_info", exception=type(raised).__name__) is None
     assert exporter.snapshot.value("rl_steps_total") == 2 + 4
-    exporter.close()
 
 
 def test_a_resumed_run(tmp_path: Path) -> None:
@@ -265,34 +247,32 @@ def test_a_resumed_run(tmp_path: Path) -> None:
     anew = rlexporter.attach(tiny.grpo(tmp_path))
     assert anew.name == before.name
     anew.close()
-    trainer = tiny.grpo(tmp_path)
+    trainer = tiny.grpo(tmp_path, max_steps=1)
     anew = rlexporter.attach(trainer)
     trainer.train()
     assert anew.name != before.name
-    anew.close()
 
 
 def test_a_second_train_counts_on(tmp_path: Path) -> None:
     """In one process, under one name; the step begins anew, the counters go on."""
-    trainer = tiny.grpo(tmp_path)
+    trainer = tiny.grpo(tmp_path, max_steps=2)
     exporter = rlexporter.attach(trainer)
     trainer.train()
     name, tokens = exporter.name, exporter.snapshot.value("rl_tokens_total")
     trainer.train()
 
     assert exporter.name == name
-    assert exporter.snapshot.value("rl_step") == 4
-    assert exporter.snapshot.value("rl_steps_total") == 8
+    assert exporter.snapshot.value("rl_step") == 2
+    assert exporter.snapshot.value("rl_steps_total") == 4
     seen = exporter.snapshot.value("rl_tokens_seen")
     assert tokens
     assert seen
     assert exporter.snapshot.value("rl_tokens_total") == tokens + seen
-    exporter.close()
 
 
 def test_close_takes_everything_back(tmp_path: Path) -> None:
     """The trainer is as it was, and trains on."""
-    trainer = tiny.grpo(tmp_path)
+    trainer = tiny.grpo(tmp_path, max_steps=2)
     exporter = rlexporter.attach(trainer)
     assert "train" in vars(trainer)
     exporter.close()
@@ -300,21 +280,21 @@ def test_close_takes_everything_back(tmp_path: Path) -> None:
     assert "train" not in vars(trainer)
     assert trainer.reward_funcs == [tiny.letters, tiny.shortness]
     trainer.train()
-    assert trainer.state.global_step == 4
+    assert trainer.state.global_step == 2
     assert list(shutdown.live()) == []
     assert exporter.url is None
 
     again = rlexporter.attach(trainer)
     assert again is not exporter
     trainer.train()
-    assert again.snapshot.value("rl_steps_total") == 4
+    assert again.snapshot.value("rl_steps_total") == 2
     again.close()
     assert not {"train", "training_step", "_compute_loss", "_generate"} & set(vars(trainer))
 
 
 def test_a_finished_trainer_is_not_kept_alive(tmp_path: Path) -> None:
     """Its final state still is served: in a notebook the memory of a model is wanted back."""
-    trainer = tiny.grpo(tmp_path)
+    trainer = tiny.grpo(tmp_path, max_steps=2)
     exporter = rlexporter.attach(trainer)
     trainer.train()
     gone = weakref.ref(trainer)
@@ -323,7 +303,6 @@ def test_a_finished_trainer_is_not_kept_alive(tmp_path: Path) -> None:
 
     assert gone() is None
     assert fetch(f"{exporter.url}/metrics")[0] == 200
-    exporter.close()
 
 
 def test_copies_report_nothing(tmp_path: Path) -> None:
@@ -335,13 +314,12 @@ def test_copies_report_nothing(tmp_path: Path) -> None:
 
     assert twin.state.global_step == 3
     assert trainer.state.global_step == 0
-    assert _state(exporter) == "starting"
+    assert state(exporter) == "starting"
     assert not _feeds(twin)
     restored = pickle.loads(pickle.dumps(trainer.callback_handler.callbacks))
     assert [type(each).__name__ for each in restored][-1] == "TrainerCallback"
     trainer.train()
-    assert _state(exporter) == "finished"
-    exporter.close()
+    assert state(exporter) == "finished"
 
 
 def test_other_trainers_work_by_their_log_lines(tmp_path: Path) -> None:
@@ -355,7 +333,6 @@ def test_other_trainers_work_by_their_log_lines(tmp_path: Path) -> None:
     assert exporter.snapshot.value("rl_eval_loss", dataset="default") is not None
     assert exporter.snapshot.value("rl_logged_value", key="custom/metric") == 3.0
     assert 'algorithm="custom"' in fetch(f"{exporter.url}/metrics")[1]
-    exporter.close()
 
 
 class Peek(TrainerCallback):  # type: ignore[misc] # transformers is not checked
@@ -382,61 +359,6 @@ def test_a_step_is_served_when_it_ends(tmp_path: Path) -> None:
     assert peek.seen == [(1, 1, None), (2, 1, None), (3, 3, 2), (4, 3, 2)]
     assert peek.exporter.snapshot.value("rl_step") == 4
     assert peek.exporter.snapshot.value("rl_steps_total") == 4
-    peek.exporter.close()
-
-
-def test_sft(tmp_path: Path) -> None:
-    """By its log lines: token counts, entropy, and what only it has in the fallback."""
-    texts = [{"text": "e:east rose"}, {"text": "a:area band"}] * 8
-    config = tiny.settings(tmp_path, "SFT", max_steps=2, max_length=16)
-    trainer = trl.SFTTrainer(
-        model=tiny.model(tmp_path),
-        args=config,
-        train_dataset=datasets.Dataset.from_list(texts),
-        processing_class=demo.tokenizer(),
-    )
-    exporter = rlexporter.attach(trainer)
-    trainer.train()
-    value = exporter.snapshot.value
-
-    assert value("rl_step") == 2
-    assert value("rl_tokens_total") == value("rl_tokens_seen") != 0
-    assert value("rl_entropy_per_token") is None, "not that of a policy's own samples"
-    assert value("rl_token_accuracy") is not None
-    assert 'algorithm="sft"' in fetch(f"{exporter.url}/metrics")[1]
-    exporter.close()
-
-
-def test_dpo(tmp_path: Path) -> None:
-    """Its rewards are no reward functions."""
-    pairs = [{"prompt": "e:", "chosen": "east rose", "rejected": "band"}] * 8
-    trainer = trl.DPOTrainer(
-        model=tiny.model(tmp_path),
-        args=tiny.settings(tmp_path, "DPO", max_steps=2),
-        train_dataset=datasets.Dataset.from_list(pairs),
-        processing_class=demo.tokenizer(),
-    )
-    exporter = rlexporter.attach(trainer)
-    trainer.train()
-    value = exporter.snapshot.value
-
-    for part in ("chosen", "rejected", "margin", "accuracy"):
-        assert value(f"rl_implicit_reward_{part}") is not None
-    assert value("rl_reward_function_mean", reward_function="chosen") is None
-    assert 'algorithm="dpo"' in fetch(f"{exporter.url}/metrics")[1]
-    exporter.close()
-
-
-@pytest.mark.parametrize("kind", ["GRPO", "RLOO"])
-def test_training_is_the_same_with_and_without(tmp_path: Path, kind: str) -> None:
-    """Bit for bit: losses, weights and the random state of python, numpy and torch."""
-    options: dict[str, Any] = {"kind": kind, "num_iterations": 2, "eval_strategy": "steps", "eval_steps": 2}
-
-    def trained(attached: bool) -> twice.Outcome:
-        folder = tmp_path / str(attached)
-        return twice.trained(lambda lines: tiny.grpo(folder, callbacks=[lines], **options), attached)
-
-    twice.assert_same(trained(False), trained(True))
 
 
 @pytest.mark.parametrize("place", ["on_log", "on_step_end", "on_step_begin", "on_train_begin", "on_train_end"])
@@ -454,7 +376,6 @@ def test_an_error_of_ours_leaves_training_alone(
     assert trainer.state.global_step == 3
     assert "modulo by zero" in caplog.text
     monkeypatch.undo()
-    exporter.close()
 
 
 def test_a_rank_that_does_not_serve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

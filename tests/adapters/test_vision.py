@@ -11,11 +11,9 @@ import torch
 import trl
 
 import rlexporter
-from tests.adapters import twice
+from tests.adapters.compared import assert_counted_and_same
 from tests.adapters.independent import KeepingGRPO, KeepingRLOO
-from tests.adapters.kept import SavedState, assert_counted
-from tests.conftest import fetch
-from tests.served import errors, nonfinite
+from tests.served import nonfinite
 
 pytest.importorskip("PIL", reason="Pillow is not installed")
 if tuple(map(int, trl.__version__.split(".")[:2])) < (1, 16):
@@ -28,20 +26,17 @@ pytestmark = [pytest.mark.usefixtures("any_port"), pytest.mark.filterwarnings("i
 _OFF_POLICY: dict[str, Any] = {"num_iterations": 2, "learning_rate": 1e-2}
 
 
-@pytest.mark.parametrize("kind", [KeepingGRPO, KeepingRLOO])
-def test_every_histogram_equals_an_independent_count(tmp_path: Path, kind: Any) -> None:
-    """Bucket for bucket. The tokens of an image are part of its prompt."""
-    trainer = vision.trainer(tmp_path, kind=kind, max_steps=6, **_OFF_POLICY)
-    trainer.kept, trainer.losses = SavedState(), []
-    exporter = rlexporter.attach(trainer)
-    trainer.train()
-    lengths = np.concatenate(trainer.kept.values["rl_prompt_length_dist"])
+@pytest.mark.parametrize(("kind", "keeping"), [(trl.GRPOTrainer, KeepingGRPO), (trl.RLOOTrainer, KeepingRLOO)])
+def test_every_histogram_equals_an_independent_count_and_training_is_the_same(
+    tmp_path: Path, kind: Any, keeping: Any
+) -> None:
+    """The tokens of an image are part of its prompt."""
+    trainer, _ = assert_counted_and_same(
+        lambda lines: vision.trainer(tmp_path, kind=kind, callbacks=[lines], max_steps=6, **_OFF_POLICY), keeping
+    )
 
+    lengths = np.concatenate(trainer.kept.values["rl_prompt_length_dist"])
     assert set(lengths) <= {len(word) + 4 for word in vision.COLOURS}
-    assert_counted(fetch(f"{exporter.url}/metrics")[1], trainer)
-    assert nonfinite(exporter) == {}
-    assert errors(exporter) == 0
-    exporter.close()
 
 
 def test_a_nan_in_the_vision_tower_is_counted(tmp_path: Path) -> None:
@@ -54,14 +49,3 @@ def test_a_nan_in_the_vision_tower_is_counted(tmp_path: Path) -> None:
         trainer.train()
 
     assert nonfinite(exporter) == {"rl_weight_norm": 1}
-    exporter.close()
-
-
-def test_training_is_the_same_with_and_without(tmp_path: Path) -> None:
-    """Bit for bit: log lines, weights, random states."""
-
-    def trained(attached: bool) -> twice.Outcome:
-        folder = tmp_path / str(attached)
-        return twice.trained(lambda lines: vision.trainer(folder, callbacks=[lines], **_OFF_POLICY), attached)
-
-    twice.assert_same(trained(False), trained(True))

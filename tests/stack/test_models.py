@@ -20,10 +20,9 @@ import rlexporter
 from rlexporter.catalog import NAMED
 from rlexporter.model.metric import Series
 from tests import tiny
-from tests.adapters import independent, twice
-from tests.adapters.kept import SavedState, assert_counted
-from tests.conftest import fetch
-from tests.served import errors, nonfinite
+from tests.adapters import independent
+from tests.adapters.compared import assert_counted_and_same
+from tests.served import nonfinite
 
 peft = pytest.importorskip("peft", reason="peft is not installed: make stack-tests")
 
@@ -99,22 +98,6 @@ def _in_fp16(accelerator: Any) -> None:
     accelerator.state._mixed_precision = "fp16"
 
 
-@pytest.mark.parametrize("name", CASES)
-@pytest.mark.parametrize("kind", KINDS)
-def test_every_histogram_equals_an_independent_count(tmp_path: Path, kind: str, name: str) -> None:
-    """Bucket for bucket, of each number that the trainer computes."""
-    trainer = _trainer(tmp_path, kind, CASES[name], max_steps=6)
-    trainer.__class__ = {"GRPO": independent.KeepingGRPO, "RLOO": independent.KeepingRLOO}[kind]
-    trainer.kept, trainer.losses = SavedState(), []
-    exporter = rlexporter.attach(trainer)
-    trainer.train()
-
-    assert_counted(fetch(f"{exporter.url}/metrics")[1], trainer)
-    assert nonfinite(exporter) == {}
-    assert errors(exporter) == 0
-    exporter.close()
-
-
 class Norms(TrainerCallback):  # type: ignore[misc] # transformers is not checked
     """The norm of the trained weights at the beginning of each step."""
 
@@ -128,33 +111,23 @@ class Norms(TrainerCallback):  # type: ignore[misc] # transformers is not checke
 
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("kind", KINDS)
-def test_only_the_trained_weights_are_watched(tmp_path: Path, kind: str, name: str) -> None:
-    """Before each rollout, of which each is used for two steps: the last one is that of step 7.
+def test_every_histogram_equals_an_independent_count_and_training_is_the_same(
+    tmp_path: Path, kind: str, name: str
+) -> None:
+    """Watched are the trained weights, before each rollout. Each is used for two steps: the last one is that of step 7.
 
     A scaler of fp16 may skip the first updates.
     """
     norms = Norms()
-    trainer = _trainer(tmp_path, kind, CASES[name], callbacks=[norms], max_steps=8)
-    exporter = rlexporter.attach(trainer)
-    trainer.train()
+    keeping = {"GRPO": independent.KeepingGRPO, "RLOO": independent.KeepingRLOO}[kind]
+    _, exporter = assert_counted_and_same(
+        lambda lines: _trainer(tmp_path, kind, CASES[name], callbacks=[lines, norms], max_steps=8), keeping
+    )
     value = exporter.snapshot.value
-    exporter.close()
 
     assert value("rl_weight_norm") == pytest.approx(norms.before[7], rel=1e-5)
     assert norms.before[7] != norms.before[5]
     assert value("rl_weight_changed_fraction") == pytest.approx(1.0, abs=0.5)
-
-
-@pytest.mark.parametrize("name", CASES)
-@pytest.mark.parametrize("kind", KINDS)
-def test_training_is_the_same_with_and_without(tmp_path: Path, kind: str, name: str) -> None:
-    """Bit for bit: losses, weights, random states."""
-
-    def trained(attached: bool) -> twice.Outcome:
-        folder = tmp_path / str(attached)
-        return twice.trained(lambda lines: _trainer(folder, kind, CASES[name], callbacks=[lines]), attached)
-
-    twice.assert_same(trained(False), trained(True))
 
 
 @pytest.mark.parametrize("name", RESUMED)
