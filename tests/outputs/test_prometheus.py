@@ -21,6 +21,7 @@ from tests.tools import GENERATIONS, promtool_lint, require_tools
 
 TEXT = "text/plain;version=0.0.4"
 OPENMETRICS = "application/openmetrics-text;version=1.0.0"
+ALGORITHMS = ("grpo", "rloo", "ppo", "ppo-legacy", "custom")
 
 
 def golden_store() -> Store:
@@ -78,12 +79,12 @@ def test_golden(data: Path, accept: str, name: str) -> None:
 
 
 @pytest.mark.parametrize("generation", GENERATIONS)
-@pytest.mark.parametrize("algorithm", ["grpo", "rloo", "ppo", "ppo-legacy"])
-def test_promtool_has_no_complaint(generation: str, algorithm: str) -> None:
+def test_promtool_has_no_complaint(generation: str) -> None:
     """`promtool check metrics` on everything that can be served."""
-    body, _ = encode(full_store(algorithm).snapshot, TEXT)
+    tools = require_tools(generation)
+    said = {each: promtool_lint(tools, encode(full_store(each).snapshot, TEXT)[0].decode()) for each in ALGORITHMS}
 
-    assert promtool_lint(require_tools(generation), body.decode()) == ""
+    assert said == dict.fromkeys(ALGORITHMS, "")
 
 
 def test_promtool_complains(data: Path) -> None:
@@ -93,32 +94,27 @@ def test_promtool_complains(data: Path) -> None:
     assert "counter metrics should have" in promtool_lint(require_tools("2"), text)
 
 
-@pytest.mark.parametrize("algorithm", ["grpo", "rloo", "ppo", "ppo-legacy", "custom"])
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_both_formats_parse_and_say_the_same(algorithm: str) -> None:
-    """The official parsers read every sample; a restart of the process could not be mistaken."""
+    """The official parsers read every sample.
+
+    There are at most 1,000 for rank 0, with eight reward functions and an evaluation, everything logged and observed.
+    """
     snapshot = full_store(algorithm).snapshot
-    text = {
-        (sample.name, json.dumps(sample.labels, sort_keys=True)): sample.value
-        for family in parse_text(encode(snapshot, TEXT)[0].decode())
-        for sample in family.samples
-    }
-    openmetrics = {
-        (sample.name, json.dumps(sample.labels, sort_keys=True)): sample.value
-        for family in parse_openmetrics(encode(snapshot, OPENMETRICS)[0].decode())  # type: ignore[no-untyped-call]
-        for sample in family.samples
-    }
+    served = [encode(snapshot, accept)[0].decode() for accept in (TEXT, OPENMETRICS)]
+    families = parse_text(served[0]), parse_openmetrics(served[1])  # type: ignore[no-untyped-call]
+    text, openmetrics = (
+        {
+            (sample.name, json.dumps(sample.labels, sort_keys=True)): sample.value
+            for each in found
+            for sample in each.samples
+        }
+        for found in families
+    )
 
     assert text == openmetrics
-    assert len(text) > len(snapshot.samples)
-
-
-@pytest.mark.parametrize("algorithm", ["grpo", "rloo", "ppo", "ppo-legacy", "custom"])
-def test_the_budget_of_series_holds(algorithm: str) -> None:
-    """At most 1,000 for rank 0, with eight reward functions and an evaluation, everything logged and observed."""
-    body, _ = encode(full_store(algorithm).snapshot, TEXT)
-    series = [line for line in body.decode().splitlines() if not line.startswith("#")]
-
-    assert 300 < len(series) <= 1000
+    assert len(snapshot.samples) < len(text)
+    assert 300 < len(text) == len([line for line in served[0].splitlines() if not line.startswith("#")]) <= 1000
 
 
 def test_a_signed_histogram_has_parts_instead_of_a_sum() -> None:

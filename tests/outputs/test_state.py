@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import resource
 import signal
 import subprocess
@@ -16,8 +15,9 @@ import pytest
 
 from rlexporter import Exporter, recording
 from rlexporter.commands import main
-from rlexporter.model.errors import SetupError
 from rlexporter.model.snapshot import RunState
+from rlexporter.model.step import RunFacts
+from rlexporter.outputs import state_file
 from tests.conftest import fetch
 from tests.served import errors
 from tests.tools import ROOT, eventually, free_port, said_until, served
@@ -45,21 +45,31 @@ def _served(text: str) -> dict[str, str]:
     return dict(line.rsplit(" ", 1) for line in lines)
 
 
-def test_what_was_served_is_served_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Every series with its value: NaN, infinities and histograms of negative values too."""
+@pytest.mark.parametrize("killed", [False, True])
+def test_what_was_served_is_served_again(tmp_path: Path, killed: bool) -> None:
+    """Every series with its value: NaN, infinities and histograms of negative values too.
+
+    The file of a killed process says nothing of an end: who replays it sees a failed run.
+    """
     path = tmp_path / "state.json"
     exporter = _run(path)
-    exporter.end()
-    before = _served(fetch(f"{exporter.url}/metrics")[1])
+    if not killed:
+        exporter.end()
+    expected, left = _served(fetch(f"{exporter.url}/metrics")[1]), state_file.text(exporter.run.current())
     exporter.close()
+    if killed:
+        path.write_text(left)
+        expected['rl_run_state{rank="0",run="kept",state="running"}'] = "0.0"
+        expected['rl_run_state{rank="0",run="kept",state="failed"}'] = "1.0"
+        expected['rl_run_exception_info{exception="Killed",rank="0",run="kept"}'] = "1.0"
     kept = recording.read_saved_state(path)
     assert kept
-    assert kept.state is RunState.FINISHED
+    assert kept.state is (RunState.RUNNING if killed else RunState.FINISHED)
 
     text, said = _replayed(path)
 
-    assert _served(text) == before
-    assert "run kept: finished after step 2" in said
+    assert _served(text) == expected
+    assert (", running" if killed else "run kept: finished after step 2") in said
     assert "1 in rl_loss" in said
 
 
@@ -78,51 +88,19 @@ def _replayed(path: Path) -> tuple[str, str]:
     return text, said + rest
 
 
-KILLED = """
-import os, signal, sys, time
-from rlexporter import Exporter
-exporter = Exporter(run="oom", algorithm="grpo", port=0, state_file=sys.argv[1]).start()
-exporter.log({"loss": float("nan")}, step=7)
-while "rl_last_log_step" not in open(sys.argv[1]).read():
-    exporter._outlets[0].wake()
-    time.sleep(0.01)
-os.kill(os.getpid(), signal.SIGKILL)
-"""
-
-
-def test_after_sigkill(tmp_path: Path) -> None:
-    """The file says what was last known; who replays it sees a failed run, since it says nothing of an end."""
-    path = tmp_path / "checkpoints" / "state.json"
-    done = subprocess.run([sys.executable, "-c", KILLED, str(path)], cwd=ROOT, timeout=600, check=False)
-    assert done.returncode == -signal.SIGKILL
-
-    kept = recording.read_saved_state(path)
-    assert kept
-    assert kept.state is RunState.RUNNING
-    assert kept.snapshot.value("rl_step") == 7
-    assert kept.snapshot.value("rl_nonfinite_values_total", metric="rl_loss", kind="nan") == 1
-    assert [each.name for each in path.parent.iterdir()] == ["state.json"]
-
-    text, said = _replayed(path)
-    assert 'rl_run_state{rank="0",run="oom",state="failed"} 1.0' in text
-    assert 'rl_run_exception_info{exception="Killed",rank="0",run="oom"} 1.0' in text
-    assert ", running" in said
-
-
 def test_the_next_process_keeps_what_the_killed_one_left(tmp_path: Path) -> None:
-    """Under another name."""
+    """Under another name; what a whole run leaves is small."""
     path = tmp_path / "state.json"
     path.write_text('{"of": "the killed one"}')
     _run(path).close()
 
     assert json.loads((tmp_path / "state.previous.json").read_text()) == {"of": "the killed one"}
     assert json.loads(path.read_text())["event"] == "snapshot"
+    assert 1000 < path.stat().st_size < 200_000
 
 
 def test_beside_the_checkpoints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the run has a folder, known when it begins; nothing lies about elsewhere."""
-    from rlexporter.model.step import RunFacts
-
     monkeypatch.chdir(tmp_path)
     exporter = Exporter(run="r", port=0, state_file="on").start()
     exporter.run.begin(RunFacts(output_dir=str(tmp_path / "out")))
@@ -138,14 +116,6 @@ def test_each_rank_has_its_own(tmp_path: Path) -> None:
     _run(tmp_path / "state.json", **settings).close()
 
     assert sorted(each.name for each in tmp_path.iterdir()) == ["run.rank3.jsonl", "state.rank3.json"]
-
-
-def test_is_small(tmp_path: Path) -> None:
-    """Of a whole run."""
-    path = tmp_path / "state.json"
-    _run(path).close()
-
-    assert 1000 < path.stat().st_size < 200_000
 
 
 def test_a_full_disk_costs_the_file_only(tmp_path: Path) -> None:
@@ -172,14 +142,10 @@ def test_a_full_disk_costs_the_file_only(tmp_path: Path) -> None:
     assert errors(exporter) == exporter.snapshot.value("rlexporter_errors_total", where="state")
 
 
-def test_a_place_where_nothing_can_be_written_is_said_at_once(tmp_path: Path) -> None:
-    """By a person's start; in a trainer training goes on without it."""
+def test_a_place_where_nothing_can_be_written_costs_a_training_nothing(tmp_path: Path) -> None:
+    """It goes on without the file; a person's start fails: see tests/test_exporter.py."""
     (tmp_path / "file").touch()
-    path = tmp_path / "file" / "state.json"
-    with pytest.raises(SetupError, match=r"cannot keep the state in .*state.json: .* \(argument state_file, RLEXP"):
-        _run(path)
-
-    exporter = Exporter(run="r", port=0, state_file=path)
+    exporter = Exporter(run="r", port=0, state_file=tmp_path / "file" / "state.json")
     exporter.start(fallback=True)
     exporter.log({"loss": 1.0})
     exporter.close()
@@ -224,4 +190,3 @@ def test_only_what_the_catalogue_has_is_read(tmp_path: Path) -> None:
     assert "rl_of_the_future" not in names
     assert "rl_reward_dist" not in names
     assert "rl_reward_function_dist" in names
-    assert os.path.exists(path)

@@ -1,0 +1,207 @@
+"""What is in a push by OTLP: every series of a snapshot, and the resource."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from functools import partial
+from math import inf, nan
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families as parse_text
+
+pytest.importorskip("opentelemetry.exporter.otlp.proto.grpc", reason="the extra `otlp` is not installed")
+
+from opentelemetry.exporter.otlp.proto.common.metrics_encoder import encode_metrics
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric as Sent
+
+from rlexporter.catalog import CATALOG, NAMED
+from rlexporter.model.histogram import Histogram
+from rlexporter.model.metric import Kind, Series
+from rlexporter.model.snapshot import Snapshot
+from rlexporter.outputs.otlp_data import Origin, metrics_data
+from rlexporter.outputs.prometheus import encode
+from rlexporter.store.store import Store
+from tests.e2e.collectors import Found, Push
+from tests.outputs.test_prometheus import full_store, golden_store
+
+NOW = 1_800_000_000_000_000_000
+SNAPSHOT = Snapshot(
+    labels={"run": "a", "rank": "3", "team": "llm"},
+    samples={
+        Series(NAMED["rl_loss"]): nan,
+        Series(NAMED["rl_grad_norm"]): inf,
+        Series(NAMED["rl_reward_mean"]): -inf,
+        Series(NAMED["rl_kl_per_token"]): -0.25,
+        Series(NAMED["rl_step"]): 7,
+        Series(NAMED["rl_steps_total"]): 12.0,
+        Series(NAMED["rl_nonfinite_values_total"], ("rl_loss", "nan")): 2,
+        Series(NAMED["rl_run_exception_info"], ("OSError",)): 1.0,
+    },
+    buckets={
+        Series(NAMED["rl_advantage_dist"]): Histogram((-1.0, 0.5), (2, 0, 3), 4.5, 2.75, -2.0, 2.0),
+        Series(NAMED["rl_completion_length_dist"]): Histogram((10.0, 20.0), (1, 2, 0), 45.0, 0.0, 9.0, 19.0),
+        Series(NAMED["rl_reward_function_dist"], ("f",)): Histogram.empty((-1.0, 1.0)),
+    },
+)
+
+
+def _sent(snapshot: Snapshot) -> Push:
+    """What goes over the wire, through OpenTelemetry's own encoder."""
+    data = metrics_data(snapshot, Origin().resource(snapshot.labels), NOW)
+    return Push(ExportMetricsServiceRequest.FromString(encode_metrics(data).SerializeToString()), {})
+
+
+def _metrics(push: Push) -> dict[str, Sent]:
+    (found,) = push.request.resource_metrics
+    (scope,) = found.scope_metrics
+    assert len({each.name for each in scope.metrics}) == len(scope.metrics)
+    return {each.name: each for each in scope.metrics}
+
+
+def _key(name: str, **labels: str) -> tuple[str, frozenset[tuple[str, str]]]:
+    return name, frozenset({"run": "a", "rank": "3", "team": "llm", **labels}.items())
+
+
+def _exact(found: Found) -> dict[object, str]:
+    """The same, with NaN equal to itself."""
+    return {key: repr(float(value)) for key, value in found.items()}
+
+
+def test_every_series_of_a_snapshot() -> None:
+    """Name, labels and value, as Prometheus would make them; NaN and infinity as they are, and nothing else."""
+    advantage, lengths, function = "rl_advantage_dist", "rl_completion_length_dist", "rl_reward_function_dist"
+
+    assert _exact(_sent(SNAPSHOT).series) == _exact(
+        {
+            _key("rl_loss"): nan,
+            _key("rl_grad_norm"): inf,
+            _key("rl_reward_mean"): -inf,
+            _key("rl_kl_per_token"): -0.25,
+            _key("rl_step"): 7.0,
+            _key("rl_steps_total"): 12.0,
+            _key("rl_nonfinite_values_total", metric="rl_loss", kind="nan"): 2.0,
+            _key("rl_run_exception_info", exception="OSError"): 1.0,
+            _key(f"{advantage}_bucket", le="-1.0"): 2.0,
+            _key(f"{advantage}_bucket", le="0.5"): 2.0,
+            _key(f"{advantage}_bucket", le="inf"): 5.0,
+            _key(f"{advantage}_count"): 5.0,
+            _key(f"{advantage}_positive_sum_total"): 4.5,
+            _key(f"{advantage}_negative_sum_total"): 2.75,
+            _key(f"{lengths}_bucket", le="10.0"): 1.0,
+            _key(f"{lengths}_bucket", le="20.0"): 3.0,
+            _key(f"{lengths}_bucket", le="inf"): 3.0,
+            _key(f"{lengths}_count"): 3.0,
+            _key(f"{lengths}_sum"): 45.0,
+            _key(f"{function}_bucket", le="-1.0", reward_function="f"): 0.0,
+            _key(f"{function}_bucket", le="1.0", reward_function="f"): 0.0,
+            _key(f"{function}_bucket", le="inf", reward_function="f"): 0.0,
+            _key(f"{function}_count", reward_function="f"): 0.0,
+            _key(f"{function}_positive_sum_total", reward_function="f"): 0.0,
+            _key(f"{function}_negative_sum_total", reward_function="f"): 0.0,
+        }
+    )
+
+
+def test_names_have_dots() -> None:
+    """And no `_total`, which a receiver puts there."""
+    assert set(_metrics(_sent(SNAPSHOT))) == {
+        *("rl.loss", "rl.grad_norm", "rl.reward.mean", "rl.kl.per_token", "rl.step", "rl.run.exception_info"),
+        *("rl.steps", "rl.nonfinite_values", "rl.advantage.dist", "rl.completion_length.dist"),
+        *("rl.advantage.dist.positive_sum", "rl.advantage.dist.negative_sum", "rl.reward_function.dist"),
+        *("rl.reward_function.dist.positive_sum", "rl.reward_function.dist.negative_sum"),
+    }
+
+
+def test_counts_of_a_histogram_are_those_of_each_bucket() -> None:
+    """Minimum and maximum are there where any value is; a sum only where it can but grow."""
+    sent = _metrics(_sent(SNAPSHOT))
+    (signed,) = sent["rl.advantage.dist"].histogram.data_points
+    (lengths,) = sent["rl.completion_length.dist"].histogram.data_points
+    (nothing,) = sent["rl.reward_function.dist"].histogram.data_points
+
+    assert (list(signed.explicit_bounds), list(signed.bucket_counts), signed.count) == ([-1.0, 0.5], [2, 0, 3], 5)
+    assert (signed.min, signed.max, signed.HasField("sum")) == (-2.0, 2.0, False)
+    assert (lengths.min, lengths.max, lengths.sum) == (9.0, 19.0, 45.0)
+    assert (nothing.count, nothing.HasField("min"), nothing.HasField("max")) == (0, False, False)
+
+
+def test_a_push_is_one_moment() -> None:
+    """All points have one time, and the same start in every push: a later one would say that counters began anew."""
+    times, starts = set(), set()
+    for _ in range(2):
+        for metric in _metrics(_sent(SNAPSHOT)).values():
+            times |= {point.time_unix_nano for point in metric.gauge.data_points}
+            for point in (*metric.sum.data_points, *metric.histogram.data_points):
+                times.add(point.time_unix_nano)
+                starts.add(point.start_time_unix_nano)
+        time.sleep(0.002)
+
+    assert times == {NOW}
+    assert len(starts) == 1
+    assert 0 < time.time_ns() - starts.pop() < 3600 * 10**9
+
+
+@pytest.mark.parametrize("make", [golden_store, partial(full_store, "grpo"), partial(full_store, "ppo")])
+def test_pushed_is_what_is_scraped(make: Callable[[], Store]) -> None:
+    """To the last bit, NaN too; beside it only how many values those histograms have that can be negative."""
+    snapshot = make().snapshot
+    body, _ = encode(snapshot, "text/plain;version=0.0.4")
+    scraped: Found = {}
+    for sample in (sample for family in parse_text(body.decode()) for sample in family.samples):
+        labels = {name: value for name, value in sample.labels.items() if value}
+        if "le" in labels:
+            labels["le"] = str(float(labels["le"]))
+        scraped[sample.name, frozenset(labels.items())] = sample.value
+    pushed = {
+        (name, frozenset(pair for pair in labels if pair[1])): value
+        for (name, labels), value in _sent(snapshot).series.items()
+    }
+
+    assert len(scraped) > 150
+    assert _exact({key: pushed[key] for key in scraped}) == _exact(scraped)
+    more = {name for name, _ in pushed.keys() - scraped.keys()}
+    assert more == {f"{s.metric.series}_count" for s in snapshot.buckets if s.metric.signed}
+
+
+def test_every_name_is_that_of_a_scrape() -> None:
+    """By the rules of Prometheus' receiver: words and underscores, and `total` at the end of what grows, once."""
+    samples = {Series(m, ("x",) * len(m.labels)): 1.0 for m in CATALOG if m.kind is not Kind.HISTOGRAM}
+    buckets = {
+        Series(m, ("x",) * len(m.labels)): Histogram.empty(m.bounds) for m in CATALOG if m.kind is Kind.HISTOGRAM
+    }
+    expected = {m.series for m in CATALOG}
+    expected |= {f"{m.series}_{sign}_sum_total" for m in CATALOG if m.signed for sign in ("positive", "negative")}
+
+    named = set()
+    for name, metric in _metrics(_sent(Snapshot({"run": "a"}, samples, buckets=buckets))).items():
+        words = re.findall(r"[a-zA-Z0-9]+", name)
+        grows = metric.WhichOneof("data") == "sum"
+        named.add("_".join([word for word in words if word != "total" or not grows] + ["total"] * grows))
+        assert metric.description, name
+        assert not metric.unit, name
+    assert named == expected
+
+
+def _resource(**labels: str) -> dict[str, object]:
+    found: dict[str, object] = dict(Origin().resource(labels).attributes)
+    assert {found.pop(f"telemetry.sdk.{each}") for each in ("name", "language")} == {"opentelemetry", "python"}
+    assert found.pop("telemetry.sdk.version")
+    return found
+
+
+def test_the_resource_is_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run and rank; of the process nothing: no command line, no path, no user. What the user says of it wins."""
+    assert _resource(run="a", rank="3") == {"service.name": "rlexporter", "service.instance.id": "a/3"}
+
+    monkeypatch.setenv("OTEL_RESOURCE_ATTRIBUTES", "service.name=x,k8s.namespace.name=ml%2Ftrain")
+    assert _resource(run="a", rank="0") == {
+        "service.name": "x",
+        "service.instance.id": "a/0",
+        "k8s.namespace.name": "ml/train",
+    }
+    monkeypatch.setenv("OTEL_RESOURCE_ATTRIBUTES", "service.instance.id=mine")
+    monkeypatch.setenv("OTEL_SERVICE_NAME", "train")
+    assert _resource(run="a", rank="0") == {"service.name": "train", "service.instance.id": "mine"}
