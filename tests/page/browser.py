@@ -5,18 +5,24 @@ from __future__ import annotations
 import json
 import os
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from playwright.sync_api import Browser, Dialog, Page, sync_playwright
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, Dialog, Page, expect, sync_playwright
 
 from rlexporter.status.page import POLICY, page
 from tests.tools import require_tool
 
 Json = dict[str, Any]
+SIZES = [(1400, "light"), (390, "dark")]
+"""Screens that a page is tried on: their width, and their colours."""
+_GRAVE = ("serious", "critical")
+expect.set_options(timeout=600_000)
 
 
 @contextmanager
@@ -43,12 +49,17 @@ class Served:
     data: Json
     status: int = 200
     port: int = 0
-    asked: list[str] = field(default_factory=list)
+    asked: list[tuple[float, str]] = field(default_factory=list)
+    """What it was asked for, and when."""
 
     @property
     def url(self) -> str:
         """The address of the page."""
         return f"http://127.0.0.1:{self.port}/"
+
+    def times(self, path: str) -> list[float]:
+        """When it was asked for what begins so."""
+        return [at for at, asked in list(self.asked) if asked.startswith(path)]
 
     def answer(self, path: str) -> tuple[str, str]:
         """What is at a path, with its type."""
@@ -56,13 +67,20 @@ class Served:
             return page(), "text/html; charset=utf-8"
         return json.dumps(self.data["status" if path == "/api/status" else "history"]), "application/json"
 
+    def __enter__(self) -> Served:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
     def start(self) -> None:
         """Listen, on the same port as before if there was one."""
         served = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
-                served.asked.append(self.path)
+                served.asked.append((time.monotonic(), self.path))
                 body, kind = served.answer(self.path.split("?")[0])
                 self.send_response(200 if self.path == "/" else served.status)
                 self.send_header("Content-Type", kind)
@@ -91,6 +109,13 @@ class Watched:
 
     page: Page
     complaints: list[str] = field(default_factory=list)
+
+    def assert_sound(self) -> None:
+        """No complaint of the browser or of axe-core, no request elsewhere, nothing wider than the screen."""
+        found = [each for each in Axe().run(self.page).response["violations"] if each["impact"] in _GRAVE]
+        assert [(each["id"], each["nodes"][0]["html"][:200]) for each in found] == []
+        assert self.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        assert self.complaints == []
 
 
 @contextmanager

@@ -9,8 +9,6 @@ import re
 from html.parser import HTMLParser
 from importlib.resources import files
 
-import pytest
-
 from rlexporter.status.page import POLICY, STRINGS, page
 from tests.page import documents
 
@@ -72,12 +70,11 @@ def test_the_page_needs_nothing_else() -> None:
     assert len(text) < 120_000
 
 
-@pytest.mark.parametrize(
-    "word", ["innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "Function("]
-)
-def test_data_never_becomes_markup(word: str) -> None:
+def test_data_never_becomes_markup() -> None:
     """What would make it so is not used."""
-    assert word not in page()
+    words = ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "Function(")
+
+    assert [word for word in words if word in page()] == []
 
 
 def test_data_stays_in_its_place() -> None:
