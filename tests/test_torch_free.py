@@ -73,10 +73,12 @@ def _named_for(command: str) -> list[str]:
     return names + ["tomli"] * (sys.version_info < (3, 11))
 
 
-def _can_import(python: Path, name: str) -> bool:
-    return (
-        subprocess.run([str(python), "-c", f"import {name}"], env={}, capture_output=True, check=False).returncode == 0
-    )
+def _importable(python: Path, *names: str) -> list[str]:
+    """Those of ``names`` that can be imported there."""
+    code = "import importlib, sys\nfor name in sys.argv[1:]:\n    try: importlib.import_module(name)\n"
+    code += "    except ImportError: pass\n    else: print(name)"
+    command = [str(python), "-c", code, *names]
+    return subprocess.run(command, env={}, capture_output=True, text=True, check=True).stdout.split()
 
 
 @pytest.fixture(scope="module")
@@ -85,15 +87,10 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return _laptop(tmp_path_factory.mktemp("bare"), _named_for("check FILE"))
 
 
-@pytest.mark.parametrize("package", NEVER)
-def test_the_environment_is_bare(package: str, bare: Path) -> None:
-    """None of these is there."""
-    assert not _can_import(bare, package)
-    assert _can_import(bare, "rlexporter.commands.main, rlexporter.exporter")
-
-
 def test_what_needs_the_standard_library_alone(bare: Path, tmp_path: Path) -> None:
-    """Thresholds from a TOML file too."""
+    """In an environment that is bare; thresholds from a TOML file too."""
+    ours = ["rlexporter.commands.main", "rlexporter.exporter"]
+    assert _importable(bare, *NEVER, *ours) == ours
     assert _run(bare, "generate", "--out", str(tmp_path / "pack")).stdout.startswith("wrote ")
     assert "rl_kl_per_token" in _run(bare, "metrics").stdout
     assert '"series": "rl_kl_per_token"' in _run(bare, "metrics", "--json").stdout
@@ -113,19 +110,21 @@ def test_what_needs_the_standard_library_alone(bare: Path, tmp_path: Path) -> No
     assert "RLValueLossNonFinite" not in found.stdout
 
 
+@pytest.mark.slow
 def test_replay_writes_without_torch(tmp_path: Path) -> None:
     """OpenMetrics, with the numbers of the run."""
     python = _laptop(tmp_path / "laptop", _named_for("replay FILE --openmetrics OUT"))
-    assert not any(_can_import(python, name) for name in (*NEVER, "fastapi", "uvicorn"))
+    assert _importable(python, *NEVER, "fastapi", "uvicorn") == []
     found = _run(python, "replay", str(RUN), "--openmetrics", str(tmp_path / "out"))
     assert (found.returncode, found.stderr) == (0, "")
     assert "rl_value_loss{" in (tmp_path / "out").read_text()
 
 
+@pytest.mark.slow
 def test_replay_serves_without_torch(tmp_path: Path) -> None:
     """What was recorded, from an endpoint of its own."""
     python = _laptop(tmp_path, _named_for("replay FILE"))
-    assert not any(_can_import(python, name) for name in NEVER)
+    assert _importable(python, *NEVER) == []
     found = _run(python, "replay", str(RUN), "--speed", "max", "--port", "0", "--linger", "0")
     assert found.returncode == 0, found.stderr
     assert "Traceback" not in found.stderr
@@ -138,41 +137,36 @@ def test_replay_serves_without_torch(tmp_path: Path) -> None:
     assert f"SetupError: push by OTLP needs more: pip install {installed.OTLP} (" in last
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        ("replay RUN --port 0", f"the endpoint needs more: pip install {installed.ENDPOINT} ("),
-        ("replay RUN --openmetrics OUT", f"--openmetrics needs more: pip install {installed.TEXT} ("),
-        ("demo", "the demo of grpo trains with TRL, and trl is not installed: pip install 'trl>=1.16'"),
-    ],
-)
-def test_what_is_missing_is_said_in_one_line(words: str, said: str, bare: Path, tmp_path: Path) -> None:
-    """With what to install, and no traceback."""
-    found = _run(bare, *words.replace("RUN", str(RUN)).replace("OUT", str(tmp_path / "out")).split())
-    assert found.returncode == 2, found.stderr
-    assert found.stderr.startswith(f"rlexporter: {said}")
-    assert found.stderr.count("\n") == 1
+def test_what_is_missing_is_said(bare: Path, tmp_path: Path) -> None:
+    """With what to install: by commands in one line, in Python by a SetupError; there is no traceback of a command."""
+    for words, said in (
+        (("replay", str(RUN), "--port", "0"), f"the endpoint needs more: pip install {installed.ENDPOINT} ("),
+        (
+            ("replay", str(RUN), "--openmetrics", str(tmp_path / "out")),
+            f"--openmetrics needs more: pip install {installed.TEXT} (",
+        ),
+        (("demo",), "the demo of grpo trains with TRL, and trl is not installed: pip install 'trl>=1.16'"),
+    ):
+        found = _run(bare, *words)
+        assert found.returncode == 2, found.stderr
+        assert found.stderr.startswith(f"rlexporter: {said}")
+        assert found.stderr.count("\n") == 1
+    code = """if True:
+        import rlexporter
+        for name in ("attach", "RLExporterCallback", "RLExporterTracker"):
+            try: print(bool(getattr(rlexporter, name)))
+            except rlexporter.SetupError as error: print(error)
+        rlexporter.Exporter(port=0).start()
+    """
+    done = subprocess.run([str(bare), "-c", code], env={}, capture_output=True, text=True, check=False)
+    attach, callback, tracker = done.stdout.splitlines()
+    assert attach == "True"
+    assert callback.startswith("rlexporter.RLExporterCallback needs more: pip install torch ")
+    assert tracker.startswith("rlexporter.RLExporterTracker needs more: pip install torch ")
+    assert "SetupError: the endpoint needs more: pip install fastapi " in done.stderr.splitlines()[-1]
 
 
-@pytest.mark.parametrize(
-    ("code", "said"),
-    [
-        ("rlexporter.attach", ""),
-        ("rlexporter.RLExporterCallback", "SetupError: rlexporter.RLExporterCallback needs more: pip install torch "),
-        ("rlexporter.RLExporterTracker", "SetupError: rlexporter.RLExporterTracker needs more: pip install torch "),
-        ("rlexporter.Exporter(port=0).start()", "SetupError: the endpoint needs more: pip install fastapi "),
-    ],
-)
-def test_what_needs_more_says_what(code: str, said: str, bare: Path) -> None:
-    """Whoever trains without these meets a SetupError that names them."""
-    found = subprocess.run(
-        [str(bare), "-c", f"import rlexporter; {code}"], env={}, capture_output=True, text=True, check=False
-    )
-    last = (found.stderr.splitlines() or [""])[-1].removeprefix("rlexporter.model.errors.")
-    assert last.startswith(said)
-    assert bool(last) is bool(said)
-
-
+@pytest.mark.slow
 def test_the_demo_without_torch() -> None:
     """With a TRL beside it, as `pip install --no-deps trl` leaves it."""
     code = "import sys; sys.modules['torch'] = None; import rlexporter.demo as demo; demo._check_trl = print; "
@@ -183,6 +177,7 @@ def test_the_demo_without_torch() -> None:
     assert "Traceback" not in found.stderr
 
 
+@pytest.mark.slow
 def test_the_page_names_what_is_required() -> None:
     """All dependencies, and the extra for OTLP as it must be typed, which is what a missing exporter says too."""
     project = _toml(ROOT / "pyproject.toml")["project"]
