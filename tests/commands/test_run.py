@@ -10,13 +10,15 @@ import signal
 import subprocess
 import sys
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
 
+import rlexporter
+from rlexporter.commands.main import main
 from rlexporter.commands.run import STARTUP
 from rlexporter.exporter import Exporter
 from rlexporter.integrations import auto
@@ -24,7 +26,14 @@ from rlexporter.integrations.import_hook import after_import
 from rlexporter.run import shutdown
 from tests.conftest import serving
 
-PRINTS = "import os, sys; print(sys.argv[1:], os.getpid(), os.getcwd()); sys.exit(7)"
+WORDS = ["--port", "3", "-m", "x", "-h", "--", "--run=a b"]
+PRINTS = """
+import os, sys
+print(sys.argv[1:], os.getpid(), os.getcwd(), os.environ["RLEXPORTER_LISTEN_PORT"])
+print(sys.stdout.write_through, sys.flags.dev_mode)
+sys.exit(7)
+"""
+Start = Callable[..., tuple[list[str], Mapping[str, str]]]
 FAKE = {
     "transformers": {"trainer": "DEFAULT_CALLBACKS = []"},
     "trl": {"trainer/ppo_trainer": "class PPOTrainer:\n    'Old.'\n    def __init__(self, n): self.n = n"},
@@ -55,77 +64,96 @@ def _packages(folder: Path, packages: dict[str, dict[str, str]]) -> str:
     return str(folder)
 
 
+@pytest.fixture
+def start(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Start:
+    """Give words to `rlexporter run`, as if Python was told -u; what it would become: its words and environment."""
+    started: list[tuple[list[str], Mapping[str, str]]] = []
+
+    def replace(_: str, words: list[str], environ: Mapping[str, str]) -> None:
+        started.append((words, environ))
+        sys.exit()
+
+    def start(*words: str) -> tuple[list[str], Mapping[str, str]]:
+        monkeypatch.setattr(sys, "orig_argv", [sys.executable, "-u", "-m", "rlexporter", "run", *words])
+        monkeypatch.setattr(sys, "argv", ["rlexporter", "run", *words])
+        with pytest.raises(SystemExit):
+            main(["run", *words])
+        return started.pop()
+
+    monkeypatch.setattr(os, "execvpe", replace)
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    monkeypatch.chdir(tmp_path)
+    return start
+
+
 class TestTheCommand:
     """Its words, its process and its end are its own."""
 
-    @pytest.mark.parametrize("form", ["script.py", "script", "module", "code", "program"])
-    def test_words_and_status(self, tmp_path: Path, form: str) -> None:
-        """What comes after the command belongs to it, also what looks like ours."""
-        (tmp_path / "script.py").write_text(PRINTS)
+    def test_it_takes_the_place_of_ours(self, tmp_path: Path) -> None:
+        """One process id, in the folder where it was started, with the interpreter's options: torchrun gives -u."""
         (tmp_path / "script").write_text(PRINTS)
-        command = {
-            "script.py": ["--", str(tmp_path / "script.py")],
-            "script": [str(tmp_path / "script")],
-            "module": ["-m", "script"],
-            "code": ["-c", PRINTS],
-            "program": [sys.executable, str(tmp_path / "script.py")],
-        }[form]
-        words = ["--port", "3", "-m", "x", "-h", "--", "--run=a b"]
-        done = _run("--port", "0", *command, *words, PYTHONPATH=str(tmp_path))
+        command = [sys.executable, "-uXdev", "-mrlexporter", "run", "--port", "0", str(tmp_path / "script"), *WORDS]
+        pipe = subprocess.PIPE
+        with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, cwd=tmp_path) as started:
+            said = started.communicate(timeout=600)
+        assert said == (f"{WORDS} {started.pid} {tmp_path} 0\nTrue True\n", "")
+        assert started.returncode == 7
 
-        assert done.stdout.startswith(f"{words} ")
-        assert (done.returncode, done.stderr) == (7, "")
+    @pytest.mark.parametrize(
+        ("command", "expected"),
+        [
+            (["--", "script.py"], [sys.executable, "-u", "script.py"]),
+            (["a-script"], [sys.executable, "-u", "a-script"]),
+            (["-m", "module"], [sys.executable, "-u", "-m", "module"]),
+            (["-c", "code"], [sys.executable, "-u", "-c", "code"]),
+            (["sh"], ["sh"]),
+        ],
+    )
+    def test_what_is_started(self, command: list[str], expected: list[str], start: Start) -> None:
+        """What comes after the command belongs to it, also what looks like ours."""
+        for name in ("script.py", "a-script"):
+            Path(name).touch()
+        assert start("--port", "0", *command, *WORDS)[0] == [*expected, *WORDS]
 
-    def test_the_process_is_the_same(self, tmp_path: Path) -> None:
-        """One process id, in the folder where it was started."""
-        command = [sys.executable, "-m", "rlexporter", "run", "-c", PRINTS]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=tmp_path) as started:
-            assert started.communicate(timeout=600)[0] == f"[] {started.pid} {tmp_path}\n"
+    def test_its_environment(self, start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Options are variables, as every other setting is one already; our search path comes first, once."""
+        for before, after in (("", ""), ("/a:/b", ":/a:/b"), (f"/a:{STARTUP}:/b", ":/a:/b")):
+            monkeypatch.setenv("PYTHONPATH", before)
+            _, environ = start("--run", "r", "--host=::1", "--port", "7", "-c", "1")
+            assert environ["PYTHONPATH"] == STARTUP + after, "an empty part would be the current folder"
+        options = {"RLEXPORTER_RUN": "r", "RLEXPORTER_LISTEN_HOST": "::1", "RLEXPORTER_LISTEN_PORT": "7"}
+        assert dict(environ) == {**os.environ, **options, "PYTHONPATH": environ["PYTHONPATH"]}
 
-    @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGPIPE, signal.SIGINT])
+    @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGPIPE])
     def test_a_signal_ends_it(self, number: signal.Signals) -> None:
         """As it would have; Python ignores SIGPIPE, and what it starts is not to."""
         assert _run("sh", "-c", f"kill -{number} $$; sleep 5").returncode == -number
 
-    @pytest.mark.parametrize("how", [["-u", "-X", "dev", "-m", "rlexporter"], ["-uXdev", "-mrlexporter"]])
-    def test_options_of_the_interpreter_stay(self, how: list[str]) -> None:
-        """torchrun starts its modules unbuffered."""
-        done = _python(*how, "run", "-c", "import sys; print(sys.stdout.write_through, sys.flags.dev_mode)")
-        assert done.stdout == "True True\n", done.stderr
-
-    def test_options_are_variables(self) -> None:
-        """Every other setting is one already."""
-        names = ("RLEXPORTER_RUN", "RLEXPORTER_LISTEN_HOST", "RLEXPORTER_LISTEN_PORT", "RLEXPORTER_LABELS")
-        code = f"import os; print([os.environ.get(name) for name in {names}])"
-        done = _run("--run", "r", "--host=::1", "--port", "7", "-c", code, RLEXPORTER_LABELS="a=b")
-        assert done.stdout == "['r', '::1', '7', 'a=b']\n"
-
-    @pytest.mark.parametrize("before", ["", "/a:/b", f"/a:{STARTUP}:/b"])
-    def test_the_search_path_is_kept(self, before: str) -> None:
-        """Ours comes first, once; an empty part would be the current folder."""
-        done = _run("-c", "import os; print(os.environ['PYTHONPATH'])", PYTHONPATH=before)
-        assert done.stdout == ":".join([STARTUP, *(["/a", "/b"] if before else [])]) + "\n"
-
     @pytest.mark.parametrize(
-        ("words", "environ", "says"),
+        ("words", "says"),
         [
-            ([], {}, "a command is needed: a Python script, -m MODULE, -c CODE, or a program"),
-            (["--port", "3"], {}, "a command is needed"),
-            (["gone.py", "--x"], {}, "error: there is no file gone.py\n"),
-            (["torchrunn"], {}, "error: there is no file torchrunn, and no program of that name\n"),
-            (["/"], {}, "error: there is no file /, and"),
-            (["--bogus", "-c", "1"], {}, "unrecognized arguments: --bogus"),
-            (["-c", "1"], {"RLEXPORTER_LISTEN_PORT": "x"}, "environment variable RLEXPORTER_LISTEN_PORT='x' is not"),
-            (["--port", "99999", "-c", "1"], {}, "argument port='99999' is not usable"),
+            ([], "a command is needed: a Python script, -m MODULE, -c CODE, or a program"),
+            (["--port", "3"], "a command is needed"),
+            (["gone.py", "--x"], "error: there is no file gone.py\n"),
+            (["torchrunn"], "error: there is no file torchrunn, and no program of that name\n"),
+            (["/"], "error: there is no file /, and"),
+            (["--bogus", "-c", "1"], "unrecognized arguments: --bogus"),
+            (["-c", "1"], "environment variable RLEXPORTER_LISTEN_PORT='x' is not usable"),
+            (["--port", "99999", "-c", "1"], "argument port='99999' is not usable"),
         ],
     )
-    def test_a_mistake_is_told_before_anything_starts(self, words: list[str], environ: Any, says: str) -> None:
+    @pytest.mark.usefixtures("start")
+    def test_a_mistake_is_told_before_anything_starts(
+        self, words: list[str], says: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
         """With the exit status of a wrong command line."""
-        done = _run(*words, **environ)
-        assert (done.returncode, done.stdout) == (2, "")
-        assert says in done.stderr
-        assert "Traceback" not in done.stderr
-        assert "usage: rlexporter" in done.stderr or "is not usable" in done.stderr
+        monkeypatch.setenv("RLEXPORTER_LISTEN_PORT", "x")
+        with pytest.raises(SystemExit) as ended:
+            sys.exit(main(["run", *words]))
+        out, err = capsys.readouterr()
+        assert (ended.value.code, out) == (2, "")
+        assert says in err
+        assert "usage: rlexporter" in err or "is not usable" in err
 
     def test_an_interpreter_that_cannot_be_reached(self) -> None:
         """Else it would train and nobody would know why nothing is served."""
@@ -179,17 +207,14 @@ class TestTheStartOfAnInterpreter:
         done = subprocess.run(without, capture_output=True, text=True, env=environ, cwd="/", timeout=600, check=False)
         assert (done.stdout, done.stderr) == (f"{tmp_path}/transformers.py\n", "")
 
-    @pytest.mark.parametrize("stderr", ["open", "closed"])
-    def test_a_broken_rlexporter_is_one_line(self, tmp_path: Path, stderr: str) -> None:
-        """And the import that it hung on goes on."""
-        folder = _packages(tmp_path, FAKE)
-        (tmp_path / "rlexporter").mkdir()
-        (tmp_path / "rlexporter" / "__init__.py").write_text("1 / 0")
-        code = "import sys; " + ("sys.stderr.close(); " if stderr == "closed" else "")
-        done = _python("-c", f"{code}import transformers.trainer; print('on')", PYTHONPATH=f"{STARTUP}:{folder}")
-        assert done.stdout == "on\n"
-        expected = "rlexporter: this process is not watched: ZeroDivisionError('division by zero')\n"
-        assert done.stderr == (expected if stderr == "open" else "")
+    def test_a_broken_rlexporter_is_one_line(self, tmp_path: Path) -> None:
+        """And the import that it hung on goes on, also where nothing can be said."""
+        folder = _packages(tmp_path, {**FAKE, "rlexporter": {"__init__": "1 / 0"}})
+        said = "rlexporter: this process is not watched: ZeroDivisionError('division by zero')\n"
+        for before, expected in (("", said), ("sys.stderr.close(); ", "")):
+            code = f"import sys; {before}import transformers.trainer; print('on')"
+            done = _python("-c", code, PYTHONPATH=f"{STARTUP}:{folder}")
+            assert (done.stdout, done.stderr) == ("on\n", expected)
 
     @pytest.mark.parametrize(
         ("code", "says"),
@@ -249,30 +274,27 @@ class TestAfterImport:
 
 
 @pytest.fixture
-def started(monkeypatch: pytest.MonkeyPatch, any_port: None) -> None:
-    """As in a process that `rlexporter run` started, which has transformers."""
+def trainers(monkeypatch: pytest.MonkeyPatch, any_port: None) -> ModuleType:
+    """What makes trainers, as in a process that `rlexporter run` started, which has transformers."""
     trainer = pytest.importorskip("transformers.trainer")
     monkeypatch.setattr(trainer, "DEFAULT_CALLBACKS", list(trainer.DEFAULT_CALLBACKS))
     auto._add_default_callback(trainer)
     auto._add_default_callback(trainer)
+    return importlib.import_module("tests.tiny")
 
 
-def _made(folder: Path, how: str) -> tuple[Any, str]:
+def _made(trainers: ModuleType, folder: Path, how: str) -> tuple[Any, str]:
     """A trainer of a script that reports in this way, if at all, and the name that its run should have."""
-    from rlexporter import RLExporterCallback, attach
-    from tests import tiny
-
     if how == "callback":
-        return tiny.grpo(folder, callbacks=[RLExporterCallback(run="given")]), "given"
-    trainer = tiny.grpo(folder, report_to=["rlexporter"] if how == "report_to" else [])
+        return trainers.grpo(folder, callbacks=[rlexporter.RLExporterCallback(run="given")]), "given"
+    trainer = trainers.grpo(folder, report_to=["rlexporter"] if how == "report_to" else [])
     if how == "attach":
-        attach(trainer, run="given")
+        rlexporter.attach(trainer, run="given")
     if how == "added":
-        trainer.add_callback(RLExporterCallback(run="given"))
+        trainer.add_callback(rlexporter.RLExporterCallback(run="given"))
     return trainer, "given" if how in ("attach", "added") else "trainer_output"
 
 
-@pytest.mark.usefixtures("started")
 @pytest.mark.filterwarnings("ignore::FutureWarning")
 @pytest.mark.filterwarnings("ignore::UserWarning")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
@@ -280,9 +302,9 @@ class TestEveryTrainer:
     """Whatever the script says of rlexporter itself, each has one exporter."""
 
     @pytest.mark.parametrize("how", ["nothing", "report_to", "callback", "added", "attach"])
-    def test_one_exporter_that_counts_once(self, tmp_path: Path, how: str) -> None:
+    def test_one_exporter_that_counts_once(self, trainers: ModuleType, tmp_path: Path, how: str) -> None:
         """With the settings that the script gave."""
-        trainer, name = _made(tmp_path, how)
+        trainer, name = _made(trainers, tmp_path, how)
         trainer.train()
         (exporter,) = serving()
         assert isinstance(exporter, Exporter)
@@ -297,12 +319,9 @@ class TestEveryTrainer:
         exporter.close()
         assert "train" not in trainer.__dict__
 
-    def test_other_callbacks_hear_everything(self, tmp_path: Path) -> None:
+    def test_other_callbacks_hear_everything(self, trainers: ModuleType, tmp_path: Path) -> None:
         """Also when ours leaves the run to the one that was asked for, in the middle of an event."""
         from transformers import TrainerCallback
-
-        from rlexporter import RLExporterCallback
-        from tests import tiny
 
         heard: list[str] = []
 
@@ -310,16 +329,14 @@ class TestEveryTrainer:
             def on_init_end(self, *args: Any, **kwargs: Any) -> None:
                 heard.append("init_end")
 
-        trainer = tiny.grpo(tmp_path, callbacks=[Hears(), RLExporterCallback()])
+        trainer = trainers.grpo(tmp_path, callbacks=[Hears(), rlexporter.RLExporterCallback()])
         assert heard == ["init_end"]
-        ours = [each for each in trainer.callback_handler.callbacks if isinstance(each, RLExporterCallback)]
-        assert [type(each) for each in ours] == [RLExporterCallback]
+        ours = [each for each in trainer.callback_handler.callbacks if isinstance(each, rlexporter.RLExporterCallback)]
+        assert [type(each) for each in ours] == [rlexporter.RLExporterCallback]
 
-    def test_evaluation_before_training_and_several_trainers(self, tmp_path: Path) -> None:
+    def test_evaluation_before_training_and_several_trainers(self, trainers: ModuleType, tmp_path: Path) -> None:
         """Each has its own exporter; the one whose training is over gives way."""
-        from tests import tiny
-
-        first, second = tiny.plain(tmp_path), tiny.plain(tmp_path)
+        first, second = trainers.plain(tmp_path), trainers.plain(tmp_path)
         first.evaluate()
         for trainer in (first, second):
             trainer.train()
@@ -327,22 +344,18 @@ class TestEveryTrainer:
             assert exporter.snapshot.value("rl_steps_total") == 3
             exporter.close()
 
-    def test_a_training_that_raises(self, tmp_path: Path) -> None:
+    def test_a_training_that_raises(self, trainers: ModuleType, tmp_path: Path) -> None:
         """Noticed at once."""
-        from tests import tiny
-
-        trainer = tiny.grpo(tmp_path, rewards=[lambda **_: 1 // 0])
+        trainer = trainers.grpo(tmp_path, rewards=[lambda **_: 1 // 0])
         with pytest.raises(ZeroDivisionError):
             trainer.train()
         (exporter,) = serving()
         assert exporter.snapshot.value("rl_run_state", state="failed") == 1
         exporter.close()
 
-    def test_a_trainer_that_is_not_used_goes(self, tmp_path: Path) -> None:
+    def test_a_trainer_that_is_not_used_goes(self, trainers: ModuleType, tmp_path: Path) -> None:
         """Scripts build trainers that they never train."""
-        from tests import tiny
-
-        trainer = tiny.plain(tmp_path)
+        trainer = trainers.plain(tmp_path)
         gone = weakref.ref(trainer)
         del trainer
         gc.collect()
@@ -350,15 +363,19 @@ class TestEveryTrainer:
 
     @pytest.mark.parametrize(("setting", "says"), [("some", "environment variable"), ("main", "modulo by zero")])
     def test_an_error_of_ours_is_one_warning(
-        self, tmp_path: Path, setting: str, says: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+        self,
+        trainers: ModuleType,
+        tmp_path: Path,
+        setting: str,
+        says: str,
+        monkeypatch: pytest.MonkeyPatch,
+        caplog: pytest.LogCaptureFixture,
     ) -> None:
         """`rlexporter run` has checked the settings, but a job script may set others later."""
-        from tests import tiny
-
         monkeypatch.setenv("RLEXPORTER_RANKS", setting)
         if setting == "main":
             monkeypatch.setattr("rlexporter.adapters.transformers.callers", lambda: 1 // 0)
-        trainer = tiny.plain(tmp_path)
+        trainer = trainers.plain(tmp_path)
         trainer.train()
         trainer.evaluate()
         (warning,) = [each.message for each in caplog.records if each.name == "rlexporter"]
