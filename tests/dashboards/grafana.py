@@ -1,9 +1,12 @@
-"""What Grafana does with a dashboard before it asks Prometheus: walks the panels, fills in the variables."""
+"""What Grafana does with a dashboard: walks its panels, fills in the variables, and asks Prometheus.
+
+What it makes of the answers is in `transformations.py`. The pictures of the README are drawn by both.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +14,8 @@ from rlexporter.generate.dashboards import beside, defaults
 
 Json = dict[str, Any]
 Variables = Mapping[str, str | Sequence[str]]
+Ask = Callable[[str, Mapping[str, str]], Any]
+"""The data of an answer of the HTTP API to a path and its parameters."""
 
 ANY: Variables = {
     **dict.fromkeys(("cluster", "namespace", "team", "user"), ".*"),
@@ -30,6 +35,8 @@ _ROUNDED = (
     *((5400000, 3600000), (9000000, 7200000), (16200000, 10800000), (32400000, 21600000), (64800000, 43200000)),
 )
 _DAY = 86_400_000
+_LABEL_VALUES = re.compile(r"label_values\((.+), (\w+)\)")
+_RESULT = re.compile(r"query_result\((.+)\)")
 
 
 def loaded(dashboard: Json) -> Json:
@@ -123,6 +130,51 @@ class View:
                 least = float(self.fill(minimum).removesuffix("s"))
         raw = self.seconds * 1000 / panel.get("maxDataPoints", points)
         return max(_rounded(raw) / 1000, least)
+
+
+def answer(ask: Ask, view: View, panel: Json, target: Json, at: float, points: int = 1000) -> list[Json]:
+    """What a panel gets for one of its targets; ``at``: the end of what is shown, and the time of the last point."""
+    step = view.interval(panel, target, points)
+    query = {"query": view.fill(target["expr"], step)}
+    if target["instant"]:
+        return list(ask("query", {**query, "time": f"{at:.3f}"})["result"])
+    span = {"start": f"{at - view.seconds // step * step:.3f}", "end": f"{at:.3f}", "step": f"{step:.3f}"}
+    return list(ask("query_range", {**query, **span})["result"])
+
+
+def answers(ask: Ask, view: View, panel: Json, at: float, points: int = 1000) -> dict[str, list[Json]]:
+    """What a panel gets for each target, by its letter."""
+    return {each["refId"]: answer(ask, view, panel, each, at, points) for each in panel["targets"]}
+
+
+def newest(found: Sequence[Json], label: str) -> str:
+    """The value of a label in the newest row of a table; empty where there is no row."""
+    return str(max(found, key=lambda each: float(each["values"][-1][0]))["metric"][label]) if found else ""
+
+
+def query_of(variable: Json) -> str:
+    """The expression that the values of a variable are from."""
+    text = variable["query"]["query"]
+    found = _LABEL_VALUES.fullmatch(text) or _RESULT.fullmatch(text)
+    assert found, text
+    return found[1]
+
+
+def values(ask: Ask, view: View, variable: Json, at: float) -> list[str]:
+    """The values that a variable gets, as the data source makes them."""
+    query, labels = view.fill(query_of(variable)), _LABEL_VALUES.fullmatch(variable["query"]["query"])
+    if labels:
+        matching = {"match[]": query, "start": f"{at - view.seconds:.3f}", "end": f"{at:.3f}"}
+        return sorted({series[labels[2]] for series in ask("series", matching) if labels[2] in series})
+    wanted = re.compile(variable["regex"].strip("/"))
+    texts = [_sample(each) for each in ask("query", {"query": query, "time": f"{at:.3f}"})["result"]]
+    return [match[1] for text in texts if (match := wanted.search(text))]
+
+
+def _sample(result: Json) -> str:
+    """What `query_result` makes of a sample."""
+    labels = ",".join(f'{name}="{value}"' for name, value in result["metric"].items() if name != "__name__")
+    return f"{result['metric'].get('__name__', '')}{{{labels}}} {result['value'][1]} {result['value'][0] * 1000:.0f}"
 
 
 def _text(value: str | Sequence[str]) -> str:

@@ -4,34 +4,25 @@ from __future__ import annotations
 
 import json
 import math
-import subprocess
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import pytest
 
-from rlexporter.catalog import CATALOG, NAMED
+from rlexporter.catalog import CATALOG
 from rlexporter.generate.dashboards import dashboards
-from rlexporter.model.metric import Series
-from rlexporter.model.snapshot import RunState, Snapshot
-from rlexporter.model.step import RunFacts, StepUpdate
-from rlexporter.outputs.backfill import History
-from rlexporter.store.store import Store
-from rlexporter.tensors import host
-from tests.dashboards.grafana import Json, View, loaded, panels, variable
+from tests.dashboards.grafana import Json, View, answers, loaded, panels, variable
+from tests.dashboards.past import END, SCRAPE, Past, blocks
 from tests.dashboards.transformations import Frame, tables, transformed
-from tests.tools import EACH_GENERATION, Prometheus, prometheus, require_tools
+from tests.tools import Prometheus, prometheus
 
 COMPARE: Json = loaded(json.loads(dashboards(CATALOG)["rlexporter-compare.json"]))
-END = 1_800_000_000.0
 DAY = 86_400.0
 SHOWN = 7 * DAY
-SCRAPE = 15.0
 _NEEDED = {
     *("rl_step", "rl_reward_mean", "rl_kl_per_token", "rl_kl_per_token_dist", "rl_hyperparameter"),
     *("rl_run_info", "rl_run_state", "rl_run_start_timestamp_seconds"),
 }
-"""Series that are kept: with all of them the back-fill takes ten times as long."""
 SWEEP = [f"sweep-{number}" for number in range(10)]
 
 
@@ -65,51 +56,27 @@ PROCESSES = (
 )
 
 
-def _text(process: _Process) -> bytes:
+def _played(process: _Process) -> Iterator[bytes]:
     """What was scraped of a process from its start until its last step, as OpenMetrics."""
-    now = END - process.days * DAY
-    store = Store(CATALOG, clock=lambda: now)
-    history = History({"job": "rlexporter", "instance": process.instance})
-    facts = RunFacts(algorithm="grpo", step=process.first, hyperparameters=dict(process.settings))
-    store.begin(facts, {"run": process.run, "rank": "0"})
-    store.enter(RunState.RUNNING)
-    kl = NAMED["rl_kl_per_token_dist"]
+    settings = dict(process.settings)
+    past = Past(
+        process.run, process.days * DAY, _NEEDED, process.instance, step=process.first, hyperparameters=settings
+    )
     for step, reward in enumerate(process.rewards, process.first + 1):
-        until = now + process.pace
-        while now < until:
-            history.add(_kept(store.snapshot), now)
-            now += SCRAPE
-        seen = {Series(kl): host.count([0.25, 0.75], kl.bounds)} if process.sees_kl else {}
+        seen = {"rl_kl_per_token_dist": [0.25, 0.75]} if process.sees_kl else {}
         logs = {"reward": reward, **({"kl": 0.01} if process.logs_kl else {})}
-        store.record(logs, step, StepUpdate(step=step, duration=process.pace, seen=seen))
-    history.add(_kept(store.snapshot), now)
-    history.add(_kept(store.snapshot), now + SCRAPE)
-    return b"".join(history.text())
+        past.step(logs, step, process.pace, seen=seen)
+    past.scrape(past.now + 2 * SCRAPE)
+    return past.text()
 
 
-def _kept(snapshot: Snapshot) -> Snapshot:
-    samples = {each: value for each, value in snapshot.samples.items() if each.metric.series in _NEEDED}
-    buckets = {each: found for each, found in snapshot.buckets.items() if each.metric.series in _NEEDED}
-    return replace(snapshot, samples=samples, buckets=buckets)
-
-
-@pytest.fixture(scope="module", params=EACH_GENERATION)
-def filled(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
     """A real Prometheus that knows the week."""
-    tools, folder = require_tools(request.param), tmp_path_factory.mktemp("week")
+    folder = tmp_path_factory.mktemp("week")
     for process in PROCESSES:
-        text = folder / "history.om"
-        text.write_bytes(_text(process))
-        command = [
-            str(tools / "promtool"),
-            "tsdb",
-            "create-blocks-from",
-            "openmetrics",
-            str(text),
-            str(folder / "data"),
-        ]
-        subprocess.run(command, check=True, capture_output=True, timeout=600)
-    with prometheus(request.param, folder, []) as server:
+        blocks(folder / "data", _played(process))
+    with prometheus("3", folder, []) as server:
         yield server
 
 
@@ -118,17 +85,7 @@ def _shown(server: Prometheus, title: str, *runs: str) -> Frame:
     chosen = {"job": "rlexporter", "run": list(runs), "reward_function": ".+", "datasource": "prometheus"}
     view = View(chosen, SHOWN, SCRAPE)
     panel = next(each for each in panels(COMPARE) if each["title"] == title)
-    answers: dict[str, list[Json]] = {}
-    for target in panel["targets"]:
-        step = view.interval(panel, target)
-        expression = view.fill(target["expr"], step)
-        if target["instant"]:
-            found = server.get("query", query=expression, time=str(END))
-        else:
-            around = {"start": str(END - SHOWN), "end": str(END), "step": str(step)}
-            found = server.get("query_range", query=expression, **around)
-        answers[target["refId"]] = found["result"]
-    return transformed(panel, tables(answers))
+    return transformed(panel, tables(answers(lambda path, query: server.get(path, **query), view, panel, END)))
 
 
 def _curve(server: Prometheus, title: str, *runs: str) -> dict[str, dict[float, float]]:

@@ -3,27 +3,22 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 
-from rlexporter.catalog import CATALOG, NAMED
+from rlexporter.catalog import CATALOG
 from rlexporter.generate.dashboards import dashboards
-from rlexporter.model.metric import Series
-from rlexporter.model.snapshot import RunState
-from rlexporter.model.step import RunFacts, StepUpdate
-from rlexporter.outputs.backfill import History
-from rlexporter.store.store import Store
-from rlexporter.tensors import host
+from tests.dashboards import grafana
 from tests.dashboards.grafana import ANY, Json, View, panels, variable
-from tests.tools import Prometheus, prometheus, require_tools
+from tests.dashboards.past import END, SCRAPE, Past, blocks
+from tests.tools import Prometheus, prometheus
 
 RUN: Json = json.loads(dashboards(CATALOG)["rlexporter-run.json"])
-SCRAPE = 15.0
-END = 1_800_000_000.0
-_SERVED = {"rl_step_time_seconds", "rl_step_duration_seconds", "rl_last_step_timestamp_seconds", "rl_run_state"}
+_SERVED = {
+    *("rl_step_time_seconds", "rl_step_duration_seconds", "rl_last_step_timestamp_seconds", "rl_run_state"),
+    "rl_reward_dist",
+}
 _SHOWN = 4 * 3600.0
 
 
@@ -54,56 +49,27 @@ _STEPS_PER_BATCH = {"shared": 8}
 """Rewards come with a generation; here one is for so many steps."""
 
 
-class _Stepped:
-    """A run on a clock of its own, of which a scrape is kept every 15 seconds. ``hours``: from its start to the end."""
-
-    def __init__(self, run: str, pace: Callable[[int], float], hours: float) -> None:
-        self._now = END - hours * 3600
-        self._store = Store(CATALOG, clock=lambda: self._now)
-        self._history = History({"job": "rlexporter", "instance": "a"})
-        self._store.begin(RunFacts(algorithm="grpo", step=0), {"run": run, "rank": "0"})
-        self._store.enter(RunState.RUNNING)
-        self._pace, self._each = pace, _STEPS_PER_BATCH.get(run, 1)
-
-    def text(self) -> bytes:
-        """All scrapes, as OpenMetrics."""
-        step, done, scraped = 0, self._now, self._now
-        reward = NAMED["rl_reward_dist"]
-        seen = {Series(reward): host.count([0.5, 1.5], reward.bounds)}
-        while scraped < END:
-            duration = self._pace(step + 1)
-            while scraped < min(done + duration, END):
-                self._scrape(scraped)
-                scraped += SCRAPE
-            # Between two scrapes ten steps of 0.1 s look as a hundred and fifty do.
-            step, done = step + 1, done + (duration if duration >= 1 else 1.5)
-            self._now = done
-            update = StepUpdate(step=step, duration=duration, seen=seen if step % self._each == 0 else {})
-            self._store.record({"step_time": duration}, step, update)
-        return b"".join(self._history.text())
-
-    def _scrape(self, at: float) -> None:
-        snapshot = self._store.snapshot
-        samples = {each: value for each, value in snapshot.samples.items() if each.metric.series in _SERVED}
-        buckets = {each: found for each, found in snapshot.buckets.items() if each.metric.series == "rl_reward_dist"}
-        self._history.add(type(snapshot)(labels=snapshot.labels, samples=samples, buckets=buckets), at)
+def _played(run: str) -> Iterator[bytes]:
+    """All scrapes of a run at its pace, some hours of it, as OpenMetrics."""
+    pace, each = PACES[run], _STEPS_PER_BATCH.get(run, 1)
+    past, step = Past(run, 3600.0 * (12 if pace(1) > 1000 else 5), _SERVED), 0
+    while past.now < END:
+        step += 1
+        duration = pace(step)
+        seen = {"rl_reward_dist": [0.5, 1.5]} if step % each == 0 else {}
+        # Between two scrapes ten steps of 0.1 s look as a hundred and fifty do.
+        past.step({"step_time": duration}, step, duration, clock=max(duration, 1.5), seen=seen)
+    return past.text()
 
 
 @pytest.fixture(scope="module")
 def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
     """A real Prometheus that knows a run of each pace."""
-    tools, folder = require_tools("3"), tmp_path_factory.mktemp("filled")
-    for name, pace in PACES.items():
-        text = folder / "history.om"
-        text.write_bytes(_Stepped(name, pace, 12 if pace(1) > 1000 else 5).text())
-        _blocks(tools, text, folder / "data")
+    folder = tmp_path_factory.mktemp("filled")
+    for run in PACES:
+        blocks(folder / "data", _played(run))
     with prometheus("3", folder, []) as server:
         yield server
-
-
-def _blocks(tools: Path, text: Path, data: Path) -> None:
-    command = [str(tools / "promtool"), "tsdb", "create-blocks-from", "openmetrics", str(text), str(data)]
-    subprocess.run(command, check=True, capture_output=True, timeout=600)
 
 
 def _view(run: str, window: str = "") -> View:
@@ -114,9 +80,10 @@ def _view(run: str, window: str = "") -> View:
 
 def _window(server: Prometheus, run: str) -> str:
     """The value of the variable, at the end of the run."""
-    query = variable(RUN, "window")["query"]["query"].removeprefix("query_result(").removesuffix(")")
-    [found] = server.query(_view(run).fill(query), time=str(END - 1))
-    return str(found["value"][1])
+    [found] = grafana.values(
+        lambda path, query: server.get(path, **query), _view(run), variable(RUN, "window"), END - 1
+    )
+    return found
 
 
 def _share(server: Prometheus, run: str, window: str, *, finest: bool = True) -> float:
