@@ -1,19 +1,24 @@
-"""Planted faults in legacy PPO: each is counted in its step, under the name of what it is in, and nothing else is."""
+"""Faults around legacy PPO: those of its numbers are counted, those of ours and of its version leave training alone."""
 
 from __future__ import annotations
 
 import math
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+import trl
 
+import rlexporter
 from rlexporter import Exporter
-from tests.adapters import legacy
-from tests.adapters.legacy import BATCH, Loop, make
-from tests.adapters.seen import histogram
+from rlexporter.catalog import TENSOR_SIGNALS
+from tests.adapters import broken, legacy
+from tests.adapters.legacy import ACCELERATOR_TAPS, BATCH, TRAINER_TAPS, Loop, make, run
+from tests.adapters.seen import histogram, signals
 from tests.served import errors
 
 pytestmark = pytest.mark.usefixtures("any_port")
@@ -121,7 +126,7 @@ def test_a_fault_is_counted_in_its_step(name: str) -> None:
     """As often as it is there, under the name of what it is in; what is counted before and after agrees as well."""
     fault = FAULTS[name]
     trainer = make(legacy.Keeping)
-    exporter, loop = legacy.run(trainer, 3, **fault.how)
+    exporter, loop = run(trainer, 3, **fault.how)
 
     assert loop.after[1] == {}
     for metric, count in fault.counted.items():
@@ -130,3 +135,81 @@ def test_a_fault_is_counted_in_its_step(name: str) -> None:
     fault.check(exporter, loop)
     legacy.assert_equal(exporter, trainer.kept)
     assert errors(exporter) == 0
+
+
+@pytest.fixture(scope="module")
+def weights() -> list[Any]:
+    """Those of a training of two steps without an exporter."""
+    return list(Loop(make()).run(2).trainer.model.state_dict().values())
+
+
+@pytest.mark.parametrize("names", [("observe",), ("log",), ("begin",), ("observe", "log", "begin")])
+def test_an_error_in_every_tap_leaves_training_alone(
+    names: tuple[str, ...], weights: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each look at a tensor or line fails: the run ends as it would have, the errors are counted."""
+    trainer = make()
+    exporter = rlexporter.attach(trainer)
+    with monkeypatch.context() as patch:
+        for name in names:
+            patch.setattr(exporter.run if name == "begin" else exporter.run.sink, name, broken.fail)
+        patch.setattr(exporter.run.store, "phase", broken.fail)
+        loop = Loop(trainer).run(2)
+
+    assert len(loop.stats) == 2
+    same = zip(weights, trainer.model.state_dict().values(), strict=True)
+    assert all(torch.equal(one, other) for one, other in same)
+    assert errors(exporter) > (20 if "observe" in names else 0)
+    if "observe" in names:
+        assert signals(exporter) == dict.fromkeys(TENSOR_SIGNALS, 0.0)
+
+
+@pytest.mark.parametrize("name", [*TRAINER_TAPS, *ACCELERATOR_TAPS])
+def test_a_method_that_is_gone_costs_its_signals(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another version of TRL: the rest is seen as before, and the reason names the method."""
+    broken.remove(name, monkeypatch)
+    exporter, _ = run(make(), 1)
+    infos = {s.labels for s in exporter.snapshot.samples if s.metric.series == "rl_signal_unavailable_info"}
+    lost = {signal: reason for signal, cause, reason in infos if signal != "entropy" and cause == "error"}
+
+    assert errors(exporter) == 0
+    assert all(name in reason for reason in lost.values())
+    assert bool(lost) is (name not in ("generate", "log"))
+    assert exporter.snapshot.value("rl_step") == (0 if name == "step" else 1)
+
+
+def test_nothing_outlives_its_step() -> None:
+    """No activations, logits, losses or advantages, and no graph."""
+    alive: list[weakref.ref[Any]] = []
+    left: list[int] = []
+
+    class Tracking(trl.PPOTrainer):  # type: ignore[misc] # trl is not checked
+        def loss(self, *args: Any, **kwargs: Any) -> Any:
+            found = super().loss(*args, **kwargs)
+            alive.extend(weakref.ref(each) for each in (*args, *found[:2], *found[2].values()))
+            return found
+
+        def record_step_stats(self, *args: Any, **data: Any) -> Any:
+            alive.extend(weakref.ref(each) for each in data.values() if torch.is_tensor(each))
+            return super().record_step_stats(*args, **data)
+
+        def step(self, *args: Any) -> Any:
+            found = super().step(*args)
+            left.append(sum(ref() is not None for ref in alive))
+            return found
+
+    def activation(module: Any, inputs: Any, output: Any) -> None:
+        if torch.is_tensor(output):
+            alive.append(weakref.ref(output))
+
+    trainer = make(Tracking)
+    for module in trainer.model.modules():
+        module.register_forward_hook(activation)
+    _, loop = run(trainer, 3)
+    arrays = [weakref.ref(value) for value in loop.stats[-1].values() if isinstance(value, np.ndarray)]
+    loop.stats.clear()
+
+    assert len(alive) > 300
+    assert left == [0, 0, 0]
+    assert len(arrays) > 5
+    assert not any(ref() is not None for ref in arrays)

@@ -156,34 +156,25 @@ def test_a_start_that_fails_leaves_the_trainer_as_it_was(tmp_path: Path) -> None
     assert exporter.snapshot.value("rl_steps_total") == 3
 
 
-def test_evaluate_before_train(tmp_path: Path) -> None:
-    """It is served, and no step was done."""
+def test_evaluations_before_and_after_train(tmp_path: Path) -> None:
+    """They are served, each set as a label, and no step was done."""
     trainer = tiny.grpo(tmp_path, max_steps=1, report_to=["rlexporter"])
+    trainer.eval_dataset = {"math": trainer.eval_dataset, "code": trainer.eval_dataset}
     trainer.evaluate()
 
     (exporter,) = _feeds(trainer)
-    assert exporter.snapshot.value("rl_eval_reward_mean", dataset="default") is not None
-    assert exporter.snapshot.value("rl_steps_total") == 0
-    assert state(exporter) == "starting"
-    trainer.train()
-    assert state(exporter) == "finished"
-    trainer.evaluate()
-    assert state(exporter) == "finished"
-
-
-def test_several_evaluation_sets(tmp_path: Path) -> None:
-    """Each is a label."""
-    trainer = tiny.grpo(tmp_path)
-    trainer.eval_dataset = {"math": trainer.eval_dataset, "code": trainer.eval_dataset}
-    exporter = rlexporter.attach(trainer)
-    trainer.evaluate()
-
     for name in ("math", "code"):
         value = partial(exporter.snapshot.value, dataset=name)
         assert value("rl_eval_loss") is not None
         assert value("rl_eval_reward_mean") is not None
         assert value("rl_eval_reward_function_mean", reward_function="letters") is not None
     assert exporter.snapshot.value("rlexporter_unmapped_keys") == 0
+    assert exporter.snapshot.value("rl_steps_total") == 0
+    assert state(exporter) == "starting"
+    trainer.train()
+    assert state(exporter) == "finished"
+    trainer.evaluate()
+    assert state(exporter) == "finished"
 
 
 @pytest.mark.parametrize(
@@ -253,8 +244,11 @@ def test_a_resumed_run(tmp_path: Path) -> None:
     assert anew.name != before.name
 
 
-def test_a_second_train_counts_on(tmp_path: Path) -> None:
-    """In one process, under one name; the step begins anew, the counters go on."""
+def test_a_second_train_counts_on_and_the_trainer_is_not_kept_alive(tmp_path: Path) -> None:
+    """In one process, under one name; the step begins anew, the counters go on.
+
+    The final state still is served without the trainer: in a notebook the memory of a model is wanted back.
+    """
     trainer = tiny.grpo(tmp_path, max_steps=2)
     exporter = rlexporter.attach(trainer)
     trainer.train()
@@ -268,6 +262,11 @@ def test_a_second_train_counts_on(tmp_path: Path) -> None:
     assert tokens
     assert seen
     assert exporter.snapshot.value("rl_tokens_total") == tokens + seen
+    gone = weakref.ref(trainer)
+    del trainer
+    gc.collect()
+    assert gone() is None
+    assert fetch(f"{exporter.url}/metrics")[0] == 200
 
 
 def test_close_takes_everything_back(tmp_path: Path) -> None:
@@ -290,19 +289,6 @@ def test_close_takes_everything_back(tmp_path: Path) -> None:
     assert again.snapshot.value("rl_steps_total") == 2
     again.close()
     assert not {"train", "training_step", "_compute_loss", "_generate"} & set(vars(trainer))
-
-
-def test_a_finished_trainer_is_not_kept_alive(tmp_path: Path) -> None:
-    """Its final state still is served: in a notebook the memory of a model is wanted back."""
-    trainer = tiny.grpo(tmp_path, max_steps=2)
-    exporter = rlexporter.attach(trainer)
-    trainer.train()
-    gone = weakref.ref(trainer)
-    del trainer
-    gc.collect()
-
-    assert gone() is None
-    assert fetch(f"{exporter.url}/metrics")[0] == 200
 
 
 def test_copies_report_nothing(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from torch._subclasses.fake_tensor import FakeTensorMode
 
@@ -62,58 +62,6 @@ def test_the_counts_are_those_of_the_host(
 
     assert step == 7
     assert _plain(found[series]) == _plain(host.count(values, bounds, mask) + host.count(values, bounds))
-
-
-def test_each_step_adds_what_it_saw() -> None:
-    """And its own extremes; a step that nobody fetched is in the next one."""
-    tally = DeviceTally("cpu")
-    seen = []
-    for step, value in enumerate([1.0, 2.0, 0.5, 0.5], 1):
-        tally.add(RATIO, torch.full((step,), value))
-        tally.flush(step)
-        if step != 3:
-            arrived = tally.arrived()
-            assert arrived
-            found = arrived[1][RATIO]
-            seen.append((arrived[0], found.count, found.positive_sum, found.minimum, found.maximum))
-
-    assert seen == [(1, 1, 1.0, 1.0, 1.0), (2, 2, 4.0, 2.0, 2.0), (4, 7, 3.5, 0.5, 0.5)]
-    assert tally.arrived() is None
-
-
-def test_a_copy_that_is_under_way_is_not_trusted() -> None:
-    """Its two sequence numbers differ: what was there before it is used, and it later."""
-    tally = DeviceTally("cpu")
-    tally.add(RATIO, torch.ones(3))
-    tally.flush(1)
-    tally.add(RATIO, torch.ones(5))
-    tally.flush(2)
-    newest = tally._buffers[0]
-    whole = newest.clone()
-    newest[0] = 99
-    arrived = tally.arrived()
-    assert arrived
-    assert (arrived[0], arrived[1][RATIO].count) == (1, 3)
-
-    newest.copy_(whole)
-    arrived = tally.arrived()
-    assert arrived
-    assert (arrived[0], arrived[1][RATIO].count) == (2, 5)
-
-
-def test_extremes_wait_for_a_reader_like_counts() -> None:
-    """GRPO flushes at the end of a step and again before the next rollout; a scrape may come long after."""
-    tally = DeviceTally("cpu")
-    found = []
-    for step, values in enumerate([[1.0, 3.0], [-2.0, 2.0], [0.25, 0.5]]):
-        tally.add(REWARD, torch.tensor(values))
-        for _ in range(2 + step):
-            tally.flush(step)
-        arrived = tally.arrived()
-        assert arrived
-        found.append((arrived[1][REWARD].minimum, arrived[1][REWARD].maximum))
-
-    assert found == [(1.0, 3.0), (-2.0, 2.0), (0.25, 0.5)]
 
 
 def test_a_huge_value_does_not_spoil_later_sums() -> None:
@@ -206,10 +154,27 @@ def _anything(counted: Histogram) -> bool:
     return bool(counted.count or counted.nonfinite or counted.outside)
 
 
+_SENT: tuple[Any, ...] = ("flush", [])
+_IS_READ: tuple[Any, ...] = ("read", False, 0, [])
+_UNDER_WAY: tuple[Any, ...] = ("read", True, 0, [])
+
+
+def _added(*values: float) -> tuple[Any, ...]:
+    return "add", REWARD, list(values)
+
+
 @settings(max_examples=150, deadline=None)
 @given(st.lists(st.one_of(_ADD, _FLUSH, _READ), max_size=30))
+@example([_added(1.0), _SENT, _IS_READ, _added(2.0, 2.0), _SENT, _added(0.5), _SENT, _IS_READ, _IS_READ])
+@example([_added(1.0, 1.0), _SENT, _added(1.0), _SENT, _UNDER_WAY, _IS_READ])
+@example([_added(1.0, 3.0), _SENT, _SENT, _IS_READ, _added(-2.0, 2.0), _SENT, _SENT, _SENT, _IS_READ])
+@example([_added(), _SENT, _IS_READ])
 def test_every_part_is_what_the_host_counts(steps: list[Any]) -> None:
-    """However flushes and reads follow each other, and wherever a flush comes in between."""
+    """However flushes and reads follow each other, and wherever a flush comes in between: counts, sums and extremes.
+
+    A step that nobody fetched is in the next one; a copy that is under way is not trusted, but the one before it;
+    extremes wait for a reader like counts, since GRPO flushes twice a step; an empty tensor is nothing.
+    """
     model = _Model()
     for name, *args in steps:
         getattr(model, name)(*args)
@@ -262,15 +227,6 @@ def test_nothing_of_the_tensor_is_kept() -> None:
     gc.collect()
 
     assert gone() is None
-
-
-def test_an_empty_tensor_is_nothing() -> None:
-    """A batch without a token."""
-    tally = DeviceTally("cpu")
-    tally.add(RATIO, torch.empty(0))
-    tally.flush(1)
-
-    assert tally.arrived() == (1, {})
 
 
 def test_too_many_series_are_an_error() -> None:
