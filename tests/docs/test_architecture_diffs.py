@@ -15,6 +15,7 @@ import pytest
 from tests.docs.test_architecture_page import PAGE
 from tests.test_architecture import PACKAGE, ROOT
 
+pytestmark = pytest.mark.slow
 DIFFS = dict(re.findall(r"^\*\*([^*]+)\*\*[^*]*?```diff\n(.*?)```", PAGE, re.MULTILINE | re.DOTALL))
 METRIC, CONDITION, SIGNAL = "A metric", "A condition on a signal that exists", "A condition on a new signal"
 ADAPTER, OUTPUT = "An adapter", "An output"
@@ -211,8 +212,8 @@ print(json.dumps(Path("one.prom").exists()))
 def test_what_is_added_passes_the_linter(copy: Path, kind: str) -> None:
     """As it would have to in the repository."""
     touched = sorted(str(copy / "rlexporter" / file) for file in _apply(kind, copy))
-    ruff = [sys.executable, "-m", "ruff"]
     settings = ["--config", str(ROOT / "pyproject.toml"), "--no-cache"]
     for command in (["check"], ["format", "--check"]):
-        done = subprocess.run([*ruff, *command, *settings, *touched], cwd=copy, capture_output=True, text=True)
+        ruff = [sys.executable, "-m", "ruff", *command, *settings, *touched]
+        done = subprocess.run(ruff, cwd=copy, capture_output=True, text=True)
         assert done.returncode == 0, done.stdout + done.stderr

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -18,8 +18,12 @@ import pytest
 import yaml
 from jupyter_client.manager import KernelManager
 
-from tests.deploy.test_kubernetes import VALIDATE
-from tests.tools import REQUIRED, ROOT, TOOLS
+from rlexporter.catalog import NAMED
+from rlexporter.demo import tiny
+from tests.deploy.test_kubernetes import schema_mistakes
+from tests.tools import ROOT
+
+pytestmark = pytest.mark.slow
 
 EXAMPLES = ROOT / "examples"
 SCRIPTS = Path(sys.executable).parent
@@ -36,15 +40,8 @@ def run(folder: Path, *command: str | Path, **environ: str) -> subprocess.Comple
         "RLEXPORTER_LISTEN_PORT": "0",
         "RLEXPORTER_RECORD": "run.jsonl",
     }
-    return subprocess.run(
-        command,
-        cwd=folder,
-        env=os.environ | of_tests | environ,
-        capture_output=True,
-        text=True,
-        timeout=1200,
-        check=False,
-    )
+    environ = os.environ | of_tests | environ
+    return subprocess.run(command, cwd=folder, env=environ, capture_output=True, text=True, timeout=1200, check=False)
 
 
 def checked(folder: Path) -> tuple[str, set[str]]:
@@ -53,13 +50,13 @@ def checked(folder: Path) -> tuple[str, set[str]]:
     return said[0], {line.split()[-1] for line in said if line.split()[:1] in (["warning"], ["critical"])}
 
 
-def tiny_model(folder: Path) -> Path:
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A taught model of 50,000 weights with its tokenizer, as a user has one in a folder."""
-    from rlexporter.demo import tiny
-
-    tiny.model(folder / "model", 0, lambda *_: None, steps=60)
-    tiny.tokenizer().save_pretrained(folder / "model")
-    return folder / "model"
+    folder = tmp_path_factory.mktemp("model")
+    tiny.model(folder, 0, lambda *_: None, steps=60)
+    tiny.tokenizer().save_pretrained(folder)
+    return folder
 
 
 def logged(folder: Path, key: str, name: str = "run.jsonl") -> list[float]:
@@ -79,20 +76,14 @@ def test_a_loop_of_ones_own(tmp_path: Path, entropy: str, broken: bool) -> None:
     assert head == "run.jsonl: ppo run own-loop, 200 steps"
     assert ("RLEntropyCollapsed" in alerts) is broken
     assert bool(alerts) is broken, alerts
-
-
-def test_every_key_of_that_loop_is_known() -> None:
-    """What it logs and observes has series of the catalogue, so that conditions and dashboards apply."""
-    from rlexporter.catalog import NAMED
-
     text = (EXAMPLES / "own_loop.py").read_text()
-    names = {"policy_ratio", "advantage", "kl_per_token", "reward"}
-    assert all(f'observe("{name}"' in text and f"rl_{name}_dist" in NAMED for name in names)
+    for name in ("policy_ratio", "advantage", "kl_per_token", "reward"):  # so that conditions and dashboards apply
+        assert f'observe("{name}"' in text
+        assert f"rl_{name}_dist" in NAMED
 
 
-def test_grpo(tmp_path: Path) -> None:
+def test_grpo(tmp_path: Path, model: Path) -> None:
     """With a model that is in a folder: three steps are served under TRL's own keys, and nothing is wrong in them."""
-    model = tiny_model(tmp_path)
     script = EXAMPLES / "grpo.py"
     ran = run(tmp_path, sys.executable, script, "--model", model, "--steps", "3", "--batch", "4", RLEXPORTER_RUN="sums")
     assert ran.returncode == 0, ran.stderr[-3000:]
@@ -104,8 +95,6 @@ def test_grpo(tmp_path: Path) -> None:
 
 def test_its_rewards_are_right() -> None:
     """The right number, as the first in the text; and few characters."""
-    import runpy
-
     script = runpy.run_path(str(EXAMPLES / "grpo.py"))
     assert script["correct"](["12", " It is 12.", "13 or 12", "none"], answer=[12] * 4) == [1.0, 1.0, 0.0, 0.0]
     assert script["brief"](["12", "It is twelve."]) == [0.2, 0.0]
@@ -114,38 +103,17 @@ def test_its_rewards_are_right() -> None:
     assert eval(first["prompt"].split("is ")[1].split("?")[0]) == first["answer"]
 
 
-@pytest.mark.slow
-def test_a_slurm_job(tmp_path: Path) -> None:
+def test_a_slurm_job(tmp_path: Path, model: Path) -> None:
     """The script under a stand-in for `srun`: two real ranks of torchrun, found by files, recorded and ended."""
     (tmp_path / "srun").write_text(SRUN)
     (tmp_path / "srun").chmod(0o755)
     own = {"SLURM_JOB_ID": "4711", "SLURM_JOB_USER": "ada", "GPUS": "2", "TARGETS": str(tmp_path / "targets")}
-    model = tiny_model(tmp_path)
-    command: list[str | Path] = [
-        "bash",
-        EXAMPLES / "slurm/grpo.sbatch",
-        "--model",
-        model,
-        "--steps",
-        "2",
-        "--batch",
-        "4",
-    ]
+    command = ["bash", EXAMPLES / "slurm/grpo.sbatch", "--model", model, "--steps", "2", "--batch", "4"]
     ran = run(tmp_path, *command, **own, SCRIPT=str(EXAMPLES / "grpo.py"))
     assert ran.returncode == 0, ran.stderr[-3000:]
     assert ran.stderr.count("rlexporter: serving run grpo-sums-4711") == 2
     assert len(logged(tmp_path, "kl", "grpo-sums-4711.jsonl")) == 2
     assert list((tmp_path / "targets").iterdir()) == []
-
-
-@pytest.mark.parametrize("shell", ["bash", "sh"])
-def test_the_slurm_job_is_a_script(shell: str) -> None:
-    """Shells can read it, and its options come before the first command, where Slurm looks for them."""
-    script = EXAMPLES / "slurm/grpo.sbatch"
-    subprocess.run([shell, "-n", str(script)], check=True)
-    lines = script.read_text().splitlines()
-    first = next(i for i, line in enumerate(lines) if line and line[0] != "#")
-    assert max(i for i, line in enumerate(lines) if line.startswith("#SBATCH")) < first
 
 
 def test_a_kubernetes_job() -> None:
@@ -168,26 +136,11 @@ def test_a_kubernetes_job() -> None:
     assert pod["spec"]["securityContext"]["runAsNonRoot"]
     assert container["securityContext"] == {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
 
-    models = TOOLS / "kubernetes-models"
-    if not models.exists() or not shutil.which("node"):
-        reason = "no kubernetes-models in .tools, or no node: `make tools` fetches it where npm is"
-        (pytest.fail if REQUIRED else pytest.skip)(reason)
     broken = {**job, "spec": {**job["spec"], "backoffLimit": "two"}}
-    done = subprocess.run(
-        ["node", "--input-type=module", "--eval", VALIDATE],
-        input=json.dumps([job, broken]),
-        cwd=models,
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    (mistake,) = done.stdout.splitlines()
+    (mistake,) = schema_mistakes(job, broken)
     assert "backoffLimit" in mistake
 
 
-@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")

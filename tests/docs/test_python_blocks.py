@@ -19,6 +19,7 @@ from tests.conftest import fetch
 from tests.docs.code_blocks import Block, blocks
 
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.usefixtures("any_port", "no_callbacks"),
     pytest.mark.filterwarnings("ignore::FutureWarning"),
     pytest.mark.filterwarnings("ignore::UserWarning"),
@@ -80,11 +81,6 @@ def run(block: Block, names: dict[str, Any]) -> list[Exporter]:
     return list(dict.fromkeys(started))
 
 
-def value(exporter: Exporter, series: str) -> float | None:
-    """The value of a gauge without labels."""
-    return exporter.snapshot.value(series)
-
-
 def counted(exporter: Exporter, series: str) -> int:
     """How many values a histogram without labels has."""
     (found,) = (each for of, each in exporter.snapshot.buckets.items() if of.metric.series == series)
@@ -94,7 +90,7 @@ def counted(exporter: Exporter, series: str) -> int:
 def _trained(exporters: list[Exporter], names: dict[str, Any]) -> None:
     """The trainer of the block has trained, and both of its steps are served."""
     (exporter,) = exporters
-    assert value(exporter, "rl_step") == 2
+    assert exporter.snapshot.value("rl_step") == 2
     assert "rl_reward_dist_bucket" in fetch(f"{exporter.url}/metrics")[1]
     exporter.close()
 
@@ -124,7 +120,7 @@ def _api(exporters: list[Exporter], names: dict[str, Any]) -> None:
     """Three advantages of each of three steps."""
     (exporter,) = exporters
     assert counted(exporter, "rl_advantage_dist") == 9
-    assert value(exporter, "rl_step") == 3
+    assert exporter.snapshot.value("rl_step") == 3
     exporter.close()
 
 

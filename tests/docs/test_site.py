@@ -16,6 +16,8 @@ import pytest
 from tests.page.browser import chromium
 from tests.tools import ROOT
 
+pytestmark = pytest.mark.slow
+
 
 def built(folder: Path, out: Path) -> subprocess.CompletedProcess[str]:
     """What MkDocs says when it builds the site of a checkout."""
@@ -24,25 +26,27 @@ def built(folder: Path, out: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=folder, env=environ, capture_output=True, text=True, timeout=600, check=False)
 
 
-def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
-    """With the pages of docs/ and those from outside; links to a page lead to it, others to the file on GitHub."""
-    done = built(ROOT, tmp_path)
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site, built without a warning."""
+    folder = tmp_path_factory.mktemp("site")
+    done = built(ROOT, folder)
     assert done.returncode == 0, done.stderr
     assert "WARNING" not in done.stderr
-    pages = {str(each.relative_to(tmp_path)) for each in tmp_path.rglob("*.html")}
+    return folder
+
+
+def test_the_pages_are_all_there(site: Path) -> None:
+    """The pages of docs/ and those from outside; links to a page lead to it, others to the file on GitHub."""
+    pages = {str(each.relative_to(site)) for each in site.rglob("*.html")}
     assert pages > {"index.html", "cli.html", "runbooks/RLKLHigh.html", "project/changelog.html"}
-    metrics = (tmp_path / "metrics.html").read_text()
-    assert 'href="runbooks/RLKLHigh.html"' in metrics
-    assert (
-        "https://github.com/rlexporter/rlexporter/tree/main/grafana/dashboards"
-        in (tmp_path / "dashboards.html").read_text()
-    )
+    assert 'href="runbooks/RLKLHigh.html"' in (site / "metrics.html").read_text()
+    assert "github.com/rlexporter/rlexporter/tree/main/grafana/dashboards" in (site / "dashboards.html").read_text()
 
 
-def test_nothing_is_loaded_from_anybody_else(tmp_path: Path) -> None:
+def test_nothing_is_loaded_from_anybody_else(site: Path) -> None:
     """No font, script or count of stars of another host, in a real browser: who reads the site is nobody's business."""
-    assert built(ROOT, tmp_path).returncode == 0
-    handler = partial(Quiet, directory=str(tmp_path))
+    handler = partial(Quiet, directory=str(site))
     asked: list[str] = []
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
@@ -73,21 +77,18 @@ class Quiet(SimpleHTTPRequestHandler):
         """Nothing."""
 
 
-@pytest.mark.parametrize(
-    ("link", "said"),
-    [
-        ("[x](alerts.md#nowhere)", "does not contain an anchor '#nowhere'"),
-        ("[x](nowhere.md)", "nowhere.md"),
-        ("[x](../deploy/nowhere.yaml)", "has a link to ../deploy/nowhere.yaml, which is not there"),
-    ],
-)
-def test_a_dead_link_is_found(link: str, said: str, tmp_path: Path) -> None:
+def test_dead_links_are_found(tmp_path: Path) -> None:
     """On a page, to a page, and to a file of the repository."""
+    links = {
+        "[x](alerts.md#nowhere)": "does not contain an anchor '#nowhere'",
+        "[x](nowhere.md)": "nowhere.md",
+        "[x](../deploy/nowhere.yaml)": "has a link to ../deploy/nowhere.yaml, which is not there",
+    }
     copy = tmp_path / "copy"
     made = shutil.ignore_patterns(".venv*", ".tools", ".git", ".work", "*_cache", "__pycache__", "data", "dist")
     shutil.copytree(ROOT, copy, ignore=made)
     page = copy / "docs/beside.md"
-    page.write_text(f"{page.read_text()}\n{link}\n")
+    page.write_text("\n\n".join([page.read_text(), *links]))
     done = built(copy, tmp_path / "site")
     assert done.returncode == 1
-    assert said in done.stderr
+    assert [link for link, said in links.items() if said not in done.stderr] == []
