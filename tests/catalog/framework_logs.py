@@ -130,6 +130,15 @@ PRIME_RL_ORCHESTRATOR: tuple[Row, ...] = (  # an agent called `agent` is the onl
     ("progress/tokens", 5000.0, 10000.0, "rl_step_tokens"),
     ("eval/aime/2025/effective/agent/pass@4", 0.1, 0.2, "rl_eval_score/aime/2025/agent/pass@4"),
 )
+VERL: tuple[Row, ...] = (
+    ("step", 1, 2, ""),
+    ("critic/score/mean", 0.25, 0.5, "rl_reward_mean"),
+    ("actor/pg_loss", 0.01, 0.02, "rl_policy_loss"),
+    ("timing_per_token_ms/gen", 20, 30.0, "rl_phase_time_per_token_seconds/gen"),
+    ("perf/max_memory_allocated_gb", 1.5, 2, "rl_gpu_memory_allocated_max_bytes"),
+    ("timing_s/gen", 4.0, 5.0, "rl_phase_time_seconds/gen"),
+    ("val-core/openai/gsm8k/acc/mean@8", None, 0.5, "rl_eval_score/openai/gsm8k/acc/mean@8"),  # named as the hub does
+)
 MS_SWIFT: tuple[Row, ...] = (
     ("loss", 0.01, 0.02, "rl_loss"),
     ("grad_norm", 0.5, nan, "rl_grad_norm"),
@@ -228,6 +237,11 @@ MILES: tuple[Row, ...] = (
 )
 NAN_GRADIENT = {("RLGradientNonFinite", 2)}
 LOGS = {
+    "verl": Log(
+        "grpo",
+        VERL,
+        other={"rl_phase_time_per_token_seconds/gen": 0.03, "rl_gpu_memory_allocated_max_bytes": 2 * GIB},
+    ),
     "openrlhf": Log("grpo", OPENRLHF, last=OPENRLHF_EVALUATION, absent={"rl_rlhf_reward"}, alerts=NAN_GRADIENT),
     "openrlhf, with a critic": Log("ppo", OPENRLHF_CRITIC, beside=OPENRLHF, alerts=NAN_GRADIENT),
     "nemo-rl": Log(

@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from math import nan
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -20,7 +19,6 @@ from rlexporter.recording import Event, Recording
 from rlexporter.store.keys import Resolver
 from rlexporter.store.store import Store
 from tests.catalog.framework_logs import LOGS
-from tests.conftest import DATA
 from tests.served import gauges
 from tests.tools import ROOT
 
@@ -43,11 +41,6 @@ def written(folder: Path, lines: Iterable[Mapping[str, float | str]]) -> Path:
     path = folder / "run.jsonl"
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     return path
-
-
-def samples(store: Store) -> dict[str, Any]:
-    """The values of a store, by the name of the series alone."""
-    return {series.metric.series: value for series, value in store.snapshot.samples.items()}
 
 
 @pytest.mark.parametrize("name", LOGS)
@@ -92,8 +85,8 @@ def test_ms_swift_where_the_kl_is_in_the_reward() -> None:
     store.record({"kl": -0.5}, 1)
     store.record({"kl": -1.0}, 2)
 
-    assert samples(store)["rl_kl_per_sequence"] == -1.0
-    assert "rl_kl_per_token" not in samples(store)
+    assert store.snapshot.value("rl_kl_per_sequence") == -1.0
+    assert store.snapshot.value("rl_kl_per_token") is None
 
 
 def test_another_task_of_ms_swift_is_no_grpo(tmp_path: Path) -> None:
@@ -236,57 +229,26 @@ def test_algorithms_of_others_are_judged_as_those_of_trl() -> None:
     assert {"grpo", "ppo"} <= named
 
 
-# verl
-
-
-def test_units_are_those_of_the_series() -> None:
-    """Milliseconds and gibibytes become seconds and bytes; what is in the right unit stays."""
-    store = Store(CATALOG, frameworks=FRAMEWORKS)
-    store.begin(recording.read(DATA / "formats/verl_file.jsonl").facts, {})
-    store.record({"timing_per_token_ms/gen": 20, "perf/max_memory_allocated_gb": 1.5, "timing_s/gen": 4.0}, 1)
-    first = samples(store)
-    store.record({"timing_per_token_ms/gen": 30.0, "perf/max_memory_allocated_gb": 2, "timing_s/gen": 5.0}, 2)
-    second = samples(store)
-
-    assert first["rl_phase_time_per_token_seconds"] == pytest.approx(0.02)
-    assert second["rl_phase_time_per_token_seconds"] == pytest.approx(0.03)
-    assert first["rl_gpu_memory_allocated_max_bytes"] == 1.5 * 2**30
-    assert second["rl_gpu_memory_allocated_max_bytes"] == 2 * 2**30
-    assert (first["rl_phase_time_seconds"], second["rl_phase_time_seconds"]) == (4.0, 5.0)
-
-
-def test_the_name_of_a_data_set_may_hold_a_slash() -> None:
-    """verl names it as the hub does."""
-    resolver = Resolver(CATALOG, "grpo", FRAMEWORKS["verl"])
-    (found,) = resolver.resolve("val-core/openai/gsm8k/acc/mean@8")
-
-    assert (found.metric.series, found.labels) == ("rl_eval_score", ("openai/gsm8k", "acc", "mean@8"))
-
-
-def test_the_two_trainers_of_verl_are_told_apart() -> None:
-    """V1 pads to the longest completion of a step: that key says nothing of the limit there."""
-    old, new = FRAMEWORKS["verl"], FRAMEWORKS["verl-v1"]
-    line = ["critic/score/mean", "actor/pg_loss", "response_length/clip_ratio"]
-    assert written_by(line) is old
-    assert written_by([*line, "training/off_policy/trajectory_spans/mean"]) is new
-    fed = [
-        Resolver(CATALOG, "grpo", each).resolve("response_length/clip_ratio")[0].metric.series for each in (old, new)
-    ]
-    assert fed == ["rl_completion_truncated_fraction", "rl_completion_longest_fraction"]
-
-
 def test_one_key_of_verl_means_two_things() -> None:
-    """The share of clipped tokens is GRPO's or PPO's; advantages are whitened with a critic only."""
+    """The share of clipped tokens is GRPO's or PPO's; advantages are whitened with a critic only.
 
-    def series(key: str, algorithm: str) -> str:
-        return Resolver(CATALOG, algorithm, FRAMEWORKS["verl"]).resolve(key)[0].metric.series
-
-    assert series("actor/pg_clipfrac", "grpo") == "rl_clip_ratio_region_mean"
-    assert series("actor/pg_clipfrac", "ppo") == "rl_policy_clipfrac"
-    assert series("critic/advantages/mean", "grpo") == "rl_token_advantage_mean"
-    assert series("critic/advantages/mean", "ppo") == "rl_advantage_mean"
-    assert series("actor/reward_kl_penalty", "grpo") == "rl_kl_penalty_per_token"
-    assert series("actor/reward_kl_penalty", "ppo") == "rl_kl_per_token"
+    Trainer V1 pads to the longest completion of a step: that key says nothing of the limit there.
+    """
+    meant = {
+        ("grpo", "verl", "actor/pg_clipfrac"): "rl_clip_ratio_region_mean",
+        ("ppo", "verl", "actor/pg_clipfrac"): "rl_policy_clipfrac",
+        ("grpo", "verl", "critic/advantages/mean"): "rl_token_advantage_mean",
+        ("ppo", "verl", "critic/advantages/mean"): "rl_advantage_mean",
+        ("grpo", "verl", "actor/reward_kl_penalty"): "rl_kl_penalty_per_token",
+        ("ppo", "verl", "actor/reward_kl_penalty"): "rl_kl_per_token",
+        ("grpo", "verl", "response_length/clip_ratio"): "rl_completion_truncated_fraction",
+        ("grpo", "verl-v1", "response_length/clip_ratio"): "rl_completion_longest_fraction",
+    }
+    found = {each: Resolver(CATALOG, each[0], FRAMEWORKS[each[1]]).resolve(each[2])[0] for each in meant}
+    assert {each: series.metric.series for each, series in found.items()} == meant
+    line = ["critic/score/mean", "actor/pg_loss", "response_length/clip_ratio"]
+    assert written_by(line) is FRAMEWORKS["verl"]
+    assert written_by([*line, "training/off_policy/trajectory_spans/mean"]) is FRAMEWORKS["verl-v1"]
 
 
 # The page

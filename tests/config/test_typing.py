@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import os
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -18,7 +17,7 @@ from rlexporter import Exporter
 from rlexporter.config.arguments import SettingArguments
 from rlexporter.config.settings import Settings
 from tests import wheels
-from tests.tools import REQUIRED, TOOLS
+from tests.node import require_node
 
 USER = '''\
 """What a user writes."""
@@ -130,11 +129,8 @@ def mypy(python: Path) -> list[str]:
 
 
 def pyright(python: Path) -> list[str]:
-    """The same by pyright, whose strict mode is set in each file; skipped where it is missing, and fails in CI."""
-    script = TOOLS / "pyright/node_modules/pyright/index.js"
-    if not script.exists() or not shutil.which("node"):
-        reason = "no pyright in .tools, or no node: `make tools` fetches it where npm is"
-        (pytest.fail if REQUIRED else pytest.skip)(reason)
+    """The same by pyright, whose strict mode is set in each file."""
+    script = require_node("pyright") / "node_modules/pyright/index.js"
     return ["node", str(script), "--pythonpath", str(python)]
 
 

