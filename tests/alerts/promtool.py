@@ -42,16 +42,32 @@ class Case:
         return Case(series, expect)
 
 
+def of(series: Mapping[str, str], checks: list[dict[str, object]]) -> dict[str, object]:
+    """Series and what to ask of them as a test of promtool."""
+    assert checks
+    return {
+        "interval": "15s",
+        "input_series": [{"series": name, "values": values} for name, values in series.items()],
+        "promql_expr_test": checks,
+    }
+
+
+def check(expression: str, seconds: int, samples: Mapping[str, float]) -> dict[str, object]:
+    """What to ask at a time of the test, and the samples of the answer by their labels."""
+    answer = [{"labels": labels, "value": value} for labels, value in samples.items()]
+    return {"expr": expression, "eval_time": f"{seconds}s", "exp_samples": answer}
+
+
 def together(cases: Iterable[Case]) -> dict[str, object]:
     """Cases of one run each, as one test of promtool: the rules are then evaluated once for all of them."""
     named = [(f"run-{i}", case.called(f"run-{i}")) for i, case in enumerate(cases)]
     series = {name: values for _, case in named for name, values in case.series.items()}
-    return _test(series, [check for run, case in named for check in case.checks(f',run=~"{run}|"')])
+    return of(series, [check for run, case in named for check in case.checks(f',run=~"{run}|"')])
 
 
 def alone(case: Case) -> dict[str, object]:
     """A case as a test of promtool."""
-    return _test(case.series, case.checks())
+    return of(case.series, case.checks())
 
 
 def run(generation: str, folder: Path, tests: list[dict[str, object]], rules: Path = RULES, every: str = "15s") -> str:
@@ -63,15 +79,6 @@ def run(generation: str, folder: Path, tests: list[dict[str, object]], rules: Pa
         [str(tools / "promtool"), "test", "rules", str(file)], capture_output=True, text=True, timeout=600
     )
     return "" if done.returncode == 0 else done.stdout + done.stderr
-
-
-def _test(series: Mapping[str, str], checks: list[dict[str, object]]) -> dict[str, object]:
-    assert checks
-    return {
-        "interval": "15s",
-        "input_series": [{"series": name, "values": values} for name, values in series.items()],
-        "promql_expr_test": checks,
-    }
 
 
 def _firing(alert: str, among: str) -> str:

@@ -15,10 +15,16 @@ from tests.tools import EACH_GENERATION
 HOUR = 3600
 
 
-def sick(run: str, at: int, seconds: int, severity: str = "critical", condition: str = "kl_high") -> Process:
-    """A run in which a condition begins and does not end."""
-    events = [Event(condition, at, holds=10**6, severity=severity)] if at else []
-    return Process([("running", seconds)], run=run, instance=f"{run}:1", events=events)
+def lasting(run: str, seconds: int, severity: str = "critical", cluster: str = "", **conditions: int) -> Process:
+    """A run in which conditions begin, each at its time, and do not end."""
+    events = [Event(condition, at, holds=10**6, severity=severity) for condition, at in conditions.items()]
+    labels = {"cluster": cluster} if cluster else {}
+    return Process([("running", seconds)], run=run, instance=f"{run}:1", labels=labels, events=events)
+
+
+def sick(run: str, at: int, seconds: int, severity: str = "critical", cluster: str = "") -> Process:
+    """A run that is too far from its reference from then on."""
+    return lasting(run, seconds, severity, cluster, kl_high=at)
 
 
 def case(processes: Sequence[Process], seconds: int, expect: Mapping[int, Mapping[str, Sequence[str]]]) -> Case:
@@ -33,7 +39,7 @@ def runs(number: int, first: int = 0) -> list[str]:
 FIVE, TWENTY = runs(5), runs(20)
 STORMS = {
     "five at once, for hours; then a sixth": case(
-        [*(sick(run, 600, 3 * HOUR) for run in FIVE), sick("r5", 2 * HOUR, 3 * HOUR), sick("r6", 0, 3 * HOUR)],
+        [*(sick(run, 600, 3 * HOUR) for run in FIVE), sick("r5", 2 * HOUR, 3 * HOUR), lasting("r6", 3 * HOUR)],
         3 * HOUR,
         {
             590: {"RLManyRunsSick": []},
@@ -66,7 +72,7 @@ STORMS = {
         {time: {"RLManyRunsSick": []} for time in range(600, 8000, 300)},
     ),
     "nor five of two hundred": case(
-        [*(sick(run, 600, 900) for run in FIVE), *(sick(run, 0, 900) for run in runs(195, 5))],
+        [*(sick(run, 600, 900) for run in FIVE), *(lasting(run, 900) for run in runs(195, 5))],
         900,
         {660: {"RLManyRunsSick": [], "RLKLHigh/critical": FIVE}},
     ),
@@ -79,23 +85,12 @@ STORMS = {
         {700: {"RLManyRunsSick": FIVE}, 2000: {"RLManyRunsSick": runs(4)}},
     ),
     "what a member gets later is no part of the storm": case(
-        [
-            *(sick(run, 600, 5000) for run in runs(4)),
-            Process(
-                [("running", 5000)],
-                run="r4",
-                instance="r4:1",
-                events=[Event("kl_high", 600, holds=10**6), Event("ratio_high", 3000, holds=10**6)],
-            ),
-        ],
+        [*(sick(run, 600, 5000) for run in runs(4)), lasting("r4", 5000, kl_high=600, ratio_high=3000)],
         5000,
-        {
-            700: {"RLManyRunsSick": FIVE},
-            3030: {"RLRatioHigh/critical": ["r4"], "RLManyRunsSick": FIVE},
-        },
+        {700: {"RLManyRunsSick": FIVE}, 3030: {"RLRatioHigh/critical": ["r4"], "RLManyRunsSick": FIVE}},
     ),
     "killed together": case(
-        [Process([("running", 600)], run=run, instance=f"{run}:1") for run in TWENTY],
+        [lasting(run, 600) for run in TWENTY],
         2000,
         {750: {"RLManyRunsSick": []}, 860: {"RLManyRunsSick": TWENTY, "RLRunVanished": TWENTY}},
     ),
@@ -105,16 +100,7 @@ STORMS = {
         {630: {"RLManyRunsWarn": FIVE, "RLManyRunsSick": []}, 1900: {"RLManyRunsWarn": FIVE}},
     ),
     "clusters are apart": case(
-        [
-            Process(
-                [("running", 2000)],
-                run=run,
-                instance=f"{run}:1",
-                labels={"cluster": "one" if i < 3 else "two"},
-                events=[Event("kl_high", 600, holds=10**6)],
-            )
-            for i, run in enumerate(runs(6))
-        ],
+        [sick(run, 600, 2000, cluster="one" if i < 3 else "two") for i, run in enumerate(runs(6))],
         2000,
         {630: {"RLManyRunsSick": []}},
     ),
@@ -127,26 +113,11 @@ def test_storms(generation: str, tmp_path: Path) -> None:
     assert promtool.run(generation, tmp_path, [alone(case) for case in STORMS.values()], every="30s") == ""
 
 
-def _member(later: int) -> Case:
-    """What the storm stands for, by condition, when a member gets a second condition ``later`` than the storm."""
-    processes = [*(sick(run, 600, 5000) for run in runs(4))]
-    events = [Event("kl_high", 600, holds=10**6), Event("ratio_high", 600 + later, holds=10**6)]
-    processes.append(Process([("running", 5000)], run="r4", instance="r4:1", events=events))
-    return Case(series(processes, 5000), {})
-
-
 @pytest.mark.parametrize(("later", "stands_for"), [(300, 2), (2400, 1)])
 def test_it_stands_for_what_began_in_it(later: int, stands_for: int, tmp_path: Path) -> None:
-    """Alertmanager hides by run and condition: what begins after the storm is not among them."""
-    test: dict[str, object] = {
-        "interval": "15s",
-        "input_series": [{"series": name, "values": values} for name, values in _member(later).series.items()],
-        "promql_expr_test": [
-            {
-                "expr": 'count(ALERTS{alertname="RLManyRunsSick",alertstate="firing",run="r4"})',
-                "eval_time": "4000s",
-                "exp_samples": [{"labels": "{}", "value": stands_for}],
-            }
-        ],
-    }
-    assert promtool.run("3", tmp_path, [test], every="30s") == ""
+    """Alertmanager hides by run and condition: what a member gets after the storm is not hidden by it."""
+    processes = [*(sick(run, 600, 5000) for run in runs(4)), lasting("r4", 5000, kl_high=600, ratio_high=600 + later)]
+    check = promtool.check(
+        'count(ALERTS{alertname="RLManyRunsSick",alertstate="firing",run="r4"})', 4000, {"{}": stands_for}
+    )
+    assert promtool.run("3", tmp_path, [promtool.of(series(processes, 5000), [check])], every="30s") == ""

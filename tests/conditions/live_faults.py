@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -124,16 +125,34 @@ def dropout(trainer: Any) -> None:
     trainer.ref_model.train()
 
 
-FAULTS: dict[str, tuple[Plant, str, int, int]] = {
-    "a reward that is far off": (_rewarded(_outlier), "reward_outlier", AT, AT),
-    "a reward function that is constant": (_rewarded(_constant(0.5)), "reward_function_dead", AT + 7, AT + 7),
-    "one that is constant at its lowest": (_rewarded(_constant(0.0)), "reward_function_dead", AT + 7, AT + 9),
-    "one that is constant above its best": (_rewarded(_constant(9.0)), "reward_function_dead", AT + 7, AT + 7),
-    "a frozen policy": (frozen, "weights_frozen", AT + 3, AT + 3),
-    "a sampler at another temperature": (_rollout(_at_temperature(0.6)), "sampler_differs", AT + 4, AT + 16),
-    "a greedy sampler": (_rollout(_at_temperature(0.01)), "sampler_differs", AT + 4, AT + 12),
-    "a stale sampler": (stale, "sampler_differs", AT + 4, AT + 16),
-    "dropout in the reference": (dropout, "reference_noisy", 3, 10),
-    "advantages without a spread": (_rollout(_without_advantages), "advantage_dead", AT, AT),
+@dataclass(frozen=True)
+class Fault:
+    """``first``, ``last``: the steps between which the condition that names it may begin."""
+
+    plant: Plant
+    condition: str
+    first: int
+    last: int
+
+
+RUNS: dict[str, tuple[Fault, ...]] = {
+    "a reward that is far off, a frozen policy, another temperature": (
+        Fault(_rewarded(_outlier), "reward_outlier", AT, AT),
+        Fault(frozen, "weights_frozen", AT + 3, AT + 3),
+        Fault(_rollout(_at_temperature(0.6)), "sampler_differs", AT + 4, AT + 16),
+    ),
+    "a reward function constant at its lowest, a stale sampler, advantages without a spread": (
+        Fault(_rewarded(_constant(0.0)), "reward_function_dead", AT + 7, AT + 9),
+        Fault(stale, "sampler_differs", AT + 4, AT + 16),
+        Fault(_rollout(_without_advantages), "advantage_dead", AT, AT),
+    ),
+    "a reward function constant above its best, a greedy sampler": (
+        Fault(_rewarded(_constant(9.0)), "reward_function_dead", AT + 7, AT + 7),
+        Fault(_rollout(_at_temperature(0.01)), "sampler_differs", AT + 4, AT + 12),
+    ),
+    "a reward function that is constant, dropout in the reference": (
+        Fault(_rewarded(_constant(0.5)), "reward_function_dead", AT + 7, AT + 7),
+        Fault(dropout, "reference_noisy", 3, 10),
+    ),
 }
-"""Each fault: what plants it, the condition that names it, and the first and the last step in which that may begin."""
+"""Faults that are planted in one run, since none of them can be the reason of the condition of another."""

@@ -21,7 +21,7 @@ from tests import tiny
 from tests.conditions.began import began
 
 STEPS = 51
-EVERY = (1, 5, 10, 50)
+EVERY = (1, 10, 50)
 """The settings of `logging_steps`. The last step has a line of its own in the first only."""
 NAN, STEEP, FLAT, STILL = 13, 23, 27, 33
 """The steps in which the faults begin, in the middle of windows: a reward is NaN, once; gradients are ten thousand
