@@ -393,9 +393,9 @@ def test_prometheus_reads_what_was_written(
     generation: str, written: dict[str, tuple[Path, Points]], tmp_path: Path
 ) -> None:
     """Every sample, at its time, with its value: NaN, infinities, counters, buckets below zero, labels of any text."""
-    loads = [tools.require_tools(generation) / "promtool", "tsdb", "create-blocks-from", "openmetrics"]
+    loads = [str(tools.require_tools(generation) / "promtool"), "tsdb", "create-blocks-from", "openmetrics"]
     for text, _ in written.values():
-        done = subprocess.run([*loads, text, tmp_path / "data"], capture_output=True, text=True, timeout=600)
+        done = subprocess.run([*loads, str(text), str(tmp_path / "data")], capture_output=True, text=True, timeout=600)
         assert done.returncode == 0, done.stderr
     assert len(list((tmp_path / "data").glob("*/meta.json"))) >= len(written) + 2, "the long one is several blocks"
 

@@ -247,6 +247,7 @@ def _drain(out: IO[str] | None) -> list[str]:
     return lines
 
 
+@pytest.mark.waits
 def test_a_file_that_comes_grows_is_replaced_and_damaged(tmp_path: Path) -> None:
     """In a process: each line is served once, what is damaged is told once and counted; SIGTERM ends no training."""
     path = tmp_path / "run.jsonl"
@@ -282,6 +283,7 @@ def test_a_file_that_comes_grows_is_replaced_and_damaged(tmp_path: Path) -> None
     assert "Traceback" not in text
 
 
+@pytest.mark.waits
 def test_the_page_has_the_curves_of_the_past(tmp_path: Path) -> None:
     """However fast it was read; a console that never falls silent hides no line. Ctrl-C ends it."""
     path = tmp_path / "slurm-1.out"
@@ -309,6 +311,7 @@ def test_the_page_has_the_curves_of_the_past(tmp_path: Path) -> None:
     assert curve["values"] == [step / 100 for step in range(1, 41)]
 
 
+@pytest.mark.waits
 def test_standard_input() -> None:
     """Until it is closed; then the final state is served for a while, and Ctrl-C ends that."""
     reading, writing = os.pipe()

@@ -26,7 +26,7 @@ from tests.tools import eventually, free_port
 pytest.importorskip("rich", reason="the extra `top` is not installed")
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def fleet() -> Iterator[SimpleNamespace]:
     """Three runs, one of them with a NaN, one with markup for a name; and an address where nobody answers."""
     with ExitStack() as stack:
@@ -39,18 +39,14 @@ def fleet() -> Iterator[SimpleNamespace]:
         yield SimpleNamespace(runs=runs, gone=f"127.0.0.1:{free_port()}", urls=[each.url for each in runs.values()])
 
 
-def _once(fleet: SimpleNamespace, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    monkeypatch.setenv("COLUMNS", "200")
-    assert main(["top", "--once", *fleet.urls, fleet.gone]) == 0
-    return capsys.readouterr().out.splitlines()
-
-
 def test_the_worst_comes_first(
     fleet: SimpleNamespace, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever the order of the addresses; each with its numbers, and why."""
+    monkeypatch.setenv("COLUMNS", "200")
     capsys.readouterr()
-    head, gone, sick, odd, well = _once(fleet, capsys, monkeypatch)
+    assert main(["top", "--once", *fleet.urls, fleet.gone]) == 0
+    head, gone, sick, odd, well = capsys.readouterr().out.splitlines()
 
     assert head.split() == "run state step steps/s left reward KL entropy gradient norm why".split()
     assert gone.split()[:2] == [f"http://{fleet.gone}", "gone"]
@@ -94,11 +90,12 @@ def test_an_address_that_is_none(capsys: pytest.CaptureFixture[str]) -> None:
     assert "is no address of an exporter" in capsys.readouterr().err
 
 
-def test_it_lives_in_a_terminal_until_ctrl_c(fleet: SimpleNamespace) -> None:
+def test_it_lives_in_a_terminal_until_ctrl_c(exporter: Exporter) -> None:
     """New steps come without a key, the terminal is as it was afterwards, and the last table stays."""
+    exporter.log({"reward": 0.5, "kl": 0.25, "loss": 0.1}, step=1)
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 20, 160, 0, 0))
-    command = [sys.executable, "-m", "rlexporter", "top", "--interval", "0.2", fleet.runs["well"].url]
+    command = [sys.executable, "-m", "rlexporter", "top", "--interval", "0.2", exporter.url or ""]
     environment = {**os.environ, "TERM": "xterm", "COLUMNS": "160", "LINES": "20"}
     process = subprocess.Popen(
         command, env=environment, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True
@@ -113,8 +110,8 @@ def test_it_lives_in_a_terminal_until_ctrl_c(fleet: SimpleNamespace) -> None:
         return wanted in text
 
     try:
-        eventually(lambda: read("well"))
-        fleet.runs["well"].log({"reward": 0.625, "kl": 0.25, "loss": 0.1}, step=33)
+        eventually(lambda: read("running"))
+        exporter.log({"reward": 0.625, "kl": 0.25, "loss": 0.1}, step=33)
         eventually(lambda: read("0.625"))
         process.send_signal(signal.SIGINT)
         eventually(lambda: read("\x1b[?1049l"))

@@ -243,7 +243,7 @@ def test_a_step_and_its_log_line_are_one_event(tmp_path: Path) -> None:
     log = {"event": "log", "global_step": 1, "logs": {"kl": 1.0}}
     evaluation = {"event": "log", "global_step": 1, "logs": {"eval_loss": 1.0, "eval_runtime": 1.0}}
 
-    def kinds(*lines: object) -> list[tuple[bool, bool]]:
+    def kinds(*lines: dict[str, object]) -> list[tuple[bool, bool]]:
         return [(bool(event.update), bool(event.logs)) for event in _read(tmp_path, jsonl(*lines)).events]
 
     assert kinds(_step({}), log, log) == [(True, True), (False, True)]
