@@ -72,12 +72,12 @@ def test_without_the_extra(protocol: str, monkeypatch: pytest.MonkeyPatch) -> No
 
 @pytest.fixture
 def waits(monkeypatch: pytest.MonkeyPatch) -> list[tuple[float, int]]:
-    """After each try: the interval, and how many have failed in a row. The next one comes at once."""
+    """After each try: the interval, and how many have failed in a row. The next one comes at once, up to the fourth."""
     found: list[tuple[float, int]] = []
 
     def wait(seconds: float, failures: int) -> float:
         found.append((seconds, failures))
-        return 0.001
+        return 0.001 if len(found) < 4 else 600.0
 
     monkeypatch.setattr(otlp, "wait", wait)
     return found
@@ -145,7 +145,7 @@ def test_nothing_is_pushed_for_a_run_that_is_not_known(tmp_path: Path, waits: li
         exporter = Exporter(port=0, otlp=at.address, linger=0)
         exporter.run.prepare(RunFacts(algorithm="grpo", output_dir=str(tmp_path)))
         exporter.start()
-        eventually(lambda: len(waits) > 3)  # by now a push too early would have come
+        eventually(lambda: len(waits) == 4)  # by now a push too early would have come
         exporter.run.begin(RunFacts(algorithm="grpo", output_dir=str(tmp_path), step=0))
         eventually(lambda: at.pushes)
         exporter.close()

@@ -6,9 +6,9 @@ import signal
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,6 +17,7 @@ from rlexporter import Exporter
 from rlexporter.model.snapshot import RunState
 from rlexporter.model.step import RunFacts, StepUpdate
 from rlexporter.run import shutdown
+from tests.tools import eventually, free_port, served
 
 
 @pytest.fixture(autouse=True)
@@ -132,9 +133,6 @@ time.sleep(600)
 @pytest.mark.parametrize("agent", [None, "Prometheus/3.5.3"])
 def test_without_a_handler_the_process_dies_of_the_signal(agent: str | None) -> None:
     """As its supervisor expects: at once where nobody scrapes, else when the final state was fetched."""
-    from tests.conftest import fetch
-    from tests.tools import eventually, free_port, served
-
     port = free_port()
     child = subprocess.Popen(
         [sys.executable, "-c", _DYING, str(port)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -142,10 +140,8 @@ def test_without_a_handler_the_process_dies_of_the_signal(agent: str | None) -> 
     assert child.stdout
     assert child.stderr
     assert child.stdout.readline() == "ready\n"
-    url = f"http://127.0.0.1:{port}/metrics"
-    for _ in range(3 if agent else 0):
-        fetch(url, **{"User-Agent": agent or ""})
-        time.sleep(1)
+    if agent:
+        assert served(port, agent)
     child.send_signal(signal.SIGTERM)
     if agent:
         eventually(lambda: 'rl_run_state{rank="0",run="x",state="preempted"} 1.0' in served(port, agent))
@@ -174,53 +170,79 @@ class Waiting:
     def abandon(self) -> None: ...
 
 
-def test_waiting_ends_with_the_last_scraper() -> None:
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """The clock of whoever waits, on which only sleeping takes time."""
+    found = SimpleNamespace(now=100.0, monotonic=lambda: found.now)
+    found.sleep = lambda seconds: setattr(found, "now", found.now + seconds)
+    monkeypatch.setattr(shutdown, "time", found)
+    return found
+
+
+def test_waiting_ends_with_the_last_scraper(clock: SimpleNamespace) -> None:
     """Not with the first, and not with the limit."""
     waiting = [Waiting(2), Waiting(4)]
-    start = time.monotonic()
     shutdown.wait(waiting)
 
-    assert time.monotonic() - start < 25
+    assert clock.now < 101.0
     assert all(each.looks < 0 for each in waiting)
 
 
-def test_waiting_is_bounded() -> None:
+@pytest.mark.parametrize(("limits", "most"), [({}, 30.0), ({"limit": 0.3}, 0.3)])
+def test_waiting_is_bounded(clock: SimpleNamespace, limits: dict[str, float], most: float) -> None:
     """By the patience of the most patient, and by the limit."""
-    start = time.monotonic()
-    shutdown.wait([Waiting(10**6, 0.3)])
-    shutdown.wait([Waiting(10**6)], limit=0.3)
+    shutdown.wait([Waiting(10**6, 0.3), Waiting(10**6)], **limits)
 
-    assert 0.6 <= time.monotonic() - start < 25
+    assert clock.now - 100.0 == pytest.approx(most, abs=2 * shutdown._POLL_SECONDS)
 
 
-def test_ctrl_c_ends_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_ends_waiting(clock: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
     """For the person at the terminal."""
 
     def interrupt(seconds: float) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("rlexporter.run.shutdown.time.sleep", interrupt)
+    monkeypatch.setattr(clock, "sleep", interrupt)
     shutdown.wait([Waiting(10**6)])
+
+    assert clock.now == 100.0
 
 
 _LEAVING = """
-import atexit, sys, threading, rlexporter
+import atexit, os, sys, threading, rlexporter
+from rlexporter.endpoint import endpoint  # for all
+
+*cases, results = sys.argv[1:]
+started = {}
+for case in cases:
+    child = os.fork()
+    if child == 0:
+        break
+    started[child] = case
+if child != 0:
+    with open(results, "a") as out:
+        for child, case in started.items():
+            print(case, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), file=out, flush=True)
+    os._exit(0)
+
 exporter = rlexporter.Exporter(run="x", port=0)
-atexit.register(lambda: print(exporter.state.value, *exceptions()))
 
 
-def exceptions():
-    return [s.labels[0] for s in exporter.snapshot.samples if s.metric.series == "rl_run_exception_info"]
+@atexit.register
+def tell():
+    found = [s.labels[0] for s in exporter.snapshot.samples if s.metric.series == "rl_run_exception_info"]
+    with open(results, "a") as out:
+        print(case, exporter.state.value, *found, file=out)
 
 
 def drive():
     exporter.start()
     exporter.log({"reward": 1.0})
-    if "ended" in sys.argv:
+    if where == "ended":
         exporter.end()
 
 
-def leave(how):
+def leave():
     if how == "raise":
         raise SystemExit(3)
     if how == "error":
@@ -229,53 +251,55 @@ def leave(how):
         sys.exit({"0": 0, "3": 3}.get(how, how))
 
 
-how, where = sys.argv[1:]
+how, where = case.split("/")
 if where == "with":
     with exporter:
-        leave(how)
+        leave()
 elif where == "thread":
     thread = threading.Thread(target=drive)
     thread.start()
     thread.join()
-    leave(how)
+    leave()
 else:
     drive()
     try:
-        leave(how)
+        leave()
     finally:
         exporter.log({"reward": 2.0})
 """
+_STATUS = {"3": 3, "0": 0, "message": 1, "raise": 3, "return": 0, "error": 1}
 _LEFT = {"return": "finished", "error": "failed ValueError"}
 
 
-def _left(how: str, where: str, *command: str, cwd: Path | None = None) -> tuple[int, str]:
-    started = [sys.executable, *command, how, where]
-    left = subprocess.run(started, capture_output=True, text=True, timeout=600, cwd=cwd)
-    assert left.stdout, left.stderr
-    return left.returncode, left.stdout.strip()
+def _left(folder: Path, command: Sequence[str], *cases: str) -> set[str]:
+    """What each of the cases leaves: a line with its status, and one with the state and the exception of the run."""
+    (folder / "leaving.py").write_text(_LEAVING)
+    results = folder / "results"
+    done = subprocess.run(
+        [sys.executable, *command, *cases, str(results)], timeout=600, cwd=folder, capture_output=True
+    )
+    assert done.returncode == 0, done.stderr
+    return set(results.read_text().splitlines())
 
 
-@pytest.mark.parametrize("where", ["by hand", "with", "thread"])
-@pytest.mark.parametrize(
-    ("how", "status"), [("3", 3), ("0", 0), ("a message", 1), ("raise", 3), ("return", 0), ("error", 1)]
-)
-def test_how_a_process_is_left(how: str, status: int, where: str) -> None:
-    """Stopped by any SystemExit, whoever drives the exporter: Python tells nobody of it, nor of its status."""
-    assert _left(how, where, "-c", _LEAVING) == (status, _LEFT.get(how, "stopped SystemExit"))
+def test_how_a_process_is_left(tmp_path: Path) -> None:
+    """Stopped by any SystemExit, whoever drives the exporter: Python tells nobody of it, nor of its status.
+
+    What was ended by hand has finished, whatever the script does afterwards.
+    """
+    cases = {f"{how}/{where}": how for where in ("hand", "with", "thread") for how in _STATUS}
+    expected = {f"{case} {_STATUS[how]}" for case, how in cases.items()} | {"3/ended 3", "3/ended finished"}
+    expected |= {f"{case} {_LEFT.get(how, 'stopped SystemExit')}" for case, how in cases.items()}
+
+    assert _left(tmp_path, ["-c", _LEAVING], *cases, "3/ended") == expected
 
 
-def test_a_run_that_was_ended_by_hand_has_finished() -> None:
-    """Whatever the script does afterwards."""
-    assert _left("3", "ended", "-c", _LEAVING) == (3, "finished")
-
-
-@pytest.mark.parametrize(("how", "state"), [("3", "stopped SystemExit"), ("return", "finished")])
 @pytest.mark.parametrize("command", [("leaving.py",), ("-m", "leaving")])
-def test_a_script_and_a_module_that_are_left(tmp_path: Path, command: tuple[str, ...], how: str, state: str) -> None:
+def test_a_script_and_a_module_that_are_left(tmp_path: Path, command: tuple[str, ...]) -> None:
     """As the code of a command line."""
-    (tmp_path / "leaving.py").write_text(_LEAVING)
+    expected = {"3/hand 3", "3/hand stopped SystemExit", "return/hand 0", "return/hand finished"}
 
-    assert _left(how, "by hand", *command, cwd=tmp_path)[1] == state
+    assert _left(tmp_path, command, "3/hand", "return/hand") == expected
 
 
 def test_nothing_of_the_script_is_kept_after_close(exporter: Exporter) -> None:
