@@ -38,17 +38,13 @@ def test_the_help_lists_what_users_have(capsys: pytest.CaptureFixture[str]) -> N
     [
         ("demo", ["--stepz", "5"]),
         ("run", ["--prot", "1", "train.py"]),
-        ("metrics", ["rl_kl"]),
-        ("check", ["a.jsonl", "--jsn"]),
-        ("replay", ["a.jsonl", "--sped", "2"]),
-        ("generate", ["--out", "x", "--rulez"]),
         ("discovery prune", ["x", "--older", "1d", "y"]),
     ],
 )
 def test_a_typing_error_gets_the_usage_of_its_command(
     command: str, words: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Not that of the whole program, which has none of its options."""
+    """Not that of the whole program, which has none of its options; also of a command within a command."""
     with pytest.raises(SystemExit, match="2"):
         main.main([*command.split(), *words])
     usage, *_, said = capsys.readouterr().err.splitlines()

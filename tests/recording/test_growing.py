@@ -29,6 +29,7 @@ LOGS = [
         *("trimmed.jsonl", "failed_early.log"),
     )
 ]
+RECORDED = [DATA / "runs" / f"{name}.jsonl" for name in ("grpo-healthy_multi-0", "ppo-value_nan-0")]
 
 
 def _refuse(error: UnreadableError) -> None:
@@ -54,16 +55,21 @@ def _without_end(path: Path) -> list[Event]:
     return [event for event in recording.read(path).events if event.state is None]
 
 
-@pytest.mark.parametrize("path", LOGS, ids=lambda path: path.name)
-def test_byte_by_byte(path: Path) -> None:
-    """However it comes, nothing is lost, doubled or read otherwise; and the same facts are known at the end."""
-    content = path.read_bytes()
-    events, stream = _in_pieces(path, content, list(range(1, len(content))))
+@pytest.mark.parametrize("path", [*LOGS, *RECORDED], ids=lambda path: path.name)
+def test_in_pieces(path: Path) -> None:
+    """However it comes, nothing is lost, doubled or read otherwise; and the same facts are known at the end.
+
+    Byte by byte, and recordings of our own, with the histograms of their tensors, a thousand bytes at a time.
+    """
+    content, own = path.read_bytes(), path in RECORDED
+    size = 1000 if own else 1
+    events, stream = _in_pieces(path, content, list(range(size, len(content), size)))
     whole = recording.read(path)
 
-    assert repr(_told(events)) == repr(_told(_without_end(path)))
+    assert repr(_told(events)) == repr(_told(whole.events if own else _without_end(path)))
     assert (stream.facts, stream.name, stream.notes) == (whole.facts, whole.run, whole.notes)
-    ended = [event for event in whole.events if event.state is not None]
+    assert stream.recorded == whole.watched
+    ended = [event for event in whole.events if event.state is not None and not own]
     # As text: a time that nobody knows is NaN, which Python 3.13 finds unequal to itself within a data class too.
     assert repr(stream.ending) == repr(ended[0] if ended else None)
     assert len(ended) < 2
@@ -81,19 +87,6 @@ def test_cut_anywhere_with_pauses(path: Path, cuts: list[int]) -> None:
     assert [sorted(event.logs or ()) for event in found] == [sorted(event.logs or ()) for event in expected]
     if "trl" not in path.name:  # there the steps are on a progress bar, which may not have been drawn yet
         assert [event.step for event in found] == [event.step for event in expected]
-
-
-@pytest.mark.parametrize("name", ["grpo-healthy-0", "ppo-value_nan-0"])
-def test_a_recording_of_our_own(name: str) -> None:
-    """Steps with the histograms of their tensors, the beginning and the end, in pieces of a thousand bytes."""
-    paths = sorted((DATA / "runs").glob("*.jsonl"))
-    path = next((each for each in paths if each.stem == name), paths[0])
-    content = path.read_bytes()
-    events, stream = _in_pieces(path, content, list(range(1000, len(content), 1000)))
-    whole = recording.read(path)
-
-    assert repr(_told(events)) == repr(_told(whole.events))
-    assert (stream.facts.algorithm, stream.name, stream.recorded) == (whole.facts.algorithm, whole.run, whole.watched)
 
 
 def test_a_dict_that_a_terminal_broke(tmp_path: Path) -> None:

@@ -72,20 +72,6 @@ def test_a_run_is_written_line_by_line(tmp_path: Path) -> None:
     assert all(event["time"] > 1.7e9 for event in events)
 
 
-def test_what_a_broken_step_saw_is_written(tmp_path: Path) -> None:
-    """The NaN before the crash, and the crash."""
-    path = tmp_path / "run.jsonl"
-    exporter = Exporter(run="r", port=0, record=str(path), linger=0).start()
-    exporter.run.begin(RunFacts(algorithm="grpo"))
-    exporter.run.sink.observe("rl_weight_norm", [math.nan])
-    exporter.end(RuntimeError("probability tensor"))
-    exporter.close()
-    part, failed = _without_time(_lines(path))[-2:]
-
-    assert (part["event"], part["seen"]["rl_weight_norm"]["nan"]) == ("part", 1)
-    assert failed == {"event": "state", "state": "failed", "exception": "RuntimeError"}
-
-
 def test_a_file_that_cannot_be_written_is_said_at_the_start(tmp_path: Path) -> None:
     """Which, why, and by which setting; nothing is left running. A callback serves without it."""
     (tmp_path / "file").write_text("")
