@@ -120,10 +120,10 @@ def test_what_is_counted_after_each_step(train: Train) -> None:
     steps = list(STEPS.values())
 
     def letters(completions: list[str], trainer_state: Any, **_: Any) -> list[float | None]:
-        return steps[trainer_state.global_step].letters
+        return steps[int(trainer_state.global_step)].letters
 
     async def shortness(completions: list[str], trainer_state: Any, **_: Any) -> list[float | None]:
-        return steps[trainer_state.global_step].shortness
+        return steps[int(trainer_state.global_step)].shortness
 
     class NaNLoss:
         def training_step(self: Any, *args: Any, **kwargs: Any) -> Any:

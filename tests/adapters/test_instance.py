@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import copy
-import gc
 import pickle
-import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -81,18 +79,6 @@ def test_copies_are_not_watched(duplicate: Callable[[Owner], Owner]) -> None:
 
     assert twin.add(1) == 2
     assert owner.add(1) == 12
-
-
-def test_nothing_keeps_the_object_alive() -> None:
-    """Neither the wrapper nor what takes it off."""
-    owner = Owner()
-    undo = wrap(owner, "add", _plus_ten)
-    gone = weakref.ref(owner)
-    del owner
-    gc.collect()
-
-    assert gone() is None
-    undo()
 
 
 def test_wrappers_come_off_in_any_order() -> None:

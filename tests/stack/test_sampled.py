@@ -74,13 +74,18 @@ def _is_served(had: Any) -> None:
     assert had["counts"]["rl_policy_ratio_dist"] == had["counts"]["rl_logprob_dist"] > 48
 
 
+def _agrees(had: Any) -> None:
+    """Sampler and trainer do, to rounding, after each update too."""
+    assert 0 < had["series"]["rl_sampling_logp_difference_max"] < 1e-4
+    assert not {"sampler_differs", "sampling_mismatch", "sampling_jump", "sampling_ratio_low"} & set(had["conditions"])
+
+
 def test_in_the_process(tmp_path: Path) -> None:
-    """Sampler and trainer agree to rounding, after each update too."""
+    """Sampler and trainer are one process."""
     had = _ran(tmp_path, "colocate")
 
     _is_served(had)
-    assert 0 < had["series"]["rl_sampling_logp_difference_max"] < 1e-4
-    assert not {"sampler_differs", "sampling_mismatch", "sampling_jump", "sampling_ratio_low"} & set(had["conditions"])
+    _agrees(had)
 
 
 def test_from_a_server(tmp_path: Path) -> None:
@@ -89,8 +94,7 @@ def test_from_a_server(tmp_path: Path) -> None:
         had = _ran(tmp_path, "server", url)
 
     _is_served(had)
-    assert 0 < had["series"]["rl_sampling_logp_difference_max"] < 1e-4
-    assert not {"sampler_differs", "sampling_mismatch", "sampling_jump", "sampling_ratio_low"} & set(had["conditions"])
+    _agrees(had)
 
 
 def test_a_sampler_at_another_temperature_is_named(tmp_path: Path) -> None:
