@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,92 +22,77 @@ def warns(condition: str, at: int, step: int = 40) -> Event:
     return Event(condition, at, EVER, "warning", step=step)
 
 
+def stays(condition: str, at: int, step: int = 40, **more: bool) -> Event:
+    """A critical one."""
+    return Event(condition, at, EVER, step=step, **more)
+
+
+def life(named: Mapping[int, str], *events: Event, **process: Any) -> tuple[Process, Mapping[int, str]]:
+    """A run with these conditions, and what is named at each time."""
+    return Process(**{"states": TRAINED, "events": events, **process}), named
+
+
+DIED = (("running", 900), ("failed", 300))
 LIVES: Mapping[str, tuple[Process, Mapping[int, str]]] = {
-    "nothing": (Process(TRAINED), {900: ""}),
-    "one, and over": (Process(TRAINED, events=[Event("kl_high", 300)]), {290: "", 360: "kl_high", 1800: ""}),
-    "the worst": (
-        Process(TRAINED, events=[warns("entropy_low", 300, step=19), Event("kl_high", 900, holds=EVER)]),
-        {600: "entropy_low", 1200: "kl_high"},
+    "nothing": life({900: ""}),
+    "one, and over": life({290: "", 360: "kl_high", 1800: ""}, Event("kl_high", 300)),
+    "the worst": life({600: "entropy_low", 1200: "kl_high"}, warns("entropy_low", 300, 19), stays("kl_high", 900)),
+    "information is none": life({900: ""}, Event("solved", 300, EVER, "info")),
+    "of the worst the earliest": life(
+        {420: "reward_drop", 1200: "reward_drop"}, stays("entropy_collapsed", 600), stays("reward_drop", 300)
     ),
-    "information is none": (Process(TRAINED, events=[Event("solved", 300, EVER, "info")]), {900: ""}),
-    "of the worst the earliest": (
-        Process(TRAINED, events=[Event("entropy_collapsed", 600, EVER), Event("reward_drop", 300, EVER)]),
-        {420: "reward_drop", 1200: "reward_drop"},
-    ),
-    "the earliest by its warning": (
-        Process(
-            TRAINED,
-            events=[
-                Event("reward_drop", 600, EVER),
-                warns("kl_high", 300, step=10),
-                Event("kl_high", 900, EVER),
-            ],
-        ),
+    "the earliest by its warning": life(
         {420: "kl_high", 720: "reward_drop", 1200: "kl_high"},
+        stays("reward_drop", 600),
+        warns("kl_high", 300, 10),
+        stays("kl_high", 900),
     ),
-    "a warning shortly before": (
-        Process(TRAINED, events=[warns("kl_high", 300, step=20), Event("truncation", 900, EVER)]),
-        {600: "kl_high", 1200: "kl_high"},
+    "a warning shortly before": life(
+        {600: "kl_high", 1200: "kl_high"}, warns("kl_high", 300, 20), stays("truncation", 900)
     ),
-    "before its warning": (
-        Process(
-            TRAINED,
-            events=[warns("kl_high", 300, step=20), warns("truncation", 600), Event("truncation", 900, EVER, step=60)],
-        ),
+    "before its warning": life(
         {450: "kl_high", 1200: "kl_high"},
+        warns("kl_high", 300, 20),
+        warns("truncation", 600),
+        stays("truncation", 900, 60),
     ),
-    "of two the earlier": (
-        Process(
-            TRAINED,
-            events=[warns("kl_high", 400, step=25), warns("entropy_low", 300, step=24), Event("truncation", 900, EVER)],
-        ),
+    "of two the earlier": life(
         {1200: "entropy_low"},
+        warns("kl_high", 400, 25),
+        warns("entropy_low", 300, 24),
+        stays("truncation", 900),
     ),
-    "before the first of two": (
-        Process(
-            TRAINED,
-            events=[
-                warns("kl_high", 300, step=25),
-                Event("truncation", 600, EVER),
-                Event("reward_drop", 900, EVER, step=100),
-            ],
-        ),
+    "before the first of two": life(
         {1200: "kl_high"},
+        warns("kl_high", 300, 25),
+        stays("truncation", 600),
+        stays("reward_drop", 900, 100),
     ),
-    "a warning that is no cause": (
-        Process(TRAINED, events=[warns("step_slow", 300, step=30), Event("truncation", 900, EVER)]),
-        {600: "step_slow", 1200: "truncation"},
+    "a warning that is no cause": life(
+        {600: "step_slow", 1200: "truncation"}, warns("step_slow", 300, 30), stays("truncation", 900)
     ),
-    "NaN before all else": (
-        Process(
-            TRAINED,
-            events=[Event("kl_high", 300, EVER), warns("grad_spike", 400), Event("nonfinite_loss", 900, EVER)],
-        ),
+    "NaN before all else": life(
         {600: "kl_high", 1200: "nonfinite_loss"},
+        stays("kl_high", 300),
+        warns("grad_spike", 400),
+        stays("nonfinite_loss", 900),
     ),
-    "a symptom never": (
-        Process(TRAINED, events=[Event("kl_high", 300, EVER, symptom=True), warns("entropy_low", 600)]),
-        {420: "", 900: "entropy_low"},
+    "a symptom never": life(
+        {420: "", 900: "entropy_low"}, stays("kl_high", 300, symptom=True), warns("entropy_low", 600)
     ),
-    "the process before what held": (
-        Process((("running", 900), ("failed", 300)), events=[Event("kl_high", 300, EVER)]),
-        {600: "kl_high", 960: "run_failed", 2400: "run_failed"},
+    "the process before what held": life(
+        {600: "kl_high", 960: "run_failed", 2400: "run_failed"}, stays("kl_high", 300), states=DIED
     ),
-    "the NaN it died of": (
-        Process((("running", 900), ("failed", 300)), events=[Event("nonfinite_weights", 880)], died_of_nan=True),
+    "the NaN it died of": life(
         {960: "nonfinite_weights", 2400: "nonfinite_weights"},
+        Event("nonfinite_weights", 880),
+        states=DIED,
+        died_of_nan=True,
     ),
-    "gone": (Process((("running", 900),)), {900: "", 1200: "run_vanished"}),
-    "hangs, and was sick": (
-        Process(TRAINED, hangs=300, stall_after=600, events=[Event("kl_high", 150, EVER)]),
-        {840: "kl_high", 960: "run_stalled"},
-    ),
-    "hangs": (Process(TRAINED, hangs=300, stall_after=600), {840: "", 960: "run_stalled"}),
+    "gone": life({900: "", 1200: "run_vanished"}, states=DIED[:1]),
+    "hangs, and was sick": life({840: "kl_high", 960: "run_stalled"}, stays("kl_high", 150), hangs=300),
+    "hangs": life({840: "", 960: "run_stalled"}, hangs=300),
 }
-
-
-def _called(run: str, process: Process) -> Process:
-    return replace(process, run=run)
 
 
 def _worst(process: Process, time: int) -> str:
@@ -123,26 +109,18 @@ def case() -> dict[str, object]:
     given = {
         name: values
         for run, (process, _) in runs.items()
-        for name, values in series([_called(run, process)], 3000).items()
+        for name, values in series([replace(process, run=run)], 3000).items()
     }
     checks = [
-        {
-            "expr": f'count by (run, condition, severity) (rl:run_cause{{run="{run}"}})',
-            "eval_time": f"{time}s",
-            "exp_samples": [
-                {"labels": f'{{run="{run}",condition="{name}",severity="{_worst(process, time)}"}}', "value": 1}
-            ]
-            if name
-            else [],
-        }
+        promtool.check(
+            f'count by (run, condition, severity) (rl:run_cause{{run="{run}"}})',
+            time,
+            {f'{{run="{run}",condition="{name}",severity="{_worst(process, time)}"}}': 1} if name else {},
+        )
         for run, (process, named) in runs.items()
         for time, name in named.items()
     ]
-    return {
-        "interval": "15s",
-        "input_series": [{"series": name, "values": values} for name, values in given.items()],
-        "promql_expr_test": checks,
-    }
+    return promtool.of(given, checks)
 
 
 @pytest.mark.parametrize("generation", EACH_GENERATION)

@@ -10,7 +10,6 @@ import pytest
 from rlexporter.catalog import RECORDING_RULES
 from rlexporter.generate import rules
 from rlexporter.generate.site import Site
-from rlexporter.model.alert import RecordingRule
 from tests.alerts import promtool
 from tests.alerts.test_cause_rule import case
 from tests.alerts.test_run_rules import CASES
@@ -81,20 +80,22 @@ OF_CAUSES = [
 """The same of the rules that find the cause."""
 
 
-def _mutated(which: str, old: str, new: str) -> tuple[RecordingRule, ...]:
+def _mutated(which: str, old: str, new: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The file of the rules with that one changed."""
     name, _, condition = which.partition(" ")
     meant = [each for each in RECORDING_RULES if each.name == name and each.labels.get("condition", "") == condition]
     (rule,) = [each for each in meant if old in each.expr]
     changed = replace(rule, expr=rule.expr.replace(old, new, 1))
-    return tuple(changed if each is rule else each for each in RECORDING_RULES)
+    monkeypatch.setattr(rules, "RECORDING_RULES", [changed if each is rule else each for each in RECORDING_RULES])
+    file = folder / "mutated.rules.yml"
+    file.write_text(rules.rules(Site()))
+    return file
 
 
 @pytest.mark.parametrize(("which", "old", "new"), MUTATIONS)
 def test_a_case_needs_it(which: str, old: str, new: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same cases pass with the rules as they are: `test_run_rules.py` and `test_storm_rules.py` see to that."""
-    monkeypatch.setattr(rules, "RECORDING_RULES", _mutated(which, old, new))
-    file = tmp_path / "mutated.rules.yml"
-    file.write_text(rules.rules(Site()))
+    file = _mutated(which, old, new, tmp_path, monkeypatch)
     cases = [promtool.together(CASES.values()), *map(promtool.alone, STORMS.values())]
 
     assert "FAILED" in promtool.run(GENERATIONS[-1], tmp_path, cases, rules=file, every="30s")
@@ -103,8 +104,6 @@ def test_a_case_needs_it(which: str, old: str, new: str, tmp_path: Path, monkeyp
 @pytest.mark.parametrize(("which", "old", "new"), OF_CAUSES)
 def test_a_cause_needs_it(which: str, old: str, new: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same case passes with the rules as they are: `test_cause_rule.py`."""
-    monkeypatch.setattr(rules, "RECORDING_RULES", _mutated(which, old, new))
-    file = tmp_path / "mutated.rules.yml"
-    file.write_text(rules.rules(Site()))
+    file = _mutated(which, old, new, tmp_path, monkeypatch)
 
     assert "FAILED" in promtool.run(GENERATIONS[-1], tmp_path, [case()], rules=file)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -218,55 +219,26 @@ CLOCKS["right"] = case(
 
 RESUMED = ("RLRunResumed", "RLRunLostProgress")
 UP, AGAIN = tuple(range(0, 400, 10)), tuple(range(350, 800))
+
+
+def resumed(fires: dict[int, Sequence[str]], save: float, again: Process | None = None, **more: float) -> Case:
+    """A run that saves every so many steps, dies in step 390, and goes on in step 350 or as ``again``."""
+    more['rl_hyperparameter{name="save_steps"}'] = save
+    first = lived(TRAINED, steps=UP, more=more)
+    second = again or lived(("running", 900), born=900, steps=AGAIN)
+    return case([first, replace(second, more=more)], fires, RESUMED)
+
+
 PROGRESS = {
-    "a routine resume": case(
-        [
-            lived(TRAINED, steps=UP, more={'rl_hyperparameter{name="save_steps"}': 50}),
-            lived(("running", 900), born=900, steps=AGAIN, more={'rl_hyperparameter{name="save_steps"}': 50}),
-        ],
-        {590: [], 960: ["RLRunResumed"], 1700: []},
-        RESUMED,
-    ),
-    "more than two checkpoints": case(
-        [
-            lived(TRAINED, steps=UP, more={'rl_hyperparameter{name="save_steps"}': 15}),
-            lived(("running", 900), born=900, steps=AGAIN, more={'rl_hyperparameter{name="save_steps"}': 15}),
-        ],
-        {590: [], 975: ["RLRunResumed", "RLRunLostProgress"], 1700: []},
-        RESUMED,
-    ),
-    "a share of the run": case(
-        [
-            lived(TRAINED, steps=UP, more={'rl_hyperparameter{name="save_steps"}': 0.1, "rl_steps_planned": 1000}),
-            lived(
-                ("running", 900),
-                born=900,
-                steps=AGAIN,
-                more={'rl_hyperparameter{name="save_steps"}': 0.1, "rl_steps_planned": 1000},
-            ),
-        ],
-        {975: ["RLRunResumed"]},
-        RESUMED,
-    ),
-    "not while it starts": case(
-        [
-            lived(TRAINED, steps=UP, more={'rl_hyperparameter{name="save_steps"}': 50}),
-            lived(
-                ("starting", 300),
-                ("running", 300),
-                born=900,
-                steps=[0] * 20 + [390],
-                more={'rl_hyperparameter{name="save_steps"}': 50},
-            ),
-        ],
-        never(960, 1150, 1230),
-        RESUMED,
+    "a routine resume": resumed({590: [], 960: ["RLRunResumed"], 1700: []}, 50),
+    "more than two checkpoints": resumed({590: [], 975: ["RLRunResumed", "RLRunLostProgress"], 1700: []}, 15),
+    "a share of the run": resumed({975: ["RLRunResumed"]}, 0.1, rl_steps_planned=1000),
+    "not while it starts": resumed(
+        never(960, 1150, 1230), 50, lived(("starting", 300), ("running", 300), born=900, steps=[0] * 20 + [390])
     ),
 }
 
 CASES = {**DEAD, **ATTEMPTS, **CLOCKS, **PROGRESS}
-
-
 LONG = {name for name, each in CASES.items() if int([*each.expect][-1].rstrip("s")) > 3000}
 
 

@@ -168,22 +168,15 @@ def test_texts_are_in_the_language_and_nothing_else_is(data: Path, run: str, cod
         assert sorted(re.findall(r"[\d.]*\d", text)) == sorted(re.findall(r"[\d.]*\d", was)), was
 
 
-@pytest.mark.parametrize(
-    ("code", "text"),
-    [
-        (
-            "vi",
-            "Một phần thưởng (reward) là NaN hoặc vô cùng. Bắt đầu ở bước 4. "
-            "Lần chạy đã hỏng với MemoryError sau bước 4. Chưa có checkpoint nào.",
-        ),
-        (
-            "zh",
-            "某个奖励为 NaN 或无穷。始于第 4 步。运行因 MemoryError 失败，停在第 4 步之后。没有检查点。",  # noqa: RUF001
-        ),
-    ],
-    ids=["vi", "zh"],
-)
-def test_a_verdict_is_read_as_it_is_spoken(code: str, text: str) -> None:
+SPOKEN = {
+    "vi": "Một phần thưởng (reward) là NaN hoặc vô cùng. Bắt đầu ở bước 4. "
+    "Lần chạy đã hỏng với MemoryError sau bước 4. Chưa có checkpoint nào.",
+    "zh": "某个奖励为 NaN 或无穷。始于第 4 步。运行因 MemoryError 失败，停在第 4 步之后。没有检查点。",  # noqa: RUF001
+}
+
+
+@pytest.mark.parametrize("code", SPOKEN)
+def test_a_verdict_is_read_as_it_is_spoken(code: str) -> None:
     """Whole sentences in their order; Chinese has no space between them."""
     store = judged()
     store.enter(RunState.RUNNING)
@@ -192,7 +185,7 @@ def test_a_verdict_is_read_as_it_is_spoken(code: str, text: str) -> None:
     store.settle()
     store.enter(RunState.FAILED, "MemoryError")
     found = document.status(store.snapshot, History(), NOW, language(code))
-    assert found["verdict"]["text"] == text
+    assert found["verdict"]["text"] == SPOKEN[code]
     assert found["verdict"]["word"] == "act"
 
 
@@ -306,7 +299,7 @@ HOSTILE = ("<script>alert(1)</script>", "a" * 10_000, "\u202egnp.exe", "</script
 def test_hostile_names_are_text(name: str) -> None:
     """What a name holds is a JSON string, as it is; the store has cut it at 128 characters."""
     store = judged()
-    store.begin(_facts(name), {"run": name, "rank": "0", "team": name})
+    store.begin(RunFacts(algorithm="grpo", step=0, info={"model": name}), {"run": name, "rank": "0", "team": name})
     function = name.replace("/", "")
     store.record({f"rewards/{function}/mean": 1.0}, 1)
     store.enter(RunState.FAILED, name)
@@ -316,15 +309,8 @@ def test_hostile_names_are_text(name: str) -> None:
     assert len(cut) <= 128
     assert cut == clip(name)
     assert found["run"]["labels"] == {"team": cut}
-    assert found["run"]["model"] == cut
-    assert found["run"]["exception"] == cut
+    assert found["run"]["model"] == found["run"]["exception"] == cut
     assert [each["function"] for each in found["rewards"]] == [clip(function)]
-
-
-def _facts(name: str) -> Any:
-    from rlexporter.model.step import RunFacts
-
-    return RunFacts(algorithm="grpo", step=0, info={"model": name})
 
 
 def test_a_run_that_has_just_begun(store: Store) -> None:
@@ -338,29 +324,19 @@ def test_a_run_that_has_just_begun(store: Store) -> None:
 
 
 @pytest.mark.parametrize(
-    ("framework", "family", "line", "keys"),
+    ("framework", "family", "keys"),
     [
-        ("trl", "grpo", {"reward": 0.5, "kl": 0.25, "entropy": 2.0}, ["reward", "kl", "entropy"]),
-        (
-            "verl",
-            "grpo",
-            {"critic/score/mean": 0.5, "actor/kl_loss": 0.25, "actor/entropy": 2.0},
-            ["critic/score/mean", "actor/kl_loss", "actor/entropy"],
-        ),
-        (
-            "verl",
-            "ppo",
-            {"critic/score/mean": 0.5, "actor/reward_kl_penalty": 0.25, "actor/entropy": 2.0},
-            ["critic/score/mean", "actor/reward_kl_penalty, critic/kl", "actor/entropy"],
-        ),
-        ("ms-swift", "grpo", {"reward": 0.5, "kl": 0.25, "entropy/mean": 2.0}, ["reward", "kl", "entropy/mean"]),
-        ("my-own", "grpo", {"reward": 0.5, "kl": 0.25, "entropy": 2.0}, ["reward", "kl", "entropy"]),
+        ("trl", "grpo", ("reward", "kl", "entropy")),
+        ("verl", "grpo", ("critic/score/mean", "actor/kl_loss", "actor/entropy")),
+        ("verl", "ppo", ("critic/score/mean", "actor/reward_kl_penalty, critic/kl", "actor/entropy")),
+        ("ms-swift", "grpo", ("reward", "kl", "entropy/mean")),
+        ("my-own", "grpo", ("reward", "kl", "entropy")),
     ],
 )
-def test_keys_are_those_of_the_framework(
-    tmp_path: Path, framework: str, family: str, line: dict[str, float], keys: list[str]
-) -> None:
+def test_keys_are_those_of_the_framework(tmp_path: Path, framework: str, family: str, keys: tuple[str, ...]) -> None:
     """Of a framework whose trainers are TRL's too, its own come first; an unknown one logs TRL's."""
+    values = (0.5, 0.25, 2.0)
+    line = dict(zip((key.partition(",")[0] for key in keys), values, strict=True))
     store = Store(CATALOG, clock=lambda: NOW, frameworks=FRAMEWORKS)
     store.begin(RunFacts(algorithm="gspo", framework=framework, judged_as=family, step=0), {"run": "a", "rank": "0"})
     store.record(line, step=1)
@@ -372,7 +348,7 @@ def test_keys_are_those_of_the_framework(
     for snapshot in (store.snapshot, kept.snapshot):
         found = {each["name"]: (each["key"], each["value"]) for each in served(snapshot)["series"]}
         names = ("rl_reward_mean", "rl_kl_per_token", "rl_entropy_per_token")
-        assert [found[name] for name in names] == list(zip(keys, (0.5, 0.25, 2.0), strict=True))
+        assert [found[name] for name in names] == list(zip(keys, values, strict=True))
         assert found["rl_step"][0] == ""
 
 

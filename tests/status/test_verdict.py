@@ -9,7 +9,6 @@ import pytest
 
 from rlexporter.catalog import CONDITION_NAMED, CONDITIONS, RUN_STALLED
 from rlexporter.catalog.causes import WAKE
-from rlexporter.model.condition import Severity
 from rlexporter.model.snapshot import RunState, Snapshot
 from rlexporter.status import conditions
 from rlexporter.status.samples import Samples
@@ -27,17 +26,13 @@ def _running(algorithm: str = "grpo", steps: int = 5) -> Store:
     return store
 
 
-def _holds(
-    store: Store, name: str, severity: Severity, step: int, *, holds: bool = True, symptom: bool = False
-) -> None:
-    key = (name, severity.value)
-
+def _holds(store: Store, name: str, severity: str, step: int, *, holds: bool = True, symptom: bool = False) -> None:
     def edit(builder: SnapshotBuilder) -> None:
-        builder.set("rl_condition", float(holds), *key)
-        builder.set("rl_condition_last_event_step", step, *key)
-        builder.set("rl_condition_last_event_value", 1.0, *key)
+        builder.set("rl_condition", float(holds), name, severity)
+        builder.set("rl_condition_last_event_step", step, name, severity)
+        builder.set("rl_condition_last_event_value", 1.0, name, severity)
         if symptom:
-            builder.set("rl_condition_symptom", 1.0, *key)
+            builder.set("rl_condition_symptom", 1.0, name, severity)
 
     store.change(edit)
 
@@ -53,13 +48,13 @@ def test_a_healthy_run_is_fine() -> None:
 @pytest.mark.parametrize(("severity", "word"), [("critical", "act"), ("warning", "look"), ("info", "fine")])
 def test_the_severity_is_the_word(severity: str, word: str) -> None:
     """Of each limit of the catalogue; the text is the catalogue's."""
-    limits = [(each, limit) for each in CONDITIONS for limit in each.limits if limit.severity.value == severity]
-    assert limits
+    found_in = [each for each in CONDITIONS if severity in {limit.severity.value for limit in each.limits}]
+    assert found_in
     store = _running()
     healthy = store.snapshot
-    for condition, limit in limits:
+    for condition in found_in:
         store.snapshot = healthy
-        _holds(store, condition.name, limit.severity, 3)
+        _holds(store, condition.name, severity, 3)
         found = said(store.snapshot)
         assert found.word == word
         assert (condition.summary in found.text) is (word != "fine")
@@ -67,103 +62,92 @@ def test_the_severity_is_the_word(severity: str, word: str) -> None:
         assert found.conditions == ((condition.name,) if word != "fine" else ())
 
 
-def test_the_worst_speaks_and_among_equals_the_cause() -> None:
-    """Whatever began first."""
+Steps = dict[str, int]
+SHORTLY, LONG = 30 - WAKE, 30 - WAKE - 1
+TRUNCATION = {"truncation": 30}
+EQUALS = {"entropy_collapsed": 46, "reward_drop": 35}
+ORDERS: dict[str, tuple[Steps, Steps, list[str]]] = {
+    "the worst, and among equals the cause, whatever began first": (
+        {"nonfinite_value_loss": 45, "nonfinite_weights": 13, "truncation": 3},
+        {"kl_high": 48},
+        ["nonfinite_weights", "nonfinite_value_loss", "truncation", "kl_high"],
+    ),
+    "of equals the earliest": (EQUALS, {"kl_high": 5}, ["reward_drop", "entropy_collapsed", "kl_high"]),
+    "by when it began at all: a warning that became critical later": (
+        {**EQUALS, "kl_high": 40},
+        {"kl_high": 5},
+        ["kl_high", "reward_drop", "entropy_collapsed"],
+    ),
+    "a warning shortly before": (TRUNCATION, {"kl_high": SHORTLY}, ["kl_high", "truncation"]),
+    "not long before": (TRUNCATION, {"kl_high": LONG}, ["truncation", "kl_high"]),
+    "nor where it breaks no policy": (TRUNCATION, {"step_slow": 25}, ["truncation", "step_slow"]),
+    "nor one that only explains other warnings, before NaN": (
+        {"nonfinite_loss": 45},
+        {"learning_rate_jump": 44},
+        ["nonfinite_loss", "learning_rate_jump"],
+    ),
+}
+
+
+@pytest.mark.parametrize(("critical", "warnings", "order"), ORDERS.values(), ids=ORDERS.keys())
+def test_what_speaks_first(critical: Steps, warnings: Steps, order: list[str]) -> None:
+    """By severity, cause, and beginning; the word is that of the worst."""
     store = _running(steps=50)
-    _holds(store, "kl_high", Severity.WARNING, 48)
-    _holds(store, "nonfinite_value_loss", Severity.CRITICAL, 45)
-    _holds(store, "nonfinite_weights", Severity.CRITICAL, 13)
-    _holds(store, "truncation", Severity.CRITICAL, 3)
+    for severity, steps in (("critical", critical), ("warning", warnings)):
+        for name, step in steps.items():
+            _holds(store, name, severity, step)
     found = said(store.snapshot)
 
-    assert found.conditions == ("nonfinite_weights", "nonfinite_value_loss", "truncation", "kl_high")
-    assert found.text.startswith("A trained weight is NaN or infinite. It began in step 13. 3 other conditions hold")
-    assert found.text.endswith("There is no checkpoint.")
-    assert found.runbook.endswith("/alerts/runbooks/RLWeightsNonFinite.md")
+    assert (found.word, [*found.conditions]) == ("act", order)
 
 
-def test_of_equals_the_earliest_speaks() -> None:
-    """By when it began at all: a warning that became critical later than another one was there before that."""
+def test_the_first_is_told_with_its_step_and_how_many_others_hold() -> None:
+    """Even where it is over, since what it began holds; with its runbook, and the checkpoint."""
     store = _running(steps=50)
-    _holds(store, "entropy_collapsed", Severity.CRITICAL, 46)
-    _holds(store, "reward_drop", Severity.CRITICAL, 35)
-    assert said(store.snapshot).conditions == ("reward_drop", "entropy_collapsed")
-
-    _holds(store, "kl_high", Severity.WARNING, 5)
-    assert said(store.snapshot).conditions == ("reward_drop", "entropy_collapsed", "kl_high")
-    _holds(store, "kl_high", Severity.CRITICAL, 40)
+    _holds(store, "truncation", "critical", 30)
+    _holds(store, "kl_high", "warning", SHORTLY + 1)
+    _holds(store, "learning_rate_jump", "warning", SHORTLY, holds=False)
     found = said(store.snapshot)
-    assert found.conditions == ("kl_high", "reward_drop", "entropy_collapsed")
-    assert "It began in step 40. 2 other conditions hold" in found.text
-
-
-def test_a_warning_shortly_before_is_the_cause() -> None:
-    """It speaks before what is critical, and the word stays; even where it is over, since what it began holds."""
-    store = _running(steps=50)
-    _holds(store, "truncation", Severity.CRITICAL, 30)
-    _holds(store, "kl_high", Severity.WARNING, 30 - WAKE - 1)
-    assert said(store.snapshot).conditions == ("truncation", "kl_high")
-
-    _holds(store, "kl_high", Severity.WARNING, 30 - WAKE)
-    found = said(store.snapshot)
-    assert (found.word, found.conditions) == ("act", ("kl_high", "truncation"))
-    assert found.runbook.endswith("/alerts/runbooks/RLKLHigh.md")
-
-    _holds(store, "learning_rate_jump", Severity.WARNING, 30 - WAKE, holds=False)
-    found = said(store.snapshot)
-    assert (found.word, found.conditions) == ("act", ("learning_rate_jump", "truncation", "kl_high"))
+    assert found.conditions == ("learning_rate_jump", "truncation", "kl_high")
+    assert found.word == "act"
     assert "It began in step 10, and holds no more. 2 other conditions hold" in found.text
 
-
-def test_some_warnings_are_no_cause() -> None:
-    """Steps that become slow break no policy; nor does a warning that only explains other warnings go before NaN."""
-    store = _running(steps=50)
-    _holds(store, "truncation", Severity.CRITICAL, 30)
-    _holds(store, "step_slow", Severity.WARNING, 25)
-    assert said(store.snapshot).conditions == ("truncation", "step_slow")
-
-    _holds(store, "learning_rate_jump", Severity.WARNING, 44)
-    _holds(store, "nonfinite_loss", Severity.CRITICAL, 45)
-    assert said(store.snapshot).conditions[0] == "nonfinite_loss"
+    _holds(store, "nonfinite_weights", "critical", 43)
+    found = said(store.snapshot)
+    assert found.text.startswith("A trained weight is NaN or infinite. It began in step 43. 2 other conditions hold")
+    assert found.text.endswith("There is no checkpoint.")
+    assert found.runbook.endswith("/alerts/runbooks/RLWeightsNonFinite.md")
 
 
 def test_symptoms_never_speak() -> None:
     """Not even alone, and not by the order of those that began."""
     store = _running(steps=50)
-    _holds(store, "nonfinite_weights", Severity.CRITICAL, 13, symptom=True)
-    _holds(store, "reward_flat", Severity.CRITICAL, 14, symptom=True)
+    _holds(store, "nonfinite_weights", "critical", 13, symptom=True)
+    _holds(store, "reward_flat", "critical", 14, symptom=True)
     assert said(store.snapshot).word == "fine"
 
-    _holds(store, "kl_high", Severity.WARNING, 2)
+    _holds(store, "kl_high", "warning", 2)
     assert said(store.snapshot).conditions == ("kl_high",)
-    assert [each.condition.name for each in conditions.began(Samples(store.snapshot))] == [
-        *("kl_high", "reward_flat", "nonfinite_weights")
-    ]
+    began = [each.condition.name for each in conditions.began(Samples(store.snapshot))]
+    assert began == ["kl_high", "reward_flat", "nonfinite_weights"]
 
 
 def test_what_flaps_does_not_flap_here() -> None:
-    """A condition that is over speaks as long as its cause would explain others."""
+    """A condition that is over speaks as long as its cause would explain others; a warning is not told later."""
     store = _running(steps=50)
-    _holds(store, "kl_high", Severity.CRITICAL, 50 - WAKE + 1, holds=False)
+    _holds(store, "kl_high", "warning", 50 - WAKE, holds=False)
+    assert "Earlier" not in said(store.snapshot).text
+
+    _holds(store, "kl_high", "critical", 50 - WAKE + 1, holds=False)
     found = said(store.snapshot)
     assert (found.word, found.code) == ("act", "condition")
     assert "It began in step 31, and holds no more." in found.text
 
-    _holds(store, "kl_high", Severity.CRITICAL, 50 - WAKE, holds=False)
+    _holds(store, "kl_high", "critical", 50 - WAKE, holds=False)
     found = said(store.snapshot)
     assert (found.word, found.code) == ("fine", "ok")
     told = "Earlier a condition was critical. The policy is far from the reference."
     assert found.text.endswith(f"{told} It began in step 30, and holds no more.")
-
-    _holds(store, "kl_high", Severity.WARNING, 50 - WAKE, holds=False)
-    assert "Earlier" in said(store.snapshot).text
-
-
-def test_an_earlier_warning_is_not_told() -> None:
-    """The list of alerts has it."""
-    store = _running(steps=50)
-    _holds(store, "kl_high", Severity.WARNING, 50 - WAKE, holds=False)
-    assert "Earlier" not in said(store.snapshot).text
 
 
 def test_what_was_nan_is_worth_a_look_for_good() -> None:
@@ -246,7 +230,7 @@ def test_a_run_that_has_ended_says_how_and_what_still_held(state: RunState, text
     assert (found.word, found.code) == ("fine", state.value)
     assert found.text.startswith(f"{text} None of the ")
 
-    _holds(store, "nonfinite_weights", Severity.CRITICAL, 5)
+    _holds(store, "nonfinite_weights", "critical", 5)
     found = said(store.snapshot)
     assert (found.word, found.code) == ("act", "condition")
     assert found.text.startswith(f"A trained weight is NaN or infinite. It began in step 5. {text}")
