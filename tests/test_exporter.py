@@ -213,18 +213,6 @@ def test_a_training_exporter_does_not_give_way() -> None:
     second.close()
 
 
-def test_only_rank_0_serves(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The others can be written to all the same."""
-    monkeypatch.setenv("RANK", "3")
-    monkeypatch.setenv("WORLD_SIZE", "8")
-    with Exporter(port=0) as exporter:
-        exporter.log({"reward": 1.0}, step=1)
-
-        assert exporter.url is None
-        assert exporter.snapshot.labels["rank"] == "3"
-    assert _threads() == []
-
-
 def test_errors_stay_here(exporter: Exporter, caplog: pytest.LogCaptureFixture) -> None:
     """Counted by place, logged once a kind with advice, and never raised."""
     for _ in range(3):

@@ -107,27 +107,43 @@ def test_is_kept_fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "expected"),
+    ("settings", "expected", "elsewhere"),
     [
-        ({}, "127.0.0.1:9"),
-        ({"host": "10.1.2.3"}, "10.1.2.3:9"),
-        ({"host": "fd00::1"}, "[fd00::1]:9"),
-        ({"advertise": "node7.cluster"}, "node7.cluster:9"),
-        ({"advertise": "node7.cluster:9100"}, "node7.cluster:9100"),
-        ({"advertise": "fd00::2"}, "[fd00::2]:9"),
-        ({"advertise": "[fd00::2]"}, "[fd00::2]:9"),
-        ({"advertise": "[fd00::2]:9100"}, "[fd00::2]:9100"),
+        ({}, "127.0.0.1:9", False),
+        ({"host": "::1"}, "[::1]:9", False),
+        ({"host": "localhost"}, "localhost:9", False),
+        ({"host": "10.1.2.3"}, "10.1.2.3:9", True),
+        ({"host": "fd00::1"}, "[fd00::1]:9", True),
+        ({"advertise": "127.0.0.1"}, "127.0.0.1:9", True),
+        ({"advertise": "node7.cluster"}, "node7.cluster:9", True),
+        ({"advertise": "node7.cluster:9100"}, "node7.cluster:9100", True),
+        ({"advertise": "fd00::2"}, "[fd00::2]:9", True),
+        ({"advertise": "[fd00::2]"}, "[fd00::2]:9", True),
+        ({"advertise": "[fd00::2]:9100"}, "[fd00::2]:9100", True),
     ],
     ids=str,
 )
-def test_the_address(settings: dict[str, str], expected: str) -> None:
-    """That which is listened on, or the one that was told."""
-    assert discovery.target(Settings.load(settings, {}), 9) == expected
+def test_the_address(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, settings: dict[str, str], expected: str, elsewhere: bool
+) -> None:
+    """That which is listened on, or the one that was told; if others cannot reach it, it is said what to set."""
+    given = Settings.load({"discovery_dir": str(tmp_path), **settings}, {})
+    discovery.announcer(given, 9, lambda: ("r", 0), print)
+    (file,) = tmp_path.iterdir()
+
+    assert json.loads(file.read_text())[0]["targets"] == [expected]
+    said = f"says {expected}, which only a Prometheus on this machine can reach"
+    assert [said in caplog.text, "RLEXPORTER_ADVERTISE" in caplog.text] == [not elsewhere] * 2
+    assert bool(caplog.records) is not elsewhere
 
 
-def test_the_address_of_a_host_with_several(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_address_of_a_host_with_several(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Who listens on all of them is found by that of the default route, and without one by name; never by loopback."""
-    on_all = Settings.load({"host": "0.0.0.0"}, {})
+    on_all = Settings.load({"host": "0.0.0.0", "discovery_dir": str(tmp_path)}, {})
+    discovery.announcer(on_all, 9, lambda: ("r", 0), print)
+    assert not caplog.text
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         try:
             sock.connect(("192.0.2.1", 9))
@@ -152,29 +168,6 @@ def test_every_address_of_either_kind_is_listened_on(tmp_path: Path) -> None:
     for host in (named, f"127.0.0.1:{exporter.port}", f"[::1]:{exporter.port}"):
         assert 'run="r"' in urllib.request.urlopen(f"http://{host}/metrics", timeout=600).read().decode()
     exporter.close()
-
-
-@pytest.mark.parametrize(
-    ("settings", "said"),
-    [
-        ({}, "says 127.0.0.1:9, which only a Prometheus on this machine can reach"),
-        ({"host": "::1"}, "says [::1]:9, which only"),
-        ({"host": "localhost"}, "says localhost:9, which only"),
-        ({"host": "10.1.2.3"}, ""),
-        ({"host": "0.0.0.0"}, ""),
-        ({"advertise": "127.0.0.1"}, ""),
-    ],
-    ids=str,
-)
-def test_an_address_that_others_cannot_reach_is_said(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, settings: dict[str, str], said: str
-) -> None:
-    """With what to set; who told the address knows."""
-    given = Settings.load({"discovery_dir": str(tmp_path), **settings}, {})
-    discovery.announcer(given, 9, lambda: ("r", 0), print)
-
-    assert (said in caplog.text) if said else not caplog.text
-    assert ("RLEXPORTER_ADVERTISE" in caplog.text) == bool(said)
 
 
 def test_training_anew_does_not_announce_the_run_whose_checkpoints_lie_there(tmp_path: Path) -> None:

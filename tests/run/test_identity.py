@@ -51,12 +51,12 @@ def test_all_ranks_share_an_id(environ: dict[str, str], expected: str | None) ->
     assert identity.shared_id(environ) == expected
 
 
-def test_a_long_id_is_shortened_alike_on_all_ranks() -> None:
-    """To the same eight digits."""
-    environ = {"TORCHELASTIC_RUN_ID": "x" * 80}
+def test_a_long_id_is_shortened() -> None:
+    """To eight digits, which are its own: all ranks have the same."""
+    first, other = (identity.shared_id({"TORCHELASTIC_RUN_ID": each * 80}) for each in "xy")
 
-    assert identity.shared_id(environ) == identity.shared_id(dict(environ))
-    assert len(identity.shared_id(environ) or "") == 8
+    assert first != other
+    assert len(first or "") == 8
 
 
 def test_runs_with_default_names_stay_apart() -> None:
@@ -129,13 +129,6 @@ def test_a_requeued_job_counts_its_attempts(monkeypatch: pytest.MonkeyPatch, tmp
     for no_number in ("", "-1", "x"):
         monkeypatch.setenv("SLURM_RESTART_COUNT", no_number)
         assert identity.provisional("mine", None) == Identity("mine", 1)
-
-
-def test_a_launch_gives_one_name_to_every_rank(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Without a file, a socket or a collective between them."""
-    monkeypatch.setenv("SLURM_JOB_ID", "4711")
-
-    assert {identity.provisional(None, str(tmp_path)).name for _ in range(4)} == {f"{tmp_path.name}-4711"}
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"run": "x"}', '{"run": "x", "attempt": "many"}', "\x00"])

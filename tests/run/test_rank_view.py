@@ -13,6 +13,7 @@ from rlexporter.model.step import RunFacts, StepUpdate
 from rlexporter.outputs import prometheus
 from rlexporter.run import shutdown
 from tests.conftest import fetch
+from tests.tools import free_port
 
 
 @pytest.fixture
@@ -88,8 +89,6 @@ def test_timings_are_few() -> None:
 
 def test_each_rank_of_a_machine_has_a_port_of_its_own() -> None:
     """The base and its local rank; where that is taken, the next one."""
-    from tests.tools import free_port
-
     base = free_port()
     ranks = [
         Exporter(run="r", port=base, rank=8 + local, local_rank=local, world_size=16, ranks="all").start(fallback=True)
@@ -105,12 +104,15 @@ def test_each_rank_of_a_machine_has_a_port_of_its_own() -> None:
         rank.close()
 
 
-def test_another_rank_does_nothing_by_default() -> None:
-    """No socket, no thread, no file."""
+def test_another_rank_does_nothing_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No socket, no thread, no file; it can be written to all the same."""
+    monkeypatch.setenv("RANK", "3")
+    monkeypatch.setenv("WORLD_SIZE", "8")
     before = threading.active_count()
-    exporter = Exporter(run="r", rank=1, world_size=2, state_file="/nowhere/x", discovery_dir="/nowhere").start()
+    exporter = Exporter(run="r", state_file="/nowhere/x", discovery_dir="/nowhere").start()
+    exporter.log({"reward": 1.0}, step=1)
 
-    assert exporter.url is None
+    assert (exporter.url, exporter.snapshot.labels["rank"]) == (None, "3")
     assert threading.active_count() == before
     assert list(shutdown.live()) == []
 

@@ -30,11 +30,18 @@ from rlexporter.tensors import host, tally
 RATIO = Series(NAMED["rl_policy_ratio_dist"])
 
 
-@pytest.fixture
-def on_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(autouse=True)
+def _on_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every tensor is taken for one on a GPU."""
     for module in (sink, tally):
         monkeypatch.setattr(module, "on_gpu", torch.is_tensor)
+
+
+@pytest.fixture
+def grpo(exporter: Exporter) -> Exporter:
+    """An exporter of a GRPO run that has begun."""
+    exporter.run.begin(RunFacts(algorithm="grpo", step=0))
+    return exporter
 
 
 def _count(exporter: Exporter, name: str) -> int:
@@ -42,7 +49,6 @@ def _count(exporter: Exporter, name: str) -> int:
     return found.count if found else 0
 
 
-@pytest.mark.usefixtures("on_gpu")
 def test_observed_values_come_with_the_next_log_line(exporter: Exporter) -> None:
     """Sent by it, and there for the next scrape."""
     exporter.observe("policy_ratio", torch.tensor([0.9, 1.1, 300.0]), torch.tensor([True, True, False]))
@@ -58,10 +64,8 @@ def test_observed_values_come_with_the_next_log_line(exporter: Exporter) -> None
     assert exporter.snapshot.value("rl_nonfinite_values_total", metric="rl_policy_ratio_dist", kind="nan") == 1
 
 
-@pytest.mark.usefixtures("on_gpu")
-def test_a_line_with_values_on_a_gpu_does_not_read_them(exporter: Exporter, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_line_with_values_on_a_gpu_does_not_read_them(grpo: Exporter, monkeypatch: pytest.MonkeyPatch) -> None:
     """A number, a NaN, several values, an unknown key, a running total, an evaluation: each where its key belongs."""
-    exporter.run.begin(RunFacts(algorithm="grpo", step=0))
 
     def wait(*_: Any) -> None:
         raise AssertionError("this waits for the device")
@@ -69,13 +73,13 @@ def test_a_line_with_values_on_a_gpu_does_not_read_them(exporter: Exporter, monk
     with monkeypatch.context() as patch:
         for name in ("item", "numpy", "__float__", "__array__"):
             patch.setattr(torch.Tensor, name, wait)
-        exporter.log({"kl": torch.tensor(0.25), "entropy": torch.tensor([1.0, 2.0]), "reward": 2.0}, step=1)
-        exporter.log({"mine": torch.tensor(7), "grad_norm": torch.tensor(math.nan)}, step=2)
-        exporter.log({"num_tokens": torch.tensor(100.0)}, step=3)
-        exporter.log({"eval_loss": torch.tensor(0.5), "eval_runtime": 1.0}, step=3)
-        assert exporter.snapshot.value("rl_reward_mean") == 2.0
-    exporter.log({"num_tokens": torch.tensor(150.0), "kl": torch.tensor(0.5)}, step=4)
-    value = exporter.run.current().value
+        grpo.log({"kl": torch.tensor(0.25), "entropy": torch.tensor([1.0, 2.0]), "reward": 2.0}, step=1)
+        grpo.log({"mine": torch.tensor(7), "grad_norm": torch.tensor(math.nan)}, step=2)
+        grpo.log({"num_tokens": torch.tensor(100.0)}, step=3)
+        grpo.log({"eval_loss": torch.tensor(0.5), "eval_runtime": 1.0}, step=3)
+        assert grpo.snapshot.value("rl_reward_mean") == 2.0
+    grpo.log({"num_tokens": torch.tensor(150.0), "kl": torch.tensor(0.5)}, step=4)
+    value = grpo.run.current().value
 
     assert value("rlexporter_errors_total", where="log") is None
     assert value("rl_kl_per_token") == 0.5
@@ -87,7 +91,6 @@ def test_a_line_with_values_on_a_gpu_does_not_read_them(exporter: Exporter, monk
     assert value("rl_eval_loss", dataset="default") == 0.5
 
 
-@pytest.mark.usefixtures("on_gpu")
 def test_a_step_is_served_whole_once_it_has_come(exporter: Exporter) -> None:
     """What a device counted, and what the host did, of the same series and of others."""
     exporter.run.sink.observe("rl_policy_ratio_dist", torch.full((5,), 1.0))
@@ -99,16 +102,14 @@ def test_a_step_is_served_whole_once_it_has_come(exporter: Exporter) -> None:
     assert _count(exporter, "rl_policy_ratio_dist") == 5
 
 
-@pytest.mark.usefixtures("on_gpu")
-def test_what_was_flushed_before_a_failure_is_served_after_it(exporter: Exporter) -> None:
+def test_what_was_flushed_before_a_failure_is_served_after_it(grpo: Exporter) -> None:
     """Even where nothing can be sent any more."""
-    exporter.run.begin(RunFacts(algorithm="grpo", step=0))
-    exporter.run.sink.observe("rl_weight_norm", torch.tensor([math.nan]))
-    exporter.run.sink.flush()
-    found = exporter.run.sink._pending.tally._devices["cpu"]
+    grpo.run.sink.observe("rl_weight_norm", torch.tensor([math.nan]))
+    grpo.run.sink.flush()
+    found = grpo.run.sink._pending.tally._devices["cpu"]
     found.flush = found.add = None  # type: ignore[method-assign,assignment]
-    exporter.end(RuntimeError("device-side assert"))
-    snapshot = exporter.run.current()
+    grpo.end(RuntimeError("device-side assert"))
+    snapshot = grpo.run.current()
 
     assert snapshot.value("rl_run_state", state="failed") == 1
     assert snapshot.value("rl_nonfinite_values_total", metric="rl_weight_norm", kind="nan") == 1
@@ -124,14 +125,12 @@ def _grpo_step(exporter: Exporter, step: int) -> None:
     exporter.run.sink.advance(StepUpdate(step=step))
 
 
-@pytest.mark.usefixtures("on_gpu")
-def test_reward_functions_on_a_gpu_have_a_spread(exporter: Exporter) -> None:
+def test_reward_functions_on_a_gpu_have_a_spread(grpo: Exporter) -> None:
     """Every completion got another reward, so no function is dead or silent; the extremes are those of all steps."""
-    exporter.run.begin(RunFacts(algorithm="grpo", step=0))
     for step in range(1, 61):
-        _grpo_step(exporter, step)
-    exporter.run.sink.flush()
-    snapshot = exporter.run.current()
+        _grpo_step(grpo, step)
+    grpo.run.sink.flush()
+    snapshot = grpo.run.current()
     found = snapshot.buckets[Series(NAMED["rl_reward_function_dist"], ("accuracy",))]
 
     for condition, severity in (("reward_function_silent", "info"), ("reward_function_dead", "warning")):
@@ -141,12 +140,10 @@ def test_reward_functions_on_a_gpu_have_a_spread(exporter: Exporter) -> None:
     assert (found.count, found.minimum, round(found.maximum, 5)) == (180, 0.0, 2.2)
 
 
-@pytest.mark.usefixtures("on_gpu")
-def test_a_late_part_is_judged_with_its_own_extremes(exporter: Exporter, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_late_part_is_judged_with_its_own_extremes(grpo: Exporter, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two parts come between two steps: what the judge gets is both, and nothing of the step before."""
-    exporter.run.begin(RunFacts(algorithm="grpo", step=0))
     judged: list[dict[Series, Histogram]] = []
-    watch = exporter.run.store._watch
+    watch = grpo.run.store._watch
     assert watch
     judge = watch._judge.step
 
@@ -156,21 +153,20 @@ def test_a_late_part_is_judged_with_its_own_extremes(exporter: Exporter, monkeyp
 
     monkeypatch.setattr(watch._judge, "step", noted)
     for step, values in enumerate([[-5.0, 9.0], [1.0, 2.0], [3.0, 4.0]], 1):
-        exporter.run.sink.observe("rl_reward_dist", torch.tensor(values))
-        exporter.run.sink.advance(StepUpdate(step=step))
-        exporter.run.sink.flush()
+        grpo.run.sink.observe("rl_reward_dist", torch.tensor(values))
+        grpo.run.sink.advance(StepUpdate(step=step))
+        grpo.run.sink.flush()
         if step == 2:
-            exporter.run.current()
-            exporter.run.sink.observe("rl_reward_dist", torch.tensor([1.5, 7.0]))
-            exporter.run.sink.flush()
-    exporter.run.sink.advance(StepUpdate(step=4))
+            grpo.run.current()
+            grpo.run.sink.observe("rl_reward_dist", torch.tensor([1.5, 7.0]))
+            grpo.run.sink.flush()
+    grpo.run.sink.advance(StepUpdate(step=4))
     reward = Series(NAMED["rl_reward_dist"])
     extremes = [(seen[reward].count, seen[reward].minimum, seen[reward].maximum) for seen in judged if reward in seen]
 
     assert extremes == [(2, -5.0, 9.0), (4, 1.0, 7.0), (2, 3.0, 4.0)]
 
 
-@pytest.mark.usefixtures("on_gpu")
 def test_a_counter_of_a_device_survives_flushes(exporter: Exporter) -> None:
     """A running total that legacy PPO keeps on the GPU: the largest that was seen, whichever flush has sent it."""
     exporter.run.begin(RunFacts(algorithm="ppo-legacy", step=0))
@@ -182,7 +178,6 @@ def test_a_counter_of_a_device_survives_flushes(exporter: Exporter) -> None:
         assert exporter.run.current().value("rl_skipped_updates_total") == total
 
 
-@pytest.mark.usefixtures("on_gpu")
 def test_parts_are_served_in_the_order_in_which_they_came(exporter: Exporter, monkeypatch: pytest.MonkeyPatch) -> None:
     """A scrape that was held up with a part in its hands: a total that shrinks would be counted once more."""
     exporter.run.begin(RunFacts(algorithm="ppo-legacy", step=0))
@@ -205,20 +200,18 @@ def test_parts_are_served_in_the_order_in_which_they_came(exporter: Exporter, mo
     assert exporter.run.current().value("rl_skipped_updates_total") == 6.0
 
 
-@pytest.mark.usefixtures("on_gpu")
-def test_known_keys_on_a_gpu_are_read_without_a_change(exporter: Exporter, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_known_keys_on_a_gpu_are_read_without_a_change(grpo: Exporter, monkeypatch: pytest.MonkeyPatch) -> None:
     """New keys or known ones: a line is one change, and the part that has come with it another."""
-    exporter.run.begin(RunFacts(algorithm="grpo", step=0))
-    exporter.log({"loss": 0.5}, step=1)
-    changes, change = [0], exporter.run.store.change
+    grpo.log({"loss": 0.5}, step=1)
+    changes, change = [0], grpo.run.store.change
 
     def counted(edit: Callable[[SnapshotBuilder], None]) -> None:
         changes[-1] += 1
         change(edit)
 
-    monkeypatch.setattr(exporter.run.store, "change", counted)
+    monkeypatch.setattr(grpo.run.store, "change", counted)
     for step in (2, 3, 4):
-        exporter.log({"kl": torch.tensor(step), "mine": torch.tensor(1.0), "reward": torch.tensor(2.0)}, step=step)
+        grpo.log({"kl": torch.tensor(step), "mine": torch.tensor(1.0), "reward": torch.tensor(2.0)}, step=step)
         changes.append(0)
 
     assert changes == [1, 2, 2, 0]

@@ -379,7 +379,7 @@ def test_nothing_that_can_be_logged_raises(store: Store, line: dict[Any, Any], s
 
 
 def test_asking_what_a_key_feeds_changes_nothing(grpo: Store) -> None:
-    """The next line counts a new key; a known one only needs a look."""
+    """The next line counts a new key; a known one only needs a look. The keys of its line tell an evaluation."""
     keys = ("kl", "mine")
     before = grpo.snapshot
     first = grpo.targets("kl", keys), grpo.targets("mine", keys)
@@ -391,9 +391,6 @@ def test_asking_what_a_key_feeds_changes_nothing(grpo: Store) -> None:
     grpo.record({"loss": 1.0}, step=1)
     assert grpo.snapshot.value("rlexporter_unmapped_keys") == 1
 
-
-def test_keys_of_an_evaluation_are_known_apart(grpo: Store) -> None:
-    """By the keys of the line that they are in."""
     (series,) = grpo.targets("eval_loss", ["eval_loss", "eval_math_runtime", "eval_math_samples_per_second"])
     assert (series.metric.series, series.labels) == ("rl_eval_loss", ("math",))
 
