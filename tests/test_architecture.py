@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ast
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+
+from tests.programs import printed
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "rlexporter"
@@ -150,8 +151,7 @@ def test_import_is_light() -> None:
     """`import rlexporter` loads nothing that is heavy, and the command line nothing before it has to."""
     statement = "import sys, rlexporter, rlexporter.commands.main, rlexporter.exporter"
     code = f"{statement}; print([m for m in {tuple(HOMES)!r} if m in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+    assert printed(sys.executable, "-c", code).strip() == "[]"
 
 
 def test_files_and_functions_are_small() -> None:

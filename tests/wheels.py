@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 import sysconfig
 import venv
 from pathlib import Path
 
+from tests.programs import printed
 from tests.tools import ROOT
 
 
 def build(folder: Path) -> Path:
     """The wheel, in ``folder``; what it is built with is installed here, so nothing is fetched."""
-    _run("hatchling", "build", "--target", "wheel", "--directory", str(folder), cwd=ROOT)
+    printed(sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(folder), cwd=ROOT)
     (wheel,) = folder.glob("*.whl")
     return wheel
 
@@ -25,13 +25,8 @@ def install(wheel: Path, folder: Path) -> Path:
     """
     venv.create(folder, with_pip=False)
     python = folder / "bin/python"
-    _run("pip", "--python", str(python), "--quiet", "install", "--no-deps", "--no-index", str(wheel), cwd=folder)
+    pip = ("pip", "--python", python, "--quiet", "install", "--no-deps", "--no-index", wheel)
+    printed(sys.executable, "-m", *pip, cwd=folder)
     (packages,) = folder.glob("lib/python*/site-packages")
     (packages / "beside.pth").write_text(sysconfig.get_path("purelib"))
     return python
-
-
-def _run(module: str, *options: str, cwd: Path) -> None:
-    command = [sys.executable, "-m", module, *options]
-    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=600, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr

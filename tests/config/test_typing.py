@@ -17,7 +17,7 @@ from rlexporter import Exporter
 from rlexporter.config.arguments import SettingArguments
 from rlexporter.config.settings import Settings
 from tests import wheels
-from tests.node import require_node
+from tests.programs import require_node
 
 USER = '''\
 """What a user writes."""

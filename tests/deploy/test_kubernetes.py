@@ -15,10 +15,11 @@ import yaml
 from rlexporter.catalog import CATALOG
 from rlexporter.catalog.alerts import LOST_WITHOUT
 from rlexporter.config.settings import Settings
-from tests.node import evaluated
+from tests.programs import evaluated, printed
 from tests.tools import ALERTMANAGERS, ROOT, require_alertmanager, require_tool
 
 FOLDER = ROOT / "deploy/kubernetes"
+JOBS = (FOLDER / "example-job.yaml", ROOT / "examples/kubernetes/grpo.yaml")
 YAML = sorted(
     path for top in ("deploy", "grafana") for end in ("yml", "yaml") for path in (ROOT / top).rglob(f"*.{end}")
 )
@@ -58,11 +59,6 @@ Strict.add_constructor("tag:yaml.org,2002:value", lambda _, node: node.value)
 def load(path: Path) -> Any:
     """The one document of a file."""
     return yaml.load(path.read_text(), Strict)
-
-
-def schema_mistakes(*objects: dict[str, Any]) -> list[str]:
-    """What the schemas of Kubernetes and of the operator say of objects."""
-    return evaluated("kubernetes-models", VALIDATE, objects)
 
 
 @pytest.fixture(scope="module")
@@ -171,10 +167,9 @@ def test_messages(generation: str, tmp_path: Path) -> None:
     (tmp_path / "none.tmpl").write_text("")
 
     def rendered(text: str) -> str:
-        amtool = str(require_alertmanager(generation) / "amtool")
         options = [f"--template.glob={tmp_path / 'none.tmpl'}", f"--template.data={tmp_path / 'data.json'}"]
-        command = [amtool, "template", "render", *options, f"--template.text={text}"]
-        return subprocess.run(command, capture_output=True, text=True, timeout=600, check=True).stdout
+        amtool = require_alertmanager(generation) / "amtool"
+        return printed(amtool, "template", "render", *options, f"--template.text={text}")
 
     assert rendered(pagerduty["description"]).strip() == "[critical] a b: RLKLHigh"
     assert rendered(pagerduty["details"][0]["value"]).strip().splitlines() == [
@@ -190,20 +185,39 @@ def test_messages(generation: str, tmp_path: Path) -> None:
     ]
 
 
-def test_the_example_is_scraped() -> None:
-    """The PodMonitor finds the pod and its port; what it adds to series collides with none, and alerts survive it."""
-    monitor, pod = load(FOLDER / "podmonitor.yaml"), load(FOLDER / "example-job.yaml")["spec"]["template"]
-    assert (monitor["apiVersion"], monitor["kind"]) == ("monitoring.coreos.com/v1", "PodMonitor")
+@pytest.mark.parametrize("path", JOBS, ids=lambda path: path.stem)
+def test_a_job_is_scraped(path: Path) -> None:
+    """The PodMonitor finds the pod and its port, and the exporter listens where it asks."""
+    monitor, pod = load(FOLDER / "podmonitor.yaml"), load(path)["spec"]["template"]
     assert monitor["spec"]["selector"]["matchLabels"].items() <= pod["metadata"]["labels"].items()
+    (container,) = pod["spec"]["containers"]
+    settings = Settings.load({}, {each["name"]: each["value"] for each in container["env"]})
+    assert settings.host == "0.0.0.0"
+    assert container["ports"] == [{"name": "metrics", "containerPort": settings.port}]
+
+
+@pytest.mark.parametrize("path", JOBS, ids=lambda path: path.stem)
+def test_a_job_may_linger_and_is_never_restarted_by_a_probe(path: Path) -> None:
+    """Time for the final state after SIGTERM, no probes, and no rights."""
+    job = load(path)
+    assert (job["apiVersion"], job["kind"]) == ("batch/v1", "Job")
+    pod = job["spec"]["template"]["spec"]
+    assert pod["terminationGracePeriodSeconds"] >= 30
+    assert (pod["restartPolicy"], pod["securityContext"]["runAsNonRoot"]) == ("Never", True)
+    (container,) = pod["containers"]
+    assert not {"readinessProbe", "livenessProbe", "startupProbe"} & set(container)
+    assert container["securityContext"] == {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+
+
+def test_what_the_monitor_adds() -> None:
+    """It collides with no label of a series, and alerts survive it."""
+    monitor = load(FOLDER / "podmonitor.yaml")
+    assert (monitor["apiVersion"], monitor["kind"]) == ("monitoring.coreos.com/v1", "PodMonitor")
     (endpoint,) = monitor["spec"]["podMetricsEndpoints"]
     names, labelled, host = endpoint["relabelings"]
     assert names["sourceLabels"] == labelled["sourceLabels"] == ["__meta_kubernetes_pod_container_port_name"]
     assert (names["action"], labelled["targetLabel"]) == ("keep", "endpoint")
     assert (host["sourceLabels"], host["targetLabel"]) == (["__meta_kubernetes_pod_node_name"], "node")
-    (container,) = pod["spec"]["containers"]
-    settings = Settings.load({}, {each["name"]: each["value"] for each in container["env"]})
-    assert settings.host == "0.0.0.0"
-    assert container["ports"] == [{"name": "metrics", "containerPort": settings.port}]
     assert re.fullmatch(names["regex"], "metrics")
     assert (endpoint["path"], endpoint["interval"], endpoint["honorLabels"]) == ("/metrics", "15s", False)
     assert OF_TARGETS.isdisjoint({"run", "rank"}.union(*(metric.labels for metric in CATALOG)))
@@ -222,21 +236,13 @@ def test_the_sidecar_finds_the_dashboards(built: list[dict[str, Any]]) -> None:
         assert {"searchNamespace", "grafana-values.yaml"} <= set(re.findall(r"[\w.-]*[\w]", where.read_text()))
 
 
-def test_the_example_may_linger_and_is_never_restarted_by_a_probe() -> None:
-    """Time for the final state after SIGTERM, no probes, and no rights."""
-    job = load(FOLDER / "example-job.yaml")
-    assert (job["apiVersion"], job["kind"]) == ("batch/v1", "Job")
-    pod = job["spec"]["template"]["spec"]
-    assert pod["terminationGracePeriodSeconds"] >= 30
-    assert (pod["restartPolicy"], pod["securityContext"]["runAsNonRoot"]) == ("Never", True)
-    (container,) = pod["containers"]
-    assert not {"readinessProbe", "livenessProbe", "startupProbe"} & set(container)
-    assert container["securityContext"]["allowPrivilegeEscalation"] is False
-
-
 def test_schemas(built: list[dict[str, Any]]) -> None:
     """Types, patterns and allowed words of the operator's and of Kubernetes' own definitions; not unknown fields."""
-    (broken,) = (json.loads(json.dumps(each)) for each in built if each["kind"] == "PodMonitor")
-    broken["spec"]["podMetricsEndpoints"][0]["interval"] = "15x"
-    (mistake,) = schema_mistakes(*built, load(FOLDER / "example-job.yaml"), broken)
-    assert mistake.startswith("PodMonitor: data/spec/podMetricsEndpoints/0/interval must match pattern")
+    wrong = load(JOBS[1])
+    wrong["spec"]["backoffLimit"] = "two"
+    (monitor,) = (json.loads(json.dumps(each)) for each in built if each["kind"] == "PodMonitor")
+    monitor["spec"]["podMetricsEndpoints"][0]["interval"] = "15x"
+    objects = [*built, *map(load, JOBS), monitor, wrong]
+    interval, limit = evaluated("kubernetes-models", VALIDATE, objects)
+    assert interval.startswith("PodMonitor: data/spec/podMetricsEndpoints/0/interval must match pattern")
+    assert "backoffLimit" in limit

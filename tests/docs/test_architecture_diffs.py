@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from tests.docs.test_architecture_page import PAGE
+from tests.programs import printed
 from tests.test_architecture import PACKAGE, ROOT
 
 pytestmark = pytest.mark.slow
@@ -31,21 +30,13 @@ def copy(tmp_path: Path) -> Path:
 
 def _apply(kind: str, root: Path) -> set[str]:
     """Apply a diff of the page; returns the files that it touches."""
-    environ = {**os.environ, "GIT_CEILING_DIRECTORIES": str(root.parent)}
-    command = ["git", "apply", "--verbose", "-"]
-    done = subprocess.run(command, input=DIFFS[kind], cwd=root, env=environ, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    printed("git", "apply", "--verbose", "-", cwd=root, given=DIFFS[kind], GIT_CEILING_DIRECTORIES=str(root.parent))
     return set(re.findall(r"^\+\+\+ b/rlexporter/(\S+)$", DIFFS[kind], re.MULTILINE))
 
 
 def _python(root: Path, *arguments: str) -> str:
     """What a Python prints that has the copy and nothing of the checkout."""
-    environ = {**os.environ, "PYTHONPATH": str(root), "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(
-        [sys.executable, *arguments], cwd=root, env=environ, capture_output=True, text=True, timeout=600
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    return printed(sys.executable, *arguments, cwd=root, PYTHONPATH=str(root), OMP_NUM_THREADS="1")
 
 
 def _run(root: Path, code: str) -> list[object]:
@@ -214,6 +205,4 @@ def test_what_is_added_passes_the_linter(copy: Path, kind: str) -> None:
     touched = sorted(str(copy / "rlexporter" / file) for file in _apply(kind, copy))
     settings = ["--config", str(ROOT / "pyproject.toml"), "--no-cache"]
     for command in (["check"], ["format", "--check"]):
-        ruff = [sys.executable, "-m", "ruff", *command, *settings, *touched]
-        done = subprocess.run(ruff, cwd=copy, capture_output=True, text=True)
-        assert done.returncode == 0, done.stdout + done.stderr
+        printed(sys.executable, "-m", "ruff", *command, *settings, *touched, cwd=copy)

@@ -29,6 +29,7 @@ from rlexporter.exporter import Exporter
 from tests.catalog.test_names import SERVED
 from tests.conftest import fetch
 from tests.docs.code_blocks import PAGES, Block, blocks, words
+from tests.programs import printed
 from tests.tools import GENERATIONS, ROOT, eventually, require_tools
 
 PLAIN = {
@@ -198,10 +199,8 @@ def test_a_launcher(desk: Path) -> None:
     commands = {command for _, command in shell() if command.startswith("rlexporter run torchrun")}
     for command in commands:
         assert "--nproc-per-node 8 train.py" in command
-        parts = words(command.replace("node 8", "node 2"))[1]
-        done = subprocess.run(parts, capture_output=True, text=True, timeout=600, check=False)
-        assert done.returncode == 0, done.stderr
-        assert done.stdout.count("trained with") == 2  # two at once may print into one line
+        said = printed(*words(command.replace("node 8", "node 2"))[1])
+        assert said.count("trained with") == 2  # two at once may print into one line
 
 
 @pytest.mark.slow
@@ -230,11 +229,7 @@ def test_the_endpoint_is_asked(exporter: Exporter, desk: Path) -> None:
             assert json.load(response)["version"] == 1
     for command in ASKING:
         parts = [Path(part).name if part.endswith("rlexporter") else part for part in words(command)[1]]
-        done = subprocess.run(
-            [part.replace("9750", str(exporter.port)) for part in parts], capture_output=True, text=True, timeout=600
-        )
-        assert done.returncode == 0, done.stderr
-        assert done.stdout.startswith("fine ")
+        assert printed(*(part.replace("9750", str(exporter.port)) for part in parts)).startswith("fine ")
 
 
 def test_a_real_report(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -329,10 +324,7 @@ def test_configurations(block: Block, generation: str, tmp_path: Path) -> None:
         file, command = "prometheus.yml", ["config", *["--agent"] * ("remote_write" in found)]
         text = _with_files_of(yaml.safe_dump(found), tmp_path)
     (tmp_path / file).write_text(text)
-    promtool = [str(require_tools(generation) / "promtool"), "check", *command, file]
-    done = subprocess.run(promtool, cwd=tmp_path, capture_output=True, text=True, timeout=600, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "SUCCESS" in done.stdout
+    assert "SUCCESS" in printed(require_tools(generation) / "promtool", "check", *command, file, cwd=tmp_path)
 
 
 def _with_files_of(text: str, folder: Path) -> str:

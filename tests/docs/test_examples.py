@@ -1,7 +1,7 @@
 """The examples, as somebody runs them who has copied them: real processes on the CPU, with tiny models of this machine.
 
-Nobody here has Slurm or Kubernetes: `srun` is a stand-in that runs what it is given, and the Job is held against the
-schemas of Kubernetes. PPO is in tests/versions/test_ppo_example.py, since the newest TRL has none.
+Nobody here has Slurm: `srun` is a stand-in that runs what it is given. PPO is in tests/versions/test_ppo_example.py,
+since the newest TRL has none.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from jupyter_client.manager import KernelManager
 
 from rlexporter.catalog import NAMED
 from rlexporter.demo import tiny
-from tests.deploy.test_kubernetes import schema_mistakes
 from tests.tools import ROOT
 
 pytestmark = pytest.mark.slow
@@ -117,28 +116,17 @@ def test_a_slurm_job(tmp_path: Path, model: Path) -> None:
 
 
 def test_a_kubernetes_job() -> None:
-    """By the schemas of Kubernetes; what it mounts, runs and declares fits, and it may do no more than it has to."""
-    job: dict[str, Any] = yaml.safe_load((EXAMPLES / "kubernetes/grpo.yaml").read_text())
-    pod = job["spec"]["template"]
-    (container,) = pod["spec"]["containers"]
-    script = (EXAMPLES / "grpo.py").read_text()
+    """What it mounts and runs fits its script; tests/deploy/test_kubernetes.py has what holds for every Job."""
+    text = (EXAMPLES / "kubernetes/grpo.yaml").read_text()
+    pod = yaml.safe_load(text)["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
     assert [word for word in container["command"] if word.startswith("--")] == ["--out"]
-    assert '"--out"' in script
+    assert '"--out"' in (EXAMPLES / "grpo.py").read_text()
     mounted = {each["name"]: each["mountPath"] for each in container["volumeMounts"]}
     assert mounted["script"] == str(Path(container["command"][1]).parent)
-    volumes = {each["name"]: each for each in pod["spec"]["volumes"]}
+    volumes = {each["name"]: each for each in pod["volumes"]}
     assert set(mounted) == set(volumes)
-    name = volumes["script"]["configMap"]["name"]
-    assert f"create configmap {name} --from-file=../grpo.py" in (EXAMPLES / "kubernetes/grpo.yaml").read_text()
-    monitor = yaml.safe_load((ROOT / "deploy/kubernetes/podmonitor.yaml").read_text())
-    assert monitor["spec"]["selector"]["matchLabels"].items() <= pod["metadata"]["labels"].items()
-    assert container["ports"] == [{"name": "metrics", "containerPort": 9750}]
-    assert pod["spec"]["securityContext"]["runAsNonRoot"]
-    assert container["securityContext"] == {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
-
-    broken = {**job, "spec": {**job["spec"], "backoffLimit": "two"}}
-    (mistake,) = schema_mistakes(job, broken)
-    assert "backoffLimit" in mistake
+    assert f"create configmap {volumes['script']['configMap']['name']} --from-file=../grpo.py" in text
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")

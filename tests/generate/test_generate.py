@@ -5,9 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
-import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -22,20 +20,12 @@ from rlexporter.generate.dashboards.linked import panel_id
 from rlexporter.generate.site import VARIABLES, Site, base
 from rlexporter.model.condition import Family
 from tests import wheels
+from tests.programs import printed
 from tests.tools import EACH_GENERATION, ROOT, require_alertmanager, require_tool, require_tools, require_victoria
 
 RUNBOOKS_URL, GRAFANA_URL = "https://wiki.example.org/rl/runbooks", "https://example.org:8443/grafana"
 HEAD = RUNBOOKS.partition("/blob/")[0]
 HIDDEN = 2
-
-
-def run(*command: str | Path, **environ: str) -> str:
-    """What a program that must succeed prints."""
-    done = subprocess.run(
-        list(map(str, command)), env=os.environ | environ, capture_output=True, text=True, timeout=120, cwd="/"
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
 
 
 LINKS = ("--runbooks-url", f"{RUNBOOKS_URL}/", "--grafana-url", f"{GRAFANA_URL}/")
@@ -44,11 +34,11 @@ LINKS = ("--runbooks-url", f"{RUNBOOKS_URL}/", "--grafana-url", f"{GRAFANA_URL}/
 
 @pytest.fixture(scope="module")
 def said(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
-    """The pack that the command writes, and what it prints."""
+    """The pack that the command writes, and what it says."""
     out = tmp_path_factory.mktemp("site") / "pack"
-    with contextlib.redirect_stdout(io.StringIO()) as printed:
+    with contextlib.redirect_stdout(io.StringIO()) as told:
         assert main.main(["generate", "--out", str(out), *LINKS]) == 0
-    return out, printed.getvalue()
+    return out, told.getvalue()
 
 
 @pytest.fixture(scope="module")
@@ -80,11 +70,11 @@ def dashboards(folder: Path) -> dict[str, Any]:
 def test_a_wheel_writes_the_same(pack: Path, tmp_path: Path) -> None:
     """The command of an installed one, whose package is not that of this checkout, and which loads no torch."""
     wheel, site, out = wheels.build(tmp_path), tmp_path / "site", tmp_path / "pack"
-    run(sys.executable, "-m", "pip", "-q", "install", "--no-deps", "--no-index", "--target", site, wheel)
-    run(site / "bin/rlexporter", "generate", "--out", out, *LINKS, PYTHONPATH=str(site))
+    printed(sys.executable, "-m", "pip", "-q", "install", "--no-deps", "--no-index", "--target", site, wheel)
+    printed(site / "bin/rlexporter", "generate", "--out", out, *LINKS, cwd=tmp_path, PYTHONPATH=str(site))
     assert files(out) == files(pack)
     code = "import sys, rlexporter.commands.generate as it; print(it.__file__, 'torch' in sys.modules)"
-    told = run(sys.executable, "-c", code, PYTHONPATH=str(site)).split()
+    told = printed(sys.executable, "-c", code, cwd=tmp_path, PYTHONPATH=str(site)).split()
     assert told == [str(site / "rlexporter/commands/generate.py"), "False"]
 
 
@@ -106,8 +96,8 @@ def test_all_of_it_is_written(pack: Path) -> None:
 
 def test_what_to_do_next_works(said: tuple[Path, str]) -> None:
     """The commands that it prints name what is there, and run as they are printed."""
-    out, printed = said
-    first, _, *commands = printed.splitlines()
+    out, told = said
+    first, _, *commands = told.splitlines()
     assert first.startswith(f"wrote {len(files(out))} files to {out}: ")
     programs = {
         "promtool": require_tools("3") / "promtool",
@@ -118,22 +108,22 @@ def test_what_to_do_next_works(said: tuple[Path, str]) -> None:
     assert [line.split()[0] for line in commands] == list(programs)
     for line in commands:
         name, rest = line.strip().split(" ", 1)
-        assert str(out) in run("/bin/sh", "-c", f"{programs[name]} {rest}")
+        assert str(out) in printed("/bin/sh", "-c", f"{programs[name]} {rest}")
 
 
 @pytest.mark.slow
 def test_other_servers_take_it(pack: Path) -> None:
     """Older ones, and vmalert: each annotation is a template that they can read; the newest do so above."""
     rules = pack / "alerts/rlexporter.rules.yml"
-    assert "SUCCESS" in run(require_tools("2") / "promtool", "check", "rules", rules)
+    assert "SUCCESS" in printed(require_tools("2") / "promtool", "check", "rules", rules)
     amtool = require_alertmanager("old") / "amtool"
-    assert "1 templates" in run(amtool, "check-config", pack / "alerts/alertmanager.yml")
-    run(require_victoria() / "vmalert", "-dryRun", f"-rule={rules}")
+    assert "1 templates" in printed(amtool, "check-config", pack / "alerts/alertmanager.yml")
+    printed(require_victoria() / "vmalert", "-dryRun", f"-rule={rules}")
 
 
 def test_kubernetes_objects_can_be_built(pack: Path) -> None:
     """All of them, with the dashboards of the same pack."""
-    built = run(require_tool("kustomize"), "build", pack / "deploy/kubernetes")
+    built = printed(require_tool("kustomize"), "build", pack / "deploy/kubernetes")
     kinds = re.findall(r"^kind: (\w+)$", built, re.MULTILINE)
     assert set(kinds) == {"AlertmanagerConfig", "ConfigMap", "PodMonitor", "PrometheusRule"}
     assert kinds.count("ConfigMap") == len(dashboards(pack))
@@ -206,7 +196,7 @@ def test_a_link_is_of_the_run(generation: str, algorithm: str, uid: str, tmp_pat
     }
     (tmp_path / "rules.yml").write_text(json.dumps({"groups": [{"name": "g", "rules": rules}]}))
     (tmp_path / "test.yml").write_text(json.dumps({"rule_files": ["rules.yml"], "tests": [test]}))
-    run(require_tools(generation) / "promtool", "test", "rules", tmp_path / "test.yml")
+    printed(require_tools(generation) / "promtool", "test", "rules", tmp_path / "test.yml")
 
 
 def test_an_alert_leads_to_its_panel(pack: Path) -> None:
