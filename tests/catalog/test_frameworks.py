@@ -91,7 +91,9 @@ def test_ms_swift_where_the_kl_is_in_the_reward() -> None:
 
 def test_another_task_of_ms_swift_is_no_grpo(tmp_path: Path) -> None:
     """Its supervised training has no family here."""
-    lines = [{"loss": 1.0 / i, "token_acc": 0.5, "global_step/max_steps": f"{i}/9"} for i in (1, 2)]
+    lines: list[dict[str, float | str]] = [
+        {"loss": 1.0 / i, "token_acc": 0.5, "global_step/max_steps": f"{i}/9"} for i in (1, 2)
+    ]
 
     assert recording.read(written(tmp_path, lines)).facts.family == "custom"
 

@@ -107,8 +107,8 @@ def test_a_slurm_job(tmp_path: Path, model: Path) -> None:
     (tmp_path / "srun").write_text(SRUN)
     (tmp_path / "srun").chmod(0o755)
     own = {"SLURM_JOB_ID": "4711", "SLURM_JOB_USER": "ada", "GPUS": "2", "TARGETS": str(tmp_path / "targets")}
-    command = ["bash", EXAMPLES / "slurm/grpo.sbatch", "--model", model, "--steps", "2", "--batch", "4"]
-    ran = run(tmp_path, *command, **own, SCRIPT=str(EXAMPLES / "grpo.py"))
+    options = ("--model", model, "--steps", "2", "--batch", "4")
+    ran = run(tmp_path, "bash", EXAMPLES / "slurm/grpo.sbatch", *options, **own, SCRIPT=str(EXAMPLES / "grpo.py"))
     assert ran.returncode == 0, ran.stderr[-3000:]
     assert ran.stderr.count("rlexporter: serving run grpo-sums-4711") == 2
     assert len(logged(tmp_path, "kl", "grpo-sums-4711.jsonl")) == 2
