@@ -17,82 +17,77 @@ from rlexporter.catalog import CATALOG
 from rlexporter.generate.dashboards import dashboards
 from scripts.pictures import drawing
 from scripts.pictures.look import Json, Shown, palette
-from scripts.pictures.runs import (
-    END,
-    IMAGES,
-    SCRAPE,
-    SECONDS,
-    WORK,
-    alerts,
-    blocks,
-    history,
-    over_time,
-    planned,
-    recorded,
-)
-from tests.dashboards.grafana import View, loaded, panels, variable
-from tests.dashboards.transformations import tables, transformed
+from scripts.pictures.runs import END, IMAGES, SECONDS, WORK, alerts, history, over_time, planned, recorded
+from tests.dashboards import grafana
+from tests.dashboards.grafana import View, loaded, panels
+from tests.dashboards.past import SCRAPE, blocks
+from tests.dashboards.transformations import records, tables, transformed
 from tests.tools import Prometheus, prometheus
 
 WIDTH = 1400
 MOST_BYTES = 150_000
+POINTS = 600
+"""The most that a panel has room for."""
 TOP = 1030
 """Pixels of a run's dashboard down to the end of its first row on stability: what the README begins with."""
 
 
 def _look(server: Prometheus, dashboard: Json, chosen: Mapping[str, str]) -> dict[int, Shown]:
     """What each panel gets."""
-    view = View({"job": ".+", **chosen}, SECONDS, SCRAPE)
-    if any(each["name"] == "window" for each in dashboard["templating"]["list"]):
-        query = variable(dashboard, "window")["query"]["query"].removeprefix("query_result(").removesuffix(")")
-        [found] = server.query(view.fill(query), time=str(END))
-        view = replace(view, variables={**view.variables, "window": found["value"][1]})
+    ask, view = _ask(server), View({"job": ".+", **chosen}, SECONDS, SCRAPE, aligned=True)
+    for each in dashboard["templating"]["list"]:
+        if each["name"] == "window":
+            [window] = grafana.values(ask, view, each, END)
+            view = replace(view, variables={**view.variables, "window": window})
     marks = list(_marks(server, dashboard, view)) if "|" not in chosen["run"] else []
-    return {panel["id"]: _panel(server, view, panel, marks) for panel in panels(dashboard)}
+    return {panel["id"]: _panel(ask, view, panel, marks) for panel in panels(dashboard)}
 
 
-def _panel(server: Prometheus, view: View, panel: Json, marks: list[tuple[str, float, float]]) -> Shown:
+def _ask(server: Prometheus) -> grafana.Ask:
+    return lambda path, query: server.get(path, **query)
+
+
+def _panel(ask: grafana.Ask, view: View, panel: Json, marks: list[tuple[str, float, float]]) -> Shown:
     shown = Shown(start=END - SECONDS, end=END, marks=marks)
-    if panel["type"] == "table":
-        fill = _merge if panel["transformations"][0]["id"] == "merge" else _matrix
-        fill(server, view, panel, shown)
-        return shown
-    if panel["type"] == "trend":
-        _steps(server, view, panel, shown)
-        return shown
-    chosen = panel["options"].get("reduceOptions", {}).get("fields", "").strip("/^$")
-    if chosen:
-        shown.text = _newest(server, view, panel, chosen)
-        return shown
-    for target in panel["targets"]:
-        step = view.interval(panel, target, 600)
-        for series in over_time(server, view.fill(target["expr"], step), step):
-            labels = series["metric"]
-            legend = target["legendFormat"]
-            for key, value in labels.items():
-                legend = legend.replace("{{" + key + "}}", value)
-            points = np.array([[float(at), float(value)] for at, value in series["values"]])
-            if panel["type"] in ("timeseries", "stat"):
-                points = _with_gaps(points, step)
-            shown.series.append((legend, points[:, 0], points[:, 1], labels))
+    answers = grafana.answers(ask, view, panel, END, POINTS)
+    word = panel["options"].get("reduceOptions", {}).get("fields", "").strip("/^$")
+    if panel["type"] in ("table", "trend"):
+        if any(answers.values()):
+            _transformed(panel, answers, shown)
+    elif word:
+        shown.text = grafana.newest(answers[panel["targets"][0]["refId"]], word)
+    else:
+        for target in panel["targets"]:
+            step = view.interval(panel, target, POINTS)
+            for series in answers[target["refId"]]:
+                _add(panel, target, series, step, shown)
     return shown
 
 
-def _steps(server: Prometheus, view: View, panel: Json, shown: Shown) -> None:
-    """A line a run over its steps, as the transformations of the panel make them."""
-    step = view.interval(panel, panel["targets"][0], 600)
-    answers = {each["refId"]: over_time(server, view.fill(each["expr"], step), step) for each in panel["targets"]}
-    frame = {name: np.array(values, float) for name, values in transformed(panel, tables(answers)).items()}
-    steps = frame.pop(panel["options"]["xField"])
-    shown.series = [(name, steps, values, {}) for name, values in frame.items()]
+def _transformed(panel: Json, answers: Mapping[str, list[Json]], shown: Shown) -> None:
+    """A table, or a line a run over its steps, as the transformations of the panel make them."""
+    frame = transformed(panel, tables(answers))
+    if panel["type"] == "trend":
+        steps = np.array(frame.pop(panel["options"]["xField"]), float)
+        shown.series = [(name, steps, np.array(values, float), {}) for name, values in frame.items()]
+        return
+    # What was answered with nothing has no column.
+    shown.columns = [name for name, values in frame.items() if any(value is not None for value in values)]
+    shown.rows = records(frame)
+    for by in panel["options"].get("sortBy", ()):
+        shown.rows.sort(key=lambda row: row.get(by["displayName"]) or 0, reverse=by["desc"])
 
 
-def _newest(server: Prometheus, view: View, panel: Json, label: str) -> str:
-    """The newest value of a label."""
-    [target] = panel["targets"]
-    step = view.interval(panel, target, 600)
-    found = over_time(server, view.fill(target["expr"], step), step)
-    return str(max(found, key=lambda each: float(each["values"][-1][0]))["metric"][label]) if found else ""
+def _add(panel: Json, target: Json, series: Json, step: float, shown: Shown) -> None:
+    """Add a line with its legend."""
+    legend = target["legendFormat"]
+    for key, value in series["metric"].items():
+        legend = legend.replace("{{" + key + "}}", value)
+    samples = series.get("values") or [series["value"]]
+    points = np.array([[float(at), float(value)] for at, value in samples])
+    if panel["type"] in ("timeseries", "stat"):
+        points = _with_gaps(points, step)
+    shown.series.append((legend, points[:, 0], points[:, 1], series["metric"]))
 
 
 def _with_gaps(points: Any, step: float) -> Any:
@@ -103,39 +98,6 @@ def _with_gaps(points: Any, step: float) -> Any:
         if len(holes)
         else points
     )
-
-
-def _merge(server: Prometheus, view: View, panel: Json, shown: Shown) -> None:
-    """Rows by the labels that the queries share, as the transformations of the panel make them."""
-    organize = panel["transformations"][1]["options"]
-    single = len(panel["targets"]) == 1
-    for target in panel["targets"]:
-        name = "Value" if single else f"Value #{target['refId']}"
-        for each in server.query(view.fill(target["expr"]), time=str(END)):
-            labels = {key: value for key, value in each["metric"].items() if key != "__name__"}
-            for row in shown.rows:
-                if all(row.get(key, value) == value for key, value in labels.items()):
-                    break
-            else:
-                row = {}
-                shown.rows.append(row)
-            row.update({**labels, name: float(each["value"][1])})
-    order, hidden, names = organize["indexByName"], organize["excludeByName"], organize["renameByName"]
-    keys = sorted({key for row in shown.rows for key in row if key not in hidden}, key=lambda key: order.get(key, 99))
-    shown.rows = [{names.get(key, key): value for key, value in row.items()} for row in shown.rows]
-    shown.columns = [names.get(key, key) for key in keys]
-    for by in panel["options"]["sortBy"]:
-        shown.rows.sort(key=lambda row: row.get(by["displayName"]) or 0, reverse=by["desc"])
-
-
-def _matrix(server: Prometheus, view: View, panel: Json, shown: Shown) -> None:
-    """Rows and columns by two labels, as the transformations of the panel make them."""
-    answers = {each["refId"]: server.query(view.fill(each["expr"]), time=str(END)) for each in panel["targets"]}
-    if not any(answers.values()):
-        return
-    table = transformed(panel, tables(answers))
-    shown.columns = list(table)
-    shown.rows = [dict(zip(table, row, strict=True)) for row in zip(*table.values(), strict=True)]
 
 
 def _marks(server: Prometheus, dashboard: Json, view: View) -> Iterator[tuple[str, float, float]]:

@@ -22,13 +22,12 @@ from rlexporter.outputs.backfill import History
 from rlexporter.recording import Event
 from rlexporter.run.run import Run
 from scripts.pictures.look import Json
+from tests.dashboards.past import END, SCRAPE
 from tests.tools import Prometheus, prometheus, require_tools
 
 ROOT = Path(__file__).parent.parent.parent
 WORK, IMAGES = ROOT / ".work/pictures", ROOT / "docs/images"
-END = 1_800_000_000.0
 SECONDS = 2 * 3600.0
-SCRAPE = 15.0
 _LINGER = 60.0
 """Seconds for which a run that is over serves its last state."""
 
@@ -116,21 +115,6 @@ def history(told: Planned) -> Iterator[bytes]:
         history.add(run.store.snapshot, scraped)
         scraped += SCRAPE
     return history.text()
-
-
-def blocks(data: Path, text: Iterator[bytes]) -> None:
-    with tempfile.NamedTemporaryFile(suffix=".om") as file:
-        file.writelines(text)
-        file.flush()
-        command = [
-            str(require_tools("3") / "promtool"),
-            "tsdb",
-            "create-blocks-from",
-            "openmetrics",
-            file.name,
-            str(data),
-        ]
-        subprocess.run(command, check=True, capture_output=True)  # noqa: S603 - our own command
 
 
 def recorded(data: Path) -> None:

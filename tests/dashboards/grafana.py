@@ -106,11 +106,15 @@ def variable(dashboard: Json, name: str) -> Json:
 
 @dataclass(frozen=True)
 class View:
-    """A dashboard as somebody looks at it. ``seconds``: of the time that is shown; ``scrape``: between two scrapes."""
+    """A dashboard as somebody looks at it. ``seconds``: of the time that is shown; ``scrape``: between two scrapes.
+
+    ``aligned``: points are at multiples of the step, as Grafana has them; the last ones before now may be missing then.
+    """
 
     variables: Variables
     seconds: float
     scrape: float
+    aligned: bool = False
 
     def fill(self, text: str, interval: float = 0.0) -> str:
         """The text with its variables filled in. Raises KeyError for one that is not there."""
@@ -133,12 +137,13 @@ class View:
 
 
 def answer(ask: Ask, view: View, panel: Json, target: Json, at: float, points: int = 1000) -> list[Json]:
-    """What a panel gets for one of its targets; ``at``: the end of what is shown, and the time of the last point."""
+    """What a panel gets for one of its targets; ``at``: the end of what is shown."""
     step = view.interval(panel, target, points)
     query = {"query": view.fill(target["expr"], step)}
     if target["instant"]:
         return list(ask("query", {**query, "time": f"{at:.3f}"})["result"])
-    span = {"start": f"{at - view.seconds // step * step:.3f}", "end": f"{at:.3f}", "step": f"{step:.3f}"}
+    end = at // step * step if view.aligned else at
+    span = {"start": f"{end - view.seconds // step * step:.3f}", "end": f"{end:.3f}", "step": f"{step:.3f}"}
     return list(ask("query_range", {**query, **span})["result"])
 
 

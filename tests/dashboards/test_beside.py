@@ -1,10 +1,10 @@
-"""The rows beside a run, in real servers that scrape real runs and, beside them, other exporters as they would be."""
+"""The rows beside a run, in a real server that scrapes real runs and, beside them, other exporters as they would be."""
 
 from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +19,9 @@ from tests.dashboards import exporters
 from tests.dashboards.exporters import Target, given, gpu
 from tests.dashboards.grafana import Json, View
 from tests.dashboards.test_queries import Server
-from tests.tools import EACH_GENERATION, GENERATIONS, Prometheus, eventually, prometheus, scraped
+from tests.tools import eventually, prometheus, scraped
+
+pytestmark = pytest.mark.waits
 
 _SECONDS = 60.0
 _MODEL = "Qwen2.5-0.5B"
@@ -117,36 +119,24 @@ TARGETS = (
 )
 
 _POD_0, _POD_1, _TWIN = "ml/train-0", "ml/train-1", "other/train-0"
-_GPUS: dict[str, dict[str, float]] = {
+Facts = Mapping[str, Mapping[str, float]]
+"""What is to be found of each run: places, and what their exporters say there."""
+_RUNS = ("kube", "twin", "slurm", "hand", "nowhere")
+_GPUS: Facts = {
     "kube": {f"{_POD_0} GPU 0": 11, f"{_POD_0} GPU 1": 12, f"{_POD_1} GPU 0": 13},
     "twin": {f"{_TWIN} GPU 1": 14},
     "slurm": {"gpu-01 GPU 0": 21, "gpu-01 GPU 1": 22, "gpu-02 GPU 0": 23, "gpu-02 GPU 1": 24},
     "hand": {"gpu-03 GPU 0": 25},
-    "nowhere": {},
 }
-_HOSTS: dict[str, dict[str, float]] = {
+_HOSTS: Facts = {
     "kube": {"node-a": 0.1, "10.0.0.2:9100": 0.2},
     "twin": {"10.0.0.2:9100": 0.2},
     "slurm": {"gpu-01:9100": 0.3, "10.2.0.2:9100": 0.4},
     "hand": {"gpu-03:9100": 0.5},
-    "nowhere": {},
 }
-_PODS: dict[str, dict[str, float]] = {
-    "kube": {_POD_0: 1, _POD_1: 2},
-    "twin": {_TWIN: 3},
-    "slurm": {},
-    "hand": {},
-    "nowhere": {},
-}
-_SERVERS: dict[str, dict[str, float]] = {
-    "kube": {"10.1.0.9:8000": 8},
-    "twin": {"10.1.0.8:8000": 5},
-    "slurm": {"gpu-02:8000": 7},
-    "hand": {},
-    "nowhere": {},
-}
+_PODS: Facts = {"kube": {_POD_0: 1, _POD_1: 2}, "twin": {_TWIN: 3}}
+_SERVERS: Facts = {"kube": {"10.1.0.9:8000": 8}, "twin": {"10.1.0.8:8000": 5}, "slurm": {"gpu-02:8000": 7}}
 _MODELS = {"kube": _MODEL, "twin": _MODEL, "slurm": "Qwen3-8B"}
-each_run = pytest.mark.parametrize("run", _GPUS)
 
 
 @contextlib.contextmanager
@@ -166,23 +156,16 @@ def _runs() -> Iterator[list[dict[str, Any]]]:
 
 
 @pytest.fixture(scope="module")
-def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Server]]:
-    """Both generations, at a moment at which everything ran; by now the runs are over, and the exporters go on."""
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server, at a moment at which everything ran; by now the runs are over, and the exporters go on."""
     with contextlib.ExitStack() as stack:
         others = stack.enter_context(exporters.serving(TARGETS))
         with _runs() as runs:
-            started: dict[str, Prometheus] = {}
-            for generation in GENERATIONS:
-                folder = tmp_path_factory.mktemp(f"prometheus-{generation}")
-                scrape = {"static_configs": [*runs, *others]}
-                started[generation] = stack.enter_context(prometheus(generation, folder, [], scrape=scrape))
-            since = time.time()
+            folder, scrape = tmp_path_factory.mktemp("prometheus"), {"static_configs": [*runs, *others]}
+            started = stack.enter_context(prometheus("3", folder, [], scrape=scrape))
             # Rates look back over eleven seconds.
-            found = {
-                name: Server(each, scraped(each, len(runs) + len(others), since + 15)) for name, each in started.items()
-            }
-        for each in started.values():
-            eventually(lambda each=each: not each.query("rl_run_start_timestamp_seconds"))
+            found = Server(started, scraped(started, len(runs) + len(others), time.time() + 15))
+        eventually(lambda: not started.query("rl_run_start_timestamp_seconds"))
         yield found
 
 
@@ -208,68 +191,74 @@ def _lines(server: Server, run: str, title: str, at: float | None = None) -> dic
     return shown
 
 
-def _about(expected: dict[str, float], near: float = 0.02) -> Any:
-    return pytest.approx(expected, rel=near)
+def _assert_shown(
+    server: Server, title: str, facts: Facts, lines: Callable[[str, float], Mapping[str, float]], near: float = 0.02
+) -> None:
+    """Of each run a panel shows the lines of its own places, and no others."""
+    for run in _RUNS:
+        expected = {name: value for place, n in facts.get(run, {}).items() for name, value in lines(place, n).items()}
+        assert _lines(server, run, title) == pytest.approx(expected, rel=near), (title, run)
 
 
-@pytest.mark.parametrize("generation", EACH_GENERATION)
-@each_run
-def test_the_gpus_of_a_run_and_no_others(servers: dict[str, Server], generation: str, run: str) -> None:
+def test_the_gpus_of_a_run_and_no_others(server: Server) -> None:
     """By pod where Kubernetes gave them to one, else by host; each once, however often it is scraped."""
-    server, gpus = servers[generation], _GPUS[run]
+    units = {
+        "GPU utilisation": 0.01,
+        "GPU memory used": 1048576.0,
+        "GPU memory free": 1048576.0,
+        "GPU power": 1.0,
+        "GPU temperature": 1.0,
+    }
+    for title, unit in units.items():
+        _assert_shown(server, title, _GPUS, lambda gpu, value, unit=unit: {gpu: value * unit})
+    profiled = {run: gpus for run, gpus in _GPUS.items() if run != "hand"}
+    _assert_shown(server, "Tensor cores active", profiled, lambda gpu, value: {gpu: value / 100})
 
-    assert _lines(server, run, "GPU utilisation") == _about({name: value / 100 for name, value in gpus.items()})
-    for title in ("GPU memory used", "GPU memory free"):
-        assert _lines(server, run, title) == _about({name: value * 1048576 for name, value in gpus.items()})
-    for title in ("GPU power", "GPU temperature"):
-        assert _lines(server, run, title) == _about(gpus)
-    tensor = {name: value / 100 for name, value in gpus.items() if run != "hand"}
-    assert _lines(server, run, "Tensor cores active") == _about(tensor)
 
-
-@pytest.mark.parametrize("generation", EACH_GENERATION)
-@each_run
-def test_the_hosts_of_a_run_and_no_others(servers: dict[str, Server], generation: str, run: str) -> None:
+def test_the_hosts_of_a_run_and_no_others(server: Server) -> None:
     """By the name that the host has for itself, by that of its target, or by its address."""
-    server, hosts = servers[generation], _HOSTS[run]
-
-    assert _lines(server, run, "Host: CPU busy") == _about(hosts, 0.1)
-    assert _lines(server, run, "Host: memory used") == _about(hosts)
-    assert _lines(server, run, "Host: fullest file system") == _about(hosts)
-    assert _lines(server, run, "Host: killed for memory").keys() == hosts.keys()
+    for title in ("CPU busy", "memory used", "fullest file system"):
+        _assert_shown(
+            server, f"Host: {title}", _HOSTS, lambda host, share: {host: share}, 0.1 if "CPU" in title else 0.02
+        )
+    for run in _RUNS:
+        assert _lines(server, run, "Host: killed for memory").keys() == _HOSTS.get(run, {}).keys()
     flows = {"disk traffic": ("read", "written"), "network": ("in", "out", "InfiniBand in", "InfiniBand out")}
     for title, ways in flows.items():
-        expected = {f"{name} {way}": 1000 * value for name, value in hosts.items() for way in ways}
-        assert _lines(server, run, f"Host: {title}") == _about(expected, 0.1)
+        _assert_shown(
+            server,
+            f"Host: {title}",
+            _HOSTS,
+            lambda host, value, ways=ways: {f"{host} {way}": 1000 * value for way in ways},
+            0.1,
+        )
 
 
-@pytest.mark.parametrize("generation", EACH_GENERATION)
-@each_run
-def test_the_pods_of_a_run_and_no_others(servers: dict[str, Server], generation: str, run: str) -> None:
+def test_the_pods_of_a_run_and_no_others(server: Server) -> None:
     """Not one of the same name in another namespace; used, requested and limit."""
-    parts = {"used": 1, "requested": 2, "limit": 3}
-    expected = {f"{pod} {part}": n * times for pod, n in _PODS[run].items() for part, times in parts.items()}
+    for title, near in (("Memory of the pod", 0.02), ("Cores of the pod", 0.1)):
+        parts = {"used": 1, "requested": 2, "limit": 3}
+        _assert_shown(
+            server,
+            title,
+            _PODS,
+            lambda pod, n, parts=parts: {f"{pod} {part}": n * each for part, each in parts.items()},
+            near,
+        )
 
-    assert _lines(servers[generation], run, "Memory of the pod") == _about(expected)
-    assert _lines(servers[generation], run, "Cores of the pod") == _about(expected, 0.1)
 
-
-@pytest.mark.parametrize("generation", EACH_GENERATION)
-@each_run
-def test_the_model_server_of_a_run_and_no_others(servers: dict[str, Server], generation: str, run: str) -> None:
+def test_the_model_server_of_a_run_and_no_others(server: Server) -> None:
     """By the label `run`, else by model and namespace; all engines together; names of today and of 0.8."""
-    server, found = servers[generation], _SERVERS[run]
-
-    def ways(*names: str) -> dict[str, float]:
-        return {f"{name} {way}".strip(): value for name, value in found.items() for way in names}
-
-    assert _lines(server, run, "Requests") == _about(ways("running", "waiting"))
-    assert _lines(server, run, "Tokens per second") == _about(ways("generated", "prompts"), 0.1)
-    assert _lines(server, run, "Preemptions per second") == _about(ways(""), 0.1)
-    one = {name: value / (200 if run == "kube" else 100) for name, value in found.items()}
-    assert _lines(server, run, "KV cache used") == _about(one)
+    for title, ways, near in (
+        ("Requests", (" running", " waiting"), 0.02),
+        ("Tokens per second", (" generated", " prompts"), 0.1),
+        ("Preemptions per second", ("",), 0.1),
+    ):
+        _assert_shown(server, title, _SERVERS, lambda of, value, ways=ways: {f"{of}{way}": value for way in ways}, near)
+    fullest = {"kube": {"10.1.0.9:8000": 4.0}}  # of two engines
+    _assert_shown(server, "KV cache used", {**_SERVERS, **fullest}, lambda of, value: {of: value / 100})
     for title in ("Time to first token", "Time between tokens"):
-        assert _lines(server, run, title) == _about({"median": 0.75, "95 %": 0.975} if found else {})
+        _assert_shown(server, title, _SERVERS, lambda _, __: {"median": 0.75, "95 %": 0.975})
 
 
 def _rows_of(server: Server, run: str, title: str, column: int, at: float) -> list[dict[str, str]]:
@@ -279,10 +268,9 @@ def _rows_of(server: Server, run: str, title: str, column: int, at: float) -> li
     return sorted(({**each["metric"], "value": each["value"][1]} for each in found), key=lambda each: each["place"])
 
 
-@pytest.mark.parametrize("generation", EACH_GENERATION)
-def test_what_killed_a_run_is_told_when_it_is_gone(servers: dict[str, Server], generation: str) -> None:
+def test_what_killed_a_run_is_told_when_it_is_gone(server: Server) -> None:
     """Tables still know where it was; lines end with it, since its GPUs may be another's by now."""
-    server, now = servers[generation], time.time()
+    now = time.time()
     assert server.instant(_view("kube"), "rl_run_start_timestamp_seconds")
     table = "Pods of the run"
     assert _lines(server, "kube", "GPU power", now) == {}

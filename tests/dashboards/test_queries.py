@@ -1,26 +1,28 @@
-"""Every query of every panel, in real servers of two generations that scraped runs of every kind."""
+"""Every query of every panel, in a real server that scraped runs of every kind."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import re
+import subprocess
 import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from rlexporter.catalog import CATALOG
 from rlexporter.generate.dashboards import beside, dashboards
-from tests.dashboards import world
-from tests.dashboards.grafana import ANY, Json, View, loaded, panels, variable
-from tests.tools import EACH_GENERATION, GENERATIONS, ROOT, Prometheus, prometheus, scraped, wait_scraped
+from tests.dashboards import grafana, world
+from tests.dashboards.grafana import ANY, Json, View, loaded, newest, panels, variable
+from tests.tools import GENERATIONS, ROOT, Prometheus, prometheus, require_tools, scraped, wait_scraped
 
 DASHBOARDS: dict[str, Json] = {each["uid"]: each for each in map(loaded, map(json.loads, dashboards(CATALOG).values()))}
 _SECONDS = 300.0
@@ -29,8 +31,6 @@ _LEGEND = re.compile(r"\{\{(\w+)\}\}")
 
 _NEAR = {"{{severity}} limit"}
 """Lines that are drawn only where a curve comes near to a limit."""
-_LABEL_VALUES = re.compile(r"label_values\((.+), (\w+)\)")
-_RESULT = re.compile(r"query_result\((.+)\)")
 
 
 @dataclass(frozen=True)
@@ -60,27 +60,16 @@ class Server:
 
 
 @pytest.fixture(scope="module")
-def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Server]]:
-    """Both generations, after they have scraped all runs; the runs themselves are over."""
-    rules = ROOT / "alerts/rlexporter.rules.yml"
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A Prometheus, after it has scraped all runs; the runs themselves are over."""
+    rules, folder = ROOT / "alerts/rlexporter.rules.yml", tmp_path_factory.mktemp("prometheus")
     with contextlib.ExitStack() as stack:
         with world.running() as (targets, ticks):
-            started = {
-                generation: stack.enter_context(
-                    prometheus(generation, tmp_path_factory.mktemp(f"prometheus-{generation}"), targets, rules=rules)
-                )
-                for generation in GENERATIONS
-            }
-            world.play(ticks, lambda since: _wait(started.values(), len(targets), since))
-            since = time.time()
-            found = {name: Server(each, scraped(each, len(targets), since)) for name, each in started.items()}
+            started = stack.enter_context(prometheus("3", folder, targets, rules=rules))
+            # A rate needs two scrapes, between which something happened.
+            world.play(ticks, lambda since: wait_scraped(started, len(targets), since))
+            found = Server(started, scraped(started, len(targets), time.time()))
         yield found
-
-
-def _wait(servers: Collection[Prometheus], targets: int, since: float) -> None:
-    """Wait until each of them has scraped every target: a rate needs two scrapes, between which something happened."""
-    for server in servers:
-        wait_scraped(server, targets, since)
 
 
 def _view(run: str, window: str = "60") -> View:
@@ -90,24 +79,38 @@ def _view(run: str, window: str = "60") -> View:
 
 def _query(server: Server, view: View, panel: Json, target: Json) -> list[Json]:
     """What a panel gets for one of its targets."""
-    step = view.interval(panel, target)
-    query = {"query": view.fill(target["expr"], step)}
-    if target["instant"]:
-        found = server.ask("query", {**query, "time": f"{server.at:.3f}"})
-    else:
-        around = {"start": f"{server.at - _SECONDS:.3f}", "end": f"{server.at:.3f}", "step": f"{step:.3f}"}
-        found = server.ask("query_range", {**query, **around})
-    return list(found["result"])
+    return grafana.answer(server.ask, view, panel, target, server.at)
 
 
-@pytest.mark.parametrize("generation", EACH_GENERATION)
+@pytest.mark.parametrize("generation", GENERATIONS)
+def test_every_query_is_parsed_by_both_generations(generation: str, tmp_path: Path) -> None:
+    """Those of panels, annotations and variables, as expressions of rules."""
+    view, expressions = View({**ANY, "job": "j", "run": "r", "datasource": "d"}, 10800.0, 15.0), set()
+    for dashboard in DASHBOARDS.values():
+        expressions |= {target["expr"] for panel in panels(dashboard) for target in panel["targets"]}
+        expressions |= {annotation["expr"] for annotation in dashboard["annotations"]["list"]}
+        variables = [each for each in dashboard["templating"]["list"] if each["type"] == "query"]
+        expressions |= {grafana.query_of(each) for each in variables}
+    rules = [
+        {"record": "x", "expr": view.fill(each, 15.0), "labels": {"number": f"{i}"}}
+        for i, each in enumerate(expressions)
+    ]
+    file = tmp_path / "queries.yml"
+    file.write_text(json.dumps({"groups": [{"name": "queries", "rules": rules}]}))
+    command = [str(require_tools(generation) / "promtool"), "check", "rules", str(file)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+
+    assert done.returncode == 0, done.stderr
+    assert f"{len(expressions)} rules found" in done.stdout
+    assert len(expressions) > 200
+
+
 @pytest.mark.parametrize("uid", DASHBOARDS)
-def test_every_query_answers(servers: dict[str, Server], generation: str, uid: str) -> None:
+def test_every_query_answers(server: Server, uid: str) -> None:
     """Without warnings, with data of at least one run, and with the labels that its legend uses.
 
     No other exporter is there: `test_beside.py` has them.
     """
-    server = servers[generation]
     views = [_view(run) for run in (*world.names(), "grpo|ppo")]  # what compares two runs says nothing of one
     silent, nameless = [], []
     with ThreadPoolExecutor(4) as pool:
@@ -125,70 +128,49 @@ def test_every_query_answers(servers: dict[str, Server], generation: str, uid: s
     assert not nameless, "\n".join(map(str, nameless))
 
 
-def _values(server: Server, view: View, uid: str, name: str) -> list[str]:
-    """The values that a variable gets, as the data source of Grafana makes them."""
-    query = variable(DASHBOARDS[uid], name)["query"]["query"]
-    labels = _LABEL_VALUES.fullmatch(query)
-    if labels:
-        matching = {"match[]": view.fill(labels[1]), "start": f"{server.at - _SECONDS:.3f}", "end": f"{server.at:.3f}"}
-        return sorted({series[labels[2]] for series in server.ask("series", matching) if labels[2] in series})
-    result = _RESULT.fullmatch(query)
-    assert result
-    found = re.compile(variable(DASHBOARDS[uid], name)["regex"].strip("/"))
-    texts = [_as_text(each) for each in server.instant(view, result[1])]
-    return [match[1] for text in texts if (match := found.search(text))]
-
-
-def _as_text(result: Json) -> str:
-    """What `query_result` makes of a sample."""
-    labels = ",".join(f'{name}="{value}"' for name, value in result["metric"].items() if name != "__name__")
-    return f"{result['metric'].get('__name__', '')}{{{labels}}} {result['value'][1]} {result['value'][0] * 1000:.0f}"
-
-
-@pytest.mark.parametrize("generation", EACH_GENERATION)
-def test_variables_find_what_is_there(servers: dict[str, Server], generation: str) -> None:
+def test_variables_find_what_is_there(server: Server) -> None:
     """Jobs, runs and ranks by their labels; the window as a number that can stand before `s`."""
-    server, everything = servers[generation], _view(world.ALL)
+    everything = _view(world.ALL)
+
+    def values(view: View, uid: str, name: str) -> list[str]:
+        return grafana.values(server.ask, view, variable(DASHBOARDS[uid], name), server.at)
 
     for uid in DASHBOARDS:
-        assert _values(server, everything, uid, "job") == ["rlexporter"]
+        assert values(everything, uid, "job") == ["rlexporter"]
         of_ppo = {"ppo", "ppo-legacy", "nan", "values"}
         chosen = {"rlexporter-run": {*world.names()} - of_ppo, "rlexporter-ppo": of_ppo}.get(uid, {*world.names()})
-        assert _values(server, everything, uid, "run") == sorted(chosen)
-    assert _values(server, _view(world.RANKS), "rlexporter-ranks", "rank") == ["0", "1"]
-    assert _values(server, everything, "rlexporter-run", "reward_function") == ["format"]
-    assert _values(server, everything, "rlexporter-run", "window") == ["60"]
-    assert _values(server, _view("nobody"), "rlexporter-run", "window") == ["60"]
+        assert values(everything, uid, "run") == sorted(chosen)
+    assert values(_view(world.RANKS), "rlexporter-ranks", "rank") == ["0", "1"]
+    assert values(everything, "rlexporter-run", "reward_function") == ["format"]
+    assert values(everything, "rlexporter-run", "window") == ["60"]
+    assert values(_view("nobody"), "rlexporter-run", "window") == ["60"]
 
 
-@pytest.mark.parametrize("generation", EACH_GENERATION)
-@pytest.mark.parametrize("uid", DASHBOARDS)
-def test_annotations_find_what_happened(servers: dict[str, Server], generation: str, uid: str) -> None:
+def test_annotations_find_what_happened(server: Server) -> None:
     """Alerts, conditions, checkpoints and starts; those with a time of their own within the time that is shown."""
-    server = servers[generation]
-    for annotation in DASHBOARDS[uid]["annotations"]["list"]:
-        found = [each for run in world.names() for each in server.instant(_view(run), annotation["expr"])]
-        wanted = set(_LEGEND.findall(annotation["titleFormat"] + annotation["textFormat"]))
-        assert found, annotation["name"]
-        for each in found:
-            assert wanted <= set(each["metric"]), annotation["name"]
-            if annotation["useValueForTime"]:
-                assert server.at - _SECONDS < float(each["value"][1]) / 1000 <= server.at, annotation["name"]
+    for uid, dashboard in DASHBOARDS.items():
+        for annotation in dashboard["annotations"]["list"]:
+            where = (uid, annotation["name"])
+            found = [each for run in world.names() for each in server.instant(_view(run), annotation["expr"])]
+            wanted = set(_LEGEND.findall(annotation["titleFormat"] + annotation["textFormat"]))
+            assert found, where
+            for each in found:
+                assert wanted <= set(each["metric"]), where
+                if annotation["useValueForTime"]:
+                    assert server.at - _SECONDS < float(each["value"][1]) / 1000 <= server.at, where
 
 
-@pytest.mark.parametrize("generation", EACH_GENERATION)
-def test_the_panels_tell_the_runs_apart(servers: dict[str, Server], generation: str) -> None:
+def test_the_panels_tell_the_runs_apart(server: Server) -> None:
     """State, alerts and NaN of the broken run; a healthy one has none of them, one of two ranks that of rank 1."""
-    server = servers[generation]
+
+    by = {panel["title"]: panel for panel in panels(DASHBOARDS["rlexporter-run"])}
 
     def shown(run: str, title: str) -> list[str]:
-        panel = next(each for each in panels(DASHBOARDS["rlexporter-run"]) if each["title"] == title)
-        found = _query(server, _view(run), panel, panel["targets"][0])
+        found = _query(server, _view(run), by[title], by[title]["targets"][0])
         return [(each["value"] if "value" in each else each["values"][-1])[1] for each in found]
 
     def mapped(title: str) -> Json:
-        panel = next(each for each in panels(DASHBOARDS["rlexporter-run"]) if each["title"] == title)
-        options: Json = panel["fieldConfig"]["defaults"]["mappings"][0]["options"]
+        options: Json = by[title]["fieldConfig"]["defaults"]["mappings"][0]["options"]
         return {value: option["text"] for value, option in options.items()}
 
     words, states = mapped("Verdict"), mapped("State")
@@ -206,8 +188,7 @@ def test_the_panels_tell_the_runs_apart(servers: dict[str, Server], generation: 
     assert float(shown(world.BROKEN, "Nearest to an alert")[0]) > 1 > float(shown("grpo", "Nearest to an alert")[0])
 
 
-@pytest.mark.parametrize("generation", EACH_GENERATION)
-def test_the_cause_is_told_in_words(servers: dict[str, Server], generation: str) -> None:
+def test_the_cause_is_told_in_words(server: Server) -> None:
     """As Grafana shows it: the newest row of the field `condition`, through the mappings of the panel."""
     panel = next(each for each in panels(DASHBOARDS["rlexporter-run"]) if each["title"] == "Why")
     assert panel["options"]["reduceOptions"]["fields"] == "/^condition$/"
@@ -215,9 +196,8 @@ def test_the_cause_is_told_in_words(servers: dict[str, Server], generation: str)
     texts = panel["fieldConfig"]["defaults"]["mappings"][0]["options"]
 
     def why(run: str) -> str:
-        found = _query(servers[generation], _view(run), panel, panel["targets"][0])
-        newest = max(found, key=lambda each: each["values"][-1][0])
-        return str(texts[newest["metric"]["condition"]]["text"])
+        found = _query(server, _view(run), panel, panel["targets"][0])
+        return str(texts[newest(found, "condition")]["text"])
 
     assert why(world.BROKEN) == "The loss is NaN or infinite."
     assert why("grpo") == "Nothing is wrong in what is judged."

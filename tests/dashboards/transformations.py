@@ -55,7 +55,7 @@ def _merge(frames: list[Frame], options: Json) -> list[Frame]:
     found: dict[tuple[Any, ...], list[Json]] = {}
     rows: list[Json] = []
     for frame in frames:
-        for row in _rows(frame):
+        for row in records(frame):
             same = found.setdefault(tuple(row[key] for key in keys), [])
             mergeable = [each for each in same if all(each.get(name) in (None, row[name]) for name in row)]
             for each in mergeable:
@@ -71,7 +71,7 @@ def _group(frames: list[Frame], options: Json) -> list[Frame]:
     fields = options["fields"]
     keys = [name for name in frame if fields.get(name, {}).get("operation") == "groupby"]
     groups: dict[tuple[Any, ...], list[Json]] = {}
-    for row in _rows(frame):
+    for row in records(frame):
         groups.setdefault(tuple(row[key] for key in keys), []).append(row)
     made: Frame = {key: [group[i] for group in groups] for i, key in enumerate(keys)}
     for name, field in fields.items():
@@ -89,7 +89,7 @@ def _matrix(frames: list[Frame], options: Json) -> list[Frame]:
     [frame] = frames
     column, row, value = (options[f"{name}Field"] for name in ("column", "row", "value"))
     assert options["emptyValue"] == "null", "a text would be no number"
-    found = {(each[column], each[row]): each[value] for each in _rows(frame)}
+    found = {(each[column], each[row]): each[value] for each in records(frame)}
     rows = list(dict.fromkeys(frame[row]))
     corner = f"{row}\\{column}"
     return [
@@ -110,7 +110,15 @@ def _organize(frames: list[Frame], options: Json) -> list[Frame]:
     names = options["renameByName"]
     assert set(names) <= set(frames[0]), "the field is not there"
     hidden = {name for name, is_hidden in options["excludeByName"].items() if is_hidden}
-    return [{names.get(name, name): frame[name] for name in frame if name not in hidden} for frame in frames]
+    order = options["indexByName"]
+    return [
+        {
+            names.get(name, name): frame[name]
+            for name in sorted(frame, key=lambda name: order.get(name, len(order)))
+            if name not in hidden
+        }
+        for frame in frames
+    ]
 
 
 def _sort(frames: list[Frame], options: Json) -> list[Frame]:
@@ -122,7 +130,8 @@ def _sort(frames: list[Frame], options: Json) -> list[Frame]:
     return made
 
 
-def _rows(frame: Frame) -> list[Json]:
+def records(frame: Frame) -> list[Json]:
+    """Its rows."""
     return [dict(zip(frame, values, strict=True)) for values in zip(*frame.values(), strict=True)]
 
 
