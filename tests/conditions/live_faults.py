@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -156,3 +157,33 @@ RUNS: dict[str, tuple[Fault, ...]] = {
     ),
 }
 """Faults that are planted in one run, since none of them can be the reason of the condition of another."""
+
+NAN, STEEP, FLAT, STILL = 13, 23, 27, 33
+"""The steps in which the faults of `shown` begin, in the middle of windows of log lines."""
+
+
+class _Shown(TrainerCallback):  # type: ignore[misc] # transformers is not checked
+    def on_step_begin(
+        self, args: Any, state: Any, control: Any, model: Any = None, lr_scheduler: Any = None, **kwargs: Any
+    ) -> None:
+        if state.global_step + 1 == STEEP:
+            model.lm_head.weight.register_hook(lambda gradient: gradient * 1e4)
+        if state.global_step + 2 == STILL:  # a scheduler sets the rate of the step that comes next
+            lr_scheduler.base_lrs = [0.0] * len(lr_scheduler.base_lrs)
+
+
+def shown(trainer: Any) -> None:
+    """A reward is NaN, once; gradients are ten thousand times too large; a reward is constant; the learning rate is 0.
+
+    Without a fault the reward function hardly ever gives the same twice.
+    """
+
+    def letters(completions: list[str], trainer_state: Any, **_: Any) -> list[float]:
+        step = trainer_state.global_step + 1
+        if step >= FLAT:
+            return [-1.0] * len(completions)
+        rewards = [each + 0.01 * len(text) for each, text in zip(tiny.letters(completions), completions, strict=True)]
+        return [math.nan, *rewards[1:]] if step == NAN else rewards
+
+    trainer.reward_funcs[0] = letters
+    trainer.add_callback(_Shown())

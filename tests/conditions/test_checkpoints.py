@@ -135,11 +135,11 @@ def test_a_resumed_run_starts_with_its_own_checkpoint() -> None:
 
 @pytest.mark.parametrize(("step", "good"), [(10, None), (11, 10)])
 def test_counts_that_come_late_are_of_their_own_step(step: int, good: int | None) -> None:
-    """A GPU's counts of a step come with the next one: a checkpoint saved in between is not good for that."""
+    """A checkpoint is not good for what a GPU has counted in its step, though that comes with the next one."""
     run = _saved(Planted("grpo"), 10)
     run.late({"rl_grad_norm": [nan]}, step)
     run.line({})
-    assert run.began["nonfinite_grad", "critical"] == 11
+    assert run.began["nonfinite_grad", "critical"] == run.step
     assert _good(run) == good
 
 
