@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -171,12 +171,11 @@ def desk(generation: str, folder: Path, group_wait: int = GROUP_WAIT) -> Iterato
             found.end()
 
 
-@contextmanager
 def chain(
     generation: str, folder: Path, targets: Sequence[int], at: Desk, replica: str = "", scrape: int = 1
-) -> Iterator[Prometheus]:
+) -> AbstractContextManager[Prometheus]:
     """A Prometheus with our rules that scrapes these ports every ``scrape`` seconds, and sends alerts to this desk."""
-    with prometheus(
+    return prometheus(
         generation,
         folder,
         [f"127.0.0.1:{port}" for port in targets],
@@ -184,8 +183,7 @@ def chain(
         alertmanagers=[at.port],
         replica=replica,
         scrape={"scrape_interval": f"{scrape}s", "scrape_timeout": f"{scrape}s"},
-    ) as server:
-        yield server
+    )
 
 
 @contextmanager

@@ -1,7 +1,7 @@
 """A real GRPO training of several ranks on the CPU (gloo), started by a launcher; what each rank saw goes to files.
 
     torchrun --nproc-per-node 2 -m tests.e2e.ranks FOLDER PORT
-        [--nan-on RANK] [--fail-on RANK] [--hang-on RANK] [--steps N] [--wait]
+        [--nan-on RANK] [--fail-on RANK] [--hang-on RANK] [--wait]
 
 FOLDER/seen-RANK.json: rewards and lengths, counted without rlexporter; collectives that rlexporter called itself.
 FOLDER/failed-RANK.json: process and time of a rank that raised, once FOLDER/fail was there; in its first attempt only.
@@ -16,16 +16,15 @@ import json
 import os
 import sys
 import time
-import warnings
 from math import nan
 from pathlib import Path
 from typing import Any
 
 import torch.distributed
 from transformers import TrainerCallback
-from transformers.utils import logging
 
 import rlexporter
+from rlexporter.demo import quiet
 from tests import tiny
 
 RANK = int(os.environ["RANK"])
@@ -70,12 +69,9 @@ def main() -> None:
     parser.add_argument("--nan-on", type=int, default=-1)
     parser.add_argument("--fail-on", type=int, default=-1)
     parser.add_argument("--hang-on", type=int, default=-1)
-    parser.add_argument("--steps", type=int, default=100_000)
     parser.add_argument("--wait", action="store_true")
     options = parser.parse_args()
-    warnings.filterwarnings("ignore")
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
+    quiet()
     collectives = own_collectives()
     rewards: list[float] = []
     lengths: list[int] = []
@@ -102,7 +98,7 @@ def main() -> None:
 
     stop = [Enough(options.folder / "enough")] if options.wait else []
     trainer = tiny.grpo(
-        options.folder / str(RANK), rewards=[scored], max_steps=options.steps, num_iterations=2, callbacks=stop
+        options.folder / str(RANK), rewards=[scored], max_steps=100_000, num_iterations=2, callbacks=stop
     )
     trainer.args.output_dir = str(options.folder / "trained")
     exporter = rlexporter.attach(trainer, port=options.port)

@@ -13,6 +13,9 @@ from typing import Any
 
 from tests.tools import ROOT, eventually
 
+GIL_SECONDS = 6
+"""For how long a training whose fault is `gil` holds it."""
+
 
 @dataclass
 class Training:
@@ -40,6 +43,11 @@ class Training:
     def output(self) -> str:
         """What it has printed."""
         return (self.folder / "output.txt").read_text()
+
+    def wait_logged(self, count: int) -> None:
+        """Wait until there are so many lines; fail with what it has printed if it ends before."""
+        eventually(lambda: len(self.lines) >= count or self.process.poll() is not None)
+        assert len(self.lines) >= count, (self.process.poll(), self.output[-2000:])
 
     def signal(self, number: int) -> None:
         """Send a signal between two steps: what it has logged by then, its callbacks have all seen."""

@@ -77,7 +77,7 @@ def _up(server: Prometheus, target: str) -> list[float]:
 @pytest.mark.slow
 def test_two_demos_are_scraped(tmp_path: Path) -> None:
     """Nobody chooses a port, each says where it serves, and a query for every series returns data."""
-    options = ("--steps", "60", "--linger", "600", "--algorithm")
+    options = ("--steps", "20", "--linger", "600", "--algorithm")
     with demo(tmp_path / "grpo", *options, "grpo") as first, demo(tmp_path / "rloo", *options, "rloo") as second:
         assert first.port != second.port
         targets = [f"127.0.0.1:{each.port}" for each in (first, second)]
@@ -96,16 +96,16 @@ def test_two_demos_are_scraped(tmp_path: Path) -> None:
 def _is_scraped(demo: Demo, server: Prometheus, target: str) -> None:
     """It has trained to its end, and the server has all that it serves."""
     (run,) = re.findall(r"run (demo-\w+-\d+) on", demo.said())
-    demo.wait_said("finished after step 60")
+    demo.wait_said("finished after step 20")
     names, of = _names(demo.metrics()), f'run="{run}"'
     eventually(lambda: server.value(f'rl_run_state{{{of},state="finished"}}') == 1)
 
     assert len(names) > 80
     assert [name for name in sorted(names) if not server.query(f"{name}{{{of}}}")] == []
     eventually(lambda: _up(server, target).count(1.0) >= 5)  # it may have trained faster than they began
-    assert server.value(f"rl_step{{{of}}}") == 60
+    assert server.value(f"rl_step{{{of}}}") == 20
     assert server.query(f"rl_nonfinite_values_total{{{of}}}") == []
-    assert server.value(f"rl_grad_norm_dist_count{{{of}}}") == 60
+    assert server.value(f"rl_grad_norm_dist_count{{{of}}}") == 20
     metadata = server.get("targets/metadata", match_target=f'{{instance="{target}"}}', metric="rl_reward_mean")
     assert metadata[0]["help"].startswith("Mean reward per completion.")
     assert metadata[0]["help"].endswith("TRL: reward, self_distillation/reward_mean, env/reward_mean, objective/scores")

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.runs import Training, start
-from tests.tools import Prometheus, eventually, free_ports, prometheus, require_tools
+from tests.tools import Prometheus, free_ports, prometheus, require_tools
 
 pytestmark = pytest.mark.waits
 
@@ -43,7 +43,7 @@ def _scraped(folder: Path, seconds: float, intervals: list[str]) -> Iterator[tup
 def _end(trainings: list[Training], seconds: float) -> None:
     """Let each end, by itself or by its signal, and wait until its process is gone."""
     for training in trainings:
-        eventually(lambda training=training: len(training.lines) > 3)
+        training.wait_logged(4)
     time.sleep(seconds)
     for training in trainings:
         ending = ENDINGS[training.how][0]
@@ -98,7 +98,7 @@ def _resumes(preempted: Training, server: Prometheus) -> None:
     first, name = preempted.lines[-1], preempted.name
     (preempted.folder / "log.jsonl").unlink()
     with start(preempted.folder, preempted.port, "wait", "--resume") as again:
-        eventually(lambda: len(again.lines) > 8)
+        again.wait_logged(9)
         again.signal(signal.SIGTERM)
         again.process.wait(600)
         last, resumed_at = again.lines[-1], again.lines[0]["step"] - 1

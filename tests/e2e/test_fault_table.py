@@ -253,14 +253,6 @@ def _sockets_of(port: int) -> int:
 
 
 @fault("content")
-def kubernetes_service_of_our_name(around: Around) -> None:
-    """A Service called rlexporter, as Kubernetes tells every pod of it."""
-    around.patch.setenv("RLEXPORTER_PORT", "tcp://10.0.0.1:9750")
-    around.patch.setenv("RLEXPORTER_SERVICE_HOST", "10.0.0.1")
-    around.patch.setenv("RLEXPORTER_PORT_9750_TCP_PROTO", "tcp")
-
-
-@fault("content")
 def key_flood(around: Around) -> None:
     """10,000 keys that nobody knows, a few hundred of them kept."""
 

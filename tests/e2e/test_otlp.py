@@ -53,9 +53,12 @@ def _sides(folder: Path) -> Iterator[Sides]:
             server = stack.enter_context(prometheus("3", folder / "prometheus", targets, scrape=slowly))
             _judge(stack, folder, victoria, pushed)
             since = time.time()
-            scrapers = [Server(each, scraped(each, len(targets), since)) for each in (server, victoria)]
-            receiver = Server(pushed, heard(pushed, len(targets), since))
-        yield Sides(*scrapers, receiver)
+            found = Sides(
+                Server(server, scraped(server, len(targets), since)),
+                Server(victoria, scraped(victoria, len(targets), since)),
+                Server(pushed, heard(pushed, len(targets), since)),
+            )
+        yield found
 
 
 def _judge(stack: contextlib.ExitStack, folder: Path, *databases: Prometheus) -> None:

@@ -7,19 +7,16 @@ import re
 import signal
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.e2e.faults import GIL_SECONDS
 from tests.e2e.paging import FLAP, LATELY, SLACK, SOON, UNSEEN, Desk, chain, desk
-from tests.e2e.runs import Training, start
-from tests.tools import ALERTMANAGERS, GENERATIONS, Prometheus, eventually, free_port
-
-pytestmark = pytest.mark.slow
-"""In three minutes of real waits; `test_weather.py` has a page in `make test`."""
+from tests.e2e.runs import GIL_SECONDS, Training, start
+from tests.tools import ALERTMANAGERS, GENERATIONS, Prometheus, eventually, free_ports
 
 STALLED = 5
 TRAININGS = {
@@ -61,25 +58,25 @@ class Scene:
         assert process.returncode == -by
 
 
-@pytest.fixture(scope="module")
-def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+@contextmanager
+def played(folder: Path) -> Iterator[Scene]:
     """All faults are planted once all runs train; the run with NaN rewards is killed while they last."""
-    folder = tmp_path_factory.mktemp("scene")
     with pytest.MonkeyPatch.context() as patch, ExitStack() as stack:
         # Under load a scrape may have been given up, and who gave it up would be waited for.
         patch.setenv("RLEXPORTER_LINGER_SECONDS", "10")
         trainings = {}
+        ports = free_ports(TRAININGS)
         for kind, options in TRAININGS.items():
             fault = () if kind == "abort" else ("--fault", kind)
-            trainings[kind] = start(folder / kind, free_port(), "wait", "--pace", "0.5", *fault, *options)
-            stack.callback(trainings[kind].process.wait)
-            stack.callback(trainings[kind].process.kill)
-        ports = [training.port for training in trainings.values()]
+            started = start(folder / kind, ports[kind], "wait", "--pace", "0.5", *fault, *options)
+            trainings[kind] = stack.enter_context(started)
         playing = Scene(trainings, {}, {})
         for generation, alertmanager in zip(GENERATIONS, ALERTMANAGERS, strict=True):
             at = stack.enter_context(desk(alertmanager, folder / alertmanager))
             playing.desks[generation] = at
-            playing.servers[generation] = stack.enter_context(chain(generation, folder / generation, ports, at))
+            playing.servers[generation] = stack.enter_context(
+                chain(generation, folder / generation, [*ports.values()], at)
+            )
         play(playing)
         yield playing
 
@@ -87,7 +84,9 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
 def play(scene: Scene) -> None:
     """Each fault in its time."""
     for kind, training in scene.trainings.items():
-        eventually(lambda kind=kind, run=training: len(run.lines) > 5 or (kind == "start" and scene.planted(kind)))
+        if kind != "start":
+            training.wait_logged(6)
+    eventually(lambda: scene.planted("start"))
     for kind in scene.trainings:
         scene.ask(kind)
     for kind in ("ratio", "reward", "hang", "gil", "end"):
@@ -98,13 +97,23 @@ def play(scene: Scene) -> None:
     scene.kill("reward", signal.SIGKILL)
 
 
-@pytest.fixture(params=GENERATIONS)
-def generation(request: pytest.FixtureRequest) -> str:
-    """Prometheus 2 with the old Alertmanager, Prometheus 3 with the new one."""
-    return str(request.param)
+@pytest.mark.slow
+@pytest.mark.waits
+def test_who_is_called(tmp_path: Path) -> None:
+    """By Prometheus 2 with the old Alertmanager, and by Prometheus 3 with the new one.
+
+    In three minutes of real waits; `test_weather.py` has a page in `make test`.
+    """
+    with played(tmp_path) as scene:
+        for generation in GENERATIONS:
+            _a_ratio_that_blows_up_in_one_step(scene, generation)
+            _what_killed_it_stays(scene, generation)
+            _aborted(scene, generation)
+            _hanging(scene, generation)
+            _no_page(scene, generation)
 
 
-def test_a_ratio_that_blows_up_in_one_step(scene: Scene, generation: str) -> None:
+def _a_ratio_that_blows_up_in_one_step(scene: Scene, generation: str) -> None:
     """It is paged at once with run, step, limit and checkpoint, although all is well in the next; later it is over."""
     at, run, (planted,) = scene.desks[generation], scene.trainings["ratio"].name, scene.planted("ratio")
     page = at.page(run, "RLRatioHigh")
@@ -123,7 +132,7 @@ def test_a_ratio_that_blows_up_in_one_step(scene: Scene, generation: str) -> Non
     assert LATELY + FLAP - 1 < over.at - planted["time"] < LATELY + FLAP + SOON + SLACK
 
 
-def test_what_killed_it_stays(scene: Scene, generation: str) -> None:
+def _what_killed_it_stays(scene: Scene, generation: str) -> None:
     """NaN rewards are paged; then SIGKILL: that is paged, and neither is ever over, since the run is not back."""
     at, run, planted = scene.desks[generation], scene.trainings["reward"].name, scene.planted("reward")
     page = at.page(run, "RLRewardNonFinite")
@@ -147,7 +156,7 @@ def test_what_killed_it_stays(scene: Scene, generation: str) -> None:
     assert at.pages(run) == dict.fromkeys(both, "firing")
 
 
-def test_aborted(scene: Scene, generation: str) -> None:
+def _aborted(scene: Scene, generation: str) -> None:
     """SIGABRT, as a failed assertion of NCCL or of the device ends a process."""
     at, run = scene.desks[generation], scene.trainings["abort"].name
     gone = at.page(run, "RLRunVanished")
@@ -156,7 +165,7 @@ def test_aborted(scene: Scene, generation: str) -> None:
     assert at.pages(run) == {"RLRunVanished": "firing"}
 
 
-def test_hanging(scene: Scene, generation: str) -> None:
+def _hanging(scene: Scene, generation: str) -> None:
     """In a reward function, and before the first step."""
     at = scene.desks[generation]
     for kind, limit in (("hang", STALLED), ("start", 3 * STALLED)):
@@ -169,7 +178,7 @@ def test_hanging(scene: Scene, generation: str) -> None:
         assert at.pages(run) == {"RLRunStalled": "firing"}
 
 
-def test_no_page(scene: Scene, generation: str) -> None:
+def _no_page(scene: Scene, generation: str) -> None:
     """Holding the GIL for several scrapes, and a normal end: no page when a run that was killed later has its own."""
     at, server = scene.desks[generation], scene.servers[generation]
     at.page(scene.trainings["reward"].name, "RLRunVanished")

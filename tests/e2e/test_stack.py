@@ -20,7 +20,7 @@ import yaml
 
 from rlexporter.catalog import WATCHDOG
 from scripts import stack
-from tests.tools import ROOT, Prometheus, eventually, free_port, require_alertmanager, require_tools
+from tests.tools import ROOT, Prometheus, eventually, free_ports, require_alertmanager, require_tools
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ def started(folder: Path, *options: str) -> Iterator[Stack]:
     """A stack on free ports, and no child of it afterwards."""
     require_tools("3")
     require_alertmanager("new")
-    ports = {name: free_port() for name in stack.PORTS}
+    ports = free_ports(stack.PORTS)
     command = [sys.executable, "-m", "scripts.stack", "--port", str(ports["demo"])]
     command += [f"--prometheus-port={ports['prometheus']}", f"--alertmanager-port={ports['alertmanager']}", *options]
     with (folder / "output").open("wb") as out:

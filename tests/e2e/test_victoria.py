@@ -1,17 +1,140 @@
-"""The same rules with VictoriaMetrics, which keeps no NaN."""
+"""Our rules in VictoriaMetrics, which keeps no NaN: a page of one, and sick runs of every kind, pushed and scraped."""
 
 from __future__ import annotations
 
+import time
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator, Mapping
 from math import nan
 from pathlib import Path
 
 import pytest
+import yaml
 
-from tests.e2e.paging import desk, exporting, rules
-from tests.e2e.victoria import alerting, scraping
-from tests.tools import free_port
+pytest.importorskip("opentelemetry.exporter.otlp.proto.grpc", reason="the extra `otlp` is not installed")
+
+from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+from opentelemetry.sdk.metrics.export import MetricExportResult
+
+from rlexporter.catalog import NAMED
+from rlexporter.model.metric import Series
+from rlexporter.model.snapshot import Snapshot
+from rlexporter.outputs.otlp_data import Origin, metrics_data
+from rlexporter.outputs.prometheus import encode
+from tests.alerts.expected import RAISED
+from tests.e2e.paging import desk, exporting, replaced, rules
+from tests.e2e.victoria import alerting, database, receiving, scraping, settle
+from tests.tools import Prometheus, free_port
 
 pytestmark = [pytest.mark.slow, pytest.mark.waits]
+
+SECONDS = 230
+"""For how long the runs are told of, every three seconds; a minute of the rules is five seconds."""
+BAD = 90
+"""When it goes wrong. For ten seconds VictoriaMetrics does not know a new series, and rules are built on rules."""
+SCRAPED_ONLY = {"RLTargetSilent"}
+"""What asks for `up`, which nobody is who pushes."""
+
+Samples = dict[tuple[str, ...], float]
+
+
+def deliver(snapshot: Snapshot, scraped: Prometheus, exporter: OTLPMetricExporter) -> None:
+    """Write it to a database as a scrape does, and push it."""
+    now = time.time()
+    body, _ = encode(snapshot, "text/plain;version=0.0.4")
+    place = {"timestamp": str(int(now * 1000)), "extra_label": "job=rlexporter"}
+    url = f"http://127.0.0.1:{scraped.port}/api/v1/import/prometheus?{urllib.parse.urlencode(place)}"
+    with urllib.request.urlopen(urllib.request.Request(url, body), timeout=600) as response:
+        assert response.status == 204
+    data = metrics_data(snapshot, Origin().resource(snapshot.labels), int(now * 1e9))
+    assert exporter.export(data) is MetricExportResult.SUCCESS
+
+
+def snapshot(run: str, samples: Mapping[tuple[str, ...], float]) -> Snapshot:
+    found = {Series(NAMED[name], tuple(labels)): value for (name, *labels), value in samples.items()}
+    return Snapshot({"run": run, "rank": "0"}, found)
+
+
+def alive(began: float, state: str = "running") -> Samples:
+    """What every run has."""
+    states: Samples = {
+        ("rl_run_state", each): float(each == state) for each in ("starting", "running", "failed", "preempted")
+    }
+    return {**states, ("rl_run_start_timestamp_seconds",): began, ("rlexporter_time_seconds",): time.time()}
+
+
+def sick(began: float, now: float) -> Iterator[tuple[str, Samples]]:
+    """What each run tells after ``now`` seconds; a run that is gone tells nothing."""
+    running = alive(began)
+    for _, condition, severity in RAISED:
+        latest = {"timestamp_seconds": began + BAD, "value": 7.0, "step": 40.0, "threshold": 3.0}
+        events: Samples = {
+            (f"rl_condition_last_event_{name}", condition, severity): value for name, value in latest.items()
+        }
+        events[("rl_condition", condition, severity)] = 1.0
+        yield f"{condition}-{severity}", running | {("rl_gpus",): 8.0} | (events if now > BAD else {})
+    if now < BAD + 10:
+        died = alive(began, "running" if now < BAD else "failed")
+        yield (
+            "failed",
+            died
+            | {("rl_step",): 9.0, ("rl_last_good_checkpoint_step",): 5.0}
+            | ({("rl_run_exception_info", "ValueError"): 1.0} if now >= BAD else {}),
+        )
+        yield "died of NaN", died | ({("rl_condition_symptom", "run_failed", "critical"): 1.0} if now >= BAD else {})
+        yield "preempted", alive(began, "running" if now < BAD else "preempted")
+    if now < BAD:
+        yield "vanished", running
+        yield "never began", alive(began, "starting") | {("rl_stall_after_seconds",): 12.0}
+    yield "stalled", running | {("rl_last_step_timestamp_seconds",): began, ("rl_stall_after_seconds",): 5.0}
+    yield "restarting", alive(began + 5 * min(now // 5, 16))
+    yield "lost", running | {("rl_step",): 100.0 if now < BAD else 20.0}
+    yield "erring", running | {("rlexporter_errors_total", "tap"): float(now > BAD)}
+    yield "blind", running | {("rl_signal_unavailable_info", "kl", "error", "a reason"): 1.0}
+    yield "fast clock", running | {("rlexporter_time_seconds",): time.time() + 3600}
+
+
+def shortened(folder: Path) -> Path:
+    """The rules, in which waits are shorter still, and what takes this database half a minute to see is no death."""
+    waits = {"> 150": "> 20", "for: 50s": "for: 5s", "> 7.5": "> 30", "time() - 75": "time() - 300"}
+    file = rules(folder)
+    file.write_text(replaced(file.read_text(), waits))
+    return file
+
+
+def found(at: Prometheus) -> set[tuple[str, ...]]:
+    """What was recorded and what fired, of which run and condition, at any time."""
+    settle(at)
+    names = ("__name__", "alertname", "run", "condition", "severity", "state", "exception")
+    by = f"count by ({', '.join(names)})"
+    records = at.query(f'{by} (last_over_time({{__name__=~"rl:.+"}}[1h]))')
+    alerts = at.query(f'{by} (last_over_time(ALERTS{{alertstate="firing"}}[1h]))')
+    return {tuple(each["metric"].get(name, "") for name in names) for each in (*records, *alerts)}
+
+
+def test_every_rule_finds_as_much(tmp_path: Path) -> None:
+    """In runs with every sickness there is: each rule finds some, the same ones in both."""
+    file = shortened(tmp_path / "rules")
+    with (
+        receiving(tmp_path / "pushed") as pushed,
+        database(tmp_path / "scraped") as scraped,
+        alerting(tmp_path / "one", scraped, file),
+        alerting(tmp_path / "two", pushed, file),
+    ):
+        exporter = OTLPMetricExporter(f"http://127.0.0.1:{pushed.port}/opentelemetry/v1/metrics")
+        began = time.time()
+        while (now := time.time() - began) < SECONDS:
+            for run, samples in sick(began, now):
+                deliver(snapshot(run, samples), scraped, exporter)
+            time.sleep(max(0.0, 3 - (time.time() - began - now)))
+        exporter.shutdown()
+        of_scraped, of_pushed = found(scraped), found(pushed)
+
+    assert of_scraped == of_pushed, of_scraped ^ of_pushed
+    written = [rule for group in yaml.safe_load(file.read_text())["groups"] for rule in group["rules"]]
+    expected = {rule.get("record") or rule["alert"] for rule in written}
+    assert expected - {each[1] or each[0] for each in of_pushed} == SCRAPED_ONLY
 
 
 def test_a_nan_pages_where_nan_is_dropped(tmp_path: Path) -> None:

@@ -63,6 +63,11 @@ TORCHRUN = ["torchrun", "--nproc-per-node", "2", "--master-port", "PORT"]
 ACCELERATE = ["accelerate", "launch", "--num_processes", "2", "--main_process_port", "PORT"]
 ACCELERATE += ["--num_machines", "1", "--mixed_precision", "no", "--dynamo_backend", "no"]
 OURS = ["rlexporter", "run"]
+OF_TRL = """
+--model_name_or_path model --dataset_name data --reward_funcs paced.reward --output_dir trained --max_steps 3
+--logging_steps 1 --use_cpu true --bf16 false --save_strategy no --per_device_train_batch_size 2 --num_generations 2
+--max_completion_length 4 --report_to none
+"""
 
 
 def _started(command: list[str], folder: Path, port: int, **environ: str) -> AbstractContextManager[Popen[str]]:
@@ -86,6 +91,12 @@ def _served(port: int, folder: Path, *expected: str) -> str:
     return found
 
 
+def _ends_well(process: Popen[str], folder: Path) -> None:
+    """Tell the script to go on, to its end."""
+    (folder / "enough").touch()
+    assert process.wait(600) == 0, (folder / "err").read_text()[-3000:]
+
+
 @pytest.mark.parametrize("ending", ["status", pytest.param("signal", marks=pytest.mark.soak)])
 def test_a_script_is_watched_while_it_trains(tmp_path: Path, ending: str) -> None:
     """Its words, its output and its end are those that it would have without us."""
@@ -102,51 +113,52 @@ def test_a_script_is_watched_while_it_trains(tmp_path: Path, ending: str) -> Non
     assert (tmp_path / "out").read_text() == ("" if ending == "signal" else SAID.format(status=7))
 
 
+def _command(launcher: list[str]) -> list[str]:
+    return [str(free_port()) if word == "PORT" else word for word in launcher] + ["train.py", "0", *WORDS]
+
+
 @pytest.mark.parametrize(
     "launcher",
     [
-        pytest.param([*OURS, *TORCHRUN, "train.py"], marks=pytest.mark.slow),
-        pytest.param([*TORCHRUN, "-m", *OURS, "train.py"], marks=pytest.mark.soak),
-        pytest.param([*TORCHRUN, "--no-python", *OURS, "train.py"], marks=pytest.mark.soak),
-        pytest.param([*OURS, *ACCELERATE, "--multi_gpu", "train.py"], marks=pytest.mark.soak),
-        pytest.param([*ACCELERATE, "--multi_gpu", "--module", *OURS, "train.py"], marks=pytest.mark.soak),
+        pytest.param([*OURS, *TORCHRUN], marks=pytest.mark.slow),
+        *(
+            pytest.param(each, marks=pytest.mark.soak)
+            for each in (
+                [*TORCHRUN, "-m", *OURS],
+                [*TORCHRUN, "--no-python", *OURS],
+                [*OURS, *ACCELERATE, "--multi_gpu"],
+                [*ACCELERATE, "--multi_gpu", "--module", *OURS],
+            )
+        ),
     ],
     ids=" ".join,
 )
 def test_two_ranks(tmp_path: Path, launcher: list[str]) -> None:
     """Each is watched, on a port of its own where that was asked for, as one run."""
     port = two_ports()
-    command = [str(free_port()) if word == "PORT" else word for word in launcher] + ["0", *WORDS]
-    with _started(command, tmp_path, port, RLEXPORTER_RANKS="all", ACCELERATE_USE_CPU="true") as process:
+    with _started(_command(launcher), tmp_path, port, RLEXPORTER_RANKS="all", ACCELERATE_USE_CPU="true") as process:
         runs = set()
         for rank in (0, 1):
             found = _served(port + rank, tmp_path, rf'^rl_step{{rank="{rank}",.* 2.0$')
             runs |= set(re.findall(r'^rl_run_state.*run="(.*?)"', found, re.MULTILINE))
         assert len(runs) == 1
-        (tmp_path / "enough").touch()
-        assert process.wait(600) == 0, (tmp_path / "err").read_text()[-3000:]
+        _ends_well(process, tmp_path)
     assert (tmp_path / "out").read_text() == 2 * SAID.format(status=0)
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize(
     "launcher",
-    [
-        [*OURS, *TORCHRUN, "train.py"],
-        [*OURS, *ACCELERATE, "--cpu", "train.py"],
-        [*ACCELERATE, "--cpu", "-m", *OURS, "train.py"],
-    ],
+    [[*OURS, *TORCHRUN], [*OURS, *ACCELERATE, "--cpu"], [*ACCELERATE, "--cpu", "-m", *OURS]],
     ids=" ".join,
 )
 def test_rank_0_serves_if_nothing_else_was_asked_for(tmp_path: Path, launcher: list[str]) -> None:
     """accelerate starts one process for several on a CPU, unless there is an mpirun."""
     port = two_ports()
-    command = [str(free_port()) if word == "PORT" else word for word in launcher] + ["0", *WORDS]
-    with _started(command, tmp_path, port) as process:
+    with _started(_command(launcher), tmp_path, port) as process:
         _served(port, tmp_path, '^rl_steps_total{rank="0",.* 2.0$')
         socket.create_server(("127.0.0.1", port + 1)).close()
-        (tmp_path / "enough").touch()
-        assert process.wait(600) == 0, (tmp_path / "err").read_text()[-3000:]
+        _ends_well(process, tmp_path)
 
 
 @pytest.mark.soak
@@ -169,25 +181,8 @@ def test_the_command_line_of_trl(tmp_path: Path) -> None:
         "        time.sleep(0.05)\n"
         "    return [len(text) / 10 for text in completions]\n"
     )
-    settings = {
-        "model_name_or_path": "model",
-        "dataset_name": "data",
-        "reward_funcs": "paced.reward",
-        "output_dir": "trained",
-        "max_steps": 3,
-        "logging_steps": 1,
-        "use_cpu": "true",
-        "bf16": "false",
-        "save_strategy": "no",
-        "per_device_train_batch_size": 2,
-        "num_generations": 2,
-        "max_completion_length": 4,
-        "report_to": "none",
-    }
-    words = [word for name, value in settings.items() for word in (f"--{name}", str(value))]
     port = free_port()
-    with _started([*OURS, "trl", "grpo", *words], tmp_path, port, HF_HOME=str(tmp_path / "home")) as process:
+    with _started([*OURS, "trl", "grpo", *OF_TRL.split()], tmp_path, port, HF_HOME=str(tmp_path / "home")) as process:
         found = _served(port, tmp_path, "^rl_steps_total{.* 2.0$")
         assert re.search(r'^rl_run_info{algorithm="grpo",.*model="model"', found, re.MULTILINE)
-        (tmp_path / "enough").touch()
-        assert process.wait(600) == 0, (tmp_path / "err").read_text()[-3000:]
+        _ends_well(process, tmp_path)
