@@ -6,6 +6,8 @@ import ast
 import re
 from functools import cache
 
+import pytest
+
 from rlexporter.catalog import CATALOG
 from rlexporter.store.store import Store
 from tests.conftest import SURPRISE
@@ -22,6 +24,7 @@ from tests.test_architecture import (
     _unit,
 )
 
+pytestmark = pytest.mark.slow
 PAGE = (ROOT / "docs/architecture.md").read_text()
 WAYS = ("A log line", "A tensor", "A condition")
 NOT_CALLED = ("the trainer", "a scraper")
@@ -72,12 +75,11 @@ def _module(file: str) -> str:
 
 
 @cache
-def _reaches(file: str) -> frozenset[str]:
+def _reaches(file: str) -> set[str]:
     """The modules that a file imports, and those whose names the catalogue's front door passes on."""
-    direct = set(_imports(PACKAGE / file))
-    if "rlexporter.catalog" in direct:
-        direct |= set(_imports(PACKAGE / "catalog/__init__.py"))
-    return frozenset(direct)
+    direct = _imports(PACKAGE / file)
+    passed_on = _imports(PACKAGE / "catalog/__init__.py") if "rlexporter.catalog" in direct else set()
+    return direct | passed_on
 
 
 def test_the_rooms_are_those_of_the_code() -> None:

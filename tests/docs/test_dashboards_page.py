@@ -7,10 +7,13 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+import pytest
+
 from rlexporter.catalog import CATALOG
 from rlexporter.generate.dashboards import dashboards
 from tests.tools import ROOT
 
+pytestmark = pytest.mark.slow
 PAGE = (ROOT / "docs/dashboards.md").read_text()
 
 

@@ -16,6 +16,7 @@ from scripts import generate
 from tests.conftest import SURPRISE
 from tests.tools import ROOT
 
+pytestmark = pytest.mark.slow
 SEEDS = {
     "ppo-healthy-ranges.md": (r"`([a-z]+/[a-z_/]+)`", 27),
     "trl-logging-legacy.txt": (r"((?:env|objective|ppo|tokens)/[a-z_]+(?:/[a-z_]+)?)", 37),
