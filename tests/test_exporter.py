@@ -21,7 +21,7 @@ import torch
 import rlexporter
 from rlexporter import Exporter, SetupError
 from rlexporter.model.snapshot import RunState
-from rlexporter.model.step import RunFacts, StepUpdate
+from rlexporter.model.step import RunFacts
 from rlexporter.run import shutdown
 from tests.conftest import fetch
 from tests.tools import ROOT
@@ -381,20 +381,6 @@ def test_a_bare_fork_leaves_without_waiting(exporter: Exporter) -> None:
 
     assert os.waitpid(child, 0)[1] == 0
     assert exporter._ending.patience() > 0
-
-
-def test_advance_and_saved(exporter: Exporter) -> None:
-    """Steps between log lines, and checkpoints."""
-    exporter.run.begin(RunFacts(algorithm="grpo", step=10, steps_planned=20, gpus=8))
-    exporter.run.sink.advance(StepUpdate(step=11, duration=0.5))
-    exporter.run.sink.saved(11)
-
-    assert exporter.snapshot.value("rl_step") == 11
-    assert exporter.snapshot.value("rl_steps_total") == 1
-    assert exporter.snapshot.value("rl_steps_planned") == 20
-    assert exporter.snapshot.value("rl_gpus") == 8
-    assert exporter.snapshot.value("rl_last_checkpoint_step") == 11
-    assert exporter.snapshot.value("rl_last_checkpoint_timestamp_seconds")
 
 
 def test_undo_is_called_once_at_close(exporter: Exporter) -> None:

@@ -204,8 +204,9 @@ def test_pipelined_requests_are_answered_in_order(endpoint: tuple[Exporter, Reac
     assert re.findall(rb"HTTP/1.1 (\d+)", text) == [b"200", b"404"] * 50 + [b"200"]
 
 
-def test_timers_go_off_together() -> None:
+def test_timers_go_off_together(monkeypatch: pytest.MonkeyPatch) -> None:
     """Those that are far enough away at the next quarter of a second, never early; what is waited for soon, at once."""
+    monkeypatch.setattr(server, "_BEAT_SECONDS", 0.25)
     with contextlib.closing(server._Loop(Connections(4), None)) as loop:
         now = loop.time()
         asked = [now + 0.06, now + 0.1, now + 10.01]

@@ -102,6 +102,7 @@ def test_it_has_left_before_a_kill(tmp_path: Path) -> None:
     assert not list(path.parent.glob("*.part"))
 
 
+@pytest.mark.waits
 def test_what_flaps_at_every_step_is_written_a_few_times_a_second(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -155,6 +156,7 @@ def test_a_disk_that_hangs_does_not_hold_up_the_training(tmp_path: Path, monkeyp
     exporter.close()
 
 
+@pytest.mark.waits
 def test_the_file_is_no_older_than_its_interval(tmp_path: Path) -> None:
     """Also while nothing happens, so that its time says when the process was last alive; of an ended run it stays."""
     path = tmp_path / "state.json"
