@@ -6,7 +6,6 @@ The stand-ins have the functions of slime 624b824 (slime/observability/logging_u
 
 from __future__ import annotations
 
-import inspect
 import json
 import os
 import subprocess
@@ -21,6 +20,7 @@ import pytest
 
 from rlexporter.integrations.log_sources import Sources
 from rlexporter.integrations.loggers import registry, slime
+from tests.loggers.watched import package, parameters
 
 NAN = float("nan")
 ARGS = Namespace(
@@ -48,8 +48,7 @@ REAL = {
 """The parameters of the real functions."""
 MODULES = {"slime": "slime.observability.logging_utils", "miles": "miles.utils.tracking_utils.tracking"}
 """The modules that they are in."""
-STAND_INS = {
-    "slime": """
+_STAND_IN = """
 logged = []
 
 
@@ -57,21 +56,10 @@ def log(args, metrics, step_key: str):
     logged.append(dict(metrics))
 
 
-def finish_tracking(args):
+def finish_tracking({parameters}):
     logged.append("finished")
-""",
-    "miles": """
-logged = []
-
-
-def log(args, metrics, step_key: str):
-    logged.append(dict(metrics))
-
-
-def finish_tracking():
-    logged.append("finished")
-""",
-}
+"""
+STAND_INS = {"slime": _STAND_IN.format(parameters="args"), "miles": _STAND_IN.format(parameters="")}
 
 
 def _module(name: str) -> Any:
@@ -80,12 +68,9 @@ def _module(name: str) -> Any:
     return module
 
 
-@pytest.mark.parametrize("name", REAL)
-def test_the_stand_in_has_the_functions_of_the_real_one(name: str) -> None:
+def test_the_stand_ins_have_the_functions_of_the_real_ones() -> None:
     """Their parameters, by name and in order."""
-    functions = {each: value for each, value in vars(_module(name)).items() if inspect.isfunction(value)}
-
-    assert {each: list(inspect.signature(value).parameters) for each, value in functions.items()} == REAL[name]
+    assert {name: parameters(text, REAL[name]) for name, text in STAND_INS.items()} == REAL
 
 
 @pytest.fixture(params=["slime", "miles"])
@@ -140,36 +125,6 @@ def test_they_come_before_the_loggers_that_they_call(monkeypatch: pytest.MonkeyP
     assert registry._order(("slime", "miles")) == ("slime", "miles", "wandb")
 
 
-@pytest.mark.parametrize("framework", MODULES)
-def test_a_script_under_rlexporter_run(tmp_path: Path, framework: str) -> None:
-    """Nothing of the script is changed; the hook waits for the module, which nothing else imports."""
-    package, _, name = MODULES[framework].rpartition(".")
-    folder = tmp_path.joinpath(*package.split("."))
-    folder.mkdir(parents=True)
-    (folder / f"{name}.py").write_text(STAND_INS[framework])
-    (tmp_path / "train.py").write_text(
-        f"from argparse import Namespace\nfrom {package} import {name}\nargs = Namespace(wandb_group='mine')\n"
-        f"for i in (0, 1):\n    {name}.log(args, {{'train/loss': 0.5 + i, 'train/step': i}}, step_key='train/step')\n"
-    )
-    record = tmp_path / "record.jsonl"
-    environ = {**os.environ, "RLEXPORTER_RECORD": str(record), "RLEXPORTER_LISTEN_PORT": "0"}
-    done = subprocess.run(
-        [sys.executable, "-m", "rlexporter", "run", "train.py"],
-        cwd=tmp_path,
-        env={**environ, "RLEXPORTER_LINGER_SECONDS": "0"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-    assert done.returncode == 0, done.stderr
-    lines = [json.loads(line) for line in record.read_text().splitlines()]
-    assert (lines[0]["framework"], lines[0]["run"]) == (framework, "mine rollout")
-    assert [(line["global_step"], line["logs"]["train/loss"]) for line in lines if line["event"] == "log"] == [
-        *((1, 0.5), (2, 1.5))
-    ]
-
-
 PARTS = """
 import os, sys
 from argparse import Namespace
@@ -192,6 +147,7 @@ elif part == "critic":
 elif rank == 1:  # the last stage of a pipeline of two
     {name}.log(args, {{"rollout/raw_reward": 0.25, "rollout/step": 0}}, step_key="rollout/step")
     {name}.log(args, {{"train/loss": 0.75, "train/step": 0}}, step_key="train/step")
+    {name}.log(args, {{"train/loss": 0.5, "train/step": 1}}, step_key="train/step")
 """
 
 
@@ -199,14 +155,13 @@ elif rank == 1:  # the last stage of a pipeline of two
 def test_each_process_that_logs_is_a_run_of_rank_0(tmp_path: Path, framework: str, named: bool) -> None:
     """Sampler, trainer and critic each have a name: of several processes with one, alerts judge the newest alone.
 
+    Nothing of the script is changed; the hook waits for the module, which nothing else imports.
     Of two processes that train, the one that does not log serves nothing. ``named``: False if a variable names the run.
     The file of a recording has a rank above 0 in its name.
     """
-    package, _, name = MODULES[framework].rpartition(".")
-    folder = tmp_path.joinpath(*package.split("."))
-    folder.mkdir(parents=True)
-    (folder / f"{name}.py").write_text(STAND_INS[framework])
-    (tmp_path / "part.py").write_text(PARTS.format(package=package, name=name))
+    package(tmp_path, MODULES[framework], STAND_INS[framework])
+    parent, _, name = MODULES[framework].rpartition(".")
+    (tmp_path / "part.py").write_text(PARTS.format(package=parent, name=name))
     parts = [("rollout", 0), ("trainer", 0), ("trainer", 1), ("critic", 0)]
     environ = os.environ | {"RLEXPORTER_LISTEN_PORT": "0", "RLEXPORTER_LINGER_SECONDS": "0", "OMP_NUM_THREADS": "1"}
     processes = [
@@ -224,13 +179,18 @@ def test_each_process_that_logs_is_a_run_of_rank_0(tmp_path: Path, framework: st
     assert [process.returncode for process in processes] == [0] * 4, said
     assert not (tmp_path / "trainer0.jsonl").exists()
     assert ["rlexporter: serving" in each for each in said] == [True, False, True, True]
-    runs: dict[str, tuple[str, list[str]]] = {}
+    runs: dict[str, tuple[str, str]] = {}
+    logged: dict[str, list[tuple[int, float]]] = {}
     for file in tmp_path.glob("*.jsonl"):
         first, *rest = [json.loads(line) for line in file.read_text().splitlines()]
-        logs = [line["logs"] for line in rest if line["event"] == "log"]
-        runs[first["run"]] = (file.stem, sorted(key for log in logs for key in log))
-    assert runs == {
-        "mine rollout": ("rollout0", ["rollout/response_len/mean"]),
-        "mine trainer": ("trainer1", ["rollout/raw_reward", "train/loss"]),
-        "mine critic": ("critic0", ["train/critic-value_loss"]),
+        runs[file.stem] = first["framework"], first["run"]
+        for line in rest:
+            for key, value in line.get("logs", {}).items():
+                logged.setdefault(f"{file.stem}: {key}", []).append((line["global_step"], value))
+    assert runs == {f"{part}{rank}": (framework, f"mine {part}") for part, rank in parts if (part, rank) != parts[1]}
+    assert logged == {
+        "rollout0: rollout/response_len/mean": [(1, 200.0)],
+        "trainer1: rollout/raw_reward": [(1, 0.25)],
+        "trainer1: train/loss": [(1, 0.75), (2, 0.5)],
+        "critic0: train/critic-value_loss": [(1, 0.5)],
     }

@@ -1,12 +1,19 @@
-"""Starts a script, under `rlexporter run` or with an example of ours, and returns what was served at its end."""
+"""Starts a script, under `rlexporter run` or with an example of ours, and returns what was served at its end.
+
+Stand-ins for packages that cannot be installed here become packages, and are held against the real ones.
+"""
 
 from __future__ import annotations
 
+import inspect
 import os
 import subprocess
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import reduce
 from pathlib import Path
+from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -42,7 +49,23 @@ class Done:
 
     def logged(self) -> dict[str, float]:
         """What is served of keys that the catalogue does not know."""
-        return {labels: value for (name, labels), value in self.served.items() if name == "rl_logged_value"}
+        return self.labelled("rl_logged_value")
+
+    def settings(self) -> dict[str, float]:
+        """The hyperparameters that are served."""
+        return self.labelled("rl_hyperparameter")
+
+    def labelled(self, series: str) -> dict[str, float]:
+        """The samples of a series by their label values."""
+        return {labels: value for (name, labels), value in self.served.items() if name == series}
+
+    def info(self) -> list[str]:
+        """What is said of the run: its algorithm, its model and so on."""
+        return next(labels for name, labels in self.served if name == "rl_run_info").split(",")
+
+    def counts(self, histogram: str, *bounds: float | str) -> list[float]:
+        """The cumulative counts of a histogram at these bounds."""
+        return [self.served[f"{histogram}_bucket", str(bound)] for bound in bounds]
 
 
 def run(script: str, folder: Path, *options: str, **environ: str) -> Done:
@@ -92,3 +115,42 @@ def no_errors(done: Done) -> bool:
     assert "Traceback" not in done.errors, done.errors
     assert "rlexporter cannot" not in done.errors, done.errors
     return True
+
+
+def sample(text: str, name: str) -> float:
+    """The one sample of a series in a scrape."""
+    [line] = [each for each in text.splitlines() if each.startswith(name + "{")]
+    return float(line.rpartition(" ")[2])
+
+
+def last_scalar(folder: Path, tag: str) -> tuple[int, float]:
+    """The last step and value of a tag, as TensorBoard reads its event files."""
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    read = EventAccumulator(str(folder))
+    read.Reload()
+    last = read.Scalars(tag)[-1]
+    return last.step, last.value
+
+
+def package(folder: Path, module: str, text: str) -> str:
+    """Write the text of a module, `its.package.name`, under ``folder``; return the PYTHONPATH that finds it."""
+    *packages, name = module.split(".")
+    at = folder
+    for each in packages:
+        at = at / each
+        at.mkdir(parents=True, exist_ok=True)
+        (at / "__init__.py").touch()
+    (at / f"{name}.py").write_text(text)
+    return f"{ROOT}{os.pathsep}{folder}"
+
+
+def parameters(text: str, names: Iterable[str]) -> dict[str, list[str]]:
+    """The parameters of the functions and methods of a stand-in, by name and in order."""
+    made: dict[str, Any] = {}
+    exec(text, made)
+    found: dict[str, Any] = {}
+    for name in names:
+        first, *rest = name.split(".")
+        found[name] = reduce(getattr, rest, made[first])
+    return {name: list(inspect.signature(function).parameters) for name, function in found.items()}
