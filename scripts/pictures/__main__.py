@@ -17,10 +17,10 @@ from rlexporter.catalog import CATALOG
 from rlexporter.generate.dashboards import dashboards
 from scripts.pictures import drawing
 from scripts.pictures.look import Json, Shown, palette
-from scripts.pictures.runs import END, IMAGES, SECONDS, WORK, alerts, history, over_time, planned, recorded
+from scripts.pictures.runs import IMAGES, SECONDS, WORK, alerts, history, over_time, planned, recorded
 from tests.dashboards import grafana
 from tests.dashboards.grafana import View, loaded, panels
-from tests.dashboards.past import SCRAPE, blocks
+from tests.dashboards.past import END, SCRAPE, blocks
 from tests.dashboards.transformations import records, tables, transformed
 from tests.tools import Prometheus, prometheus
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -191,74 +191,59 @@ def _lines(server: Server, run: str, title: str, at: float | None = None) -> dic
     return shown
 
 
-def _assert_shown(
-    server: Server, title: str, facts: Facts, lines: Callable[[str, float], Mapping[str, float]], near: float = 0.02
-) -> None:
-    """Of each run a panel shows the lines of its own places, and no others."""
+def _assert_shown(server: Server, title: str, facts: Facts, lines: Mapping[str, float], near: float = 0.02) -> None:
+    """Of each run a panel shows its own places, and no others; ``lines``: by the end of their legend, a factor."""
     for run in _RUNS:
-        expected = {name: value for place, n in facts.get(run, {}).items() for name, value in lines(place, n).items()}
+        places = facts.get(run, {}).items()
+        expected = {place + end: factor * value for place, value in places for end, factor in lines.items()}
         assert _lines(server, run, title) == pytest.approx(expected, rel=near), (title, run)
 
 
 def test_the_gpus_of_a_run_and_no_others(server: Server) -> None:
     """By pod where Kubernetes gave them to one, else by host; each once, however often it is scraped."""
-    units = {
-        "GPU utilisation": 0.01,
-        "GPU memory used": 1048576.0,
-        "GPU memory free": 1048576.0,
-        "GPU power": 1.0,
-        "GPU temperature": 1.0,
-    }
-    for title, unit in units.items():
-        _assert_shown(server, title, _GPUS, lambda gpu, value, unit=unit: {gpu: value * unit})
     profiled = {run: gpus for run, gpus in _GPUS.items() if run != "hand"}
-    _assert_shown(server, "Tensor cores active", profiled, lambda gpu, value: {gpu: value / 100})
+
+    _assert_shown(server, "Tensor cores active", profiled, {"": 0.01})
+    _assert_shown(server, "GPU utilisation", _GPUS, {"": 0.01})
+    _assert_shown(server, "GPU memory used", _GPUS, {"": 1048576})
+    _assert_shown(server, "GPU memory free", _GPUS, {"": 1048576})
+    _assert_shown(server, "GPU power", _GPUS, {"": 1})
+    _assert_shown(server, "GPU temperature", _GPUS, {"": 1})
 
 
 def test_the_hosts_of_a_run_and_no_others(server: Server) -> None:
     """By the name that the host has for itself, by that of its target, or by its address."""
-    for title in ("CPU busy", "memory used", "fullest file system"):
-        _assert_shown(
-            server, f"Host: {title}", _HOSTS, lambda host, share: {host: share}, 0.1 if "CPU" in title else 0.02
-        )
+    network = dict.fromkeys((" in", " out", " InfiniBand in", " InfiniBand out"), 1000)
+
+    _assert_shown(server, "Host: CPU busy", _HOSTS, {"": 1}, 0.1)
+    _assert_shown(server, "Host: memory used", _HOSTS, {"": 1})
+    _assert_shown(server, "Host: fullest file system", _HOSTS, {"": 1})
+    _assert_shown(server, "Host: disk traffic", _HOSTS, {" read": 1000, " written": 1000}, 0.1)
+    _assert_shown(server, "Host: network", _HOSTS, network, 0.1)
     for run in _RUNS:
         assert _lines(server, run, "Host: killed for memory").keys() == _HOSTS.get(run, {}).keys()
-    flows = {"disk traffic": ("read", "written"), "network": ("in", "out", "InfiniBand in", "InfiniBand out")}
-    for title, ways in flows.items():
-        _assert_shown(
-            server,
-            f"Host: {title}",
-            _HOSTS,
-            lambda host, value, ways=ways: {f"{host} {way}": 1000 * value for way in ways},
-            0.1,
-        )
 
 
 def test_the_pods_of_a_run_and_no_others(server: Server) -> None:
     """Not one of the same name in another namespace; used, requested and limit."""
-    for title, near in (("Memory of the pod", 0.02), ("Cores of the pod", 0.1)):
-        parts = {"used": 1, "requested": 2, "limit": 3}
-        _assert_shown(
-            server,
-            title,
-            _PODS,
-            lambda pod, n, parts=parts: {f"{pod} {part}": n * each for part, each in parts.items()},
-            near,
-        )
+    parts = {" used": 1, " requested": 2, " limit": 3}
+
+    _assert_shown(server, "Memory of the pod", _PODS, parts)
+    _assert_shown(server, "Cores of the pod", _PODS, parts, 0.1)
 
 
 def test_the_model_server_of_a_run_and_no_others(server: Server) -> None:
     """By the label `run`, else by model and namespace; all engines together; names of today and of 0.8."""
-    for title, ways, near in (
-        ("Requests", (" running", " waiting"), 0.02),
-        ("Tokens per second", (" generated", " prompts"), 0.1),
-        ("Preemptions per second", ("",), 0.1),
-    ):
-        _assert_shown(server, title, _SERVERS, lambda of, value, ways=ways: {f"{of}{way}": value for way in ways}, near)
-    fullest = {"kube": {"10.1.0.9:8000": 4.0}}  # of two engines
-    _assert_shown(server, "KV cache used", {**_SERVERS, **fullest}, lambda of, value: {of: value / 100})
+    fullest = {**_SERVERS, "kube": {"10.1.0.9:8000": 4}}  # of two engines
+
+    _assert_shown(server, "Requests", _SERVERS, {" running": 1, " waiting": 1})
+    _assert_shown(server, "Tokens per second", _SERVERS, {" generated": 1, " prompts": 1}, 0.1)
+    _assert_shown(server, "Preemptions per second", _SERVERS, {"": 1}, 0.1)
+    _assert_shown(server, "KV cache used", fullest, {"": 0.01})
     for title in ("Time to first token", "Time between tokens"):
-        _assert_shown(server, title, _SERVERS, lambda _, __: {"median": 0.75, "95 %": 0.975})
+        for run in _RUNS:
+            expected = {"median": 0.75, "95 %": 0.975} if run in _SERVERS else {}
+            assert _lines(server, run, title) == pytest.approx(expected, rel=0.02), (title, run)
 
 
 def _rows_of(server: Server, run: str, title: str, column: int, at: float) -> list[dict[str, str]]:

@@ -100,24 +100,23 @@ def test_the_dashboards_themselves() -> None:
 
 def test_variables() -> None:
     """A data source, the job as the linter wants it, and a run. No instance: a run moves from one to another."""
-    source = {"type": "datasource", "query": "prometheus", "label": "Data source"}
-    job = {"label": "job", "multi": True, "includeAll": True, "allValue": ".+"}
-    said = {"datasource": source, "job": job, "run": {"label": "run"}}
-    assert [
-        each["uid"] for each in DASHBOARDS if not said.keys() <= {x["name"] for x in each["templating"]["list"]}
-    ] == []
-    wrong = [
-        (uid, each["name"])
-        for uid, each in VARIABLES
-        if any(each[key] != value for key, value in said.get(each["name"], {}).items())
-    ]
+    expected: dict[str, Json] = {
+        "datasource": {"type": "datasource", "query": "prometheus", "label": "Data source"},
+        "job": {"label": "job", "multi": True, "includeAll": True},
+        "run": {"label": "run"},
+    }
     queried = {"datasource": {"type": "prometheus", "uid": "${datasource}"}, "refresh": 2}
+    wrong = []
     for uid, each in VARIABLES:
+        said = expected.get(each["name"], {})
         if each["type"] == "query":
             anything = ".*" if each["name"] in _MAY_BE_ABSENT else ".+"
-            expected = {**queried, "allValue": anything if each["multi"] else None}
-            wrong += [(uid, each["name"]) for key, value in expected.items() if each.get(key) != value]
+            said = {**said, **queried, "allValue": anything if each["multi"] else None}
+        wrong += [(uid, each["name"], key) for key, value in said.items() if each.get(key) != value]
+
     assert wrong == []
+    for name in expected:
+        assert sum(each["name"] == name for _, each in VARIABLES) == len(DASHBOARDS), name
 
 
 def test_the_data_source_is_the_variable() -> None:
