@@ -81,6 +81,7 @@ def get(port: int, path: str) -> Any:
 
 
 @pytest.mark.slow
+@pytest.mark.waits
 def test_everything_runs_until_ctrl_c(tmp_path: Path) -> None:
     """The demo is scraped, all rules are evaluated without an error, and Alertmanager has the watchdog."""
     rules = yaml.safe_load((ROOT / "alerts/rlexporter.rules.yml").read_text())["groups"][0]["rules"]
