@@ -309,22 +309,27 @@ KUBERNETES = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("generation", GENERATIONS)
-@pytest.mark.parametrize("block", blocks("yaml"), ids=str)
-def test_configurations(block: Block, generation: str, tmp_path: Path) -> None:
+def test_configurations(generation: str, tmp_path: Path) -> None:
     """What is of Prometheus is taken by its own promtool; a part of one is put where it belongs."""
-    found: dict[str, Any] = yaml.safe_load(block.text)
-    if not set(found) & {*PROMETHEUS, *OF_TARGETS, *RULES}:
-        assert block.page in KUBERNETES
-        return
-    if set(found) == set(RULES):
-        file, command, text = "my.rules.yml", ["rules"], block.text
-    else:
-        if set(found) <= set(OF_TARGETS):
-            found = {"scrape_configs": [{"job_name": "rlexporter", **found}]}
-        file, command = "prometheus.yml", ["config", *["--agent"] * ("remote_write" in found)]
-        text = _with_files_of(yaml.safe_dump(found), tmp_path)
-    (tmp_path / file).write_text(text)
-    assert "SUCCESS" in printed(require_tools(generation) / "promtool", "check", *command, file, cwd=tmp_path)
+    checked = 0
+    for block in blocks("yaml"):
+        found: dict[str, Any] = yaml.safe_load(block.text)
+        if not set(found) & {*PROMETHEUS, *OF_TARGETS, *RULES}:
+            assert block.page in KUBERNETES
+            continue
+        checked += 1
+        (folder := tmp_path / str(checked)).mkdir()
+        if set(found) == set(RULES):
+            file, command, text = "my.rules.yml", ["rules"], block.text
+        else:
+            if set(found) <= set(OF_TARGETS):
+                found = {"scrape_configs": [{"job_name": "rlexporter", **found}]}
+            file, command = "prometheus.yml", ["config", *["--agent"] * ("remote_write" in found)]
+            text = _with_files_of(yaml.safe_dump(found), folder)
+        (folder / file).write_text(text)
+        promtool = require_tools(generation) / "promtool"
+        assert "SUCCESS" in printed(promtool, "check", *command, file, cwd=folder), block
+    assert checked >= 8
 
 
 def _with_files_of(text: str, folder: Path) -> str:
