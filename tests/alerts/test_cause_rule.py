@@ -22,9 +22,9 @@ def warns(condition: str, at: int, step: int = 40) -> Event:
     return Event(condition, at, EVER, "warning", step=step)
 
 
-def stays(condition: str, at: int, step: int = 40, **more: bool) -> Event:
+def stays(condition: str, at: int, step: int = 40, *, symptom: bool = False) -> Event:
     """A critical one."""
-    return Event(condition, at, EVER, step=step, **more)
+    return Event(condition, at, EVER, step=step, symptom=symptom)
 
 
 def life(named: Mapping[int, str], *events: Event, **process: Any) -> tuple[Process, Mapping[int, str]]:
