@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
@@ -13,13 +12,11 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from rlexporter.catalog import CATALOG
-from rlexporter.generate.dashboards import dashboards
 from scripts.pictures import drawing
 from scripts.pictures.look import Json, Shown, palette
 from scripts.pictures.runs import IMAGES, SECONDS, WORK, alerts, history, over_time, planned, recorded
 from tests.dashboards import grafana
-from tests.dashboards.grafana import View, loaded, panels
+from tests.dashboards.grafana import View, panels
 from tests.dashboards.past import END, SCRAPE, blocks
 from tests.dashboards.transformations import records, tables, transformed
 from tests.tools import Prometheus, prometheus
@@ -34,17 +31,13 @@ TOP = 1030
 
 def _look(server: Prometheus, dashboard: Json, chosen: Mapping[str, str]) -> dict[int, Shown]:
     """What each panel gets."""
-    ask, view = _ask(server), View({"job": ".+", **chosen}, SECONDS, SCRAPE, aligned=True)
+    ask, view = grafana.asking(server), View({"job": ".+", **chosen}, SECONDS, SCRAPE, aligned=True)
     for each in dashboard["templating"]["list"]:
         if each["name"] == "window":
             [window] = grafana.values(ask, view, each, END)
             view = replace(view, variables={**view.variables, "window": window})
     marks = list(_marks(server, dashboard, view)) if "|" not in chosen["run"] else []
     return {panel["id"]: _panel(ask, view, panel, marks) for panel in panels(dashboard)}
-
-
-def _ask(server: Prometheus) -> grafana.Ask:
-    return lambda path, query: server.get(path, **query)
 
 
 def _panel(ask: grafana.Ask, view: View, panel: Json, marks: list[tuple[str, float, float]]) -> Shown:
@@ -80,14 +73,11 @@ def _transformed(panel: Json, answers: Mapping[str, list[Json]], shown: Shown) -
 
 def _add(panel: Json, target: Json, series: Json, step: float, shown: Shown) -> None:
     """Add a line with its legend."""
-    legend = target["legendFormat"]
-    for key, value in series["metric"].items():
-        legend = legend.replace("{{" + key + "}}", value)
     samples = series.get("values") or [series["value"]]
     points = np.array([[float(at), float(value)] for at, value in samples])
     if panel["type"] in ("timeseries", "stat"):
         points = _with_gaps(points, step)
-    shown.series.append((legend, points[:, 0], points[:, 1], series["metric"]))
+    shown.series.append((grafana.legend(target, series["metric"]), points[:, 0], points[:, 1], series["metric"]))
 
 
 def _with_gaps(points: Any, step: float) -> Any:
@@ -125,7 +115,6 @@ def main() -> None:
     """Draw all of them."""
     WORK.mkdir(parents=True, exist_ok=True)
     runs = planned()
-    made = {each["uid"]: each for each in map(loaded, map(json.loads, dashboards(CATALOG).values()))}
     every = "|".join(each.name for each in runs)
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
@@ -145,11 +134,11 @@ def main() -> None:
             ("exporter", "rlexporter-exporter", every, None),
             ("run-ppo", "rlexporter-ppo", "ppo", None),
         ):
-            shown = _look(server, made[uid], {"run": run})
-            size = _save(drawing.page(made[uid], shown, WIDTH), WORK / f"{name}.png")
+            shown = _look(server, grafana.DASHBOARDS[uid], {"run": run})
+            size = _save(drawing.page(grafana.DASHBOARDS[uid], shown, WIDTH), WORK / f"{name}.png")
             print(f"{WORK / name}.png: {size // 1000} kB")
             if name.startswith(("run-h", "run-b", "fleet")):
-                size = _save(drawing.page(made[uid], shown, WIDTH, rows), IMAGES / f"{name}.png")
+                size = _save(drawing.page(grafana.DASHBOARDS[uid], shown, WIDTH, rows), IMAGES / f"{name}.png")
                 print(f"{IMAGES / name}.png: {size // 1000} kB")
                 assert size < MOST_BYTES
     with Image.open(IMAGES / "run-broken.png") as image:

@@ -5,12 +5,15 @@ What it makes of the answers is in `transformations.py`. The pictures of the REA
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rlexporter.generate.dashboards import beside, defaults
+from rlexporter.catalog import CATALOG
+from rlexporter.generate.dashboards import beside, dashboards, defaults
+from tests.tools import Prometheus
 
 Json = dict[str, Any]
 Variables = Mapping[str, str | Sequence[str]]
@@ -98,6 +101,12 @@ def panels(dashboard: Json) -> Iterator[Json]:
             yield panel
 
 
+def panel(dashboard: Json, title: str) -> Json:
+    """The panel of a dashboard with this title."""
+    [found] = [each for each in panels(dashboard) if each["title"] == title]
+    return found
+
+
 def variable(dashboard: Json, name: str) -> Json:
     """A variable of a dashboard."""
     found: Json = next(each for each in dashboard["templating"]["list"] if each["name"] == name)
@@ -136,6 +145,17 @@ class View:
         return max(_rounded(raw) / 1000, least)
 
 
+WRITTEN: Mapping[str, Json] = {each["uid"]: each for each in map(json.loads, dashboards(CATALOG).values())}
+"""Our dashboards as they are written, by their uid."""
+DASHBOARDS: Mapping[str, Json] = {uid: loaded(each) for uid, each in WRITTEN.items()}
+"""The same as Grafana loads them."""
+
+
+def asking(server: Prometheus) -> Ask:
+    """Ask this server."""
+    return lambda path, query: server.get(path, **query)
+
+
 def answer(ask: Ask, view: View, panel: Json, target: Json, at: float, points: int = 1000) -> list[Json]:
     """What a panel gets for one of its targets; ``at``: the end of what is shown."""
     step = view.interval(panel, target, points)
@@ -155,6 +175,11 @@ def answers(ask: Ask, view: View, panel: Json, at: float, points: int = 1000) ->
 def newest(found: Sequence[Json], label: str) -> str:
     """The value of a label in the newest row of a table; empty where there is no row."""
     return str(max(found, key=lambda each: float(each["values"][-1][0]))["metric"][label]) if found else ""
+
+
+def legend(target: Json, labels: Mapping[str, str]) -> str:
+    """The legend of a series with these labels."""
+    return re.sub(r"\{\{(\w+)\}\}", lambda found: labels.get(found[1], found[0]), target["legendFormat"])
 
 
 def query_of(variable: Json) -> str:

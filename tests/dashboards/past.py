@@ -70,12 +70,6 @@ def blocks(data: Path, text: Iterable[bytes]) -> None:
     with tempfile.NamedTemporaryFile(suffix=".om") as file:
         file.writelines(text)
         file.flush()
-        command = [
-            str(require_tools("3") / "promtool"),
-            "tsdb",
-            "create-blocks-from",
-            "openmetrics",
-            file.name,
-            str(data),
-        ]
+        made = ["tsdb", "create-blocks-from", "--max-block-duration=30d", "openmetrics", file.name, str(data)]
+        command = [str(require_tools("3") / "promtool"), *made]  # it reads all of the text once a block
         subprocess.run(command, check=True, capture_output=True)

@@ -17,7 +17,7 @@ from rlexporter.model.snapshot import RunState
 from rlexporter.model.step import RunFacts
 from tests.dashboards import exporters
 from tests.dashboards.exporters import Target, given, gpu
-from tests.dashboards.grafana import Json, View
+from tests.dashboards.grafana import Json, View, legend
 from tests.dashboards.test_queries import Server
 from tests.tools import eventually, prometheus, scraped
 
@@ -182,12 +182,10 @@ def _lines(server: Server, run: str, title: str, at: float | None = None) -> dic
         if not target["instant"]:
             server.ask("query_range", {**query, "start": f"{moment - _SECONDS}", "end": f"{moment}", "step": "10"})
         for each in server.ask("query", {**query, "time": f"{moment:.3f}"})["result"]:
-            legend = target["legendFormat"]
-            for name, value in each["metric"].items():
-                legend = legend.replace("{{" + name + "}}", value)
-            assert "{{" not in legend, (title, each)
-            assert legend not in shown, (title, legend)
-            shown[legend] = float(each["value"][1])
+            name = legend(target, each["metric"])
+            assert "{{" not in name, (title, each)
+            assert name not in shown, (title, name)
+            shown[name] = float(each["value"][1])
     return shown
 
 

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 import pytest
 
-from rlexporter.catalog import CATALOG
-from rlexporter.generate.dashboards import dashboards
-from tests.dashboards.grafana import Json, View, answers, loaded, panels, variable
+from tests.dashboards.grafana import DASHBOARDS, View, answers, asking, panel, panels, variable
 from tests.dashboards.past import END, SCRAPE, Past, blocks
 from tests.dashboards.transformations import Frame, tables, transformed
 from tests.tools import Prometheus, prometheus
 
-COMPARE: Json = loaded(json.loads(dashboards(CATALOG)["rlexporter-compare.json"]))
+COMPARE = DASHBOARDS["rlexporter-compare"]
 DAY = 86_400.0
 SHOWN = 7 * DAY
 _NEEDED = {
@@ -84,16 +81,16 @@ def _shown(server: Prometheus, title: str, *runs: str) -> Frame:
     """The table that the panel shows for the runs that are chosen."""
     chosen = {"job": "rlexporter", "run": list(runs), "reward_function": ".+", "datasource": "prometheus"}
     view = View(chosen, SHOWN, SCRAPE)
-    panel = next(each for each in panels(COMPARE) if each["title"] == title)
-    return transformed(panel, tables(answers(lambda path, query: server.get(path, **query), view, panel, END)))
+    of = panel(COMPARE, title)
+    return transformed(of, tables(answers(asking(server), view, of, END)))
 
 
 def _curve(server: Prometheus, title: str, *runs: str) -> dict[str, dict[float, float]]:
     """The points of each line, by step, after the checks that a trend panel makes before it draws anything."""
     frame = _shown(server, title, *runs)
-    panel = next(each for each in panels(COMPARE) if each["title"] == title)
-    steps = frame.pop(panel["options"]["xField"])
-    assert panel["type"] == "trend"
+    of = panel(COMPARE, title)
+    steps = frame.pop(of["options"]["xField"])
+    assert of["type"] == "trend"
     assert steps == sorted(set(steps)), "values must be in ascending order"
     assert set(frame) == set(runs)
     return {
@@ -113,24 +110,16 @@ def test_the_same_step_of_two_runs_lies_in_one_row(filled: Prometheus) -> None:
     assert all(found["today"][step] == pytest.approx(found["last week"][step] + 5) for step in both)
 
 
-def test_a_step_that_was_done_twice_has_its_newest_value(filled: Prometheus) -> None:
-    """The run went back from step 5 to 2: what it did anew replaces what it did first, the rest stays."""
-    found = _curve(filled, "Reward", "resumed")["resumed"]
+def test_each_step_is_there_once_and_in_order(filled: Prometheus) -> None:
+    """What a run did anew replaces what it did first; a run of ten minutes is not lost in a week."""
+    resumed = _curve(filled, "Reward", "resumed")["resumed"]  # from step 5 it went back to 2
+    short = _curve(filled, "Reward", "short")["short"]
+    later_first = _curve(filled, "Reward", "ahead", "today")  # the earlier run goes on from step 50
 
-    assert found == {1: 1.0, 2: 2.0, 3: 30.0, 4: 40.0, 5: 5.0}
-
-
-def test_steps_are_in_order_whatever_came_first(filled: Prometheus) -> None:
-    """The earlier run goes on from step 50, the later one begins at 0."""
-    found = _curve(filled, "Reward", "ahead", "today")
-
-    assert found["ahead"] == {51: 1.0, 52: 2.0, 53: 3.0}
-    assert max(found["today"]) == 30
-
-
-def test_ten_minutes_are_not_lost_in_a_week(filled: Prometheus) -> None:
-    """Each step of two and a half minutes is there."""
-    assert _curve(filled, "Reward", "short")["short"] == {1: 1.0, 2: 2.0, 3: 3.0, 4: 4.0}
+    assert resumed == {1: 1.0, 2: 2.0, 3: 30.0, 4: 40.0, 5: 5.0}
+    assert short == {1: 1.0, 2: 2.0, 3: 3.0, 4: 4.0}
+    assert later_first["ahead"] == {51: 1.0, 52: 2.0, 53: 3.0}
+    assert max(later_first["today"]) == 30
 
 
 def test_ten_runs(filled: Prometheus) -> None:
@@ -155,7 +144,7 @@ def test_what_is_not_logged_is_the_mean_of_what_was_seen(filled: Prometheus) -> 
 def test_columns_are_in_the_same_order_in_every_panel(filled: Prometheus) -> None:
     """By it each run gets its colour."""
     runs = ("neither", "today", "last week")
-    orders = {tuple(_shown(filled, panel["title"], *runs)) for panel in panels(COMPARE) if panel["type"] == "trend"}
+    orders = {tuple(_shown(filled, each["title"], *runs)) for each in panels(COMPARE) if each["type"] == "trend"}
 
     assert orders == {("step", "last week", "neither", "today")}
 
@@ -171,9 +160,9 @@ def test_settings_that_differ(filled: Prometheus) -> None:
 
 def test_a_step_is_a_plain_number() -> None:
     """Grafana would take the unit of the values for it, and write step 1 of a share as 100 %."""
-    for panel in panels(COMPARE):
-        if panel["type"] == "trend":
-            [axis] = [each for each in panel["fieldConfig"]["overrides"] if each["matcher"]["options"] == "step"]
+    for trend in panels(COMPARE):
+        if trend["type"] == "trend":
+            [axis] = [each for each in trend["fieldConfig"]["overrides"] if each["matcher"]["options"] == "step"]
             look = {each["id"]: each["value"] for each in axis["properties"]}
             assert (look["unit"], look["custom.scaleDistribution"]) == ("none", {"type": "linear"})
 
@@ -199,8 +188,7 @@ def test_the_table_of_runs(filled: Prometheus) -> None:
 
 def test_the_fleet_leads_to_it() -> None:
     """With the runs and the time that are chosen there."""
-    fleet = loaded(json.loads(dashboards(CATALOG)["rlexporter-fleet.json"]))
-    [link] = [link for panel in panels(fleet) for link in panel["links"]]
+    [link] = [link for each in panels(DASHBOARDS["rlexporter-fleet"]) for link in each["links"]]
 
     assert link["url"].startswith(f"/d/{COMPARE['uid']}?${{run:queryparam}}")
     assert link["url"].endswith("${__url_time_range}")

@@ -9,13 +9,10 @@ from typing import Any
 
 import pytest
 
-from rlexporter.catalog import CATALOG
-from rlexporter.generate.dashboards import dashboards
 from rlexporter.generate.dashboards.defaults import CUSTOM, OPTIONS, less, without_defaults
-from tests.dashboards.grafana import Json, loaded, panels
+from tests.dashboards.grafana import WRITTEN, Json, loaded, panels
 from tests.tools import REQUIRED, TOOLS
 
-DASHBOARDS: dict[str, Json] = {each["uid"]: each for each in map(json.loads, dashboards(CATALOG).values())}
 SCHEMA = TOOLS / "grafana-schema/node_modules/@grafana/schema/dist/esm"
 
 # What Grafana's packages export for each table; what they leave to the code of a panel is not in them.
@@ -30,7 +27,7 @@ console.log(JSON.stringify(found));
 
 def test_nothing_is_written_that_grafana_fills_in() -> None:
     """And what it fills in can be left out again without a trace: nothing else was lost."""
-    for uid, written in DASHBOARDS.items():
+    for uid, written in WRITTEN.items():
         assert without_defaults(written) == written, uid
         assert loaded(written) != written, uid
         assert without_defaults(loaded(written)) == written, uid
@@ -65,7 +62,7 @@ def test_what_grafana_and_its_schema_want_is_there() -> None:
     """Options, overrides and custom properties that migrations read without asking, and a type of each threshold."""
     wrong = [
         (uid, panel["title"])
-        for uid, dashboard in DASHBOARDS.items()
+        for uid, dashboard in WRITTEN.items()
         for panel in panels(dashboard)
         if "options" not in panel
         or not isinstance(panel["fieldConfig"]["overrides"], list)

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 
 import pytest
 
-from rlexporter.catalog import CATALOG
-from rlexporter.generate.dashboards import dashboards
-from tests.dashboards import grafana
-from tests.dashboards.grafana import ANY, Json, View, panels, variable
+from tests.dashboards.grafana import ANY, WRITTEN, View, asking, panels, values, variable
 from tests.dashboards.past import END, SCRAPE, Past, blocks
 from tests.tools import Prometheus, prometheus
 
-RUN: Json = json.loads(dashboards(CATALOG)["rlexporter-run.json"])
+RUN = WRITTEN["rlexporter-run"]
 _SERVED = {
     *("rl_step_time_seconds", "rl_step_duration_seconds", "rl_last_step_timestamp_seconds", "rl_run_state"),
     "rl_reward_dist",
@@ -79,9 +75,7 @@ def _view(run: str, window: str = "") -> View:
 
 def _window(server: Prometheus, run: str) -> str:
     """The value of the variable, at the end of the run."""
-    [found] = grafana.values(
-        lambda path, query: server.get(path, **query), _view(run), variable(RUN, "window"), END - 1
-    )
+    [found] = values(asking(server), _view(run), variable(RUN, "window"), END - 1)
     return found
 
 

@@ -18,13 +18,12 @@ from typing import Any
 
 import pytest
 
-from rlexporter.catalog import CATALOG
-from rlexporter.generate.dashboards import beside, dashboards
+from rlexporter.generate.dashboards import beside
 from tests.dashboards import grafana, world
-from tests.dashboards.grafana import ANY, Json, View, loaded, newest, panels, variable
+from tests.dashboards.grafana import ANY, Json, View, newest, panel, panels, variable
 from tests.tools import GENERATIONS, ROOT, Prometheus, prometheus, require_tools, scraped, wait_scraped
 
-DASHBOARDS: dict[str, Json] = {each["uid"]: each for each in map(loaded, map(json.loads, dashboards(CATALOG).values()))}
+DASHBOARDS = grafana.DASHBOARDS
 _SECONDS = 300.0
 """The time that is shown: on a busy machine the runs take minutes."""
 _LEGEND = re.compile(r"\{\{(\w+)\}\}")
@@ -77,9 +76,9 @@ def _view(run: str, window: str = "60") -> View:
     return View({**ANY, **chosen}, _SECONDS, 1.0)
 
 
-def _query(server: Server, view: View, panel: Json, target: Json) -> list[Json]:
+def _query(server: Server, view: View, of: Json, target: Json) -> list[Json]:
     """What a panel gets for one of its targets."""
-    return grafana.answer(server.ask, view, panel, target, server.at)
+    return grafana.answer(server.ask, view, of, target, server.at)
 
 
 @pytest.mark.parametrize("generation", GENERATIONS)
@@ -87,7 +86,7 @@ def test_every_query_is_parsed_by_both_generations(generation: str, tmp_path: Pa
     """Those of panels, annotations and variables, as expressions of rules."""
     view, expressions = View({**ANY, "job": "j", "run": "r", "datasource": "d"}, 10800.0, 15.0), set()
     for dashboard in DASHBOARDS.values():
-        expressions |= {target["expr"] for panel in panels(dashboard) for target in panel["targets"]}
+        expressions |= {target["expr"] for each in panels(dashboard) for target in each["targets"]}
         expressions |= {annotation["expr"] for annotation in dashboard["annotations"]["list"]}
         variables = [each for each in dashboard["templating"]["list"] if each["type"] == "query"]
         expressions |= {grafana.query_of(each) for each in variables}
@@ -114,16 +113,16 @@ def test_every_query_answers(server: Server, uid: str) -> None:
     views = [_view(run) for run in (*world.names(), "grpo|ppo")]  # what compares two runs says nothing of one
     silent, nameless = [], []
     with ThreadPoolExecutor(4) as pool:
-        for panel in panels(DASHBOARDS[uid]):
-            for target in panel["targets"]:
-                answers = list(pool.map(lambda view, p=panel, t=target: _query(server, view, p, t), views))
+        for drawn in panels(DASHBOARDS[uid]):
+            for target in drawn["targets"]:
+                answers = list(pool.map(lambda view, p=drawn, t=target: _query(server, view, p, t), views))
                 series = [each for answer in answers for each in answer]
                 may_be_empty = target["legendFormat"] in _NEAR or beside.is_foreign(target["expr"])
                 if not series and not may_be_empty:
-                    silent.append((panel["title"], target["refId"], target["expr"][:150]))
+                    silent.append((drawn["title"], target["refId"], target["expr"][:150]))
                 wanted = set(_LEGEND.findall(target["legendFormat"]))
                 if any(wanted - set(each["metric"]) for each in series):
-                    nameless.append((panel["title"], target["legendFormat"]))
+                    nameless.append((drawn["title"], target["legendFormat"]))
     assert not silent, "\n".join(map(str, silent))
     assert not nameless, "\n".join(map(str, nameless))
 
@@ -163,14 +162,13 @@ def test_annotations_find_what_happened(server: Server) -> None:
 def test_the_panels_tell_the_runs_apart(server: Server) -> None:
     """State, alerts and NaN of the broken run; a healthy one has none of them, one of two ranks that of rank 1."""
 
-    by = {panel["title"]: panel for panel in panels(DASHBOARDS["rlexporter-run"])}
-
     def shown(run: str, title: str) -> list[str]:
-        found = _query(server, _view(run), by[title], by[title]["targets"][0])
+        of = panel(DASHBOARDS["rlexporter-run"], title)
+        found = _query(server, _view(run), of, of["targets"][0])
         return [(each["value"] if "value" in each else each["values"][-1])[1] for each in found]
 
     def mapped(title: str) -> Json:
-        options: Json = by[title]["fieldConfig"]["defaults"]["mappings"][0]["options"]
+        options: Json = panel(DASHBOARDS["rlexporter-run"], title)["fieldConfig"]["defaults"]["mappings"][0]["options"]
         return {value: option["text"] for value, option in options.items()}
 
     words, states = mapped("Verdict"), mapped("State")
@@ -190,13 +188,13 @@ def test_the_panels_tell_the_runs_apart(server: Server) -> None:
 
 def test_the_cause_is_told_in_words(server: Server) -> None:
     """As Grafana shows it: the newest row of the field `condition`, through the mappings of the panel."""
-    panel = next(each for each in panels(DASHBOARDS["rlexporter-run"]) if each["title"] == "Why")
-    assert panel["options"]["reduceOptions"]["fields"] == "/^condition$/"
-    assert panel["targets"][0]["format"] == "table"
-    texts = panel["fieldConfig"]["defaults"]["mappings"][0]["options"]
+    of = panel(DASHBOARDS["rlexporter-run"], "Why")
+    assert of["options"]["reduceOptions"]["fields"] == "/^condition$/"
+    assert of["targets"][0]["format"] == "table"
+    texts = of["fieldConfig"]["defaults"]["mappings"][0]["options"]
 
     def why(run: str) -> str:
-        found = _query(server, _view(run), panel, panel["targets"][0])
+        found = _query(server, _view(run), of, of["targets"][0])
         return str(texts[newest(found, "condition")]["text"])
 
     assert why(world.BROKEN) == "The loss is NaN or infinite."

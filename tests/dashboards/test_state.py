@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
 
-from rlexporter.catalog import CATALOG
-from rlexporter.generate.dashboards import dashboards
 from tests.alerts import promtool
 from tests.alerts.lives import Process, series
-from tests.dashboards.grafana import ANY, Json, View, loaded, panels
+from tests.dashboards.grafana import ANY, DASHBOARDS, Json, View, panel
 from tests.tools import EACH_GENERATION
 
 END = 1800.0
-DASHBOARDS = {each["uid"]: each for each in map(loaded, map(json.loads, dashboards(CATALOG).values()))}
 RUNNING = ("running", 600)
 LIVES: Mapping[str, tuple[Sequence[Process], str]] = {
     "runs": ([Process((("running", 3000),))], "running"),
@@ -49,11 +45,6 @@ LIVES: Mapping[str, tuple[Sequence[Process], str]] = {
 """Processes of a run, and its state at the end."""
 
 
-def _panel(uid: str, title: str) -> Json:
-    (found,) = (each for each in panels(DASHBOARDS[uid]) if each["title"] == title)
-    return found
-
-
 def _asked(panel: Json, run: str) -> str:
     """The query of a panel with its variables, its range as of a page that shows half an hour."""
     view = View({**ANY, "job": "rl", "run": run}, END, 15.0)
@@ -70,7 +61,7 @@ def test_the_state_is_that_of_the_newest_process(generation: str, tmp_path: Path
         for run, (lives, _) in runs.items()
         for each in lives
     ]
-    state = _panel("rlexporter-run", "State")
+    state = panel(DASHBOARDS["rlexporter-run"], "State")
     words = {
         found["text"]: number for number, found in state["fieldConfig"]["defaults"]["mappings"][0]["options"].items()
     }
@@ -85,7 +76,7 @@ def test_the_state_is_that_of_the_newest_process(generation: str, tmp_path: Path
     lost = [run for run, (_, named) in runs.items() if named in ("failed", "unreachable")]
     assert len(lost) == 3
     for title, count in (("Failed or gone", len(lost)), ("Running", 2)):
-        asked = _asked(_panel("rlexporter-fleet", title), ".+")
+        asked = _asked(panel(DASHBOARDS["rlexporter-fleet"], title), ".+")
         checks.append(
             {"expr": asked, "eval_time": f"{END:.0f}s", "exp_samples": [{"labels": "{}", "value": count}]},
         )
