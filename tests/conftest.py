@@ -14,6 +14,7 @@ from weakref import WeakSet
 import pytest
 
 from rlexporter.catalog import CATALOG
+from rlexporter.endpoint import server
 from rlexporter.exporter import Exporter, _Ending
 from rlexporter.model.metric import Group, Key, Kind, Level, Metric, Series
 from rlexporter.model.step import RunFacts, StepUpdate
@@ -45,6 +46,12 @@ def _imports_are_not_collected() -> None:
     """Modern PPO calls `gc.collect()` several times a step, and torch and trl leave many objects to look at."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _timers_go_off_at_once() -> None:
+    """Closing an exporter waits for a timer or two; hundreds of tests close one."""
+    server._BEAT_SECONDS = 0.01
 
 
 @pytest.fixture
