@@ -12,9 +12,8 @@ import urllib.parse
 import urllib.request
 from collections.abc import Mapping
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
-
-import trl
 
 from rlexporter.catalog import CATALOG
 from rlexporter.generate.dashboards import dashboards
@@ -22,19 +21,25 @@ from rlexporter.generate.dashboards.families import FAMILIES, PPO
 from tests.dashboards.grafana import Json, View, loaded, own_panels
 from tests.dashboards.transformations import tables, transformed
 from tests.tools import ROOT, Prometheus
+from tests.versions.trls import VERSION
+from tests.versions.watched_demo import FOLDER
 
-VERSION = tuple(int(part) for part in trl.__version__.split(".")[:2])
 _OF: dict[tuple[int, ...], tuple[str, ...]] = {(1, 12): ("ppo",), (0, 11): ("ppo-legacy",)}
 ALGORITHMS = ("grpo", "rloo") if VERSION >= (1, 16) else _OF.get(VERSION, ())
 """Those of this TRL: each algorithm once, in the newest version that has it."""
 DASHBOARDS = {each["uid"]: each for each in map(loaded, map(json.loads, dashboards(CATALOG).values()))}
 
 
-def start(stack: ExitStack, algorithm: str, port: int, *options: str, module: str = "rlexporter") -> None:
-    """Start a demo, which is killed when the stack is closed. ``module``: `tests.versions.slow_demo` for a slow one."""
-    command = [sys.executable, "-m", module, "demo", "--algorithm", algorithm, "--port", str(port), *options]
+def start(stack: ExitStack, algorithm: str, port: int, *options: str, watched: Path | None = None) -> None:
+    """Start a demo, which is killed when the stack is closed. ``watched``: the folder of what it waits for."""
+    command = [sys.executable, "-m", "tests.versions.watched_demo", "demo", "--algorithm", algorithm]
     environ = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
-    process = subprocess.Popen(command, env=environ, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    if watched is not None:
+        watched.mkdir()
+        environ[FOLDER] = str(watched)
+    process = subprocess.Popen(
+        [*command, "--port", str(port), *options], env=environ, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
     stack.callback(process.wait)
     stack.callback(process.kill)
 

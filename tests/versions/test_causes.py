@@ -1,7 +1,8 @@
 """What the dashboard of a run says first of each fault of the demo: the right cause, from its first word to its last.
 
-A real trainer runs under a real Prometheus until the verdict has stood for some steps. Then the dashboard is read as
-Grafana would have shown it at each scrape of the run. The page at `/` says the same.
+A real trainer runs under a real Prometheus until the verdict has stood for some steps; it waits until that was seen, so
+that no machine is too slow. Then the dashboard is read as Grafana would have shown it at each scrape of the run. The
+page at `/` says the same.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ from tests.e2e import victoria
 from tests.tools import Prometheus, eventually, free_port, prometheus
 from tests.versions import demos
 from tests.versions.demos import ALGORITHMS
+from tests.versions.trls import VERSION
+from tests.versions.watched_demo import CRITICAL, HEALTHY, seen
 
 pytestmark = [
     pytest.mark.slow,
@@ -36,8 +39,10 @@ pytestmark = [
 STANDS = 30
 """The steps that a run makes after the verdict, which must not change any more."""
 FINE = ("fine", "Nothing is wrong in what is judged.")
-BUSY = "step_slow"
+BUSY = {"step_slow", "step_stalled"}
 """What the machine of the test may do to a run by itself."""
+SEEN = {HEALTHY: {"fine", "look"}, CRITICAL: {"act"}}
+"""What a run waits for, in order, and the words by which it is seen; a busy machine is a reason to look."""
 
 
 class Fault(NamedTuple):
@@ -87,14 +92,19 @@ class Run:
     algorithm: str
     port: int
     kind: str
+    folder: Path
+    """What was seen of it, for which it waits."""
     name: str = ""
     step: int = 0
+    unseen: list[str] = field(default_factory=lambda: [*SEEN])
     until: int | None = None
     """The step that it has still to reach, since its verdict is there."""
     stopped: bool = False
     """No more step comes."""
     page: list[tuple[str, str]] = field(default_factory=list)
     """The words of the page at `/`, each with the condition that it named first, in the order in which they came."""
+    seen: list[float] = field(default_factory=list)
+    """When its dashboard said what it waited for."""
 
     def watch(self, over: Event) -> None:
         """Read the page all the while, in a thread of its own: Prometheus may take long to answer on a busy machine."""
@@ -106,26 +116,42 @@ class Run:
         _, text, _ = fetch(f"http://127.0.0.1:{self.port}/api/status")
         status: dict[str, Any] = json.loads(text)
         said, run = status["verdict"], status["run"]
+        self.name, self.step = run["name"], run["step"] or 0
+        self.stopped = self.kind == "stall" or run["state"] == "failed"
         self.page.append(
             (said["word"], "run_stalled" if said["code"] == "stalled" else next(iter(said["conditions"]), ""))
         )
-        self.stopped = self.kind == "stall" or run["state"] == "failed"
-        self.name, self.step = run["name"], run["step"] or 0
 
     def is_over(self, server: Prometheus) -> bool:
-        """True when the verdict has stood for some steps, or no step comes."""
-        if self.until is None and server.query(f'rl:run_cause{{run="{self.name}",severity="critical"}}'):
+        """Let it go on that waits to be seen; True when its verdict has stood for some steps, or no step comes."""
+        if self.unseen and self._is_seen(server, SEEN[self.unseen[0]]):
+            seen(self.folder, self.unseen.pop(0))
+        if not self.unseen and self.until is None:
             self.until = self.step + STANDS
         return self.until is not None and (self.stopped or self.step >= self.until)
 
+    def _is_seen(self, server: Prometheus, words: set[str]) -> bool:
+        """Whether the page has said one of these words, and the dashboard says one now."""
+        at = time.time()
+        if not any(word in words for word, _ in self.page) or self._verdict(server, at)[0] not in words:
+            return False
+        self.seen.append(at)
+        return True
+
     def course(self, server: Prometheus) -> Iterator[tuple[int, tuple[str, str]]]:
-        """What its dashboard said whenever it was scraped, and says now, each with its step."""
-        view = View({"job": "rlexporter", "run": self.name}, 900.0, 1.0)
+        """What its dashboard said when each step was scraped first and last, when it was seen, and says now."""
         [found] = server.query(f'rl_step{{run="{self.name}"}}[1h]')
+        scraped = [(int(step), float(at)) for at, step in found["values"]]
+        first_and_last = [*dict(reversed(scraped)).values(), *dict(scraped).values()]
         # The last word may be younger than the last scrape.
-        for at, step in [*found["values"], (time.time(), self.step)]:
-            if int(step):
-                yield int(step), demos.verdict(server, view, demos.dashboard(self.algorithm), at)
+        for at in sorted({*first_and_last, *self.seen, time.time()}):
+            step = max((step for step, scraped_at in scraped if scraped_at <= at), default=0)
+            if step:
+                yield step, self._verdict(server, at)
+
+    def _verdict(self, server: Prometheus, at: float) -> tuple[str, str]:
+        view = View({"job": "rlexporter", "run": self.name}, 900.0, 1.0)
+        return demos.verdict(server, view, demos.dashboard(self.algorithm), at)
 
 
 def _text(condition: str) -> str:
@@ -144,20 +170,21 @@ def test_every_fault_is_here() -> None:
 def _run_by(kind: str) -> Sequence[pytest.MarkDecorator]:
     """All of them by `make causes`, and those of a single step in the newest version whenever all tests run."""
     at_once = kind in ("nan", "nan_reward", "lr_spike", "dead_reward")
-    return [] if at_once and demos.VERSION >= (1, 16) else [pytest.mark.soak]
+    return [] if at_once and VERSION >= (1, 16) else [pytest.mark.soak]
 
 
 @pytest.mark.parametrize("kind", [pytest.param(kind, marks=_run_by(kind)) for kind in FAULTS])
 def test_the_verdict_names_the_cause(kind: str, tmp_path: Path) -> None:
     """Nothing before the fault, and then nothing but its cause, in the dashboard and on the page."""
     fault = FAULTS[kind]
-    runs = [Run(algorithm, free_port(), kind) for algorithm in ALGORITHMS if kind not in LACKS.get(algorithm, ())]
+    algorithms = [algorithm for algorithm in ALGORITHMS if kind not in LACKS.get(algorithm, ())]
+    runs = [Run(algorithm, free_port(), kind, tmp_path / f"seen-{algorithm}") for algorithm in algorithms]
     if not runs:
         pytest.skip(f"the demo of {' and '.join(ALGORITHMS)} has no such fault")
     options = ("--steps", "100000", "--fault", f"{kind}@{fault.at}", "--linger", "3600")
     with ExitStack() as stack:
         for run in runs:
-            demos.start(stack, run.algorithm, run.port, *options, module="tests.versions.slow_demo")
+            demos.start(stack, run.algorithm, run.port, *options, watched=run.folder)
         targets = [f"127.0.0.1:{run.port}" for run in runs]
         server = stack.enter_context(prometheus("3", tmp_path, targets, rules=victoria.RULES))
         watching = stack.enter_context(ThreadPoolExecutor(len(runs)))
@@ -174,8 +201,10 @@ def test_the_verdict_names_the_cause(kind: str, tmp_path: Path) -> None:
 
 def _check(fault: Fault, run: Run, course: list[tuple[int, tuple[str, str]]]) -> None:
     judged = list(dropwhile(lambda each: each[1][0] == "not judged", course))  # the rules follow the first scrape
-    said = [(step, said) for step, said in judged if said[1] != _text(BUSY)]
-    assert {words for step, words in said if step < fault.at - 1} == {FINE}, (run, course)
+    busy = {_text(name) for name in BUSY}
+    said = [(step, said) for step, said in judged if said[1] not in busy]
+    assert min(step for step, _ in judged) < fault.at - 1, (run, course)
+    assert {words for step, words in said if step < fault.at - 1} <= {FINE}, (run, course)
 
     causes = OF_PPO.get(run.kind, fault.causes) if run.algorithm.startswith("ppo") else fault.causes
     broken = [words for step, words in said if step >= fault.at - 1 and words != FINE]
@@ -185,5 +214,5 @@ def _check(fault: Fault, run: Run, course: list[tuple[int, tuple[str, str]]]) ->
 
     # The page goes by what is in force now: when that is over it calms down, perhaps by way of a consequence.
     last = max(i for i, (word, _) in enumerate(run.page) if word == fault.word)
-    assert {cause for _, cause in run.page[: last + 1] if cause} - {BUSY} <= causes, run
+    assert {cause for _, cause in run.page[: last + 1] if cause} - BUSY <= causes, run
     assert run.page[last][1], run
