@@ -14,16 +14,16 @@ import pytest
 import trl
 
 import rlexporter
+from rlexporter.demo import ppo_loops, tiny
 from rlexporter.run.sink import RunSink
+from tests import tiny as trainers
+from tests.adapters.marks import REAL_TRAINERS
+from tests.served import errors
 from tests.tools import ROOT
+from tests.versions.trls import VERSION
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore::FutureWarning"),
-    pytest.mark.filterwarnings("ignore::UserWarning"),
-    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
-]
+pytestmark = REAL_TRAINERS
 
-VERSION = tuple(int(part) for part in trl.__version__.split(".")[:2])
 NO_CRITIC = {"value": "there is no value function: the advantage is relative to a group"}
 NO_ENTROPY = {"entropy": "this version of TRL computes no entropies"}
 ONLY_A_MEAN = {"entropy": "the trainer computes only its mean over the tokens of a mini-batch"}
@@ -37,18 +37,12 @@ EXPECTED: dict[str, list[tuple[tuple[int, int], dict[str, str]]]] = {
 }
 
 
-def _grpo(folder: Path) -> tuple[Any, Callable[[], object]]:
-    from tests import tiny
+def _group(kind: str) -> Callable[[Path], tuple[Any, Callable[[], object]]]:
+    def made(folder: Path) -> tuple[Any, Callable[[], object]]:
+        trainer = trainers.grpo(folder, kind=kind, max_steps=3, num_iterations=2)
+        return trainer, trainer.train
 
-    trainer = tiny.grpo(folder, max_steps=3, num_iterations=2, report_to=[])
-    return trainer, trainer.train
-
-
-def _rloo(folder: Path) -> tuple[Any, Callable[[], object]]:
-    from tests import tiny
-
-    trainer = tiny.grpo(folder, kind="RLOO", max_steps=3, num_iterations=2)
-    return trainer, trainer.train
+    return made
 
 
 def _ppo(folder: Path) -> tuple[Any, Callable[[], object]]:
@@ -59,17 +53,14 @@ def _ppo(folder: Path) -> tuple[Any, Callable[[], object]]:
 
 
 def _legacy(folder: Path) -> tuple[Any, Callable[[], object]]:
-    from rlexporter.demo import tiny
-    from rlexporter.demo.ppo_loops import LegacyRun
-
     tiny.model(folder / "tiny-llama", 0, lambda done, steps: None, steps=1)
-    run = LegacyRun(3, folder, [tiny.letter_reward, tiny.length_reward])
+    run = ppo_loops.LegacyRun(3, folder, [tiny.letter_reward, tiny.length_reward])
     return run.trainer, lambda: run.train(None, lambda: None)
 
 
 RUNS = {
-    "GRPOTrainer": (_grpo, (0, 19), None),
-    "RLOOTrainer": (_rloo, (0, 22), None),
+    "GRPOTrainer": (_group("GRPO"), (0, 19), None),
+    "RLOOTrainer": (_group("RLOO"), (0, 22), None),
     "PPOTrainer": (_ppo, (0, 12), (1, 12)),
     "PPOTrainer, step()": (_legacy, (0, 7), (0, 11)),
 }
@@ -90,18 +81,17 @@ def test_a_run_of_this_version(name: str, tmp_path: Path, monkeypatch: pytest.Mo
 
     monkeypatch.setattr(RunSink, "log", kept)
     trainer, train = make(tmp_path)
-    exporter = rlexporter.attach(trainer, port=0)
+    exporter = rlexporter.attach(trainer)
     train()
     samples = exporter.snapshot.samples
     unknown = sorted(s.labels[0] for s in samples if s.metric.series == "rl_logged_value")
     missing = {s.labels[0]: s.labels[2] for s in samples if s.metric.series == "rl_signal_unavailable_info"}
-    errors = sum(value for s, value in samples.items() if s.metric.series == "rlexporter_errors_total")
     shown = sorted({s.metric.series for s, found in exporter.snapshot.buckets.items() if found.count})
     steps = exporter.snapshot.value("rl_steps_total")
     exporter.close()
 
     assert unknown == []
-    assert errors == 0
+    assert errors(exporter) == 0
     assert steps == 3
     expected = next(missing for since, missing in EXPECTED[name] if since <= VERSION)
     assert {signal: reason[: len(expected.get(signal, ""))] for signal, reason in missing.items()} == expected

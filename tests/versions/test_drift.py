@@ -107,23 +107,24 @@ def test_every_key_of_the_catalogue_is_logged_by_one_of_them(others: dict[str, t
         assert logged
 
 
-@pytest.mark.parametrize("trainer", TRAINERS, ids=lambda trainer: trainer.name)
-def test_every_key_of_the_catalogue_is_logged_by_some_version(trainer: drift.Trainer, found: list[Found]) -> None:
+def test_every_key_of_the_catalogue_is_logged_by_some_version(found: list[Found]) -> None:
     """By TRL, or by transformers' Trainer, which is not read here."""
-    names = {key.name for metric in CATALOG for key in metric.keys if trainer.algorithm in key.algorithms}
-    logged = {drift._pattern(key) for each in found if each.trainer == trainer.name for key in each.keys}
+    for trainer in TRAINERS:
+        names = {key.name for metric in CATALOG for key in metric.keys if trainer.algorithm in key.algorithms}
+        logged = {drift._pattern(key) for each in found if each.trainer == trainer.name for key in each.keys}
 
-    assert len(logged) > 15
-    assert {name for name in names if drift._pattern(name) not in logged} <= FROM_TRANSFORMERS
+        assert len(logged) > 15
+        assert {name for name in names if drift._pattern(name) not in logged} <= FROM_TRANSFORMERS, trainer.name
 
 
-@pytest.mark.parametrize(("name", "version"), [(GRPO, "1.16"), (RLOO, "1.16"), (PPO, "0.19"), (PPO, "1.12")])
-def test_the_promised_versions_have_what_the_taps_need(name: drift.Trainer, version: str, found: list[Found]) -> None:
+def test_the_promised_versions_have_what_the_taps_need(found: list[Found]) -> None:
     """All of it."""
-    (this,) = (each for each in found if each.trainer == name.name and _number(each.version) == _number(version))
+    promised = [(GRPO.name, "1.16"), (RLOO.name, "1.16"), (PPO.name, "0.19"), (PPO.name, "1.12")]
+    have = [each for each in found if (each.trainer, ".".join(each.version.split(".")[:2])) in promised]
 
-    assert (this.absent, this.lost, this.state) == (frozenset(), (), "complete")
-    assert len(this.keys) > 15
+    assert len(have) == len(promised)
+    assert [each for each in have if (each.absent, each.lost, each.state) != (frozenset(), (), "complete")] == []
+    assert [each for each in have if len(each.keys) <= 15] == []
 
 
 def test_what_each_range_of_versions_has(found: list[Found]) -> None:
@@ -150,9 +151,9 @@ def test_the_check_looks_at_all_that_is_tapped() -> None:
 LOG = "                self.log(metrics)"
 
 
-@pytest.mark.parametrize(
-    ("trainer", "version", "old", "new", "absent", "lost"),
-    [
+def test_what_a_version_lacks_is_found() -> None:
+    """A renamed method, a loop of its own, a changed attribute; a renamed or deleted variable, a call that is gone."""
+    lacking = [
         (GRPO, "1.16.0", "def _compute_loss(", "def _loss(", "_compute_loss", "kl logprob entropy ratio"),
         (GRPO, "1.16.0", "def _calculate_rewards(", "def _score(", "_calculate_rewards", "reward"),
         (RLOO, "1.16.0", "def log(", "def train(self): ...\n\n    def log(", "training_step", "loss grad_norm"),
@@ -162,31 +163,25 @@ LOG = "                self.log(metrics)"
         (PPO, "1.12.0", "accelerator.backward(", "loss.backward(", "accelerator.backward", "grad_norm"),
         (PPO, "1.12.0", LOG, "                del advantages\n" + LOG, "advantages", "advantage"),
         (PPO, "0.19.1", LOG, "                scores = 0; del scores\n" + LOG, "scores", "reward"),
-    ],
-)
-def test_what_a_version_lacks_is_found(
-    trainer: drift.Trainer, version: str, old: str, new: str, absent: str, lost: str
-) -> None:
-    """A renamed method, a loop of its own, a changed attribute; a renamed or deleted variable, a call that is gone."""
-    doctored = _doctored(trainer, version, old, new)
+    ]
+    for trainer, version, old, new, absent, lost in lacking:
+        doctored = _doctored(trainer, version, old, new)
 
-    assert doctored.absent == {absent}
-    assert set(doctored.lost) == ({lost} if lost == drift.NUMBERS else set(lost.split()))
-    assert doctored.state == "partly"
+        assert doctored.absent == {absent}
+        assert set(doctored.lost) == ({lost} if lost == drift.NUMBERS else set(lost.split())), absent
+        assert doctored.state == "partly", absent
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "unknown"),
-    [
+def test_an_unknown_key_is_found() -> None:
+    """However it gets into the log line."""
+    keys = [
         ('self._metrics[mode]["reward"].append', 'self._metrics[mode]["surprise"].append', "surprise"),
         ('self._metrics[mode]["reward"].append', 'self._metrics[mode][f"surprise/{x}/y"].append', "surprise/{x}/y"),
         ("        super().log(logs", '        metrics.update({"surprise": 1})\n        super().log(logs', "surprise"),
         ("        super().log(logs", '        metrics = {"surprise": 1}\n        super().log(logs', "surprise"),
-    ],
-)
-def test_an_unknown_key_is_found(old: str, new: str, unknown: str) -> None:
-    """However it gets into the log line."""
-    assert _doctored(GRPO, "1.16.0", old, new).unknown == NAMED_LATER | {unknown}
+    ]
+    for old, new, unknown in keys:
+        assert _doctored(GRPO, "1.16.0", old, new).unknown == NAMED_LATER | {unknown}
 
 
 def test_a_method_of_a_base_class_counts() -> None:

@@ -15,16 +15,15 @@ from typing import Any
 
 import pytest
 import trl
-from transformers import PrinterCallback
 
 import rlexporter
 from rlexporter import Exporter
 from rlexporter.conditions.judge import Judge, Transition
 from rlexporter.conditions.view import View
-from rlexporter.demo import groups, ppo_loops, quiet, tiny
+from rlexporter.demo import quiet, tiny
 from tests.served import errors
-
-VERSION = tuple(int(part) for part in trl.__version__.split(".")[:2])
+from tests.versions import demo_trainers
+from tests.versions.trls import VERSION
 
 pytestmark = [pytest.mark.soak, pytest.mark.usefixtures("any_port"), pytest.mark.filterwarnings("ignore")]
 
@@ -234,30 +233,7 @@ def _critical(exporter: Exporter) -> dict[str, float]:
 def _built(run: Healthy, folder: Path) -> tuple[Any, Callable[[], object]]:
     model = tiny.model(folder / "tiny-llama", run.options.get("seed", 0), lambda done, of: None)
     if run.algorithm == "ppo-legacy":
-        loop = _legacy(run, folder)
+        loop = demo_trainers.legacy(run.steps, folder, run.rewards(), **run.options)
         return loop.trainer, lambda: loop.train(None, lambda: None)
-    trainer = _ppo(run, folder, model) if run.algorithm == "ppo" else _group(run, folder, model)
-    trainer.remove_callback(PrinterCallback)
+    trainer = demo_trainers.modern(run.algorithm, run.steps, folder, model, run.rewards(), **run.options)
     return trainer, trainer.train
-
-
-def _group(run: Healthy, folder: Path, model: Any) -> Any:
-    """GRPO or RLOO as in the demo, but for its options."""
-    with pytest.MonkeyPatch.context() as patch:
-        settings = groups.settings
-        patch.setattr(groups, "settings", lambda *args: {**settings(*args), "bf16": False, **run.options})
-        return groups.trainer(run.algorithm, run.steps, folder, model, run.rewards())
-
-
-def _ppo(run: Healthy, folder: Path, model: Any) -> Any:
-    with pytest.MonkeyPatch.context() as patch:
-        settings = ppo_loops._settings
-        patch.setattr(ppo_loops, "_settings", lambda *args: {**settings(*args), **run.options})
-        return ppo_loops.trainer(run.steps, folder, model, run.rewards())
-
-
-def _legacy(run: Healthy, folder: Path) -> ppo_loops.LegacyRun:
-    with pytest.MonkeyPatch.context() as patch:
-        config = trl.PPOConfig
-        patch.setattr(trl, "PPOConfig", lambda **settings: config(**{**settings, **run.options}))
-        return ppo_loops.LegacyRun(run.steps, folder, run.rewards())

@@ -11,19 +11,19 @@ from typing import Any
 
 import pytest
 import torch
-import trl
 from transformers import LlamaForSequenceClassification
 
 import rlexporter
 from rlexporter.demo import tiny
 from tests.tools import ROOT
+from tests.versions.trls import once_legacy, once_modern
 
 pytestmark = pytest.mark.slow
 
 
+@once_modern
 def test_ppo(tmp_path: Path) -> None:
     """With a model and a reward model in folders: two updates, recorded with ratio and value loss."""
-    pytest.importorskip("tests.versions.ppo", reason=f"trl {trl.__version__} has no PPO", exc_type=ImportError)
     model = tiny.model(tmp_path / "model", 0, lambda *_: None, steps=20)
     tiny.tokenizer().save_pretrained(tmp_path / "model")
     model.config.num_labels = 1
@@ -46,11 +46,10 @@ def test_ppo(tmp_path: Path) -> None:
     assert any("rl_policy_ratio_dist" in series for line in lines for series in line.get("seen", ()))
 
 
+@once_legacy
 @pytest.mark.usefixtures("any_port")
 def test_the_loop_of_legacy_ppo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The block of the page, with a real trainer and what a batch gives: two steps, and a run that has ended well."""
-    if not hasattr(trl, "AutoModelForCausalLMWithValueHead") or not hasattr(trl.PPOTrainer, "step"):
-        pytest.skip(f"trl {trl.__version__} has no PPO with a loop of one's own")
     from rlexporter.demo.ppo_loops import LegacyRun
     from tests.docs.code_blocks import blocks
 

@@ -1,34 +1,37 @@
 """Faults that are planted in live PPO trainers of both generations, and the step in which each of them is named.
 
 The trainers are the demo's: a model that was taught to write, and learns what it is rewarded for. `make versions` has
-environments with them.
+environments with them: all of this is run in the newest version of each, and some of it in the older ones.
 """
 
 from __future__ import annotations
 
 import copy
+import itertools
 import math
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import torch
-import trl
-from transformers import LlamaForCausalLM, PrinterCallback, TrainerCallback, set_seed
+from transformers import LlamaForCausalLM, TrainerCallback, set_seed
 
 import rlexporter
 from rlexporter import Exporter
-from rlexporter.demo import ppo_loops, tiny
+from rlexporter.demo import tiny
 from rlexporter.model.condition import Family
-from tests.conditions.began import began
+from tests.conditions.began import began, is_over
+from tests.served import nonfinite
+from tests.versions import demo_trainers
+from tests.versions.trls import MODERN, has_ppo, once, once_legacy, once_modern
 
-VERSION = tuple(int(part) for part in trl.__version__.split(".")[:2])
-MODERN = VERSION >= (0, 12)
 FAULT = 16
 """The first step with a fault."""
+UPDATES = 4 if MODERN else 16
+"""Those of a step."""
 _SEED = 1
 _ACTIONS = {"critical", "warning"}
 
@@ -36,10 +39,8 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.usefixtures("any_port"),
     pytest.mark.filterwarnings("ignore"),
-    pytest.mark.skipif(VERSION > (1, 12), reason="PPO ended with trl 1.12"),
+    has_ppo,
 ]
-modern = pytest.mark.skipif(not MODERN, reason="modern PPO begins with trl 0.12")
-legacy = pytest.mark.skipif(MODERN, reason="legacy PPO ended with trl 0.11")
 
 
 @pytest.fixture(scope="module")
@@ -51,41 +52,27 @@ def taught(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class Run(TrainerCallback):  # type: ignore[misc] # transformers is not checked
-    """One training of either generation.
+    """One training of either generation, with a fault from a step on. ``options``: settings of the trainer."""
 
-    ``rewarded``: changes the rewards of a step, which it is told. ``options``: settings of the trainer.
-    """
-
-    def __init__(
-        self,
-        folder: Path,
-        steps: int,
-        *,
-        rewarded: Callable[[int, list[float]], list[float]] = lambda step, rewards: rewards,
-        **options: Any,
-    ) -> None:
+    def __init__(self, folder: Path, steps: int, **options: Any) -> None:
         set_seed(_SEED)  # each trains as if it were the only one
         self.step = 0
-        self._plant: Callable[[], object] = lambda: None
-        self._at = FAULT
+        self.rewarded: Callable[[list[float]], list[float]] = lambda rewards: rewards
+        """Changes the rewards of a step."""
+        self._planted: dict[int, Callable[[], object]] = {}
 
         def reward(prompts: list[str], completions: list[str], **_: Any) -> list[float]:
             letters, lengths = tiny.letter_reward(prompts, completions), tiny.length_reward(completions)
-            return rewarded(self.step, [a + b for a, b in zip(letters, lengths, strict=True)])
+            return self.rewarded([a + b for a, b in zip(letters, lengths, strict=True)])
 
-        with pytest.MonkeyPatch.context() as patch:
-            if MODERN:
-                settings = ppo_loops._settings
-                patch.setattr(ppo_loops, "_settings", lambda *args: {**settings(*args), "seed": _SEED, **options})
-                model = LlamaForCausalLM.from_pretrained(folder / "tiny-llama")
-                self.trainer = ppo_loops.trainer(steps, folder, model, [reward])
-                self.trainer.remove_callback(PrinterCallback)
-                self.trainer.add_callback(self)
-            else:
-                config = trl.PPOConfig
-                patch.setattr(trl, "PPOConfig", lambda **found: config(**{**found, "seed": _SEED, **options}))
-                self._loop = ppo_loops.LegacyRun(steps, folder, [reward])
-                self.trainer = self._loop.trainer
+        options = {"seed": _SEED, **options}
+        if MODERN:
+            model = LlamaForCausalLM.from_pretrained(folder / "tiny-llama")
+            self.trainer = demo_trainers.modern("ppo", steps, folder, model, [reward], **options)
+            self.trainer.add_callback(self)
+        else:
+            self._loop = demo_trainers.legacy(steps, folder, [reward], **options)
+            self.trainer = self._loop.trainer
 
     @property
     def module(self) -> ModuleType:
@@ -93,9 +80,24 @@ class Run(TrainerCallback):  # type: ignore[misc] # transformers is not checked
         kind = next(each for each in type(self.trainer).__mro__ if each.__name__ in ("PPOTrainer", "PPOv2Trainer"))
         return sys.modules[kind.__module__]
 
-    def train(self, plant: Callable[[], object] = lambda: None, at: int = FAULT) -> Exporter:
-        """Train, with a fault that is planted before the step ``at``; where a rollout dies of it, stop."""
-        self._plant, self._at = plant, at
+    @property
+    def policy(self) -> Any:
+        """The model that is trained and sampled from, without its value head."""
+        model = self.trainer.model
+        return model.policy if MODERN else model.pretrained_model
+
+    @property
+    def value_head(self) -> Any:
+        """The last layer of the value function."""
+        model = self.trainer.model
+        return model.value_model.score if MODERN else model.v_head.summary
+
+    def train(self, plant: Callable[[], object] = lambda: None, mend: Callable[[], object] = lambda: None) -> Exporter:
+        """Train, with a fault that is planted before its step; where a rollout dies of it, stop.
+
+        ``mend``: takes it away before the next step.
+        """
+        self._planted = {FAULT: plant, FAULT + 1: mend}
         exporter = rlexporter.attach(self.trainer)
         try:
             if MODERN:
@@ -114,9 +116,13 @@ class Run(TrainerCallback):  # type: ignore[misc] # transformers is not checked
 
     def _before(self, step: int) -> None:
         self.step = step
-        if step == self._at:
-            with torch.no_grad():
-                self._plant()
+        with torch.no_grad():
+            self._planted.get(step, lambda: None)()
+
+    def learn_faster(self, times: float) -> None:
+        """Change the learning rate, and not by its scheduler, which is what modern PPO logs."""
+        for group in self.trainer.optimizer.param_groups:
+            group["lr"] *= times
 
 
 def _alerts(exporter: Exporter) -> dict[str, int]:
@@ -132,73 +138,186 @@ def _alerts(exporter: Exporter) -> dict[str, int]:
 def test_without_a_fault(taught: Path) -> None:
     """Nothing at all, in what all the others plant their faults in."""
     exporter = Run(taught, 30).train()
+    judged = {"advantage_flat", "kl_coef_lost"}
+    judged |= {"reference_dropout", "sampling_jump", "length_low"} if MODERN else {"ratio_tail"}
 
-    assert exporter.snapshot.value("rl_condition_judged", condition="advantage_flat") == 1
-    assert exporter.snapshot.value("rl_condition_judged", condition="kl_coef_lost") == 1
-    if MODERN:
-        assert exporter.snapshot.value("rl_condition_judged", condition="reference_dropout") == 1
-        assert exporter.snapshot.value("rl_condition_judged", condition="sampling_jump") == 1
+    assert {name for name in judged if exporter.snapshot.value("rl_condition_judged", condition=name) == 1} == judged
     assert began(exporter) == {}
     exporter.close()
 
 
-def test_advantages_without_spread(taught: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whitening leaves nothing of them."""
-    run = Run(taught, FAULT + 2)
-    nothing: Callable[..., Any] = lambda values, mask, shift_mean=True: values * 0.0  # noqa: E731
-    exporter = run.train(lambda: monkeypatch.setattr(run.module, "masked_whiten", nothing))
+class Fault(NamedTuple):
+    """A fault, and the condition that names it: nothing begins before the fault."""
 
-    assert began(exporter, Family.ADVANTAGE) == {
-        ("advantage_flat", "warning"): FAULT,
-        ("advantage_flat", "critical"): FAULT + 2,
-    }
-    assert min(_alerts(exporter).values()) == FAULT
+    plant: Callable[[Run, pytest.MonkeyPatch], object]
+    condition: str
+    first: int
+    last: int
+    """The first and the last step after that of the fault in which the condition may begin."""
+    alone: bool = False
+    """True if nothing else begins."""
 
 
-class TestKLCoefficient:
-    """0 from the start is a setting; 0 later is a fault, and so is one that does not move."""
+def _whiten_to_nothing(run: Run, patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(run.module, "masked_whiten", lambda values, mask, shift_mean=True: values * 0.0)
 
-    def test_it_is_0_from_the_start(self, taught: Path) -> None:
-        """Told once."""
-        setting: dict[str, Any] = {"kl_coef" if MODERN else "init_kl_coef": 0.0}
-        exporter = Run(taught, 3, **setting).train()
 
-        assert began(exporter) == {("kl_coef_off", "info"): 1}
-        assert exporter.snapshot.value("rl_condition_events_total", condition="kl_coef_off", severity="info") == 1
-        assert exporter.snapshot.value("rl_kl_coef") == 0
-        exporter.close()
+def _lose_coefficient(run: Run, _: pytest.MonkeyPatch) -> None:
+    """Legacy PPO's controller then leaves it there."""
+    if MODERN:
+        run.trainer.args.kl_coef = 0.0
+    else:
+        run.trainer.kl_ctl.value = 0.0
 
-    def test_it_becomes_0(self, taught: Path) -> None:
-        """In the middle of the run: legacy PPO's controller then leaves it there."""
-        run = Run(taught, FAULT + 1)
 
-        def lose() -> None:
-            if MODERN:
-                run.trainer.args.kl_coef = 0.0
-            else:
-                run.trainer.kl_ctl.value = 0.0
+def _reward_far_off(run: Run, _: pytest.MonkeyPatch) -> None:
+    run.rewarded = lambda rewards: [1000.0, *rewards[1:]] if run.step == FAULT else rewards
 
-        assert _alerts(run.train(lose)) == {"kl_coef_lost": FAULT}
 
-    @legacy
-    def test_it_is_at_its_bound(self, taught: Path) -> None:
-        """The target of KL is far below what the policy does; for some steps the coefficient follows."""
-        run = Run(taught, FAULT + 6, target=0.01, horizon=1000)
+def _reward(level: float) -> Callable[[Run, pytest.MonkeyPatch], None]:
+    def plant(run: Run, _: pytest.MonkeyPatch) -> None:
+        run.rewarded = lambda rewards: [level] * len(rewards)
 
-        def bind() -> None:
-            controller = run.trainer.kl_ctl
-            update, bound = controller.update, controller.value
+    return plant
 
-            def bounded(current: float, batch: int) -> None:
-                update(current, batch)
-                controller.value = min(controller.value, bound)
 
-            controller.update = bounded
+def _freeze(run: Run, _: pytest.MonkeyPatch) -> None:
+    """The first rollout that shows it is that of the step after."""
+    run.trainer.optimizer.step = lambda *args, **kwargs: None
 
-        found = _alerts(run.train(bind))
 
-        assert set(found) == {"kl_coef_stuck"}
-        assert FAULT + 5 <= found["kl_coef_stuck"] <= FAULT + 6  # the coefficient of a step is that of the one before
+def _drop_out(run: Run, _: pytest.MonkeyPatch) -> None:
+    """Somebody has put the reference into training mode."""
+    for module in run.trainer.ref_model.modules():
+        if hasattr(module, "attention_dropout"):
+            module.attention_dropout = 0.2
+    run.trainer.ref_model.train()
+
+
+def _cool_down(run: Run, _: pytest.MonkeyPatch) -> None:
+    """Tokens are likelier than the entropy of the policy says."""
+    generate = run.trainer.generate
+    run.trainer.generate = lambda *args, **kwargs: generate(*args, **{**kwargs, "temperature": 0.5})
+
+
+def _sample(run: Run, patch: pytest.MonkeyPatch, change: Callable[[Any, Any], Any]) -> None:
+    """``change`` is given the model and the settings of each rollout, and returns the model to sample from.
+
+    Modern PPO takes the sampler's probabilities for the old ones.
+    """
+    generate = run.module.batch_generation
+
+    def sample(model: Any, queries: Any, size: int, pad: int, config: Any) -> Any:
+        return generate(change(model, config), queries, size, pad, config)
+
+    patch.setattr(run.module, "batch_generation", sample)
+
+
+def _sample_cooler(run: Run, patch: pytest.MonkeyPatch) -> None:
+    def cool(model: Any, config: Any) -> Any:
+        config.temperature = 0.5
+        return model
+
+    _sample(run, patch, cool)
+
+
+def _sample_from_the_past(run: Run, patch: pytest.MonkeyPatch) -> None:
+    """A copy that is never brought up to date: it is noticed when the policy has moved away from it."""
+    kept = copy.deepcopy(run.policy)
+    _sample(run, patch, lambda model, _: kept)
+
+
+OF_BOTH = {
+    "advantages without spread": Fault(_whiten_to_nothing, "advantage_flat", 0, 0),
+    "a KL coefficient that becomes 0": Fault(_lose_coefficient, "kl_coef_lost", 0, 0, alone=True),
+    "a reward that is far off": Fault(_reward_far_off, "reward_outlier", 0, 0),
+    "rewards that are all the same, and low": Fault(_reward(0.0), "reward_function_dead", 7, 7),
+    "rewards that are all the same, and usual": Fault(_reward(1.1), "reward_function_dead", 7, 7),
+    "a learning rate that jumps": Fault(lambda run, _: run.learn_faster(100), "learning_rate_jump", 0, 0),
+    "a frozen policy": Fault(_freeze, "weights_frozen", 3, 3, alone=True),
+}
+OF_MODERN = {
+    "dropout in the reference": Fault(_drop_out, "reference_dropout", 0, 0, alone=True),
+    "a sampler at another temperature": Fault(_sample_cooler, "sampling_jump", 1, 1),
+    "a stale sampler": Fault(_sample_from_the_past, "sampling_jump", 1, 8),
+}
+OF_LEGACY = {"a sampler at another temperature": Fault(_cool_down, "sampler_differs", 1, 14)}
+FAULTS = OF_BOTH | (OF_MODERN if MODERN else OF_LEGACY)
+
+
+@once
+@pytest.mark.parametrize("name", FAULTS)
+def test_the_fault_is_named(taught: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """In its step, or as soon as it can be told; nothing begins before."""
+    fault = FAULTS[name]
+    run = Run(taught, FAULT + max(fault.last, 1))
+    found = _alerts(run.train(lambda: fault.plant(run, monkeypatch)))
+
+    assert FAULT + fault.first <= found[fault.condition] <= FAULT + fault.last
+    assert min(found.values()) >= FAULT
+    assert not fault.alone or set(found) == {fault.condition}
+
+
+@once
+def test_a_coefficient_that_is_0_from_the_start_is_a_setting(taught: Path) -> None:
+    """It is told of once."""
+    setting: dict[str, Any] = {"kl_coef" if MODERN else "init_kl_coef": 0.0}
+    exporter = Run(taught, 3, **setting).train()
+
+    assert began(exporter) == {("kl_coef_off", "info"): 1}
+    assert exporter.snapshot.value("rl_condition_events_total", condition="kl_coef_off", severity="info") == 1
+    assert exporter.snapshot.value("rl_kl_coef") == 0
+    exporter.close()
+
+
+@once_legacy
+def test_a_coefficient_at_its_bound(taught: Path) -> None:
+    """The target of KL is far below what the policy does; for some steps the coefficient follows."""
+    run = Run(taught, FAULT + 6, target=0.01, horizon=1000)
+
+    def bind() -> None:
+        controller = run.trainer.kl_ctl
+        update, bound = controller.update, controller.value
+
+        def bounded(current: float, batch: int) -> None:
+            update(current, batch)
+            controller.value = min(controller.value, bound)
+
+        controller.update = bounded
+
+    found = _alerts(run.train(bind))
+
+    assert set(found) == {"kl_coef_stuck"}
+    assert FAULT + 5 <= found["kl_coef_stuck"] <= FAULT + 6  # the coefficient of a step is that of the one before
+
+
+@once_legacy
+def test_a_ratio_that_blows_up_for_one_step(taught: Path) -> None:
+    """The optimizer goes far too far once; what the trainer skips then it logs as a loss of 0."""
+    run = Run(taught, FAULT + 5)
+    kept: list[Any] = []
+
+    def plant() -> None:
+        kept.extend(each.detach().clone() for each in run.trainer.model.parameters())
+        run.learn_faster(1e5)
+
+    def mend() -> None:
+        run.learn_faster(1e-5)
+        for each, before in zip(run.trainer.model.parameters(), kept, strict=True):
+            each.copy_(before)
+
+    exporter = run.train(plant, mend)
+    found = began(exporter, Family.POLICY_STEP)
+
+    assert found["ratio_tail", "critical"] == FAULT
+    assert min(found.values()) == FAULT
+    assert is_over(exporter, "ratio_tail", "critical")
+    exporter.close()
+
+
+def _spoil(weight: Any, value: float = math.nan) -> None:
+    with torch.no_grad():
+        weight.view(-1)[0] = value
 
 
 class TestWeights:
@@ -207,35 +326,37 @@ class TestWeights:
     def test_of_the_policy(self, taught: Path) -> None:
         """The rollout dies of it, so that no step follows."""
         run = Run(taught, FAULT + 2)
-        policy = run.trainer.model.policy if MODERN else run.trainer.model.pretrained_model
-        exporter = run.train(lambda: _spoil(policy.lm_head.weight))
+        exporter = run.train(lambda: _spoil(run.policy.lm_head.weight))
 
         assert exporter.snapshot.value("rl_step") == FAULT - 1
         assert _alerts(exporter) == {"nonfinite_weights": FAULT - 1}
 
+    @once
     def test_of_the_value_function(self, taught: Path) -> None:
-        """The rollout is fine, the update is not: what was NaN before it is named too, in the same step."""
+        """The rollout is fine, the update is not: what was NaN before it is the cause, and named in the same step."""
         run = Run(taught, FAULT + 2)
-        model = run.trainer.model
-        head = model.value_model.score if MODERN else model.v_head.summary
-        exporter = run.train(lambda: _spoil(head.weight))
+        exporter = run.train(lambda: _spoil(run.value_head.weight))
         found = {name: step for (name, _), step in began(exporter, Family.NONFINITE).items()}
+        counted = nonfinite(exporter)
 
         assert {"nonfinite_weights", "nonfinite_advantage", "nonfinite_loss"} <= set(found)
         assert set(found.values()) == {FAULT}
-        exporter.close()
+        assert {"rl_value_dist", "rl_return_dist", "rl_value_loss", "rl_grad_norm"} <= set(counted)
+        assert counted["rl_value_loss"] == UPDATES or not MODERN  # legacy PPO skips some
+        assert exporter.snapshot.value("rl_run_state", state="failed") == 1
+        assert exporter.snapshot.value("rl_step") == FAULT
+        assert _causes(exporter) == {"nonfinite_weights": FAULT}
 
+    @once
     def test_and_the_update_fails(self, taught: Path) -> None:
         """They are looked at before it."""
         run = Run(taught, FAULT)
-        model = run.trainer.model
-        head = model.value_model.score if MODERN else model.v_head.summary
 
         def break_off(*args: Any, **kwargs: Any) -> None:
             raise RuntimeError("probability tensor: as after a failed sampling")
 
         def spoil() -> None:
-            _spoil(head.weight)
+            _spoil(run.value_head.weight)
             run.trainer.accelerator.backward = break_off
 
         exporter = run.train(spoil)
@@ -245,32 +366,51 @@ class TestWeights:
         exporter.close()
 
 
+@once
 class TestTheEndOfTheWeights:
     """They are numbers when the step begins, and NaN when it ends: what ended them is the cause, and they are not."""
 
-    def test_by_a_reward(self, taught: Path) -> None:
-        """All updates of the step follow from it."""
+    @pytest.mark.parametrize(("value", "kind", "rewards"), [(math.nan, "nan", 1), (math.inf, "+inf", 32)])
+    def test_by_a_reward(self, taught: Path, value: float, kind: str, rewards: int) -> None:
+        """All updates of the step follow from one of them, or from all; each is counted."""
+        run = Run(taught, FAULT + 1)
 
-        def nan(step: int, rewards: list[float]) -> list[float]:
-            return [math.nan, *rewards[1:]] if step == FAULT else rewards
+        def plant() -> None:
+            run.rewarded = lambda found: [value] * rewards + found[rewards:] if run.step == FAULT else found
 
-        assert _causes(Run(taught, FAULT + 1, rewarded=nan).train()) == {"nonfinite_reward": FAULT}
+        exporter = run.train(plant)
+        assert exporter.snapshot.value("rl_nonfinite_values_total", metric="rl_reward_dist", kind=kind) == rewards
+        assert _causes(exporter) == {"nonfinite_reward": FAULT}
 
     def test_by_a_gradient(self, taught: Path) -> None:
         """Of each update, the first of which had a loss that was a number."""
         run = Run(taught, FAULT + 1)
-        policy = run.trainer.model.policy if MODERN else run.trainer.model.pretrained_model
-        exporter = run.train(lambda: next(policy.parameters()).register_hook(lambda gradient: gradient * math.nan))
+        exporter = run.train(lambda: next(run.policy.parameters()).register_hook(lambda gradient: gradient * math.nan))
 
         assert _causes(exporter) == {"nonfinite_grad": FAULT}
 
-    def test_before_the_step(self, taught: Path) -> None:
-        """Then they are the cause, although all updates of the step are NaN as well."""
-        run = Run(taught, FAULT + 2)
-        model = run.trainer.model
-        head = model.value_model.score if MODERN else model.v_head.summary
+    def test_by_the_last_update(self, taught: Path) -> None:
+        """Nothing else of the step is NaN, and the next rollout dies of it."""
+        run = Run(taught, FAULT + 1)
 
-        assert _causes(run.train(lambda: _spoil(head.weight))) == {"nonfinite_weights": FAULT}
+        def plant() -> None:
+            take, updates = run.trainer.optimizer.step, itertools.count(1)
+
+            def take_and_spoil(*args: Any, **kwargs: Any) -> Any:
+                found = take(*args, **kwargs)
+                if next(updates) == UPDATES:
+                    _spoil(run.policy.lm_head.weight)
+                return found
+
+            run.trainer.optimizer.step = take_and_spoil
+
+        exporter = run.train(plant)
+
+        assert exporter.snapshot.value("rl_step") == FAULT
+        assert began(exporter, Family.NONFINITE) == {("nonfinite_weights", "critical"): FAULT}
+        assert set(nonfinite(exporter)) == {"rl_weight_norm"}
+        assert exporter.snapshot.value("rl_run_state", state="failed") == 1
+        exporter.close()
 
 
 def _causes(exporter: Exporter) -> dict[str, int]:
@@ -286,142 +426,44 @@ def _causes(exporter: Exporter) -> dict[str, int]:
     return found
 
 
-def _spoil(weight: Any) -> None:
-    weight.view(-1)[0] = math.nan
+@once_modern
+class TestWhatNoLineShows:
+    """Modern PPO logs neither gradients nor lengths, and means of what is far off in one update."""
 
+    def test_an_overflow_of_the_value_loss(self, taught: Path) -> None:
+        """1e30 in the value head: its square is beyond every float32."""
+        run = Run(taught, FAULT + 1)
+        exporter = run.train(lambda: _spoil(run.value_head.weight, 1e30))
 
-class TestRewards:
-    """They come from one model, or from the user's loop."""
+        assert exporter.snapshot.value("rl_nonfinite_values_total", metric="rl_value_loss", kind="+inf")
+        value = next(b for s, b in exporter.snapshot.buckets.items() if s.metric.series == "rl_value_dist")
+        assert value.counts[0] + value.counts[-1] > 0
+        assert began(exporter, Family.NONFINITE)["nonfinite_value_loss", "critical"] == FAULT
+        exporter.close()
 
-    def test_one_is_far_off(self, taught: Path) -> None:
-        """Once."""
+    def test_exploding_gradients(self, taught: Path) -> None:
+        """For one step: in the upper buckets."""
+        run = Run(taught, FAULT)
+        exporter = run.train(lambda: run.value_head.weight.register_hook(lambda gradient: gradient * 1e8))
+        found = next(b for s, b in exporter.snapshot.buckets.items() if s.metric.series == "rl_grad_norm_dist")
 
-        def far(step: int, rewards: list[float]) -> list[float]:
-            return [1000.0, *rewards[1:]] if step == FAULT else rewards
+        assert found.maximum > 1e6
+        assert sum(found.counts[-2:]) >= UPDATES
+        exporter.close()
 
-        found = _alerts(Run(taught, FAULT + 1, rewarded=far).train())
+    def test_lengths_collapse(self, taught: Path) -> None:
+        """The policy ends at once."""
+        run = Run(taught, FAULT + 4)
 
-        assert found["reward_outlier"] == FAULT
-        assert min(found.values()) == FAULT
+        def prefer_the_end(module: Any, inputs: Any, logits: Any) -> Any:
+            end = torch.tensor(tiny.token(tiny.END))
+            return logits + 50.0 * torch.nn.functional.one_hot(end, logits.shape[-1])
 
-    @pytest.mark.parametrize("level", [0.0, 1.1, 2.5])
-    def test_they_are_all_the_same(self, taught: Path, level: float) -> None:
-        """Below what they were, in the middle of it, and above."""
+        exporter = run.train(lambda: run.policy.lm_head.register_forward_hook(prefer_the_end))
 
-        def constant(step: int, rewards: list[float]) -> list[float]:
-            return [level] * len(rewards) if step >= FAULT else rewards
-
-        found = _alerts(Run(taught, FAULT + 7, rewarded=constant).train())
-
-        assert found["reward_function_dead"] == FAULT + 7
-        assert min(found.values()) >= FAULT
-
-
-def test_the_learning_rate_jumps(taught: Path) -> None:
-    """For one step, and not by its scheduler, which is what modern PPO logs."""
-    run = Run(taught, FAULT + 1)
-
-    def raise_it() -> None:
-        for group in run.trainer.optimizer.param_groups:
-            group["lr"] *= 100
-
-    found = _alerts(run.train(raise_it))
-
-    assert found["learning_rate_jump"] == FAULT
-    assert min(found.values()) == FAULT
-
-
-def test_the_policy_is_frozen(taught: Path) -> None:
-    """The optimizer does nothing any more; the first rollout that shows it is that of the step after."""
-    run = Run(taught, FAULT + 3)
-
-    def freeze() -> None:
-        run.trainer.optimizer.step = lambda *args, **kwargs: None
-
-    assert _alerts(run.train(freeze)) == {"weights_frozen": FAULT + 3}
-
-
-@modern
-def test_dropout_in_the_reference(taught: Path) -> None:
-    """Somebody has put it into training mode."""
-    run = Run(taught, FAULT)
-    reference = run.trainer.ref_model
-
-    def drop() -> None:
-        for module in reference.modules():
-            if hasattr(module, "attention_dropout"):
-                module.attention_dropout = 0.2
-        reference.train()
-
-    exporter = run.train(drop)
-
-    assert exporter.snapshot.value("rl_ref_dropout") == 0.2
-    assert _alerts(exporter) == {"reference_dropout": FAULT}
-
-
-@legacy
-class TestLegacySampler:
-    """It is no longer the policy: tokens are likelier than its entropy says."""
-
-    @staticmethod
-    def _train(folder: Path, **sampling: Any) -> dict[str, int]:
-        run = Run(folder, FAULT + 14)
-
-        def change() -> None:
-            generate = run.trainer.generate
-            run.trainer.generate = lambda *args, **kwargs: generate(*args, **{**kwargs, **sampling})
-
-        return _alerts(run.train(change))
-
-    @pytest.mark.parametrize("sampling", [{"temperature": 0.5}, {"do_sample": False}])
-    def test_is_another(self, taught: Path, sampling: dict[str, Any]) -> None:
-        """Cooler, or greedy."""
-        found = self._train(taught, **sampling)
-
-        assert FAULT < found["sampler_differs"] <= FAULT + 14
-        assert min(found.values()) > FAULT
-
-
-@modern
-class TestSampler:
-    """It is no longer the policy: modern PPO takes the sampler's probabilities for the old ones."""
-
-    @staticmethod
-    def _train(folder: Path, patch: pytest.MonkeyPatch, change: Callable[[Any, Any], Any], more: int) -> dict[str, int]:
-        """``change`` is given the model and the settings of each rollout, and returns the model to sample from."""
-        run = Run(folder, FAULT + more)
-        generate = run.module.batch_generation
-
-        def sample(model: Any, queries: Any, size: int, pad: int, config: Any) -> Any:
-            return generate(change(model, config), queries, size, pad, config)
-
-        return _alerts(run.train(lambda: patch.setattr(run.module, "batch_generation", sample)))
-
-    def test_has_another_temperature(self, taught: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """A lower one."""
-
-        def cool(model: Any, config: Any) -> Any:
-            config.temperature = 0.5
-            return model
-
-        assert self._train(taught, monkeypatch, cool, 3)["sampling_jump"] == FAULT + 1
-
-    def test_is_greedy(self, taught: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """The likeliest token, whatever its probability."""
-
-        def take_the_best(model: Any, config: Any) -> Any:
-            config.do_sample = False
-            return model
-
-        assert self._train(taught, monkeypatch, take_the_best, 3)["sampling_jump"] == FAULT + 1
-
-    def test_is_stale(self, taught: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """A copy that is never brought up to date: it is noticed when the policy has moved away from it."""
-        kept: list[Any] = []
-
-        def old(model: Any, config: Any) -> Any:
-            if not kept:
-                kept.append(copy.deepcopy(model))
-            return kept[0]
-
-        assert FAULT < self._train(taught, monkeypatch, old, 8)["sampling_jump"] <= FAULT + 8
+        assert not any("length" in key for line in run.trainer.state.log_history for key in line)
+        assert began(exporter, Family.LENGTH) == {
+            ("length_low", "warning"): FAULT + 4,
+            ("same_length", "warning"): FAULT + 4,
+        }
+        exporter.close()

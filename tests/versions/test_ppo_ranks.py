@@ -8,13 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import trl
 
 from tests.tools import ROOT, launched
+from tests.versions.trls import once_modern
 
-pytest.importorskip("tests.versions.ppo", reason=f"trl {trl.__version__} has no PPO", exc_type=ImportError)
-
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, once_modern]
 
 
 def _ran(folder: Path, *options: str) -> list[dict[str, Any]]:

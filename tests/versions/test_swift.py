@@ -19,7 +19,7 @@ import pytest
 
 from tests.adapters import descendants
 from tests.adapters.kept import SavedState, buckets
-from tests.loggers.watched import Done, no_errors, run
+from tests.loggers.watched import Done, no_errors, run, sample
 from tests.tools import ROOT
 
 pytestmark = [
@@ -28,27 +28,15 @@ pytestmark = [
 ]
 
 SCRIPT = r"""
-import json, os, sys, urllib.request
+import json, os, sys
 from pathlib import Path
 
 import numpy as np
 import torch
-from tokenizers import Tokenizer, decoders, models
-from tokenizers.pre_tokenizers import ByteLevel
-from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
+from tests.versions import tiny_qwen
 
 folder = Path(sys.argv[1])
-letters = {letter: i for i, letter in enumerate(sorted(ByteLevel.alphabet()))}
-text = Tokenizer(models.BPE(vocab=letters, merges=[]))
-text.pre_tokenizer, text.decoder = ByteLevel(add_prefix_space=False), decoders.ByteLevel()
-tokenizer = PreTrainedTokenizerFast(tokenizer_object=text, eos_token="<|im_end|>", pad_token="<|endoftext|>")
-tokenizer.add_special_tokens({"additional_special_tokens": ["<|im_start|>"]})
-tokenizer.save_pretrained(folder / "model")
-torch.manual_seed(0)
-Qwen2ForCausalLM(Qwen2Config(
-    vocab_size=len(tokenizer), hidden_size=16, intermediate_size=32, num_hidden_layers=1, num_attention_heads=2,
-    num_key_value_heads=2, eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id, bos_token_id=None,
-)).save_pretrained(folder / "model")
+tiny_qwen.save(folder / "model", "<|im_start|>")
 lines = [{"messages": [{"role": "user", "content": f"say {i}"}]} for i in range(32)]
 (folder / "data.jsonl").write_text("\n".join(map(json.dumps, lines)))
 
@@ -74,12 +62,7 @@ class Letters(ORM):
 
 class Scrape(TrainerCallback):
     def on_step_begin(self, args, state, control, **kwargs):
-        scrape(state.global_step)
-
-def scrape(step):
-    if step and "RLEXPORTER_LISTEN_PORT" in os.environ:
-        at = "http://127.0.0.1:" + os.environ["RLEXPORTER_LISTEN_PORT"] + "/metrics"
-        (folder / f"served-{step}.txt").write_bytes(urllib.request.urlopen(at, timeout=600).read())
+        tiny_qwen.scrape(folder, state.global_step)
 
 score, loss, postprocess = (getattr(GRPOTrainer, name) for name in (
     "_get_per_token_logps_and_entropies", "_compute_loss_and_metrics", "_postprocess_batch"
@@ -124,7 +107,7 @@ rlhf_main(RLHFArguments(
     learning_rate=1e-2, tuner_type="full", report_to=["none"], save_strategy="no", eval_strategy="no",
     output_dir=str(folder / "out"), add_version=False, callbacks=["scrape"], **json.loads(os.environ["OPTIONS"]),
 ))
-scrape(4)
+tiny_qwen.scrape(folder, 4)
 keep("weights", torch.cat([weight.flatten() for weight in trained[-1].parameters()]))
 np.savez(folder / "kept.npz", **{name.replace("/", "|"): torch.cat(parts) for name, parts in kept.items()})
 """
@@ -189,8 +172,9 @@ class Run:
         assert self.done is not None
         found = [key.split(",", 1)[1] for name, key in self.done.served if name == "rl_signal_unavailable_info"]
         reasons = {signal: reason for reason, _, signal in (each.rpartition(",") for each in found)}
-        signals = {key: value for (name, key), value in self.done.served.items() if name == "rl_signal_available"}
-        assert {signal for signal, available in signals.items() if not available} == set(reasons)
+        assert {signal for signal, there in self.done.labelled("rl_signal_available").items() if not there} == set(
+            reasons
+        )
         return reasons
 
 
@@ -215,17 +199,12 @@ def test_every_step_is_that_of_its_log(watched: Run) -> None:
         keys = set(exact) - {"epoch", "step"}
         assert keys == set(SERVED) if step % 2 else keys < set(SERVED), "the second step of a rollout has no rewards"
         text = watched.scrape(step)
-        assert (_sample(text, "rl_step"), exact["step"]) == (step, step)
-        assert {key: _sample(text, SERVED[key]) for key in keys} == {key: exact[key] for key in keys}
+        assert (sample(text, "rl_step"), exact["step"]) == (step, step)
+        assert {key: sample(text, SERVED[key]) for key in keys} == {key: exact[key] for key in keys}
         assert {key: round(exact[key], 8) for key in keys} == {key: line[key] for key in keys}
     for key in ("loss", "grad_norm", "learning_rate", "kl", "entropy/mean", "step_time"):
         assert len({line[key] for line in lines}) == 4, "steps that cannot be told apart prove nothing"
     assert [lines[i][key] for key in ("reward", "completions/mean_length") for i in (0, 2)] == [4.75, 5.75, 7.25, 8.0]
-
-
-def _sample(text: str, name: str) -> float:
-    [line] = [each for each in text.splitlines() if each.startswith(name + "{")]
-    return float(line.rpartition(" ")[2])
 
 
 def test_its_class_is_what_the_stand_in_is_held_against() -> None:

@@ -16,7 +16,7 @@ import pytest
 
 from tests.adapters import descendants
 from tests.adapters.kept import SavedState, buckets
-from tests.loggers.watched import Done, no_errors, run
+from tests.loggers.watched import Done, no_errors, run, sample
 
 pytestmark = [
     pytest.mark.slow,
@@ -24,7 +24,7 @@ pytestmark = [
 ]
 
 SCRIPT = r"""
-import inspect, json, os, sys, urllib.request
+import inspect, json, sys
 from pathlib import Path
 
 import unsloth
@@ -37,22 +37,12 @@ _patch_trl_rl_trainers("grpo_trainer")
 import torch
 from datasets import Dataset
 from tests.adapters import descendants
-from tokenizers import Tokenizer, decoders, models
-from tokenizers.pre_tokenizers import ByteLevel
-from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM, TrainerCallback
+from tests.versions import tiny_qwen
+from transformers import Qwen2ForCausalLM, TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
 
 folder = Path(sys.argv[1])
-letters = {letter: i for i, letter in enumerate(sorted(ByteLevel.alphabet()))}
-text = Tokenizer(models.BPE(vocab=letters, merges=[]))
-text.pre_tokenizer, text.decoder = ByteLevel(add_prefix_space=False), decoders.ByteLevel()
-tokenizer = PreTrainedTokenizerFast(tokenizer_object=text, eos_token="<|im_end|>", pad_token="<|endoftext|>")
-torch.manual_seed(0)
-Qwen2ForCausalLM(Qwen2Config(
-    vocab_size=len(tokenizer), hidden_size=16, intermediate_size=32, num_hidden_layers=1, num_attention_heads=2,
-    num_key_value_heads=2, eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id, bos_token_id=None,
-)).save_pretrained(folder / "model")
-tokenizer.save_pretrained(folder / "model")
+tokenizer = tiny_qwen.save(folder / "model")
 model = Qwen2ForCausalLM.from_pretrained(folder / "model")
 model.for_training = lambda *_, **__: model.train()
 model.for_inference = lambda *_, **__: model.eval()
@@ -64,12 +54,7 @@ def many(completions, **_):
 
 class Scrape(TrainerCallback):
     def on_step_begin(self, args, state, control, **_):
-        scrape(state.global_step)
-
-def scrape(step):
-    if step:
-        at = "http://127.0.0.1:" + os.environ["RLEXPORTER_LISTEN_PORT"] + "/metrics"
-        (folder / f"served-{step}.txt").write_bytes(urllib.request.urlopen(at, timeout=600).read())
+        tiny_qwen.scrape(folder, state.global_step)
 
 trainer = GRPOTrainer(
     model=model,
@@ -84,7 +69,7 @@ trainer = GRPOTrainer(
     ),
 )
 trainer.train()
-scrape(3)
+tiny_qwen.scrape(folder, 3)
 of = {name: descendants.parameters(GRPOTrainer, name) for name in descendants.UNSLOTH}
 keeps = {name: descendants.parameters(GRPOTrainer, name) for name in descendants.UNSLOTH_KEEPS}
 (folder / "told.json").write_text(json.dumps({
@@ -142,14 +127,9 @@ def test_every_step_is_that_of_its_log(watched: tuple[Path, Done]) -> None:
     assert [line["step"] for line in lines] == [1, 2, 3]
     for line in lines:
         text = (folder / f"served-{line['step']}.txt").read_text()
-        assert {key: _sample(text, name) for key, name in SERVED.items()} == {key: line[key] for key in SERVED}
+        assert {key: sample(text, name) for key, name in SERVED.items()} == {key: line[key] for key in SERVED}
     for key in ("grad_norm", "kl", "reward"):
         assert len({line[key] for line in lines}) == 3, "steps that cannot be told apart prove nothing"
-
-
-def _sample(text: str, name: str) -> float:
-    [line] = [each for each in text.splitlines() if each.startswith(name + "{")]
-    return float(line.rpartition(" ")[2])
 
 
 def test_distributions(watched: tuple[Path, Done]) -> None:
@@ -172,13 +152,11 @@ def test_distributions(watched: tuple[Path, Done]) -> None:
         "rl_reward_function_dist/many": 24,
         "rl_reward_group_range_dist": 6,
     }
-    available = {key: value for (name, key), value in done.served.items() if name == "rl_signal_available"}
+    available = done.labelled("rl_signal_available")
     assert {signal for signal, value in available.items() if not value} == {"entropy", "logprob", "ratio", "value"}
 
 
 def test_facts(watched: tuple[Path, Done]) -> None:
     _, done = watched
-    [info] = [key.split(",") for name, key in done.served if name == "rl_run_info"]
-
-    assert {"grpo", "UnslothGRPOTrainer"} <= set(info)
+    assert {"grpo", "UnslothGRPOTrainer"} <= set(done.info())
     assert done.served["rl_run_state", "finished"] == 1
