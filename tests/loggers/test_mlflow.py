@@ -66,9 +66,9 @@ def test_the_way_of_most_scripts(tmp_path: Path, store: dict[str, str], monkeypa
     assert done["rl_reward_mean"] == 0.75
     assert _history(store, "reward", monkeypatch)[-1] == (3, 0.75)
     assert done["rl_steps_total"] == 3
-    assert done.served["rl_loss_dist_bucket", "+Inf"] == 3
+    assert done.counts("rl_loss_dist", "+Inf") == [3]
     assert done.logged() == {"mine": 6}
-    assert done.served["rl_hyperparameter", "beta"] == 0.04
+    assert done.settings()["beta"] == 0.04
     assert done.served["rl_run_state", "finished"] == 1
 
 
@@ -81,5 +81,5 @@ def test_a_client_without_steps(tmp_path: Path, store: dict[str, str], monkeypat
     assert _history(store, "loss", monkeypatch) == [(0, 3.0), (0, 2.0), (0, 1.5)]
     assert (done["rl_step"], done["rl_steps_total"]) == (2, 3)
     assert (done["rl_loss"], done["rl_reward_mean"]) == (1.5, -1.5)
-    assert done.served["rl_loss_dist_bucket", "+Inf"] == 3
+    assert done.counts("rl_loss_dist", "+Inf") == [3]
     assert done.served["rl_run_state", "failed"] == 1

@@ -6,22 +6,19 @@ they stand there, and one backend, TensorBoard's own writer.
 
 from __future__ import annotations
 
-import inspect
 import sys
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
 import pytest
 
-from tests.loggers.watched import no_errors, run
-from tests.tools import ROOT
+from tests.loggers.watched import last_scalar, no_errors, package, parameters, run
 
 pytest.importorskip("tensorboard")
 
 REAL = {
-    "log_metrics": ["self", "metrics", "step", "prefix", "step_metric", "step_finished"],
-    "log_hyperparams": ["self", "params"],
-    "finish": ["self"],
+    "Logger.log_metrics": ["self", "metrics", "step", "prefix", "step_metric", "step_finished"],
+    "Logger.log_hyperparams": ["self", "params"],
+    "Logger.finish": ["self"],
 }
 """The parameters of the real methods. `finish` is not there yet in v0.7.0."""
 STAND_IN = """
@@ -75,46 +72,21 @@ logger.finish()
 """
 
 
-@pytest.fixture
-def package(tmp_path: Path) -> Path:
-    """The folder of a package `nemo_rl` with the stand-in."""
-    utils = tmp_path / "package/nemo_rl/utils"
-    utils.mkdir(parents=True)
-    for folder in (utils, utils.parent):
-        (folder / "__init__.py").touch()
-    (utils / "logger.py").write_text(STAND_IN)
-    return tmp_path / "package"
-
-
-def _last(folder: Path, tag: str) -> tuple[int, float]:
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-
-    read = EventAccumulator(str(folder))
-    read.Reload()
-    last = read.Scalars(tag)[-1]
-    return last.step, last.value
-
-
-def test_the_stand_in_has_the_methods_of_the_real_one(package: Path) -> None:
+def test_the_stand_in_has_the_methods_of_the_real_one() -> None:
     """Their parameters, by name and in order."""
-    spec = spec_from_file_location("nemo_rl_stand_in", package / "nemo_rl/utils/logger.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = module_from_spec(spec)
-    spec.loader.exec_module(module)
-
-    assert {name: list(inspect.signature(getattr(module.Logger, name)).parameters) for name in REAL} == REAL
+    assert parameters(STAND_IN, REAL) == REAL
 
 
-def test_a_script(tmp_path: Path, package: Path) -> None:
+def test_a_script(tmp_path: Path) -> None:
     """The parts of a step are one; setup and the watch over GPUs are none; errors of a backend pass."""
-    done = run(SCRIPT, tmp_path, PYTHONPATH=f"{ROOT}:{package}")
+    path = package(tmp_path / "package", "nemo_rl.utils.logger", STAND_IN)
+    done = run(SCRIPT, tmp_path, PYTHONPATH=path)
 
     assert no_errors(done)
     assert done.printed == "a backend is down\n"
     assert done.runs == {"nemo"}
     assert (done["rl_step"], done["rl_steps_total"]) == (3, 3)
-    assert (done["rl_step"], done["rl_reward_mean"]) == _last(tmp_path / "tb", "train/reward") == (3, 0.75)
+    assert (done["rl_step"], done["rl_reward_mean"]) == last_scalar(tmp_path / "tb", "train/reward") == (3, 0.75)
     assert done["rl_rollout_kl_per_token"] == 0.003
     assert done["rl_tokens_per_second_per_gpu"] == 3000
     assert done["rl_step_time_seconds"] == 11
@@ -123,10 +95,8 @@ def test_a_script(tmp_path: Path, package: Path) -> None:
     assert ("rl_kl_per_token", "") not in done.served, "0 says that there is no penalty"
     assert done.served["rl_run_state", "finished"] == 1
     assert done["rl_steps_planned"] == 100
-    info = next(labels for name, labels in done.served if name == "rl_run_info").split(",")
-    assert {"reinforce++", "nemo-rl", "Qwen3-8B"} <= set(info)
-    settings = {name: value for (series, name), value in done.served.items() if series == "rl_hyperparameter"}
-    assert settings == {
+    assert {"reinforce++", "nemo-rl", "Qwen3-8B"} <= set(done.info())
+    assert done.settings() == {
         "num_generations": 16,
         "generation_batch_size": 512,
         "max_steps": 100,

@@ -6,7 +6,6 @@ which need a GPU: an empty one stands in its place.
 
 from __future__ import annotations
 
-import os
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -14,8 +13,7 @@ from typing import Any
 import pytest
 
 from rlexporter import recording
-from tests.loggers.watched import no_errors, run
-from tests.tools import ROOT
+from tests.loggers.watched import last_scalar, no_errors, package, run
 
 pytest.importorskip("tensorboard")
 _PACKAGE = find_spec("openrlhf")
@@ -86,24 +84,9 @@ print([each for each in ray.get(PPOTrainer.remote().fit.remote()).splitlines() i
 """
 
 
-@pytest.fixture
-def package(tmp_path: Path) -> dict[str, str]:
-    """The environment in which `openrlhf.utils.logging_utils` can be imported without a GPU."""
-    utils = tmp_path / "package/openrlhf/utils"
-    utils.mkdir(parents=True)
-    for folder in (utils, utils.parent):
-        (folder / "__init__.py").touch()
-    (utils / OWN.name).symlink_to(OWN)
-    return {"PYTHONPATH": os.pathsep.join((str(ROOT), str(tmp_path / "package")))}
-
-
-def _last(folder: Path, tag: str) -> tuple[int, float]:
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-
-    read = EventAccumulator(str(folder))
-    read.Reload()
-    last = read.Scalars(tag)[-1]
-    return last.step, last.value
+def _path(folder: Path) -> str:
+    """The PYTHONPATH with which `openrlhf.utils.logging_utils` can be imported without a GPU."""
+    return package(folder / "package", "openrlhf.utils.logging_utils", OWN.read_text())
 
 
 def _logs(record: Path) -> list[tuple[int, dict[str, Any]]]:
@@ -111,15 +94,15 @@ def _logs(record: Path) -> list[tuple[int, dict[str, Any]]]:
     return [(event.step, dict(event.logs)) for event in recording.read(record).events if event.logs is not None]
 
 
-def test_a_script(tmp_path: Path, package: dict[str, str]) -> None:
+def test_a_script(tmp_path: Path) -> None:
     """Without --from; and though TensorBoard is asked for too, whose writer gets the same values."""
-    done = run(ARGS + TENSORBOARD, tmp_path, "--from", "tensorboard", **package)
+    done = run(ARGS + TENSORBOARD, tmp_path, "--from", "tensorboard", PYTHONPATH=_path(tmp_path))
 
     assert no_errors(done)
     assert done.printed == "refused\n"
     assert done.runs == {"exp"}
     assert (done["rl_step"], done["rl_steps_total"]) == (3, 3)
-    assert (done["rl_step"], done["rl_reward_mean"]) == _last(tmp_path / "tb/exp", "train/reward") == (3, 0.75)
+    assert (done["rl_step"], done["rl_reward_mean"]) == last_scalar(tmp_path / "tb/exp", "train/reward") == (3, 0.75)
     assert done["rl_kl_estimate_per_token"] == 0.003
     assert done["rl_kl_k1_per_token"] == 0.006
     assert done["rl_learning_rate"] == 1e-6
@@ -127,10 +110,8 @@ def test_a_script(tmp_path: Path, package: dict[str, str]) -> None:
     assert (done.served["rl_eval_best_reward", "1,math"], done.served["rl_eval_best_reward", "8,math"]) == (0.5, 0.75)
     assert done.logged() == {"train/my_own": 9.0}
     assert done.served["rl_run_state", "finished"] == 1
-    info = next(labels for name, labels in done.served if name == "rl_run_info").split(",")
-    assert {"grpo", "openrlhf", "Qwen3-4B", "token-mean"} <= set(info)
-    settings = {name: value for (series, name), value in done.served.items() if series == "rl_hyperparameter"}
-    assert settings == {
+    assert {"grpo", "openrlhf", "Qwen3-4B", "token-mean"} <= set(done.info())
+    assert done.settings() == {
         "num_generations": 8,
         "generation_batch_size": 1024,
         "temperature": 0.9,
@@ -150,23 +131,23 @@ def test_a_script(tmp_path: Path, package: dict[str, str]) -> None:
     }
 
 
-def test_two_loggers_of_one_trainer_are_one(tmp_path: Path, package: dict[str, str]) -> None:
+def test_two_loggers_of_one_trainer_are_one(tmp_path: Path) -> None:
     """Each line is counted once; and a run that goes on began where it was."""
     pytest.importorskip("wandb")
     offline = {"WANDB_MODE": "offline", "WANDB_API_KEY": "0" * 40, "WANDB_SILENT": "true"}
     record = tmp_path / "record.jsonl"
-    done = run(ARGS + BOTH, tmp_path, **package, **offline, RLEXPORTER_RECORD=str(record))
+    done = run(ARGS + BOTH, tmp_path, PYTHONPATH=_path(tmp_path), **offline, RLEXPORTER_RECORD=str(record))
 
     assert no_errors(done)
     assert (done["rl_step"], done["rl_steps_total"], done["rl_reward_mean"]) == (52, 2, 13.0)
-    assert _last(tmp_path / "tb/exp", "train/reward") == (52, 13.0)
+    assert last_scalar(tmp_path / "tb/exp", "train/reward") == (52, 13.0)
     assert [step for step, line in _logs(record) if "train/reward" in line] == [51, 52]
 
 
-def test_an_actor_of_ray(tmp_path: Path, package: dict[str, str]) -> None:
+def test_an_actor_of_ray(tmp_path: Path) -> None:
     """The environment of `rlexporter run` reaches the actor, where the trainer and its loggers are."""
     pytest.importorskip("ray")
-    done = run(ARGS + RAY, tmp_path, **package)
+    done = run(ARGS + RAY, tmp_path, PYTHONPATH=_path(tmp_path))
 
     assert "rlexporter cannot" not in done.errors
     assert "rl_reward_mean" in done.printed

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.loggers.watched import run_worker
+from tests.loggers.watched import package, run_worker
 
 _STAND_IN = """
 import torch
@@ -37,14 +37,11 @@ exporter = openrlhf_loss.exporter()
 
 def test_the_example_counts_what_the_loss_is_computed_from(tmp_path: Path) -> None:
     """Two micro-batches of three tokens: ratios of 1 and of e, advantages of 1 and of -2."""
-    (tmp_path / "openrlhf").mkdir()
-    (tmp_path / "openrlhf/__init__.py").touch()
-    (tmp_path / "openrlhf/models.py").write_text(_STAND_IN)
+    package(tmp_path, "openrlhf.models", _STAND_IN)
     done = run_worker(_SCRIPT, tmp_path)
 
     assert (done.status, done.runs, done.ranks) == (0, {"mine"}, {"1"}), done.errors
-    assert done.served["rl_policy_ratio_dist_bucket", "1.0"] == 3
-    assert done.served["rl_policy_ratio_dist_bucket", "5.0"] == 6
+    assert done.counts("rl_policy_ratio_dist", 1.0, 5.0) == [3, 6]
     assert done["rl_advantage_dist_positive_sum_total"] == 3.0
     assert done["rl_advantage_dist_negative_sum_total"] == 6.0
     assert done["rl_step"] == 2

@@ -6,16 +6,10 @@ and methods with their parameters as they stand there.
 
 from __future__ import annotations
 
-import inspect
 import json
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from types import ModuleType
 
-import pytest
-
-from tests.loggers.watched import Done, no_errors, run
-from tests.tools import ROOT
+from tests.loggers.watched import no_errors, package, parameters, run
 
 OLD = {
     "setup_monitor": [
@@ -143,49 +137,16 @@ until(r"^rl_step\\{.*\\} 2")
 """
 
 
-def _package(folder: Path, module: str, text: str) -> str:
-    """The PYTHONPATH with a package `prime_rl` that has this one module."""
-    path = folder / "package" / module
-    path.mkdir(parents=True)
-    for each in (path, *path.parents):
-        if each == folder / "package":
-            break
-        (each / "__init__.py").touch()
-    (path / "__init__.py").write_text(text)
-    return f"{ROOT}:{folder / 'package'}"
-
-
-def _settings(done: Done) -> dict[str, float]:
-    return {name: value for (series, name), value in done.served.items() if series == "rl_hyperparameter"}
-
-
-def _loaded(folder: Path, text: str) -> ModuleType:
-    path = folder / "stand_in.py"
-    path.write_text(text)
-    spec = spec_from_file_location("prime_rl_stand_in", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-@pytest.mark.parametrize(("text", "real"), [(OLD_STAND_IN, OLD), (NEW_STAND_IN, NEW)], ids=["old", "new"])
-def test_the_stand_in_has_the_functions_of_the_real_one(tmp_path: Path, text: str, real: dict[str, list[str]]) -> None:
+def test_the_stand_ins_have_the_functions_of_the_real_ones() -> None:
     """Their parameters, by name and in order."""
-    module = _loaded(tmp_path, text)
-    for name, parameters in real.items():
-        found = module
-        for part in name.split("."):
-            found = getattr(found, part)
-        assert list(inspect.signature(found).parameters) == parameters  # type: ignore[arg-type]
+    assert parameters(OLD_STAND_IN, OLD) == OLD
+    assert parameters(NEW_STAND_IN, NEW) == NEW
 
 
 def test_the_trainer(tmp_path: Path) -> None:
     """The parts of a step are one, whichever monitors there are; errors of one pass."""
-    done = run(
-        CONFIGS + UNTIL + TRAINER, tmp_path, PYTHONPATH=_package(tmp_path, "prime_rl/utils/monitor", OLD_STAND_IN)
-    )
+    path = package(tmp_path / "package", "prime_rl.utils.monitor", OLD_STAND_IN)
+    done = run(CONFIGS + UNTIL + TRAINER, tmp_path, PYTHONPATH=path)
 
     assert no_errors(done)
     assert done.printed == "a monitor is down\n"
@@ -201,12 +162,12 @@ def test_the_trainer(tmp_path: Path) -> None:
     assert done.served["rl_phase_time_seconds", "load_data"] == 1.5
     assert done.logged() == {}
     assert done["rl_steps_planned"] == 200
-    assert _settings(done) == {"learning_rate": 3e-6, "weight_decay": 0.01, "max_grad_norm": 1.0, "max_steps": 200}
+    assert done.settings() == {"learning_rate": 3e-6, "weight_decay": 0.01, "max_grad_norm": 1.0, "max_steps": 200}
 
 
 def test_the_orchestrator(tmp_path: Path) -> None:
     """Coroutines; steps from 0; episodes are no metrics; what its algorithm is. The user's own name is given to all."""
-    path = _package(tmp_path, "prime_rl/monitors", NEW_STAND_IN)
+    path = package(tmp_path / "package", "prime_rl.monitors", NEW_STAND_IN)
     done = run(CONFIGS + UNTIL + ORCHESTRATOR, tmp_path, PYTHONPATH=path, RLEXPORTER_RUN="shared")
 
     assert no_errors(done)
@@ -216,9 +177,8 @@ def test_the_orchestrator(tmp_path: Path) -> None:
     assert (last["step"], last["train/agg/all/agent/reward/mean"]) == (2, 0.5)
     assert done["rl_step_tokens"] == 2000
     assert done.logged() == {}
-    info = next(labels for name, labels in done.served if name == "rl_run_info").split(",")
-    assert {"grpo", "prime-rl orchestrator", "Qwen3-0.6B"} <= set(info)
-    assert _settings(done) == {
+    assert {"grpo", "prime-rl orchestrator", "Qwen3-0.6B"} <= set(done.info())
+    assert done.settings() == {
         "num_generations": 16,
         "generation_batch_size": 128,
         "temperature": 0.75,

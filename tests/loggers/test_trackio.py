@@ -40,7 +40,6 @@ def test_lines(tmp_path: Path) -> None:
     assert (done["rl_step"], done["rl_steps_total"]) == (step, 3) == (2, 3)
     assert (done["rl_loss"], done["rl_reward_mean"]) == (line["loss"], line["reward"]) == (3.5, 0.75)
     assert done.logged() == {"mine": 2.0}
-    ratios = {le: done.served["rl_policy_ratio_dist_bucket", le] for le in ("1.0", "1.2", "2.0", "5.0")}
-    assert ratios == {"1.0": 3, "1.2": 6, "2.0": 6, "5.0": 9}
-    assert done.served["rl_hyperparameter", "beta"] == 0.5
+    assert done.counts("rl_policy_ratio_dist", 1.0, 1.2, 2.0, 5.0) == [3, 6, 6, 9]
+    assert done.settings()["beta"] == 0.5
     assert done.served["rl_run_state", "finished"] == 1

@@ -7,15 +7,12 @@ import os
 import subprocess
 import sys
 import threading
-import urllib.request
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from tests.loggers.test_tensorboard import _last
-from tests.loggers.watched import no_errors, run
-from tests.tools import ROOT, free_port
+from tests.loggers.watched import last_scalar, no_errors, run
+from tests.tools import ROOT, free_port, served
 
 pytest.importorskip("verl")
 
@@ -27,11 +24,15 @@ CONFIG = {
     "actor_rollout_ref": {
         "model": {"path": "Qwen/Qwen3-0.6B"},
         "rollout": {"n": 4, "temperature": 0.5},
-        "actor": {"use_kl_loss": True, "kl_loss_coef": 0.001, "clip_ratio_high": 0.28, "policy_loss": {}},
+        "actor": {"use_kl_loss": True, "kl_loss_coef": 0.001, "clip_ratio_high": 0.28, "policy_loss": {},
+                  "loss_agg_mode": "token-mean"},
     },
 }
 def line(step):
-    return {"actor/pg_loss": 0.25 * step, "critic/score/mean": 1.0 + step, "training/global_step": step}
+    return {
+        "actor/pg_loss": 0.25 * step, "critic/score/mean": 1.0 + step, "training/global_step": step,
+        "actor/entropy": 0.5 / step, "actor/kl_loss": 0.25,
+    }
 """
 SCRIPT = """
 from verl.utils.tracking import Tracking
@@ -51,21 +52,30 @@ try:
 except ValueError as error:
     print(error)
 """
+SUMS = """
+CONFIG["actor_rollout_ref"]["actor"]["loss_agg_mode"] = "seq-mean-token-sum-norm"
+from verl.utils.tracking import Tracking
+tracking = Tracking("proj", "exp", ["console"], CONFIG)
+for step in (1, 2):
+    tracking.log(line(step), step=step)
+"""
 RAY = """
 import ray, sys
 ray.init(num_cpus=1, include_dashboard=False)
 
 @ray.remote
 class TaskRunner:
-    def run(self):
+    def run(self, scraped):
         from verl.utils.tracking import Tracking
         tracking = Tracking("proj", "exp", "console", CONFIG)
         for step in (1, 2):
             tracking.log(line(step), step=step)
-        import time; time.sleep(5)  # until a scraper was here
+        import pathlib, time
+        while not pathlib.Path(scraped).exists():
+            time.sleep(0.1)
         tracking.finish()
 
-ray.get(TaskRunner.remote().run.remote())
+ray.get(TaskRunner.remote().run.remote(sys.argv[1]))
 """
 
 
@@ -83,11 +93,11 @@ def test_a_script(tmp_path: Path) -> None:
     assert last["data"]["actor/pg_loss"] in served
     assert last["data"]["critic/score/mean"] == 5.0
     assert 5.0 in served
-    assert _last(tmp_path / "tb", "actor/pg_loss") == (4, 1.0)
-    info = next(labels for name, labels in done.served if name == "rl_run_info")
-    assert info.split(",")[0] == "reinforce-plus-plus-baseline"
-    settings = {name: value for (series, name), value in done.served.items() if series == "rl_hyperparameter"}
-    assert settings == {
+    assert last_scalar(tmp_path / "tb", "actor/pg_loss") == (4, 1.0)
+    assert done["rl_entropy_per_token"] == 0.5 / 4
+    assert done["rl_kl_per_token"] == 0.25
+    assert done.info()[0] == "reinforce-plus-plus-baseline"
+    assert done.settings() == {
         "num_generations": 4,
         "temperature": 0.5,
         "epsilon_high": 0.28,
@@ -103,31 +113,14 @@ def test_a_script(tmp_path: Path) -> None:
     assert done.served["rl_run_exception_info", "ValueError"] == 1
 
 
-@pytest.mark.parametrize(
-    ("mode", "entropy", "logged"),
-    [
-        ("token-mean", 0.5, set()),
-        ("seq-mean-token-sum-norm", None, {f"actor/{key} (seq-mean-token-sum-norm)" for key in ("entropy", "kl_loss")}),
-    ],
-)
-def test_a_sum_over_a_completion_is_no_mean_over_tokens(
-    tmp_path: Path, mode: str, entropy: float | None, logged: set[str]
-) -> None:
+def test_a_sum_over_a_completion_is_no_mean_over_tokens(tmp_path: Path) -> None:
     """What is aggregated as the loss is; the configuration alone says how."""
-    script = f"""
-CONFIG["actor_rollout_ref"]["actor"]["loss_agg_mode"] = "{mode}"
-from verl.utils.tracking import Tracking
-tracking = Tracking("proj", "exp", ["console"], CONFIG)
-for step in (1, 2):
-    tracking.log({{"actor/entropy": 1.0 / step, "actor/kl_loss": 0.25, "actor/grad_norm": 3.0 * step}}, step=step)
-"""
-    done = run(CONFIG + script, tmp_path)
+    done = run(CONFIG + SUMS, tmp_path)
 
     assert no_errors(done)
-    assert done.served.get(("rl_entropy_per_token", "")) == entropy
-    assert ("rl_kl_per_token" in {name for name, _ in done.served}) == (not logged)
-    assert set(done.logged()) == logged
-    assert done["rl_grad_norm"] == 6.0
+    assert not {"rl_entropy_per_token", "rl_kl_per_token"} & {name for name, _ in done.served}
+    assert set(done.logged()) == {f"actor/{key} (seq-mean-token-sum-norm)" for key in ("entropy", "kl_loss")}
+    assert done["rl_policy_loss"] == 0.5
 
 
 def test_an_actor_of_ray(tmp_path: Path) -> None:
@@ -136,14 +129,15 @@ def test_an_actor_of_ray(tmp_path: Path) -> None:
     port = free_port()
     own = {"PYTHONPATH": str(ROOT), "RLEXPORTER_LISTEN_PORT": str(port), "OMP_NUM_THREADS": "1"}
     environ = os.environ | own | {"RAY_worker_niceness": "0"}  # Ray's 15 is for ever beside other tests
-    command = [sys.executable, "-m", "rlexporter", "run", str(tmp_path / "train.py")]
+    command = [sys.executable, "-m", "rlexporter", "run", str(tmp_path / "train.py"), str(tmp_path / "scraped")]
     seen: list[str] = []
     over = threading.Event()
 
     def scrape() -> None:
-        while not over.wait(1.0):
-            with suppress(OSError):  # the actor does not serve yet, or not any more
-                seen.append(urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=600).read().decode())
+        while not over.wait(5.0 if seen else 0.5):  # the exporter waits longer for a scraper that comes seldom
+            if text := served(port, "Prometheus/3.0"):
+                seen.append(text)
+                (tmp_path / "scraped").touch()
 
     with (tmp_path / "out").open("w") as out, subprocess.Popen(command, stdout=out, stderr=out, env=environ) as started:
         scraper = threading.Thread(target=scrape)

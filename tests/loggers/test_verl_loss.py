@@ -35,10 +35,7 @@ def test_the_example_counts_what_the_loss_is_computed_from(tmp_path: Path) -> No
     done = run_worker(_SCRIPT, tmp_path, VERL_USE_EXTERNAL_MODULES="verl_loss")
 
     assert (done.status, done.runs, done.ranks) == (0, {"mine"}, {"1"}), done.errors
-    assert done.served["rl_policy_ratio_dist_bucket", "0.999"] == 0
-    assert done.served["rl_policy_ratio_dist_bucket", "1.0"] == 3
-    assert done.served["rl_policy_ratio_dist_bucket", "2.0"] == 3
-    assert done.served["rl_policy_ratio_dist_bucket", "5.0"] == 6
+    assert done.counts("rl_policy_ratio_dist", 0.999, 1.0, 2.0, 5.0) == [0, 3, 3, 6]
     assert done["rl_advantage_dist_positive_sum_total"] == 3.0
     assert done["rl_advantage_dist_negative_sum_total"] == 6.0
     assert done["rl_step"] == 2
