@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 
 import pytest
+
+from tests.programs import printed
 
 _CHECK = """
 from transformers.integrations.integration_utils import get_reporting_integration_callbacks as get
@@ -20,9 +21,7 @@ print(inspect.getsource(m)[:1] != "", m.__spec__.loader.name, m.__file__.endswit
 
 
 def _run(code: str) -> str:
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=600)
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
+    return printed(sys.executable, "-c", code).strip()
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -15,6 +13,7 @@ from transformers import LlamaForSequenceClassification
 
 import rlexporter
 from rlexporter.demo import tiny
+from tests.programs import printed
 from tests.tools import ROOT
 from tests.versions.trls import once_legacy, once_modern
 
@@ -28,7 +27,7 @@ def test_ppo(tmp_path: Path) -> None:
     tiny.tokenizer().save_pretrained(tmp_path / "model")
     model.config.num_labels = 1
     LlamaForSequenceClassification(model.config).save_pretrained(tmp_path / "rewards")
-    environ = os.environ | {
+    environ = {
         "PYTHONPATH": str(ROOT),
         "HF_HUB_OFFLINE": "1",
         "CUDA_VISIBLE_DEVICES": "",
@@ -36,10 +35,8 @@ def test_ppo(tmp_path: Path) -> None:
         "RLEXPORTER_LISTEN_PORT": "0",
         "RLEXPORTER_RECORD": "run.jsonl",
     }
-    options = ["--model", "model", "--reward-model", "rewards", "--updates", "2", "--batch", "4", "--length", "8"]
-    command = [sys.executable, str(ROOT / "examples/ppo.py"), *options]
-    ran = subprocess.run(command, cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=1200, check=False)
-    assert ran.returncode == 0, ran.stderr[-3000:]
+    options = "--model model --reward-model rewards --updates 2 --batch 4 --length 8"
+    printed(sys.executable, ROOT / "examples/ppo.py", *options.split(), cwd=tmp_path, **environ)
     lines = [json.loads(line) for line in (tmp_path / "run.jsonl").read_text().splitlines()]
     logs = [line["logs"] for line in lines if line["event"] == "log"]
     assert len([each for each in logs if "val/ratio" in each and "loss/value_avg" in each]) == 2
