@@ -76,6 +76,7 @@ def notebook(monkeypatch: pytest.MonkeyPatch) -> Iterator[Notebook]:
     manager.shutdown_kernel(now=True)
 
 
+@pytest.mark.slow
 def test_a_notebook(tmp_path: Path, notebook: Notebook) -> None:
     """Interrupted, trained again, and the cell run anew: the server has it each time, and the card keeps up."""
     port = free_port()

@@ -97,6 +97,7 @@ def _ends_well(process: Popen[str], folder: Path) -> None:
     assert process.wait(600) == 0, (folder / "err").read_text()[-3000:]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", ["status", pytest.param("signal", marks=pytest.mark.soak)])
 def test_a_script_is_watched_while_it_trains(tmp_path: Path, ending: str) -> None:
     """Its words, its output and its end are those that it would have without us."""

@@ -28,10 +28,10 @@ def _run(code: str) -> str:
     "imports",
     [
         "import rlexporter, transformers",
-        "import transformers, rlexporter",
         *(
             pytest.param(each, marks=pytest.mark.slow)
             for each in (
+                "import transformers, rlexporter",
                 "import transformers.integrations.integration_utils, rlexporter",
                 "import rlexporter, importlib; importlib.reload(rlexporter); import transformers.trainer",
             )

@@ -151,6 +151,7 @@ elif rank == 1:  # the last stage of a pipeline of two
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("framework", "named"), [("slime", True), ("miles", False)])
 def test_each_process_that_logs_is_a_run_of_rank_0(tmp_path: Path, framework: str, named: bool) -> None:
     """Sampler, trainer and critic each have a name: of several processes with one, alerts judge the newest alone.

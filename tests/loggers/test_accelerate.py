@@ -33,6 +33,7 @@ tiny.grpo(Path(sys.argv[1]), report_to=["tensorboard"]).train()
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("order", "known"),
     [

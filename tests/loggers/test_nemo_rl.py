@@ -77,6 +77,7 @@ def test_the_stand_in_has_the_methods_of_the_real_one() -> None:
     assert parameters(STAND_IN, REAL) == REAL
 
 
+@pytest.mark.slow
 def test_a_script(tmp_path: Path) -> None:
     """The parts of a step are one; setup and the watch over GPUs are none; errors of a backend pass."""
     path = package(tmp_path / "package", "nemo_rl.utils.logger", STAND_IN)

@@ -35,6 +35,7 @@ exporter = openrlhf_loss.exporter()
 """
 
 
+@pytest.mark.slow
 def test_the_example_counts_what_the_loss_is_computed_from(tmp_path: Path) -> None:
     """Two micro-batches of three tokens: ratios of 1 and of e, advantages of 1 and of -2."""
     package(tmp_path, "openrlhf.models", _STAND_IN)

@@ -165,6 +165,7 @@ def test_the_trainer(tmp_path: Path) -> None:
     assert done.settings() == {"learning_rate": 3e-6, "weight_decay": 0.01, "max_grad_norm": 1.0, "max_steps": 200}
 
 
+@pytest.mark.slow
 def test_the_orchestrator(tmp_path: Path) -> None:
     """Coroutines; steps from 0; episodes are no metrics; what its algorithm is. The user's own name is given to all."""
     path = package(tmp_path / "package", "prime_rl.monitors", NEW_STAND_IN)

@@ -37,6 +37,7 @@ writer.close()
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", MAKERS)
 def test_writers(tmp_path: Path, kind: str) -> None:
     """Numbers of one step are one line; the tag of a second writer gets its folder's name where the first has it."""
@@ -55,6 +56,7 @@ def test_writers(tmp_path: Path, kind: str) -> None:
     assert done.counts("rl_advantage_dist", -1.0, -0.5, 0.0, 0.5, 1.0) == [0, 3, 3, 9, 12]
 
 
+@pytest.mark.slow
 def test_no_steps(tmp_path: Path) -> None:
     """A tag that comes again is a new step."""
     done = run(MAKERS["torch"] + STEPLESS, tmp_path, "--from", "tensorboard")

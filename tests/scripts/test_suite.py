@@ -62,6 +62,7 @@ def test_a_failure_is_flaky_if_it_passes_alone(
     assert said.endswith("suite: FAILED, after 1:01; flaky: 1\n2 passed, 1 failed, 1 skipped\n")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("flaky", "passes"), [(suite.MOST_FLAKY, True), (suite.MOST_FLAKY + 1, False)])
 def test_a_few_flaky_tests_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flaky: int, passes: bool) -> None:
     """One more is too many."""
@@ -70,6 +71,7 @@ def test_a_few_flaky_tests_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     assert (len(found.flaky), found.broken, found.passed) == (flaky, {}, passes)
 
 
+@pytest.mark.slow
 def test_what_is_no_failure_of_a_test_fails_the_suite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file that cannot be imported, and a command that fails before the tests."""
     found = _ran(tmp_path, monkeypatch, "import nothing_of_that_name\n")

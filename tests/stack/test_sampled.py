@@ -80,6 +80,7 @@ def _agrees(had: Any) -> None:
     assert not {"sampler_differs", "sampling_mismatch", "sampling_jump", "sampling_ratio_low"} & set(had["conditions"])
 
 
+@pytest.mark.slow
 def test_in_the_process(tmp_path: Path) -> None:
     """Sampler and trainer are one process."""
     had = _ran(tmp_path, "colocate")
@@ -88,6 +89,7 @@ def test_in_the_process(tmp_path: Path) -> None:
     _agrees(had)
 
 
+@pytest.mark.slow
 def test_from_a_server(tmp_path: Path) -> None:
     """By its protocol; the weights are there in time."""
     with _server(tmp_path) as url:
@@ -97,6 +99,7 @@ def test_from_a_server(tmp_path: Path) -> None:
     _agrees(had)
 
 
+@pytest.mark.slow
 def test_a_sampler_at_another_temperature_is_named(tmp_path: Path) -> None:
     """Though every number is finite, and the reward is as before."""
     had = _ran(tmp_path, "colocate", STAND_IN_TEMPERATURE="0.2")
