@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.loggers.watched import package, run_worker
 
 _STAND_IN = """

@@ -9,6 +9,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.loggers.watched import no_errors, package, parameters, run
 
 OLD = {
