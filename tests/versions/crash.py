@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import math
 import sys
 import time
@@ -29,6 +30,7 @@ class Slowly(TrainerCallback):  # type: ignore[misc] # transformers is not check
 
 def main(folder: str, port: str) -> None:
     """Train until it crashes."""
+    gc.freeze()  # this trainer collects garbage several times a step
     trainer = ppo(Path(folder), steps=STEPS)
     trainer.add_callback(Slowly())
     rlexporter.attach(trainer, port=int(port), run="crash")

@@ -9,6 +9,7 @@ FOLDER/had-RANK.json: a digest of the weights, what was served, and beside it wh
 from __future__ import annotations
 
 import argparse
+import gc
 import hashlib
 import json
 import os
@@ -27,6 +28,7 @@ RANK = int(os.environ["RANK"])
 
 def main() -> None:
     """Train."""
+    gc.freeze()  # this trainer collects garbage several times a step
     parser = argparse.ArgumentParser()
     parser.add_argument("folder", type=Path)
     parser.add_argument("--plain", action="store_true")

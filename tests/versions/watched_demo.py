@@ -7,6 +7,8 @@ somebody has seen that the run is healthy, and once more until somebody has seen
 from __future__ import annotations
 
 import functools
+import gc
+import importlib
 import os
 import time
 from collections.abc import Callable
@@ -15,7 +17,7 @@ from typing import Any
 
 from rlexporter import Exporter
 from rlexporter.commands.main import main
-from rlexporter.demo import tiny
+from rlexporter.demo import quiet, tiny
 from tests.conftest import serving
 
 FOLDER = "WATCHED_DEMO"
@@ -60,4 +62,7 @@ def _watched(prompts: list[str], completions: list[str], **rest: Any) -> list[fl
 if __name__ == "__main__":
     tiny.letter_reward = _watched
     tiny.REWARDS = (_watched, *tiny.REWARDS[1:])
+    quiet()
+    importlib.import_module("rlexporter.demo.training")
+    gc.freeze()  # modern PPO collects garbage several times a step, and torch and trl leave many objects to look at
     raise SystemExit(main())
