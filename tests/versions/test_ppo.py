@@ -62,7 +62,7 @@ CASES: dict[str, dict[str, Any]] = {
     "checkpointing": {"checkpointing": True, "learning_rate": 1e-2},
     "bf16": {"launched": {"ACCELERATE_MIXED_PRECISION": "bf16"}, "learning_rate": 1e-2},
     "weights in bf16": {"dtype": torch.bfloat16, "learning_rate": 1e-2},
-    "compiled": {"launched": {"ACCELERATE_DYNAMO_BACKEND": "aot_eager"}, "learning_rate": 1e-2},
+    "compiled": {"launched": {"ACCELERATE_DYNAMO_BACKEND": "inductor"}, "learning_rate": 1e-2},
 }
 OLDER = ("accumulating", "whitened rewards, a penalty")
 """The cases that older versions are tried with."""
