@@ -4,9 +4,8 @@ GPU_PY := $(PY)
 PY := .venv/bin/python
 ARGS ?=
 TRL := ppo mid legacy legacy07
-LOGGERS := --ignore=tests/loggers/test_logged_run.py --ignore=tests/loggers/test_accelerate.py -k "not torch and not no_steps"
 CORE := --ignore=tests/e2e --ignore=tests/docs/test_python_blocks.py --ignore=tests/docs/test_examples.py --ignore=tests/adapters --ignore=tests/versions --ignore=tests/stack \
-	--ignore=tests/alerts/test_hidden.py --ignore=tests/alerts/test_live_faults.py --ignore=tests/alerts/test_logging_steps.py \
+	--ignore=tests/conditions/test_hidden.py --ignore=tests/conditions/test_live_faults.py \
 	--deselect tests/outputs/test_prometheus.py::test_golden --deselect tests/integrations/test_report_to.py \
 	--deselect tests/docs/test_architecture_diffs.py::test_what_is_added_passes_the_linter
 PYTEST := OMP_NUM_THREADS=1 $(PY) -m pytest -n 2 --dist worksteal --durations=10
@@ -69,9 +68,8 @@ versions: tools ## real trainers of older TRL versions, and other loggers, each 
 	@$(PY) -m scripts.suite versions
 
 loggers: ## W&B, MLflow, Trackio, tensorboardX and verl: real scripts, in an environment of their own (about 2 minutes)
-	@scripts/setup loggers .venv-loggers
-	@echo "loggers: W&B, MLflow, Trackio, tensorboardX, verl"
-	@OMP_NUM_THREADS=1 .venv-loggers/bin/python -m pytest -q -W default tests/loggers $(LOGGERS) $(ARGS)
+	@scripts/setup test
+	@$(PY) -m scripts.suite loggers
 
 swift: ## the GRPO trainers of ms-swift and Unsloth, in an environment of 2 GB; not part of test-all (about 2 minutes)
 	@scripts/setup swift .venv-swift

@@ -26,6 +26,7 @@ ROOT = Path(__file__).parent.parent
 FOLDER = ROOT / ".work/suite"
 KNOWN = ROOT / "tests/flaky.txt"
 """The tests that were flaky before, a line each, with the date. One that is there already is mended or deleted."""
+SUITES = ("test", "all", "versions", "loggers")
 MOST_FLAKY = 3
 MOST_AGAIN = 30
 """The failures beyond which nothing is run again: then it is no accident."""
@@ -38,7 +39,8 @@ _NOTHING_COLLECTED = 5
 class Job:
     """Commands that run one after the other, the last of which may be pytest.
 
-    ``prepare``: what is run before; ``options``: of pytest, None for a job without tests; ``workers``: of pytest-xdist.
+    ``prepare``: what is run before; ``options``: of pytest, None for a job without tests; ``workers`` and ``dist``: of
+    pytest-xdist.
     """
 
     name: str
@@ -46,6 +48,7 @@ class Job:
     options: tuple[str, ...] | None = None
     python: str = ".venv/bin/python"
     workers: int = 0
+    dist: str = "worksteal"
     said: str = field(default="waits for its turn", init=False)
     failure: str = field(default="", init=False)
     """What went wrong, other than tests that failed; empty if nothing did."""
@@ -62,7 +65,7 @@ class Job:
 
     def pytest(self, *more: str) -> tuple[str, ...]:
         """Return the command that runs the tests."""
-        spread = ("-n", str(self.workers), "--dist", "worksteal") if self.workers else ()
+        spread = ("-n", str(self.workers), "--dist", self.dist) if self.workers else ()
         cache = ("-o", f"cache_dir={FOLDER / self.name}.cache")
         return (self.python, "-m", "pytest", "-q", *cache, *spread, *(self.options or ()), *more)
 
@@ -111,10 +114,10 @@ def _older(name: str) -> Job:
 
 
 def _loggers() -> Job:
-    options = (
-        *("-W", "default", "tests/loggers", "-k", "not torch and not no_steps"),
-        *("--ignore=tests/loggers/test_logged_run.py", "--ignore=tests/loggers/test_accelerate.py"),
-    )
+    """Real loggers; what the main environment can run too is left to that."""
+    elsewhere = ("logged_run", "accelerate", "nemo_rl", "prime_rl", "openrlhf_loss")
+    ignored = (f"--ignore=tests/loggers/test_{each}.py" for each in elsewhere)
+    options = ("-W", "default", "tests/loggers", "-k", "not torch and not no_steps", *ignored)
     prepare = (("scripts/setup", "loggers", ".venv-loggers"),)
     return Job("loggers", prepare, options, ".venv-loggers/bin/python")
 
@@ -127,11 +130,14 @@ def _tables() -> Job:
 
 def _lanes(which: str) -> list[list[Job]]:
     """Return the jobs: lanes run beside each other, the jobs of a lane one after the other."""
+    if which == "loggers":
+        return [[_loggers()]]
     if which == "versions":
         return [[_older("ppo"), _older("mid")], [_older("legacy"), _older("legacy07"), _loggers()]]
     few = " and not slow" if which == "test" else ""
-    tests = Job("tests", options=("-m", f"not soak and not waits{few}"), workers=2)
-    waits = Job("waits", options=("-m", f"waits and not soak{few}"), workers=6)
+    tests = Job("tests", options=("-m", f"not soak and not waits{few}"), workers=3)
+    # The servers of a file are started once, by the worker that has the file.
+    waits = Job("waits", options=("-m", f"waits and not soak{few}"), workers=6, dist="loadfile")
     if which == "test":
         return [[tests], [_check(), waits]]
     return [[tests], [waits, _check()], *_lanes("versions")]
@@ -290,8 +296,8 @@ def main() -> int:
     """Run the suite that is named; return 0 if all is well."""
     began = time.monotonic()
     which = sys.argv[1] if len(sys.argv) > 1 else "test"
-    if which not in ("test", "all", "versions"):
-        print("usage: python -m scripts.suite test | all | versions", file=sys.stderr)
+    if which not in SUITES:
+        print(f"usage: python -m scripts.suite {' | '.join(SUITES)}", file=sys.stderr)
         return 2
     shutil.rmtree(FOLDER, ignore_errors=True)
     FOLDER.mkdir(parents=True)

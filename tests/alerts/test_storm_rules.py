@@ -113,6 +113,7 @@ def test_storms(generation: str, tmp_path: Path) -> None:
     assert promtool.run(generation, tmp_path, [alone(case) for case in STORMS.values()], every="30s") == ""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("later", "stands_for"), [(300, 2), (2400, 1)])
 def test_it_stands_for_what_began_in_it(later: int, stands_for: int, tmp_path: Path) -> None:
     """Alertmanager hides by run and condition: what a member gets after the storm is not hidden by it."""

@@ -96,6 +96,7 @@ def _share(server: Prometheus, run: str, window: str, *, finest: bool = True) ->
     return sum(float(value) > 0 for value in counted) / (columns + 1)
 
 
+@pytest.mark.slow
 def test_columns_are_filled(filled: Prometheus) -> None:
     """At least 95 of 100, with columns as narrow as they get, and as Grafana asks for them."""
     windows = {run: _window(filled, run) for run in PACES}

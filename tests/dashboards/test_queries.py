@@ -23,6 +23,8 @@ from tests.dashboards import grafana, world
 from tests.dashboards.grafana import ANY, Json, View, newest, panel, panels, variable
 from tests.tools import GENERATIONS, ROOT, Prometheus, prometheus, require_tools, scraped, wait_scraped
 
+pytestmark = pytest.mark.waits
+
 DASHBOARDS = grafana.DASHBOARDS
 _SECONDS = 300.0
 """The time that is shown: on a busy machine the runs take minutes."""

@@ -59,6 +59,7 @@ def test_lines_of_two_in_turn(tmp_path: Path, order: str, known: dict[str, float
         assert done.settings()["beta"] == 0.5
 
 
+@pytest.mark.slow
 def test_a_trainer_of_trl_that_reports(tmp_path: Path) -> None:
     """Our callback feeds, and nothing is counted twice."""
     pytest.importorskip("trl")

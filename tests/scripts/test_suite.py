@@ -36,6 +36,7 @@ def _ran(folder: Path, monkeypatch: pytest.MonkeyPatch, tests: str, *, workers: 
     return suite.outcome([job], suite.again([job]))
 
 
+@pytest.mark.slow
 def test_a_failure_is_flaky_if_it_passes_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
