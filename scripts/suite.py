@@ -135,7 +135,9 @@ def _lanes(which: str) -> list[list[Job]]:
     if which == "versions":
         return [[_older("ppo"), _older("mid")], [_older("legacy"), _older("legacy07"), _loggers()]]
     few = " and not slow" if which == "test" else ""
-    tests = Job("tests", options=("-m", f"not soak and not waits{few}"), workers=3)
+    # The longest first, so that none is left for the end.
+    paths = ("tests/e2e", "tests/versions", "tests/stack", "tests/docs", "tests")
+    tests = Job("tests", options=("-m", f"not soak and not waits{few}", *paths), workers=3)
     # The servers of a file are started once, by the worker that has the file. Importing all others would take a minute.
     waiting = [str(path) for path in sorted(Path("tests").rglob("test_*.py")) if "mark.waits" in path.read_text()]
     waits = Job("waits", options=("-m", f"waits and not soak{few}", *waiting), workers=6, dist="loadfile")

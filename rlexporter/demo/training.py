@@ -5,6 +5,7 @@ Imports trl and its dependencies; call `rlexporter.demo.quiet` first.
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 import tempfile
@@ -89,6 +90,7 @@ def _settings(algorithm: str, port: int | None, fault: Fault | None) -> SettingA
 
 def _train(train: Callable[[], object], exporter: Exporter, fault: Fault | None) -> str:
     """Train, and return what ended it; an empty text for a good end."""
+    gc.freeze()  # PPO collects garbage several times a step, and torch and TRL leave 400 thousand objects to look at
     try:
         train()
     except KeyboardInterrupt as error:

