@@ -365,6 +365,3 @@ def _answers(url: str) -> bool:
             return True
     except OSError:
         return False
-
-
-two_ports = free_port

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.paging import rules
-from tests.tools import ROOT, Prometheus, eventually, free_port, launched, prometheus, served, two_ports
+from tests.tools import ROOT, Prometheus, eventually, free_port, launched, prometheus, served
 
 pytestmark = pytest.mark.slow
 
@@ -62,7 +62,7 @@ def test_one_rank_sees_what_the_others_do_not(tmp_path: Path) -> None:
 
     The port of rank 1 is taken: it moves to another one, which its target file names.
     """
-    port = two_ports()
+    port = free_port()
     command = [*ACCELERATE, *ON_CPU, "--main_process_port", str(free_port()), "--module", "tests.e2e.ranks"]
     command += [str(tmp_path), str(port), "--nan-on", "1", "--wait"]
     found = {"file_sd_configs": [{"files": [f"{tmp_path}/targets/*.json"], "refresh_interval": "1s"}]}
@@ -109,7 +109,7 @@ def test_a_failed_rank_ends_at_once_and_the_run_goes_on(tmp_path: Path) -> None:
 
     Of that only rank 0 serves, since nothing else was asked for.
     """
-    port = two_ports()
+    port = free_port()
     command = [*TORCHRUN, *_rendezvous("job-7"), *SCRIPT, str(tmp_path), str(port)]
     again = tmp_path / "again"
     with prometheus("3", tmp_path / "prometheus", [f"127.0.0.1:{port}"]) as server:
@@ -151,7 +151,7 @@ def test_a_launcher_that_restarts_its_ranks_makes_the_next_attempt(tmp_path: Pat
     Torch shares the launcher's store with its ranks, where gloo then finds the addresses of the attempt before, and is
     refused. So the store is not shared here.
     """
-    port = two_ports()
+    port = free_port()
     command = [*TORCHRUN, "--max-restarts", "1", *_rendezvous("job-9"), *SCRIPT]
     command += [str(tmp_path), str(port), "--fail-on", "1", "--wait"]
     targets = [f"127.0.0.1:{port}", f"127.0.0.1:{port + 1}"]
@@ -173,7 +173,7 @@ def test_a_rank_that_hangs_is_told_apart_and_the_others_are_served(tmp_path: Pat
 
     That takes no more than timings of the other ranks, which are few.
     """
-    port = two_ports()
+    port = free_port()
     command = [*TORCHRUN, *SCRIPT, str(tmp_path), str(port), "--hang-on", "1", "--wait"]
     with _launched(command, tmp_path, ranks="timings") as launcher:
         eventually((tmp_path / "hangs-1.json").exists)

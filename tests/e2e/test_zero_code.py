@@ -12,7 +12,7 @@ from subprocess import Popen
 
 import pytest
 
-from tests.tools import eventually, free_port, launched, served, two_ports
+from tests.tools import eventually, free_port, launched, served
 
 SCRIPT = '''
 import sys
@@ -136,7 +136,7 @@ def _command(launcher: list[str]) -> list[str]:
 )
 def test_two_ranks(tmp_path: Path, launcher: list[str]) -> None:
     """Each is watched, on a port of its own where that was asked for, as one run."""
-    port = two_ports()
+    port = free_port()
     with _started(_command(launcher), tmp_path, port, RLEXPORTER_RANKS="all", ACCELERATE_USE_CPU="true") as process:
         runs = set()
         for rank in (0, 1):
@@ -155,7 +155,7 @@ def test_two_ranks(tmp_path: Path, launcher: list[str]) -> None:
 )
 def test_rank_0_serves_if_nothing_else_was_asked_for(tmp_path: Path, launcher: list[str]) -> None:
     """accelerate starts one process for several on a CPU, unless there is an mpirun."""
-    port = two_ports()
+    port = free_port()
     with _started(_command(launcher), tmp_path, port) as process:
         _served(port, tmp_path, '^rl_steps_total{rank="0",.* 2.0$')
         socket.create_server(("127.0.0.1", port + 1)).close()
