@@ -65,11 +65,11 @@ newest: ## the same with the newest versions; PYTHON=python3.14 says on which Py
 
 versions: tools ## real trainers of older TRL versions, and other loggers, each in an environment of its own (about 10 minutes)
 	@scripts/setup test
-	@$(PY) -m scripts.suite versions
+	@$(PY) -m scripts.suite versions $(ARGS)
 
 loggers: ## W&B, MLflow, Trackio, tensorboardX and verl: real scripts, in an environment of their own (about 2 minutes)
 	@scripts/setup test
-	@$(PY) -m scripts.suite loggers
+	@$(PY) -m scripts.suite loggers $(ARGS)
 
 swift: ## the GRPO trainers of ms-swift and Unsloth, in an environment of 2 GB; not part of test-all (about 2 minutes)
 	@scripts/setup swift .venv-swift

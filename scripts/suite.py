@@ -32,7 +32,6 @@ MOST_AGAIN = 30
 """The failures beyond which nothing is run again: then it is no accident."""
 _PROGRESS_SECONDS = 30
 _TESTS_FAILED = 1
-_NOTHING_COLLECTED = 5
 
 
 @dataclass
@@ -50,8 +49,8 @@ class Job:
     workers: int = 0
     dist: str = "worksteal"
     said: str = field(default="waits for its turn", init=False)
-    failure: str = field(default="", init=False)
-    """What went wrong, other than tests that failed; empty if nothing did."""
+    failure: str = field(default="it did not come to its end", init=False)
+    """What went wrong, other than tests that failed; empty once it has ended and nothing did."""
 
     @property
     def log(self) -> Path:
@@ -94,16 +93,7 @@ _OLDER = ("-W", "default", "-m", "not soak", "--ignore=tests/versions/test_drift
 
 
 def _check() -> Job:
-    python = (".venv/bin/python", "-m")
-    return Job(
-        "check",
-        (
-            (*python, "ruff", "format", "--check", "--quiet", "."),
-            (*python, "ruff", "check", "--quiet", "."),
-            (*python, "scripts.generate", "--check"),
-            (*python, "mypy"),
-        ),
-    )
+    return Job("check", (("make", "--no-print-directory", "check"),))
 
 
 def _older(name: str) -> Job:
@@ -172,8 +162,11 @@ def _run(job: Job) -> None:
     if job.options is not None:
         job.said = "tests"
         status = _call(job, job.pytest(f"--junitxml={job.results}"))
-        if status not in (0, _TESTS_FAILED, _NOTHING_COLLECTED) or (status and not job.failed() and status == 1):
+        if status != 0 and not (status == _TESTS_FAILED and job.failed()):
             job.failure = f"pytest ended with status {status}:\n{_tail(job.log.read_text(errors='replace'))}"
+            job.said = "failed"
+            return
+    job.failure = ""
     job.said = f"done in {_clock(time.monotonic() - began)}"
     print(f"suite: {job.name} {job.said}{_counted(job)}", flush=True)
 
@@ -300,12 +293,15 @@ def main() -> int:
     began = time.monotonic()
     which = sys.argv[1] if len(sys.argv) > 1 else "test"
     if which not in SUITES:
-        print(f"usage: python -m scripts.suite {' | '.join(SUITES)}", file=sys.stderr)
+        print(f"usage: python -m scripts.suite {' | '.join(SUITES)} [OPTION OF PYTEST ...]", file=sys.stderr)
         return 2
     shutil.rmtree(FOLDER, ignore_errors=True)
     FOLDER.mkdir(parents=True)
     lanes = _lanes(which)
     jobs = [job for lane in lanes for job in lane]
+    for job in jobs:
+        if job.options is not None:
+            job.options += tuple(sys.argv[2:])
     over = threading.Event()
     with _nothing_left_running():
         threads = [threading.Thread(target=_run_all, args=(lane,), daemon=True) for lane in lanes]

@@ -85,6 +85,14 @@ def test_what_is_no_failure_of_a_test_fails_the_suite(tmp_path: Path, monkeypatc
     assert not found.passed
     assert "no index" in found.failures[0]
 
+    job = Job("empty", options=("test_it.py", "-k", "nobody"), python=sys.executable)
+    for ended in (False, True):  # a lane that broke off, and one that found no test
+        if ended:
+            (tmp_path / "test_it.py").write_text("def test_it(): pass\n")
+            suite._run(job)
+        found = suite.outcome([job], {})
+        assert (found.passed, bool(found.failures)) == (False, True)
+
 
 def test_no_test_was_flaky_twice() -> None:
     """One that is listed when it happens again has to be mended or deleted; each that is listed is there."""
