@@ -105,7 +105,7 @@ def _older(name: str) -> Job:
 
 def _loggers() -> Job:
     """Real loggers; what the main environment can run too is left to that."""
-    elsewhere = ("logged_run", "accelerate", "nemo_rl", "prime_rl", "openrlhf_loss")
+    elsewhere = ("logged_run", "accelerate", "nemo_rl", "prime_rl")
     ignored = (f"--ignore=tests/loggers/test_{each}.py" for each in elsewhere)
     options = ("-W", "default", "tests/loggers", "-k", "not torch and not no_steps", *ignored)
     prepare = (("scripts/setup", "loggers", ".venv-loggers"),)
@@ -142,6 +142,7 @@ _RUNNING: set[subprocess.Popen[bytes]] = set()
 def _call(job: Job, command: Sequence[str]) -> int:
     """Run a command, its output behind what the job has printed; return its exit status."""
     environ = {**os.environ, "OMP_NUM_THREADS": "1", "TRL_EXPERIMENTAL_SILENCE": "1"}
+    environ.pop("PYTHONDONTWRITEBYTECODE", None)  # hundreds of processes import the package
     with job.log.open("ab") as log:
         process = subprocess.Popen(command, cwd=ROOT, env=environ, stdout=log, stderr=log, start_new_session=True)  # noqa: S603 - our own
     _RUNNING.add(process)
