@@ -112,7 +112,8 @@ def _clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("RLEXPORTER_REQUIRE_ALL", "RLEXPORTER_RUNS"):  # of the tests: no settings, which would be told of
         monkeypatch.delenv(name, raising=False)
     of_launchers = ("RANK", "WORLD_SIZE", "MASTER_", "LOCAL_", "SLURM_", "TORCHELASTIC_", "KUBERNETES_")
-    for name in [each for each in os.environ if each.startswith(of_launchers)]:
+    of_opentelemetry = ("OTEL_", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
+    for name in [each for each in os.environ if each.startswith((*of_launchers, *of_opentelemetry))]:
         monkeypatch.delenv(name)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import multiprocessing
 import os
 import re
@@ -24,6 +23,7 @@ from rlexporter.model.snapshot import RunState
 from rlexporter.model.step import RunFacts
 from rlexporter.run import shutdown
 from tests.conftest import fetch
+from tests.endpoint import wire
 from tests.tools import ROOT
 
 
@@ -149,16 +149,6 @@ def test_a_recorder_without_a_thread_keeps_no_file(tmp_path: Path, monkeypatch: 
     assert _open_files(recording) == []
 
 
-def test_several_side_by_side() -> None:
-    """Each serves its own run."""
-    with Exporter(run="a", port=0) as first, Exporter(run="b", port=0) as second:
-        first.log({"reward": 1.0}, step=1)
-        second.log({"reward": 2.0}, step=1)
-
-        assert 'rl_reward_mean{rank="0",run="a"} 1.0' in fetch(f"{first.url}/metrics")[1]
-        assert 'rl_reward_mean{rank="0",run="b"} 2.0' in fetch(f"{second.url}/metrics")[1]
-
-
 def test_a_taken_port_is_a_clear_error(taken: int) -> None:
     """What holds it, and what to change."""
     said = rf"port {taken} on 127\.0\.0\.1 is taken by another process; choose another .*LISTEN_PORT={taken + 1}\)"
@@ -247,37 +237,6 @@ def test_what_a_person_stops_is_not_swallowed(exporter: Exporter, monkeypatch: p
         exporter.log({})
 
 
-@pytest.mark.parametrize(
-    ("error", "state", "name"),
-    [
-        (None, RunState.FINISHED, None),
-        (RuntimeError("x"), RunState.FAILED, "RuntimeError"),
-        (KeyboardInterrupt(), RunState.STOPPED, "KeyboardInterrupt"),
-        (SystemExit(3), RunState.STOPPED, "SystemExit"),
-    ],
-)
-def test_how_a_block_ends(error: BaseException | None, state: RunState, name: str | None) -> None:
-    """The state and the class of the exception; the exception itself goes on."""
-    exporter = Exporter(port=0)
-
-    def block() -> None:
-        with exporter:
-            exporter.log({"reward": 1.0})
-            if error:
-                raise error
-
-    if error:
-        with pytest.raises(type(error)):
-            block()
-    else:
-        block()
-
-    assert exporter.state is state
-    assert exporter.snapshot.value("rl_run_state", state=state.value) == 1
-    infos = [s.labels for s in exporter.snapshot.samples if s.metric.series == "rl_run_exception_info"]
-    assert infos == ([(name,)] if name else [])
-
-
 def test_a_run_that_was_preempted_stays_so_until_it_trains_again(exporter: Exporter) -> None:
     """What ends the training after SIGTERM is the consequence, not the cause."""
     exporter.run.begin(RunFacts(algorithm="grpo"))
@@ -342,45 +301,39 @@ def test_linger_0_waits_for_nobody() -> None:
 
 def _child(exporter: Exporter, result: Any, over: Any) -> None:
     exporter.log({"reward": 5.0})
-    result.put((exporter.port, list(shutdown.live()), _threads()))
+    result.put((exporter.port, list(shutdown.live()), _threads(), exporter._ending.patience()))
     result.close()
     result.join_thread()
     over.wait()
 
 
 def test_a_forked_child_holds_nothing(exporter: Exporter) -> None:
-    """No port, no thread, no hook; the parent can close its port while the child lives."""
+    """No port, no connection, no thread, no hook, and nobody to wait for; the parent can close its own meanwhile."""
     context: Any = multiprocessing.get_context("fork")
     result, over = context.Queue(), context.Event()
     port = exporter.port
     assert port
-    child = context.Process(target=_child, args=(exporter, result, over))
-    child.start()
-
-    try:
-        assert result.get(timeout=600) == (None, [], [])
-        assert fetch(f"{exporter.url}/metrics")[0] == 200
-        exporter.close()
-        assert child.is_alive()
-        with closing(socket.create_server(("127.0.0.1", port))):
-            pass
-    finally:
-        over.set()
-        child.join()
-    assert child.exitcode == 0
-
-
-def test_a_bare_fork_leaves_without_waiting(exporter: Exporter) -> None:
-    """The exit hooks of the parent are not the child's."""
     for _ in range(2):
         fetch(f"{exporter.url}/metrics", **{"User-Agent": "Prometheus/3.5.3"})
     exporter.log({"reward": 1.0})
-    child = os.fork()
-    if child == 0:
-        os._exit(len(list(shutdown.live())) + (exporter._ending.patience() > 0))
-
-    assert os.waitpid(child, 0)[1] == 0
-    assert exporter._ending.patience() > 0
+    child = context.Process(target=_child, args=(exporter, result, over))
+    with wire.connect(exporter) as client:
+        for begin in (child.start, lambda: None):  # a request before the fork, and one after it
+            client.sendall(wire.request())
+            assert wire.read(client)
+            begin()
+        try:
+            assert result.get(timeout=600) == (None, [], [], 0)
+            assert exporter._ending.patience() > 0
+            exporter.close()
+            assert child.is_alive()
+            assert wire.ended(client)
+            with closing(socket.create_server(("127.0.0.1", port))):
+                pass
+        finally:
+            over.set()
+            child.join()
+    assert child.exitcode == 0
 
 
 def test_undo_is_called_once_at_close(exporter: Exporter) -> None:
@@ -393,13 +346,6 @@ def test_undo_is_called_once_at_close(exporter: Exporter) -> None:
 
     assert calls == [1]
     assert exporter.snapshot.value("rlexporter_errors_total", where="exit") == 1
-
-
-def test_settings_can_be_copied() -> None:
-    """They are values."""
-    settings = Exporter(port=0).run.settings
-
-    assert copy.deepcopy(settings) == settings
 
 
 def _announced(folder: Path, capsys: pytest.CaptureFixture[str], run: str | None = None, resumed: bool = False) -> str:

@@ -6,14 +6,15 @@ import json
 import os
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import threading
 import time
 import urllib.parse
 import urllib.request
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -210,6 +211,39 @@ def alertmanager(
         yield Alertmanager(port, folder / "log")
 
 
+@contextmanager
+def answering(
+    answer: Callable[[BaseHTTPRequestHandler], None], port: int = 0, certificate: Path | None = None
+) -> Iterator[int]:
+    """The loopback port of a server whose requests ``answer`` answers; ``certificate``: with its key, to speak TLS."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            answer(self)
+
+        def do_POST(self) -> None:
+            answer(self)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    class Server(ThreadingHTTPServer):
+        request_queue_size = 128  # many may come at once, and what finds the queue full comes a second later
+
+    with Server(("127.0.0.1", port), Handler) as server:
+        if certificate is not None:
+            tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            tls.load_cert_chain(certificate)
+            server.socket = tls.wrap_socket(server.socket, server_side=True)
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+        thread.start()
+        try:
+            yield int(server.server_address[1])
+        finally:
+            server.shutdown()
+            thread.join()
+
+
 @dataclass
 class Webhook:
     """Keeps what is posted to it on a free loopback port, as (path, body) in the order of arrival.
@@ -219,34 +253,21 @@ class Webhook:
 
     port: int = field(default=0, init=False)
     received: list[tuple[str, Any]] = field(default_factory=list, init=False)
+    _open: ExitStack = field(default_factory=ExitStack, init=False)
 
     def __enter__(self) -> Webhook:
-        received = self.received
+        def keep(asked: BaseHTTPRequestHandler) -> None:
+            body = json.loads(asked.rfile.read(int(asked.headers["Content-Length"])))
+            self.received.append((asked.path, body | {"receivedAt": time.time()}))
+            asked.send_response(200)
+            asked.end_headers()
+            asked.wfile.write(b"ok")
 
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                received.append((self.path, body | {"receivedAt": time.time()}))
-                self.send_response(200)
-                self.end_headers()
-                self.wfile.write(b"ok")
-
-            def log_message(self, *_: object) -> None:
-                pass
-
-        class Server(ThreadingHTTPServer):
-            request_queue_size = 128  # groups are told all at once, and what finds the queue full comes a second later
-
-        self._server = Server(("127.0.0.1", 0), Handler)
-        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05})
-        self._thread.start()
-        self.port = int(self._server.server_address[1])
+        self.port = self._open.enter_context(answering(keep))
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._thread.join()
-        self._server.server_close()
+        self._open.close()
 
     def bodies(self, path: str) -> list[Any]:
         """What came at this path so far."""

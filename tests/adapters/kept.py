@@ -52,18 +52,15 @@ def buckets(text: str) -> Iterator[tuple[str, list[float], list[int]]]:
         yield name, [bound for bound, _ in pairs_found[:-1]], [count for _, count in pairs_found]
 
 
-def assert_counted(text: str, trainer: Any) -> dict[str, tuple[list[float], list[int]]]:
-    """Every histogram of the scrape ``text`` is that of what ``trainer`` kept, bucket for bucket; return them.
+def assert_counted(text: str, kept: SavedState, *besides: str) -> None:
+    """Every histogram of the scrape ``text`` is that of what was ``kept``, bucket for bucket, and has something in it.
 
-    ``trainer``: one of those that keep, with the losses of its micro-batches in ``losses``.
+    ``besides``: those that nothing was kept of.
     """
-    size = trainer.args.gradient_accumulation_steps
-    trainer.kept.add("rl_loss_dist", [sum(trainer.losses[i : i + size]) for i in range(0, len(trainer.losses), size)])
     served = {name: (bounds, counts) for name, bounds, counts in buckets(text)}
 
-    assert set(served) - {"rl_grad_norm_dist", "rl_step_duration_seconds"} == set(trainer.kept.values)
-    for name in trainer.kept.values:
+    assert set(served) - {"rl_step_duration_seconds", *besides} == set(kept.values)
+    for name in kept.values:
         bounds, counts = served[name]
-        assert counts == trainer.kept.histogram(name, bounds), name
+        assert counts == kept.histogram(name, bounds), name
         assert counts[-1] > 0, name
-    return served

@@ -126,10 +126,6 @@ def letters(step: int, responses: list[Any]) -> list[Any]:
     return [(response == _E).sum().float() + 0.1 * i for i, response in enumerate(responses)]
 
 
-def _queries() -> list[Any]:
-    return [torch.tensor(tiny.tokenizer()(text)["input_ids"]) for text in tiny.prompts(BATCH)]
-
-
 class Loop:
     """The loop of a user.
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import trl
 
-from tests.adapters.compared import assert_counted_and_same
+from tests.adapters.twice import assert_counted_and_same
 
 if tuple(map(int, trl.__version__.split(".")[:2])) < (1, 16):
     pytest.skip("tools and environments are those of trl 1.16", allow_module_level=True)
@@ -21,7 +21,6 @@ pytestmark = [pytest.mark.usefixtures("any_port"), pytest.mark.filterwarnings("i
 _OFF_POLICY = {"num_iterations": 2, "learning_rate": 1e-2}
 CASES: dict[str, Mapping[str, Any]] = {
     "tools": {"tools": [conversations.look]},
-    "tools, twice at most": {"tools": [conversations.look], "max_tool_calling_iterations": 2},
     "tools, truncated ones masked": {
         "tools": [conversations.look],
         "mask_truncated_completions": True,

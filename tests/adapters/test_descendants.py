@@ -19,8 +19,6 @@ from trl.trainer import grpo_trainer
 
 import rlexporter
 from rlexporter import Exporter
-from rlexporter.adapters.lineage import framework_of, names_of
-from rlexporter.adapters.selection import _kinds
 from rlexporter.integrations import auto
 from rlexporter.integrations.default_callback import DefaultCallback
 from tests import tiny
@@ -248,15 +246,6 @@ def test_a_nan_reward_and_the_estimators_of_ms_swift(tmp_path: Path) -> None:
 
     assert labelled(exporter, "rl_condition_events_total")["nonfinite_reward"]
     assert (facts.algorithm, facts.family) == ("reinforce_plus_plus", "rloo")
-
-
-def test_other_trainers_keep_their_taps(tmp_path: Path) -> None:
-    trainer = tiny.grpo(tmp_path)
-
-    assert framework_of(trainer) == "trl"
-    assert [kind.__name__ for kind in _kinds(trainer, set(names_of(type(trainer))))] == [
-        *("OptimizerTaps", "RewardTaps", "GroupTaps")
-    ]
 
 
 def test_ms_swift_replaces_the_default_callbacks(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,10 +19,10 @@ from rlexporter.catalog import TENSOR_SIGNALS
 from tests import tiny
 from tests.adapters import broken
 from tests.adapters.broken import Clock
-from tests.adapters.compared import assert_counted_and_same
 from tests.adapters.independent import Keeping, KeepingGRPO, KeepingRLOO
 from tests.adapters.marks import REAL_TRAINERS
 from tests.adapters.seen import histogram, labelled, lost, phases, reasons, signals
+from tests.adapters.twice import assert_counted_and_same
 from tests.served import errors
 
 pytestmark = REAL_TRAINERS

@@ -17,14 +17,13 @@ from transformers import TrainerCallback
 import rlexporter
 from rlexporter import Exporter, RLExporterCallback, SetupError
 from rlexporter.integrations.default_callback import DefaultCallback
-from rlexporter.model.snapshot import RunState
 from rlexporter.run import shutdown
 from rlexporter.run.identity import RUN_FILE
 from tests import tiny
 from tests.adapters import broken
-from tests.adapters.lines import Lines
 from tests.adapters.marks import REAL_TRAINERS
 from tests.adapters.seen import state
+from tests.adapters.twice import Lines
 from tests.conftest import fetch
 from tests.served import errors
 
@@ -116,24 +115,24 @@ class Conductor:
         """As a Trainer."""
 
 
-def test_attach_watches_the_trainer_that_it_was_given(tmp_path: Path) -> None:
-    """And not the one whose method calls it."""
-    inner = tiny.plain(tmp_path)
-    outer = Conductor(lambda: rlexporter.attach(inner))
-    inner.train()
-
-    assert "train" not in vars(outer)
-    assert "train" in vars(inner)
-    assert state(outer.built) == "finished"
-    assert outer.built.snapshot.value("rl_steps_total") == 3
+def _attached(trainer: Any) -> Any:
+    rlexporter.attach(trainer)
+    return trainer
 
 
-@pytest.mark.parametrize("kind", [RLExporterCallback, DefaultCallback])
-@pytest.mark.parametrize("how", ["instance", "class"])
-def test_a_callback_watches_the_trainer_that_has_it(tmp_path: Path, how: str, kind: type[Any]) -> None:
-    """Made by another one's method, for one that is not yet there, or by the trainer itself."""
-    given = kind if how == "class" else None
-    outer = Conductor(lambda: tiny.grpo(tmp_path, max_steps=1, callbacks=[given or kind()]))
+WATCHED: dict[str, Callable[..., Any]] = {
+    "attached": lambda grpo: _attached(grpo()),
+    "a callback": lambda grpo: grpo(callbacks=[RLExporterCallback()]),
+    "the class of a callback": lambda grpo: grpo(callbacks=[RLExporterCallback]),
+    "the default callback": lambda grpo: grpo(callbacks=[DefaultCallback()]),
+    "the class of the default callback": lambda grpo: grpo(callbacks=[DefaultCallback]),
+}
+
+
+@pytest.mark.parametrize("how", WATCHED)
+def test_the_trainer_that_was_meant_is_watched(tmp_path: Path, how: str) -> None:
+    """And not the one whose method attaches, or makes a callback for one that is not yet there."""
+    outer = Conductor(lambda: WATCHED[how](partial(tiny.grpo, tmp_path, max_steps=1)))
     assert "train" not in vars(outer)
     assert "train" in vars(outer.built)
     outer.built.train()
@@ -390,8 +389,3 @@ def test_a_taken_port_inside_a_trainer(tmp_path: Path, monkeypatch: pytest.Monke
         with pytest.raises(SetupError, match="is taken by the exporter of run"):
             rlexporter.attach(tiny.plain(tmp_path))
         exporter.close()
-
-
-def test_states_are_those_of_the_model() -> None:
-    """The words that rules and dashboards use."""
-    assert [state.value for state in RunState] == ["starting", "running", "finished", "failed", "preempted", "stopped"]

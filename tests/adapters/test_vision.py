@@ -7,13 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 import trl
 
-import rlexporter
-from tests.adapters.compared import assert_counted_and_same
 from tests.adapters.independent import KeepingGRPO, KeepingRLOO
-from tests.served import nonfinite
+from tests.adapters.twice import assert_counted_and_same
 
 pytest.importorskip("PIL", reason="Pillow is not installed")
 if tuple(map(int, trl.__version__.split(".")[:2])) < (1, 16):
@@ -37,15 +34,3 @@ def test_every_histogram_equals_an_independent_count_and_training_is_the_same(
 
     lengths = np.concatenate(trainer.kept.values["rl_prompt_length_dist"])
     assert set(lengths) <= {len(word) + 4 for word in vision.COLOURS}
-
-
-def test_a_nan_in_the_vision_tower_is_counted(tmp_path: Path) -> None:
-    """It is a trained weight like any other."""
-    trainer = vision.trainer(tmp_path, **_OFF_POLICY)
-    exporter = rlexporter.attach(trainer)
-    with torch.no_grad():
-        next(trainer.model.model.vision_tower.parameters()).view(-1)[0] = float("nan")
-    with pytest.raises(RuntimeError, match="probability tensor"):
-        trainer.train()
-
-    assert nonfinite(exporter) == {"rl_weight_norm": 1}

@@ -16,7 +16,7 @@ from tests.alerts import promtool, test_run_rules, test_storm_rules
 from tests.alerts.expected import PROMETHEUS_ALERTS, RAISED
 from tests.alerts.lives import Event, Process, series
 from tests.alerts.promtool import Case, alone, together
-from tests.tools import EACH_GENERATION, GENERATIONS, ROOT
+from tests.tools import EACH_GENERATION, ROOT
 
 GROUPS: list[dict[str, Any]] = yaml.safe_load(promtool.RULES.read_text())["groups"]
 RULES: list[dict[str, Any]] = [rule for group in GROUPS for rule in group["rules"]]
@@ -86,22 +86,14 @@ def test_records_are_well_written() -> None:
 
 
 def test_causes_come_before_symptoms() -> None:
-    """In one group, so that both arrive together; the cause is evaluated first; no cycle, or both would be hidden."""
+    """In one group, so that both arrive together; the cause is evaluated first."""
     order = [rule["labels"].get("family") for rule in ALERTS]
     assert len(GROUPS) == 1
     names = [rule["alert"] for rule in ALERTS]
     assert sorted(NONFINITE_ALERTS, key=names.index) == [*NONFINITE_ALERTS]
     assert order.index("nonfinite") < order.index("grad_dead") < order.index("kl_high") < order.index("reward_drop")
-
-    hidden = {cause.label: {each.label for each in symptoms} for causes, symptoms in INHIBITIONS for cause in causes}
-
-    def reaches(start: str, goal: str, seen: frozenset[str] = frozenset()) -> bool:
-        return any(
-            each == goal or (each not in seen and reaches(each, goal, seen | {each})) for each in hidden.get(start, ())
-        )
-
-    assert not [cause for cause in hidden if reaches(cause, cause)]
-    assert set(hidden) | set().union(*hidden.values()) <= set(order)
+    named = {each.label for causes, symptoms in INHIBITIONS for each in (*causes, *symptoms)}
+    assert named <= set(order)
 
 
 def test_conditions_are_consistent() -> None:
@@ -170,17 +162,6 @@ SYMPTOMS: dict[str, Case] = {
 def test_symptoms_are_no_alerts(generation: str, tmp_path: Path) -> None:
     """One alert for one fault, in Prometheus too."""
     assert promtool.run(generation, tmp_path, [together(SYMPTOMS.values())]) == ""
-
-
-def test_a_rule_that_never_fires_would_be_found(tmp_path: Path) -> None:
-    """The cases above can fail."""
-    broken = tmp_path / "broken.yml"
-    broken.write_text(promtool.RULES.read_text().replace('condition="kl_high"', 'condition="kl_hihg"'))
-    lived = _lived(Event("kl_high", 300, severity="warning"))
-    case = Case(series([lived], 600), {"6m": {"RLKLHigh/warning": ["a"]}})
-
-    assert promtool.run(GENERATIONS[-1], tmp_path, [alone(case)]) == ""
-    assert "FAILED" in promtool.run(GENERATIONS[-1], tmp_path, [alone(case)], broken)
 
 
 RUN, STARTED = Process([("running", 2400)]), "rl_run_start_timestamp_seconds"

@@ -4,36 +4,84 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
-from math import nan
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
 from rlexporter import recording
 from rlexporter.catalog import ALGORITHMS, CATALOG, CONDITIONS, FRAMEWORKS, NAMED, family, written_by
-from rlexporter.commands.recorded_alerts import Report, judge
+from rlexporter.commands.recorded_alerts import judge
 from rlexporter.model.step import RunFacts
 from rlexporter.recording import Event, Recording
 from rlexporter.store.keys import Resolver
 from rlexporter.store.store import Store
-from tests.catalog.framework_logs import LOGS
 from tests.served import gauges
 from tests.tools import ROOT
 
-VERL = {
-    "reward": "critic/score/mean",
-    "entropy": "actor/entropy",
-    "kl": "actor/kl_loss",
-    "policy_loss": "actor/pg_loss",
-    "grad_norm": "actor/grad_norm",
-    "learning_rate": "actor/lr",
-    "completions/mean_length": "response_length/mean",
-    "completions/clipped_ratio": "response_length/clip_ratio",
-    "clip_ratio/region_mean": "actor/pg_clipfrac",
-}
-"""Keys of TRL and of verl with the same unit, level and estimator."""
+
+@dataclass
+class Log:
+    """Lines of a framework, and what they leave: see tests/data/framework_logs.txt."""
+
+    family: str
+    rows: list[list[str]] = field(default_factory=list)
+    last: list[list[str]] = field(default_factory=list)
+    beside: list[list[str]] = field(default_factory=list)
+    alerts: set[tuple[str, int]] = field(default_factory=set)
+    absent: set[str] = field(default_factory=set)
+
+    @property
+    def lines(self) -> list[dict[str, float | str]]:
+        """The lines of the file."""
+        both = {row[0]: row for row in (*self.beside, *self.rows)}.values()
+        tables = (
+            [(row[0], row[1]) for row in both if row[1] != "-"],
+            [(row[0], row[2]) for row in both],
+            [(row[0], row[2]) for row in self.last],
+        )
+        return [{key: _number(value) for key, value in table} for table in tables if table]
+
+    @property
+    def served(self) -> dict[str, str]:
+        """What is served in the end, by series and labels."""
+        rows = [row for row in (*self.rows, *self.last) if len(row) > 3]
+        return {row[3]: str(float(row[-1] if len(row) > 4 else row[2])) for row in rows}
+
+
+def _number(text: str) -> float | str:
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+def _logs() -> dict[str, Log]:
+    """The logs of the file, by the name of the framework, and what is more."""
+    found: dict[str, Log] = {}
+    for line in (ROOT / "tests/data/framework_logs.txt").read_text().splitlines():
+        word, *rest = row = re.split("  +", line)
+        if line.startswith("["):
+            name, family = line[1:].split("] ")
+            log = found[name] = Log(family)
+            rows = log.rows
+        elif word == "then":
+            rows = log.last
+        elif word == "beside":
+            log.beside = found[rest[0]].rows
+        elif word == "alert":
+            log.alerts.add((rest[0], int(rest[1])))
+        elif word == "absent":
+            log.absent.add(rest[0])
+        elif word and word[0] != "#":
+            rows.append(row)
+    return found
+
+
+LOGS = _logs()
 
 
 def written(folder: Path, lines: Iterable[Mapping[str, float | str]]) -> Path:
@@ -51,9 +99,7 @@ def test_a_log(name: str, tmp_path: Path) -> None:
     served, report = gauges(found), judge(found)
 
     assert (found.facts.framework, found.facts.family) == (name.partition(",")[0], log.family)
-    assert {series: str(served.get(series)) for series in log.served} == {
-        series: str(value) for series, value in log.served.items()
-    }
+    assert {series: str(served.get(series)) for series in log.served} == log.served
     assert log.absent.isdisjoint(served)
     assert {(fired.alert, fired.step) for fired in report.alerts} == log.alerts
     assert not report.unknown_keys
@@ -96,61 +142,6 @@ def test_another_task_of_ms_swift_is_no_grpo(tmp_path: Path) -> None:
     ]
 
     assert recording.read(written(tmp_path, lines)).facts.family == "custom"
-
-
-# The same run in the keys of verl and of TRL
-
-
-def _healthy(step: int, rng: random.Random) -> dict[str, float]:
-    return {
-        "reward": 0.2 + 0.004 * min(step, 100) + rng.gauss(0, 0.02),
-        "entropy": 0.6 - 0.001 * step + rng.gauss(0, 0.01),
-        "kl": 0.0001 * step + abs(rng.gauss(0, 0.0005)),
-        "policy_loss": rng.gauss(0, 0.01),
-        "grad_norm": 0.5 + abs(rng.gauss(0, 0.05)),
-        "learning_rate": 1e-6,
-        "completions/mean_length": 200 + rng.gauss(0, 5),
-        "completions/clipped_ratio": 0.05 + abs(rng.gauss(0, 0.01)),
-        "clip_ratio/region_mean": 0.01 + abs(rng.gauss(0, 0.002)),
-    }
-
-
-def _run(folder: Path, names: dict[str, str], change: Callable[[int, dict[str, float]], dict[str, float]]) -> Report:
-    """Judge a run of 200 steps that is sick from step 120 on, logged in the keys ``names``."""
-    rng = random.Random(5)
-    lines = []
-    for step in range(1, 201):
-        line = _healthy(step, rng)
-        if step >= 120:
-            line |= change(step, line)
-        lines.append({"step": step, **{names.get(key, key): value for key, value in line.items()}})
-    return judge(recording.read(written(folder, lines), "grpo"))
-
-
-FAULTS: dict[str, tuple[str, Callable[[int, dict[str, float]], dict[str, float]]]] = {
-    "nothing": ("", lambda step, line: {}),
-    "NaN gradient": ("RLGradientNonFinite", lambda step, line: {"grad_norm": nan} if step == 150 else {}),
-    "NaN reward": ("RLRewardNonFinite", lambda step, line: {"reward": nan} if step == 151 else {}),
-    "KL runs away": ("RLKLHigh", lambda step, line: {"kl": line["kl"] + 0.05 * (step - 119)}),
-    "gradients explode": ("RLGradientExplosion", lambda step, line: {"grad_norm": line["grad_norm"] * 1000}),
-    "the reward falls": ("RLRewardDrop", lambda step, line: {"reward": line["reward"] - 0.5}),
-    "everything is cut off": ("RLTruncation", lambda step, line: {"completions/clipped_ratio": 0.97}),
-    "noise": ("RLEntropyHigh", lambda step, line: {"entropy": line["entropy"] * 8}),
-}
-
-
-@pytest.mark.parametrize("fault", FAULTS)
-def test_a_run_of_verl_has_the_alerts_of_the_same_run_of_trl(tmp_path: Path, fault: str) -> None:
-    """Where both have what is judged: alert, severity, step, value and limit."""
-    alert, change = FAULTS[fault]
-    own, trl = _run(tmp_path, VERL, change), _run(tmp_path, {}, change)
-
-    assert own.framework == "verl"
-    assert trl.framework == ""
-    assert own.alerts == trl.alerts
-    assert alert in {"", *(fired.alert for fired in own.alerts)}
-    assert bool(own.alerts) == bool(alert)
-    assert not own.unknown_keys
 
 
 # The tables

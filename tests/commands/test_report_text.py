@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rlexporter.catalog import CONDITION_NAMED
-from rlexporter.commands.alert_words import limit_in_words, number
+from rlexporter.commands.alert_words import limit_in_words
 from rlexporter.commands.recorded_alerts import Fired, NotJudged, Report
 from rlexporter.commands.report_text import incidents, written
 from rlexporter.conditions.from_catalog import SIGNAL_NAMED
@@ -97,6 +97,7 @@ def test_what_was_not_judged() -> None:
     [
         (_fired("reward_lost", "critical", 3, "rl_reward_dist", 1.0, 0.5), "limit: reward_lost.critical"),
         (_fired("keys_gone", "warning", 3, "", 2.0, 0.5), "2 keys, limit: keys_gone.warning"),
+        (_fired("keys_gone", "warning", 3, "", 7.125, 0.5, unit="orders of magnitude"), "a chance of 1 in 10^7.12, "),
         (_fired("reward_function_dead", "warning", 3, "", 1.0, 0.5), "1 reward function, limit: reward_function_dead"),
         (_fired("reward_plateau", "warning", 3, "rl_reward_mean", 0.1, 0.5), "0.1 spreads, limit 0.5 (reward_plateau"),
         (_fired("nonfinite_loss", "critical", 3, "rl_loss", 1.0, 0.0), "1 value was NaN or infinite in rl_loss"),
@@ -106,13 +107,6 @@ def test_numbers(fired: Fired, words: str) -> None:
     """What only is or is not has no number; what is computed is not called by a series that it is not."""
     *_, line = written(replace(REPORT, alerts=(fired,))).splitlines()
     assert line.strip().startswith(words)
-
-
-def test_units() -> None:
-    """Shares in percent, one of something in the singular, rewards in no unit."""
-    assert [number(0.125, "fraction"), number(1.0, "keys"), number(2.0, "keys")] == ["12.5 %", "1 key", "2 keys"]
-    assert number(7.125, "orders of magnitude") == "a chance of 1 in 10^7.12"
-    assert [number(0.83333, "nats per token"), number(3.0, "reward")] == ["0.8333 nats per token", "3"]
 
 
 def test_relative_limits() -> None:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
+from unittest.mock import call, create_autospec
 
 import pytest
 
@@ -22,6 +23,7 @@ from rlexporter.commands.main import main
 from rlexporter.commands.run import STARTUP
 from rlexporter.exporter import Exporter
 from rlexporter.integrations import auto
+from rlexporter.integrations.attach import attach_legacy
 from rlexporter.integrations.import_hook import after_import
 from rlexporter.run import shutdown
 from tests.conftest import serving
@@ -334,25 +336,6 @@ class TestEveryTrainer:
         ours = [each for each in trainer.callback_handler.callbacks if isinstance(each, rlexporter.RLExporterCallback)]
         assert [type(each) for each in ours] == [rlexporter.RLExporterCallback]
 
-    def test_evaluation_before_training_and_several_trainers(self, trainers: ModuleType, tmp_path: Path) -> None:
-        """Each has its own exporter; the one whose training is over gives way."""
-        first, second = trainers.plain(tmp_path), trainers.plain(tmp_path)
-        first.evaluate()
-        for trainer in (first, second):
-            trainer.train()
-            (exporter,) = serving()
-            assert exporter.snapshot.value("rl_steps_total") == 3
-            exporter.close()
-
-    def test_a_training_that_raises(self, trainers: ModuleType, tmp_path: Path) -> None:
-        """Noticed at once."""
-        trainer = trainers.grpo(tmp_path, rewards=[lambda **_: 1 // 0])
-        with pytest.raises(ZeroDivisionError):
-            trainer.train()
-        (exporter,) = serving()
-        assert exporter.snapshot.value("rl_run_state", state="failed") == 1
-        exporter.close()
-
     def test_a_trainer_that_is_not_used_goes(self, trainers: ModuleType, tmp_path: Path) -> None:
         """Scripts build trainers that they never train."""
         trainer = trainers.plain(tmp_path)
@@ -387,20 +370,11 @@ class TestEveryTrainer:
 class TestLegacy:
     """The PPO that has no callbacks; tests/versions has the real one."""
 
-    @pytest.fixture
-    def attached(self, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-        """What was attached to, and how."""
-        calls: list[Any] = []
-
-        def attach(trainer: Any, settings: Any, *, fallback: bool) -> None:
-            calls.append((trainer, settings, fallback))
-
-        monkeypatch.setattr("rlexporter.integrations.attach.attach_legacy", attach)
-        return calls
-
     @pytest.mark.parametrize("tracker", ["", "rlexporter"])
-    def test_it_is_attached_to_when_it_is_built(self, attached: Any, tracker: str) -> None:
+    def test_it_is_attached_to_when_it_is_built(self, tracker: str, monkeypatch: pytest.MonkeyPatch) -> None:
         """On a free port where its own is taken; not at all where our tracker has its log lines."""
+        attach = create_autospec(attach_legacy)
+        monkeypatch.setattr("rlexporter.integrations.attach.attach_legacy", attach)
 
         class PPOTrainer:
             def __init__(self, n: int) -> None:
@@ -410,7 +384,7 @@ class TestLegacy:
         auto._watch_legacy(SimpleNamespace(PPOTrainer=PPOTrainer))  # type: ignore[arg-type]
         trainer = PPOTrainer(n=3)
         assert trainer.n == 3
-        assert attached == ([] if tracker else [(trainer, {}, True)])
+        assert attach.mock_calls == ([] if tracker else [call(trainer, {}, fallback=True)])
 
     def test_one_that_has_callbacks_is_left_alone(self) -> None:
         """Modern PPO has the same name and place in trl 0.12 to 0.25."""

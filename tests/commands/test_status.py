@@ -7,10 +7,9 @@ import math
 import socket
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -22,41 +21,32 @@ from tests.endpoint.test_auth import TOKEN, put
 from tests.tools import eventually, free_port
 
 
-@dataclass
-class _Elsewhere:
-    """A server that is none of ours: the tokens that it got, and where it sends those who ask, if it does."""
+class _Elsewhere(BaseHTTPRequestHandler):
+    """Of a server that is none of ours: the tokens that it got, and where it sends those who ask, if it does."""
 
-    url: str
-    tokens: list[str] = field(default_factory=list)
-    location: str = ""
+    tokens: ClassVar[list[str]] = []
+    location = ""
+
+    def do_GET(self) -> None:
+        self.tokens.append(self.headers.get("Authorization", ""))
+        self.send_response(302 if self.location else 200)
+        self.send_header("Location", self.location)
+        self.end_headers()
+        self.wfile.write(b'["hello"]')
+
+    def log_message(self, *_: object) -> None:
+        pass
 
 
 @pytest.fixture
-def elsewhere() -> Iterator[_Elsewhere]:
-    """One that listens."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            found.tokens.append(self.headers.get("Authorization", ""))
-            self.send_response(302 if found.location else 200)
-            body = b'["hello"]'
-            self.send_header("Content-Length", str(len(body)))
-            if found.location:
-                self.send_header("Location", found.location)
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = HTTPServer(("127.0.0.1", 0), Handler)
-    found = _Elsewhere(f"http://127.0.0.1:{server.server_port}")
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
-    thread.start()
-    yield found
-    server.shutdown()
-    thread.join()
-    server.server_close()
+def elsewhere() -> Iterator[str]:
+    """The address of one that listens."""
+    with HTTPServer(("127.0.0.1", 0), _Elsewhere) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
 
 
 def _settled(exporter: Exporter, step: int) -> None:
@@ -74,6 +64,8 @@ def test_the_verdict_is_printed_and_is_the_exit_status(exporter: Exporter, capsy
     said = capsys.readouterr().out.splitlines()
     assert said[0].startswith("fine  None of the ")
     assert said[1:] == ["  run test: custom, running, step 5"]
+    assert main(["status", "--json", f"127.0.0.1:{exporter.port}"]) == 0, "a host and port are enough of an address"
+    assert json.loads(capsys.readouterr().out)["run"]["name"] == "test"
 
     for step in range(6, 16):
         exporter.log({"reward": 0.5, "kl": 3.5}, step=step)
@@ -92,15 +84,6 @@ def test_the_verdict_is_printed_and_is_the_exit_status(exporter: Exporter, capsy
     said = capsys.readouterr().out.splitlines()
     assert said[0].startswith("act   A reward is NaN or infinite. It began in step 16.")
     assert "  critical: RLRewardNonFinite (nonfinite_reward), step 16: 1 value NaN or infinite, limit 0" in said
-
-
-def test_json_is_the_whole_answer(exporter: Exporter, capsys: pytest.CaptureFixture[str]) -> None:
-    """For a script that wants more; a host and port are enough of an address."""
-    exporter.log({"reward": 1.0}, step=1)
-    _settled(exporter, 1)
-    capsys.readouterr()
-    assert main(["status", "--json", f"127.0.0.1:{exporter.port}"]) == 0
-    assert json.loads(capsys.readouterr().out)["run"]["name"] == "test"
 
 
 def test_names_do_nothing_to_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
@@ -157,9 +140,9 @@ def test_tls(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         ("OTHER", "gives an answer that is none of rlexporter"),
     ],
 )
-def test_no_verdict(url: str, said: str, elsewhere: _Elsewhere, capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_verdict(url: str, said: str, elsewhere: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Status 3, and one line that says why; never a traceback."""
-    url = url.replace("NOBODY", f"http://127.0.0.1:{free_port()}").replace("OTHER", elsewhere.url)
+    url = url.replace("NOBODY", f"http://127.0.0.1:{free_port()}").replace("OTHER", elsewhere)
     assert main(["status", url]) == 3
     error = capsys.readouterr().err
     assert said in error
@@ -174,10 +157,13 @@ def test_who_does_not_answer_is_given_up(capsys: pytest.CaptureFixture[str]) -> 
     assert "timed out" in capsys.readouterr().err
 
 
-def test_a_redirect_is_not_followed(tmp_path: Path, elsewhere: _Elsewhere, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_redirect_is_not_followed(
+    tmp_path: Path, elsewhere: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """It would bring the token to whatever host it names."""
     token = put(tmp_path / "token", f"{TOKEN}\n")
-    elsewhere.location = f"{elsewhere.url}/api/status"
-    assert main(["status", "--token-file", str(token), elsewhere.url]) == 3
+    monkeypatch.setattr(_Elsewhere, "location", f"{elsewhere}/api/status")
+    monkeypatch.setattr(_Elsewhere, "tokens", [])
+    assert main(["status", "--token-file", str(token), elsewhere]) == 3
     assert "answers 302" in capsys.readouterr().err
-    assert elsewhere.tokens == [f"Bearer {TOKEN}"], "asked once"
+    assert _Elsewhere.tokens == [f"Bearer {TOKEN}"], "asked once"

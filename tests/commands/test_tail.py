@@ -159,42 +159,37 @@ def test_an_exception_ends_a_run_in_silence_only(log: _Log) -> None:
     assert log.look(1e6) is RunState.RUNNING
 
 
-def test_the_last_planned_step_ends_a_run_in_silence(log: _Log) -> None:
-    """Where no summary is written, as in LLaMA-Factory; a log that does not say how many are planned ends never."""
-    log.write(jsonl({"current_steps": 5, "total_steps": 10, "reward": 0.5}))
-    assert (log.value("rl_steps_planned"), log.look(1e6)) == (10, RunState.RUNNING)
-    log.write(jsonl({"current_steps": 10, "total_steps": 10, "reward": 0.5}))
-    assert (log.look(30), log.look(31)) == (RunState.RUNNING, RunState.FINISHED)
-
-
 _OF_VERL = "(TaskRunner pid=1) step:{0} - actor/pg_loss:0.5 - critic/score/mean:0.{0}\n"
+_BAR = "Training Progress:  {0}0%|# | {0}/9 [00:06<01:54, 6.00s/it]\r"
+_OF_02 = "\"Final validation metrics: {'val/x': 0.5}\"\nstep:9 - val/x:0.5\n"
+_VALIDATED = '("Final validation metrics: {\'val-core/x/acc/mean@1\': "\n(TaskRunner pid=1)  "0.56}")\n'
 
 
 @pytest.mark.parametrize(
-    "last",
+    ("before", "last", "planned"),
     [
-        "(TaskRunner pid=1) 'Final validation metrics: None'\n",
-        '(TaskRunner pid=1) ("Final validation metrics: {\'val-core/x/acc/mean@1\': "\n(TaskRunner pid=1)  "0.56}")\n',
-        "\"Final validation metrics: {'val/x': 0.5}\"\nstep:9 - val/x:0.5\n",
+        # LLaMA-Factory writes no summary, and verl's bar is there where standard error is: the last planned step.
+        (*(jsonl({"current_steps": step, "total_steps": 10, "reward": 0.5}) for step in (5, 10)), 10),
+        (_BAR.format(0) + _OF_VERL.format(8) + _BAR.format(8), _OF_VERL.format(9) + _BAR.format(9), 9),
+        # The last words of verl 0.9, without and with a validation, and of 0.2; what Ray says then is no failure.
+        (
+            _OF_VERL.format(8),
+            f"{_OF_VERL.format(9)}(TaskRunner pid=1) 'Final validation metrics: None'\n{_TRACE}",
+            None,
+        ),
+        (_OF_VERL.format(8), f"{_OF_VERL.format(9)}(TaskRunner pid=1) {_VALIDATED}{_TRACE}", None),
+        (_OF_VERL.format(8), f"{_OF_VERL.format(9)}{_OF_02}{_TRACE}", None),
     ],
 )
-def test_the_last_words_of_verl_end_a_run_in_silence(log: _Log, last: str) -> None:
-    """Of 0.9 without and with a validation, and of 0.2; what Ray says of its actors after that is no failure."""
-    log.write(_OF_VERL.format(8))
-    assert log.look(1e6) is RunState.RUNNING
-    log.write(_OF_VERL.format(9) + last + _TRACE)
+def test_what_ends_a_run_in_silence(log: _Log, before: str, last: str, planned: float | None) -> None:
+    """A log that does not say how many steps are planned, nor that it has come to its end, ends never."""
+    log.write(before)
+    assert (log.value("rl_steps_planned"), log.look(1e6)) == (planned, RunState.RUNNING)
+    log.write(last)
     assert (log.look(30), log.look(31)) == (RunState.RUNNING, RunState.FINISHED)
-    log.write(_OF_VERL.format(10))
-    assert log.look(1e6) is RunState.RUNNING
-
-
-def test_the_bar_of_verl_says_which_step_is_the_last(log: _Log) -> None:
-    """Where standard error is in the log; its last state comes after the last step."""
-    bar = "Training Progress:  {0}0%|# | {0}/9 [00:06<01:54, 6.00s/it]\r"
-    log.write(bar.format(0) + _OF_VERL.format(8) + bar.format(8))
-    assert (log.value("rl_steps_planned"), log.look(1e6)) == (9, RunState.RUNNING)
-    log.write(_OF_VERL.format(9) + bar.format(9))
-    assert (log.look(30), log.look(31)) == (RunState.RUNNING, RunState.FINISHED)
+    if planned is None:
+        log.write(_OF_VERL.format(10))
+        assert log.look(1e6) is RunState.RUNNING
 
 
 def test_what_is_known_later_is_served_later(log: _Log) -> None:
@@ -329,24 +324,14 @@ def test_standard_input() -> None:
         assert tail.wait(600) == 0
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "said"),
-    [
-        ("run.csv", "step,kl\n1,0.5\n", "run.csv: is a table (CSV), which is not followed: what grows line by line is"),
-        ("empty", None, "empty: is a folder without a log, with nothing in it"),
-    ],
-)
-def test_what_cannot_be_followed_is_one_line(
-    tmp_path: Path, name: str, content: str | None, said: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """What it is, and what is followed."""
-    path = tmp_path / name
-    path.mkdir() if content is None else path.write_text(content)
+def test_what_cannot_be_followed_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What it is, and what is followed; tests/recording/test_growing.py has all that is not."""
+    (path := tmp_path / "run.csv").write_text("step,kl\n1,0.5\n")
 
     assert main.main(["tail", str(path), "--port", "0"]) == 2
     (line,) = [line for line in capsys.readouterr().err.splitlines() if "serving" not in line]
-    assert line.startswith("rlexporter: ")
-    assert said in line
+    said = "is a table (CSV), which is not followed: what grows line by line is"
+    assert line.startswith(f"rlexporter: {path}: {said}")
 
 
 def test_it_leaves_after_the_end_and_has_written_nothing(

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import fcntl
 import math
 import os
-import pty
 import select
 import signal
-import struct
 import subprocess
 import sys
-import termios
 from collections.abc import Iterator
 from contextlib import ExitStack
 from types import SimpleNamespace
@@ -19,8 +15,9 @@ from types import SimpleNamespace
 import pytest
 
 from rlexporter import Exporter
-from rlexporter.commands import client, top
+from rlexporter.commands import top
 from rlexporter.commands.main import main
+from tests.demo.test_display import Terminal
 from tests.tools import eventually, free_port
 
 pytest.importorskip("rich", reason="the extra `top` is not installed")
@@ -60,10 +57,10 @@ def test_the_worst_comes_first(
 def test_a_narrow_terminal_has_no_numbers(
     fleet: SimpleNamespace, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The name, the verdict and why are more."""
+    """The name, the verdict and why are more. An address that is named twice is one run."""
     monkeypatch.setenv("COLUMNS", "80")
     capsys.readouterr()
-    assert main(["top", "--once", fleet.runs["sick"].url]) == 0
+    assert main(["top", "--once", fleet.runs["sick"].url, f"{fleet.runs['sick'].url}/metrics"]) == 0
     head, sick = capsys.readouterr().out.splitlines()
     assert head.split() == "run state step steps/s left why".split()
     assert sick.split()[:4] == ["sick", "act", "running", "2"]
@@ -93,20 +90,19 @@ def test_an_address_that_is_none(capsys: pytest.CaptureFixture[str]) -> None:
 def test_it_lives_in_a_terminal_until_ctrl_c(exporter: Exporter) -> None:
     """New steps come without a key, the terminal is as it was afterwards, and the last table stays."""
     exporter.log({"reward": 0.5, "kl": 0.25, "loss": 0.1}, step=1)
-    ours, theirs = pty.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 20, 160, 0, 0))
+    terminal = Terminal(160)
     command = [sys.executable, "-m", "rlexporter", "top", "--interval", "0.2", exporter.url or ""]
-    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "160", "LINES": "20"}
+    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "160", "LINES": "24"}
+    theirs = terminal.slave
     process = subprocess.Popen(
         command, env=environment, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True
     )
-    os.close(theirs)
     text = ""
 
     def read(wanted: str) -> bool:
         nonlocal text
-        if select.select([ours], [], [], 1.0)[0]:
-            text += os.read(ours, 65536).decode(errors="replace")
+        if select.select([terminal.master], [], [], 1.0)[0]:
+            text += os.read(terminal.master, 65536).decode(errors="replace")
         return wanted in text
 
     try:
@@ -118,18 +114,5 @@ def test_it_lives_in_a_terminal_until_ctrl_c(exporter: Exporter) -> None:
         assert process.wait(600) == 0
     finally:
         process.kill()
-        os.close(ours)
+        terminal.close()
     assert "\x1b[?1049h" in text
-
-
-def test_nobody_is_asked_twice(fleet: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An address that is named twice is one run."""
-    asked: list[str] = []
-
-    def status(url: str, *_: object) -> dict[str, object]:
-        asked.append(url)
-        raise client.UnreachableError("no")
-
-    monkeypatch.setattr(client, "status", status)
-    main(["top", "--once", fleet.urls[0], f"{fleet.urls[0]}/metrics"])
-    assert asked == fleet.urls[:1]

@@ -137,6 +137,7 @@ class Fault:
 
 
 RUNS: dict[str, tuple[Fault, ...]] = {
+    "nothing": (),
     "a reward that is far off, a frozen policy, another temperature": (
         Fault(_rewarded(_outlier), "reward_outlier", AT, AT),
         Fault(frozen, "weights_frozen", AT + 3, AT + 3),

@@ -54,35 +54,59 @@ def test_the_order_of_a_step() -> None:
     )
 
 
-def test_nan_weights_are_one_alert() -> None:
-    """They were NaN before the update: all else that is NaN in that step follows from them."""
-    keys = ("objective/scores", "objective/kl", "val/ratio", "loss/policy_avg", "loss/value_avg")
-    seen = {"rl_weight_norm": [nan, nan], "rl_grad_norm_dist": [nan], "rl_advantage_dist": [nan]}
-    run = _faulty({**dict.fromkeys(keys, nan), "seen": seen}, algorithm="ppo")
+LOSS, REWARD, LOST = {"loss": nan}, {"reward": nan}, {"seen": {"rl_weight_norm": [nan]}}
+COMPARED = {"rl_weight_changed_fraction": [1.0]}
+"""Before an update only NaN is counted in the norm of weights; that they were compared says that they were numbers."""
+ENDED = {"rl_weight_norm": [nan], "rl_grad_norm_dist": [nan, nan]}
+PPO = dict.fromkeys(("objective/scores", "objective/kl", "val/ratio", "loss/policy_avg", "loss/value_avg"), nan)
+CASES: dict[str, tuple[str, list[dict[str, Any]], set[str], dict[str, str]]] = {
+    "weights that were NaN before the update: all else in that step follows from them": (
+        "ppo",
+        [{**PPO, "seen": {"rl_weight_norm": [nan] * 2, "rl_grad_norm_dist": [nan], "rl_advantage_dist": [nan]}}],
+        {"weights"},
+        dict.fromkeys(("reward", "kl", "advantage", "ratio", "policy_loss", "value_loss", "grad"), "weights"),
+    ),
+    "weights that were numbers before the update come last: the reward ends them within its step": (
+        "ppo",
+        [{"objective/scores": nan, "loss/policy_avg": nan, "seen": {**COMPARED, **ENDED}}],
+        {"reward"},
+        dict.fromkeys(("weights", "policy_loss", "grad"), "reward"),
+    ),
+    "that they were numbers in the step before says nothing of this one": (
+        "grpo",
+        [{"seen": {"rl_weight_norm": [3.0], **COMPARED}}, {**REWARD, "seen": {"rl_weight_norm": [nan, nan]}}],
+        {"weights"},
+        {"reward": "weights"},
+    ),
+    "weights that end without a NaN in the update before": ("grpo", [LOSS, {}, LOST], {"weights"}, {}),
+    "weights that end long after a NaN began": ("grpo", [LOSS] * (WAKE + 1) + [LOSS | LOST], {"loss", "weights"}, {}),
+    "what began earlier is no symptom": ("grpo", [LOSS, LOSS | REWARD], {"loss", "reward"}, {}),
+    "what unseen NaN weights do, but a reward is of its own": (
+        "grpo",
+        [{"grad_norm": nan}, dict.fromkeys(("grad_norm", "loss", "kl", "reward"), nan)],
+        {"grad", "reward"},
+        {"loss": "grad", "kl": "grad"},
+    ),
+    "a cause that holds explains what begins, however late": (
+        "grpo",
+        [REWARD] * (WAKE + 10) + [REWARD | LOSS],
+        {"reward"},
+        {"loss": "reward"},
+    ),
+}
 
-    assert _alerts(run) == {"nonfinite_weights"}
-    symptoms = _nonfinite("reward", "kl", "advantage", "ratio", "policy_loss", "value_loss", "grad")
-    assert set(_symptoms(run)) == symptoms
 
+@pytest.mark.parametrize(("algorithm", "lines", "alerts", "symptoms"), CASES.values(), ids=CASES.keys())
+def test_what_is_an_alert(
+    algorithm: str, lines: list[dict[str, Any]], alerts: set[str], symptoms: dict[str, str]
+) -> None:
+    """And what is a symptom of which cause, of the non-finite."""
+    run = _faulty(*lines, algorithm=algorithm)
+    causes = {name: cause[0] for (name, _), cause in run.watch.causes.items() if cause}
 
-def test_weights_that_were_numbers_before_the_update_come_last() -> None:
-    """A reward that is NaN ends the weights within its step, and is the cause.
-
-    Before an update only NaN is counted in the norm; that the weights were compared says that they were numbers.
-    """
-    seen = {"rl_weight_norm": [nan], "rl_weight_changed_fraction": [1.0], "rl_grad_norm_dist": [nan, nan]}
-    run = _faulty({"objective/scores": nan, "loss/policy_avg": nan, "seen": seen}, algorithm="ppo")
-
-    assert _alerts(run) == {"nonfinite_reward"}
-    assert set(_symptoms(run)) == _nonfinite("weights", "policy_loss", "grad")
-
-
-def test_weights_that_were_numbers_in_the_step_before() -> None:
-    """That says nothing of this one."""
-    before = {"rl_weight_norm": [3.0], "rl_weight_changed_fraction": [1.0]}
-    run = _faulty({"seen": before}, {"reward": nan, "seen": {"rl_weight_norm": [nan, nan]}})
-
-    assert _alerts(run) == {"nonfinite_weights"}
+    assert _alerts(run) == {f"nonfinite_{name}" for name in alerts}
+    assert set(_symptoms(run)) == _nonfinite(*symptoms)
+    assert causes == {f"nonfinite_{name}": f"nonfinite_{cause}" for name, cause in symptoms.items()}
 
 
 def test_weights_whose_end_arrives_after_the_line_of_its_step() -> None:
@@ -95,53 +119,31 @@ def test_weights_whose_end_arrives_after_the_line_of_its_step() -> None:
     assert set(_symptoms(run)) == _nonfinite("weights")
 
 
-def _updates(losses: list[float], norms: list[float]) -> Planted:
-    """A run of PPO whose last step saw these losses of micro-batches, and norms of the gradients of its updates."""
+@pytest.mark.parametrize(
+    ("losses", "norms", "cause", "symptom"),
+    [
+        # The loss was a number: what the next updates compute is NaN by the weights, and not the other way round.
+        ([0.1, nan, nan, nan], [nan, nan, nan, nan], "grad", "ratio"),
+        ([0.1, 0.2, 0.3, nan], [0.5, 0.6, nan, nan], "grad", "ratio"),
+        ([0.1, 0.2, 0.3, 0.4, nan, nan], [0.5, nan, nan], "grad", "ratio"),  # two micro-batches an update
+        ([0.1, 0.2], [0.5, nan], "grad", "ratio"),  # in the last one
+        # The loss was none in the same update: the order of a step holds.
+        ([nan, nan], [nan, nan], "ratio", "loss"),
+        ([0.1, nan, nan], [0.5, nan, nan], "ratio", "loss"),
+        ([0.1, 0.2, 0.3, nan, nan, nan], [0.5, nan, nan], "ratio", "loss"),  # the second micro-batch of the second
+        ([0.1, nan], [], "ratio", "loss"),
+    ],
+)
+def test_a_gradient_that_is_nan_in_one_of_several_updates(
+    losses: list[float], norms: list[float], cause: str, symptom: str
+) -> None:
+    """It is known from the losses of micro-batches, and the norms of the gradients of updates, what came first."""
     seen = {"rl_loss_dist": losses, "rl_grad_norm_dist": norms, "rl_policy_ratio_dist": [1.0, nan]}
     line = {"val/ratio": nan, "loss/policy_avg": nan, "loss/value_avg": nan, "seen": seen}
-    return _faulty(line, algorithm="ppo")
+    run = _faulty(line, algorithm="ppo")
 
-
-@pytest.mark.parametrize(
-    ("losses", "norms"),
-    [
-        ([0.1, nan, nan, nan], [nan, nan, nan, nan]),
-        ([0.1, 0.2, 0.3, nan], [0.5, 0.6, nan, nan]),
-        ([0.1, 0.2, 0.3, 0.4, nan, nan], [0.5, nan, nan]),  # two micro-batches an update
-        ([0.1, 0.2], [0.5, nan]),  # in the last one
-    ],
-)
-def test_a_gradient_that_is_nan_in_one_of_several_updates(losses: list[float], norms: list[float]) -> None:
-    """Its loss was a number: what the next updates compute is NaN by the weights, and not the other way round."""
-    run = _updates(losses, norms)
-
-    assert _alerts(run) == {"nonfinite_grad"}
-    assert _symptoms(run)["nonfinite_ratio/critical"] == 1
-
-
-@pytest.mark.parametrize(
-    ("losses", "norms"),
-    [
-        ([nan, nan], [nan, nan]),
-        ([0.1, nan, nan], [0.5, nan, nan]),
-        ([0.1, 0.2, 0.3, nan, nan, nan], [0.5, nan, nan]),  # the second micro-batch of the second update
-        ([0.1, nan], []),
-    ],
-)
-def test_a_gradient_of_a_loss_that_is_nan(losses: list[float], norms: list[float]) -> None:
-    """In the update in which the loss was none: the order of a step holds."""
-    run = _updates(losses, norms)
-
-    assert _alerts(run) == {"nonfinite_ratio"}
-    assert _symptoms(run)["nonfinite_loss/critical"] == 1
-
-
-def test_what_began_earlier_is_no_symptom() -> None:
-    """A NaN loss, and a NaN reward in the step after it: two alerts; the loss is not called back."""
-    run = _faulty({"loss": nan}, {"loss": nan, "reward": nan})
-
-    assert _alerts(run) == {"nonfinite_loss", "nonfinite_reward"}
-    assert _symptoms(run) == {}
+    assert _alerts(run) == {f"nonfinite_{cause}"}
+    assert _symptoms(run)[f"nonfinite_{symptom}/critical"] == 1
 
 
 def test_the_cause_comes_with_later_data_of_the_step() -> None:
@@ -169,25 +171,6 @@ def test_a_nan_gradient_ends_the_weights() -> None:
     assert set(_symptoms(run)) == _nonfinite("grad", "weights") | {"run_failed/critical"}
 
 
-def test_what_nan_weights_do_is_no_alert_where_they_are_not_seen() -> None:
-    """A NaN gradient in one step, and in the next all that the weights have made NaN; but a reward is of its own."""
-    run = _faulty({"grad_norm": nan}, dict.fromkeys(("grad_norm", "loss", "kl", "reward"), nan))
-
-    assert _alerts(run) == {"nonfinite_grad", "nonfinite_reward"}
-    assert run.watch.causes["nonfinite_kl", "critical"] == ("nonfinite_grad", "critical")
-
-
-def test_weights_that_end_without_a_nan_before_them() -> None:
-    """What was NaN in the update before the last one, or long ago, did not reach them."""
-    lost = {"seen": {"rl_weight_norm": [nan]}}
-    run = _faulty({"loss": nan}, {}, lost)
-    assert _alerts(run) == {"nonfinite_weights"}
-    assert _symptoms(run) == {}
-
-    run = _faulty(*[{"loss": nan}] * (WAKE + 1), {"loss": nan, **lost})
-    assert _alerts(run) == {"nonfinite_loss", "nonfinite_weights"}
-
-
 def test_a_symptom_that_outlives_its_cause_is_an_alert() -> None:
     """The reward was NaN once; the gradient still is when that is long ago. What begins then is of its own."""
     run = _faulty({"reward": nan, "grad_norm": nan, "entropy": nan}, *[{"grad_norm": nan}] * WAKE)
@@ -197,13 +180,6 @@ def test_a_symptom_that_outlives_its_cause_is_an_alert() -> None:
 
     run.line({"entropy": nan})
     assert _symptoms(run)["nonfinite_other/critical"] == 0
-
-
-def test_a_cause_that_holds_explains_what_begins_late() -> None:
-    """However long after its beginning."""
-    run = _faulty(*[{"reward": nan}] * (WAKE + 10), {"reward": nan, "loss": nan})
-
-    assert _symptoms(run) == {"nonfinite_loss/critical": 1}
 
 
 def test_symptoms_of_another_family_and_of_a_symptom() -> None:
@@ -233,9 +209,6 @@ def test_nothing_hides_what_is_worse() -> None:
     assert is_ever_explained(weights, weights.limits[0])
     causes = {cause for of, _ in INHIBITIONS for cause in of}
     assert Family.NONFINITE in causes
-
-
-LOSS, REWARD, LOST = {"loss": nan}, {"reward": nan}, {"seen": {"rl_weight_norm": [nan]}}
 
 
 @pytest.mark.parametrize(

@@ -1,47 +1,323 @@
-"""Derived signals: each is a decorated function, and is evaluated after those that it reads."""
+"""Signals: how they are declared, what they say of runs that are healthy in an odd way, and how much that weighs."""
 
 from __future__ import annotations
 
 import ast
 import inspect
+from dataclasses import replace
+from math import inf, log10, nan
 from types import ModuleType
+from typing import Any
 
 import pytest
 
-from rlexporter.catalog import CONDITIONS, MAY_BE_NONFINITE, NAMED, NONFINITE, SERIES_SIGNALS
-from rlexporter.catalog.entries import above, condition, warning
+from rlexporter.catalog import CONDITIONS, MAY_BE_NONFINITE, NAMED, NONFINITE
 from rlexporter.conditions import reward_signals, signals
-from rlexporter.conditions.declare import Declared, ordered
-from rlexporter.conditions.from_catalog import FUNCTIONS, SIGNAL_NAMED, SIGNALS
-from rlexporter.conditions.judge import Judge
+from rlexporter.conditions.chance import Doubt, Streak
+from rlexporter.conditions.declare import ordered
+from rlexporter.conditions.from_catalog import SIGNAL_NAMED, SIGNALS
 from rlexporter.conditions.memory import Memory
+from rlexporter.conditions.past import Past
+from rlexporter.conditions.reward_signals import reward_functions_dead, reward_functions_silent
+from rlexporter.conditions.sources import getter
 from rlexporter.conditions.view import View
-from rlexporter.model.condition import Family, Signal, Source
+from rlexporter.model.condition import Read, Signal, Source
 from rlexporter.model.snapshot import AnomalyCounts
+from tests.conditions.planted import Line, Planted, counted, wave
+
+ANSWER = "rl_reward_function_dist/answer"
+GREEDY = {"rl_advantage_dist": [-1.0, 1.0], "rl_logprob_dist": [-0.2], "rl_entropy_per_token_dist": [1.0]}
+STILL, MOVED = {"rl_weight_changed_fraction": [0.0]}, {"rl_weight_changed_fraction": [0.5]}
+PUSH, REST = {"rl_grad_norm_dist": [0.3]}, {"rl_grad_norm_dist": [0.0]}
 
 
-def test_a_decorated_function_and_an_entry_are_a_condition_on_a_new_signal() -> None:
-    """Nothing else is needed: it is evaluated on what it is computed from, and the condition begins with its number."""
-    declared = Declared()
+def _seen(steps: list[dict[str, Any]], lines: dict[str, Any] | None = None) -> Planted:
+    """A run with these tensors, one dictionary a step."""
+    run = Planted("grpo")
+    for seen in steps:
+        run.line(lines or {}, seen=seen)
+    return run
 
-    @declared.signal("double", unit="nats", of="kl", after=("reward",))
-    def anything(view: View, memory: Memory) -> float | None:
-        found = memory.new("kl")
-        return None if found is None else 2 * found + (memory.new("reward") or 0.0)
 
-    entry = condition("double_high", "RLDoubleHigh", Family.KL_HIGH).when(
-        above("double", warning(10.0)), summary="", meaning="", causes=(), remedies=(), source=""
-    )
-    judge = Judge([entry], ordered((*SERIES_SIGNALS, *declared.signals)), {**FUNCTIONS, **declared.functions})
+USUAL, FAR = {ANSWER: [0.0, 1.0] * 30}, {ANSWER: [0.0, -40.0] * 30}
+MOVING = [MOVED | PUSH] * 5
+OFTEN_SURE = [{**GREEDY, "rl_logprob_dist": [-1.0 + (0.35 if i % 2 else -0.25)]} for i in range(40)]
+VALUES: dict[str, tuple[str, list[dict[str, Any]], list[float]]] = {
+    "a reward that is far off does not hide the next one: it is not taken for a usual reward": (
+        "reward_outlier",
+        [USUAL] * 2 + [FAR] + [USUAL] * 3 + [FAR],
+        [0, 40, 0, 0, 0, 40],
+    ),
+    "a new scale of rewards is told three times; then it is what the reward function gives": (
+        "reward_outlier",
+        [USUAL] * 2 + [{ANSWER: [0.0, 50.0] * 30}] * 5,
+        [0, 49, 49, 49, 0, 0],
+    ),
+    "fewer than 50 rewards say nothing": ("reward_outlier", [{ANSWER: [0.0, 1.0]}] * 24 + [{ANSWER: [0.0, 99.0]}], []),
+    # Rewards that do not differ give no gradient; counts may arrive a step late, so that either step may be meant.
+    "weights may stay without a gradient": ("weights_still", MOVING + [STILL | REST] * 20, [0] * 5),
+    "weights may stay without a gradient in one step in two": (
+        "weights_still",
+        MOVING + [STILL | REST, STILL | PUSH] * 10,
+        [0] * 5,
+    ),
+    # In bf16 the updates of a warm-up are lost.
+    "weights that have never moved are frozen after 20 looks": ("weights_still", [STILL | PUSH] * 30, [1] * 10),
+    "only steps with a rollout tell of the sampler: in others the policy has moved on": (
+        "sampler_gap",
+        [{name: values for name, values in GREEDY.items() if name != "rl_advantage_dist"}] * 12,
+        [],
+    ),
+    "an offset of 0.3 either way, with a mean of 0.05, is the noise of few tokens": (
+        "sampler_gap",
+        OFTEN_SURE,
+        [0] * 31,
+    ),
+    "advantages may be alike where the rewards of each group are": (
+        "advantage_dead",
+        [{"rl_advantage_dist": [0.0, 0.0], "rl_reward_group_range_dist": [0.0, 0.0]}] * 5,
+        [0] * 5,
+    ),
+    "nor are rewards that differ by rounding": (
+        "advantage_dead",
+        [{"rl_advantage_dist": [0.0, 0.0], "rl_reward_group_range_dist": [0.0, 1e-7]}] * 5,
+        [0] * 5,
+    ),
+}
 
-    first = judge.step(View(1, True, None, 1, AnomalyCounts(), numbers={"rl_kl_per_token": 3.0, "rl_reward_mean": 0.5}))
-    second = judge.step(
-        View(2, True, None, 1, AnomalyCounts(), numbers={"rl_kl_per_token": 7.0, "rl_reward_mean": 0.25})
-    )
 
-    assert declared.signals[0].unit == "nats"
-    assert [(each.began, each.value) for each in first] == [(False, 6.5)]
-    assert [(each.began, each.value, each.series) for each in second] == [(True, 14.25, "rl_kl_per_token")]
+@pytest.mark.parametrize(("signal", "steps", "values"), VALUES.values(), ids=VALUES.keys())
+def test_what_a_signal_says_of_tensors(signal: str, steps: list[dict[str, Any]], values: list[float]) -> None:
+    """In each step in which it says anything."""
+    assert _seen(steps).signal(signal) == pytest.approx(values, rel=0.02)
+
+
+def test_the_first_success_of_a_sparse_reward_is_no_outlier() -> None:
+    """Though all rewards before it were within 0.05: rewards are of the order of 1."""
+    run = _seen([{ANSWER: [0.0, 0.05] * 10}] * 20 + [{ANSWER: [0.0, 1.0] * 10}])
+
+    assert run.signal("reward_outlier")[-1] == pytest.approx(0.95)
+    assert run.began == {}
+
+
+SPARSE = ([[0.0, 0.0, 0.0, 1.0]] + [[0.0] * 4] * 9) * 6
+"""One step in ten has a success."""
+LEARNING = [[float(i > j) for i in range(8)] for j in (6, 6, 5, 5, 4, 4, 3, 3, 2, 2, 1, 1, 0, 0)]
+DEAD: dict[str, tuple[list[list[float]], int, int]] = {
+    "no sparse one: a pause of 30 steps is chance": (SPARSE + [[0.0] * 4] * 30, 0, 0),
+    "but one with 100 flat steps in a row": (SPARSE + [[0.0] * 4] * 100, 121, 160),
+    "none that tells prompts apart where all completions of each are alike": (
+        [[0.0, 6.0], [1.0, 2.0]] * 10 + [[5.0 + i % 3] * 2 for i in range(30)],
+        *(0, 0),
+    ),
+    "no solved one: it came to its best step by step": (LEARNING + [[1.0] * 8] * 60, 0, 0),
+    "but one that jumped to its best: learning takes steps": ([[0.0, 0.0, 0.0, 1.0]] * 12 + [[1.0] * 4] * 10, 20, 20),
+}
+
+
+@pytest.mark.parametrize(("rewards", "first", "last"), DEAD.values(), ids=DEAD.keys())
+def test_a_reward_function_that_is_dead(rewards: list[list[float]], first: int, last: int) -> None:
+    """It tells no completion from another any more, from a step between these on; 0 for never."""
+    run = _seen([{ANSWER: each} for each in rewards])
+    assert first <= run.began.get(("reward_function_dead", "warning"), 0) <= last
+
+
+@pytest.mark.parametrize(("rate", "judged"), [(1e-7, 0), (0.0, 12), (1e-5, 12)])
+def test_weights_at_the_end_of_a_schedule(rate: float, judged: int) -> None:
+    """Updates of a hundredth are lost in bf16; a learning rate of 0 is a fault."""
+    run = _seen(MOVING)
+    for _ in range(12):
+        run.line({"learning_rate": rate}, seen={**STILL, **PUSH})
+
+    assert sum(run.signal("weights_still")) == judged
+
+
+@pytest.mark.parametrize(
+    ("settings", "judged"),
+    [
+        ({}, True),
+        ({"top_p": 1.0, "top_k": 0.0, "repetition_penalty": 1.0, "temperature": 0.7}, True),
+        ({"top_p": 0.95}, False),
+        ({"top_k": 20.0}, False),
+        ({"min_p": 0.1}, False),
+        ({"mask_truncated_completions": 1.0}, False),
+    ],
+)
+def test_a_sampler_that_is_meant_to_differ_is_not_judged(settings: dict[str, float], judged: bool) -> None:
+    """By the mean log-probability plus the mean entropy of what was just sampled."""
+    run = Planted("grpo")
+    run.begin(hyperparameters=settings)
+    for _ in range(12):
+        run.line({}, seen=GREEDY)
+
+    assert (("sampler_differs", "warning") in run.began) is judged
+
+
+def test_groups_are_flat_by_their_rewards_not_by_what_trl_logs() -> None:
+    """TRL takes the rounding of equal rewards for a spread, and logs 0."""
+    run = _seen([{"rl_reward_group_range_dist": [0.0, 0.0, 1e-7, 0.5]}] * 3, lines={"frac_reward_zero_std": 0.0})
+
+    assert run.signal("flat_share") == [0.75] * 3
+
+
+@pytest.mark.parametrize("extremes", [(inf, -inf), (0.0, -inf), (inf, 1.0), (nan, nan)], ids=str)
+class TestSpreadWithoutExtremes:
+    """Where the extremes of what was counted are unknown, the spread is, and is never taken for none."""
+
+    @staticmethod
+    def _view(extremes: tuple[float, float] | None) -> View:
+        rewards = ("rl_reward_dist", "rl_reward_function_dist/accuracy", "rl_reward_function_dist/format")
+        seen = counted({name: [0.25, 1.0] for name in rewards})
+        if extremes is not None:
+            seen = {each: replace(found, minimum=extremes[0], maximum=extremes[1]) for each, found in seen.items()}
+        return View(1, True, None, 1, AnomalyCounts(), seen=seen)
+
+    def test_reward_functions_are_not_flat(self, extremes: tuple[float, float]) -> None:
+        """Nor is anything else said of them in such a step; the steps before and after count."""
+        memory = Memory({"reward": Past()})
+        results = []
+        for i in range(60):
+            memory.fresh = {"reward_functions_dead"}
+            view = self._view(None if i in (0, 59) else extremes)
+            results.append((reward_functions_dead(view, memory), reward_functions_silent(view, memory)))
+
+        assert results == [(0.0, 0.0), *[(None, 0.0)] * 58, (0.0, 0.0)]
+        assert [past.count for past in memory.functions.values()] == [2, 2]
+
+    def test_the_judge_reads_the_next_source(self, extremes: tuple[float, float]) -> None:
+        """This one gives nothing."""
+        read = getter(Source("rl_reward_dist", Read.SPREAD), {})
+        assert callable(read)
+        memory = Memory({})
+
+        assert read(self._view(extremes), memory) is None
+        assert read(self._view(None), memory) == 0.75
+
+
+def _legacy(coefficients: list[float], kl: list[float] | None = None) -> Planted:
+    """A run of legacy PPO with these coefficients; the KL is per sequence of 20 tokens."""
+    run = Planted("ppo-legacy")
+    for i, coefficient in enumerate(coefficients):
+        run.line({"objective/kl_coef": coefficient, "objective/kl": kl[i] if kl else 2.0})
+    return run
+
+
+RISING = [0.2 * 1.01**i for i in range(15)]
+HIGHEST, LOWEST = RISING + RISING[-1:] * 10, [0.2 * 0.99 ** min(i, 14) for i in range(25)]
+COEFFICIENTS: dict[str, tuple[Any, ...]] = {
+    "one without a controller never moves": ("stuck", [0.2] * 60, None, [0] * 60),
+    "or is moved now and then by hand": ("stuck", [0.2] * 20 + [0.1] * 20 + [0.05] * 20, None, [0] * 60),
+    "at its upper bound, counted from the first step like the one before": ("stuck", HIGHEST, None, [*range(11)]),
+    "at its upper bound, where KL came down to nine tenths": ("stuck", HIGHEST, [4.0] * 15 + [2.0] * 10, [0]),
+    "at its lower bound": ("stuck", LOWEST, None, [0]),
+    "at its lower bound, where KL has doubled": ("stuck", LOWEST, [2.0] * 15 + [5.0] * 10, [10]),
+    "one that begins at 0 is not off once it is not 0": ("off", [0.0, 0.0, 0.1, 0.0], None, [1, 1, 0, 0]),
+}
+
+
+@pytest.mark.parametrize(("signal", "values", "kl", "last"), COEFFICIENTS.values(), ids=COEFFICIENTS.keys())
+def test_a_kl_coefficient(signal: str, values: list[float], kl: list[float] | None, last: list[float]) -> None:
+    """That does not move any more, or is 0 from the start."""
+    assert _legacy(values, kl).signal(f"kl_coef_{signal}")[-len(last) :] == last
+
+
+def test_a_kl_coefficient_that_is_no_fault() -> None:
+    """It stands still where that does not matter, is always 0, which is told once, or decays.
+
+    To a hundredth, as TRL's controller does in a long run whose KL is below its target.
+    """
+    assert _legacy(HIGHEST, [4.0] * 15 + [2.0] * 10).began == {}
+    run = _legacy([0.0] * 30)
+    assert run.signal("kl_coef_share") == []
+    assert run.began == {("kl_coef_off", "info"): 1}
+    assert ("kl_coef_lost", "warning") not in _legacy([0.2 * 0.98**i for i in range(230)]).began
+
+
+# How much it weighs
+
+
+def test_a_streak_weighs_by_how_often_it_happened_before() -> None:
+    """Three in a row say much where it never happened in 98 observations, and little where every other one was so."""
+    rare, usual = Streak(), Streak()
+    for i in range(98):
+        rare.add(False)
+        usual.add(bool(i % 2))
+    before = usual.add(False)
+    found = [(rare.add(True), usual.add(True)) for _ in range(3)]
+
+    assert before == 0.0
+    assert [each[0] for each in found] == pytest.approx([2.0, 4.0, 6.0])
+    assert [each[1] for each in found] == pytest.approx([-n * log10(50 / 101) for n in (1, 2, 3)])
+
+
+def test_without_a_past_the_number_of_groups_counts() -> None:
+    """One group a step is one toss: ten steps without a spread say less than three steps of 19 groups."""
+    one, many = Streak(), Streak(19)
+
+    assert [one.add(True) for _ in range(10)][-1] == pytest.approx(10 * log10(2))
+    assert [many.add(True) for _ in range(3)][-1] == pytest.approx(3 * log10(20))
+
+
+def test_doubt_adds_up_until_the_event_fails_to_appear() -> None:
+    """Each observation counts by its own probability, of which none is below a hundredth."""
+    doubt = Doubt()
+
+    assert [doubt.add(True, 0.1), doubt.add(True, 0.0), doubt.add(True, 1.0)] == pytest.approx([1.0, 3.0, 3.0])
+    assert [doubt.add(False, 0.1), doubt.add(True, 0.1)] == pytest.approx([0.0, 1.0])
+
+
+def test_flat_steps_of_one_group_are_no_alert_in_a_run_that_has_many_of_them() -> None:
+    """Every other step is flat, later seven in a row; in a run that never had one, four in a row are an alert."""
+    flat = {"reward_std": 0.0, "frac_reward_zero_std": 1.0}
+    usual, rare = Planted("grpo"), Planted("grpo")
+    for step in range(67):
+        reward = {"reward": 1.0 + 0.05 * wave(step)}
+        usual.line(reward | flat if step % 2 or step >= 60 else reward)
+        rare.line(reward | flat if step >= 60 else reward)
+
+    assert ("reward_flat", "warning") not in usual.began
+    assert rare.began["reward_flat", "warning"] == 64
+
+
+def _logged(every: int, lines: int, changes: Line) -> Planted:
+    """A run whose log has each ``every``-th step, from the first window on."""
+    run = Planted("grpo")
+    for _ in range(lines):
+        run.step += every - 1
+        run.line(changes)
+    return run
+
+
+@pytest.mark.parametrize(("every", "begins"), [(1, True), (10, False)])
+def test_a_first_line_of_ten_steps_is_not_the_first_step(every: int, begins: bool) -> None:
+    """The policy has been updated by then."""
+    run = _logged(every, 1, {"kl": 3.0})
+
+    assert (("kl_at_start", "critical") in run.began) is begins
+
+
+@pytest.mark.parametrize(("every", "size"), [(1, 15), (5, 5), (10, 5), (2, 8)])
+def test_the_level_of_the_reward_is_a_median_over_as_many_steps(every: int, size: int) -> None:
+    """Fifteen steps, but five lines at least: half of them have to be low."""
+    run = _logged(every, 40, {})
+    at = run.step
+    while ("reward_drop", "critical") not in run.began:
+        run.step += every - 1
+        run.line({"reward": -5.0})
+
+    assert (run.step - at) // every == (size + 1) // 2
+
+
+def test_a_gradient_of_one_step_is_not_compared_with_the_rewards_of_ten() -> None:
+    """A norm of 0 in each line is chance where a third of the groups has no spread; it is no chance where none has."""
+    some = _logged(10, 8, {"grad_norm": 0.0, "frac_reward_zero_std": 0.3})
+    none = _logged(10, 8, {"grad_norm": 0.0, "frac_reward_zero_std": 0.0})
+
+    assert ("gradient_dead", "critical") not in some.began
+    assert none.began["gradient_dead", "critical"] == 30
+
+
+# How they are declared
 
 
 def _signal(name: str, of: str = "", after: tuple[str, ...] = ()) -> Signal:

@@ -131,25 +131,12 @@ def test_what_comes_between_steps_belongs_to_the_next(exporter: Exporter) -> Non
     assert exporter.snapshot.value("rl_condition", **ratio) == 0
 
 
-def test_counts_that_come_late_are_found_with_the_next_step() -> None:
-    """Those of a device, after the line of their step."""
-    run = Planted("grpo").healthy(5)
-    run.late({"rl_advantage_dist": [nan] * 3})
-    run.line({})
-    assert run.value("rl_condition_last_event_value", "nonfinite_advantage") == 3
-
-
 def test_an_evaluation_is_not_judged() -> None:
-    """Its rewards are of other prompts."""
+    """Its rewards are of other prompts. A key that ends in runtime makes none: a user may log that of a sandbox."""
     run = Planted("grpo").healthy(20)
     for _ in range(10):
         run.store.record({"eval_reward": nan, "eval_entropy": 0.0, "eval_runtime": 1.0}, run.step)
     assert run.began == {}
-
-
-def test_a_key_that_ends_in_runtime_makes_no_evaluation() -> None:
-    """A user may log how long a sandbox ran: the rest of the line is judged all the same."""
-    run = Planted("grpo").healthy(20)
     run.line({"reward": nan, "sandbox_runtime": 3.5})
     assert run.began["nonfinite_reward", "critical"] == 21
 
@@ -212,26 +199,21 @@ class TestStall:
     """How long a run may go without a step, by what is under way."""
 
     def test_the_limit_follows_the_pace(self) -> None:
-        """Half an hour before the first step, then ten times the median, never less than ten minutes."""
+        """Half an hour before the first step, then ten times the median, never less than ten minutes.
+
+        An evaluation may take an hour while none was measured, then ten times its own median.
+        """
         patience = Patience()
         assert patience.limit() == 1800.0
         for seconds in (1.0, 2.0, 3.0):
             patience.step(seconds)
-        assert patience.limit() == 600.0
+        assert (patience.limit(), patience.limit("update"), patience.limit("eval")) == (600.0, 600.0, 3600.0)
+        for phase, seconds in (("eval", 1000.0), ("save", 1.0)):
+            patience.phase(phase, seconds)
+        assert (patience.limit("eval"), patience.limit("save")) == (10000.0, 600.0)
         for _ in range(10):
             patience.step(300.0)
         assert patience.limit("rollout") == 3000.0
-
-    def test_an_evaluation_may_take_longer(self) -> None:
-        """An hour while none was measured, then ten times its own median; never less than a step may take."""
-        patience = Patience()
-        patience.step(20.0)
-        assert patience.limit("eval") == 3600.0
-        assert patience.limit("update") == 600.0
-        patience.phase("eval", 1000.0)
-        assert patience.limit("eval") == 10000.0
-        patience.phase("save", 1.0)
-        assert patience.limit("save") == 600.0
 
     def test_it_is_served(self, any_port: None) -> None:
         """From the start of the run, by phase, with the minimum that a person has set."""

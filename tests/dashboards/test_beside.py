@@ -27,13 +27,9 @@ _SECONDS = 60.0
 _MODEL = "Qwen2.5-0.5B"
 
 
-def _rows() -> Json:
-    page = Page()
-    beside.build(page)
-    return {panel["title"]: panel for row in page.panels for panel in row["panels"]}
-
-
-PANELS = _rows()
+_PAGE = Page()
+beside.build(_PAGE)
+PANELS: Json = {panel["title"]: panel for row in _PAGE.panels for panel in row["panels"]}
 
 
 @dataclass(frozen=True)
@@ -278,33 +274,3 @@ def test_what_killed_a_run_is_told_when_it_is_gone(server: Server) -> None:
             (each["place"], each["gpu"]): each["value"] for each in _rows_of(server, "slurm", "GPU errors", column, now)
         }
         assert xid == {("gpu-01", "0"): "21", ("gpu-01", "1"): "22", ("gpu-02", "0"): "23", ("gpu-02", "1"): "24"}
-
-
-def test_rows_are_closed_and_say_what_is_missing() -> None:
-    """The name of the exporter, in every panel that would be empty without it."""
-    page = Page()
-    beside.build(page)
-    exporter = {
-        "DCGM": "DCGM",
-        "vllm": "vLLM",
-        "kube": "kube-state-metrics",
-        "cont": "cAdvisor",
-        "node": "Node exporter",
-    }
-
-    assert [row["title"] for row in page.panels] == [
-        "Beside the run: GPU (DCGM exporter)",
-        "Beside the run: vLLM",
-        "Beside the run: pod and node",
-    ]
-    assert all(row["collapsed"] and row["panels"] for row in page.panels)
-    for title, panel in PANELS.items():
-        first = panel["targets"][0]["expr"]
-        kinds = {words for start, words in exporter.items() if any(name.startswith(start) for name in _names(first))}
-        assert kinds, title
-        assert all(words in panel["fieldConfig"]["defaults"]["noValue"] for words in kinds), title
-
-
-def _names(expr: str) -> list[str]:
-    words = "".join(letter if letter.isalnum() or letter in "_:" else " " for letter in expr).split()
-    return [word for word in words if beside.is_foreign(word) and word != "node_uname_info"]

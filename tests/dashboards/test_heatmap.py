@@ -110,11 +110,6 @@ def test_columns_are_filled(filled: Prometheus) -> None:
     assert {which: share for which, share in shares.items() if share < 0.95} == {}
 
 
-def test_a_fixed_window_leaves_columns_empty(filled: Prometheus) -> None:
-    """Why there is a variable."""
-    assert _share(filled, "5 min", "60") < 0.25
-
-
 def test_the_window_follows_the_pace(filled: Prometheus) -> None:
     """Not wider than it has to be, or a distribution that changes is smeared."""
     windows = {run: int(_window(filled, run)) for run in PACES}

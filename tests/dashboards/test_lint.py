@@ -314,26 +314,6 @@ def test_a_new_metric_needs_no_other_edit(new: Metric) -> None:
     assert re.search(rf"^{new.series}(_bucket)?\{{", encode(store.snapshot, "")[0].decode(), re.MULTILINE)
 
 
-def test_limits_are_those_in_force() -> None:
-    """Lines of rl_threshold in the colour of their severity, where the curve comes near; nothing is painted."""
-    panel = next(each for each in panels(_of("rlexporter-run")) if each["title"] == "KL")
-    value, upper = (target["expr"] for target in panel["targets"])
-    assert value.startswith("max by (run) (rl_kl_per_token{")
-    assert " or (sum by (run) (rate(rl_kl_per_token_dist_positive_sum_total{" in value
-    assert "rl_kl_per_sequence" not in value
-    assert re.search(r'condition=~"(\w+\|)*kl_high(\|\w+)*",severity=~"critical\|warning"', upper)
-    assert "< on (run) group_left () 4 * (max by (run) (max_over_time(rl_kl_per_token{" in upper
-    colors = {
-        override["matcher"]["options"]: next(each["value"] for each in override["properties"] if each["id"] == "color")
-        for override in panel["fieldConfig"]["overrides"]
-    }
-    assert {name: color["fixedColor"] for name, color in colors.items()} == {
-        "critical limit": "orange",
-        "warning limit": "yellow",
-    }
-    assert "Usual in a healthy run: 0 to 0.1." in panel["description"]
-
-
 def test_nothing_is_painted_by_the_catalogue() -> None:
     """Healthy ranges are a note: limits that are fixed in a panel are of numbers that the rules have judged."""
     drawn = [each for each in PANELS if each[1]["type"] in ("timeseries", "trend", "heatmap")]

@@ -15,11 +15,10 @@ import pytest
 from rlexporter.catalog import CATALOG
 from rlexporter.generate.dashboards import dashboards
 from tests.dashboards.grafana import panels
-from tests.tools import REQUIRED, TOOLS
+from tests.programs import require_node
 
 pytestmark = pytest.mark.slow
 TEXTS = {name.removesuffix(".json"): text for name, text in dashboards(CATALOG).items()}
-SCHEMA = TOOLS / "grafana-schema"
 
 _HEAD = """\
 import type { Dashboard } from '@grafana/schema';
@@ -80,14 +79,13 @@ def test_a_field_that_grafana_does_not_know_is_found() -> None:
 
 def _compile(folder: Path, texts: dict[str, str]) -> list[str]:
     """What the compiler says of dashboards as constants of Grafana's type."""
-    (folder / "node_modules").symlink_to(SCHEMA / "node_modules")
+    modules = require_node("grafana-schema") / "node_modules"
+    (folder / "node_modules").symlink_to(modules)
     (folder / "package.json").write_text('{"private": true}')
     for name, text in texts.items():
         (folder / f"{name}.ts").write_text(f"{_HEAD}{text.rstrip()};\n")
     options = "--noEmit --strict --skipLibCheck --pretty false --module nodenext --moduleResolution nodenext".split()
-    compiler = SCHEMA / "node_modules/typescript/bin/tsc"
-    files = [f"{name}.ts" for name in texts]
-    command = ["node", str(compiler), *options, *files]
+    command = ["node", str(modules / "typescript/bin/tsc"), *options, *(f"{name}.ts" for name in texts)]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=600)
     assert done.returncode in (0, 1, 2), done.stderr
     return [line for line in done.stdout.splitlines() if "error TS" in line]
@@ -95,11 +93,6 @@ def _compile(folder: Path, texts: dict[str, str]) -> list[str]:
 
 def test_the_types_of_grafana_allow_it(tmp_path: Path) -> None:
     """Each is a constant of the type `Dashboard`, but for one false alarm an annotation; a wrong one is not."""
-    if not (SCHEMA / "node_modules/@grafana/schema").exists():
-        reason = f"no @grafana/schema in {SCHEMA}: `make tools` fetches it where there is npm"
-        if REQUIRED:
-            pytest.fail(reason)
-        pytest.skip(reason)
     wrong = TEXTS["rlexporter-fleet"].replace('"mode": "absolute"', '"mode": "absolut"', 1)
     errors = _compile(tmp_path, {**TEXTS, "wrong": wrong})
     known = [error for error in errors if _FALSE_ALARM.search(error)]

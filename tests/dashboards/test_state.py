@@ -1,53 +1,43 @@
-"""What dashboards say of the state of a run whose processes come and go, asked as Grafana does."""
+"""What dashboards say of runs whose processes come and go, and of counters that are absent at 0, as Grafana asks."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from rlexporter.generate.dashboards.panels import grown
 from tests.alerts import promtool
 from tests.alerts.lives import Process, series
 from tests.dashboards.grafana import ANY, DASHBOARDS, Json, View, panel
 from tests.tools import EACH_GENERATION
 
-END = 1800.0
+END = 1800
 RUNNING = ("running", 600)
+
+
+def _lived(*states: tuple[str, int], born: int = 0) -> Process:
+    return Process(states, born, instance=f"h:{born}")
+
+
 LIVES: Mapping[str, tuple[Sequence[Process], str]] = {
-    "runs": ([Process((("running", 3000),))], "running"),
-    "finished": ([Process((RUNNING, ("finished", 60)))], "finished"),
-    "failed": ([Process((RUNNING, ("failed", 60)))], "failed"),
-    "vanished": ([Process((RUNNING,))], "unreachable"),
-    "preempted": ([Process((RUNNING, ("preempted", 60)))], "preempted"),
-    "resumed": (
-        [
-            Process((RUNNING, ("preempted", 60)), instance="h:1"),
-            Process((RUNNING, ("finished", 60)), born=900, instance="h:2"),
-        ],
-        "finished",
-    ),
-    "failed again": (
-        [
-            Process((RUNNING, ("finished", 60)), instance="h:1"),
-            Process((RUNNING, ("failed", 60)), born=900, instance="h:2"),
-        ],
-        "failed",
-    ),
-    "back": (
-        [
-            Process((RUNNING, ("failed", 60)), instance="h:1"),
-            Process((("running", 3000),), born=900, instance="h:2"),
-        ],
-        "running",
-    ),
+    "runs": ([_lived(("running", 3000))], "running"),
+    "finished": ([_lived(RUNNING, ("finished", 60))], "finished"),
+    "failed": ([_lived(RUNNING, ("failed", 60))], "failed"),
+    "vanished": ([_lived(RUNNING)], "unreachable"),
+    "preempted": ([_lived(RUNNING, ("preempted", 60))], "preempted"),
+    "resumed": ([_lived(RUNNING, ("preempted", 60)), _lived(RUNNING, ("finished", 60), born=900)], "finished"),
+    "failed-again": ([_lived(RUNNING, ("finished", 60)), _lived(RUNNING, ("failed", 60), born=900)], "failed"),
+    "back": ([_lived(RUNNING, ("failed", 60)), _lived(("running", 3000), born=900)], "running"),
 }
 """Processes of a run, and its state at the end."""
 
 
 def _asked(panel: Json, run: str) -> str:
     """The query of a panel with its variables, its range as of a page that shows half an hour."""
-    view = View({**ANY, "job": "rl", "run": run}, END, 15.0)
+    view = View({**ANY, "job": "rl", "run": run}, float(END), 15.0)
     target = panel["targets"][0]
     return view.fill(target["expr"], view.interval(panel, target))
 
@@ -55,35 +45,50 @@ def _asked(panel: Json, run: str) -> str:
 @pytest.mark.parametrize("generation", EACH_GENERATION)
 def test_the_state_is_that_of_the_newest_process(generation: str, tmp_path: Path) -> None:
     """Whatever the one before it came to; and the fleet counts those that failed or vanished, and are not back."""
-    runs = {name.replace(" ", "-"): life for name, life in LIVES.items()}
     processes = [
-        Process(each.states, each.born, f"{run}-{each.instance}", run)
-        for run, (lives, _) in runs.items()
-        for each in lives
+        replace(each, run=run, instance=f"{run}-{each.instance}") for run, (lives, _) in LIVES.items() for each in lives
     ]
     state = panel(DASHBOARDS["rlexporter-run"], "State")
-    words = {
-        found["text"]: number for number, found in state["fieldConfig"]["defaults"]["mappings"][0]["options"].items()
-    }
-    checks: list[Json] = [
-        {
-            "expr": f"max without (run) ({_asked(state, run)})",
-            "eval_time": f"{END:.0f}s",
-            "exp_samples": [{"labels": "{}", "value": int(words[named])}],
-        }
-        for run, (_, named) in runs.items()
+    options = state["fieldConfig"]["defaults"]["mappings"][0]["options"]
+    words = {found["text"]: int(number) for number, found in options.items()}
+    checks = [
+        promtool.check(f"max without (run) ({_asked(state, run)})", END, {"{}": words[named]})
+        for run, (_, named) in LIVES.items()
     ]
-    lost = [run for run, (_, named) in runs.items() if named in ("failed", "unreachable")]
+    lost = [named for _, named in LIVES.values() if named in ("failed", "unreachable")]
     assert len(lost) == 3
     for title, count in (("Failed or gone", len(lost)), ("Running", 2)):
         asked = _asked(panel(DASHBOARDS["rlexporter-fleet"], title), ".+")
-        checks.append(
-            {"expr": asked, "eval_time": f"{END:.0f}s", "exp_samples": [{"labels": "{}", "value": count}]},
-        )
-    given = series(processes, int(END))
-    test: Json = {
-        "interval": "15s",
-        "input_series": [{"series": name, "values": values} for name, values in given.items()],
-        "promql_expr_test": checks,
-    }
-    assert promtool.run(generation, tmp_path, [test]) == ""
+        checks.append(promtool.check(asked, END, {"{}": count}))
+    assert promtool.run(generation, tmp_path, [promtool.of(series(processes, END), checks)]) == ""
+
+
+_COUNTER = "rl_nonfinite_values_total"
+_SCRAPES = {
+    # Born at 3 in the fifth minute; 2 more in the twentieth.
+    f'{_COUNTER}{{run="grows"}}': "_x20 3x59 5x40",
+    # A process that had 7, and died with them; the next one is absent, then born at 1 in the eleventh minute.
+    f'{_COUNTER}{{run="restarted"}}': "7x20 stale _x22 1x60",
+}
+
+
+@pytest.mark.parametrize("generation", EACH_GENERATION)
+def test_growth_is_seen_from_the_first_event(generation: str, tmp_path: Path) -> None:
+    """By a window of a minute, at 15 seconds a scrape; `increase` alone is empty at the birth.
+
+    A later event and one after a restart are seen as well.
+    """
+    view = View({"job": "j", "run": "r"}, 3600.0, 15.0)
+    shown = view.fill(f"round(sum by (run) {grown(_COUNTER, '')} > 0)")
+    alone = f"round(sum by (run) (increase({_COUNTER}[1m])) > 0)"
+    checks = [
+        promtool.check(shown, 240, {}),
+        promtool.check(shown, 330, {'{run="grows"}': 3}),
+        promtool.check(alone, 330, {}),
+        promtool.check(shown, 480, {}),
+        promtool.check(shown, 690, {'{run="restarted"}': 1}),
+        promtool.check(shown, 900, {}),
+        promtool.check(shown.replace("round", "sgn"), 1230, {'{run="grows"}': 1}),  # `increase` extrapolates
+        promtool.check(shown, 1440, {}),
+    ]
+    assert promtool.run(generation, tmp_path, [promtool.of(_SCRAPES, checks)]) == ""

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import io
 import os
 import pty
 import re
-import signal
 import struct
-import subprocess
-import sys
 import termios
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -23,7 +18,6 @@ from rlexporter.demo import display
 from rlexporter.demo.display import Display, _sparkline
 from rlexporter.exporter import Exporter
 from tests.conftest import fetch, serving
-from tests.recording.logs import flat
 
 _LINE = {
     "reward": 1.2734,
@@ -36,7 +30,7 @@ _LINE = {
 _DRAWN = re.compile(r"\r\x1b\[2K([^\r\n]*)")
 
 
-class _Terminal:
+class Terminal:
     """A real pseudo-terminal."""
 
     def __init__(self, columns: int) -> None:
@@ -65,12 +59,12 @@ class _Terminal:
 
 
 @pytest.fixture
-def terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[_Terminal]:
+def terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[Terminal]:
     """A wide one, of somebody who looks, with every line drawn."""
     monkeypatch.setattr(display, "_EVERY_SECONDS", 0.0)
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.delenv("CI", raising=False)
-    made = _Terminal(200)
+    made = Terminal(200)
     yield made
     made.close()
 
@@ -103,7 +97,7 @@ def exporter() -> Iterator[Exporter]:
         (5, ["step"]),
     ],
 )
-def test_the_line_fits_its_terminal(terminal: _Terminal, exporter: Exporter, columns: int, parts: list[str]) -> None:
+def test_the_line_fits_its_terminal(terminal: Terminal, exporter: Exporter, columns: int, parts: list[str]) -> None:
     """The least important numbers go first, and it never wraps; a terminal may be resized meanwhile.
 
     One without a size, as over a serial line, has 80 columns.
@@ -123,7 +117,7 @@ def test_the_line_fits_its_terminal(terminal: _Terminal, exporter: Exporter, col
 
 @pytest.mark.parametrize("where", ["file", "CI", "dumb"])
 def test_without_a_person_there_are_whole_lines(
-    terminal: _Terminal, exporter: Exporter, where: str, monkeypatch: pytest.MonkeyPatch
+    terminal: Terminal, exporter: Exporter, where: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In a file, in a log of CI that pretends to be a terminal, and where nothing can be overwritten."""
     monkeypatch.setenv(*{"file": ("CI", ""), "CI": ("CI", "true"), "dumb": ("TERM", "dumb")}[where])
@@ -181,37 +175,3 @@ def test_ctrl_c_ends_it_after_a_scrape(monkeypatch: pytest.MonkeyPatch) -> None:
     assert f"the final state stays on port {(url or '').rpartition(':')[2]} for 600 s; Ctrl-C ends it" in out.getvalue()
     assert patience() == 0
     assert exporter not in serving()
-
-
-@pytest.mark.waits
-def test_a_process_in_a_narrow_terminal(tmp_path: Path) -> None:
-    """A replay at 80 and then 40 columns, until Ctrl-C: one live line, one address, and nothing made of two rows."""
-    path = flat(tmp_path / "run.jsonl", *({"step": step, **_LINE} for step in range(1, 10_000)))
-    terminal, written = _Terminal(80), bytearray()
-    command = [sys.executable, "-m", "rlexporter", "replay", str(path), "--speed", "10", "--port", "0"]
-    environ = {name: value for name, value in os.environ.items() if name != "CI"} | {"TERM": "xterm"}
-
-    def read() -> list[int]:
-        """The lengths of all live lines so far."""
-        with contextlib.suppress(OSError):  # the end of a terminal that nobody writes to any more
-            written.extend(os.read(terminal.master, 1 << 16))
-        return list(map(len, _DRAWN.findall(written.decode(errors="replace"))))
-
-    with subprocess.Popen(command, env=environ, stdout=terminal.slave, stderr=terminal.slave) as process:
-        terminal.out.close()
-        for columns, count in ((80, 3), (40, 4)):
-            terminal.resize(columns)
-            while sum(length < columns for length in read()) < count:
-                assert process.poll() is None
-        process.send_signal(signal.SIGINT)
-        while process.poll() is None:
-            read()
-    lengths = read()
-    terminal.close()
-    narrow = next(at for at, length in enumerate(lengths) if length < 40)
-
-    assert process.returncode == 130
-    assert narrow >= 3
-    assert max(lengths[:narrow]) < 80
-    assert max(lengths[narrow:]) < 40
-    assert (written.count(b"http://"), written.count(b"Traceback")) == (1, 0)

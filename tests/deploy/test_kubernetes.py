@@ -20,9 +20,6 @@ from tests.tools import ALERTMANAGERS, ROOT, require_alertmanager, require_tool
 
 FOLDER = ROOT / "deploy/kubernetes"
 JOBS = (FOLDER / "example-job.yaml", ROOT / "examples/kubernetes/grpo.yaml")
-YAML = sorted(
-    path for top in ("deploy", "grafana") for end in ("yml", "yaml") for path in (ROOT / top).rglob(f"*.{end}")
-)
 OF_TARGETS = {"namespace", "job", "pod", "container", "endpoint", "instance", "node"}
 """The labels that a PodMonitor gives to what it scrapes."""
 VALIDATE = """\
@@ -73,8 +70,9 @@ def built() -> list[dict[str, Any]]:
 
 def test_no_key_comes_twice() -> None:
     """Every file is one document of YAML that all parsers read alike."""
-    assert len(YAML) > 10
-    assert [path for path in (*YAML, ROOT / "docker-compose.yml") if not isinstance(load(path), (dict, list))] == []
+    files = [path for top in ("deploy", "grafana") for path in (ROOT / top).rglob("*.y*ml")]
+    assert len(files) > 10
+    assert [path for path in (*files, ROOT / "docker-compose.yml") if not isinstance(load(path), (dict, list))] == []
     with pytest.raises(yaml.YAMLError, match="twice"):
         yaml.load("a: {b: 1, c: 2, b: 3}", Strict)
 
@@ -130,24 +128,6 @@ def test_alerts_go_the_same_way() -> None:
     assert [each["name"] for each in spec["receivers"]] == [each["name"] for each in plain["receivers"]]
 
 
-def test_secrets_are_only_named() -> None:
-    """Every address and key is in one Secret, whose keys the file's head says how to create."""
-    text = (FOLDER / "alertmanagerconfig.yaml").read_text()
-    kinds = {
-        name: value
-        for each in load(FOLDER / "alertmanagerconfig.yaml")["spec"]["receivers"]
-        for name, value in each.items()
-    }
-    refs = {
-        kinds["pagerdutyConfigs"][0]["routingKey"]["key"],
-        kinds["slackConfigs"][0]["apiURL"]["key"],
-        kinds["webhookConfigs"][0]["urlSecret"]["key"],
-    }
-    assert kinds["webhookConfigs"][0]["sendResolved"] is False
-    assert set(re.findall(r"\{name: rlexporter-receivers, key: (\w+)\}", text)) == refs
-    assert set(re.findall(r"--from-literal=(\w+)=", text)) == refs
-
-
 @pytest.mark.parametrize("generation", ALERTMANAGERS)
 def test_messages(generation: str, tmp_path: Path) -> None:
     """Texts need no template but themselves, and say what is the matter, where, and what to read."""
@@ -186,39 +166,29 @@ def test_messages(generation: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", JOBS, ids=lambda path: path.stem)
-def test_a_job_is_scraped(path: Path) -> None:
-    """The PodMonitor finds the pod and its port, and the exporter listens where it asks."""
-    monitor, pod = load(FOLDER / "podmonitor.yaml"), load(path)["spec"]["template"]
+def test_a_job(path: Path) -> None:
+    """The PodMonitor finds the pod and its port, and the exporter listens where it asks.
+
+    It has time for the final state after SIGTERM, no probe that would restart it, and no rights.
+    """
+    monitor, job = load(FOLDER / "podmonitor.yaml"), load(path)
+    assert (job["apiVersion"], job["kind"]) == ("batch/v1", "Job")
+    pod = job["spec"]["template"]
     assert monitor["spec"]["selector"]["matchLabels"].items() <= pod["metadata"]["labels"].items()
-    (container,) = pod["spec"]["containers"]
+    spec = pod["spec"]
+    assert spec["terminationGracePeriodSeconds"] >= 30
+    assert (spec["restartPolicy"], spec["securityContext"]["runAsNonRoot"]) == ("Never", True)
+    (container,) = spec["containers"]
     settings = Settings.load({}, {each["name"]: each["value"] for each in container["env"]})
     assert settings.host == "0.0.0.0"
     assert container["ports"] == [{"name": "metrics", "containerPort": settings.port}]
-
-
-@pytest.mark.parametrize("path", JOBS, ids=lambda path: path.stem)
-def test_a_job_may_linger_and_is_never_restarted_by_a_probe(path: Path) -> None:
-    """Time for the final state after SIGTERM, no probes, and no rights."""
-    job = load(path)
-    assert (job["apiVersion"], job["kind"]) == ("batch/v1", "Job")
-    pod = job["spec"]["template"]["spec"]
-    assert pod["terminationGracePeriodSeconds"] >= 30
-    assert (pod["restartPolicy"], pod["securityContext"]["runAsNonRoot"]) == ("Never", True)
-    (container,) = pod["containers"]
     assert not {"readinessProbe", "livenessProbe", "startupProbe"} & set(container)
     assert container["securityContext"] == {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
 
 
 def test_what_the_monitor_adds() -> None:
-    """It collides with no label of a series, and alerts survive it."""
-    monitor = load(FOLDER / "podmonitor.yaml")
-    assert (monitor["apiVersion"], monitor["kind"]) == ("monitoring.coreos.com/v1", "PodMonitor")
-    (endpoint,) = monitor["spec"]["podMetricsEndpoints"]
-    names, labelled, host = endpoint["relabelings"]
-    assert names["sourceLabels"] == labelled["sourceLabels"] == ["__meta_kubernetes_pod_container_port_name"]
-    assert (names["action"], labelled["targetLabel"]) == ("keep", "endpoint")
-    assert (host["sourceLabels"], host["targetLabel"]) == (["__meta_kubernetes_pod_node_name"], "node")
-    assert re.fullmatch(names["regex"], "metrics")
+    """It collides with no label of a series, and alerts survive it; its rules: test_kubernetes_ports.py."""
+    (endpoint,) = load(FOLDER / "podmonitor.yaml")["spec"]["podMetricsEndpoints"]
     assert (endpoint["path"], endpoint["interval"], endpoint["honorLabels"]) == ("/metrics", "15s", False)
     assert OF_TARGETS.isdisjoint({"run", "rank"}.union(*(metric.labels for metric in CATALOG)))
     assert OF_TARGETS - set(LOST_WITHOUT) == {"namespace", "job"}, "labels of one pod would end an alert with the pod"

@@ -8,21 +8,7 @@ from functools import cache
 
 import pytest
 
-from rlexporter.catalog import CATALOG
-from rlexporter.store.store import Store
-from tests.conftest import SURPRISE
-from tests.test_architecture import (
-    HOMES,
-    LAYERS,
-    NEVER,
-    ORDER,
-    PACKAGE,
-    ROOT,
-    SOURCES,
-    _imported_units,
-    _imports,
-    _unit,
-)
+from tests.test_architecture import HOMES, LAYERS, NEVER, ORDER, PACKAGE, ROOT, SOURCES, _imported_units, _unit
 
 pytestmark = pytest.mark.slow
 PAGE = (ROOT / "docs/architecture.md").read_text()
@@ -49,16 +35,13 @@ def _tree(file: str) -> ast.Module:
 def _definitions(file: str, name: str) -> list[ast.AST]:
     """What is called so in a file: functions, methods and classes, and names of the module itself."""
     plain = name.removesuffix("()")
+    definitions = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
     found: list[ast.AST] = [
-        node
-        for node in ast.walk(_tree(file))
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)) and node.name == plain
+        node for node in ast.walk(_tree(file)) if isinstance(node, definitions) and node.name == plain
     ]
     if not name.endswith("()"):
-        for node in _tree(file).body:
-            if isinstance(node, (ast.Assign, ast.AnnAssign)):
-                targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-                found += [node for target in targets if isinstance(target, ast.Name) and target.id == plain]
+        named = [node for node in _tree(file).body if isinstance(node, (ast.Assign, ast.AnnAssign))]
+        found += [node for node in named if re.match(rf"{plain}\b", ast.unparse(node))]
     return found
 
 
@@ -68,18 +51,6 @@ def _uses(node: ast.AST, name: str) -> bool:
         (isinstance(each, ast.Attribute) and each.attr == plain) or (isinstance(each, ast.Name) and each.id == plain)
         for each in ast.walk(node)
     )
-
-
-def _module(file: str) -> str:
-    return "rlexporter." + file.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
-
-
-@cache
-def _reaches(file: str) -> set[str]:
-    """The modules that a file imports, and those whose names the catalogue's front door passes on."""
-    direct = _imports(PACKAGE / file)
-    passed_on = _imports(PACKAGE / "catalog/__init__.py") if "rlexporter.catalog" in direct else set()
-    return direct | passed_on
 
 
 def test_the_rooms_are_those_of_the_code() -> None:
@@ -104,17 +75,6 @@ def test_the_forbidden_imports_are_all_there() -> None:
     assert sorted(found) == sorted(NEVER)
 
 
-def test_the_store_serves_the_catalogue_that_it_is_handed() -> None:
-    """A metric that exists in this table alone is served; the same key is unknown to the store of another."""
-    found = []
-    for catalog in (*CATALOG, SURPRISE), CATALOG:
-        store = Store(catalog)
-        store.record({"surprise/mean": 0.25})
-        store.record({"surprise/mean": 0.5})
-        found.append((store.snapshot.value("rl_surprise"), store.snapshot.value("rlexporter_unmapped_keys")))
-    assert found == [(0.5, 0.0), (None, 1.0)]
-
-
 def test_the_threads_are_all_there() -> None:
     """Each file that makes a thread, with the beginning of its name."""
     rows = [(*_code(file), *_code(name)) for name, file, _ in _rows("**Threads.**")]
@@ -127,24 +87,17 @@ def test_the_threads_are_all_there() -> None:
 
 def test_what_threads_may_call_exists() -> None:
     """Every `Class.method()` of the page."""
-    classes = {
-        node.name: node
-        for path in SOURCES
-        for node in ast.parse(path.read_text()).body
-        if isinstance(node, ast.ClassDef)
-    }
+    every = [node for path in SOURCES for node in ast.parse(path.read_text()).body]
+    classes = {node.name: node for node in every if isinstance(node, ast.ClassDef)}
     named = re.findall(r"`([A-Z]\w+)\.(\w+)(?:\(\))?`", PAGE)
     assert len(named) >= 10
     for owner, name in named:
-        assert _uses_or_defines(classes[owner], name), f"{owner}.{name}"
-
-
-def _uses_or_defines(owner: ast.ClassDef, name: str) -> bool:
-    return name in {getattr(node, "name", "") for node in owner.body} or _uses(owner, name)
+        defined = {getattr(node, "name", "") for node in classes[owner].body}
+        assert name in defined or _uses(classes[owner], name), f"{owner}.{name}"
 
 
 def test_each_hop_is_in_the_code() -> None:
-    """The name is defined in the file, and used where the page says; who uses it imports it, or was handed it."""
+    """The name is defined in the file, and used where the page says."""
     wrong = []
     for way in WAYS:
         rows = _rows(f"### {way}")
@@ -158,9 +111,6 @@ def test_each_hop_is_in_the_code() -> None:
             user, function = _code(used_by)
             if not any(_uses(node, name) for node in _definitions(user, function)):
                 wrong.append(f"{user} {function} does not use {name}")
-            imported = user == file or _module(file) in _reaches(user)
-            if imported == used_by.startswith("handed:"):
-                wrong.append(f"{user} and {file}")
     assert wrong == []
 
 

@@ -1,6 +1,6 @@
 """The examples, as somebody runs them who has copied them: real processes on the CPU, with tiny models of this machine.
 
-Nobody here has Slurm: `srun` is a stand-in that runs what it is given. PPO is in tests/versions/test_ppo_example.py,
+Nobody here has Slurm: `srun` is a stand-in that runs what it is given. PPO is in tests/versions/test_ppo_scripts.py,
 since the newest TRL has none.
 """
 

@@ -1,6 +1,6 @@
 """Every block of Python in README and docs, run as it stands: what is the reader's is put before it or for `...`.
 
-The one for legacy PPO is run in tests/versions/test_ppo_example.py, where TRL has it.
+The one for legacy PPO is run in tests/versions/test_ppo_scripts.py, where TRL has it.
 """
 
 from __future__ import annotations

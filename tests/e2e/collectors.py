@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import gzip
-import ssl
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +27,8 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2_grpc import (
 )
 from opentelemetry.proto.common.v1.common_pb2 import KeyValue
 from opentelemetry.proto.metrics.v1.metrics_pb2 import AGGREGATION_TEMPORALITY_CUMULATIVE, NumberDataPoint
+
+from tests.tools import answering
 
 GRPC, HTTP = "grpc", "http/protobuf"
 PROTOCOLS = (HTTP, GRPC)
@@ -85,44 +86,24 @@ def over_http(certificate: Path | None = None) -> Iterator[Collector]:
     """A collector by HTTP; ``certificate``: with its key, to speak TLS."""
     found = Collector()
 
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
+    def take(asked: BaseHTTPRequestHandler) -> None:
+        headers = {name.lower(): value for name, value in asked.headers.items()}
+        body = asked.rfile.read(int(headers["content-length"]))
+        if headers.get("content-encoding") == "gzip":
+            body = gzip.decompress(body)
+        found.pushes.append(Push(ExportMetricsServiceRequest.FromString(body), headers, asked.path))
+        found.gate.wait()
+        asked.send_response(found.status)
+        asked.send_header("Content-Type", "application/x-protobuf")
+        asked.end_headers()
+        asked.wfile.write(ExportMetricsServiceResponse().SerializeToString())
 
-        def do_POST(self) -> None:
-            headers = {name.lower(): value for name, value in self.headers.items()}
-            body = self.rfile.read(int(headers["content-length"]))
-            if headers.get("content-encoding") == "gzip":
-                body = gzip.decompress(body)
-            found.pushes.append(Push(ExportMetricsServiceRequest.FromString(body), headers, self.path))
-            found.gate.wait()
-            answer = ExportMetricsServiceResponse().SerializeToString()
-            self.send_response(found.status)
-            self.send_header("Content-Type", "application/x-protobuf")
-            self.send_header("Content-Length", str(len(answer)))
-            self.end_headers()
-            self.wfile.write(answer)
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    class Server(ThreadingHTTPServer):
-        daemon_threads = True
-
-    server = Server(("127.0.0.1", 0), Handler)
-    if certificate is not None:
-        tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        tls.load_cert_chain(certificate)
-        server.socket = tls.wrap_socket(server.socket, server_side=True)
-    found.address = f"http{'s' if certificate else ''}://127.0.0.1:{server.server_address[1]}"
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
-    thread.start()
-    try:
-        yield found
-    finally:
-        found.gate.set()
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    with answering(take, certificate=certificate) as port:
+        found.address = f"http{'s' if certificate else ''}://127.0.0.1:{port}"
+        try:
+            yield found
+        finally:
+            found.gate.set()
 
 
 @contextlib.contextmanager

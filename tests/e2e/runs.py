@@ -21,7 +21,6 @@ GIL_SECONDS = 6
 class Training:
     """One running `tests.e2e.training`; as a context, it is gone at the end."""
 
-    how: str
     folder: Path
     port: int
     process: subprocess.Popen[str]
@@ -77,4 +76,4 @@ def start(folder: Path, port: int, how: str, *options: str) -> Training:
         env=environ,
     )
     out.close()
-    return Training(how, folder, port, process)
+    return Training(folder, port, process)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -26,35 +25,43 @@ ENDINGS = {
 }
 
 
-@contextmanager
-def _scraped(folder: Path, seconds: float, intervals: list[str]) -> Iterator[tuple[list[Training], list[Prometheus]]]:
-    """One training for each ending, and a server at each interval that scrapes all of them."""
+@pytest.mark.slow
+def test_every_ending_is_seen_and_a_resumed_run_stays_one(tmp_path: Path) -> None:
+    """At 1 second, and by who comes every 15; runs stay apart although all have TRL's default name."""
+    require_tools("3")
+    trainings: dict[str, Training] = {}
     with ExitStack() as stack:
-        trainings = []
         for how, port in free_ports(ENDINGS).items():
-            training = start(folder / how, port, "wait" if how == "ctrl-c" else how, "--seconds", str(seconds))
-            training.how = how
-            trainings.append(stack.enter_context(training))
-        targets = [f"127.0.0.1:{training.port}" for training in trainings]
-        servers = [stack.enter_context(prometheus("3", folder / interval, targets, interval)) for interval in intervals]
-        yield trainings, servers
+            training = start(tmp_path / how, port, "wait" if how == "ctrl-c" else how, "--seconds", "35", "--pace", "1")
+            trainings[how] = stack.enter_context(training)
+        targets = [f"127.0.0.1:{training.port}" for training in trainings.values()]
+        servers = [stack.enter_context(prometheus("3", tmp_path / each, targets, each)) for each in ("1s", "15s")]
+        _end(trainings)
+        for how, training in trainings.items():
+            for server in servers:
+                _check(how, training, server)
+            assert "Traceback" not in training.output or how in ("raise", "ctrl-c")
+        names = {training.name for training in trainings.values()}
+        assert len(names) == len(trainings)
+        _resumes(trainings["wait"], servers[0])
+        assert {each["metric"]["run"] for each in servers[0].query("last_over_time(rl_step[30m])")} == names
 
 
-def _end(trainings: list[Training], seconds: float) -> None:
+def _end(trainings: dict[str, Training]) -> None:
     """Let each end, by itself or by its signal, and wait until its process is gone."""
-    for training in trainings:
+    for training in trainings.values():
         training.wait_logged(4)
-    time.sleep(seconds)
-    for training in trainings:
-        ending = ENDINGS[training.how][0]
+    time.sleep(35)
+    for how, training in trainings.items():
+        ending = ENDINGS[how][0]
         if ending is not None:
             training.signal(ending)
-    for training in trainings:
-        training.process.wait(seconds + 600)
+    for training in trainings.values():
+        training.process.wait(600)
 
 
-def _check(training: Training, server: Prometheus) -> None:
-    _, status, state, exception = ENDINGS[training.how]
+def _check(how: str, training: Training, server: Prometheus) -> None:
+    _, status, state, exception = ENDINGS[how]
     run = f'run="{training.name}"'
     last = training.lines[-1]
 
@@ -67,30 +74,9 @@ def _check(training: Training, server: Prometheus) -> None:
         (f"rl_reward_mean{{{run}}}", last["reward"]),
         (f"rl_tokens_total{{{run}}}", last["num_tokens"]),
     ):
-        assert server.value(f"last_over_time({series}[30m])") == expected, (training.how, series)
+        assert server.value(f"last_over_time({series}[30m])") == expected, (how, series)
     classes = server.query(f"last_over_time(rl_run_exception_info{{{run}}}[30m])")
     assert [found["metric"]["exception"] for found in classes] == ([exception] if exception else [])
-
-
-def _all_end(trainings: list[Training], servers: list[Prometheus], seconds: float) -> None:
-    _end(trainings, seconds)
-    for training in trainings:
-        for server in servers:
-            _check(training, server)
-        assert "Traceback" not in training.output or training.how in ("raise", "ctrl-c")
-
-
-@pytest.mark.slow
-def test_every_ending_is_seen_and_a_resumed_run_stays_one(tmp_path: Path) -> None:
-    """At 1 second, and by who comes every 15; runs stay apart although all have TRL's default name."""
-    require_tools("3")
-    with _scraped(tmp_path, 35, ["1s", "15s"]) as (trainings, servers):
-        _all_end(trainings, servers, 35)
-        names = {training.name for training in trainings}
-        assert len(names) == len(trainings)
-        preempted = next(training for training in trainings if training.how == "wait")
-        _resumes(preempted, servers[0])
-        assert {each["metric"]["run"] for each in servers[0].query("last_over_time(rl_step[30m])")} == names
 
 
 def _resumes(preempted: Training, server: Prometheus) -> None:
@@ -120,13 +106,3 @@ def _resumes(preempted: Training, server: Prometheus) -> None:
         assert values[falls[0] - 1] == before
         assert values[falls[0]] < before
         assert after is None or values[-1] == after
-
-
-@pytest.mark.soak
-def test_every_ending_is_seen_each_minute(tmp_path: Path) -> None:
-    """At 60 seconds; SIGTERM leaves 25 seconds, in which such a server may not come."""
-    require_tools("3")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.delitem(ENDINGS, "wait")
-        with _scraped(tmp_path, 130, ["60s"]) as (trainings, servers):
-            _all_end(trainings, servers, 130)

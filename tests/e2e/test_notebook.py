@@ -99,26 +99,14 @@ def test_a_notebook(tmp_path: Path, notebook: Notebook) -> None:
 
     again = _CELL.format(folder=str(tmp_path), port=port, steps=40)
     assert "Error" not in notebook.run(again + "exporter")
-    _is_shown(notebook, port)
+    ((kind, _, html),) = notebook.cards  # that of the cell, which ends with an exporter
+    assert (kind, "starting" in html, f'href="http://127.0.0.1:{port}/"' in html) == ("display_data", True, True)
     assert "Error" not in notebook.run("trainer.train()")
     text = fetch(url)[1]
     assert f'run="{name}"' not in text
     assert re.search(r"rl_step{.*} 40\.0", text)
     left = "import threading\nprint([each.name for each in threading.enumerate() if 'rlexporter' in each.name])"
     assert notebook.run(f"exporter.close()\n{left}").strip() == "[]"
-    _keeps_up(notebook)
-
-
-def _is_shown(notebook: Notebook, port: int) -> None:
-    """The cell that ends with an exporter shows its card."""
-    ((kind, _, html),) = notebook.cards
-    assert kind == "display_data"
-    assert "starting" in html
-    assert f'href="http://127.0.0.1:{port}/"' in html
-
-
-def _keeps_up(notebook: Notebook) -> None:
-    """The card has followed the run to its end."""
     shown = notebook.cards[1:]
     steps = [int(found) for _, _, html in shown for found in re.findall(r"step (\d+) of 40", html)]
     assert {kind for kind, _, _ in shown} == {"update_display_data"}

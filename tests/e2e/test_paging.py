@@ -102,7 +102,7 @@ def play(scene: Scene) -> None:
 def test_who_is_called(tmp_path: Path) -> None:
     """By Prometheus 2 with the old Alertmanager, and by Prometheus 3 with the new one.
 
-    In three minutes of real waits; `test_weather.py` has a page in `make test`.
+    In three minutes of real waits; `test_trust.py` has a page in `make test`.
     """
     with played(tmp_path) as scene:
         for generation in GENERATIONS:

@@ -81,14 +81,10 @@ def test_one_rank_sees_what_the_others_do_not(tmp_path: Path) -> None:
         assert _scraped(server, "rl_world_size") == {"0": 2}
         assert [float(each["value"][1]) for each in server.query("count by (run) (rl_step)")] == [2]
         pace = "rl_phase_time_seconds{phase='reward'} > 0"
-        slow = eventually(lambda: _both(_scraped(server, pace)))
+        slow = eventually(lambda: found if len(found := _scraped(server, pace)) == 2 else None)
         assert slow["1"] > slow["0"]
         _ends_well(launcher, tmp_path, tmp_path)
         _equal_to_the_independent_count(server, tmp_path)
-
-
-def _both(found: dict[str, float]) -> dict[str, float] | None:
-    return found if set(found) == {"0", "1"} else None
 
 
 def _equal_to_the_independent_count(server: Prometheus, folder: Path) -> None:
@@ -213,6 +209,5 @@ def _phase(port: int) -> str:
     return found[0].partition('phase="')[2].partition('"')[0] if len(found) == 1 else str(found)
 
 
-@pytest.mark.slow
 def _samples(port: int) -> list[str]:
     return [line for line in served(port).splitlines() if not line.startswith("#")]

@@ -8,7 +8,6 @@ import socket
 import subprocess
 import sys
 import urllib.parse
-import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,14 +19,15 @@ import yaml
 
 from rlexporter.catalog import WATCHDOG
 from scripts import stack
-from tests.tools import ROOT, Prometheus, eventually, free_ports, require_alertmanager, require_tools
+from tests.conftest import fetch
+from tests.tools import ROOT, Prometheus, eventually, free_ports, launched, require_alertmanager, require_tools
 
 
 @dataclass(frozen=True)
 class Stack:
     """One that runs."""
 
-    process: subprocess.Popen[bytes]
+    process: subprocess.Popen[str]
     output: Path
     ports: dict[str, int]
 
@@ -54,14 +54,8 @@ def started(folder: Path, *options: str) -> Iterator[Stack]:
     ports = free_ports(stack.PORTS)
     command = [sys.executable, "-m", "scripts.stack", "--port", str(ports["demo"])]
     command += [f"--prometheus-port={ports['prometheus']}", f"--alertmanager-port={ports['alertmanager']}", *options]
-    with (folder / "output").open("wb") as out:
-        process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, cwd=ROOT)
-    running = Stack(process, folder / "output", ports)
-    try:
-        yield running
-    finally:
-        process.send_signal(signal.SIGTERM)
-        process.wait(600)
+    with launched(command, folder, PYTHONPATH=str(ROOT)) as process:
+        yield Stack(process, folder / "out", ports)
 
 
 def ended(running: Stack, children: dict[int, str]) -> int:
@@ -73,11 +67,6 @@ def ended(running: Stack, children: dict[int, str]) -> int:
     assert {each.name for each in kept.iterdir()} >= {"alertmanager.log", "prometheus.log", "demo.log"}
     assert [each for each in kept.iterdir() if each.is_dir()] == []
     return status
-
-
-def get(port: int, path: str) -> Any:
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=600) as response:
-        return json.load(response)
 
 
 @pytest.mark.slow
@@ -100,24 +89,14 @@ def test_everything_runs_until_ctrl_c(tmp_path: Path) -> None:
         assert [rule for rule in found if rule["health"] != "ok" or rule.get("lastError")] == []
         assert [rule["name"] for rule in found] == [rule.get("alert") or rule["record"] for rule in rules]
         watchdog = urllib.parse.quote(f'alertname="{WATCHDOG}"')
-        eventually(lambda: get(running.ports["alertmanager"], f"/api/v2/alerts?filter={watchdog}"))
+        alerts = f"http://127.0.0.1:{running.ports['alertmanager']}/api/v2/alerts?filter={watchdog}"
+        eventually(lambda: json.loads(fetch(alerts)[1]))
 
         running.process.send_signal(signal.SIGINT)
         assert ended(running, children) == 0
     assert running.said().endswith(f"logs are in .work/stack/{running.process.pid}\n")
     assert f"http://127.0.0.1:{running.ports['demo']}/\n" in running.said()
     assert "status" not in running.said()
-
-
-@pytest.mark.slow
-def test_sigterm_ends_it_while_the_demo_loads(tmp_path: Path) -> None:
-    """Nothing is left, though the demo does not serve yet."""
-    with started(tmp_path) as running:
-        eventually(lambda: running.shown("prometheus"))
-        children = running.children()
-        running.process.send_signal(signal.SIGTERM)
-        assert ended(running, children) == 0
-        assert not running.shown("demo")
 
 
 def test_a_death_is_told(tmp_path: Path) -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import signal
-import socket
 from contextlib import AbstractContextManager
 from pathlib import Path
 from subprocess import Popen
@@ -98,20 +96,16 @@ def _ends_well(process: Popen[str], folder: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("ending", ["status", pytest.param("signal", marks=pytest.mark.soak)])
-def test_a_script_is_watched_while_it_trains(tmp_path: Path, ending: str) -> None:
+def test_a_script_is_watched_while_it_trains(tmp_path: Path) -> None:
     """Its words, its output and its end are those that it would have without us."""
     port = free_port()
     with _started([*OURS, "train.py", "7", *WORDS], tmp_path, port) as process:
         found = _served(port, tmp_path, "^rl_steps_total{.* 2.0$", r'^rl_run_state{.*"running"} 1.0$')
         assert re.search(r'^rl_run_info{algorithm="grpo",.*trainer="GRPOTrainer"', found, re.MULTILINE)
         assert re.search("^rl_reward_dist_bucket{.* 4.0$", found, re.MULTILINE)
-        if ending == "signal":
-            process.send_signal(signal.SIGTERM)
-        else:
-            (tmp_path / "enough").touch()
-        assert process.wait(600) == (-signal.SIGTERM if ending == "signal" else 7)
-    assert (tmp_path / "out").read_text() == ("" if ending == "signal" else SAID.format(status=7))
+        (tmp_path / "enough").touch()
+        assert process.wait(600) == 7
+    assert (tmp_path / "out").read_text() == SAID.format(status=7)
 
 
 def _command(launcher: list[str]) -> list[str]:
@@ -145,21 +139,6 @@ def test_two_ranks(tmp_path: Path, launcher: list[str]) -> None:
         assert len(runs) == 1
         _ends_well(process, tmp_path)
     assert (tmp_path / "out").read_text() == 2 * SAID.format(status=0)
-
-
-@pytest.mark.soak
-@pytest.mark.parametrize(
-    "launcher",
-    [[*OURS, *TORCHRUN], [*OURS, *ACCELERATE, "--cpu"], [*ACCELERATE, "--cpu", "-m", *OURS]],
-    ids=" ".join,
-)
-def test_rank_0_serves_if_nothing_else_was_asked_for(tmp_path: Path, launcher: list[str]) -> None:
-    """accelerate starts one process for several on a CPU, unless there is an mpirun."""
-    port = free_port()
-    with _started(_command(launcher), tmp_path, port) as process:
-        _served(port, tmp_path, '^rl_steps_total{rank="0",.* 2.0$')
-        socket.create_server(("127.0.0.1", port + 1)).close()
-        _ends_well(process, tmp_path)
 
 
 @pytest.mark.soak

@@ -1,4 +1,4 @@
-"""`/api/status` and `/api/history`, over real sockets."""
+"""`/api/status` and `/api/history`, over real sockets, and how often open pages ask for them."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import pytest
 from rlexporter import Exporter
 from rlexporter.catalog.languages import language
 from rlexporter.endpoint import bodies, statuses
+from rlexporter.endpoint.turns import Turns
 from rlexporter.model.snapshot import RunState
 from rlexporter.status import document
 from tests.conftest import fetch
@@ -23,8 +24,10 @@ from tests.tools import eventually
 
 
 def _get(exporter: Exporter, path: str) -> Any:
-    status, text, _ = fetch(f"{exporter.url}{path}")
+    """What is answered at ``path``: JSON that nobody keeps."""
+    status, text, headers = fetch(f"{exporter.url}{path}")
     assert status == 200, text
+    assert (headers["content-type"], headers["cache-control"]) == ("application/json", "no-store")
     return json.loads(text)
 
 
@@ -85,19 +88,38 @@ def test_what_is_asked_is_bounded(exporter: Exporter) -> None:
     assert statuses == dict.fromkeys(good, 200) | dict.fromkeys(bad, 400)
 
 
-def test_the_type(exporter: Exporter) -> None:
-    """JSON that nobody keeps."""
-    for path in ("/api/status", "/api/history"):
-        found = ask(exporter, "GET", path)
-        assert (found.headers["content-type"], found.headers["cache-control"]) == ("application/json", "no-store")
-
-
 def test_many_pages_ask_less_often(exporter: Exporter, monkeypatch: pytest.MonkeyPatch) -> None:
     """A page is told when to come again; of a hundred that come at once each has a turn of its own, up to a limit."""
     at_once = SimpleNamespace(monotonic=lambda: 100.0, time=time.time)
     monkeypatch.setattr("rlexporter.endpoint.app.time", at_once)
     told = [int(ask(exporter, "GET", "/api/status").headers["retry-after"]) for _ in range(140)]
     assert told == [round(min(2 + page / 4, 30)) for page in range(140)]
+
+
+def _asked(pages: int, seconds: float) -> dict[int, list[float]]:
+    """Let so many pages begin within a second, and ask when they are told to; return the times of each."""
+    turns, due = Turns(), {page: 100.0 + page / pages for page in range(pages)}
+    times: dict[int, list[float]] = {page: [] for page in range(pages)}
+    while min(due.values()) < 100.0 + seconds:
+        page = min(due, key=lambda each: due[each])
+        times[page].append(due[page])
+        due[page] += turns.seconds(due[page])
+    return times
+
+
+@pytest.mark.parametrize(("pages", "every"), [(1, 2.0), (8, 2.0), (16, 4.0), (64, 16.0), (500, 30.0)])
+def test_each_page_gets_its_turn(pages: int, every: float) -> None:
+    """All together ask four times a second, until each waits for half a minute."""
+    asked = _asked(pages, 300.0)
+    for times in asked.values():
+        assert (times[-1] - times[1]) / (len(times) - 2) == pytest.approx(every, rel=0.25)
+
+
+def test_a_page_that_closes_gives_its_turn_back() -> None:
+    """Those that stay ask more often within half a minute."""
+    turns = Turns()
+    assert [turns.seconds(100.0) for _ in range(64)][-1] == pytest.approx(18, abs=1)
+    assert turns.seconds(118.0) == 2
 
 
 def test_the_language_is_chosen(exporter: Exporter) -> None:
@@ -114,6 +136,7 @@ def test_the_language_is_chosen(exporter: Exporter) -> None:
         check(told, SCHEMA)
         assert found.headers["content-language"] == told["language"] == code
         assert found.headers["vary"] == "Accept-Language, Accept-Encoding"
+        assert (found.headers["content-type"], found.headers["cache-control"]) == ("application/json", "no-store")
         assert told["cards"][0]["title"] == language(code)("Is it learning?")
         assert (told["verdict"]["word"], told["run"]["state"]) == ("fine", "running")
     scrape = ask(exporter, "GET", "/metrics", "Accept-Language: vi")

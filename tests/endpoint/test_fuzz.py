@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import re
 import socket
 from collections import Counter
@@ -40,7 +41,7 @@ HEADERS = {
     ],
     "Accept-Encoding": ["gzip", "gzip;q=0", "br", "*", ",,;", "identity"],
     "Authorization": ["Basic eA==", "Bearer x", f"Bearer {TOKEN}x", "Bearer", "", "\xff"],
-    "Connection": ["close", "keep-alive", "Upgrade", "close, x"],
+    "Connection": ["close", "keep-alive", "Upgrade\r\nUpgrade: websocket", "close, x"],
     "Content-Length": ["0", "00", "5", "-1", "5, 5", "5, 6", "1e3", "9" * 19, "9" * 5000, "\xb2"],
     "Transfer-Encoding": ["chunked", "gzip, chunked", "identity", "chunked, chunked"],
     "Upgrade": ["websocket", "h2c"],
@@ -65,9 +66,9 @@ def test_whatever_is_asked_for(tmp_path: Path, count: int) -> None:
 
 
 @pytest.mark.parametrize("count", RUNS)
-def test_who_has_no_token_learns_nothing(tmp_path: Path, count: int) -> None:
-    """401 to every request, 400 to what is none; and whether the process lives."""
-    with _fuzzed(tmp_path) as (exporter, seen):
+def test_who_has_no_token_learns_nothing(tmp_path: Path, count: int, caplog: pytest.LogCaptureFixture) -> None:
+    """401 to every request, 400 to what is none; and whether the process lives. Nothing of it is in the log."""
+    with caplog.at_level(1), _fuzzed(tmp_path) as (exporter, seen):
         for seed in range(count):
             text = _request(Random(seed))
             found = _exchange(exporter, text)
@@ -78,6 +79,9 @@ def test_who_has_no_token_learns_nothing(tmp_path: Path, count: int) -> None:
             seen.update(_statuses(found))
         assert {200, 400, 401} <= set(seen)
         assert seen[401] > count / 5
+    assert TOKEN not in caplog.text
+    ours = ("uvicorn", "rlexporter")
+    assert not [each for each in caplog.records if each.name.startswith(ours) or each.levelno > logging.DEBUG]
 
 
 @pytest.mark.parametrize("count", RUNS)

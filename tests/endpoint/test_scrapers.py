@@ -20,23 +20,31 @@ def _every(interval: float, count: int, *, port: int = 1, agent: str = PROMETHEU
     return [Fetch(start + i * interval, "10.0.0.1", port, agent) for i in range(count)]
 
 
-def test_a_scraper_has_an_interval() -> None:
-    """The largest of its last gaps."""
-    assert _fetches(*_every(15, 4)).scrapers(50) == [Scraper(45, 15)]
-
-
-def test_two_servers_behind_one_address_are_told_apart() -> None:
-    """A replica pair has the same address and the same User-Agent, but two connections."""
-    pair = [*_every(15, 4, port=1), *_every(15, 4, port=2, start=5)]
-
-    assert set(_fetches(*pair).scrapers(60)) == {Scraper(45, 15), Scraper(50, 15)}
-
-
-def test_a_server_that_connects_anew_each_time_is_one() -> None:
-    """Otherwise each of its old connections would be waited for."""
-    found = [Fetch(15.0 * i, "10.0.0.1", 1000 + i, PROMETHEUS) for i in range(5)]
-
-    assert _fetches(*found).scrapers(65) == [Scraper(60, 15)]
+@pytest.mark.parametrize(
+    ("fetches", "now", "expected"),
+    [
+        pytest.param(_every(15, 4), 50, {Scraper(45, 15)}, id="an interval: the largest of its last gaps"),
+        pytest.param(_every(15, 4), 45 + RECENT_SECONDS + 1, set(), id="who did not come for minutes has left"),
+        # The same address and the same User-Agent, but two connections.
+        pytest.param(
+            [*_every(15, 4, port=1), *_every(15, 4, port=2, start=5)],
+            60,
+            {Scraper(45, 15), Scraper(50, 15)},
+            id="a pair behind one address",
+        ),
+        # Otherwise each of its old connections would be waited for.
+        pytest.param(
+            [Fetch(15.0 * i, "10.0.0.1", 1000 + i, PROMETHEUS) for i in range(5)],
+            65,
+            {Scraper(60, 15)},
+            id="one that connects anew each time",
+        ),
+    ],
+)
+def test_scrapers_are_told_apart(fetches: list[Fetch], now: float, expected: set[Scraper]) -> None:
+    """Each is found once."""
+    found = _fetches(*fetches).scrapers(now)
+    assert (set(found), len(found)) == (expected, len(expected))
 
 
 @pytest.mark.parametrize(
@@ -48,11 +56,6 @@ def test_a_single_fetch_by_a_person_is_no_scraper(agent: str, count: int) -> Non
     found = _fetches(Fetch(0, "10.0.0.1", 1, agent)).scrapers(1)
 
     assert found == [Scraper(0, 60)] * count
-
-
-def test_who_left_is_not_waited_for() -> None:
-    """A server that did not come for minutes."""
-    assert _fetches(*_every(15, 4)).scrapers(45 + RECENT_SECONDS + 1) == []
 
 
 def test_memory_is_bounded() -> None:

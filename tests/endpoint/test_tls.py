@@ -93,7 +93,7 @@ def attempt(exporter: Exporter, context: ssl.SSLContext, name: str | None = "127
 
 
 def test_tls(served: Exporter, files: Files) -> None:
-    """The certificate is the file's, the address says https, and who speaks plain HTTP learns nothing."""
+    """The certificate is the file's, with its key in one file too; who speaks plain HTTP learns nothing."""
     assert served.url == f"https://127.0.0.1:{served.port}"
     assert attempt(served, files.context()) == "200"
     assert attempt(served, ssl.create_default_context()) == "refused"
@@ -101,6 +101,8 @@ def test_tls(served: Exporter, files: Files) -> None:
         sock.sendall(request())
         assert sock.recv(100)[:4] != b"HTTP"
     assert served.snapshot.value("rlexporter_errors_total", where="scrape") is None
+    with Exporter(run="test", port=0, linger=0, tls_cert_file=files.folder / "both") as exporter:
+        assert attempt(exporter, files.context()) == "200"
 
 
 def test_old_protocols_are_refused(served: Exporter, mutual: Exporter, files: Files) -> None:
@@ -113,12 +115,6 @@ def test_old_protocols_are_refused(served: Exporter, mutual: Exporter, files: Fi
         context.minimum_version = context.maximum_version = ssl.TLSVersion.TLSv1_1
     context.set_ciphers("ALL:@SECLEVEL=0")
     assert attempt(served, context) == "refused"
-
-
-def test_key_and_certificate_in_one_file(files: Files) -> None:
-    """As some hand them out."""
-    with Exporter(run="test", port=0, linger=0, tls_cert_file=files.folder / "both") as exporter:
-        assert attempt(exporter, files.context()) == "200"
 
 
 def test_who_has_no_certificate_is_refused(mutual: Exporter, files: Files) -> None:

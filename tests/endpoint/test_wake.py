@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable
 from os import environ
 from pathlib import Path
@@ -22,7 +21,6 @@ pytest.importorskip("opentelemetry.exporter.otlp.proto.grpc", reason="the extra 
 from rlexporter import Exporter, recording
 from rlexporter.atomic_file import write_whole
 from rlexporter.outputs import state_file
-from rlexporter.outputs.periodic import REST_SECONDS
 from tests.e2e.collectors import HTTP, collector
 from tests.tools import ROOT, eventually
 
@@ -100,32 +98,6 @@ def test_it_has_left_before_a_kill(tmp_path: Path) -> None:
     assert child.returncode == -signal.SIGKILL
     assert arrived(_kept(path))
     assert not list(path.parent.glob("*.part"))
-
-
-@pytest.mark.waits
-def test_what_flaps_at_every_step_is_written_a_few_times_a_second(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """At most four times, and what comes last is not forgotten."""
-    written: list[float] = []
-
-    def write(path: Path, text: str) -> None:
-        written.append(time.monotonic())
-        write_whole(path, text)
-
-    monkeypatch.setattr("rlexporter.outputs.state_file.write_whole", write)
-    path = tmp_path / "state.json"
-    exporter = Exporter(run="r", algorithm="grpo", port=0, state_file=path, state_interval=INTERVAL_SECONDS).start()
-    for step in range(1, 402):
-        exporter.log({"loss": math.nan if step % 2 else 0.5}, step=step)
-        time.sleep(0.005)
-    events = exporter.snapshot.value("rl_condition_events_total", condition="nonfinite_loss", severity="critical")
-    eventually(lambda: _kept(path)("rl_step") == 401, 60.0)
-    exporter.close()
-
-    assert events == 201
-    at_start, at_end, took = 2, 1, written[-1] - written[0]
-    assert len(written) <= at_start + took / REST_SECONDS + at_end
 
 
 def test_a_disk_that_hangs_does_not_hold_up_the_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

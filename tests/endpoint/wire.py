@@ -5,15 +5,12 @@ from __future__ import annotations
 import http.client
 import select
 import socket
-import threading
-import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 from rlexporter import Exporter
-from tests.tools import eventually
 
 
 @dataclass(frozen=True)
@@ -90,57 +87,6 @@ def _ended(sock: socket.socket) -> bool:
     except TimeoutError:
         return False
     return True
-
-
-class Swarm:
-    """Slow clients: each sends a byte now and then, never a whole head or handshake, and comes back when thrown out."""
-
-    def __init__(self, exporter: Exporter, count: int, *, rest: float) -> None:
-        tls = str(exporter.url).startswith("https")
-        self._hello = b"\x16\x03\x01\x40\x00\x01\x00\x3f\xfc\x03\x03" if tls else b"GET /metrics HTTP/1.1\r\nX: "
-        self._exporter = exporter
-        self._rest = rest
-        self._socks: list[socket.socket | None] = [None] * count
-        self._back = [0.0] * count
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run)
-        self.rounds = 0
-        self.came = 0
-
-    def __enter__(self) -> Swarm:
-        self._thread.start()
-        eventually(lambda: self.rounds >= 2)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._thread.join()
-        for sock in filter(None, self._socks):
-            sock.close()
-
-    def _run(self) -> None:
-        while not self._stop.wait(0.02):
-            for number, sock in enumerate(self._socks):
-                if sock is not None or time.monotonic() > self._back[number]:
-                    self._socks[number] = self._drip(sock)
-                    self._back[number] = time.monotonic() + self._rest
-            self.rounds += 1
-
-    def _drip(self, sock: socket.socket | None) -> socket.socket | None:
-        try:
-            if sock is None:
-                self.came += 1
-                sock = connect(self._exporter)
-                sock.sendall(self._hello)
-            elif readable(sock) and not sock.recv(1 << 16):
-                raise ConnectionResetError
-            else:
-                sock.send(b"x")
-        except OSError:
-            if sock is not None:
-                sock.close()
-            return None
-        return sock
 
 
 def readable(sock: socket.socket, milliseconds: int = 0) -> bool:

@@ -20,7 +20,7 @@ import pytest
 
 from rlexporter.integrations.log_sources import Sources
 from rlexporter.integrations.loggers import registry, slime
-from tests.loggers.watched import package, parameters
+from tests.loggers.watched import package
 
 NAN = float("nan")
 ARGS = Namespace(
@@ -41,11 +41,6 @@ ARGS = Namespace(
 )
 
 
-REAL = {
-    "slime": {"log": ["args", "metrics", "step_key"], "finish_tracking": ["args"]},
-    "miles": {"log": ["args", "metrics", "step_key"], "finish_tracking": []},
-}
-"""The parameters of the real functions."""
 MODULES = {"slime": "slime.observability.logging_utils", "miles": "miles.utils.tracking_utils.tracking"}
 """The modules that they are in."""
 _STAND_IN = """
@@ -66,11 +61,6 @@ def _module(name: str) -> Any:
     module = ModuleType(MODULES[name])
     exec(STAND_INS[name], vars(module))
     return module
-
-
-def test_the_stand_ins_have_the_functions_of_the_real_ones() -> None:
-    """Their parameters, by name and in order."""
-    assert {name: parameters(text, REAL[name]) for name, text in STAND_INS.items()} == REAL
 
 
 @pytest.fixture(params=["slime", "miles"])
@@ -102,21 +92,10 @@ def test_both_parts_of_a_step(run: tuple[str, Any, Sources]) -> None:
     assert (shown.value("rl_reward_mean"), shown.value("rl_loss"), shown.value("rl_step")) == (0.75, 0.125, 3.0)
     assert shown.value("rl_condition", condition="nonfinite_grad", severity="critical") == 1.0
 
-    module.finish_tracking(*[ARGS][: len(REAL[name]["finish_tracking"])])
+    module.finish_tracking(*([ARGS] if name == "slime" else []))
     assert len(module.logged) == 6, "what they log themselves is untouched"
     assert vars(sources)["run"] is None
     exporter.close()
-
-
-def test_whichever_rank_logs(run: tuple[str, Any, Sources], monkeypatch: pytest.MonkeyPatch) -> None:
-    """The last pipeline stage logs, whose rank is not 0: it is the one process that does."""
-    monkeypatch.setenv("RANK", "3")
-    monkeypatch.setenv("WORLD_SIZE", "8")
-    _, module, sources = run
-    module.log(ARGS, {"train/loss": 0.5, "train/step": 0}, step_key="train/step")
-
-    assert sources.run is not None
-    assert (sources.run.exporter.run.rank, sources.run.exporter.snapshot.value("rl_loss")) == (0, 0.5)
 
 
 def test_they_come_before_the_loggers_that_they_call(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,7 @@ from rlexporter.integrations.logged_run import LoggedRun
 from rlexporter.model.snapshot import RunState
 from rlexporter.model.step import RunFacts
 from tests.served import errors
+from tests.tools import eventually
 
 
 @pytest.fixture
@@ -28,13 +28,6 @@ def run() -> Iterator[LoggedRun]:
     yield made
     made.exporter.close()
     assert not [each for each in threading.enumerate() if each.name == "rlexporter-lines"]
-
-
-def _until(there: Callable[[], bool]) -> None:
-    end = time.monotonic() + 600
-    while not there():
-        assert time.monotonic() < end
-        time.sleep(0.05)
 
 
 def test_nothing_runs_before_the_first_line(run: LoggedRun) -> None:
@@ -58,7 +51,7 @@ def test_parts_wait_for_each_other_and_for_nothing_else(run: LoggedRun) -> None:
     assert (value("rl_loss"), value("rl_step")) == (None, None)
     run.log({"loss": 2.5}, 2, whole=False)
     assert (value("rl_loss"), value("rl_reward_mean"), value("rl_step")) == (1.5, 0.5, 1)
-    _until(lambda: value("rl_step") == 2)
+    eventually(lambda: value("rl_step") == 2)
     run.log({"reward": 0.75}, 2)
     assert (value("rl_loss"), value("rl_reward_mean"), value("rl_step"), value("rl_steps_total")) == (2.5, 0.75, 2, 2)
     run.log({"loss": 3.5}, whole=False)

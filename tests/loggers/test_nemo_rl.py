@@ -1,7 +1,7 @@
 """NeMo-RL's `Logger`: a stand-in for it, since the package on PyPI is empty and the real one needs CUDA.
 
-The stand-in has the methods of `nemo_rl/utils/logger.py` of v0.7.0, and of 7ea279a after it, with their parameters as
-they stand there, and one backend, TensorBoard's own writer.
+The stand-in has the methods of `nemo_rl/utils/logger.py` of v0.7.0, with their parameters as they stand there, `finish`
+of 7ea279a after it, and one backend, TensorBoard's own writer.
 """
 
 from __future__ import annotations
@@ -11,16 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.loggers.watched import last_scalar, no_errors, package, parameters, run
+from tests.loggers.watched import last_scalar, no_errors, package, run
 
 pytest.importorskip("tensorboard")
 
-REAL = {
-    "Logger.log_metrics": ["self", "metrics", "step", "prefix", "step_metric", "step_finished"],
-    "Logger.log_hyperparams": ["self", "params"],
-    "Logger.finish": ["self"],
-}
-"""The parameters of the real methods. `finish` is not there yet in v0.7.0."""
 STAND_IN = """
 class Logger:
     def __init__(self, cfg):
@@ -70,11 +64,6 @@ except RuntimeError as error:
     print(error)
 logger.finish()
 """
-
-
-def test_the_stand_in_has_the_methods_of_the_real_one() -> None:
-    """Their parameters, by name and in order."""
-    assert parameters(STAND_IN, REAL) == REAL
 
 
 @pytest.mark.slow

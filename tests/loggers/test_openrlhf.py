@@ -1,4 +1,4 @@
-"""OpenRLHF's own loggers with TensorBoard and W&B, in a script and in an actor of Ray.
+"""OpenRLHF's own loggers with TensorBoard and W&B.
 
 `openrlhf/utils/logging_utils.py` is that of the package. The `__init__` of its folder imports DeepSpeed and flash-attn,
 which need a GPU: an empty one stands in its place.
@@ -63,25 +63,6 @@ for step in (51, 52):  # of a training that goes on
 wandb.close()
 tensorboard.close()
 """
-RAY = """
-import ray
-ray.init(num_cpus=1, include_dashboard=False)
-
-@ray.remote
-class PPOTrainer:
-    def fit(self):
-        from openrlhf.utils.logging_utils import TensorboardLogger
-        logger = TensorboardLogger(ARGS)
-        logger.log_train(1, line(1))
-        logger.log_train(2, line(2))
-        import os, urllib.request
-        at = "http://127.0.0.1:" + os.environ["RLEXPORTER_LISTEN_PORT"] + "/metrics"
-        served = urllib.request.urlopen(at, timeout=600).read().decode()
-        logger.close()
-        return served
-
-print([each for each in ray.get(PPOTrainer.remote().fit.remote()).splitlines() if each.startswith("rl_reward_mean")])
-"""
 
 
 def _path(folder: Path) -> str:
@@ -142,13 +123,3 @@ def test_two_loggers_of_one_trainer_are_one(tmp_path: Path) -> None:
     assert (done["rl_step"], done["rl_steps_total"], done["rl_reward_mean"]) == (52, 2, 13.0)
     assert last_scalar(tmp_path / "tb/exp", "train/reward") == (52, 13.0)
     assert [step for step, line in _logs(record) if "train/reward" in line] == [51, 52]
-
-
-def test_an_actor_of_ray(tmp_path: Path) -> None:
-    """The environment of `rlexporter run` reaches the actor, where the trainer and its loggers are."""
-    pytest.importorskip("ray")
-    done = run(ARGS + RAY, tmp_path, PYTHONPATH=_path(tmp_path))
-
-    assert "rlexporter cannot" not in done.errors
-    assert "rl_reward_mean" in done.printed
-    assert "} 0.5" in done.printed

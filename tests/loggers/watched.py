@@ -5,15 +5,11 @@ Stand-ins for packages that cannot be installed here become packages, and are he
 
 from __future__ import annotations
 
-import inspect
 import os
 import subprocess
 import sys
-from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import reduce
 from pathlib import Path
-from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -143,14 +139,3 @@ def package(folder: Path, module: str, text: str) -> str:
         (at / "__init__.py").touch()
     (at / f"{name}.py").write_text(text)
     return f"{ROOT}{os.pathsep}{folder}"
-
-
-def parameters(text: str, names: Iterable[str]) -> dict[str, list[str]]:
-    """The parameters of the functions and methods of a stand-in, by name and in order."""
-    made: dict[str, Any] = {}
-    exec(text, made)
-    found: dict[str, Any] = {}
-    for name in names:
-        first, *rest = name.split(".")
-        found[name] = reduce(getattr, rest, made[first])
-    return {name: list(inspect.signature(function).parameters) for name, function in found.items()}

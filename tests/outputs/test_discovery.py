@@ -11,15 +11,14 @@ import sys
 import time
 import urllib.request
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from rlexporter import Exporter
 from rlexporter.commands import main
 from rlexporter.config.settings import Settings
-from rlexporter.model.step import RunFacts
 from rlexporter.outputs import discovery
-from rlexporter.run import identity
 from tests.tools import GENERATIONS, eventually, prometheus
 
 
@@ -40,23 +39,6 @@ def test_there_while_the_endpoint_is(tmp_path: Path) -> None:
     exporter.close()
 
     assert _files(folder) == []
-
-
-def test_the_scheme_is_told(tmp_path: Path) -> None:
-    """Prometheus takes it from the target, and needs no job of its own for those with TLS."""
-    settings = Settings.load({"discovery_dir": str(tmp_path), "tls_cert_file": "x.pem"}, {})
-    discovery.announcer(settings, 1, lambda: ("r", 0), print)
-
-    (file,) = tmp_path.iterdir()
-    (found,) = json.loads(file.read_text())
-    assert found == {"targets": ["127.0.0.1:1"], "labels": {"__scheme__": "https", "node": socket.gethostname()}}
-
-
-def test_the_host_may_have_another_name() -> None:
-    """A container does not know its host: who starts it does, and puts it on every series, once."""
-    settings = Settings.load({"labels": {"node": "gpu-01", "team": "llm"}}, {})
-
-    assert discovery.labels(settings) == {}
 
 
 def test_a_run_that_gets_another_name_has_one_file(tmp_path: Path) -> None:
@@ -104,6 +86,21 @@ def test_is_kept_fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file.unlink()
     eventually(file.exists)
     exporter.close()
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        # Prometheus takes the scheme from the target, and needs no job of its own for those with TLS.
+        ({"tls_cert_file": "x.pem"}, {"__scheme__": "https", "node": socket.gethostname()}),
+        # A container does not know its host: who starts it does, and puts it on every series, once.
+        ({"labels": {"node": "gpu-01", "team": "llm"}}, {}),
+    ],
+    ids=str,
+)
+def test_the_labels(settings: dict[str, Any], expected: dict[str, str]) -> None:
+    """The host's name and the scheme."""
+    assert discovery.labels(Settings.load(settings, {})) == expected
 
 
 @pytest.mark.parametrize(
@@ -168,23 +165,6 @@ def test_every_address_of_either_kind_is_listened_on(tmp_path: Path) -> None:
     for host in (named, f"127.0.0.1:{exporter.port}", f"[::1]:{exporter.port}"):
         assert 'run="r"' in urllib.request.urlopen(f"http://{host}/metrics", timeout=600).read().decode()
     exporter.close()
-
-
-def test_training_anew_does_not_announce_the_run_whose_checkpoints_lie_there(tmp_path: Path) -> None:
-    """Whether it resumes them is known when it begins; a run that does keeps its name."""
-    targets, output = tmp_path / "targets", tmp_path / "output"
-    (output / "checkpoint-5").mkdir(parents=True)
-    identity.keep(identity.Identity("old", 3), str(output))
-    for resumed, expected in ((None, "output-"), (str(output / "checkpoint-5"), "old-")):
-        exporter = Exporter(port=0, discovery_dir=targets, linger=0)
-        exporter.run.prepare(RunFacts(algorithm="grpo", output_dir=str(output)))
-        exporter.start()
-        assert _files(targets) == []
-        exporter.run.begin(RunFacts(algorithm="grpo", output_dir=str(output), step=5, resumed_from=resumed))
-        eventually(lambda: _files(targets))
-        assert [each.removeprefix("rlexporter-").startswith(expected) for each in _files(targets)] == [True]
-        exporter.close()
-        identity.keep(identity.Identity("old", 3), str(output))
 
 
 _DYING = """

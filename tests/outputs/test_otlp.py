@@ -10,8 +10,9 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
+from itertools import product
 from math import inf, isnan, nan
 from pathlib import Path
 from typing import Any
@@ -137,21 +138,30 @@ def test_the_resource_follows_the_name_of_the_run() -> None:
         assert at.pushes[-1].resource["service.instance.id"] == "b/0"
 
 
-def test_nothing_is_pushed_for_a_run_that_is_not_known(tmp_path: Path, waits: list[tuple[float, int]]) -> None:
-    """In a folder with checkpoints of another one, until training begins: it might resume them."""
-    (tmp_path / "checkpoint-5").mkdir()
-    identity.keep(identity.Identity("old", 3), str(tmp_path))
+@pytest.mark.parametrize("resumes", [False, True])
+def test_nothing_is_told_of_a_run_that_is_not_known(
+    tmp_path: Path, waits: list[tuple[float, int]], resumes: bool
+) -> None:
+    """In a folder with checkpoints of another one, until training begins, which may resume them: no push, no target."""
+    targets, output = tmp_path / "targets", tmp_path / "output"
+    checkpoint = output / "checkpoint-5"
+    checkpoint.mkdir(parents=True)
+    identity.keep(identity.Identity("old", 3), str(output))
     with collector(HTTP) as at:
-        exporter = Exporter(port=0, otlp=at.address, linger=0)
-        exporter.run.prepare(RunFacts(algorithm="grpo", output_dir=str(tmp_path)))
+        exporter = Exporter(port=0, otlp=at.address, discovery_dir=targets, linger=0)
+        exporter.run.prepare(RunFacts(algorithm="grpo", output_dir=str(output)))
         exporter.start()
         eventually(lambda: len(waits) == 4)  # by now a push too early would have come
-        exporter.run.begin(RunFacts(algorithm="grpo", output_dir=str(tmp_path), step=0))
+        assert list(targets.iterdir()) == []
+        resumed = str(checkpoint) if resumes else None
+        exporter.run.begin(RunFacts(algorithm="grpo", output_dir=str(output), step=5, resumed_from=resumed))
         eventually(lambda: at.pushes)
+        eventually(lambda: [*targets.iterdir()])
+        assert [each.name.startswith(f"rlexporter-{exporter.name}-") for each in targets.iterdir()] == [True]
         exporter.close()
 
         assert {push.resource["service.instance.id"] for push in at.pushes} == {f"{exporter.name}/0"}
-        assert exporter.name.startswith(f"{tmp_path.name}-")
+        assert exporter.name == "old" if resumes else exporter.name.startswith("output-")
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
@@ -280,29 +290,15 @@ def test_an_exporter_is_kept_while_it_works() -> None:
     assert [type(each) for each in failed] == [otlp.PushError, ValueError]
 
 
-def test_the_wait_grows_while_it_fails_and_then_ends(waits: list[tuple[float, int]]) -> None:
-    """Told by what is asked for: how long to wait after so many failures in a row."""
-    outcomes: list[Exception | MetricExportResult] = [MetricExportResult.FAILURE, OSError("away")]
-    pusher = otlp.Pusher(lambda: SNAPSHOT, lambda _: None, partial(Fake, [], outcomes), 600.0, 10.0)
-    pusher.start()
-    eventually(lambda: len(waits) >= 4)
-    pusher.close()
-
-    assert waits[:4] == [(600.0, 1), (600.0, 2), (600.0, 0), (600.0, 0)]
-
-
 def test_while_it_fails_it_rests_longer_also_if_woken() -> None:
-    """A condition that flaps does not undo the back-off; and after a success it is as fast as before."""
+    """As long as `wait` says, but for the rest: a condition that flaps undoes no back-off. A success ends it."""
     outcomes: list[Exception | MetricExportResult] = [MetricExportResult.FAILURE] * 40
-    pusher = otlp.Pusher(lambda: SNAPSHOT, lambda _: None, partial(Fake, [], outcomes), 600.0, 10.0)
-    rests = []
-    for _ in range(9):
-        pusher._try()
-        rests.append(pusher._rest)
-    assert rests == [0.5, 1.0, 2.0, 4.0, 8.0, *[otlp.INTERVAL_SECONDS] * 4]
+    pusher = otlp.Pusher(lambda: SNAPSHOT, lambda _: None, partial(Fake, [], outcomes), 15.0, 10.0)
+    tried = [(pusher._try(), pusher._rest) for _ in range(9)]
+    assert [wait for wait, _ in tried] == [otlp.wait(15.0, failures) for failures in range(1, 10)]
+    assert [rest for _, rest in tried] == [0.5, 1.0, 2.0, 4.0, 8.0, *[otlp.INTERVAL_SECONDS] * 4]
     outcomes.clear()
-    pusher._try()
-    assert pusher._rest == 0.25
+    assert (pusher._try(), pusher._rest) == (15.0, 0.25)
     pusher.close()
 
 
@@ -359,39 +355,23 @@ def test_a_log_line_waits_for_no_push(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @contextlib.contextmanager
-def _refuses() -> Iterator[str]:
-    """Nobody listens."""
-    yield f"http://127.0.0.1:{free_port()}"
+def _dead(how: str) -> Iterator[str]:
+    """A collector where nobody listens, that never answers, or that answers with this status."""
+    if how == "refuses":
+        yield f"http://127.0.0.1:{free_port()}"
+    elif how == "hangs":
+        with socket.create_server(("127.0.0.1", 0)) as sock:
+            yield f"http://127.0.0.1:{sock.getsockname()[1]}"
+    else:
+        with over_http() as at:
+            at.status = int(how)
+            yield at.address
 
 
-@contextlib.contextmanager
-def _hangs() -> Iterator[str]:
-    """It listens, and never answers."""
-    with socket.create_server(("127.0.0.1", 0)) as sock:
-        yield f"http://127.0.0.1:{sock.getsockname()[1]}"
-
-
-@contextlib.contextmanager
-def _answers(status: int) -> Iterator[str]:
-    """That it cannot, or that it does not want to."""
-    with over_http() as at:
-        at.status = status
-        yield at.address
-
-
-@pytest.mark.parametrize(
-    ("protocol", "dead"),
-    [
-        *((each, _refuses) for each in PROTOCOLS),
-        *((each, _hangs) for each in PROTOCOLS),
-        (HTTP, partial(_answers, 503)),
-        (HTTP, partial(_answers, 400)),
-    ],
-    ids=["http-refuses", "grpc-refuses", "http-hangs", "grpc-hangs", "http-503", "http-400"],
-)
+@pytest.mark.parametrize(("protocol", "how"), [*product(PROTOCOLS, ("refuses", "hangs")), (HTTP, "503"), (HTTP, "400")])
 def test_a_dead_collector_costs_a_counter(
     protocol: str,
-    dead: Callable[[], contextlib.AbstractContextManager[str]],
+    how: str,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
     capfd: pytest.CaptureFixture[str],
@@ -402,7 +382,7 @@ def test_a_dead_collector_costs_a_counter(
     monkeypatch.setenv("OTEL_METRIC_EXPORT_INTERVAL", "20")
     before = set(threading.enumerate())
     drawn = random.getstate()
-    with dead() as address:
+    with _dead(how) as address:
         exporter = Exporter(run="a", port=0, otlp=address).start()
         exporter.log({"loss": 1.0})
         eventually(lambda: errors(exporter) >= 3)
@@ -414,19 +394,6 @@ def test_a_dead_collector_costs_a_counter(
     assert [each.name for each in caplog.records] == ["rlexporter"]
     assert re.match(r"otlp failed: .+ Training goes on", caplog.records[0].getMessage())
     assert not [line for line in capfd.readouterr().err.splitlines() if not line.startswith("rlexporter: ")]
-
-
-def test_what_an_outage_has_held_back_comes_at_the_end() -> None:
-    """However long the next push would have waited; and each push is tried anew."""
-    with collector(HTTP) as at:
-        at.status = 400
-        with _pushing(at, run="a") as exporter:
-            eventually(lambda: errors(exporter))
-            at.status = 200
-            exporter.log({"loss": 1.0})
-            exporter.end()
-        assert at.pushes[-1].value("rl_run_state", state="finished") == 1.0
-        assert at.pushes[-1].value("rlexporter_errors_total", where="otlp") == errors(exporter)
 
 
 def test_an_end_in_the_middle_of_a_retry(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -32,20 +32,6 @@ def test_ticks_at_once_and_when_woken_and_once_more_at_the_end() -> None:
     assert not _alive("test")
 
 
-def test_comes_again_by_itself() -> None:
-    """After its seconds, or those that the tick asked for."""
-    done: list[int] = []
-
-    def tick() -> float:
-        done.append(1)
-        return 0.01
-
-    ticker = Ticker("test", 1000, tick, lambda _: None)
-    ticker.start()
-    eventually(lambda: len(done) >= 3)
-    ticker.close()
-
-
 def test_between_ticks_there_is_a_rest_however_often_it_is_woken(monkeypatch: pytest.MonkeyPatch) -> None:
     """A short one at first, a longer one while that goes on, and a short one again after a quiet time."""
     monkeypatch.setattr(periodic, "REST_SECONDS", 0.05)
@@ -118,23 +104,6 @@ def test_an_error_is_told_and_ends_nothing() -> None:
 
     assert {type(error) for error in errors} == {OSError}
     assert not _alive("test")
-
-
-def test_close_does_not_wait_for_what_hangs() -> None:
-    """Longer than it was told."""
-    hangs = threading.Event()
-
-    def hang() -> None:
-        hangs.wait()
-
-    ticker = Ticker("test", 1000, hang, lambda _: None, patience=600)
-    ticker.start()
-
-    ticker.close(0.1)
-
-    assert _alive("test")
-    hangs.set()
-    eventually(lambda: not _alive("test"))
 
 
 def test_one_that_was_never_started_can_be_closed() -> None:

@@ -16,7 +16,6 @@ import pytest
 from rlexporter import Exporter, recording
 from rlexporter.commands import main
 from rlexporter.model.snapshot import RunState
-from rlexporter.model.step import RunFacts
 from rlexporter.outputs import state_file
 from tests.conftest import fetch
 from tests.served import errors
@@ -97,17 +96,6 @@ def test_the_next_process_keeps_what_the_killed_one_left(tmp_path: Path) -> None
     assert json.loads((tmp_path / "state.previous.json").read_text()) == {"of": "the killed one"}
     assert json.loads(path.read_text())["event"] == "snapshot"
     assert 1000 < path.stat().st_size < 200_000
-
-
-def test_beside_the_checkpoints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the run has a folder, known when it begins; nothing lies about elsewhere."""
-    monkeypatch.chdir(tmp_path)
-    exporter = Exporter(run="r", port=0, state_file="on").start()
-    exporter.run.begin(RunFacts(output_dir=str(tmp_path / "out")))
-    exporter.close()
-
-    assert (tmp_path / "out" / "_rlexporter_state.json").exists()
-    assert [each.name for each in tmp_path.iterdir()] == ["out"]
 
 
 def test_each_rank_has_its_own(tmp_path: Path) -> None:

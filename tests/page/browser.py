@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import json
 import os
-import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Dialog, Page, expect, sync_playwright
 
 from rlexporter.status.page import POLICY, page
-from tests.tools import require_tool
+from tests.tools import answering, require_tool
 
 Json = dict[str, Any]
 SIZES = [(1400, "light"), (390, "dark")]
@@ -51,6 +50,7 @@ class Served:
     port: int = 0
     asked: list[tuple[float, str]] = field(default_factory=list)
     """What it was asked for, and when."""
+    _open: ExitStack = field(default_factory=ExitStack)
 
     @property
     def url(self) -> str:
@@ -76,31 +76,21 @@ class Served:
 
     def start(self) -> None:
         """Listen, on the same port as before if there was one."""
-        served = self
 
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                served.asked.append((time.monotonic(), self.path))
-                body, kind = served.answer(self.path.split("?")[0])
-                self.send_response(200 if self.path == "/" else served.status)
-                self.send_header("Content-Type", kind)
-                self.send_header("Content-Security-Policy", POLICY)
-                self.end_headers()
-                self.wfile.write(body.encode())
+        def show(asked: BaseHTTPRequestHandler) -> None:
+            self.asked.append((time.monotonic(), asked.path))
+            body, kind = self.answer(asked.path.split("?")[0])
+            asked.send_response(200 if asked.path == "/" else self.status)
+            asked.send_header("Content-Type", kind)
+            asked.send_header("Content-Security-Policy", POLICY)
+            asked.end_headers()
+            asked.wfile.write(body.encode())
 
-            def log_message(self, *_: object) -> None:
-                pass
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", self.port), Handler)
-        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05})
-        self._thread.start()
-        self.port = int(self._server.server_address[1])
+        self.port = self._open.enter_context(answering(show, self.port))
 
     def stop(self) -> None:
         """Let go of the port: nobody answers there any more."""
-        self._server.shutdown()
-        self._thread.join()
-        self._server.server_close()
+        self._open.close()
 
 
 @dataclass

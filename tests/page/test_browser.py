@@ -18,7 +18,6 @@ from rlexporter.catalog import NAMED
 from rlexporter.catalog.languages import language
 from rlexporter.commands.main import main
 from rlexporter.status.page import STRINGS
-from rlexporter.status.page import page as page_text
 from tests.page import documents
 from tests.page.browser import SIZES, Served, Watched, chromium, opened
 from tests.page.documents import HOSTILE, RUNS
@@ -248,18 +247,6 @@ def test_of_many_limits_those_are_said_that_are_met_first(browser: Browser, serv
         expect(card).to_have_text("warning > 2 · critical > 9 · critical < 0.5")
 
 
-def test_a_recorded_run_opens_from_a_disk(browser: Browser, tmp_path: Path) -> None:
-    """One file, without a server: the same page, that asks for nothing and links to nothing that is not there."""
-    file = tmp_path / "run.html"
-    file.write_text(page_text(documents.broken()))
-    with opened(browser, file.as_uri()) as found:
-        expect(found.page.locator("#verdict-word")).to_have_text("Act")
-        expect(found.page.locator(".card .line").first).to_be_attached()
-        expect(found.page.locator("#link-text")).to_contain_text("as it was at")
-        assert found.page.locator("#links a").all_inner_texts() == ["Documentation"]
-        assert found.complaints == []
-
-
 def test_motion_is_reduced_where_that_is_asked_for(browser: Browser, served: Served) -> None:
     """Nothing pulses."""
     for motion, expected in (("no-preference", "pulse"), ("reduce", "none")):
@@ -328,13 +315,20 @@ def test_another_language_can_be_chosen(browser: Browser, exporter: Exporter) ->
         assert [each for each in found.complaints if each != "about:blank"] == []
 
 
-def test_a_recorded_run_speaks_its_own_language(browser: Browser, tmp_path: Path, data: Path) -> None:
-    """That of the report, whatever the browser's: its texts are in that one alone."""
+def test_a_recorded_run_opens_from_a_disk(browser: Browser, tmp_path: Path, data: Path) -> None:
+    """One file, without a server: the same page, that asks for nothing and links to nothing that is not there.
+
+    Its language is that of the report, whatever the browser's: its texts are in that one alone.
+    """
     file = tmp_path / "run.html"
     recorded = str(data / "runs/ppo-value_nan-0.jsonl")
     assert main(["report", recorded, "-o", str(file), "--language", "vi"]) == 0
+    say = language("vi")
     with opened(browser, file.as_uri(), locale="zh-CN") as found:
         expect(found.page.locator("#verdict-word")).to_have_text("Cần xử lý")
         expect(found.page.locator("html")).to_have_attribute("lang", "vi")
         expect(found.page.locator("#language")).to_be_hidden()
+        expect(found.page.locator(".card .line").first).to_be_attached()
+        expect(found.page.locator("#link-text")).to_contain_text(say(STRINGS["link.recorded"]).split("{")[0])
+        assert found.page.locator("#links a").all_inner_texts() == [say("Documentation")]
         assert found.complaints == []

@@ -149,15 +149,6 @@ def test_without_a_bar_lines_are_counted_as_they_come(tmp_path: Path) -> None:
     assert stream.notes == ("the log has no steps: its lines are counted",)
 
 
-def test_the_bar_of_verl_tells_how_many_steps_are_planned(tmp_path: Path) -> None:
-    """Among the bars of its rollouts."""
-    stream = Stream(tmp_path / "run.log", "", _refuse)
-    bars = "Training Progress:   5%|# | 1/20 [00:06<01:54]\rProcessed prompts: 50%|# | 4/8 [00:01<00:01]\n"
-
-    assert _steps(stream, "begin\n", f"{bars}step:1 - actor/pg_loss:0.5\n{bars}step:2 - actor/pg_loss:0.25\n") == [1, 2]
-    assert (stream.planned, stream.facts.steps_planned) == (20, 20)
-
-
 def test_damage_is_left_out(tmp_path: Path) -> None:
     """Each damaged line is told with its place; what is between them is read."""
     said: list[str] = []
@@ -300,28 +291,13 @@ def test_a_file_that_grows_is_cut_and_replaced(tmp_path: Path) -> None:
     source.close()
 
 
-def test_a_large_file_comes_in_pieces(tmp_path: Path) -> None:
-    """No piece is large, whatever there is."""
-    (tmp_path / "log").write_bytes(b"x" * 1_000_000)
-    source = GrowingFile(tmp_path / "log")
-    sizes = []
-    while content := source.next().content:
-        sizes.append(len(content))
-    assert (sum(sizes), max(sizes)) == (1_000_000, 256 * 1024)
-    source.close()
-
-
-def test_the_log_in_a_folder(tmp_path: Path) -> None:
-    """The one that grows, also where transformers has written its state at the end."""
+def test_a_folder(tmp_path: Path) -> None:
+    """The log in it that grows, also where transformers has written its state at the end; it cannot be one itself."""
     for name in ("trainer_state.json", "trainer_log.jsonl"):
         (tmp_path / name).write_text("{}\n")
     found = growing.source(str(tmp_path))
     assert isinstance(found, GrowingFile)
     assert found.path == tmp_path / "trainer_log.jsonl"
-
-
-def test_what_cannot_be_read_is_said(tmp_path: Path) -> None:
-    """A folder, once it is there."""
     source = GrowingFile(tmp_path / "log")
     assert not any(source.next())
     (tmp_path / "log").mkdir()

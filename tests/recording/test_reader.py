@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import random
 import re
 from pathlib import Path
@@ -16,46 +17,24 @@ import torch
 from rlexporter import Exporter, recording
 from rlexporter.catalog import CATALOG, NAMED
 from rlexporter.commands import main, report_text
-from rlexporter.commands.recorded_alerts import feed, judge
-from rlexporter.conditions import from_catalog
-from rlexporter.model.metric import Series
+from rlexporter.commands.recorded_alerts import judge
+from rlexporter.model.metric import Kind, Series
 from rlexporter.model.snapshot import RunState, Snapshot
 from rlexporter.model.step import RunFacts, StepUpdate
 from rlexporter.recording import Recording
-from rlexporter.store.store import Store
+from rlexporter.store.keys import Resolver, evaluation_prefix
 from tests.conftest import DATA
 from tests.recording.logs import ONE_LINE, jsonl, logged, read
+from tests.status.runs import recorded
 
 RATIO = NAMED["rl_policy_ratio_dist"]
+RECORDED = sorted(Path(os.environ.get("RLEXPORTER_RUNS") or DATA / "runs").rglob("*.jsonl"))
 CLOCK = ("_timestamp_seconds", "rlexporter_record_seconds_total", "rlexporter_observe_seconds_total")
 PROCESS = ("rl_run_state", "rl_run_exception_info", "rlexporter_build_info")
-
-LEGACY = r"""
-{"event": "meta", "time": 1795207881.2428, "trainer": "ppo_legacy", "case": "value_nan", "inject_at_step": 40, "config": {"learning_rate": 0.0002, "adap_kl_ctrl": true, "log_with": null, "seed": 0}}
-{"event": "tracker_log", "time": 1795207886.7016, "global_step": 39, "n_keys": 43, "logs": {"env/reward_mean": 1.7350364923477173, "env/reward_std": 0.17452459037303925}}
-{"event": "inject", "time": 1795207886.7018, "global_step": 40, "hook": "value_nan"}
-{"event": "stats", "time": 1795207886.8168, "global_step": 40, "full": false, "stats": {"objective/kl": 7.251887321472168, "objective/kl_dist": {"__array__": true, "shape": [32], "dtype": "float32", "min": -1.705972671508789, "max": 18.626361846923828, "mean": 7.251887321472168, "nan": 0, "inf": 0}, "ppo/loss/value": NaN, "ppo/policy/ratio": {"__array__": true, "shape": [3840], "dtype": "float32", "min": 1.0, "max": 1.0, "mean": 1.0, "nan": 3360, "inf": 0}}}
-{"event": "tracker_log", "time": 1795207886.8171, "global_step": 40, "n_keys": 43, "logs": {"env/reward_mean": 1.7332165241241455, "env/reward_dist": {"__array__": true, "shape": [32], "dtype": "float32", "min": 1.25, "max": 2.0, "mean": 1.7246, "nan": 0, "inf": 1}}}
-{"event": "crash", "time": 1795207886.8465, "global_step": 41, "type": "RuntimeError", "message": "probability tensor"}
-"""  # noqa: E501 - as they were recorded
 
 
 def _read(folder: Path, text: str, name: str = "run.jsonl", algorithm: str = "") -> Recording:
     return read(folder / name, text, algorithm)
-
-
-def _fed(found: Recording) -> Snapshot:
-    store = Store(CATALOG, watch=from_catalog.watch())
-    store.begin(found.facts, {"run": found.run, "rank": "0"})
-    for event in found.events:
-        if event.state is None:
-            feed(store, event)
-        else:
-            if event.state.over:
-                store.settle()  # as a run does before it says how it ended
-            store.enter(event.state, event.exception)
-    store.settle()
-    return store.snapshot
 
 
 def _lasting(snapshot: Snapshot) -> dict[Series, float]:
@@ -132,19 +111,21 @@ def test_a_trainer_state(tmp_path: Path) -> None:
 
 def test_legacy_ppo(tmp_path: Path) -> None:
     """Its two log lines a step; an array of which only a summary was kept counts as its mean, and NaN hides nowhere."""
-    found = _read(tmp_path, LEGACY)
-    (tracked, before), (step, stats), (added, tracker) = logged(found)
+    found = recording.read(DATA / "runs/ppo_legacy-value_nan-0.jsonl")
+    (tracked, before), (step, stats), (added, tracker) = logged(found)[-3:]
 
     assert (tracked, step, added) == (39, 40, 40)
-    assert before["env/reward_mean"] == 1.7350364923477173
+    assert (before["env/reward_mean"], tracker["env/reward_mean"]) == (1.7350364923477173, 1.7332165241241455)
     assert stats["objective/kl_dist"] == 7.251887321472168
     assert math.isnan(stats["ppo/policy/ratio"])
     assert math.isnan(stats["ppo/loss/value"])
-    assert tracker == {"env/reward_mean": 1.7332165241241455, "env/reward_dist": math.inf}
     assert (found.events[-1].state, found.events[-1].exception) == (RunState.FAILED, "RuntimeError")
     assert found.facts.algorithm == "ppo-legacy"
-    assert found.facts.hyperparameters == {"learning_rate": 0.0002, "adap_kl_ctrl": 1.0}
-    assert _fed(found).value("rl_nonfinite_values_total", metric="rl_policy_ratio_dist", kind="nan") == 1
+    assert found.facts.hyperparameters.items() >= {"learning_rate": 0.0002, "adap_kl_ctrl": 1.0}.items()
+    assert recorded(found.path)[0].value("rl_nonfinite_values_total", metric="rl_policy_ratio_dist", kind="nan") == 1
+    infinite = {"env/reward_dist": {"__array__": True, "mean": 1.7246, "nan": 0, "inf": 1}}
+    found = _read(tmp_path, jsonl({"event": "tracker_log", "global_step": 1, "logs": infinite}))
+    assert logged(found) == [(1, {"env/reward_dist": math.inf})]
 
 
 @pytest.mark.parametrize(
@@ -188,6 +169,51 @@ def test_ratios_of_sequences_are_known_for_what_they_are(tmp_path: Path) -> None
         assert facts.info.get("importance_sampling_level") == level
 
 
+def _counted(snapshot: Snapshot, name: str, series: Series) -> float:
+    """A counter that has metrics as its first label, for the metric of a series, or for the one that it stands for."""
+    metric = series.metric.of or series.metric.series
+    return sum(v for s, v in snapshot.samples.items() if s.metric.series == name and s.labels[0] == metric)
+
+
+def _lost(snapshot: Snapshot, before: Snapshot, series: Series, value: Any) -> bool:
+    """Whether what is served of a key after its line is not what the line says; ``before``: served before it."""
+    numbers = [float(each) for each in np.array(value, ndmin=1).flat if isinstance(each, (int, float, np.number))]
+    finite = [each for each in numbers if math.isfinite(each)]
+    kind = "rl_undefined_values_total" if value is None else "rl_nonfinite_values_total"
+    grown = _counted(snapshot, kind, series) > _counted(before, kind, series)
+    if value is None:
+        return series in snapshot.samples or not grown
+    if series.metric.kind is Kind.HISTOGRAM and isinstance(value, list):
+        was = before.buckets[series].count if series in before.buckets else 0
+        return snapshot.buckets[series].count - was != len(finite) or grown < (finite != numbers)
+    if series.metric.kind is Kind.GAUGE and finite == [value]:
+        return bool(snapshot.samples[series] != value)
+    return finite != numbers and not grown
+
+
+@pytest.mark.parametrize("path", RECORDED, ids=lambda path: f"{path.parent.name}-{path.stem}")
+def test_nothing_of_a_recorded_run_is_lost(path: Path) -> None:
+    """Each key of each line of a real trainer is a series afterwards, with its value; None and NaN are counted.
+
+    `RLEXPORTER_RUNS=folder` has every run below it read; without it these are the windows in tests/data/runs.
+    """
+    found = recording.read(path)
+    exporter = Exporter(run=path.stem, algorithm=found.facts.algorithm)
+    resolver, lost = Resolver(CATALOG, found.facts.algorithm), []
+    for step, line in logged(found):
+        before = exporter.snapshot
+        exporter.log(line, step=step)
+        for key, value in line.items():
+            targets = resolver.resolve(key, evaluation_prefix(tuple(line)))
+            lost += [(step, key) for each in targets[:1] if _lost(exporter.snapshot, before, each, value)]
+
+    assert lost == []
+    assert exporter.snapshot.value("rl_step") == logged(found)[-1][0]
+    assert exporter.snapshot.value("rlexporter_unmapped_keys") == 0
+    assert exporter.snapshot.value("rlexporter_dropped_keys_total") == 0
+    assert exporter.snapshot.value("rlexporter_errors_total", where="log") is None
+
+
 # What our own recorder wrote
 
 
@@ -222,7 +248,7 @@ def test_what_was_recorded_gives_the_same_snapshot(tmp_path: Path) -> None:
     path = tmp_path / "run.jsonl"
     live = _live(path).snapshot
     found = recording.read(path)
-    again = _fed(found)
+    again, _, _ = recorded(path)
 
     assert again.labels == live.labels
     expected, got = _lasting(live), _lasting(again)
@@ -253,7 +279,10 @@ def test_a_step_and_its_log_line_are_one_event(tmp_path: Path) -> None:
 
 
 def test_a_loop_without_a_trainer_is_recorded_with_its_name(tmp_path: Path) -> None:
-    """Its name, what trains, and that somebody watched: a kill is seen by what is not there."""
+    """Its name, what trains, and that somebody watched: a kill is seen by what is not there.
+
+    Whoever writes states would have written the end, also where the beginning of the file is lost.
+    """
     path = tmp_path / "other.jsonl"
     exporter = Exporter(run="mine", algorithm="ppo", port=0, record=str(path)).start()
     exporter.log({"loss": 1.0}, step=1)
@@ -262,12 +291,7 @@ def test_a_loop_without_a_trainer_is_recorded_with_its_name(tmp_path: Path) -> N
 
     assert (found.run, found.facts.algorithm, found.watched) == ("mine", "ppo", True)
     assert [event.state for event in found.events] == [RunState.RUNNING, None]
-
-
-def test_whoever_writes_states_would_have_written_the_end(tmp_path: Path) -> None:
-    """Also where the beginning of the file is lost."""
     line = {"event": "log", "global_step": 1, "logs": {"kl": 0.5}}
-
     assert _read(tmp_path, jsonl({"event": "state", "state": "running"}, line)).watched
     assert not _read(tmp_path, jsonl(line, {"event": "train_end"})).watched
 
@@ -325,7 +349,6 @@ CUT = "Unterminated string starting at: line 1 column 13 (char 12)"
     ("content", "said"),
     [
         (b"", f": is empty: {UNDERSTOOD}"),
-        (b"\n \t\n", f": is empty: {UNDERSTOOD}"),
         (bytes(64), f": is empty: {UNDERSTOOD}"),
         (bytes(range(256)), f": is binary: {UNDERSTOOD}"),
         (b"\x80\x04\x95\x10\x00\x00\x00\x00\x00\x00\x00\x8c\x04\x01\x02\x03", f": is binary: {UNDERSTOOD}"),
@@ -334,11 +357,9 @@ CUT = "Unterminated string starting at: line 1 column 13 (char 12)"
         (b":W&B\x00rest", ": is the file that W&B synchronises: export the run's history as CSV, or as JSON lines"),
         (b"hello\nworld\n", f": has no log line in 2 lines of text, the first of them 'hello': {UNDERSTOOD}"),
         (b"[1, 2]", f": is JSON, but no recorded run: [1, 2]: {UNDERSTOOD}"),
-        (b"17", f": is JSON, but no recorded run: 17: {UNDERSTOOD}"),
         (b"{}\n\n{}\n", f": has no log line: {UNDERSTOOD}"),
         (b'{"event": "meta", "trainer": "grpo"}\n', f": has no log line: {UNDERSTOOD}"),
         (b'{\n "a": 1\n}\n', f": is JSON, but no recorded run: an object with a: {UNDERSTOOD}"),
-        (b"{\n}\n", f": is JSON, but no recorded run: an object with nothing in it: {UNDERSTOOD}"),
         (b'{"log_history": []}', f": has no log line: {UNDERSTOOD}"),
         (b'{"log_history": [7]}', f": log_history[0]: is no JSON object but int: {UNDERSTOOD}"),
         (b'{"log_history": [{"step": 1}, {}]}', ": log_history[1]: cannot be understood: a line has no step: {}"),
@@ -405,6 +426,7 @@ def test_a_malformed_file_is_one_line(
         (bytes(100) + ONE_LINE.encode(), [(1, {"kl": 0.5})]),
         (b"{'train_runtime': 9.0, 'epoch': 1.0}", [(0, {"train_runtime": 9.0, "epoch": 1.0})]),
         (b"{-'a': 1} {'kl': -1, 'epoch': -'b'} {'kl': 0.5, 'epoch': 1}", [(1, {"kl": 0.5, "epoch": 1})]),
+        (b"{'kl': None, 'loss': 1e-09, 'epoch': 1}", [(1, {"kl": None, "loss": 1e-9, "epoch": 1})]),
         (b"caf\xe9\n{'kl': 0.5, 'epoch': 1}\n", [(1, {"kl": 0.5, "epoch": 1})]),
         (b"{'kl': 0.5, 'epoch': 1}\n{'kl': 0.", [(1, {"kl": 0.5, "epoch": 1})]),
         (b"{'a': <object at 0x7f>} {'kl': tensor(0.5, device='cuda:0'), 'epoch': 1}", [(1, {"kl": 0.5, "epoch": 1})]),

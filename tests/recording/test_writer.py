@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import sys
 import threading
@@ -15,7 +14,6 @@ import pytest
 import torch
 
 from rlexporter import Exporter
-from rlexporter.catalog import NAMED
 from rlexporter.model.errors import SetupError
 from rlexporter.model.step import RunFacts, StepUpdate
 from rlexporter.recording import writer
@@ -25,50 +23,28 @@ def _lines(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-def _without_time(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [{key: value for key, value in event.items() if key != "time"} for event in events]
-
-
 def test_a_run_is_written_line_by_line(tmp_path: Path) -> None:
-    """Numbers that are none, arrays and counts included; another run is appended."""
+    """Each line as it was when it was logged, whatever it holds; another run is appended.
+
+    test_reader.py has what is in the lines: it reads them back.
+    """
     path = tmp_path / "deep" / "run.jsonl"
-    scores = np.array([0.5, 1.5])
+    scores, later = np.array([0.5, 1.5]), torch.ones(2)
     with Exporter(run="first", port=0, record=str(path), linger=0) as exporter:
         exporter.run.begin(RunFacts(algorithm="grpo", info={"trainer": "GRPOTrainer"}, hyperparameters={"beta": 0.04}))
-        exporter.run.sink.observe("rl_policy_ratio_dist", [0.9, 1.1, math.nan])
-        exporter.run.sink.observe("rl_reward_function_dist", [2.0], labels=("length",))
-        exporter.run.sink.undefined("rl_reward_dist", 2)
-        exporter.run.sink.values("kl", [0.25, math.nan])
         exporter.run.sink.advance(StepUpdate(step=1, duration=0.5))
-        line = {"loss": math.nan, "reward": None, "scores": scores, "t": torch.ones(2), "n": np.float32(0.5), "o": {}}
-        exporter.log(line, step=1)
+        exporter.log({"reward": None, "scores": scores, "t": later, "n": np.float32(0.5), "o": {}}, step=1)
         scores[:] = 0
+        later[:] = 0
         exporter.observe("kl_per_token", torch.tensor([0.5]))
     with Exporter(run="second", port=0, record=str(path), linger=0):
         pass
     events = _lines(path)
 
     assert [event["event"] for event in events] == ["meta", "state", "step", "log", "part", "state", "state"]
-    meta, running, step, log, part, finished, _ = _without_time(events)
-    assert (meta["run"], meta["algorithm"], meta["trainer"], meta["config"]) == (
-        *("first", "grpo", "GRPOTrainer"),
-        {"beta": 0.04},
-    )
-    assert meta["bounds"]["rl_policy_ratio_dist"] == list(NAMED["rl_policy_ratio_dist"].bounds)
-    assert running == {"event": "state", "state": "running", "exception": ""}
-    assert (step["global_step"], step["duration"], step["undefined"]) == (1, 0.5, {"rl_reward_dist": 2})
-    assert step["values"]["kl"][0] == 0.25
-    assert math.isnan(step["values"]["kl"][1])
-    ratio = step["seen"]["rl_policy_ratio_dist"]
-    assert (sum(ratio["counts"]), ratio["positive_sum"], ratio["nan"]) == (2, 2.0, 1)
-    assert (ratio["min"], ratio["max"]) == (0.9, 1.1)
-    assert step["seen"]['rl_reward_function_dist{reward_function="length"}']["max"] == 2.0
-    assert math.isnan(log["logs"].pop("loss"))
-    assert log["logs"] == {"reward": None, "scores": [0.5, 1.5], "t": [1.0, 1.0], "n": 0.5, "o": {}}
-    assert log["global_step"] == 1
-    assert part["seen"]["rl_kl_per_token_dist"]["positive_sum"] == 0.5
-    assert finished == {"event": "state", "state": "finished", "exception": ""}
-    assert events[-1]["state"] == "finished"
+    assert [event["state"] for event in events if event["event"] == "state"] == ["running", "finished", "finished"]
+    assert (events[0]["trainer"], events[0]["config"]) == ("GRPOTrainer", {"beta": 0.04})
+    assert events[3]["logs"] == {"reward": None, "scores": [0.5, 1.5], "t": [1.0, 1.0], "n": 0.5, "o": {}}
     assert all(event["time"] > 1.7e9 for event in events)
 
 

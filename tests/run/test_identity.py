@@ -141,14 +141,6 @@ def test_a_broken_file_is_no_file(tmp_path: Path, content: str) -> None:
     assert _train(tmp_path, resume=tmp_path / "checkpoint-1").attempt == 2
 
 
-def test_the_file_is_written_whole_and_alone(tmp_path: Path) -> None:
-    """No partial file stays behind, and the name keeps it out of uploads to the hub."""
-    identity.keep(Identity("x", 3), str(tmp_path / "deep" / "out"))
-
-    assert [path.name for path in (tmp_path / "deep" / "out").iterdir()] == [RUN_FILE]
-    assert RUN_FILE.startswith("_")
-
-
 def test_a_folder_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
     """For the caller to count."""
     (tmp_path / "file").write_text("")

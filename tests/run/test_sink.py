@@ -11,7 +11,6 @@ from collections.abc import Callable
 from threading import Thread
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 
@@ -25,7 +24,7 @@ from rlexporter.model.sink import NotSeenError
 from rlexporter.model.step import RunFacts, StepUpdate
 from rlexporter.run import sink
 from rlexporter.store.builder import SnapshotBuilder
-from rlexporter.tensors import host, tally
+from rlexporter.tensors import tally
 
 RATIO = Series(NAMED["rl_policy_ratio_dist"])
 
@@ -255,12 +254,3 @@ def test_the_time_of_looking_is_counted_once(exporter: Exporter, monkeypatch: py
     exporter.run.sink.advance(StepUpdate(step=1))
 
     assert exporter.snapshot.value("rlexporter_observe_seconds_total") == 3.0
-
-
-def test_observe_is_an_exact_count(exporter: Exporter) -> None:
-    """As everywhere else, with numpy and a mask that broadcasts."""
-    values = np.random.default_rng(0).normal(1.0, 0.3, (20, 30)).astype(np.float32)
-    mask = np.arange(20).reshape(20, 1) % 2
-    exporter.observe("policy_ratio", values, mask)
-
-    assert exporter.snapshot.buckets[RATIO] == host.count(values, RATIO.metric.bounds, mask)

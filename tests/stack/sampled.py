@@ -1,6 +1,6 @@
-"""A real GRPO training whose completions a stand-in for vLLM samples: python -m tests.stack.sampled FOLDER MODE [URL].
+"""A real GRPO training whose completions a stand-in for vLLM samples: python -m tests.stack.sampled FOLDER.
 
-MODE: colocate or server. FOLDER/had.json: what was logged last, and what was served at the end.
+FOLDER/had.json: what was logged last, and what was served at the end.
 """
 
 from __future__ import annotations
@@ -12,27 +12,23 @@ from pathlib import Path
 from typing import Any
 
 from transformers.utils import logging
-from trl.generation.vllm_client import VLLMClient
 
 import rlexporter
 from tests import tiny
-from tests.adapters.lines import Lines
+from tests.adapters.twice import Lines
 from tests.served import errors, nonfinite
 
 
 def main() -> None:
     """Train."""
-    folder, mode, *url = sys.argv[1:]
+    folder = Path(sys.argv[1])
     warnings.filterwarnings("ignore")
     logging.set_verbosity_error()
-    # It opens a group of GPUs. What comes after it is real, down to the requests; the weights go by a file.
-    VLLMClient.init_communicator = lambda self, device=0: setattr(self, "communicator", None)
     lines = Lines()
     trainer = tiny.grpo(
-        Path(folder),
+        folder,
         use_vllm=True,
-        vllm_mode=mode,
-        vllm_server_base_url=url[0] if url else None,
+        vllm_mode="colocate",
         num_iterations=2,
         learning_rate=1e-2,
         max_steps=24,
@@ -50,7 +46,7 @@ def main() -> None:
         "counts": counts,
     }
     had |= {"errors": errors(exporter), "nonfinite": nonfinite(exporter), "conditions": sorted(conditions)}
-    Path(folder, "had.json").write_text(json.dumps(had))
+    (folder / "had.json").write_text(json.dumps(had))
     exporter.close()
 
 

@@ -19,8 +19,8 @@ from transformers import TrainerCallback
 import rlexporter
 from tests import tiny
 from tests.adapters import independent
-from tests.adapters.compared import assert_counted_and_same
 from tests.adapters.seen import histogram, labelled
+from tests.adapters.twice import assert_counted_and_same
 from tests.served import nonfinite
 
 peft = pytest.importorskip("peft", reason="peft is not installed: make stack-tests")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 from rlexporter import recording
@@ -26,8 +25,8 @@ def judged(algorithm: str = "grpo") -> Store:
     return store
 
 
-def recorded(file: Path, see: Callable[[Snapshot], None] = lambda _: None) -> tuple[Snapshot, History, float]:
-    """What is served at the end of a recording, with its history and the time; ``see``: called after each event."""
+def recorded(file: Path) -> tuple[Snapshot, History, float]:
+    """What is served at the end of a recording, with its history and the time."""
     found, clock, history = recording.read(str(file), ""), [0.0], History()
     store = Store(CATALOG, clock=lambda: clock[0], watch=from_catalog.watch())
     store.begin(found.facts, {"run": found.run, "rank": "0"})
@@ -40,7 +39,6 @@ def recorded(file: Path, see: Callable[[Snapshot], None] = lambda _: None) -> tu
         else:
             feed(store, event)
         history.see(store.snapshot)
-        see(store.snapshot)
     return store.snapshot, history, clock[0]
 
 

@@ -65,14 +65,6 @@ def test_a_value_that_is_no_number_is_kept(value: float) -> None:
         assert [repr(value) for step, value in kept if step == 20_001.0] == [repr(value)]
 
 
-def test_a_constant_keeps_its_shape() -> None:
-    """The ends of a plateau are where they were."""
-    points = [(float(step), 1.0) for step in range(10_000)]
-    for kept in (_curve(points), thinned(points, 50)):
-        assert {value for _, value in kept} == {1.0}
-        assert (kept[0][0], kept[-1][0]) == (0.0, 9999.0)
-
-
 def test_a_curve_with_less_room_shrinks() -> None:
     """When more curves come, each has less."""
     made = Curve()

@@ -1,4 +1,4 @@
-"""The documents of the API: their fields, and their numbers beside those of a scrape."""
+"""The documents of the API and the card made of them: their fields, and their numbers beside those of a scrape."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.utils import floatToGoString
 
+from rlexporter import Exporter
 from rlexporter.catalog import CATALOG, CONDITIONS, FRAMEWORKS, NAMED
 from rlexporter.catalog.languages import Language, language
 from rlexporter.catalog.questions import QUESTIONS
@@ -23,6 +24,7 @@ from rlexporter.model.step import RunFacts
 from rlexporter.outputs import prometheus, state_file
 from rlexporter.recording import read_saved_state
 from rlexporter.status import cards, document
+from rlexporter.status.card import card as drawn
 from rlexporter.status.history import History
 from rlexporter.store.keys import clip
 from rlexporter.store.store import Store
@@ -320,7 +322,8 @@ def test_a_run_that_has_just_begun(store: Store) -> None:
     found = served(judged().snapshot)
     assert found["run"]["steps_per_second"] is None
     assert [card["state"] for card in found["cards"]] == ["unknown", "unknown", "unknown", "fine"]
-    assert served(Snapshot())["series"] == []
+    nothing = served(Snapshot())  # a replayed file may have no state
+    assert (nothing["series"], nothing["verdict"]["word"], nothing["verdict"]["code"]) == ([], "look", "unknown")
 
 
 @pytest.mark.parametrize(
@@ -428,15 +431,50 @@ def test_a_symptom_is_seen_on_its_card_only(data: Path) -> None:
     assert [card["state"] for card in found["cards"] if card["question"] == "hidden"] == ["act"]
 
 
-def test_curves_are_bounded() -> None:
-    """At most so many points, and so many curves."""
-    store, history = judged(), History()
-    for step in range(1, 1001):
-        store.record({"reward": float(step % 13), **({f"k{i}": 1.0 for i in range(200)} if step < 3 else {})}, step)
-        history.see(store.snapshot)
-    for points in (4, 100, document.MOST_POINTS):
-        (curve,) = document.curves(history, ["rl_reward_mean"], points)["curves"]
-        assert points / 2 < len(curve["steps"]) == len(curve["values"]) <= points or len(curve["steps"]) == 1000
-        assert (curve["steps"][0], curve["steps"][-1]) == (1, 1000)
-    assert len(document.curves(history, ["rl_logged_value", "rl_reward_mean"])["curves"]) == 200
-    assert document.curves(history, ["rl_nothing", "<script>"]) == {"version": 1, "curves": []}
+# The card of a notebook
+
+
+def _seen(html: str) -> str:
+    """What a person reads: the text without its tags."""
+    return re.sub(r"<[^>]*>", " ", html)
+
+
+@pytest.mark.parametrize(
+    ("file", "word", "cause"),
+    [("grpo-healthy_multi-0", "fine", "The run has finished"), ("ppo-value_nan-0", "act", "NaN or infinite")],
+)
+def test_a_card_says_how_the_run_is(data: Path, file: str, word: str, cause: str) -> None:
+    """In a notebook, with its name, its step, and its numbers as the document has them."""
+    found: Json = document.status(*recorded(data / "runs" / f"{file}.jsonl"))
+    html = drawn(found, "http://127.0.0.1:9750")
+    text = _seen(html)
+
+    assert text.split()[0] == word
+    assert cause in text
+    assert f"{found['run']['name']} · {found['run']['algorithm']} · {found['run']['state']} · step" in text
+    reward = next(each["value"] for each in found["cards"][0]["main"] if each["name"] == "reward")
+    assert f"reward {reward if isinstance(reward, str) else format(reward, '.3g')}" in text
+    assert 'href="http://127.0.0.1:9750/"' in html
+
+
+def test_the_card_of_a_run_that_has_just_begun() -> None:
+    """It has no step, no numbers and no page, and its card says nothing of them."""
+    store = judged()
+    store.enter(RunState.RUNNING)
+    html = drawn(document.status(store.snapshot, History(), NOW), None)
+
+    assert "test · grpo · running · step 0" in html
+    assert "None" not in html
+    assert "href" not in html
+
+
+def test_names_on_a_card_are_text() -> None:
+    """Whatever they are."""
+    with Exporter(run="<script>alert(1)</script>", port=0) as exporter:
+        exporter.log({"reward": float("nan")}, step=3)
+        html = exporter._repr_html_()
+    assert "<script" not in html
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in html
+    assert "reward NaN" in html
+    assert _seen(html).split()[0] == "act"
+    assert repr(exporter).startswith("<Exporter of run <script>")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import tracemalloc
 
 import pytest
@@ -13,7 +12,6 @@ from rlexporter.model.snapshot import Snapshot
 from rlexporter.status import history
 from rlexporter.status.distributions import since
 from rlexporter.status.history import RECENT_STEPS, History
-from rlexporter.store.store import Store
 from tests.conftest import observe
 from tests.status.runs import judged
 
@@ -117,42 +115,3 @@ def test_as_many_keys_as_a_user_allows_are_bounded_too() -> None:
     curves = found.series("rl_logged_value")
     assert len(curves) == history._MOST_CURVES
     assert {len(found.curve(each)) for each in curves} == {2}
-
-
-def test_a_page_may_read_while_it_is_written() -> None:
-    """Every answer is whole: steps in order, no error."""
-    found, stop = History(), threading.Event()
-
-    def write() -> None:
-        step = 0
-        while not stop.is_set():
-            step += 1
-            found.see(_snapshot(step, step * 0.1, {REWARD: float(step)}))
-
-    thread = threading.Thread(target=write)
-    thread.start()
-    try:
-        for _ in range(300):
-            points = found.curve(REWARD)
-            assert points == sorted(set(points))
-            assert all(step == value for step, value in points)
-    finally:
-        stop.set()
-        thread.join()
-
-
-def test_the_training_thread_is_never_asked(store: Store) -> None:
-    """A history reads snapshots: the store's lock may be held meanwhile."""
-    store.record({"reward": 1.0}, 1)
-    found, done = History(), threading.Event()
-
-    def see() -> None:
-        found.see(store.snapshot)
-        done.set()
-
-    with store._current.lock:
-        thread = threading.Thread(target=see)
-        thread.start()
-        assert done.wait(600)
-    thread.join()
-    assert found.curve(REWARD) == [(1.0, 1.0)]

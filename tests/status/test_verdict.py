@@ -9,10 +9,9 @@ import pytest
 
 from rlexporter.catalog import CONDITION_NAMED, CONDITIONS, RUN_STALLED
 from rlexporter.catalog.causes import WAKE
-from rlexporter.model.snapshot import RunState, Snapshot
+from rlexporter.model.snapshot import RunState
 from rlexporter.status import conditions
 from rlexporter.status.samples import Samples
-from rlexporter.status.verdict import WORDS
 from rlexporter.store.builder import SnapshotBuilder
 from rlexporter.store.store import Store
 from tests.status.runs import NOW, judged, recorded, said
@@ -236,17 +235,13 @@ def test_a_run_that_has_ended_says_how_and_what_still_held(state: RunState, text
     assert found.text.startswith(f"A trained weight is NaN or infinite. It began in step 5. {text}")
 
 
-def test_a_snapshot_of_nothing_has_a_verdict() -> None:
-    """A replayed file may have no state."""
-    found = said(Snapshot())
-    assert (found.word, found.code) == ("look", "unknown")
-
-
 @pytest.mark.parametrize(
     ("run", "word", "code", "first"),
     [
         ("grpo-healthy_multi-0", "fine", "finished", None),
         ("rloo-healthy_multi-0", "fine", "finished", None),
+        ("ppo-healthy_accum-0", "fine", "finished", None),
+        ("grpo_mid-healthy_base-0", "fine", "finished", None),
         ("ppo-value_nan-0", "act", "failed", "nonfinite_ratio"),
         ("ppo_legacy-value_nan-0", "act", "failed", "nonfinite_advantage"),
         ("rloo-reward_inf-0", "act", "failed", "nonfinite_reward"),
@@ -263,17 +258,3 @@ def test_recorded_runs(data: Path, run: str, word: str, code: str, first: str | 
     if code == "failed" and first:
         assert found.text.startswith(CONDITION_NAMED[first].summary)
         assert "The run has failed with RuntimeError after step" in found.text
-
-
-def test_a_verdict_only_gets_worse_by_what_begins(data: Path) -> None:
-    """At each event of a broken run: fine before the step of its fault."""
-    words: list[tuple[float, str]] = []
-
-    def see(snapshot: Snapshot) -> None:
-        at = snapshot.value("rl_last_step_timestamp_seconds") or NOW
-        words.append((snapshot.value("rl_step") or 0.0, said(snapshot, at).word))
-
-    recorded(data / "runs/ppo-value_nan-0.jsonl", see)
-    assert {word for step, word in words if step < 51} == {"fine"}
-    assert {word for step, word in words if step >= 51} == {"act"}
-    assert {word for _, word in words} <= set(WORDS)

@@ -75,16 +75,6 @@ def test_what_is_not_finite_is_served_and_counted(grpo: Store, value: float, kin
     assert sum(_counts(grpo, "rl_grad_norm_dist")) == 1
 
 
-def test_a_spike_stays_visible(grpo: Store) -> None:
-    """A scalar that spikes is also counted once a line, so that one line between two scrapes is not lost."""
-    for step, norm in enumerate([0.4, 1500.0, 0.4], 1):
-        grpo.record({"grad_norm": norm}, step=step)
-
-    found = next(b for s, b in grpo.snapshot.buckets.items() if s.metric.series == "rl_grad_norm_dist")
-    assert grpo.snapshot.value("rl_grad_norm") == 0.4
-    assert (found.count, found.maximum) == (3, 1500.0)
-
-
 def test_steps_are_counted_from_the_start_of_the_process(store: Store) -> None:
     """A resumed run continues its step; the counter is this process's own."""
     store.begin(RunFacts(algorithm="grpo", step=500), {})
@@ -290,23 +280,6 @@ def test_a_snapshot_never_changes(grpo: Store) -> None:
     grpo.record({"kl": 0.2, "grad_norm": 2.0, "new": 1.0}, step=2)
 
     assert (kept.samples, kept.buckets) == (samples, buckets)
-
-
-def test_a_change_inside_a_change_is_not_lost(grpo: Store) -> None:
-    """A signal handler can write while the thread that it interrupts is writing."""
-    calls = []
-
-    def edit(builder: SnapshotBuilder) -> None:
-        calls.append(1)
-        if len(calls) == 1:
-            grpo.enter(RunState.PREEMPTED)
-        builder.set("rl_step", 7)
-
-    grpo.change(edit)
-
-    assert len(calls) == 2
-    assert grpo.snapshot.value("rl_step") == 7
-    assert grpo.snapshot.value("rl_run_state", state="preempted") == 1
 
 
 def test_a_line_that_is_written_again_is_whole(grpo: Store, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import gc
 import json
-import os
-import subprocess
 import sys
 
 import pytest
@@ -18,12 +16,12 @@ from rlexporter.model.sink import NotSeenError
 from rlexporter.tensors import host
 from rlexporter.tensors.device import DeviceTally
 from rlexporter.tensors.tally import Tally
-from tests.conftest import DATA
+from tests.programs import printed
+from tests.tools import ROOT
 from tests.waits import watched_by_cuda
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU with CUDA on this machine")
 
-ROOT = DATA.parent.parent
 RATIO = Series(NAMED["rl_policy_ratio_dist"])
 REWARD = Series(NAMED["rl_reward_dist"])
 
@@ -163,20 +161,6 @@ def test_a_graph_that_is_captured_is_not_counted(counted_before: bool) -> None:
     assert all(seen == {} for _, seen in tally.arrived())
 
 
-def test_values_are_those_of_the_replay() -> None:
-    """Counting after each replay, in its stream's order, sees what that replay has computed."""
-    tally, static, graph = Tally(), torch.zeros(5000, device="cuda"), torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        out = static + 0.5
-    for value in (1.0, 2.0, 4.0):
-        static.fill_(value)
-        graph.replay()
-        tally.add(REWARD, out)
-    tally.flush(1)
-    found = _arrived(tally)[1][REWARD]
-    assert (found.count, found.positive_sum) == (15_000, 5000 * (1.5 + 2.5 + 4.5))
-
-
 _DIES = """
 import json
 import torch
@@ -206,9 +190,8 @@ print(json.dumps([said, step, found[series].count, found[series].positive_sum]))
 
 def test_the_last_step_survives_a_device_assert() -> None:
     """The device is lost to the process; what it had counted before is in the host's memory."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run([sys.executable, "-c", _DIES], capture_output=True, text=True, env=environment)
-    assert done.returncode == 0, done.stderr
-    said, step, count, positive = json.loads(done.stdout.splitlines()[-1])
+    said, step, count, positive = json.loads(
+        printed(sys.executable, "-c", _DIES, PYTHONPATH=str(ROOT)).splitlines()[-1]
+    )
     assert "assert" in said
     assert (step, count, positive) == (2, 2000, 3000.0)

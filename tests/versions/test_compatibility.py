@@ -88,7 +88,6 @@ def test_a_run_of_this_version(name: str, tmp_path: Path, monkeypatch: pytest.Mo
     missing = {s.labels[0]: s.labels[2] for s in samples if s.metric.series == "rl_signal_unavailable_info"}
     shown = sorted({s.metric.series for s, found in exporter.snapshot.buckets.items() if found.count})
     steps = exporter.snapshot.value("rl_steps_total")
-    exporter.close()
 
     assert unknown == []
     assert errors(exporter) == 0

@@ -172,18 +172,6 @@ def test_what_a_version_lacks_is_found() -> None:
         assert doctored.state == "partly", absent
 
 
-def test_an_unknown_key_is_found() -> None:
-    """However it gets into the log line."""
-    keys = [
-        ('self._metrics[mode]["reward"].append', 'self._metrics[mode]["surprise"].append', "surprise"),
-        ('self._metrics[mode]["reward"].append', 'self._metrics[mode][f"surprise/{x}/y"].append', "surprise/{x}/y"),
-        ("        super().log(logs", '        metrics.update({"surprise": 1})\n        super().log(logs', "surprise"),
-        ("        super().log(logs", '        metrics = {"surprise": 1}\n        super().log(logs', "surprise"),
-    ]
-    for old, new, unknown in keys:
-        assert _doctored(GRPO, "1.16.0", old, new).unknown == NAMED_LATER | {unknown}
-
-
 def test_a_method_of_a_base_class_counts() -> None:
     """TRL moves methods to a class of its own in another module."""
     sources = dict(_get(lambda: ["1.16.0"])["1.16.0"])

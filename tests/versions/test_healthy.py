@@ -216,7 +216,6 @@ def test_nothing_critical_begins(
     assert not run.silent or not [each for each in began if each.startswith("warning")]
     assert not run.solved or mean(pasts["reward"].first[:10]) < 0.3
     assert not run.solved or mean(pasts["reward"].last(30)) >= 0.85
-    exporter.close()
 
 
 def _steps(exporter: Exporter) -> float:

@@ -1,6 +1,6 @@
 """GRPO of trl 0.19, where it differs: it logs no entropy, NaN for what is not in a batch, and may lack a reference.
 
-`make versions` has an environment with it. GRPO and RLOO of today are in `tests/conditions/test_hidden.py`.
+`make versions` has an environment with it. GRPO and RLOO of today are in `tests/conditions/test_live_faults.py`.
 """
 
 from __future__ import annotations
@@ -71,7 +71,6 @@ def test_an_entropy_that_is_not_logged_collapses(tmp_path: Path) -> None:
     exporter = _run(trainers.grpo(tmp_path / "healthy", max_steps=STEPS, logging_steps=10))
     assert exporter.snapshot.value("rl_condition_judged", condition="entropy_collapsed") == 1
     assert began(exporter, Family.ENTROPY_LOW) == {}
-    exporter.close()
 
 
 @pytest.mark.parametrize("logging_steps", [1, 5])
@@ -87,7 +86,6 @@ def test_a_task_that_is_not_in_the_batch_is_no_fault(tmp_path: Path, logging_ste
 
     assert exporter.snapshot.value("rl_undefined_values_total", metric="rl_reward_function_dist") == 4
     assert began(exporter, Family.NONFINITE) == {}
-    exporter.close()
 
 
 @pytest.mark.parametrize("num_iterations", [1, 3])
@@ -98,4 +96,3 @@ def test_without_kl_all_else_is_seen(tmp_path: Path, num_iterations: int) -> Non
     assert errors(exporter) == 0
     assert exporter.snapshot.value("rl_signal_available", signal="kl") == 0
     assert exporter.snapshot.value("rl_signal_available", signal="advantage") == 1
-    exporter.close()

@@ -6,7 +6,6 @@ environments with them: all of this is run in the newest version of each, and so
 
 from __future__ import annotations
 
-import copy
 import itertools
 import math
 import sys
@@ -23,10 +22,10 @@ import rlexporter
 from rlexporter import Exporter
 from rlexporter.demo import tiny
 from rlexporter.model.condition import Family
-from tests.conditions.began import began, is_over
+from tests.conditions.began import began
 from tests.served import nonfinite
 from tests.versions import demo_trainers
-from tests.versions.trls import MODERN, has_ppo, once, once_legacy, once_modern
+from tests.versions.trls import MODERN, has_ppo, once, once_modern
 
 FAULT = 16
 """The first step with a fault."""
@@ -59,7 +58,6 @@ class Run(TrainerCallback):  # type: ignore[misc] # transformers is not checked
         self.step = 0
         self.rewarded: Callable[[list[float]], list[float]] = lambda rewards: rewards
         """Changes the rewards of a step."""
-        self._planted: dict[int, Callable[[], object]] = {}
 
         def reward(prompts: list[str], completions: list[str], **_: Any) -> list[float]:
             letters, lengths = tiny.letter_reward(prompts, completions), tiny.length_reward(completions)
@@ -92,12 +90,9 @@ class Run(TrainerCallback):  # type: ignore[misc] # transformers is not checked
         model = self.trainer.model
         return model.value_model.score if MODERN else model.v_head.summary
 
-    def train(self, plant: Callable[[], object] = lambda: None, mend: Callable[[], object] = lambda: None) -> Exporter:
-        """Train, with a fault that is planted before its step; where a rollout dies of it, stop.
-
-        ``mend``: takes it away before the next step.
-        """
-        self._planted = {FAULT: plant, FAULT + 1: mend}
+    def train(self, plant: Callable[[], object] = lambda: None) -> Exporter:
+        """Train, with a fault that is planted before its step; where a rollout dies of it, stop."""
+        self._plant = plant
         exporter = rlexporter.attach(self.trainer)
         try:
             if MODERN:
@@ -116,13 +111,9 @@ class Run(TrainerCallback):  # type: ignore[misc] # transformers is not checked
 
     def _before(self, step: int) -> None:
         self.step = step
-        with torch.no_grad():
-            self._planted.get(step, lambda: None)()
-
-    def learn_faster(self, times: float) -> None:
-        """Change the learning rate, and not by its scheduler, which is what modern PPO logs."""
-        for group in self.trainer.optimizer.param_groups:
-            group["lr"] *= times
+        if step == FAULT:
+            with torch.no_grad():
+                self._plant()
 
 
 def _alerts(exporter: Exporter) -> dict[str, int]:
@@ -131,7 +122,6 @@ def _alerts(exporter: Exporter) -> dict[str, int]:
     for (name, severity), step in sorted(began(exporter).items(), key=lambda item: item[1]):
         if severity in _ACTIONS:
             found.setdefault(name, step)
-    exporter.close()
     return found
 
 
@@ -143,7 +133,6 @@ def test_without_a_fault(taught: Path) -> None:
 
     assert {name for name in judged if exporter.snapshot.value("rl_condition_judged", condition=name) == 1} == judged
     assert began(exporter) == {}
-    exporter.close()
 
 
 class Fault(NamedTuple):
@@ -174,11 +163,15 @@ def _reward_far_off(run: Run, _: pytest.MonkeyPatch) -> None:
     run.rewarded = lambda rewards: [1000.0, *rewards[1:]] if run.step == FAULT else rewards
 
 
-def _reward(level: float) -> Callable[[Run, pytest.MonkeyPatch], None]:
-    def plant(run: Run, _: pytest.MonkeyPatch) -> None:
-        run.rewarded = lambda rewards: [level] * len(rewards)
+def _reward_alike(run: Run, _: pytest.MonkeyPatch) -> None:
+    """As much as is usual."""
+    run.rewarded = lambda rewards: [1.1] * len(rewards)
 
-    return plant
+
+def _learn_faster(run: Run, _: pytest.MonkeyPatch) -> None:
+    """Not by its scheduler, which is what modern PPO logs."""
+    for group in run.trainer.optimizer.param_groups:
+        group["lr"] *= 100
 
 
 def _freeze(run: Run, _: pytest.MonkeyPatch) -> None:
@@ -200,46 +193,28 @@ def _cool_down(run: Run, _: pytest.MonkeyPatch) -> None:
     run.trainer.generate = lambda *args, **kwargs: generate(*args, **{**kwargs, "temperature": 0.5})
 
 
-def _sample(run: Run, patch: pytest.MonkeyPatch, change: Callable[[Any, Any], Any]) -> None:
-    """``change`` is given the model and the settings of each rollout, and returns the model to sample from.
-
-    Modern PPO takes the sampler's probabilities for the old ones.
-    """
+def _sample_cooler(run: Run, patch: pytest.MonkeyPatch) -> None:
+    """Modern PPO takes the sampler's probabilities for the old ones."""
     generate = run.module.batch_generation
 
-    def sample(model: Any, queries: Any, size: int, pad: int, config: Any) -> Any:
-        return generate(change(model, config), queries, size, pad, config)
-
-    patch.setattr(run.module, "batch_generation", sample)
-
-
-def _sample_cooler(run: Run, patch: pytest.MonkeyPatch) -> None:
-    def cool(model: Any, config: Any) -> Any:
+    def cool(model: Any, queries: Any, size: int, pad: int, config: Any) -> Any:
         config.temperature = 0.5
-        return model
+        return generate(model, queries, size, pad, config)
 
-    _sample(run, patch, cool)
-
-
-def _sample_from_the_past(run: Run, patch: pytest.MonkeyPatch) -> None:
-    """A copy that is never brought up to date: it is noticed when the policy has moved away from it."""
-    kept = copy.deepcopy(run.policy)
-    _sample(run, patch, lambda model, _: kept)
+    patch.setattr(run.module, "batch_generation", cool)
 
 
 OF_BOTH = {
     "advantages without spread": Fault(_whiten_to_nothing, "advantage_flat", 0, 0),
     "a KL coefficient that becomes 0": Fault(_lose_coefficient, "kl_coef_lost", 0, 0, alone=True),
     "a reward that is far off": Fault(_reward_far_off, "reward_outlier", 0, 0),
-    "rewards that are all the same, and usual": Fault(_reward(1.1), "reward_function_dead", 7, 7),
-    "a learning rate that jumps": Fault(lambda run, _: run.learn_faster(100), "learning_rate_jump", 0, 0),
+    "rewards that are all the same": Fault(_reward_alike, "reward_function_dead", 7, 7),
+    "a learning rate that jumps": Fault(_learn_faster, "learning_rate_jump", 0, 0),
     "a frozen policy": Fault(_freeze, "weights_frozen", 3, 3, alone=True),
 }
 OF_MODERN = {
-    "rewards that are all the same, and low": Fault(_reward(0.0), "reward_function_dead", 7, 7),
     "dropout in the reference": Fault(_drop_out, "reference_dropout", 0, 0, alone=True),
     "a sampler at another temperature": Fault(_sample_cooler, "sampling_jump", 1, 1),
-    "a stale sampler": Fault(_sample_from_the_past, "sampling_jump", 1, 8),
 }
 OF_LEGACY = {"a sampler at another temperature": Fault(_cool_down, "sampler_differs", 1, 14)}
 FAULTS = OF_BOTH | (OF_MODERN if MODERN else OF_LEGACY)
@@ -256,63 +231,6 @@ def test_the_fault_is_named(taught: Path, monkeypatch: pytest.MonkeyPatch, name:
     assert FAULT + fault.first <= found[fault.condition] <= FAULT + fault.last
     assert min(found.values()) >= FAULT
     assert not fault.alone or set(found) == {fault.condition}
-
-
-@once
-def test_a_coefficient_that_is_0_from_the_start_is_a_setting(taught: Path) -> None:
-    """It is told of once."""
-    setting: dict[str, Any] = {"kl_coef" if MODERN else "init_kl_coef": 0.0}
-    exporter = Run(taught, 3, **setting).train()
-
-    assert began(exporter) == {("kl_coef_off", "info"): 1}
-    assert exporter.snapshot.value("rl_condition_events_total", condition="kl_coef_off", severity="info") == 1
-    assert exporter.snapshot.value("rl_kl_coef") == 0
-    exporter.close()
-
-
-@once_legacy
-def test_a_coefficient_at_its_bound(taught: Path) -> None:
-    """The target of KL is far below what the policy does; for some steps the coefficient follows."""
-    run = Run(taught, FAULT + 6, target=0.01, horizon=1000)
-
-    def bind() -> None:
-        controller = run.trainer.kl_ctl
-        update, bound = controller.update, controller.value
-
-        def bounded(current: float, batch: int) -> None:
-            update(current, batch)
-            controller.value = min(controller.value, bound)
-
-        controller.update = bounded
-
-    found = _alerts(run.train(bind))
-
-    assert set(found) == {"kl_coef_stuck"}
-    assert FAULT + 5 <= found["kl_coef_stuck"] <= FAULT + 6  # the coefficient of a step is that of the one before
-
-
-@once_legacy
-def test_a_ratio_that_blows_up_for_one_step(taught: Path) -> None:
-    """The optimizer goes far too far once; what the trainer skips then it logs as a loss of 0."""
-    run = Run(taught, FAULT + 5)
-    kept: list[Any] = []
-
-    def plant() -> None:
-        kept.extend(each.detach().clone() for each in run.trainer.model.parameters())
-        run.learn_faster(1e5)
-
-    def mend() -> None:
-        run.learn_faster(1e-5)
-        for each, before in zip(run.trainer.model.parameters(), kept, strict=True):
-            each.copy_(before)
-
-    exporter = run.train(plant, mend)
-    found = began(exporter, Family.POLICY_STEP)
-
-    assert found["ratio_tail", "critical"] == FAULT
-    assert min(found.values()) == FAULT
-    assert is_over(exporter, "ratio_tail", "critical")
-    exporter.close()
 
 
 def _spoil(weight: Any, value: float = math.nan) -> None:
@@ -363,7 +281,6 @@ class TestWeights:
 
         assert exporter.snapshot.value("rl_step") == FAULT - 1
         assert began(exporter, Family.NONFINITE)["nonfinite_weights", "critical"] == FAULT - 1
-        exporter.close()
 
 
 @once
@@ -412,7 +329,6 @@ class TestTheEndOfTheWeights:
         assert began(exporter, Family.NONFINITE) == {("nonfinite_weights", "critical"): FAULT}
         assert set(nonfinite(exporter)) == {"rl_weight_norm"}
         assert exporter.snapshot.value("rl_run_state", state="failed") == 1
-        exporter.close()
 
 
 def _causes(exporter: Exporter) -> dict[str, int]:
@@ -424,7 +340,6 @@ def _causes(exporter: Exporter) -> dict[str, int]:
     }
     assert began(exporter, Family.NONFINITE)["nonfinite_weights", "critical"] == FAULT
     assert exporter.snapshot.value("rl_condition_symptom", condition="run_failed", severity="critical") == 1
-    exporter.close()
     return found
 
 
@@ -441,7 +356,6 @@ class TestWhatNoLineShows:
         value = next(b for s, b in exporter.snapshot.buckets.items() if s.metric.series == "rl_value_dist")
         assert value.counts[0] + value.counts[-1] > 0
         assert began(exporter, Family.NONFINITE)["nonfinite_value_loss", "critical"] == FAULT
-        exporter.close()
 
     def test_exploding_gradients(self, taught: Path) -> None:
         """For one step: in the upper buckets."""
@@ -451,7 +365,6 @@ class TestWhatNoLineShows:
 
         assert found.maximum > 1e6
         assert sum(found.counts[-2:]) >= UPDATES
-        exporter.close()
 
     def test_lengths_collapse(self, taught: Path) -> None:
         """The policy ends at once."""
@@ -468,4 +381,3 @@ class TestWhatNoLineShows:
             ("length_low", "warning"): FAULT + 4,
             ("same_length", "warning"): FAULT + 4,
         }
-        exporter.close()
