@@ -125,10 +125,11 @@ def _lanes(which: str) -> list[list[Job]]:
     if which == "versions":
         return [[_older("ppo"), _older("mid")], [_older("legacy"), _older("legacy07"), _loggers()]]
     few = " and not slow" if which == "test" else ""
-    # The longest first, so that none is left for the end.
+    # File by file, the longest first: none of them is left for the end, and what a file sets up is set up once.
     paths = ("tests/e2e", "tests/versions", "tests/stack", "tests/docs", "tests")
-    tests = Job("tests", options=("-m", f"not soak and not waits{few}", *paths), workers=3)
-    # The servers of a file are started once, by the worker that has the file. Importing all others would take a minute.
+    options = ("-m", f"not soak and not waits{few}", "--no-loadscope-reorder", *paths)
+    tests = Job("tests", options=options, workers=3, dist="loadfile")
+    # Importing all others would take a minute.
     waiting = [str(path) for path in sorted(Path("tests").rglob("test_*.py")) if "mark.waits" in path.read_text()]
     waits = Job("waits", options=("-m", f"waits and not soak{few}", *waiting), workers=6, dist="loadfile")
     if which == "test":
