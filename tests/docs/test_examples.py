@@ -12,14 +12,13 @@ import runpy
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
-from jupyter_client.manager import KernelManager
 
 from rlexporter.catalog import NAMED
 from rlexporter.demo import tiny
+from tests.e2e.notebook import QUIET, opened
 from tests.tools import ROOT
 
 pytestmark = pytest.mark.slow
@@ -129,34 +128,18 @@ def test_a_kubernetes_job() -> None:
     assert f"create configmap {volumes['script']['configMap']['name']} --from-file=../grpo.py" in text
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
-@pytest.mark.filterwarnings("ignore::ResourceWarning")
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@QUIET
 def test_the_notebook(tmp_path: Path) -> None:
     """Every cell but the one that installs, in a real kernel: the card follows the run, and the verdict is printed."""
     cells = json.loads((EXAMPLES / "grpo.ipynb").read_text())["cells"]
     codes = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
     assert [code for code in codes if code.startswith("%")] == ["%pip install --quiet rlexporter trl"]
     assert all(not cell.get("outputs") for cell in cells)
-    manager = KernelManager(kernel_name="python3")
-    environ = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    manager.start_kernel(extra_arguments=["--HistoryManager.enabled=False"], env=environ, cwd=str(tmp_path))
-    client = manager.blocking_client()
-    said: list[dict[str, Any]] = []
-    try:
-        client.start_channels()
-        client.wait_for_ready(timeout=600)
-        for code in codes:
-            if not code.startswith("%"):
-                client.execute_interactive(
-                    code, timeout=1200, output_hook=lambda message: said.append(message["content"])
-                )
-    finally:
-        client.stop_channels()
-        manager.shutdown_kernel(now=True)
-    assert not [each for each in said if "traceback" in each], said
-    cards = [each["data"]["text/html"] for each in said if "text/html" in each.get("data", {})]
-    assert "finished" in cards[-1]
-    assert "60 of 60" in cards[-1]
-    (verdict,) = (each["text"] for each in said if each.get("name") == "stdout" and " - " in each["text"])
+    with opened(tmp_path) as notebook:
+        said = [notebook.run(code) for code in codes if not code.startswith("%")]
+    assert not [each for each in said if "Traceback" in each], said
+    last = notebook.cards[-1][2]
+    assert "finished" in last
+    assert "60 of 60" in last
+    (verdict,) = (each for each in said if " - " in each)
     assert verdict.split()[0] in ("fine", "look")

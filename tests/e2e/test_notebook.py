@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import pytest
-from jupyter_client.manager import KernelManager
 
 from tests.conftest import fetch
-from tests.tools import ROOT, eventually, free_port, prometheus
+from tests.e2e.notebook import QUIET, Notebook, opened
+from tests.tools import eventually, free_port, prometheus
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-]
+pytestmark = QUIET
 
 _SETUP = """
 import logging, time, warnings
@@ -39,46 +31,14 @@ exporter = rlexporter.attach(trainer, port={port})
 """
 
 
-@dataclass
-class Notebook:
-    """One of a running kernel, with the cards that its cells have shown: how, under which name, and what they say."""
-
-    manager: Any
-    client: Any
-    cards: list[tuple[str, str, str]] = field(default_factory=list)
-
-    def run(self, code: str) -> str:
-        """Execute a cell; what it printed, or how it failed."""
-        texts: list[str] = []
-
-        def output(message: Any) -> None:
-            content = message["content"]
-            texts.append(content.get("text") or " ".join(content.get("traceback", [])))
-            if "text/html" in content.get("data", {}):
-                name = content["transient"]["display_id"]
-                self.cards.append((message["msg_type"], name, content["data"]["text/html"]))
-
-        self.client.execute_interactive(code, timeout=600, output_hook=output)
-        return "".join(texts)
-
-
-@pytest.fixture
-def notebook(monkeypatch: pytest.MonkeyPatch) -> Iterator[Notebook]:
-    """An empty one."""
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    manager = KernelManager(kernel_name="python3")
-    manager.start_kernel(extra_arguments=["--HistoryManager.enabled=False"], env={**os.environ, "OMP_NUM_THREADS": "1"})
-    client = manager.blocking_client()
-    client.start_channels()
-    client.wait_for_ready(timeout=600)
-    yield Notebook(manager, client)
-    client.stop_channels()
-    manager.shutdown_kernel(now=True)
-
-
 @pytest.mark.slow
-def test_a_notebook(tmp_path: Path, notebook: Notebook) -> None:
+def test_a_notebook(tmp_path: Path) -> None:
     """Interrupted, trained again, and the cell run anew: the server has it each time, and the card keeps up."""
+    with opened(tmp_path) as notebook:
+        _used(notebook, tmp_path)
+
+
+def _used(notebook: Notebook, tmp_path: Path) -> None:
     port = free_port()
     url = f"http://127.0.0.1:{port}/metrics"
     assert "Error" not in notebook.run(_SETUP + _CELL.format(folder=str(tmp_path), port=port, steps=10_000))

@@ -7,7 +7,7 @@ differs on a real one (that copies take time, that reads wait) is tested in test
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from threading import Thread
 from typing import Any
 
@@ -34,6 +34,14 @@ def _on_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every tensor is taken for one on a GPU."""
     for module in (sink, tally):
         monkeypatch.setattr(module, "on_gpu", torch.is_tensor)
+
+
+@pytest.fixture
+def exporter() -> Iterator[Exporter]:
+    """An exporter that serves nobody: while another thread takes what has come, `current` does not wait for it."""
+    found = Exporter(run="test")
+    yield found
+    found.close()
 
 
 @pytest.fixture
