@@ -126,7 +126,7 @@ def _lanes(which: str) -> list[list[Job]]:
         return [[_older("ppo"), _older("mid")], [_older("legacy"), _older("legacy07"), _loggers()]]
     few = " and not slow" if which == "test" else ""
     # File by file, the longest first: none of them is left for the end, and what a file sets up is set up once.
-    paths = ("tests/e2e", "tests/versions", "tests/stack", "tests/docs", "tests")
+    paths = ("tests/versions", "tests/e2e", "tests/stack", "tests/docs", "tests")
     options = ("-m", f"not soak and not waits{few}", "--no-loadscope-reorder", *paths)
     tests = Job("tests", options=options, workers=3, dist="loadfile")
     # Importing all others would take a minute.
@@ -134,7 +134,8 @@ def _lanes(which: str) -> list[list[Job]]:
     waits = Job("waits", options=("-m", f"waits and not soak{few}", *waiting), workers=6, dist="loadfile")
     if which == "test":
         return [[tests], [_check(), waits]]
-    return [[tests], [waits, _check()], *_lanes("versions")]
+    # What waits begins when environments are set up: it measures time, of which they leave little.
+    return [[tests], [_check(), waits], *_lanes("versions")]
 
 
 _RUNNING: set[subprocess.Popen[bytes]] = set()

@@ -74,7 +74,7 @@ def sick(began: float, now: float) -> Iterator[tuple[str, Samples]]:
         }
         events[("rl_condition", condition, severity)] = 1.0
         yield f"{condition}-{severity}", running | {("rl_gpus",): 8.0} | (events if now > BAD else {})
-    if now < BAD + 10:
+    if now < BAD + 40:
         died = alive(began, "running" if now < BAD else "failed")
         yield (
             "failed",
@@ -96,8 +96,8 @@ def sick(began: float, now: float) -> Iterator[tuple[str, Samples]]:
 
 
 def shortened(folder: Path) -> Path:
-    """The rules, in which waits are shorter still, and what takes this database half a minute to see is no death."""
-    waits = {"> 150": "> 20", "for: 50s": "for: 5s", "> 7.5": "> 30", "time() - 75": "time() - 300"}
+    """The rules, in which waits are shorter still, and what takes this database a minute to see is no death."""
+    waits = {"> 150": "> 20", "for: 50s": "for: 5s", "> 7.5": "> 60", "time() - 75": "time() - 300"}
     file = rules(folder)
     file.write_text(replaced(file.read_text(), waits))
     return file
