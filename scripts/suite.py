@@ -38,8 +38,8 @@ _TESTS_FAILED = 1
 class Job:
     """Commands that run one after the other, the last of which may be pytest.
 
-    ``prepare``: what is run before; ``options``: of pytest, None for a job without tests; ``workers`` and ``dist``: of
-    pytest-xdist.
+    ``prepare``: what is run before; ``options``: of pytest, None for a job without tests; ``workers``: those of
+    pytest-xdist, each of which runs whole files, so that what a file sets up is set up once.
     """
 
     name: str
@@ -47,7 +47,6 @@ class Job:
     options: tuple[str, ...] | None = None
     python: str = ".venv/bin/python"
     workers: int = 0
-    dist: str = "worksteal"
     said: str = field(default="waits for its turn", init=False)
     failure: str = field(default="it did not come to its end", init=False)
     """What went wrong, other than tests that failed; empty once it has ended and nothing did."""
@@ -64,7 +63,7 @@ class Job:
 
     def pytest(self, *more: str) -> tuple[str, ...]:
         """Return the command that runs the tests."""
-        spread = ("-n", str(self.workers), "--dist", self.dist) if self.workers else ()
+        spread = ("-n", str(self.workers), "--dist", "loadfile") if self.workers else ()
         cache = ("-o", f"cache_dir={FOLDER / self.name}.cache")
         return (self.python, "-m", "pytest", "-q", *cache, *spread, *(self.options or ()), *more)
 
@@ -125,13 +124,11 @@ def _lanes(which: str) -> list[list[Job]]:
     if which == "versions":
         return [[_older("ppo"), _older("mid")], [_older("legacy"), _older("legacy07"), _loggers()]]
     few = " and not slow" if which == "test" else ""
-    # File by file, the longest first: none of them is left for the end, and what a file sets up is set up once.
-    paths = ("tests/versions", "tests/e2e", "tests/stack", "tests/docs", "tests")
-    options = ("-m", f"not soak and not waits{few}", "--no-loadscope-reorder", *paths)
-    tests = Job("tests", options=options, workers=3, dist="loadfile")
+    options = ("-m", f"not soak and not waits{few}", "--no-loadscope-reorder")
+    tests = Job("tests", options=options, workers=3)
     # Importing all others would take a minute.
     waiting = [str(path) for path in sorted(Path("tests").rglob("test_*.py")) if "mark.waits" in path.read_text()]
-    waits = Job("waits", options=("-m", f"waits and not soak{few}", *waiting), workers=6, dist="loadfile")
+    waits = Job("waits", options=("-m", f"waits and not soak{few}", *waiting), workers=6)
     if which == "test":
         return [[tests], [_check(), waits]]
     # What waits begins when environments are set up: it measures time, of which they leave little.
