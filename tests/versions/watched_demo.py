@@ -7,8 +7,6 @@ somebody has seen that the run is healthy, and once more until somebody has seen
 from __future__ import annotations
 
 import functools
-import gc
-import importlib
 import os
 import time
 from collections.abc import Callable
@@ -63,6 +61,4 @@ if __name__ == "__main__":
     tiny.letter_reward = _watched
     tiny.REWARDS = (_watched, *tiny.REWARDS[1:])
     quiet()
-    importlib.import_module("rlexporter.demo.training")
-    gc.freeze()  # modern PPO collects garbage several times a step, and torch and trl leave many objects to look at
     raise SystemExit(main())
