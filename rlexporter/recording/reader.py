@@ -20,6 +20,7 @@ from rlexporter.recording.writers import Dialect, translated
 from rlexporter.store.keys import evaluation_prefix
 
 _BEGINNINGS = ("meta", "train_begin")
+_LAST_STEP = 2**53
 _FIRST_STEPS = 100
 _MOST_KEYS = 10_000
 
@@ -234,7 +235,7 @@ def _time(value: object) -> float:
 
 
 def _step(value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) <= _LAST_STEP:
         raise ValueError("a line has no step" if value is None else f"{value!r} is no step")
     return int(value)
 

@@ -16,8 +16,10 @@ Each line is one object, with NaN and Infinity as Python's json writes them. ``e
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Callable, Mapping
+from io import FileIO
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Thread
@@ -41,11 +43,13 @@ class Recorder:
         try:
             Path(path).parent.mkdir(parents=True, exist_ok=True)
             # Unbuffered: a killed process loses no finished line, and a forked one has nothing to write twice.
-            self._file = Path(path).open("ab", buffering=0)  # noqa: SIM115 - closed by the writing thread
+            self._file = Path(path).open("ab+", buffering=0)  # noqa: SIM115 - closed by the writing thread
+            self._torn = _is_torn(self._file)
         except OSError as error:
             raise SetupError(
                 f"cannot record to {path}: {error.strerror} (argument record, RLEXPORTER_RECORD)"
             ) from None
+        self._path = path
         self._failed = failed
         self._queue: SimpleQueue[dict[str, Any] | None] = SimpleQueue()
         self._thread = Thread(target=self._write, name="rlexporter-record", daemon=True)
@@ -107,9 +111,29 @@ class Recorder:
 
     def _line(self, event: dict[str, Any]) -> None:
         try:
-            self._file.write((json.dumps(plain(event)) + "\n").encode())
+            if not os.fstat(self._file.fileno()).st_nlink:
+                raise FileNotFoundError(f"the recording {self._path} was removed: it goes on in no file")
+            self._append((json.dumps(plain(event)) + "\n").encode())
         except Exception as error:  # noqa: BLE001 - a full disk must not end the thread
             self._failed(error)
+
+    def _append(self, line: bytes) -> None:
+        """Write a whole line; behind one that was cut off by a full disk it begins a line of its own."""
+        left = b"\n" + line if self._torn else line
+        while left:
+            written = self._file.write(left)
+            if not written:
+                raise OSError(f"{self._path} takes no more")
+            self._torn = written < len(left)
+            left = left[written:]
+
+
+def _is_torn(file: FileIO) -> bool:
+    """Return True if the last line of a file has no end, as a killed process or a full disk leaves it."""
+    if not file.seekable() or not file.seek(0, os.SEEK_END):
+        return False
+    file.seek(-1, os.SEEK_END)
+    return file.read(1) != b"\n"
 
 
 def series_text(series: Series) -> str:

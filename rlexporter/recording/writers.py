@@ -36,7 +36,7 @@ _LAST_OF_SWIFT = "last_model_checkpoint"
 _SUMMARY = "train_runtime"
 """A key of the line that transformers writes where a training has come to its end."""
 
-_NUMBER = re.compile(r"[+-]?(\d+\.?\d*(e[+-]?\d+)?|\.\d+(e[+-]?\d+)?|nan|inf(inity)?)", re.IGNORECASE | re.ASCII)
+_NUMBER = re.compile(r"[+-]?((\d+(\.\d*)?|\.\d+)(e[+-]?\d+)?|nan|inf(inity)?)", re.IGNORECASE | re.ASCII)
 _OF = re.compile(r"(\d+)/(\d+)", re.ASCII)
 _MOST_SHAPES = 1000
 """The kinds of lines that are remembered."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 import threading
 from pathlib import Path
@@ -17,6 +18,8 @@ from rlexporter import Exporter
 from rlexporter.model.errors import SetupError
 from rlexporter.model.step import RunFacts, StepUpdate
 from rlexporter.recording import writer
+from tests.programs import printed
+from tests.tools import ROOT, eventually
 
 
 def _lines(path: Path) -> list[dict[str, Any]]:
@@ -71,6 +74,60 @@ def test_a_disk_that_fails_is_counted(tmp_path: Path) -> None:
         recorder.close()
         assert exporter.snapshot.value("rlexporter_errors_total", where="record")
         assert exporter.snapshot.value("rl_loss") == 1.0
+
+
+CUT_OFF = """
+import json, os, resource, sys
+from rlexporter import recording
+from rlexporter.recording.writer import Recorder
+from tests.tools import eventually
+
+path, failed = sys.argv[1], []
+recorder = Recorder(path, failed.append)
+for step in range(1, 6):
+    recorder.log(step, {"reward": 0.5})
+eventually(lambda: open(path).read().count("\\n") == 5)
+hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+resource.setrlimit(resource.RLIMIT_FSIZE, (os.path.getsize(path) + 30, hard))
+for step in (6, 7):  # of which the first has room for 30 bytes
+    recorder.log(step, {"reward": 0.5})
+    eventually(lambda: len(failed) == step - 5)
+resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+recorder.log(8, {"reward": 0.5})
+recorder.close()
+with open(path, "a") as file:
+    file.write('{"event": "log", "glob')  # as a killed process leaves it
+again = Recorder(path, failed.append)
+again.log(9, {"reward": 0.5})
+again.close()
+found = recording.read(path, "grpo")
+print(json.dumps([[event.step for event in found.events], found.notes, len(failed)]))
+"""
+
+
+def test_a_disk_that_is_full_once_costs_its_lines(tmp_path: Path) -> None:
+    """The line that is cut off, and those that do not fit: later ones are read, and a reader says what it left out.
+
+    The limit on the size of files stands for the disk: it lets the first part of a line through, and then nothing.
+    """
+    path = tmp_path / "run.jsonl"
+    steps, [note], failed = json.loads(printed(sys.executable, "-c", CUT_OFF, str(path), cwd=ROOT))
+
+    assert steps == [1, 2, 3, 4, 5, 8, 9]
+    assert failed == 2
+    assert re.fullmatch(r"left out 2 damaged lines: 6: is no JSON: .*; 8: is no JSON: .*", note)
+
+
+def test_a_file_that_was_removed_is_said(tmp_path: Path) -> None:
+    """It has no name any more, and what is written to it is nowhere."""
+    path = tmp_path / "run.jsonl"
+    with Exporter(run="r", port=0, record=str(path), linger=0) as exporter:
+        exporter.log({"loss": 1.0}, step=1)
+        eventually(lambda: path.read_text().count("\n") >= 2)
+        path.unlink()
+        exporter.log({"loss": 2.0}, step=2)
+        eventually(lambda: exporter.snapshot.value("rlexporter_errors_total", where="record"))
+        assert exporter.snapshot.value("rl_loss") == 2.0
 
 
 def test_a_disk_that_is_too_slow_costs_lines_not_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,14 +19,20 @@ from rlexporter.recording.writers import STEPS, is_number, is_training
 _ESCAPE = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b\n]*(?:\x07|\x1b\\)|\x1b[@-_]")
 _PREFIX = re.compile(r"^(?:\(\w+(?: pid=\d+)?(?:, ip=[\w.:]+)?\)|\[(?:rank|default)?\d+\]:) ?", re.MULTILINE)
 """What Ray and torchrun put before each line of a worker."""
-_VERL = re.compile(r"(?<!\S)step:(\d+) - (\S.*)$", re.MULTILINE)
+_VERL = re.compile(r"(?<!\S)step:(\d{1,18}) - (\S.*)$", re.MULTILINE)
 _LAST_OF_VERL = re.compile(r"""^\(?['"]?Final validation metrics: """, re.MULTILINE)
 """What each version of verl prints after its last step, as the repr of a text, and with None if it does not validate;
 up to 0.2 a line with the same numbers follows."""
 _FINISHED = {"event": "state", "state": "finished"}
-_REPEATED = re.compile(r"\s*\[repeated .*\]$")
-_BAR = re.compile(r"(?:(\w[\w ()/.-]*):[^\S\n]*)?\d+%\|[^|\n]*\|[^\S\n]*(\d+)/(\d+) \[")
-"""What tqdm draws: what is being done if it says so, the steps done, and all of them."""
+_REPEATED = " [repeated "
+"""What Ray puts behind a line that several workers have printed."""
+_BAR = re.compile(
+    r"(?:(?<!\w)(\w[\w ()/.-]{0,60}):[^\S\n]{0,9})?\b\d{1,3}%\|[^|\n]{0,400}\|[^\S\n]{0,9}(\d{1,12})/(\d{1,12}) \["
+)
+"""What tqdm draws: what is being done if it says so, the steps done, and all of them.
+
+Every part is bounded, or a long line of something else would be looked through from each of its characters.
+"""
 _OF_TRAINING = ("", "Train", "Training Progress")
 """What transformers, ms-swift and verl say: other bars are of other work."""
 
@@ -110,7 +116,7 @@ class Console:
         for match in found:
             self._over |= _LAST_OF_VERL.search(text, at, match.start()) is not None
             self._number += text.count("\n", at, match.start())
-            parts = (each.rpartition(":") for each in _REPEATED.sub("", match[2]).split(" - "))
+            parts = (each.rpartition(":") for each in match[2].partition(_REPEATED)[0].split(" - "))
             logs = {key.strip(): v if is_number(v) else printed.literal(v) for key, _, v in parts if key}
             yield Line(f"{self._path}:{self._number}", {"step": match[1], **logs}, self._progress)
             self._number += text.count("\n", match.start(), match.end())
@@ -123,10 +129,8 @@ class Console:
         self._ending.feed(text[at:])
 
     def _of_dicts(self, *, last: bool) -> Iterator[Line]:
-        text, at, done = self._text, 0, 0
-        while True:
-            start, end, found = printed.following(text, at, whole=last)
-            at = end
+        text, end, done = self._text, 0, 0
+        for start, end, found in printed.dicts(text, whole=last):
             if found is not None and not _is_log_line(found):
                 continue
             yield from self._between(text[done:start])

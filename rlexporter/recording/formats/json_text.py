@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 from rlexporter.recording.source import UNDERSTOOD, Found, Line, UnreadableError, shortened
 from rlexporter.recording.writers import STEPS
@@ -13,11 +14,7 @@ from rlexporter.recording.writers import STEPS
 LONGEST = 8 * 1024 * 1024
 """The length of a line of which no more pieces are kept."""
 _OBJECT = re.compile(r'\s*\{\s*["}]')
-
-
-def refuse(error: UnreadableError) -> None:
-    """Raise ``error``: what is done about a damaged line of a whole file."""
-    raise error
+_MOST_NAMED = 5
 
 
 class JsonLines:
@@ -30,7 +27,7 @@ class JsonLines:
     ending = None
     """How the run would have ended if nothing more comes: JSON lines never say."""
 
-    def __init__(self, path: Path, damaged: Callable[[UnreadableError], None] = refuse) -> None:
+    def __init__(self, path: Path, damaged: Callable[[UnreadableError], None]) -> None:
         self._path = path
         self._damaged = damaged
         self._rest = ""
@@ -69,7 +66,7 @@ class JsonLines:
     def _parsed(self, line: str, *, last: bool = False) -> Iterator[Line]:
         where = f"{self._path}:{self._number}"
         try:
-            value = json.loads(line)
+            value = _loaded(line)
         except (ValueError, RecursionError) as error:
             if self._first or not last:
                 hint = f": {UNDERSTOOD}" if self._first else ""
@@ -86,9 +83,9 @@ class JsonLines:
 def read(path: Path, text: str) -> Found | None:
     """Return the objects in ``text``, None if it is no JSON. Raises UnreadableError, also while they are iterated."""
     try:
-        whole = json.loads(text)
+        whole = _loaded(text)
     except (ValueError, RecursionError):
-        return Found(path, _json_lines(path, text)) if _begins_as_lines(text) else None
+        return _json_lines(path, text) if _begins_as_lines(text) else None
     if isinstance(whole, dict) and isinstance(whole.get("log_history"), list):
         return Found(path, _listed(f"{path}: log_history", whole["log_history"]))
     if isinstance(whole, dict) and "\n" not in text.strip():
@@ -117,10 +114,31 @@ def begin_as_lines(begun: list[str]) -> bool | None:
     return None if len(begun) < 2 else bool(_OBJECT.match(begun[1]))
 
 
-def _json_lines(path: Path, text: str) -> Iterator[Line]:
-    reader = JsonLines(path)
-    yield from reader.feed(text)
-    yield from reader.close()
+def _json_lines(path: Path, text: str) -> Found:
+    """Return the lines of a text; of a recording damaged ones are left out, as a full disk leaves them."""
+    damaged: list[UnreadableError] = []
+    reader = JsonLines(path, damaged.append)
+    lines = [*reader.feed(text), *reader.close()]
+    if not damaged:
+        return Found(path, lines)
+    if not any("event" in line.logs for line in lines):
+        raise damaged[0]
+    first, more = damaged[:_MOST_NAMED], len(damaged) - _MOST_NAMED
+    named = "; ".join(str(each).removeprefix(f"{path}:") for each in first)
+    which = (
+        f"left out a damaged line: {named}" if len(damaged) == 1 else f"left out {len(damaged)} damaged lines: {named}"
+    )
+    return Found(path, lines, (which + (f"; and {more} more" if more > 0 else ""),))
+
+
+def _loaded(text: str) -> Any:
+    """Return what JSON ``text`` holds. Raises ValueError and RecursionError for what is none."""
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        if isinstance(error, json.JSONDecodeError):
+            raise
+        return json.loads(text, parse_int=float)  # an integer of more digits than Python reads
 
 
 def _listed(where: str, lines: list[object]) -> Iterator[Line]:

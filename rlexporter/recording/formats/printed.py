@@ -5,10 +5,16 @@ from __future__ import annotations
 import ast
 import re
 import warnings
+from collections.abc import Iterator
 from math import inf, nan
 from typing import Any
 
 _LONGEST = 20_000
+"""The characters within which a dict ends."""
+_MOST_FRUITLESS, _LONGEST_AFTER = 8, 200
+"""The dicts that do not end within so many characters, after which those that begin there too must be short."""
+_ENDLESS, _CUT_OFF = 0, -1
+"""A dict that does not end, and one before whose end the next one begins."""
 _START = re.compile(r"""\{\s*(['"])[^{}'"]{1,200}\1\s*:""")
 _TOKEN = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|[{}'"]""", re.DOTALL)
 _HALF = re.compile(r"""\{\s*(?:(['"])[^{}'"]{0,200}(?:\1\s*)?)?\Z""")
@@ -16,24 +22,31 @@ _HALF = re.compile(r"""\{\s*(?:(['"])[^{}'"]{0,200}(?:\1\s*)?)?\Z""")
 _NAMES = {"nan": nan, "NaN": nan, "inf": inf, "Infinity": inf, "null": None, "true": True, "false": False}
 
 
-def following(text: str, at: int = 0, *, whole: bool = True) -> tuple[int, int, dict[str, Any] | None]:
-    """Return where the next dict with texts as keys begins and ends, from ``at`` on, and the dict.
+def dicts(text: str, *, whole: bool = True) -> Iterator[tuple[int, int, dict[str, Any] | None]]:
+    """Yield where each dict with texts as keys begins and ends, and the dict; dicts inside it belong to it.
 
-    Dicts inside it belong to it. If there is none, the place up to which there is none is returned twice, and None.
-    ``whole``: False if more text may follow, which may end a dict that is open.
+    At last the place up to which there is no other one is yielded twice, and None. ``whole``: False if more text may
+    follow, which may end a dict that is open. The time is linear in the length of the text, whatever it is.
     """
+    at = crowded = fruitless = 0
     while begun := _START.search(text, at):
         start = begun.start()
-        end = _end(text, start, whole=whole)
+        if start >= crowded:
+            fruitless = 0
+        longest = _LONGEST if fruitless < _MOST_FRUITLESS else _LONGEST_AFTER
+        end = _end(text, start, longest, whole=whole)
         if end is None:
-            return start, start, None
-        found = literal(text[start:end].replace("\n", "")) if end else None
-        if end and isinstance(found, dict):
-            return start, end, found
-        at = start + 1 if end else _next_line(text, start)
+            yield start, start, None
+            return
+        found = literal(text[start:end].replace("\n", "")) if end > 0 else None
+        if isinstance(found, dict):
+            yield start, end, found
+        if end == _ENDLESS:
+            fruitless, crowded = fruitless + 1, start + _LONGEST
+        at = end if end > 0 else _next_line(text, start)
     half = None if whole else _HALF.search(text, at)
     stop = half.start() if half else len(text)
-    return stop, stop, None
+    yield stop, stop, None
 
 
 def _next_line(text: str, at: int) -> int:
@@ -42,6 +55,8 @@ def _next_line(text: str, at: int) -> int:
 
 def literal(text: str) -> Any:
     """Return the value that ``text`` is the repr of; of arrays and numpy scalars what they hold, else a text."""
+    if len(text) > _LONGEST:
+        return text
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of Python, on what it finds odd in a text
@@ -50,21 +65,21 @@ def literal(text: str) -> Any:
         return text
 
 
-def _end(text: str, start: int, *, whole: bool) -> int | None:
-    """Return the place after the brace that closes the one at ``start``; 0 if none does before the next one begins.
+def _end(text: str, start: int, longest: int, *, whole: bool) -> int | None:
+    """Return the place after the brace that closes the one at ``start``, or `_ENDLESS`, or `_CUT_OFF`.
 
-    None: more text can tell.
+    ``longest``: the characters that are looked at. None: more text can tell.
     """
     depth = 0
-    for token in _TOKEN.finditer(text, start, start + _LONGEST):
+    for token in _TOKEN.finditer(text, start, start + longest):
         if depth and token[0] == "{" and text[token.start() - 1] == "\n":
-            return 0
-        if token[0] in ("'", '"') and not whole and len(text) - start < _LONGEST:
+            return _CUT_OFF
+        if token[0] in ("'", '"') and not whole and len(text) - start < longest:
             return None  # a text that is open
         depth += {"{": 1, "}": -1}.get(token[0], 0)
         if depth == 0:
             return token.end()
-    return 0 if whole or len(text) - start >= _LONGEST else None
+    return _ENDLESS if whole or len(text) - start >= longest else None
 
 
 def _value(node: ast.expr) -> Any:
