@@ -17,6 +17,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from threading import get_ident
+from typing import TYPE_CHECKING
 
 from opentelemetry import context
 from opentelemetry.sdk.metrics.export import MetricExporter, MetricExportResult
@@ -26,6 +27,9 @@ from rlexporter.model.errors import SetupError
 from rlexporter.model.snapshot import Snapshot
 from rlexporter.outputs.otlp_data import Origin, metrics_data
 from rlexporter.outputs.periodic import REST_SECONDS, Ticker
+
+if TYPE_CHECKING:
+    from requests import Response, Session
 
 GRPC, HTTP = "grpc", "http/protobuf"
 INTERVAL_SECONDS = 15.0
@@ -38,6 +42,11 @@ SPARE_SECONDS = 0.5
 
 _LOGGERS = ("opentelemetry.exporter.otlp.proto.http.metric_exporter", "opentelemetry.exporter.otlp.proto.grpc.exporter")
 """Loggers to which the exporters write why they have failed."""
+
+_CREDENTIALS = (
+    "OTEL_PYTHON_EXPORTER_OTLP_HTTP_METRICS_CREDENTIAL_PROVIDER",
+    "OTEL_PYTHON_EXPORTER_OTLP_HTTP_CREDENTIAL_PROVIDER",
+)
 
 _WORDS = 500
 """Characters kept of such a reason; a proxy may answer with whole pages."""
@@ -73,7 +82,8 @@ def pusher(setting: str, snapshot: Callable[[], Snapshot | None], failed: Callab
 class Pusher(Ticker):
     """Pushes at once, every ``seconds``, after `wake`, and at the end; it waits longer after failures, also if woken.
 
-    ``make`` gets a time-out in seconds and returns an exporter. Neither an export nor closing takes longer than
+    ``make`` gets a time-out in seconds, and a list for what the receiver says that it has not taken although it has
+    answered 200; it returns an exporter. Neither an export nor closing takes longer than
     ``timeout`` seconds. Raises SetupError if no exporter can be made.
     """
 
@@ -81,7 +91,7 @@ class Pusher(Ticker):
         self,
         snapshot: Callable[[], Snapshot | None],
         failed: Callable[[Exception], None],
-        make: Callable[[float], MetricExporter],
+        make: Callable[[float, list[str]], MetricExporter],
         seconds: float,
         timeout: float,
     ) -> None:
@@ -91,10 +101,11 @@ class Pusher(Ticker):
         self._timeout = timeout
         self._origin = Origin()
         self._exporter: MetricExporter | None = None
+        self._refused: list[str] = []
         self._failures = 0
         self._until = math.inf
         try:
-            make(timeout).shutdown()
+            make(timeout, []).shutdown()
             _leave_chance_alone()
         except Exception as error:
             raise SetupError(f"cannot push by OTLP: {error} (see the OTEL_EXPORTER_OTLP_ variables)") from error
@@ -135,14 +146,15 @@ class Pusher(Ticker):
         if found is None:
             return
         data = metrics_data(found, self._origin.resource(found.labels), time.time_ns())
+        self._refused.clear()
         with _alone() as said:
             try:
-                exporter = self._exporter = self._exporter or self._make(seconds)
-                if exporter.export(data) is MetricExportResult.SUCCESS:
+                exporter = self._exporter = self._exporter or self._make(seconds, self._refused)
+                if exporter.export(data) is MetricExportResult.SUCCESS and not self._refused:
                     return
             except OSError as error:
                 said.append(f"{type(error).__name__}: {error}")
-        raise PushError("; ".join(said[-2:])[:_WORDS] or "the collector did not take a push")
+        raise PushError("; ".join((*said[-2:], *self._refused))[:_WORDS] or "the collector did not take a push")
 
     def _drop(self) -> None:
         exporter, self._exporter = self._exporter, None
@@ -199,20 +211,47 @@ def _protocol(environ: Mapping[str, str]) -> str:
     return HTTP
 
 
-def _maker(setting: str, protocol: str) -> Callable[[float], MetricExporter]:
-    """Return a function that makes an exporter from its time-out in seconds."""
+def _maker(setting: str, protocol: str) -> Callable[[float, list[str]], MetricExporter]:
+    """Return a function that makes an exporter, as `Pusher` says. By gRPC nothing is said of what was not taken."""
     endpoint = None if setting == ON else setting
     if protocol == GRPC:
         from opentelemetry.exporter.otlp.proto.grpc.metric_exporter import OTLPMetricExporter as GrpcExporter
 
-        return lambda seconds: GrpcExporter(endpoint=endpoint, timeout=seconds)
+        return lambda seconds, _: GrpcExporter(endpoint=endpoint, timeout=seconds)
     from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter as HttpExporter
 
     if endpoint is not None:
         if not endpoint.lower().startswith(("http://", "https://")):
             raise SetupError(f"argument otlp or RLEXPORTER_OTLP is {setting!r}: must be `on`, or begin with http://")
         endpoint = endpoint.rstrip("/") + "/v1/metrics"
-    return lambda seconds: HttpExporter(endpoint=endpoint, timeout=seconds)
+    if any(os.environ.get(name) for name in _CREDENTIALS):  # whoever provides them makes the session
+        return lambda seconds, _: HttpExporter(endpoint=endpoint, timeout=seconds)
+    return lambda seconds, refused: HttpExporter(endpoint=endpoint, timeout=seconds, session=_session(refused))
+
+
+def _session(refused: list[str]) -> Session:
+    """Return an HTTP session that follows no redirection, and puts into ``refused`` what was answered and not taken.
+
+    A proxy answers a push with its login page, and the exporter takes every 200 for a success.
+    """
+    from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceResponse
+    from requests import Session
+
+    def look(response: Response, **_: object) -> None:
+        kind = response.headers.get("Content-Type", "")
+        if not response.ok or not response.content:
+            return
+        if "protobuf" in kind:
+            partial = ExportMetricsServiceResponse.FromString(response.content).partial_success
+            if partial.rejected_data_points:
+                refused.append(f"{partial.rejected_data_points} values were rejected: {partial.error_message}")
+        elif "json" not in kind:
+            refused.append(f"{response.status_code} with {kind or 'something'}: is this a collector?")
+
+    session = Session()
+    session.max_redirects = 0
+    session.hooks["response"].append(look)
+    return session
 
 
 def _positive(environ: Mapping[str, str], names: list[str], default: float) -> float:

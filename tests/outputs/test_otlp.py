@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Iterator
 from functools import partial
+from http.server import BaseHTTPRequestHandler
 from itertools import product
 from math import inf, isnan, nan
 from pathlib import Path
@@ -23,6 +24,7 @@ import trustme
 pytest.importorskip("opentelemetry.exporter.otlp.proto.grpc", reason="the extra `otlp` is not installed")
 
 from opentelemetry import context
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceResponse
 from opentelemetry.sdk.metrics.export import MetricExporter, MetricExportResult
 
 from rlexporter import Exporter
@@ -33,7 +35,7 @@ from rlexporter.outputs import otlp
 from rlexporter.run import identity
 from tests.e2e.collectors import HTTP, PROTOCOLS, Collector, collector, over_http
 from tests.served import errors
-from tests.tools import eventually, free_port
+from tests.tools import answering, eventually, free_port
 
 SNAPSHOT = Snapshot(labels={"run": "a", "rank": "0"}, samples={})
 
@@ -240,7 +242,9 @@ def test_after_failures_it_waits_longer() -> None:
 class Fake(MetricExporter):
     """Fails as often as it is told. What was done with all of them is in ``log``."""
 
-    def __init__(self, log: list[Any], failures: list[Exception | MetricExportResult], seconds: float) -> None:
+    def __init__(
+        self, log: list[Any], failures: list[Exception | MetricExportResult], seconds: float, _: object
+    ) -> None:
         super().__init__()
         self.log = log
         self.failures = failures
@@ -305,8 +309,8 @@ def test_while_it_fails_it_rests_longer_also_if_woken() -> None:
 class Hanging(Fake):
     """Notes that it was asked, and hangs until it is let go."""
 
-    def __init__(self, asked: list[int], gate: threading.Event, _: float) -> None:
-        super().__init__([], [], 0.0)
+    def __init__(self, asked: list[int], gate: threading.Event, *_: object) -> None:
+        super().__init__([], [], 0.0, None)
         self.asked = asked
         self.gate = gate
 
@@ -362,13 +366,39 @@ def _dead(how: str) -> Iterator[str]:
     elif how == "hangs":
         with socket.create_server(("127.0.0.1", 0)) as sock:
             yield f"http://127.0.0.1:{sock.getsockname()[1]}"
-    else:
+    elif how.isdecimal():
         with over_http() as at:
             at.status = int(how)
             yield at.address
+    else:
+        with answering(partial(_take_nothing, how)) as port:
+            yield f"http://127.0.0.1:{port}"
 
 
-@pytest.mark.parametrize(("protocol", "how"), [*product(PROTOCOLS, ("refuses", "hangs")), (HTTP, "503"), (HTTP, "400")])
+def _take_nothing(how: str, asked: BaseHTTPRequestHandler) -> None:
+    """Answer what the exporter takes for a success: a page to log in, a way to one, or that nothing was kept."""
+    if asked.command == "POST":
+        asked.rfile.read(int(asked.headers["content-length"]))
+    redirected = how.startswith("redirects") and asked.path != "/login"
+    asked.send_response(int(how.split()[1]) if redirected else 200)
+    asked.send_header("Content-Type", "application/x-protobuf" if how == "keeps nothing" else "text/html")
+    if redirected:
+        asked.send_header("Location", "/login")
+    asked.end_headers()
+    if how == "keeps nothing":
+        kept = ExportMetricsServiceResponse()
+        kept.partial_success.rejected_data_points, kept.partial_success.error_message = 3, "too old"
+        asked.wfile.write(kept.SerializeToString())
+    else:
+        asked.wfile.write(b"<html>Who are you?</html>")
+
+
+TAKES_NOTHING = ("503", "400", "shows a page", "redirects 302", "redirects 307", "keeps nothing")
+
+
+@pytest.mark.parametrize(
+    ("protocol", "how"), [*product(PROTOCOLS, ("refuses", "hangs")), *product([HTTP], TAKES_NOTHING)]
+)
 def test_a_dead_collector_costs_a_counter(
     protocol: str,
     how: str,
