@@ -21,7 +21,9 @@ def write_whole(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f"{path.name}.{os.getpid()}.part")
     try:
-        partial.write_text(text, encoding="utf-8")
+        partial.unlink(missing_ok=True)  # of a process of the same number, or a link that somebody has planted
+        with partial.open("x", encoding="utf-8") as file:  # which follows none
+            file.write(text)
         partial.replace(path)
     except OSError:
         with contextlib.suppress(OSError):

@@ -35,7 +35,7 @@ def attach(trainer: Any, **settings: Unpack[SettingArguments]) -> Exporter:
 
 def attach_at(trainer: Any, settings: SettingArguments, *, fallback: bool = False) -> Exporter:
     """Attach as `attach` does; with ``fallback`` the next free port replaces a taken one for a single rank too."""
-    if hasattr(trainer, "callback_handler"):
+    if hasattr(getattr(trainer, "callback_handler", None), "callbacks") and hasattr(trainer, "args"):
         return _attach_callback(trainer, settings, fallback=fallback or trainer.args.world_size > 1)
     if all(hasattr(trainer, name) for name in _LEGACY):
         return attach_legacy(trainer, settings, fallback=fallback or trainer.accelerator.num_processes > 1)
