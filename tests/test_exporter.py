@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import multiprocessing
 import os
 import re
@@ -143,7 +144,7 @@ def test_a_recorder_without_a_thread_keeps_no_file(tmp_path: Path, monkeypatch: 
 
     recording = tmp_path / "run.jsonl"
     monkeypatch.setattr(threading.Thread, "start", refuse)
-    with pytest.raises(RuntimeError):
+    with pytest.raises(SetupError, match=r"can't start new thread.*no more threads .ulimit -u"):
         Exporter(port=0, record=str(recording)).start()
 
     assert _open_files(recording) == []
@@ -215,6 +216,57 @@ def test_errors_stay_here(exporter: Exporter, caplog: pytest.LogCaptureFixture) 
     assert exporter.snapshot.value("rlexporter_errors_total", where="observe") == 6
     assert "no histogram is called 'policy_ratios'; close: policy_ratio" in caplog.text
     assert caplog.text.count("Training goes on") == len({r.getMessage() for r in caplog.records})
+
+
+@pytest.mark.parametrize(
+    "step", [math.nan, math.inf, "seven", b"7", 2**53 + 1, 10**400, -1, [], torch.empty((), device="meta")]
+)
+def test_a_step_that_is_no_number_counts_as_not_given(exporter: Exporter, step: Any) -> None:
+    """Its line is served and judged, with the step after the last one; what was given is counted as an error."""
+    exporter.log({"reward": 0.5}, step=1)
+    exporter.log({"reward": math.nan}, step=step)
+    exporter.log({"eval_loss": 0.25, "eval_runtime": 1.0}, step=step)
+    snapshot = exporter.snapshot
+
+    assert snapshot.value("rl_step") == 2
+    assert snapshot.value("rl_condition", condition="nonfinite_reward", severity="critical") == 1
+    assert snapshot.value("rl_eval_loss", dataset="default") == 0.25
+    assert snapshot.value("rlexporter_errors_total", where="log") == 2
+    assert fetch(f"{exporter.url}/metrics")[0] == 200
+
+
+def test_a_key_without_a_text_loses_itself_only(exporter: Exporter) -> None:
+    """Whatever else the line has is served, and so is a key that becomes a text."""
+
+    class Key:
+        def __str__(self) -> str:
+            raise ValueError("no text")
+
+    exporter.log({Key(): 1.0, 7: 2.0, "reward": 0.5}, step=1)  # type: ignore[dict-item]
+
+    assert exporter.snapshot.value("rl_reward_mean") == 0.5
+    assert exporter.snapshot.value("rl_logged_value", key="7") == 2.0
+    assert exporter.snapshot.value("rlexporter_errors_total", where="log") == 1
+
+
+def test_a_signal_handler_that_logs_costs_no_line(exporter: Exporter, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the middle of a line, which the handler's follows: both are served and judged."""
+    record, told = exporter.run.store._lines.write, list[bool]()
+
+    def interrupted(*arguments: Any) -> int:
+        if not told:
+            told.append(True)
+            exporter.log({"reward": 0.75})
+        return int(record(*arguments))
+
+    exporter.log({"reward": 0.25}, step=1)
+    monkeypatch.setattr(exporter.run.store._lines, "write", interrupted)
+    exporter.log({"reward": 0.5}, step=2)
+
+    assert exporter.snapshot.value("rl_step") == 3
+    assert exporter.snapshot.value("rl_steps_total") == 3
+    assert exporter.snapshot.value("rl_reward_mean") == 0.75
+    assert exporter.snapshot.value("rlexporter_errors_total", where="log") is None
 
 
 def test_a_name_like_no_other_gets_all_names(exporter: Exporter, caplog: pytest.LogCaptureFixture) -> None:

@@ -143,6 +143,7 @@ class Run:
                 self._settle(facts)
             self._describe(facts)
             self._introduce()
+            self._settled = True  # only now: what is pushed under `known_as` has the labels of this run
             self._enter(RunState.RUNNING)
             shutdown.chain_sigterm()
 
@@ -200,7 +201,7 @@ class Run:
 
     def abandon(self) -> None:
         """Detach from the parent in a forked child: nothing that the child logs is recorded."""
-        self.sink.recorder = None
+        self.sink.abandon()
         self.store.renew_lock()
 
     def _enter(self, state: RunState, exception: str = "") -> None:
@@ -214,7 +215,7 @@ class Run:
             self.sink.recorder.meta(self.name, self._facts, CATALOG)
 
     def _settle(self, facts: RunFacts) -> None:
-        told, self._settled = self.known_as, True
+        told = self.known_as
         self._identity = identity.settle(self._identity, self._given_name(facts), facts.output_dir, facts.resumed_from)
         with self.errors.guard("identity"):
             if facts.output_dir and self.rank == 0:

@@ -6,7 +6,7 @@ import contextlib
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from threading import Lock
+from threading import RLock
 from typing import Any
 
 from rlexporter.catalog import NAMED
@@ -22,6 +22,8 @@ from rlexporter.store.store import Store
 from rlexporter.tensors import host
 from rlexporter.tensors.tally import on_gpu
 
+_LAST_STEP = 2**53
+"""The last whole number that a sample can hold exactly."""
 _KEYS = frozenset(key.name for metric in NAMED.values() for key in metric.keys if not key.only)
 """Keys of log lines: an array under one of them is what is logged, and not what a histogram of that name counts."""
 
@@ -45,26 +47,29 @@ class RunSink:
         self._undo: list[Callable[[], None]] = []
         self._before_end: list[Callable[[], None]] = []
         self._observing = False
-        self._folding = Lock()
+        self._folding, self._folds = RLock(), False
 
     def log(
         self,
         stats: Mapping[str, object],
         *,
-        step: int | None = None,
+        step: object = None,
         update: StepUpdate | None = None,
         flush: bool = True,
     ) -> None:
         """Take one log line and its step update. Without ``step`` and ``update`` each line is a step.
 
+        A step that is no whole number of at most 2**53, and a key that is no text and cannot become one, are left out
+        and counted as errors; the rest of the line is served.
+
         ``flush``: False for a line that was made with `ahead`, which may come from a thread that must not call CUDA.
         """
         with self.changing("log"):
             self.fold()
-            served = self._serves_logs()
+            served, at, stats = self._serves_logs(), self._number(step), self._texts(stats)
             stats = self._without_gpu(stats) if served else stats
             update = update and self._pending.take(update)
-            self._store.record(stats, None if step is None else int(step), update, served=served)
+            self._store.record(stats, at, update, served=served)
             if update is None and flush:
                 self.flush()
             if self.recorder is not None:
@@ -203,6 +208,11 @@ class RunSink:
             with self.guard("exit"):
                 self._undo.pop()()
 
+    def abandon(self) -> None:
+        """Let go of the recording and of the lock in a forked child, which has none of the threads."""
+        self.recorder = None
+        self._folding, self._folds = RLock(), False
+
     @contextlib.contextmanager
     def changing(self, where: str) -> Iterator[None]:
         """Guard a change, and note when it was made."""
@@ -213,20 +223,46 @@ class RunSink:
     def fold(self) -> None:
         """Serve the counts that have arrived from devices, in order, since totals out of order would shrink.
 
-        If another thread, or the code that a signal interrupted, is doing so already, return at once: nobody waits.
+        If another thread, or the code that a signal interrupted, is doing so already, return at once.
         """
-        if not self._folding.acquire(blocking=False):
+        if self._folds:
             return
-        try:
-            for step, seen in self._pending.tally.arrived():
-                self._absorb(StepUpdate(step=step, seen=seen))
-        finally:
-            self._folding.release()
+        with self._folding:  # Ctrl-C cannot come between its halves, as it can between `acquire` and `try`
+            if not self._folds:
+                try:
+                    self._folds = True
+                    for step, seen in self._pending.tally.arrived():
+                        self._absorb(StepUpdate(step=step, seen=seen))
+                finally:
+                    self._folds = False
 
     def drain(self) -> None:
         """Serve what was seen in a step that will not end. Raises the error of a device that has failed."""
         part = self._pending.take(StepUpdate(step=self._store.step))
         self._absorb(replace(part, phases={}))
+
+    def _number(self, step: object) -> int | None:
+        """Return the step that was given with a line; None for one that is no step."""
+        if step is None:
+            return None
+        try:
+            found = -1 if isinstance(step, (str, bytes)) else int(step)  # type: ignore[call-overload]
+            if not 0 <= found <= _LAST_STEP:
+                raise ValueError(f"a step is a whole number from 0 to 2**53, and not {str(step)[:40]}")
+        except Exception as error:  # noqa: BLE001 - whatever `int` raises: the line is served nevertheless
+            self._errors.add("log", error)
+            return None
+        return int(found)
+
+    def _texts(self, stats: Mapping[str, object]) -> Mapping[str, object]:
+        """Return a line whose keys are texts."""
+        if all(isinstance(key, str) for key in stats):
+            return stats
+        kept = {}
+        for key, value in stats.items():
+            with self.guard("log"):
+                kept[str(key)] = value
+        return kept
 
     def _without_gpu(self, stats: Mapping[str, object]) -> Mapping[str, object]:
         """Count the tensors on a GPU there, since reading them would wait; return the line without them."""

@@ -6,8 +6,10 @@ Each is one change of `Current`, made under its lock.
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
+from functools import partial
 from math import nan
 
 from rlexporter.conditions.stall import ASIDE
@@ -52,6 +54,8 @@ class Store:
         self._urgent = urgent
         self._clock = clock
         self._record_seconds = 0.0
+        self._unrecorded: deque[Callable[[], None]] = deque()
+        self._records = False
         self._step, self._stall = Series(self._named["rl_step"]), Series(self._named["rl_stall_after_seconds"])
         self._phases = _phases(self._named["rl_phase"])
         zero = {Series(metric, labels): 0.0 for metric in catalog for labels in metric.initial}
@@ -183,7 +187,22 @@ class Store:
 
         ``logs`` is read once, never kept or changed. Without a ``step`` each line is a step unless it is an evaluation.
         ``served``: True if this rank serves the values; ``timed``: False if the clock does not tell when it was logged.
+        A line of a signal handler that has interrupted a line is recorded after it.
         """
+        with self._current.lock:
+            self._unrecorded.append(partial(self._record, logs, step, update, served=served, timed=timed))
+            if self._records:
+                return
+            try:
+                self._records = True
+                while self._unrecorded:
+                    self._unrecorded.popleft()()
+            finally:
+                self._records = False
+
+    def _record(
+        self, logs: Mapping[str, object], step: int | None, update: StepUpdate | None, *, served: bool, timed: bool
+    ) -> None:
         started = time.perf_counter()
         found: list[Verdict] = []
 
@@ -195,9 +214,8 @@ class Store:
             elif self._watch is not None:
                 self._judge(self._watch, builder, found, line, update, at, timed=timed)
 
-        with self._current.lock:
-            line = self._lines.read(logs, update, served=served)
-            self.change(edit)
+        line = self._lines.read(logs, update, served=served)
+        self.change(edit)
         self._hurry(found)
         self._record_seconds += time.perf_counter() - started
 

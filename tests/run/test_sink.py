@@ -6,8 +6,12 @@ differs on a real one (that copies take time, that reads wait) is tested in test
 
 from __future__ import annotations
 
+import dis
+import functools
 import math
+import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from threading import Thread
 from typing import Any
 
@@ -23,6 +27,7 @@ from rlexporter.model.metric import Series
 from rlexporter.model.sink import NotSeenError
 from rlexporter.model.step import RunFacts, StepUpdate
 from rlexporter.run import sink
+from rlexporter.store import builder, current, store
 from rlexporter.store.builder import SnapshotBuilder
 from rlexporter.tensors import tally
 
@@ -262,3 +267,72 @@ def test_the_time_of_looking_is_counted_once(exporter: Exporter, monkeypatch: py
     exporter.run.sink.advance(StepUpdate(step=1))
 
     assert exporter.snapshot.value("rlexporter_observe_seconds_total") == 3.0
+
+
+LOOKS = ("CALL", "JUMP_BACKWARD", "RESUME")
+"""Instructions at whose end CPython looks for signals, by how their names begin."""
+
+
+@functools.cache
+def _instructions(code: Any) -> dict[int, tuple[str, int]]:
+    """Return the name of each instruction, and where its exceptions are handled (-1: nowhere)."""
+    bytecode: Any = dis.Bytecode(code)
+    handlers = {at: each.target for each in bytecode.exception_entries for at in range(each.start, each.end)}
+    return {each.offset: (each.opname, handlers.get(each.offset, -1)) for each in bytecode}
+
+
+def _interrupted(act: Callable[[], object], at: int) -> bool:
+    """Let Ctrl-C come at the ``at``th place of `sink`, `store`, `current` or `builder` where Python looks for signals.
+
+    Return False if ``act`` has ended before.
+    """
+    files = {module.__file__ for module in (sink, store, current, builder)}
+    left, before = at, dict[int, tuple[str, int]]()
+
+    def trace(frame: Any, event: str, _: object) -> Any:
+        nonlocal left
+        if frame.f_code.co_filename not in files:
+            return None
+        frame.f_trace_opcodes, frame.f_trace_lines = True, False
+        if event == "opcode":
+            name, handler = before.get(id(frame), ("", -1))
+            before[id(frame)] = now = _instructions(frame.f_code)[frame.f_lasti]
+            # What is raised here is handled as that of the instruction that begins, and not as that of the one before.
+            looks = name.startswith(LOOKS) and handler == now[1]
+            left -= looks
+            if looks and not left:
+                raise KeyboardInterrupt
+        return trace
+
+    sys.settrace(trace)
+    try:
+        act()
+    except KeyboardInterrupt:
+        return True
+    finally:
+        sys.settrace(None)
+    return False
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="Python 3.10 looks for signals nearly everywhere")
+def test_no_lock_is_left_held_by_ctrl_c(exporter: Exporter) -> None:
+    """Wherever it comes: in a notebook one goes on after it, and other threads serve what has come."""
+
+    def act() -> None:
+        exporter.observe("policy_ratio", torch.tensor([0.5]))
+        exporter.log({"kl": torch.tensor(0.5), "reward": 1.0})
+        exporter.run.current()
+
+    act()
+    at = 0
+    while _interrupted(act, at := at + 1):
+        for lock in (exporter.run.store._current.lock, exporter.run.sink._folding):
+            with ThreadPoolExecutor(1) as other:
+                assert other.submit(lock.acquire, timeout=60).result(), at
+                other.submit(lock.release)
+        assert (exporter.run.sink._folds, exporter.run.store._records) == (False, False), at
+    assert at > 100
+    before = _count(exporter, "rl_policy_ratio_dist")
+    act()
+    act()
+    assert _count(exporter, "rl_policy_ratio_dist") > before
