@@ -66,6 +66,12 @@ What `/api/status` costs: milliseconds of CPU time to make it, and by the clock 
 loop of torch and Python with 64 open pages, which ask when they are told to and for the curves each fifth time; without
 and with them in turn. The pages are a process on the same cores.
 """
+_FLOOD = """
+## A flood
+
+The same loop, beside one client without a token that asks as fast as it is answered, in a process of its own on the
+same cores. The endpoint keeps itself to a tenth of a core, 100 ms a second, whoever asks for how much.
+"""
 _KNOCKS = """
 ## Strangers at TLS
 
@@ -127,7 +133,7 @@ for the next one and half an evaluation, then 30 seconds in its group for what m
 
 def sections() -> dict[str, Callable[[], Iterator[str]]]:
     """The parts of the page: what stands before the rows, and what measures them."""
-    from benchmarks import gpu, knocks, log_line, loggers, opening, pages, paging, paired, ranks, tensors
+    from benchmarks import flood, gpu, knocks, log_line, loggers, opening, pages, paging, paired, ranks, tensors
 
     parts = {
         _TENSOR: tensors.rows,
@@ -139,6 +145,7 @@ def sections() -> dict[str, Callable[[], Iterator[str]]]:
     parts |= {
         _SCRAPE: log_line.scrape_rows,
         _PAGES: pages.rows,
+        _FLOOD: flood.rows,
         _KNOCKS: knocks.rows,
         _STEP: paired.rows,
         _RANKS: ranks.rows,

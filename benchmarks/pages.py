@@ -9,9 +9,9 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from statistics import median
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from benchmarks.measure import cpu_of
 
@@ -52,11 +52,11 @@ def rows() -> Iterator[str]:
     yield ""
     yield f"| a step: ms | beside {PAGES} pages: ms | more | endpoint's threads: CPU ms a second |"
     yield "|---|---|---|---|"
-    pairs = [(_loop(pages=0), _loop(pages=PAGES)) for _ in range(_ROUNDS)]
+    pairs = [(loop(), loop(_polled)) for _ in range(_ROUNDS)]
     more = median(100 * (beside.step / plain.step - 1) for plain, beside in pairs)
     plain, beside = ([pair[place].step for pair in pairs] for place in (0, 1))
     cpu = [pair[1].endpoint for pair in pairs]
-    yield f"| {_spread(plain)} | {_spread(beside)} | {more:+.1f} % | {_spread(cpu)} |"
+    yield f"| {spread(plain)} | {spread(beside)} | {more:+.1f} % | {spread(cpu)} |"
 
 
 def _answers() -> str:
@@ -91,7 +91,7 @@ def _answers() -> str:
             start = time.thread_time()
             json.dumps(document.status(exporter.snapshot, history, time.time()))
             made.append(1e3 * (time.thread_time() - start))
-    return f"| {lines} | {_spread(made)} | {_spread(asked)} | {size / 1e3:.0f} |"
+    return f"| {lines} | {spread(made)} | {spread(asked)} | {size / 1e3:.0f} |"
 
 
 def _line() -> dict[str, float]:
@@ -123,14 +123,19 @@ class Loop(NamedTuple):
     endpoint: float
 
 
-def _loop(pages: int) -> Loop:
-    """Run a loop that computes with torch and with Python, attached, beside so many pages."""
+Beside = Callable[[int], contextlib.AbstractContextManager[object]]
+"""What goes on beside a loop: it is given the port of the endpoint."""
+
+
+def loop(beside: Beside = contextlib.nullcontext, **settings: Any) -> Loop:
+    """Run a loop that computes with torch and with Python, attached; ``settings``: of its exporter."""
     import torch
 
     from rlexporter import Exporter
 
     line, weights = _line(), torch.randn(256, 256)
-    with Exporter(run="bench", algorithm="grpo", port=0, linger=0) as exporter, _polled(exporter.port or 0, pages):
+    with Exporter(run="bench", algorithm="grpo", port=0, linger=0, **settings) as exporter, beside(exporter.port or 0):
+        before = _cpu()
         start = time.perf_counter()
         for step in range(1, _STEPS + 1):
             for _ in range(40):
@@ -139,17 +144,23 @@ def _loop(pages: int) -> Loop:
             exporter.log(line, step=step)
             exporter.observe("policy_ratio", weights)
         took = time.perf_counter() - start
-        cpu = cpu_of("rlexporter-http") + cpu_of("rlexporter-history")
+        cpu = _cpu() - before
     return Loop(1e3 * took / _STEPS, 1e3 * cpu / took)
 
 
-@contextlib.contextmanager
-def _polled(port: int, pages: int) -> Iterator[None]:
+def _cpu() -> float:
+    return cpu_of("rlexporter-http") + cpu_of("rlexporter-history")
+
+
+def _polled(port: int) -> contextlib.AbstractContextManager[None]:
     """Pages in a process of their own, which takes time of the same cores, as a browser on this machine would."""
-    if not pages:
-        yield
-        return
-    command = [sys.executable, "-c", _POLLER, str(port), str(pages)]
+    return running(_POLLER, str(port), str(PAGES))
+
+
+@contextlib.contextmanager
+def running(script: str, *arguments: str) -> Iterator[None]:
+    """Run a script beside, from when it has printed a line until it is killed."""
+    command = [sys.executable, "-c", script, *arguments]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)  # noqa: S603 - our own
     assert process.stdout
     assert process.stdin
@@ -163,5 +174,5 @@ def _polled(port: int, pages: int) -> Iterator[None]:
         process.stdout.close()
 
 
-def _spread(values: list[float]) -> str:
+def spread(values: list[float]) -> str:
     return f"{median(values):.1f} ({min(values):.1f} to {max(values):.1f})"

@@ -9,7 +9,7 @@ import contextlib
 import platform
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -25,11 +25,15 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from rlexporter.config.arguments import SettingArguments
+    from rlexporter.endpoint.auth import Guards
+    from rlexporter.endpoint.connections import Listener
     from rlexporter.endpoint.endpoint import Server
     from rlexporter.outputs.periodic import Ticker
 
 _HURRY_SECONDS = {RunState.FAILED: 1.0, RunState.PREEMPTED: 4.0}
 """The seconds for the last push when other processes wait for this one, or it will be killed soon."""
+_PEERS_WAIT_SECONDS = 30.0
+"""The most seconds that a rank that has failed lets the others wait for its last scrape."""
 
 
 class Exporter:
@@ -53,6 +57,8 @@ class Exporter:
         self._card: Ticker | None = None
         """What keeps the card of the last notebook cell that showed this exporter up to date."""
         self._displaced = False
+        self._closes = threading.RLock()
+        """Held by the thread that closes."""
         self._ending = _Ending(self)
 
     @property
@@ -121,16 +127,10 @@ class Exporter:
         guards = auth.guards(run.settings, lambda error: run.failed("auth", error))
         port = run.settings.port and run.settings.port + run.local_rank
         sock = endpoint.claim(run.settings.host, port, free=_free, fallback=fallback)
-        with contextlib.ExitStack() as undo:
-            undo.callback(sock.close)
-            if run.sink.recorder is None:  # else an earlier start began it, and it goes on
-                undo.callback(run.stop_recording)
-            undo.callback(self._close_outlets)
-            self._open_outlets(sock.getsockname()[1], fallback)
-            server = endpoint.Server(sock, run.current, lambda error: run.failed("scrape", error), guards)
-            undo.callback(server.close)
-            server.start()
-            undo.pop_all()
+        try:
+            server = self._opened(sock, guards, fallback)
+        except RuntimeError as error:  # what threading raises
+            raise SetupError(f"cannot serve: {error}; this process may start no more threads (ulimit -u)") from error
         self._server, run.note = server, server.note
         versions = (__version__, platform.python_version(), prometheus.VERSION, endpoint.VERSION)
         run.store.change(lambda builder: builder.set("rlexporter_build_info", 1.0, *versions))
@@ -141,11 +141,32 @@ class Exporter:
         shutdown.say(f"serving {', '.join(what)}{' ' if what else ''}on {self.url}/ (Prometheus scrapes /metrics)")
         return self
 
+    def _opened(self, sock: Listener, guards: Guards, fallback: bool) -> Server:
+        """Open everything that serves, and return the server on ``sock``; nothing stays open if this raises."""
+        from rlexporter.endpoint import endpoint
+
+        run = self.run
+        with contextlib.ExitStack() as undo:
+            undo.callback(sock.close)
+            if run.sink.recorder is None:  # else an earlier start began it, and it goes on
+                undo.callback(run.stop_recording)
+            undo.callback(self._close_outlets)
+            self._open_outlets(sock.getsockname()[1], fallback)
+            server = endpoint.Server(sock, run.current, lambda error: run.failed("scrape", error), guards)
+            undo.callback(server.close)
+            server.start()
+            undo.pop_all()
+        return server
+
     def close(self) -> None:
-        """Stop serving now, even if scrapers have not seen the final state. `start` serves again."""
-        self._stop()
-        self._displaced = False
-        self.run.close()
+        """Stop serving now, even if scrapers have not seen the final state. `start` serves again.
+
+        Whoever calls this while another thread closes waits until that is done.
+        """
+        with self._closing():
+            self._stop()
+            self._displaced = False
+            self.run.close()
 
     def __repr__(self) -> str:
         return f"<Exporter of run {self.name}, {self.state.value}{f', on {self.url}/' if self.url else ''}>"
@@ -187,8 +208,9 @@ class Exporter:
 
     def _give_way(self) -> None:
         """Leave the port to a newer exporter of this process; a training that begins later gets another one."""
-        self._stop()
-        self._displaced = True
+        with self._closing():
+            self._stop()
+            self._displaced = True
 
     def _come_back(self) -> None:
         if self._displaced:
@@ -234,14 +256,18 @@ class Exporter:
         if card is not None:
             card.close()
 
+    @contextlib.contextmanager
+    def _closing(self) -> Iterator[None]:
+        with shutdown.closing(self._ending), self._closes:
+            yield
+
     def _stop(self) -> None:
-        with shutdown.closing(self._ending):
-            self._close_card()
-            server, self._server = self._server, None
-            if server is not None:
-                self.run.note = lambda: None
-                server.close()
-            self._close_outlets()
+        self._close_card()
+        server, self._server = self._server, None
+        if server is not None:
+            self.run.note = lambda: None
+            server.close()
+        self._close_outlets()
 
 
 class _Ending:
@@ -259,27 +285,22 @@ class _Ending:
     def patience(self) -> float:
         """Return the most seconds to wait for scrapers that have not fetched the final state; 0 if there are none.
 
-        A rank that has failed ends at once: the other ranks wait for it in a collective, and the launcher for its end.
+        A rank that has failed waits less: the other ranks wait for it in a collective, and the launcher for its end.
         """
-        exporter = self.exporter
-        if exporter._server is None or exporter._peers_wait:
+        server, run, hurries = self.exporter._server, self.exporter.run, self.exporter._peers_wait
+        if server is None:
             return 0.0
-        return exporter._server.patience(exporter.run.sink.changed_at, exporter.run.settings.linger)
+        limit = min(run.settings.linger, _PEERS_WAIT_SECONDS) if hurries else run.settings.linger
+        return server.patience(run.sink.changed_at, limit, scrapes=2.0 if hurries else 2.5)
 
     def close(self) -> None:
-        exporter, server = self.exporter, self.exporter._server
-        if server is not None and exporter._peers_wait:
-            with exporter.run.errors.guard("exit"):
-                from rlexporter.outputs import state_file
-
-                run = exporter.run
-                server.hand_over(run.settings, state_file.text(run.current()), run.sink.changed_at)
-        exporter.close()
+        self.exporter.close()
 
     def abandon(self) -> None:
         """Let go of the port, in a forked child."""
         server, self.exporter._server = self.exporter._server, None
         self.exporter._outlets, self.exporter._card = [], None
+        self.exporter._closes = threading.RLock()
         self.exporter.run.abandon()
         if server is not None:
             server.abandon()
@@ -296,11 +317,6 @@ def linger(exporter: Exporter) -> None:
     This waits at most as long as the setting ``linger`` says, and not at all where no scraper was seen lately.
     """
     exporter._linger()
-
-
-def visitors(exporter: Exporter) -> int:
-    """Return how many have fetched from the endpoint of ``exporter``, told apart by address and User-Agent."""
-    return exporter._server.fetches.senders() if exporter._server else 0
 
 
 def _free(port: int) -> str:

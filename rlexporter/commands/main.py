@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from rlexporter.commands import (
     check,
     discovery,
-    final_state,
     generate,
     metrics,
     replay,
@@ -26,7 +25,7 @@ from rlexporter.version import __version__
 
 _PIPE_CLOSED = 141
 """The status of a shell's command that ends with SIGPIPE: 128 + 13."""
-_COMMANDS = (try_demo, run, status, top, metrics, check, report, replay, tail, generate, discovery, final_state)
+_COMMANDS = (try_demo, run, status, top, metrics, check, report, replay, tail, generate, discovery)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -16,6 +16,7 @@ from fastapi import FastAPI, Request, Response
 from rlexporter.catalog import NAMED
 from rlexporter.endpoint.auth import METHODS
 from rlexporter.endpoint.bodies import Bodies, Body
+from rlexporter.endpoint.connections import ONCE_TAKEN
 from rlexporter.endpoint.negotiation import preferred, takes_gzip
 from rlexporter.endpoint.scrapers import Fetch, Fetches
 from rlexporter.endpoint.statuses import MOST_NAMES, Statuses
@@ -76,7 +77,9 @@ def application(
             return Response(f"at most {_MOST_NAMES} times name[]\n", 400, media_type="text/plain")
         peer = request.client
         agent = request.headers.get("user-agent", "")[:_AGENT_LENGTH]
-        fetches.add(Fetch(time.monotonic(), peer.host if peer else "", peer.port if peer else 0, agent))
+        fetch = Fetch(time.monotonic(), peer.host if peer else "", peer.port if peer else 0, agent)
+        fetches.add(fetch)
+        request.scope[ONCE_TAKEN] = fetch.take
         return _answer(request, scrapes.get(request.headers.get("accept", ""), names), "Accept, Accept-Encoding")
 
     @app.api_route("/livez", methods=[*METHODS])

@@ -10,6 +10,7 @@ import binascii
 import contextlib
 import hmac
 import os
+import re
 import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from rlexporter.config.settings import Settings
 from rlexporter.endpoint import tls
 from rlexporter.endpoint.credentials import Reread, contents, unusable
 from rlexporter.model.errors import SetupError
+from rlexporter.outputs.discovery import is_loopback
 
 Headers = list[tuple[bytes, bytes]]
 
@@ -31,10 +33,15 @@ _MOST_TOKEN_BYTES = 4096
 
 @dataclass(frozen=True, slots=True)
 class Guards:
-    """The guards of an endpoint. ``token`` returns the token that every request has to bring, as it is now."""
+    """The guards of an endpoint.
+
+    ``token`` returns the token that every request has to bring, as it is now. ``advertised``: the only name, other
+    than those of a loopback address, under which an endpoint on such an address may be asked for; None: any name.
+    """
 
     token: Callable[[], bytes] | None = None
     tls: ssl.SSLContext | None = None
+    advertised: str | None = None
 
 
 NO_GUARDS = Guards()
@@ -62,15 +69,21 @@ def guards(settings: Settings, failed: Callable[[Exception], None]) -> Guards:
         raise SetupError(
             f"{key or client_ca} is of no use without a certificate (argument tls_cert_file, RLEXPORTER_TLS_CERT_FILE)"
         )
-    return Guards(token, context)
+    advertised = _name((settings.advertise or "").encode("latin-1", "replace")) if is_loopback(settings.host) else None
+    return Guards(token, context, advertised)
 
 
 class Authentication:
-    """ASGI application in front of another one: passes on requests that bring the token and only read."""
+    """ASGI application in front of another one: passes on requests that bring the token and only read.
 
-    def __init__(self, app: ASGIApp, token: Callable[[], bytes] | None) -> None:
+    On a loopback address they must also ask for a name of this machine: a web page whose own name was made to mean
+    127.0.0.1 (DNS rebinding) could read everything else.
+    """
+
+    def __init__(self, app: ASGIApp, guards: Guards) -> None:
         self._app = app
-        self._token = token
+        self._token = guards.token
+        self._advertised = guards.advertised
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request, or pass it on."""
@@ -86,6 +99,8 @@ class Authentication:
 
     def _refusal(self, scope: Scope, has_body: bool) -> tuple[int, bytes, Headers] | None:
         readable = scope["method"] in METHODS
+        if self._advertised is not None and not all(map(self._is_asked, _sent(scope["headers"], b"host"))):
+            return 421, b"asked for under a name that is not this machine's: see RLEXPORTER_ADVERTISE\n", []
         if self._token and not (readable and scope["path"] == _OPEN) and not _brings(scope["headers"], self._token()):
             return 401, b"unauthorized\n", [(b"www-authenticate", _CHALLENGE)]
         if has_body:
@@ -94,13 +109,26 @@ class Authentication:
             return 405, b"nothing here can be written\n", [(b"allow", ", ".join(METHODS).encode())]
         return None
 
+    def _is_asked(self, host: bytes) -> bool:
+        name = _name(host)
+        return is_loopback(name) or name == self._advertised
+
 
 def _brings(headers: Headers, token: bytes) -> bool:
     """Tell whether ``headers`` carry the token, and no other; the time does not tell how much of it is right."""
-    sent = [value for name, value in headers if name == b"authorization"]
+    sent = _sent(headers, b"authorization")
     scheme, _, value = sent[0].partition(b" ") if len(sent) == 1 else (b"", b"", b"")
     read = _READ.get(scheme.lower())
     return read is not None and hmac.compare_digest(read(value), token)
+
+
+def _sent(headers: Headers, wanted: bytes) -> list[bytes]:
+    return [value for name, value in headers if name == wanted]
+
+
+def _name(host: bytes) -> str:
+    """Return the host in a Host header, without its port and without brackets."""
+    return re.sub(r":\d*$", "", host.decode("latin-1")).strip("[]").lower()
 
 
 def _password(value: bytes) -> bytes:

@@ -11,12 +11,16 @@ import socket
 import struct
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Any
 
 KEEP_ALIVE_SECONDS = 130
 """Longer than the usual scrape intervals (up to a minute): a kept connection tells two equal scrapers apart."""
+
+
+ONCE_TAKEN = "rlexporter.once_taken"
+"""What an application may put into the scope of a request: a function that is called once its answer was taken."""
 
 
 class Stage(Enum):
@@ -56,6 +60,7 @@ class Connection:
         self.waits = False
         self.over = False
         self._answering = False
+        self._once_taken: Callable[[], object] | None = None
         self.enter(Stage.HEAD)
 
     def enter(self, stage: Stage) -> None:
@@ -74,16 +79,28 @@ class Connection:
         if not self.waits:
             self.enter(Stage.ANSWER)
 
-    def answered(self) -> None:
-        """Note that an answer is complete, even if the other side has not taken all of it."""
-        self._answering = False
+    def answered(self, once_taken: Callable[[], object] | None = None) -> None:
+        """Note that an answer is complete, even if the other side has not taken all of it.
+
+        ``once_taken`` is called as soon as it has.
+        """
+        self._answering, self._once_taken = False, once_taken
         if not self.waits:
-            self.enter(Stage.REST)
+            self._rest()
 
     def taken(self) -> None:
         """Note that the other side has taken all that was sent."""
         self.waits = False
-        self.enter(Stage.ANSWER if self._answering else Stage.REST)
+        if self._answering:
+            self.enter(Stage.ANSWER)
+        else:
+            self._rest()
+
+    def _rest(self) -> None:
+        self.enter(Stage.REST)
+        then, self._once_taken = self._once_taken, None
+        if then is not None:
+            then()
 
     def shut(self) -> None:
         """Shut the socket, whatever it is doing; once its owner closes it, the kernel keeps nothing of it."""

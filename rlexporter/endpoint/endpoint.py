@@ -10,12 +10,11 @@ import time
 from collections.abc import Callable
 from threading import Lock, Thread
 
-from rlexporter.config.settings import Settings
-from rlexporter.endpoint import handover, server
+from rlexporter.endpoint import server
 from rlexporter.endpoint.app import VERSION, application
 from rlexporter.endpoint.auth import NO_GUARDS, Authentication, Guards
 from rlexporter.endpoint.connections import Listener
-from rlexporter.endpoint.scrapers import Fetches, Scraper, patience, pending
+from rlexporter.endpoint.scrapers import Fetches, patience, pending
 from rlexporter.model.errors import SetupError
 from rlexporter.model.snapshot import Snapshot
 from rlexporter.outputs.periodic import Ticker
@@ -43,7 +42,6 @@ def claim(host: str, port: int, *, free: Callable[[int], str], fallback: bool) -
         if error.errno != errno.EADDRINUSE:
             raise SetupError(_advice(host, port, error)) from error
     holder = free(port)
-    handover.dismiss(port)
     for candidate in (port, *(range(port + 1, port + _PORTS_TRIED) if fallback else ())):
         with contextlib.suppress(OSError, OverflowError):
             sock = _listen(host, candidate)
@@ -92,7 +90,7 @@ class Server:
         self._noting = Lock()
         self.history = History()
         self._watcher = Ticker("history", _HISTORY_SECONDS, self.note, failed)
-        app = Authentication(application(snapshot, self.history, self.fetches, failed), guards.token)
+        app = Authentication(application(snapshot, self.history, self.fetches, failed), guards)
         self._server = server.Server(app, sock, guards.tls, failed)
         self._thread = Thread(target=self._server.work, name=f"rlexporter-http-{self.port}", daemon=True)
 
@@ -112,22 +110,12 @@ class Server:
         with self._noting:
             self.history.see(self._snapshot())
 
-    def patience(self, final: float, limit: float) -> float:
-        """Return the seconds, at most ``limit``, to wait for scrapers not seen since ``final`` (monotonic clock)."""
-        return patience(self._waiting(final), limit)
+    def patience(self, final: float, limit: float, scrapes: float) -> float:
+        """Return the seconds to wait for scrapers that have not fetched since ``final`` (monotonic clock).
 
-    def hand_over(self, settings: Settings, state: str, final: float) -> None:
-        """Let another process serve ``state`` to the scrapers not seen since ``final``, once this one is closed.
-
-        Nothing happens if there are none. Raises OSError, and AttributeError on a system without Unix sockets.
+        These are ``scrapes`` intervals of the slowest of them, at most ``limit``.
         """
-        waiting = self._waiting(final)
-        seconds = patience(waiting, settings.linger)
-        if seconds > 0:
-            handover.hand_over(settings, self.port, state, seconds=seconds, scrapers=len(waiting))
-
-    def _waiting(self, final: float) -> list[Scraper]:
-        return pending(self.fetches.scrapers(time.monotonic()), final)
+        return patience(pending(self.fetches.scrapers(time.monotonic()), final), limit, scrapes)
 
     def close(self) -> None:
         """Stop answering, free the port, and return when the threads have ended."""

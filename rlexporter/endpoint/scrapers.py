@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict, deque
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
@@ -14,24 +15,36 @@ RECENT_SECONDS = 300.0
 """Age of a last fetch after which its scraper is not waited for."""
 
 _MAX_FETCHES = 4096
-_PATIENCE = 2.5
-_UNKNOWN_INTERVAL = 60.0
+_UNKNOWN_INTERVAL = 6.0
+"""That of who came once. A process that ends waits 15 seconds for anybody who calls itself a collector, not minutes."""
 _AGENTS = ("Prometheus/", "vmagent", "VictoriaMetrics", "OpenTelemetry", "otelcol", "Grafana", "telegraf", "Datadog")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Fetch:
-    """An answered scrape. ``port`` is the scraper's, which stays the same while its connection is kept alive."""
+    """A scrape that is answered. ``time`` is when it was asked for, before the answer was made.
+
+    ``port`` is the scraper's, which stays the same while its connection is kept alive. ``taken`` is True once all of
+    the answer was handed over: only then has the scraper seen it.
+    """
 
     time: float
     host: str
     port: int
     agent: str
+    taken: bool = False
+
+    def take(self) -> None:
+        """Note that all of the answer was handed over."""
+        self.taken = True
 
 
 @dataclass(frozen=True, slots=True)
 class Scraper:
-    """A client that came more than once, or that calls itself a collector."""
+    """A client that came more than once, or that calls itself a collector.
+
+    ``last`` is when it asked for the last answer that it has taken; minus infinity if it has taken none.
+    """
 
     last: float
     interval: float
@@ -47,10 +60,6 @@ class Fetches:
     def add(self, fetch: Fetch) -> None:
         self.total += 1
         self._recent.append(fetch)
-
-    def senders(self) -> int:
-        """Return how many have fetched at all, told apart by address and User-Agent."""
-        return len({(fetch.host, fetch.agent) for fetch in tuple(self._recent)})
 
     def scrapers(self, now: float) -> list[Scraper]:
         """Return all recent scrapers; ``now`` is of the monotonic clock.
@@ -71,18 +80,19 @@ class Fetches:
 
 
 def pending(scrapers: Iterable[Scraper], final: float) -> list[Scraper]:
-    """Return the scrapers whose last fetch was before ``final``."""
+    """Return the scrapers that have taken no answer of ``final`` or later."""
     return [scraper for scraper in scrapers if scraper.last < final]
 
 
-def patience(scrapers: Iterable[Scraper], limit: float) -> float:
-    """Return the most seconds to wait for ``scrapers``: 2.5 times their longest interval, up to ``limit``."""
-    return min(limit, max((_PATIENCE * scraper.interval for scraper in scrapers), default=0.0))
+def patience(scrapers: Iterable[Scraper], limit: float, scrapes: float) -> float:
+    """Return the most seconds to wait for ``scrapers``: ``scrapes`` times their longest interval, up to ``limit``."""
+    return min(limit, max((scrapes * scraper.interval for scraper in scrapers), default=0.0))
 
 
 def _scraper(fetches: list[Fetch]) -> Scraper:
     gaps = [later.time - earlier.time for earlier, later in pairwise(fetches)]
-    return Scraper(fetches[-1].time, max(gaps[-5:], default=_UNKNOWN_INTERVAL))
+    taken = [fetch.time for fetch in fetches if fetch.taken]
+    return Scraper(max(taken, default=-math.inf), max(gaps[-5:], default=_UNKNOWN_INTERVAL))
 
 
 def _is_another(fetch: Fetch, lasting: list[list[Fetch]]) -> bool:

@@ -21,7 +21,7 @@ import h11
 import uvicorn
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from rlexporter.endpoint.connections import KEEP_ALIVE_SECONDS, Connections, Listener, Stage
+from rlexporter.endpoint.connections import KEEP_ALIVE_SECONDS, ONCE_TAKEN, Connections, Listener, Stage
 from rlexporter.endpoint.tls_protocol import TLSProtocol
 from rlexporter.status.page import POLICY
 
@@ -36,6 +36,9 @@ _BEAT_SECONDS = 0.25
 _SOON_SECONDS = 0.05
 """Timers of less are kept as they are: something waits for them."""
 _FINISH_SECONDS = 1
+_SHARE, _BURST_SECONDS, _LONGEST_REST_SECONDS = 0.1, 2.0, 0.1
+"""The share of a core that strangers may take on average, the seconds of it that they may take at once, and the rest
+that is made of it at a time."""
 _LOGGERS = ("uvicorn.error", "uvicorn.access", "uvicorn.asgi", "asyncio")
 _HEADERS = [
     ("X-Content-Type-Options", "nosniff"),
@@ -143,8 +146,11 @@ class _Loop(asyncio.SelectorEventLoop):
     ) -> asyncio.Server:
         """Create uvicorn's server, with our protocols between its own and the socket."""
 
+        pace = _Pace()
+
         def watched() -> asyncio.Protocol:
-            return _Watched(self._connections, protocol_factory())
+            pace.keep()
+            return _Watched(self._connections, protocol_factory(), pace)
 
         def encrypted() -> asyncio.Protocol:
             assert self._tls
@@ -153,12 +159,31 @@ class _Loop(asyncio.SelectorEventLoop):
         return await super().create_server(encrypted if self._tls else watched, *arguments, **options)
 
 
+class _Pace:
+    """Keeps the thread to a share of a core, whoever asks for how much: training needs the rest, and its lock.
+
+    Who comes meanwhile waits a little; what answers use now and then they may use at once.
+    """
+
+    def __init__(self) -> None:
+        self._left, self._at, self._used = _BURST_SECONDS, time.monotonic(), time.thread_time()
+
+    def keep(self) -> None:
+        """Rest for as long as the time that was used is more than the share."""
+        now, used = time.monotonic(), time.thread_time()
+        self._left = min(_BURST_SECONDS, self._left + _SHARE * (now - self._at)) - (used - self._used)
+        self._at, self._used = now, used
+        if self._left < 0:
+            time.sleep(min(-self._left / _SHARE, _LONGEST_REST_SECONDS))
+
+
 class _Watched(asyncio.Protocol):
     """Protocol in front of uvicorn's that notes when bytes come, and when an answer is not taken."""
 
-    def __init__(self, connections: Connections, inner: asyncio.Protocol) -> None:
+    def __init__(self, connections: Connections, inner: asyncio.Protocol, pace: _Pace) -> None:
         self._connections = connections
         self._inner = inner
+        self._pace = pace
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
@@ -169,6 +194,7 @@ class _Watched(asyncio.Protocol):
         self._inner.connection_made(transport)
 
     def data_received(self, data: bytes) -> None:
+        self._pace.keep()
         self._connection.heard()
         # h11 limits only incomplete heads: one that comes in a single piece could have any size.
         for start in range(0, len(data), _PIECE_BYTES):
@@ -210,7 +236,7 @@ class _Answers:
             with contextlib.suppress(h11.ProtocolError, OSError):  # bytes after the request have ended the connection
                 await send(message)
             if message["type"] == "http.response.body" and not message.get("more_body"):
-                connection.answered()
+                connection.answered(scope.get(ONCE_TAKEN))
 
         connection.asked()
         await self._app(scope, receive, sending)

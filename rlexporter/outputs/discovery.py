@@ -45,7 +45,7 @@ def announcer(
         SetupError: the file cannot be written.
     """
     found = target(settings, port)
-    if not settings.advertise and _is_loopback(settings.host):
+    if not settings.advertise and is_loopback(settings.host):
         logger.warning(
             "the target file in %s says %s, which only a Prometheus on this machine can reach; for others set "
             "RLEXPORTER_LISTEN_HOST=0.0.0.0, with a token, or RLEXPORTER_ADVERTISE",
@@ -122,7 +122,8 @@ def target(settings: Settings, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Return True for an address under which only this machine can be reached."""
     try:
         return ip_address(host).is_loopback
     except ValueError:

@@ -72,6 +72,32 @@ def test_without_the_token_everything_looks_the_same(guarded: Exporter) -> None:
         assert _undated(found) == expected
 
 
+@pytest.mark.parametrize(
+    ("settings", "host", "status"),
+    [
+        ({}, "localhost:9750", 200),
+        ({}, "127.0.0.1", 200),
+        ({}, "[::1]:9750", 200),
+        ({}, "rebound.example:9750", 421),
+        ({}, "localhost.rebound.example", 421),
+        ({}, "192.0.2.7:9750", 421),
+        ({"advertise": "gpu-7.cluster:9750"}, "GPU-7.cluster:443", 200),
+        ({"advertise": "gpu-7.cluster:9750"}, "gpu-8.cluster:9750", 421),
+        ({"host": "0.0.0.0"}, "gpu-7.cluster:9750", 200),
+    ],
+)
+def test_on_loopback_only_names_of_this_machine_are_answered(settings: dict[str, Any], host: str, status: int) -> None:
+    """A page of any site whose name was made to mean 127.0.0.1 gets nothing (DNS rebinding), not even `/livez`."""
+    with Exporter(run="r", port=0, linger=0, **settings) as exporter:
+        for path in ("/", "/metrics", "/api/status", "/livez"):
+            with connect(exporter) as sock:
+                sock.sendall(f"GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
+                found = read(sock)
+            assert found is not None
+            assert found.status == status
+            assert (b"RLEXPORTER_ADVERTISE" in found.body) is (status == 421)
+
+
 def test_livez_needs_no_token(guarded: Exporter) -> None:
     """For reading alone."""
     assert ask(guarded, "GET", "/livez").body == b"ok\n"

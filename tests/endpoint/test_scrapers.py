@@ -13,6 +13,7 @@ def _fetches(*fetches: Fetch) -> Fetches:
     found = Fetches()
     for fetch in sorted(fetches, key=lambda fetch: fetch.time):
         found.add(fetch)
+        fetch.take()
     return found
 
 
@@ -52,10 +53,10 @@ def test_scrapers_are_told_apart(fetches: list[Fetch], now: float, expected: set
     [("curl/8.0", 0), ("Mozilla/5.0", 0), (PROMETHEUS, 1), ("vmagent", 1), ("OpenTelemetry Collector Contrib", 1)],
 )
 def test_a_single_fetch_by_a_person_is_no_scraper(agent: str, count: int) -> None:
-    """But one by a collector is, with an interval that is not known yet."""
+    """But one by a collector is, with an interval that is not known yet: it is waited for 15 seconds."""
     found = _fetches(Fetch(0, "10.0.0.1", 1, agent)).scrapers(1)
 
-    assert found == [Scraper(0, 60)] * count
+    assert found == [Scraper(0, 6)] * count
 
 
 def test_memory_is_bounded() -> None:
@@ -80,7 +81,19 @@ def test_memory_is_bounded() -> None:
 )
 def test_patience_is_bounded(scrapers: list[Scraper], limit: float, expected: float) -> None:
     """2.5 times the slowest interval, within the limit."""
-    assert patience(scrapers, limit) == expected
+    assert patience(scrapers, limit, 2.5) == expected
+
+
+def test_an_answer_that_was_not_taken_does_not_count() -> None:
+    """Who asked is known, and still waited for."""
+    found = Fetches()
+    first, last = _every(15, 2)
+    found.add(first)
+    first.take()
+    found.add(last)
+    assert found.scrapers(16) == [Scraper(0, 15)]
+    last.take()
+    assert found.scrapers(16) == [Scraper(15, 15)]
 
 
 def test_only_those_who_have_not_seen_the_end_are_waited_for() -> None:
@@ -97,4 +110,4 @@ def test_a_scrape_that_failed_leaves_no_second_scraper(at: float) -> None:
     assert {scraper.interval for scraper in found.scrapers(130)} == {5.0}
 
     other = _fetches(*first, Fetch(at, "10.0.0.1", 2, PROMETHEUS), *again).scrapers(210)
-    assert (60.0 in {scraper.interval for scraper in other}) is (at == 7.0)
+    assert (6.0 in {scraper.interval for scraper in other}) is (at == 7.0)

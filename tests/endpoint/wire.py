@@ -42,7 +42,7 @@ def connect(exporter: Exporter, host: str = "127.0.0.1", *, room: int = 0) -> so
 
 def request(method: str = "GET", path: str = "/metrics", *headers: str) -> bytes:
     """The head of a request."""
-    lines = [f"{method} {path} HTTP/1.1", "Host: here", *headers, "", ""]
+    lines = [f"{method} {path} HTTP/1.1", "Host: localhost", *headers, "", ""]
     return "\r\n".join(lines).encode("latin-1")
 
 
