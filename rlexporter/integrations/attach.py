@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import weakref
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from rlexporter.exporter import Exporter
@@ -35,10 +37,15 @@ def attach(trainer: Any, **settings: Unpack[SettingArguments]) -> Exporter:
 
 def attach_at(trainer: Any, settings: SettingArguments, *, fallback: bool = False) -> Exporter:
     """Attach as `attach` does; with ``fallback`` the next free port replaces a taken one for a single rank too."""
-    if hasattr(getattr(trainer, "callback_handler", None), "callbacks") and hasattr(trainer, "args"):
-        return _attach_callback(trainer, settings, fallback=fallback or trainer.args.world_size > 1)
-    if all(hasattr(trainer, name) for name in _LEGACY):
-        return attach_legacy(trainer, settings, fallback=fallback or trainer.accelerator.num_processes > 1)
+    try:
+        if hasattr(trainer, "callback_handler"):
+            return _attach_callback(trainer, settings, fallback=fallback or trainer.args.world_size > 1)
+        if all(hasattr(trainer, name) for name in _LEGACY):
+            return attach_legacy(trainer, settings, fallback=fallback or trainer.accelerator.num_processes > 1)
+    except (AttributeError, TypeError) as error:
+        raise SetupError(
+            f"attach() takes a whole trainer, and this {type(trainer).__name__} is none: {error}"
+        ) from error
     raise SetupError(
         f"attach() does not know what a {type(trainer).__name__} logs: it takes trainers of transformers and TRL "
         "that have callbacks, or step() and log_stats(). Any other loop: rlexporter.Exporter(...), then "
@@ -56,12 +63,9 @@ def _attach_callback(trainer: Any, settings: SettingArguments, *, fallback: bool
     if callback.exporter is not None:
         return callback.exporter
     exporter = Exporter(**settings)
-    callback.attach(trainer, exporter)
-    try:
+    with _undone(exporter):
+        callback.attach(trainer, exporter)
         exporter.start(fallback=fallback)
-    except BaseException:
-        exporter.close()
-        raise
     return exporter
 
 
@@ -76,13 +80,24 @@ def attach_legacy(trainer: Any, settings: SettingArguments, *, fallback: bool) -
         return _attached[trainer]
     exporter = Exporter(**settings)
     run = exporter.run
-    run.prepare(run_facts(trainer))
-    if run.serves:
-        exporter.start(fallback=fallback)
-        LegacyTaps(trainer, run).install()
+    with _undone(exporter):
+        run.prepare(run_facts(trainer))
+        if run.serves:
+            exporter.start(fallback=fallback)
+            LegacyTaps(trainer, run).install()
     _attached[trainer] = exporter
     run.sink.on_close(functools.partial(_forget, weakref.ref(trainer)))
     return exporter
+
+
+@contextlib.contextmanager
+def _undone(exporter: Exporter) -> Iterator[None]:
+    """Close ``exporter`` if what is done with it raises."""
+    try:
+        yield
+    except BaseException:
+        exporter.close()
+        raise
 
 
 def _forget(trainer: weakref.ref[Any]) -> None:

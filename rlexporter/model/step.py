@@ -8,6 +8,17 @@ from dataclasses import dataclass, field
 from rlexporter.model.histogram import Histogram
 from rlexporter.model.metric import Series
 
+LAST_STEP = 2**53
+"""The last whole number that a sample can hold exactly."""
+
+
+def whole(step: object) -> int:
+    """Return a step as the whole number that it is. Raises ValueError, or what `int` raises, for everything else."""
+    found = -1 if isinstance(step, (str, bytes)) else int(step)  # type: ignore[call-overload]
+    if not 0 <= found <= LAST_STEP:
+        raise ValueError(f"a step is a whole number from 0 to 2**53, and not {str(step)[:40]}")
+    return int(found)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFacts:

@@ -13,14 +13,13 @@ from typing import Any
 from rlexporter.catalog import NAMED
 from rlexporter.model.errors import SetupError
 from rlexporter.model.snapshot import RunState
-from rlexporter.model.step import RunFacts, StepUpdate
+from rlexporter.model.step import LAST_STEP, RunFacts, StepUpdate
 from rlexporter.recording import codec, formats, run_facts
 from rlexporter.recording.source import UNDERSTOOD, Line, UnreadableError
 from rlexporter.recording.writers import Dialect, translated
 from rlexporter.store.keys import evaluation_prefix
 
 _BEGINNINGS = ("meta", "train_begin")
-_LAST_STEP = 2**53
 _FIRST_STEPS = 100
 _MOST_KEYS = 10_000
 
@@ -235,7 +234,7 @@ def _time(value: object) -> float:
 
 
 def _step(value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) <= _LAST_STEP:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) <= LAST_STEP:
         raise ValueError("a line has no step" if value is None else f"{value!r} is no step")
     return int(value)
 

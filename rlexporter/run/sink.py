@@ -12,7 +12,7 @@ from typing import Any
 from rlexporter.catalog import NAMED
 from rlexporter.model.metric import Kind, Series
 from rlexporter.model.sink import NotSeenError
-from rlexporter.model.step import StepUpdate
+from rlexporter.model.step import StepUpdate, whole
 from rlexporter.model.values import Unreadable, read
 from rlexporter.recording.writer import Recorder
 from rlexporter.run import shutdown
@@ -22,8 +22,6 @@ from rlexporter.store.store import Store
 from rlexporter.tensors import host
 from rlexporter.tensors.tally import on_gpu
 
-_LAST_STEP = 2**53
-"""The last whole number that a sample can hold exactly."""
 _KEYS = frozenset(key.name for metric in NAMED.values() for key in metric.keys if not key.only)
 """Keys of log lines: an array under one of them is what is logged, and not what a histogram of that name counts."""
 
@@ -242,17 +240,11 @@ class RunSink:
         self._absorb(replace(part, phases={}))
 
     def _number(self, step: object) -> int | None:
-        """Return the step that was given with a line; None for one that is no step."""
-        if step is None:
-            return None
-        try:
-            found = -1 if isinstance(step, (str, bytes)) else int(step)  # type: ignore[call-overload]
-            if not 0 <= found <= _LAST_STEP:
-                raise ValueError(f"a step is a whole number from 0 to 2**53, and not {str(step)[:40]}")
-        except Exception as error:  # noqa: BLE001 - whatever `int` raises: the line is served nevertheless
-            self._errors.add("log", error)
-            return None
-        return int(found)
+        """Return the step that was given with a line; None, and an error is counted, for one that is none."""
+        with self.guard("log"):
+            if step is not None:
+                return whole(step)
+        return None
 
     def _texts(self, stats: Mapping[str, object]) -> Mapping[str, object]:
         """Return a line whose keys are texts."""

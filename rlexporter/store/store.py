@@ -54,8 +54,7 @@ class Store:
         self._urgent = urgent
         self._clock = clock
         self._record_seconds = 0.0
-        self._unrecorded: deque[Callable[[], None]] = deque()
-        self._records = False
+        self._unrecorded, self._records = deque[Callable[[], None]](), False
         self._step, self._stall = Series(self._named["rl_step"]), Series(self._named["rl_stall_after_seconds"])
         self._phases = _phases(self._named["rl_phase"])
         zero = {Series(metric, labels): 0.0 for metric in catalog for labels in metric.initial}
@@ -193,8 +192,8 @@ class Store:
             self._unrecorded.append(partial(self._record, logs, step, update, served=served, timed=timed))
             if self._records:
                 return
+            self._records = True
             try:
-                self._records = True
                 while self._unrecorded:
                     self._unrecorded.popleft()()
             finally:

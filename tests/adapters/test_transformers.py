@@ -5,10 +5,12 @@ from __future__ import annotations
 import copy
 import gc
 import pickle
+import threading
 import weakref
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -127,6 +129,24 @@ WATCHED: dict[str, Callable[..., Any]] = {
     "the default callback": lambda grpo: grpo(callbacks=[DefaultCallback()]),
     "the class of the default callback": lambda grpo: grpo(callbacks=[DefaultCallback]),
 }
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        {"callback_handler": None},
+        {"callback_handler": SimpleNamespace(callbacks=None)},
+        {"callback_handler": SimpleNamespace(callbacks=[]), "args": None},
+        {"callback_handler": SimpleNamespace(callbacks=[]), "args": SimpleNamespace(world_size=1)},
+        {"step": len, "log_stats": len, "config": None, "accelerator": None},
+        {"step": len, "log_stats": len, "config": None, "accelerator": SimpleNamespace(num_processes=1)},
+    ],
+)
+def test_half_a_trainer(attributes: dict[str, Any]) -> None:
+    """Is said to be none, with what it lacks; nothing is left open."""
+    with pytest.raises(SetupError, match=r"takes a whole trainer, and this Half is none: .*(attribute|iterable)"):
+        rlexporter.attach(type("Half", (), attributes)(), port=0)
+    assert not [each for each in threading.enumerate() if each.name.startswith("rlexporter")]
 
 
 @pytest.mark.parametrize("how", WATCHED)

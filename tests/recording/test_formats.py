@@ -225,6 +225,24 @@ def test_an_event_file_that_is_cut_off_or_damaged(tmp_path: Path, capsys: pytest
     assert f"{tmp_path}: holds TensorBoard events, but no scalars: understood" in capsys.readouterr().err
 
 
+def test_an_event_that_claims_terabytes(tmp_path: Path) -> None:
+    """Nothing of that size is made: a tensor of many values is no scalar."""
+    _scalars(tmp_path, ("reward", 1.0, 1))
+    from tensorboard.compat.proto.event_pb2 import Event
+    from tensorboard.summary.writer.event_file_writer import EventFileWriter
+    from tensorboard.util import tensor_util
+
+    event = Event(step=2)
+    value = event.summary.value.add(tag="train/kl", tensor=tensor_util.make_tensor_proto([0.5], dtype="float32"))
+    value.metadata.plugin_data.plugin_name = "scalars"
+    value.tensor.tensor_shape.dim[0].size = 2**40
+    writer = EventFileWriter(str(tmp_path))
+    writer.add_event(event)
+    writer.close()
+
+    assert logged(recording.read(tmp_path)) == [(1, {"reward": 1.0})]
+
+
 def test_tensorboard_that_is_not_installed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
