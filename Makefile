@@ -51,7 +51,7 @@ golden: ## write the golden scrapes anew; read the difference before you commit 
 	@scripts/setup test
 	@$(PY) -m scripts.golden && git diff --stat tests/data/golden
 
-soak: tools ## tests that take long: scrapes once a minute, every launcher, floods of connections
+soak: tools ## tests that take long: scrapes once a minute, every launcher, floods of connections, an hour of attacks
 	@scripts/setup test
 	@OMP_NUM_THREADS=1 $(PY) -m pytest -m soak --ignore=tests/versions/test_healthy.py $(ARGS)
 

@@ -72,6 +72,11 @@ _FLOOD = """
 The same loop, beside one client without a token that asks as fast as it is answered, in a process of its own on the
 same cores. The endpoint keeps itself to a tenth of a core, 100 ms a second, whoever asks for how much.
 """
+_PROMISES = """
+## Promises
+
+Each on a quiet machine and on one where eight processes compute without end; each in a process of its own.
+"""
 _KNOCKS = """
 ## Strangers at TLS
 
@@ -133,7 +138,20 @@ for the next one and half an evaluation, then 30 seconds in its group for what m
 
 def sections() -> dict[str, Callable[[], Iterator[str]]]:
     """The parts of the page: what stands before the rows, and what measures them."""
-    from benchmarks import flood, gpu, knocks, log_line, loggers, opening, pages, paging, paired, ranks, tensors
+    from benchmarks import (
+        flood,
+        gpu,
+        knocks,
+        log_line,
+        loggers,
+        opening,
+        pages,
+        paging,
+        paired,
+        promises,
+        ranks,
+        tensors,
+    )
 
     parts = {
         _TENSOR: tensors.rows,
@@ -146,6 +164,7 @@ def sections() -> dict[str, Callable[[], Iterator[str]]]:
         _SCRAPE: log_line.scrape_rows,
         _PAGES: pages.rows,
         _FLOOD: flood.rows,
+        _PROMISES: promises.rows,
         _KNOCKS: knocks.rows,
         _STEP: paired.rows,
         _RANKS: ranks.rows,

@@ -40,7 +40,7 @@ class Bad:
         raise RuntimeError("no length")
 
 
-_VALUES: tuple[Callable[[random.Random], Any], ...] = (
+VALUES: tuple[Callable[[random.Random], Any], ...] = (
     lambda rng: rng.gauss(0, 1),
     lambda rng: rng.choice([math.nan, math.inf, -math.inf, 1e308, -0.0, 5e-324]),
     lambda rng: rng.choice([10**400, -(10**400), 2**63, True, None, "text", b"bytes", "", 1j]),
@@ -54,7 +54,7 @@ _VALUES: tuple[Callable[[random.Random], Any], ...] = (
     lambda rng: torch.empty(3, device="meta"),
     lambda rng: torch.sparse_coo_tensor(torch.tensor([[0, 1]]), torch.tensor([1.0, 2.0]), (3,)),
 )
-_KEYS = (
+KEYS = (
     "reward",
     "loss",
     "kl",
@@ -69,7 +69,7 @@ _KEYS = (
     7,
     Bad(),
 )
-_STEPS = (None, None, None, math.nan, math.inf, "seven", -1, 2**60, 10**400)
+STEPS = (None, None, None, math.nan, math.inf, "seven", -1, 2**60, 10**400)
 
 
 def memory() -> int:
@@ -94,10 +94,10 @@ def main(port: str, seed: str, how: str, folder: str) -> None:
 
     def live() -> None:
         while not end.exists():
-            line = {rng.choice(_KEYS): rng.choice(_VALUES)(rng) for _ in range(rng.randrange(8))}
-            attempt(lambda line=line: exporter.log(line, step=rng.choice(_STEPS)))  # type: ignore[misc, arg-type]
+            line = {rng.choice(KEYS): rng.choice(VALUES)(rng) for _ in range(rng.randrange(8))}
+            attempt(lambda line=line: exporter.log(line, step=rng.choice(STEPS)))  # type: ignore[misc, arg-type]
             name = rng.choice(["policy_ratio", "kl_per_token", "reward", "nothing"])
-            value, mask = rng.choice(_VALUES)(rng), rng.choice([None, None, rng.choice(_VALUES)(rng)])
+            value, mask = rng.choice(VALUES)(rng), rng.choice([None, None, rng.choice(VALUES)(rng)])
             attempt(lambda v=value, m=mask, n=name: exporter.observe(n, v, m))  # type: ignore[misc]
             time.sleep(0.002)
             if len(memories) < 10_000:

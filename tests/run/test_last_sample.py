@@ -59,21 +59,21 @@ ENDS = {"with": "finished", "raise": "failed", "exit": "stopped", "signal": "pre
 """How a script ends, and the state of its run."""
 
 
-def _last(how: str, port: int) -> str:
+def last_scrape(how: str, port: int) -> str:
     """What somebody had last who scraped the script every two seconds until it had ended."""
     texts = [""]
     with subprocess.Popen([sys.executable, "-c", SCRIPT, how, str(port)], stderr=subprocess.DEVNULL) as process:
         eventually(lambda: served(port, "Prometheus/3") or process.poll() is not None)
         while process.poll() is None:
             texts.append(served(port, "Prometheus/3"))
-            if how == "signal" and "rl_step{" in texts[-1] and _value(texts[-1], "rl_step") == 4:
+            if how == "signal" and "rl_step{" in texts[-1] and value(texts[-1], "rl_step") == 4:
                 process.send_signal(signal.SIGTERM)
                 how = ""
             time.sleep(2.0)
     return next(text for text in reversed(texts) if text)
 
 
-def _value(text: str, series: str) -> float:
+def value(text: str, series: str) -> float:
     found = re.search(rf"^{series}{{.*}} (\S+)$", text, re.MULTILINE)
     return float(found[1]) if found else float("nan")
 
@@ -82,10 +82,10 @@ def _value(text: str, series: str) -> float:
 def test_however_a_process_ends() -> None:
     """All five ends at once, each with its last step and its state."""
     with ThreadPoolExecutor(len(ENDS)) as pool:
-        ends = {how: pool.submit(_last, how, port) for how, port in free_ports(ENDS).items()}
+        ends = {how: pool.submit(last_scrape, how, port) for how, port in free_ports(ENDS).items()}
     for how, state in ENDS.items():
         text = ends[how].result()
-        assert _value(text, "rl_reward_mean") == 4.0, how
+        assert value(text, "rl_reward_mean") == 4.0, how
         assert f'state="{state}"}} 1.0' in text, how
 
 
