@@ -26,7 +26,7 @@ DESCRIPTIONS = {
         "the milliseconds in `OTEL_METRIC_EXPORT_INTERVAL`. Needs `pip install 'rlexporter[otlp]'`."
     ),
     "discovery_dir": "Folder for a target file of Prometheus.",
-    "advertise": "The address in that target file, where the found one is wrong.",
+    "advertise": "The address in that target file, where the found one is wrong, and a name that loopback answers to.",
     "state_file": "Keep the last state in a file: `on`, beside the checkpoints, or a path.",
     "state_interval": "How many seconds old that file is at most while the run lasts, 1 to 3600.",
     "linger": "How many seconds the final state is served at most.",

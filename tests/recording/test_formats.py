@@ -225,6 +225,15 @@ def test_an_event_file_that_is_cut_off_or_damaged(tmp_path: Path, capsys: pytest
     assert f"{tmp_path}: holds TensorBoard events, but no scalars: understood" in capsys.readouterr().err
 
 
+def test_an_integer_beyond_every_float(tmp_path: Path) -> None:
+    """Of more digits than Python reads: it costs itself, and not the file."""
+    (tmp_path / "run.jsonl").write_text('{"step": 1, "kl": 0.5, "n": ' + "1" * 5000 + '}\n{"step": 2, "kl": 0.75}\n')
+
+    (first, *_), (second, *_) = lines = logged(recording.read(tmp_path / "run.jsonl"))
+    assert (first, second) == (1, 2)
+    assert [logs["kl"] for _, logs in lines] == [0.5, 0.75]
+
+
 def test_an_event_that_claims_terabytes(tmp_path: Path) -> None:
     """Nothing of that size is made: a tensor of many values is no scalar."""
     _scalars(tmp_path, ("reward", 1.0, 1))
