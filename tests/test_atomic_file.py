@@ -38,3 +38,21 @@ def test_nothing_is_left_of_a_write_that_fails(tmp_path: Path, monkeypatch: pyte
 
     assert target.read_text() == "old"
     assert [*tmp_path.iterdir()] == [target]
+
+
+def test_a_link_that_is_planted_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between the look and the write: the write fails, and what is behind the link stays as it was."""
+    kept, partial = tmp_path / "kept", tmp_path / f"state.json.{os.getpid()}.part"
+    kept.write_text("mine")
+    unlink = Path.unlink
+
+    def planted(path: Path, missing_ok: bool = False) -> None:
+        unlink(path, missing_ok=missing_ok)
+        if missing_ok:
+            partial.symlink_to(kept)
+
+    monkeypatch.setattr(Path, "unlink", planted)
+    with pytest.raises(FileExistsError):
+        write_whole(tmp_path / "state.json", "new")
+
+    assert kept.read_text() == "mine"

@@ -55,6 +55,8 @@ _closing: list[Ending] = []
 """What is being closed: a SIGTERM waits for that."""
 _held = False
 """True if there was one."""
+_told: set[Ending] = set()
+"""Those of whom it was said that they wait: a thread may wait for one already when the process ends."""
 _script: FrameType | None = None
 """The outermost frame of the main thread while anything is registered. It holds the variables of a module, which live
 as long as the process anyway, and of no function."""
@@ -74,6 +76,7 @@ def register(ending: Ending) -> None:
 def unregister(ending: Ending) -> None:
     """Forget ``ending``, which has ended. With the last one every hook is removed."""
     global _script
+    _told.discard(ending)
     if ending in _live:
         _live.remove(ending)
     if not _live:
@@ -130,8 +133,11 @@ def wait(endings: Iterable[Ending], limit: float = float("inf")) -> None:
     if patience <= 0:
         return
     until = time.monotonic() + patience
+    untold = set(endings) - _told
+    _told.update(untold)
     with contextlib.suppress(KeyboardInterrupt):
-        say(f"serving the final state until it has been scraped, at most {patience:.0f} s; Ctrl-C ends it")
+        if untold:
+            say(f"serving the final state until it has been scraped, at most {patience:.0f} s; Ctrl-C ends it")
         while time.monotonic() < until and any(ending.patience() > 0 for ending in endings):
             time.sleep(_POLL_SECONDS)
 
@@ -207,8 +213,8 @@ def _in_child() -> None:
     global _script, _held
     for ending in _live:
         ending.abandon()
-    _live.clear()
-    _closing.clear()
+    for each in (_live, _closing, _told):
+        each.clear()
     _script, _held = None, False
     atexit.unregister(_at_exit)
     _restore_sigterm()

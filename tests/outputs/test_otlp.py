@@ -389,7 +389,7 @@ def _take_nothing(how: str, asked: BaseHTTPRequestHandler) -> None:
         kept = ExportMetricsServiceResponse()
         kept.partial_success.rejected_data_points, kept.partial_success.error_message = 3, "too old"
         asked.wfile.write(kept.SerializeToString())
-    else:
+    elif not how.startswith("redirects"):
         asked.wfile.write(b"<html>Who are you?</html>")
 
 

@@ -62,7 +62,7 @@ ENDS = {"with": "finished", "raise": "failed", "exit": "stopped", "signal": "pre
 def last_scrape(how: str, port: int) -> str:
     """What somebody had last who scraped the script every two seconds until it had ended."""
     texts = [""]
-    with subprocess.Popen([sys.executable, "-c", SCRIPT, how, str(port)], stderr=subprocess.DEVNULL) as process:
+    with subprocess.Popen([sys.executable, "-c", SCRIPT, how, str(port)], stderr=subprocess.PIPE, text=True) as process:
         eventually(lambda: served(port, "Prometheus/3") or process.poll() is not None)
         while process.poll() is None:
             texts.append(served(port, "Prometheus/3"))
@@ -70,6 +70,8 @@ def last_scrape(how: str, port: int) -> str:
                 process.send_signal(signal.SIGTERM)
                 how = ""
             time.sleep(2.0)
+        assert process.stderr is not None
+        assert process.stderr.read().count("serving the final state") == 1
     return next(text for text in reversed(texts) if text)
 
 
