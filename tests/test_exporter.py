@@ -388,6 +388,53 @@ def test_a_forked_child_holds_nothing(exporter: Exporter) -> None:
     assert child.exitcode == 0
 
 
+def _logs(exporter: Exporter) -> None:
+    exporter.log({"reward": 5.0})
+
+
+def test_a_forked_child_waits_for_no_lock_of_its_parent(exporter: Exporter) -> None:
+    """Whatever another thread was doing at the fork: in the child it is not there to release anything."""
+    context: Any = multiprocessing.get_context("fork")
+    held, goes_on = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with exporter.run.sink._folding, exporter.run.store._current.lock, exporter._closes:
+            held.set()
+            assert goes_on.wait(60)
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    assert held.wait(60)
+    child = context.Process(target=_logs, args=(exporter,))
+    child.start()
+    child.join(60)
+    goes_on.set()
+    holder.join()
+    assert child.exitcode == 0
+
+
+def test_a_name_is_told_once_what_is_served_has_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A push in between would carry the name that was assumed before."""
+    told: list[str] = []
+    facts = RunFacts(algorithm="grpo", output_dir=str(tmp_path))
+    with Exporter(port=0, linger=0) as before:
+        before.run.begin(facts)
+        (tmp_path / "checkpoint-5").mkdir()
+    with Exporter(port=0, linger=0) as exporter:
+        run, describe = exporter.run, exporter.run._describe
+
+        def described(facts: RunFacts) -> None:
+            told.append(run.known_as)
+            describe(facts)
+
+        monkeypatch.setattr(run, "_describe", described)
+        run.prepare(facts)
+        run.begin(facts)
+
+        assert told == ["", ""]
+        assert run.known_as == run.name == exporter.snapshot.labels["run"] != before.name
+
+
 def test_undo_is_called_once_at_close(exporter: Exporter) -> None:
     """What was wrapped is unwrapped, and an error in it is kept here."""
     calls: list[int] = []

@@ -70,8 +70,12 @@ class Run:
 
     @property
     def known_as(self) -> str:
-        """Return the name to tell a person; "" while it depends on whether the run resumes a checkpoint."""
-        return "" if self._identity.assumed and not self._settled else self.name
+        """Return the name to tell a person, which all that is served has.
+
+        It is "" while it depends on whether the run resumes a checkpoint.
+        """
+        depends = self._identity.assumed and not self._settled
+        return "" if depends or self.name != self.store.snapshot.labels["run"] else self.name
 
     @property
     def rank(self) -> int:
@@ -143,7 +147,6 @@ class Run:
                 self._settle(facts)
             self._describe(facts)
             self._introduce()
-            self._settled = True  # only now: what is pushed under `known_as` has the labels of this run
             self._enter(RunState.RUNNING)
             shutdown.chain_sigterm()
 
@@ -215,7 +218,7 @@ class Run:
             self.sink.recorder.meta(self.name, self._facts, CATALOG)
 
     def _settle(self, facts: RunFacts) -> None:
-        told = self.known_as
+        told, self._settled = self.known_as, True
         self._identity = identity.settle(self._identity, self._given_name(facts), facts.output_dir, facts.resumed_from)
         with self.errors.guard("identity"):
             if facts.output_dir and self.rank == 0:
