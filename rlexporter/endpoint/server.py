@@ -59,9 +59,10 @@ class Server:
         self._connections = listener.connections
         self._tls = tls
         self._failed = failed
+        self._pace = Pace()
         self._uvicorn = uvicorn.Server(
             uvicorn.Config(
-                _Answers(app, listener.connections),
+                _Answers(app, listener.connections, self._pace),
                 http="h11",
                 ws="none",
                 lifespan="off",
@@ -88,7 +89,8 @@ class Server:
 
     def work(self) -> None:
         """Serve until `stop`. Not for the main thread, where uvicorn would take over the signals."""
-        loop = _Loop(self._connections, self._tls)
+        self._pace.begin()
+        loop = _Loop(self._connections, self._tls, self._pace)
         loop.set_exception_handler(self._heard)
         with contextlib.closing(self._listener), contextlib.closing(loop), _unlogged():
             try:
@@ -128,10 +130,11 @@ class Server:
 class _Loop(asyncio.SelectorEventLoop):
     """Event loop whose servers watch and encrypt their connections; asyncio's own, since it calls the listener."""
 
-    def __init__(self, connections: Connections, tls: ssl.SSLContext | None) -> None:
+    def __init__(self, connections: Connections, tls: ssl.SSLContext | None, pace: Pace) -> None:
         super().__init__()
         self._connections = connections
         self._tls = tls
+        self._pace = pace
 
     def call_at(  # type: ignore[override] # Python 3.10 has no syntax for the types of asyncio's stubs
         self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
@@ -146,30 +149,28 @@ class _Loop(asyncio.SelectorEventLoop):
     ) -> asyncio.Server:
         """Create uvicorn's server, with our protocols between its own and the socket."""
 
-        pace = _Pace()
-
         def watched() -> asyncio.Protocol:
-            pace.keep()
-            return _Watched(self._connections, protocol_factory(), pace)
+            return _Watched(self._connections, protocol_factory(), self._pace)
 
-        def encrypted() -> asyncio.Protocol:
-            assert self._tls
-            return TLSProtocol(self._tls, watched)
+        def connected() -> asyncio.Protocol:
+            self._pace.keep()
+            return TLSProtocol(self._tls, watched) if self._tls else watched()
 
-        return await super().create_server(encrypted if self._tls else watched, *arguments, **options)
+        return await super().create_server(connected, *arguments, **options)
 
 
-class _Pace:
-    """Keeps the thread to a share of a core, whoever asks for how much: training needs the rest, and its lock.
+class Pace:
+    """Keeps a thread to a share of a core, whoever asks for how much: training needs the rest, and its lock.
 
     Who comes meanwhile waits a little; what answers use now and then they may use at once.
     """
 
-    def __init__(self) -> None:
+    def begin(self) -> None:
+        """Begin, on the thread that is kept."""
         self._left, self._at, self._used = _BURST_SECONDS, time.monotonic(), time.thread_time()
 
     def keep(self) -> None:
-        """Rest for as long as the time that was used is more than the share."""
+        """Rest for as long as the time that was used is more than the share. Before each piece of work."""
         now, used = time.monotonic(), time.thread_time()
         self._left = min(_BURST_SECONDS, self._left + _SHARE * (now - self._at)) - (used - self._used)
         self._at, self._used = now, used
@@ -180,7 +181,7 @@ class _Pace:
 class _Watched(asyncio.Protocol):
     """Protocol in front of uvicorn's that notes when bytes come, and when an answer is not taken."""
 
-    def __init__(self, connections: Connections, inner: asyncio.Protocol, pace: _Pace) -> None:
+    def __init__(self, connections: Connections, inner: asyncio.Protocol, pace: Pace) -> None:
         self._connections = connections
         self._inner = inner
         self._pace = pace
@@ -220,11 +221,13 @@ class _Watched(asyncio.Protocol):
 class _Answers:
     """ASGI application around another one that tells each connection when its answers begin and end."""
 
-    def __init__(self, app: ASGIApp, connections: Connections) -> None:
+    def __init__(self, app: ASGIApp, connections: Connections, pace: Pace) -> None:
         self._app = app
         self._connections = connections
+        self._pace = pace
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self._pace.keep()  # here too: what comes in one piece may hold hundreds of requests
         connection = self._connections.to(scope["client"])
         if connection is None:  # it has ended before its request was read
             await self._app(scope, receive, send)

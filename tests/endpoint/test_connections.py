@@ -192,7 +192,7 @@ def test_pipelined_requests_are_answered_in_order(endpoint: tuple[Exporter, Reac
 def test_timers_go_off_together(monkeypatch: pytest.MonkeyPatch) -> None:
     """Those that are far enough away at the next quarter of a second, never early; what is waited for soon, at once."""
     monkeypatch.setattr(server, "_BEAT_SECONDS", 0.25)
-    with contextlib.closing(server._Loop(Connections(4), None)) as loop:
+    with contextlib.closing(server._Loop(Connections(4), None, server.Pace())) as loop:
         now = loop.time()
         asked = [now + 0.06, now + 0.1, now + 10.01]
         late = [loop.call_at(at, lambda: None).when() for at in asked]

@@ -6,7 +6,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from rlexporter import Exporter
 from rlexporter.endpoint import server
+from tests.endpoint.wire import connect, request
 
 
 def test_whoever_asks_for_how_much_gets_a_tenth_of_a_core(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -19,7 +21,8 @@ def test_whoever_asks_for_how_much_gets_a_tenth_of_a_core(monkeypatch: pytest.Mo
 
     clock = SimpleNamespace(monotonic=lambda: now, thread_time=lambda: used, sleep=sleep)
     monkeypatch.setattr(server, "time", clock)
-    pace = server._Pace()
+    pace = server.Pace()
+    pace.begin()
     for _ in range(10_000):  # a flood: each of its requests takes 5 ms
         now, used = now + 0.005, used + 0.005
         pace.keep()
@@ -31,3 +34,14 @@ def test_whoever_asks_for_how_much_gets_a_tenth_of_a_core(monkeypatch: pytest.Mo
         now, used = now + 1.0, used + 0.05
         pace.keep()
     assert now == before + 1000
+
+
+def test_every_request_waits_for_its_turn(exporter: Exporter, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that come in one piece too, and the connection itself."""
+    kept: list[bool] = []
+    monkeypatch.setattr(server.Pace, "keep", lambda _: kept.append(True))
+    with connect(exporter) as sock:
+        sock.sendall(request("GET", "/livez") * 50 + request("GET", "/livez", "Connection: close"))
+        while sock.recv(1 << 16):
+            pass
+    assert len(kept) >= 51 + 2  # and at least one piece
