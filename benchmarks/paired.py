@@ -105,7 +105,7 @@ def pair(name: str, *, attached_first: bool) -> Pair:
         os.close(each)
     os.write(first[1], b".")
     os.close(first[1])
-    with _scraped(port):
+    with scraped(port, _SCRAPE_SECONDS):
         found = [_milliseconds(each) for each in started]
     return Pair(*(reversed(found) if attached_first else found))
 
@@ -132,12 +132,12 @@ def _milliseconds(process: subprocess.Popen[str]) -> float:
 
 
 @contextlib.contextmanager
-def _scraped(port: int) -> Iterator[None]:
-    """Scrape the port as Prometheus would, from outside, until the body is done."""
+def scraped(port: int, seconds: float) -> Iterator[None]:
+    """Scrape the port every so many ``seconds``, as Prometheus would, until the body is done."""
     done = threading.Event()
 
     def scrape() -> None:
-        while not done.wait(_SCRAPE_SECONDS):
+        while not done.wait(seconds):
             with contextlib.suppress(OSError, HTTPException):  # not yet there, or gone
                 urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics").read()
 

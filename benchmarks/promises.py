@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from statistics import quantiles
 
+from benchmarks.paired import scraped
 from rlexporter import Exporter
 from tests.conftest import fetch
 from tests.e2e.attacked import KEYS, STEPS, VALUES, memory
@@ -93,29 +94,12 @@ def _keys() -> str:
 
 def _long_run() -> str:
     count, middle = 40_000, 0
-    with _exporter() as exporter, _scraped(exporter):
+    with _exporter() as exporter, scraped(exporter.port or 0, 1.0):
         for step in range(count):
             exporter.log({"reward": step % 7, "kl": 0.1, "loss": 0.5, "grad_norm": 1.0}, step=step)
             if step == count // 2:
                 middle = memory()
         return f"{(memory() - middle) / 1e6:.1f} MB, {_errors(exporter):.0f} errors"
-
-
-@contextlib.contextmanager
-def _scraped(exporter: Exporter) -> Iterator[None]:
-    end = threading.Event()
-
-    def scrape() -> None:
-        while not end.wait(1.0):
-            served(exporter.port or 0)
-
-    thread = threading.Thread(target=scrape)
-    thread.start()
-    try:
-        yield
-    finally:
-        end.set()
-        thread.join()
 
 
 def _threads() -> str:

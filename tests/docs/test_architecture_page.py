@@ -6,11 +6,8 @@ import ast
 import re
 from functools import cache
 
-import pytest
-
 from tests.test_architecture import HOMES, LAYERS, NEVER, ORDER, PACKAGE, ROOT, SOURCES, _imported_units, _unit
 
-pytestmark = pytest.mark.slow
 PAGE = (ROOT / "docs/architecture.md").read_text()
 WAYS = ("A log line", "A tensor", "A condition")
 NOT_CALLED = ("the trainer", "a scraper")
