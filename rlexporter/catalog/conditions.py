@@ -616,6 +616,7 @@ _KL_CONDITIONS = (
         ),
         source="Gao et al., Scaling Laws for Reward Model Overoptimization (2022); both together in no run of [real]",
         related=("rl_reward_mean", "rl_kl_per_token", "rl_kl_per_sequence", "rl_completion_length_mean"),
+        level="kl",
     ),
     condition("logprob_shift", "RLLogProbabilityShift", Family.KL_HIGH).when(
         above("ref_surprise", warning(3.0, k=5, n=5), vs=Baseline.START, floor=2.0),

@@ -126,6 +126,7 @@ class Begun:
         source: str,
         algorithms: tuple[str, ...] = (),
         related: tuple[str, ...] = (),
+        level: str = "",
     ) -> Condition:
         """Make the condition that holds while the signal in ``judged`` is beyond a limit."""
         return Condition(
@@ -145,6 +146,7 @@ class Begun:
             min_observations=judged.min_observations,
             algorithms=algorithms,
             related=related,
+            level=level,
         )
 
 

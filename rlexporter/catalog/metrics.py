@@ -1242,6 +1242,26 @@ _TRUTH = (
         reading="1: look at what began in the same step or shortly before.",
     ),
     _condition.gauge(
+        "rl_incident",
+        "What has gone wrong in the run, one series an incident: 2 while it holds, 1 while it has eased (the number is "
+        "within its limit, but not where it was before), 0 once it is over. subject: what it is about, such as "
+        "a reward function; cause: the condition that explains it. Absent while nothing has gone wrong.",
+        labels=("condition", "severity", "subject", "cause"),
+        reading="1 is worth a look: what went wrong has not been undone.",
+    ),
+    _condition.gauge(
+        "rl_run_verdict",
+        "What the incidents of the run say of it: 0 fine, 1 look today, 2 act now. It leaves out that the run "
+        "has failed, hangs or is gone.",
+        level=Level.STEP,
+    ),
+    _condition.info(
+        "rl_run_cause_info",
+        "What the verdict on the run names first: the likeliest cause of all that is wrong. Always 1; absent while the "
+        "verdict is fine.",
+        labels=("condition", "severity", "subject"),
+    ),
+    _condition.gauge(
         "rl_threshold",
         "The limit of a condition that is in force, in the unit of its signal, also where it follows the run's "
         "own past.",

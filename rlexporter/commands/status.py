@@ -13,7 +13,7 @@ from rlexporter.commands import client
 from rlexporter.commands.alert_words import number
 from rlexporter.commands.terminal import shown
 from rlexporter.model.errors import SetupError
-from rlexporter.status.verdict import WORDS
+from rlexporter.model.incident import WORDS
 
 _UNREACHABLE = 3
 _WIDTH = 100
@@ -57,11 +57,10 @@ def lines(found: Mapping[str, Any]) -> Iterator[str]:
     planned = "" if run["steps_planned"] is None else f" of {run['steps_planned']}"
     step = "" if run["step"] is None else f", step {run['step']}{planned}"
     yield f"  run {shown(run['name'])}: {shown(run['algorithm'] or 'unknown')}, {run['state']}{step}"
-    speaking = [each for each in found["conditions"] if not each["symptom"] and each["severity"] != "info"]
     for name in verdict["conditions"]:
-        severities = {each["severity"]: each for each in speaking if each["name"] == name}
-        worst = severities.get("critical") or severities.get("warning")
-        yield from _wrapped(_condition(worst), " " * 6) if worst else ()
+        for each in found["conditions"]:
+            if each["name"] == name:
+                yield from _wrapped(_condition(each), " " * 6)
     if verdict["actions"]:
         yield "  what to do:"
     for action in verdict["actions"]:
@@ -73,11 +72,12 @@ def lines(found: Mapping[str, Any]) -> Iterator[str]:
 def _condition(each: Mapping[str, Any]) -> str:
     """Return cause, step, value and limit."""
     value, limit, unit = each["value"], each["threshold"], each["signal_unit"]
-    text = f"  {each['severity']}: {each['alert']} ({each['name']}), step {each['step']}"
+    of = f" of {each['subject']}" if each.get("subject") else ""
+    text = f"  {each['severity']}: {each['alert']} ({each['name']}){of}, step {each['step']}"
     if isinstance(value, (int, float)) and isinstance(limit, (int, float)):
         what = " NaN or infinite" if unit == "values" else ""
         text += f": {number(value, unit)}{what}, limit {number(limit, '' if what else unit)}"
-    return text if each["holds"] else f"{text}; over"
+    return text if each["holds"] else f"{text}; {each['standing']}"
 
 
 def _wrapped(text: str, later: str) -> list[str]:

@@ -12,9 +12,10 @@ from typing import Any
 from rlexporter.commands import client
 from rlexporter.commands.terminal import shown
 from rlexporter.model.errors import SetupError
+from rlexporter.model.incident import ACT, FINE, LOOK, WORDS
 from rlexporter.model.installed import TOP, needed_by
 from rlexporter.status.cards import FEW, few
-from rlexporter.status.verdict import ACT, FINE, LOOK, WORDS, span
+from rlexporter.status.verdict import span
 
 _MOST_AT_ONCE = 16
 _GONE = "gone"

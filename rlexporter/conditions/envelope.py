@@ -47,13 +47,15 @@ class Envelope:
 class Varied:
     """The observations in which one reward function told completions apart."""
 
-    __slots__ = ("constant", "count", "highest", "level", "lowest", "means")
+    __slots__ = ("constant", "count", "highest", "level", "lowest", "means", "since")
 
     def __init__(self) -> None:
         self.count = 0
         self.constant = 0
         """The number of observations since in which it gave nothing but one and the same reward, ``level``."""
         self.level: float | None = None
+        self.since = 0
+        """The step of the first of them."""
         self.lowest: deque[float] = deque(maxlen=_RECENT)
         self.highest: deque[float] = deque(maxlen=_RECENT)
         self.means: deque[float] = deque(maxlen=_RECENT)
@@ -67,10 +69,12 @@ class Varied:
             self.lowest.append(low)
             self.highest.append(high)
 
-    def add_flat(self, value: float) -> None:
-        """Note an observation in which all rewards were ``value``."""
+    def add_flat(self, value: float, step: int) -> None:
+        """Note an observation of ``step`` in which all rewards were ``value``."""
         same = self.level is not None and abs(value - self.level) <= _SAME * max(1.0, abs(value))
         self.constant = self.constant + 1 if same else 1
+        if not same:
+            self.since = step
         self.level = value
 
     def chance(self, observations: int) -> float:

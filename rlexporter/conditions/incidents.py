@@ -1,19 +1,24 @@
-"""Tells causes from their symptoms: which limit began in the wake of which, on the clock of steps.
+"""Makes the incidents of a run of the changes of its limits: what went wrong, because of what, and how it stands.
 
 A symptom begins in the same step as its cause, while the cause holds, or soon after it began. What began earlier is no
 symptom, and what outlives its cause is one no more.
+
+Nothing is forgotten: until it is over, an incident is worth a look.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
-from rlexporter.catalog.causes import FAILURE, FATAL, WAKE, Place, may_explain
+from rlexporter.catalog import CONDITION_NAMED
+from rlexporter.catalog.causes import FAILURE, FATAL, HARMLESS, WAKE, Place, may_explain, place
 from rlexporter.conditions.judge import Transition
 from rlexporter.conditions.step_order import StepOrder
 from rlexporter.conditions.view import View
 from rlexporter.model.condition import Condition, Limit, Severity
+from rlexporter.model.incident import ACT, FINE, LOOK, WORDS, Incident, Standing, worst
 
 _WEIGHTS = "nonfinite_weights"
 _END_WEIGHTS = ("nonfinite_policy_loss", "nonfinite_value_loss", "nonfinite_loss", "nonfinite_grad")
@@ -35,19 +40,44 @@ class Mark(NamedTuple):
 class _Begun:
     """A limit of a condition that has begun, once or again."""
 
-    __slots__ = ("active", "at", "cause", "condition", "ended", "key", "limit", "look", "place")
+    __slots__ = (
+        *("at", "cause", "condition", "count", "ended", "key", "limit", "look", "place", "standing", "step", "time"),
+        "transition",
+    )
 
-    def __init__(self, condition: Condition, limit: Limit, at: int, look: int, where: Place) -> None:
-        self.condition = condition
-        self.limit = limit
-        self.key = (condition.name, limit.severity.value)
+    def __init__(self, transition: Transition, at: int, look: int, where: Place) -> None:
+        self.condition = transition.condition
+        self.limit = transition.limit
+        self.key = (self.condition.name, self.limit.severity.value)
+        self.transition = transition
         self.at = at
         self.look = look
         self.place = where
-        self.active = True
+        self.step = 0
+        self.time = 0.0
+        self.count = 1
+        self.standing = Standing.HOLDS
         self.ended: int | None = None
         self.cause: Key | None = None
         """The cause of all: one that is no symptom itself."""
+
+    @property
+    def active(self) -> bool:
+        return self.standing is Standing.HOLDS
+
+    def word(self, step: int) -> str:
+        """Return what it says of the run in ``step``."""
+        return word(self.limit.severity, self.standing, step - self.step)
+
+
+def word(severity: Severity, standing: Standing, age: int) -> str:
+    """Return what an incident says of its run that was certain ``age`` steps ago.
+
+    One that began lately speaks on, so that what flaps does not flap here.
+    """
+    if standing is Standing.HOLDS or 0 <= age < WAKE:
+        return {Severity.CRITICAL: ACT, Severity.WARNING: LOOK}.get(severity, FINE)
+    return LOOK if severity is not Severity.INFO and standing is Standing.EASED else FINE
 
 
 class Incidents:
@@ -59,9 +89,26 @@ class Incidents:
         self._order = StepOrder()
         self._now = 0
         self._looks = 0
+        self._lapses: int | None = None
+        """The first step in which something that began lately did not begin lately any more."""
+        self.all: tuple[Incident, ...] = ()
+        """What has gone wrong in the run: what speaks first, with the likeliest cause before all else."""
 
-    def see(self, transitions: Sequence[Transition], view: View) -> list[Mark]:
-        """Take what has changed in a step, and return what is a symptom since, or is none any more."""
+    def see(self, transitions: Sequence[Transition], view: View, time: float) -> list[Mark]:
+        """Take what has changed in a step, and return what is a symptom since, or is none any more.
+
+        ``time``: seconds since the epoch.
+        """
+        marks = self._marks(transitions, view, time)
+        if (
+            marks
+            or any(each.changed for each in transitions)
+            or (self._lapses is not None and view.step >= self._lapses)
+        ):
+            self._tell(view.step)
+        return marks
+
+    def _marks(self, transitions: Sequence[Transition], view: View, time: float) -> list[Mark]:
         self._order.see(view)
         self._now += view.advanced
         self._looks += 1
@@ -69,15 +116,28 @@ class Incidents:
         for each in transitions:
             key = (each.condition.name, each.limit.severity.value)
             if each.began:
-                where = self._order.place(each.condition, each.limit, view)
-                self._begun[key] = found = _Begun(each.condition, each.limit, self._now, self._looks, where)
+                found = _Begun(each, self._now, self._looks, self._order.place(each.condition, each.limit, view))
+                found.step, found.time = view.step, time
+                found.count += self._begun[key].count if key in self._begun else 0
+                self._begun[key] = found
                 new.append(found)
-            elif key in self._begun and self._begun[key].active and not each.active:
-                self._begun[key].active = False
-                self._begun[key].ended = self._now
+            elif key in self._begun:
+                begun = self._begun[key]
+                if begun.active and not each.active:
+                    begun.ended = self._now
+                begun.standing = each.standing
         new.sort(key=lambda begun: begun.place)  # a symptom takes over the cause of its own cause
         marks = [self._mark(each) for each in new]
         return [*marks, *(self._marked_late() if new and not view.advanced else ()), *self._released()]
+
+    def _tell(self, step: int) -> None:
+        """Tell anew what has gone wrong, in ``step``."""
+        by_name: dict[str, list[_Begun]] = {}
+        for each in self._begun.values():
+            by_name.setdefault(each.condition.name, []).append(each)
+        self.all = ranked(_incident(limits, step) for limits in by_name.values())
+        lately = [each.step + WAKE for each in self._begun.values() if step < each.step + WAKE]
+        self._lapses = min(lately, default=None)
 
     def of_failure(self) -> Mark:
         """Return what explains that the run fails now: a critical non-finite value that holds since lately."""
@@ -147,3 +207,74 @@ class Incidents:
             each.cause = None
             del self._symptoms[each.key]
         return [Mark(each.key, None) for each in over]
+
+
+def _incident(limits: Sequence[_Begun], step: int) -> Incident:
+    """Return the incident of a condition whose ``limits`` have begun: of the worst that is no symptom."""
+    told = [each for each in limits if each.cause is None and each.limit.severity is not Severity.INFO]
+    severities = [*Severity]
+
+    def badness(each: _Begun) -> tuple[int, int, int]:
+        return WORDS.index(each.word(step)), -severities.index(each.limit.severity), each.step
+
+    found = max(told or limits, key=badness)
+    begun = found.transition
+    return Incident(
+        found.condition.name,
+        found.limit.severity,
+        found.standing,
+        found.word(step),
+        since=min(each.transition.since for each in told or limits),
+        began=min(each.step for each in told or limits),
+        step=found.step,
+        time=found.time,
+        value=begun.value,
+        threshold=begun.threshold,
+        series=begun.series,
+        subject=begun.subject,
+        cause=found.cause[0] if found.cause else "",
+        count=found.count,
+    )
+
+
+def ranked(incidents: Iterable[Incident]) -> tuple[Incident, ...]:
+    """Return ``incidents`` in the order in which a person should read them.
+
+    First what speaks: the likeliest cause, then the worst, among them what is not finite, then what began first. A
+    cause may be over, and may be less bad than what it led to; it speaks too. Then what is over, the newest first, and
+    last the symptoms.
+    """
+    found = list(incidents)
+    cause = _cause(found)
+    if cause is not None and cause.word == FINE:
+        found.remove(cause)
+        cause = replace(cause, word=LOOK)
+        found.append(cause)
+
+    def order(each: Incident) -> tuple[bool, bool, bool, int, bool, int, Place]:
+        where = place(*_declared(each))
+        if not each.speaks:
+            return bool(each.cause), True, True, 0, True, -each.step, where
+        fatal = _declared(each)[0].family is FATAL
+        return False, False, each is not cause, -WORDS.index(each.word), not fatal, 0 if fatal else each.began, where
+
+    return tuple(sorted(found, key=order))
+
+
+def _cause(found: Sequence[Incident]) -> Incident | None:
+    """Return what began first of the critical incidents and the warnings shortly before; None if nothing is critical.
+
+    None too where something is not finite: that is the cause.
+    """
+    told = [each for each in found if not each.cause and each.severity is not Severity.INFO]
+    critical = [each for each in told if each.severity is Severity.CRITICAL and each.word == worst(told)]
+    if worst(told) == FINE or not critical or any(_declared(each)[0].family is FATAL for each in critical):
+        return None
+    first = min(each.began for each in critical)
+    before = [each for each in told if _declared(each)[0].family not in HARMLESS and each.began >= first - WAKE]
+    return min([*critical, *before], key=lambda each: (each.began, place(*_declared(each))))
+
+
+def _declared(incident: Incident) -> tuple[Condition, Limit]:
+    condition = CONDITION_NAMED[incident.condition]
+    return condition, next(each for each in condition.limits if each.severity is incident.severity)

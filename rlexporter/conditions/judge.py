@@ -10,14 +10,17 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
+from rlexporter.catalog.causes import WAKE
 from rlexporter.conditions.baselines import Measure, measure, measured, refresh
 from rlexporter.conditions.chance import Streak
 from rlexporter.conditions.declare import Derive
+from rlexporter.conditions.level import Level
 from rlexporter.conditions.memory import Memory
 from rlexporter.conditions.past import Past
 from rlexporter.conditions.sources import getter
 from rlexporter.conditions.view import View
-from rlexporter.model.condition import Condition, Limit, Signal, Source
+from rlexporter.model.condition import Condition, Family, Limit, Severity, Signal, Source
+from rlexporter.model.incident import Standing
 from rlexporter.model.step import RunFacts
 
 Factor = float | Mapping[str, float]
@@ -33,13 +36,22 @@ class Transition(NamedTuple):
     limit: Limit
     threshold: float
     """The limit in force, in the unit of the signal."""
-    active: bool
+    standing: Standing
     began: bool
     value: float
     series: str
     """The series at which the signal was read."""
+    subject: str
+    """What it is about, where the signal is of several things."""
+    since: int
+    """The step since which the number has been beyond the limit."""
     changed: bool = True
     """True if more than the threshold has changed: judged for the first time, begun, or ended."""
+
+    @property
+    def active(self) -> bool:
+        """Return True while the condition holds."""
+        return self.standing is Standing.HOLDS
 
 
 _Measures = dict[Callable[[Past], Measure | None], tuple[Measure | None, int]]
@@ -51,7 +63,8 @@ class _LimitState:
 
     __slots__ = (
         *("active", "below", "beyond", "condition", "constant", "enough", "every", "factor", "floor"),
-        *("limit", "measure", "number", "threshold", "min_observations", "variant", "window"),
+        *("eased", "level", "limit", "measure", "number", "threshold", "min_observations", "since", "variant"),
+        "window",
     )
 
     def __init__(self, condition: Condition, limit: Limit, factor: Factor) -> None:
@@ -63,7 +76,10 @@ class _LimitState:
         self.enough, size = limit.k_of_n
         self.window: deque[bool] = deque(maxlen=size)
         self.beyond = 0
-        self.active = False
+        self.active = self.eased = False
+        self.level: Level | None = None
+        """The level of the run before the incident that is not over; None if none is, or it never will be."""
+        self.since = 0
         self.measure = measure(condition.baseline)
         self.every = refresh(condition.baseline)
         self.threshold: float | None = None
@@ -132,6 +148,7 @@ class Judge:
         self._signals = signals
         self._derive = derive
         self._thresholds = thresholds or {}
+        self._step = 0
         self.begin(RunFacts())
 
     def begin(self, facts: RunFacts) -> None:
@@ -156,10 +173,11 @@ class Judge:
         memory = self._memory
         memory.fresh = fresh = set[str]()
         memory.span = view.span
+        self._step = view.step
         changed: list[Transition] = []
         numbers = view.numbers
         for name, state in self._states.items():
-            memory.where = ""
+            memory.where = memory.subject = ""
             for place, get in enumerate(state.tried):
                 value = numbers.get(get) if type(get) is str else get(view, memory)  # type: ignore[operator]
                 if value is not None and value - value == 0.0:  # finite
@@ -210,19 +228,55 @@ class Judge:
                     continue
             before, each.threshold = each.threshold, threshold
             beyond = value < threshold if each.below else value > threshold
-            if not beyond and not each.beyond:  # nearly every step: nothing in the window is beyond the limit
+            over = each.eased and not beyond and self._is_over(each, value)
+            if not beyond and not each.beyond and not over:  # nearly every step: nothing in the window is beyond it
                 was = False
                 if before == threshold:
                     continue
             else:
+                if beyond and not each.beyond:
+                    each.since = self._step
                 was, each.active = each.active, each.observe(beyond)
-            if each.active is not was or before != threshold:
-                began = each.active and not was
-                series = self._memory.where or state.series
-                news = each.active is not was or before is None
-                changed.append(
-                    Transition(each.condition, each.limit, threshold, each.active, began, value, series, news)
-                )
+            if each.active is not was or before != threshold or over:
+                changed.append(self._transition(state, each, value, was, over=over, first=before is None))
+
+    def _transition(
+        self, state: _SignalState, each: _LimitState, value: float, was: bool, *, over: bool, first: bool
+    ) -> Transition:
+        """Return the change of a limit, and note the level of the run when it begins."""
+        began, ended = each.active and not was, was and not each.active
+        if began:
+            self._begin(state, each)
+        elif ended:
+            each.eased = each.limit.severity is not Severity.INFO
+            if each.level is not None:
+                each.level.left()
+        standing = Standing.HOLDS if each.active else Standing.EASED if each.eased else Standing.OVER
+        memory, threshold = self._memory, each.threshold
+        assert threshold is not None  # it was compared with the value
+        series = memory.where or state.series
+        since = memory.subject_since if memory.subject else each.since
+        changed = began or ended or over or first
+        return Transition(
+            each.condition, each.limit, threshold, standing, began, value, series, memory.subject, since, changed
+        )
+
+    def _begin(self, state: _SignalState, each: _LimitState) -> None:
+        """Note the level before an incident; one that was not over goes on, with the level before it."""
+        condition, threshold = each.condition, each.threshold or 0.0
+        if not each.eased and condition.family is not Family.NONFINITE and each.limit.severity is not Severity.INFO:
+            of = self._states[condition.level] if condition.level else state
+            limit = threshold if of is state else of.past.newest
+            each.level = Level(of.past, each.limit.k_of_n[1] + WAKE, limit, each.below)
+        each.eased = False
+
+    def _is_over(self, each: _LimitState, value: float) -> bool:
+        """Return True once what has eased is back at the level that the run had before."""
+        of = each.condition.level
+        if each.level is None or not each.level.is_back(self._states[of].past.newest if of else value):
+            return False
+        each.eased, each.level = False, None
+        return True
 
 
 def _threshold(limit: _LimitState, variant: str, past: Past, measures: _Measures) -> float | None:

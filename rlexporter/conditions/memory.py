@@ -54,6 +54,10 @@ class Memory:
     """The median of the first rewards, and their spread."""
     where: str = ""
     """The series that the current signal was read at, where that varies."""
+    subject: str = ""
+    """What the current signal is about, where it is of several things: a reward function."""
+    subject_since: int = 0
+    """The step since which that has been so, while there is a ``subject``."""
     keys: dict[str, tuple[int, int, int]] = field(default_factory=dict)
     """By log key: the last line with it, their number, the longest pause; for keys in ``shape`` as of ``since``."""
     shape: tuple[str, ...] = ()
@@ -75,6 +79,13 @@ class Memory:
     """Mean log-probability plus mean entropy of the last rollouts."""
     tapped: bool = False
     """True if reward functions are tapped, so that None and NaN are told apart."""
+
+    def about(self, subjects: Mapping[str, int]) -> None:
+        """Say what the current signal is about: ``subjects``, each with the step since which it is so."""
+        if subjects:
+            names = [*filter(None, subjects)]
+            self.subject = ", ".join(names[:3]) + (" and more" if names[3:] else "")
+            self.subject_since = min(subjects.values())
 
     def new(self, name: str) -> float | None:
         """Return the value of the signal ``name`` in the current step; None without one."""

@@ -12,6 +12,7 @@ from rlexporter.conditions.view import View
 declared = Declared()
 
 _NOT_OTHER = MAY_BE_NONFINITE.union(*NONFINITE.values())
+_DIST = "rl_reward_function_dist"
 _OF_A_FUNCTION = ("rl_reward_function_mean", "rl_reward_function_std")
 
 
@@ -42,12 +43,21 @@ def _of_rewards(names: tuple[str, ...]) -> Derive:
     of_all, of_plain = _of(names), _of(tuple(name for name in names if name not in _OF_A_FUNCTION))
 
     def count(view: View, memory: Memory) -> float | None:
-        seen = "rl_reward_function_dist"
         if not memory.tapped:
-            memory.tapped = seen in view.anomalies.undefined or any(each.metric.series == seen for each in view.seen)
-        return (of_plain if memory.tapped else of_all)(view, memory)
+            memory.tapped = _DIST in view.anomalies.undefined or any(each.metric.series == _DIST for each in view.seen)
+        found = (of_plain if memory.tapped else of_all)(view, memory)
+        if found:
+            memory.about(dict.fromkeys(_functions(view), view.step))
+        return found
 
     return count
+
+
+def _functions(view: View) -> list[str]:
+    """Return the reward functions that returned NaN or infinity."""
+    seen = [each.labels[0] for each, counted in view.seen.items() if each.metric.series == _DIST and counted.nonfinite]
+    logged = view.functions.get("rl_reward_function_mean", {})
+    return seen or [name for name, value in logged.items() if value is not None and value - value != 0.0]
 
 
 for _name, _metrics in NONFINITE.items():

@@ -36,7 +36,7 @@ def reward_function_lost(view: View, memory: Memory) -> float | None:
     """Count reward functions that gave no number after they had always given some. Uses log lines only."""
     if "rl_reward_dist" in view.counted:
         return None  # the tensor tells None and NaN apart
-    lost = 0
+    lost: dict[str, int] = {}
     functions = view.functions.get("rl_reward_function_mean", {})
     for name, value in functions.items():
         if name not in memory.given and len(memory.given) >= MAX_FUNCTIONS:
@@ -47,8 +47,9 @@ def reward_function_lost(view: View, memory: Memory) -> float | None:
         elif given < 10:
             memory.given[name] = -1
         else:
-            lost += 1
-    return float(lost) if functions else None
+            lost[name] = view.step
+    memory.about(lost)
+    return float(len(lost)) if functions else None
 
 
 @declared.signal("reward_functions_dead", unit="reward functions")
@@ -59,7 +60,7 @@ def reward_functions_dead(view: View, memory: Memory) -> float | None:
     completions apart before.
     """
     given = _given(view)
-    dead = 0
+    dead: dict[str, int] = {}
     for name, (mean, width, low, high) in given.items():
         if name not in memory.functions and len(memory.functions) >= MAX_FUNCTIONS:
             continue
@@ -69,12 +70,14 @@ def reward_functions_dead(view: View, memory: Memory) -> float | None:
         past.add(mean)
         if width <= ROUNDING * max(1.0, abs(mean)):
             memory.flat_for[name] = memory.flat_for.get(name, 0) + 1
-            varied.add_flat(mean)
-            dead += varied.constant >= 8 and varied.chance(past.count) < 1e-4 and varied.unearned(mean)
+            varied.add_flat(mean, view.step)
+            if varied.constant >= 8 and varied.chance(past.count) < 1e-4 and varied.unearned(mean):
+                dead[name] = varied.since
         else:
             memory.flat_for[name] = 0
             varied.add(mean, low, high)
-    return float(dead) if given else None
+    memory.about(dead)
+    return float(len(dead)) if given else None
 
 
 @declared.signal("reward_functions_silent", unit="reward functions", after=("reward_functions_dead",))

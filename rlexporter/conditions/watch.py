@@ -14,6 +14,7 @@ from rlexporter.conditions.stall import MINIMUM, Patience
 from rlexporter.conditions.view import LineNumbers, View
 from rlexporter.model.condition import Condition, Limit, Severity
 from rlexporter.model.histogram import Histogram
+from rlexporter.model.incident import Incident
 from rlexporter.model.metric import Series
 from rlexporter.model.snapshot import AnomalyCounts
 from rlexporter.model.step import RunFacts, StepUpdate
@@ -27,6 +28,8 @@ class Verdict(NamedTuple):
     """The limits that are symptoms of another since then, or no more."""
     good_checkpoint: int | None
     """The step of the newest good checkpoint; None while there is none."""
+    incidents: Sequence[Incident]
+    """All that has gone wrong in the run so far, in the order in which it is told."""
 
     @property
     def critical(self) -> bool:
@@ -96,15 +99,23 @@ class Watch:
         self._time = now
 
     def look(
-        self, anomalies: AnomalyCounts, line: LineNumbers, update: StepUpdate | None, step: int, now: float
+        self,
+        anomalies: AnomalyCounts,
+        line: LineNumbers,
+        update: StepUpdate | None,
+        step: int,
+        now: float,
+        *,
+        timed: bool = True,
     ) -> Verdict:
         """Judge a log line and the step update that belongs to it; return what has changed.
 
-        ``now``: seconds since the epoch, NaN if nobody knows when the line was logged.
+        ``now``: seconds since the epoch; ``timed``: False if nobody knows when the line was logged.
         """
         self.note(anomalies, update.seen if update is not None else {})
+        at = now if timed else nan
         advanced = step != self._step
-        gap = update.duration if update is not None and update.duration is not None else self._gap(now)
+        gap = update.duration if update is not None and update.duration is not None else self._gap(at)
         if advanced and gap is not None:
             self._patience.step(gap)
         for phase, seconds in update.phases.items() if update is not None else ():
@@ -115,19 +126,23 @@ class Watch:
             step, advanced, gap, self._span, self._anomalies, line.numbers, line.functions, self._seen, keys=line.keys
         )
         self._anomalies, self._seen = AnomalyCounts(), {}
-        self._step, self._time = step, now
+        self._step, self._time = step, at
         transitions = _causes_first(self._judge.step(view))
+        marks = self._incidents.see(transitions, view, now)
+        self._note_first(transitions, marks, step)
+        self.checkpoints.see(transitions, view)
+        return Verdict(transitions, marks, self.checkpoints.good, self._incidents.all)
+
+    def _note_first(self, transitions: Sequence[Transition], marks: Sequence[Mark], step: int) -> None:
+        """Note what began for the first time, and because of what."""
         for transition in transitions:
             if transition.began:
                 self.first.setdefault((transition.condition.name, transition.limit.severity.value), (step, transition))
-        marks = self._incidents.see(transitions, view)
         for key, cause in marks:
             if cause is not None and self.first[key][0] == step:
                 self.causes[key] = cause
             elif self.causes.setdefault(key, cause) is not None and cause is None:
                 self.alone.setdefault(key, step)
-        self.checkpoints.see(transitions, view)
-        return Verdict(transitions, marks, self.checkpoints.good)
 
     def of_failure(self) -> Mark:
         """Return what explains that the run fails now."""

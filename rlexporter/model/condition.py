@@ -164,6 +164,8 @@ class Condition:
     """The algorithms that it applies to; empty for all."""
     related: tuple[str, ...] = ()
     """Further series to look at."""
+    level: str = ""
+    """The signal whose level says when it is over, where that is not the one that is judged."""
 
     def applies(self, algorithm: str) -> bool:
         """Return True if the condition applies to a run of ``algorithm``."""

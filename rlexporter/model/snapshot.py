@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
 from rlexporter.model.histogram import Histogram
+from rlexporter.model.incident import Incident
 from rlexporter.model.metric import Series
 
 
@@ -49,7 +50,8 @@ class Snapshot:
     """The state of a run at one moment. It never changes: a writer makes a new one and swaps the reference.
 
     ``steps`` holds the step of each sample; ``totals`` holds the last reading of each running total of the trainer,
-    from which the counters of this process are computed. ``framework`` and ``family`` say whose log keys feed it: those
+    from which the counters of this process are computed. ``incidents`` are all that has gone wrong in the run, in the
+    order in which a person should read them. ``framework`` and ``family`` say whose log keys feed it: those
     of this framework, as this algorithm of TRL means them. Nothing of them is served as a series.
     """
 
@@ -58,6 +60,7 @@ class Snapshot:
     steps: Mapping[Series, int] = field(default_factory=dict)
     buckets: Mapping[Series, Histogram] = field(default_factory=dict)
     totals: Mapping[Series, float] = field(default_factory=dict)
+    incidents: Sequence[Incident] = ()
     framework: str = ""
     family: str = ""
 

@@ -1,7 +1,7 @@
 """File with the last state of a run, which survives a killed process; `rlexporter replay` serves it.
 
 JSON: ``event`` (`snapshot`), ``version``, ``time``, ``labels``, ``samples`` and ``buckets`` by series, ``bounds``;
-``framework`` and ``family``, of which the log keys are.
+``framework`` and ``family``, of which the log keys are; ``incidents``, all that has gone wrong.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 
 from rlexporter.atomic_file import of_rank, write_whole
@@ -80,7 +81,8 @@ def text(snapshot: Snapshot) -> str:
     """Return ``snapshot`` as JSON, with NaN and Infinity as Python's json writes them."""
     bounds = {series.metric.series: found.bounds for series, found in snapshot.buckets.items()}
     state = {"labels": snapshot.labels, "samples": snapshot.samples, "buckets": snapshot.buckets, "bounds": bounds}
-    keys = {"framework": snapshot.framework, "family": snapshot.family}
+    incidents = [asdict(each) for each in snapshot.incidents]
+    keys = {"framework": snapshot.framework, "family": snapshot.family, "incidents": incidents}
     return json.dumps(plain({"event": "snapshot", "version": __version__, "time": time.time(), **keys, **state})) + "\n"
 
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rlexporter.model.condition import Severity
+from rlexporter.model.incident import Incident, Standing
 from rlexporter.model.snapshot import RunState, Snapshot
 from rlexporter.recording import codec
 from rlexporter.recording.source import UnreadableError
@@ -47,6 +49,11 @@ def _snapshot(found: dict[str, Any]) -> Snapshot:
         labels={str(name): str(value) for name, value in found["labels"].items()},
         samples={series: value for series, value in samples.items() if series is not None},
         buckets=codec.parse(found["buckets"], found["bounds"]),
+        incidents=tuple(map(_incident, found.get("incidents", ()))),
         framework=str(found.get("framework", "")),
         family=str(found.get("family", "")),
     )
+
+
+def _incident(found: dict[str, Any]) -> Incident:
+    return Incident(**{**found, "severity": Severity(found["severity"]), "standing": Standing(found["standing"])})

@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping
 from html import escape
 from typing import Any
 
+from rlexporter.model.incident import ACT, FINE, LOOK
 from rlexporter.status.cards import few
-from rlexporter.status.verdict import ACT, FINE, LOOK, span
+from rlexporter.status.verdict import span
 
 _COLOURS = {FINE: "#2e8b57", LOOK: "#b8860b", ACT: "#d0342c"}
 _BOX = (

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from rlexporter.catalog import CONDITIONS, NAMED
+from rlexporter.catalog import CONDITION_NAMED, CONDITIONS, NAMED
 from rlexporter.catalog.languages import ENGLISH, Language
 from rlexporter.catalog.questions import QUESTIONS, Question, Shown
 from rlexporter.conditions.shown import sources
 from rlexporter.model.condition import Family, Severity
 from rlexporter.model.histogram import Histogram
+from rlexporter.model.incident import ACT, FINE, LOOK, WORDS, Incident
 from rlexporter.model.metric import Kind, Metric, Series
-from rlexporter.status.conditions import Began
 from rlexporter.status.distributions import since
 from rlexporter.status.samples import Samples, number
-from rlexporter.status.verdict import ACT, FINE, LOOK, UNKNOWN, WORDS, is_stalled
+from rlexporter.status.verdict import UNKNOWN, is_stalled
 
 FEW = ("reward", "KL", "entropy", "gradient norm")
 """The numbers that are shown where there is room for a few."""
@@ -30,7 +30,7 @@ def curves() -> list[str]:
 
 def as_json(
     samples: Samples,
-    found: Sequence[Began],
+    found: Sequence[Incident],
     before: Mapping[Series, Histogram],
     now: float,
     language: Language = ENGLISH,
@@ -59,28 +59,30 @@ def few(cards: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _card(
-    question: Question, samples: Samples, found: Sequence[Began], before: Mapping[Series, Histogram], now: float
+    question: Question, samples: Samples, found: Sequence[Incident], before: Mapping[Series, Histogram], now: float
 ) -> dict[str, Any]:
     main = [entry for shown in question.main if (entry := _entry(shown, samples, before)) is not None]
-    words = [_word(each) for each in found if each.condition.family in question.families and each.in_force]
+    words = [_word(each) for each in found if _family(each) in question.families]
     if Family.STALL in question.families and is_stalled(samples, now):
         words.append(ACT)
     hidden = samples.faults or sum(samples.of("rlexporter_errors_total").values())
     if hidden and Family.EXPORTER in question.families:
         words.append(LOOK)
     if any(isinstance(each["value"], str) for each in main):  # the condition that says so is on another card
-        words += [LOOK, *(_word(each) for each in found if each.condition.family is Family.NONFINITE and each.in_force)]
+        words += [LOOK, *(_word(each) for each in found if _family(each) is Family.NONFINITE)]
     worst = max(words, key=WORDS.index, default=FINE)
     empty = all(entry["value"] is None for entry in main)
     state = UNKNOWN if worst == FINE and empty else worst
     return {"question": question.name, "title": question.title, "state": state, "main": main}
 
 
-def _word(each: Began) -> str:
-    """Return what a condition says on a card, where a symptom is worth a look: its numbers are bad too."""
-    if each.limit.severity is Severity.INFO:
-        return FINE
-    return ACT if each.limit.severity is Severity.CRITICAL and not each.symptom else LOOK
+def _family(each: Incident) -> Family:
+    return CONDITION_NAMED[each.condition].family
+
+
+def _word(each: Incident) -> str:
+    """Return what an incident says on a card, where a symptom is worth a look: its numbers are bad too."""
+    return LOOK if each.cause and each.word == ACT else each.word
 
 
 def _entry(shown: Shown, samples: Samples, before: Mapping[Series, Histogram]) -> dict[str, Any] | None:

@@ -39,14 +39,14 @@ def status(snapshot: Snapshot, history: History, now: float, language: Language 
     Its texts are in ``language``; its names, codes and units are the same in all.
     """
     samples = Samples(snapshot)
-    found = conditions.began(samples)
+    found = snapshot.incidents
     past = history.past(samples.step)
     return {
         "version": VERSION,
         "language": language.code,
         "time": now,
         "run": _run(samples, history.steps_per_second(), now),
-        "verdict": _verdict(verdict(samples, found, now, language)),
+        "verdict": _verdict(verdict(samples, now, language)),
         "conditions": conditions.as_json(found, language),
         "cards": cards.as_json(samples, found, past.buckets, now, language),
         "rewards": _rewards(samples),

@@ -2,29 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rlexporter.catalog import RUN_FAILED, RUN_STALLED
-from rlexporter.catalog.causes import FAILURE, FATAL, HARMLESS, WAKE, Place
+from rlexporter.catalog import CONDITION_NAMED, RUN_FAILED, RUN_STALLED
+from rlexporter.catalog.causes import FAILURE
 from rlexporter.catalog.languages import ENGLISH, Language
 from rlexporter.model.condition import Severity
+from rlexporter.model.incident import ACT, FINE, LOOK, WORDS, Incident, Standing, worst
 from rlexporter.model.snapshot import RunState
 from rlexporter.status import sentences
-from rlexporter.status.conditions import SEVERITIES, Began, runbook
+from rlexporter.status.conditions import runbook
 from rlexporter.status.samples import Samples
 
-FINE, LOOK, ACT = WORDS = ("fine", "look", "act")
-"""The words of a verdict, the worst last."""
 UNKNOWN = "unknown"
 
-_WORD = {Severity.CRITICAL: ACT, Severity.WARNING: LOOK, Severity.INFO: FINE}
+_BEGAN = {
+    Standing.HOLDS: sentences.BEGAN,
+    Standing.EASED: sentences.BEGAN_AND_EASED,
+    Standing.OVER: sentences.BEGAN_AND_OVER,
+}
 _ENDED = {
     RunState.FINISHED: sentences.FINISHED,
     RunState.STOPPED: sentences.STOPPED,
     RunState.PREEMPTED: sentences.PREEMPTED,
 }
-_OF_NAN = "nonfinite"
 _PROCESS = ("starting", UNKNOWN, "finished", "stopped", "preempted")
 """The codes under which nothing is wrong with the process."""
 
@@ -38,7 +40,7 @@ class Verdict:
     """The reason, for programs; docs/api.md lists them."""
     text: str
     conditions: tuple[str, ...] = ()
-    """The conditions that speak, the likeliest cause first, then the worst."""
+    """The conditions of the incidents that speak, the likeliest cause first, then the worst."""
     actions: tuple[str, ...] = ()
     """Things to do, the best first."""
     runbook: str = ""
@@ -55,72 +57,32 @@ class _Part:
     alert: str = ""
 
 
-def verdict(samples: Samples, found: Sequence[Began], now: float, language: Language = ENGLISH) -> Verdict:
-    """Return the verdict on a run whose conditions ``found`` have begun; ``now``: seconds since the epoch.
+def verdict(samples: Samples, now: float, language: Language = ENGLISH) -> Verdict:
+    """Return the verdict on a run; ``now``: seconds since the epoch.
 
-    Its text and its actions are in ``language``.
-
-    Symptoms do not speak. A failed or hanging process comes first, unless a condition explains it.
+    Its text and its actions are in ``language``. A failed or hanging process comes first, unless an incident explains
+    it; else what its incidents say of the run.
     """
-    speaking = spoken(found)
-    process, condition = _of_process(samples, now, language), _of_conditions(speaking, language)
+    found = samples.snapshot.incidents
+    speaking = [each for each in found if each.speaks]
+    process, incidents = _of_process(samples, now, language), _of_incidents(speaking, language)
     explained = samples.value("rl_condition_symptom", *FAILURE) == 1.0
-    parts = [part for part in (process, condition, _of_nan(samples, speaking, language)) if part is not None]
-    if explained and condition is not None:
-        parts = [condition, *(part for part in parts if part is not condition)]
+    parts = [part for part in (process, incidents) if part is not None]
+    if explained and incidents is not None:
+        parts.reverse()
     parts.sort(key=lambda part: -WORDS.index(part.word))
-    worst = parts[0] if parts else _nothing(samples, language)
-    word = worst.word
+    first = parts[0] if parts else _nothing(samples, language)
     texts = [part.text for part in parts]
-    if condition is None and word == FINE:
+    if not speaking and first.word == FINE:
         texts += [_nothing(samples, language).text, *_was_critical(found, language)]
     return Verdict(
-        word,
-        _code(process, worst),
-        language.together([*texts, *_checkpoint(samples, word, language)]),
-        tuple(dict.fromkeys(each.condition.name for each in speaking)),
-        tuple(map(language, worst.actions)),
-        runbook(worst.alert) if worst.alert else "",
+        first.word,
+        _code(process, first),
+        language.together([*texts, *_checkpoint(samples, first.word, language)]),
+        tuple(each.condition for each in speaking),
+        tuple(map(language, first.actions)),
+        runbook(first.alert) if first.alert else "",
     )
-
-
-def spoken(found: Sequence[Began]) -> list[Began]:
-    """Return the conditions that speak: no symptom, more than information, and in force; the likeliest cause first.
-
-    The others follow, the worst first, among them what is not finite, then what began first with any of its limits. A
-    cause may be over, and may be less bad than what it led to.
-    """
-    told = [each for each in found if not each.symptom and each.limit.severity is not Severity.INFO]
-    since: dict[str, int] = {}
-    for each in told:
-        since[each.condition.name] = min(each.step, since.get(each.condition.name, each.step))
-
-    def order(each: Began) -> tuple[int, bool, int, Place]:
-        finite = each.condition.family is not FATAL
-        began = since[each.condition.name] if finite else 0
-        return SEVERITIES.index(each.limit.severity.value), finite, began, each.place
-
-    speaking = sorted((each for each in told if each.in_force), key=order)
-    cause = _cause(told, speaking, since)
-    if cause is None:
-        return speaking
-    # All of its limits that are in force come first, or the one that is over.
-    own = [each for each in speaking if each.condition is cause.condition] or [cause]
-    return [*own, *(each for each in speaking if each.condition is not cause.condition)]
-
-
-def _cause(told: Sequence[Began], speaking: Sequence[Began], since: Mapping[str, int]) -> Began | None:
-    """Return what began first of the critical conditions and the warnings shortly before; None if nothing is critical.
-
-    None too where something is not finite: that is the cause.
-    """
-    critical = [each for each in speaking if each.limit.severity is Severity.CRITICAL]
-    if not critical or critical[0].condition.family is FATAL:
-        return None
-    first = min(since[each.condition.name] for each in critical)
-    causal = [each for each in told if each.condition.family not in HARMLESS]
-    before = [each for each in causal if since[each.condition.name] >= first - WAKE]
-    return min([*critical, *before], key=lambda each: (since[each.condition.name], each.place))
 
 
 def age(samples: Samples, now: float) -> float | None:
@@ -168,27 +130,22 @@ def _of_process(samples: Samples, now: float, language: Language) -> _Part | Non
     return None
 
 
-def _of_conditions(speaking: Sequence[Began], language: Language) -> _Part | None:
+def _of_incidents(speaking: Sequence[Incident], language: Language) -> _Part | None:
     if not speaking:
         return None
-    first = speaking[0]
-    worst = min((each.limit.severity for each in speaking), key=lambda each: SEVERITIES.index(each.value))
-    began = sentences.BEGAN if first.holds else sentences.BEGAN_AND_OVER
-    texts = [language(first.condition.summary), language(began, step=str(first.step))]
-    others = len({each.condition.name for each in speaking} - {first.condition.name})
-    if others:
+    first = CONDITION_NAMED[speaking[0].condition]
+    texts = [_told(speaking[0], language)]
+    if others := len(speaking) - 1:
         texts.append(language(sentences.ONE_OTHER if others == 1 else sentences.OTHERS, count=str(others)))
-    text = language.together(texts)
-    return _Part(_WORD[worst], "condition", text, first.condition.remedies, first.condition.alert)
+    return _Part(worst(speaking), "condition", language.together(texts), first.remedies, first.alert)
 
 
-def _of_nan(samples: Samples, speaking: Sequence[Began], language: Language) -> _Part | None:
-    """Return what is left of NaN and infinities that are over: what was learnt from them stays learnt."""
-    count = samples.faults
-    if not count or any(each.condition.family.label == _OF_NAN for each in speaking):
-        return None
-    some = sentences.ONE_NONFINITE if count == 1 else sentences.SOME_NONFINITE
-    return _Part(LOOK, _OF_NAN, language(some, count=f"{count:.0f}"))
+def _told(incident: Incident, language: Language) -> str:
+    """Return what went wrong, with what, since when, and how it stands."""
+    summary = language(CONDITION_NAMED[incident.condition].summary)
+    subject = language(sentences.SUBJECT, subject=incident.subject) if incident.subject else ""
+    began = language(_BEGAN[incident.standing], step=str(incident.since if incident.subject else incident.step))
+    return language.together([summary, subject, began])
 
 
 def _nothing(samples: Samples, language: Language) -> _Part:
@@ -196,14 +153,11 @@ def _nothing(samples: Samples, language: Language) -> _Part:
     return _Part(FINE, "ok", language(sentences.NOTHING_HOLDS, count=str(judged)) if judged else "")
 
 
-def _was_critical(found: Sequence[Began], language: Language) -> list[str]:
-    """Return what was critical last and is over, but for what NaN says itself."""
-    over = [each for each in found if each.limit.severity is Severity.CRITICAL and not each.symptom]
+def _was_critical(found: Sequence[Incident], language: Language) -> list[str]:
+    """Return what was critical last and is over."""
+    over = [each for each in found if each.severity is Severity.CRITICAL and not each.cause]
     last = max(over, key=lambda each: each.step, default=None)
-    if last is None or last.condition.family is FATAL:
-        return []
-    began = language(sentences.BEGAN_AND_OVER, step=str(last.step))
-    return [language(sentences.WAS_CRITICAL), language(last.condition.summary), began]
+    return [language(sentences.WAS_CRITICAL), _told(last, language)] if last is not None else []
 
 
 def _checkpoint(samples: Samples, word: str, language: Language) -> list[str]:

@@ -17,7 +17,18 @@ _UNDEFINED = "rl_undefined_values_total"
 class SnapshotBuilder:
     """A mutable copy of a snapshot. ``named``: the catalogue by Prometheus name."""
 
-    __slots__ = ("_named", "anomalies", "buckets", "family", "framework", "labels", "samples", "steps", "totals")
+    __slots__ = (
+        "_named",
+        "anomalies",
+        "buckets",
+        "family",
+        "framework",
+        "incidents",
+        "labels",
+        "samples",
+        "steps",
+        "totals",
+    )
 
     def __init__(self, base: Snapshot, named: Mapping[str, Metric]) -> None:
         self._named = named
@@ -26,12 +37,14 @@ class SnapshotBuilder:
         self.steps = dict(base.steps)
         self.buckets = dict(base.buckets)
         self.totals = dict(base.totals)
+        self.incidents = base.incidents
         self.framework = base.framework
         self.family = base.family
         self.anomalies = AnomalyCounts()
 
     def freeze(self) -> Snapshot:
-        return Snapshot(self.labels, self.samples, self.steps, self.buckets, self.totals, self.framework, self.family)
+        numbers = (self.samples, self.steps, self.buckets, self.totals)
+        return Snapshot(self.labels, *numbers, self.incidents, self.framework, self.family)
 
     def get(self, name: str, *labels: str) -> float | None:
         return self.samples.get(Series(self._named[name], labels))

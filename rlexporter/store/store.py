@@ -254,7 +254,7 @@ class Store:
         """Judge a step and write the result. A repeated edit takes it from ``found``, so that no step counts twice."""
         now = self._clock()
         if not found:
-            found.append(watch.look(builder.anomalies, line.judged, update, step, now if timed else nan))
+            found.append(watch.look(builder.anomalies, line.judged, update, step, now, timed=timed))
         builder.set("rl_stall_after_seconds", watch.stall_after(""))
         transitions.write(builder, found[0], step, now)
 

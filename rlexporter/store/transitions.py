@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from rlexporter.conditions.incidents import Mark
 from rlexporter.conditions.watch import Verdict, Watch
+from rlexporter.model.incident import WORDS, Incident, worst
 from rlexporter.store.builder import SnapshotBuilder
-
-_TICK = 1e-4
-"""Seconds between the times of two limits that begin in the same step, so that a server can tell which came first."""
 
 
 def begin(builder: SnapshotBuilder, watch: Watch) -> None:
@@ -20,32 +18,30 @@ def begin(builder: SnapshotBuilder, watch: Watch) -> None:
     for name, labels in [(series.metric.series, series.labels) for series in builder.samples]:
         if name in ("rl_condition", "rl_condition_symptom"):  # they ended with the run before
             builder.set(name, 0.0, *labels)
+    incidents(builder, ())
     for condition, _ in watch.limits:
         builder.set("rl_condition_judged", 0.0, condition.name)
     checkpoint(builder, watch.checkpoints.good)
 
 
 def write(builder: SnapshotBuilder, verdict: Verdict, step: int, now: float) -> None:
-    """Write the changes of conditions in ``step``, whose transitions are in the order of causes.
-
-    ``now``: seconds since the epoch.
-    """
-    ticks = 0
-    for condition, limit, threshold, active, began, value, _, changed in verdict.transitions:
-        labels = (condition.name, limit.severity.value)
-        builder.set("rl_threshold", threshold, *labels)
-        if changed:
-            builder.set("rl_condition_judged", 1.0, condition.name)
-        if began or (changed and builder.get("rl_condition", *labels) is not None):
-            builder.set("rl_condition", float(active), *labels)
-        if began:
+    """Write the changes of conditions in ``step``; ``now``: seconds since the epoch."""
+    for each in verdict.transitions:
+        labels = (each.condition.name, each.limit.severity.value)
+        builder.set("rl_threshold", each.threshold, *labels)
+        if each.changed:
+            builder.set("rl_condition_judged", 1.0, each.condition.name)
+        if each.began or (each.changed and builder.get("rl_condition", *labels) is not None):
+            builder.set("rl_condition", float(each.active), *labels)
+        if each.began:
             builder.add("rl_condition_events_total", 1, *labels)
-            builder.set("rl_condition_last_event_timestamp_seconds", now + ticks * _TICK, *labels)
-            ticks += 1
+            builder.set("rl_condition_last_event_timestamp_seconds", now, *labels)
             builder.set("rl_condition_last_event_step", step, *labels)
-            builder.set("rl_condition_last_event_value", value, *labels)
-            builder.set("rl_condition_last_event_threshold", threshold, *labels)
+            builder.set("rl_condition_last_event_value", each.value, *labels)
+            builder.set("rl_condition_last_event_threshold", each.threshold, *labels)
     mark(builder, verdict.marks)
+    if verdict.incidents is not builder.incidents:
+        incidents(builder, verdict.incidents)
     checkpoint(builder, verdict.good_checkpoint)
 
 
@@ -62,3 +58,16 @@ def mark(builder: SnapshotBuilder, marks: Iterable[Mark]) -> None:
     for key, cause in marks:
         if cause is not None or builder.get("rl_condition_symptom", *key) is not None:
             builder.set("rl_condition_symptom", float(cause is not None), *key)
+
+
+def incidents(builder: SnapshotBuilder, found: Sequence[Incident]) -> None:
+    """Write all that has gone wrong in the run, what it says of the run, and which of it is the cause."""
+    builder.incidents = found
+    builder.set("rl_run_verdict", WORDS.index(worst(found)))
+    for name in ("rl_incident", "rl_run_cause_info"):
+        builder.clear(name)
+    for each in found:
+        builder.set("rl_incident", each.standing.number, each.condition, each.severity.value, each.subject, each.cause)
+    for each in found[:1]:
+        if each.speaks:
+            builder.set("rl_run_cause_info", 1.0, each.condition, each.severity.value, each.subject)

@@ -62,7 +62,7 @@ def test_the_verdict_is_printed_and_is_the_exit_status(exporter: Exporter, capsy
     capsys.readouterr()
     assert main(["status", exporter.url or ""]) == 0
     said = capsys.readouterr().out.splitlines()
-    assert said[0].startswith("fine  None of the ")
+    assert said[0].startswith("fine  All ")
     assert said[1:] == ["  run test: custom, running, step 5"]
     assert main(["status", "--json", f"127.0.0.1:{exporter.port}"]) == 0, "a host and port are enough of an address"
     assert json.loads(capsys.readouterr().out)["run"]["name"] == "test"

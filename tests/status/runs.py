@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from rlexporter import recording
 from rlexporter.catalog import CATALOG
 from rlexporter.commands.recorded_alerts import feed
 from rlexporter.conditions import from_catalog
+from rlexporter.conditions.incidents import ranked, word
+from rlexporter.model.condition import Severity
+from rlexporter.model.incident import Incident, Standing
 from rlexporter.model.snapshot import RunState, Snapshot
 from rlexporter.model.step import RunFacts
-from rlexporter.status import conditions, verdict
+from rlexporter.status import verdict
 from rlexporter.status.history import History
 from rlexporter.status.samples import Samples
+from rlexporter.store import transitions
+from rlexporter.store.builder import SnapshotBuilder
 from rlexporter.store.store import Store
 
 NOW = 1000.0
@@ -44,5 +50,22 @@ def recorded(file: Path) -> tuple[Snapshot, History, float]:
 
 def said(snapshot: Snapshot, now: float = NOW) -> verdict.Verdict:
     """The verdict on what is served."""
-    samples = Samples(snapshot)
-    return verdict.verdict(samples, conditions.began(samples), now)
+    return verdict.verdict(Samples(snapshot), now)
+
+
+def goes_wrong(
+    store: Store, name: str, severity: str, step: int, standing: Standing = Standing.HOLDS, *, cause: str = ""
+) -> None:
+    """Let a limit of a condition have begun in a step, without numbers that would do so."""
+    level = Severity(severity)
+    new = Incident(name, level, standing, word(level, standing, store.step - step), step, step, step, NOW, 1.0, 0.5)
+
+    def edit(builder: SnapshotBuilder) -> None:
+        before = [each for each in builder.incidents if each.condition == name]
+        worse = [each for each in before if severity == "warning"]  # a critical one came first in these tests
+        began = min(each.began for each in (*worse, new))
+        found = replace((worse or [new])[0], began=began, cause=cause)
+        others = [each for each in builder.incidents if each not in before]
+        transitions.incidents(builder, ranked([*others, found]))
+
+    store.change(edit)

@@ -53,8 +53,9 @@ SCHEMA: dict[str, Any] = {
     "conditions": [
         {
             **dict.fromkeys(("name", "severity", "alert", "summary", "meaning", "signal_unit", "runbook"), _TEXT),
+            **dict.fromkeys(("subject", "series", "word", "standing", "cause"), _TEXT),
             **dict.fromkeys(("below", "holds", "symptom"), _BOOL),
-            **dict.fromkeys(("count", "step"), _WHOLE),
+            **dict.fromkeys(("count", "since", "step"), _WHOLE),
             **dict.fromkeys(("timestamp", "value", "threshold"), _NUMBER + _ABSENT),
             "causes": [_TEXT],
             "actions": [_TEXT],

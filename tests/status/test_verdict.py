@@ -9,12 +9,12 @@ import pytest
 
 from rlexporter.catalog import CONDITION_NAMED, CONDITIONS, RUN_STALLED
 from rlexporter.catalog.causes import WAKE
+from rlexporter.model.incident import Standing
 from rlexporter.model.snapshot import RunState
-from rlexporter.status import conditions
-from rlexporter.status.samples import Samples
-from rlexporter.store.builder import SnapshotBuilder
 from rlexporter.store.store import Store
-from tests.status.runs import NOW, judged, recorded, said
+from tests.status.runs import NOW, goes_wrong, judged, recorded, said
+
+EASED, OVER = Standing.EASED, Standing.OVER
 
 
 def _running(algorithm: str = "grpo", steps: int = 5) -> Store:
@@ -25,23 +25,12 @@ def _running(algorithm: str = "grpo", steps: int = 5) -> Store:
     return store
 
 
-def _holds(store: Store, name: str, severity: str, step: int, *, holds: bool = True, symptom: bool = False) -> None:
-    def edit(builder: SnapshotBuilder) -> None:
-        builder.set("rl_condition", float(holds), name, severity)
-        builder.set("rl_condition_last_event_step", step, name, severity)
-        builder.set("rl_condition_last_event_value", 1.0, name, severity)
-        if symptom:
-            builder.set("rl_condition_symptom", 1.0, name, severity)
-
-    store.change(edit)
-
-
 def test_a_healthy_run_is_fine() -> None:
     """And it is said how much is judged."""
     found = said(_running().snapshot)
 
     assert (found.word, found.code, found.conditions, found.actions) == ("fine", "ok", (), ())
-    assert "conditions that are judged holds." in found.text
+    assert " checks pass." in found.text
 
 
 @pytest.mark.parametrize(("severity", "word"), [("critical", "act"), ("warning", "look"), ("info", "fine")])
@@ -53,7 +42,7 @@ def test_the_severity_is_the_word(severity: str, word: str) -> None:
     healthy = store.snapshot
     for condition in found_in:
         store.snapshot = healthy
-        _holds(store, condition.name, severity, 3)
+        goes_wrong(store, condition.name, severity, 3)
         found = said(store.snapshot)
         assert found.word == word
         assert (condition.summary in found.text) is (word != "fine")
@@ -94,7 +83,7 @@ def test_what_speaks_first(critical: Steps, warnings: Steps, order: list[str]) -
     store = _running(steps=50)
     for severity, steps in (("critical", critical), ("warning", warnings)):
         for name, step in steps.items():
-            _holds(store, name, severity, step)
+            goes_wrong(store, name, severity, step)
     found = said(store.snapshot)
 
     assert (found.word, [*found.conditions]) == ("act", order)
@@ -103,17 +92,17 @@ def test_what_speaks_first(critical: Steps, warnings: Steps, order: list[str]) -
 def test_the_first_is_told_with_its_step_and_how_many_others_hold() -> None:
     """Even where it is over, since what it began holds; with its runbook, and the checkpoint."""
     store = _running(steps=50)
-    _holds(store, "truncation", "critical", 30)
-    _holds(store, "kl_high", "warning", SHORTLY + 1)
-    _holds(store, "learning_rate_jump", "warning", SHORTLY, holds=False)
+    goes_wrong(store, "truncation", "critical", 30)
+    goes_wrong(store, "kl_high", "warning", SHORTLY + 1)
+    goes_wrong(store, "learning_rate_jump", "warning", SHORTLY, OVER)
     found = said(store.snapshot)
     assert found.conditions == ("learning_rate_jump", "truncation", "kl_high")
     assert found.word == "act"
-    assert "It began in step 10, and holds no more. 2 other conditions hold" in found.text
+    assert "It began in step 10, and is over. 2 more things are wrong." in found.text
 
-    _holds(store, "nonfinite_weights", "critical", 43)
+    goes_wrong(store, "nonfinite_weights", "critical", 43)
     found = said(store.snapshot)
-    assert found.text.startswith("A trained weight is NaN or infinite. It began in step 43. 2 other conditions hold")
+    assert found.text.startswith("A trained weight is NaN or infinite. It began in step 43. 3 more things are wrong.")
     assert found.text.endswith("There is no checkpoint.")
     assert found.runbook.endswith("/alerts/runbooks/RLWeightsNonFinite.md")
 
@@ -121,32 +110,37 @@ def test_the_first_is_told_with_its_step_and_how_many_others_hold() -> None:
 def test_symptoms_never_speak() -> None:
     """Not even alone, and not by the order of those that began."""
     store = _running(steps=50)
-    _holds(store, "nonfinite_weights", "critical", 13, symptom=True)
-    _holds(store, "reward_flat", "critical", 14, symptom=True)
+    goes_wrong(store, "nonfinite_weights", "critical", 13, cause="kl_high")
+    goes_wrong(store, "reward_flat", "critical", 14, cause="kl_high")
     assert said(store.snapshot).word == "fine"
 
-    _holds(store, "kl_high", "warning", 2)
+    goes_wrong(store, "kl_high", "warning", 2)
     assert said(store.snapshot).conditions == ("kl_high",)
-    began = [each.condition.name for each in conditions.began(Samples(store.snapshot))]
+    began = [each.condition for each in store.snapshot.incidents]
     assert began == ["kl_high", "reward_flat", "nonfinite_weights"]
 
 
 def test_what_flaps_does_not_flap_here() -> None:
     """A condition that is over speaks as long as its cause would explain others; a warning is not told later."""
     store = _running(steps=50)
-    _holds(store, "kl_high", "warning", 50 - WAKE, holds=False)
-    assert "Earlier" not in said(store.snapshot).text
+    goes_wrong(store, "kl_high", "warning", 50 - WAKE, OVER)
+    assert "earlier" not in said(store.snapshot).text
 
-    _holds(store, "kl_high", "critical", 50 - WAKE + 1, holds=False)
+    goes_wrong(store, "kl_high", "critical", 50 - WAKE + 1, OVER)
     found = said(store.snapshot)
     assert (found.word, found.code) == ("act", "condition")
-    assert "It began in step 31, and holds no more." in found.text
+    assert "It began in step 31, and is over." in found.text
 
-    _holds(store, "kl_high", "critical", 50 - WAKE, holds=False)
+    goes_wrong(store, "kl_high", "critical", 50 - WAKE, OVER)
     found = said(store.snapshot)
     assert (found.word, found.code) == ("fine", "ok")
-    told = "Earlier a condition was critical. The policy is far from the reference."
-    assert found.text.endswith(f"{told} It began in step 30, and holds no more.")
+    told = "Something was critical earlier. The policy is far from the reference."
+    assert found.text.endswith(f"{told} It began in step 30, and is over.")
+
+    goes_wrong(store, "kl_high", "critical", 5, EASED)
+    found = said(store.snapshot)
+    assert (found.word, found.code, found.conditions) == ("look", "condition", ("kl_high",))
+    assert "It began in step 5. It is within its limit again, but not where it was before." in found.text
 
 
 def test_what_was_nan_is_worth_a_look_for_good() -> None:
@@ -157,8 +151,8 @@ def test_what_was_nan_is_worth_a_look_for_good() -> None:
     for step in range(7, 40):
         store.record({"reward": 0.5 + 0.1 * (step % 3), "kl": 0.01}, step)
     found = said(store.snapshot)
-    assert (found.word, found.code) == ("look", "nonfinite")
-    assert found.text == "1 value was NaN or infinite so far."
+    assert (found.word, found.code, found.conditions) == ("look", "condition", ("nonfinite_reward",))
+    assert found.text.startswith("A reward is NaN or infinite. It began in step 6. It is within its limit again")
 
     store = _running("ppo")
     store.record({"val/ratio_var": math.nan}, 6)
@@ -227,9 +221,9 @@ def test_a_run_that_has_ended_says_how_and_what_still_held(state: RunState, text
     store.enter(state)
     found = said(store.snapshot)
     assert (found.word, found.code) == ("fine", state.value)
-    assert found.text.startswith(f"{text} None of the ")
+    assert found.text.startswith(f"{text} All ")
 
-    _holds(store, "nonfinite_weights", "critical", 5)
+    goes_wrong(store, "nonfinite_weights", "critical", 5)
     found = said(store.snapshot)
     assert (found.word, found.code) == ("act", "condition")
     assert found.text.startswith(f"A trained weight is NaN or infinite. It began in step 5. {text}")

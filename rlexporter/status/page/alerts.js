@@ -1,7 +1,7 @@
-// What began in this process, in the order of the document: newest first, symptoms behind what caused them.
+// What has gone wrong, in the order of the document: the likeliest cause first, symptoms last.
 function alerts(status) {
   find("alerts-none").hidden = status.conditions.length > 0;
-  sync(find("alerts-list"), status.conditions, (each) => `${each.name} ${each.severity}`, makeAlert, fillAlert);
+  sync(find("alerts-list"), status.conditions, (each) => each.name, makeAlert, fillAlert);
 }
 
 // The value of such a condition is how many there were.
@@ -24,12 +24,12 @@ function makeAlert() {
 function fillAlert(node, each) {
   const [sign, said, right] = node.children;
   node.classList.toggle("symptom", Boolean(each.symptom));
-  node.classList.toggle("past", !each.holds);
+  node.classList.toggle("past", each.standing === "over");
   show(sign, WORD_OF[each.severity] || "unknown");
   const [name, severity, state, tag] = said.children[0].children;
-  say(name, each.alert, each.name);
+  say(name, each.subject ? `${each.alert}: ${each.subject}` : each.alert, each.name);
   say(severity, t(`severity.${each.severity}`));
-  say(state, each.holds ? t("alert.holds") : t("alert.over"));
+  say(state, t(`alert.${each.standing}`));
   say(tag, each.symptom ? t("alert.symptom") : "");
   prose(said.children[1], each.summary);
   const [, meaning, actions] = said.children[2].children;

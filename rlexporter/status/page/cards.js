@@ -5,7 +5,7 @@ const LARGE = { learning: 190, stable: 190 };
 function wrong(main, status) {
   if (typeof main.value === "string") return 2;
   const names = new Set((main.limits || []).map((each) => each.condition));
-  return status.conditions.some((each) => each.holds && each.severity !== "info" && names.has(each.name)) ? 1 : 0;
+  return status.conditions.some((each) => each.word !== "fine" && names.has(each.name)) ? 1 : 0;
 }
 
 function cards(status) {

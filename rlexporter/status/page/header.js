@@ -68,14 +68,13 @@ function verdictSection(status, connection) {
 // The condition that the verdict names first.
 function leading(status, said) {
   const [first] = said.conditions || [];
-  const found = status.conditions.filter((each) => each.name === first);
-  return found.find((each) => each.holds) || found[0] || null;
+  return status.conditions.find((each) => each.name === first) || null;
 }
 
 // What else there is to say; the verdict of the process has named the first of its conditions.
 function more(said, status, connection) {
   const [named] = status.verdict.conditions;
-  const others = status.conditions.filter((each) => each.holds && !each.symptom && each.name !== named && each.severity !== "info");
+  const others = status.conditions.filter((each) => each.word !== "fine" && !each.symptom && each.name !== named);
   const node = find("verdict-more");
   const words = [];
   if (said.more) words.push(said.more);

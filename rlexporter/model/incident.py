@@ -1,0 +1,65 @@
+"""Incidents: what went wrong in a run, with what, since when, because of what, and how it stands."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from rlexporter.model.condition import Severity
+
+FINE, LOOK, ACT = WORDS = ("fine", "look", "act")
+"""The words of a verdict, the worst last; `rl_run_verdict` serves their positions."""
+
+
+class Standing(str, Enum):
+    """How an incident stands, which `rl_incident` serves as 2, 1 and 0."""
+
+    HOLDS = "holds"
+    EASED = "eased"
+    """The number is within its limit again, but not at the run's own old level."""
+    OVER = "over"
+
+    @property
+    def number(self) -> int:
+        """Return the value of `rl_incident`."""
+        return {"holds": 2, "eased": 1, "over": 0}[self.value]
+
+
+@dataclass(frozen=True, slots=True)
+class Incident:
+    """A condition that has begun in a run. There is one for each condition: its newest."""
+
+    condition: str
+    severity: Severity
+    """The worst that is not over."""
+    standing: Standing
+    word: str
+    """What it says of the run now: `ACT`, `LOOK`, or `FINE` for one that does not speak."""
+    since: int
+    """The step since which the number has been beyond its limit."""
+    began: int
+    """The step in which the first limit of the condition was certain."""
+    step: int
+    """The step in which it was certain at this severity; ``time``, ``value`` and ``threshold`` are of it."""
+    time: float
+    value: float
+    threshold: float
+    series: str = ""
+    """The series that the value is read from."""
+    subject: str = ""
+    """What it is about: a reward function; empty for the run as a whole."""
+    cause: str = ""
+    """The condition that explains it; empty for one that is no symptom."""
+    count: int = 1
+    """The times that it has begun at this severity."""
+
+    @property
+    def speaks(self) -> bool:
+        """Return True if the verdict names it."""
+        return not self.cause and self.word != FINE
+
+
+def worst(incidents: Sequence[Incident]) -> str:
+    """Return what ``incidents`` say of the run together."""
+    return max((each.word for each in incidents if each.speaks), key=WORDS.index, default=FINE)
