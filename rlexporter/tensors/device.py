@@ -31,6 +31,8 @@ _WIDTH = _MAX_CLASSES + _PIECES * _PIECE
 _CAPACITY = 64
 _LARGE = 1 << 18
 """The number of elements from which atomic additions beat comparing with every class at once."""
+_EXACT = 1 << 24
+"""The most elements that are counted at once: `torch.histc` counts in float32, which is exact up to here."""
 
 
 class DeviceTally:
@@ -152,6 +154,8 @@ class DeviceTally:
 
         if index.numel() < _LARGE or torch.are_deterministic_algorithms_enabled():
             return (index == self._classes.narrow(0, 0, classes)).sum(1)
+        if index.numel() > _EXACT:
+            return sum(self._count(part, classes).double() for part in index.split(_EXACT))
         return torch.histc(index.float() + 0.5, bins=classes, min=0, max=classes)
 
 

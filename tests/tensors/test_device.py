@@ -64,6 +64,15 @@ def test_the_counts_are_those_of_the_host(
     assert _plain(found[series]) == _plain(host.count(values, bounds, mask) + host.count(values, bounds))
 
 
+def test_counts_are_exact_beyond_what_float32_holds() -> None:
+    """2**24 + 1 is the first whole number that it rounds."""
+    many, tally = (1 << 24) + 1, DeviceTally("cpu")
+    tally.add(LENGTH, torch.ones(many))
+    tally.flush(1)
+
+    assert (tally.arrived() or (0, {}))[1][LENGTH].count == many
+
+
 def test_a_huge_value_does_not_spoil_later_sums() -> None:
     """Each part has its own: the difference of two totals of 1e30 would be 0."""
     tally = DeviceTally("cpu")
