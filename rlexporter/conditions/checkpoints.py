@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from rlexporter.conditions.incidents import Key
 from rlexporter.conditions.judge import Transition
@@ -51,7 +51,7 @@ class Checkpoints:
         """Take the verdict on a step, and what it was on."""
         step = view.step
         first = step if self._late is None else min(self._late, step)
-        over: list[tuple[Key, bool]] = []
+        over: dict[Key, bool] = {}
         for each in transitions:
             if each.limit.severity is not Severity.CRITICAL:
                 continue
@@ -59,8 +59,9 @@ class Checkpoints:
             if each.active:
                 self._begin(self._since.setdefault(key, first))
                 self._doubtful.discard(key)
+                over.pop(key, None)  # a signal that moves to another source may end and begin in one step
             elif key in self._since:
-                over.append((key, each.condition.family is Family.NONFINITE))
+                over[key] = each.condition.family is Family.NONFINITE
         if self._undecided is not None and step > self._undecided:
             self.decide()
         self._end(over, view.counted.get("rl_weight_norm"))
@@ -78,9 +79,9 @@ class Checkpoints:
         while self._good and self._good[-1] >= since:
             self._good.pop()
 
-    def _end(self, over: Sequence[tuple[Key, bool]], weights: Histogram | None) -> None:
+    def _end(self, over: Mapping[Key, bool], weights: Histogram | None) -> None:
         """Forget conditions that are over; those on NaN only once the weights have been seen to be numbers since."""
-        for key, nonfinite in over:
+        for key, nonfinite in over.items():
             if nonfinite:
                 self._doubtful.add(key)
             else:

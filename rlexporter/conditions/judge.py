@@ -6,15 +6,15 @@ step, so it computes what does not change only once.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from math import nan
 from typing import NamedTuple
 
 from rlexporter.catalog.causes import WAKE
-from rlexporter.conditions.baselines import Measure, measure, measured, refresh
 from rlexporter.conditions.chance import Streak
 from rlexporter.conditions.declare import Derive
 from rlexporter.conditions.level import Level
+from rlexporter.conditions.limit_state import Factor, LimitState, Measures
 from rlexporter.conditions.memory import Memory
 from rlexporter.conditions.past import Past
 from rlexporter.conditions.sources import getter
@@ -23,8 +23,6 @@ from rlexporter.model.condition import Condition, Family, Limit, Severity, Signa
 from rlexporter.model.incident import Standing
 from rlexporter.model.step import RunFacts
 
-Factor = float | Mapping[str, float]
-"""The number of a limit: one for all variants of the signal, or one for each."""
 Thresholds = Mapping[tuple[str, str], Factor | None]
 """The numbers that replace declared limits, by condition and severity; None turns a limit off."""
 
@@ -35,7 +33,7 @@ class Transition(NamedTuple):
     condition: Condition
     limit: Limit
     threshold: float
-    """The limit in force, in the unit of the signal."""
+    """The limit in force, in the unit of the signal; NaN if there is none any more, as the signal is read elsewhere."""
     standing: Standing
     began: bool
     value: float
@@ -54,84 +52,31 @@ class Transition(NamedTuple):
         return self.standing is Standing.HOLDS
 
 
-_Measures = dict[Callable[[Past], Measure | None], tuple[Measure | None, int]]
-"""Measures of a past, each with the number of observations there were."""
-
-
-class _LimitState:
-    """A limit of a condition, and which of the last n observations were beyond it."""
-
-    __slots__ = (
-        *("active", "below", "beyond", "condition", "constant", "enough", "every", "factor", "floor"),
-        *("eased", "level", "limit", "measure", "number", "threshold", "min_observations", "since", "variant"),
-        "window",
-    )
-
-    def __init__(self, condition: Condition, limit: Limit, factor: Factor) -> None:
-        self.condition = condition
-        self.limit = limit
-        self.factor = factor
-        self.below = condition.below
-        self.min_observations = condition.min_observations
-        self.enough, size = limit.k_of_n
-        self.window: deque[bool] = deque(maxlen=size)
-        self.beyond = 0
-        self.active = self.eased = False
-        self.level: Level | None = None
-        """The level of the run before the incident that is not over; None if none is, or it never will be."""
-        self.since = 0
-        self.measure = measure(condition.baseline)
-        self.every = refresh(condition.baseline)
-        self.threshold: float | None = None
-        self.constant: float | None = None
-        """The limit, once it will not change any more."""
-        self.variant: str | None = None
-
-    def choose(self, variant: str) -> None:
-        """Take the numbers for this ``variant`` of the signal; None if it has none."""
-        self.variant = variant
-        self.number = _pick(self.factor, variant)
-        self.floor = _pick(self.condition.floor, variant) or 0.0
-
-    def observe(self, beyond: bool) -> bool:
-        """Add one observation, and return True if the condition holds."""
-        window = self.window
-        if len(window) == window.maxlen:
-            self.beyond -= window[0]
-        window.append(beyond)
-        self.beyond += beyond
-        return self.beyond >= self.enough
-
-
 class _SignalState:
     """A signal of a run: its sources, its past, and the limits on it."""
 
     __slots__ = (
-        "getters",
-        "limits",
-        "measures",
-        "name",
-        "of",
-        "past",
-        "place",
-        "series",
-        "sources",
-        "tried",
-        "variant",
+        *("getters", "limits", "measures", "name", "origin", "origin_places", "past", "place", "places"),
+        *("series", "sources", "tried", "variant"),
     )
 
-    def __init__(self, signal: Signal, algorithm: str, derive: Mapping[str, Derive]) -> None:
+    def __init__(
+        self, signal: Signal, algorithm: str, derive: Mapping[str, Derive], origin: _SignalState | None
+    ) -> None:
         self.name = signal.name
-        self.of = signal.of
+        self.origin = origin
+        """The signal that this one is derived from."""
         self.sources = [each for each in signal.sources if not each.algorithms or algorithm in each.algorithms]
         self.getters = [getter(source, derive) for source in self.sources]
         self.tried = self.getters
         """The getters of the source that was read last and of all better ones."""
         self.place = len(self.sources)
+        self.places = self.origin_places = 0
+        """The number of sources that this signal, and its origin, had so far."""
         self.series = self.variant = ""
         self.past = Past()
-        self.limits: list[_LimitState] = []
-        self.measures: _Measures = {}
+        self.limits: list[LimitState] = []
+        self.measures: Measures = {}
 
 
 class Judge:
@@ -157,7 +102,10 @@ class Judge:
         self._sequence_level = facts.info.get("importance_sampling_level") == "sequence"
         unknown = not any(algorithm in each.algorithms for each in self._conditions)
         self.limits: list[tuple[Condition, Limit]] = []
-        self._states = {signal.name: _SignalState(signal, algorithm, self._derive) for signal in self._signals}
+        self._states: dict[str, _SignalState] = {}
+        for signal in self._signals:
+            origin = self._states[signal.of] if signal.of else None
+            self._states[signal.name] = _SignalState(signal, algorithm, self._derive, origin)
         past = {name: state.past for name, state in self._states.items()}
         self._memory = Memory(past, settings=facts.hyperparameters, resumed=facts.resumed)
         self._memory.flat, self._memory.same = Streak(facts.groups), Streak(facts.groups)
@@ -165,7 +113,7 @@ class Judge:
             for limit in condition.limits if unknown or condition.applies(algorithm) else ():
                 factor = self._thresholds.get((condition.name, limit.severity.value), limit.value)
                 if factor is not None:
-                    self._states[condition.signal].limits.append(_LimitState(condition, limit, factor))
+                    self._states[condition.signal].limits.append(LimitState(condition, limit, factor))
                     self.limits.append((condition, limit))
 
     def step(self, view: View) -> list[Transition]:
@@ -181,8 +129,9 @@ class Judge:
             for place, get in enumerate(state.tried):
                 value = numbers.get(get) if type(get) is str else get(view, memory)  # type: ignore[operator]
                 if value is not None and value - value == 0.0:  # finite
-                    if place != state.place or (state.of and self._has_moved(state)):
-                        self._place(state, place)
+                    origin = state.origin
+                    if place != state.place or (origin is not None and origin.places != state.origin_places):
+                        self._place(state, place, changed)
                     state.past.add(value)
                     fresh.add(name)
                     if state.limits:
@@ -194,27 +143,40 @@ class Judge:
         """Return the past of ``signal``."""
         return self._states[signal].past
 
-    def _place(self, state: _SignalState, place: int) -> None:
-        """Read a signal at another source from now on: without the past of the old one, and never at a worse one."""
-        if state.place < len(state.sources) and place != state.place:
-            state.past, state.measures = Past(), {}
-            self._memory.past[state.name] = state.past
+    def _place(self, state: _SignalState, place: int, changed: list[Transition]) -> None:
+        """Read a signal at another source from now on, never at a worse one; begin anew if it, or its origin, moves."""
+        origin = state.origin
+        if state.place < len(state.sources) and (place != state.place or state.origin_places):
+            self._begin_anew(state, changed)
         state.place = place
+        state.places += 1
         state.tried = state.getters[: place + 1]
         source: Source = state.sources[place]
-        if state.of:
-            origin = self._states[state.of]
-            state.series, state.variant = origin.series, origin.variant
+        if origin is not None:
+            state.series, state.variant, state.origin_places = origin.series, origin.variant, origin.places
         else:
             sequence = source.variant == "token" and self._sequence_level
             state.series = source.series if not source.derived else ""
             state.variant = "gspo" if sequence else source.variant
         self._memory.variant[state.name] = state.variant
 
-    def _has_moved(self, state: _SignalState) -> bool:
-        """Return True if the signal that ``state`` is derived from has changed its source."""
-        origin = self._states[state.of]
-        return state.variant != origin.variant or state.series != origin.series
+    def _begin_anew(self, state: _SignalState, changed: list[Transition]) -> None:
+        """Forget all that depends on the source that a signal had: its past, limits, and windows.
+
+        What holds ends, since value, limit and series of a condition are of one source. The new source may be in
+        another unit, or may have no limit, and has the first word in this very step.
+        """
+        for each in state.limits:
+            if each.threshold is not None:
+                changed.append(
+                    Transition(
+                        *(each.condition, each.limit, nan, Standing.OVER, False, state.past.newest, state.series),
+                        *("", each.since, each.active or each.eased),
+                    )
+                )
+                each.begin_anew()
+        state.past, state.measures = Past(), {}
+        self._memory.begin_anew(state.name, state.past)
 
     def _judge(self, state: _SignalState, value: float, changed: list[Transition]) -> None:
         past = state.past
@@ -223,7 +185,7 @@ class Judge:
                 continue
             threshold = each.constant
             if threshold is None:
-                threshold = _threshold(each, state.variant, past, state.measures)
+                threshold = each.find(state.variant, past, state.measures)
                 if threshold is None:
                     continue
             before, each.threshold = each.threshold, threshold
@@ -241,7 +203,7 @@ class Judge:
                 changed.append(self._transition(state, each, value, was, over=over, first=before is None))
 
     def _transition(
-        self, state: _SignalState, each: _LimitState, value: float, was: bool, *, over: bool, first: bool
+        self, state: _SignalState, each: LimitState, value: float, was: bool, *, over: bool, first: bool
     ) -> Transition:
         """Return the change of a limit, and note the level of the run when it begins."""
         began, ended = each.active and not was, was and not each.active
@@ -261,7 +223,7 @@ class Judge:
             each.condition, each.limit, threshold, standing, began, value, series, memory.subject, since, changed
         )
 
-    def _begin(self, state: _SignalState, each: _LimitState) -> None:
+    def _begin(self, state: _SignalState, each: LimitState) -> None:
         """Note the level before an incident; one that was not over goes on, with the level before it."""
         condition, threshold = each.condition, each.threshold or 0.0
         if not each.eased and condition.family is not Family.NONFINITE and each.limit.severity is not Severity.INFO:
@@ -270,39 +232,10 @@ class Judge:
             each.level = Level(of.past, each.limit.k_of_n[1] + WAKE, limit, each.below)
         each.eased = False
 
-    def _is_over(self, each: _LimitState, value: float) -> bool:
+    def _is_over(self, each: LimitState, value: float) -> bool:
         """Return True once what has eased is back at the level that the run had before."""
         of = each.condition.level
         if each.level is None or not each.level.is_back(self._states[of].past.newest if of else value):
             return False
         each.eased, each.level = False, None
         return True
-
-
-def _threshold(limit: _LimitState, variant: str, past: Past, measures: _Measures) -> float | None:
-    """Return the limit in force; None if the variant has none, or the past is too short.
-
-    ``measures``: those that were taken of this past lately, and when.
-    """
-    if variant != limit.variant:
-        limit.choose(variant)
-    threshold, measure = limit.number, limit.measure
-    if threshold is None:
-        return None
-    if measure is not None:
-        found, at = measures.get(measure, (None, 0))
-        if found is None or past.count - at >= limit.every:
-            found = measure(past)
-            measures[measure] = (found, past.count)
-        if found is None:
-            return None
-        threshold = measured(threshold, found)
-        if not limit.below and threshold < limit.floor:
-            threshold = limit.floor
-    if limit.condition.baseline.settles:
-        limit.constant = threshold
-    return threshold
-
-
-def _pick(value: Factor, variant: str) -> float | None:
-    return value.get(variant) if isinstance(value, Mapping) else value

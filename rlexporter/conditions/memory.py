@@ -90,3 +90,10 @@ class Memory:
     def new(self, name: str) -> float | None:
         """Return the value of the signal ``name`` in the current step; None without one."""
         return self.past[name].newest if name in self.fresh else None
+
+    def begin_anew(self, name: str, past: Past) -> None:
+        """Forget the numbers of the signal ``name``, which has another ``past`` from now on."""
+        self.past[name] = past
+        if name == "reward":
+            self.best_reward = self.first_rewards = None
+            self.reward_path = 0.0

@@ -54,10 +54,9 @@ def kl_distance(view: View, memory: Memory) -> float | None:
 
 @declared.signal("kl_first", unit="nats", of="kl")
 def kl_first(view: View, memory: Memory) -> float | None:
-    """Return the very first KL of a run: before any update the policy is the reference."""
-    found = memory.new("kl")
-    first = memory.past["kl"].count == 1 and memory.span == 1 and not memory.resumed
-    return found if found is not None and first else None
+    """Return the very first KL of a run: before any update the policy is the reference. None in a later step."""
+    first = view.step <= 1 and memory.past["kl"].count == 1 and not memory.resumed
+    return memory.new("kl") if first else None
 
 
 @declared.signal("advantage_offset", of="advantage")

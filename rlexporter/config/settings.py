@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
 from typing import Any
 
-from rlexporter.conditions.judge import Factor
+from rlexporter.conditions.limit_state import Factor
 from rlexporter.config import parsers, thresholds
 from rlexporter.config.environment import mistaken
 from rlexporter.model.errors import SetupError

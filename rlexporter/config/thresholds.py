@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from rlexporter.catalog import CONDITION_NAMED
-from rlexporter.conditions.judge import Factor, Thresholds
+from rlexporter.conditions.judge import Thresholds
+from rlexporter.conditions.limit_state import Factor
 from rlexporter.conditions.stall import STALLED
 from rlexporter.model.condition import Condition, Limit
 

@@ -28,9 +28,13 @@ def write(builder: SnapshotBuilder, verdict: Verdict, step: int, now: float) -> 
     """Write the changes of conditions in ``step``; ``now``: seconds since the epoch."""
     for each in verdict.transitions:
         labels = (each.condition.name, each.limit.severity.value)
-        builder.set("rl_threshold", each.threshold, *labels)
-        if each.changed:
-            builder.set("rl_condition_judged", 1.0, each.condition.name)
+        in_force = each.threshold == each.threshold  # NaN: none
+        if in_force:
+            builder.set("rl_threshold", each.threshold, *labels)
+        else:
+            builder.clear("rl_threshold", *labels)
+        if each.changed or not in_force:
+            builder.set("rl_condition_judged", float(in_force), each.condition.name)
         if each.began or (each.changed and builder.get("rl_condition", *labels) is not None):
             builder.set("rl_condition", float(each.active), *labels)
         if each.began:

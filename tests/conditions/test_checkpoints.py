@@ -108,6 +108,18 @@ def test_counts_that_come_late_are_of_their_own_step(before: int, step: int, goo
     assert _good(run) == good
 
 
+def test_what_goes_on_where_its_signal_moves_is_not_over() -> None:
+    """A mean ratio above 10 in the log line, and then in the tensor: the checkpoint between the two is not good."""
+    run = Planted("ppo").healthy(10)
+    run.store.saved(10)
+    run.line({"val/ratio": 20.0})
+    for _ in range(3):
+        run.line({"val/ratio": 20.0}, seen={"rl_policy_ratio_dist": [9.0] * 99 + [190.0] * 2})
+        run.store.saved(run.step)
+    assert run.value("rl_condition_events_total", "ratio_high") == 2
+    assert _good(run) == 10
+
+
 def test_a_run_that_fails_names_it(exporter: Exporter) -> None:
     """A checkpoint, a NaN in the next step, a checkpoint of that, a failure."""
     exporter.run.begin(RunFacts(algorithm="grpo", step=0))

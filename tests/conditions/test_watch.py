@@ -120,6 +120,96 @@ def test_the_tensor_comes_before_the_log_line() -> None:
     assert run.began == {("gradient_dead", "warning"): 23, ("gradient_dead", "critical"): 23}
 
 
+KL, KL_WARNING, AT_START = ("kl_high", "critical"), ("kl_high", "warning"), ("kl_at_start", "critical")
+NO_LENGTH: dict[str, Any] = {"tokens/responses_len_mean": ...}
+
+
+def _sequence(kl: float) -> tuple[dict[str, Any], dict[str, Any] | None]:
+    """A step of legacy PPO that logs no length, so that the KL is that of a sequence."""
+    return {"objective/kl": kl, **NO_LENGTH}, None
+
+
+def _token(kl: float) -> tuple[dict[str, Any], dict[str, Any] | None]:
+    """A step of legacy PPO that logs a length of 20."""
+    return {"objective/kl": 20 * kl}, None
+
+
+def _tensor(kl: float) -> tuple[dict[str, Any], dict[str, Any] | None]:
+    """A step of modern PPO whose log line has the KL per sequence, and which was counted per token."""
+    return {"objective/kl": 20 * kl}, {"rl_kl_per_token_dist": [kl]}
+
+
+MOVES: dict[str, tuple[str, list[tuple[dict[str, Any], dict[str, Any] | None]], dict[tuple[str, str], int]]] = {
+    "modern PPO, with a tensor from step 2": (
+        "ppo",
+        [({"objective/kl": 0.5}, None), *[_tensor(8.0)] * 12],
+        {KL_WARNING: 4, KL: 7},
+    ),
+    "legacy PPO, whose length key comes in step 3": (
+        "ppo-legacy",
+        [*[_sequence(1.0)] * 2, *[_token(4.5)] * 12],
+        {KL_WARNING: 5, KL: 8},
+    ),
+    "a length key from step 5: 25 nats a token there are not the first KL of the run": (
+        "ppo-legacy",
+        [*[_sequence(1.0)] * 4, *[_token(25.0)] * 12],
+        {KL_WARNING: 7, KL: 10},
+    ),
+    "the row of a derived signal begins anew": (
+        "ppo",
+        [*[({"objective/kl": 0.0}, None)] * 9, *[_tensor(0.0)] * 12],
+        {("policy_frozen", "warning"): 19},
+    ),
+}
+
+
+@pytest.mark.parametrize(("algorithm", "steps", "began"), MOVES.values(), ids=MOVES.keys())
+def test_a_signal_that_moves_begins_anew(
+    algorithm: str,
+    steps: list[tuple[dict[str, Any], dict[str, Any] | None]],
+    began: dict[tuple[str, str], int],
+) -> None:
+    """The limits are those of the unit at the new source, and what was observed at the old one is forgotten."""
+    run = Planted(algorithm)
+    for changes, seen in steps:
+        run.line(changes, seen=seen)
+    assert {
+        key: step for key, step in run.began.items() if key[0] in ("kl_at_start", "kl_high", "policy_frozen")
+    } == began
+    assert (run.value("rl_threshold", *KL_WARNING), run.value("rl_threshold", *KL)) == (1.2, 4.0)
+
+
+def test_what_holds_ends_where_its_signal_moves() -> None:
+    """60 nats a sequence are 3 a token, which is no critical KL, and a warning again after a row of its own.
+
+    What was judged once, on the first KL, stays as it was.
+    """
+    run = Planted("ppo-legacy")
+    for changes, _ in [_sequence(60.0)] * 10:
+        run.line(changes)
+    assert [run.value("rl_condition", *key) for key in (KL, KL_WARNING, AT_START)] == [1, 1, 1]
+    run.line(_token(3.0)[0])
+    assert [run.value("rl_condition", *key) for key in (KL, KL_WARNING, AT_START)] == [0, 0, 1]
+    for changes, _ in [_token(3.0)] * 2:
+        run.line(changes)
+    assert [run.value("rl_condition", *key) for key in (KL, KL_WARNING)] == [0, 1]
+    assert run.value("rl_condition_events_total", *KL_WARNING) == 2
+    assert run.value("rl_threshold", *AT_START) == 20.0
+
+
+def test_a_past_begins_anew_where_its_signal_moves() -> None:
+    """No limit is served until the new source has a past, and a best reward of another kind is none to fall from."""
+    run = Planted("ppo")
+    for _ in range(40):
+        run.line({"objective/rlhf_reward": 100.0 + planted.wave(run.step), "objective/scores": ...})
+    assert run.value("rl_threshold", *ENTROPY) == pytest.approx(0.04 * 0.9)
+    for i in range(40):
+        run.line({"objective/rlhf_reward": 100.0}, seen={"rl_entropy_per_token_dist": [3.0]})
+        assert run.snapshot.value("rl_condition_judged", condition="entropy_collapsed") == float(i >= 5)
+        assert run.value("rl_threshold", *ENTROPY) == (pytest.approx(0.04 * 3.0) if i >= 5 else None)
+    assert run.began == {}
+
+
 def test_what_comes_between_steps_belongs_to_the_next(exporter: Exporter) -> None:
     """`observe()` in a loop of one's own."""
     ratio = {"condition": "nonfinite_ratio", "severity": "critical"}
