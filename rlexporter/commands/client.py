@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import http.client
 import json
 import os
@@ -10,6 +11,7 @@ import ssl
 import urllib.error
 import urllib.parse
 import urllib.request
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -122,6 +124,19 @@ def status(url: str, access: Access) -> dict[str, Any]:
     if not isinstance(found, dict) or not isinstance(found.get("verdict"), dict):
         raise UnreachableError(f"{address} gives an answer that is none of rlexporter")
     return found
+
+
+@contextlib.contextmanager
+def reading(url: str) -> Iterator[None]:
+    """Raise UnreachableError where the answer of the exporter at ``url`` cannot be read inside the block.
+
+    An exporter of another version may leave a field out, or give another kind of value.
+    """
+    try:
+        yield
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        why = f"it has no {error}" if isinstance(error, KeyError) else error
+        raise UnreachableError(f"{base(url)}/api/status gives an answer of another version: {why}") from None
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):

@@ -42,10 +42,12 @@ def run(options: argparse.Namespace) -> int:
     """Print the verdict; return the exit status."""
     try:
         found = client.status(options.url, client.Access.of(options))
+        with client.reading(options.url):
+            text = json.dumps(found, indent=1) if options.json else "\n".join(lines(found))
     except (client.UnreachableError, SetupError) as error:
         print(f"rlexporter: {shown(error)}", file=sys.stderr)
         return _UNREACHABLE
-    print(json.dumps(found, indent=1) if options.json else "\n".join(lines(found)))
+    print(text)
     word = found["verdict"].get("word")
     return WORDS.index(word) if word in WORDS else _UNREACHABLE
 

@@ -86,7 +86,8 @@ def run(options: argparse.Namespace) -> int:
 def row(url: str, access: client.Access) -> Row:
     """Return what the exporter at ``url`` says of its run now; that it does not answer is a row too."""
     try:
-        return answered(client.status(url, access))
+        with client.reading(url):
+            return answered(client.status(url, access))
     except (client.UnreachableError, SetupError) as error:
         return Row(_GONE, url, why=str(error).removeprefix(f"{url}/api/status "))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import warnings
 from importlib.metadata import PackageNotFoundError, version
 
@@ -44,7 +45,7 @@ def _check_trl(algorithm: str) -> None:
         have = version("trl")
     except PackageNotFoundError:
         have = ""
-    found = tuple(int(part) for part in have.split(".")[:2]) if have else ()
+    found = tuple(map(int, re.findall(r"\d+", have)[:2]))  # 1.0rc1 is a 1.0
     if found < first or (last and found > last):
         here = f"trl {have} has no such trainer" if have else "trl is not installed"
         raise SetupError(f"the demo of {algorithm} trains with TRL, and {here}: pip install '{install}'")

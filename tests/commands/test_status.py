@@ -15,6 +15,7 @@ import pytest
 
 from rlexporter import Exporter
 from rlexporter.catalog import CONDITION_NAMED
+from rlexporter.commands import client, top
 from rlexporter.commands.main import main
 from tests.conftest import fetch
 from tests.endpoint.test_auth import TOKEN, put
@@ -26,13 +27,14 @@ class _Elsewhere(BaseHTTPRequestHandler):
 
     tokens: ClassVar[list[str]] = []
     location = ""
+    answer = b'["hello"]'
 
     def do_GET(self) -> None:
         self.tokens.append(self.headers.get("Authorization", ""))
         self.send_response(302 if self.location else 200)
         self.send_header("Location", self.location)
         self.end_headers()
-        self.wfile.write(b'["hello"]')
+        self.wfile.write(self.answer)
 
     def log_message(self, *_: object) -> None:
         pass
@@ -147,6 +149,17 @@ def test_no_verdict(url: str, said: str, elsewhere: str, capsys: pytest.CaptureF
     error = capsys.readouterr().err
     assert said in error
     assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize("run", [{"name": "x"}, []])
+def test_an_answer_of_another_version(
+    run: object, elsewhere: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It may lack a field: that is said in one line, here and in the row of `rlexporter top`."""
+    monkeypatch.setattr(_Elsewhere, "answer", json.dumps({"run": run, "verdict": {"word": "act", "text": ""}}).encode())
+    assert main(["status", elsewhere]) == 3
+    assert "gives an answer of another version: " in capsys.readouterr().err
+    assert top.row(elsewhere, client.Access()).why.startswith("gives an answer of another version: ")
 
 
 def test_who_does_not_answer_is_given_up(capsys: pytest.CaptureFixture[str]) -> None:

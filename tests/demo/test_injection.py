@@ -1,12 +1,14 @@
-"""The faults of the demo: what each changes in the training, and for how long."""
+"""The faults of the demo: what each changes in the training, and for how long; and the versions of TRL it takes."""
 
 from __future__ import annotations
 
 import pytest
 import torch
 
+from rlexporter import demo
 from rlexporter.demo.faults import Fault
 from rlexporter.demo.injection import Injection
+from rlexporter.model.errors import SetupError
 
 
 def test_the_learning_rate_jumps_for_one_step() -> None:
@@ -23,3 +25,11 @@ def test_the_learning_rate_jumps_for_one_step() -> None:
     assert rates[2] >= 10.0
     assert [*rates[:2], *rates[3:]] == pytest.approx([0.1] * 4)
     assert [line for line in said if line.startswith("fault in step 3")] == said != []
+
+
+def test_a_candidate_is_a_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has the trainers of the version that it becomes."""
+    monkeypatch.setattr(demo, "version", lambda _: "1.0rc1")
+    demo._check_trl("grpo")
+    with pytest.raises(SetupError, match=r"trl 1\.0rc1 has no such trainer"):
+        demo._check_trl("ppo-legacy")
