@@ -1242,6 +1242,14 @@ _TRUTH = (
         reading="1: look at what began in the same step or shortly before.",
     ),
     _condition.gauge(
+        "rl_signal",
+        "A number that conditions are judged by, of the newest step that has one: of that step alone where the trainer "
+        "logs a mean over several, from the tensor where that was seen, or computed from others. It is always finite.",
+        level=Level.STEP,
+        labels=("signal",),
+        reading="Compare it with the rl_threshold of its conditions; docs/alerts.md says which those are.",
+    ),
+    _condition.gauge(
         "rl_incident",
         "What has gone wrong in the run, one series an incident: 2 while it holds, 1 while it has eased (the number is "
         "within its limit, but not where it was before), 0 once it is over. subject: what it is about, such as "

@@ -94,6 +94,8 @@ class Judge:
         self._derive = derive
         self._thresholds = thresholds or {}
         self._step = 0
+        self.values: dict[str, float] = {}
+        """The numbers of the last step that were compared with limits, by signal."""
         self.begin(RunFacts())
 
     def begin(self, facts: RunFacts) -> None:
@@ -122,6 +124,7 @@ class Judge:
         memory.fresh = fresh = set[str]()
         memory.span = view.span
         self._step = view.step
+        self.values = values = dict[str, float]()
         changed: list[Transition] = []
         numbers = view.numbers
         for name, state in self._states.items():
@@ -135,6 +138,7 @@ class Judge:
                     state.past.add(value)
                     fresh.add(name)
                     if state.limits:
+                        values[name] = value
                         self._judge(state, value, changed)
                     break
         return changed

@@ -30,6 +30,8 @@ class Verdict(NamedTuple):
     """The step of the newest good checkpoint; None while there is none."""
     incidents: Sequence[Incident]
     """All that has gone wrong in the run so far, in the order in which it is told."""
+    values: Mapping[str, float]
+    """The numbers that were compared with limits, by signal."""
 
     @property
     def critical(self) -> bool:
@@ -131,7 +133,7 @@ class Watch:
         marks = self._incidents.see(transitions, view, now)
         self._note_first(transitions, marks, step)
         self.checkpoints.see(transitions, view)
-        return Verdict(transitions, marks, self.checkpoints.good, self._incidents.all)
+        return Verdict(transitions, marks, self.checkpoints.good, self._incidents.all, self._judge.values)
 
     def _note_first(self, transitions: Sequence[Transition], marks: Sequence[Mark], step: int) -> None:
         """Note what began for the first time, and because of what."""

@@ -7,6 +7,7 @@ import errno
 import logging
 import socket
 import time
+from collections import deque
 from collections.abc import Callable
 from threading import Lock, Thread
 
@@ -81,12 +82,15 @@ class Server:
         snapshot: Callable[[], Snapshot],
         failed: Callable[[Exception], None],
         guards: Guards = NO_GUARDS,
+        steps: deque[Snapshot] | None = None,
     ) -> None:
+        """``snapshot`` returns what is served now; ``steps`` are the snapshots since the last look, for the history."""
         self.fetches = Fetches()
         self.host, self.port = sock.getsockname()[:2]
         self.url = f"{'https' if guards.tls else 'http'}://{_reachable(self.host)}:{self.port}"
         self._socket = sock
         self._snapshot = snapshot
+        self._steps: deque[Snapshot] = deque() if steps is None else steps
         self._noting = Lock()
         self.history = History()
         self._watcher = Ticker("history", _HISTORY_SECONDS, self.note, failed)
@@ -106,8 +110,10 @@ class Server:
             time.sleep(0.005)
 
     def note(self) -> None:
-        """Take what is served now into the history; any thread may, so that none takes an older snapshot last."""
-        with self._noting:
+        """Take each step since the last look, and what is served now, into the history; any thread may."""
+        with self._noting:  # so that none takes an older snapshot last
+            while self._steps:
+                self.history.see(self._steps.popleft())
             self.history.see(self._snapshot())
 
     def patience(self, final: float, limit: float, scrapes: float) -> float:

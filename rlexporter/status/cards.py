@@ -25,7 +25,7 @@ _SEVERE = (Severity.CRITICAL.value, Severity.WARNING.value)
 def curves() -> list[str]:
     """Return the metrics whose curves the cards may show."""
     names = (source.series for each in QUESTIONS for shown in each.main for source in sources(shown))
-    return [name for name in dict.fromkeys(names) if NAMED[name].kind is not Kind.COUNTER]
+    return ["rl_signal", *(name for name in dict.fromkeys(names) if NAMED[name].kind is not Kind.COUNTER)]
 
 
 def as_json(
@@ -41,8 +41,7 @@ def as_json(
 
 def _translated(card: dict[str, Any], language: Language) -> dict[str, Any]:
     main = [
-        {**each, "name": language(each["name"]), "healthy": usual(NAMED[each["series"]], language)}
-        for each in card["main"]
+        {**each, "name": language(each["name"]), "healthy": usual(each["healthy"], language)} for each in card["main"]
     ]
     return {**card, "title": language(card["title"]), "main": main}
 
@@ -86,18 +85,21 @@ def _word(each: Incident) -> str:
 
 
 def _entry(shown: Shown, samples: Samples, before: Mapping[Series, Histogram]) -> dict[str, Any] | None:
+    """Return the number at the first source that has one, or what is judged of it where limits are on it."""
     for source in sources(shown):
         metric = NAMED[source.series]
         value = _READ[metric.kind](metric, samples, before)
         if value is not None:
+            judged = samples.value("rl_signal", shown.signal) if source.limited and value - value == 0.0 else None
             limits = list(_limits(shown.signal, samples)) if source.limited else []
             return {
                 "name": shown.name,
-                "series": metric.series,
-                "labels": {},
-                "kind": metric.kind.value,
-                "value": number(value),
+                "series": metric.series if judged is None else "rl_signal",
+                "labels": {} if judged is None else {"signal": shown.signal},
+                "kind": (metric.kind if judged is None else Kind.GAUGE).value,
+                "value": number(value if judged is None else judged),
                 "unit": metric.unit,
+                "healthy": metric,
                 "threshold": _nearest(limits, value),
                 "limits": limits,
             }

@@ -77,9 +77,15 @@ class History:
             return found.points() if found is not None else []
 
     def series(self, name: str) -> list[Series]:
-        """Return the series of the metric ``name`` that have a curve, sorted by their labels."""
+        """Return the series of the metric ``name`` that have a curve, sorted by their labels.
+
+        A name with labels, such as ``rl_signal{signal="kl"}``, is that of one series.
+        """
+        name, _, labels = name.partition("{")
         with self._lock:
             found = [series for series in self._curves if series.metric.series == name]
+        if labels:
+            found = [series for series in found if _labels(series) == labels.removesuffix("}")]
         return sorted(found, key=lambda series: series.labels)
 
     def past(self, step: int | None) -> Past:
@@ -145,3 +151,7 @@ class History:
             return None
         found = self._curves[series] = Curve(1.0 - len(self._curves) * _GOLDEN % 1.0 / 2)
         return found
+
+
+def _labels(series: Series) -> str:
+    return ", ".join(f'{name}="{value}"' for name, value in zip(series.metric.labels, series.labels, strict=True))

@@ -46,6 +46,11 @@ class Current:
         self._now = (snapshot, {})
         self._shown = (self._now, snapshot)
 
+    @property
+    def unphased(self) -> Snapshot:
+        """The state now, with the phase of its last change: it costs nothing."""
+        return self._now[0]
+
     def value(self, series: Series) -> float:
         """Return the value of ``series``, which no phase changes; 0 without one."""
         return self._now[0].samples.get(series, 0.0)

@@ -24,6 +24,9 @@ from rlexporter.store.current import Current
 from rlexporter.store.keys import Resolver, clip
 from rlexporter.store.log_lines import LogLine, LogLines
 
+_STEPS_KEPT = 64
+"""The snapshots that wait for a reader, of some 100 kB each: he comes twice a second."""
+
 
 class Store:
     """The state of one run.
@@ -55,10 +58,16 @@ class Store:
         self._clock = clock
         self._record_seconds = 0.0
         self._unrecorded, self._records = deque[Callable[[], None]](), False
+        self._steps: deque[Snapshot] | None = None
         self._step, self._stall = Series(self._named["rl_step"]), Series(self._named["rl_stall_after_seconds"])
         self._phases = _phases(self._named["rl_phase"])
         zero = {Series(metric, labels): 0.0 for metric in catalog for labels in metric.initial}
         self._current = Current(Snapshot(samples=zero), self._named)
+
+    def keep_steps(self) -> deque[Snapshot]:
+        """Keep the snapshots of the newest steps for a reader on another thread, who takes them out."""
+        self._steps = self._steps if self._steps is not None else deque(maxlen=_STEPS_KEPT)
+        return self._steps
 
     @property
     def snapshot(self) -> Snapshot:
@@ -215,6 +224,8 @@ class Store:
 
         line = self._lines.read(logs, update, served=served)
         self.change(edit)
+        if self._steps is not None:
+            self._steps.append(self._current.unphased)
         self._hurry(found)
         self._record_seconds += time.perf_counter() - started
 

@@ -13,7 +13,7 @@ from rlexporter.store.builder import SnapshotBuilder
 def begin(builder: SnapshotBuilder, watch: Watch) -> None:
     """Write the conditions of a run that begins now; none of them can be judged yet."""
     builder.set("rl_stall_after_seconds", watch.stall_after(""))
-    for name in ("rl_condition_judged", "rl_threshold"):
+    for name in ("rl_condition_judged", "rl_threshold", "rl_signal"):
         builder.clear(name)
     for name, labels in [(series.metric.series, series.labels) for series in builder.samples]:
         if name in ("rl_condition", "rl_condition_symptom"):  # they ended with the run before
@@ -43,6 +43,7 @@ def write(builder: SnapshotBuilder, verdict: Verdict, step: int, now: float) -> 
             builder.set("rl_condition_last_event_step", step, *labels)
             builder.set("rl_condition_last_event_value", each.value, *labels)
             builder.set("rl_condition_last_event_threshold", each.threshold, *labels)
+    builder.each("rl_signal", verdict.values, step)
     mark(builder, verdict.marks)
     if verdict.incidents is not builder.incidents:
         incidents(builder, verdict.incidents)

@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
-from rlexporter.catalog import CONDITION_NAMED, CONDITIONS, SETTLED
+from rlexporter.catalog import CONDITION_NAMED, CONDITIONS, NAMED, SETTLED
+from rlexporter.model.metric import Series
+from rlexporter.status.history import History
 from tests.conditions.planted import HEALTHY, LINES, Line, Planted, wave
 
 Fault = Line | Callable[[int], Line]
@@ -257,15 +259,28 @@ PLANTS = {
 }
 
 
+def _assert_drawn(run: Planted, history: History) -> None:
+    """The number with which a condition begins is served in that step, beyond its limit, and is a point of a curve."""
+    for (name, _), (step, begun) in run.watch.first.items():
+        if step != run.step:
+            continue
+        signal = CONDITION_NAMED[name].signal
+        assert run.snapshot.value("rl_signal", signal=signal) == begun.value
+        assert history.curve(Series(NAMED["rl_signal"], (signal,)))[-1] == (step, begun.value)
+        assert (begun.value < begun.threshold) is begun.condition.below
+
+
 @pytest.mark.parametrize("plant", PLANTS.values(), ids=PLANTS.keys())
 def test_a_planted_fault_is_named(plant: Plant) -> None:
     """What should begin begins in the right step, and nothing else does, nor anything before the fault."""
-    run = Planted(plant.algorithm)
+    run, history = Planted(plant.algorithm), History()
     for _ in range(plant.healthy):
         run.line({}, seen=plant.before or None)
     assert run.began == {}
     for i in range(1, plant.steps + 1):
         run.line(_at(plant.fault, i), seconds=plant.seconds, seen=_at(plant.seen, i) or None)
+        history.see(run.snapshot)
+        _assert_drawn(run, history)
     begins = {f"{condition}/{severity}": step - plant.healthy for (condition, severity), step in run.began.items()}
 
     assert begins == plant.begins

@@ -244,7 +244,7 @@ def test_every_number_is_that_of_a_scrape(data: Path, run: str) -> None:
     for card in found["cards"]:
         for each in card["main"]:
             if each["kind"] == "gauge":
-                assert same(real(each["value"]), at(each["series"]))
+                assert same(real(each["value"]), at(each["series"], **each["labels"]))
             elif each["kind"] == "counter":
                 assert each["value"] == sum(value for (name, _), value in scrape.items() if name == each["series"])
             for limit in each["limits"]:

@@ -41,7 +41,7 @@ function append(answer) {
 }
 
 function wanted() {
-  const names = [...status.cards.flatMap((card) => card.main.map((main) => main.series)), ...[...OPEN.values()].map((each) => each.series)];
+  const names = [...status.cards.flatMap((card) => card.main.map((main) => (main.series === "rl_signal" ? idOf(main) : main.series))), ...[...OPEN.values()].map((each) => each.series)];
   return [...new Set(names)].slice(0, MOST_SERIES);
 }
 
