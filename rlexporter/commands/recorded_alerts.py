@@ -123,9 +123,9 @@ def feed(store: Store, event: Event, *, timed: bool = True) -> None:
         for series in update.seen if update else ():
             store.tap(series.metric)
     if event.part is not None:
-        store.absorb(event.part)
+        store.absorb(event.part, last=event.last)
     elif event.update is not None or event.logs is not None:
-        store.record(event.logs or {}, event.step, event.update, timed=timed)
+        store.record(event.logs or {}, event.step, event.update, timed=timed, awaits=event.awaits)
 
 
 def _fired(watch: Watch, key: Key, thresholds: Thresholds) -> Fired:

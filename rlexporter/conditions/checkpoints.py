@@ -19,9 +19,10 @@ class Checkpoints:
     """Follows the checkpoints of one run.
 
     A checkpoint is good if no critical condition held that had begun in its step or before. That is decided at the
-    first verdict on a later step, or at the end of the run, as counts from a GPU come with the next step; and taken
-    back where they come later still. ``resumed``: the step of the checkpoint that the run continues; what the first
-    verdict finds is taken to have come with it. Only the thread that holds the lock of the store may call a method.
+    first verdict on a later step, or at the end of the run, as another line may tell more of its own step; and taken
+    back where counts from a GPU come later still. ``resumed``: the step of the checkpoint that the run continues; what
+    the first verdict finds is taken to have come with it. Only the thread that holds the lock of the store may call a
+    method.
     """
 
     def __init__(self, resumed: int | None = None) -> None:

@@ -1,7 +1,7 @@
 """Judges a run step by step: reads the signals, measures the limits, and reports which conditions begin and end.
 
-It has no state but its own bounded memory, and knows no store, clock or trainer. It runs on the training thread, once a
-step, so it computes what does not change only once.
+It has no state but its own bounded memory, and knows no store, clock or trainer. It runs once a step, mostly on the
+training thread, so it computes what does not change only once.
 """
 
 from __future__ import annotations

@@ -36,6 +36,10 @@ class Event:
     logs: Mapping[str, object] | None = None
     update: StepUpdate | None = None
     part: StepUpdate | None = None
+    awaits: bool = False
+    """True for a line or a step with counts on their way from a device."""
+    last: bool | None = None
+    """True for a part after which none was on its way; None if it did not come from a device."""
     state: RunState | None = None
     exception: str = ""
 
@@ -161,11 +165,14 @@ class Parser:
             logs = {key: value for key, value in line.items() if key not in ("step", "global_step", "time")}
             return self._log(time, line.get("step", line.get("global_step")), logs)
         if kind in ("log", "stats", "tracker_log"):
-            return self._log(time, line.get("global_step"), line.get("stats" if kind == "stats" else "logs"))
+            found = self._log(time, line.get("global_step"), line.get("stats" if kind == "stats" else "logs"))
+            return replace(found, awaits=True) if line.get("awaits") is True else found
         if kind in ("step", "part"):
             update = self._update(line)
-            seen_in = Event(time, update.step)
-            return replace(seen_in, update=update) if kind == "step" else replace(seen_in, part=update)
+            if kind == "step":
+                return Event(time, update.step, update=update, awaits=line.get("awaits") is True)
+            last = line.get("last")
+            return Event(time, update.step, part=update, last=last if isinstance(last, bool) else None)
         return self._turn(kind, time, line)
 
     def _turn(self, kind: object, time: float, line: dict[str, Any]) -> Event | None:

@@ -7,9 +7,11 @@ Each line is one object, with NaN and Infinity as Python's json writes them. ``e
          histogram)
   log    time, global_step, logs (as the trainer logged them; arrays as lists)
   step   time, global_step, duration, phases, values (by log key, before averaging), undefined, seen
-  part   global_step, undefined, seen (counts that came from a device after their step, or before a step broke off)
+  part   global_step, undefined, seen (counts that came from a device after their step, or before a step broke off),
+         last (of those from a device: true if no more were on their way)
   state  time, state, exception
 
+A log line and a step have ``awaits``, true, if counts of a device were on their way: it was judged with the last part.
 ``seen`` maps a series to its exact counts. A thread of its own writes; training never waits for the disk.
 """
 
@@ -68,12 +70,14 @@ class Recorder:
         config = dict(facts.hyperparameters)
         self._put("meta", **about, **start, info=dict(facts.info), config=config, bounds=bounds)
 
-    def log(self, step: int, logs: Mapping[str, object]) -> None:
+    def log(self, step: int, logs: Mapping[str, object], *, awaits: bool = False) -> None:
         """Record a log line. Arrays are copied: a trainer may reuse their memory."""
-        self._put("log", global_step=step, logs={key: _copied(value) for key, value in logs.items()})
+        waits = {"awaits": True} if awaits else {}
+        self._put("log", global_step=step, logs={key: _copied(value) for key, value in logs.items()}, **waits)
 
-    def step(self, update: StepUpdate) -> None:
+    def step(self, update: StepUpdate, *, awaits: bool = False) -> None:
         """Record a finished step."""
+        waits = {"awaits": True} if awaits else {}
         self._put(
             "step",
             global_step=update.step,
@@ -82,12 +86,17 @@ class Recorder:
             values=update.values,
             undefined=update.undefined,
             seen=update.seen,
+            **waits,
         )
 
-    def part(self, update: StepUpdate) -> None:
-        """Record part of a step: counts that came late from a device, or were pending when the run broke off."""
+    def part(self, update: StepUpdate, *, last: bool | None = None) -> None:
+        """Record part of a step: counts that came late from a device, or were pending when the run broke off.
+
+        ``last``: for counts of a device, True if no more were on their way.
+        """
         if update.seen or update.undefined:
-            self._put("part", global_step=update.step, undefined=update.undefined, seen=update.seen)
+            more = {} if last is None else {"last": last}
+            self._put("part", global_step=update.step, undefined=update.undefined, seen=update.seen, **more)
 
     def state(self, state: RunState, exception: str) -> None:
         """Record the new state of the run."""

@@ -158,6 +158,7 @@ class Run:
             with self.errors.guard("tap"):  # after an error of the device its counts cannot be sent any more
                 self.sink.drain()
             with self.errors.guard("event"):
+                self.sink.fold()
                 self.store.settle()
             shutdown.unchain_sigterm()
             if not self.state.over:

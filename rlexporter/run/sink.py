@@ -1,4 +1,7 @@
-"""Takes the input of a run: log lines, tensors, steps, and what taps see. Nothing raises into a training loop."""
+"""Takes the input of a run: log lines, tensors, steps, and what taps see. Nothing raises into a training loop.
+
+It has more than 300 lines, since it is the one boundary that an adapter sees, and most of it are short methods.
+"""
 
 from __future__ import annotations
 
@@ -67,13 +70,14 @@ class RunSink:
             served, at, stats = self._serves_logs(), self._number(step), self._texts(stats)
             stats = self._without_gpu(stats) if served else stats
             update = update and self._pending.take(update)
-            self._store.record(stats, at, update, served=served)
+            awaits = self._pending.tally.under_way
+            self._store.record(stats, at, update, served=served, awaits=awaits)
             if update is None and flush:
                 self.flush()
             if self.recorder is not None:
                 if update is not None:
-                    self.recorder.step(update)
-                self.recorder.log(self._store.step, stats if served else {})
+                    self.recorder.step(update, awaits=awaits)
+                self.recorder.log(self._store.step, stats if served else {}, awaits=awaits)
 
     def advance(self, update: StepUpdate) -> None:
         """Note that a step is done that has no log line."""
@@ -81,9 +85,10 @@ class RunSink:
             shutdown.chain_sigterm()
             self.fold()
             update = self._pending.take(update)
-            self._store.advance(update)
+            awaits = self._pending.tally.under_way
+            self._store.advance(update, awaits=awaits)
             if self.recorder is not None:
-                self.recorder.step(update)
+                self.recorder.step(update, awaits=awaits)
 
     def saved(self, step: int) -> None:
         """Note that a checkpoint of ``step`` was written."""
@@ -229,10 +234,18 @@ class RunSink:
             if not self._folds:
                 try:
                     self._folds = True
-                    for step, seen in self._pending.tally.arrived():
-                        self._absorb(StepUpdate(step=step, seen=seen))
+                    self._take_in()
                 finally:
                     self._folds = False
+
+    def _take_in(self) -> None:
+        """Serve what has arrived; judge the step that waited for it once nothing more is under way."""
+        tally = self._pending.tally
+        parts = [StepUpdate(step=step, seen=seen) for step, seen in tally.arrived()]
+        if not parts and self._store.waits and not tally.under_way:  # it came while the line was being recorded
+            parts = [StepUpdate(step=self._store.step)]
+        for number, part in enumerate(parts, 1):
+            self._absorb(part, last=number == len(parts) and not tally.under_way)
 
     def drain(self) -> None:
         """Serve what was seen in a step that will not end. Raises the error of a device that has failed."""
@@ -286,10 +299,11 @@ class RunSink:
         overhead = self._pending.take_overhead()
         self._absorb(StepUpdate(step=self._store.step, seen={series: counted}, overhead=overhead))
 
-    def _absorb(self, part: StepUpdate) -> None:
-        self._store.absorb(part)
+    def _absorb(self, part: StepUpdate, *, last: bool | None = None) -> None:
+        """Serve a part of a step, and record it; ``last`` as in `Store.absorb`."""
+        self._store.absorb(part, last=last)
         if self.recorder is not None:
-            self.recorder.part(part)
+            self.recorder.part(part, last=last)
 
 
 def _said(error: Exception) -> str:

@@ -1,6 +1,6 @@
 """Keeps the current state of a run: takes log lines, steps, events and what taps see.
 
-Each is one change of `Current`, made under its lock.
+Each is one change of `Current`, made under its lock. It has more than 300 lines, since all that changes a run is here.
 """
 
 from __future__ import annotations
@@ -13,16 +13,17 @@ from functools import partial
 from math import nan
 
 from rlexporter.conditions.stall import ASIDE
-from rlexporter.conditions.watch import Verdict, Watch
+from rlexporter.conditions.turns import Judged, Turn, Turns
+from rlexporter.conditions.watch import Watch
 from rlexporter.model.framework import Framework
 from rlexporter.model.metric import Kind, Metric, Series
-from rlexporter.model.snapshot import AnomalyCounts, RunState, Snapshot
+from rlexporter.model.snapshot import RunState, Snapshot
 from rlexporter.model.step import RunFacts, StepUpdate
 from rlexporter.store import transitions
 from rlexporter.store.builder import SnapshotBuilder
 from rlexporter.store.current import Current
 from rlexporter.store.keys import Resolver, clip
-from rlexporter.store.log_lines import LogLine, LogLines
+from rlexporter.store.log_lines import LogLines
 
 _STEPS_KEPT = 64
 """The snapshots that wait for a reader, of some 100 kB each: he comes twice a second."""
@@ -54,6 +55,7 @@ class Store:
         self._histograms = {metric.short_name: metric for metric in catalog if metric.kind is Kind.HISTOGRAM}
         self._lines = LogLines(catalog, max_keys, clock)
         self._watch = watch
+        self._turns = None if watch is None else Turns(watch)
         self._urgent = urgent
         self._clock = clock
         self._record_seconds = 0.0
@@ -84,6 +86,11 @@ class Store:
         """The step of the run, 0 before its first."""
         return int(self._current.value(self._step))
 
+    @property
+    def waits(self) -> bool:
+        """True if a step is not judged yet, as counts of it are on their way."""
+        return bool(self._turns)
+
     def change(self, edit: Callable[[SnapshotBuilder], None]) -> None:
         """Make one change visible at once. ``edit`` may be called twice, on different snapshots."""
         self._current.change(edit)
@@ -96,8 +103,11 @@ class Store:
 
     def enter(self, state: RunState, exception: str = "") -> None:
         """Move the run to ``state``; ``exception``: the class of the exception that ended it."""
+        found: list[Judged] = []
 
         def edit(builder: SnapshotBuilder) -> None:
+            found.extend(self._turns.due() if self._turns else ())
+            self._write(builder, found)
             for each in RunState:
                 builder.set("rl_run_state", float(each is state), each.value)
             builder.clear("rl_run_exception_info")
@@ -109,9 +119,9 @@ class Store:
         self.change(edit)
         self._urgent()
 
-    def advance(self, update: StepUpdate) -> None:
-        """Note that one step is done."""
-        self.record({}, update=update)
+    def advance(self, update: StepUpdate, *, awaits: bool = False) -> None:
+        """Note that one step is done; ``awaits`` as in `record`."""
+        self.record({}, update=update, awaits=awaits)
 
     def saved(self, step: int) -> None:
         """Note that a checkpoint of ``step`` was written."""
@@ -130,30 +140,34 @@ class Store:
         """Feed ``metric`` by taps from now on, and not by log lines."""
         self._lines.tapped.add(metric)
 
-    def absorb(self, part: StepUpdate) -> None:
-        """Take a part of a step that arrived late, or without the end of the step; the step does not advance."""
-        anomalies = AnomalyCounts()
+    def absorb(self, part: StepUpdate, *, last: bool | None = None) -> None:
+        """Take a part of a step that arrived late, or without the end of the step; the step does not advance.
+
+        ``last``: None for counts of the host. For those of a device, True if no more are on their way.
+        """
+        found: list[Judged] | None = None
 
         def edit(builder: SnapshotBuilder) -> None:
-            nonlocal anomalies
+            nonlocal found
             self._lines.absorb(builder, part)
-            anomalies = builder.anomalies
+            if found is None and self._turns is not None:
+                self._turns.note(builder.anomalies, part.seen, part.step, from_device=last is not None)
+                found = self._turns.due() if last else []
+            self._write(builder, found or ())
 
-        with self._current.lock:
-            self.change(edit)
-            if self._watch is not None:
-                self._watch.note(anomalies, part.seen, of=part.step)
+        self.change(edit)
+        self._hurry(found or ())
 
     def settle(self) -> None:
         """Judge what came after the last step, as no other step will: a run often dies in the step of its fault."""
-        found: list[Verdict] = []
-        watch = self._watch
-        if watch is None:
+        found: list[Judged] = []
+        watch, turns = self._watch, self._turns
+        if watch is None or turns is None:
             return
 
         def edit(builder: SnapshotBuilder) -> None:
-            if found or watch.pending:
-                self._judge(watch, builder, found, LogLine(""), None, int(builder.get("rl_step") or 0))
+            found.extend(turns.last(int(builder.get("rl_step") or 0), self._clock()))
+            self._write(builder, found)
             watch.checkpoints.decide()
             transitions.checkpoint(builder, watch.checkpoints.good)
 
@@ -190,15 +204,18 @@ class Store:
         *,
         served: bool = True,
         timed: bool = True,
+        awaits: bool = False,
     ) -> None:
         """Record one log line and its step update as one change.
 
         ``logs`` is read once, never kept or changed. Without a ``step`` each line is a step unless it is an evaluation.
         ``served``: True if this rank serves the values; ``timed``: False if the clock does not tell when it was logged.
+        ``awaits``: True if counts of the step are on their way from a device: it is served, and judged with them.
         A line of a signal handler that has interrupted a line is recorded after it.
         """
         with self._current.lock:
-            self._unrecorded.append(partial(self._record, logs, step, update, served=served, timed=timed))
+            record = partial(self._record, logs, step, update, served=served, timed=timed, awaits=awaits)
+            self._unrecorded.append(record)
             if self._records:
                 return
             self._records = True
@@ -209,24 +226,32 @@ class Store:
                 self._records = False
 
     def _record(
-        self, logs: Mapping[str, object], step: int | None, update: StepUpdate | None, *, served: bool, timed: bool
+        self,
+        logs: Mapping[str, object],
+        step: int | None,
+        update: StepUpdate | None,
+        *,
+        served: bool,
+        timed: bool,
+        awaits: bool,
     ) -> None:
         started = time.perf_counter()
-        found: list[Verdict] = []
+        found: list[Judged] | None = None
 
         def edit(builder: SnapshotBuilder) -> None:
+            nonlocal found
             at = self._lines.write(builder, line, step, update)
             builder.set("rlexporter_record_seconds_total", self._record_seconds)
-            if self._watch is not None and line.prefix:
-                self._watch.pause(self._clock() if timed else nan)
-            elif self._watch is not None:
-                self._judge(self._watch, builder, found, line, update, at, timed=timed)
+            if found is None:  # a repeated edit takes what was found, so that no step counts twice
+                turn = Turn(builder.anomalies, line.judged, update, at, self._clock(), timed)
+                found = self._take(turn, evaluation=bool(line.prefix), awaits=awaits)
+            self._write(builder, found)
 
         line = self._lines.read(logs, update, served=served)
         self.change(edit)
         if self._steps is not None:
             self._steps.append(self._current.unphased)
-        self._hurry(found)
+        self._hurry(found or ())
         self._record_seconds += time.perf_counter() - started
 
     def histogram(self, name: str, labels: Mapping[str, str]) -> Series:
@@ -251,26 +276,23 @@ class Store:
         with self._current.lock:
             return self._lines.targets(key, line)
 
-    def _judge(
-        self,
-        watch: Watch,
-        builder: SnapshotBuilder,
-        found: list[Verdict],
-        line: LogLine,
-        update: StepUpdate | None,
-        step: int,
-        *,
-        timed: bool = True,
-    ) -> None:
-        """Judge a step and write the result. A repeated edit takes it from ``found``, so that no step counts twice."""
-        now = self._clock()
-        if not found:
-            found.append(watch.look(builder.anomalies, line.judged, update, step, now, timed=timed))
-        builder.set("rl_stall_after_seconds", watch.stall_after(""))
-        transitions.write(builder, found[0], step, now)
+    def _take(self, turn: Turn, *, evaluation: bool, awaits: bool) -> list[Judged]:
+        """Judge what is due with a line; an evaluation is not judged."""
+        if self._turns is None:
+            return []
+        if evaluation:
+            self._turns.pause(turn.time if turn.timed else nan)
+            return []
+        return self._turns.take(turn, awaits=awaits)
 
-    def _hurry(self, found: Sequence[Verdict]) -> None:
-        if any(verdict.critical for verdict in found):
+    def _write(self, builder: SnapshotBuilder, found: Sequence[Judged]) -> None:
+        if found and self._watch is not None:
+            builder.set("rl_stall_after_seconds", self._watch.stall_after(""))
+        for verdict, step, at in found:
+            transitions.write(builder, verdict, step, at)
+
+    def _hurry(self, found: Sequence[Judged]) -> None:
+        if any(each.verdict.critical for each in found):
             self._urgent()
 
     def _begin(self, builder: SnapshotBuilder, facts: RunFacts, labels: Mapping[str, str], resolver: Resolver) -> None:
@@ -297,7 +319,8 @@ class Store:
             logged = any(facts.family in key.algorithms for key in metric.keys)
             if logged and metric.kind is Kind.COUNTER:
                 builder.samples.setdefault(Series(metric), 0.0)
-        if self._watch is not None:
+        if self._watch is not None and self._turns is not None:
+            self._turns.clear()
             self._watch.begin(facts)
             transitions.begin(builder, self._watch)
         for key, total in facts.totals.items():

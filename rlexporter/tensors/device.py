@@ -53,6 +53,8 @@ class DeviceTally:
         self._slot_of: dict[Series, int] = {}
         self._edges: dict[tuple[tuple[float, ...], Any], Any] = {}
         self._flushes = 0
+        self._added = False
+        """True if something was counted since the last flush."""
         self._offered: dict[int, int] = {}
         """The step of each flush that may be read: at most the newest two."""
         self._read: tuple[int, list[float]] = (0, [0.0] * (_CAPACITY * _WIDTH))
@@ -67,6 +69,7 @@ class DeviceTally:
 
         if not values.numel():
             return
+        self._added = True
         slot, bounds = self._slot(series), series.metric.bounds
         piece = slot.narrow(0, _MAX_CLASSES + (self._flushes + 1) % _PIECES * _PIECE, _PIECE)
         with torch.no_grad():
@@ -91,12 +94,17 @@ class DeviceTally:
         self._ends.fill_(flush)
         was_read = self._offered.pop(flush - 2, None) is None
         self._buffers[flush % 2].copy_(self._state, non_blocking=True)
-        self._flushes = flush
+        self._flushes, self._added = flush, False
         self._offered[flush] = step
         oldest, older = self._pieces[(flush - 2) % _PIECES], self._pieces[(flush - 1) % _PIECES]
         if not was_read:
             _merge(older, oldest)
         _clear(oldest)
+
+    @property
+    def under_way(self) -> bool:
+        """Return True if there are counts, or a flush without any, that `arrived` has not returned. For any thread."""
+        return self._added or self._flushes > self._read[0]
 
     def arrived(self) -> tuple[int, dict[Series, Histogram]] | None:
         """Return the newest step whose counts have arrived, with its new counts; None if nothing new has arrived.

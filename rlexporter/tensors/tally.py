@@ -65,6 +65,11 @@ class Tally:
         for device in self._devices.values():
             device.flush(step)
 
+    @property
+    def under_way(self) -> bool:
+        """Return True if counts of a device have not been returned by `arrived` yet. For any thread."""
+        return any(device.under_way for device in tuple(self._devices.values()))
+
     def arrived(self) -> list[tuple[int, Seen]]:
         """Return the counts that have arrived from devices since the last call, each with its step."""
         return [found for device in tuple(self._devices.values()) if (found := device.arrived()) is not None]

@@ -12,6 +12,7 @@ import math
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from threading import Thread
 from typing import Any
 
@@ -20,16 +21,19 @@ import torch
 
 from rlexporter import Exporter
 from rlexporter.catalog import NAMED
+from rlexporter.commands import recorded_alerts
 from rlexporter.conditions.judge import Transition
 from rlexporter.conditions.view import View
 from rlexporter.model.histogram import Histogram
 from rlexporter.model.metric import Series
 from rlexporter.model.sink import NotSeenError
 from rlexporter.model.step import RunFacts, StepUpdate
+from rlexporter.recording import reader
 from rlexporter.run import sink
 from rlexporter.store import builder, current, store
 from rlexporter.store.builder import SnapshotBuilder
 from rlexporter.tensors import tally
+from rlexporter.tensors.device import DeviceTally
 
 RATIO = Series(NAMED["rl_policy_ratio_dist"])
 
@@ -153,7 +157,7 @@ def test_reward_functions_on_a_gpu_have_a_spread(grpo: Exporter) -> None:
 
 
 def test_a_late_part_is_judged_with_its_own_extremes(grpo: Exporter, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two parts come between two steps: what the judge gets is both, and nothing of the step before."""
+    """Each step is judged with what was counted in it, though it comes in two parts, or after the step."""
     judged: list[dict[Series, Histogram]] = []
     watch = grpo.run.store._watch
     assert watch
@@ -176,7 +180,98 @@ def test_a_late_part_is_judged_with_its_own_extremes(grpo: Exporter, monkeypatch
     reward = Series(NAMED["rl_reward_dist"])
     extremes = [(seen[reward].count, seen[reward].minimum, seen[reward].maximum) for seen in judged if reward in seen]
 
-    assert extremes == [(2, -5.0, 9.0), (4, 1.0, 7.0), (2, 3.0, 4.0)]
+    assert extremes == [(2, -5.0, 9.0), (2, 1.0, 2.0), (4, 1.5, 7.0)]
+
+
+def _began(exporter: Exporter) -> dict[tuple[str, str], int]:
+    watch = exporter.run.store._watch
+    assert watch
+    return {key: step for key, (step, _) in watch.first.items()}
+
+
+def _ppo_step(exporter: Exporter, step: int, kl: float) -> None:
+    """A step of modern PPO, whose line has the KL of a sequence of 20 tokens."""
+    exporter.run.sink.observe("rl_kl_per_token_dist", torch.tensor([kl]))
+    exporter.run.sink.log({"objective/kl": 20 * kl}, step=step, update=StepUpdate(step=step))
+
+
+@pytest.mark.parametrize("scraped", [True, False])
+def test_a_step_is_judged_with_what_a_gpu_has_counted_in_it(exporter: Exporter, tmp_path: Path, scraped: bool) -> None:
+    """The line is served at once; the KL is that of a token from the first step on, with or without a scrape.
+
+    What was recorded is judged likewise.
+    """
+    object.__setattr__(exporter.run.settings, "record", str(tmp_path / "run.jsonl"))
+    exporter.run.record()
+    exporter.run.begin(RunFacts(algorithm="ppo", step=0))
+    for step in range(1, 9):
+        _ppo_step(exporter, step, 3.5 if step == 1 else 8.0)
+        assert exporter.snapshot.value("rl_kl_per_sequence") == (70.0 if step == 1 else 160.0)
+        if scraped:
+            exporter.run.current()
+            assert exporter.snapshot.value("rl_threshold", condition="kl_high", severity="critical") == 4.0
+    exporter.end()
+    exporter.run.stop_recording()
+    expected = {
+        ("kl_at_start", "info"): 1,
+        ("kl_at_start", "critical"): 1,
+        ("kl_high", "warning"): 3,
+        ("kl_high", "critical"): 7,
+    }
+
+    assert _began(exporter) == expected
+    alerts = recorded_alerts.judge(reader.read(tmp_path / "run.jsonl")).alerts
+    assert {(each.condition, each.severity): each.step for each in alerts} == expected
+
+
+def test_all_that_is_of_a_step_waits_for_its_counts(grpo: Exporter, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another line of it, an evaluation, and what the host counts for the next step."""
+    sink = grpo.run.sink
+    with monkeypatch.context() as patch:
+        patch.setattr(DeviceTally, "arrived", lambda _: None)
+        sink.observe("rl_grad_norm_dist", torch.tensor([math.nan]))
+        sink.log({"loss": 0.5}, step=1, update=StepUpdate(step=1))
+        sink.log({"entropy": math.nan}, step=1)
+        sink.log({"eval_loss": 0.5, "eval_runtime": 1.0}, step=1)
+        grpo.observe("policy_ratio", [math.nan])
+        grpo.run.current()
+        assert _began(grpo) == {}
+    grpo.run.current()
+    assert _began(grpo) == {("nonfinite_grad", "critical"): 1, ("nonfinite_other", "critical"): 1}
+    sink.log({"loss": 0.5}, step=2)
+    assert _began(grpo)["nonfinite_ratio", "critical"] == 2
+
+
+@pytest.mark.parametrize("end", [False, True])
+def test_no_step_waits_for_longer_than_one(grpo: Exporter, end: bool) -> None:
+    """Counts that have not come by the next line, or by the end, are judged late, and as those of their own step."""
+    sink = grpo.run.sink
+    sink.observe("rl_grad_norm_dist", torch.tensor([math.nan]))
+    sink.log({"loss": math.nan}, step=5, update=StepUpdate(step=5))
+    sink.saved(5)
+    buffer = sink._pending.tally._devices["cpu"]._buffers[1]
+    buffer[0] = -1.0  # the copy is under way
+    grpo.run.current()
+    assert _began(grpo) == {}
+    if end:
+        grpo.run.preempt()
+        assert _began(grpo) == {("nonfinite_loss", "critical"): 5}
+        return
+    sink.advance(StepUpdate(step=6))
+    assert _began(grpo) == {("nonfinite_loss", "critical"): 5}
+    buffer[0] = 1.0
+    sink.advance(StepUpdate(step=7))
+    grpo.run.current()
+    assert _began(grpo)["nonfinite_grad", "critical"] == 6
+    assert grpo.snapshot.value("rl_last_good_checkpoint_step") is None
+
+
+def test_what_a_gpu_has_counted_before_the_end_is_judged(grpo: Exporter) -> None:
+    """A run often dies in the step of its fault."""
+    grpo.run.sink.observe("rl_grad_norm_dist", torch.tensor([math.nan]))
+    grpo.run.sink.advance(StepUpdate(step=1))
+    grpo.end(RuntimeError("nan"))
+    assert _began(grpo) == {("nonfinite_grad", "critical"): 1}
 
 
 def test_a_counter_of_a_device_survives_flushes(exporter: Exporter) -> None:
@@ -197,14 +292,14 @@ def test_parts_are_served_in_the_order_in_which_they_came(exporter: Exporter, mo
     exporter.run.sink.advance(StepUpdate(step=1))
     absorb = exporter.run.store.absorb
 
-    def held_up(part: StepUpdate) -> None:
+    def held_up(part: StepUpdate, **said: Any) -> None:
         monkeypatch.setattr(exporter.run.store, "absorb", absorb)
         exporter.run.sink.observe("rl_skipped_updates_total", torch.tensor(6.0))
         exporter.run.sink.advance(StepUpdate(step=2))
         training = Thread(target=exporter.run.current)
         training.start()
         training.join(timeout=10)
-        absorb(part)
+        absorb(part, **said)
 
     monkeypatch.setattr(exporter.run.store, "absorb", held_up)
     exporter.run.current()
