@@ -21,7 +21,7 @@ During = Callable[[], contextlib.AbstractContextManager[None]]
 
 
 class RewardTaps(Taps):
-    """Taps on rewards. They ignore evaluation, and the samples of other ranks."""
+    """Taps on rewards. They ignore the samples of other ranks, and count those of an evaluation for themselves."""
 
     method = "_calculate_rewards"
     """The trainer's method that returns the rewards of all ranks."""
@@ -32,12 +32,14 @@ class RewardTaps(Taps):
         super().__init__(*args)
         self._none: dict[int, list[bool]] = {}
         self._weights: list[float] = []
+        self._dataset = ""
         self._timed = False
         """True if each function is timed by itself, without the wait for other ranks that follows it."""
 
     def install(self) -> None:
         """Wrap ``method``, and replace each reward function by a watched one."""
         self.tap(self.trainer, self.method, self._calculate, "reward")
+        self.tap(self.trainer, "evaluation_loop", self._evaluate)
         with self.sink.guard("tap"):
             self._weights = [float(weight) for weight in self.trainer.reward_weights]
             self.sink.on_close(functools.partial(_restore, weakref.ref(self.trainer)))
@@ -49,22 +51,44 @@ class RewardTaps(Taps):
 
     def _calculate(self, calculate: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         if not self.trainer.model.training:
-            return calculate(*args, **kwargs)
+            per_function = calculate(*args, **kwargs)
+            with self.sink.guard("tap"):
+                self._see_evaluated(per_function, len(self.argument(calculate, self.samples, args, kwargs)))
+            return per_function
         with contextlib.nullcontext() if self._timed else self.sink.phase("reward"):
             per_function = calculate(*args, **kwargs)
         with self.sink.observing("reward"):
             self._see(per_function, len(self.argument(calculate, self.samples, args, kwargs)))
         return per_function
 
-    def _see(self, per_function: Any, count: int) -> None:
-        """Observe ``per_function`` (samples of all ranks, functions; NaN for None); this rank has ``count`` samples."""
+    def _evaluate(self, evaluate: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Call the loop over one data set, whose name is in the prefix of its log keys."""
+        prefix = str(kwargs.get("metric_key_prefix", ""))
+        self._dataset = prefix.removeprefix("eval").removeprefix("_") or "default"  # as the rest of it is named
+        try:
+            return evaluate(*args, **kwargs)
+        finally:
+            self.sink.evaluated()
+
+    def _see_evaluated(self, per_function: Any, count: int) -> None:
+        """Observe what functions returned in an evaluation, as `_see` does: none of it is of the training."""
+        self._see_functions("rl_eval_reward_function_unfiltered_mean", per_function, count, self._dataset)
+
+    def _see_functions(self, metric: str, per_function: Any, count: int, *labels: str) -> tuple[Any, list[list[bool]]]:
+        """Observe each function's rewards of this rank; return those, and by function which of them were None."""
         start = self.trainer.accelerator.process_index * count
         names = self.trainer.reward_func_names
         none = [self._none.get(i) or [False] * count for i in range(len(names))]
         local = per_function.narrow(0, start, count)
         for i, name in enumerate(names):
-            self.sink.observe("rl_reward_function_dist", local.select(1, i), _except(none[i], local), (name,))
-            self.sink.undefined("rl_reward_function_dist", sum(none[i]))
+            self.sink.observe(metric, local.select(1, i), _except(none[i], local), (*labels, name))
+            self.sink.undefined(metric, sum(none[i]))
+        return local, none
+
+    def _see(self, per_function: Any, count: int) -> None:
+        """Observe ``per_function`` (samples of all ranks, functions; NaN for None); this rank has ``count`` samples."""
+        local, none = self._see_functions("rl_reward_function_dist", per_function, count)
+        start = self.trainer.accelerator.process_index * count
         unscored = [all(flags) for flags in zip(*none, strict=True)]
         scored = _except(unscored, local)
         rewards = self._weighted(per_function)

@@ -29,6 +29,10 @@ class SwiftRewardTaps(RewardTaps):
             raise NotSeenError(_UNEVEN)
         super()._see(per_function, count)
 
+    def _see_evaluated(self, per_function: Any, count: int) -> None:
+        if not getattr(self.trainer, "dynamic_num_samples", False):
+            super()._see_evaluated(per_function, count)
+
 
 class SwiftGroupTaps(GroupTaps):
     """Taps on the rollout and the loss."""

@@ -301,6 +301,7 @@ IMPACT: dict[Family, str] = {
     Family.KEYS: "Panels and alerts look at old numbers.",
     Family.ADVANTAGE: "Every action looks good, or bad, or all look alike: the policy gradient is biased, or there is "
     "none.",
+    Family.EVALUATION: "The numbers of the evaluation are not to be trusted; training goes on.",
     Family.EXPORTER: "Monitoring has a hole; training goes on.",
 }
 
@@ -315,6 +316,7 @@ INHIBITIONS: tuple[tuple[tuple[Family, ...], tuple[Family, ...]], ...] = (
                 Family.REWARD_FLAT,
                 Family.PLATEAU,
                 Family.KEYS,
+                Family.EVALUATION,
             ),
             *(Family.VALUE, Family.LENGTH, Family.TRUNCATION),
         ),

@@ -127,6 +127,7 @@ NONFINITE: dict[str, tuple[str, ...]] = {
     "nonfinite_value_loss": ("rl_value_loss",),
     "nonfinite_loss": ("rl_loss", "rl_total_loss", "rl_micro_batch_loss_mean"),
     "nonfinite_grad": ("rl_grad_norm", "rl_value_grad_norm"),
+    "nonfinite_eval_reward": ("rl_eval_reward_function_unfiltered_mean",),
 }
 """The metrics whose NaN and infinities each of these signals counts; `nonfinite_other` counts those of all others."""
 
@@ -258,6 +259,29 @@ _NONFINITE_CONDITIONS = (
         source="[runs]",
         algorithms=_GROUP,
         related=("rl_reward_function_mean", "rl_undefined_values_total"),
+    ),
+)
+
+_EVALUATION_CONDITIONS = (
+    condition("nonfinite_eval_reward", "RLEvalRewardNonFinite", Family.EVALUATION).when(
+        above("nonfinite_eval_reward", warning(0.0)),
+        summary="A reward function returned NaN or infinity in an evaluation.",
+        meaning="The value is how many in the last evaluation of each data set. Nothing was learnt from them, but the "
+        "same function judges the training, and the logged mean of the evaluation leaves NaN out. The condition holds "
+        "until an evaluation has none.",
+        causes=(
+            "A reward function divides by zero, or takes the logarithm of one.",
+            "The evaluation has samples that the function was not made for.",
+            "A remote reward service answers with NaN when it fails.",
+        ),
+        remedies=(
+            "`rl_eval_reward_function_unfiltered_mean` is not finite for the function and the data set: run that "
+            "function on that data set by hand.",
+            "Return None for samples that the function cannot judge, a number for all others.",
+        ),
+        source="any NaN or infinity is a fault; in an evaluation it reaches no weight",
+        algorithms=_GROUP,
+        related=("rl_eval_reward_function_unfiltered_mean", "rl_nonfinite_values_total"),
     ),
 )
 
@@ -1132,6 +1156,7 @@ CONDITIONS: tuple[Condition, ...] = (
     *_REWARD_CONDITIONS,
     *_COMPLETION_CONDITIONS,
     *_SPEED_CONDITIONS,
+    *_EVALUATION_CONDITIONS,
 )
 
 CONDITION_NAMED = {condition.name: condition for condition in CONDITIONS}

@@ -1098,6 +1098,16 @@ _EVALUATION = (
         unit="seconds since the epoch",
     ),
     _evaluation.gauge("rl_eval_step", "The step of the last evaluation.", unit="steps"),
+    _evaluation.gauge(
+        "rl_eval_reward_function_unfiltered_mean",
+        "Mean of what a reward function returned in the last evaluation, before TRL leaves NaN out: NaN if a value "
+        "was. Without None, and of one rank.",
+        unit="reward",
+        level=Level.SEQUENCE,
+        scope=RankScope.RANK,
+        labels=("dataset", "reward_function"),
+        reading="NaN or infinite: this function fails for some completions. The logged mean leaves them out.",
+    ),
 )
 
 _PREFERENCE = (

@@ -40,6 +40,8 @@ class Memory:
     """The number of observations in a row in which a reward function gave all completions the same reward."""
     given: dict[str, int] = field(default_factory=dict)
     """The number of times a reward function has given a number; -1 if it gave none within its first 10."""
+    evaluated: dict[tuple[str, ...], int] = field(default_factory=dict)
+    """By data set and reward function, the rewards of its last evaluation that were not finite."""
     flat: Streak = field(default_factory=Streak)
     """The steps in which rewards did not differ."""
     same: Streak = field(default_factory=Streak)

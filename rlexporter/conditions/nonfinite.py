@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from rlexporter.catalog import MAY_BE_NONFINITE, NONFINITE
 from rlexporter.conditions.declare import Declared, Derive
-from rlexporter.conditions.memory import Memory
+from rlexporter.conditions.memory import MAX_FUNCTIONS, Memory
 from rlexporter.conditions.view import View
 
 declared = Declared()
@@ -60,8 +60,24 @@ def _functions(view: View) -> list[str]:
     return seen or [name for name, value in logged.items() if value is not None and value - value != 0.0]
 
 
+def _of_evaluations(names: tuple[str, ...]) -> Derive:
+    """Count those of the last evaluation of each data set. A step without an evaluation shows nothing."""
+
+    def count(view: View, memory: Memory) -> float | None:
+        shown = [(series, counted.nonfinite) for series, counted in view.seen.items() if series.metric.series in names]
+        for series, bad in shown:  # a data set that is evaluated says nothing of another one
+            if series.labels in memory.evaluated or len(memory.evaluated) < MAX_FUNCTIONS:
+                memory.evaluated[series.labels] = sum(number for _, number in bad.by_kind())
+        (memory.where,) = names
+        memory.about({series.labels[-1]: view.step for series, bad in shown if bad})
+        return float(sum(memory.evaluated.values())) if shown else None
+
+    return count
+
+
+_SPECIAL = {"nonfinite_reward": _of_rewards, "nonfinite_eval_reward": _of_evaluations}
 for _name, _metrics in NONFINITE.items():
-    declared.signal(_name, unit="values")((_of_rewards if _name == "nonfinite_reward" else _of)(_metrics))
+    declared.signal(_name, unit="values")(_SPECIAL.get(_name, _of)(_metrics))
 declared.signal("nonfinite_other", unit="values")(
     _counting(lambda bad: [each for each in bad if each not in _NOT_OTHER])
 )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
+from math import nan
 from typing import NamedTuple
 
 from rlexporter.conditions.view import LineNumbers
@@ -72,9 +73,19 @@ class Turns:
             due.append(self._judge(turn))
         return due
 
-    def pause(self, now: float) -> None:
-        """Leave the time until ``now`` out of the next step."""
-        self._in_turn(partial(self._watch.pause, now))
+    def evaluation(self, turn: Turn) -> list[Judged]:
+        """Judge what the evaluation of this ``turn`` showed, and leave its time out of the next step."""
+
+        def judge() -> Judged | None:
+            verdict = self._watch.evaluated(turn.time)
+            self._watch.pause(turn.time if turn.timed else nan)
+            return Judged(verdict, turn.step, turn.time) if verdict else None
+
+        if self._waiting:
+            self._waiting.append(judge)
+            return []
+        found = judge()
+        return [found] if found else []
 
     def note(
         self, anomalies: AnomalyCounts, seen: Mapping[Series, Histogram], of: int, *, from_device: bool = False

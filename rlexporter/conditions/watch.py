@@ -15,7 +15,7 @@ from rlexporter.conditions.view import LineNumbers, View
 from rlexporter.model.condition import Condition, Limit, Severity
 from rlexporter.model.histogram import Histogram
 from rlexporter.model.incident import Incident
-from rlexporter.model.metric import Series
+from rlexporter.model.metric import Group, Series
 from rlexporter.model.snapshot import AnomalyCounts
 from rlexporter.model.step import RunFacts, StepUpdate
 
@@ -129,9 +129,24 @@ class Watch:
         )
         self._anomalies, self._seen = AnomalyCounts(), {}
         self._step, self._time = step, at
+        return self._verdict(view, now)
+
+    def evaluated(self, now: float) -> Verdict | None:
+        """Judge what an evaluation showed after the last step, with that step; None if it showed nothing.
+
+        ``now``: seconds since the epoch.
+        """
+        seen = {series: counted for series, counted in self._seen.items() if series.metric.group is Group.EVALUATION}
+        if not seen or self._step is None:
+            return None
+        for series in seen:
+            del self._seen[series]
+        return self._verdict(View(self._step, False, None, self._span, AnomalyCounts(), seen=seen), now)
+
+    def _verdict(self, view: View, now: float) -> Verdict:
         transitions = _causes_first(self._judge.step(view))
         marks = self._incidents.see(transitions, view, now)
-        self._note_first(transitions, marks, step)
+        self._note_first(transitions, marks, view.step)
         self.checkpoints.see(transitions, view)
         return Verdict(transitions, marks, self.checkpoints.good, self._incidents.all, self._judge.values)
 

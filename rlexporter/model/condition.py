@@ -44,6 +44,7 @@ class Family(str, Enum):
     LR = "LR"
     KEYS = "KEYS"
     ADVANTAGE = "ADVANTAGE"
+    EVALUATION = "EVALUATION"
     EXPORTER = "EXPORTER"
 
     @property

@@ -47,6 +47,9 @@ class Sink(Protocol):
     def undefined(self, name: str, count: int) -> None:
         """Note that ``count`` values of the metric ``name`` were not given (None)."""
 
+    def evaluated(self) -> None:
+        """Note that an evaluation is over: what was seen in it is of the step before it, and not of the next one."""
+
     def values(self, key: str, numbers: list[float]) -> None:
         """Take the ``numbers`` of this step that the trainer is about to average under the log key ``key``."""
 

@@ -48,15 +48,20 @@ class PendingStep:
     def take(self, update: StepUpdate) -> StepUpdate:
         """Return ``update`` with everything since the last one."""
         values, self._values = self._values, {}
-        undefined, self._undefined = self._undefined, Counter()
+        part = self.part(update.step)
         return replace(
             update,
-            seen=self.tally.take(update.step),
-            undefined=dict(undefined),
+            seen=part.seen,
+            undefined=part.undefined,
             values={key: tuple(numbers) for key, numbers in values.items()},
             phases=self.phases.take(),
             overhead=self.take_overhead(),
         )
+
+    def part(self, step: int) -> StepUpdate:
+        """Return what was counted since the last step as a part of ``step``. Times and numbers to average stay."""
+        undefined, self._undefined = self._undefined, Counter()
+        return StepUpdate(step=step, seen=self.tally.take(step), undefined=dict(undefined))
 
     def take_overhead(self) -> float:
         """Return the seconds that observing has cost since the last call."""

@@ -140,6 +140,11 @@ class RunSink:
         """Count values of a metric that were not given."""
         self._pending.undefined(name, count)
 
+    def evaluated(self) -> None:
+        """Serve what was seen in an evaluation. It is judged when the evaluation is logged."""
+        with self.changing("event"):
+            self._absorb(self._pending.part(self._store.step))
+
     def values(self, key: str, numbers: list[float]) -> None:
         """Take the numbers of this step that the trainer is about to average under a log key."""
         if self._serves_logs():

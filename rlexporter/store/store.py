@@ -277,13 +277,10 @@ class Store:
             return self._lines.targets(key, line)
 
     def _take(self, turn: Turn, *, evaluation: bool, awaits: bool) -> list[Judged]:
-        """Judge what is due with a line; an evaluation is not judged."""
+        """Judge what is due with a line, or what an evaluation showed."""
         if self._turns is None:
             return []
-        if evaluation:
-            self._turns.pause(turn.time if turn.timed else nan)
-            return []
-        return self._turns.take(turn, awaits=awaits)
+        return self._turns.evaluation(turn) if evaluation else self._turns.take(turn, awaits=awaits)
 
     def _write(self, builder: SnapshotBuilder, found: Sequence[Judged]) -> None:
         if found and self._watch is not None:

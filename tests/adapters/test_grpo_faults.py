@@ -19,6 +19,7 @@ from rlexporter import Exporter
 from tests import tiny
 from tests.adapters.marks import REAL_TRAINERS
 from tests.adapters.seen import labelled
+from tests.conditions.began import began
 from tests.served import errors, nonfinite
 
 pytestmark = REAL_TRAINERS
@@ -34,6 +35,8 @@ class Watch(TrainerCallback):  # type: ignore[misc] # transformers is not checke
         self.exporter = exporter
         self.after: dict[int, dict[str, float]] = {0: {}}
         self.undefined: dict[int, dict[str, float]] = {0: {}}
+        self.sick_since: int | None = None
+        """The step in whose log lines a condition had begun for the first time."""
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         self.after[state.global_step] = nonfinite(self.exporter)
@@ -42,6 +45,8 @@ class Watch(TrainerCallback):  # type: ignore[misc] # transformers is not checke
 
     def on_log(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         self.on_step_end(args, state, control)
+        if self.sick_since is None and began(self.exporter):
+            self.sick_since = state.global_step
 
 
 Train = Callable[..., tuple[Exporter, Watch]]
@@ -151,6 +156,41 @@ def test_an_infinite_reward(train: Train) -> None:
     assert value("rl_nonfinite_values_total", metric="rl_reward_function_dist", kind="+inf") == 1
     assert value("rl_nonfinite_values_total", metric="rl_reward_dist", kind="+inf") == 1
     assert watch.after[2]["rl_advantage_dist"] == 2
+
+
+def test_what_is_returned_in_an_evaluation(train: Train) -> None:
+    """It is counted and judged in the step of the evaluation, by data set, and nothing of it is of the training."""
+    within: list[str] = []
+
+    class TwoSets:
+        def evaluate(self: Any, eval_dataset: Any = None, **kwargs: Any) -> Any:
+            within.append(kwargs.get("metric_key_prefix", ""))
+            try:
+                chosen = eval_dataset or {"old": self.eval_dataset, "new": self.eval_dataset}
+                return super().evaluate(chosen, **kwargs)  # type: ignore[misc]
+            finally:
+                within.pop()
+
+    def letters(completions: list[str], trainer_state: Any, **_: Any) -> list[float | None]:
+        fails = within[-1:] == ["eval_old"] and trainer_state.global_step != FAULTY_STEP
+        return [NAN, NAN, None, *tiny.letters(completions[3:])] if fails else [*tiny.letters(completions)]
+
+    evaluations = {"eval_strategy": "steps", "eval_steps": 1, "per_device_eval_batch_size": 8}
+    exporter, watch = train(TwoSets, rewards=[letters, tiny.shortness], **evaluations)
+    value, metric = exporter.snapshot.value, "rl_eval_reward_function_unfiltered_mean"
+    limit = {"condition": "nonfinite_eval_reward", "severity": "warning"}
+
+    assert [_grown(watch.after, step) for step in (1, 2, 3)] == [{metric: 2}, {}, {metric: 2}]
+    assert value("rl_undefined_values_total", metric=metric) == 2
+    assert watch.sick_since == 1
+    assert began(exporter) == {("nonfinite_eval_reward", "warning"): 3}
+    assert value("rl_condition_events_total", **limit) == 2
+    assert value("rl_condition_last_event_value", **limit) == 2
+    assert value("rl_condition", **limit) == 1, "the other data set, which is evaluated after it, does not end it"
+    of_function = {name: value(metric, dataset=name, reward_function="letters") for name in ("old", "new")}
+    assert {name: math.isfinite(mean or 0) for name, mean in of_function.items()} == {"old": False, "new": True}
+    assert {b.count for s, b in exporter.snapshot.buckets.items() if s.metric.series.startswith("rl_reward_f")} == {12}
+    assert errors(exporter) == 0
 
 
 def test_nan_in_advantages(train: Train) -> None:

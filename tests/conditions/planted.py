@@ -91,11 +91,12 @@ LINES: Mapping[str, Callable[[int], Line]] = {"grpo": grpo, "rloo": grpo, "ppo":
 
 
 def counted(seen: Mapping[str, Any]) -> dict[Series, Histogram]:
-    """What the taps counted of these tensors, by the name of their metric and its label: ``rl_reward_dist/answer``."""
+    """What the taps counted of these tensors, by the name of their metric and its labels: ``rl_reward_dist/answer``."""
     found = {}
     for name, numbers in seen.items():
-        metric = NAMED[name.partition("/")[0]]
-        found[Series(metric, (name.partition("/")[2],) if metric.labels else ())] = host.count(numbers, metric.bounds)
+        series, *labels = name.split("/")
+        metric = NAMED[series]
+        found[Series(metric, tuple(labels))] = host.count(numbers, metric.bounds)
     return found
 
 

@@ -57,6 +57,11 @@ PLANTS = {
     "nan weight": Plant(
         "grpo", {"nonfinite_weights/critical": 3}, seen=lambda i: {"rl_weight_norm": [nan if i == 3 else 7.0]}
     ),
+    "nan reward in an evaluation": Plant(
+        "grpo",
+        {"nonfinite_eval_reward/warning": 3},
+        seen=lambda i: {"rl_eval_reward_function_unfiltered_mean/math/answer": [nan, 1.0]} if i == 3 else {},
+    ),
     "rewards all None": Plant(
         "grpo",
         {"reward_lost/critical": 1, "reward_function_lost/critical": 1},

@@ -17,6 +17,7 @@ _SIGNALS = {shown.signal: shown.name for question in QUESTIONS for shown in ques
 _NAN = "NaN and infinite values"
 PANEL: Mapping[Family, str] = {
     Family.NONFINITE: _NAN,
+    Family.EVALUATION: _NAN,
     Family.GRAD: "gradient norm",
     Family.GRAD_DEAD: "gradient norm",
     Family.POLICY_STEP: "ratio",
