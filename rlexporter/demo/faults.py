@@ -1,4 +1,8 @@
-"""Real faults for the real run: `nan@200` is the fault `nan` in step 200. Each begins a condition of its own."""
+"""Real faults for the real run: `nan@200` is the fault `nan` in step 200. Each begins a condition of its own.
+
+A reward function fails when the training next computes rewards: GRPO and RLOO of the demo do so in every second step.
+An evaluation does not count.
+"""
 
 from __future__ import annotations
 

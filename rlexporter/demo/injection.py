@@ -22,6 +22,8 @@ stands for hundreds of steps in which a policy learns such a thing."""
 _PACE = {("grpo", "length_collapse"): 2.0, ("ppo", "length_collapse"): 0.5}
 """By algorithm and fault, how many times as fast, so that KL is high before what follows from it. The penalty of GRPO
 (k3) grows exponentially with what is rare, and its gradient would explode first; PPO's value loss would spike first."""
+_OF_REWARDS = ("nan_reward", "dead_reward", "stall")
+"""The faults that happen when rewards are next computed for the training, which may be a step later."""
 Reward = Callable[..., list[float]]
 
 
@@ -36,7 +38,10 @@ class Injection(TrainerCallback):  # type: ignore[misc] # transformers is not ch
         self._undo: list[Callable[[], None]] = []
         self._bias: torch.Tensor | None = None
         self._pace = _PACE.get((algorithm, fault.kind), 1.0)
-        self._begun = self._begins = self._happened = False
+        self._step = 0
+        self._due = self._begun = self._begins = self._happened = False
+        self._between = False
+        """True between two steps, where an evaluation may be: it has rollouts, but none of the training."""
 
     def rewards(self, *, summed: bool) -> list[Reward]:
         """Return the demo's reward functions, with the fault if it is one of theirs.
@@ -48,15 +53,17 @@ class Injection(TrainerCallback):  # type: ignore[misc] # transformers is not ch
 
     def before(self, model: Any, optimizer: Any, step: int) -> None:
         """Begin the fault if ``step``, which comes next, is its step; a short one ends one step later."""
+        self._step, self._between = step, False
         while self._undo:
             self._undo.pop()()
         if self._bias is not None:
             token, each, most = _DRIFTS[self._fault.kind]
             self._bias[tiny.token(token)] = min(each * self._pace * (step - self._fault.step), most)
-        if self._begun or step != self._fault.step:
+        if self._due or step < self._fault.step:
             return
-        self._begun = True
-        self._say(f"fault in step {step}: {KINDS[self._fault.kind]}")
+        self._due = True
+        if self._fault.kind not in _OF_REWARDS:
+            self._begin()
         if self._fault.kind == "lr_spike":
             for group in optimizer.param_groups:
                 self._undo.append(functools.partial(group.__setitem__, "lr", group["lr"]))
@@ -79,8 +86,13 @@ class Injection(TrainerCallback):  # type: ignore[misc] # transformers is not ch
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Prepare the next step if the trainer has no event for its beginning."""
+        self._between = self._begins
         if not self._begins:
             self.before(kwargs["model"], kwargs["optimizer"], state.global_step + 1)
+
+    def _begin(self) -> None:
+        self._begun = True
+        self._say(f"fault in step {self._step}: {KINDS[self._fault.kind]}")
 
     def _let_drift(self, policy: Any) -> None:
         """Begin to raise the logit of a token, in sampling and in training, by a bias of the last layer."""
@@ -94,6 +106,8 @@ class Injection(TrainerCallback):  # type: ignore[misc] # transformers is not ch
         @functools.wraps(reward)
         def wrapped(**batch: Any) -> list[float]:
             values = reward(**batch)
+            if self._due and not self._begun and not self._between:
+                self._begin()
             return fault(values, batch) if self._begun else values
 
         return wrapped
