@@ -10,7 +10,7 @@ CORE := --ignore=tests/e2e --ignore=tests/docs/test_python_blocks.py --ignore=te
 	--deselect tests/docs/test_architecture_diffs.py::test_what_is_added_passes_the_linter
 PYTEST := OMP_NUM_THREADS=1 $(PY) -m pytest -n 2 --dist worksteal --durations=10
 
-.PHONY: help demo stack stack-tests gpu test test-all check fix generate golden soak lowest newest versions loggers swift healthy causes compatibility bench pictures docs dist tools clean
+.PHONY: help demo demo-ppo stack stack-tests gpu test test-all check fix generate golden soak lowest newest versions loggers swift healthy causes compatibility bench pictures docs dist tools clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -18,6 +18,10 @@ help: ## this list
 demo: ## train a tiny model with TRL on this machine, and serve the run (ARGS="--fault nan@200")
 	@scripts/setup demo
 	@$(PY) -m rlexporter demo $(ARGS)
+
+demo-ppo: ## the same with PPO, of the last TRL that has it, in an environment of its own
+	@scripts/setup trl-ppo .venv-ppo
+	@.venv-ppo/bin/python -m rlexporter demo --algorithm ppo $(ARGS)
 
 stack: tools ## the demo under Prometheus and Alertmanager, with our rules; without Docker (ARGS as for demo)
 	@scripts/setup demo

@@ -28,7 +28,7 @@ def run(*, algorithm: str, steps: int, port: int | None, fault: str | None, ling
     Raises:
         SetupError: no fitting TRL is installed, or ``fault`` or ``port`` is unusable.
     """
-    planned = Fault.parse(fault, algorithm) if fault else None
+    planned = Fault.parse(fault, algorithm, steps) if fault else None
     Settings.load({"port": port})
     _check_trl(algorithm)
     print("loading torch, transformers and trl ...", flush=True)

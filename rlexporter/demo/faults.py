@@ -41,8 +41,12 @@ class Fault:
     step: int
 
     @staticmethod
-    def parse(text: str, algorithm: str) -> Fault:
-        """Return the fault that ``text`` names, such as `nan@20`. Raises SetupError for one ``algorithm`` has not."""
+    def parse(text: str, algorithm: str, steps: int) -> Fault:
+        """Return the fault that ``text`` names, such as `nan@20`, in a run of so many ``steps``.
+
+        Raises:
+            SetupError: there is no such fault, ``algorithm`` does not show it, or the run ends before it.
+        """
         kind, _, step = text.partition("@")
         if kind not in KINDS or not step.isdigit() or int(step) < 1:
             close = get_close_matches(kind, KINDS, n=1) if kind not in KINDS else [kind]
@@ -53,4 +57,6 @@ class Fault:
                 f"--fault {text!r}: {algorithm} does not show it, since its KL penalty holds the policy near its "
                 f"reference: use --algorithm grpo"
             )
+        if int(step) > steps:
+            raise SetupError(f"--fault {text!r}: the run ends after step {steps}: choose an earlier step, or --steps")
         return Fault(kind, int(step))

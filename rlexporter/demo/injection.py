@@ -39,7 +39,7 @@ class Injection(TrainerCallback):  # type: ignore[misc] # transformers is not ch
         self._bias: torch.Tensor | None = None
         self._pace = _PACE.get((algorithm, fault.kind), 1.0)
         self._step = 0
-        self._due = self._begun = self._begins = self._happened = False
+        self.begun = self._due = self._begins = self._happened = False
         self._between = False
         """True between two steps, where an evaluation may be: it has rollouts, but none of the training."""
 
@@ -91,7 +91,7 @@ class Injection(TrainerCallback):  # type: ignore[misc] # transformers is not ch
             self.before(kwargs["model"], kwargs["optimizer"], state.global_step + 1)
 
     def _begin(self) -> None:
-        self._begun = True
+        self.begun = True
         self._say(f"fault in step {self._step}: {KINDS[self._fault.kind]}")
 
     def _let_drift(self, policy: Any) -> None:
@@ -106,9 +106,9 @@ class Injection(TrainerCallback):  # type: ignore[misc] # transformers is not ch
         @functools.wraps(reward)
         def wrapped(**batch: Any) -> list[float]:
             values = reward(**batch)
-            if self._due and not self._begun and not self._between:
+            if self._due and not self.begun and not self._between:
                 self._begin()
-            return fault(values, batch) if self._begun else values
+            return fault(values, batch) if self.begun else values
 
         return wrapped
 

@@ -44,6 +44,8 @@ def run(*, algorithm: str, steps: int, port: int | None, fault: Fault | None, li
             trainer.add_callback(Progress(display))
         failure = _train(train, exporter, fault)
         display.summary()
+        if injection is not None and not injection.begun:
+            display.say("the run ended before the fault")
         if failure:
             display.say(f"the fault ended the run: {failure}")
         display.stay(linger if linger is not None else _WATCH_SECONDS if sys.stdout.isatty() else 0.0)

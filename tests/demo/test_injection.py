@@ -16,7 +16,7 @@ def test_the_learning_rate_jumps_for_one_step() -> None:
     model = torch.nn.Linear(2, 2)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     said: list[str] = []
-    injection = Injection(Fault.parse("lr_spike@3", "grpo"), said.append, "grpo")
+    injection = Injection(Fault.parse("lr_spike@3", "grpo", 5), said.append, "grpo")
     rates = []
     for step in range(1, 6):
         injection.before(model, optimizer, step)

@@ -48,7 +48,8 @@ PLAIN = {
 """Blocks without a language that are no commands, by their first words, and why they are not run."""
 
 LISTED = {
-    r"make (demo|test|test-all|check|stack)\b": "tests/e2e/test_newcomer.py runs `make demo`; CI runs the others",
+    r"make demo-ppo\b": "tests/versions trains with that environment",
+    r"make (demo|test|test-all|check|stack)( |$)": "tests/e2e/test_newcomer.py runs `make demo`; CI runs the others",
     r"git clone |cd rlexporter$": "GitHub is not at hand; tests/e2e/test_newcomer.py begins with a copy",
     r"pip install \.$": "`make dist` installs the wheel into an empty environment, and uses it",
     r"docker compose up -d$": "no Docker engine is at hand; tests/deploy/test_docker.py holds the file against Compose",

@@ -20,7 +20,7 @@ from tests.tools import Prometheus, eventually, launched, prometheus
 
 COMMAND = (sys.executable, "-m", "rlexporter", "demo")
 LATE = (150, 200)
-"""Steps that the README names. The demo samples for the step after each, and evaluates at its end."""
+"""Steps after which the demo evaluates, and in which it does not sample."""
 
 
 @dataclass(frozen=True)
@@ -114,6 +114,7 @@ def test_a_mistake_is_answered_at_once(capsys: pytest.CaptureFixture[str]) -> No
     for options, answer in (
         ("--algorithm ppo --fault reward_hacking@200", "ppo does not show it"),
         ("--fault reward_hackin@200", "did you mean reward_hacking@200?"),
+        ("--fault nan@601", "--fault 'nan@601': the run ends after step 600: choose an earlier step, or --steps"),
         ("--fault nan@0", "did you mean nan@200?"),
         ("--fault nan", f"--fault 'nan': did you mean nan@200? {kinds}"),
         ("--fault kl@9", f"--fault 'kl@9': {kinds}"),
@@ -208,6 +209,17 @@ def test_a_fault_begins_its_alert(kind: str, at: int) -> None:
     assert re.findall(r"^step \d+  (?:warning|critical) +(?!RLStep).*", before, re.MULTILINE) == []
     assert f" {end} after step" in after
     assert ("NaN or infinite: none;" in after) == (not kind.startswith("nan"))
+
+
+@pytest.mark.slow
+def test_a_fault_may_come_too_late() -> None:
+    """Nothing is sampled in the second step, which is the last, and no evaluation gets the fault; that is said."""
+    options = ["--steps", "2", "--port", "0", "--linger", "0", "--fault", "nan_reward@2"]
+    done = subprocess.run([*COMMAND, *options], capture_output=True, text=True, timeout=600, check=False)
+
+    assert done.returncode == 0, done.stderr
+    assert "NaN or infinite: none;" in done.stdout
+    assert "the run ended before the fault" in done.stdout
 
 
 @pytest.mark.soak
