@@ -1135,10 +1135,11 @@ _SPEED_CONDITIONS = (
         related=("rl_step_duration_seconds", "rl_phase_time_seconds", "rl_completion_length_mean"),
     ),
     condition("step_stalled", "RLStepStalled", Family.STALL).when(
-        above("step_time", warning(30.0), vs=Baseline.RECENT, floor=60.0),
-        summary="A single step took very long.",
-        meaning="A step took very long, both in seconds and in multiples of the run's own pace. It is over: a run "
-        "that still hangs has RLRunStalled.",
+        above("longest_pause", warning(30.0), vs=Baseline.RECENT, floor=60.0),
+        summary="The run stood still for a while.",
+        meaning="A step took very long, both in seconds and in multiples of the run's own pace; or an evaluation or a "
+        "checkpoint took so long that the run counted as hung. It goes on now: a run that still hangs has "
+        "RLRunStalled.",
         causes=("A reward service or a tool that did not answer until its time-out.", "A node that was paused."),
         remedies=("`rl_phase_time_seconds` of that step; time-outs in reward functions.",),
         source="[runs]",

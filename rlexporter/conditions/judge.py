@@ -23,6 +23,8 @@ from rlexporter.model.condition import Condition, Family, Limit, Severity, Signa
 from rlexporter.model.incident import Standing
 from rlexporter.model.step import RunFacts
 
+_NEVER_OVER = (Family.NONFINITE, Family.STALL)
+"""What leaves no number that could be back: NaN was learnt from, and what has stood still may do so again."""
 Thresholds = Mapping[tuple[str, str], Factor | None]
 """The numbers that replace declared limits, by condition and severity; None turns a limit off."""
 
@@ -230,7 +232,7 @@ class Judge:
     def _begin(self, state: _SignalState, each: LimitState) -> None:
         """Note the level before an incident; one that was not over goes on, with the level before it."""
         condition, threshold = each.condition, each.threshold or 0.0
-        if not each.eased and condition.family is not Family.NONFINITE and each.limit.severity is not Severity.INFO:
+        if not each.eased and condition.family not in _NEVER_OVER and each.limit.severity is not Severity.INFO:
             of = self._states[condition.level] if condition.level else state
             limit = threshold if of is state else of.past.newest
             each.level = Level(of.past, each.limit.k_of_n[1] + WAKE, limit, each.below)

@@ -145,3 +145,13 @@ def _change_shape(shape: tuple[str, ...], memory: Memory, now: int) -> None:
 def step_time(view: View, memory: Memory) -> float | None:
     """Return the seconds that the step took."""
     return view.gap if view.advanced else None
+
+
+@declared.signal("longest_pause", unit="seconds", of="step_time")
+def longest_pause(view: View, memory: Memory) -> float | None:
+    """Return the seconds that the step took, or all of those without a step if the run counted as hung meanwhile."""
+    if view.stalled is None:
+        return memory.new("step_time")
+    seconds, phase = view.stalled
+    memory.about({phase: view.step})
+    return max(seconds, memory.new("step_time") or 0.0)

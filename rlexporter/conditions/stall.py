@@ -14,7 +14,7 @@ FIRST = 3.0
 """The limit before the first step, in multiples of the minimum: models are loaded and compiled then."""
 UNMEASURED = 6.0
 """The limit for an evaluation or a checkpoint that was never measured, in multiples of the minimum."""
-ASIDE = ("eval", "save")
+ASIDE = frozenset(("eval", "save"))
 """The phases that are not part of a step."""
 
 

@@ -59,6 +59,8 @@ class View:
     counted: dict[str, Histogram] = field(default_factory=dict)
     """The histograms of tensors, for metrics without labels, by Prometheus name."""
     keys: tuple[str, ...] = ()
+    stalled: tuple[float, str] | None = None
+    """The seconds without a step, if the run counted as hung before this one, and the phase that took most of them."""
 
     def __post_init__(self) -> None:
         """Put corrected means in place of logged ones."""

@@ -10,7 +10,7 @@ from rlexporter.catalog.causes import place
 from rlexporter.conditions.checkpoints import Checkpoints
 from rlexporter.conditions.incidents import Incidents, Key, Mark
 from rlexporter.conditions.judge import Judge, Transition
-from rlexporter.conditions.stall import MINIMUM, Patience
+from rlexporter.conditions.stall import ASIDE, MINIMUM, Patience
 from rlexporter.conditions.view import LineNumbers, View
 from rlexporter.model.condition import Condition, Limit, Severity
 from rlexporter.model.histogram import Histogram
@@ -52,6 +52,8 @@ class Watch:
         self._span = 1
         self._resumed = False
         self._time: float | None = None
+        self._stepped: float | None = None
+        self._paused = False
         self._incidents = Incidents()
         self.checkpoints = Checkpoints()
         self.first: dict[Key, tuple[int, Transition]] = {}
@@ -64,7 +66,8 @@ class Watch:
     def begin(self, facts: RunFacts) -> None:
         """Begin to watch a run, and forget an earlier one."""
         self._judge.begin(facts)
-        self._step = self._time = None
+        self._step = self._time = self._stepped = None
+        self._paused = False
         self._span, self._resumed = 1, facts.resumed
         self._patience = Patience(self._stalled)
         self._incidents = Incidents()
@@ -98,7 +101,7 @@ class Watch:
 
     def pause(self, now: float) -> None:
         """Leave the time until ``now`` out of the next step: an evaluation took it."""
-        self._time = now
+        self._time, self._paused = now, True
 
     def look(
         self,
@@ -117,16 +120,19 @@ class Watch:
         self.note(anomalies, update.seen if update is not None else {})
         at = now if timed else nan
         advanced = step != self._step
-        gap = update.duration if update is not None and update.duration is not None else self._gap(at)
+        gap = update.duration if update is not None and update.duration is not None else _between(self._time, at)
+        phases = update.phases if update is not None else {}
+        stalled = self._stall(at, phases) if advanced else None
         if advanced and gap is not None:
             self._patience.step(gap)
-        for phase, seconds in update.phases.items() if update is not None else ():
+        for phase, seconds in phases.items():
             self._patience.phase(phase, seconds)
         if advanced:
             self._span = self._steps_since(step)
         view = View(
             step, advanced, gap, self._span, self._anomalies, line.numbers, line.functions, self._seen, keys=line.keys
         )
+        view.stalled = stalled
         self._anomalies, self._seen = AnomalyCounts(), {}
         self._step, self._time = step, at
         return self._verdict(view, now)
@@ -169,15 +175,26 @@ class Watch:
         """Return True if ``signal`` has ever had a value."""
         return self._judge.past(signal).count > 0
 
-    def _gap(self, now: float) -> float | None:
-        gap = nan if self._time is None else now - self._time
-        return gap if isfinite(gap) else None
+    def _stall(self, now: float, phases: Mapping[str, float]) -> tuple[float, str] | None:
+        """Return the seconds since the last step if it counted as hung, and the longest of the ``phases`` meanwhile."""
+        seconds, self._stepped = _between(self._stepped, now), now
+        paused, self._paused = self._paused, False
+        aside = paused or not ASIDE.isdisjoint(phases)
+        if seconds is None or seconds <= self._patience.limit("eval" if aside else ""):
+            return None
+        return seconds, max(phases, key=phases.__getitem__, default="eval" if paused else "")
 
     def _steps_since(self, step: int) -> int:
         """Return the number of steps from the one that was judged last to ``step``; 1 where it cannot be told."""
         if self._step is not None:
             return max(1, step - self._step)
         return 1 if self._resumed else max(1, step)
+
+
+def _between(before: float | None, now: float) -> float | None:
+    """Return the seconds between two times; None where one is not known."""
+    gap = nan if before is None else now - before
+    return gap if isfinite(gap) else None
 
 
 def _causes_first(transitions: Sequence[Transition]) -> Sequence[Transition]:

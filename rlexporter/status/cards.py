@@ -13,9 +13,10 @@ from rlexporter.model.condition import Family, Severity
 from rlexporter.model.histogram import Histogram
 from rlexporter.model.incident import ACT, FINE, LOOK, WORDS, Incident
 from rlexporter.model.metric import Kind, Metric, Series
+from rlexporter.status import sentences
 from rlexporter.status.distributions import since
 from rlexporter.status.samples import Samples, number
-from rlexporter.status.verdict import UNKNOWN, is_stalled
+from rlexporter.status.verdict import UNKNOWN, age, is_stalled
 
 FEW = ("reward", "KL", "entropy", "gradient norm")
 """The numbers that are shown where there is room for a few."""
@@ -61,6 +62,8 @@ def _card(
     question: Question, samples: Samples, found: Sequence[Incident], before: Mapping[Series, Histogram], now: float
 ) -> dict[str, Any]:
     main = [entry for shown in question.main if (entry := _entry(shown, samples, before)) is not None]
+    if Family.STALL in question.families and is_stalled(samples, now):
+        main.insert(0, _silence(samples, now))
     words = [_word(each) for each in found if _family(each) in question.families]
     if Family.STALL in question.families and is_stalled(samples, now):
         words.append(ACT)
@@ -82,6 +85,14 @@ def _family(each: Incident) -> Family:
 def _word(each: Incident) -> str:
     """Return what an incident says on a card, where a symptom is worth a look: its numbers are bad too."""
     return LOOK if each.cause and each.word == ACT else each.word
+
+
+def _silence(samples: Samples, now: float) -> dict[str, Any]:
+    """Return how long a run that hangs has made no step."""
+    metric = NAMED["rl_last_step_timestamp_seconds"]
+    limit = number(samples.value("rl_stall_after_seconds"))
+    entry = {"name": sentences.NO_STEP_FOR, "series": metric.series, "labels": {}, "kind": "age", "unit": "seconds"}
+    return {**entry, "value": number(age(samples, now)), "healthy": metric, "threshold": limit, "limits": []}
 
 
 def _entry(shown: Shown, samples: Samples, before: Mapping[Series, Histogram]) -> dict[str, Any] | None:

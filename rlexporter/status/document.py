@@ -14,7 +14,7 @@ from rlexporter.status import cards, conditions, distributions, unjudged
 from rlexporter.status.curve import thinned
 from rlexporter.status.history import History
 from rlexporter.status.samples import Number, Samples, number, whole
-from rlexporter.status.verdict import UNKNOWN, Verdict, age, verdict
+from rlexporter.status.verdict import STUCK, UNKNOWN, Verdict, age, is_stalled, verdict
 
 VERSION = 1
 """The version of both documents: it changes when a field is removed or changes its meaning, not when one is added."""
@@ -89,7 +89,8 @@ def _curve(history: History, series: Series, points: int) -> dict[str, Any]:
 def _run(samples: Samples, pace: float | None, now: float) -> dict[str, Any]:
     snapshot, info = samples.snapshot, samples.info("rl_run_info")
     state, planned = snapshot.state, samples.value("rl_steps_planned")
-    pace = pace if state is RunState.RUNNING else None
+    stuck = is_stalled(samples, now)
+    pace = pace if state is RunState.RUNNING and not stuck else None
     left = planned - samples.step if planned is not None and samples.step is not None else None
     return {
         "name": snapshot.labels.get("run", ""),
@@ -98,7 +99,7 @@ def _run(samples: Samples, pace: float | None, now: float) -> dict[str, Any]:
         "algorithm": info.get("algorithm", ""),
         "trainer": info.get("trainer", ""),
         "model": info.get("model", ""),
-        "state": state.value if state else UNKNOWN,
+        "state": STUCK if stuck else state.value if state else UNKNOWN,
         "exception": samples.info("rl_run_exception_info").get("exception", ""),
         "attempt": int(info["attempt"]) if info.get("attempt", "").isdecimal() else None,
         "started": number(samples.value("rl_run_start_timestamp_seconds")),

@@ -16,6 +16,8 @@ from rlexporter.status.conditions import runbook
 from rlexporter.status.samples import Samples
 
 UNKNOWN = "unknown"
+STUCK = "stuck"
+"""The state, for a reader, of a run that should have made a step by now."""
 
 _BEGAN = {
     Standing.HOLDS: sentences.BEGAN,

@@ -10,7 +10,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from functools import partial
-from math import nan
 
 from rlexporter.conditions.stall import ASIDE
 from rlexporter.conditions.turns import Judged, Turn, Turns

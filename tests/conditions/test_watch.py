@@ -11,6 +11,7 @@ import pytest
 from rlexporter import Exporter
 from rlexporter.catalog import CONDITIONS
 from rlexporter.conditions.stall import Patience
+from rlexporter.model.incident import LOOK, Standing
 from rlexporter.model.step import RunFacts, StepUpdate
 from tests.conditions import planted
 from tests.conditions.planted import Planted
@@ -326,9 +327,20 @@ class TestStall:
         run = Planted("grpo")
         for _ in range(20):
             run.line({}, seconds=seconds)
-        run.clock += 5000.0
-        run.store.record({"eval_reward": 1.0, "eval_runtime": 5000.0}, run.step)
+        run.clock += 2900.0
+        run.store.record({"eval_reward": 1.0, "eval_runtime": 2900.0}, run.step)
         run.line({}, seconds=seconds)
 
         assert run.snapshot.value("rl_stall_after_seconds") == pytest.approx(max(600.0, 10 * seconds))
         assert run.began == {}
+
+    def test_a_hang_that_is_over_stays_known(self) -> None:
+        """Also one in an evaluation: how long it was, in which phase, and that it is worth a look to the end."""
+        run = Planted("grpo").healthy(20)
+        run.clock += 5000.0
+        run.store.record({"eval_reward": 1.0, "eval_runtime": 5000.0}, run.step)
+        run.healthy(200)
+
+        (incident,) = run.snapshot.incidents
+        assert (incident.condition, incident.subject, incident.value) == ("step_stalled", "eval", 5002.0)
+        assert (incident.since, incident.standing, incident.word) == (21, Standing.EASED, LOOK)

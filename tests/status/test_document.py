@@ -374,6 +374,21 @@ def test_the_time_left_is_that_of_the_last_minute() -> None:
     assert (run["steps_per_second"], run["seconds_left"]) == (None, None)
 
 
+def test_a_run_that_hangs_has_no_pace() -> None:
+    """It is stuck, and the card says for how long."""
+    store, history = judged(), History()
+    store.change(lambda builder: builder.set("rl_steps_planned", 600.0))
+    store.enter(RunState.RUNNING)
+    for step in (1, 2, 3):
+        store.record({"reward": 1.0}, step)
+        history.see(store.snapshot)
+    found = served(store.snapshot, history, NOW + 700)
+    run, fast = found["run"], found["cards"][2]
+    assert (run["state"], run["steps_per_second"], run["seconds_left"]) == ("stuck", None, None)
+    assert (fast["question"], fast["state"]) == ("fast", "act")
+    assert [fast["main"][0][each] for each in ("name", "value", "threshold")] == ["no step for", 700.0, 600.0]
+
+
 def test_what_cannot_be_judged_says_why() -> None:
     """By the configuration, by an error, or since nothing has come."""
     store = judged()
