@@ -25,7 +25,7 @@ def _many(alert: str, severity: Severity, sick: str) -> PrometheusAlert:
     """Return the alert of a storm: it stands for each alert that began in it, and all of it is one message."""
     return PrometheusAlert(
         alert=alert,
-        family=Family.STALL,
+        family=Family.STORM,
         severity=severity,
         expr=f'rl:storm_member{{severity="{severity.value}"}}',
         summary=f"Five or more runs {sick} within a quarter of an hour.",
@@ -57,11 +57,15 @@ RUN_FAILED = PrometheusAlert(
     alert="RLRunFailed",
     family=Family.CRASH,
     severity=Severity.CRITICAL,
-    expr='rl:condition{condition="run_failed"}\nunless ignoring (condition, severity) rl:run_failure_explained',
+    expr='rl:condition{condition="run_failed"}\n'
+    "unless ignoring (condition, severity, fact, attempt) (\n"
+    '  rl:run_fact{fact="condition_symptom"} == 1\n'
+    "  and ignoring (fact, condition, severity) rl:condition_at_end{NONFINITE}\n"
+    ")",
     summary="A run has ended with an exception.",
     description="it has ended with "
-    '{{ with printf "rl:run_exception{LABELS}" GIVEN | query }}{{ (. | first).Labels.exception }}'
-    "{{ else }}an exception{{ end }}.",
+    '{{ with printf "rl:run_fact{fact=\\"run_exception_info\\",LABELS}" GIVEN | query }}'
+    "{{ (. | first).Labels.exception }}{{ else }}an exception{{ end }}.",
     meaning="`train()` raised, and the run is over. The alert fires until the run is back, for a day at most. Silent "
     "where the run died of a value that was NaN or infinite: the alert on that is the one, and lasts as long.",
     causes=(
@@ -82,7 +86,12 @@ RUN_VANISHED = PrometheusAlert(
     description="it was training, and has not been seen for more than three minutes.",
     meaning="Its last word was that it is running, and then no scrape succeeded any more: the process was killed, or "
     "cannot be reached. A run that ends, fails or is preempted says so. One that was still starting counts as "
-    "vanished when the time for its start is over. The alert fires until the run is back, for a day at most.",
+    "vanished when the time for its start is over. The alert fires until the run is back, for a day at most.\n\n"
+    "A run is known by its labels. If a label is added or changed while runs train (a reload with `cluster`, say), all "
+    "of them vanish under their old labels, and this alert fires for up to a day: that is expected. Silence it by the "
+    'old labels, such as `alertname="RLRunVanished"` with `cluster=""`. To make the rules forget runs at once, delete '
+    "what they remember: `curl -X POST -g 'http://PROMETHEUS/api/v1/admin/tsdb/delete_series?match[]="
+    '{__name__=~"rl:.+",cluster=""}\'`, which needs `--web.enable-admin-api`.',
     causes=(
         "SIGKILL: the OOM killer, a lost node, a time limit of the scheduler.",
         "A network or discovery problem: other targets of the node are down too.",
@@ -133,10 +142,14 @@ PROMETHEUS_ALERTS: tuple[PrometheusAlert, ...] = (
         alert="RLRunRestarting",
         family=Family.CRASH,
         severity=Severity.WARNING,
-        expr='sum without (LOST) (changes(rl_run_start_timestamp_seconds{rank="0"}[1h]) + 1) >= 3',
+        expr="count without (attempt) (\n"
+        "  run(last_over_time(rl:newest_attempt[1h]))\n"
+        '  unless ignoring (state) last_over_time(rl:run_last_seen_timestamp_seconds{state=~"finished|stopped"}[1h])\n'
+        ") >= 3",
         summary="A run starts again and again.",
         description="it has started {{ $value }} times within an hour.",
-        meaning="The run was started three times or more within an hour: it crashes early, or is preempted often.",
+        meaning="The run was started three times or more within an hour: it crashes early, or is preempted often. "
+        "Starts that finished or were stopped by hand do not count.",
         causes=("A crash soon after the start that the launcher retries.", "A partition that preempts."),
         remedies=("Look at how its attempts ended: `rl_run_state`, `rl_run_exception_info`.",),
         source="two restarts an hour",
@@ -157,8 +170,8 @@ PROMETHEUS_ALERTS: tuple[PrometheusAlert, ...] = (
         summary="A run has lost more than two checkpoints' worth of steps.",
         description='it is {{ $value | printf "%.0f" }} steps behind where it was within the last hour.',
         meaning="The step is below its own maximum of the last hour by more than twice what lies between two "
-        "checkpoints (`save_steps`, where the trainer has it): it was resumed from an old one, or from none. The alert "
-        "ends when the run has caught up.",
+        "checkpoints (`save_steps`, where the trainer has it): it was resumed from an old one, or from none. Steps of "
+        "an attempt that finished or was stopped by hand do not count. The alert ends when the run has caught up.",
         causes=("A restart from an old checkpoint, or without one.", "Two runs under one name."),
         remedies=("Resume from the newest good checkpoint.", "Give each run a name of its own."),
         source="a routine resume loses one interval at most",
@@ -180,7 +193,7 @@ PROMETHEUS_ALERTS: tuple[PrometheusAlert, ...] = (
         alert="RLRunPreempted",
         family=Family.CRASH,
         severity=Severity.INFO,
-        expr='max without (state) (time() - rl:run_last_seen_timestamp_seconds{state="preempted"})',
+        expr='max without (state, attempt) (time() - rl:run_last_seen_timestamp_seconds{state="preempted"})',
         summary="A run was told to end.",
         description="it was preempted (SIGTERM), and has not come back yet.",
         meaning="The process got SIGTERM, as schedulers send it before they take a node away. No page: it is expected "
@@ -193,7 +206,7 @@ PROMETHEUS_ALERTS: tuple[PrometheusAlert, ...] = (
         alert="RLRunNotBack",
         family=Family.CRASH,
         severity=Severity.WARNING,
-        expr='max without (state) (time() - rl:run_last_seen_timestamp_seconds{state="preempted"}) > 1800',
+        expr='max without (state, attempt) (time() - rl:run_last_seen_timestamp_seconds{state="preempted"}) > 1800',
         summary="A run that was preempted has not come back.",
         description="it was preempted {{ $value | humanizeDuration }} ago, and has not come back.",
         meaning="It got SIGTERM, ended, and no process of its name has been seen for half an hour. The alert fires "
@@ -207,16 +220,17 @@ PROMETHEUS_ALERTS: tuple[PrometheusAlert, ...] = (
         alert="RLTargetSilent",
         family=Family.EXPORTER,
         severity=Severity.WARNING,
-        expr='up{job=~".*rlexporter.*"} == 0\n'
-        'unless on (job, instance) max_over_time(up{job=~".*rlexporter.*"}[1h]) == 1\n'
-        'unless on (job, instance) last_over_time(up{job=~".*rlexporter.*"}[5m] offset 1h)\n'
-        'or up{job=~".*rlexporter.*"} == 0 and on (job, instance) ALERTS{alertname="RLTargetSilent"}',
+        expr="up{TARGETS} == 0\n"
+        "unless on (job, instance) max_over_time(up{TARGETS}[1h]) == 1\n"
+        "unless on (job, instance) last_over_time(up{TARGETS}[5m] offset 1h)\n"
+        'or up{TARGETS} == 0 and on (job, instance) ALERTS{alertname="RLTargetSilent"}',
         wait="10m",
         summary="A target has not answered a single scrape.",
         description="No scrape of {{ $labels.instance }} has succeeded: it is not reachable, or refuses (401). The "
         "page /targets of Prometheus shows the error.",
-        meaning="It was discovered within the last hour, in a job with `rlexporter` in its name, and no scrape has "
-        "succeeded since. A run may be training there, and nobody watches it.",
+        meaning="It was discovered within the last hour, in a job of the expected name, and no scrape has succeeded "
+        "since. A run may be training there, and nobody watches it. The name is `.*rlexporter.*`; "
+        "`rlexporter generate --job REGEX` sets another.",
         causes=(
             "The token of the scrape is missing or wrong: 401.",
             "A firewall, or an endpoint that listens on the loopback address only (`RLEXPORTER_LISTEN_HOST`).",
@@ -225,6 +239,24 @@ PROMETHEUS_ALERTS: tuple[PrometheusAlert, ...] = (
         remedies=("Read the error on /targets; try `curl` from the machine of Prometheus.",),
         source="ten minutes: a run that is starting answers long before",
         of_run=False,
+    ),
+    PrometheusAlert(
+        alert="RLRankZeroMissing",
+        family=Family.EXPORTER,
+        severity=Severity.WARNING,
+        expr='max without (LOST) (rl_run_start_timestamp_seconds{rank!="0"})\n'
+        "unless ignoring (state, attempt) rl:run_last_seen_timestamp_seconds",
+        wait="5m",
+        summary="Rank 0 of a run is not scraped.",
+        description="other ranks are scraped and rank 0 is not: no other alert can fire for this run.",
+        meaning="State, start and step of a run are those of rank 0. Without it nothing else can be told of the run, "
+        "not even a NaN that another rank sees.",
+        causes=(
+            "A port of rank 0 that discovery does not find, or that another process has taken.",
+            "Rank 0 is on a node that Prometheus does not reach.",
+        ),
+        remedies=("Look for rank 0 on /targets; the log of its process says on which port it serves.",),
+        source="five minutes: ranks of one run are found within one or two",
     ),
     PrometheusAlert(
         alert="RLClockOff",
@@ -245,8 +277,7 @@ PROMETHEUS_ALERTS: tuple[PrometheusAlert, ...] = (
         alert="RLExporterErrors",
         family=Family.EXPORTER,
         severity=Severity.WARNING,
-        expr="rl:run_errors > (last_over_time(rl:run_errors[5m] offset 15m) or rl:run_errors * 0)\n"
-        f"and ignoring (state) {_LIVE}",
+        expr=f"rl:run_errors and ignoring (state, attempt) {_LIVE}",
         keep="15m",
         summary="The exporter has errors of its own.",
         description='the exporter has had {{ $value | printf "%.0f" }} errors; training is not affected.',
@@ -261,7 +292,7 @@ PROMETHEUS_ALERTS: tuple[PrometheusAlert, ...] = (
         family=Family.EXPORTER,
         severity=Severity.INFO,
         expr='max without (reason, LOST) (last_over_time(rl_signal_unavailable_info{cause="error"}[5m])) == 1\n'
-        f"and ignoring (signal, cause, state) {_LIVE}",
+        f"and ignoring (signal, cause, state, attempt) {_LIVE}",
         summary="A signal that this run should have cannot be measured.",
         description="the signal {{ $labels.signal }} cannot be measured at the tensor; alerts that need it cannot "
         "fire.",
@@ -278,6 +309,7 @@ IMPACT: dict[Family, str] = {
     "weight. Sampling then fails, and the run dies.",
     Family.CRASH: "The run makes no progress, and holds or has lost its hardware.",
     Family.STALL: "Hardware is held and nothing is learnt.",
+    Family.STORM: "Many runs make no progress, or soon will not: what they share is broken.",
     Family.SLOW: "The run costs more than it should.",
     Family.POLICY_STEP: "Updates this large destroy what the policy can do; it may look calm again within a few "
     "steps, and be ruined.",

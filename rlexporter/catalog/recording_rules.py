@@ -5,6 +5,10 @@ process, wherever that is. *How old*: the clock of a trainer may be wrong, so it
 Prometheus. *For how long*: a dead run stays dead until it is back, although its series are gone; a rule that selects
 its own last result carries that over.
 
+Memory belongs to an attempt. What is remembered has the label ``attempt``, the start of the process that it is of, and
+is taken only while `rl:run_last_seen_timestamp_seconds`, which has that label too, is of the same. What is remembered
+of a condition is its moment, and is taken only if that lies in the newest attempt.
+
 Expressions are evaluated in this order. ``run(x)`` is the largest value over the processes of a run, ``LOST`` the
 labels that it loses, ``NONFINITE`` a matcher of the conditions on NaN, ``CAUSAL`` one of those whose warnings may be
 causes (`rlexporter.generate.promql`).
@@ -21,11 +25,6 @@ STORM_RUNS, STORM_SHARE, STORM_SECONDS = 5, 0.05, 900
 """A storm: so many runs, and this share of those that are seen, become sick within so many seconds."""
 
 
-def _carried(name: str, now: str, lasts: str, text: str) -> RecordingRule:
-    """Return a rule for ``now``, and for its own last result where that is gone while ``lasts`` holds."""
-    return RecordingRule(name=name, expr=f"{now}\nor last_over_time({name}[1h])\n{lasts}", help=text)
-
-
 _CLOCK = (
     RecordingRule(
         name="rl:evaluating_since_timestamp_seconds",
@@ -40,6 +39,8 @@ _CLOCK = (
     ),
 )
 
+_SEEN = "rl:run_last_seen_timestamp_seconds"
+_START = "rl:run_start_timestamp_seconds"
 _ATTEMPTS = (
     RecordingRule(
         name="rl:attempt_start_timestamp_seconds",
@@ -50,87 +51,91 @@ _ATTEMPTS = (
     ),
     RecordingRule(
         name="rl:newest_attempt",
-        expr="rl:attempt_start_timestamp_seconds\n"
-        "== ignoring (LOST) group_left () max without (LOST) (rl:attempt_start_timestamp_seconds)",
-        help="The same, of the newest process of each run only.",
-    ),
-    _carried(
-        name="rl:run_start_timestamp_seconds",
-        now="run(rl:newest_attempt)",
-        lasts="and ignoring (state) last_over_time(rl:run_last_seen_timestamp_seconds[1h])",
-        text="When the newest attempt of a run began; kept while the run is remembered.",
+        expr='count_values without () ("attempt",\n'
+        '  last_over_time(rl_run_start_timestamp_seconds{rank="0"}[2m])\n'
+        "  and (\n"
+        "    rl:attempt_start_timestamp_seconds\n"
+        "    == ignoring (LOST) group_left () max without (LOST) (rl:attempt_start_timestamp_seconds)\n"
+        "  )\n"
+        ")",
+        help="The newest process of each run. The label `attempt` is its start by its own clock, which no other has.",
     ),
     RecordingRule(
         name="rl:run_state",
-        expr='run(last_over_time(rl_run_state{rank="0"}[2m]) == 1 and ignoring (state) rl:newest_attempt)',
+        expr="run(\n"
+        '  (last_over_time(rl_run_state{rank="0"}[2m]) == 1)\n'
+        "  * ignoring (state, attempt) group_left (attempt) rl:newest_attempt\n"
+        ")",
         help="The state of the newest attempt, while it is seen.",
     ),
     RecordingRule(
-        name="rl:run_last_seen_timestamp_seconds",
+        name=_SEEN,
         expr="rl:run_state * 0 + time()\n"
         "or (\n"
-        '  last_over_time(rl:run_last_seen_timestamp_seconds{state!~"finished|stopped"}[1h])\n'
-        "  == ignoring (state) group_left ()\n"
-        "  max without (state) (last_over_time(rl:run_last_seen_timestamp_seconds[1h]))\n"
+        f"  last_over_time({_SEEN}[1h])\n"
+        "  == ignoring (state, attempt) group_left ()\n"
+        f"  max without (state, attempt) (last_over_time({_SEEN}[1h]))\n"
         "  > time() - 86400\n"
-        "  unless ignoring (state) rl:run_state\n"
+        f'  unless last_over_time({_SEEN}{{state=~"finished|stopped"}}[1h]) < time() - 3600\n'
+        "  unless ignoring (state, attempt) rl:run_state\n"
         ")",
-        help="When the newest attempt was last seen, and in which state; kept for a day unless the run ended well.",
+        help="When the newest attempt was last seen, and in which state; kept for a day, and for an hour if the run "
+        "ended well.",
     ),
-    _carried(
-        name="rl:run_start_due_timestamp_seconds",
-        now="rl:run_start_timestamp_seconds + (\n"
-        '  run(last_over_time(rl_stall_after_seconds{rank="0"}[2m]))\n'
-        '  and ignoring (state) rl:run_state{state="starting"}\n'
-        ")",
-        lasts='and ignoring (state) rl:run_last_seen_timestamp_seconds{state="starting"}',
-        text="Until when a run that is starting may take for it.",
+    RecordingRule(
+        name=_START,
+        expr="run(rl:attempt_start_timestamp_seconds and ignoring (attempt) rl:newest_attempt)\n"
+        f"or last_over_time({_START}[1h])\n"
+        f"and ignoring (state, attempt) {_SEEN}",
+        help="When the newest attempt of a run began; kept while the run is remembered.",
     ),
 )
 
-
-def _kept(name: str, series: str, text: str) -> RecordingRule:
-    """Return a rule for the newest value of ``series`` in the newest attempt, kept while the run is remembered."""
-    return _carried(
-        name=name,
-        now=f'run(last_over_time({series}{{rank="0"}}[2m]) and rl:newest_attempt)',
-        lasts="and ignoring (state) rl:run_last_seen_timestamp_seconds",
-        text=text,
-    )
-
-
 _FACTS = (
-    _kept("rl:run_step", "rl_step", "The step that a run had reached when it was last seen."),
-    _kept(
-        "rl:run_last_good_checkpoint_step",
-        "rl_last_good_checkpoint_step",
-        "The newest checkpoint from before what went wrong.",
+    RecordingRule(
+        name="rl:run_fact",
+        expr="max without (LOST, condition, severity) (\n"
+        "  label_replace(\n"
+        "    last_over_time({\n"
+        '      __name__=~"rl_(step|gpus|stall_after_seconds|last_good_checkpoint_step|run_exception_info'
+        '|condition_symptom)",\n'
+        '      condition=~"|run_failed",rank="0"\n'
+        "    }[2m]),\n"
+        '    "fact", "$1", "__name__", "rl_(.+)"\n'
+        "  )\n"
+        "  * ignoring (fact, exception, condition, severity, attempt) group_left (attempt) (\n"
+        "    rl:newest_attempt\n"
+        '    and ignoring (attempt) max_over_time(rl_run_start_timestamp_seconds{rank="0"}[2m])\n'
+        '    == min_over_time(rl_run_start_timestamp_seconds{rank="0"}[2m])\n'
+        "  )\n"
+        ")\n"
+        "or last_over_time(rl:run_fact[1h])\n"
+        f"and ignoring (fact, exception, state) {_SEEN}",
+        help="What the newest attempt said of itself when it was last seen, kept while the run is remembered: its "
+        "step, its GPUs, how long a stall is, the newest good checkpoint, the exception that it died of, and whether "
+        "a value that was no number explains that. A process that took the place of another within two minutes has "
+        "said nothing yet: it cannot be told who did.",
     ),
     RecordingRule(
         name="rl:run_steps_lost",
-        expr='max_over_time(rl:run_step[1h]) - rl:run_step > 0\nand ignoring (state) rl:run_state{state="running"}',
-        help="How many steps a run is behind where it was within the last hour.",
+        expr="max without (fact, attempt) (\n"
+        '  max_over_time(rl:run_fact{fact="step"}[1h])\n'
+        f'  unless ignoring (fact, state) last_over_time({_SEEN}{{state=~"finished|stopped"}}[1h])\n'
+        ")\n"
+        '- ignoring (fact, attempt) rl:run_fact{fact="step"} > 0\n'
+        'and ignoring (state, attempt) rl:run_state{state="running"}',
+        help="How many steps a run is behind where it was within the last hour, in attempts that did not end well.",
     ),
     RecordingRule(
         name="rl:run_errors",
-        expr="sum without (where, LOST) (rlexporter_errors_total > 0)",
-        help="How many errors the exporter has had in a run; absent without any.",
-    ),
-    _kept("rl:run_gpus", "rl_gpus", "How many GPUs a run holds, or held when it was last seen."),
-    _carried(
-        name="rl:run_exception",
-        now='run(last_over_time(rl_run_exception_info{rank="0"}[2m]) and ignoring (exception) rl:newest_attempt)',
-        lasts='and ignoring (exception, state) rl:run_last_seen_timestamp_seconds{state="failed"}',
-        text="The class of the exception that a run died of.",
-    ),
-    _carried(
-        name="rl:run_failure_explained",
-        now="max without (condition, severity, LOST) (\n"
-        '  last_over_time(rl_condition_symptom{condition="run_failed",rank="0"}[2m]) == 1\n'
-        "  and ignoring (condition, severity) rl:newest_attempt\n"
+        expr="sum without (where, LOST) (\n"
+        "  rlexporter_errors_total > 0\n"
+        "  and (\n"
+        "    increase(rlexporter_errors_total[15m]) > 0\n"
+        "    or rlexporter_errors_total unless rlexporter_errors_total offset 15m\n"
+        "  )\n"
         ")",
-        lasts='and ignoring (state) rl:run_last_seen_timestamp_seconds{state="failed"}',
-        text="1 for a run whose failure is the symptom of a value that was no number: that is the alert.",
+        help="How many errors the exporter of a run has had, where one came within a quarter of an hour.",
     ),
 )
 
@@ -138,16 +143,18 @@ _OUTSIDE = (
     RecordingRule(
         name="rl:condition",
         labels={"condition": "run_failed", "severity": "critical"},
-        expr='max without (state) (time() - rl:run_last_seen_timestamp_seconds{state="failed"})',
+        expr=f'max without (state, attempt) (time() - {_SEEN}{{state="failed"}})',
         help="A run has failed, and is not back.",
     ),
     RecordingRule(
         name="rl:condition",
         labels={"condition": "run_vanished", "severity": "critical"},
-        expr="max without (state) (\n"
-        '  time() - rl:run_last_seen_timestamp_seconds{state="running"} > 90\n'
-        '  or time() - rl:run_last_seen_timestamp_seconds{state="starting"} > 90\n'
-        "  and ignoring (state) rl:run_start_due_timestamp_seconds < time()\n"
+        expr="max without (state, attempt) (\n"
+        f'  time() - {_SEEN}{{state="running"}} > 90\n'
+        f'  or time() - {_SEEN}{{state="starting"}} > 90\n'
+        "  and ignoring (state, attempt) (\n"
+        f'    {_START} + ignoring (fact, attempt) rl:run_fact{{fact="stall_after_seconds"}} < time()\n'
+        "  )\n"
         ")\n"
         "and on () (time() - rl:evaluating_since_timestamp_seconds > 120)",
         help="A run that was training is not seen any more; one that was starting, when its time for that is over.",
@@ -162,10 +169,19 @@ _OUTSIDE = (
         "  )\n"
         '  - last_over_time(rl_last_step_timestamp_seconds{rank="0"}[2m])\n'
         '  > last_over_time(rl_stall_after_seconds{rank="0"}[2m])\n'
-        "  and rl:newest_attempt\n"
+        "  and ignoring (attempt) rl:newest_attempt\n"
         ")\n"
-        'and ignoring (state) rl:run_state{state=~"starting|running"}',
+        'and ignoring (state, attempt) rl:run_state{state=~"starting|running"}',
         help="A run makes no steps: its own clock says how long ago the last one was.",
+    ),
+    RecordingRule(
+        name="rl:run_over",
+        expr="max without (state) (\n"
+        f'  {_SEEN}{{state!~"starting|running"}}\n'
+        f"  or {_SEEN} and ignoring (state, attempt)\n"
+        '  max without (condition, severity) (rl:condition{condition="run_vanished"})\n'
+        ")",
+        help="When an attempt was last seen that has ended or vanished, and has no follower.",
     ),
 )
 
@@ -177,7 +193,7 @@ _CONDITIONS = (
         "  - ignoring (condition, severity) group_left () last_over_time(rl:clock_offset_seconds[5m])\n"
         "  or last_over_time(rl_condition_last_event_timestamp_seconds[5m])\n"
         ")\n"
-        ">= ignoring (condition, severity, LOST) group_left () rl:run_start_timestamp_seconds",
+        f">= ignoring (condition, severity, LOST) group_left () {_START}",
         help="When a condition last began in the newest attempt, by the clock of Prometheus.",
     ),
     RecordingRule(
@@ -193,46 +209,57 @@ _CONDITIONS = (
         help="The value with which a condition began that holds, or began within ten minutes, and is no symptom.",
     ),
     RecordingRule(
+        name="rl:condition_at_end",
+        expr="(\n"
+        '  rl:condition_event{severity="critical"} and run(last_over_time(rl_condition[5m]) == 1)\n'
+        "  or rl:condition_event{NONFINITE}\n"
+        '  and ignoring (condition, severity, fact, attempt) rl:run_fact{fact="condition_symptom"} == 1\n'
+        ") + ignoring (condition, severity, attempt) group_left (attempt) rl:run_over * 0\n"
+        "or last_over_time(rl:condition_at_end[1h])\n"
+        "and ignoring (condition, severity) rl:run_over",
+        help="What was critical when an attempt ended or vanished, or what it says that it died of, while that is "
+        "remembered and has no follower.",
+    ),
+    RecordingRule(
         name="rl:condition",
         expr="(\n"
         "  rl:condition_event\n"
         "  or last_over_time(rl:condition_event[5m])\n"
-        "  and ignoring (condition, severity) rl:run_start_timestamp_seconds < time() - 300\n"
+        f"  and ignoring (condition, severity) {_START} < time() - 300\n"
         ")\n"
-        'and ignoring (condition, severity, state) rl:run_last_seen_timestamp_seconds{state=~"starting|running"}\n'
-        'unless ignoring (condition, severity) rl:condition{condition="run_vanished"}\n'
+        "unless ignoring (condition, severity, attempt) rl:run_over\n"
         "or rl:condition_event{NONFINITE}\n"
-        "and ignoring (condition, severity) max without (condition, severity) (\n"
-        '  rl:condition{condition=~"run_failed|run_vanished"}\n'
-        ")\n"
-        "or last_over_time(rl:condition{NONFINITE}[5m])\n"
-        "and ignoring (condition, severity) (\n"
-        '  rl:run_failure_explained or max without (condition, severity) (rl:condition{condition="run_vanished"})\n'
-        ")",
-        help="What is wrong with the newest attempt of a run, with the value with which it began. It ends with the "
-        "attempt, but for the NaN of which it died, which stays while the run is dead; what flaps within five minutes "
-        "goes on.",
+        "or max without (attempt) (rl:condition_at_end)",
+        help="What is wrong with the newest attempt of a run, with the value with which it began. What flaps within "
+        "five minutes goes on. The end of a run mends nothing: what was critical then stays until the run is back, for "
+        "an hour after a good end and for a day after any other, so that nobody is told that it is resolved. Warnings "
+        "end with the run. What is not finite is told even if it began in the last step, however the run ended.",
     ),
 )
 
 
 def _of_event(name: str, series: str, text: str) -> RecordingRule:
     """Return a rule for ``series`` of each condition in `rl:condition`, kept while that lasts."""
-    return _carried(
+    return RecordingRule(
         name=name,
-        now=f"run(last_over_time({series}[5m]) and rl:condition_event_timestamp_seconds) and rl:condition",
-        lasts="and rl:condition",
-        text=text,
+        expr=f"run(last_over_time({series}[5m]) and rl:condition_event_timestamp_seconds) and rl:condition\n"
+        f"or last_over_time({name}[1h])\n"
+        "and rl:condition",
+        help=text,
     )
 
 
+_SINCE = "rl:condition_since_timestamp_seconds"
 _MOMENTS = (
     _of_event("rl:condition_step", "rl_condition_last_event_step", "The step in which a condition began."),
     _of_event("rl:condition_threshold", "rl_condition_last_event_threshold", "The limit that was in force then."),
     RecordingRule(
-        name="rl:condition_since_timestamp_seconds",
-        expr="last_over_time(rl:condition_since_timestamp_seconds[5m]) and rl:condition\n"
-        'or last_over_time(rl:condition_since_timestamp_seconds{condition=~"run_.+"}[1h]) and rl:condition\n'
+        name=_SINCE,
+        expr="(\n"
+        f"  last_over_time({_SINCE}[5m])\n"
+        f"  or last_over_time({_SINCE}[1h]) and max without (attempt) (rl:condition_at_end)\n"
+        f") >= ignoring (condition, severity) group_left () {_START}\n"
+        "and rl:condition\n"
         "or run(rl:condition_event_timestamp_seconds) and rl:condition\n"
         'or time() - rl:condition{condition=~"run_failed|run_vanished"}\n'
         "or rl:condition * 0 + time()",
@@ -240,16 +267,16 @@ _MOMENTS = (
     ),
     RecordingRule(
         name="rl:run_gpu_seconds",
-        expr="rl:run_gpus * (\n"
-        "  max without (state) (rl:run_last_seen_timestamp_seconds) - rl:run_start_timestamp_seconds\n"
+        expr='rl:run_fact{fact="gpus"} * ignoring (fact, attempt) (\n'
+        f"  max without (state, attempt) ({_SEEN}) - {_START}\n"
         ")",
         help="GPU seconds of the newest attempt of a run.",
     ),
     RecordingRule(
         name="rl:run_gpu_seconds_since_critical",
-        expr="rl:run_gpus * clamp_min(\n"
-        "  max without (state) (rl:run_last_seen_timestamp_seconds)\n"
-        '  - min without (condition, severity) (rl:condition_since_timestamp_seconds{severity="critical"}),\n'
+        expr='rl:run_fact{fact="gpus"} * ignoring (fact, attempt) clamp_min(\n'
+        f"  max without (state, attempt) ({_SEEN})\n"
+        f'  - min without (condition, severity) ({_SINCE}{{severity="critical"}}),\n'
         "  0\n"
         ")",
         help="GPU seconds that a run has spent since the first critical condition that still holds.",
@@ -261,7 +288,6 @@ _MOMENTS = (
     ),
 )
 
-_SINCE = "rl:condition_since_timestamp_seconds"
 _BAD = 'severity=~"critical|warning"'
 _SUSPECT = "rl:suspect_since_timestamp_seconds"
 _CAUSE = (

@@ -29,12 +29,14 @@ def add_to(commands: Any) -> None:
         ("--grafana-url", Site.grafana_url, "your Grafana: alerts then link to their run's dashboard at that moment"),
     ):
         files.add_argument(name, type=_base, default=default, metavar="URL", help=said)
+    said = "the jobs of Prometheus that runs are scraped in: RLTargetSilent watches them (default: %(default)s)"
+    files.add_argument("--job", type=_regex, default=Site.jobs, metavar="REGEX", help=said)
     files.set_defaults(command=run)
 
 
 def run(options: argparse.Namespace) -> int:
     """Write the files and say what to do with them; return the exit status. Raises SetupError if it cannot write."""
-    files = generate.files(Site(options.runbooks_url, options.grafana_url))
+    files = generate.files(Site(options.runbooks_url, options.grafana_url, options.job))
     _write(options.out, files)
     print(_next(options.out, len(files)))
     if not options.grafana_url:
@@ -74,3 +76,11 @@ def _base(address: str) -> str:
         return base(address)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _regex(pattern: str) -> str:
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        raise argparse.ArgumentTypeError(f"{pattern!r} is no regular expression: {error}") from None
+    return pattern

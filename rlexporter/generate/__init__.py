@@ -18,7 +18,7 @@ def files(site: Site) -> dict[str, str]:
         "alerts/rlexporter.rules.yml": rules_text,
         "alerts/alertmanager.yml": alertmanager.config(hides, NONFINITE_ALERTS),
         "alerts/rlexporter.tmpl": template("rlexporter.tmpl"),
-        **{f"alerts/runbooks/{name}": page for name, page in runbooks.pages().items()},
+        **{f"alerts/runbooks/{name}": page for name, page in runbooks.pages(site.jobs).items()},
         **{f"grafana/dashboards/{name}": text for name, text in dashboards(CATALOG, site.runbooks_url).items()},
         "grafana/kustomization.yaml": template("dashboards/kustomization.yaml"),
         "deploy/kubernetes/kustomization.yaml": template("kustomization.yaml"),

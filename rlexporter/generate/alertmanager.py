@@ -90,10 +90,10 @@ def _inhibitions(hides: Sequence[tuple[Sequence[str], Sequence[str]]], order: Se
         yield Inhibition(comment, (_HAS_RUN, f'alertname="{alert}"'), later, _RUN)
         comment = ""
     yield Inhibition(
-        "A storm hides what began in it, and nothing that begins later.",
+        "A storm hides what began in it, and nothing that begins later or is worse.",
         (f'alertname=~"{STORMS}"', 'condition=~".+"'),
         (_OURS, f'alertname!~"{STORMS}"', 'condition=~".+"'),
-        (*_RUN, "condition"),
+        (*_RUN, "condition", "severity"),
     )
 
 

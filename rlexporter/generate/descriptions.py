@@ -33,7 +33,7 @@ def from_outside(alert: PrometheusAlert) -> str:
     labels, given = _labels(_RUN)
     said = alert.description.replace("LABELS", labels).replace("GIVEN", given)
     if alert.of_run:
-        said = f"{_NAMED}: {said}" + (_LAST_STEP + _CHECKPOINT if alert.tells_checkpoint else "")
+        said = f"{_NAMED}: {said}" + (_END if alert.tells_checkpoint else "")
     return said
 
 
@@ -52,31 +52,28 @@ def _said(record: str, text: str, of: Sequence[str]) -> str:
 
 
 def _asked_at_once(texts: Mapping[str, str], of: Sequence[str]) -> str:
-    """Return a part of a template as `_said` does, for several records, each with its text about ``.Value``.
+    """Return a part of a template as `_said` does, for several facts of a run, each with its text about ``.Value``.
 
-    Prometheus fills templates in each evaluation, and a question costs it as much as a rule: so there is one.
+    Prometheus fills templates in each evaluation, and a question costs it as much as a rule: so there is one. What has
+    no name are the GPU hours.
     """
     labels, given = _labels(of)
-    asked = f'printf "{{__name__=~\\"{"|".join(texts)}\\",{labels}}}" {given} | query'
+    records = "rl:run_fact|rl:run_gpu_hours_since_critical" if "" in texts else "rl:run_fact"
+    asked = f'printf "{{__name__=~\\"{records}\\",fact=~\\"{"|".join(texts)}\\",{labels}}}" {given} | query'
     parts = (
-        f'{{{{ range $said }}}}{{{{ if eq .Labels.__name__ "{name}" }}}}{text}{{{{ end }}}}{{{{ end }}}}'
+        f'{{{{ range $said }}}}{{{{ if eq .Labels.fact "{name}" }}}}{text}{{{{ end }}}}{{{{ end }}}}'
         for name, text in texts.items()
     )
     return f"{{{{ with $said := {asked} }}}}{''.join(parts)}{{{{ end }}}}"
 
 
 _WHOLE = '{{ . | first | value | printf "%.0f" }}'
-_LAST_STEP = _said("rl:run_step", f" Its last step was {_WHOLE}.", _RUN)
-_CHECKPOINT_TEXT = {
-    "rl:run_last_good_checkpoint_step": ' The last good checkpoint is that of step {{ .Value | printf "%.0f" }}.'
+_CHECKPOINT = {
+    "last_good_checkpoint_step": ' The last good checkpoint is that of step {{ .Value | printf "%.0f" }}.',
 }
-_CHECKPOINT = _asked_at_once(_CHECKPOINT_TEXT, _RUN)
+_END = _asked_at_once({"step": ' Its last step was {{ .Value | printf "%.0f" }}.', **_CHECKPOINT}, _RUN)
 _COST = _asked_at_once(
-    {
-        **_CHECKPOINT_TEXT,
-        "rl:run_gpu_hours_since_critical": ' {{ .Value | printf "%.1f" }} GPU hours were spent since it went wrong.',
-    },
-    _RUN,
+    {**_CHECKPOINT, "": ' {{ .Value | printf "%.1f" }} GPU hours were spent since it went wrong.'}, _RUN
 )
 
 

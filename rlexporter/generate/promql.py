@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 from rlexporter.catalog import CONDITIONS, LOST_WITHOUT
@@ -12,14 +13,20 @@ _NONFINITE = "|".join(condition.name for condition in CONDITIONS if condition.fa
 _HARMLESS = "|".join(condition.name for condition in CONDITIONS if condition.family in HARMLESS)
 
 
-def expand(expression: str) -> str:
+JOBS = ".*rlexporter.*"
+"""The jobs of Prometheus that runs are scraped in, as a regular expression: what a target that is silent belongs to."""
+
+
+def expand(expression: str, jobs: str = JOBS) -> str:
     """Return PromQL for the short forms in the catalogue.
 
     ``run(x)`` is the maximum over the processes of a run, ``LOST`` the labels it loses, ``NONFINITE`` a matcher of the
-    conditions on values that are no numbers, ``CAUSAL`` one of those whose warnings may be causes.
+    conditions on values that are no numbers, ``CAUSAL`` one of those whose warnings may be causes, ``TARGETS`` one of
+    ``jobs``.
     """
     found = re.sub(r"\brun\(", f"max without ({LOST}) (", expression).replace("LOST", LOST)
     found = re.sub(r"\bNONFINITE\b", f'condition=~"{_NONFINITE}"', found)
+    found = found.replace("TARGETS", f"job=~{json.dumps(jobs, ensure_ascii=False)}")
     return re.sub(r"\bCAUSAL\b", f'condition!~"{_HARMLESS}"', found)
 
 

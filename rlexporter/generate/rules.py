@@ -65,7 +65,7 @@ def _condition(condition: Condition, limit: Limit, site: Site) -> str:
 def _outside(each: PrometheusAlert, site: Site) -> str:
     return _alert(
         each.alert,
-        promql.expand(each.expr),
+        promql.expand(each.expr, site.jobs),
         {"for": each.wait, "keep_firing_for": each.keep},
         {"severity": each.severity.value, "family": each.family.label},
         {

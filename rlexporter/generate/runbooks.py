@@ -16,15 +16,15 @@ from rlexporter.model.condition import Baseline, Condition, Limit
 from rlexporter.model.metric import Kind
 
 
-def pages() -> dict[str, str]:
-    """Return every runbook, by file name."""
+def pages(jobs: str = promql.JOBS) -> dict[str, str]:
+    """Return every runbook, by file name; ``jobs`` as in `rlexporter.generate.promql.expand`."""
     grouped: dict[str, list[Condition]] = {}
     for condition in CONDITIONS:
         grouped.setdefault(condition.alert, []).append(condition)
     return {
         "README.md": _index(),
         **{f"{alert}.md": "\n".join(map(_page, members)) for alert, members in grouped.items()},
-        **{f"{each.alert}.md": _outside(each) for each in PROMETHEUS_ALERTS},
+        **{f"{each.alert}.md": _outside(each, jobs) for each in PROMETHEUS_ALERTS},
         f"{WATCHDOG}.md": filled("watchdog.md", watchdog=WATCHDOG),
     }
 
@@ -62,14 +62,14 @@ def _in(say: Language, condition: Condition) -> str:
     return f"\n## {say.name}\n\n{say(condition.summary)}\n{body}"
 
 
-def _outside(each: PrometheusAlert) -> str:
+def _outside(each: PrometheusAlert, jobs: str) -> str:
     return _sections(
         each.alert,
         each.summary,
         {
             MEANING: f"{each.meaning}\n\nSeverity: {each.severity.value}. Seen from outside the process.",
             "Impact": IMPACT[each.family],
-            "Diagnosis": f"```promql\n{promql.expand(each.expr)}\n```",
+            "Diagnosis": f"```promql\n{promql.expand(each.expr, jobs)}\n```",
             CAUSES: _bullets(each.causes),
             REMEDIES: _bullets(each.remedies),
             "Source of the limit": each.source + ".",

@@ -1,4 +1,4 @@
-"""What differs from site to site: where runbooks and Grafana are. Links of alerts, made from it."""
+"""What differs from site to site: where runbooks and Grafana are, and names of jobs. Links of alerts, made from it."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from rlexporter.catalog import RUNBOOKS
 from rlexporter.generate.dashboards import fleet
 from rlexporter.generate.dashboards.families import GRPO, PPO
 from rlexporter.generate.dashboards.linked import panel_id
+from rlexporter.generate.promql import JOBS
 from rlexporter.model.condition import Family
 
 VARIABLES = ("cluster", "namespace", "job")
@@ -20,10 +21,14 @@ _ADDRESS = re.compile(r"https?://[^\s\"'`<>\\^{|}$?#]+")
 
 @dataclass(frozen=True)
 class Site:
-    """Bases of links, as `base` returns them. Without ``grafana_url`` no alert has a link to a dashboard."""
+    """Bases of links, as `base` returns them, and the jobs that runs are scraped in.
+
+    Without ``grafana_url`` no alert has a link to a dashboard.
+    """
 
     runbooks_url: str = RUNBOOKS
     grafana_url: str | None = None
+    jobs: str = JOBS
 
     def runbook(self, alert: str) -> str:
         """Return the address of the runbook of an alert."""

@@ -25,6 +25,7 @@ class Family(str, Enum):
     NONFINITE = "NONFINITE"
     CRASH = "CRASH"
     STALL = "STALL"
+    STORM = "STORM"
     SLOW = "SLOW"
     POLICY_STEP = "POLICY_STEP"
     KL_HIGH = "KL_HIGH"

@@ -20,6 +20,7 @@ PROMETHEUS_ALERTS = {
     "RLRunPreempted": "info",
     "RLRunNotBack": "warning",
     "RLTargetSilent": "warning",
+    "RLRankZeroMissing": "warning",
     "RLClockOff": "warning",
     "RLExporterErrors": "warning",
     "RLSignalUnavailable": "info",

@@ -94,6 +94,8 @@ def test_causes_come_before_symptoms() -> None:
     assert order.index("nonfinite") < order.index("grad_dead") < order.index("kl_high") < order.index("reward_drop")
     named = {each.label for causes, symptoms in INHIBITIONS for each in (*causes, *symptoms)}
     assert named <= set(order)
+    assert "storm" in order
+    assert "storm" not in named, "a storm is no cause, and no symptom"
 
 
 def test_conditions_are_consistent() -> None:
@@ -182,6 +184,25 @@ OUTSIDE_CASES: dict[str, Case] = {
     ),
     "errors of the exporter before the first scrape": Case(
         LIVE | {RUN.name("rlexporter_errors_total", where="tap"): "1x80"}, {"30s": {"RLExporterErrors": ["a"]}}
+    ),
+    "one error more, after five in an attempt that is gone": Case(
+        series([Process([("running", 3600)]), Process([("running", 3600)], 3660)], 7200)
+        | {RUN.name("rlexporter_errors_total", where="tap"): "0x10 5x230 stale _x70 1x100"},
+        {"50m": {"RLExporterErrors": []}, "70m": {"RLExporterErrors": []}, "79m": {"RLExporterErrors": ["a"]}},
+    ),
+    "and at once, in its place": Case(
+        series([Process([("running", 600)]), Process([("running", 3600)], 630)], 3000)
+        | {RUN.name("rlexporter_errors_total", where="tap"): "0x10 5x29 stale 1x150"},
+        {"12m": {"RLExporterErrors": ["a"]}, "42m": {"RLExporterErrors": []}},
+    ),
+    "rank 0 is not there": Case(
+        series([Process([("running", 2400)], labels={"rank": "3"})], 2400),
+        {"4m": {"RLRankZeroMissing": []}, "6m": {"RLRankZeroMissing": ["a"]}, "30m": {"RLRankZeroMissing": ["a"]}},
+    ),
+    "rank 0 is there, and then dead": Case(
+        series([Process([("running", 600), ("failed", 30)])], 2400)
+        | {RUN.name(STARTED, rank="3", instance="h:4"): "0x160"},
+        {"6m": {"RLRankZeroMissing": []}, "30m": {"RLRankZeroMissing": []}},
     ),
     "a signal that an error took": Case(
         LIVE | {RUN.name("rl_signal_unavailable_info", signal="ratio", cause="error", reason="x"): "_x10 1x30"},

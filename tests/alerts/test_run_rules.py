@@ -129,12 +129,63 @@ DAY = case([lived(TRAINED, FAILED)], {86000: ["RLRunFailed"], 88000: []}, ("RLRu
 
 CONDITIONS = ("RLKLHigh", "RLWeightsNonFinite", "RLRunFailed", "RLRunVanished")
 ATTEMPTS = {
-    "a condition ends with its run": case(
-        [lived(TRAINED, ("finished", 300), events=[KL])], {570: ["RLKLHigh"], 630: [], 900: [], 1200: []}, CONDITIONS
+    "a warning ends with its run": case(
+        [lived(TRAINED, ("finished", 300), events=[replace(KL, severity="warning")])],
+        {570: ["RLKLHigh"], 630: [], 900: [], 1200: []},
+        CONDITIONS,
     ),
-    "a condition ends with the attempt, though it failed": case(
+    "the end of a sick run mends nothing: finished, for an hour": case(
+        [lived(TRAINED, ("finished", 30), events=[KL])],
+        {570: ["RLKLHigh"], 630: ["RLKLHigh"], 1200: ["RLKLHigh"], 4100: ["RLKLHigh"], 4500: []},
+        CONDITIONS,
+    ),
+    "stopped, until it is started again": case(
+        [lived(TRAINED, ("stopped", 30), events=[KL]), lived(("running", 900), born=1500)],
+        {630: ["RLKLHigh"], 1490: ["RLKLHigh"], 1530: []},
+        CONDITIONS,
+    ),
+    "failed, for as long as it is dead": case(
         [lived(TRAINED, FAILED, events=[KL])],
-        {570: ["RLKLHigh"], 630: ["RLRunFailed"], 1200: ["RLRunFailed"]},
+        {
+            570: ["RLKLHigh"],
+            630: ["RLKLHigh", "RLRunFailed"],
+            1200: ["RLKLHigh", "RLRunFailed"],
+            2 * HOUR: ["RLKLHigh", "RLRunFailed"],
+        },
+        CONDITIONS,
+    ),
+    "what was over before the end stays over": case(
+        [lived(TRAINED, ("finished", 30), events=[replace(KL, at=30, holds=60)])],
+        {105: ["RLKLHigh"], **never(990, 1200)},
+        CONDITIONS,
+    ),
+    "a NaN in the last step of a run that finished": case(
+        [lived(TRAINED, ("finished", 30), events=[replace(NAN, at=600, holds=HOUR)])],
+        {590: [], 615: ["RLWeightsNonFinite"], 4100: ["RLWeightsNonFinite"], 4500: []},
+        CONDITIONS,
+    ),
+    "one that was over when it finished: until it was told": case(
+        [lived(TRAINED, ("finished", 30), events=[NAN])],
+        {590: ["RLWeightsNonFinite"], 660: ["RLWeightsNonFinite"], 1200: []},
+        CONDITIONS,
+    ),
+    "dead of NaN, and of something else when it is back": case(
+        [
+            lived(TRAINED, FAILED, events=[NAN], died_of_nan=True),
+            lived(("running", 300), FAILED, born=900, instance="h:2"),
+        ],
+        {
+            890: ["RLWeightsNonFinite"],
+            1140: [],
+            1230: ["RLRunFailed"],
+            1500: ["RLRunFailed"],
+            2400: ["RLRunFailed"],
+        },
+        CONDITIONS,
+    ),
+    "the same at once, in the same place": case(
+        [lived(TRAINED, FAILED, events=[NAN], died_of_nan=True), lived(("running", 30), FAILED, born=735)],
+        {690: ["RLWeightsNonFinite"], 750: [], 780: ["RLRunFailed"], 1000: ["RLRunFailed"], 2400: ["RLRunFailed"]},
         CONDITIONS,
     ),
     "the NaN that killed it stays": case(
@@ -217,20 +268,28 @@ CLOCKS["right"] = case(
     [lived(("running", 1500), clock=20)], {1400: []}, ("RLClockOff", "RLRunStalled", "RLRunVanished")
 )
 
-RESUMED = ("RLRunResumed", "RLRunLostProgress")
+RESUMED, RESTARTS = ("RLRunResumed", "RLRunLostProgress"), ("RLRunRestarting",)
 UP, AGAIN = tuple(range(0, 400, 10)), tuple(range(350, 800))
 
 
-def resumed(fires: dict[int, Sequence[str]], save: float, again: Process | None = None, **more: float) -> Case:
-    """A run that saves every so many steps, dies in step 390, and goes on in step 350 or as ``again``."""
+def resumed(
+    fires: dict[int, Sequence[str]], save: float, again: Process | None = None, ends: str = "failed", **more: float
+) -> Case:
+    """A run that saves every so many steps, ends in step 390, and goes on in step 350 or as ``again``."""
     more['rl_hyperparameter{name="save_steps"}'] = save
-    first = lived(TRAINED, steps=UP, more=more)
+    first = lived(TRAINED, (ends, 30), steps=UP, more=more)
     second = again or lived(("running", 900), born=900, steps=AGAIN)
     return case([first, replace(second, more=more)], fires, RESUMED)
 
 
 PROGRESS = {
     "a routine resume": resumed({590: [], 960: ["RLRunResumed"], 1700: []}, 50),
+    "a new run after one that finished": resumed(
+        never(960, 1700), 15, lived(("running", 900), born=900, steps=range(800)), ends="finished"
+    ),
+    "after one that was stopped by hand": resumed(
+        never(960, 1700), 15, lived(("running", 900), born=900, steps=range(800)), ends="stopped"
+    ),
     "more than two checkpoints": resumed({590: [], 975: ["RLRunResumed", "RLRunLostProgress"], 1700: []}, 15),
     "a share of the run": resumed({975: ["RLRunResumed"]}, 0.1, rl_steps_planned=1000),
     "not while it starts": resumed(
@@ -238,8 +297,63 @@ PROGRESS = {
     ),
 }
 
-CASES = {**DEAD, **ATTEMPTS, **CLOCKS, **PROGRESS}
+
+def started(*ends: str) -> list[Process]:
+    """Short attempts under one name in one place, which end so, five minutes from one to the next."""
+    return [lived(("running", 240), (end, 30), born=300 * i) for i, end in enumerate(ends)]
+
+
+AGAIN_AND_AGAIN = {
+    "three that failed": case(started("failed", "failed", "failed"), {560: [], 630: ["RLRunRestarting"]}, RESTARTS),
+    "four that finished": case(started(*["finished"] * 4), never(630, 930, 1100, 1500), RESTARTS),
+    "one that finished, then three that failed": case(
+        started("finished", *["failed"] * 3), {860: [], 930: ["RLRunRestarting"]}, RESTARTS
+    ),
+}
+
+CASES = {**DEAD, **ATTEMPTS, **CLOCKS, **PROGRESS, **AGAIN_AND_AGAIN}
 LONG = {name for name, each in CASES.items() if int([*each.expect][-1].rstrip("s")) > 3000}
+
+
+def died_of(exception: str, born: int, instance: str = "h:1") -> Process:
+    """A process that trains for a minute, and dies of this."""
+    seen = {f'rl_run_exception_info{{exception="{exception}"}}': 1.0}
+    return lived(("running", 60), ("failed", 30), born=born, instance=instance, more=seen)
+
+
+EXCEPTIONS: Mapping[str, tuple[list[Process], Mapping[int, str]]] = {
+    "of two the newest": (
+        [died_of("AOutOfMemory", 0), died_of("ValueError", 600)],
+        {300: "AOutOfMemory", 690: "ValueError", 1200: "ValueError"},
+    ),
+    "in the same place at once: none rather than the wrong one": (
+        [died_of("AOutOfMemory", 0), died_of("ValueError", 105)],
+        {100: "AOutOfMemory", 180: "", 270: "ValueError", 900: "ValueError"},
+    ),
+    "elsewhere, while the old one lingers": (
+        [replace(died_of("AOutOfMemory", 0), states=[("failed", 120)]), died_of("ValueError", 60, instance="h:2")],
+        {45: "AOutOfMemory", 150: "ValueError", 900: "ValueError"},
+    ),
+}
+
+
+def exceptions() -> dict[str, object]:
+    """All of `EXCEPTIONS` as one test of promtool."""
+    given: dict[str, str] = {}
+    checks = []
+    for i, (processes, named) in enumerate(EXCEPTIONS.values()):
+        given |= series([replace(each, run=f"run-{i}") for each in processes], 1000)
+        asked = f'count by (exception) (rl:run_fact{{fact="run_exception_info",run="run-{i}"}})'
+        checks += [
+            promtool.check(asked, time, {f'{{exception="{name}"}}': 1} if name else {}) for time, name in named.items()
+        ]
+    return promtool.of(given, checks)
+
+
+@pytest.mark.parametrize("generation", EACH_GENERATION)
+def test_exceptions(generation: str, tmp_path: Path) -> None:
+    """A failed run is told with the exception that its newest attempt died of, and no other."""
+    assert promtool.run(generation, tmp_path, [exceptions()]) == ""
 
 
 @pytest.mark.parametrize("generation", EACH_GENERATION)

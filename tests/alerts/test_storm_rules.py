@@ -27,6 +27,11 @@ def sick(run: str, at: int, seconds: int, severity: str = "critical", cluster: s
     return lasting(run, seconds, severity, cluster, kl_high=at)
 
 
+def failing(run: str, born: int, trains: int = 600) -> Process:
+    """A run that fails after so many seconds; each attempt is in another place."""
+    return Process([("running", trains), ("failed", 30)], born, f"{run}:{born}", run)
+
+
 def case(processes: Sequence[Process], seconds: int, expect: Mapping[int, Mapping[str, Sequence[str]]]) -> Case:
     """These runs for so long, and which of them each alert names at which time."""
     return Case(series(processes, seconds), {f"{time}s": alerts for time, alerts in expect.items()})
@@ -93,6 +98,28 @@ STORMS = {
         [lasting(run, 600) for run in TWENTY],
         2000,
         {750: {"RLManyRunsSick": []}, 860: {"RLManyRunsSick": TWENTY, "RLRunVanished": TWENTY}},
+    ),
+    "failed together, all back, and one fails alone": case(
+        [
+            *(failing(run, 0) for run in FIVE),
+            failing("r0", 1200, trains=1200),
+            *(Process([("running", 3600)], 1200, f"{run}:2", run) for run in FIVE[1:]),
+        ],
+        4800,
+        {
+            660: {"RLManyRunsSick": FIVE, "RLRunFailed": FIVE},
+            1230: {"RLManyRunsSick": [], "RLRunFailed": []},
+            2430: {"RLManyRunsSick": [], "RLRunFailed": ["r0"]},
+            3600: {"RLManyRunsSick": [], "RLRunFailed": ["r0"]},
+        },
+    ),
+    "of a storm of warnings one gets worse": case(
+        [*(sick(run, 600, 2000, "warning") for run in FIVE), sick("r0", 900, 2000)],
+        2000,
+        {
+            800: {"RLManyRunsWarn": FIVE, "RLKLHigh/critical": []},
+            960: {"RLManyRunsWarn": FIVE, "RLManyRunsSick": [], "RLKLHigh/critical": ["r0"]},
+        },
     ),
     "warnings have a storm of their own": case(
         [sick(run, 600, 2000, "warning") for run in FIVE],

@@ -119,21 +119,27 @@ CASES = {
     "many runs": Case(
         [
             *SICK,
-            *(alert(STORM, "critical", "stall", **of) for of in BROKEN),
+            *(alert(STORM, "critical", "storm", **of) for of in BROKEN),
             alert("RLLater", "critical", "late", cluster="many", run="sick-03", condition="later"),
             alert("RLExporterErrors", "warning", "exporter", cluster="many"),
         ],
         {("page", STORM), ("page", "RLLater"), ("chat", "RLExporterErrors")},
     ),
     "the storm first": Case(
-        [alert(STORM, "critical", "stall", **of, namespace="x") for of in BROKEN[:6]]
+        [alert(STORM, "critical", "storm", **of, namespace="x") for of in BROKEN[:6]]
         + [alert("RLStalled", "critical", "stall", **of, namespace="x") for of in BROKEN[:6]],
         {("page", STORM)},
     ),
     "a storm of warnings": Case(
         [alert("RLKLHigh", "warning", "kl", **of, namespace="y") for of in BROKEN[:6]]
-        + [alert("RLManyRunsWarn", "warning", "stall", **of, namespace="y") for of in BROKEN[:6]],
+        + [alert("RLManyRunsWarn", "warning", "storm", **of, namespace="y") for of in BROKEN[:6]],
         {("chat", "RLManyRunsWarn")},
+    ),
+    "one of a storm of warnings gets worse": Case(
+        [alert("RLManyRunsWarn", "warning", "storm", **of, namespace="z") for of in BROKEN[:6]]
+        + [alert("RLKLHigh", "warning", "kl", **of, namespace="z") for of in BROKEN[:6]]
+        + [alert("RLKLHigh", "critical", "kl", **BROKEN[2], namespace="z")],
+        {("chat", "RLManyRunsWarn"), ("page", "RLKLHigh")},
     ),
     "info": Case([alert("RLSignalMissing", "info", "exporter", run="o")], set()),
     "not ours": Case(
