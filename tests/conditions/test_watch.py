@@ -211,6 +211,17 @@ def test_a_past_begins_anew_where_its_signal_moves() -> None:
     assert run.began == {}
 
 
+def test_counts_of_the_next_step_are_not_of_the_one_that_waits() -> None:
+    """They may come before the line of theirs, with those that it waits for."""
+    run = Planted("grpo").healthy(5)
+    run.store.record(planted.grpo(6), 6, awaits=True)
+    run.store.absorb(StepUpdate(step=7, seen=planted.counted({"rl_grad_norm_dist": [nan]})), last=True)
+    assert not run.store.waits
+    assert run.began == {}
+    run.store.record(planted.grpo(7), 7)
+    assert run.began == {GRADIENT: 7}
+
+
 def test_what_comes_between_steps_belongs_to_the_next(exporter: Exporter) -> None:
     """`observe()` in a loop of one's own."""
     ratio = {"condition": "nonfinite_ratio", "severity": "critical"}
