@@ -10,13 +10,11 @@ is taken only while `rl:run_last_seen_timestamp_seconds`, which has that label t
 of a condition is its moment, and is taken only if that lies in the newest attempt.
 
 Expressions are evaluated in this order. ``run(x)`` is the largest value over the processes of a run, ``LOST`` the
-labels that it loses, ``NONFINITE`` a matcher of the conditions on NaN, ``CAUSAL`` one of those whose warnings may be
-causes (`rlexporter.generate.promql`).
+labels that it loses, and ``NONFINITE`` a matcher of the conditions on NaN (`rlexporter.generate.promql`).
 """
 
 from __future__ import annotations
 
-from rlexporter.catalog.causes import WAKE
 from rlexporter.model.alert import RecordingRule
 
 LATELY = 600
@@ -288,42 +286,37 @@ _MOMENTS = (
     ),
 )
 
-_BAD = 'severity=~"critical|warning"'
-_SUSPECT = "rl:suspect_since_timestamp_seconds"
-_CAUSE = (
+_VERDICT = (
     RecordingRule(
-        name="rl:run_incident_step",
-        expr="min without (condition) (\n"
-        f"  min without (severity) (rl:condition_step{{{_BAD}}})\n"
-        '  and ignoring (severity) rl:condition_step{severity="critical"}\n'
-        f") - {WAKE}",
-        help="The step from which a warning may be the cause of what is critical in a run: shortly before that began.",
+        name="rl:run_verdict",
+        expr='max without (condition, severity) (rl:condition{condition=~"run_.+"}) * 0 + 2\n'
+        "or run(last_over_time(rl_run_verdict[2m]))\n"
+        "or last_over_time(rl:run_verdict[1h])\n"
+        "and ignoring (attempt) rl:run_over",
+        help="The verdict on a run: 0 fine, 1 look, 2 act. The processes say it, the worst of all ranks; only that the "
+        "run has failed, vanished or hangs is added here. It stays when the run has ended.",
     ),
     RecordingRule(
-        name=_SUSPECT,
-        expr="label_replace(\n"
-        f"  min without (severity) ({_SINCE}{{{_BAD}}})\n"
-        "  and ignoring (severity) (\n"
-        '    rl:condition_step{severity="warning",CAUSAL}\n'
-        "    >= ignoring (condition, severity) group_left () rl:run_incident_step\n"
-        f'    or {_SINCE}{{severity="critical"}}\n'
-        "  ),\n"
-        '  "severity", "critical", "", ""\n'
-        ")\n"
-        f'or {_SINCE}{{severity="warning"}}\n'
-        f'unless ignoring (condition, severity) {_SINCE}{{severity="critical"}}',
-        help="What may be the cause of what is wrong in a run, and since when; its severity is the worst in the run.",
+        name="rl:run_named",
+        expr='rl:condition{condition=~"run_.+"} * 0 + time() + 1\n'
+        'or run(timestamp(rl_run_cause_info{rank="0"}) or timestamp(rl_run_cause_info{rank!="0"}) - 60)\n'
+        "or last_over_time(rl:run_named[1h])",
+        help="When the processes of a run last named a cause, other ranks a minute after rank 0; newer than all is that "
+        "it has failed, vanished or hangs.",
     ),
     RecordingRule(
         name="rl:run_cause",
-        expr=f"{_SUSPECT}\n"
-        "and topk without (condition, severity) (1,\n"
-        f"  3e10 - {_SUSPECT}{{NONFINITE}}\n"
-        f'  or 2e10 - {_SUSPECT}{{condition=~"run_.+"}}\n'
-        f"  or 1e10 - {_SUSPECT}\n"
-        ")",
-        help="What the verdict on a run names first, and since when it has held: what is not finite, then the process, "
-        "then what began first. Its severity is the worst in the run. Absent where nothing is wrong.",
+        expr="rl:run_named\n"
+        "and topk without (condition, severity, subject) (1,\n"
+        "  3e10 + rl:run_named{NONFINITE}\n"
+        "  and ignoring (condition, severity, subject, fact, attempt) (\n"
+        '    rl:run_fact{fact="condition_symptom"} == 1\n'
+        "  )\n"
+        "  or rl:run_named\n"
+        ")\n"
+        "and ignoring (condition, severity, subject) rl:run_verdict > 0",
+        help="What the verdict on a run names first: the NaN that it says it died of, else its process, else what the "
+        "processes named last. Absent where nothing is wrong.",
     ),
 )
 
@@ -365,6 +358,6 @@ RECORDING_RULES: tuple[RecordingRule, ...] = (
     *_OUTSIDE,
     *_CONDITIONS,
     *_MOMENTS,
-    *_CAUSE,
+    *_VERDICT,
     *_STORM,
 )

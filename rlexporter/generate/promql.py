@@ -6,11 +6,10 @@ import json
 import re
 
 from rlexporter.catalog import CONDITIONS, LOST_WITHOUT
-from rlexporter.catalog.causes import FATAL, HARMLESS
+from rlexporter.catalog.causes import FATAL
 
 LOST = ", ".join(LOST_WITHOUT)
 _NONFINITE = "|".join(condition.name for condition in CONDITIONS if condition.family is FATAL)
-_HARMLESS = "|".join(condition.name for condition in CONDITIONS if condition.family in HARMLESS)
 
 
 JOBS = ".*rlexporter.*"
@@ -21,13 +20,11 @@ def expand(expression: str, jobs: str = JOBS) -> str:
     """Return PromQL for the short forms in the catalogue.
 
     ``run(x)`` is the maximum over the processes of a run, ``LOST`` the labels it loses, ``NONFINITE`` a matcher of the
-    conditions on values that are no numbers, ``CAUSAL`` one of those whose warnings may be causes, ``TARGETS`` one of
-    ``jobs``.
+    conditions on values that are no numbers, ``TARGETS`` one of ``jobs``.
     """
     found = re.sub(r"\brun\(", f"max without ({LOST}) (", expression).replace("LOST", LOST)
     found = re.sub(r"\bNONFINITE\b", f'condition=~"{_NONFINITE}"', found)
-    found = found.replace("TARGETS", f"job=~{json.dumps(jobs, ensure_ascii=False)}")
-    return re.sub(r"\bCAUSAL\b", f'condition!~"{_HARMLESS}"', found)
+    return found.replace("TARGETS", f"job=~{json.dumps(jobs, ensure_ascii=False)}")
 
 
 def condition(name: str, severity: str) -> str:

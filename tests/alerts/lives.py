@@ -44,12 +44,22 @@ class Process:
     died_of_nan: bool = False
     """Whether the process says of its failure that a value which was no number explains it."""
     labels: Mapping[str, str] = field(default_factory=dict)
+    says: Sequence[tuple[int, int, str]] = ()
+    """Its verdict from such a second on, 0 to 2, and the condition that it names first."""
+    rank: int = 0
     more: Mapping[str, float] = field(default_factory=dict)
     """Other series of the process, as ``name{labels}``, each with a value."""
 
     def name(self, series: str, **labels: str) -> str:
         """The series with the labels of this process."""
-        own = {"run": self.run, "rank": "0", "instance": self.instance, "job": "rl", "namespace": "ml", **self.labels}
+        own = {
+            "run": self.run,
+            "rank": str(self.rank),
+            "instance": self.instance,
+            "job": "rl",
+            "namespace": "ml",
+            **self.labels,
+        }
         metric, _, inside = series.rstrip("}").partition("{")
         pairs = [f'{key}="{value}"' for key, value in {**own, **labels}.items()]
         return f"{metric}{{{','.join([*pairs, *([inside] if inside else [])])}}}"
@@ -76,6 +86,11 @@ class Process:
         }
         for event in self.events:
             found |= self._event(event, time)
+        for _, word, condition in [each for each in self.says if each[0] <= time][-1:]:
+            found[self.name("rl_run_verdict")] = word
+            if word:
+                labels = {"condition": condition, "severity": "critical", "subject": ""}
+                found[self.name("rl_run_cause_info", **labels)] = 1.0
         if state == RunState.FAILED.value and self.died_of_nan:
             found[self.name("rl_condition_symptom", condition="run_failed", severity="critical")] = 1.0
         return found

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.soak
 
 SEEN, SINCE = "rl:run_last_seen_timestamp_seconds", "rl:condition_since_timestamp_seconds"
 BEGAN = "rl:condition_event_timestamp_seconds"
-OF_CAUSES = INCIDENT, SUSPECT, CAUSE = "rl:run_incident_step", "rl:suspect_since_timestamp_seconds", "rl:run_cause"
+OF_CAUSES = VERDICT, NAMED, CAUSE = "rl:run_verdict", "rl:run_named", "rl:run_cause"
 MUTATIONS = [
     ("rl:clock_offset_seconds", "- timestamp(", "+ timestamp("),
     ("rl:attempt_start_timestamp_seconds", "[2m]) - last", "[2m]) + last"),
@@ -49,21 +49,15 @@ MUTATIONS = [
     ("rl:storm_member", f"\nor {SINCE} <= last_over_time(rl:storm_member[1h]) + 60", ""),
     ("rl:run_steps_lost", '\nand ignoring (state) rl:run_state{state="running"}', ""),
     ("rl:run_failure_explained", "or last_over_time(rl:run_failure_explained[1h])", "or rl:none"),
-    (INCIDENT, "- 20", "- 21"),
-    (INCIDENT, "- 20", "- 19"),
-    (INCIDENT, "min without (condition)", "max without (condition)"),
-    (INCIDENT, "min without (severity) (rl", "max without (severity) (rl"),
-    (INCIDENT, 'and ignoring (severity) rl:condition_step{severity="critical"}', ""),
-    (SUSPECT, ",CAUSAL", ""),
-    (SUSPECT, "min without (severity)", "max without (severity)"),
-    (SUSPECT, '"severity", "critical", "", ""', '"severity", "warning", "", ""'),
-    (SUSPECT, f'or {SINCE}{{severity="critical"}}', ""),
-    (SUSPECT, f'unless ignoring (condition, severity) {SINCE}{{severity="critical"}}', ""),
-    (SUSPECT, '{severity="warning"}\nunless', '{severity=~"warning|info"}\nunless'),
+    (VERDICT, "* 0 + 2", "* 0 + 1"),
+    (VERDICT, "or last_over_time(rl:run_verdict[1h])\nand ignoring (attempt) rl:run_over", ""),
+    (NAMED, "or last_over_time(rl:run_named", "or last_over_time(rl:none"),
+    (NAMED, "timestamp(", "0 * timestamp("),
     (CAUSE, "topk", "bottomk"),
-    (CAUSE, "3e10", "1e10"),
-    (CAUSE, "2e10", "1e10"),
-    (CAUSE, "1e10 - ", "1e10 + "),
+    (CAUSE, "3e10", "1e3"),
+    (NAMED, "time() + 1", "time() - 1"),
+    (CAUSE, 'rl:run_fact{fact="condition_symptom"} == 1', "vector(1)"),
+    (CAUSE, "rl:run_verdict > 0", "rl:run_verdict >= 0"),
 ]
 """A rule, and its condition where the name is that of several; what stands in it, and what takes its place."""
 UNPROVEN = [

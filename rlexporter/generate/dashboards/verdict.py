@@ -19,9 +19,8 @@ def word(by: str = "run", more: str = "") -> str:
 
     ``by``: the labels that name a run; ``more``: matchers.
     """
-    of = {each: _of(more, f'severity="{each}"') for each in ("critical", "warning")}
-    critical, warning = (f"(max by ({by}) (rl:run_cause{{{each}}}) > bool 0)" for each in of.values())
-    return f"2 * {critical} or {warning} or 0 * {_seen(by, more)} or 0 * {_served(by, more)} - 1"
+    said = f"max by ({by}) (rl:run_verdict{{{_of(more)}}})"
+    return f"{said} or max by ({by}) (rl_run_verdict{{{_of(more)}}}) or 0 * {_served(by, more)} - 1"
 
 
 def cause(by: str = "run", more: str = "") -> str:
@@ -56,7 +55,7 @@ def texts() -> Json:
 
 def build(page: Page) -> None:
     """Add the panels to ``page``."""
-    text = "From the conditions of the run's newest attempt: act now, look today, or fine. The cause stands beside it."
+    text = "What the run says of itself, or that it has failed, hangs or is gone. The cause stands beside it."
     page.add(stat("Verdict", Query(word(), "verdict"), text, mappings=[WORD], fill=True), 4, 5)
     page.add(_why(), 9, 5)
     page.add(_wrong(), 11, 5)
@@ -67,8 +66,7 @@ def _why() -> Json:
     made = stat(
         "Why",
         Query(cause(), format="table"),
-        "The likeliest cause: NaN and infinity, then the process, then what began first of what is critical and of "
-        "the warnings in the 20 steps before. What explains others has hidden them.",
+        "The likeliest cause of all that is wrong, as the run itself names it: the page at its own address says more.",
         mappings=[texts()],
         none=_RULES,
     )
