@@ -240,6 +240,7 @@ _OF_EACH = "advantage_dist logprob_dist ref_logprob_dist kl_per_token_dist rewar
 _OF_EACH += "grad_norm_dist weight_norm weight_changed_fraction"
 _LOGGED = "entropy_per_token_dist kl_per_token"
 _OF_GROUPS = f"{_LOGGED} sequence_ratio_dist reward_function_dist reward_group_range_dist ref_logprob_noise"
+_OF_GROUPS += " eval_reward_function_unfiltered_mean"
 _OF_PPO = "policy_ratio_dist policy_loss_dist value_dist return_dist kl_per_sequence_dist"
 _ALSO = {
     GRPOTrainer: f"{_OF_GROUPS} policy_ratio_dist",
