@@ -301,8 +301,8 @@ _VERDICT = (
         expr='rl:condition{condition=~"run_.+"} * 0 + time() + 1\n'
         'or run(timestamp(rl_run_cause_info{rank="0"}) or timestamp(rl_run_cause_info{rank!="0"}) - 60)\n'
         "or last_over_time(rl:run_named[1h])",
-        help="When the processes of a run last named a cause, other ranks a minute after rank 0; newer than all is that "
-        "it has failed, vanished or hangs.",
+        help="When the processes of a run last named a cause, other ranks a minute after rank 0; newer than all is "
+        "that it has failed, vanished or hangs.",
     ),
     RecordingRule(
         name="rl:run_cause",

@@ -12,6 +12,8 @@ import yaml
 
 from rlexporter.catalog import CONDITIONS, INHIBITIONS, NAMED
 from rlexporter.catalog.causes import NONFINITE_ALERTS
+from rlexporter.generate import rules
+from rlexporter.generate.site import Site
 from tests.alerts import promtool, test_run_rules, test_storm_rules
 from tests.alerts.expected import PROMETHEUS_ALERTS, RAISED
 from tests.alerts.lives import Event, Process, series
@@ -49,7 +51,7 @@ def _wrong(rule: dict[str, Any]) -> Iterator[str]:
     of_run = rule["alert"] not in ("RLManyRunsSick", "RLManyRunsWarn", "RLExporterWatchdog", "RLTargetSilent")
     lost = {label for each in re.findall(r"(?:without|by) \(([^)]*)\)", expr) for label in each.split(", ")}
     runbook = ROOT / "alerts/runbooks" / notes["runbook_url"].rpartition("/")[2]
-    rules = {
+    right = {
         "name": re.fullmatch(r"RL[A-Z]\w+", rule["alert"]),
         "annotations": set(notes) == {"summary", "description", "runbook_url"},
         "summary": notes["summary"].endswith(".") and "{{" not in notes["summary"],
@@ -63,7 +65,7 @@ def _wrong(rule: dict[str, Any]) -> Iterator[str]:
         "lost label": not (of_run and {"run", "namespace", "cluster", "job"} & lost),
         "runbook": f"# {rule['alert']}\n" in runbook.read_text(),
     }
-    return (name for name, right in rules.items() if not right)
+    return (name for name, holds in right.items() if not holds)
 
 
 def test_alerts_are_well_written() -> None:
@@ -232,6 +234,16 @@ def test_alerts_from_outside(generation: str, tmp_path: Path) -> None:
     """Each at a time at which it must be silent, and at one at which it must fire."""
     tests = [together(OUTSIDE_CASES.values()), *map(alone, TARGETS.values())]
     assert promtool.run(generation, tmp_path, tests, every="30s") == ""
+
+
+@pytest.mark.parametrize("generation", EACH_GENERATION)
+def test_a_silent_target_in_a_job_of_any_name(generation: str, tmp_path: Path) -> None:
+    """The name of the job is one of the settings of `rlexporter generate`; what it does not match is not ours."""
+    file = tmp_path / "rules.yml"
+    file.write_text(rules.rules(Site(jobs=r'training|a"b\d')))
+    for job, told in (("training", [""]), ('a\\"b1', [""]), ("ml/rlexporter", [])):
+        case = Case({TARGET.replace("ml/rlexporter", job): "0x100"}, {"11m": {"RLTargetSilent": told}})
+        assert promtool.run(generation, tmp_path, [alone(case)], file, every="30s") == ""
 
 
 def test_every_alert_from_outside_has_a_case() -> None:

@@ -179,7 +179,7 @@ def test_the_panels_tell_the_runs_apart(server: Server) -> None:
     assert [words[value] for value in shown("grpo", "Verdict")] == ["fine"]
     assert [states[value] for value in shown(world.BROKEN, "State")] == ["failed"]
     assert [states[value] for value in shown(world.RANKS, "State")] == ["running"]
-    assert len(shown(world.BROKEN, "Wrong now")) == 1, "what killed it: the rest ended with it"
+    assert len(shown(world.BROKEN, "Wrong now")) == 2, "what killed it, and what was critical then"
     assert shown("grpo", "Wrong now") == []
     assert len(shown(world.RANKS, "Wrong now")) == 1  # its own, and that of the storm of all these runs
     assert shown(world.RANKS, "Conditions that have begun") == ["0"]  # it has begun, and is over

@@ -31,6 +31,7 @@ SLACK = 60 if REAL else 600
 
 TIMES = (
     *("} > 90", "120)", "> time() - 600", "< time() - 300", "> time() - 900", "> time() - 86400"),
+    "< time() - 3600",
     *("+ 60", "> 1800"),
 )
 """Seconds in the rules that stand for themselves; ranges, offsets and waits are found by their form."""

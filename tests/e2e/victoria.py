@@ -8,7 +8,7 @@ import urllib.request
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from tests.tools import ROOT, Prometheus, free_port, require_victoria, running
+from tests.tools import ROOT, Prometheus, each_second, free_port, require_victoria, running
 
 RULES = ROOT / "alerts/rlexporter.rules.yml"
 RELABEL = ROOT / "deploy/victoria-metrics/relabel.yml"
@@ -62,7 +62,7 @@ def alerting(folder: Path, at: Prometheus, rules: Path = RULES, *, pager: int = 
     folder.mkdir()
     command = [
         str(require_victoria() / "vmalert"),
-        f"-rule={rules}",
+        f"-rule={each_second(rules, folder)}",
         f"-httpListenAddr=127.0.0.1:{port}",
         *(f"-datasource.url={home}", f"-remoteWrite.url={home}", "-remoteWrite.flushInterval=200ms"),
         f"-notifier.url=http://127.0.0.1:{pager}" if pager else "-notifier.blackhole",

@@ -229,6 +229,14 @@ def test_written_again_it_is_of_the_new_site(tmp_path: Path, capsys: pytest.Capt
     (tmp_path / "alerts/mine.yml").write_text("mine")
     assert main.main(["generate", "--out", str(tmp_path)]) == 0
     assert "alerts have no links to the dashboards: --grafana-url URL gives them" in capsys.readouterr().out
+    assert main.main(["generate", "--out", str(tmp_path), "--job", "training"]) == 0
+    for name in ("rlexporter.rules.yml", "runbooks/RLTargetSilent.md"):
+        text = (tmp_path / "alerts" / name).read_text()
+        assert 'up{job=~"training"}' in text
+        assert "rlexporter.*" not in text.replace("The name is `.*rlexporter.*`", "")
+    with pytest.raises(SystemExit):
+        main.main(["generate", "--out", str(tmp_path), "--job", "training("])
+    assert "'training(' is no regular expression: " in capsys.readouterr().err
     assert "http://one" not in (tmp_path / "alerts/rlexporter.rules.yml").read_text()
     assert (tmp_path / "alerts/mine.yml").read_text() == "mine"
     assert not list(tmp_path.rglob("*.part"))
