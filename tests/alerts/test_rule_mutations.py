@@ -51,11 +51,10 @@ MUTATIONS = [
     ("rl:condition", "or rl:condition_event{NONFINITE}\n", ""),
     ("rl:condition", "unless ignoring (condition, severity, attempt) rl:run_over\n", ""),
     ("rl:condition", "\nor max without (attempt) (rl:condition_at_end)", ""),
-    (SINCE, f") >= ignoring (condition, severity) group_left () {START}\nand", ")\nand"),
     ("rl:run_errors", "increase(rlexporter_errors_total[15m]) > 0", "rl:none"),
     ("rl:run_errors", " unless rlexporter_errors_total offset 15m", " unless rlexporter_errors_total"),
     ("rl:condition run_vanished", "> 90", "> 15"),
-    ("rl:condition run_stalled", "  and rl:newest_attempt\n", ""),
+    ("rl:condition run_stalled", "  and ignoring (attempt) rl:newest_attempt\n", ""),
     (BEGAN, "last_over_time(rl:clock_offset_seconds[5m])", "last_over_time(rl:clock_offset_seconds[5m]) * -1"),
     (BEGAN, ">= ignoring (condition, severity, LOST) group_left () rl:run_start_timestamp_seconds", ">= 0"),
     ("rl:condition_event", "  unless last_over_time(rl_condition_symptom[5m]) == 1\n", ""),
@@ -81,6 +80,7 @@ MUTATIONS = [
 ]
 """A rule, and its condition where the name is that of several; what stands in it, and what takes its place."""
 UNPROVEN = [
+    (SINCE, f") >= ignoring (condition, severity) group_left () {START}\nand", ")\nand"),
     ("rl:condition run_vanished", "and on () (time() - rl:evaluating_since_timestamp_seconds > 120)", ""),
     ("rl:run_sick_since_timestamp_seconds", "[20m]", "[1m]"),
     ("rl:runs_newly_sick", "count by (cluster, severity)", "count by (severity)"),

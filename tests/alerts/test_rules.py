@@ -184,6 +184,9 @@ OUTSIDE_CASES: dict[str, Case] = {
         LIVE | {RUN.name("rlexporter_errors_total", where="tap"): "0x20 1x140"},
         {"5m": {"RLExporterErrors": []}, "6m": {"RLExporterErrors": ["a"]}, "38m": {"RLExporterErrors": []}},
     ),
+    "errors of the exporter, after twenty minutes without": Case(
+        LIVE | {RUN.name("rlexporter_errors_total", where="tap"): "0x80 1x80"}, {"22m": {"RLExporterErrors": ["a"]}}
+    ),
     "errors of the exporter before the first scrape": Case(
         LIVE | {RUN.name("rlexporter_errors_total", where="tap"): "1x80"}, {"30s": {"RLExporterErrors": ["a"]}}
     ),
