@@ -36,6 +36,9 @@ BAD = 90
 SCRAPED_ONLY = {"RLTargetSilent"}
 """What asks for `up`, which nobody is who pushes."""
 
+ORPHAN = "orphan"
+"""A run whose rank 0 is not there."""
+
 Samples = dict[tuple[str, ...], float]
 
 
@@ -53,7 +56,7 @@ def deliver(snapshot: Snapshot, scraped: Prometheus, exporter: OTLPMetricExporte
 
 def snapshot(run: str, samples: Mapping[tuple[str, ...], float]) -> Snapshot:
     found = {Series(NAMED[name], tuple(labels)): value for (name, *labels), value in samples.items()}
-    return Snapshot({"run": run, "rank": "0"}, found)
+    return Snapshot({"run": run, "rank": "3" if run == ORPHAN else "0"}, found)
 
 
 def alive(began: float, state: str = "running") -> Samples:
@@ -64,21 +67,28 @@ def alive(began: float, state: str = "running") -> Samples:
     return {**states, ("rl_run_start_timestamp_seconds",): began, ("rlexporter_time_seconds",): time.time()}
 
 
+def begun(at: float, condition: str, severity: str) -> Samples:
+    """A condition that holds since then."""
+    latest = {"timestamp_seconds": at, "value": 7.0, "step": 40.0, "threshold": 3.0}
+    events: Samples = {
+        (f"rl_condition_last_event_{name}", condition, severity): value for name, value in latest.items()
+    }
+    return {**events, ("rl_condition", condition, severity): 1.0}
+
+
 def sick(began: float, now: float) -> Iterator[tuple[str, Samples]]:
     """What each run tells after ``now`` seconds; a run that is gone tells nothing."""
     running = alive(began)
     for _, condition, severity in RAISED:
-        latest = {"timestamp_seconds": began + BAD, "value": 7.0, "step": 40.0, "threshold": 3.0}
-        events: Samples = {
-            (f"rl_condition_last_event_{name}", condition, severity): value for name, value in latest.items()
-        }
-        events[("rl_condition", condition, severity)] = 1.0
+        events = begun(began + BAD, condition, severity)
         yield f"{condition}-{severity}", running | {("rl_gpus",): 8.0} | (events if now > BAD else {})
+    yield ORPHAN, running
     if now < BAD + 40:
         died = alive(began, "running" if now < BAD else "failed")
         yield (
             "failed",
             died
+            | begun(began, "kl_high", "critical")
             | {("rl_step",): 9.0, ("rl_last_good_checkpoint_step",): 5.0}
             | ({("rl_run_exception_info", "ValueError"): 1.0} if now >= BAD else {}),
         )
