@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from rlexporter.catalog import CATALOG, NONFINITE
+from rlexporter.catalog import CATALOG, NAMED, NONFINITE
 from rlexporter.config.settings import TIMINGS
+from rlexporter.model.incident import WORDS, worst
 from rlexporter.model.metric import Group, RankScope, Series
 from rlexporter.model.snapshot import Snapshot
 
@@ -19,17 +20,19 @@ _TIMINGS = {"rlexporter_build_info"} | {
 }
 _BY_METRIC = ("rl_nonfinite_values_total", "rl_undefined_values_total")
 _COUNTED = {metric.of or metric.series for metric in CATALOG if metric.scope is RankScope.RANK}
+_VERDICT = Series(NAMED["rl_run_verdict"])
 _CONDITIONS = {metric.series for metric in CATALOG if "condition" in metric.labels}
 
 
 def own(snapshot: Snapshot, ranks: str) -> Snapshot:
     """Return the part of ``snapshot`` that is this rank's own. ``ranks``: `timings`, or `all` for its tensors too."""
     serves = _timing if ranks == TIMINGS else _local
-    return replace(
-        snapshot,
-        samples={series: value for series, value in snapshot.samples.items() if serves(series)},
-        buckets={series: found for series, found in snapshot.buckets.items() if serves(series)},
-    )
+    samples = {series: value for series, value in snapshot.samples.items() if serves(series)}
+    incidents = tuple(each for each in snapshot.incidents if ranks != TIMINGS and each.condition in NONFINITE)
+    if _VERDICT in samples:
+        samples[_VERDICT] = WORDS.index(worst(incidents))
+    buckets = {series: found for series, found in snapshot.buckets.items() if serves(series)}
+    return replace(snapshot, samples=samples, buckets=buckets, incidents=incidents)
 
 
 def _timing(series: Series) -> bool:
@@ -43,4 +46,4 @@ def _local(series: Series) -> bool:
         return series.labels[0] in _COUNTED
     if name in _CONDITIONS:
         return series.labels[0] in NONFINITE
-    return series.metric.scope is RankScope.RANK
+    return series.metric.scope is RankScope.RANK or series == _VERDICT
