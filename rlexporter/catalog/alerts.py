@@ -177,32 +177,6 @@ PROMETHEUS_ALERTS: tuple[PrometheusAlert, ...] = (
         source="a routine resume loses one interval at most",
     ),
     PrometheusAlert(
-        alert="RLRunResumed",
-        family=Family.CRASH,
-        severity=Severity.INFO,
-        expr="rl:run_steps_lost",
-        summary="A run repeats steps that it had done before.",
-        description='it is {{ $value | printf "%.0f" }} steps behind where it was within the last hour.',
-        meaning="It was resumed from a checkpoint, and what came after that is done again: the usual way back from a "
-        "preemption or a crash.",
-        causes=("A resumed checkpoint.",),
-        remedies=("Nothing; save more often (`save_steps`) where it costs too much.",),
-        source="a step only grows within one attempt",
-    ),
-    PrometheusAlert(
-        alert="RLRunPreempted",
-        family=Family.CRASH,
-        severity=Severity.INFO,
-        expr='max without (state, attempt) (time() - rl:run_last_seen_timestamp_seconds{state="preempted"})',
-        summary="A run was told to end.",
-        description="it was preempted (SIGTERM), and has not come back yet.",
-        meaning="The process got SIGTERM, as schedulers send it before they take a node away. No page: it is expected "
-        "to be queued again.",
-        causes=("A preemption, a time limit, a drained node, a person.",),
-        remedies=("Nothing, if it is queued again.",),
-        source="the state that the exporter serves after SIGTERM",
-    ),
-    PrometheusAlert(
         alert="RLRunNotBack",
         family=Family.CRASH,
         severity=Severity.WARNING,
@@ -286,21 +260,6 @@ PROMETHEUS_ALERTS: tuple[PrometheusAlert, ...] = (
         causes=("A bug, a full disk (recording), or a version of TRL that the taps were not made for.",),
         remedies=("Read the log of the process for `rlexporter`; report it.",),
         source="an error of the exporter is always a fault",
-    ),
-    PrometheusAlert(
-        alert="RLSignalUnavailable",
-        family=Family.EXPORTER,
-        severity=Severity.INFO,
-        expr='max without (reason, LOST) (last_over_time(rl_signal_unavailable_info{cause="error"}[5m])) == 1\n'
-        f"and ignoring (signal, cause, state, attempt) {_LIVE}",
-        summary="A signal that this run should have cannot be measured.",
-        description="the signal {{ $labels.signal }} cannot be measured at the tensor; alerts that need it cannot "
-        "fire.",
-        meaning="A tap on the trainer failed or does not fit its version. What the configuration leaves out (KL with "
-        "`beta=0`, the ratio of on-policy updates) is not meant, and raises nothing.",
-        causes=("A version of TRL that is newer than the taps, or a trainer that overrides what they look at.",),
-        remedies=("The reason is in `rl_signal_unavailable_info`; see docs/compatibility.md.",),
-        source="a rule that cannot fire is the worst failure of monitoring",
     ),
 )
 

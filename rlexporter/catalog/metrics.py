@@ -1263,8 +1263,9 @@ _TRUTH = (
         "rl_incident",
         "What has gone wrong in the run, one series an incident: 2 while it holds, 1 while it has eased (the number is "
         "within its limit, but not where it was before), 0 once it is over. subject: what it is about, such as "
-        "a reward function; cause: the condition that explains it. Absent while nothing has gone wrong.",
-        labels=("condition", "severity", "subject", "cause"),
+        "a reward function; cause: the condition that explains it; unit: that of its value and limit. "
+        "Absent while nothing has gone wrong.",
+        labels=("condition", "severity", "subject", "cause", "unit"),
         reading="1 is worth a look: what went wrong has not been undone.",
     ),
     _condition.gauge(

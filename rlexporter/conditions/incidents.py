@@ -231,6 +231,7 @@ def _incident(limits: Sequence[_Begun], step: int) -> Incident:
         value=begun.value,
         threshold=begun.threshold,
         series=begun.series,
+        unit=begun.unit,
         subject=begun.subject,
         cause=found.cause[0] if found.cause else "",
         count=found.count,

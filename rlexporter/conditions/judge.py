@@ -41,6 +41,7 @@ class Transition(NamedTuple):
     value: float
     series: str
     """The series at which the signal was read."""
+    unit: str
     subject: str
     """What it is about, where the signal is of several things."""
     since: int
@@ -58,14 +59,14 @@ class _SignalState:
     """A signal of a run: its sources, its past, and the limits on it."""
 
     __slots__ = (
-        *("getters", "limits", "measures", "name", "origin", "origin_places", "past", "place", "places"),
+        *("unit", "getters", "limits", "measures", "name", "origin", "origin_places", "past", "place", "places"),
         *("series", "sources", "tried", "variant"),
     )
 
     def __init__(
         self, signal: Signal, algorithm: str, derive: Mapping[str, Derive], origin: _SignalState | None
     ) -> None:
-        self.name = signal.name
+        self.name, self.unit = signal.name, signal.unit
         self.origin = origin
         """The signal that this one is derived from."""
         self.sources = [each for each in signal.sources if not each.algorithms or algorithm in each.algorithms]
@@ -177,7 +178,7 @@ class Judge:
                 changed.append(
                     Transition(
                         *(each.condition, each.limit, nan, Standing.OVER, False, state.past.newest, state.series),
-                        *("", each.since, each.active or each.eased),
+                        *(state.unit, "", each.since, each.active or each.eased),
                     )
                 )
                 each.begin_anew()
@@ -226,7 +227,8 @@ class Judge:
         since = memory.subject_since if memory.subject else each.since
         changed = began or ended or over or first
         return Transition(
-            each.condition, each.limit, threshold, standing, began, value, series, memory.subject, since, changed
+            *(each.condition, each.limit, threshold, standing, began, value, series),
+            *(state.unit, memory.subject, since, changed),
         )
 
     def _begin(self, state: _SignalState, each: LimitState) -> None:

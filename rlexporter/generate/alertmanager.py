@@ -13,7 +13,7 @@ _OURS = 'alertname=~"RL.+"'
 # Without it, an alert that has no run would hide, and be hidden by, every other that has none: absent labels are equal.
 _HAS_RUN = 'run=~".+"'
 _RUN = ("cluster", "namespace", "run")
-_AT_MOST = {"critical": "critical|warning|info", "warning": "warning|info"}
+_AT_MOST = {"critical": "critical|warning", "warning": "warning"}
 
 
 class Inhibition(NamedTuple):

@@ -6,26 +6,70 @@ Each says where first, then what: numbers are those of the moment in which it be
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from rlexporter.conditions import chance
 from rlexporter.conditions.from_catalog import SIGNAL_NAMED
 from rlexporter.model.alert import PrometheusAlert
-from rlexporter.model.condition import Condition, Limit
+from rlexporter.model.condition import Condition
 
 _RUN = ("cluster", "namespace", "job", "run")
-_OF = (*_RUN, "condition", "severity")
 _NAMED = "Run {{ $labels.run }}"
 _ONE_OR_NONE = 0.5
 """The limit of signals that are 1 or 0: the summary says all there is."""
-_WITHOUT_UNIT = ("", "reward")
 _COUNTED = {"values": "NaN or infinite value", "reward functions": "reward function", "keys": "key"}
 
 
-def of_condition(condition: Condition, limit: Limit) -> str:
-    """Return the description of an alert on one limit of a condition."""
-    numbers = _numbers(SIGNAL_NAMED[condition.signal].unit, limit)
-    step = _said("rl:condition_step", f", step {_WHOLE}", _OF)
-    return f"{_NAMED}{step}{f': {numbers}' if numbers else ''}.{_COST}"
+class Description(NamedTuple):
+    """A text that all alerts with numbers of one kind share."""
+
+    name: str
+    """The kind: the name of the YAML anchor under which the text stands once."""
+    text: str
+
+
+def of_condition(condition: Condition) -> Description:
+    """Return the description of an alert on a condition."""
+    unit = SIGNAL_NAMED[condition.signal].unit
+    if not unit and all(limit.value == _ONE_OR_NONE for limit in condition.limits):
+        return Description("yes_or_no", _text(""))
+    if unit in _COUNTED:
+        count = f'{{{{ $value | printf "%.0f" }}}} {_COUNTED[unit]}{{{{ if ne $value 1.0 }}}}s{{{{ end }}}}'
+        return Description(unit.replace(" ", "_"), _text(f": {count}"))
+    if unit == "fraction":
+        return Description(unit, _text(": {{ $value | humanizePercentage }}" + _limit("humanizePercentage")))
+    if unit == chance.UNIT:
+        form = 'printf "1 in 10^%.3g"'
+        return Description("chance", _text(f": a chance of {{{{ $value | {form} }}}}{_limit(form)}"))
+    form = 'printf "%.4g"'
+    return Description("number", _text(f": {{{{ $value | {form} }}}}{_UNIT}{_limit(form)}"))
+
+
+def _text(numbers: str) -> str:
+    """Return where, what with which ``numbers``, and what it costs; Prometheus is asked once for all of it."""
+    return f"{_ASKED}{_NAMED}{_SUBJECT}{_STEP}{numbers}.{_GOOD}{_HOURS}"
+
+
+def _found(test: str, text: str) -> str:
+    """Return a part of a template: ``text`` about the ``.Value`` of what was asked for and passes ``test``."""
+    return f"{{{{ range $found }}}}{{{{ if {test} }}}}{text}{{{{ end }}}}{{{{ end }}}}"
+
+
+_IS = 'eq .Labels.__name__ "rl:{}"'
+_NAMES = "rl:condition_step|rl:condition_threshold|rl:run_fact|rl:run_gpu_hours_since_critical|rl_incident"
+_ASKED = (
+    f'{{{{ $found := printf "{{__name__=~\\"{_NAMES}\\",fact=~\\"|last_good_checkpoint_step\\",rank=~\\"|0\\",'
+    f'condition=~\\"|%s\\",severity=~\\"|%s\\",{",".join(f"{name}=%q" for name in _RUN)}}}" '
+    f"$labels.condition $labels.severity {' '.join(f'$labels.{name}' for name in _RUN)} | query }}}}"
+)
+_SUBJECT = _found(".Labels.subject", ", {{ .Labels.subject }}")
+_UNIT = _found('and .Labels.unit (ne .Labels.unit "reward")', " {{ .Labels.unit }}")
+_STEP = _found(_IS.format("condition_step"), ', step {{ .Value | printf "%.0f" }}')
+_GOOD = _found(".Labels.fact", ' The last good checkpoint is that of step {{ .Value | printf "%.0f" }}.')
+_HOURS = _found(
+    _IS.format("run_gpu_hours_since_critical"),
+    ' {{ .Value | printf "%.1f" }} GPU hours were spent since it went wrong.',
+)
 
 
 def from_outside(alert: PrometheusAlert) -> str:
@@ -42,20 +86,10 @@ def _labels(names: Sequence[str]) -> tuple[str, str]:
     return ",".join(f"{name}=%q" for name in names), " ".join(f"$labels.{name}" for name in names)
 
 
-def _said(record: str, text: str, of: Sequence[str]) -> str:
-    """Return a part of a template: ``text`` about the value of ``record``, nothing where it has none.
-
-    ``of``: the labels that the alert shares with it.
-    """
-    labels, given = _labels(of)
-    return f'{{{{ with printf "{record}{{{labels}}}" {given} | query }}}}{text}{{{{ end }}}}'
-
-
 def _asked_at_once(texts: Mapping[str, str], of: Sequence[str]) -> str:
     """Return a part of a template as `_said` does, for several facts of a run, each with its text about ``.Value``.
 
-    Prometheus fills templates in each evaluation, and a question costs it as much as a rule: so there is one. What has
-    no name are the GPU hours.
+    Prometheus fills templates in each evaluation, and a question costs it as much as a rule: so there is one.
     """
     labels, given = _labels(of)
     records = "rl:run_fact|rl:run_gpu_hours_since_critical" if "" in texts else "rl:run_fact"
@@ -67,31 +101,14 @@ def _asked_at_once(texts: Mapping[str, str], of: Sequence[str]) -> str:
     return f"{{{{ with $said := {asked} }}}}{''.join(parts)}{{{{ end }}}}"
 
 
-_WHOLE = '{{ . | first | value | printf "%.0f" }}'
-_CHECKPOINT = {
-    "last_good_checkpoint_step": ' The last good checkpoint is that of step {{ .Value | printf "%.0f" }}.',
-}
-_END = _asked_at_once({"step": ' Its last step was {{ .Value | printf "%.0f" }}.', **_CHECKPOINT}, _RUN)
-_COST = _asked_at_once(
-    {**_CHECKPOINT, "": ' {{ .Value | printf "%.1f" }} GPU hours were spent since it went wrong.'}, _RUN
+_END = _asked_at_once(
+    {
+        "step": ' Its last step was {{ .Value | printf "%.0f" }}.',
+        "last_good_checkpoint_step": ' The last good checkpoint is that of step {{ .Value | printf "%.0f" }}.',
+    },
+    _RUN,
 )
 
 
-def _numbers(unit: str, limit: Limit) -> str:
-    """Return value and limit, each as what it is; nothing where the value is a yes."""
-    if not unit and limit.value == _ONE_OR_NONE:
-        return ""
-    if unit in _COUNTED:
-        return f'{{{{ $value | printf "%.0f" }}}} {_COUNTED[unit]}{{{{ if ne $value 1.0 }}}}s{{{{ end }}}}'
-    if unit == "fraction":
-        return "{{ $value | humanizePercentage }}" + _limit("{{ . | first | value | humanizePercentage }}")
-    before, number = ("", "%.4g")
-    if unit == chance.UNIT:
-        before, number, unit = "a chance of ", "1 in 10^%.3g", ""
-    after = "" if unit in _WITHOUT_UNIT else f" {unit}"
-    limit_text = _limit(f'{{{{ . | first | value | printf "{number}" }}}}')
-    return f'{{{{ $value | printf "{before}{number}" }}}}{after}{limit_text}'
-
-
-def _limit(shown: str) -> str:
-    return _said("rl:condition_threshold", f", limit {shown}", _OF)
+def _limit(form: str) -> str:
+    return _found(_IS.format("condition_threshold"), f", limit {{{{ .Value | {form} }}}}")

@@ -7,6 +7,7 @@ import re
 
 from rlexporter.catalog import CONDITIONS, LOST_WITHOUT
 from rlexporter.catalog.causes import FATAL
+from rlexporter.model.condition import Condition, Severity
 
 LOST = ", ".join(LOST_WITHOUT)
 _NONFINITE = "|".join(condition.name for condition in CONDITIONS if condition.family is FATAL)
@@ -27,6 +28,13 @@ def expand(expression: str, jobs: str = JOBS) -> str:
     return found.replace("TARGETS", f"job=~{json.dumps(jobs, ensure_ascii=False)}")
 
 
-def condition(name: str, severity: str) -> str:
-    """Return the alert on one limit of a condition: its value as it began, while it holds or has begun lately."""
-    return f'rl:condition{{condition="{name}",severity="{severity}"}}'
+def alerts(condition: Condition) -> tuple[str, ...]:
+    """Return the severities at which a condition is an alert: information is none."""
+    return tuple(each.severity.value for each in condition.limits if each.severity is not Severity.INFO)
+
+
+def condition(condition: Condition) -> str:
+    """Return the alert on a condition: its value as it began, by severity, while it holds or has begun lately."""
+    informs = len(alerts(condition)) < len(condition.limits)
+    of = f'condition="{condition.name}"' + (',severity!="info"' if informs else "")
+    return f"rl:condition{{{of}}}"

@@ -1,8 +1,8 @@
-"""Catalogue -> alerts/rlexporter.rules.yml: recording rules, an alert for each limit of each condition, the watchdog.
+"""Catalogue -> alerts/rlexporter.rules.yml: recording rules, an alert for each condition, the watchdog.
 
 All rules are in one group: they are evaluated in order, each with what those before it have just recorded, and a cause
 and its symptom reach Alertmanager together. The YAML needs no library: it has texts as JSON strings and expressions
-as blocks.
+as blocks. A description that several alerts share stands once, as a YAML anchor.
 """
 
 from __future__ import annotations
@@ -16,14 +16,16 @@ from rlexporter.generate import descriptions, promql
 from rlexporter.generate.site import Site
 from rlexporter.generate.template import filled
 from rlexporter.model.alert import PrometheusAlert, RecordingRule
-from rlexporter.model.condition import Condition, Limit
+from rlexporter.model.condition import Condition
+
+_LINE = 100
 
 
 def rules(site: Site) -> str:
     """Return the file, with links to ``site``."""
     parts = [*map(_record, RECORDING_RULES), _outside(MANY_RUNS, site)]
-    for condition in CONDITIONS:
-        parts += [_condition(condition, limit, site) for limit in reversed(condition.limits)]
+    anchors: set[str] = set()
+    parts += [_condition(each, site, anchors) for each in CONDITIONS if promql.alerts(each)]
     parts += [_outside(each, site) for each in PROMETHEUS_ALERTS if each is not MANY_RUNS]
     return filled("rules.yml", rules="".join(parts).rstrip(), watchdog=WATCHDOG, runbook=site.runbook(WATCHDOG))
 
@@ -43,23 +45,25 @@ def _alert(
 
 
 def _pairs(name: str, pairs: Mapping[str, str]) -> str:
-    lines = (f"          {key}: {json.dumps(value, ensure_ascii=False)}\n" for key, value in pairs.items())
-    return f"        {name}:\n{''.join(lines)}"
+    written = {key: _quoted(value) for key, value in pairs.items()}
+    if name == "labels":
+        return f"        labels: {{{', '.join(f'{key}: {value}' for key, value in written.items())}}}\n"
+    return f"        {name}:\n" + "".join(f"          {key}: {value}\n" for key, value in written.items())
 
 
-def _condition(condition: Condition, limit: Limit, site: Site) -> str:
-    severity = limit.severity.value
-    return _alert(
+def _condition(condition: Condition, site: Site, anchors: set[str]) -> str:
+    name, text = descriptions.of_condition(condition)
+    made = _alert(
         condition.alert,
-        promql.condition(condition.name, severity),
+        promql.condition(condition),
         {},
-        {"severity": severity, "family": condition.family.label},
-        {
-            "summary": condition.summary,
-            "description": descriptions.of_condition(condition, limit),
-            **site.links(condition.alert, condition.family),
-        },
+        {"family": condition.family.label},
+        {"summary": condition.summary, "description": text, **site.links(condition.alert, condition.family)},
     )
+    written = _quoted(text)
+    made = made.replace(written, f"*{name}" if name in anchors else f"&{name} {written}")
+    anchors.add(name)
+    return made
 
 
 def _outside(each: PrometheusAlert, site: Site) -> str:
@@ -76,5 +80,12 @@ def _outside(each: PrometheusAlert, site: Site) -> str:
     )
 
 
+def _quoted(text: str) -> str:
+    """Return ``text`` for YAML: in single quotes where it has double ones, which need no escapes there."""
+    return f"'{text}'" if '"' in text and "'" not in text else json.dumps(text, ensure_ascii=False)
+
+
 def _block(name: str, text: str) -> str:
+    if "\n" not in text and len(text) < _LINE and '"' in text and "'" not in text:
+        return f"        {name}: '{text}'\n"
     return f"        {name}: |-\n" + textwrap.indent(text, " " * 10) + "\n"

@@ -47,6 +47,8 @@ class Incident:
     threshold: float
     series: str = ""
     """The series that the value is read from."""
+    unit: str = ""
+    """The unit of ``value`` and ``threshold``."""
     subject: str = ""
     """What it is about: a reward function; empty for the run as a whole."""
     cause: str = ""

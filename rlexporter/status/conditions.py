@@ -7,7 +7,6 @@ from typing import Any
 
 from rlexporter.catalog import CONDITION_NAMED, RUNBOOKS
 from rlexporter.catalog.languages import ENGLISH, Language
-from rlexporter.conditions.from_catalog import SIGNAL_NAMED
 from rlexporter.model.condition import Severity
 from rlexporter.model.incident import Incident, Standing
 from rlexporter.status.samples import number, whole
@@ -37,7 +36,7 @@ def _entry(each: Incident, language: Language) -> dict[str, Any]:
         "meaning": language(condition.meaning),
         "causes": [language(text) for text in condition.causes],
         "actions": [language(text) for text in condition.remedies],
-        "signal_unit": SIGNAL_NAMED[condition.signal].unit,
+        "signal_unit": each.unit,
         "series": each.series,
         "below": condition.below,
         "word": each.word,

@@ -72,7 +72,8 @@ def incidents(builder: SnapshotBuilder, found: Sequence[Incident]) -> None:
     for name in ("rl_incident", "rl_run_cause_info"):
         builder.clear(name)
     for each in found:
-        builder.set("rl_incident", each.standing.number, each.condition, each.severity.value, each.subject, each.cause)
+        labels = (each.condition, each.severity.value, each.subject, each.cause, each.unit)
+        builder.set("rl_incident", each.standing.number, *labels)
     for each in found[:1]:
         if each.speaks:
             builder.set("rl_run_cause_info", 1.0, each.condition, each.severity.value, each.subject)

@@ -5,9 +5,12 @@ from __future__ import annotations
 from tests.tools import ROOT
 
 _LIMITS = (ROOT / "tests/data/alerts.txt").read_text().splitlines()[1:]
-RAISED = [
+_EACH = [
     (alert, condition, severity) for alert, condition, *severities in map(str.split, _LIMITS) for severity in severities
 ]
+RAISED = [each for each in _EACH if each[2] != "info"]
+INFORMS = [each for each in _EACH if each[2] == "info"]
+"""What is known of a run and is no alert."""
 PROMETHEUS_ALERTS = {
     "RLManyRunsSick": "critical",
     "RLManyRunsWarn": "warning",
@@ -16,13 +19,10 @@ PROMETHEUS_ALERTS = {
     "RLRunFailed": "critical",
     "RLRunRestarting": "warning",
     "RLRunLostProgress": "warning",
-    "RLRunResumed": "info",
-    "RLRunPreempted": "info",
     "RLRunNotBack": "warning",
     "RLTargetSilent": "warning",
     "RLRankZeroMissing": "warning",
     "RLClockOff": "warning",
     "RLExporterErrors": "warning",
-    "RLSignalUnavailable": "info",
     "RLExporterWatchdog": "none",
 }

@@ -15,7 +15,7 @@ from rlexporter.catalog.causes import NONFINITE_ALERTS
 from rlexporter.generate import rules
 from rlexporter.generate.site import Site
 from tests.alerts import promtool, test_run_rules, test_storm_rules
-from tests.alerts.expected import PROMETHEUS_ALERTS, RAISED
+from tests.alerts.expected import INFORMS, PROMETHEUS_ALERTS, RAISED
 from tests.alerts.lives import Event, Process, series
 from tests.alerts.promtool import Case, alone, together
 from tests.tools import EACH_GENERATION, ROOT
@@ -35,11 +35,13 @@ def _names(expression: str) -> set[str]:
 def test_every_limit_has_its_alert() -> None:
     """No limit of a condition without an alert, no alert that nobody expects."""
     by_condition = {
-        (rule["alert"], *re.findall(r'^rl:condition\{condition="(\w+)",severity="(\w+)"\}$', rule["expr"])[0])
+        (rule["alert"], *re.findall(r'^rl:condition\{condition="(\w+)"(,severity!="info")?\}$', rule["expr"])[0])
         for rule in ALERTS
         if rule["alert"] not in PROMETHEUS_ALERTS
     }
-    assert by_condition == set(RAISED)
+    informs = {condition for _, condition, _ in INFORMS}
+    expected = {(alert, each, ',severity!="info"' if each in informs else "") for alert, each, _ in RAISED}
+    assert by_condition == expected
     outside = {rule["alert"]: rule["labels"]["severity"] for rule in ALERTS if rule["alert"] in PROMETHEUS_ALERTS}
     assert outside == PROMETHEUS_ALERTS
 
@@ -48,6 +50,7 @@ def _wrong(rule: dict[str, Any]) -> Iterator[str]:
     """What is wrong with an alert."""
     notes, expr = rule["annotations"], rule["expr"]
     asked = set(re.findall(r"\b(?:rl:\w+|rl_\w+)", notes["description"]))
+    outside = rule["alert"] in PROMETHEUS_ALERTS
     of_run = rule["alert"] not in ("RLManyRunsSick", "RLManyRunsWarn", "RLExporterWatchdog", "RLTargetSilent")
     lost = {label for each in re.findall(r"(?:without|by) \(([^)]*)\)", expr) for label in each.split(", ")}
     runbook = ROOT / "alerts/runbooks" / notes["runbook_url"].rpartition("/")[2]
@@ -59,7 +62,7 @@ def _wrong(rule: dict[str, Any]) -> Iterator[str]:
         "run in the description": "{{ $labels.run }}" in notes["description"] or not of_run,
         "series in the description": asked <= RECORDING_RULES | set(NAMED),
         "label that changes": not any("$value" in label for label in rule["labels"].values()),
-        "severity": rule["labels"]["severity"] in ("critical", "warning", "info", "none"),
+        "severity": rule["labels"].get("severity") in (("critical", "warning", "none") if outside else (None,)),
         "series": _names(expr) <= set(NAMED) and set(re.findall(r"rl:\w+", expr)) <= RECORDING_RULES,
         "rate": "rate(" not in expr,
         "lost label": not (of_run and {"run", "namespace", "cluster", "job"} & lost),
@@ -70,7 +73,7 @@ def _wrong(rule: dict[str, Any]) -> Iterator[str]:
 
 def test_alerts_are_well_written() -> None:
     """What a person needs who is woken by one; nothing that changes in a label."""
-    offenders = [(rule["alert"], rule["labels"]["severity"], each) for rule in ALERTS for each in _wrong(rule)]
+    offenders = [(rule["alert"], each) for rule in ALERTS for each in _wrong(rule)]
     assert offenders == []
 
 
@@ -123,7 +126,13 @@ def test_each_condition_is_silent_then_fires_then_ends(generation: str, tmp_path
         event = Event(condition, 300, severity=severity)
         lives.append(Process([("running", 1500)], run=run, instance=f"{run}:1", events=[event]))
         fires.setdefault(f"{alert}/{severity}", []).append(run)
+    lives += [
+        Process([("running", 1500)], run=name, instance=f"{name}:1", events=[Event(name, 300, severity="info")])
+        for _, name, _ in INFORMS
+    ]
     silent: dict[str, list[str]] = {alert: [] for alert in fires}
+    silent |= {f"{alert}/info": [] for alert, _, _ in INFORMS}
+    fires |= {f"{alert}/info": [] for alert, _, _ in INFORMS}
     case = Case(series(lives, 1400), {"4m30s": silent, "5m30s": fires, "14m": fires, "20m30s": silent})
 
     assert promtool.run(generation, tmp_path, [alone(case)], every="30s") == ""
@@ -208,14 +217,6 @@ OUTSIDE_CASES: dict[str, Case] = {
         series([Process([("running", 600), ("failed", 30)])], 2400)
         | {RUN.name(STARTED, rank="3", instance="h:4"): "0x160"},
         {"6m": {"RLRankZeroMissing": []}, "30m": {"RLRankZeroMissing": []}},
-    ),
-    "a signal that an error took": Case(
-        LIVE | {RUN.name("rl_signal_unavailable_info", signal="ratio", cause="error", reason="x"): "_x10 1x30"},
-        {"2m": {"RLSignalUnavailable": []}, "3m": {"RLSignalUnavailable": ["a"]}},
-    ),
-    "not one that the configuration leaves out": Case(
-        LIVE | {RUN.name("rl_signal_unavailable_info", signal="kl", cause="configuration", reason="y"): "1x40"},
-        {"3m": {"RLSignalUnavailable": []}},
     ),
     "the watchdog": Case({"up": "1x3"}, {"0s": {"RLExporterWatchdog": [""]}, "30m": {"RLExporterWatchdog": [""]}}),
 }

@@ -14,7 +14,7 @@ from tests.alerts.promtool import Case, together
 from tests.tools import EACH_GENERATION
 
 HOUR = 3600
-OUTSIDE = ("RLRunFailed", "RLRunVanished", "RLRunStalled", "RLRunNotBack", "RLRunPreempted")
+OUTSIDE = ("RLRunFailed", "RLRunVanished", "RLRunStalled", "RLRunNotBack")
 NAN = Event("nonfinite_weights", 580)
 KL = Event("kl_high", 300, holds=10**6)
 
@@ -113,15 +113,15 @@ DEAD = {
     ),
     "preempted, and back": case(
         [lived(TRAINED, ("preempted", 30)), lived(("running", 900), born=2000, instance="h:2")],
-        {660: ["RLRunPreempted"], 1900: ["RLRunPreempted"], 2030: [], 2800: []},
+        {660: [], 1900: [], 2030: [], 2800: []},
     ),
     "preempted, and not back after half an hour": case(
         [lived(TRAINED, ("preempted", 30))],
         {
-            700: ["RLRunPreempted"],
-            2300: ["RLRunPreempted"],
-            2700: ["RLRunPreempted", "RLRunNotBack"],
-            2 * HOUR: ["RLRunPreempted", "RLRunNotBack"],
+            700: [],
+            2300: [],
+            2700: ["RLRunNotBack"],
+            2 * HOUR: ["RLRunNotBack"],
         },
     ),
 }
@@ -268,7 +268,7 @@ CLOCKS["right"] = case(
     [lived(("running", 1500), clock=20)], {1400: []}, ("RLClockOff", "RLRunStalled", "RLRunVanished")
 )
 
-RESUMED, RESTARTS = ("RLRunResumed", "RLRunLostProgress"), ("RLRunRestarting",)
+RESUMED, RESTARTS = ("RLRunLostProgress",), ("RLRunRestarting",)
 UP, AGAIN = tuple(range(0, 400, 10)), tuple(range(350, 800))
 
 
@@ -283,15 +283,15 @@ def resumed(
 
 
 PROGRESS = {
-    "a routine resume": resumed({590: [], 960: ["RLRunResumed"], 1700: []}, 50),
+    "a routine resume": resumed({590: [], 960: [], 1700: []}, 50),
     "a new run after one that finished": resumed(
         never(960, 1700), 15, lived(("running", 900), born=900, steps=range(800)), ends="finished"
     ),
     "after one that was stopped by hand": resumed(
         never(960, 1700), 15, lived(("running", 900), born=900, steps=range(800)), ends="stopped"
     ),
-    "more than two checkpoints": resumed({590: [], 975: ["RLRunResumed", "RLRunLostProgress"], 1700: []}, 15),
-    "a share of the run": resumed({975: ["RLRunResumed"]}, 0.1, rl_steps_planned=1000),
+    "more than two checkpoints": resumed({590: [], 975: ["RLRunLostProgress"], 1700: []}, 15),
+    "a share of the run": resumed({975: []}, 0.1, rl_steps_planned=1000),
     "not while it starts": resumed(
         never(960, 1150, 1230), 50, lived(("starting", 300), ("running", 300), born=900, steps=[0] * 20 + [390])
     ),

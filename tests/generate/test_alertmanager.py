@@ -70,14 +70,11 @@ SICK = [alert("RLStalled", "critical", "stall", **of) for of in BROKEN]
 CASES = {
     "cause first": Case([cause(run="a"), symptom(run="a")], {("page", "RLNonFinite")}),
     "symptom first": Case([symptom(run="b"), cause(run="b")], {("page", "RLNonFinite")}),
-    "hides what is milder": Case(
-        [symptom("warning", run="c"), cause(run="c"), symptom("info", run="c")], {("page", "RLNonFinite")}
-    ),
+    "hides what is milder": Case([symptom("warning", run="c"), cause(run="c")], {("page", "RLNonFinite")}),
     "warning hides warning": Case([cause("warning", run="d"), symptom("warning", run="d")], {("chat", "RLNonFinite")}),
     "warning does not hide critical": Case(
         [cause("warning", run="e"), symptom(run="e")], {("chat", "RLNonFinite"), ("page", "RLKLHigh")}
     ),
-    "info hides nothing": Case([cause("info", run="f"), symptom("warning", run="f")], {("chat", "RLKLHigh")}),
     "another run": Case(
         [cause(run="g-1"), symptom("warning", run="g-2")], {("page", "RLNonFinite"), ("chat", "RLKLHigh")}
     ),
@@ -141,7 +138,6 @@ CASES = {
         + [alert("RLKLHigh", "critical", "kl", **BROKEN[2], namespace="z")],
         {("chat", "RLManyRunsWarn"), ("page", "RLKLHigh")},
     ),
-    "info": Case([alert("RLSignalMissing", "info", "exporter", run="o")], set()),
     "not ours": Case(
         [
             cause(run="p"),
@@ -385,7 +381,6 @@ def test_routes(tmp_path: Path) -> None:
         "alertname=RLKLHigh run=a severity=warning team=llm user=bob": "chat-llm",
         "alertname=RLKLHigh run=a severity=warning team=vision user=ada": "chat",
         "alertname=RLKLHigh run=a severity=critical team=llm user=ada": "page",
-        "alertname=RLKLHigh run=a severity=info team=llm user=ada": "null",
     }
     for labels, receiver in told.items():
         options = (f"--config.file={path}", f"--verify.receivers={receiver}")
