@@ -20,15 +20,15 @@ SHOWN = {shown.name: shown for question in QUESTIONS for shown in question.main}
 LOG = {"gradient norm", "value loss"}
 _LOG_OF = {"rl_policy_approxkl"}
 ABSENT = {
-    "KL": "No KL per token: no reference (beta is 0), or nothing looks at the tensors",
+    "KL": "No data in this range; or no KL: no reference (beta is 0), or nothing looks at the tensors",
     "ratio": "Nothing to see: each update is on fresh samples, where the ratio is 1",
     **dict.fromkeys(SAMPLER, "The trainer samples itself, without vLLM"),
     "clipped": "Nothing to see: each update is on fresh samples, where nothing is clipped",
 }
 
 
-_ALSO = {"ratio": ("rl_sequence_ratio_dist",)}
-"""Histograms of runs that have no value at the level of the others: RLOO's ratio is one of sequences."""
+_ALSO = {"ratio": ("rl_sequence_ratio_dist",), "KL": ("rl_kl_per_sequence",)}
+"""Where runs have it that have no value at the level of the others: RLOO's ratio and PPO's KL are ones of sequences."""
 
 
 def value(shown: Shown) -> str:

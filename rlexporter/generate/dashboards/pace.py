@@ -30,7 +30,7 @@ def truth(page: Page) -> None:
         [Query(f"sum by (run, metric, kind) {bad} > 0", "{{metric}} {{kind}}")],
         without_range("rl_nonfinite_values_total"),
         window=True,
-        absent="None: good, every value was a number",
+        absent="No NaN was counted; or no data in this range",
     )
     page.add(linked("NaN and infinite values", nonfinite))
     page.add(
@@ -39,7 +39,7 @@ def truth(page: Page) -> None:
             [Query(f"sum by (run, metric) {none} > 0", "{{metric}}")],
             NAMED["rl_undefined_values_total"],
             window=True,
-            absent="None: good, every value was given",
+            absent="No value was missing; or no data in this range",
         )
     )
     lost = f"max by (signal, cause, reason) (rl_signal_unavailable_info{{{ZERO}}})"
@@ -49,6 +49,6 @@ def truth(page: Page) -> None:
         described(NAMED["rl_signal_unavailable_info"]),
         labels={"signal": {}, "cause": {}, "reason": {}},
         hidden=("one",),
-        none="None: good, every signal can be seen, or nothing looks at the tensors",
+        none="Every signal can be seen, or nothing looks at the tensors; or no data in this range",
     )
     page.add(panel)

@@ -160,7 +160,8 @@ def missing(*metrics: Metric) -> str:
     logged = dict.fromkeys(each for metric in metrics for key in metric.keys for each in key.algorithms)
     if all(metric.kind is Kind.HISTOGRAM and not metric.of for metric in metrics):
         return 'Not seen in this run: "Signals that this run does not have" says why'
-    return f"Not in this run. Logged by {', '.join(logged)}" if logged else "Not in this run"
+    known = f"; or not in this run: it is logged by {', '.join(logged)}" if logged else "; or not in this run"
+    return f"No data in this range{known}"
 
 
 def _lines(shown: Metric, log: bool, stack: bool) -> Json:

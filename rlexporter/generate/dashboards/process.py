@@ -107,7 +107,7 @@ def _begun() -> Json:
         described(NAMED["rl_condition"]),
         labels={"condition": {"links": index}, "severity": SEVERITY, "rank": {}},
         sort="last began in step",
-        none="Nothing has been wrong: good",
+        none="No condition has begun; or no data in this range",
     )
 
 

@@ -24,7 +24,7 @@ _ABSENT = {
     "rl_policy_ratio_dist": "Nothing to see: the ratio is one of sequences here, or each update is on fresh samples",
     "rl_sequence_ratio_dist": "Nothing to see: the ratio is one of tokens here, or each update is on fresh samples",
     "rl_entropy_per_token_dist": "Only the mean is known in this version of TRL: see Entropy",
-    "rl_kl_per_token_dist": "No reference in this run: beta is 0",
+    "rl_kl_per_token_dist": "No data in this range; or no reference (beta is 0)",
 }
 
 

@@ -96,5 +96,5 @@ def _wrong() -> Json:
         labels={"severity": SEVERITY, "alertname": {"links": [runbook]}, "condition": {}},
         hidden=("firing", "condition"),
         sort="since step",
-        none="Nothing: good",
+        none="No alert fires; or no data in this range",
     )
