@@ -8,7 +8,6 @@ from dataclasses import replace
 from math import isfinite, nan
 
 from rlexporter.commands import playback
-from rlexporter.commands.recorded_alerts import feed
 from rlexporter.model.snapshot import RunState
 from rlexporter.model.step import RunFacts
 from rlexporter.recording import Event, run_facts
@@ -99,7 +98,7 @@ class Following:
             training = event.update is not None or (event.logs is not None and is_training(event.logs))
             self._place(event, training=training)
             with run.errors.guard("log"):
-                feed(run.store, event, timed=timed)
+                playback.feed(run.store, event, timed=timed)
             self.lines += event.logs is not None
             if training:
                 self._step = event.step

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from math import isfinite
-from typing import Any
+from typing import Any, NamedTuple
 
-from rlexporter.commands.recorded_alerts import feed
+from rlexporter.conditions.judge import Thresholds
+from rlexporter.config.settings import Settings
 from rlexporter.model.snapshot import RunState
 from rlexporter.model.step import RunFacts
 from rlexporter.recording import Event, Recording, SavedState
 from rlexporter.run.run import Run
+from rlexporter.store.store import Store
 
 _EARLIEST = 1e9
 """Earliest time of a calendar: smaller numbers are seconds since something else."""
@@ -47,6 +49,28 @@ def scheduled(recording: Recording, times: list[float]) -> Iterator[tuple[Event,
         yield event, at, _ends_step(event, after)
 
 
+class Played(NamedTuple):
+    """A run into which a whole recording was put, and the time at which that ended."""
+
+    run: Run
+    time: float
+
+
+def played(recording: Recording, thresholds: Thresholds, see: Callable[[Run], None] = lambda run: None) -> Played:
+    """Play ``recording`` at once, by its own clock; ``see`` is called after each of its steps."""
+    began, times = calendar(recording)
+    clock = [began]
+    own = replace(Settings.load(settings(recording)), thresholds=thresholds)
+    run = Run(own, clock=lambda: clock[0])
+    begin(run, recording.facts)
+    for event, clock[0], ends_step in scheduled(recording, times):
+        apply(run, recording, event)
+        if ends_step:
+            see(run)
+    finish(run, killed=recording.watched)
+    return Played(run, clock[0])
+
+
 def settings(recording: Recording) -> dict[str, Any]:
     """Return the settings of the process that trained, with nothing of this one."""
     return {"run": recording.run, "algorithm": recording.facts.algorithm, "rank": 0, "world_size": 1}
@@ -62,11 +86,22 @@ def apply(run: Run, recording: Recording, event: Event) -> None:
     """Put one ``event`` of ``recording`` into ``run``."""
     if event.state is None:
         with run.errors.guard("log"):
-            feed(run.store, event)
-    elif event.state is RunState.RUNNING:
+            feed(run.store, event, timed=isfinite(event.time))
+    elif event.state is RunState.RUNNING and (run.state.over or run.store.snapshot.value("rl_steps_total")):
         begin(run, replace(recording.facts, step=None, totals={}))
     elif event.state.over and not run.state.over:
         run.enter(event.state, event.exception)
+
+
+def feed(store: Store, event: Event, *, timed: bool = True) -> None:
+    """Put the content of a recorded ``event`` into ``store``; ``timed`` as in `Store.record`."""
+    for update in (event.part, event.update):
+        for series in update.seen if update else ():
+            store.tap(series.metric)
+    if event.part is not None:
+        store.absorb(event.part, last=event.last)
+    elif event.update is not None or event.logs is not None:
+        store.record(event.logs or {}, event.step, event.update, timed=timed, awaits=event.awaits)
 
 
 def finish(run: Run, *, killed: bool = False) -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from math import isnan, nan
+from math import isnan
 from typing import Any
 
 from rlexporter.catalog import CATALOG, CONDITION_NAMED, FRAMEWORKS, RUN_FAILED, RUN_VANISHED
+from rlexporter.commands import playback
 from rlexporter.commands.alert_words import limit_in_words
 from rlexporter.conditions import from_catalog
 from rlexporter.conditions.incidents import Key
@@ -15,10 +16,14 @@ from rlexporter.conditions.judged import series_of
 from rlexporter.conditions.watch import Watch
 from rlexporter.model.condition import Severity, Signal
 from rlexporter.model.snapshot import RunState
-from rlexporter.recording import Event, Recording
+from rlexporter.recording import Recording
+from rlexporter.run.run import Run
+from rlexporter.status.conditions import as_json
 from rlexporter.store.keys import Resolver, evaluation_prefix
 from rlexporter.store.store import Store
 
+_OF_TIME = ("step_time", "longest_pause")
+"""The signals that need the times of log lines."""
 NOTHING_JUDGED = 4
 """The exit status for a run of which nothing could be judged."""
 
@@ -75,6 +80,8 @@ class Report:
     notes: tuple[str, ...] = ()
     """What the reader had to assume."""
     framework: str = ""
+    incidents: tuple[dict[str, Any], ...] = ()
+    """All that went wrong, as at the end of the run: the same as `conditions[]` of `/api/status`."""
 
     @property
     def status(self) -> int:
@@ -92,17 +99,14 @@ class Report:
 
 def judge(recording: Recording, thresholds: Thresholds | None = None) -> Report:
     """Return the alerts that ``recording`` would have raised, with ``thresholds`` in place of the defaults."""
-    clock = [nan]
-    watch = from_catalog.watch(thresholds)
-    store = Store(CATALOG, clock=lambda: clock[0], watch=watch, frameworks=FRAMEWORKS)
-    store.begin(recording.facts, {"run": recording.run, "rank": "0"})
-    last = 0
-    for event in recording.events:
-        clock[0] = event.time
-        feed(store, event)
-        last = max(last, event.step if event.state is None else 0)
-    store.settle()
-    fired = [_fired(watch, key, thresholds or {}) for key in watch.first]
+    return report(playback.played(recording, thresholds or {}).run, recording)
+
+
+def report(run: Run, recording: Recording) -> Report:
+    """Return the alerts of ``recording``, which was played into ``run``."""
+    watch = run.watch
+    last = max((event.step for event in recording.events if event.state is None), default=0)
+    fired = [_fired(watch, key, run.settings.thresholds) for key in watch.first]
     return Report(
         file=str(recording.path),
         run=recording.run,
@@ -111,21 +115,11 @@ def judge(recording: Recording, thresholds: Thresholds | None = None) -> Report:
         steps=last,
         alerts=(*fired, *_ending(recording, last, watch)),
         not_judged=_not_judged(watch, recording),
-        judged=_is_judged(watch, store),
+        judged=_is_judged(watch, run.store),
         unknown_keys=_unknown_keys(recording),
         notes=recording.notes,
+        incidents=tuple(as_json(run.store.snapshot.incidents)),
     )
-
-
-def feed(store: Store, event: Event, *, timed: bool = True) -> None:
-    """Put the content of a recorded ``event`` into ``store``; ``timed`` as in `Store.record`."""
-    for update in (event.part, event.update):
-        for series in update.seen if update else ():
-            store.tap(series.metric)
-    if event.part is not None:
-        store.absorb(event.part, last=event.last)
-    elif event.update is not None or event.logs is not None:
-        store.record(event.logs or {}, event.step, event.update, timed=timed, awaits=event.awaits)
 
 
 def _fired(watch: Watch, key: Key, thresholds: Thresholds) -> Fired:
@@ -188,7 +182,7 @@ def _not_judged(watch: Watch, recording: Recording) -> tuple[NotJudged, ...]:
     for signal in from_catalog.SIGNALS:
         if signal.name in alerts and not watch.heard(signal.name):
             lacks = _lacking(watch, signal)
-            if signal.name == "step_time" and timeless:
+            if signal.name in _OF_TIME and timeless:
                 reason = "the recording has no times"
             elif lacks:
                 reason = f"nothing in the recording feeds {' or '.join(series_of(lacks))}"

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from rlexporter import recording
 from rlexporter.catalog import ALGORITHMS
 from rlexporter.catalog.languages import CODES, ENGLISH, Language, language
-from rlexporter.commands import playback, report_text
-from rlexporter.commands.recorded_alerts import judge
-from rlexporter.conditions.judge import Thresholds
+from rlexporter.commands import playback, recorded_alerts, report_text
 from rlexporter.config.settings import Settings
 from rlexporter.model.errors import SetupError
 from rlexporter.model.snapshot import Snapshot
-from rlexporter.recording import Recording, SavedState
+from rlexporter.recording import SavedState
 from rlexporter.run.run import Run
 from rlexporter.status import document
 from rlexporter.status.history import History
@@ -44,8 +40,10 @@ def run(options: argparse.Namespace) -> int:
     if kept is not None:
         name, data = kept.snapshot.labels.get("run", ""), _data(_ended(kept), History(), kept.time, spoken)
     else:
-        found = recording.read(options.file, options.algorithm)
-        name, data = found.run, {**_played(found, limits, spoken), "check": report_text.written(judge(found, limits))}
+        found, history = recording.read(options.file, options.algorithm), History()
+        run, time = playback.played(found, limits, lambda run: history.see(run.store.snapshot))
+        name, check = found.run, report_text.written(recorded_alerts.report(run, found))
+        data = {**_data(run.store.snapshot, history, time, spoken), "check": check}
     out = options.output or Path(f"{_file_name(name)}.html")
     if out.exists() and out.samefile(options.file):
         raise SetupError(f"{out} is the recording itself: name another file to write (--output)")
@@ -59,29 +57,11 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _played(found: Recording, limits: Thresholds, spoken: Language) -> dict[str, Any]:
-    """Return the documents of the page at the end of the run ``found``, at the time at which it ended."""
-    began, times = playback.calendar(found)
-    clock, history = [began], History()
-    run = _run(playback.settings(found), limits, lambda: clock[0])
-    playback.begin(run, found.facts)
-    for event, clock[0], ends_step in playback.scheduled(found, times):
-        playback.apply(run, found, event)
-        if ends_step:
-            history.see(run.store.snapshot)
-    playback.finish(run, killed=found.watched)
-    return _data(run.store.snapshot, history, clock[0], spoken)
-
-
 def _ended(kept: SavedState) -> Snapshot:
     """Return the last state of a process that is gone."""
-    run = _run({}, {}, lambda: kept.time)
+    run = Run(Settings.load({}), clock=lambda: kept.time)
     playback.restore(run, kept)
     return run.store.snapshot
-
-
-def _run(settings: Mapping[str, Any], limits: Thresholds, clock: Callable[[], float]) -> Run:
-    return Run(replace(Settings.load(settings), thresholds=limits), clock=clock)
 
 
 def _data(snapshot: Snapshot, history: History, now: float, spoken: Language) -> dict[str, Any]:

@@ -46,10 +46,10 @@ class Run:
         faster. It belongs to whoever serves the run."""
         self.state = RunState.STARTING
         self.training = False
-        watch = from_catalog.watch(settings.thresholds)
+        self.watch = from_catalog.watch(settings.thresholds)
         now = lambda: self.clock()  # noqa: E731 - mypy takes an attribute that is a function for a method
         self.store = Store(
-            CATALOG, max_keys=settings.max_keys, clock=now, watch=watch, urgent=urgent, frameworks=FRAMEWORKS
+            CATALOG, max_keys=settings.max_keys, clock=now, watch=self.watch, urgent=urgent, frameworks=FRAMEWORKS
         )
         self.errors = ErrorLog(self.store)
         self.sink = RunSink(self.store, self.errors, lambda: self.rank == 0)

@@ -15,7 +15,7 @@ from pathlib import Path
 import yaml
 
 from rlexporter import recording
-from rlexporter.commands.recorded_alerts import feed
+from rlexporter.commands.playback import feed
 from rlexporter.config.settings import Settings
 from rlexporter.model.snapshot import RunState
 from rlexporter.outputs.backfill import History

@@ -12,8 +12,10 @@ import pytest
 from rlexporter import Exporter, recording
 from rlexporter.catalog.languages import language
 from rlexporter.commands.main import main
+from rlexporter.status.conditions import as_json
 from tests.conftest import DATA
 from tests.recording.logs import flat
+from tests.status.runs import recorded
 
 RUNS = DATA / "runs"
 FILES = sorted(RUNS.glob("*.jsonl"))
@@ -51,6 +53,21 @@ def test_every_recorded_run_has_its_page(file: Path, tmp_path: Path, capsys: pyt
         assert curves["rl_reward_mean"]["steps"] == sorted(logged)
         shown = [float(value) for value in curves["rl_reward_mean"]["values"]]
         assert shown == pytest.approx([logged[step] for step in sorted(logged)], nan_ok=True)
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_incidents_are_the_same_everywhere(file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Byte for byte: of `check`, of the page, and of a store that took the same steps while they were made."""
+    out = tmp_path / "run.html"
+    assert main(["report", str(file), "-o", str(out)]) == 0
+    on_page = json.dumps(held(out.read_text())["status"]["conditions"])
+    capsys.readouterr()
+    main(["check", "--json", str(file)])
+    (checked,) = json.loads(capsys.readouterr().out)
+    snapshot, _, _ = recorded(file)
+
+    assert json.dumps(checked["incidents"]) == on_page
+    assert json.dumps(as_json(snapshot.incidents)) == on_page
 
 
 def test_a_page_is_of_its_time(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ import numpy as np
 
 from rlexporter import Exporter, recording
 from rlexporter.catalog import CATALOG, NAMED
-from rlexporter.commands.recorded_alerts import feed
+from rlexporter.commands.playback import feed
 from rlexporter.model.metric import Kind, Series
 from rlexporter.model.snapshot import RunState
 from rlexporter.model.step import RunFacts, StepUpdate

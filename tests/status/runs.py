@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rlexporter import recording
 from rlexporter.catalog import CATALOG
-from rlexporter.commands.recorded_alerts import feed
+from rlexporter.commands.playback import feed
 from rlexporter.conditions import from_catalog
 from rlexporter.conditions.incidents import ranked, word
 from rlexporter.model.condition import Severity
