@@ -11,6 +11,8 @@ from rlexporter.catalog import CONDITION_NAMED, CONDITIONS, RUN_STALLED
 from rlexporter.catalog.causes import WAKE
 from rlexporter.model.incident import Standing
 from rlexporter.model.snapshot import RunState
+from rlexporter.outputs import state_file
+from rlexporter.recording import read_saved_state
 from rlexporter.store.store import Store
 from tests.status.runs import NOW, goes_wrong, judged, recorded, said
 
@@ -157,6 +159,20 @@ def test_what_was_nan_is_worth_a_look_for_good() -> None:
     store = _running("ppo")
     store.record({"val/ratio_var": math.nan}, 6)
     assert said(store.snapshot).word == "fine"
+
+
+def test_the_state_file_keeps_what_went_wrong(tmp_path: Path) -> None:
+    """So that the page of a process that was killed says what it said."""
+    store = _running()
+    goes_wrong(store, "kl_high", "critical", 3, EASED)
+    goes_wrong(store, "entropy_low", "warning", 2, cause="kl_high")
+    file = tmp_path / "state.json"
+    file.write_text(state_file.text(store.snapshot))
+    kept = read_saved_state(file)
+
+    assert kept is not None
+    assert kept.snapshot.incidents == store.snapshot.incidents
+    assert said(kept.snapshot) == said(store.snapshot)
 
 
 def test_a_run_that_hangs() -> None:
