@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rlexporter.commands import client
-from rlexporter.commands.alert_words import number
+from rlexporter.commands.alert_words import COUNTED, number
 from rlexporter.commands.terminal import shown
 from rlexporter.model.errors import SetupError
 from rlexporter.model.incident import WORDS
@@ -78,7 +78,7 @@ def _condition(each: Mapping[str, Any]) -> str:
     text = f"  {each['severity']}: {each['alert']} ({each['name']}){of}, step {each['step']}"
     if isinstance(value, (int, float)) and isinstance(limit, (int, float)):
         what = " NaN or infinite" if unit == "values" else ""
-        text += f": {number(value, unit)}{what}, limit {number(limit, '' if what else unit)}"
+        text += f": {number(value, unit)}{what}" + ("" if unit in COUNTED else f", limit {number(limit, unit)}")
     return text if each["holds"] else f"{text}; {each['standing']}"
 
 

@@ -104,7 +104,7 @@ function facts(status, said, cause) {
   const bad = said.word !== "fine" || cause;
   const pairs = [];
   if (cause) {
-    pairs.push([t("fact.since"), cause.step], [t(countsNonfinite(cause) ? "fact.nonfinite" : "fact.value"), cause.value]);
+    pairs.push([t("fact.since"), cause.subject ? cause.since : cause.step], [t(countsNonfinite(cause) ? "fact.nonfinite" : "fact.value"), cause.value]);
     if (!countsNonfinite(cause) && (cause.threshold ?? null) !== null) pairs.push([t("fact.limit"), cause.threshold]);
     if (cause.count > 1) pairs.push([t("fact.count"), t("times", { count: cause.count })]);
   }

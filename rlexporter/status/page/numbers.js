@@ -70,6 +70,6 @@ function called({ series, name, labels }, words) {
   const id = series ?? name;
   const plain = words || id.replace(/^rl_/, "").replace(/_dist$|_total$/, "").replaceAll("_", " ").replace(/\bkl\b/, "KL");
   const text = known(`name.${id}`) ? t(`name.${id}`) : plain[0].toUpperCase() + plain.slice(1);
-  const values = Object.values(labels || {}).filter(Boolean);
+  const values = id === "rl_signal" && words ? [] : Object.values(labels || {}).filter(Boolean);
   return harmless(values.length ? `${text}, ${values.join(", ")}` : text);
 }
