@@ -196,7 +196,7 @@ def test_the_keyboard_reaches_all_of_it(watched: Watched) -> None:
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.textContent") == "Skip to the verdict"
 
-    curve = page.get_by_role("slider", name="KL per token over the steps")
+    curve = page.get_by_role("slider", name="KL over the steps")
     curve.focus()
     page.keyboard.press("Home")
     expect(curve).to_have_attribute("aria-valuetext", _step(1))
