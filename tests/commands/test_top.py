@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import select
 import signal
 import subprocess
@@ -48,11 +49,9 @@ def test_the_worst_comes_first(
     assert head.split() == "run state step steps/s left reward KL entropy gradient norm why".split()
     assert gone.split()[:2] == [f"http://{fleet.gone}", "gone"]
     assert "gives no answer" in gone
-    assert sick.split()[:4] == ["sick", "act", "running", "2"]
-    assert sick.split()[5:7] == ["0.5", "0.0625"]
+    assert re.match(r"sick +act +running +2 +(\S+ +)?0\.5 +0\.0625 ", sick), "the pace, where two steps took some time"
     assert "The loss is NaN or infinite. It began in step 2." in sick
-    assert well.split()[:4] == ["well", "fine", "running", "2"]
-    assert well.split()[5:7] == ["0.5", "0.0625"]
+    assert re.match(r"well +fine +running +2 +(\S+ +)?0\.5 +0\.0625 ", well)
     assert odd.split()[:2] == [r"[red]\u202egnp\u001b[2J", "fine"], "a name is text"
 
 
