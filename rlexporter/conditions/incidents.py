@@ -241,9 +241,9 @@ def _incident(limits: Sequence[_Begun], step: int) -> Incident:
 def ranked(incidents: Iterable[Incident]) -> tuple[Incident, ...]:
     """Return ``incidents`` in the order in which a person should read them.
 
-    First what speaks: the likeliest cause, then the worst, among them what is not finite, then what began first. A
-    cause may be over, and may be less bad than what it led to; it speaks too. Then what is over, the newest first, and
-    last the symptoms.
+    First what speaks: the likeliest cause, then the worst, of these what holds, what is not finite, what began first.
+    A cause may be over, and may be less bad than what it led to; it speaks too. Then what is over, the newest first,
+    and last the symptoms.
     """
     found = list(incidents)
     cause = _cause(found)
@@ -252,12 +252,14 @@ def ranked(incidents: Iterable[Incident]) -> tuple[Incident, ...]:
         cause = replace(cause, word=LOOK)
         found.append(cause)
 
-    def order(each: Incident) -> tuple[bool, bool, bool, int, bool, int, Place]:
+    def order(each: Incident) -> tuple[bool, bool, bool, int, int, int, Place]:
         where = place(*_declared(each))
         if not each.speaks:
-            return bool(each.cause), True, True, 0, True, -each.step, where
+            return bool(each.cause), True, True, 0, 0, -each.step, where
         fatal = _declared(each)[0].family is FATAL
-        return False, False, each is not cause, -WORDS.index(each.word), not fatal, 0 if fatal else each.began, where
+        eased = each.standing is Standing.EASED
+        began = 0 if fatal else each.began
+        return False, False, each is not cause, -WORDS.index(each.word), 2 * eased + (not fatal), began, where
 
     return tuple(sorted(found, key=order))
 

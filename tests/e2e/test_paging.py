@@ -139,7 +139,8 @@ def _what_killed_it_stays(scene: Scene, generation: str) -> None:
     gone = at.page(run, "RLRunVanished")
 
     first = planted[0]["step"]
-    said = rf"Run {run}, step {first}: [12] NaN or infinite values?\. The last good checkpoint is that of step \d+\."
+    what = r"[12] NaN or infinite values?\. The last good checkpoint is that of step \d+\."
+    said = rf"Run {run}, paced, step {first}: {what}"
     assert re.fullmatch(said, page.description), page.description
     assert page.at - planted[0]["time"] < SOON + SLACK
     assert UNSEEN / 2 < gone.at - scene.killed["reward"] < UNSEEN + SOON + SLACK

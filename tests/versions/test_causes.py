@@ -209,6 +209,8 @@ def _check(fault: Fault, run: Run, course: list[tuple[int, tuple[str, str]]]) ->
     causes = OF_PPO.get(run.kind, fault.causes) if run.algorithm.startswith("ppo") else fault.causes
     broken = [words for step, words in said if step >= fault.at - 1 and words != FINE]
     words = [word for word, _ in groupby(word for word, _ in broken)]
+    if len(words) > 1 and words[-1] == "look":  # what was critical has eased
+        words.pop()
     assert words in ([fault.word], ["look", fault.word]), (run, course)
     assert {why for _, why in broken} <= {_text(name) for name in causes}, (run, course)
 
