@@ -207,22 +207,29 @@ class Judge:
                     each.since = self._step
                 was, each.active = each.active, each.observe(beyond)
             if each.active is not was or before != threshold or over:
-                changed.append(self._transition(state, each, value, was, over=over, first=before is None))
+                changed.append(self._transition(state, each, value, threshold, was, over=over, first=before is None))
 
     def _transition(
-        self, state: _SignalState, each: LimitState, value: float, was: bool, *, over: bool, first: bool
+        self,
+        state: _SignalState,
+        each: LimitState,
+        value: float,
+        threshold: float,
+        was: bool,
+        *,
+        over: bool,
+        first: bool,
     ) -> Transition:
         """Return the change of a limit, and note the level of the run when it begins."""
         began, ended = each.active and not was, was and not each.active
         if began:
-            self._begin(state, each)
+            self._begin(state, each, threshold)
         elif ended:
             each.eased = each.limit.severity is not Severity.INFO
             if each.level is not None:
                 each.level.left()
         standing = Standing.HOLDS if each.active else Standing.EASED if each.eased else Standing.OVER
-        memory, threshold = self._memory, each.threshold
-        assert threshold is not None  # it was compared with the value
+        memory = self._memory
         series = memory.where or state.series
         since = memory.subject_since if memory.subject else each.since
         changed = began or ended or over or first
@@ -231,9 +238,9 @@ class Judge:
             *(state.unit, memory.subject, since, changed),
         )
 
-    def _begin(self, state: _SignalState, each: LimitState) -> None:
+    def _begin(self, state: _SignalState, each: LimitState, threshold: float) -> None:
         """Note the level before an incident; one that was not over goes on, with the level before it."""
-        condition, threshold = each.condition, each.threshold or 0.0
+        condition = each.condition
         if not each.eased and condition.family not in _NEVER_OVER and each.limit.severity is not Severity.INFO:
             of = self._states[condition.level] if condition.level else state
             limit = threshold if of is state else of.past.newest

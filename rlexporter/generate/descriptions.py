@@ -5,7 +5,6 @@ Each says where first, then what: numbers are those of the moment in which it be
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from rlexporter.conditions import chance
@@ -55,59 +54,50 @@ def _found(test: str, text: str) -> str:
     return f"{{{{ range $found }}}}{{{{ if {test} }}}}{text}{{{{ end }}}}{{{{ end }}}}"
 
 
+_LABELS = ",".join(f"{name}=%q" for name in _RUN)
+_GIVEN = " ".join(f"$labels.{name}" for name in _RUN)
+"""What selects by the labels of a run in the format of a query, and what fills that format."""
+
+
+def _asked(query: str, given: str) -> str:
+    """Return a part of a template that asks Prometheus: ``query`` is the format, which ``given`` fills.
+
+    Prometheus fills templates in each evaluation, and a question costs it as much as a rule: so each has one.
+    """
+    return f'{{{{ $found := printf "{query}" {given} | query }}}}'
+
+
 _IS = 'eq .Labels.__name__ "rl:{}"'
+_FACT = 'eq .Labels.fact "{}"'
 _NAMES = "rl:condition_step|rl:condition_threshold|rl:run_fact|rl:run_gpu_hours_since_critical|rl_incident"
-_ASKED = (
-    f'{{{{ $found := printf "{{__name__=~\\"{_NAMES}\\",fact=~\\"|last_good_checkpoint_step\\",rank=~\\"|0\\",'
-    f'condition=~\\"|%s\\",severity=~\\"|%s\\",{",".join(f"{name}=%q" for name in _RUN)}}}" '
-    f"$labels.condition $labels.severity {' '.join(f'$labels.{name}' for name in _RUN)} | query }}}}"
+_ASKED = _asked(
+    f'{{__name__=~\\"{_NAMES}\\",fact=~\\"|last_good_checkpoint_step\\",rank=~\\"|0\\",'
+    f'condition=~\\"|%s\\",severity=~\\"|%s\\",{_LABELS}}}',
+    f"$labels.condition $labels.severity {_GIVEN}",
 )
 _SUBJECT = _found(".Labels.subject", ", {{ .Labels.subject }}")
 _UNIT = _found('and .Labels.unit (ne .Labels.unit "reward")', " {{ .Labels.unit }}")
 _STEP = _found(_IS.format("condition_step"), ', step {{ .Value | printf "%.0f" }}')
-_GOOD = _found(".Labels.fact", ' The last good checkpoint is that of step {{ .Value | printf "%.0f" }}.')
+_GOOD = _found(
+    _FACT.format("last_good_checkpoint_step"), ' The last good checkpoint is that of step {{ .Value | printf "%.0f" }}.'
+)
 _HOURS = _found(
     _IS.format("run_gpu_hours_since_critical"),
     ' {{ .Value | printf "%.1f" }} GPU hours were spent since it went wrong.',
+)
+_END = (
+    _asked(f'rl:run_fact{{fact=~\\"step|last_good_checkpoint_step\\",{_LABELS}}}', _GIVEN)
+    + _found(_FACT.format("step"), ' Its last step was {{ .Value | printf "%.0f" }}.')
+    + _GOOD
 )
 
 
 def from_outside(alert: PrometheusAlert) -> str:
     """Return the description of an alert that only Prometheus can raise."""
-    labels, given = _labels(_RUN)
-    said = alert.description.replace("LABELS", labels).replace("GIVEN", given)
+    said = alert.description.replace("LABELS", _LABELS).replace("GIVEN", _GIVEN)
     if alert.of_run:
         said = f"{_NAMED}: {said}" + (_END if alert.tells_checkpoint else "")
     return said
-
-
-def _labels(names: Sequence[str]) -> tuple[str, str]:
-    """Return what selects by these labels in the format of a query, and what fills that format."""
-    return ",".join(f"{name}=%q" for name in names), " ".join(f"$labels.{name}" for name in names)
-
-
-def _asked_at_once(texts: Mapping[str, str], of: Sequence[str]) -> str:
-    """Return a part of a template as `_said` does, for several facts of a run, each with its text about ``.Value``.
-
-    Prometheus fills templates in each evaluation, and a question costs it as much as a rule: so there is one.
-    """
-    labels, given = _labels(of)
-    records = "rl:run_fact|rl:run_gpu_hours_since_critical" if "" in texts else "rl:run_fact"
-    asked = f'printf "{{__name__=~\\"{records}\\",fact=~\\"{"|".join(texts)}\\",{labels}}}" {given} | query'
-    parts = (
-        f'{{{{ range $said }}}}{{{{ if eq .Labels.fact "{name}" }}}}{text}{{{{ end }}}}{{{{ end }}}}'
-        for name, text in texts.items()
-    )
-    return f"{{{{ with $said := {asked} }}}}{''.join(parts)}{{{{ end }}}}"
-
-
-_END = _asked_at_once(
-    {
-        "step": ' Its last step was {{ .Value | printf "%.0f" }}.',
-        "last_good_checkpoint_step": ' The last good checkpoint is that of step {{ .Value | printf "%.0f" }}.',
-    },
-    _RUN,
-)
 
 
 def _limit(form: str) -> str:

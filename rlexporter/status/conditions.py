@@ -7,12 +7,8 @@ from typing import Any
 
 from rlexporter.catalog import CONDITION_NAMED, RUNBOOKS
 from rlexporter.catalog.languages import ENGLISH, Language
-from rlexporter.model.condition import Severity
 from rlexporter.model.incident import Incident, Standing
 from rlexporter.status.samples import number, whole
-
-SEVERITIES = [severity.value for severity in Severity]
-"""The severities, the worst first."""
 
 
 def runbook(alert: str) -> str:
