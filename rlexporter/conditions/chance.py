@@ -36,6 +36,7 @@ class Streak:
             self._trials += self.length + 1
             self._hits += self.length
             self.length = 0
+            return 0.0
         # Laplace's rule of succession, where without a past every probability of a single toss is as likely.
         return -self.length * log10((self._hits + 1) / (self._trials + self._tosses + 1))
 

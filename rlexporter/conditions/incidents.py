@@ -99,19 +99,18 @@ class Incidents:
 
         ``time``: seconds since the epoch.
         """
+        self._order.see(view)
+        self._now += view.advanced
+        self._looks += 1
+        lapsed = self._lapses is not None and view.step >= self._lapses
+        if not (transitions or self._symptoms or lapsed):  # nearly every step
+            return []
         marks = self._marks(transitions, view, time)
-        if (
-            marks
-            or any(each.changed for each in transitions)
-            or (self._lapses is not None and view.step >= self._lapses)
-        ):
+        if marks or lapsed or any(each.changed for each in transitions):
             self._tell(view.step)
         return marks
 
     def _marks(self, transitions: Sequence[Transition], view: View, time: float) -> list[Mark]:
-        self._order.see(view)
-        self._now += view.advanced
-        self._looks += 1
         new = []
         for each in transitions:
             key = (each.condition.name, each.limit.severity.value)

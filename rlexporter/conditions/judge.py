@@ -7,9 +7,10 @@ training thread, so it computes what does not change only once.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import nan
+from math import inf, nan
 from typing import NamedTuple
 
+from rlexporter.catalog import NAMED
 from rlexporter.catalog.causes import WAKE
 from rlexporter.conditions.chance import Streak
 from rlexporter.conditions.declare import Derive
@@ -21,8 +22,12 @@ from rlexporter.conditions.sources import getter
 from rlexporter.conditions.view import View
 from rlexporter.model.condition import Condition, Family, Limit, Severity, Signal, Source
 from rlexporter.model.incident import Standing
+from rlexporter.model.metric import Series
 from rlexporter.model.step import RunFacts
 
+_SIGNAL = NAMED["rl_signal"]
+_NOWHERE = (inf, -inf)
+"""The range that no value is in."""
 _NEVER_OVER = (Family.NONFINITE, Family.STALL)
 """What leaves no number that could be back: NaN was learnt from, and what has stood still may do so again."""
 Thresholds = Mapping[tuple[str, str], Factor | None]
@@ -59,14 +64,15 @@ class _SignalState:
     """A signal of a run: its sources, its past, and the limits on it."""
 
     __slots__ = (
-        *("unit", "getters", "limits", "measures", "name", "origin", "origin_places", "past", "place", "places"),
-        *("series", "sources", "tried", "variant"),
+        *("gauge", "getters", "high", "limits", "low", "measures", "name", "origin", "origin_places", "past", "place"),
+        *("places", "series", "sources", "tried", "unit", "variant"),
     )
 
     def __init__(
         self, signal: Signal, algorithm: str, derive: Mapping[str, Derive], origin: _SignalState | None
     ) -> None:
         self.name, self.unit = signal.name, signal.unit
+        self.gauge = Series(_SIGNAL, (signal.name,))
         self.origin = origin
         """The signal that this one is derived from."""
         self.sources = [each for each in signal.sources if not each.algorithms or algorithm in each.algorithms]
@@ -80,6 +86,8 @@ class _SignalState:
         self.past = Past()
         self.limits: list[LimitState] = []
         self.measures: Measures = {}
+        self.low, self.high = _NOWHERE
+        """The range in which a value changes nothing, as all limits are constant and nothing was beyond them."""
 
 
 class Judge:
@@ -97,8 +105,8 @@ class Judge:
         self._derive = derive
         self._thresholds = thresholds or {}
         self._step = 0
-        self.values: dict[str, float] = {}
-        """The numbers of the last step that were compared with limits, by signal."""
+        self.values: dict[Series, float] = {}
+        """The numbers of the last step that were compared with limits: gauges of the signals."""
         self.begin(RunFacts())
 
     def begin(self, facts: RunFacts) -> None:
@@ -127,7 +135,7 @@ class Judge:
         memory.fresh = fresh = set[str]()
         memory.span = view.span
         self._step = view.step
-        self.values = values = dict[str, float]()
+        self.values = values = dict[Series, float]()
         changed: list[Transition] = []
         numbers = view.numbers
         for name, state in self._states.items():
@@ -141,8 +149,9 @@ class Judge:
                     state.past.add(value)
                     fresh.add(name)
                     if state.limits:
-                        values[name] = value
-                        self._judge(state, value, changed)
+                        values[state.gauge] = value
+                        if not state.low <= value <= state.high:
+                            self._judge(state, value, changed)
                     break
         return changed
 
@@ -183,31 +192,40 @@ class Judge:
                 )
                 each.begin_anew()
         state.past, state.measures = Past(), {}
+        state.low, state.high = _NOWHERE
         self._memory.begin_anew(state.name, state.past)
 
     def _judge(self, state: _SignalState, value: float, changed: list[Transition]) -> None:
         past = state.past
+        low, high = -inf, inf
         for each in state.limits:
             if past.count <= each.min_observations:
+                low = inf
                 continue
             threshold = each.constant
             if threshold is None:
+                low = inf
                 threshold = each.find(state.variant, past, state.measures)
                 if threshold is None:
                     continue
-            before, each.threshold = each.threshold, threshold
+            before = each.threshold
             beyond = value < threshold if each.below else value > threshold
+            if not beyond and not each.beyond and not each.eased and before == threshold:
+                # Nearly every step: nothing in the window is beyond it.
+                low, high = (max(low, threshold), high) if each.below else (low, min(high, threshold))
+                continue
+            low = inf
+            each.threshold = threshold
             over = each.eased and not beyond and self._is_over(each, value)
-            if not beyond and not each.beyond and not over:  # nearly every step: nothing in the window is beyond it
+            if not beyond and not each.beyond and not over:
                 was = False
-                if before == threshold:
-                    continue
             else:
                 if beyond and not each.beyond:
                     each.since = self._step
                 was, each.active = each.active, each.observe(beyond)
             if each.active is not was or before != threshold or over:
                 changed.append(self._transition(state, each, value, threshold, was, over=over, first=before is None))
+        state.low, state.high = low, high
 
     def _transition(
         self,

@@ -24,11 +24,10 @@ def _counting(wanted: Callable[[Mapping[str, int]], list[str]]) -> Derive:
 
     def count(view: View, memory: Memory) -> float | None:
         bad = view.anomalies.nonfinite
-        names = wanted(bad) if bad else []
-        if not names and not view.advanced:
-            return None
-        if names:
-            memory.where = max(names, key=bad.__getitem__)
+        names = wanted(bad) if bad else ()
+        if not names:
+            return 0.0 if view.advanced else None
+        memory.where = max(names, key=bad.__getitem__)
         return float(sum(bad[name] for name in names))
 
     return count
@@ -64,6 +63,8 @@ def _of_evaluations(names: tuple[str, ...]) -> Derive:
     """Count those of the last evaluation of each data set. A step without an evaluation shows nothing."""
 
     def count(view: View, memory: Memory) -> float | None:
+        if not view.seen:
+            return None
         shown = [(series, counted.nonfinite) for series, counted in view.seen.items() if series.metric.series in names]
         for series, bad in shown:  # a data set that is evaluated says nothing of another one
             if series.labels in memory.evaluated or len(memory.evaluated) < MAX_FUNCTIONS:

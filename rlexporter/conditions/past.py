@@ -8,6 +8,7 @@ from statistics import median
 
 KEPT = 256
 """The number of observations that are remembered at least; the longest baseline needs 70."""
+_MOST = 2 * KEPT
 NOISE = 1.128
 """The mean difference of two normal values, in standard deviations."""
 FIRST = 30
@@ -30,11 +31,12 @@ class Past:
         """The highest median of 10 observations in a row."""
 
     def add(self, value: float) -> None:
-        self.values.append(value)
-        if len(self.values) > 2 * KEPT:  # a list that is cut now and then has slices, which cost less than a deque's
-            del self.values[:KEPT]
-        self.count += 1
-        if self.count <= FIRST:
+        values = self.values
+        values.append(value)
+        if len(values) > _MOST:  # a list that is cut now and then has slices, which cost less than a deque's
+            del values[:KEPT]
+        count = self.count = self.count + 1
+        if count <= FIRST:
             self.first.append(value)
         if value < self.low:
             self.low = value

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
+from operator import sub
 from statistics import median
 
 from rlexporter.catalog import REWARD_GAIN_FROM
@@ -85,6 +85,8 @@ def reward_functions_silent(view: View, memory: Memory) -> float | None:
     """Count reward functions, if there are several, that gave all completions the same in 50 observations or more."""
     if "reward_functions_dead" not in memory.fresh or len(memory.functions) < 2:
         return None
+    if max(memory.flat_for.values()) < 50:
+        return 0.0
     return float(sum(50 <= past.count == memory.flat_for[name] for name, past in memory.functions.items()))
 
 
@@ -113,6 +115,8 @@ def _given(view: View) -> dict[str, tuple[float, float, float | None, float | No
 
 def rewards(view: View) -> dict[str, Histogram]:
     """Return the rewards of the step by reward function; those of all together where no function is known."""
+    if not view.seen:
+        return {}
     by_function = {
         series.labels[0]: counted
         for series, counted in view.seen.items()
@@ -209,7 +213,7 @@ def reward_fall(view: View, memory: Memory) -> float | None:
     if fall <= 0.4 * (reward.high - reward.low):
         return 0.0
     recent = reward.last(60)
-    path = sum([abs(after - before) for before, after in pairwise(recent)]) / (len(recent) - 1)
+    path: float = sum(map(abs, map(sub, recent[1:], recent))) / (len(recent) - 1)
     # Rewards that stand still have no noise any more: what they had over the whole run counts too.
     return fall / max(path / NOISE, memory.reward_path / reward.count / NOISE, 1e-9)
 
@@ -231,7 +235,7 @@ def reward_gain(view: View, memory: Memory) -> float | None:
 def reward_jump(view: View, memory: Memory) -> float | None:
     """Return the distance of the reward from the median of its last 50, in multiples of their range."""
     reward = memory.past["reward"]
-    own = reward.last(50, 2)
-    if "reward" not in memory.fresh or len(own) < 10:
+    if "reward" not in memory.fresh or reward.count < 12:
         return None
-    return abs(reward.newest - median(own)) / max(max(own) - min(own), 1e-9)
+    own = sorted(reward.last(50, 2))
+    return abs(reward.newest - median(own)) / max(own[-1] - own[0], 1e-9)

@@ -23,12 +23,15 @@ class Patience:
 
     def __init__(self, minimum: float = MINIMUM) -> None:
         self._minimum = minimum
+        self._pace = FIRST * minimum
         self._steps: deque[float] = deque(maxlen=50)
         self._aside: dict[str, deque[float]] = {name: deque(maxlen=10) for name in ASIDE}
 
     def step(self, seconds: float) -> None:
         """Note that a step took ``seconds``."""
         self._steps.append(seconds)
+        slow = TIMES * max(self._steps) > self._minimum  # cheaper than a median, and mostly all
+        self._pace = max(self._minimum, TIMES * median(self._steps)) if slow else self._minimum
 
     def phase(self, name: str, seconds: float) -> None:
         """Note that the phase ``name`` took ``seconds``."""
@@ -37,11 +40,7 @@ class Patience:
 
     def limit(self, phase: str = "") -> float:
         """Return the seconds without a step after which the run counts as hung while ``phase`` is under way."""
-        if not self._steps:
-            return FIRST * self._minimum
-        slow = TIMES * max(self._steps) > self._minimum
-        pace = max(self._minimum, TIMES * median(self._steps)) if slow else self._minimum
-        if phase not in self._aside:
-            return pace
+        if not self._steps or phase not in self._aside:
+            return self._pace
         known = self._aside[phase]
-        return max(pace, TIMES * median(known) if known else UNMEASURED * self._minimum)
+        return max(self._pace, TIMES * median(known) if known else UNMEASURED * self._minimum)

@@ -30,8 +30,8 @@ class Verdict(NamedTuple):
     """The step of the newest good checkpoint; None while there is none."""
     incidents: Sequence[Incident]
     """All that has gone wrong in the run so far, in the order in which it is told."""
-    values: Mapping[str, float]
-    """The numbers that were compared with limits, by signal."""
+    values: Mapping[Series, float]
+    """The numbers that were compared with limits: gauges of the signals."""
 
     @property
     def critical(self) -> bool:
@@ -179,8 +179,10 @@ class Watch:
         """Return the seconds since the last step if it counted as hung, and the longest of the ``phases`` meanwhile."""
         seconds, self._stepped = _between(self._stepped, now), now
         paused, self._paused = self._paused, False
+        if seconds is None or seconds <= self._stalled:
+            return None
         aside = paused or not ASIDE.isdisjoint(phases)
-        if seconds is None or seconds <= self._patience.limit("eval" if aside else ""):
+        if seconds <= self._patience.limit("eval" if aside else ""):
             return None
         return seconds, max(phases, key=phases.__getitem__, default="eval" if paused else "")
 
@@ -199,6 +201,6 @@ def _between(before: float | None, now: float) -> float | None:
 
 def _causes_first(transitions: Sequence[Transition]) -> Sequence[Transition]:
     """Return ``transitions`` in the order of causes, if several limits begin in this step."""
-    if sum(each.began for each in transitions) < 2:
+    if len(transitions) < 2:
         return transitions
     return sorted(transitions, key=lambda each: place(each.condition, each.limit))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from math import isfinite
 
 from rlexporter.model.histogram import Histogram, Nonfinite
@@ -13,11 +12,6 @@ from rlexporter.model.snapshot import AnomalyCounts, Snapshot
 _GAUGE, _HISTOGRAM = Kind.GAUGE, Kind.HISTOGRAM  # looking up a member costs more than the rest of `number`
 _NONFINITE = "rl_nonfinite_values_total"
 _UNDEFINED = "rl_undefined_values_total"
-
-
-@lru_cache(maxsize=512)
-def _labelled(metric: Metric, label: str) -> Series:
-    return Series(metric, (label,))
 
 
 class SnapshotBuilder:
@@ -62,12 +56,10 @@ class SnapshotBuilder:
         series = Series(self._named[name], labels)
         self.samples[series] = self.samples.get(series, 0.0) + amount
 
-    def each(self, name: str, values: Mapping[str, float], step: int) -> None:
-        """Set the metric ``name``, which has one label, to each of ``values``, by that label, as of ``step``."""
-        metric = self._named[name]
-        found = {_labelled(metric, label): value for label, value in values.items()}
-        self.samples.update(found)
-        self.steps.update(dict.fromkeys(found, step))
+    def gauges(self, values: Mapping[Series, float], step: int) -> None:
+        """Set all gauges of ``values`` as of ``step``."""
+        self.samples.update(values)
+        self.steps.update(dict.fromkeys(values, step))
 
     def clear(self, name: str, *labels: str) -> None:
         """Drop every sample of the metric ``name`` whose labels begin with ``labels``."""

@@ -107,8 +107,7 @@ class LogLines:
         step = self._progress(builder, step, update, evaluation=bool(line.prefix))
         if update is not None:
             self.absorb(builder, update)
-        builder.samples.update(line.gauges)
-        builder.steps.update(dict.fromkeys(line.gauges, step))
+        builder.gauges(line.gauges, step)
         for targets, value, counted in line.numbers:
             builder.number(targets, value, step, counted=counted)
         for undefined in line.undefined:

@@ -283,7 +283,7 @@ class Store:
 
     def _write(self, builder: SnapshotBuilder, found: Sequence[Judged]) -> None:
         if found and self._watch is not None:
-            builder.set("rl_stall_after_seconds", self._watch.stall_after(""))
+            builder.samples[self._stall] = self._watch.stall_after("")
         for verdict, step, at in found:
             transitions.write(builder, verdict, step, at)
 

@@ -43,7 +43,7 @@ def write(builder: SnapshotBuilder, verdict: Verdict, step: int, now: float) -> 
             builder.set("rl_condition_last_event_step", step, *labels)
             builder.set("rl_condition_last_event_value", each.value, *labels)
             builder.set("rl_condition_last_event_threshold", each.threshold, *labels)
-    builder.each("rl_signal", verdict.values, step)
+    builder.gauges(verdict.values, step)
     mark(builder, verdict.marks)
     if verdict.incidents is not builder.incidents:
         incidents(builder, verdict.incidents)
