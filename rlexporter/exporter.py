@@ -101,7 +101,7 @@ class Exporter:
         ``labels``: those of the histogram, if it has any. A tensor on a GPU is counted there, and served with the next
         log line. docs/metrics.md lists the names; one that is unknown is logged, with those that are close.
         """
-        self.run.sink.observe_at_once(name, values, mask, **labels)
+        self.run.observe(name, values, mask, **labels)
 
     def end(self, error: BaseException | None = None) -> None:
         """Note that the run has ended: by itself, by Ctrl-C or sys.exit (stopped), or by another exception (failed)."""

@@ -20,8 +20,11 @@ import torch
 
 import rlexporter
 from rlexporter import Exporter, SetupError
+from rlexporter.catalog import NAMED
+from rlexporter.commands.playback import played
 from rlexporter.model.snapshot import RunState
-from rlexporter.model.step import RunFacts
+from rlexporter.model.step import RunFacts, StepUpdate
+from rlexporter.recording.reader import read
 from rlexporter.run import shutdown
 from tests.conftest import fetch
 from tests.endpoint import wire
@@ -59,6 +62,28 @@ def test_the_ten_lines_of_the_readme() -> None:
     assert 'rl_run_state{rank="0",run="my-run",state="running",team="llm"} 1.0\n' in text
     assert 'algorithm="ppo"' in text
     assert exporter.state is RunState.FINISHED
+
+
+def test_buckets_of_a_users_own(tmp_path: Path) -> None:
+    """For tensors and for what is logged; the counts are exact, and a recording of them is read as it was."""
+    recorded = tmp_path / "run.jsonl"
+    own = {"reward": (0.25, 0.5), "completion_length": (16, 64)}
+    with Exporter(run="own", algorithm="grpo", port=0, buckets=own, record=str(recorded)).start() as exporter:
+        exporter.observe("reward", torch.tensor([-3.0, 0.25, 0.3, 7.0]))
+        exporter.log({"reward": 1.1375}, step=1)
+        exporter.run.sink.observe("rl_completion_length_dist", torch.tensor([16.0, 17.0, 65.0]))  # as taps do
+        exporter.run.sink.log({"reward": 1.0}, update=StepUpdate(step=2))
+        _, text, _ = fetch(f"{exporter.url}/metrics")
+
+    lowest = f"{min(NAMED['rl_reward_dist'].bounds)}"
+    rewards = re.findall(r'^rl_reward_dist_bucket{le="(.*?)".*} (.*)$', text, re.M)
+    assert rewards == [(lowest, "0.0"), ("0.25", "2.0"), ("0.5", "3.0"), ("+Inf", "4.0")]
+    lengths = re.findall(r'^rl_completion_length_dist_bucket{le="(.*?)".*} (.*)$', text, re.M)
+    assert lengths == [("16.0", "1.0"), ("64.0", "2.0"), ("+Inf", "3.0")]
+    again = played(read(recorded), {}).run.store.snapshot.buckets
+    counted = {each.metric.series: found.counts for each, found in again.items()}
+    assert counted["rl_reward_dist"] == (0, 2, 1, 1)
+    assert counted["rl_completion_length_dist"] == (1, 1, 1)
 
 
 def test_nothing_is_left_after_close() -> None:

@@ -21,6 +21,7 @@ class SettingArguments(TypedDict, total=False):
     labels: Mapping[str, str] | str | None
     max_keys: int | None
     thresholds: Mapping[str, Any] | str | os.PathLike[str] | None
+    buckets: Mapping[str, Sequence[float]] | str | None
     ranks: Literal["main", "timings", "all"] | None
     sources: Sequence[str] | str | None
     token_file: str | os.PathLike[str] | None

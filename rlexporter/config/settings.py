@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
 from typing import Any
 
+from rlexporter.catalog import buckets
 from rlexporter.conditions.limit_state import Factor
 from rlexporter.config import parsers, thresholds
 from rlexporter.config.environment import mistaken
@@ -45,6 +46,7 @@ class Settings:
     labels: Mapping[str, str] = _setting(parsers.labels, "RLEXPORTER_LABELS", None)
     max_keys: int = _setting(parsers.between(0, 10000, int), "RLEXPORTER_MAX_LOGGED_KEYS", 200)
     thresholds: Mapping[tuple[str, str], Factor | None] = _setting(thresholds.parse, "RLEXPORTER_THRESHOLDS", None)
+    buckets: Mapping[str, tuple[float, ...]] = _setting(buckets.parse, "RLEXPORTER_BUCKETS", None)
     ranks: str = _setting(parsers.choice(*RANKS), "RLEXPORTER_RANKS", MAIN)
     sources: tuple[str, ...] = _setting(parsers.words(*SOURCES), "RLEXPORTER_FROM", ())
     token_file: str | None = _setting(parsers.path, "RLEXPORTER_TOKEN_FILE", None)
@@ -86,7 +88,7 @@ class Settings:
                 chosen[name] = _parsed(each.metadata["parse"], environ[variable], f"environment variable {variable}")
             else:
                 chosen[name] = each.default
-        for name in ("labels", "thresholds"):
+        for name in ("labels", "thresholds", "buckets"):
             chosen[name] = chosen[name] or {}
         return cls(**chosen)
 

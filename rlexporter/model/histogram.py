@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 
 NONFINITE_KINDS = ("nan", "+inf", "-inf")
 """Label values of ``rl_nonfinite_values_total{kind}``."""
+MOST_BOUNDS = 24
+"""The most buckets of a histogram, without the infinite one: a device has room for so many."""
 
 
 @dataclass(frozen=True, slots=True)

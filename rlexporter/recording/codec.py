@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from rlexporter.catalog import NAMED
+from rlexporter.catalog import NAMED, buckets
 from rlexporter.model.histogram import Histogram, Nonfinite
 from rlexporter.model.metric import Series
 
@@ -17,16 +17,20 @@ from rlexporter.model.metric import Series
 def parse(found: Mapping[str, Mapping[str, Any]], bounds: Mapping[str, Any]) -> dict[Series, Histogram]:
     """Return the histograms of ``found`` by series. ``bounds`` are those of the recording, by name.
 
-    Series that the catalogue lacks, or whose bounds differ from its own, are left out: they cannot be added.
+    Series that the catalogue lacks are left out, and those with bounds that differ from its own, but where a user may
+    set these.
     """
     seen = {}
     for text, counts in found.items():
         found_in = series(text)
         if found_in is None:
             continue
-        own = found_in.metric.bounds
-        if tuple(bounds.get(found_in.metric.series, own)) == own and len(counts["counts"]) == len(own) + 1:
-            seen[found_in] = _buckets(own, counts)
+        metric, labels = found_in
+        own = tuple(map(float, bounds.get(metric.series, metric.bounds)))
+        if own != metric.bounds and metric.short_name in buckets.ADJUSTABLE:
+            metric = buckets.with_bounds(metric.series, own)
+        if metric.bounds == own and len(counts["counts"]) == len(own) + 1:
+            seen[Series(metric, labels)] = _buckets(own, counts)
     return seen
 
 

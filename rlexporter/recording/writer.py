@@ -20,7 +20,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from io import FileIO
 from pathlib import Path
 from queue import SimpleQueue
@@ -61,7 +61,7 @@ class Recorder:
             self._file.close()
             raise
 
-    def meta(self, run: str, facts: RunFacts, catalog: tuple[Metric, ...]) -> None:
+    def meta(self, run: str, facts: RunFacts, catalog: Iterable[Metric]) -> None:
         """Record that a training begins."""
         bounds = {metric.series: metric.bounds for metric in catalog if metric.kind is Kind.HISTOGRAM}
         about = {"run": run, "trainer": facts.info.get("trainer", "")}

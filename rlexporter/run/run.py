@@ -6,9 +6,10 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import Any
 
 from rlexporter.atomic_file import of_rank
-from rlexporter.catalog import CATALOG, FRAMEWORKS
+from rlexporter.catalog import FRAMEWORKS, buckets
 from rlexporter.conditions import from_catalog
 from rlexporter.config.settings import MAIN, Settings
 from rlexporter.model.snapshot import RunState, Snapshot
@@ -49,7 +50,12 @@ class Run:
         self.watch = from_catalog.watch(settings.thresholds)
         now = lambda: self.clock()  # noqa: E731 - mypy takes an attribute that is a function for a method
         self.store = Store(
-            CATALOG, max_keys=settings.max_keys, clock=now, watch=self.watch, urgent=urgent, frameworks=FRAMEWORKS
+            buckets.catalog(settings.buckets),
+            max_keys=settings.max_keys,
+            clock=now,
+            watch=self.watch,
+            urgent=urgent,
+            frameworks=FRAMEWORKS,
         )
         self.errors = ErrorLog(self.store)
         self.sink = RunSink(self.store, self.errors, lambda: self.rank == 0)
@@ -121,12 +127,14 @@ class Run:
         self.errors.add(where, error)
 
     def log(self, stats: Mapping[str, object], step: int | None = None) -> None:
-        """Take a log line. The first one starts the run if no adapter drives it."""
-        if self.state is RunState.STARTING and not self._driven:
-            with self.errors.guard("log"):
-                self._introduce()
-                self._enter(RunState.RUNNING)
+        """Take a log line. What comes first, a line or a tensor, starts the run if no adapter drives it."""
+        self._start("log")
         self.sink.log(stats, step=step)
+
+    def observe(self, name: str, values: Any, mask: Any = None, **labels: str) -> None:
+        """Count ``values`` in the histogram ``name``, as `RunSink.observe_at_once` does."""
+        self._start("observe")
+        self.sink.observe_at_once(name, values, mask, **labels)
 
     def prepare(self, facts: RunFacts) -> None:
         """Take over the facts of a run that a trainer may begin later."""
@@ -214,9 +222,15 @@ class Run:
         if self.sink.recorder is not None:
             self.sink.recorder.state(state, exception)
 
+    def _start(self, place: str) -> None:
+        if self.state is RunState.STARTING and not self._driven:
+            with self.errors.guard(place):
+                self._introduce()
+                self._enter(RunState.RUNNING)
+
     def _introduce(self) -> None:
         if self.sink.recorder is not None:
-            self.sink.recorder.meta(self.name, self._facts, CATALOG)
+            self.sink.recorder.meta(self.name, self._facts, self.store.named.values())
 
     def _settle(self, facts: RunFacts) -> None:
         told, self._settled = self.known_as, True

@@ -43,7 +43,7 @@ class RunSink:
         self._store = store
         self._errors = errors
         self._serves_logs = serves_logs
-        self._pending = PendingStep(NAMED)
+        self._pending = PendingStep(store.named)
         self._signals: dict[str, str] = {}
         self._undo: list[Callable[[], None]] = []
         self._before_end: list[Callable[[], None]] = []

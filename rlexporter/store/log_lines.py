@@ -70,7 +70,7 @@ class LogLines:
         self._resolver = Resolver(catalog)
         self._known: dict[str, _Known] = {}
         self._stepwise: dict[str, tuple[Series, ...]] = {}
-        self.tapped: set[Metric] = set()
+        self.tapped: set[str] = set()
         self._variable: set[tuple[str, str]] = set()
         self._unmapped: set[tuple[str, str]] = set()
         self._dropped = 0
@@ -216,7 +216,7 @@ class LogLines:
 
     def _is_tapped(self, metric: Metric) -> bool:
         """Return True if taps feed ``metric``, or the metric that it is computed from."""
-        return metric in self.tapped or (bool(metric.of) and self._named[metric.of] in self.tapped)
+        return metric.series in self.tapped or metric.of in self.tapped
 
     def _with(self, prefix: str) -> _Known | None:
         """Return the known keys of lines with this evaluation ``prefix``; None if there are too many prefixes."""

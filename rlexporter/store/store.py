@@ -50,7 +50,8 @@ class Store:
     ) -> None:
         self._catalog = catalog
         self._frameworks = frameworks or {}
-        self._named = {metric.series: metric for metric in catalog}
+        self.named = {metric.series: metric for metric in catalog}
+        """The catalogue by Prometheus name."""
         self._histograms = {metric.short_name: metric for metric in catalog if metric.kind is Kind.HISTOGRAM}
         self._lines = LogLines(catalog, max_keys, clock)
         self._watch = watch
@@ -60,10 +61,10 @@ class Store:
         self._record_seconds = 0.0
         self._unrecorded, self._records = deque[Callable[[], None]](), False
         self._steps: deque[Snapshot] | None = None
-        self._step, self._stall = Series(self._named["rl_step"]), Series(self._named["rl_stall_after_seconds"])
-        self._phases = _phases(self._named["rl_phase"])
+        self._step, self._stall = Series(self.named["rl_step"]), Series(self.named["rl_stall_after_seconds"])
+        self._phases = _phases(self.named["rl_phase"])
         zero = {Series(metric, labels): 0.0 for metric in catalog for labels in metric.initial}
-        self._current = Current(Snapshot(samples=zero), self._named)
+        self._current = Current(Snapshot(samples=zero), self.named)
 
     def keep_steps(self) -> deque[Snapshot]:
         """Keep the snapshots of the newest steps for a reader on another thread, who takes them out."""
@@ -137,7 +138,7 @@ class Store:
 
     def tap(self, metric: Metric) -> None:
         """Feed ``metric`` by taps from now on, and not by log lines."""
-        self._lines.tapped.add(metric)
+        self._lines.tapped.add(metric.series)
 
     def absorb(self, part: StepUpdate, *, last: bool | None = None) -> None:
         """Take a part of a step that arrived late, or without the end of the step; the step does not advance.
@@ -296,7 +297,7 @@ class Store:
         builder.framework, builder.family = facts.framework, facts.family
         info = {"algorithm": facts.algorithm, **facts.info, "trainer": facts.info.get("trainer") or facts.framework}
         builder.clear("rl_run_info")
-        builder.set("rl_run_info", 1.0, *(clip(info.get(label, "")) for label in self._named["rl_run_info"].labels))
+        builder.set("rl_run_info", 1.0, *(clip(info.get(label, "")) for label in self.named["rl_run_info"].labels))
         builder.set("rl_world_size", facts.world_size or 1)
         builder.set("rl_ranks_covered", 1)
         if facts.gpus is not None:

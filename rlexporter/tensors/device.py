@@ -16,13 +16,13 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from rlexporter.model.histogram import Histogram, Nonfinite
+from rlexporter.model.histogram import MOST_BOUNDS, Histogram, Nonfinite
 from rlexporter.model.metric import Series
 from rlexporter.tensors.bounds import edges
 
 # A slot holds the counts of one series, in the order of `edges`: minus infinity, outside (negative, where no bound is),
 # one for each bound, above them, infinity, NaN. The three pieces follow.
-_MAX_CLASSES = 24 + 5
+_MAX_CLASSES = MOST_BOUNDS + 5
 _POSITIVE, _NEGATIVE, _LOW, _HIGH = range(4)
 _PIECE = 4
 """The numbers in a piece: two sums and two extremes."""
