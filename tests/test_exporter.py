@@ -144,7 +144,7 @@ def test_a_start_that_fails_leaves_nothing(
     with monkeypatch.context() as patch:
         if broken == "server":
             patch.setattr("rlexporter.endpoint.endpoint._START_SECONDS", 0.1)
-            patch.setattr("rlexporter.endpoint.server.Server.work", _never_answer)
+            patch.setattr("rlexporter.endpoint.server.HTTPServer.work", _never_answer)
         for _ in range(2):
             with pytest.raises(SetupError, match=said):
                 exporter.start()

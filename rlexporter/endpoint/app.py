@@ -14,13 +14,11 @@ import fastapi
 from fastapi import FastAPI, Request, Response
 
 from rlexporter.catalog import NAMED
+from rlexporter.catalog.languages import CODES, code_of
 from rlexporter.endpoint.auth import METHODS
-from rlexporter.endpoint.bodies import Bodies, Body
+from rlexporter.endpoint.bodies import MOST_NAMES, Bodies, Body, Statuses
 from rlexporter.endpoint.connections import ONCE_TAKEN
-from rlexporter.endpoint.negotiation import preferred, takes_gzip
 from rlexporter.endpoint.scrapers import Fetch, Fetches
-from rlexporter.endpoint.statuses import MOST_NAMES, Statuses
-from rlexporter.endpoint.turns import Turns
 from rlexporter.model.metric import Series
 from rlexporter.model.snapshot import Snapshot
 from rlexporter.outputs import prometheus
@@ -34,6 +32,14 @@ _MOST_NAMES = 100
 _AGENT_LENGTH = 128
 _COUNT = Series(NAMED["rlexporter_scrapes_total"])
 _CLOCK = Series(NAMED["rlexporter_time_seconds"])
+
+_TURN_APART_SECONDS = 0.25
+"""The time between two turns: an answer takes a few milliseconds of the process that trains."""
+_TURN_SOONEST_SECONDS = 2
+_TURN_LATEST_SECONDS = 30
+
+_MOST_HEADER_ENTRIES = 20
+"""The most entries of a header that are looked at."""
 
 
 class Scrapes:
@@ -96,7 +102,7 @@ def application(
 
 
 def _add_api(app: FastAPI, statuses: Statuses) -> None:
-    turns = Turns()
+    turns = PageTurns()
 
     @app.api_route("/api/status", methods=[*METHODS])
     async def status(request: Request) -> Response:
@@ -129,3 +135,50 @@ def _negotiated(accept: str) -> tuple[str, str]:
         return accept, prometheus.encode(Snapshot(), accept)[1]
     except (TypeError, ValueError):  # prometheus_client cannot compare a version such as `1.x`
         return "", prometheus.encode(Snapshot(), "")[1]
+
+
+class PageTurns:
+    """Gives each page that asks a later turn of its own.
+
+    Up to eight pages ask every two seconds. More of them share the same turns: 64 ask every sixteen.
+    """
+
+    def __init__(self) -> None:
+        self._last = 0.0
+
+    def seconds(self, now: float) -> int:
+        """Return the whole seconds after which the page that asks should ask again; ``now``: of the monotonic clock."""
+        self._last = max(self._last + _TURN_APART_SECONDS, now + _TURN_SOONEST_SECONDS)
+        self._last = min(self._last, now + _TURN_LATEST_SECONDS)
+        return round(self._last - now)
+
+
+def takes_gzip(accept_encoding: str) -> bool:
+    """Return True if a client with this Accept-Encoding header understands gzip."""
+    return any(name == "gzip" and weight > 0 for name, weight in _entries(accept_encoding))
+
+
+def preferred(asked: str | None, accept_language: str) -> str:
+    """Return the code of the language that is ``asked`` for, or else of the best in an Accept-Language header.
+
+    It is English where there is no such language.
+    """
+    if asked is not None:
+        return code_of(asked) or CODES[0]
+    known = [(weight, code_of(name)) for name, weight in _entries(accept_language) if weight > 0]
+    return max((each for each in known if each[1]), key=lambda each: each[0], default=(0.0, CODES[0]))[1]
+
+
+def _entries(header: str) -> list[tuple[str, float]]:
+    """Return the names in a header of RFC 9110 such as `gzip, br;q=0.5`, each with its weight.
+
+    A weight that cannot be understood is 0.
+    """
+    found = []
+    for entry in header.lower().split(",")[:_MOST_HEADER_ENTRIES]:
+        name, _, parameter = entry.replace(" ", "").partition(";")
+        try:
+            found.append((name, float(parameter.removeprefix("q=") or 1.0)))
+        except ValueError:
+            found.append((name, 0.0))
+    return found

@@ -18,8 +18,7 @@ from dataclasses import dataclass
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from rlexporter.config.settings import Settings
-from rlexporter.endpoint import tls
-from rlexporter.endpoint.credentials import Reread, contents, unusable
+from rlexporter.endpoint.credentials import Reread, TLSFiles, contents, tls_context, unusable
 from rlexporter.model.errors import SetupError
 from rlexporter.outputs.discovery import is_loopback
 
@@ -64,7 +63,7 @@ def guards(settings: Settings, failed: Callable[[Exception], None]) -> Guards:
         for path in (settings.tls_cert_file, settings.tls_key_file, settings.tls_client_ca_file)
     )
     if cert:
-        context = tls.context(tls.Files(cert, key, client_ca), failed)
+        context = tls_context(TLSFiles(cert, key, client_ca), failed)
     elif key or client_ca:
         raise SetupError(
             f"{key or client_ca} is of no use without a certificate (argument tls_cert_file, RLEXPORTER_TLS_CERT_FILE)"

@@ -95,7 +95,7 @@ class Server:
         self.history = History()
         self._watcher = Ticker("history", _HISTORY_SECONDS, self.note, failed)
         app = Authentication(application(snapshot, self.history, self.fetches, failed), guards)
-        self._server = server.Server(app, sock, guards.tls, failed)
+        self._server = server.HTTPServer(app, sock, guards.tls, failed)
         self._thread = Thread(target=self._server.work, name=f"rlexporter-http-{self.port}", daemon=True)
 
     def start(self) -> None:

@@ -49,7 +49,7 @@ _HEADERS = [
 ]
 
 
-class Server:
+class HTTPServer:
     """Serves one application on one listening socket. ``failed`` gets errors from outside the application."""
 
     def __init__(

@@ -15,7 +15,7 @@ from rlexporter import adapters
 from rlexporter.catalog import CATALOG, CONDITIONS, RUN_FAILED, RUN_STALLED
 from rlexporter.catalog.languages import CODES, language
 from rlexporter.catalog.questions import QUESTIONS
-from rlexporter.endpoint.negotiation import preferred
+from rlexporter.endpoint.app import preferred
 from rlexporter.generate.runbooks import HEADINGS
 from rlexporter.status import sentences
 from rlexporter.status.page import STRINGS, WORDS

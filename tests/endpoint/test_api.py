@@ -13,8 +13,8 @@ import pytest
 
 from rlexporter import Exporter
 from rlexporter.catalog.languages import language
-from rlexporter.endpoint import bodies, statuses
-from rlexporter.endpoint.turns import Turns
+from rlexporter.endpoint import bodies
+from rlexporter.endpoint.app import PageTurns
 from rlexporter.model.snapshot import RunState
 from rlexporter.status import document
 from tests.conftest import fetch
@@ -98,7 +98,7 @@ def test_many_pages_ask_less_often(exporter: Exporter, monkeypatch: pytest.Monke
 
 def _asked(pages: int, seconds: float) -> dict[int, list[float]]:
     """Let so many pages begin within a second, and ask when they are told to; return the times of each."""
-    turns, due = Turns(), {page: 100.0 + page / pages for page in range(pages)}
+    turns, due = PageTurns(), {page: 100.0 + page / pages for page in range(pages)}
     times: dict[int, list[float]] = {page: [] for page in range(pages)}
     while min(due.values()) < 100.0 + seconds:
         page = min(due, key=lambda each: due[each])
@@ -117,7 +117,7 @@ def test_each_page_gets_its_turn(pages: int, every: float) -> None:
 
 def test_a_page_that_closes_gives_its_turn_back() -> None:
     """Those that stay ask more often within half a minute."""
-    turns = Turns()
+    turns = PageTurns()
     assert [turns.seconds(100.0) for _ in range(64)][-1] == pytest.approx(18, abs=1)
     assert turns.seconds(118.0) == 2
 
@@ -148,8 +148,7 @@ def test_the_language_is_chosen(exporter: Exporter) -> None:
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The time of the answers, which stands still but for the test."""
     now = [1000.0]
-    for each in (statuses, bodies):
-        monkeypatch.setattr(each, "time", SimpleNamespace(time=lambda: now[0], monotonic=lambda: now[0]))
+    monkeypatch.setattr(bodies, "time", SimpleNamespace(time=lambda: now[0], monotonic=lambda: now[0]))
     return now
 
 
