@@ -227,10 +227,10 @@ class Exporter:
 
     def _open_outlets(self, port: int, fallback: bool) -> None:
         """Open the recording and every output other than the endpoint."""
-        from rlexporter.outputs import enabled
+        from rlexporter.outputs import wanted
 
         run = self.run
-        makers: list[tuple[str, Callable[[], Ticker | None]]] = [("record", run.record), *enabled.wanted(run, port)]
+        makers: list[tuple[str, Callable[[], Ticker | None]]] = [("record", run.record), *wanted(run, port)]
         for where, make in makers:
             made = self._made(where, make, fallback)
             self._outlets += [made] if made is not None else []

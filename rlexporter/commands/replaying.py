@@ -21,7 +21,7 @@ from rlexporter.recording import Recording, SavedState
 from rlexporter.run.run import Run
 
 if TYPE_CHECKING:
-    from rlexporter.outputs.backfill import History
+    from rlexporter.outputs.backfill import Backfill
 
 LINGER_SECONDS = 60.0
 INTERVAL_SECONDS = 15.0
@@ -93,14 +93,14 @@ def write(recording: Recording, out: Path, *, interval: float) -> int:
     return history.moments
 
 
-def _history(recording: Recording, interval: float) -> History:
+def _history(recording: Recording, interval: float) -> Backfill:
     with needed_by("--openmetrics", TEXT):
-        from rlexporter.outputs.backfill import History
+        from rlexporter.outputs.backfill import Backfill
 
     began, times = playback.calendar(recording)
     clock = [began]
     run = Run(Settings.load(playback.settings(recording)), clock=lambda: clock[0])
-    history, gap = History(LABELS), max(interval, _GAP_SECONDS)
+    history, gap = Backfill(LABELS), max(interval, _GAP_SECONDS)
     playback.begin(run, recording.facts)
     history.add(run.store.snapshot, began)
     for event, now, ends_step in playback.scheduled(recording, times):

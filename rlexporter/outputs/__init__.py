@@ -1,1 +1,45 @@
-"""Outputs of snapshots. Each third-party library is imported in exactly one file."""
+"""Outputs of a run's snapshots other than the endpoint, if its settings enable them: each is a ticker.
+
+Each third-party library is imported in exactly one file, once the output is wanted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING
+
+from rlexporter.model.installed import OTLP, needed_by
+from rlexporter.model.snapshot import RunState
+
+if TYPE_CHECKING:
+    from rlexporter.outputs.periodic import Ticker
+    from rlexporter.run.run import Run
+
+
+def wanted(run: Run, port: int) -> Iterator[tuple[str, Callable[[], Ticker]]]:
+    """Yield, per enabled output, its name for errors and a maker of its ticker, which may raise SetupError."""
+    settings = run.settings
+    if settings.state_file:
+        from rlexporter.outputs import state_file
+
+        def path() -> str:
+            begun = run.state is not RunState.STARTING
+            return state_file.path(settings.state_file, run.output_dir, run.rank, begun=begun)
+
+        make_keeper = partial(state_file.keeper, run.current, path, settings.state_interval)
+        yield "state", partial(make_keeper, partial(run.failed, "state"))
+    if settings.discovery_dir:
+        from rlexporter.outputs import discovery
+
+        make = partial(discovery.announcer, settings, port, lambda: (run.known_as, run.rank))
+        yield "discovery", partial(make, partial(run.failed, "discovery"))
+    if settings.otlp:
+        yield "otlp", partial(_pusher, settings.otlp, run)
+
+
+def _pusher(setting: str, run: Run) -> Ticker:
+    with needed_by("push by OTLP", OTLP):
+        from rlexporter.outputs import otlp
+
+        return otlp.pusher(setting, lambda: run.current() if run.known_as else None, partial(run.failed, "otlp"))

@@ -22,8 +22,8 @@ _Points = tuple["array[float]", "array[float]"]
 _Series = dict[tuple[str, _Labels], _Points]
 
 
-class History:
-    """History of one run. ``labels`` are the ones that a scrape would have added: ``job`` and ``instance``."""
+class Backfill:
+    """The moments of one run. ``labels`` are the ones that a scrape would have added: ``job`` and ``instance``."""
 
     def __init__(self, labels: Mapping[str, str]) -> None:
         self._labels = labels

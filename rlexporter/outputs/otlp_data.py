@@ -30,7 +30,7 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from rlexporter.model.histogram import Histogram
 from rlexporter.model.metric import Kind, Metric, Series
 from rlexporter.model.snapshot import Snapshot
-from rlexporter.outputs.grouped import SUMS, by_metric, help_text, labels
+from rlexporter.outputs.prometheus import SUMS, by_metric, help_text, labels
 from rlexporter.version import __version__
 
 _SINCE = time.time_ns()

@@ -15,13 +15,18 @@ from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
 from rlexporter.model.histogram import Histogram
-from rlexporter.model.metric import Kind, Metric, Series
+from rlexporter.model.metric import Kind, Level, Metric, Series
 from rlexporter.model.snapshot import Snapshot
-from rlexporter.outputs.grouped import SUMS, by_metric, help_text, labels
 
-__all__ = ["VERSION", "MetricFamily", "encode", "families", "openmetrics"]
+__all__ = ["SUMS", "VERSION", "MetricFamily", "by_metric", "encode", "families", "help_text", "labels", "openmetrics"]
 
 VERSION = version("prometheus-client")
+
+SUMS = {
+    "positive_sum": "Sum of the positive values of {}.",
+    "negative_sum": "Sum of the absolute negative values of {}.",
+}
+"""Two counters beside a histogram that takes negative values, whose own sum could fall: their difference is it."""
 
 
 def encode(snapshot: Snapshot, accept: str, names: Iterable[str] = ()) -> tuple[bytes, str]:
@@ -102,3 +107,24 @@ def _restricted(found: Iterable[MetricFamily], names: frozenset[str]) -> Iterato
         if samples:
             family.samples = samples
             yield family
+
+
+def by_metric(snapshot: Snapshot) -> dict[Metric, list[Series]]:
+    """Return all series of ``snapshot``, samples and histograms alike, by metric."""
+    found: dict[Metric, list[Series]] = {}
+    for series in (*snapshot.samples, *snapshot.buckets):
+        found.setdefault(series.metric, []).append(series)
+    return found
+
+
+def labels(snapshot: Snapshot, series: Series) -> dict[str, str]:
+    """Return the labels of the run, and those of ``series`` itself."""
+    return {**snapshot.labels, **dict(zip(series.metric.labels, series.labels, strict=True))}
+
+
+def help_text(metric: Metric) -> str:
+    """Return the HELP text of ``metric``: its meaning, unit, level, and the TRL keys that feed it."""
+    level = "" if metric.level in (Level.STEP, Level.RUN) else f"{metric.level.value} level"
+    detail = ", ".join(part for part in (metric.unit, level) if part)
+    keys = ", ".join(dict.fromkeys(key.name for key in metric.keys))
+    return metric.help + (f" [{detail}]" if detail else "") + (f" TRL: {keys}" if keys else "")

@@ -18,7 +18,7 @@ from rlexporter import recording
 from rlexporter.commands.playback import feed
 from rlexporter.config.settings import Settings
 from rlexporter.model.snapshot import RunState
-from rlexporter.outputs.backfill import History
+from rlexporter.outputs.backfill import Backfill
 from rlexporter.recording import Event
 from rlexporter.run.run import Run
 from scripts.pictures.look import Json
@@ -97,7 +97,7 @@ def history(told: Planned) -> Iterator[bytes]:
     run.prepare(replace(found.facts, info={**found.facts.info, "torch": ""}))
     run.enter(RunState.RUNNING)
     saved = 0
-    history, scraped = History({"job": "rlexporter", "instance": f"{told.name}:9750"}), start
+    history, scraped = Backfill({"job": "rlexporter", "instance": f"{told.name}:9750"}), start
     for event in (_at_pace(replace(each, step=each.step or last), start, pace) for each in events):
         last = event.step
         while scraped < event.time:

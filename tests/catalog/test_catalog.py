@@ -10,7 +10,7 @@ from pathlib import Path
 
 from rlexporter.catalog import ALGORITHMS, CATALOG, HYPERPARAMETERS, INFO_LABELS, NAMED, PPO, RECORDING_RULES
 from rlexporter.model.metric import Kind, Metric, RankScope, Series
-from rlexporter.outputs.grouped import SUMS
+from rlexporter.outputs.prometheus import SUMS
 from rlexporter.store.keys import Resolver, evaluation
 from tests.tools import ROOT
 

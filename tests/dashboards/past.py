@@ -13,7 +13,7 @@ from rlexporter.catalog import CATALOG, NAMED
 from rlexporter.model.metric import Series
 from rlexporter.model.snapshot import RunState
 from rlexporter.model.step import RunFacts, StepUpdate
-from rlexporter.outputs.backfill import History
+from rlexporter.outputs.backfill import Backfill
 from rlexporter.store.store import Store
 from rlexporter.tensors import host
 from tests.tools import require_tools
@@ -32,7 +32,7 @@ class Past:
         self.now = self._scraped = END - seconds
         self._served = served
         self._store = Store(CATALOG, clock=lambda: self.now)
-        self._history = History({"job": "rlexporter", "instance": instance})
+        self._history = Backfill({"job": "rlexporter", "instance": instance})
         self._store.begin(RunFacts(**{"algorithm": "grpo", "step": 0, **facts}), {"run": run, "rank": "0"})
         self._store.enter(RunState.RUNNING)
 
