@@ -1,4 +1,5 @@
-"""Taps on GRPO and RLOO (trl 1.16): advantages, ratios, KL, log-probabilities, entropies, lengths, and the weights.
+"""Taps on GRPO and RLOO (trl 1.16), and on Unsloth's GRPO: advantages, ratios, KL, log-probabilities, entropies,
+lengths, and the weights.
 
 The taps read what the trainer's own methods take and return: they compute nothing twice and call nothing in it.
 """
@@ -21,6 +22,7 @@ NOT_SCORED = (
 )
 NO_CRITIC = "there is no value function: the advantage is relative to a group"
 _NO_REFERENCE = "beta is 0: there is no reference model"
+_FUSED = "Unsloth computes the loss from hidden states in one function: there are no per-token log-probabilities to see"
 
 
 class GroupTaps(Taps):
@@ -219,3 +221,18 @@ def _lengths(generated: Any) -> list[int]:
     """Return the number of tokens of each completion, without a tool's (GRPO returns a mask of them in third place)."""
     tools = generated[2] if len(generated) >= 7 else None
     return [len(ids) for ids in generated[1]] if tools is None else [sum(mask) for mask in tools]
+
+
+class UnslothTaps(GroupTaps):
+    """Taps on the rollout; what the loss is made of cannot be seen, and says so.
+
+    Unsloth (2026.10.9) rewrites a copy of TRL's trainer. Its `compute_loss` never calls `_compute_loss`, and the method
+    that scores tokens returns None there: one function of `unsloth_zoo` goes from hidden states to the loss.
+    """
+
+    def install(self) -> None:
+        """Wrap the rollout, and mark what the loss hides as lost."""
+        self.sink.signal("value", NO_CRITIC)
+        for signal in ("logprob", "entropy", "ratio", "kl"):
+            self.sink.signal(signal, _FUSED)
+        self.tap_rollout()

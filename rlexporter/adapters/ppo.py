@@ -10,9 +10,8 @@ import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from rlexporter.adapters.dropout import active_dropout
-from rlexporter.adapters.frames import callers, local, variables
 from rlexporter.adapters.optimizer import BackwardTaps, learning_rate
+from rlexporter.adapters.taps import callers, local, variables
 from rlexporter.adapters.weights import StepWeights
 from rlexporter.catalog import CATALOG, PPO
 
@@ -153,3 +152,16 @@ class PPOTaps(BackwardTaps):
             if frame.f_code.co_name == "train" and local(frame, "self") is self.trainer:
                 return variables(frame, names)
         return {}
+
+
+def active_dropout(model: Any) -> float:
+    """Return the highest probability of dropout that is on in ``model``; 0 if there is none. Looks at no tensor."""
+    return max((_probability(module) for module in model.modules() if module.training), default=0.0)
+
+
+def _probability(module: Any) -> float:
+    """Return the probability of a dropout module, or the one that an attention module hands to its kernel."""
+    from torch.nn.modules.dropout import _DropoutNd
+
+    found = module.p if isinstance(module, _DropoutNd) else vars(module).get("attention_dropout", 0.0)
+    return float(found) if isinstance(found, (int, float)) else 0.0

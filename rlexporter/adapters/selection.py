@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from rlexporter.adapters.grpo import GroupTaps
-from rlexporter.adapters.lineage import framework_of, names_of
+from rlexporter.adapters.grpo import GroupTaps, UnslothTaps
 from rlexporter.adapters.optimizer import OptimizerTaps
 from rlexporter.adapters.ppo import PPOTaps
 from rlexporter.adapters.rewards import RewardTaps
 from rlexporter.adapters.swift import SwiftGroupTaps, SwiftRewardTaps
 from rlexporter.adapters.taps import NoTaps, Taps
-from rlexporter.adapters.unsloth import UnslothTaps
+from rlexporter.adapters.trainer_facts import framework_of, names_of
 from rlexporter.catalog import SWIFT, UNSLOTH
 from rlexporter.model.sink import Sink
 

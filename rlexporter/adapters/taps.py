@@ -1,18 +1,27 @@
-"""Base of all taps: they wrap a method of one object, look at what goes through it, and never disturb it.
+"""Base of all taps, and what they are made of: wrapped methods, a call's arguments, a caller's local variables.
 
-A tap that fails costs one signal: it is counted, logged once, and `rl_signal_available` says so. The trainer gets
-the results and exceptions that it would get without taps.
+Taps wrap a method of one object, never of its class, look at what goes through it, and never disturb it. A tap that
+fails costs one signal: it is counted, logged once, and `rl_signal_available` says so. The trainer gets the results and
+exceptions that it would get without taps.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+import inspect
+import sys
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from types import FrameType, MethodType
 from typing import Any
 
-from rlexporter.adapters.arguments import Arguments
-from rlexporter.adapters.instance import wrap
 from rlexporter.catalog import TENSOR_SIGNALS
 from rlexporter.model.sink import Sink
+
+_LAYER = "_rlexporter_layer"
+_MAX_FRAMES = 60
+_NOWHERE = 2**31
 
 
 class Taps:
@@ -65,3 +74,128 @@ class NoTaps(Taps):
         """Wrap nothing, and mark every signal as lost."""
         for signal in TENSOR_SIGNALS:
             self.sink.signal(signal, f"no taps were made for the loop of this version's {type(self.trainer).__name__}")
+
+
+@dataclass(slots=True)
+class _Layer:
+    """A wrapper's state: the attribute that it replaced, and whether it was undone."""
+
+    replaced: Any
+    gone: bool = False
+
+
+def wrap(owner: Any, name: str, around: Callable[..., Any]) -> Callable[[], None]:
+    """Call ``around(method, *args, **kwargs)`` in place of the method ``name``; return a function that undoes it.
+
+    The wrapper is a bound method: pickle finds the class's method under its name, and so does a deep copy of
+    ``owner``, so that only ``owner`` is watched. The returned function does not keep ``owner`` alive.
+    """
+    method = getattr(owner, name)
+    owned = weakref.ref(owner)
+    layer = _Layer(owner.__dict__.get(name))
+
+    @functools.wraps(method)
+    def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if self is not owned():
+            return getattr(type(self), name)(self, *args, **kwargs)
+        return around(method, *args, **kwargs)
+
+    wrapper.__name__ = name
+    setattr(wrapper, _LAYER, layer)
+    setattr(owner, name, MethodType(wrapper, owner))
+
+    def undo() -> None:
+        layer.gone = True
+        still = owned()
+        if still is not None:
+            _peel(still, name)
+
+    return undo
+
+
+def unwrapped(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the method inside our wrappers: `inspect` would drop ``self`` once for each wrapper."""
+    while hasattr(method, _LAYER):
+        method = method.__wrapped__  # type: ignore[attr-defined]
+    return method
+
+
+def _peel(owner: Any, name: str) -> None:
+    """Remove undone wrappers from the outside inwards; one inside a wrapper that is still in use has to wait."""
+    while (layer := getattr(owner.__dict__.get(name), _LAYER, None)) is not None and layer.gone:
+        if layer.replaced is None:
+            delattr(owner, name)
+        else:
+            setattr(owner, name, layer.replaced)
+
+
+class Arguments:
+    """Finds a call's argument by the name of its parameter, whether it was passed by position or by keyword.
+
+    Each signature is read once; later calls only look into a dictionary.
+    """
+
+    def __init__(self) -> None:
+        self._positions: dict[tuple[Callable[..., Any], str], int] = {}
+
+    def __call__(self, method: Callable[..., Any], name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        """Return the value that a call of ``method`` with ``args`` and ``kwargs`` passes for the parameter ``name``.
+
+        Raises:
+            TypeError: the call does not pass it, or ``method`` has no such parameter.
+        """
+        if name in kwargs:
+            return kwargs[name]
+        position = self._positions.get((method, name))
+        if position is None:
+            position = self._positions[method, name] = _position(method, name)
+        if position >= len(args):
+            raise TypeError(f"{getattr(method, '__name__', method)}() was called without {name}")
+        return args[position]
+
+
+def _position(method: Callable[..., Any], name: str) -> int:
+    """Return the position of ``name``; one that no call reaches if it is unknown or keyword-only."""
+    for version in _versions(unwrapped(method)):
+        parameters = inspect.signature(version).parameters
+        if name in parameters and parameters[name].kind is not inspect.Parameter.KEYWORD_ONLY:
+            return list(parameters).index(name)
+    return _NOWHERE
+
+
+def _versions(method: Callable[..., Any]) -> Iterator[Callable[..., Any]]:
+    """Yield ``method``, then the methods that it overrides: a user's override may be declared with ``*args``."""
+    yield method
+    owner = getattr(method, "__self__", None)
+    for each in type(owner).__mro__ if owner is not None else ():
+        function = vars(each).get(getattr(method, "__name__", ""))
+        if inspect.isfunction(function):
+            yield function.__get__(owner)
+
+
+def callers() -> Iterator[FrameType]:
+    """Yield the frames above the caller's own, innermost first."""
+    frame: FrameType | None = sys._getframe(2)
+    for _ in range(_MAX_FRAMES):
+        if frame is None:
+            return
+        yield frame
+        frame = frame.f_back
+
+
+def local(frame: FrameType, name: str) -> Any:
+    """Return the value of the local variable ``name`` of ``frame``; None if there is none."""
+    return variables(frame, (name,)).get(name)
+
+
+def variables(frame: FrameType, names: Iterable[str]) -> dict[str, Any]:
+    """Return the values of the local variables ``names`` that ``frame`` has.
+
+    Up to Python 3.12, reading ``f_locals`` leaves a copy of all local variables in the frame. The copy would keep
+    tensors and graphs alive until the function returns, so it is cleared.
+    """
+    found = frame.f_locals
+    chosen = {name: found[name] for name in names if name in found}
+    if sys.version_info < (3, 13) and frame.f_code.co_flags & inspect.CO_OPTIMIZED:
+        found.clear()
+    return chosen

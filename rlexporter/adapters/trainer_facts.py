@@ -1,14 +1,19 @@
-"""Facts about a run from its trainer's object, configuration and state."""
+"""Facts about a run from its trainer's object, configuration and state, and what the trainer descends from.
+
+ms-swift (4.6.0) derives its trainers from TRL's, under the same names, in modules of its own. Unsloth (2026.10.9)
+writes a copy of each trainer of TRL, `_UnslothGRPOTrainer`, that is no `GRPOTrainer`, and a thin
+`UnslothGRPOTrainer` over it.
+"""
 
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rlexporter import catalog
-from rlexporter.adapters.lineage import framework_of, names_of
 from rlexporter.model.step import RunFacts
 
 _ALGORITHMS = {
@@ -35,6 +40,9 @@ _ALGORITHMS = {
     "A2POTrainer": catalog.A2PO,
 }
 _SEQUENCE_LEVEL = (catalog.RLOO,)
+
+_COPY = re.compile("_?Unsloth(?=[A-Z])")
+_SWIFT = "swift."
 
 
 def run_facts(trainer: Any, args: Any, state: Any, model: Any, resume: object = None) -> RunFacts:
@@ -126,3 +134,16 @@ def _text(args: Any, name: str) -> str:
 def version_of(package: str) -> str:
     """Return the version of ``package`` if it is loaded, else an empty string."""
     return str(getattr(sys.modules.get(package), "__version__", ""))
+
+
+def framework_of(trainer: Any) -> str:
+    """Return the name of the framework that ``trainer`` is of: that which its class is declared in."""
+    kinds = type(trainer).__mro__
+    if any(kind.__module__.startswith(_SWIFT) for kind in kinds):
+        return catalog.SWIFT.name
+    return catalog.UNSLOTH.name if any(_COPY.match(kind.__name__) for kind in kinds) else catalog.TRL
+
+
+def names_of(kind: type) -> list[str]:
+    """Return the names of ``kind`` and its bases; for a copy that of the class of TRL."""
+    return [_COPY.sub("", each.__name__) for each in kind.__mro__]

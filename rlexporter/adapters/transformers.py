@@ -15,10 +15,8 @@ from typing import Any
 
 from transformers.trainer_callback import CallbackHandler, TrainerCallback
 
-from rlexporter.adapters.frames import callers, local
-from rlexporter.adapters.instance import wrap
 from rlexporter.adapters.selection import taps_for
-from rlexporter.adapters.taps import Taps
+from rlexporter.adapters.taps import Taps, callers, local, wrap
 from rlexporter.adapters.trainer_facts import run_facts
 from rlexporter.model.sink import TrainedRun
 from rlexporter.model.step import RunFacts, StepUpdate

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rlexporter.adapters.instance import wrap
+from rlexporter.adapters.taps import wrap
 
 
 def fail(*_: Any, **__: Any) -> None:

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from rlexporter.adapters.arguments import Arguments
-from rlexporter.adapters.instance import wrap
+from rlexporter.adapters.taps import Arguments, wrap
 
 
 class Base:

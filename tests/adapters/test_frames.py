@@ -5,7 +5,7 @@ from __future__ import annotations
 import weakref
 from typing import Any
 
-from rlexporter.adapters.frames import callers, local
+from rlexporter.adapters.taps import callers, local
 
 
 class Large:

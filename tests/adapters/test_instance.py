@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from rlexporter.adapters.instance import wrap
+from rlexporter.adapters.taps import wrap
 
 
 class Base:
