@@ -126,8 +126,8 @@ def main() -> None:
     print("| a line of 60 keys | the logger's own: us | reading it: us | of its own |\n|---|---|---|---|")
     for name, make in makers.items():
         os.environ["RLEXPORTER_FROM"] = name
-        registry: Any = import_module("rlexporter.integrations.loggers.registry")
-        registry.register()
+        registry: Any = import_module("rlexporter.integrations.registry")
+        registry.read_loggers()
         with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
             print(_measured(name, make, folder), flush=True)
         registry._sources.leave()

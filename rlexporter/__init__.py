@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from rlexporter.integrations.loggers.registry import register as _read_loggers
-from rlexporter.integrations.report_to import register as _register
+from rlexporter.integrations.registry import register as _register
 from rlexporter.model.errors import SetupError
 from rlexporter.model.installed import needed_by as _needed_by
 from rlexporter.version import __version__
@@ -45,4 +44,3 @@ def __dir__() -> list[str]:
 
 
 _register()
-_read_loggers()

@@ -19,8 +19,8 @@ from trl.trainer import grpo_trainer
 
 import rlexporter
 from rlexporter import Exporter
-from rlexporter.integrations import auto
-from rlexporter.integrations.default_callback import DefaultCallback
+from rlexporter.integrations import registry
+from rlexporter.integrations.callback import DefaultCallback
 from tests import tiny
 from tests.adapters import descendants
 from tests.adapters.descendants import names_in, parameters
@@ -253,7 +253,7 @@ def test_ms_swift_replaces_the_default_callbacks(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(transformers.trainer, "DEFAULT_CALLBACKS", [])
     patcher = ModuleType("swift.trainers.patcher")
     patcher.trainer = transformers.trainer  # type: ignore[attr-defined] # made above
-    auto._add_to_swift(patcher)
-    auto._add_to_swift(patcher)
+    registry._add_to_swift(patcher)
+    registry._add_to_swift(patcher)
 
     assert [DefaultCallback] == transformers.trainer.DEFAULT_CALLBACKS

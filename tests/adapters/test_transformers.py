@@ -18,7 +18,7 @@ from transformers import TrainerCallback
 
 import rlexporter
 from rlexporter import Exporter, RLExporterCallback, SetupError
-from rlexporter.integrations.default_callback import DefaultCallback
+from rlexporter.integrations.callback import DefaultCallback
 from rlexporter.run import shutdown
 from rlexporter.run.identity import RUN_FILE
 from tests import tiny

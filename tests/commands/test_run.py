@@ -22,7 +22,7 @@ import rlexporter
 from rlexporter.commands.main import main
 from rlexporter.commands.run import STARTUP
 from rlexporter.exporter import Exporter
-from rlexporter.integrations import auto
+from rlexporter.integrations import registry
 from rlexporter.integrations.attach import attach_legacy
 from rlexporter.integrations.import_hook import after_import
 from rlexporter.run import shutdown
@@ -280,8 +280,8 @@ def trainers(monkeypatch: pytest.MonkeyPatch, any_port: None) -> ModuleType:
     """What makes trainers, as in a process that `rlexporter run` started, which has transformers."""
     trainer = pytest.importorskip("transformers.trainer")
     monkeypatch.setattr(trainer, "DEFAULT_CALLBACKS", list(trainer.DEFAULT_CALLBACKS))
-    auto._add_default_callback(trainer)
-    auto._add_default_callback(trainer)
+    registry._add_default_callback(trainer)
+    registry._add_default_callback(trainer)
     return importlib.import_module("tests.tiny")
 
 
@@ -381,7 +381,7 @@ class TestLegacy:
                 self.n = n
                 self.accelerator = SimpleNamespace(trackers=[SimpleNamespace(name=tracker)])
 
-        auto._watch_legacy(SimpleNamespace(PPOTrainer=PPOTrainer))  # type: ignore[arg-type]
+        registry._watch_legacy(SimpleNamespace(PPOTrainer=PPOTrainer))  # type: ignore[arg-type]
         trainer = PPOTrainer(n=3)
         assert trainer.n == 3
         assert attach.mock_calls == ([] if tracker else [call(trainer, {}, fallback=True)])
@@ -393,5 +393,5 @@ class TestLegacy:
             def add_callback(self) -> None:
                 """As Trainer has."""
 
-        auto._watch_legacy(SimpleNamespace(PPOTrainer=PPOTrainer))  # type: ignore[arg-type]
+        registry._watch_legacy(SimpleNamespace(PPOTrainer=PPOTrainer))  # type: ignore[arg-type]
         assert PPOTrainer.__init__ is object.__init__

@@ -18,8 +18,9 @@ from typing import Any
 
 import pytest
 
+from rlexporter.integrations import registry
 from rlexporter.integrations.log_sources import Sources
-from rlexporter.integrations.loggers import registry, slime
+from rlexporter.integrations.loggers import slime
 from tests.loggers.watched import package
 
 NAN = float("nan")

@@ -7,7 +7,7 @@ from types import ModuleType
 from typing import Any
 
 from rlexporter.integrations.log_sources import Sources, watch
-from rlexporter.integrations.loggers.facts import of_config
+from rlexporter.integrations.loggers.common import of_config
 
 NAME = "accelerate"
 

@@ -14,8 +14,7 @@ from typing import Any
 
 from rlexporter.catalog import family
 from rlexporter.integrations.log_sources import Sources, watch
-from rlexporter.integrations.loggers.actors import linger_in_actor
-from rlexporter.integrations.loggers.facts import at, first_at, of_framework, settings_at
+from rlexporter.integrations.loggers.common import at, first_at, linger_in_actor, of_framework, settings_at
 from rlexporter.model.step import RunFacts
 
 NAME = "openrlhf"

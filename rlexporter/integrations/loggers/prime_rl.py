@@ -16,7 +16,7 @@ from typing import Any
 from rlexporter.catalog import family
 from rlexporter.catalog.algorithms import GRPO
 from rlexporter.integrations.log_sources import Sources, watch
-from rlexporter.integrations.loggers.facts import at, first_at, of_framework, settings_at
+from rlexporter.integrations.loggers.common import at, first_at, of_framework, settings_at
 from rlexporter.model.step import RunFacts
 
 NAME = "prime_rl"

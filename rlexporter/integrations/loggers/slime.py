@@ -15,7 +15,7 @@ from typing import Any
 
 from rlexporter.catalog import FRAMEWORKS, family
 from rlexporter.integrations.log_sources import Sources, watch
-from rlexporter.integrations.loggers.facts import at, of_framework, settings_at
+from rlexporter.integrations.loggers.common import at, of_framework, settings_at
 from rlexporter.model.step import RunFacts
 
 _SETTINGS = {

@@ -8,9 +8,7 @@ from types import ModuleType
 from typing import Any
 
 from rlexporter.integrations.log_sources import Sources, watch
-from rlexporter.integrations.loggers.facts import of_config
-from rlexporter.integrations.loggers.histograms import keep_values, raw
-from rlexporter.integrations.loggers.steps import step_in
+from rlexporter.integrations.loggers.common import keep_values, of_config, raw, step_in
 
 NAME = "trackio"
 

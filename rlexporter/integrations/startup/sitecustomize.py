@@ -28,9 +28,9 @@ class _Waiting:
 
 def _register() -> None:
     try:
-        from rlexporter.integrations import auto
+        from rlexporter.integrations import registry
 
-        auto.register()
+        registry.register_all()
     except Exception as error:  # noqa: BLE001 - the boundary: the program under way knows nothing of us
         if getattr(error, "name", None) != "rlexporter":
             _say(f"rlexporter: this process is not watched: {error!r}")

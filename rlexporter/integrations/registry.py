@@ -1,13 +1,19 @@
-"""Which modules the loggers are found in, and what is watched there once one was imported. Imports none of them."""
+"""The modules of others that rlexporter waits for, and what it does once one was imported. Imports none of them.
+
+`register` is what `import rlexporter` does: `report_to="rlexporter"`, and the loggers that are asked for.
+`register_all` is what `rlexporter run` does: it attaches to every trainer that the process builds, and reads other
+frameworks, without a change to the script.
+"""
 
 from __future__ import annotations
 
+import functools
 import logging
 import os
 from dataclasses import dataclass
 from importlib import import_module
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rlexporter.integrations.import_hook import after_import
 
@@ -16,6 +22,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("rlexporter")
 
+NAME = "rlexporter"
+"""What `report_to` and trackers call it."""
 VARIABLE = "RLEXPORTER_FROM"
 FRAMEWORKS = ("verl", "openrlhf", "nemo_rl", "prime_rl", "slime", "miles")
 """Those that log by a class or function of their own. They call the other loggers, and are watched without being asked
@@ -41,7 +49,21 @@ _sources: Sources | None = None
 """The sources of this process, once a module of one of them has been imported."""
 
 
-def register(*always: str) -> None:
+def register() -> None:
+    """Make `report_to="rlexporter"` work from now on, and read the loggers asked for; twice changes nothing."""
+    after_import("transformers.integrations.integration_utils", _add_to_report)
+    read_loggers()
+
+
+def register_all() -> None:
+    """Attach to every trainer from now on, and read every framework; a second call changes nothing."""
+    after_import("transformers.trainer", _add_default_callback)
+    after_import("swift.trainers.patcher", _add_to_swift)
+    after_import("trl.trainer.ppo_trainer", _watch_legacy)
+    read_loggers(*FRAMEWORKS)
+
+
+def read_loggers(*always: str) -> None:
     """Read the loggers that `RLEXPORTER_FROM` names from now on, and those of ``always``; twice changes nothing."""
     for name in _order(always):
         for module, function in _WATCHED[name]:
@@ -75,3 +97,48 @@ def _order(always: tuple[str, ...]) -> tuple[str, ...]:
         logger.warning("rlexporter: %s=%s is no logger; there are %s", VARIABLE, unknown[0], ", ".join(_WATCHED))
     known = dict.fromkeys(each for each in (*always, *asked) if each in _WATCHED)
     return tuple(sorted(known, key=lambda each: each not in FRAMEWORKS))
+
+
+def _add_to_report(module: ModuleType) -> None:
+    from rlexporter.integrations.callback import RLExporterCallback
+
+    module.INTEGRATION_TO_CALLBACK.setdefault(NAME, RLExporterCallback)
+
+
+def _add_default_callback(module: ModuleType) -> None:
+    """Add ours to the default callbacks; modern PPO, which skips the Trainer's `__init__`, reads that list too."""
+    from rlexporter.integrations.callback import DefaultCallback
+
+    if DefaultCallback not in module.DEFAULT_CALLBACKS:
+        module.DEFAULT_CALLBACKS.append(DefaultCallback)
+
+
+def _add_to_swift(module: ModuleType) -> None:
+    """Add ours again: this module of ms-swift has put a list of its own in place of the default callbacks."""
+    _add_default_callback(module.trainer)
+
+
+def _watch_legacy(module: ModuleType) -> None:
+    """Attach at the end of `__init__` to PPO up to trl 0.11, which has no callbacks."""
+    trainer = module.PPOTrainer
+    if hasattr(trainer, "add_callback"):
+        return
+    build = trainer.__init__
+
+    @functools.wraps(build)
+    def build_watched(self: Any, *args: Any, **kwargs: Any) -> None:
+        build(self, *args, **kwargs)
+        _attach(self)
+
+    trainer.__init__ = build_watched
+
+
+def _attach(trainer: Any) -> None:
+    """Attach unless our tracker reports; the next free port replaces a taken one, which the script did not choose."""
+    try:
+        from rlexporter.integrations.attach import attach_legacy
+
+        if not any(tracker.name == NAME for tracker in trainer.accelerator.trackers):
+            attach_legacy(trainer, {}, fallback=True)
+    except Exception as error:  # the boundary: nothing of ours may reach a script that knows nothing of us
+        logger.warning("rlexporter does not watch this training: %s", error, exc_info=error)
