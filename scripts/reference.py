@@ -12,9 +12,9 @@ from typing import Any
 
 import rlexporter
 from rlexporter.commands import main
-from rlexporter.config.settings import Settings
+from rlexporter.config.settings import FROM, Settings
 from rlexporter.generate.markdown import table
-from scripts.setting_texts import DESCRIPTIONS, FOUND
+from scripts.setting_texts import DESCRIPTIONS, FOUND, LOGGERS_TEXT
 
 _TEXTS = Path(__file__).parent / "texts"
 _EXPORTER = ("start", "log", "observe", "end", "close", "name", "state", "url", "port", "snapshot")
@@ -31,7 +31,8 @@ def pages() -> dict[str, str]:
 def settings() -> str:
     """Return a table of all settings: argument, variable, default, and what each is for."""
     known = {each.name: each for each in fields(Settings)}
-    rows = ((f"`{name}`", _variable(known[name]), _default(known[name]), text) for name, text in DESCRIPTIONS.items())
+    rows = [(f"`{name}`", _variable(known[name]), _default(known[name]), text) for name, text in DESCRIPTIONS.items()]
+    rows.append(("", f"`{FROM}`", "", LOGGERS_TEXT))
     return _page("settings.md", table(("Argument", "Variable", "Default", "What it is for"), rows))
 
 

@@ -11,12 +11,6 @@ DESCRIPTIONS = {
     "host": "Address to listen on. `0.0.0.0` opens the endpoint to the network: then set a token.",
     "port": "0 takes a free one. Other ranks that serve: this and their local rank.",
     "ranks": "Which ranks serve: `main`, `all` or `timings` ([scale.md](scale.md#every-rank)).",
-    "sources": (
-        "Which loggers' lines feed a run, the preferred first: `verl`, `openrlhf`, `nemo_rl`, `prime_rl`, "
-        "`slime`, `miles`, `accelerate`, `wandb`, `mlflow`, `trackio`, `tensorboard` "
-        "([frameworks.md](frameworks.md)). Set by `rlexporter run --from`, or before `import rlexporter`; as "
-        "an argument it changes nothing."
-    ),
     "token_file": "A file with the token that every request has to bring ([security.md](security.md)).",
     "tls_cert_file": "TLS: the certificate and its chain, PEM. Needs the key.",
     "tls_key_file": "TLS: the key of that certificate, PEM, without a passphrase.",
@@ -46,5 +40,11 @@ DESCRIPTIONS = {
     "world_size": "Number of ranks. Set by them too.",
 }
 """By argument; Markdown, with links as in docs/."""
+LOGGERS_TEXT = (
+    "Which loggers' lines feed a run, the preferred first: `verl`, `openrlhf`, `nemo_rl`, `prime_rl`, "
+    "`slime`, `miles`, `accelerate`, `wandb`, `mlflow`, `trackio`, `tensorboard` "
+    "([frameworks.md](frameworks.md)). Set by `rlexporter run --from`, or before `import rlexporter`; it is no "
+    "argument."
+)
 FOUND = ("run", "algorithm", "advertise")
 """Settings whose default is found out, rather than none."""

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
-from rlexporter.config.settings import SOURCES, Settings
+from rlexporter.config.settings import FROM, LOGGERS, Settings
 from rlexporter.model.errors import SetupError
 
 STARTUP = str(Path(__file__).parents[1] / "integrations" / "startup")
@@ -23,7 +23,7 @@ _VARIABLES = {
     "run": "RLEXPORTER_RUN",
     "host": "RLEXPORTER_LISTEN_HOST",
     "port": "RLEXPORTER_LISTEN_PORT",
-    "sources": "RLEXPORTER_FROM",
+    "sources": FROM,
 }
 
 
@@ -44,7 +44,7 @@ def add_to(commands: Any) -> None:
         "--from",
         dest="sources",
         metavar="LOGGER,...",
-        help=f"serve what is logged to one of these, the preferred first: {', '.join(SOURCES)}",
+        help=f"serve what is logged to one of these, the preferred first: {', '.join(LOGGERS)}",
     )
     start.add_argument("-m", dest="module", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
     start.add_argument("-c", dest="code", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
@@ -56,8 +56,8 @@ def run(options: argparse.Namespace) -> NoReturn:
     """Become the command. Raises SetupError for an unusable setting or a command that cannot be started."""
     words = _command(options)
     given = {name: getattr(options, name) for name in _VARIABLES if getattr(options, name) is not None}
-    Settings.load(given)
     environ = _environment({**os.environ, **{_VARIABLES[name]: value for name, value in given.items()}})
+    Settings.load({name: value for name, value in given.items() if name != "sources"}, environ)
     for name in ("SIGPIPE", "SIGXFSZ"):  # Python ignores those that exist, and the command would inherit that
         if hasattr(signal, name):
             signal.signal(getattr(signal, name), signal.SIG_DFL)

@@ -1,18 +1,21 @@
-"""The settings object. An argument wins over the environment (`RLEXPORTER_*`), the environment over the default."""
+"""The settings: an argument wins over the environment (`RLEXPORTER_*`), the environment over the default.
+
+A variable `RLEXPORTER_*` that is no setting is warned of: a typing error there would else go unnoticed.
+"""
 
 from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, Literal, TypedDict
 
 from rlexporter.catalog import buckets
 from rlexporter.conditions.limit_state import Factor
 from rlexporter.config import parsers, thresholds
-from rlexporter.config.environment import mistaken
 from rlexporter.model.errors import SetupError
 
 logger = logging.getLogger("rlexporter")
@@ -21,13 +24,23 @@ DEFAULT_PORT = 9750
 MAIN = "main"
 TIMINGS = "timings"
 RANKS = (MAIN, TIMINGS, "all")
-SOURCES = (
+LOGGERS = (
     *("verl", "openrlhf", "nemo_rl", "prime_rl", "slime", "miles"),
     *("accelerate", "wandb", "mlflow", "trackio", "tensorboard"),
 )
 """The loggers whose lines can feed a run."""
+FROM = "RLEXPORTER_FROM"
+"""The variable that names some of them. It is no argument: it is read before there is an exporter."""
 _warned: set[str] = set()
 """The variables of the environment that this process was warned of."""
+
+_PREFIX = "RLEXPORTER_"
+_OF_KUBERNETES = re.compile(
+    r"RLEXPORTER_(\w+_)?(SERVICE_(HOST|PORT(_\w+)?)|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)"
+)
+"""Variables that Kubernetes sets in each container for a Service called rlexporter, or rlexporter-something."""
+_ADDRESS = re.compile(r"(tcp|udp|sctp)://")
+"""What `RLEXPORTER_PORT` holds where it is Kubernetes that sets it."""
 
 
 def _setting(parse: Callable[[object], object], env: str, default: Any) -> Any:
@@ -48,7 +61,6 @@ class Settings:
     thresholds: Mapping[tuple[str, str], Factor | None] = _setting(thresholds.parse, "RLEXPORTER_THRESHOLDS", None)
     buckets: Mapping[str, tuple[float, ...]] = _setting(buckets.parse, "RLEXPORTER_BUCKETS", None)
     ranks: str = _setting(parsers.choice(*RANKS), "RLEXPORTER_RANKS", MAIN)
-    sources: tuple[str, ...] = _setting(parsers.words(*SOURCES), "RLEXPORTER_FROM", ())
     token_file: str | None = _setting(parsers.path, "RLEXPORTER_TOKEN_FILE", None)
     tls_cert_file: str | None = _setting(parsers.path, "RLEXPORTER_TLS_CERT_FILE", None)
     tls_key_file: str | None = _setting(parsers.path, "RLEXPORTER_TLS_KEY_FILE", None)
@@ -78,7 +90,9 @@ class Settings:
                 close = get_close_matches(name, known, n=1)
                 hint = f"did you mean {close[0]!r}?" if close else f"there are: {', '.join(known)}"
                 raise SetupError(f"rlexporter has no setting {name!r}; {hint}")
-        _warn(environ, {name: each.metadata["env"] for name, each in known.items()})
+        _warn(environ, {**{name: each.metadata["env"] for name, each in known.items()}, "sources": FROM})
+        if environ.get(FROM, "").strip():
+            _parsed(parsers.words(*LOGGERS), environ[FROM], f"environment variable {FROM}")
         chosen: dict[str, Any] = {}
         for name, each in known.items():
             variable = each.metadata["env"]
@@ -105,3 +119,64 @@ def _parsed(parse: Callable[[object], object], value: object, where: str) -> obj
         return parse(value)
     except (TypeError, ValueError) as error:
         raise SetupError(f"{where}={value!r} is not usable: {error}") from None
+
+
+class SettingArguments(TypedDict, total=False):
+    """The settings of an exporter, as arguments of `Exporter`, `attach` and `RLExporterCallback`.
+
+    `Settings` describes each; None means not given.
+    """
+
+    run: str | None
+    algorithm: str | None
+    host: str | None
+    port: int | None
+    linger: float | None
+    labels: Mapping[str, str] | str | None
+    max_keys: int | None
+    thresholds: Mapping[str, Any] | str | os.PathLike[str] | None
+    buckets: Mapping[str, Sequence[float]] | str | None
+    ranks: Literal["main", "timings", "all"] | None
+    token_file: str | os.PathLike[str] | None
+    tls_cert_file: str | os.PathLike[str] | None
+    tls_key_file: str | os.PathLike[str] | None
+    tls_client_ca_file: str | os.PathLike[str] | None
+    otlp: bool | str | None
+    discovery_dir: str | os.PathLike[str] | None
+    advertise: str | None
+    state_file: bool | str | os.PathLike[str] | None
+    state_interval: float | None
+    record: str | os.PathLike[str] | None
+    rank: int | None
+    local_rank: int | None
+    world_size: int | None
+
+
+def mistaken(environ: Mapping[str, str], settings: Mapping[str, str]) -> dict[str, str]:
+    """Return, by its name, what is to be said of each variable that is ignored.
+
+    ``settings``: the variables of settings, by the arguments.
+    """
+    return {
+        name: f"{name} is no setting of rlexporter, and is ignored; {_meant(name, settings)}"
+        for name, value in sorted(environ.items())
+        if name.startswith(_PREFIX)
+        and name not in settings.values()
+        and value.strip()
+        and not _of_kubernetes(name, value)
+    }
+
+
+def _meant(name: str, settings: Mapping[str, str]) -> str:
+    rest = name.removeprefix(_PREFIX)
+    own = [variable.removeprefix(_PREFIX) for variable in settings.values() if variable.startswith(_PREFIX)]
+    if rest.lower() in settings:
+        return f"did you mean {settings[rest.lower()]}?"
+    close = get_close_matches(rest, own, n=1, cutoff=0.7)
+    return f"did you mean {_PREFIX}{close[0]}?" if close else f"there are {', '.join(_PREFIX + each for each in own)}"
+
+
+def _of_kubernetes(name: str, value: str) -> bool:
+    if name.endswith("_PORT") and _ADDRESS.match(value):
+        return True
+    return _OF_KUBERNETES.fullmatch(name) is not None

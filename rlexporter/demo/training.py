@@ -15,7 +15,7 @@ from typing import Any
 
 from transformers import PrinterCallback, TrainerCallback
 
-from rlexporter.config.arguments import SettingArguments
+from rlexporter.config.settings import SettingArguments
 from rlexporter.demo import groups, ppo_loops, tiny
 from rlexporter.demo.display import Display
 from rlexporter.demo.faults import STALLED_SECONDS, Fault

@@ -91,6 +91,12 @@ def test_labels_from_the_environment() -> None:
     [
         ({"prot": 1}, {}, "rlexporter has no setting 'prot'; did you mean 'port'?"),
         ({"zzz": 1}, {}, "rlexporter has no setting 'zzz'; there are: run, algorithm,"),
+        ({"sources": ["wandb"]}, {}, "rlexporter has no setting 'sources'"),
+        (
+            {},
+            {"RLEXPORTER_FROM": "wand"},
+            "environment variable RLEXPORTER_FROM='wand' is not usable: 'wand' is none of",
+        ),
         ({"port": 70000}, {}, "argument port=70000 is not usable: must be between 0 and 65535"),
         ({"port": "http"}, {}, "argument port='http' is not usable: invalid literal"),
         ({"run": " "}, {}, "argument run=' ' is not usable: must be a text that is not empty"),

@@ -14,8 +14,7 @@ from pathlib import Path
 import pytest
 
 from rlexporter import Exporter
-from rlexporter.config.arguments import SettingArguments
-from rlexporter.config.settings import Settings
+from rlexporter.config.settings import SettingArguments, Settings
 from tests import wheels
 from tests.programs import require_node
 
@@ -44,7 +43,6 @@ def attached(trainer: Trainer) -> Exporter:
         max_keys=50,
         thresholds={"kl_high": 0.5, "entropy_low": False, "kl_jump": {"warning": 2.0}},
         ranks="all",
-        sources=["wandb"],
         token_file=Path("token"),
         otlp=True,
         discovery_dir="/shared/targets",

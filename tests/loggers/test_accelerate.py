@@ -76,7 +76,5 @@ def test_a_name_that_is_none(tmp_path: Path) -> None:
     """It says what to write, before anything starts."""
     done = run("1 / 0", tmp_path, "--from", "tensorbord")
     assert done.status == 2
-    assert (
-        "argument sources='tensorbord' is not usable: 'tensorbord' is none of verl, openrlhf, nemo_rl," in done.errors
-    )
+    assert "variable RLEXPORTER_FROM='tensorbord' is not usable: 'tensorbord' is none of verl," in done.errors
     assert "ZeroDivisionError" not in done.errors
