@@ -16,7 +16,7 @@ from rlexporter.model.snapshot import RunState, Snapshot
 from rlexporter.model.step import RunFacts
 from rlexporter.recording.writer import Recorder
 from rlexporter.run import identity, rank_view, shutdown
-from rlexporter.run.errors import ErrorLog
+from rlexporter.run.error_log import ErrorLog
 from rlexporter.run.sink import RunSink
 from rlexporter.store.store import Store
 from rlexporter.version import __version__

@@ -19,7 +19,7 @@ from rlexporter.model.step import StepUpdate, whole
 from rlexporter.model.values import Unreadable, read
 from rlexporter.recording.writer import Recorder
 from rlexporter.run import shutdown
-from rlexporter.run.errors import ErrorLog
+from rlexporter.run.error_log import ErrorLog
 from rlexporter.run.pending_step import PendingStep
 from rlexporter.store.store import Store
 from rlexporter.tensors import host

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rlexporter.run.phase_timer import PhaseTimer
+from rlexporter.run.pending_step import PhaseTimer
 
 
 def test_each_phase_has_its_own_time_only() -> None:
