@@ -18,8 +18,7 @@ from rlexporter.model.framework import Framework
 from rlexporter.model.metric import Kind, Metric, Series
 from rlexporter.model.snapshot import RunState, Snapshot
 from rlexporter.model.step import RunFacts, StepUpdate
-from rlexporter.store import transitions
-from rlexporter.store.builder import SnapshotBuilder
+from rlexporter.store.builder import SnapshotBuilder, begin_conditions, mark_symptoms, write_checkpoint, write_verdict
 from rlexporter.store.current import Current
 from rlexporter.store.keys import Resolver, clip
 from rlexporter.store.log_lines import LogLines
@@ -114,7 +113,7 @@ class Store:
             if exception:
                 builder.set("rl_run_exception_info", 1.0, clip(exception))
             if state is RunState.FAILED and self._watch is not None:
-                transitions.mark(builder, [self._watch.of_failure()])
+                mark_symptoms(builder, [self._watch.of_failure()])
 
         self.change(edit)
         self._urgent()
@@ -169,7 +168,7 @@ class Store:
             found.extend(turns.last(int(builder.get("rl_step") or 0), self._clock()))
             self._write(builder, found)
             watch.checkpoints.decide()
-            transitions.checkpoint(builder, watch.checkpoints.good)
+            write_checkpoint(builder, watch.checkpoints.good)
 
         self.change(edit)
         self._hurry(found)
@@ -286,7 +285,7 @@ class Store:
         if found and self._watch is not None:
             builder.samples[self._stall] = self._watch.stall_after("")
         for verdict, step, at in found:
-            transitions.write(builder, verdict, step, at)
+            write_verdict(builder, verdict, step, at)
 
     def _hurry(self, found: Sequence[Judged]) -> None:
         if any(each.verdict.critical for each in found):
@@ -319,7 +318,7 @@ class Store:
         if self._watch is not None and self._turns is not None:
             self._turns.clear()
             self._watch.begin(facts)
-            transitions.begin(builder, self._watch)
+            begin_conditions(builder, self._watch)
         for key, total in facts.totals.items():
             for series in resolver.resolve(key):
                 builder.totals[series] = total

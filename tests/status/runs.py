@@ -17,8 +17,7 @@ from rlexporter.model.step import RunFacts
 from rlexporter.status import verdict
 from rlexporter.status.history import History
 from rlexporter.status.samples import Samples
-from rlexporter.store import transitions
-from rlexporter.store.builder import SnapshotBuilder
+from rlexporter.store.builder import SnapshotBuilder, write_incidents
 from rlexporter.store.store import Store
 
 NOW = 1000.0
@@ -66,6 +65,6 @@ def goes_wrong(
         began = min(each.began for each in (*worse, new))
         found = replace((worse or [new])[0], began=began, cause=cause)
         others = [each for each in builder.incidents if each not in before]
-        transitions.incidents(builder, ranked([*others, found]))
+        write_incidents(builder, ranked([*others, found]))
 
     store.change(edit)
