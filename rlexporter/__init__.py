@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from rlexporter.integrations.registry import register as _register
 from rlexporter.model.errors import SetupError
-from rlexporter.model.installed import needed_by as _needed_by
+from rlexporter.model.errors import needed_by as _needed_by
 from rlexporter.version import __version__
 
 if TYPE_CHECKING:

@@ -14,8 +14,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from rlexporter.config.settings import Settings
-from rlexporter.model.errors import SetupError
-from rlexporter.model.installed import ENDPOINT, needed_by
+from rlexporter.model.errors import ENDPOINT, SetupError, needed_by
 from rlexporter.model.snapshot import RunState, Snapshot
 from rlexporter.run import shutdown
 from rlexporter.run.run import Run

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from packaging.requirements import Requirement
 
-from rlexporter.model import installed
+from rlexporter.model import errors
 from tests.tools import free_port
 
 ROOT = Path(__file__).parent.parent
@@ -134,16 +134,16 @@ def test_replay_serves_without_torch(tmp_path: Path) -> None:
     assert (followed.returncode, "Traceback" in followed.stderr) == (0, False)
     push = [str(python), "-c", "import rlexporter; rlexporter.Exporter(port=0, otlp='on').start()"]
     last = subprocess.run(push, env={}, capture_output=True, text=True, check=False).stderr.splitlines()[-1]
-    assert f"SetupError: push by OTLP needs more: pip install {installed.OTLP} (" in last
+    assert f"SetupError: push by OTLP needs more: pip install {errors.OTLP} (" in last
 
 
 def test_what_is_missing_is_said(bare: Path, tmp_path: Path) -> None:
     """With what to install: by commands in one line, in Python by a SetupError; there is no traceback of a command."""
     for words, said in (
-        (("replay", str(RUN), "--port", "0"), f"the endpoint needs more: pip install {installed.ENDPOINT} ("),
+        (("replay", str(RUN), "--port", "0"), f"the endpoint needs more: pip install {errors.ENDPOINT} ("),
         (
             ("replay", str(RUN), "--openmetrics", str(tmp_path / "out")),
-            f"--openmetrics needs more: pip install {installed.TEXT} (",
+            f"--openmetrics needs more: pip install {errors.TEXT} (",
         ),
         (("demo",), "the demo of grpo trains with TRL, and trl is not installed: pip install 'trl>=1.16'"),
     ):
@@ -184,11 +184,11 @@ def test_the_page_names_what_is_required() -> None:
     paragraph = INSTALL.split("It needs", 1)[1].split("sets no upper bounds", 1)[0]
     required = {Requirement(each).name for each in project["dependencies"]}
     assert set(re.findall(r"`([a-z0-9-]+)`", paragraph)) == required
-    assert {name for name in _named_for("replay FILE") if name != "tomli"} == set(installed.ENDPOINT.split())
-    assert {name for name in _named_for("replay FILE --openmetrics OUT") if name != "tomli"} == {installed.TEXT}
+    assert {name for name in _named_for("replay FILE") if name != "tomli"} == set(errors.ENDPOINT.split())
+    assert {name for name in _named_for("replay FILE --openmetrics OUT") if name != "tomli"} == {errors.TEXT}
     typed = set(re.findall(r"pip install ('[^']*otlp[^']*')", INSTALL))
-    assert typed == {installed.OTLP} == {f"'{project['name']}[otlp]'"}
-    assert "[otlp]" not in INSTALL.replace(installed.OTLP, "")
+    assert typed == {errors.OTLP} == {f"'{project['name']}[otlp]'"}
+    assert "[otlp]" not in INSTALL.replace(errors.OTLP, "")
     assert [Requirement(each).name for each in project["optional-dependencies"]["otlp"]] == [
         "opentelemetry-exporter-otlp"
     ]

@@ -15,8 +15,7 @@ from rlexporter.commands import playback
 from rlexporter.config.settings import Settings
 from rlexporter.demo.display import Display
 from rlexporter.exporter import Exporter
-from rlexporter.model.errors import SetupError
-from rlexporter.model.installed import TEXT, needed_by
+from rlexporter.model.errors import TEXT, SetupError, needed_by
 from rlexporter.recording import Recording, SavedState
 from rlexporter.run.run import Run
 

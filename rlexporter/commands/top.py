@@ -11,9 +11,8 @@ from typing import Any
 
 from rlexporter.commands import client
 from rlexporter.commands.terminal import shown
-from rlexporter.model.errors import SetupError
+from rlexporter.model.errors import TOP, SetupError, needed_by
 from rlexporter.model.incident import ACT, FINE, LOOK, WORDS
-from rlexporter.model.installed import TOP, needed_by
 from rlexporter.status.cards import FEW, few
 from rlexporter.status.verdict import span
 

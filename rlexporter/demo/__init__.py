@@ -9,8 +9,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 from rlexporter.config.settings import Settings
 from rlexporter.demo.faults import Fault
-from rlexporter.model.errors import SetupError
-from rlexporter.model.installed import needed_by
+from rlexporter.model.errors import SetupError, needed_by
 
 _VERSIONS = {
     "grpo": ((1, 0), None, "trl>=1.16"),

@@ -1,7 +1,35 @@
-"""Errors that the user can fix."""
+"""Errors that the user can fix, such as a missing package, with what to install."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+ENDPOINT = "fastapi uvicorn h11 prometheus-client"
+"""The packages of the HTTP endpoint, as arguments of ``pip install``."""
+TEXT = "prometheus-client"
+"""The package that writes the Prometheus text format."""
+OTLP = "'rlexporter[otlp]'"
+"""The extra with the packages of the OTLP push."""
+TOP = "'rlexporter[top]'"
+"""The extra with the package that draws in a terminal."""
+TENSORBOARD = "tensorboard"
+"""The package that reads TensorBoard event files."""
 
 
 class SetupError(Exception):
     """An error that the user must fix before the exporter can start; the message says what, where and how."""
+
+
+@contextmanager
+def needed_by(what: str, install: str) -> Iterator[None]:
+    """Turn an ImportError in the block into a SetupError that tells the user to ``pip install`` what ``what`` needs.
+
+    An ImportError of rlexporter's own modules passes unchanged: no installation would mend it.
+    """
+    try:
+        yield
+    except ImportError as error:
+        if error.name is None or error.name.split(".")[0] == "rlexporter":
+            raise
+        raise SetupError(f"{what} needs more: pip install {install} ({error})") from error

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
-from rlexporter.model.installed import OTLP, needed_by
+from rlexporter.model.errors import OTLP, needed_by
 from rlexporter.model.snapshot import RunState
 
 if TYPE_CHECKING:

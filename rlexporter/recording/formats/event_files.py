@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from rlexporter.model.installed import TENSORBOARD, needed_by
+from rlexporter.model.errors import TENSORBOARD, needed_by
 from rlexporter.recording.source import UNDERSTOOD, Found, Line, UnreadableError
 
 PATTERN = "*tfevents*"
