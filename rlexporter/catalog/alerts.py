@@ -7,8 +7,7 @@ of causes and of the families that are their symptoms is at the end.
 
 from __future__ import annotations
 
-from rlexporter.model.alert import PrometheusAlert
-from rlexporter.model.condition import Family, Severity
+from rlexporter.model.condition import Family, PrometheusAlert, Severity
 
 RUNBOOKS = "https://github.com/rlexporter/rlexporter/blob/main/alerts/runbooks"
 """The folder that `runbook_url` points to: alerts/runbooks in the repository."""

@@ -15,7 +15,7 @@ labels that it loses, and ``NONFINITE`` a matcher of the conditions on NaN (`rle
 
 from __future__ import annotations
 
-from rlexporter.model.alert import RecordingRule
+from rlexporter.model.condition import RecordingRule
 
 LATELY = 600
 """Seconds for which a condition that lasted one step is still an alert."""

@@ -9,8 +9,7 @@ from typing import NamedTuple
 
 from rlexporter.conditions import chance
 from rlexporter.conditions.from_catalog import SIGNAL_NAMED
-from rlexporter.model.alert import PrometheusAlert
-from rlexporter.model.condition import Condition
+from rlexporter.model.condition import Condition, PrometheusAlert
 
 _RUN = ("cluster", "namespace", "job", "run")
 _NAMED = "Run {{ $labels.run }}"

@@ -15,8 +15,7 @@ from rlexporter.catalog import CONDITIONS, MANY_RUNS, PROMETHEUS_ALERTS, RECORDI
 from rlexporter.generate import descriptions, promql
 from rlexporter.generate.site import Site
 from rlexporter.generate.template import filled
-from rlexporter.model.alert import PrometheusAlert, RecordingRule
-from rlexporter.model.condition import Condition
+from rlexporter.model.condition import Condition, PrometheusAlert, RecordingRule
 
 _LINE = 100
 

@@ -11,8 +11,7 @@ from rlexporter.conditions.judged import series_of
 from rlexporter.generate import promql
 from rlexporter.generate.markdown import table
 from rlexporter.generate.template import filled
-from rlexporter.model.alert import PrometheusAlert
-from rlexporter.model.condition import Baseline, Condition, Limit
+from rlexporter.model.condition import Baseline, Condition, Limit, PrometheusAlert
 from rlexporter.model.metric import Kind
 
 

@@ -1,13 +1,13 @@
-"""Declarations of the conditions that a run can be in: frozen data; `rlexporter.conditions` evaluates them.
+"""Declarations of the conditions that a run can be in, and of the alerts and rules that only Prometheus can evaluate.
 
-A condition holds when one number of a step (a `Signal`) was beyond a limit in k of its last n observations. The
-`Baseline` says what the limit is measured against.
+All of it is frozen data; `rlexporter.conditions` evaluates conditions. One holds when one number of a step (a `Signal`)
+was beyond a limit in k of its last n observations. The `Baseline` says what the limit is measured against.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
 
@@ -172,3 +172,37 @@ class Condition:
     def applies(self, algorithm: str) -> bool:
         """Return True if the condition applies to a run of ``algorithm``."""
         return not self.algorithms or algorithm in self.algorithms
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordingRule:
+    """A Prometheus recording rule. Several may record one series, under different ``labels``."""
+
+    name: str
+    expr: str
+    help: str
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrometheusAlert:
+    """An alert that only Prometheus can raise, because the process cannot see its cause."""
+
+    alert: str
+    family: Family
+    severity: Severity
+    expr: str
+    summary: str
+    description: str
+    """A Prometheus template; the rule puts the name of the run in front of it."""
+    meaning: str
+    causes: tuple[str, ...] = ()
+    remedies: tuple[str, ...] = ()
+    source: str = ""
+    wait: str = ""
+    """The time that ``expr`` must hold before the alert fires."""
+    keep: str = ""
+    """The time for which the alert goes on firing when ``expr`` does not hold any more."""
+    of_run: bool = True
+    tells_checkpoint: bool = False
+    """Whether the description ends with the last step, and with that of the last good checkpoint."""
