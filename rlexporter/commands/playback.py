@@ -12,7 +12,8 @@ from rlexporter.conditions.judge import Thresholds
 from rlexporter.config.settings import Settings
 from rlexporter.model.snapshot import RunState
 from rlexporter.model.step import RunFacts
-from rlexporter.recording import Event, Recording, SavedState
+from rlexporter.outputs.state_file import SavedState
+from rlexporter.recording import Event, Recording
 from rlexporter.run.run import Run
 from rlexporter.store.store import Store
 

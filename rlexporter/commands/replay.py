@@ -11,6 +11,7 @@ from typing import Any
 from rlexporter import recording
 from rlexporter.catalog import ALGORITHMS
 from rlexporter.commands import replaying
+from rlexporter.outputs import state_file
 
 
 def add_to(commands: Any) -> None:
@@ -47,7 +48,7 @@ def add_to(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Serve or write the recording; return the exit status. Raises SetupError for an unusable file or address."""
-    kept = recording.read_saved_state(options.file)
+    kept = state_file.read_saved_state(options.file)
     if kept and options.openmetrics is None:
         return replaying.serve_saved_state(kept, port=options.port, linger=options.linger)
     found = recording.read(options.file, options.algorithm)

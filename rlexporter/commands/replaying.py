@@ -16,7 +16,8 @@ from rlexporter.config.settings import Settings
 from rlexporter.demo.display import Display
 from rlexporter.exporter import Exporter
 from rlexporter.model.errors import TEXT, SetupError, needed_by
-from rlexporter.recording import Recording, SavedState
+from rlexporter.outputs.state_file import SavedState
+from rlexporter.recording import Recording
 from rlexporter.run.run import Run
 
 if TYPE_CHECKING:

@@ -14,7 +14,8 @@ from rlexporter.commands import playback, recorded_alerts, report_text
 from rlexporter.config.settings import Settings
 from rlexporter.model.errors import SetupError
 from rlexporter.model.snapshot import Snapshot
-from rlexporter.recording import SavedState
+from rlexporter.outputs import state_file
+from rlexporter.outputs.state_file import SavedState
 from rlexporter.run.run import Run
 from rlexporter.status import document
 from rlexporter.status.history import History
@@ -36,7 +37,7 @@ def run(options: argparse.Namespace) -> int:
     """Write the page; print its verdict. Raises SetupError for a file that cannot be read or written."""
     limits = Settings.load({"thresholds": options.thresholds}).thresholds
     spoken = language(options.language)
-    kept = recording.read_saved_state(options.file)
+    kept = state_file.read_saved_state(options.file)
     if kept is not None:
         name, data = kept.snapshot.labels.get("run", ""), _data(_ended(kept), History(), kept.time, spoken)
     else:

@@ -51,7 +51,7 @@ def follow(file: str, *, run: str | None, algorithm: str, port: int | None, ling
 class _Tail:
     """One log that is followed."""
 
-    def __init__(self, source: growing.Source, path: Path, exporter: Exporter, algorithm: str) -> None:
+    def __init__(self, source: growing.LogSource, path: Path, exporter: Exporter, algorithm: str) -> None:
         self._source = source
         self._path = path
         self._exporter = exporter

@@ -1,4 +1,4 @@
-"""Parser of the histograms of tensors in a recording, which `rlexporter.recording.writer` writes.
+"""Series and histograms as JSON, in a recording and in a state file: written and parsed.
 
 ``{"rl_reward_function_dist{reward_function=\"length\"}": {"counts": [...], "positive_sum": 1.0, ...}}``
 """
@@ -12,6 +12,32 @@ from typing import Any
 from rlexporter.catalog import NAMED, buckets
 from rlexporter.model.histogram import Histogram, Nonfinite
 from rlexporter.model.metric import Series
+
+
+def plain(value: Any) -> Any:
+    """Return ``value`` as json can write it: histograms by series, arrays as lists, any other object as its type."""
+    if isinstance(value, Histogram):
+        counts = {"counts": value.counts, "positive_sum": value.positive_sum, "negative_sum": value.negative_sum}
+        bad = {kind: number for kind, number in value.nonfinite.by_kind() if number}
+        extremes = {"min": value.minimum, "max": value.maximum} if value.count else {}
+        return {**counts, **extremes, **bad, **({"outside": value.outside} if value.outside else {})}
+    if isinstance(value, Mapping):
+        return {series_text(k) if isinstance(k, Series) else str(k): plain(v) for k, v in value.items()}
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    return f"<{type(value).__name__}>"
+
+
+def series_text(series: Series) -> str:
+    """Return ``series`` as text: ``rl_reward_function_dist{reward_function="length"}``."""
+    labels = ",".join(
+        f"{name}={json.dumps(value)}" for name, value in zip(series.metric.labels, series.labels, strict=True)
+    )
+    return series.metric.series + (f"{{{labels}}}" if labels else "")
 
 
 def parse(found: Mapping[str, Mapping[str, Any]], bounds: Mapping[str, Any]) -> dict[Series, Histogram]:

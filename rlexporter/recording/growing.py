@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol
 
 from rlexporter.model.errors import SetupError
 from rlexporter.recording import run_facts
-from rlexporter.recording.formats import folder
+from rlexporter.recording.formats import log_in
 
 _PIECE = 256 * 1024
 _MARK = 64
@@ -28,7 +28,7 @@ class Piece(NamedTuple):
     """Why the log begins anew with what follows; empty if it goes on."""
 
 
-class Source(Protocol):
+class LogSource(Protocol):
     """Where the bytes of a log come from."""
 
     ended: bool
@@ -178,5 +178,5 @@ def source(path: str) -> GrowingFile | Pipe:
         raise SetupError(f"{path}: cannot be read: {error.strerror or error}") from None
     if stat.S_ISDIR(mode):
         grows = [found / name for name in run_facts.LOG_FILES[1:] if (found / name).is_file()]
-        return GrowingFile(grows[0] if grows else folder.log_in(found))
+        return GrowingFile(grows[0] if grows else log_in(found))
     return GrowingFile(found)

@@ -13,10 +13,9 @@ from typing import Any, Protocol
 
 from rlexporter.model.step import RunFacts
 from rlexporter.recording import run_facts
-from rlexporter.recording.formats import csv_table, event_files
+from rlexporter.recording.formats import Decoder, csv_table, event_files
 from rlexporter.recording.formats.console import Console
 from rlexporter.recording.formats.json_text import JsonLines, begin_as_lines
-from rlexporter.recording.formats.text import Decoder
 from rlexporter.recording.reader import Event, Parser
 from rlexporter.recording.source import Line, UnreadableError
 from rlexporter.recording.writers import Dialect

@@ -28,11 +28,11 @@ from threading import Thread
 from typing import Any
 
 from rlexporter.model.errors import SetupError
-from rlexporter.model.histogram import Histogram
-from rlexporter.model.metric import Kind, Metric, Series
+from rlexporter.model.metric import Kind, Metric
 from rlexporter.model.snapshot import RunState
 from rlexporter.model.step import RunFacts, StepUpdate
 from rlexporter.model.values import is_array
+from rlexporter.recording.codec import plain
 
 _MAX_WAITING = 10_000
 _CLOSE_SECONDS = 5.0
@@ -145,33 +145,7 @@ def _is_torn(file: FileIO) -> bool:
     return file.read(1) != b"\n"
 
 
-def series_text(series: Series) -> str:
-    """Return ``series`` as text: ``rl_reward_function_dist{reward_function="length"}``."""
-    labels = ",".join(
-        f"{name}={json.dumps(value)}" for name, value in zip(series.metric.labels, series.labels, strict=True)
-    )
-    return series.metric.series + (f"{{{labels}}}" if labels else "")
-
-
 def _copied(value: Any) -> Any:
     if hasattr(value, "detach"):
         return value.detach().clone()
     return value.copy() if is_array(value) else value
-
-
-def plain(value: Any) -> Any:
-    """Return ``value`` as json can write it: histograms by series, arrays as lists, any other object as its type."""
-    if isinstance(value, Histogram):
-        counts = {"counts": value.counts, "positive_sum": value.positive_sum, "negative_sum": value.negative_sum}
-        bad = {kind: number for kind, number in value.nonfinite.by_kind() if number}
-        extremes = {"min": value.minimum, "max": value.maximum} if value.count else {}
-        return {**counts, **extremes, **bad, **({"outside": value.outside} if value.outside else {})}
-    if isinstance(value, Mapping):
-        return {series_text(k) if isinstance(k, Series) else str(k): plain(v) for k, v in value.items()}
-    if value is None or isinstance(value, (bool, int, float, str)):
-        return value
-    if isinstance(value, (list, tuple)):
-        return [plain(item) for item in value]
-    if hasattr(value, "tolist"):
-        return value.tolist()
-    return f"<{type(value).__name__}>"

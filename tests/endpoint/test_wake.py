@@ -18,7 +18,7 @@ import pytest
 
 pytest.importorskip("opentelemetry.exporter.otlp.proto.grpc", reason="the extra `otlp` is not installed")
 
-from rlexporter import Exporter, recording
+from rlexporter import Exporter
 from rlexporter.atomic_file import write_whole
 from rlexporter.outputs import state_file
 from tests.e2e.collectors import HTTP, collector
@@ -61,7 +61,7 @@ URGENT: dict[str, Callable[[Value], bool]] = {
 
 def _kept(path: Path) -> Value:
     """What the file says; None of anything where there is none."""
-    found = recording.read_saved_state(path) if path.exists() else None
+    found = state_file.read_saved_state(path) if path.exists() else None
     return found.snapshot.value if found else lambda *_, **__: None
 
 

@@ -22,7 +22,7 @@ from rlexporter.model.metric import Kind, Series
 from rlexporter.model.snapshot import RunState, Snapshot
 from rlexporter.model.step import RunFacts
 from rlexporter.outputs import prometheus, state_file
-from rlexporter.recording import read_saved_state
+from rlexporter.outputs.state_file import read_saved_state
 from rlexporter.status import cards, document
 from rlexporter.status.card import card as drawn
 from rlexporter.status.history import History

@@ -12,7 +12,7 @@ from rlexporter.catalog.causes import WAKE
 from rlexporter.model.incident import Standing
 from rlexporter.model.snapshot import RunState
 from rlexporter.outputs import state_file
-from rlexporter.recording import read_saved_state
+from rlexporter.outputs.state_file import read_saved_state
 from rlexporter.store.store import Store
 from tests.status.runs import NOW, goes_wrong, judged, recorded, said
 

@@ -1,21 +1,37 @@
 """Formats of logs, one family a file. Each is recognised by what a file holds, not by how it is called.
 
 A family's ``read`` returns the lines of a file, or None if the file is of another family. `console` comes last: any
-text can be somebody's output, and log lines are searched in it.
+text can be somebody's output, and log lines are searched in it. Which file of a folder is a log, and which bytes are
+a text, is the same for all of them.
 """
 
 from __future__ import annotations
 
+import codecs
 from pathlib import Path
 
-from rlexporter.recording.formats import console, csv_table, event_files, folder, json_text
-from rlexporter.recording.formats.text import decoded
-from rlexporter.recording.source import Found, UnreadableError
+from rlexporter.recording.formats import console, csv_table, event_files, json_text
+from rlexporter.recording.formats.event_files import PATTERN
+from rlexporter.recording.run_facts import LOG_FILES
+from rlexporter.recording.source import UNDERSTOOD, Found, UnreadableError, shortened
+
+_CHECKPOINT = "checkpoint-"
+_DEPTH = 4
+
+_PACKED = {
+    b"\x1f\x8b": "is compressed (gzip): unpack it first",
+    b"PK\x03\x04": "is an archive (zip): unpack it first",
+    b":W&B": "is the file that W&B synchronises: export the run's history as CSV, or as JSON lines",
+}
+_LOOKED_AT = 8192
+_ENOUGH = max(map(len, _PACKED))
+"""The bytes that tell what a file is."""
+_CONTROL = frozenset(range(32)) - frozenset(b"\0\b\t\n\f\r\x1b")
 
 
 def find(path: Path) -> Found:
     """Return the log lines in a file, or in the folder of a run. Raises UnreadableError."""
-    path = folder.log_in(path) if path.is_dir() else path
+    path = log_in(path) if path.is_dir() else path
     if path.is_dir():
         return event_files.read(path)
     try:
@@ -26,3 +42,97 @@ def find(path: Path) -> Found:
         return event_files.read(path)
     text = decoded(path, content)
     return json_text.read(path, text) or csv_table.read(path, text) or console.read(path, text)
+
+
+def log_in(folder: Path) -> Path:
+    """Return the log file in ``folder``, or the folder below it that holds event files. Raises UnreadableError."""
+    try:
+        return _log_in(folder)
+    except OSError as error:
+        raise UnreadableError(f"{folder}: cannot be read: {error.strerror or error}") from None
+
+
+def _log_in(folder: Path) -> Path:
+    for name in LOG_FILES:
+        if (folder / name).is_file():
+            return folder / name
+    saved = [path for path in folder.glob(f"{_CHECKPOINT}*/{LOG_FILES[0]}") if _number(path) >= 0]
+    if saved:
+        return max(saved, key=_number)
+    with_events = _with_events(folder)
+    if len(with_events) > 1:
+        names = ", ".join(str(each.relative_to(folder)) for each in with_events)
+        raise UnreadableError(f"{folder}: holds {len(with_events)} TensorBoard runs: name one of {shortened(names)}")
+    if with_events:
+        return with_events[0]
+    lines = sorted(folder.glob("*.jsonl"))
+    if len(lines) > 1:
+        names = shortened(", ".join(path.name for path in lines))
+        raise UnreadableError(
+            f"{folder}: holds {len(lines)} files of JSON lines: name one of {names}, or {folder}/*.jsonl"
+        )
+    if lines:
+        return lines[0]
+    found = shortened(", ".join(sorted(path.name for path in folder.iterdir()))) or "nothing"
+    raise UnreadableError(f"{folder}: is a folder without a log, with {found} in it: {UNDERSTOOD}")
+
+
+def _number(path: Path) -> int:
+    """Return the step of the checkpoint that ``path`` is in; -1 if its name has none."""
+    step = path.parent.name.removeprefix(_CHECKPOINT)
+    return int(step) if step.isascii() and step.isdigit() else -1
+
+
+def _with_events(folder: Path) -> list[Path]:
+    """Return the folders with event files, of those nearest to ``folder``: hyper-parameters are written below them."""
+    level = [folder]
+    for _ in range(_DEPTH):
+        found = [each for each in level if any(file.is_file() for file in each.glob(PATTERN))]
+        if found:
+            return found
+        level = [below for each in level for below in sorted(each.iterdir()) if below.is_dir()]
+    return []
+
+
+class Decoder:
+    """Decodes a file that comes in pieces; broken characters are replaced, as a console leaves them.
+
+    PowerShell redirects output as UTF-16, and a log that was truncated while it was written begins with zeros.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._head = b""
+        self._decoder: codecs.IncrementalDecoder | None = None
+        self._wide = False
+
+    def feed(self, content: bytes, *, last: bool = False) -> str:
+        """Return the text of the next piece. ``last``: True for the end. Raises UnreadableError for what is no text."""
+        if self._decoder is None:
+            content = self._head + content
+            if len(content) < _ENOUGH and not last:
+                self._head = content
+                return ""
+            self._head = b""
+            self._decoder = self._begun(content)
+        return self._decoder.decode(content if self._wide else content.replace(b"\0", b""), last)
+
+    def _begun(self, content: bytes) -> codecs.IncrementalDecoder:
+        for magic, said in _PACKED.items():
+            if content.startswith(magic):
+                raise UnreadableError(f"{self._path}: {said}")
+        self._wide = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+        if self._wide:
+            return codecs.getincrementaldecoder("utf-16")("replace")
+        head = content[:_LOOKED_AT]
+        if 20 * sum(byte in _CONTROL for byte in head) > len(head):
+            raise UnreadableError(f"{self._path}: is binary: {UNDERSTOOD}")
+        return codecs.getincrementaldecoder("utf-8-sig")("replace")
+
+
+def decoded(path: Path, content: bytes) -> str:
+    """Return the text in the whole ``content`` of a file. Raises UnreadableError for what is none, or empty."""
+    text = Decoder(path).feed(content, last=True)
+    if not text.strip():
+        raise UnreadableError(f"{path}: is empty: {UNDERSTOOD}")
+    return text

@@ -1,4 +1,4 @@
-"""Console output: log lines between whatever else a training printed, and the exception that it ended with.
+"""Console output: log lines between whatever else a training printed, and the exception, or Slurm, that ended it.
 
 transformers prints each log line as a dict, verl as ``step:1 - key:value - key:value``.
 """
@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from rlexporter.recording.formats import printed
-from rlexporter.recording.formats.traceback import Ending
 from rlexporter.recording.source import UNDERSTOOD, Found, Line, UnreadableError, shortened
 from rlexporter.recording.writers import STEPS, is_number, is_training
 
@@ -44,6 +43,16 @@ _MOST_WAITING = 100
 _NEAR = 10_000
 """The characters after a log line in which its bar is looked for."""
 
+_BEGIN = re.compile(r".*Traceback \(most recent call last\):\s*")
+_EXCEPTION = re.compile(r"^(?:\w+\.)*(\w+)(?:\((\w+)\))?(?::|\s*$)")
+"""The line after a traceback; Ray names the cause in parentheses: ``ray.exceptions.RayTaskError(ValueError): ...``."""
+_HARMLESS = ("Exception ignored in", "Exception in thread", "--- Logging error ---")
+_STOPPED = ("KeyboardInterrupt", "SystemExit")
+_SLURM = re.compile(r"slurmstepd: error: \*\*\* (?:JOB|STEP) \S+ ON \S+ CANCELLED AT ")
+_KILLED = re.compile(r"slurmstepd: error: Detected \d+ oom[_-]kill event")
+_LOOKED_AT = 2000
+"""The part of a line that is looked at."""
+
 
 class Console:
     """Reads the log lines in a console's text that comes in pieces.
@@ -66,7 +75,7 @@ class Console:
         self._waited = 0
         """The characters since the last log line."""
         self.found = 0
-        self._ending = Ending()
+        self._ending = TextEnding()
 
     @property
     def ending(self) -> dict[str, Any] | None:
@@ -205,3 +214,61 @@ def _is_log_line(found: Mapping[str, Any]) -> bool:
     """Return True unless the dict is some other one, such as a configuration."""
     numbers = any(isinstance(each, (int, float)) or is_number(each) for each in found.values())
     return numbers and any(key in _LOGGED or key.startswith(_LOGGED_BELOW) for key in found)
+
+
+class TextEnding:
+    """How a run ends, from text that comes in pieces. What is before a log line ended nothing: `forget` it."""
+
+    def __init__(self) -> None:
+        self._rest = ""
+        self._before = ""
+        self._inside = False
+        self._slurm = False
+        self._found: dict[str, Any] | None = None
+
+    @property
+    def event(self) -> dict[str, Any] | None:
+        """Return the event of the end as far as it is told; None if no exception got through to the end."""
+        return self._found
+
+    def forget(self) -> None:
+        """Forget what came so far: training goes on."""
+        self.__init__()  # type: ignore[misc] # all state is of one ending
+
+    def feed(self, text: str) -> None:
+        """Take the next piece of ``text``."""
+        *lines, rest = text.split("\n")
+        if lines:
+            lines[0] = self._rest + lines[0]
+            self._rest = ""
+        for line in lines:
+            self._line(line[:_LOOKED_AT])
+        self._rest = (self._rest + rest)[:_LOOKED_AT]
+
+    def close(self) -> None:
+        """Take what came last as a line."""
+        self.feed("\n")
+
+    def _line(self, line: str) -> None:
+        if _BEGIN.fullmatch(line):
+            self._inside = not self._before.startswith(_HARMLESS)
+            if self._inside and not self._slurm:
+                self._found = {"event": "crash", "type": ""}
+        elif _SLURM.match(line):
+            self._found, self._slurm = {"event": "state", "state": "preempted"}, True
+        elif _KILLED.match(line) and not self._slurm:
+            self._found = {"event": "crash", "type": "OutOfMemory"}
+        elif self._inside and line and not line[0].isspace():
+            self._inside = False
+            if not self._slurm:
+                self._found = _named(line)
+        self._before = line or self._before
+
+
+def _named(line: str) -> dict[str, Any]:
+    """Return the event of the exception in the ``line`` below a traceback."""
+    match = _EXCEPTION.match(line)
+    name = (match[2] or match[1]) if match else ""
+    if name in _STOPPED:
+        return {"event": "state", "state": "stopped", "exception": name}
+    return {"event": "crash", "type": name}
