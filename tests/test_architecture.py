@@ -21,7 +21,7 @@ LAYERS = (
     ("config", "store", "generate"),
     ("recording", "status"),
     ("run", "outputs", "endpoint"),
-    ("exporter", "integrations"),
+    ("exporter", "integrations", "display"),
     ("demo", "commands", "__main__"),
 )
 """Who may import whom: what stands before it, in its own layer or in one below."""

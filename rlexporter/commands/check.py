@@ -1,17 +1,25 @@
-"""`rlexporter check`: prints which alerts recorded runs would have raised."""
+"""`rlexporter check`: prints which alerts recorded runs would have raised.
+
+For a person these are incidents as they would page, a cause with its symptoms below it.
+"""
 
 from __future__ import annotations
 
 import argparse
 import json
 import sys
+import textwrap
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from rlexporter import recording
-from rlexporter.catalog import ALGORITHMS
-from rlexporter.commands import report_text
-from rlexporter.commands.recorded_alerts import NOTHING_JUDGED, judge
+from rlexporter.catalog import ALGORITHMS, CONDITION_NAMED, FRAMEWORKS, NAMED, RUN_FAILED, RUN_VANISHED
+from rlexporter.commands.alert_words import COUNTED, number
+from rlexporter.commands.recorded_alerts import NOTHING_JUDGED, Fired, NotJudged, Report, judge
+from rlexporter.conditions.from_catalog import SIGNAL_NAMED
+from rlexporter.conditions.judged import series_of
 from rlexporter.config.settings import Settings
+from rlexporter.model.condition import Severity
 from rlexporter.model.errors import SetupError
 
 _UNREADABLE = 3
@@ -29,6 +37,11 @@ what is read, told apart by what a file holds:
 exit status, of several files the worst in this order:
   3 a file cannot be read, 2 a critical alert, 4 nothing could be judged, 1 a warning, 0 no alert
 """
+
+WIDTH = 80
+_NAMED_KEYS = 8
+_SUMMARIES = {each.alert: each.summary for each in (RUN_FAILED, RUN_VANISHED)}
+_ORDER = [severity.value for severity in Severity]
 
 
 def add_to(commands: Any) -> None:
@@ -60,7 +73,129 @@ def run(options: argparse.Namespace) -> int:
         statuses.append(report.status)
         reports.append(report)
         if not options.json:
-            print(report_text.written(report))
+            print(written(report))
     if options.json:
         print(json.dumps([report.as_json() for report in reports], indent=1))
     return min(statuses, key=_WORST_FIRST.index)
+
+
+def written(report: Report) -> str:
+    """Return the text, in lines of at most 80 characters where words allow it."""
+    lines = [_title(report), *(f"  note: {note}" for note in report.notes)]
+    for cause, symptoms in incidents(report.alerts):
+        lines += _incident(cause, symptoms)
+    if not report.judged:
+        return "\n".join((*lines, *_wrapped(f"nothing could be judged: {_unknown(report)}", " " * 2, " " * 4)))
+    if not report.alerts:
+        lines.append("  no alert")
+    lines += _missing(report)
+    return "\n".join(lines)
+
+
+def incidents(alerts: Iterable[Fired]) -> list[tuple[Fired, list[Fired]]]:
+    """Return each alert that would have been sent, in the order of steps, with its symptoms."""
+    order = sorted(alerts, key=lambda fired: (fired.step, _ORDER.index(fired.severity)))
+    found: list[tuple[Fired, list[Fired]]] = [(fired, []) for fired in order if fired.cause is None]
+    for symptom in order:
+        if symptom.cause is not None:
+            _cause_of(symptom, found)[1].append(symptom)
+    return found
+
+
+def _cause_of(symptom: Fired, found: list[tuple[Fired, list[Fired]]]) -> tuple[Fired, list[Fired]]:
+    """Return the incident of ``symptom``: the last of its cause, which may have been a symptom itself before."""
+    of_alert = [each for each in found if each[0].alert == symptom.cause and each[0].step <= symptom.step]
+    if of_alert:
+        return max(of_alert, key=lambda each: (-_ORDER.index(each[0].severity), each[0].step))
+    return next(each for each in found for other in each[1] if other.alert == symptom.cause)
+
+
+def _title(report: Report) -> str:
+    return f"{report.file}: {report.algorithm} run {report.run}, {report.steps} step{'' if report.steps == 1 else 's'}"
+
+
+def _incident(cause: Fired, symptoms: list[Fired]) -> Iterator[str]:
+    yield f"  {cause.severity:8}  step {cause.step:<6} {cause.alert}"
+    for text in (_summary(cause), _numbers(cause)):
+        yield from _wrapped(text, " " * 6)
+    others = [each for each in symptoms if each.alert != cause.alert]
+    if others:
+        yield "    symptoms:"
+    for each in others:
+        what = _numbers(each, brief=True) or _summary(each)
+        if each.own_step is not None:
+            what += f"; its own alert from step {each.own_step}"
+        yield from _wrapped(f"step {each.step:<5} {each.alert}: {what}", " " * 6, " " * 8)
+
+
+def _summary(fired: Fired) -> str:
+    condition = CONDITION_NAMED.get(fired.condition)
+    if fired.unit == "values":
+        return ""
+    return condition.summary if condition else _SUMMARIES[fired.alert]
+
+
+def _numbers(fired: Fired, *, brief: bool = False) -> str:
+    """Return value and limit as what they are, and the name under which the limit is set.
+
+    ``brief``: leave out what the alert is called for.
+    """
+    if fired.value is None or fired.threshold is None:
+        return ""
+    if fired.unit == "values":
+        bad = "" if brief else " was NaN or infinite" if fired.value == 1 else " were NaN or infinite"
+        return f"{number(fired.value, fired.unit)}{bad} in {fired.metric}"
+    signal = SIGNAL_NAMED[CONDITION_NAMED[fired.condition].signal]
+    setting = f"{fired.condition}.{fired.severity}"
+    derived = all(source.derived for source in signal.sources)
+    if derived and not fired.unit and fired.value == 1:
+        return f"limit: {setting}"
+    value = number(fired.value, fired.unit)
+    if fired.unit in COUNTED:
+        return f"{value}, limit: {setting}"
+    where = "" if derived or not fired.metric else f"{fired.metric} "
+    limit = number(fired.threshold, fired.unit if fired.unit == "fraction" else "")
+    relative = f": {fired.limit}" if fired.limit else ""
+    return f"{where}{value}, limit {limit}{relative} ({setting})"
+
+
+def _unknown(report: Report) -> str:
+    keys = report.unknown_keys
+    if not keys:
+        return "the log has no number that an alert is judged by"
+    more = f" and {len(keys) - _NAMED_KEYS} more (--json)" if len(keys) > _NAMED_KEYS else ""
+    return f"unknown keys {', '.join(keys[:_NAMED_KEYS])}{more}"
+
+
+def _missing(report: Report) -> Iterator[str]:
+    """Say which alerts could not be judged, and what would have to be there."""
+    by_reason: dict[str, list[str]] = {}
+    for each in report.not_judged:
+        by_reason.setdefault(_why(each, report), []).extend(each.alerts)
+    if by_reason:
+        yield "  not judged:"
+    for why, alerts in by_reason.items():
+        yield from _wrapped(f"{', '.join(dict.fromkeys(alerts))}: {why}", " " * 4, " " * 6)
+
+
+def _why(missing: NotJudged, report: Report) -> str:
+    metrics = [NAMED[series] for series in series_of(missing.lacks)] if missing.lacks else []
+    framework = FRAMEWORKS.get(report.framework)
+    if framework is not None:
+        keys = [key.name for metric in metrics for key in framework.keys if key.series == metric.series]
+    else:
+        keys = [key.name for metric in metrics for key in metric.keys if report.algorithm in key.algorithms]
+    if keys:
+        return f"no {' or '.join(dict.fromkeys(keys))} in the log"
+    return "only seen at the tensors of a live trainer" if metrics else missing.reason
+
+
+def _wrapped(text: str, first: str, later: str = "") -> list[str]:
+    return textwrap.wrap(
+        text.rstrip(),
+        WIDTH,
+        initial_indent=first,
+        subsequent_indent=later or first,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )

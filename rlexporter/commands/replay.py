@@ -1,17 +1,40 @@
-"""`rlexporter replay`: serves a recorded run again, or writes it as OpenMetrics."""
+"""`rlexporter replay`: serves a recorded run as if live, or writes it as OpenMetrics for promtool.
+
+A served replay happens now: it has the timestamps of this moment, and conditions on time see the time that the replay
+takes. A written one keeps the times of the recording.
+"""
 
 from __future__ import annotations
 
 import argparse
 import contextlib
 import math
+import time
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rlexporter import recording
 from rlexporter.catalog import ALGORITHMS
-from rlexporter.commands import replaying
-from rlexporter.outputs import state_file
+from rlexporter.commands import playback
+from rlexporter.config.settings import Settings
+from rlexporter.display import Display
+from rlexporter.exporter import Exporter
+from rlexporter.model.errors import TEXT, SetupError, needed_by
+from rlexporter.outputs.state_file import SavedState, read_saved_state
+from rlexporter.recording import Recording
+from rlexporter.run.run import Run
+
+if TYPE_CHECKING:
+    from rlexporter.outputs.backfill import Backfill
+
+LINGER_SECONDS = 60.0
+INTERVAL_SECONDS = 15.0
+LABELS = {"job": "rlexporter", "instance": "replay"}
+"""Labels that a scrape would have added, for dashboards that filter by them."""
+
+_GAP_SECONDS = 240.0
+"""Longest gap between samples: Prometheus considers a series ended five minutes after its last one."""
 
 
 def add_to(commands: Any) -> None:
@@ -26,7 +49,7 @@ def add_to(commands: Any) -> None:
     again.add_argument(
         "--linger",
         type=float,
-        default=replaying.LINGER_SECONDS,
+        default=LINGER_SECONDS,
         metavar="SECONDS",
         help="how long the final state is served (default: %(default)g)",
     )
@@ -39,7 +62,7 @@ def add_to(commands: Any) -> None:
     again.add_argument(
         "--interval",
         type=float,
-        default=replaying.INTERVAL_SECONDS,
+        default=INTERVAL_SECONDS,
         metavar="SECONDS",
         help="with --openmetrics: from one scrape to the next at least (default: %(default)g; 0: each step)",
     )
@@ -48,13 +71,13 @@ def add_to(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Serve or write the recording; return the exit status. Raises SetupError for an unusable file or address."""
-    kept = state_file.read_saved_state(options.file)
+    kept = read_saved_state(options.file)
     if kept and options.openmetrics is None:
-        return replaying.serve_saved_state(kept, port=options.port, linger=options.linger)
+        return serve_saved_state(kept, port=options.port, linger=options.linger)
     found = recording.read(options.file, options.algorithm)
     if options.openmetrics is None:
-        return replaying.serve(found, speed=options.speed, port=options.port, linger=options.linger)
-    scrapes = replaying.write(found, options.openmetrics, interval=options.interval)
+        return serve(found, speed=options.speed, port=options.port, linger=options.linger)
+    scrapes = write(found, options.openmetrics, interval=options.interval)
     print(f"wrote {options.openmetrics}: {scrapes} scrapes of run {found.run}")
     print(f"promtool tsdb create-blocks-from openmetrics {options.openmetrics} DATA makes the blocks of a Prometheus")
     return 0
@@ -66,3 +89,108 @@ def _speed(text: str) -> float:
         if speed >= 0:
             return speed or math.inf
     raise argparse.ArgumentTypeError(f"{text!r} is neither a number from 0 on nor max")
+
+
+def serve(recording: Recording, *, speed: float, port: int | None, linger: float) -> int:
+    """Serve ``recording`` at ``speed`` times its own pace, and return the exit status.
+
+    The endpoint stays for ``linger`` seconds after a recorded end, and closes at once after a run that just stopped.
+    Raises SetupError if the address is not available.
+    """
+    exporter = served_alone(**playback.settings(recording), port=port)
+    exporter.start()
+    display = Display()
+    try:
+        display.watch(exporter)
+        _play(exporter.run, recording, speed, display)
+        if not exporter.state.over and recording.watched:
+            display.summary()
+            display.say("the recording just stops, as a killed run does: so does the endpoint")
+            return 0
+        playback.finish(exporter.run)
+        display.summary()
+        display.stay(linger)
+    finally:
+        exporter.close()
+    return 0
+
+
+def serve_saved_state(kept: SavedState, *, port: int | None, linger: float) -> int:
+    """Serve the last state of a process for ``linger`` seconds, and return the exit status.
+
+    A process whose state says that it runs was killed: it is served as failed. Raises SetupError as `serve`.
+    """
+    labels = kept.snapshot.labels
+    exporter = served_alone(run=labels.get("run"), rank=0, world_size=1, port=port)
+    playback.restore(exporter.run, kept)
+    exporter.start()
+    display = Display()
+    try:
+        display.watch(exporter)
+        when = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(kept.time))
+        display.say(f"rank {labels.get('rank')} as it was at {when}, {kept.state.value}")
+        display.summary()
+        display.stay(linger)
+    finally:
+        exporter.close()
+    return 0
+
+
+def write(recording: Recording, out: Path, *, interval: float) -> int:
+    """Write the scrapes after steps at least ``interval`` seconds apart to ``out``, and return their number.
+
+    Raises SetupError if the file cannot be written.
+    """
+    if out.exists() and out.samefile(recording.path):
+        raise SetupError(f"{out} is the recording itself: name another file to write (--openmetrics)")
+    history = _history(recording, interval)
+    try:
+        with out.open("wb") as file:
+            file.writelines(history.text())
+    except OSError as error:
+        raise SetupError(f"cannot write {out}: {error.strerror} (--openmetrics)") from None
+    return history.moments
+
+
+def _history(recording: Recording, interval: float) -> Backfill:
+    with needed_by("--openmetrics", TEXT):
+        from rlexporter.outputs.backfill import Backfill
+
+    began, times = playback.calendar(recording)
+    clock = [began]
+    run = Run(Settings.load(playback.settings(recording)), clock=lambda: clock[0])
+    history, gap = Backfill(LABELS), max(interval, _GAP_SECONDS)
+    playback.begin(run, recording.facts)
+    history.add(run.store.snapshot, began)
+    for event, now, ends_step in playback.scheduled(recording, times):
+        while now - history.last > gap and not run.state.over:
+            history.add(run.store.snapshot, history.last + gap)
+        clock[0] = now
+        playback.apply(run, recording, event)
+        if ends_step and (interval <= 0 or now - history.last >= interval):
+            history.add(run.store.snapshot, now)
+    if not recording.watched:
+        playback.finish(run)
+    if run.store.snapshot is not history.newest:
+        history.add(run.store.snapshot, clock[0])
+    return history
+
+
+def _play(run: Run, recording: Recording, speed: float, display: Display) -> None:
+    began, times = playback.calendar(recording)
+    started = time.monotonic()
+    playback.begin(run, recording.facts)
+    for event, at in zip(recording.events, times, strict=True):
+        ahead = (at - began) / speed - (time.monotonic() - started)
+        if ahead > 0:
+            time.sleep(ahead)
+        playback.apply(run, recording, event)
+        if event.state is None:
+            display.step()
+
+
+def served_alone(**settings: Any) -> Exporter:
+    """Return an exporter with its endpoint as only output: the environment may name the very file that is read."""
+    exporter = Exporter(**settings)
+    exporter.run.settings = replace(exporter.run.settings, record=None, state_file="", discovery_dir=None, otlp="")
+    return exporter

@@ -10,12 +10,12 @@ from typing import Any
 from rlexporter import recording
 from rlexporter.catalog import ALGORITHMS
 from rlexporter.catalog.languages import CODES, ENGLISH, Language, language
-from rlexporter.commands import playback, recorded_alerts, report_text
+from rlexporter.commands import playback, recorded_alerts
+from rlexporter.commands.check import written
 from rlexporter.config.settings import Settings
 from rlexporter.model.errors import SetupError
 from rlexporter.model.snapshot import Snapshot
-from rlexporter.outputs import state_file
-from rlexporter.outputs.state_file import SavedState
+from rlexporter.outputs.state_file import SavedState, read_saved_state
 from rlexporter.run.run import Run
 from rlexporter.status import document
 from rlexporter.status.history import History
@@ -37,13 +37,13 @@ def run(options: argparse.Namespace) -> int:
     """Write the page; print its verdict. Raises SetupError for a file that cannot be read or written."""
     limits = Settings.load({"thresholds": options.thresholds}).thresholds
     spoken = language(options.language)
-    kept = state_file.read_saved_state(options.file)
+    kept = read_saved_state(options.file)
     if kept is not None:
         name, data = kept.snapshot.labels.get("run", ""), _data(_ended(kept), History(), kept.time, spoken)
     else:
         found, history = recording.read(options.file, options.algorithm), History()
         run, time = playback.played(found, limits, lambda run: history.see(run.store.snapshot))
-        name, check = found.run, report_text.written(recorded_alerts.report(run, found))
+        name, check = found.run, written(recorded_alerts.report(run, found))
         data = {**_data(run.store.snapshot, history, time, spoken), "check": check}
     out = options.output or Path(f"{_file_name(name)}.html")
     if out.exists() and out.samefile(options.file):

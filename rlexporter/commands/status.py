@@ -11,7 +11,7 @@ from typing import Any
 
 from rlexporter.commands import client
 from rlexporter.commands.alert_words import COUNTED, number
-from rlexporter.commands.terminal import shown
+from rlexporter.display import shown
 from rlexporter.model.errors import SetupError
 from rlexporter.model.incident import WORDS
 

@@ -1,12 +1,28 @@
-"""`rlexporter tail`: follows a log that a training writes, and serves its run live."""
+"""`rlexporter tail`: follows a log that a training writes, and serves its run live.
+
+It reads what has come, shows it, and waits, until Ctrl-C, SIGTERM or the end.
+"""
 
 from __future__ import annotations
 
 import argparse
-from typing import Any
+import signal
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from types import FrameType
+from typing import Any, NoReturn
 
 from rlexporter.catalog import ALGORITHMS
-from rlexporter.commands import tailing
+from rlexporter.commands.following import Following
+from rlexporter.display import Display, shown
+from rlexporter.exporter import Exporter
+from rlexporter.model.step import RunFacts
+from rlexporter.recording import Event, UnreadableError, growing
+from rlexporter.recording.stream import Stream
 
 _EPILOG = """\
 what is followed, told apart by what the log holds:
@@ -17,6 +33,12 @@ what is followed, told apart by what the log holds:
 A file that is replaced, cut or not there yet is followed as well; a step that goes back begins another attempt. Host,
 token, TLS, thresholds, push and discovery are set by RLEXPORTER_* as for a trainer.
 """
+
+LINGER_SECONDS = 60.0
+_POLL_SECONDS = 0.25
+_SETTLED_SECONDS = 1.0
+"""How long no log line comes until what waits for more is handed on."""
+_STANDARD_INPUT = "stdin"
 
 
 def add_to(commands: Any) -> None:
@@ -36,13 +58,132 @@ def add_to(commands: Any) -> None:
         type=float,
         metavar="SECONDS",
         help="leave so long after the run has ended (default: a file is followed on, as another attempt may append to "
-        f"it; a pipe that was closed: {tailing.LINGER_SECONDS:g})",
+        f"it; a pipe that was closed: {LINGER_SECONDS:g})",
     )
     follows.set_defaults(command=run)
 
 
 def run(options: argparse.Namespace) -> int:
     """Follow the log until the end; return the exit status. Raises SetupError for what cannot be followed or served."""
-    return tailing.follow(
-        options.file, run=options.run, algorithm=options.algorithm, port=options.port, linger=options.linger
-    )
+    return follow(options.file, run=options.run, algorithm=options.algorithm, port=options.port, linger=options.linger)
+
+
+def follow(file: str, *, run: str | None, algorithm: str, port: int | None, linger: float | None) -> int:
+    """Serve the run that ``file`` (``-``: standard input) tells of, and return the exit status.
+
+    Raises SetupError if the log cannot be followed, or the address is not available.
+    """
+    source = growing.source(file)
+    path = Path(_STANDARD_INPUT) if file == "-" else getattr(source, "path", Path(file))
+    exporter = Exporter(run=run, algorithm=algorithm or None, rank=0, world_size=1, port=port)
+    # The environment may be that of the training: its recording, and its last state, are not ours to write over.
+    exporter.run.settings = replace(exporter.run.settings, record=None, state_file="")
+    try:
+        tail = _Tail(source, path, exporter, algorithm)
+        exporter.start()
+        with _ended_by_sigterm():
+            tail.work(linger)
+    finally:
+        exporter.close()
+        source.close()
+    return 0
+
+
+class _Tail:
+    """One log that is followed."""
+
+    def __init__(self, source: growing.LogSource, path: Path, exporter: Exporter, algorithm: str) -> None:
+        self._source = source
+        self._path = path
+        self._exporter = exporter
+        self._display = Display()
+        self._stream = Stream(path, algorithm, self._damaged)
+        self._following = Following(exporter.run, self._stream)
+        self._damage = 0
+        self._step: int | None = None
+        exporter.run.prepare(RunFacts(run_name=self._stream.name, info={"torch": ""}))
+
+    def work(self, linger: float | None) -> None:
+        """Follow the log until it ends. ``linger``: seconds to go on after the end of the run; None: for ever."""
+        display, source = self._display, self._source
+        display.watch(self._exporter)
+        if isinstance(source, growing.GrowingFile) and not source.path.exists():
+            display.say(f"{shown(self._path)} is not there yet: waiting for it")
+        last, found, settled = time.monotonic(), 0, False
+        while not source.ended:
+            piece = source.next()
+            if piece.anew:
+                display.say(f"{shown(self._path)} {piece.anew}: reading that from its beginning")
+                self._take(self._stream.close(begin=True))
+            elif piece.content:
+                self._take(self._stream.feed(piece.content))
+            if self._stream.found != found:
+                last, found, settled = time.monotonic(), self._stream.found, False
+            if piece.content or piece.anew:
+                continue
+            quiet = time.monotonic() - last
+            if quiet >= _SETTLED_SECONDS and not settled:
+                self._settle()
+                settled = True
+            self._following.look_for_an_end()
+            if linger is not None and self._exporter.state.over and quiet >= linger:
+                break
+            time.sleep(_POLL_SECONDS)
+        self._end(linger)
+
+    def _settle(self) -> None:
+        """Take what waited for more; the past ends where nothing more is there."""
+        self._take(self._stream.settle())
+        if self._following.past:
+            self._following.past = False
+            if self._following.lines:
+                self._display.say(f"read {self._following.lines} log lines of {shown(self._path)}; following it now")
+            for note in self._stream.notes:
+                self._display.say(f"note: {note}")
+
+    def _end(self, linger: float | None) -> None:
+        display = self._display
+        if self._source.ended:
+            self._take(self._stream.close())
+            self._following.end()
+        self._exporter.run.note()
+        display.summary()
+        if self._source.ended:
+            display.stay(LINGER_SECONDS if linger is None else linger)
+
+    def _take(self, events: Iterable[Event]) -> None:
+        self._following.take(self._noted(events), self._source.written)
+        done, total = self._source.read
+        if self._following.past and total - done > 0:
+            self._display.reading(done, total)
+        else:
+            self._display.step()
+
+    def _noted(self, events: Iterable[Event]) -> Iterator[Event]:
+        """Yield ``events``, and take each step into the curves of the page, before the next one comes."""
+        for event in events:
+            yield event
+            if event.step != self._step:
+                self._step = event.step
+                self._exporter.run.note()
+
+    def _damaged(self, error: UnreadableError) -> None:
+        """Count a line that cannot be read, and tell the first."""
+        self._damage += 1
+        if self._damage == 1:
+            self._display.say(f"left out: {error}. Further ones are only counted (rlexporter_errors_total)")
+        self._exporter.run.store.change(lambda builder: builder.add("rlexporter_errors_total", 1, "log"))
+
+
+@contextmanager
+def _ended_by_sigterm() -> Iterator[None]:
+    """End the process by SIGTERM without a word on the run: that this one is told to end does not end the training."""
+
+    def end(signum: int, frame: FrameType | None) -> NoReturn:
+        sys.exit(128 + signum)
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

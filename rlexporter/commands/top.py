@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rlexporter.commands import client
-from rlexporter.commands.terminal import shown
+from rlexporter.display import shown
 from rlexporter.model.errors import TOP, SetupError, needed_by
 from rlexporter.model.incident import ACT, FINE, LOOK, WORDS
 from rlexporter.status.cards import FEW, few

@@ -17,9 +17,9 @@ from transformers import PrinterCallback, TrainerCallback
 
 from rlexporter.config.settings import SettingArguments
 from rlexporter.demo import groups, ppo_loops, tiny
-from rlexporter.demo.display import Display
 from rlexporter.demo.faults import STALLED_SECONDS, Fault
 from rlexporter.demo.injection import Injection
+from rlexporter.display import Display
 from rlexporter.exporter import Exporter
 from rlexporter.integrations.attach import attach_at
 

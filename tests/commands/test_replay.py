@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 import torch
 
-from rlexporter.commands import main, replay, replaying
-from rlexporter.demo import display
+from rlexporter import display
+from rlexporter.commands import main, replay
 from tests import tools
 from tests.commands.serving import scrape
 from tests.conftest import DATA, fetch, serving
@@ -59,7 +59,7 @@ class _Clock:
 def clock(monkeypatch: pytest.MonkeyPatch) -> _Clock:
     """Replays take no time, and are scraped whenever they would wait."""
     made = _Clock()
-    monkeypatch.setattr(replaying, "time", made)
+    monkeypatch.setattr(replay, "time", made)
     monkeypatch.setattr(display, "time", made)
     return made
 

@@ -10,8 +10,8 @@ import pytest
 
 from rlexporter.catalog import CONDITION_NAMED
 from rlexporter.commands.alert_words import limit_in_words
+from rlexporter.commands.check import incidents, written
 from rlexporter.commands.recorded_alerts import Fired, NotJudged, Report
-from rlexporter.commands.report_text import incidents, written
 from rlexporter.conditions.from_catalog import SIGNAL_NAMED
 
 

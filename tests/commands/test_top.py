@@ -18,7 +18,7 @@ import pytest
 from rlexporter import Exporter
 from rlexporter.commands import top
 from rlexporter.commands.main import main
-from tests.demo.test_display import Terminal
+from tests.test_display import Terminal
 from tests.tools import eventually, free_port
 
 pytest.importorskip("rich", reason="the extra `top` is not installed")

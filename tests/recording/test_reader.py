@@ -16,7 +16,7 @@ import torch
 
 from rlexporter import Exporter, recording
 from rlexporter.catalog import CATALOG, NAMED
-from rlexporter.commands import main, report_text
+from rlexporter.commands import check, main
 from rlexporter.commands.recorded_alerts import judge
 from rlexporter.model.metric import Kind, Series
 from rlexporter.model.snapshot import RunState, Snapshot
@@ -473,7 +473,7 @@ def test_no_damage_raises(tmp_path: Path) -> None:
         else:
             read += 1
             assert report.judged or report.status in (2, 4)
-            assert report_text.written(report).count("no alert") == (report.judged and not report.alerts)
+            assert check.written(report).count("no alert") == (report.judged and not report.alerts)
         assert "\n" not in said
         assert not re.search(r"understood: [A-Za-z]+Error: ", said)
     assert 60 < read < 240

@@ -1,4 +1,7 @@
-"""Terminal output of the demo and a replay: a live line and a summary. All numbers are read from the snapshot."""
+"""Terminal output of the demo, a replay and a log that is followed: a live line and a summary.
+
+All numbers are read from the snapshot.
+"""
 
 from __future__ import annotations
 
@@ -33,6 +36,11 @@ _COLUMNS = 80
 _MOST_REWARDS = 4096
 _EVERY_SECONDS = 0.2
 _EVERY_SECONDS_IN_A_FILE = 5.0
+
+
+def shown(text: object) -> str:
+    """Return ``text`` for a terminal: what is not printed there, or turns it around, is written as its number."""
+    return "".join(sign if sign.isprintable() else f"\\u{ord(sign):04x}" for sign in str(text))
 
 
 class Display:

@@ -14,8 +14,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from rlexporter.demo import display
-from rlexporter.demo.display import Display, _sparkline
+from rlexporter import display
+from rlexporter.display import Display, _sparkline
 from rlexporter.exporter import Exporter
 from tests.conftest import fetch, serving
 
