@@ -1,6 +1,6 @@
-"""Terminal output of the demo, a replay and a log that is followed: a live line and a summary.
+"""What a terminal shows: text from elsewhere, numbers with their units, and a live line and a summary of a run.
 
-All numbers are read from the snapshot.
+All numbers of a run are read from the snapshot.
 """
 
 from __future__ import annotations
@@ -14,9 +14,12 @@ from math import isfinite
 from typing import TextIO
 
 from rlexporter.catalog import CONDITION_NAMED
+from rlexporter.conditions import chance
 from rlexporter.exporter import Exporter
 from rlexporter.model.snapshot import Snapshot
 
+COUNTED = ("values", "reward functions", "keys")
+"""The units of signals that count what should not be there: any is too many."""
 _SHOWN = (
     ("reward", "rl_reward_mean"),
     ("kl", "rl_kl_per_token"),
@@ -41,6 +44,18 @@ _EVERY_SECONDS_IN_A_FILE = 5.0
 def shown(text: object) -> str:
     """Return ``text`` for a terminal: what is not printed there, or turns it around, is written as its number."""
     return "".join(sign if sign.isprintable() else f"\\u{ord(sign):04x}" for sign in str(text))
+
+
+def number(value: float, unit: str) -> str:
+    """Return ``value`` with its unit: `0.83 nats per token`, `95 %`, `2 keys`."""
+    if unit == chance.UNIT:
+        return f"a chance of 1 in 10^{value:.3g}"
+    if unit == "fraction":
+        return f"{100 * value:.4g} %"
+    if value == 1 and unit in COUNTED:
+        unit = unit.removesuffix("s")
+    unit = "" if unit == "reward" else unit
+    return f"{value:.4g} {unit}".rstrip()
 
 
 class Display:

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from math import isnan
 from typing import Any
 
 from rlexporter.catalog import CATALOG, CONDITION_NAMED, FRAMEWORKS, RUN_FAILED, RUN_VANISHED
 from rlexporter.commands import playback
-from rlexporter.commands.alert_words import limit_in_words
 from rlexporter.conditions import from_catalog
 from rlexporter.conditions.incidents import Key
 from rlexporter.conditions.judge import Thresholds
 from rlexporter.conditions.judged import series_of
 from rlexporter.conditions.watch import Watch
-from rlexporter.model.condition import Severity, Signal
+from rlexporter.model.condition import Baseline, Condition, Severity, Signal
 from rlexporter.model.snapshot import RunState
 from rlexporter.recording import Recording
 from rlexporter.run.run import Run
@@ -24,6 +24,15 @@ from rlexporter.store.store import Store
 
 _OF_TIME = ("step_time", "longest_pause")
 """The signals that need the times of log lines."""
+_RELATIVE = {
+    Baseline.START: "{} x its start",
+    Baseline.FIRST: "{} x the 90th percentile of its first 30",
+    Baseline.P90: "{} x the 90th percentile of its last 50",
+    Baseline.RECENT: "{} x its recent median",
+    Baseline.BEFORE: "{} x what it was 20 steps ago",
+    Baseline.PREVIOUS: "{} x the value before",
+    Baseline.LEVEL: "{} spreads below its own level",
+}
 NOTHING_JUDGED = 4
 """The exit status for a run of which nothing could be judged."""
 
@@ -140,6 +149,22 @@ def _fired(watch: Watch, key: Key, thresholds: Thresholds) -> Fired:
         from_catalog.SIGNAL_NAMED[condition.signal].unit,
         limit_in_words(condition, found.limit.value if factor is None else factor, found.threshold),
     )
+
+
+def limit_in_words(condition: Condition, factor: float | Mapping[str, float], threshold: float) -> str:
+    """Return what a limit is relative to: `0.35 x its start`; empty for one that is a number of its own.
+
+    ``factor``: the number that is set, or one for each variant of the signal; ``threshold``: what came of it.
+    """
+    baseline = condition.baseline
+    if not baseline.relative:
+        return ""
+    floors = condition.floor.values() if isinstance(condition.floor, Mapping) else (condition.floor,)
+    if not condition.below and threshold in floors:
+        return "the least that it can be"
+    factors = factor.values() if isinstance(factor, Mapping) else (factor,)
+    written = " or ".join(f"{each:g}" for each in factors)
+    return _RELATIVE.get(baseline, f"{{}} {baseline.value}").format(written)
 
 
 def _alert(cause: Key | None) -> str | None:

@@ -10,8 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rlexporter.commands import client
-from rlexporter.commands.alert_words import COUNTED, number
-from rlexporter.display import shown
+from rlexporter.display import COUNTED, number, shown
 from rlexporter.model.errors import SetupError
 from rlexporter.model.incident import WORDS
 
