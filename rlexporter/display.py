@@ -14,7 +14,7 @@ from math import isfinite
 from typing import TextIO
 
 from rlexporter.catalog import CONDITION_NAMED
-from rlexporter.conditions import chance
+from rlexporter.conditions import evidence
 from rlexporter.exporter import Exporter
 from rlexporter.model.snapshot import Snapshot
 
@@ -48,7 +48,7 @@ def shown(text: object) -> str:
 
 def number(value: float, unit: str) -> str:
     """Return ``value`` with its unit: `0.83 nats per token`, `95 %`, `2 keys`."""
-    if unit == chance.UNIT:
+    if unit == evidence.UNIT:
         return f"a chance of 1 in 10^{value:.3g}"
     if unit == "fraction":
         return f"{100 * value:.4g} %"

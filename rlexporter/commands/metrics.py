@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 from rlexporter.catalog import CATALOG
-from rlexporter.conditions.judged import alerts_on
+from rlexporter.conditions.from_catalog import alerts_on
 from rlexporter.model.metric import Metric
 
 

@@ -1,18 +1,20 @@
-"""Makes the judge of the catalogue's conditions; holds the signals that it evaluates."""
+"""The signals and the judge of the catalogue's conditions, and the series at which a signal is read or shown."""
 
 from __future__ import annotations
 
-from rlexporter.catalog import CONDITIONS, SERIES_SIGNALS
-from rlexporter.conditions import coefficient_signals, nonfinite, reward_signals, signals, tensor_signals
-from rlexporter.conditions.declare import ordered
-from rlexporter.conditions.judge import Judge, Thresholds
-from rlexporter.conditions.stall import STALLED
-from rlexporter.conditions.watch import Watch
+from functools import cache
+from typing import NamedTuple
 
-_DECLARED = (
-    *(nonfinite.declared, reward_signals.declared, signals.declared),
-    *(tensor_signals.declared, coefficient_signals.declared),
-)
+from rlexporter.catalog import CONDITIONS, NAMED, NONFINITE, SERIES_SIGNALS
+from rlexporter.catalog.questions import Shown
+from rlexporter.conditions import nonfinite, reward_signals, signals, tensor_signals
+from rlexporter.conditions.judge import Judge, Thresholds
+from rlexporter.conditions.view import ordered
+from rlexporter.conditions.watch import STALLED, Watch
+from rlexporter.model.condition import Read
+from rlexporter.model.metric import Kind, Metric
+
+_DECLARED = (nonfinite.declared, reward_signals.declared, signals.declared, tensor_signals.declared)
 
 SIGNALS = ordered((*SERIES_SIGNALS, *(signal for each in _DECLARED for signal in each.signals)))
 """All signals, in the order of evaluation."""
@@ -25,3 +27,39 @@ def watch(thresholds: Thresholds | None = None) -> Watch:
     """Make a watch for one run. ``thresholds``: limits that replace those of the catalogue."""
     stalled = (thresholds or {}).get(STALLED)
     return Watch(Judge(CONDITIONS, SIGNALS, FUNCTIONS, thresholds), stalled if isinstance(stalled, float) else None)
+
+
+def series_of(signal: str) -> tuple[str, ...]:
+    """Return the Prometheus names at which ``signal`` is read: its own, or those of the signal it is derived from."""
+    found = SIGNAL_NAMED[signal]
+    own = tuple(source.series for source in found.sources if source.read is not Read.DERIVED)
+    return own or NONFINITE.get(signal) or (series_of(found.of) if found.of else ())
+
+
+def alerts_on(metric: Metric) -> list[str]:
+    """Return the alerts that ``metric`` is judged by, in the order of the catalogue."""
+    names = [condition.alert for condition in CONDITIONS if metric.series in series_of(condition.signal)]
+    return list(dict.fromkeys(names))
+
+
+class ShownSeries(NamedTuple):
+    """A series at which a number may be read. ``limited``: the limits of the signal are in its unit."""
+
+    series: str
+    limited: bool
+
+
+@cache
+def sources(shown: Shown) -> tuple[ShownSeries, ...]:
+    """Return where a number is read, the best first: gauges, which agree with the trainer's log, then histograms."""
+    if shown.series or not shown.signal:
+        return tuple(ShownSeries(name, bool(shown.signal)) for name in shown.series)
+    found, limited = [], True
+    for source in SIGNAL_NAMED[shown.signal].sources:
+        if source.read is Read.DERIVED:
+            limited = False  # what comes after it has another unit
+        elif source.read in (Read.VALUE, Read.MEAN):
+            found.append(ShownSeries(source.series, limited))
+    unique = {each.series: each for each in reversed(found)}
+    order = [unique[name] for name in dict.fromkeys(each.series for each in found)]
+    return tuple(sorted(order, key=lambda each: (not each.limited, NAMED[each.series].kind is Kind.HISTOGRAM)))

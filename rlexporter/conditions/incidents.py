@@ -15,7 +15,7 @@ from typing import NamedTuple
 from rlexporter.catalog import CONDITION_NAMED
 from rlexporter.catalog.causes import FAILURE, FATAL, HARMLESS, WAKE, Place, may_explain, place
 from rlexporter.conditions.judge import Transition
-from rlexporter.conditions.step_order import StepOrder
+from rlexporter.conditions.nonfinite import StepOrder
 from rlexporter.conditions.view import View
 from rlexporter.model.condition import Condition, Limit, Severity
 from rlexporter.model.incident import ACT, FINE, LOOK, WORDS, Incident, Standing, worst

@@ -12,14 +12,10 @@ from typing import NamedTuple
 
 from rlexporter.catalog import NAMED
 from rlexporter.catalog.causes import WAKE
-from rlexporter.conditions.chance import Streak
-from rlexporter.conditions.declare import Derive
-from rlexporter.conditions.level import Level
-from rlexporter.conditions.limit_state import Factor, LimitState, Measures
-from rlexporter.conditions.memory import Memory
+from rlexporter.conditions.evidence import Streak
+from rlexporter.conditions.limit_state import Factor, Level, LimitState, Measures
 from rlexporter.conditions.past import Past
-from rlexporter.conditions.sources import getter
-from rlexporter.conditions.view import View
+from rlexporter.conditions.view import Derive, Memory, View, getter
 from rlexporter.model.condition import Condition, Family, Limit, Severity, Signal, Source
 from rlexporter.model.incident import Standing
 from rlexporter.model.metric import Series

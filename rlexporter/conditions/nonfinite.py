@@ -1,19 +1,23 @@
-"""Derived signals that count NaN and infinities, each in some metrics of the catalogue."""
+"""Signals that count NaN and infinities, and the order in which a step made its values so."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
 from rlexporter.catalog import MAY_BE_NONFINITE, NONFINITE
-from rlexporter.conditions.declare import Declared, Derive
-from rlexporter.conditions.memory import MAX_FUNCTIONS, Memory
-from rlexporter.conditions.view import View
+from rlexporter.catalog.causes import Place, place
+from rlexporter.conditions.view import MAX_FUNCTIONS, Declared, Derive, Memory, View
+from rlexporter.model.condition import Condition, Limit
+from rlexporter.model.histogram import Histogram
 
 declared = Declared()
 
 _NOT_OTHER = MAY_BE_NONFINITE.union(*NONFINITE.values())
 _DIST = "rl_reward_function_dist"
 _OF_A_FUNCTION = ("rl_reward_function_mean", "rl_reward_function_std")
+
+_FIRST_OF_UPDATE = "nonfinite_ratio"
+"""What an update computes first."""
 
 
 def _counting(wanted: Callable[[Mapping[str, int]], list[str]]) -> Derive:
@@ -82,3 +86,46 @@ for _name, _metrics in NONFINITE.items():
 declared.signal("nonfinite_other", unit="values")(
     _counting(lambda bad: [each for each in bad if each not in _NOT_OTHER])
 )
+
+
+class StepOrder:
+    """Places what is not finite in the order in which its step made it so; follows one run, look by look.
+
+    The table of conditions has the order in which a step computes. A step of PPO has several updates, though: what the
+    first of them makes NaN comes before all that the others compute, although an update computes it last.
+    """
+
+    def __init__(self) -> None:
+        self._weights_were_numbers = False
+
+    def see(self, view: View) -> None:
+        """Take the data of a step, or more of it."""
+        if view.advanced:
+            self._weights_were_numbers = False
+        if view.counted.get("rl_weight_changed_fraction", _NOTHING).count:  # nothing is compared with NaN
+            self._weights_were_numbers = True
+
+    def place(self, condition: Condition, limit: Limit, view: View) -> Place:
+        """Return the place of a limit that begins now among the causes of its step."""
+        if condition.name == "nonfinite_weights" and self._weights_were_numbers:
+            return place(condition, limit, last=True)
+        if condition.name == "nonfinite_grad" and _outlived(view, "rl_grad_norm_dist", "rl_loss_dist"):
+            return place(condition, limit, before=_FIRST_OF_UPDATE)
+        return place(condition, limit)
+
+
+_NOTHING = Histogram.empty(())
+
+
+def _outlived(view: View, name: str, other: str) -> bool:
+    """Return True if the ``other`` metric was still a number in the update in which ``name`` became none.
+
+    All of both that comes after such an update is NaN. An update has one of ``name``, and perhaps several of ``other``.
+    """
+    first, then = view.counted.get(name, _NOTHING), view.counted.get(other, _NOTHING)
+    updates, parts = _total(first), _total(then)
+    return bool(first.nonfinite and then.count * updates >= (first.count + 1) * parts > 0)
+
+
+def _total(counted: Histogram) -> int:
+    return counted.count + sum(count for _, count in counted.nonfinite.by_kind())

@@ -1,10 +1,12 @@
-"""The past of a signal: bounded, finite numbers only."""
+"""The past of a signal, bounded and of finite numbers only, and what relative limits measure in it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import sqrt
 from statistics import median
+
+from rlexporter.model.condition import Baseline
 
 KEPT = 256
 """The number of observations that are remembered at least; the longest baseline needs 70."""
@@ -13,6 +15,15 @@ NOISE = 1.128
 """The mean difference of two normal values, in standard deviations."""
 FIRST = 30
 """The number of first observations of a run that are never forgotten."""
+
+START = 5
+"""The number of first observations that `Baseline.START` uses."""
+WARM = 10
+"""The number of observations from which a run has a past that can be measured."""
+
+
+Measure = float | tuple[float, float, float]
+"""The factor of a relative limit; for `Baseline.LEVEL`: level, spread, and range so far."""
 
 
 class Past:
@@ -84,3 +95,70 @@ def deviation(values: Sequence[float]) -> float:
 def p90(values: Sequence[float]) -> float:
     """Return the 90th percentile, by nearest rank from below."""
     return sorted(values)[int(0.9 * (len(values) - 1))]
+
+
+def measure(baseline: Baseline) -> Callable[[Past], Measure | None] | None:
+    """Return the function that measures a past, and gives None while it is too short; None for `Baseline.FIXED`."""
+    return _MEASURES.get(baseline)
+
+
+def refresh(baseline: Baseline) -> int:
+    """Return the number of observations for which a measure stays good: what is new is left out of most anyway."""
+    return 1 if baseline is Baseline.PREVIOUS else 5
+
+
+def _previous(past: Past) -> float | None:
+    return past.values[-2] if past.count > 1 and past.values[-2] > 0 else None
+
+
+def _start(past: Past) -> float | None:
+    return past.start(START) if past.count > START else None
+
+
+def _first(past: Past) -> float | None:
+    return _p90_of(past.first) if past.count > FIRST else None
+
+
+def _p90(past: Past) -> float | None:
+    return _p90_of(past.last(50, 5))
+
+
+def _p90_of(values: Sequence[float]) -> float | None:
+    # Half of the gradients of a healthy run can be 0, where groups have no spread of reward: they say nothing of scale.
+    own = [value for value in values if value]
+    return p90(own) if len(own) >= WARM else None
+
+
+def _before(past: Past) -> float | None:
+    own = past.last(30, 20)
+    return median(own) if len(own) >= WARM else None
+
+
+def _recent(past: Past) -> float | None:
+    own = past.last(30, 2)
+    return median(own) if len(own) >= WARM else None
+
+
+def _level(past: Past) -> tuple[float, float, float] | None:
+    own = past.last(50, 10)
+    return (*spread(own), past.high - past.low) if len(own) >= WARM else None
+
+
+_MEASURES: dict[Baseline, Callable[[Past], Measure | None]] = {
+    Baseline.PREVIOUS: _previous,
+    Baseline.START: _start,
+    Baseline.FIRST: _first,
+    Baseline.P90: _p90,
+    Baseline.RECENT: _recent,
+    Baseline.BEFORE: _before,
+    Baseline.LEVEL: _level,
+}
+
+
+def measured(factor: float, found: Measure) -> float:
+    """Return the limit in force, in the unit of the signal: ``factor`` times the measure ``found``."""
+    if isinstance(found, tuple):
+        level, deviation, extent = found
+        # A share of the range so far keeps a run that has hardly moved from being judged by rounding errors.
+        return level - max(factor * deviation, 0.15 * extent)
+    return factor * found

@@ -6,12 +6,9 @@ from operator import sub
 from statistics import median
 
 from rlexporter.catalog import REWARD_GAIN_FROM
-from rlexporter.conditions.chance import UNIT
-from rlexporter.conditions.declare import Declared
-from rlexporter.conditions.envelope import Varied
-from rlexporter.conditions.memory import MAX_FUNCTIONS, ROUNDING, Memory
+from rlexporter.conditions.evidence import UNIT, Varied
 from rlexporter.conditions.past import NOISE, Past, spread
-from rlexporter.conditions.view import View, finite_mean, value_range
+from rlexporter.conditions.view import MAX_FUNCTIONS, ROUNDING, Declared, Memory, View, finite_mean, value_range
 from rlexporter.model.histogram import Histogram
 
 declared = Declared()

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from math import sqrt
 
-from rlexporter.conditions.declare import Declared
-from rlexporter.conditions.envelope import Envelope
-from rlexporter.conditions.memory import MAX_FUNCTIONS, ROUNDING, Memory
+from rlexporter.conditions.evidence import Envelope
 from rlexporter.conditions.past import deviation
 from rlexporter.conditions.reward_signals import rewards
-from rlexporter.conditions.view import View, finite_mean, value_range
+from rlexporter.conditions.view import MAX_FUNCTIONS, ROUNDING, Declared, Memory, View, finite_mean, value_range
 
 declared = Declared()
 

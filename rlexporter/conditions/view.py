@@ -1,14 +1,23 @@
-"""The data of one step as the conditions see it: numbers by series, histograms, and counts of non-finite values."""
+"""What signals are computed from: the data of a step, and the memory of those before; and how they are declared."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isfinite
 
+from rlexporter.conditions.evidence import Doubt, Envelope, Streak, Varied
+from rlexporter.conditions.past import Past
+from rlexporter.model.condition import Read, Signal, Source
 from rlexporter.model.histogram import Histogram
 from rlexporter.model.metric import Kind, Series
 from rlexporter.model.snapshot import AnomalyCounts
+
+ROUNDING = 1e-6
+"""The relative difference below which two numbers count as equal."""
+MAX_FUNCTIONS = 100
+MAX_KEYS = 500
 
 
 @dataclass(slots=True)
@@ -80,3 +89,173 @@ def value_range(counted: Histogram) -> float | None:
     """Return the largest minus the smallest value; None if they are unknown."""
     found = counted.maximum - counted.minimum
     return found if isfinite(found) else None
+
+
+@dataclass(slots=True)
+class Memory:
+    """The memory of derived signals: the past of each signal, and more."""
+
+    past: dict[str, Past]
+    variant: dict[str, str] = field(default_factory=dict)
+    """The variant of each signal."""
+    settings: Mapping[str, float] = field(default_factory=dict)
+    """The numeric settings of the trainer, by name; empty if they are not known."""
+    resumed: bool = False
+    """True if the first step here is not the first one of the run."""
+    fresh: set[str] = field(default_factory=set)
+    """The signals that have a value in the current step."""
+    span: int = 1
+    """The number of steps that the logged numbers of the current step are of."""
+    episode: float = 0.0
+    functions: dict[str, Past] = field(default_factory=dict)
+    """The means of each reward function."""
+    varied: dict[str, Varied] = field(default_factory=dict)
+    """The observations in which a reward function told completions apart."""
+    flat_for: dict[str, int] = field(default_factory=dict)
+    """The number of observations in a row in which a reward function gave all completions the same reward."""
+    given: dict[str, int] = field(default_factory=dict)
+    """The number of times a reward function has given a number; -1 if it gave none within its first 10."""
+    evaluated: dict[tuple[str, ...], int] = field(default_factory=dict)
+    """By data set and reward function, the rewards of its last evaluation that were not finite."""
+    flat: Streak = field(default_factory=Streak)
+    """The steps in which rewards did not differ."""
+    same: Streak = field(default_factory=Streak)
+    """Those of them in which they were also what they were in the step before."""
+    dead: Doubt = field(default_factory=Doubt)
+    """The steps in which the gradient was 0 although rewards differed."""
+    best_reward: float | None = None
+    """The highest level of the reward."""
+    reward_path: float = 0.0
+    """The sum of all differences between a reward and the one before it."""
+    first_rewards: tuple[float, float] | None = None
+    """The median of the first rewards, and their spread."""
+    where: str = ""
+    """The series that the current signal was read at, where that varies."""
+    subject: str = ""
+    """What the current signal is about, where it is of several things: a reward function."""
+    subject_since: int = 0
+    """The step since which that has been so, while there is a ``subject``."""
+    keys: dict[str, tuple[int, int, int]] = field(default_factory=dict)
+    """By log key: the last line with it, their number, the longest pause; for keys in ``shape`` as of ``since``."""
+    shape: tuple[str, ...] = ()
+    """The keys of the last line."""
+    since: int = 0
+    """The first line of those in a row that had exactly the keys in ``shape``."""
+    absent: list[tuple[int, int, int]] = field(default_factory=list)
+    """The entries of ``keys`` for keys that the last line did not have."""
+    lines: int = 0
+    envelopes: dict[str, Envelope] = field(default_factory=dict)
+    """The extremes of the rewards of each reward function so far."""
+    pushed: bool = False
+    """True if all gradients since the weights were last looked at were not zero, and there was one."""
+    looks: int = 0
+    """The number of times that weights were compared with what they were."""
+    moved: bool = False
+    """True if a weight has ever changed."""
+    offsets: deque[float] = field(default_factory=lambda: deque(maxlen=20))
+    """Mean log-probability plus mean entropy of the last rollouts."""
+    tapped: bool = False
+    """True if reward functions are tapped, so that None and NaN are told apart."""
+
+    def about(self, subjects: Mapping[str, int]) -> None:
+        """Say what the current signal is about: ``subjects``, each with the step since which it is so."""
+        if subjects:
+            names = [*filter(None, subjects)]
+            self.subject = ", ".join(names[:3]) + (" and more" if names[3:] else "")
+            self.subject_since = min(subjects.values())
+
+    def new(self, name: str) -> float | None:
+        """Return the value of the signal ``name`` in the current step; None without one."""
+        return self.past[name].newest if name in self.fresh else None
+
+    def begin_anew(self, name: str, past: Past) -> None:
+        """Forget the numbers of the signal ``name``, which has another ``past`` from now on."""
+        self.past[name] = past
+        if name == "reward":
+            self.best_reward = self.first_rewards = None
+            self.reward_path = 0.0
+
+
+Derive = Callable[[View, Memory], "float | None"]
+"""A function that computes a number from a step and from the past of other signals; None if the step has none."""
+
+Getter = Callable[[View, Memory], "float | None"] | str
+"""A function, or the name of a number that is used as it is."""
+
+
+class Declared:
+    """Collects the derived signals of one module, in their order there."""
+
+    def __init__(self) -> None:
+        self.signals: list[Signal] = []
+        self.functions: dict[str, Derive] = {}
+
+    def signal(
+        self, name: str, *, unit: str = "", of: str = "", after: tuple[str, ...] = ()
+    ) -> Callable[[Derive], Derive]:
+        """Declare the decorated function as the signal ``name``, in ``unit``.
+
+        ``of``: its main input, whose variant and series it shares. ``after``: further signals that it reads. All of
+        them must be declared before it: `ordered` checks that.
+        """
+
+        def declare(function: Derive) -> Derive:
+            self.signals.append(Signal(name, unit, (Source(name, Read.DERIVED),), of, after))
+            self.functions[name] = function
+            return function
+
+        return declare
+
+    def source(self, function: Derive) -> Derive:
+        """Declare ``function`` as the `Read.DERIVED` source of its name, not as a signal of its own."""
+        self.functions[function.__name__] = function
+        return function
+
+
+def ordered(signals: Sequence[Signal]) -> tuple[Signal, ...]:
+    """Return the ``signals`` in the order of evaluation, which is their own.
+
+    Raises:
+        ValueError: a name is declared twice, or a signal before one that it is computed from.
+    """
+    known: set[str] = set()
+    for signal in signals:
+        if signal.name in known:
+            raise ValueError(f"the signal {signal.name} is declared twice")
+        missing = [name for name in (signal.of, *signal.after) if name and name not in known]
+        if missing:
+            raise ValueError(f"declare the signal {signal.name} after {' and '.join(missing)}: it is computed from it")
+        known.add(signal.name)
+    return tuple(signals)
+
+
+def getter(source: Source, derive: Mapping[str, Derive]) -> Getter:
+    """Return the getter of ``source``; a function returns None if the step does not have it."""
+    series = source.series
+    if source.read is Read.DERIVED:
+        return derive[series]
+    if source.read is Read.VALUE:
+        return series
+    of = _of(source)
+
+    def read(view: View, memory: Memory) -> float | None:
+        counted = view.counted.get(series)
+        return of(counted) if counted is not None and counted.count else None
+
+    return read
+
+
+def _of(source: Source) -> Callable[[Histogram], float | None]:
+    if source.read is Read.MEAN:
+        return finite_mean
+    if source.read is Read.MINUS_MEAN:
+        return lambda counted: -finite_mean(counted)
+    if source.read is Read.SPREAD:
+        return value_range
+    low, high = source.outside
+
+    def share(counted: Histogram) -> float:
+        pairs = zip(counted.bounds, counted.counts, strict=False)
+        return 1.0 - sum(number for bound, number in pairs if low < bound <= high) / counted.count
+
+    return share

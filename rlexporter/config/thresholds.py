@@ -12,7 +12,7 @@ from typing import Any
 from rlexporter.catalog import CONDITION_NAMED
 from rlexporter.conditions.judge import Thresholds
 from rlexporter.conditions.limit_state import Factor
-from rlexporter.conditions.stall import STALLED
+from rlexporter.conditions.watch import STALLED
 from rlexporter.model.condition import Condition, Limit
 
 if sys.version_info >= (3, 11):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from rlexporter.conditions import chance
+from rlexporter.conditions import evidence
 from rlexporter.conditions.from_catalog import SIGNAL_NAMED
 from rlexporter.model.condition import Condition, PrometheusAlert
 
@@ -36,7 +36,7 @@ def of_condition(condition: Condition) -> Description:
         return Description(unit.replace(" ", "_"), _text(f": {count}"))
     if unit == "fraction":
         return Description(unit, _text(": {{ $value | humanizePercentage }}" + _limit("humanizePercentage")))
-    if unit == chance.UNIT:
+    if unit == evidence.UNIT:
         form = 'printf "1 in 10^%.3g"'
         return Description("chance", _text(f": a chance of {{{{ $value | {form} }}}}{_limit(form)}"))
     form = 'printf "%.4g"'

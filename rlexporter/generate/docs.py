@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from rlexporter.catalog import ALGORITHMS, FRAMEWORKS, GKD, NAMED
-from rlexporter.conditions.judged import alerts_on
+from rlexporter.conditions.from_catalog import alerts_on
 from rlexporter.generate.markdown import table
 from rlexporter.generate.template import filled
 from rlexporter.model.framework import Framework

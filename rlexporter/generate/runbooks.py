@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from rlexporter.catalog import CONDITIONS, IMPACT, NAMED, PROMETHEUS_ALERTS, WATCHDOG
 from rlexporter.catalog.languages import CODES, Language, language
-from rlexporter.conditions.from_catalog import SIGNAL_NAMED
-from rlexporter.conditions.judged import series_of
+from rlexporter.conditions.from_catalog import SIGNAL_NAMED, series_of
 from rlexporter.generate import promql
 from rlexporter.generate.markdown import table
 from rlexporter.generate.template import filled

@@ -8,7 +8,7 @@ from typing import Any
 from rlexporter.catalog import CONDITION_NAMED, CONDITIONS, NAMED
 from rlexporter.catalog.languages import ENGLISH, Language
 from rlexporter.catalog.questions import QUESTIONS, Question, Shown
-from rlexporter.conditions.shown import sources
+from rlexporter.conditions.from_catalog import sources
 from rlexporter.model.condition import Family, Severity
 from rlexporter.model.histogram import Histogram
 from rlexporter.model.incident import ACT, FINE, LOOK, WORDS, Incident

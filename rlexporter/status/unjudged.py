@@ -7,8 +7,7 @@ from typing import Any
 
 from rlexporter.catalog import CONDITION_NAMED
 from rlexporter.catalog.languages import ENGLISH, Language
-from rlexporter.conditions.from_catalog import SIGNAL_NAMED
-from rlexporter.conditions.judged import series_of
+from rlexporter.conditions.from_catalog import SIGNAL_NAMED, series_of
 from rlexporter.status import sentences
 from rlexporter.status.samples import Samples
 

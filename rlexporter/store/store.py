@@ -11,9 +11,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from functools import partial
 
-from rlexporter.conditions.stall import ASIDE
 from rlexporter.conditions.turns import Judged, Turn, Turns
-from rlexporter.conditions.watch import Watch
+from rlexporter.conditions.watch import ASIDE, Watch
 from rlexporter.model.framework import Framework
 from rlexporter.model.metric import Kind, Metric, Series
 from rlexporter.model.snapshot import RunState, Snapshot

@@ -13,14 +13,11 @@ import pytest
 
 from rlexporter.catalog import CONDITIONS, MAY_BE_NONFINITE, NAMED, NONFINITE
 from rlexporter.conditions import reward_signals, signals
-from rlexporter.conditions.chance import Doubt, Streak
-from rlexporter.conditions.declare import ordered
+from rlexporter.conditions.evidence import Doubt, Streak
 from rlexporter.conditions.from_catalog import SIGNAL_NAMED, SIGNALS
-from rlexporter.conditions.memory import Memory
 from rlexporter.conditions.past import Past
 from rlexporter.conditions.reward_signals import reward_functions_dead, reward_functions_silent
-from rlexporter.conditions.sources import getter
-from rlexporter.conditions.view import View
+from rlexporter.conditions.view import Memory, View, getter, ordered
 from rlexporter.model.condition import Read, Signal, Source
 from rlexporter.model.snapshot import AnomalyCounts
 from tests.conditions.planted import Line, Planted, counted, wave

@@ -10,7 +10,7 @@ import pytest
 
 from rlexporter import Exporter
 from rlexporter.catalog import CONDITIONS
-from rlexporter.conditions.stall import Patience
+from rlexporter.conditions.watch import Patience
 from rlexporter.model.incident import LOOK, Standing
 from rlexporter.model.step import RunFacts, StepUpdate
 from tests.conditions import planted

@@ -16,7 +16,7 @@ from rlexporter import Exporter
 from rlexporter.catalog import CATALOG, CONDITIONS, FRAMEWORKS, NAMED
 from rlexporter.catalog.languages import Language, language
 from rlexporter.catalog.questions import QUESTIONS
-from rlexporter.conditions.shown import sources
+from rlexporter.conditions.from_catalog import sources
 from rlexporter.model.condition import Family
 from rlexporter.model.metric import Kind, Series
 from rlexporter.model.snapshot import RunState, Snapshot

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from rlexporter.catalog import NAMED
 from rlexporter.catalog.questions import QUESTIONS, Shown
-from rlexporter.conditions.shown import Source, sources
+from rlexporter.conditions.from_catalog import ShownSeries, sources
 from rlexporter.generate.dashboards import limits
 from rlexporter.generate.dashboards.families import SAMPLER
 from rlexporter.generate.dashboards.frame import ZERO, Json, select
@@ -87,16 +87,16 @@ def metric_of(shown: Shown) -> Metric:
     return NAMED[sources(shown)[0].series]
 
 
-def _alike(shown: Shown) -> Sequence[Source]:
+def _alike(shown: Shown) -> Sequence[ShownSeries]:
     """Return the sources that mean the same as the first one."""
     first, *_ = found = sources(shown)
     alike = (
         each for each in found if each.limited is first.limited and NAMED[each.series].unit == metric_of(shown).unit
     )
-    return [*alike, *(Source(name, limited=False) for name in _ALSO.get(shown.name, ()))]
+    return [*alike, *(ShownSeries(name, limited=False) for name in _ALSO.get(shown.name, ()))]
 
 
-def _read(source: Source) -> str:
+def _read(source: ShownSeries) -> str:
     metric = NAMED[source.series]
     if metric.kind is Kind.HISTOGRAM:
         return mean(metric, select('rank="0"'))
