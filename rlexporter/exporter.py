@@ -173,8 +173,8 @@ class Exporter:
 
     def _repr_html_(self) -> str:
         """Return a small card of the run as it is now, for a notebook."""
+        from rlexporter.outputs.notebook import card
         from rlexporter.status import document
-        from rlexporter.status.card import card
         from rlexporter.status.history import History
 
         history = self._server.history if self._server else History()

@@ -18,7 +18,7 @@ from rlexporter.model.condition import Baseline, Condition, Severity, Signal
 from rlexporter.model.snapshot import RunState
 from rlexporter.recording import Recording
 from rlexporter.run.run import Run
-from rlexporter.status.conditions import as_json
+from rlexporter.status.verdict import incidents_as_json
 from rlexporter.store.keys import Resolver, evaluation_prefix
 from rlexporter.store.store import Store
 
@@ -127,7 +127,7 @@ def report(run: Run, recording: Recording) -> Report:
         judged=_is_judged(watch, run.store),
         unknown_keys=_unknown_keys(recording),
         notes=recording.notes,
-        incidents=tuple(as_json(run.store.snapshot.incidents)),
+        incidents=tuple(incidents_as_json(run.store.snapshot.incidents)),
     )
 
 

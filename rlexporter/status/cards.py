@@ -14,7 +14,7 @@ from rlexporter.model.histogram import Histogram
 from rlexporter.model.incident import ACT, FINE, LOOK, WORDS, Incident
 from rlexporter.model.metric import Kind, Metric, Series
 from rlexporter.status import sentences
-from rlexporter.status.distributions import since
+from rlexporter.status.history import since
 from rlexporter.status.samples import Samples, number
 from rlexporter.status.verdict import UNKNOWN, age, is_stalled
 

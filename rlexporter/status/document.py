@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import lru_cache
+from collections.abc import Mapping, Sequence
+from functools import cache, lru_cache
 from typing import Any
 
-from rlexporter.catalog import FRAMEWORKS, RUNBOOKS
+from rlexporter.catalog import CONDITION_NAMED, FRAMEWORKS, RUNBOOKS
 from rlexporter.catalog.languages import ENGLISH, Language
+from rlexporter.conditions.from_catalog import SIGNAL_NAMED, series_of
+from rlexporter.model.histogram import Histogram
 from rlexporter.model.metric import Metric, Series
 from rlexporter.model.snapshot import RunState, Snapshot
-from rlexporter.status import cards, conditions, distributions, unjudged
+from rlexporter.status import cards, sentences
 from rlexporter.status.curve import thinned
-from rlexporter.status.history import History
+from rlexporter.status.history import History, since
 from rlexporter.status.samples import Number, Samples, number, whole
-from rlexporter.status.verdict import STUCK, UNKNOWN, Verdict, age, is_stalled, verdict
+from rlexporter.status.verdict import STUCK, UNKNOWN, Verdict, age, incidents_as_json, is_stalled, verdict
 
 VERSION = 1
 """The version of both documents: it changes when a field is removed or changes its meaning, not when one is added."""
@@ -31,6 +33,7 @@ _LINKS = {
     "runbooks": f"{RUNBOOKS}/README.md",
 }
 _OWN_LABELS = ("run", "rank")
+_WAITING = "waiting"
 
 
 def status(snapshot: Snapshot, history: History, now: float, language: Language = ENGLISH) -> dict[str, Any]:
@@ -47,12 +50,12 @@ def status(snapshot: Snapshot, history: History, now: float, language: Language 
         "time": now,
         "run": _run(samples, history.steps_per_second(), now),
         "verdict": _verdict(verdict(samples, now, language)),
-        "conditions": conditions.as_json(found, language),
+        "conditions": incidents_as_json(found, language),
         "cards": cards.as_json(samples, found, past.buckets, now, language),
         "rewards": _rewards(samples),
-        "distributions": distributions.as_json(snapshot.buckets, past.buckets, past.steps, language),
-        "not_judged": unjudged.as_json(samples, language),
-        "unavailable": unjudged.unavailable(samples, language),
+        "distributions": _distributions(snapshot.buckets, past.buckets, past.steps, language),
+        "not_judged": _not_judged(samples, language),
+        "unavailable": _unavailable(samples, language),
         "nonfinite": [
             {"metric": metric, "kind": kind, "count": whole(count)}
             for (metric, kind), count in sorted(samples.nonfinite.items())
@@ -174,3 +177,78 @@ def _keys(metric: Metric, framework: str, family: str) -> list[str]:
     if keys or (found is not None and not found.of_trl):
         return keys
     return [key.name for key in metric.keys if family in key.algorithms] or [key.name for key in metric.keys]
+
+
+def _distributions(
+    buckets: Mapping[Series, Histogram],
+    before: Mapping[Series, Histogram],
+    steps: int | None,
+    language: Language = ENGLISH,
+) -> list[dict[str, Any]]:
+    """Return the entries of the document. ``before``: the histograms ``steps`` steps ago; the help in ``language``."""
+    ordered = sorted(buckets.items(), key=lambda each: (each[0].metric.series, each[0].labels))
+    return [
+        {**_distribution(series, found, since(found, before.get(series)), steps), "help": language(series.metric.help)}
+        for series, found in ordered
+    ]
+
+
+def _distribution(series: Series, found: Histogram, recent: Histogram, steps: int | None) -> dict[str, Any]:
+    metric = series.metric
+    edges: list[Number] = [number(bound) for bound in found.bounds]
+    return {
+        "series": metric.series,
+        "labels": dict(zip(metric.labels, series.labels, strict=True)),
+        "unit": metric.unit,
+        "edges": [*edges, "+Inf"],
+        "counts": list(found.counts),
+        "recent": list(recent.counts),
+        "recent_steps": steps,
+        "count": found.count,
+        "sum": number(found.positive_sum - found.negative_sum),
+        "nonfinite": dict(found.nonfinite.by_kind()) if found.nonfinite else None,
+    }
+
+
+def _not_judged(samples: Samples, language: Language = ENGLISH) -> list[dict[str, Any]]:
+    """Return the conditions that this run was not judged by so far, with the reason in ``language``."""
+    missing = _missing(samples, language)
+    waiting = [name for (name,), judged in samples.of("rl_condition_judged").items() if not judged]
+    return [_unjudged(name, missing, language) for name in waiting if name in CONDITION_NAMED]
+
+
+def _unavailable(samples: Samples, language: Language = ENGLISH) -> list[dict[str, str]]:
+    """Return the signals that cannot be measured at the tensor in this run."""
+    return [
+        {"signal": signal, "cause": cause, "reason": reason}
+        for signal, (cause, reason) in _missing(samples, language).items()
+    ]
+
+
+def _missing(samples: Samples, language: Language) -> dict[str, tuple[str, str]]:
+    """Return cause and reason of each signal that cannot be measured."""
+    return {signal: (cause, language(reason)) for signal, cause, reason in samples.of("rl_signal_unavailable_info")}
+
+
+def _unjudged(name: str, missing: dict[str, tuple[str, str]], language: Language) -> dict[str, Any]:
+    signal = CONDITION_NAMED[name].signal
+    read = _read_at(signal)
+    for lacking, (cause, reason) in missing.items():
+        if read & _fed(lacking) or any(series.startswith(f"rl_{lacking.removesuffix('s')}_") for series in read):
+            return {"condition": name, "cause": cause, "reason": reason}
+    series = ", ".join(sorted(read)) or signal
+    return {"condition": name, "cause": _WAITING, "reason": language(sentences.NO_VALUES, series=series)}
+
+
+@cache
+def _fed(signal: str) -> frozenset[str]:
+    """Return the series of what an adapter calls ``signal``, where a signal of conditions has that name too."""
+    return frozenset(series_of(signal)) if signal in SIGNAL_NAMED else frozenset()
+
+
+@cache
+def _read_at(signal: str) -> frozenset[str]:
+    """Return all series that ``signal`` is read at or computed from."""
+    found = SIGNAL_NAMED[signal]
+    inputs = [name for name in (found.of, *found.after) if name]
+    return frozenset(series_of(signal)).union(*(_read_at(name) for name in inputs))

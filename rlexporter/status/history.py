@@ -8,11 +8,10 @@ from threading import Lock
 from typing import NamedTuple
 
 from rlexporter.catalog import NAMED
-from rlexporter.model.histogram import Histogram
+from rlexporter.model.histogram import Histogram, Nonfinite
 from rlexporter.model.metric import Series
 from rlexporter.model.snapshot import Snapshot
 from rlexporter.status.curve import Curve, Point
-from rlexporter.status.distributions import since
 
 RECENT_STEPS = 50
 """The steps that count as the last ones."""
@@ -33,7 +32,7 @@ _STEPS_DONE = Series(NAMED["rl_steps_total"])
 _TIME = Series(NAMED["rl_last_step_timestamp_seconds"])
 
 
-class Past(NamedTuple):
+class Earlier(NamedTuple):
     """The histograms at an earlier step. ``steps``: how long ago that is; None if it is not known."""
 
     buckets: Mapping[Series, Histogram]
@@ -88,13 +87,13 @@ class History:
             found = [series for series in found if _labels(series) == labels.removesuffix("}")]
         return sorted(found, key=lambda series: series.labels)
 
-    def past(self, step: int | None) -> Past:
+    def past(self, step: int | None) -> Earlier:
         """Return the histograms about 50 steps before ``step``: none at all where the run was not older then."""
         with self._lock:
             if step is None or not self._states:
-                return Past({}, None)
+                return Earlier({}, None)
             at, buckets = self._states[0]
-            return Past(buckets, max(0, step - at))
+            return Earlier(buckets, max(0, step - at))
 
     def steps_per_second(self) -> float | None:
         """Return the pace over the last minute, or the last steps where they take longer; None if it is unknown."""
@@ -155,3 +154,22 @@ class History:
 
 def _labels(series: Series) -> str:
     return ", ".join(f'{name}="{value}"' for name, value in zip(series.metric.labels, series.labels, strict=True))
+
+
+def since(now: Histogram, before: Histogram | None) -> Histogram:
+    """Return what ``now`` counts and ``before`` does not; all of it where that is no earlier state of ``now``.
+
+    Its smallest and largest value are those of the whole.
+    """
+    if before is None or before.bounds != now.bounds or before.count > now.count:
+        return now
+    bad, had = now.nonfinite, before.nonfinite
+    return Histogram(
+        now.bounds,
+        tuple(mine - its for mine, its in zip(now.counts, before.counts, strict=True)),
+        now.positive_sum - before.positive_sum,
+        now.negative_sum - before.negative_sum,
+        now.minimum,
+        now.maximum,
+        Nonfinite(bad.nan - had.nan, bad.positive - had.positive, bad.negative - had.negative),
+    )

@@ -1,19 +1,19 @@
-"""The verdict on a run: fine, look or act, and why. Pure."""
+"""The verdict on a run: fine, look or act, and why; and its incidents in the words of the catalogue. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from rlexporter.catalog import CONDITION_NAMED, RUN_FAILED, RUN_STALLED
+from rlexporter.catalog import CONDITION_NAMED, RUN_FAILED, RUN_STALLED, RUNBOOKS
 from rlexporter.catalog.causes import FAILURE
 from rlexporter.catalog.languages import ENGLISH, Language
 from rlexporter.model.condition import Severity
 from rlexporter.model.incident import ACT, FINE, LOOK, WORDS, Incident, Standing, worst
 from rlexporter.model.snapshot import RunState
 from rlexporter.status import sentences
-from rlexporter.status.conditions import runbook
-from rlexporter.status.samples import Samples
+from rlexporter.status.samples import Samples, number, whole
 
 UNKNOWN = "unknown"
 STUCK = "stuck"
@@ -183,3 +183,42 @@ def _ended(samples: Samples, ended: str, language: Language) -> str:
     if samples.step is None:
         return language(sentences.ENDED, ended=ended)
     return language(sentences.ENDED_AFTER, ended=ended, step=str(samples.step))
+
+
+def runbook(alert: str) -> str:
+    """Return the address of the page about ``alert``."""
+    return f"{RUNBOOKS}/{alert}.md"
+
+
+def incidents_as_json(found: Sequence[Incident], language: Language = ENGLISH) -> list[dict[str, Any]]:
+    """Return the entries of the document, with the texts in ``language``."""
+    return [_incident(each, language) for each in found]
+
+
+def _incident(each: Incident, language: Language) -> dict[str, Any]:
+    condition = CONDITION_NAMED[each.condition]
+    return {
+        "name": condition.name,
+        "severity": each.severity.value,
+        "alert": condition.alert,
+        "subject": each.subject,
+        "summary": language(condition.summary),
+        "meaning": language(condition.meaning),
+        "causes": [language(text) for text in condition.causes],
+        "actions": [language(text) for text in condition.remedies],
+        "signal_unit": each.unit,
+        "series": each.series,
+        "below": condition.below,
+        "word": each.word,
+        "standing": each.standing.value,
+        "holds": each.standing is Standing.HOLDS,
+        "symptom": bool(each.cause),
+        "cause": each.cause,
+        "count": each.count,
+        "since": whole(each.since),
+        "step": whole(each.step),
+        "timestamp": number(each.time),
+        "value": number(each.value),
+        "threshold": number(each.threshold),
+        "runbook": runbook(condition.alert),
+    }

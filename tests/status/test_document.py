@@ -22,9 +22,9 @@ from rlexporter.model.metric import Kind, Series
 from rlexporter.model.snapshot import RunState, Snapshot
 from rlexporter.model.step import RunFacts
 from rlexporter.outputs import prometheus, state_file
+from rlexporter.outputs.notebook import card as drawn
 from rlexporter.outputs.state_file import read_saved_state
 from rlexporter.status import cards, document
-from rlexporter.status.card import card as drawn
 from rlexporter.status.history import History
 from rlexporter.store.keys import clip
 from rlexporter.store.store import Store

@@ -10,8 +10,7 @@ from rlexporter.catalog import NAMED
 from rlexporter.model.metric import Series
 from rlexporter.model.snapshot import Snapshot
 from rlexporter.status import history
-from rlexporter.status.distributions import since
-from rlexporter.status.history import RECENT_STEPS, History
+from rlexporter.status.history import RECENT_STEPS, History, since
 from tests.conftest import observe
 from tests.status.runs import judged
 
