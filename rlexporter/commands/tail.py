@@ -22,6 +22,7 @@ from rlexporter.display import Display, shown
 from rlexporter.exporter import Exporter
 from rlexporter.model.step import RunFacts
 from rlexporter.recording import Event, UnreadableError, growing
+from rlexporter.recording.growing import GrowingFile, Pipe
 from rlexporter.recording.stream import Stream
 
 _EPILOG = """\
@@ -92,7 +93,7 @@ def follow(file: str, *, run: str | None, algorithm: str, port: int | None, ling
 class _Tail:
     """One log that is followed."""
 
-    def __init__(self, source: growing.LogSource, path: Path, exporter: Exporter, algorithm: str) -> None:
+    def __init__(self, source: GrowingFile | Pipe, path: Path, exporter: Exporter, algorithm: str) -> None:
         self._source = source
         self._path = path
         self._exporter = exporter
@@ -107,7 +108,7 @@ class _Tail:
         """Follow the log until it ends. ``linger``: seconds to go on after the end of the run; None: for ever."""
         display, source = self._display, self._source
         display.watch(self._exporter)
-        if isinstance(source, growing.GrowingFile) and not source.path.exists():
+        if isinstance(source, GrowingFile) and not source.path.exists():
             display.say(f"{shown(self._path)} is not there yet: waiting for it")
         last, found, settled = time.monotonic(), 0, False
         while not source.ended:

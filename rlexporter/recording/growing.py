@@ -9,7 +9,7 @@ import stat
 import time
 from io import FileIO
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from rlexporter.model.errors import SetupError
 from rlexporter.recording import run_facts
@@ -28,27 +28,6 @@ class Piece(NamedTuple):
     """Why the log begins anew with what follows; empty if it goes on."""
 
 
-class LogSource(Protocol):
-    """Where the bytes of a log come from."""
-
-    ended: bool
-    """True once nothing more can come."""
-
-    @property
-    def written(self) -> float:
-        """Return when the log was written last, in seconds since the epoch."""
-
-    @property
-    def read(self) -> tuple[int, int]:
-        """Return how many bytes were read, and how many there are; both 0 if that is not known."""
-
-    def next(self) -> Piece:
-        """Return what has come, without waiting for more. Raises SetupError for what can never be read."""
-
-    def close(self) -> None:
-        """Let go of it."""
-
-
 class GrowingFile:
     """A file at ``path``, which need not be there yet.
 
@@ -59,6 +38,7 @@ class GrowingFile:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.ended = False
+        """True once nothing more can come."""
         self._file: FileIO | None = None
         self._at = 0
         self._mark = b""
@@ -137,6 +117,7 @@ class Pipe:
 
     def __init__(self, fileno: int) -> None:
         self.ended = False
+        """True once nothing more can come."""
         self._fileno = fileno
         self._time = time.time()
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any, Protocol
 
 from rlexporter.model.step import RunFacts
 from rlexporter.recording import run_facts
@@ -25,26 +24,6 @@ _UNDECIDED = 64 * 1024
 """The characters after which a text without a whole line is some console's."""
 _FIRST_LINES = 200
 """The lines to learn from, at most, before the first one is handed on."""
-
-
-class LineReader(Protocol):
-    """Finds log lines in a text that comes in pieces."""
-
-    found: int
-    """The number of lines so far, also of those that wait."""
-
-    @property
-    def ending(self) -> dict[str, Any] | None:
-        """Return the event by which the run ended, if nothing more comes; None if nothing says that it ended."""
-
-    def feed(self, text: str) -> Iterator[Line]:
-        """Yield the lines that are whole with the next piece of ``text``."""
-
-    def settle(self) -> Iterator[Line]:
-        """Yield the lines that waited for something that did not come."""
-
-    def close(self) -> Iterator[Line]:
-        """Yield the lines that are left at the end of the text."""
 
 
 class Stream:
@@ -137,7 +116,7 @@ class Stream:
 
     def _open(self) -> None:
         self._decoder = Decoder(self._path)
-        self._reader: LineReader | None = None
+        self._reader: Console | JsonLines | None = None
         self._head = ""
 
     def _read(self, text: str, *, last: bool = False) -> Iterator[Event]:
@@ -151,7 +130,7 @@ class Stream:
             self._head = ""
         yield from self._take(self._reader.feed(text))
 
-    def _chosen(self, text: str, *, last: bool) -> LineReader | None:
+    def _chosen(self, text: str, *, last: bool) -> Console | JsonLines | None:
         """Return the reader for a log that begins with ``text``; None if that does not tell yet."""
         *whole, rest = text.split("\n")
         begun = [line for line in (*whole, *([rest] if last else [])) if line.strip()][:2]

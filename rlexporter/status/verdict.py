@@ -29,8 +29,6 @@ _ENDED = {
     RunState.STOPPED: sentences.STOPPED,
     RunState.PREEMPTED: sentences.PREEMPTED,
 }
-_PROCESS = ("starting", UNKNOWN, "finished", "stopped", "preempted")
-"""The codes under which nothing is wrong with the process."""
 
 
 @dataclass(frozen=True, slots=True)

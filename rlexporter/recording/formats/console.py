@@ -75,6 +75,7 @@ class Console:
         self._waited = 0
         """The characters since the last log line."""
         self.found = 0
+        """The number of lines so far, also of those that wait."""
         self._ending = TextEnding()
 
     @property
