@@ -1,6 +1,6 @@
 """The exporter: a run and the endpoint that serves it, from `start` to the end of the process.
 
-It has more than 300 lines, since what ends it with its process reaches into it.
+Longer than 300 lines, because what ends it with its process needs its private state.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Exporter:
         """The run that is served: what adapters feed."""
         self._server: Server | None = None
         self._card: Ticker | None = None
-        """What keeps the card of the last notebook cell that showed this exporter up to date."""
+        """Keeps the most recent notebook card up to date."""
         self._displaced = False
         self._closes = threading.RLock()
         """Held by the thread that closes."""

@@ -73,7 +73,7 @@ def played(recording: Recording, thresholds: Thresholds, see: Callable[[Run], No
 
 
 def settings(recording: Recording) -> dict[str, Any]:
-    """Return the settings of the process that trained, with nothing of this one."""
+    """Return the settings of the recorded process; the environment of this process is ignored."""
     return {"run": recording.run, "algorithm": recording.facts.algorithm, "rank": 0, "world_size": 1}
 
 

@@ -1,7 +1,7 @@
 """Limits on the number of connections and on the time that each may spend in a stage.
 
-A connection beyond them is shut at the socket, both ways: whatever holds it (a TLS handshake that does not end, an
-answer that nobody reads) then sees its end and lets go.
+A connection beyond them is shut at the socket, both ways: its owner (a TLS handshake that does not end, an answer that
+nobody reads) then gets an end of file and closes it.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The sources of log lines in this process, and the one of them that feeds its run.
 
 A line often passes several loggers: verl's `Tracking` calls `wandb.log` and `add_scalar`, `Accelerator.log` calls its
-trackers. A call inside another that is watched is therefore no line. Of loggers that are called one after the other,
-only one feeds: the first in the order of `RLEXPORTER_FROM` that has logged a number. Where a trainer has a callback of
-ours, or the script an `Exporter`, that one feeds and no logger does.
+trackers. A watched call made inside another watched call is therefore ignored. Of loggers that are called one after
+the other, only one feeds: the first in the order of `RLEXPORTER_FROM` that has logged a number. Where a trainer has a
+callback of ours, or the script an `Exporter`, that one feeds and no logger does.
 """
 
 from __future__ import annotations

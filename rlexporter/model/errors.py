@@ -25,7 +25,7 @@ class SetupError(Exception):
 def needed_by(what: str, install: str) -> Iterator[None]:
     """Turn an ImportError in the block into a SetupError that tells the user to ``pip install`` what ``what`` needs.
 
-    An ImportError of rlexporter's own modules passes unchanged: no installation would mend it.
+    An ImportError of rlexporter's own modules passes unchanged: installing a package would not help.
     """
     try:
         yield

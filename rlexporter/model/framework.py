@@ -29,7 +29,7 @@ class Framework:
     title: str
     keys: tuple[FrameworkKey, ...]
     marks: frozenset[str]
-    """The keys of which any tells that a log is of this framework."""
+    """Keys that identify the framework; one is enough."""
     of_trl: bool = False
     """True if its trainers descend from TRL's: they log TRL's keys too, which tell the algorithm."""
     critic: frozenset[str] = frozenset()

@@ -4,9 +4,8 @@ At exit the final state is served until every scraper seen lately has fetched it
 notes the state and hands on to the one that was there; only where that was the default, which kills, is the final
 state served first, and the process then dies of the signal as it would have.
 
-Python reports neither a SystemExit nor its status at exit: it calls no hook and keeps no trace, except the outermost
-frame of the main thread, which has either returned or not. So `sys.exit` is not replaced, and every SystemExit counts
-as one, even that of `sys.exit(main())` with the status 0.
+An exit hook cannot see a SystemExit. The one trace is whether the outermost frame of the main thread has returned. So
+`sys.exit` is not replaced, and every SystemExit counts as one, even that of `sys.exit(main())` with the status 0.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Takes the input of a run: log lines, tensors, steps, and what taps see. Nothing raises into a training loop.
 
-It has more than 300 lines, since it is the one boundary that an adapter sees, and most of it are short methods.
+Longer than 300 lines, because it is the one boundary that an adapter sees; its methods are short.
 """
 
 from __future__ import annotations
@@ -229,7 +229,7 @@ class RunSink:
         self.changed_at = time.monotonic()
 
     def fold(self) -> None:
-        """Serve the counts that have arrived from devices, in order, since totals out of order would shrink.
+        """Serve the counts that have arrived from devices, in order: applied out of order, totals would decrease.
 
         If another thread, or the code that a signal interrupted, is doing so already, return at once.
         """

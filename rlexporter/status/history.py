@@ -43,8 +43,8 @@ class History:
     """The history of one process. One thread calls `see`; any may call the others, also meanwhile.
 
     The curve of a gauge has the values that it had when its step changed. That of a histogram has the mean of what was
-    counted since the point before; histograms of a gauge's own values have none. A run that begins again, at an earlier
-    step, begins a new history.
+    counted since the point before; a histogram that mirrors a gauge has no curve. A run that begins again, at an
+    earlier step, begins a new history.
     """
 
     def __init__(self) -> None:
