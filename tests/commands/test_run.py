@@ -24,7 +24,7 @@ from rlexporter.commands.run import STARTUP
 from rlexporter.exporter import Exporter
 from rlexporter.integrations import registry
 from rlexporter.integrations.attach import attach_legacy
-from rlexporter.integrations.import_hook import after_import
+from rlexporter.integrations.registry import after_import
 from rlexporter.run import shutdown
 from tests.conftest import serving
 
