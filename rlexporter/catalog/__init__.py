@@ -5,14 +5,12 @@ from rlexporter.catalog.alerts import (
     INHIBITIONS,
     LOST_WITHOUT,
     MANY_RUNS,
-    MANY_WARNINGS,
     PROCESS_ALERTS,
     PROMETHEUS_ALERTS,
     RUN_FAILED,
     RUN_STALLED,
     RUN_VANISHED,
     RUNBOOKS,
-    STORMS,
     WATCHDOG,
 )
 from rlexporter.catalog.algorithms import (
@@ -41,6 +39,7 @@ from rlexporter.catalog.algorithms import (
     family,
 )
 from rlexporter.catalog.conditions import (
+    BY_ALERT,
     CONDITION_NAMED,
     CONDITIONS,
     KL_FLOOR,
@@ -69,6 +68,7 @@ __all__ = [
     "ALGORITHMS",
     "ASYNC_DISTILLATION",
     "ASYNC_GRPO",
+    "BY_ALERT",
     "CATALOG",
     "CONDITIONS",
     "CONDITION_NAMED",
@@ -89,7 +89,6 @@ __all__ = [
     "KTO",
     "LOST_WITHOUT",
     "MANY_RUNS",
-    "MANY_WARNINGS",
     "MAY_BE_NONFINITE",
     "NAMED",
     "NONFINITE",
@@ -114,7 +113,6 @@ __all__ = [
     "SETTLED",
     "SFT",
     "STEP_KEYS",
-    "STORMS",
     "SWIFT",
     "TENSOR_SIGNALS",
     "TPO",

@@ -20,37 +20,30 @@ WATCHDOG = "RLExporterWatchdog"
 """The alert that always fires; it belongs to no run and no condition."""
 
 
-def _many(alert: str, severity: Severity, sick: str) -> PrometheusAlert:
-    """Return the alert of a storm: it stands for each alert that began in it, and all of it is one message."""
-    return PrometheusAlert(
-        alert=alert,
-        family=Family.STORM,
-        severity=severity,
-        expr=f'rl:storm_member{{severity="{severity.value}"}}',
-        summary=f"Five or more runs {sick} within a quarter of an hour.",
-        description="Many of the"
-        '{{ with printf "count(rl:run_last_seen_timestamp_seconds{cluster=%q} > time() - 900)" $labels.cluster '
-        '| query }} {{ . | first | value | printf "%.0f" }}{{ end }} runs'
-        "{{ with $labels.cluster }} in cluster {{ . }}{{ end }} "
-        f"{sick} within a quarter of an hour.",
-        meaning="Many runs do not break by themselves at the same time: look for what they share. One message names "
-        "them, up to ten, and is sent again as more join them; what began in the storm is not told a second time. "
-        "What begins later is told as ever, of these runs too. The storm ends when no run has joined it for a quarter "
-        "of an hour; its alerts last as long as what they stand for.",
-        causes=(
-            "A node pool, a file system, a network or a reward service that fails.",
-            "A rollout of a driver, an image or a configuration.",
-        ),
-        remedies=("Look at what the runs have in common, then at their own alerts in the list of Alertmanager.",),
-        source="five runs and one in twenty of those that are seen: more than one sweep usually loses at once",
-        of_run=False,
-    )
-
-
-MANY_RUNS = _many("RLManyRunsSick", Severity.CRITICAL, "became sick")
-MANY_WARNINGS = _many("RLManyRunsWarn", Severity.WARNING, "began to warn")
-STORMS = f"{MANY_RUNS.alert}|{MANY_WARNINGS.alert}"
-"""A pattern of the alerts that stand for those of many runs."""
+MANY_RUNS = PrometheusAlert(
+    alert="RLManyRunsSick",
+    family=Family.STORM,
+    severity=Severity.CRITICAL,
+    milder=True,
+    expr="rl:storm_member * 0 + on (cluster) group_left () rl:runs_seen\nor rl:storm_member * 0",
+    summary="Five or more runs became sick within a quarter of an hour.",
+    description='Many{{ if $value }} of the {{ $value | printf "%.0f" }}{{ end }} runs'
+    "{{ with $labels.cluster }} in cluster {{ . }}{{ end }} "
+    '{{ if eq $labels.severity "critical" }}became sick{{ else }}began to warn{{ end }} '
+    "within a quarter of an hour.",
+    meaning="Many runs do not break by themselves at the same time: look for what they share. One message of each "
+    "severity names them, up to ten, and is sent again as more join them; what began in the storm is not told a second "
+    "time. What begins later, or is worse, is told as ever, of these runs too. The storm ends when no run has joined "
+    "it for a quarter of an hour; its alerts last as long as what they stand for.",
+    causes=(
+        "A node pool, a file system, a network or a reward service that fails.",
+        "A rollout of a driver, an image or a configuration.",
+    ),
+    remedies=("Look at what the runs have in common, then at their own alerts in the list of Alertmanager.",),
+    source="five runs and one in twenty of those that are seen: more than one sweep usually loses at once",
+    of_run=False,
+)
+"""The alert of a storm: it stands for each alert that began in it, and all of it is one message."""
 
 RUN_FAILED = PrometheusAlert(
     alert="RLRunFailed",
@@ -133,7 +126,6 @@ _LIVE = 'rl:run_state{state=~"starting|running"}'
 
 PROMETHEUS_ALERTS: tuple[PrometheusAlert, ...] = (
     MANY_RUNS,
-    MANY_WARNINGS,
     RUN_VANISHED,
     RUN_STALLED,
     RUN_FAILED,

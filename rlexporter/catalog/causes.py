@@ -50,12 +50,12 @@ def place(condition: Condition, limit: Limit, *, last: bool = False, before: str
 def may_explain(cause: tuple[Condition, Limit], symptom: tuple[Condition, Limit]) -> bool:
     """Return True if ``cause`` hides ``symptom`` where it comes before it: never what is worse than itself.
 
-    Two limits of one family explain each other only among non-finite values, and where both are of one alert.
+    Two limits of one family explain each other only among non-finite values, and where both are of one condition.
     """
     (first, its), (second, other) = cause, symptom
     if _WORSE(its.severity) < _WORSE(other.severity):
         return False
-    if first.alert == second.alert:
+    if first.name == second.name:
         return its.severity is not other.severity
     if first.family is second.family:
         return first.family is FATAL
@@ -63,6 +63,6 @@ def may_explain(cause: tuple[Condition, Limit], symptom: tuple[Condition, Limit]
 
 
 def is_ever_explained(condition: Condition, limit: Limit) -> bool:
-    """Return True if some limit of another condition, or a worse one of its own alert, may explain this one."""
+    """Return True if some limit of another condition, or a worse one of its own, may explain this one."""
     each = ((other, its) for other in CONDITIONS for its in other.limits)
     return any(may_explain(cause, (condition, limit)) for cause in each if cause[1] is not limit)

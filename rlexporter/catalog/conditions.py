@@ -248,7 +248,7 @@ _NONFINITE_CONDITIONS = (
         source="a step without any reward teaches nothing",
         related=("rl_undefined_values_total", "rl_reward_mean"),
     ),
-    condition("reward_function_lost", "RLRewardFunctionLost", Family.NONFINITE).when(
+    condition("reward_function_lost", "RLRewardLost", Family.NONFINITE).when(
         above("reward_function_lost", critical(0.5)),
         summary="A reward function gives no numbers any more.",
         meaning="The mean of a reward function is logged as None, although it was a number in each of the 10 log lines "
@@ -286,7 +286,7 @@ _EVALUATION_CONDITIONS = (
 )
 
 _OPTIMIZER_CONDITIONS = (
-    condition("gradient_dead", "RLGradientDead", Family.GRAD_DEAD).when(
+    condition("gradient_dead", "RLNoSignal", Family.GRAD_DEAD).when(
         above("gradient_dead", warning(1.9, k=3, n=12), critical(5.5)),
         summary="The gradient is exactly zero although rewards differ.",
         meaning="Completions got different rewards, so that there is something to learn, and yet the gradient norm "
@@ -306,7 +306,7 @@ _OPTIMIZER_CONDITIONS = (
         algorithms=("grpo", "rloo", "async-grpo", "ppo", "ppo-legacy"),
         related=("rl_grad_norm", "rl_reward_std", "rl_completion_truncated_fraction"),
     ),
-    condition("learning_rate_zero", "RLLearningRateZero", Family.LR).when(
+    condition("learning_rate_zero", "RLPolicyFrozen", Family.LR).when(
         below("learning_rate_share", warning(1e-6, k=10, n=10)),
         summary="The learning rate is zero.",
         meaning="The learning rate is a vanishing part of its highest so far, for many log lines in a row: nothing is "
@@ -332,7 +332,7 @@ _OPTIMIZER_CONDITIONS = (
         source="[runs]; a warm-up from 0 grows by less once three values are known",
         related=("rl_learning_rate",),
     ),
-    condition("grad_spike", "RLGradientSpike", Family.GRAD).when(
+    condition("grad_spike", "RLGradientHigh", Family.GRAD).when(
         above("grad_norm", warning(50.0), vs=Baseline.P90, floor=1e-6, min_observations=20),
         summary="The gradient norm has spiked.",
         meaning="One gradient norm far above the run's own recent past. Clipping and Adam often absorb a single one; "
@@ -347,7 +347,7 @@ _OPTIMIZER_CONDITIONS = (
         "single norms of 32 times the 90th percentile were harmless",
         related=("rl_grad_norm", "rl_reward_std"),
     ),
-    condition("grad_explosion", "RLGradientExplosion", Family.GRAD).when(
+    condition("grad_explosion", "RLGradientHigh", Family.GRAD).when(
         above("grad_norm", critical(5.0, k=3, n=5), vs=Baseline.P90, floor=1e-6),
         summary="The gradient norm explodes.",
         meaning="The gradient norm is far above the run's own recent past, in most of the last steps.",
@@ -363,7 +363,7 @@ _OPTIMIZER_CONDITIONS = (
         source="[runs]",
         related=("rl_grad_norm", "rl_reward_std", "rl_sampling_logp_difference_mean"),
     ),
-    condition("grad_growth", "RLGradientGrowth", Family.GRAD).when(
+    condition("grad_growth", "RLGradientHigh", Family.GRAD).when(
         above("grad_norm", warning(5.0, k=15, n=20), vs=Baseline.FIRST, floor=1e-6),
         summary="The gradient norm has grown lastingly.",
         meaning="The gradient norm stays far above its level in the first steps of the run.",
@@ -407,7 +407,7 @@ _POLICY_CONDITIONS = (
         source="[trl]: 0.1 is too small; relative, since modern PPO logs 0.5 for 1 in some healthy runs",
         related=("rl_policy_ratio_dist", "rl_policy_approxkl"),
     ),
-    condition("ratio_tail", "RLRatioTail", Family.POLICY_STEP).when(
+    condition("ratio_tail", "RLRatioHigh", Family.POLICY_STEP).when(
         above("ratio_tail", warning(0.02, k=2, n=3), critical(0.2)),
         summary="Many tokens have a probability ratio below 0.1 or above 10.",
         meaning="More than a few tokens of a step have a ratio below 0.1 or above 10. The mean can look well "
@@ -417,7 +417,7 @@ _POLICY_CONDITIONS = (
         source="[trl] for 0.1 and 10; the shares from [runs]",
         related=("rl_policy_ratio_dist",),
     ),
-    condition("ratio_extreme", "RLRatioExtreme", Family.POLICY_STEP).when(
+    condition("ratio_extreme", "RLRatioHigh", Family.POLICY_STEP).when(
         above("ratio_extreme", warning(0.0005, k=2, n=3)),
         summary="Some tokens have a probability ratio above 200.",
         meaning="Some tokens of a step have a ratio above 200, more than once. A few of this kind dominate an update "
@@ -427,7 +427,7 @@ _POLICY_CONDITIONS = (
         source="[ranges]: above 200 is unstable; a single token does not make a fault",
         related=("rl_policy_ratio_dist",),
     ),
-    condition("approxkl_spike", "RLApproxKLSpike", Family.POLICY_STEP).when(
+    condition("approxkl_spike", "RLApproxKLHigh", Family.POLICY_STEP).when(
         above("approxkl", warning(1.0)),
         summary="One update has moved the policy very far.",
         meaning="The approximate KL between the policy before and after an update was huge, once. A blow-up often "
@@ -481,7 +481,7 @@ _POLICY_CONDITIONS = (
             "rl_importance_sampling_ratio_mean",
         ),
     ),
-    condition("sampling_jump", "RLSamplerJump", Family.KL_NEGATIVE).when(
+    condition("sampling_jump", "RLSamplerMismatch", Family.KL_NEGATIVE).when(
         above("sampling_difference", warning(5.0, k=2, n=3), vs=Baseline.RECENT, floor=0.03),
         summary="Sampler and trainer disagree far more than they did.",
         meaning="The mean absolute difference between the trainer's and the sampler's log-probability of a token has "
@@ -496,7 +496,7 @@ _POLICY_CONDITIONS = (
         algorithms=(*_GROUP, "ppo"),
         related=("rl_sampling_logp_difference_mean", "rl_policy_ratio_dist", "rl_policy_approxkl"),
     ),
-    condition("sampler_differs", "RLSamplerDiffers", Family.KL_NEGATIVE).when(
+    condition("sampler_differs", "RLSamplerMismatch", Family.KL_NEGATIVE).when(
         above("sampler_gap", warning(0.05)),
         summary="Completions are not drawn from the policy that is trained.",
         meaning="Under the policy that drew them, the mean log-probability of tokens is minus the mean entropy. Over "
@@ -517,7 +517,7 @@ _POLICY_CONDITIONS = (
         "or a stale sampler",
         related=("rl_logprob_dist", "rl_entropy_per_token_dist", "rl_policy_ratio_dist"),
     ),
-    condition("sampling_ratio_low", "RLImportanceRatioLow", Family.KL_NEGATIVE).when(
+    condition("sampling_ratio_low", "RLSamplerMismatch", Family.KL_NEGATIVE).when(
         below("sampling_ratio", warning(0.3, k=5, n=5)),
         summary="Importance sampling throws most of the samples away.",
         meaning="The mean ratio of the trainer's to the sampler's probability stays far below 1.",
@@ -572,7 +572,7 @@ _KL_CONDITIONS = (
         "reference at 5.7 [runs]",
         related=("rl_kl_per_token", "rl_kl_per_sequence", "rl_ref_logprob_dist"),
     ),
-    condition("reference_dropout", "RLReferenceDropout", Family.KL_HIGH).when(
+    condition("reference_dropout", "RLReferenceNoisy", Family.KL_HIGH).when(
         above("ref_dropout", warning(0.0)),
         summary="Dropout is on in the reference.",
         meaning="The reference model is in training mode and its configuration has dropout: it gives another "
@@ -615,7 +615,7 @@ _KL_CONDITIONS = (
         source="[trl] 0 to 10 a sequence; the least portable of all limits: set it to what your runs do",
         related=("rl_kl_per_token", "rl_kl_per_sequence", "rl_kl_per_token_dist", "rl_reward_mean"),
     ),
-    condition("kl_jump", "RLKLJump", Family.KL_HIGH).when(
+    condition("kl_jump", "RLKLHigh", Family.KL_HIGH).when(
         above("kl", warning(6.0, k=4, n=5), vs=Baseline.BEFORE, floor=KL_FLOOR, min_observations=SETTLED),
         summary="The KL divergence to the reference has jumped.",
         meaning="KL is many times what it was 20 steps ago, and no longer small: the policy is drifting off. "
@@ -674,7 +674,7 @@ _KL_CONDITIONS = (
         algorithms=_NOT_K3,
         related=("rl_kl_per_sequence", "rl_kl_per_token", "rl_policy_ratio_dist"),
     ),
-    condition("kl_coef_runaway", "RLKLCoefficientRunaway", Family.KL_COEF).when(
+    condition("kl_coef_runaway", "RLKLCoefficient", Family.KL_COEF).when(
         above("kl_coef", warning(3.0), critical(30.0), vs=Baseline.START),
         summary="The adaptive KL coefficient runs away.",
         meaning="The coefficient of the KL penalty is many times its level at the start. Soon the penalty is all "
@@ -685,7 +685,7 @@ _KL_CONDITIONS = (
         algorithms=("ppo-legacy", "online-dpo"),
         related=("rl_kl_coef", "rl_kl_per_sequence", "rl_non_score_reward_per_token"),
     ),
-    condition("kl_coef_lost", "RLKLCoefficientLost", Family.KL_COEF).when(
+    condition("kl_coef_lost", "RLKLCoefficient", Family.KL_COEF).when(
         below("kl_coef_share", warning(1e-4)),
         summary="The coefficient of the KL penalty has become 0 or negative.",
         meaning="The coefficient of the KL penalty is 0, or a vanishing part of its highest value: nothing holds the "
@@ -700,7 +700,7 @@ _KL_CONDITIONS = (
         algorithms=(*_PPO, "online-dpo"),
         related=("rl_kl_coef", "rl_kl_per_sequence", "rl_kl_per_token"),
     ),
-    condition("kl_coef_stuck", "RLKLCoefficientStuck", Family.KL_COEF).when(
+    condition("kl_coef_stuck", "RLKLCoefficient", Family.KL_COEF).when(
         above("kl_coef_stuck", warning(4.5)),
         summary="The adaptive KL coefficient does not adapt any more.",
         meaning="A coefficient that used to change in each step has not changed for some steps, although it was "
@@ -744,7 +744,7 @@ _ENTROPY_CONDITIONS = (
         source="[dapo]; a fall by half is the usual warning, but healthy runs in [real] fall to a quarter, one to 0.11",
         related=("rl_entropy_per_token", "rl_logprob_dist", "rl_reward_std"),
     ),
-    condition("entropy_collapsed", "RLEntropyCollapsed", Family.ENTROPY_LOW).when(
+    condition("entropy_collapsed", "RLEntropyLow", Family.ENTROPY_LOW).when(
         below("entropy", critical(0.04, k=5, n=5), vs=Baseline.START),
         summary="Entropy has collapsed: the policy is deterministic.",
         meaning="The entropy of the next token is as good as 0, measured by its start: each prompt has one answer, all "
@@ -818,7 +818,7 @@ _VALUE_CONDITIONS = (
         algorithms=("ppo-legacy",),
         related=("rl_value_explained_variance", "rl_value_loss"),
     ),
-    condition("advantage_flat", "RLAdvantageFlat", Family.ADVANTAGE).when(
+    condition("advantage_flat", "RLNoSignal", Family.ADVANTAGE).when(
         below("advantage_spread", warning(0.01), critical(0.01, k=3, n=3)),
         summary="Advantages do not differ: there is nothing to learn from.",
         meaning="All tokens of a step have as good as the same advantage. PPO whitens advantages to a standard "
@@ -832,7 +832,7 @@ _VALUE_CONDITIONS = (
         algorithms=_PPO,
         related=("rl_advantage_dist", "rl_reward_std", "rl_value_dist", "rl_return_dist"),
     ),
-    condition("advantage_dead", "RLAdvantageDead", Family.ADVANTAGE).when(
+    condition("advantage_dead", "RLNoSignal", Family.ADVANTAGE).when(
         above("advantage_dead", warning(0.5), critical(0.5, k=3, n=3)),
         summary="Advantages are all the same although rewards differ.",
         meaning="Completions of one group got different rewards, and yet all advantages of the step are the same. What "
@@ -879,7 +879,7 @@ _PLATEAU_FROM = 170
 """The number of rewards before a plateau is judged."""
 
 _REWARD_CONDITIONS = (
-    condition("reward_flat", "RLRewardFlat", Family.REWARD_FLAT).when(
+    condition("reward_flat", "RLNoSignal", Family.REWARD_FLAT).when(
         above("reward_flat", warning(7.0), critical(10.0)),
         summary="Rewards do not differ: there is nothing to learn from.",
         meaning="Nearly all groups (or the whole batch) have no spread of reward, step after step, and the reward is "
@@ -894,7 +894,7 @@ _REWARD_CONDITIONS = (
     condition("solved", "RLRewardSolved", Family.REWARD_FLAT).when(
         above("solved", info(0.9, k=8, n=10)),
         summary="Rewards do not differ, at the best reward of the run: the task is solved.",
-        meaning="As RLRewardFlat, but the reward has clearly risen and is at its best: every completion gets it.",
+        meaning="As `reward_flat`, but the reward has clearly risen and is at its best: every completion gets it.",
         causes=("The policy has learnt the task.",),
         remedies=("End the run, or give it harder prompts.",),
         source="[runs]",
@@ -939,7 +939,7 @@ _REWARD_CONDITIONS = (
         algorithms=_GROUP,
         related=("rl_reward_function_mean", "rl_reward_function_std"),
     ),
-    condition("reward_std_high", "RLRewardSpreadHigh", Family.REWARD_JUMP).when(
+    condition("reward_std_high", "RLRewardJump", Family.REWARD_JUMP).when(
         above("reward_std", warning(10.0, k=3, n=5), vs=Baseline.P90, floor=1e-3),
         summary="The spread of the reward explodes.",
         meaning="The spread of the reward is many times the run's own recent past.",
@@ -961,7 +961,7 @@ _REWARD_CONDITIONS = (
         source="[runs]",
         related=("rl_reward_mean", "rl_reward_function_mean", "rl_reward_dist"),
     ),
-    condition("reward_outlier", "RLRewardOutlier", Family.REWARD_JUMP).when(
+    condition("reward_outlier", "RLRewardJump", Family.REWARD_JUMP).when(
         above("reward_outlier", warning(10.0)),
         summary="A reward is far beyond all rewards before.",
         meaning="One reward of a step, or a few, lie outside everything that the reward function gave before, by more "
@@ -1008,7 +1008,7 @@ _REWARD_CONDITIONS = (
         "runs in [real] rise after step 100 only, one after step 190",
         related=("rl_reward_mean", "rl_reward_std", "rl_learning_rate", "rl_kl_per_token"),
     ),
-    condition("weights_frozen", "RLWeightsFrozen", Family.PLATEAU).when(
+    condition("weights_frozen", "RLPolicyFrozen", Family.PLATEAU).when(
         above("weights_still", warning(0.5, k=3, n=3), critical(0.5, k=8, n=8)),
         summary="The weights do not change any more, although there is a gradient.",
         meaning="Not one of some 30,000 trained weights has changed, to the last bit, between several rollouts, while "
@@ -1066,7 +1066,7 @@ _COMPLETION_CONDITIONS = (
         source="[miles]: a quarter; a healthy run in [real] has every completion cut off throughout",
         related=("rl_completion_truncated_fraction", "rl_completion_length_mean", "rl_completion_length_dist"),
     ),
-    condition("eos_missing", "RLEOSMissing", Family.TRUNCATION).when(
+    condition("eos_missing", "RLTruncation", Family.TRUNCATION).when(
         above("eos_missing", warning(0.3, k=3, n=3), critical(0.9, k=5, n=5)),
         summary="Responses have no end token.",
         meaning="A large share of the responses of a batch has no end token, several steps in a row.",
@@ -1134,7 +1134,7 @@ _SPEED_CONDITIONS = (
         source="[miles]: a phase above 6 times its median; [runs]",
         related=("rl_step_duration_seconds", "rl_phase_time_seconds", "rl_completion_length_mean"),
     ),
-    condition("step_stalled", "RLStepStalled", Family.STALL).when(
+    condition("step_stalled", "RLStepsSlow", Family.STALL).when(
         above("longest_pause", warning(30.0), vs=Baseline.RECENT, floor=60.0),
         summary="The run stood still for a while.",
         meaning="A step took very long, both in seconds and in multiples of the run's own pace; or an evaluation or a "
@@ -1161,3 +1161,9 @@ CONDITIONS: tuple[Condition, ...] = (
 )
 
 CONDITION_NAMED = {condition.name: condition for condition in CONDITIONS}
+
+BY_ALERT = {
+    alert: tuple(each for each in CONDITIONS if each.alert == alert)
+    for alert in dict.fromkeys(each.alert for each in CONDITIONS)
+}
+"""The conditions that raise each alert, in the order of the first of them."""

@@ -334,13 +334,16 @@ _STORM = (
         help="How many runs became sick within a quarter of an hour.",
     ),
     RecordingRule(
+        name="rl:runs_seen",
+        expr=f"count by (cluster) ({_SEEN} > time() - {STORM_SECONDS})",
+        help="How many runs were seen within it.",
+    ),
+    RecordingRule(
         name="rl:storm",
         expr=f"rl:runs_newly_sick >= {STORM_RUNS}\n"
-        "and rl:runs_newly_sick / ignoring (severity) group_left () (\n"
-        f"  count by (cluster) (rl:run_last_seen_timestamp_seconds > time() - {STORM_SECONDS})\n"
-        f") >= {STORM_SHARE}\n"
+        f"and rl:runs_newly_sick / ignoring (severity) group_left () rl:runs_seen >= {STORM_SHARE}\n"
         "or rl:runs_newly_sick and last_over_time(rl:storm[2m])",
-        help="The same, while that is a storm: it ends when no run became sick within a quarter of an hour.",
+        help="How many became sick, while that is a storm: it ends when none did within a quarter of an hour.",
     ),
     RecordingRule(
         name="rl:storm_member",

@@ -117,7 +117,7 @@ def _incident(cause: Fired, symptoms: list[Fired]) -> Iterator[str]:
     yield f"  {cause.severity:8}  step {cause.step:<6} {cause.alert}"
     for text in (_summary(cause), _numbers(cause)):
         yield from _wrapped(text, " " * 6)
-    others = [each for each in symptoms if each.alert != cause.alert]
+    others = [each for each in symptoms if each.condition != cause.condition]
     if others:
         yield "    symptoms:"
     for each in others:
@@ -167,14 +167,14 @@ def _unknown(report: Report) -> str:
 
 
 def _missing(report: Report) -> Iterator[str]:
-    """Say which alerts could not be judged, and what would have to be there."""
+    """Say which conditions could not be judged, and what would have to be there."""
     by_reason: dict[str, list[str]] = {}
     for each in report.not_judged:
-        by_reason.setdefault(_why(each, report), []).extend(each.alerts)
+        by_reason.setdefault(_why(each, report), []).extend(each.conditions)
     if by_reason:
         yield "  not judged:"
-    for why, alerts in by_reason.items():
-        yield from _wrapped(f"{', '.join(dict.fromkeys(alerts))}: {why}", " " * 4, " " * 6)
+    for why, conditions in by_reason.items():
+        yield from _wrapped(f"{', '.join(dict.fromkeys(conditions))}: {why}", " " * 4, " " * 6)
 
 
 def _why(missing: NotJudged, report: Report) -> str:

@@ -63,11 +63,11 @@ class Fired:
 
 @dataclass(frozen=True, slots=True)
 class NotJudged:
-    """A signal that the recording does not show, and the alerts that are judged by it."""
+    """A signal that the recording does not show, and the conditions that are judged by it."""
 
     signal: str
     reason: str
-    alerts: tuple[str, ...] = ()
+    conditions: tuple[str, ...] = ()
     lacks: str = ""
     """The signal that is missing: itself, or one that it is computed from; empty where it is something else."""
 
@@ -199,13 +199,13 @@ def _unknown_keys(recording: Recording) -> tuple[str, ...]:
 
 
 def _not_judged(watch: Watch, recording: Recording) -> tuple[NotJudged, ...]:
-    alerts: dict[str, list[str]] = {}
+    conditions: dict[str, list[str]] = {}
     for condition, _ in watch.limits:
-        alerts.setdefault(condition.signal, []).append(condition.alert)
+        conditions.setdefault(condition.signal, []).append(condition.name)
     timeless = all(isnan(event.time) for event in recording.events)
     missing = []
     for signal in from_catalog.SIGNALS:
-        if signal.name in alerts and not watch.heard(signal.name):
+        if signal.name in conditions and not watch.heard(signal.name):
             lacks = _lacking(watch, signal)
             if signal.name in _OF_TIME and timeless:
                 reason = "the recording has no times"
@@ -215,7 +215,7 @@ def _not_judged(watch: Watch, recording: Recording) -> tuple[NotJudged, ...]:
                 reason = "the log begins in the middle of the run, or nothing in it shows it"
             else:
                 reason = "too few steps, or nothing in the recording shows it"
-            missing.append(NotJudged(signal.name, reason, tuple(dict.fromkeys(alerts[signal.name])), lacks))
+            missing.append(NotJudged(signal.name, reason, tuple(dict.fromkeys(conditions[signal.name])), lacks))
     return tuple(missing)
 
 

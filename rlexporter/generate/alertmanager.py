@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from graphlib import TopologicalSorter
 from typing import NamedTuple
 
-from rlexporter.catalog import RUN_FAILED, RUN_VANISHED, STORMS, WATCHDOG
+from rlexporter.catalog import MANY_RUNS, RUN_FAILED, RUN_VANISHED, WATCHDOG
 from rlexporter.generate.template import filled
 
 _OURS = 'alertname=~"RL.+"'
@@ -41,7 +41,7 @@ def config(hides: Sequence[tuple[Sequence[str], Sequence[str]]], order: Sequence
     return filled(
         "alertmanager.yml",
         watchdog=WATCHDOG,
-        storms=STORMS,
+        storm=MANY_RUNS.alert,
         final="|".join(final(order)),
         inhibit_rules=rules,
         pages="".join(pages),
@@ -69,10 +69,10 @@ def _refuse_cycles(hides: Sequence[tuple[Sequence[str], Sequence[str]]]) -> None
 
 def _inhibitions(hides: Sequence[tuple[Sequence[str], Sequence[str]]], order: Sequence[str]) -> Iterator[Inhibition]:
     yield Inhibition(
-        "Critical hides the warning of the same alert.",
+        "Critical hides the warning of the same condition.",
         (_OURS, _HAS_RUN, 'severity="critical"'),
         (_OURS, _HAS_RUN, 'severity="warning"'),
-        ("alertname", *_RUN),
+        ("alertname", "condition", *_RUN),
     )
     comment = "A cause hides its symptoms, but none that is worse than itself."
     for causes, symptoms in hides:
@@ -91,8 +91,8 @@ def _inhibitions(hides: Sequence[tuple[Sequence[str], Sequence[str]]], order: Se
         comment = ""
     yield Inhibition(
         "A storm hides what began in it, and nothing that begins later or is worse.",
-        (f'alertname=~"{STORMS}"', 'condition=~".+"'),
-        (_OURS, f'alertname!~"{STORMS}"', 'condition=~".+"'),
+        (f'alertname="{MANY_RUNS.alert}"', 'condition=~".+"'),
+        (_OURS, f'alertname!="{MANY_RUNS.alert}"', 'condition=~".+"'),
         (*_RUN, "condition", "severity"),
     )
 

@@ -5,10 +5,12 @@ Each says where first, then what: numbers are those of the moment in which it be
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Mapping
 
+from rlexporter.catalog import CONDITIONS
 from rlexporter.conditions import evidence
 from rlexporter.conditions.from_catalog import SIGNAL_NAMED
+from rlexporter.generate import promql
 from rlexporter.model.condition import Condition, PrometheusAlert
 
 _RUN = ("cluster", "namespace", "job", "run")
@@ -18,39 +20,50 @@ _ONE_OR_NONE = 0.5
 _COUNTED = {"values": "NaN or infinite value", "reward functions": "reward function", "keys": "key"}
 
 
-class Description(NamedTuple):
-    """A text that all alerts with numbers of one kind share."""
+def by_condition(texts: Mapping[str, str], between: str = "") -> str:
+    """Return a template of the text of the condition that an alert is about, by its name; the last is for all others.
 
-    name: str
-    """The kind: the name of the YAML anchor under which the text stands once."""
-    text: str
+    It is the text itself where there is only one. ``between`` stands before each choice but the first.
+    """
+    named: dict[str, list[str]] = {}
+    for name, text in texts.items():
+        named.setdefault(text, []).append(f'"{name}"')
+    *choices, (last, _) = named.items()
+    if not choices:
+        return last
+    cases = (f"if eq $labels.condition {' '.join(names)} }}}}{text}" for text, names in choices)
+    return "{{- " + f"{between}{{{{- else ".join(cases) + f"{between}{{{{- else }}}}{last}{{{{ end }}}}"
 
 
-def of_condition(condition: Condition) -> Description:
-    """Return the description of an alert on a condition."""
+def of_conditions() -> str:
+    """Return the description of all alerts on conditions: Prometheus is asked once for all that it says."""
+    told = sorted(filter(promql.alerts, CONDITIONS), key=lambda each: _numbers(each) == _NUMBER)
+    numbers = by_condition({each.name: _numbers(each) for each in told}, "\n")
+    return "\n".join((_ASKED, _NAMED, _SUBJECT, _STEP, f"{numbers}.", _GOOD, _HOURS))
+
+
+def _numbers(condition: Condition) -> str:
+    """Return the part of the description that says what was measured, and against which limit."""
     unit = SIGNAL_NAMED[condition.signal].unit
     if not unit and all(limit.value == _ONE_OR_NONE for limit in condition.limits):
-        return Description("yes_or_no", _text(""))
+        return ""
     if unit in _COUNTED:
-        count = f'{{{{ $value | printf "%.0f" }}}} {_COUNTED[unit]}{{{{ if ne $value 1.0 }}}}s{{{{ end }}}}'
-        return Description(unit.replace(" ", "_"), _text(f": {count}"))
+        return f': {{{{ $value | printf "%.0f" }}}} {_COUNTED[unit]}{{{{ if ne $value 1.0 }}}}s{{{{ end }}}}'
     if unit == "fraction":
-        return Description(unit, _text(": {{ $value | humanizePercentage }}" + _limit("humanizePercentage")))
+        return ": {{ $value | humanizePercentage }}" + _limit("humanizePercentage")
     if unit == evidence.UNIT:
         form = 'printf "1 in 10^%.3g"'
-        return Description("chance", _text(f": a chance of {{{{ $value | {form} }}}}{_limit(form)}"))
-    form = 'printf "%.4g"'
-    return Description("number", _text(f": {{{{ $value | {form} }}}}{_UNIT}{_limit(form)}"))
+        return f": a chance of {{{{ $value | {form} }}}}{_limit(form)}"
+    return _NUMBER
 
 
-def _text(numbers: str) -> str:
-    """Return where, what with which ``numbers``, and what it costs; Prometheus is asked once for all of it."""
-    return f"{_ASKED}{_NAMED}{_SUBJECT}{_STEP}{numbers}.{_GOOD}{_HOURS}"
+def _limit(form: str) -> str:
+    return _found(_IS.format("condition_threshold"), f", limit {{{{ .Value | {form} }}}}")
 
 
 def _found(test: str, text: str) -> str:
     """Return a part of a template: ``text`` about the ``.Value`` of what was asked for and passes ``test``."""
-    return f"{{{{ range $found }}}}{{{{ if {test} }}}}{text}{{{{ end }}}}{{{{ end }}}}"
+    return f"{{{{- range $found }}}}{{{{ if {test} }}}}{text}{{{{ end }}}}{{{{ end }}}}"
 
 
 _LABELS = ",".join(f"{name}=%q" for name in _RUN)
@@ -63,7 +76,7 @@ def _asked(query: str, given: str) -> str:
 
     Prometheus fills templates in each evaluation, and a question costs it as much as a rule: so each has one.
     """
-    return f'{{{{ $found := printf "{query}" {given} | query }}}}'
+    return f'{{{{ $found := printf "{query}" {given} | query -}}}}'
 
 
 _IS = 'eq .Labels.__name__ "rl:{}"'
@@ -76,6 +89,7 @@ _ASKED = _asked(
 )
 _SUBJECT = _found(".Labels.subject", ", {{ .Labels.subject }}")
 _UNIT = _found('and .Labels.unit (ne .Labels.unit "reward")', " {{ .Labels.unit }}")
+_NUMBER = ': {{ $value | printf "%.4g" }}' + _UNIT + _limit('printf "%.4g"')
 _STEP = _found(_IS.format("condition_step"), ', step {{ .Value | printf "%.0f" }}')
 _GOOD = _found(
     _FACT.format("last_good_checkpoint_step"), ' The last good checkpoint is that of step {{ .Value | printf "%.0f" }}.'
@@ -97,7 +111,3 @@ def from_outside(alert: PrometheusAlert) -> str:
     if alert.of_run:
         said = f"{_NAMED}: {said}" + (_END if alert.tells_checkpoint else "")
     return said
-
-
-def _limit(form: str) -> str:
-    return _found(_IS.format("condition_threshold"), f", limit {{{{ .Value | {form} }}}}")

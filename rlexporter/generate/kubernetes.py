@@ -6,11 +6,11 @@ import re
 import textwrap
 from collections.abc import Sequence
 
-from rlexporter.catalog import STORMS, WATCHDOG
+from rlexporter.catalog import MANY_RUNS, WATCHDOG
 from rlexporter.generate.alertmanager import Inhibition, final, inhibitions
 from rlexporter.generate.template import filled
 
-_MATCHER = re.compile(r'^(\w+)(=~|!~|=)"(.*)"$')
+_MATCHER = re.compile(r'^(\w+)(=~|!~|!=|=)"(.*)"$')
 
 # What a page and a message say. An AlertmanagerConfig cannot bring a template file, and one that names a template
 # which is not there tells nobody: so the texts stand by themselves. A page is always critical, a heartbeat never seen.
@@ -46,7 +46,7 @@ def prometheus_rule(rules_text: str) -> str:
 def alertmanager_config(hides: Sequence[tuple[Sequence[str], Sequence[str]]], order: Sequence[str] = ()) -> str:
     """Return the AlertmanagerConfig; the arguments are those of `rlexporter.generate.alertmanager.config`."""
     rules = "".join(map(_rule, inhibitions(hides, order))).rstrip()
-    names = {"watchdog": WATCHDOG, "storms": STORMS, "final": "|".join(final(order))}
+    names = {"watchdog": WATCHDOG, "storm": MANY_RUNS.alert, "final": "|".join(final(order))}
     gaps = {"title": _TITLE, "text": _TEXT, **names}
     return filled("alertmanagerconfig.yaml", inhibit_rules=rules, **gaps)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 
 from rlexporter.catalog import CONDITIONS, LOST_WITHOUT
 from rlexporter.catalog.causes import FATAL
@@ -33,8 +34,12 @@ def alerts(condition: Condition) -> tuple[str, ...]:
     return tuple(each.severity.value for each in condition.limits if each.severity is not Severity.INFO)
 
 
-def condition(condition: Condition) -> str:
-    """Return the alert on a condition: its value as it began, by severity, while it holds or has begun lately."""
-    informs = len(alerts(condition)) < len(condition.limits)
-    of = f'condition="{condition.name}"' + (',severity!="info"' if informs else "")
-    return f"rl:condition{{{of}}}"
+def named(conditions: Sequence[Condition]) -> str:
+    """Return the matcher of the label ``condition`` for any of them."""
+    return f'condition{"=~" if len(conditions) > 1 else "="}"{"|".join(each.name for each in conditions)}"'
+
+
+def alert_on(conditions: Sequence[Condition]) -> str:
+    """Return the alert on conditions: the value as one began, by severity, while it holds or has begun lately."""
+    informs = any(len(alerts(each)) < len(each.limits) for each in conditions)
+    return f"rl:condition{{{named(conditions)}" + (',severity!="info"}' if informs else "}")

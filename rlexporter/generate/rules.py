@@ -1,32 +1,39 @@
-"""Catalogue -> alerts/rlexporter.rules.yml: recording rules, an alert for each condition, the watchdog.
+"""Catalogue -> alerts/rlexporter.rules.yml: recording rules, alerts, the watchdog.
 
 All rules are in one group: they are evaluated in order, each with what those before it have just recorded, and a cause
 and its symptom reach Alertmanager together. The YAML needs no library: it has texts as JSON strings and expressions
-as blocks. A description that several alerts share stands once, as a YAML anchor.
+as blocks. The description that alerts on conditions share stands once, as a YAML anchor.
 """
 
 from __future__ import annotations
 
 import json
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
-from rlexporter.catalog import CONDITIONS, MANY_RUNS, PROMETHEUS_ALERTS, RECORDING_RULES, WATCHDOG
+from rlexporter.catalog import BY_ALERT, MANY_RUNS, PROMETHEUS_ALERTS, RECORDING_RULES, WATCHDOG
 from rlexporter.generate import descriptions, promql
+from rlexporter.generate.dashboards.linked import panel_id
+from rlexporter.generate.descriptions import by_condition
 from rlexporter.generate.site import Site
 from rlexporter.generate.template import filled
 from rlexporter.model.condition import Condition, PrometheusAlert, RecordingRule
 
 _LINE = 100
+_DESCRIPTION = "the description"
 
 
 def rules(site: Site) -> str:
     """Return the file, with links to ``site``."""
+    alerts = [each for each in map(_told, BY_ALERT.values()) if each]
     parts = [*map(_record, RECORDING_RULES), _outside(MANY_RUNS, site)]
-    anchors: set[str] = set()
-    parts += [_condition(each, site, anchors) for each in CONDITIONS if promql.alerts(each)]
+    parts += [_conditions(each, site, first=each is alerts[0]) for each in alerts]
     parts += [_outside(each, site) for each in PROMETHEUS_ALERTS if each is not MANY_RUNS]
     return filled("rules.yml", rules="".join(parts).rstrip(), watchdog=WATCHDOG, runbook=site.runbook(WATCHDOG))
+
+
+def _told(conditions: Sequence[Condition]) -> list[Condition]:
+    return [each for each in conditions if promql.alerts(each)]
 
 
 def _record(rule: RecordingRule) -> str:
@@ -44,39 +51,47 @@ def _alert(
 
 
 def _pairs(name: str, pairs: Mapping[str, str]) -> str:
-    written = {key: _quoted(value) for key, value in pairs.items()}
     if name == "labels":
-        return f"        labels: {{{', '.join(f'{key}: {value}' for key, value in written.items())}}}\n"
-    return f"        {name}:\n" + "".join(f"          {key}: {value}\n" for key, value in written.items())
+        return f"        labels: {{{', '.join(f'{key}: {_quoted(value)}' for key, value in pairs.items())}}}\n"
+    return f"        {name}:\n" + "".join(f"          {key}: {_written(value)}\n" for key, value in pairs.items())
 
 
-def _condition(condition: Condition, site: Site, anchors: set[str]) -> str:
-    name, text = descriptions.of_condition(condition)
+def _conditions(each: Sequence[Condition], site: Site, *, first: bool) -> str:
+    """Return the alert on conditions that have it in common; the ``first`` of all states the description."""
+    alert = each[0].alert
     made = _alert(
-        condition.alert,
-        promql.condition(condition),
+        alert,
+        promql.alert_on(each),
         {},
-        {"family": condition.family.label},
-        {"summary": condition.summary, "description": text, **site.links(condition.alert, condition.family)},
+        {"family": by_condition({one.name: one.family.label for one in each})},
+        {
+            "summary": by_condition({one.name: one.summary for one in each}, "\n"),
+            "description": _DESCRIPTION,
+            **site.links(alert, by_condition({one.name: panel_id(one.family) for one in each})),
+        },
     )
-    written = _quoted(text)
-    made = made.replace(written, f"*{name}" if name in anchors else f"&{name} {written}")
-    anchors.add(name)
-    return made
+    text = f"&description {_written(descriptions.of_conditions())}" if first else "*description"
+    return made.replace(_quoted(_DESCRIPTION), text)
 
 
 def _outside(each: PrometheusAlert, site: Site) -> str:
+    severity = {} if each.milder else {"severity": each.severity.value}
     return _alert(
         each.alert,
         promql.expand(each.expr, site.jobs),
         {"for": each.wait, "keep_firing_for": each.keep},
-        {"severity": each.severity.value, "family": each.family.label},
+        {**severity, "family": each.family.label},
         {
             "summary": each.summary,
             "description": descriptions.from_outside(each),
-            **site.links(each.alert, each.family, of_run=each.of_run),
+            **site.links(each.alert, panel_id(each.family), of_run=each.of_run),
         },
     )
+
+
+def _written(text: str) -> str:
+    """Return an annotation for YAML. Lines of a template are made one again: it takes away what is between them."""
+    return _quoted(text) if "\n" not in text else ">-\n" + textwrap.indent(text, " " * 12)
 
 
 def _quoted(text: str) -> str:

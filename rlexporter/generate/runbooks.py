@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
-from rlexporter.catalog import CONDITIONS, IMPACT, NAMED, PROMETHEUS_ALERTS, WATCHDOG
-from rlexporter.catalog.languages import CODES, Language, language
+from rlexporter.catalog import BY_ALERT, CONDITIONS, IMPACT, NAMED, PROMETHEUS_ALERTS, WATCHDOG
+from rlexporter.catalog.languages import CODES, ENGLISH, Language, language
 from rlexporter.conditions.from_catalog import SIGNAL_NAMED, series_of
 from rlexporter.generate import promql
 from rlexporter.generate.markdown import table
@@ -16,12 +16,9 @@ from rlexporter.model.metric import Kind
 
 def pages(jobs: str = promql.JOBS) -> dict[str, str]:
     """Return every runbook, by file name; ``jobs`` as in `rlexporter.generate.promql.expand`."""
-    grouped: dict[str, list[Condition]] = {}
-    for condition in CONDITIONS:
-        grouped.setdefault(condition.alert, []).append(condition)
     return {
         "README.md": _index(),
-        **{f"{alert}.md": "\n".join(map(_page, members)) for alert, members in grouped.items()},
+        **{f"{alert}.md": _page(alert, conditions) for alert, conditions in BY_ALERT.items()},
         **{f"{each.alert}.md": _outside(each, jobs) for each in PROMETHEUS_ALERTS},
         f"{WATCHDOG}.md": filled("watchdog.md", watchdog=WATCHDOG),
     }
@@ -31,53 +28,106 @@ MEANING, CAUSES, REMEDIES = HEADINGS = ("Meaning", "Causes", "What to try")
 """The headings that each language has."""
 
 
-def _page(condition: Condition) -> str:
-    signal = SIGNAL_NAMED[condition.signal]
-    page = _sections(
-        condition.alert,
-        condition.summary,
-        {
-            MEANING: condition.meaning + "\n\n" + _limits(condition, signal.unit),
-            "Impact": IMPACT[condition.family],
-            "Diagnosis": _diagnosis(condition),
-            CAUSES: _bullets(condition.causes),
-            REMEDIES: _bullets(condition.remedies),
-            "Threshold": _threshold(condition),
-            "Source of the limit": condition.source + ".\n\n" + filled("sources.md").rstrip(),
-        },
-    )
-    return page + "".join(_in(language(code), condition) for code in CODES[1:])
-
-
-def _in(say: Language, condition: Condition) -> str:
-    """Return what a condition means and what to try, in another language."""
+def _page(alert: str, conditions: Sequence[Condition]) -> str:
+    """Return the page of an alert: what its conditions have in common, then each of them."""
+    one = conditions[0] if len(conditions) == 1 else None
+    common = _common(conditions, ENGLISH)
     sections = {
-        MEANING: say(condition.meaning),
-        CAUSES: _bullets([say(text) for text in condition.causes]),
-        REMEDIES: _bullets([say(text) for text in condition.remedies]),
+        MEANING: _meaning(one, ENGLISH) if one else "",
+        "Impact": _grouped(conditions, lambda each: IMPACT[each.family]),
+        "Diagnosis": _diagnosis(conditions),
+        **common,
+        **({} if one else _each(conditions, common, ENGLISH, "###")),
+        "Threshold": _threshold(conditions),
+        "Source of the limit": _grouped(conditions, lambda each: f"{each.source}.")
+        + f"\n\n{filled('sources.md').rstrip()}",
     }
-    body = "".join(f"\n### {say(name)}\n\n{text}\n" for name, text in sections.items())
-    return f"\n## {say.name}\n\n{say(condition.summary)}\n{body}"
+    page = filled(
+        "runbook.md",
+        title=alert,
+        summary=one.summary if one else _listed(conditions),
+        sections=_headed(sections, "##"),
+    )
+    return page + "".join(_in(language(code), conditions) for code in CODES[1:])
+
+
+def _in(say: Language, conditions: Sequence[Condition]) -> str:
+    """Return what conditions mean and what to try, in another language."""
+    common = _common(conditions, say)
+    if len(conditions) == 1:
+        sections = {say(MEANING): _meaning(conditions[0], say), **common}
+        summary = f"{say(conditions[0].summary)}\n\n"
+    else:
+        sections, summary = {**common, **_each(conditions, common, say, "####")}, ""
+    return f"\n## {say.name}\n\n{summary}{_headed(sections, '###')}\n"
+
+
+def _parts(condition: Condition, say: Language) -> dict[str, list[str]]:
+    return {
+        say(CAUSES): [say(text) for text in condition.causes],
+        say(REMEDIES): [say(text) for text in condition.remedies],
+    }
+
+
+def _common(conditions: Sequence[Condition], say: Language) -> dict[str, str]:
+    """Return the causes and remedies that all of them have: every one where there is only one condition."""
+    first, *others = [_parts(each, say) for each in conditions]
+    return {
+        name: _bullets([text for text in texts if all(text in other[name] for other in others)])
+        for name, texts in first.items()
+    }
+
+
+def _each(conditions: Sequence[Condition], common: Mapping[str, str], say: Language, level: str) -> dict[str, str]:
+    """Return the section of each condition, without what is ``common``; its summary stands in the list above."""
+    found = {}
+    for each in conditions:
+        parts = _parts(each, say).items()
+        own = {
+            name: _bullets([text for text in texts if f"* {text}" not in common[name].splitlines()])
+            for name, texts in parts
+        }
+        found[f"`{each.name}`"] = "\n\n".join(
+            filter(None, ("" if say is ENGLISH else say(each.summary), _meaning(each, say), _headed(own, level)))
+        )
+    return found
+
+
+def _listed(conditions: Sequence[Condition]) -> str:
+    lines = (f"* [`{each.name}`](#{each.name}): {each.summary}" for each in conditions)
+    return "The label `condition` says which of these it is:\n\n" + "\n".join(lines)
+
+
+def _meaning(condition: Condition, say: Language) -> str:
+    limits = f"\n\n{_limits(condition, SIGNAL_NAMED[condition.signal].unit)}" if say is ENGLISH else ""
+    return say(condition.meaning) + limits
+
+
+def _grouped(conditions: Sequence[Condition], text_of: Callable[[Condition], str]) -> str:
+    """Return the texts of conditions, each once with the names of those that it is of, where they differ."""
+    named: dict[str, list[str]] = {}
+    for each in conditions:
+        named.setdefault(text_of(each), []).append(f"`{each.name}`")
+    if len(named) == 1:
+        return text_of(conditions[0])
+    return _bullets([f"{', '.join(names)}: {text}" for text, names in named.items()])
 
 
 def _outside(each: PrometheusAlert, jobs: str) -> str:
-    return _sections(
-        each.alert,
-        each.summary,
-        {
-            MEANING: f"{each.meaning}\n\nSeverity: {each.severity.value}. Seen from outside the process.",
-            "Impact": IMPACT[each.family],
-            "Diagnosis": f"```promql\n{promql.expand(each.expr, jobs)}\n```",
-            CAUSES: _bullets(each.causes),
-            REMEDIES: _bullets(each.remedies),
-            "Source of the limit": each.source + ".",
-        },
-    )
+    severity = f"{each.severity.value}{', or that of what it stands for' if each.milder else ''}"
+    sections = {
+        MEANING: f"{each.meaning}\n\nSeverity: {severity}. Seen from outside the process.",
+        "Impact": IMPACT[each.family],
+        "Diagnosis": f"```promql\n{promql.expand(each.expr, jobs)}\n```",
+        CAUSES: _bullets(each.causes),
+        REMEDIES: _bullets(each.remedies),
+        "Source of the limit": each.source + ".",
+    }
+    return filled("runbook.md", title=each.alert, summary=each.summary, sections=_headed(sections, "##"))
 
 
-def _sections(title: str, summary: str, sections: Mapping[str, str]) -> str:
-    body = "\n".join(f"## {name}\n\n{text}\n" for name, text in sections.items() if text)
-    return filled("runbook.md", title=title, summary=summary, sections=body.rstrip())
+def _headed(sections: Mapping[str, str], level: str) -> str:
+    return "\n\n".join(f"{level} {name}\n\n{text}" for name, text in sections.items() if text)
 
 
 def _bullets(texts: Sequence[str]) -> str:
@@ -106,13 +156,15 @@ def hold_text(limit: Limit) -> str:
     return f"{enough} in a row" if enough == of else f"{enough} of {of}"
 
 
-def _diagnosis(condition: Condition) -> str:
-    """Return the queries: the condition itself, the signal that it is judged by, and signals to compare with."""
-    read = series_of(condition.signal)
+def _diagnosis(conditions: Sequence[Condition]) -> str:
+    """Return the queries: the conditions, the signals that they are judged by, and signals to compare with."""
+    of = promql.named(conditions)
+    read = [name for each in conditions for name in series_of(each.signal)]
+    related = [name for each in conditions for name in each.related]
     queries = [
-        f'rl_condition{{condition="{condition.name}",run="$run"}}',
-        f'rl_threshold{{condition="{condition.name}",run="$run"}}',
-        *(_query(name) for name in dict.fromkeys((*read, *condition.related))),
+        f'rl_condition{{{of},run="$run"}}',
+        f'rl_threshold{{{of},run="$run"}}',
+        *(_query(name) for name in dict.fromkeys((*read, *related))),
     ]
     return (
         "Put the name of the run for `$run`. Not every trainer has all of these.\n\n```promql\n"
@@ -130,11 +182,12 @@ def _query(name: str) -> str:
     return f'{name}{{run="$run"}}'
 
 
-def _threshold(condition: Condition) -> str:
+def _threshold(conditions: Sequence[Condition]) -> str:
+    name = conditions[0].name if len(conditions) == 1 else "NAME"
     return (
-        f'`thresholds={{"{condition.name}": ...}}` (argument), `RLEXPORTER_THRESHOLDS={condition.name}=...`, or a '
+        f'`thresholds={{"{name}": ...}}` (argument), `RLEXPORTER_THRESHOLDS={name}=...`, or a '
         f"TOML file; `False` or `off` turns it off. The limit in force is "
-        f'`rl_threshold{{condition="{condition.name}"}}`.'
+        f'`rl_threshold{{condition="{name}"}}`.' + ("" if len(conditions) == 1 else " NAME is that of the condition.")
     )
 
 

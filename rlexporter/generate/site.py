@@ -9,9 +9,7 @@ from urllib.parse import urlsplit
 from rlexporter.catalog import RUNBOOKS
 from rlexporter.generate.dashboards import fleet
 from rlexporter.generate.dashboards.families import GRPO, PPO
-from rlexporter.generate.dashboards.linked import panel_id
 from rlexporter.generate.promql import JOBS
-from rlexporter.model.condition import Family
 
 VARIABLES = ("cluster", "namespace", "job")
 """Labels of an alert that a link hands to a dashboard as variables; Grafana passes over those it does not know."""
@@ -34,17 +32,17 @@ class Site:
         """Return the address of the runbook of an alert."""
         return f"{self.runbooks_url}/{alert}.md"
 
-    def links(self, alert: str, family: Family, *, of_run: bool = True) -> dict[str, str]:
+    def links(self, alert: str, panel: str, *, of_run: bool = True) -> dict[str, str]:
         """Return the annotations of an alert that are links; the dashboard is that of its run, or of all runs.
 
-        The panel is the one that shows best what alerts of ``family`` are about, if the dashboard of a run has one.
+        ``panel``: the id of the one that shows best what it is about, or a template of that; empty if there is none.
 
         Alertmanager's template adds the time to it: it knows when an alert began, and Prometheus would have to ask.
         """
         found = {"runbook_url": self.runbook(alert)}
         if self.grafana_url:
             found["dashboard_url"] = f"{self.grafana_url}/d/{_OF_RUN if of_run else _OF_ALL}{_WHERE}"
-            if of_run and (panel := panel_id(family)):
+            if of_run and panel:
                 found["panel_url"] = f"{found['dashboard_url']}&viewPanel={panel}"
         return found
 

@@ -204,5 +204,7 @@ class PrometheusAlert:
     keep: str = ""
     """The time for which the alert goes on firing when ``expr`` does not hold any more."""
     of_run: bool = True
+    milder: bool = False
+    """Whether ``expr`` selects a severity, which is ``severity`` at worst."""
     tells_checkpoint: bool = False
     """Whether the description ends with the last step, and with that of the last good checkpoint."""

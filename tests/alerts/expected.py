@@ -12,8 +12,7 @@ RAISED = [each for each in _EACH if each[2] != "info"]
 INFORMS = [each for each in _EACH if each[2] == "info"]
 """What is known of a run and is no alert."""
 PROMETHEUS_ALERTS = {
-    "RLManyRunsSick": "critical",
-    "RLManyRunsWarn": "warning",
+    "RLManyRunsSick": "",
     "RLRunVanished": "critical",
     "RLRunStalled": "critical",
     "RLRunFailed": "critical",
@@ -26,3 +25,16 @@ PROMETHEUS_ALERTS = {
     "RLExporterErrors": "warning",
     "RLExporterWatchdog": "none",
 }
+"""The severity of each; empty where it is that of what it stands for."""
+NUMBERS = {
+    ": 7 NaN or infinite values": "nonfinite_weights nonfinite_grad nonfinite_reward nonfinite_kl nonfinite_ratio "
+    "nonfinite_advantage nonfinite_value_loss nonfinite_policy_loss nonfinite_loss nonfinite_other "
+    "nonfinite_eval_reward",
+    "": "reward_lost advantage_dead weights_frozen",
+    ": 7 reward functions": "reward_function_lost reward_function_dead",
+    ": a chance of 1 in 10^7, limit 1 in 10^3": "gradient_dead reward_flat",
+    ": 700%, limit 300%": "learning_rate_zero ratio_tail ratio_extreme clipfrac_high reference_dropout kl_coef_lost "
+    "value_clipfrac_high truncation eos_missing same_length",
+    ": 7 keys": "keys_gone",
+}
+"""What is said of 7 with a limit of 3, by hand: the conditions of which it is not `: 7, limit 3`."""

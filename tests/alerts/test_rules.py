@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 import yaml
 
-from rlexporter.catalog import CONDITIONS, INHIBITIONS, NAMED
+from rlexporter.catalog import CONDITION_NAMED, CONDITIONS, INHIBITIONS, NAMED, RUNBOOKS
 from rlexporter.catalog.causes import NONFINITE_ALERTS
 from rlexporter.generate import rules
 from rlexporter.generate.site import Site
 from tests.alerts import promtool, test_run_rules, test_storm_rules
-from tests.alerts.expected import INFORMS, PROMETHEUS_ALERTS, RAISED
+from tests.alerts.expected import INFORMS, NUMBERS, PROMETHEUS_ALERTS, RAISED
 from tests.alerts.lives import Event, Process, series
 from tests.alerts.promtool import Case, alone, together
 from tests.tools import EACH_GENERATION, ROOT
@@ -35,14 +35,19 @@ def _names(expression: str) -> set[str]:
 def test_every_limit_has_its_alert() -> None:
     """No limit of a condition without an alert, no alert that nobody expects."""
     by_condition = {
-        (rule["alert"], *re.findall(r'^rl:condition\{condition="(\w+)"(,severity!="info")?\}$', rule["expr"])[0])
+        (rule["alert"], condition, limited)
         for rule in ALERTS
+        for names, limited in re.findall(r'^rl:condition\{condition=~?"([\w|]+)"(,severity!="info")?\}$', rule["expr"])
+        for condition in names.split("|")
         if rule["alert"] not in PROMETHEUS_ALERTS
     }
     informs = {condition for _, condition, _ in INFORMS}
     expected = {(alert, each, ',severity!="info"' if each in informs else "") for alert, each, _ in RAISED}
     assert by_condition == expected
-    outside = {rule["alert"]: rule["labels"]["severity"] for rule in ALERTS if rule["alert"] in PROMETHEUS_ALERTS}
+    assert len({rule["alert"] for rule in ALERTS}) == len(ALERTS), "one rule for each name"
+    outside = {
+        rule["alert"]: rule["labels"].get("severity", "") for rule in ALERTS if rule["alert"] in PROMETHEUS_ALERTS
+    }
     assert outside == PROMETHEUS_ALERTS
 
 
@@ -50,19 +55,18 @@ def _wrong(rule: dict[str, Any]) -> Iterator[str]:
     """What is wrong with an alert."""
     notes, expr = rule["annotations"], rule["expr"]
     asked = set(re.findall(r"\b(?:rl:\w+|rl_\w+)", notes["description"]))
-    outside = rule["alert"] in PROMETHEUS_ALERTS
-    of_run = rule["alert"] not in ("RLManyRunsSick", "RLManyRunsWarn", "RLExporterWatchdog", "RLTargetSilent")
+    of_run = rule["alert"] not in ("RLManyRunsSick", "RLExporterWatchdog", "RLTargetSilent")
     lost = {label for each in re.findall(r"(?:without|by) \(([^)]*)\)", expr) for label in each.split(", ")}
     runbook = ROOT / "alerts/runbooks" / notes["runbook_url"].rpartition("/")[2]
     right = {
         "name": re.fullmatch(r"RL[A-Z]\w+", rule["alert"]),
         "annotations": set(notes) == {"summary", "description", "runbook_url"},
-        "summary": notes["summary"].endswith(".") and "{{" not in notes["summary"],
+        "summary": re.fullmatch(r".+\.({{ end }})?", notes["summary"]) and "query" not in notes["summary"],
         "end of the description": re.sub(r"({{ end }})+$", "", notes["description"]).endswith("."),
         "run in the description": "{{ $labels.run }}" in notes["description"] or not of_run,
         "series in the description": asked <= RECORDING_RULES | set(NAMED),
         "label that changes": not any("$value" in label for label in rule["labels"].values()),
-        "severity": rule["labels"].get("severity") in (("critical", "warning", "none") if outside else (None,)),
+        "severity": rule["labels"].get("severity", "") == PROMETHEUS_ALERTS.get(rule["alert"], ""),
         "series": _names(expr) <= set(NAMED) and set(re.findall(r"rl:\w+", expr)) <= RECORDING_RULES,
         "rate": "rate(" not in expr,
         "lost label": not (of_run and {"run", "namespace", "cluster", "job"} & lost),
@@ -92,7 +96,7 @@ def test_records_are_well_written() -> None:
 
 def test_causes_come_before_symptoms() -> None:
     """In one group, so that both arrive together; the cause is evaluated first."""
-    order = [rule["labels"].get("family") for rule in ALERTS]
+    order = [each for rule in ALERTS for each in re.findall(r"(?:^|}})(\w+)", rule["labels"].get("family", ""))]
     assert len(GROUPS) == 1
     names = [rule["alert"] for rule in ALERTS]
     assert sorted(NONFINITE_ALERTS, key=names.index) == [*NONFINITE_ALERTS]
@@ -119,13 +123,14 @@ def test_conditions_are_consistent() -> None:
 
 @pytest.mark.parametrize("generation", EACH_GENERATION)
 def test_each_condition_is_silent_then_fires_then_ends(generation: str, tmp_path: Path) -> None:
-    """One step is enough; a quarter of an hour later it is over; others stay silent."""
-    lives, fires = [], dict[str, list[str]]()
+    """One step is enough; a quarter of an hour later it is over; others stay silent. Each says what is the matter."""
+    lives, fires, says = [], dict[str, list[str]](), dict[str, list[dict[str, Any]]]()
     for alert, condition, severity in RAISED:
         run = f"{condition}-{severity}"
         event = Event(condition, 300, severity=severity)
         lives.append(Process([("running", 1500)], run=run, instance=f"{run}:1", events=[event]))
         fires.setdefault(f"{alert}/{severity}", []).append(run)
+        says.setdefault(alert, []).append(_told(run, condition, severity))
     lives += [
         Process([("running", 1500)], run=name, instance=f"{name}:1", events=[Event(name, 300, severity="info")])
         for _, name, _ in INFORMS
@@ -135,7 +140,30 @@ def test_each_condition_is_silent_then_fires_then_ends(generation: str, tmp_path
     fires |= {f"{alert}/info": [] for alert, _, _ in INFORMS}
     case = Case(series(lives, 1400), {"4m30s": silent, "5m30s": fires, "14m": fires, "20m30s": silent})
 
-    assert promtool.run(generation, tmp_path, [alone(case)], every="30s") == ""
+    said = [{"alertname": alert, "eval_time": "5m30s", "exp_alerts": alerts} for alert, alerts in says.items()]
+
+    assert promtool.run(generation, tmp_path, [alone(case) | {"alert_rule_test": said}], every="30s") == ""
+
+
+def _told(run: str, condition: str, severity: str) -> dict[str, Any]:
+    """The alert on a condition as Alertmanager gets it."""
+    found = CONDITION_NAMED[condition]
+    numbers = next((said for said, names in NUMBERS.items() if condition in names.split()), ": 7, limit 3")
+    return {
+        "exp_labels": {
+            "run": run,
+            "job": "rl",
+            "namespace": "ml",
+            "condition": condition,
+            "severity": severity,
+            "family": found.family.label,
+        },
+        "exp_annotations": {
+            "summary": found.summary,
+            "description": f"Run {run}, step 40{numbers}.",
+            "runbook_url": f"{RUNBOOKS}/{found.alert}.md",
+        },
+    }
 
 
 def _lived(*events: Event, run: str = "a", instance: str = "h:1", born: int = 0, seconds: int = 600) -> Process:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from rlexporter.catalog import RUNBOOKS
 from tests.alerts import promtool
 from tests.alerts.lives import Event, Process, series
 from tests.alerts.promtool import Case, alone
@@ -117,14 +118,14 @@ STORMS = {
         [*(sick(run, 600, 2000, "warning") for run in FIVE), sick("r0", 900, 2000)],
         2000,
         {
-            800: {"RLManyRunsWarn": FIVE, "RLKLHigh/critical": []},
-            960: {"RLManyRunsWarn": FIVE, "RLManyRunsSick": [], "RLKLHigh/critical": ["r0"]},
+            800: {"RLManyRunsSick/warning": FIVE, "RLKLHigh/critical": []},
+            960: {"RLManyRunsSick/warning": FIVE, "RLManyRunsSick/critical": [], "RLKLHigh/critical": ["r0"]},
         },
     ),
     "warnings have a storm of their own": case(
         [sick(run, 600, 2000, "warning") for run in FIVE],
         2000,
-        {630: {"RLManyRunsWarn": FIVE, "RLManyRunsSick": []}, 1900: {"RLManyRunsWarn": FIVE}},
+        {630: {"RLManyRunsSick/warning": FIVE, "RLManyRunsSick/critical": []}, 1900: {"RLManyRunsSick/warning": FIVE}},
     ),
     "clusters are apart": case(
         [sick(run, 600, 2000, cluster="one" if i < 3 else "two") for i, run in enumerate(runs(6))],
@@ -138,6 +139,24 @@ STORMS = {
 def test_storms(generation: str, tmp_path: Path) -> None:
     """Each at times at which it must be silent, and at times at which it must fire."""
     assert promtool.run(generation, tmp_path, [alone(case) for case in STORMS.values()], every="30s") == ""
+
+
+@pytest.mark.parametrize("generation", EACH_GENERATION)
+@pytest.mark.parametrize(("severity", "became"), [("critical", "became sick"), ("warning", "began to warn")])
+def test_a_storm_says_of_how_many_runs(generation: str, severity: str, became: str, tmp_path: Path) -> None:
+    """Of those that are seen; where none is any more, it says that they are many."""
+    processes = [*(sick(run, 600, 900, severity) for run in FIVE), lasting("r5", 900)]
+    labels = {"job": "rl", "namespace": "ml", "condition": "kl_high", "severity": severity, "family": "storm"}
+    notes = {
+        "summary": "Five or more runs became sick within a quarter of an hour.",
+        "description": f"Many of the 6 runs {became} within a quarter of an hour.",
+        "runbook_url": f"{RUNBOOKS}/RLManyRunsSick.md",
+    }
+    told = [{"exp_labels": labels | {"run": run}, "exp_annotations": notes} for run in FIVE]
+    said = [{"alertname": "RLManyRunsSick", "eval_time": "11m", "exp_alerts": told}]
+    check = promtool.check('count(ALERTS{alertname="RLManyRunsSick",condition="kl_high"})', 2400, {"{}": 5})
+    one = promtool.of(series(processes, 2400), [check] if severity == "critical" else [check | {"exp_samples": []}])
+    assert promtool.run(generation, tmp_path, [one | {"alert_rule_test": said}], every="30s") == ""
 
 
 @pytest.mark.slow

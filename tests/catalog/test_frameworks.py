@@ -259,9 +259,9 @@ def _judged(framework: str, algorithm: str) -> str:
         Event(1e9 + 60 * step, step, logs={key: 0.3 + 0.01 * rng.random() for key in keys}) for step in range(1, 301)
     ]
     found = judge(Recording(Path("x"), RunFacts(algorithm=algorithm, framework=framework, step=0), "x", events))
-    missing = {alert for each in found.not_judged for alert in each.alerts}
-    alerts = {condition.alert for condition in CONDITIONS if condition.applies(algorithm)}
-    return f"{len(alerts - missing)} of {len(alerts)}"
+    missing = {name for each in found.not_judged for name in each.conditions}
+    names = {condition.name for condition in CONDITIONS if condition.applies(algorithm)}
+    return f"{len(names - missing)} of {len(names)}"
 
 
 PAGE = (ROOT / "docs/frameworks.md").read_text()

@@ -75,19 +75,19 @@ def test_a_cause_that_was_a_symptom_before() -> None:
 
 
 def test_what_was_not_judged() -> None:
-    """Alerts, and the keys that a log would need; each reason once. No alert is said too."""
+    """Conditions, and the keys that a log would need; each reason once. No alert is said too."""
     missing = (
-        NotJudged("sampling_difference", "nothing feeds it", ("RLSamplerMismatch",), "sampling_difference"),
-        NotJudged("ratio_tail", "nothing feeds it", ("RLRatioTail",), "ratio_tail"),
-        NotJudged("ratio_extreme", "nothing feeds it", ("RLRatioExtreme",), "ratio_extreme"),
-        NotJudged("step_time", "the recording has no times", ("RLStepsSlow", "RLStepStalled")),
+        NotJudged("sampling_difference", "nothing feeds it", ("sampling_mismatch",), "sampling_difference"),
+        NotJudged("ratio_tail", "nothing feeds it", ("ratio_tail",), "ratio_tail"),
+        NotJudged("ratio_extreme", "nothing feeds it", ("ratio_extreme",), "ratio_extreme"),
+        NotJudged("step_time", "the recording has no times", ("step_slow", "step_stalled")),
     )
     assert written(replace(REPORT, not_judged=missing)).splitlines()[1:] == [
         "  no alert",
         "  not judged:",
-        "    RLSamplerMismatch: no sampling/sampling_logp_difference/mean in the log",
-        "    RLRatioTail, RLRatioExtreme: only seen at the tensors of a live trainer",
-        "    RLStepsSlow, RLStepStalled: the recording has no times",
+        "    sampling_mismatch: no sampling/sampling_logp_difference/mean in the log",
+        "    ratio_tail, ratio_extreme: only seen at the tensors of a live trainer",
+        "    step_slow, step_stalled: the recording has no times",
     ]
 
 

@@ -206,6 +206,9 @@ def test_nothing_hides_what_is_worse() -> None:
     kl, weights = CONDITION_NAMED["kl_high"], CONDITION_NAMED["nonfinite_weights"]
     assert not may_explain((kl, kl.limits[0]), (kl, kl.limits[1]))
     assert may_explain((kl, kl.limits[1]), (kl, kl.limits[0]))
+    one, other = CONDITION_NAMED["ratio_tail"], CONDITION_NAMED["ratio_extreme"]
+    assert one.alert == other.alert
+    assert not may_explain((one, one.limits[1]), (other, other.limits[0])), "each condition is told"
     assert is_ever_explained(weights, weights.limits[0])
     causes = {cause for of, _ in INHIBITIONS for cause in of}
     assert Family.NONFINITE in causes

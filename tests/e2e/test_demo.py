@@ -179,7 +179,7 @@ FAULTS = {
     "dead_reward": (20, "warning   RLRewardFunctionDead", "finished"),
     "reward_hacking": (20, "critical  RLRewardHacking", "finished"),
     "length_collapse": (15, "warning   RLLengthCollapse", "finished"),
-    "kl_runaway": (40, "warning   RLKLJump", "finished"),
+    "kl_runaway": (40, "warning   RLKLHigh", "finished"),
 }
 """By fault, the steps within which its alert begins, the alert, and how the run ends. A stall is seen from outside."""
 

@@ -94,6 +94,10 @@ CASES = {
         [cause("warning", run="k"), cause(run="k"), alert("RLGradient", "warning", "grad", run="k")],
         {("page", "RLNonFinite"), ("chat", "RLGradient")},
     ),
+    "critical does not hide the warning of another condition": Case(
+        [cause("warning", run="u", condition="other"), cause(run="u", condition="one")],
+        {("page", "RLNonFinite"), ("chat", "RLNonFinite")},
+    ),
     "hidden by what is hidden": Case(
         [cause(run="l"), alert("RLStalled", "critical", "stall", run="l"), alert("RLSlow", "warning", "slow", run="l")],
         {("page", "RLNonFinite")},
@@ -129,14 +133,14 @@ CASES = {
     ),
     "a storm of warnings": Case(
         [alert("RLKLHigh", "warning", "kl", **of, namespace="y") for of in BROKEN[:6]]
-        + [alert("RLManyRunsWarn", "warning", "storm", **of, namespace="y") for of in BROKEN[:6]],
-        {("chat", "RLManyRunsWarn")},
+        + [alert(STORM, "warning", "storm", **of, namespace="y") for of in BROKEN[:6]],
+        {("chat", STORM)},
     ),
     "one of a storm of warnings gets worse": Case(
-        [alert("RLManyRunsWarn", "warning", "storm", **of, namespace="z") for of in BROKEN[:6]]
+        [alert(STORM, "warning", "storm", **of, namespace="z") for of in BROKEN[:6]]
         + [alert("RLKLHigh", "warning", "kl", **of, namespace="z") for of in BROKEN[:6]]
         + [alert("RLKLHigh", "critical", "kl", **BROKEN[2], namespace="z")],
-        {("chat", "RLManyRunsWarn"), ("page", "RLKLHigh")},
+        {("chat", STORM), ("page", "RLKLHigh")},
     ),
     "not ours": Case(
         [

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from rlexporter.catalog import RUNBOOKS, STORMS
+from rlexporter.catalog import MANY_RUNS, RUNBOOKS
 from rlexporter.generate.template import template
 
 Json = dict[str, Any]
@@ -18,7 +18,9 @@ WIDTH = 24
 ROW_HEIGHT = 1
 
 _PLACE = ('cluster=~"$cluster"', 'namespace=~"$namespace"')
-FIRING = ",".join(('alertname=~"RL.+"', f'alertname!~"{STORMS}"', 'alertstate="firing"', *_PLACE, 'run=~"$run"'))
+FIRING = ",".join(
+    ('alertname=~"RL.+"', f'alertname!="{MANY_RUNS.alert}"', 'alertstate="firing"', *_PLACE, 'run=~"$run"')
+)
 """What fires for the runs that are shown; a storm only stands for it."""
 
 

@@ -32,6 +32,7 @@ PANEL: Mapping[Family, str] = {
     Family.REWARD_JUMP: "reward",
     Family.REWARD_DROP: "reward",
     Family.PLATEAU: "reward",
+    Family.LR: "reward",
     Family.TRUNCATION: "completion length",
     Family.LENGTH: "completion length",
     Family.SLOW: "step time",
@@ -48,6 +49,6 @@ def linked(name: str, panel: Json) -> Json:
     return {**panel, "id": _IDS[name], "links": links}
 
 
-def panel_id(family: Family) -> int | None:
-    """Return the id of the panel that shows what alerts of ``family`` are about; None if there is none."""
-    return _IDS[PANEL[family]] if family in PANEL else None
+def panel_id(family: Family) -> str:
+    """Return the id of the panel that shows what alerts of ``family`` are about; empty if there is none."""
+    return str(_IDS[PANEL[family]]) if family in PANEL else ""
