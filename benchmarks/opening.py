@@ -21,7 +21,7 @@ from typing import Any
 
 from benchmarks import past, remote_write, simulated
 from rlexporter.catalog import CATALOG
-from rlexporter.generate.dashboards import dashboards
+from scripts.pack.dashboards import dashboards
 from tests.dashboards.grafana import ANY, Json, View, loaded, panels
 from tests.tools import Prometheus, free_port
 

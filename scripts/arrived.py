@@ -18,8 +18,7 @@ from math import nan
 from pathlib import Path
 from typing import Any
 
-from rlexporter import generate
-from rlexporter.generate.site import Site
+from rlexporter.commands.generate import pack
 from tests.e2e.paging import exporting
 from tests.e2e.runs import start
 from tests.generate.test_alertmanager import mail_server
@@ -68,7 +67,7 @@ def main() -> None:
 
 def arrived(folder: Path) -> Iterator[str]:
     """The messages, as Markdown."""
-    files = generate.files(Site(grafana_url="https://grafana.example.org"))
+    files = pack(grafana_url="https://grafana.example.org")
     rules = folder / "rules.yml"
     rules.write_text(files["alerts/rlexporter.rules.yml"])
     with ExitStack() as stack:

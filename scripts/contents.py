@@ -13,6 +13,8 @@ import zipfile
 from collections.abc import Set
 from pathlib import PurePath
 
+PACK = ("alerts/", "grafana/", "deploy/kubernetes/")
+"""The folders that `rlexporter generate` takes its files from; in the wheel they are below rlexporter/pack."""
 _RELATIVE = re.compile(r'(?:\]\(|(?:src|srcset|href)=")((?!https?:|mailto:|#)[^)"]*)')
 
 
@@ -25,6 +27,7 @@ def faults(tracked: Set[str], wheel: str, sdist: str) -> dict[str, set[str]]:
         (metadata,) = (zipped.read(name).decode() for name in names if name.endswith(".dist-info/METADATA"))
     packed = {name for name in names if ".dist-info/" not in name}
     package = {name for name in tracked if name.startswith("rlexporter/")}
+    package |= {f"rlexporter/pack/{name}" for name in tracked if name.startswith(PACK)}
     found = {
         "in git, and not in the sdist": set(tracked - unpacked),
         "in the sdist, and not in git": unpacked - tracked - {"PKG-INFO"},

@@ -7,11 +7,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from rlexporter import generate
 from rlexporter.catalog import CATALOG
-from rlexporter.generate import docs
-from rlexporter.generate.site import Site
-from scripts import reference
+from scripts import pack, reference
+from scripts.pack import docs
 
 ROOT = Path(__file__).parent.parent
 _RUNBOOKS = "alerts/runbooks"
@@ -19,7 +17,7 @@ _RUNBOOKS = "alerts/runbooks"
 
 def files() -> dict[str, str]:
     """Return the generated texts, by path below the root of the repository."""
-    return {"docs/metrics.md": docs.metrics(CATALOG), **reference.pages(), **generate.files(Site())}
+    return {"docs/metrics.md": docs.metrics(CATALOG), **reference.pages(), **pack.files()}
 
 
 def stale(root: Path) -> list[str]:

@@ -12,9 +12,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from rlexporter.catalog import CATALOG
-from rlexporter.generate.dashboards import dashboards
-from rlexporter.generate.dashboards.absent import reason
-from rlexporter.generate.dashboards.families import FAMILIES, GRPO, PPO
+from scripts.pack.dashboards import dashboards
+from scripts.pack.dashboards.absent import reason
+from scripts.pack.dashboards.families import FAMILIES, GRPO, PPO
 from tests.dashboards.grafana import own_panels
 
 ROOT = Path(__file__).parent.parent

@@ -13,7 +13,7 @@ from typing import Any
 import rlexporter
 from rlexporter.commands import main
 from rlexporter.config.settings import FROM, Settings
-from rlexporter.generate.markdown import table
+from scripts.pack.markdown import table
 from scripts.setting_texts import DESCRIPTIONS, FOUND, LOGGERS_TEXT
 
 _TEXTS = Path(__file__).parent / "texts"

@@ -18,7 +18,7 @@ LAYERS = (
     ("version", "atomic_file", "model"),
     ("catalog", "tensors"),
     ("conditions", "adapters"),
-    ("config", "store", "generate"),
+    ("config", "store"),
     ("recording", "status"),
     ("run", "outputs", "endpoint"),
     ("exporter", "integrations", "display"),
@@ -30,7 +30,7 @@ ORDER = [unit for layer in LAYERS for unit in layer]
 NEVER = (
     *(("endpoint", "adapters"), ("outputs", "adapters"), ("run", "adapters"), ("integrations", "outputs")),
     *(("conditions", "tensors"), ("store", "catalog"), ("outputs", "store"), ("endpoint", "store")),
-    *(("adapters", "tensors"), ("generate", "adapters")),
+    ("adapters", "tensors"),
 )
 """Pairs that the order would allow: the second is no business of the first."""
 

@@ -1,17 +1,11 @@
 """The tables of metrics, conditions and alerts, from which everything else derives."""
 
 from rlexporter.catalog.alerts import (
-    IMPACT,
     INHIBITIONS,
-    LOST_WITHOUT,
-    MANY_RUNS,
-    PROCESS_ALERTS,
-    PROMETHEUS_ALERTS,
     RUN_FAILED,
     RUN_STALLED,
     RUN_VANISHED,
     RUNBOOKS,
-    WATCHDOG,
 )
 from rlexporter.catalog.algorithms import (
     A2PO,
@@ -61,7 +55,6 @@ from rlexporter.catalog.metrics import (
     PHASES,
     TENSOR_SIGNALS,
 )
-from rlexporter.catalog.recording_rules import RECORDING_RULES
 
 __all__ = [
     "A2PO",
@@ -81,14 +74,11 @@ __all__ = [
     "GOLD",
     "GRPO",
     "HYPERPARAMETERS",
-    "IMPACT",
     "INFO_LABELS",
     "INHIBITIONS",
     "IW_OPD",
     "KL_FLOOR",
     "KTO",
-    "LOST_WITHOUT",
-    "MANY_RUNS",
     "MAY_BE_NONFINITE",
     "NAMED",
     "NONFINITE",
@@ -97,9 +87,6 @@ __all__ = [
     "PHASES",
     "PPO",
     "PPO_LEGACY",
-    "PROCESS_ALERTS",
-    "PROMETHEUS_ALERTS",
-    "RECORDING_RULES",
     "REWARD",
     "REWARD_GAIN_FROM",
     "RLOO",
@@ -118,7 +105,6 @@ __all__ = [
     "TPO",
     "TRL",
     "UNSLOTH",
-    "WATCHDOG",
     "family",
     "family_of",
     "written_by",

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from rlexporter.catalog import RECORDING_RULES
-from rlexporter.generate import rules
-from rlexporter.generate.site import Site
+from scripts.pack import rules
+from scripts.pack.recording_rules import RECORDING_RULES
 from tests.alerts import promtool
 from tests.alerts.test_cause_rule import case
 from tests.alerts.test_rules import OUTSIDE_CASES, SYMPTOMS
@@ -102,7 +101,7 @@ def _mutated(which: str, old: str, new: str, folder: Path, monkeypatch: pytest.M
     changed = replace(rule, expr=rule.expr.replace(old, new, 1))
     monkeypatch.setattr(rules, "RECORDING_RULES", [changed if each is rule else each for each in RECORDING_RULES])
     file = folder / "mutated.rules.yml"
-    file.write_text(rules.rules(Site()))
+    file.write_text(rules.rules())
     return file
 
 

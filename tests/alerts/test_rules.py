@@ -12,8 +12,7 @@ import yaml
 
 from rlexporter.catalog import CONDITION_NAMED, CONDITIONS, INHIBITIONS, NAMED, RUNBOOKS
 from rlexporter.catalog.causes import NONFINITE_ALERTS
-from rlexporter.generate import rules
-from rlexporter.generate.site import Site
+from rlexporter.commands.generate import pack
 from tests.alerts import promtool, test_run_rules, test_storm_rules
 from tests.alerts.expected import INFORMS, NUMBERS, PROMETHEUS_ALERTS, RAISED
 from tests.alerts.lives import Event, Process, series
@@ -272,7 +271,7 @@ def test_alerts_from_outside(generation: str, tmp_path: Path) -> None:
 def test_a_silent_target_in_a_job_of_any_name(generation: str, tmp_path: Path) -> None:
     """The name of the job is one of the settings of `rlexporter generate`; what it does not match is not ours."""
     file = tmp_path / "rules.yml"
-    file.write_text(rules.rules(Site(jobs=r'training|a"b\d')))
+    file.write_text(pack(jobs=r'training|a"b\d')["alerts/rlexporter.rules.yml"])
     for job, told in (("training", [""]), ('a\\"b1', [""]), ("ml/rlexporter", [])):
         case = Case({TARGET.replace("ml/rlexporter", job): "0x100"}, {"11m": {"RLTargetSilent": told}})
         assert promtool.run(generation, tmp_path, [alone(case)], file, every="30s") == ""

@@ -8,10 +8,11 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from rlexporter.catalog import ALGORITHMS, CATALOG, HYPERPARAMETERS, INFO_LABELS, NAMED, PPO, RECORDING_RULES
+from rlexporter.catalog import ALGORITHMS, CATALOG, HYPERPARAMETERS, INFO_LABELS, NAMED, PPO
 from rlexporter.model.metric import Kind, Metric, RankScope, Series
 from rlexporter.outputs.prometheus import SUMS
 from rlexporter.store.keys import Resolver, evaluation
+from scripts.pack.recording_rules import RECORDING_RULES
 from tests.tools import ROOT
 
 TRAINERS = {

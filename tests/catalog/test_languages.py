@@ -16,9 +16,9 @@ from rlexporter.catalog import CATALOG, CONDITIONS, RUN_FAILED, RUN_STALLED
 from rlexporter.catalog.languages import CODES, language
 from rlexporter.catalog.questions import QUESTIONS
 from rlexporter.endpoint.app import preferred
-from rlexporter.generate.runbooks import HEADINGS
 from rlexporter.status import sentences
 from rlexporter.status.page import STRINGS, WORDS
+from scripts.pack.runbooks import HEADINGS
 
 FOREIGN = [code for code in CODES if code != "en"]
 TEMPLATES = {

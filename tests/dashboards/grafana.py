@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rlexporter.catalog import CATALOG
-from rlexporter.generate.dashboards import beside, dashboards, defaults
+from scripts.pack.dashboards import beside, dashboards, defaults
 from tests.tools import Prometheus
 
 Json = dict[str, Any]

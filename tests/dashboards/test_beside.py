@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from rlexporter import Exporter
-from rlexporter.generate.dashboards import beside
-from rlexporter.generate.dashboards.frame import Page
 from rlexporter.model.snapshot import RunState
 from rlexporter.model.step import RunFacts
+from scripts.pack.dashboards import beside
+from scripts.pack.dashboards.frame import Page
 from tests.dashboards import exporters
 from tests.dashboards.exporters import Target, given, gpu
 from tests.dashboards.grafana import Json, View, legend

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from rlexporter.generate.dashboards.defaults import CUSTOM, OPTIONS, less, without_defaults
+from scripts.pack.dashboards.defaults import CUSTOM, OPTIONS, less, without_defaults
 from tests.dashboards.grafana import WRITTEN, loaded, panels
 from tests.programs import evaluated
 

@@ -11,14 +11,15 @@ from typing import Any
 import promql_parser as promql
 import pytest
 
-from rlexporter.catalog import CATALOG, RECORDING_RULES
-from rlexporter.generate import docs
-from rlexporter.generate.dashboards import beside, dashboards
+from rlexporter.catalog import CATALOG
 from rlexporter.model.metric import Group, Key, Kind, Level, Metric, Series
 from rlexporter.model.step import RunFacts, StepUpdate
 from rlexporter.outputs.prometheus import encode
 from rlexporter.store.store import Store
 from rlexporter.tensors import host
+from scripts.pack import docs
+from scripts.pack.dashboards import beside, dashboards
+from scripts.pack.recording_rules import RECORDING_RULES
 from tests.conftest import SURPRISE
 from tests.dashboards.grafana import ANY, Json, View, panels, query_of, variable
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from rlexporter.generate.dashboards import beside
+from scripts.pack.dashboards import beside
 from tests.dashboards import grafana, world
 from tests.dashboards.grafana import ANY, Json, View, newest, panel, panels, variable
 from tests.tools import GENERATIONS, ROOT, Prometheus, prometheus, require_tools, scraped, wait_scraped

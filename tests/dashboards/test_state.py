@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rlexporter.generate.dashboards.panels import grown
+from scripts.pack.dashboards.panels import grown
 from tests.alerts import promtool
 from tests.alerts.lives import Process, series
 from tests.dashboards.grafana import ANY, DASHBOARDS, Json, View, panel

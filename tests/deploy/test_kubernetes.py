@@ -13,8 +13,8 @@ import pytest
 import yaml
 
 from rlexporter.catalog import CATALOG
-from rlexporter.catalog.alerts import LOST_WITHOUT
 from rlexporter.config.settings import Settings
+from scripts.pack.outside import LOST_WITHOUT
 from tests.programs import evaluated, printed
 from tests.tools import ALERTMANAGERS, ROOT, require_alertmanager, require_tool
 

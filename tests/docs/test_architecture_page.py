@@ -26,7 +26,8 @@ def _code(cell: str) -> list[str]:
 
 @cache
 def _tree(file: str) -> ast.Module:
-    return ast.parse((PACKAGE / file).read_text())
+    path = PACKAGE / file
+    return ast.parse((path if path.is_file() else ROOT / file).read_text())
 
 
 def _definitions(file: str, name: str) -> list[ast.AST]:

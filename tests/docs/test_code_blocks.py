@@ -22,10 +22,11 @@ import promql_parser
 import pytest
 import yaml
 
-from rlexporter.catalog import NAMED, RECORDING_RULES
+from rlexporter.catalog import NAMED
 from rlexporter.commands.main import main
 from rlexporter.config.settings import Settings
 from rlexporter.exporter import Exporter
+from scripts.pack.recording_rules import RECORDING_RULES
 from tests.catalog.test_catalog import SERVED
 from tests.conftest import fetch
 from tests.docs.code_blocks import PAGES, Block, blocks, words

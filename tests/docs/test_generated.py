@@ -12,8 +12,8 @@ import pytest
 import rlexporter
 from rlexporter.catalog import CATALOG
 from rlexporter.config.settings import Settings
-from rlexporter.generate.dashboards import dashboards
 from scripts import generate
+from scripts.pack.dashboards import dashboards
 from tests.tools import ROOT
 
 pytestmark = pytest.mark.slow

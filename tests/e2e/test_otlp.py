@@ -17,7 +17,8 @@ import pytest
 
 pytest.importorskip("opentelemetry.exporter.otlp.proto.grpc", reason="the extra `otlp` is not installed")
 
-from rlexporter.catalog import MANY_RUNS, NAMED
+from rlexporter.catalog import NAMED
+from scripts.pack.outside import MANY_RUNS
 from tests.dashboards import world
 from tests.dashboards.grafana import ANY, Json, View, answer, panels
 from tests.dashboards.test_queries import DASHBOARDS, Server

@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 import yaml
 
-from rlexporter.catalog import WATCHDOG
 from scripts import stack
+from scripts.pack.outside import WATCHDOG
 from tests.conftest import fetch
 from tests.tools import ROOT, Prometheus, eventually, free_ports, launched, require_alertmanager, require_tools
 

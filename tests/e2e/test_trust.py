@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from rlexporter import Exporter
-from rlexporter.catalog import MANY_RUNS
+from scripts.pack.outside import MANY_RUNS
 from tests.e2e.paging import MINUTE, SLACK, UNSEEN, Desk, chain, desk, exporting
 from tests.tools import Prometheus, eventually, free_ports
 

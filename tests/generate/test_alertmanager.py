@@ -21,8 +21,8 @@ from urllib.parse import unquote
 
 import pytest
 
-from rlexporter.catalog import MANY_RUNS, WATCHDOG
-from rlexporter.generate.alertmanager import config
+from scripts.pack.alertmanager import config
+from scripts.pack.outside import MANY_RUNS, WATCHDOG
 from tests.programs import printed
 from tests.tools import EACH_ALERTMANAGER, ROOT, Alertmanager, Webhook, alertmanager, eventually, require_alertmanager
 

@@ -14,11 +14,13 @@ from urllib.parse import urlencode
 import pytest
 import yaml
 
-from rlexporter.catalog import RUNBOOKS, WATCHDOG
-from rlexporter.commands import main
-from rlexporter.generate.dashboards.linked import panel_id
-from rlexporter.generate.site import VARIABLES, Site, base
+from rlexporter.catalog import RUNBOOKS
+from rlexporter.commands import generate, main
+from rlexporter.commands.generate import base
 from rlexporter.model.condition import Family
+from scripts.pack.dashboards.linked import panel_id
+from scripts.pack.links import VARIABLES
+from scripts.pack.outside import WATCHDOG
 from tests import wheels
 from tests.programs import printed
 from tests.tools import EACH_GENERATION, ROOT, require_alertmanager, require_tools, require_victoria
@@ -157,19 +159,17 @@ def test_a_link_chooses_all_that_the_dashboard_can(pack: Path, uid: str) -> None
 def test_a_link_is_of_the_run(generation: str, algorithm: str, uid: str, tmp_path: Path) -> None:
     """Whatever its run and what it belongs to are called, and to its family; an alert of no run shows all runs."""
     labels = {"job": "rl", "namespace": "team a", "run": 'grpo "7b" & friends/100%+'}
-    site = Site(grafana_url="http://g")
+    text = generate.pack(grafana_url="http://g")["alerts/rlexporter.rules.yml"]
+    made = {rule.get("alert"): rule for group in yaml.safe_load(text)["groups"] for rule in group["rules"]}
     rules = [
-        {"alert": "RLOne", "expr": "rl_x > 0", "annotations": site.links("RLOne", panel_id(Family.KL_HIGH))},
-        {
-            "alert": "RLAll",
-            "expr": "count by (namespace) (rl_x)",
-            "annotations": site.links("RLAll", "", of_run=False),
-        },
+        {"alert": alert, "expr": expr, "annotations": {k: v for k, v in notes.items() if k.endswith("_url")}}
+        for alert, expr in (("RLKLHigh", "rl_x > 0"), ("RLManyRunsSick", "count by (namespace) (rl_x)"))
+        for notes in (made[alert]["annotations"],)
     ]
 
     def expected(of: dict[str, str], alert: str, link: str) -> dict[str, Any]:
         notes = {"runbook_url": f"{RUNBOOKS}/{alert}.md", "dashboard_url": link}
-        if alert == "RLOne":
+        if alert == "RLKLHigh":
             notes["panel_url"] = f"{link}&viewPanel={panel_id(Family.KL_HIGH)}"
         return {"eval_time": "1m", "alertname": alert, "exp_alerts": [{"exp_labels": of, "exp_annotations": notes}]}
 
@@ -181,8 +181,8 @@ def test_a_link_is_of_the_run(generation: str, algorithm: str, uid: str, tmp_pat
         "interval": "1m",
         "input_series": [{"series": each, "values": "1x5"} for each in (series, info)],
         "alert_rule_test": [
-            expected(labels, "RLOne", f"http://g/d/{uid}?{one}"),
-            expected({"namespace": "team a"}, "RLAll", f"http://g/d/rlexporter-fleet?{of_all}"),
+            expected(labels, "RLKLHigh", f"http://g/d/{uid}?{one}"),
+            expected({"namespace": "team a"}, "RLManyRunsSick", f"http://g/d/rlexporter-fleet?{of_all}"),
         ],
     }
     (tmp_path / "rules.yml").write_text(json.dumps({"groups": [{"name": "g", "rules": rules}]}))

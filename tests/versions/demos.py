@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from rlexporter.catalog import CATALOG
-from rlexporter.generate.dashboards import dashboards
-from rlexporter.generate.dashboards.families import FAMILIES, PPO
+from scripts.pack.dashboards import dashboards
+from scripts.pack.dashboards.families import FAMILIES, PPO
 from tests.dashboards.grafana import Json, View, loaded, own_panels
 from tests.dashboards.transformations import tables, transformed
 from tests.tools import ROOT, Prometheus

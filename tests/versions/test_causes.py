@@ -20,8 +20,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from rlexporter.catalog import CONDITION_NAMED, PROCESS_ALERTS
+from rlexporter.catalog import CONDITION_NAMED
 from rlexporter.demo.faults import KINDS, LACKS
+from scripts.pack.outside import PROCESS_ALERTS
 from tests.conftest import fetch
 from tests.dashboards.grafana import View
 from tests.e2e import victoria

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import pytest
 import trl
 
-from rlexporter.generate.dashboards.absent import reason
+from scripts.pack.dashboards.absent import reason
 from tests.dashboards.grafana import Json, View, own_panels
 from tests.e2e import victoria
 from tests.tools import GENERATIONS, ROOT, Prometheus, eventually, free_port, prometheus

@@ -1,0 +1,115 @@
+"""Causes and symptoms -> alerts/alertmanager.yml: receivers, routes, and inhibitions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from graphlib import TopologicalSorter
+from typing import NamedTuple
+
+from rlexporter.catalog import RUN_FAILED, RUN_VANISHED
+from scripts.pack.outside import MANY_RUNS, WATCHDOG
+from scripts.pack.template import filled
+
+_OURS = 'alertname=~"RL.+"'
+# Without it, an alert that has no run would hide, and be hidden by, every other that has none: absent labels are equal.
+_HAS_RUN = 'run=~".+"'
+_RUN = ("cluster", "namespace", "run")
+_AT_MOST = {"critical": "critical|warning", "warning": "warning"}
+
+
+class Inhibition(NamedTuple):
+    """An inhibit rule, with matchers in Alertmanager's syntax: `name="value"`, `name=~"regex"`."""
+
+    comment: str
+    source: tuple[str, ...]
+    target: tuple[str, ...]
+    equal: tuple[str, ...]
+
+
+def config(hides: Sequence[tuple[Sequence[str], Sequence[str]]], order: Sequence[str] = ()) -> str:
+    """Return the file; each entry of ``hides`` is families of causes, and families of the symptoms that they hide.
+
+    ``order``: alerts of which each hides those after it.
+
+    Raises:
+        ValueError: a family would hide itself, if only through others: nobody would be notified of any of them.
+    """
+    rules = "\n".join(map(_rule, inhibitions(hides, order)))
+    pages = [
+        filled("alertmanager-page.yml", receiver=name, resolved=resolved)
+        for name, resolved in (("page", "true"), ("page-final", "false"))
+    ]
+    return filled(
+        "alertmanager.yml",
+        watchdog=WATCHDOG,
+        storm=MANY_RUNS.alert,
+        final="|".join(final(order)),
+        inhibit_rules=rules,
+        pages="".join(pages),
+    )
+
+
+def final(order: Sequence[str]) -> tuple[str, ...]:
+    """Return the alerts on what cannot mend itself: values that are no numbers, and runs that are dead."""
+    return RUN_FAILED.alert, RUN_VANISHED.alert, *order
+
+
+def inhibitions(hides: Sequence[tuple[Sequence[str], Sequence[str]]], order: Sequence[str] = ()) -> list[Inhibition]:
+    """Return the inhibit rules for ``hides`` and ``order``; see `config`."""
+    _refuse_cycles(hides)
+    return list(_inhibitions(hides, order))
+
+
+def _refuse_cycles(hides: Sequence[tuple[Sequence[str], Sequence[str]]]) -> None:
+    order: TopologicalSorter[str] = TopologicalSorter()
+    for causes, symptoms in hides:
+        for symptom in symptoms:
+            order.add(symptom, *causes)
+    order.prepare()
+
+
+def _inhibitions(hides: Sequence[tuple[Sequence[str], Sequence[str]]], order: Sequence[str]) -> Iterator[Inhibition]:
+    yield Inhibition(
+        "Critical hides the warning of the same condition.",
+        (_OURS, _HAS_RUN, 'severity="critical"'),
+        (_OURS, _HAS_RUN, 'severity="warning"'),
+        ("alertname", "condition", *_RUN),
+    )
+    comment = "A cause hides its symptoms, but none that is worse than itself."
+    for causes, symptoms in hides:
+        for severity, hidden in _AT_MOST.items():
+            yield Inhibition(
+                comment,
+                (_OURS, _HAS_RUN, f'severity="{severity}"', _families(causes)),
+                (_OURS, _HAS_RUN, f'severity=~"{hidden}"', _families(symptoms)),
+                _RUN,
+            )
+            comment = ""
+    comment = "What comes first in a step hides what comes after it; mostly the rules of Prometheus have done so."
+    for place, alert in enumerate(order[:-1], 1):
+        later = (_HAS_RUN, f'alertname=~"{"|".join(order[place:])}"')
+        yield Inhibition(comment, (_HAS_RUN, f'alertname="{alert}"'), later, _RUN)
+        comment = ""
+    yield Inhibition(
+        "A storm hides what began in it, and nothing that begins later or is worse.",
+        (f'alertname="{MANY_RUNS.alert}"', 'condition=~".+"'),
+        (_OURS, f'alertname!="{MANY_RUNS.alert}"', 'condition=~".+"'),
+        (*_RUN, "condition", "severity"),
+    )
+
+
+def _families(names: Sequence[str]) -> str:
+    return f'family="{names[0]}"' if len(names) == 1 else f'family=~"{"|".join(names)}"'
+
+
+def _rule(each: Inhibition) -> str:
+    comment = f"  # {each.comment}\n" if each.comment else ""
+    return (
+        f"{comment}  - source_matchers: {_quoted(each.source)}\n"
+        f"    target_matchers: {_quoted(each.target)}\n"
+        f"    equal: [{', '.join(each.equal)}]\n"
+    )
+
+
+def _quoted(matchers: Sequence[str]) -> str:
+    return "[" + ", ".join(f"'{matcher}'" for matcher in matchers) + "]"

@@ -1,0 +1,118 @@
+"""Dashboard of a run's ranks side by side: which is slow, behind, or sees what the others do not?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rlexporter.catalog import GRPO, NAMED, PPO, PPO_LEGACY, RLOO
+from rlexporter.model.metric import Group, Kind, Metric, RankScope
+from scripts.pack.dashboards import variables
+from scripts.pack.dashboards.boxes import GREEN, ORANGE, RED, STATUS_PAGE, YELLOW, Column, stat, table
+from scripts.pack.dashboards.frame import Json, Page, dashboard, select
+from scripts.pack.dashboards.panels import (
+    Query,
+    capital,
+    described,
+    grown,
+    mean,
+    timeseries,
+    without_range,
+    words,
+)
+
+UID = "rlexporter-ranks"
+OF = select('rank=~"$rank"')
+_TAPPED = {GRPO, RLOO, PPO, PPO_LEGACY}
+"""The algorithms that ranks are watched for; what only others log has no panel here."""
+_OF_THE_PROCESS = (Group.SPEED, Group.RUN, Group.PROGRESS, Group.EXPORTER)
+_ALONE = "Only ranks that serve are here: rank 0 does by itself, others where they are asked to"
+
+
+def build(catalog: Sequence[Metric]) -> Json:
+    """Return the dashboard."""
+    page = Page()
+    page.row("Ranks")
+    _numbers(page)
+    page.row("Stragglers")
+    step = Query(f"max by (run, rank) (rl_step{{{OF}}})", "rank {{rank}}")
+    page.add(timeseries("Step time", [Query(_pace(), "rank {{rank}}")], NAMED["rl_step_duration_seconds"], window=True))
+    ratio = Query(f"{_pace()} / on (run) group_left () quantile by (run) (0.5, {_pace()})", "rank {{rank}}")
+    text = "Step time of each rank as a multiple of the median of the ranks. " + _ALONE + "."
+    slow = without_range("rl_step_duration_seconds")
+    page.add(
+        timeseries(
+            "Step time against the median of the ranks", [ratio], slow, unit="none", window=True, description=text
+        )
+    )
+    page.add(timeseries("Step", [step], NAMED["rl_step"]))
+    phases = Query(f"max by (run, rank, phase) (rl_phase_time_seconds{{{OF}}})", "rank {{rank}} {{phase}}")
+    page.add(timeseries("Phases of the last step", [phases], NAMED["rl_phase_time_seconds"]), 12)
+    now = Query(f"max by (run, rank, phase) (rl_phase{{{OF}}}) > 0", "rank {{rank}} {{phase}}")
+    page.add(timeseries("Phase under way", [now], NAMED["rl_phase"], absent="No phase is under way"), 12)
+    page.row("What one rank sees and others do not")
+    _differences(page, catalog)
+    return dashboard(
+        UID,
+        "RL training: ranks",
+        "Stragglers, the spread between ranks, and NaN that one rank sees. Rank 0 serves by default; the others when "
+        "asked.",
+        page.panels,
+        variables=variables.common(variables.run(), variables.rank(), variables.window()),
+    )
+
+
+def _numbers(page: Page) -> None:
+    serving = Query(f"count(count by (rank) (rl_step_duration_seconds_count{{{OF}}}))", "ranks")
+    page.add(stat("Ranks that serve", serving, _ALONE + "."), 4, 5)
+    behind = Query(f"max(max by (rank) (rl_step{{{OF}}})) - min(max by (rank) (rl_step{{{OF}}}))", "steps")
+    late = ((GREEN, None), (ORANGE, 2.0))
+    page.add(stat("Last behind first, in steps", behind, described(NAMED["rl_step"]), steps=late), 4, 5)
+    spread = Query(f"max({_pace()}) / min({_pace()}) - 1", "spread")
+    text = "How much longer the steps of the slowest rank take than those of the fastest."
+    slow = ((GREEN, None), (YELLOW, 0.1), (ORANGE, 0.3))
+    page.add(stat("Slowest against fastest", spread, text, unit="percentunit", steps=slow), 4, 5)
+    bad = Query(f"count(sum by (rank) (rl_nonfinite_values_total{{{OF}}}) > 0) or vector(0)", "ranks")
+    any_bad = ((GREEN, None), (RED, 1.0))
+    page.add(stat("Ranks with NaN", bad, described(NAMED["rl_nonfinite_values_total"]), steps=any_bad), 4, 5)
+    where = table(
+        "Processes",
+        [Column("step", f"max by (rank, instance) (rl_step{{{OF}}})")],
+        "A click on an instance opens its status page.",
+        labels={"rank": {}, "instance": {"links": [STATUS_PAGE]}},
+        none="No process serves this run now",
+    )
+    page.add(where, 8, 5)
+
+
+def _pace() -> str:
+    total, count = (
+        f"sum by (run, rank) (rate(rl_step_duration_seconds_{part}{{{OF}}}[$__rate_interval]))"
+        for part in ("sum", "count")
+    )
+    return f"({total} / ({count} > 0))"
+
+
+def _differences(page: Page, catalog: Sequence[Metric]) -> None:
+    values = f"sum by (run, rank, metric) {grown('rl_nonfinite_values_total', OF)} > 0"
+    query = Query(values, "rank {{rank}} {{metric}}")
+    shown = without_range("rl_nonfinite_values_total")
+    page.add(
+        timeseries("NaN and infinite values", [query], shown, window=True, absent="None: every value was a number")
+    )
+    for metric in catalog:
+        if metric.scope is not RankScope.RANK or metric.group in _OF_THE_PROCESS or metric.labels:
+            continue
+        if metric.keys and _TAPPED.isdisjoint(name for key in metric.keys for name in key.algorithms):
+            continue
+        query = Query(_value(metric), "rank {{rank}}")
+        title = capital(words(metric.series)) + (", mean" if metric.kind is Kind.HISTOGRAM else "")
+        page.add(timeseries(title, [query], metric, window=metric.kind is not Kind.GAUGE))
+
+
+def _value(metric: Metric) -> str:
+    """Return an expression by rank: the value of a gauge, the rate of a counter, the mean of a histogram."""
+    if metric.kind is Kind.GAUGE:
+        return f"max by (run, rank) ({metric.series}{{{OF}}})"
+    if metric.kind is Kind.COUNTER:
+        return f"sum by (run, rank) (rate({metric.series}{{{OF}}}[$__rate_interval]))"
+    return mean(metric, OF, "rank")

@@ -1,0 +1,211 @@
+"""Alerts on what only Prometheus can see, such as a target that is silent or a run that keeps restarting.
+
+``expr`` is PromQL as in `scripts.pack.recording_rules`, which has worked out what most select. ``LABELS`` and ``GIVEN``
+in a description stand for the labels of a run in the format of a query, and for what fills it.
+"""
+
+from __future__ import annotations
+
+from rlexporter.catalog import RUN_FAILED, RUN_STALLED, RUN_VANISHED
+from rlexporter.model.condition import Family, PrometheusAlert, Severity
+
+LOST_WITHOUT = ("rank", "instance", "pod", "container", "endpoint", "node")
+"""The labels of one process. Rules drop them by name, so that cluster and namespace survive."""
+
+
+WATCHDOG = "RLExporterWatchdog"
+"""The alert that always fires; it belongs to no run and no condition."""
+
+
+MANY_RUNS = PrometheusAlert(
+    alert="RLManyRunsSick",
+    family=Family.STORM,
+    severity=Severity.CRITICAL,
+    milder=True,
+    expr="rl:storm_member * 0 + on (cluster) group_left () rl:runs_seen\nor rl:storm_member * 0",
+    summary="Five or more runs became sick within a quarter of an hour.",
+    description='Many{{ if $value }} of the {{ $value | printf "%.0f" }}{{ end }} runs'
+    "{{ with $labels.cluster }} in cluster {{ . }}{{ end }} "
+    '{{ if eq $labels.severity "critical" }}became sick{{ else }}began to warn{{ end }} '
+    "within a quarter of an hour.",
+    meaning="Many runs do not break by themselves at the same time: look for what they share. One message of each "
+    "severity names them, up to ten, and is sent again as more join them; what began in the storm is not told a second "
+    "time. What begins later, or is worse, is told as ever, of these runs too. The storm ends when no run has joined "
+    "it for a quarter of an hour; its alerts last as long as what they stand for.",
+    causes=(
+        "A node pool, a file system, a network or a reward service that fails.",
+        "A rollout of a driver, an image or a configuration.",
+    ),
+    remedies=("Look at what the runs have in common, then at their own alerts in the list of Alertmanager.",),
+    source="five runs and one in twenty of those that are seen: more than one sweep usually loses at once",
+    of_run=False,
+)
+"""The alert of a storm: it stands for each alert that began in it, and all of it is one message."""
+
+PROCESS_ALERTS = {"run_failed": RUN_FAILED, "run_vanished": RUN_VANISHED, "run_stalled": RUN_STALLED}
+"""The alerts on a run's process, by the names of their conditions in `rl:condition`."""
+
+_LIVE = 'rl:run_state{state=~"starting|running"}'
+
+PROMETHEUS_ALERTS: tuple[PrometheusAlert, ...] = (
+    MANY_RUNS,
+    RUN_VANISHED,
+    RUN_STALLED,
+    RUN_FAILED,
+    PrometheusAlert(
+        alert="RLRunRestarting",
+        family=Family.CRASH,
+        severity=Severity.WARNING,
+        expr="count without (attempt) (\n"
+        "  run(last_over_time(rl:newest_attempt[1h]))\n"
+        '  unless ignoring (state) last_over_time(rl:run_last_seen_timestamp_seconds{state=~"finished|stopped"}[1h])\n'
+        ") >= 3",
+        summary="A run starts again and again.",
+        description="it has started {{ $value }} times within an hour.",
+        meaning="The run was started three times or more within an hour: it crashes early, or is preempted often. "
+        "Starts that finished or were stopped by hand do not count.",
+        causes=("A crash soon after the start that the launcher retries.", "A partition that preempts."),
+        remedies=("Look at how its attempts ended: `rl_run_state`, `rl_run_exception_info`.",),
+        source="two restarts an hour",
+    ),
+    PrometheusAlert(
+        alert="RLRunLostProgress",
+        family=Family.CRASH,
+        severity=Severity.WARNING,
+        expr="rl:run_steps_lost\n"
+        "> 2 * (\n"
+        '  max without (name, LOST) (rl_hyperparameter{name="save_steps",rank="0"} >= 1)\n'
+        "  or max without (name, LOST) (\n"
+        '    (rl_hyperparameter{name="save_steps",rank="0"} < 1) * ignoring (name) rl_steps_planned{rank="0"}\n'
+        "  )\n"
+        "  or rl:run_steps_lost * 0\n"
+        ")",
+        wait="1m",
+        summary="A run has lost more than two checkpoints' worth of steps.",
+        description='it is {{ $value | printf "%.0f" }} steps behind where it was within the last hour.',
+        meaning="The step is below its own maximum of the last hour by more than twice what lies between two "
+        "checkpoints (`save_steps`, where the trainer has it): it was resumed from an old one, or from none. Steps of "
+        "an attempt that finished or was stopped by hand do not count. The alert ends when the run has caught up.",
+        causes=("A restart from an old checkpoint, or without one.", "Two runs under one name."),
+        remedies=("Resume from the newest good checkpoint.", "Give each run a name of its own."),
+        source="a routine resume loses one interval at most",
+    ),
+    PrometheusAlert(
+        alert="RLRunNotBack",
+        family=Family.CRASH,
+        severity=Severity.WARNING,
+        expr='max without (state, attempt) (time() - rl:run_last_seen_timestamp_seconds{state="preempted"}) > 1800',
+        summary="A run that was preempted has not come back.",
+        description="it was preempted {{ $value | humanizeDuration }} ago, and has not come back.",
+        meaning="It got SIGTERM, ended, and no process of its name has been seen for half an hour. The alert fires "
+        "until the run is back, for a day at most.",
+        causes=("It waits in the queue.", "Nobody queued it again, or the new attempt dies before it is seen."),
+        remedies=("Look at the queue; submit it again. Silence the run if it was meant to end.",),
+        source="half an hour",
+        tells_checkpoint=True,
+    ),
+    PrometheusAlert(
+        alert="RLTargetSilent",
+        family=Family.EXPORTER,
+        severity=Severity.WARNING,
+        expr="up{TARGETS} == 0\n"
+        "unless on (job, instance) max_over_time(up{TARGETS}[1h]) == 1\n"
+        "unless on (job, instance) last_over_time(up{TARGETS}[5m] offset 1h)\n"
+        'or up{TARGETS} == 0 and on (job, instance) ALERTS{alertname="RLTargetSilent"}',
+        wait="10m",
+        summary="A target has not answered a single scrape.",
+        description="No scrape of {{ $labels.instance }} has succeeded: it is not reachable, or refuses (401). The "
+        "page /targets of Prometheus shows the error.",
+        meaning="It was discovered within the last hour, in a job of the expected name, and no scrape has succeeded "
+        "since. A run may be training there, and nobody watches it. The name is `.*rlexporter.*`; "
+        "`rlexporter generate --job REGEX` sets another.",
+        causes=(
+            "The token of the scrape is missing or wrong: 401.",
+            "A firewall, or an endpoint that listens on the loopback address only (`RLEXPORTER_LISTEN_HOST`).",
+            "http against an endpoint with TLS, or the other way round.",
+        ),
+        remedies=("Read the error on /targets; try `curl` from the machine of Prometheus.",),
+        source="ten minutes: a run that is starting answers long before",
+        of_run=False,
+    ),
+    PrometheusAlert(
+        alert="RLRankZeroMissing",
+        family=Family.EXPORTER,
+        severity=Severity.WARNING,
+        expr='max without (LOST) (rl_run_start_timestamp_seconds{rank!="0"})\n'
+        "unless ignoring (state, attempt) rl:run_last_seen_timestamp_seconds",
+        wait="5m",
+        summary="Rank 0 of a run is not scraped.",
+        description="other ranks are scraped and rank 0 is not: no other alert can fire for this run.",
+        meaning="State, start and step of a run are those of rank 0. Without it nothing else can be told of the run, "
+        "not even a NaN that another rank sees.",
+        causes=(
+            "A port of rank 0 that discovery does not find, or that another process has taken.",
+            "Rank 0 is on a node that Prometheus does not reach.",
+        ),
+        remedies=("Look for rank 0 on /targets; the log of its process says on which port it serves.",),
+        source="five minutes: ranks of one run are found within one or two",
+    ),
+    PrometheusAlert(
+        alert="RLClockOff",
+        family=Family.EXPORTER,
+        severity=Severity.WARNING,
+        expr="max without (LOST) (abs(rl:clock_offset_seconds)) > 60",
+        wait="10m",
+        keep="30m",
+        summary="The clock of a trainer is wrong.",
+        description="its clock is {{ $value | humanizeDuration }} off that of Prometheus.",
+        meaning="Alerts allow for it. Times in logs, checkpoints and dashboards that show the trainer's own "
+        "timestamps are off by as much.",
+        causes=("A node without time synchronization.", "The clock of Prometheus itself, if all runs have it."),
+        remedies=("Start chrony or systemd-timesyncd on the node.",),
+        source="one minute: no synchronized clock is as far off",
+    ),
+    PrometheusAlert(
+        alert="RLExporterErrors",
+        family=Family.EXPORTER,
+        severity=Severity.WARNING,
+        expr=f"rl:run_errors and ignoring (state, attempt) {_LIVE}",
+        keep="15m",
+        summary="The exporter has errors of its own.",
+        description='the exporter has had {{ $value | printf "%.0f" }} errors; training is not affected.',
+        meaning="Something in the exporter failed; what it should have shown may be missing. The first error of each "
+        "kind is in the log of the training process.",
+        causes=("A bug, a full disk (recording), or a version of TRL that the taps were not made for.",),
+        remedies=("Read the log of the process for `rlexporter`; report it.",),
+        source="an error of the exporter is always a fault",
+    ),
+)
+
+IMPACT: dict[Family, str] = {
+    Family.NONFINITE: "What was learnt from this step is wrong, and the next optimizer step can spread NaN into every "
+    "weight. Sampling then fails, and the run dies.",
+    Family.CRASH: "The run makes no progress, and holds or has lost its hardware.",
+    Family.STALL: "Hardware is held and nothing is learnt.",
+    Family.STORM: "Many runs make no progress, or soon will not: what they share is broken.",
+    Family.SLOW: "The run costs more than it should.",
+    Family.POLICY_STEP: "Updates this large destroy what the policy can do; it may look calm again within a few "
+    "steps, and be ruined.",
+    Family.KL_HIGH: "The policy has left the ground on which the reward means something: it may score high and be "
+    "useless.",
+    Family.KL_NEGATIVE: "The policy is trained on samples that it did not draw: the gradient points elsewhere.",
+    Family.ENTROPY_LOW: "Exploration ends: what the policy does not try any more it cannot learn.",
+    Family.ENTROPY_HIGH: "Answers fall apart into noise.",
+    Family.GRAD: "An update may have been thrown far off; with Adam its moments carry it on for many steps.",
+    Family.GRAD_DEAD: "Nothing is learnt, although the hardware is busy.",
+    Family.VALUE: "Advantages are computed from a value function that is lost: the policy gradient is noise.",
+    Family.REWARD_FLAT: "There is no policy gradient: the hardware is busy for nothing.",
+    Family.REWARD_DROP: "The policy is getting worse at what it is trained for.",
+    Family.REWARD_JUMP: "The reward does not measure what it did: what is learnt now is something else.",
+    Family.PLATEAU: "The run costs and does not learn.",
+    Family.TRUNCATION: "Truncated answers are rewarded for what they are not, and cost the most to sample.",
+    Family.LENGTH: "The policy has found a length that pays, or has lost its language.",
+    Family.KL_COEF: "The penalty outweighs the reward, and the policy is pulled back and nothing else; or there is "
+    "none, and nothing holds the policy to the reference.",
+    Family.LR: "Nothing is learnt (0), or updates are larger than planned.",
+    Family.KEYS: "Panels and alerts look at old numbers.",
+    Family.ADVANTAGE: "Every action looks good, or bad, or all look alike: the policy gradient is biased, or there is "
+    "none.",
+    Family.EVALUATION: "The numbers of the evaluation are not to be trusted; training goes on.",
+    Family.EXPORTER: "Monitoring has a hole; training goes on.",
+}

@@ -1,0 +1,43 @@
+"""PromQL expressions that rules and dashboards share."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from rlexporter.catalog import CONDITIONS
+from rlexporter.catalog.causes import FATAL
+from rlexporter.commands.generate import TARGETS
+from rlexporter.model.condition import Condition, Severity
+from scripts.pack.outside import LOST_WITHOUT
+
+LOST = ", ".join(LOST_WITHOUT)
+_NONFINITE = "|".join(condition.name for condition in CONDITIONS if condition.family is FATAL)
+
+
+def expand(expression: str) -> str:
+    """Return PromQL for the short forms in the catalogue.
+
+    ``run(x)`` is the maximum over the processes of a run, ``LOST`` the labels it loses, ``NONFINITE`` a matcher of the
+    conditions on values that are no numbers, ``TARGETS`` one of the jobs that runs are
+    scraped in, which `rlexporter generate --job` replaces.
+    """
+    found = re.sub(r"\brun\(", f"max without ({LOST}) (", expression).replace("LOST", LOST)
+    found = re.sub(r"\bNONFINITE\b", f'condition=~"{_NONFINITE}"', found)
+    return found.replace("TARGETS", TARGETS)
+
+
+def alerts(condition: Condition) -> tuple[str, ...]:
+    """Return the severities at which a condition is an alert: information is none."""
+    return tuple(each.severity.value for each in condition.limits if each.severity is not Severity.INFO)
+
+
+def named(conditions: Sequence[Condition]) -> str:
+    """Return the matcher of the label ``condition`` for any of them."""
+    return f'condition{"=~" if len(conditions) > 1 else "="}"{"|".join(each.name for each in conditions)}"'
+
+
+def alert_on(conditions: Sequence[Condition]) -> str:
+    """Return the alert on conditions: the value as one began, by severity, while it holds or has begun lately."""
+    informs = any(len(alerts(each)) < len(each.limits) for each in conditions)
+    return f"rl:condition{{{named(conditions)}" + (',severity!="info"}' if informs else "}")
