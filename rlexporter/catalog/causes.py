@@ -62,6 +62,16 @@ def may_explain(cause: tuple[Condition, Limit], symptom: tuple[Condition, Limit]
     return first.family in _CAUSES_OF.get(second.family, ())
 
 
+def foretells(cause: tuple[Condition, Limit], symptom: tuple[Condition, Limit]) -> bool:
+    """Return True if ``symptom`` may be certain before ``cause``, which then hides it: never what is worse than itself.
+
+    The cause takes longer to prove, as a reward that is the same for all does: its first step costs the value function
+    a spike. Or it says what the symptom is: the shortest completions are far from the reference.
+    """
+    (first, its), (second, other) = cause, symptom
+    return second.name in first.foretold_by and _WORSE(its.severity) >= _WORSE(other.severity)
+
+
 def is_ever_explained(condition: Condition, limit: Limit) -> bool:
     """Return True if some limit of another condition, or a worse one of its own, may explain this one."""
     each = ((other, its) for other in CONDITIONS for its in other.limits)

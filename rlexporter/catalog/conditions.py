@@ -890,6 +890,7 @@ _REWARD_CONDITIONS = (
         remedies=_MORE_SIGNAL,
         source="[dapo]: drop groups of all 0 or all 1; healthy runs in [real] reach 6.3",
         related=("rl_reward_mean", "rl_reward_std", "rl_reward_zero_std_fraction", "rl_entropy_per_token"),
+        foretold_by=("value_loss_spike",),
     ),
     condition("solved", "RLRewardSolved", Family.REWARD_FLAT).when(
         above("solved", info(0.9, k=8, n=10)),
@@ -926,6 +927,7 @@ _REWARD_CONDITIONS = (
         source="live GRPO, RLOO and PPO runs, and [runs]: 8 observations or more, a chance below 0.01 %",
         algorithms=_TRAINERS,
         related=("rl_reward_function_mean", "rl_reward_function_std", "rl_reward_function_dist"),
+        foretold_by=("value_loss_spike",),
     ),
     condition("reward_function_silent", "RLRewardFunctionSilent", Family.REWARD_FLAT).when(
         above("reward_functions_silent", info(0.5)),
@@ -1087,6 +1089,7 @@ _COMPLETION_CONDITIONS = (
         remedies=("Read completions; normalise the reward by length.", '`loss_type="dapo"` or `"dr_grpo"` in GRPO.'),
         source="[runs], [real]; a run that learns short answers is healthy, hence far below half",
         related=("rl_completion_length_mean", "rl_completion_length_dist", "rl_reward_mean"),
+        foretold_by=("kl_high", "kl_jump", "logprob_shift", "entropy_low", "entropy_collapsed", "value_loss_spike"),
     ),
     condition("length_high", "RLLengthGrowth", Family.LENGTH).when(
         above("length", warning(3.0, k=5, n=5), vs=Baseline.START),

@@ -126,6 +126,7 @@ class Begun:
         source: str,
         algorithms: tuple[str, ...] = (),
         related: tuple[str, ...] = (),
+        foretold_by: tuple[str, ...] = (),
         level: str = "",
     ) -> Condition:
         """Make the condition that holds while the signal in ``judged`` is beyond a limit."""
@@ -146,6 +147,7 @@ class Begun:
             min_observations=judged.min_observations,
             algorithms=algorithms,
             related=related,
+            foretold_by=foretold_by,
             level=level,
         )
 

@@ -1,24 +1,23 @@
 """Makes the incidents of a run of the changes of its limits: what went wrong, because of what, and how it stands.
 
 A symptom begins in the same step as its cause, while the cause holds, or soon after it began. What began earlier is no
-symptom, and what outlives its cause is one no more.
+symptom, but for what foretells a cause, and what outlives its cause is one no more.
 
 Nothing is forgotten: until it is over, an incident is worth a look.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from rlexporter.catalog import CONDITION_NAMED
-from rlexporter.catalog.causes import FAILURE, FATAL, HARMLESS, WAKE, Place, may_explain, place
+from rlexporter.catalog.causes import FAILURE, FATAL, WAKE, Place, foretells, may_explain
 from rlexporter.conditions.judge import Transition
 from rlexporter.conditions.nonfinite import StepOrder
+from rlexporter.conditions.ranking import ranked
 from rlexporter.conditions.view import View
-from rlexporter.model.condition import Condition, Limit, Severity
-from rlexporter.model.incident import ACT, FINE, LOOK, WORDS, Incident, Standing, worst
+from rlexporter.model.condition import Severity
+from rlexporter.model.incident import ACT, FINE, LOOK, WORDS, Incident, Standing
 
 _WEIGHTS = "nonfinite_weights"
 _END_WEIGHTS = ("nonfinite_policy_loss", "nonfinite_value_loss", "nonfinite_loss", "nonfinite_grad")
@@ -127,7 +126,8 @@ class Incidents:
                 begun.standing = each.standing
         new.sort(key=lambda begun: begun.place)  # a symptom takes over the cause of its own cause
         marks = [self._mark(each) for each in new]
-        return [*marks, *(self._marked_late() if new and not view.advanced else ()), *self._released()]
+        late = self._marked_late() if new and not view.advanced else ()
+        return [*marks, *late, *self._foretelling(new), *self._released()]
 
     def _tell(self, step: int) -> None:
         """Tell anew what has gone wrong, in ``step``."""
@@ -164,20 +164,36 @@ class Incidents:
                 each.cause = moved[each.cause]
         return [Mark(each.key, each.cause) for each in early if each.cause in moved.values()]
 
+    def _foretelling(self, new: Sequence[_Begun]) -> list[Mark]:
+        """Find the symptoms that were certain shortly before their cause, which begins now and is none itself."""
+        marks = []
+        for cause in new:
+            for each in self._begun.values() if cause.cause is None else ():
+                lately = each is not cause and each.cause is None and self._now - each.at <= WAKE
+                if lately and foretells((cause.condition, cause.limit), (each.condition, each.limit)):
+                    own = [symptom for symptom in self._symptoms.values() if symptom.cause == each.key]
+                    marks += [self._set(symptom, cause.key) for symptom in (each, *own)]
+        return marks
+
     def _mark(self, begun: _Begun) -> Mark:
         found = [each for each in self._begun.values() if self._explains(each, begun)]
         first = min(found, key=lambda each: (each.at, each.place), default=None)
-        begun.cause = None if first is None else first.cause or first.key
+        return self._set(begun, None if first is None else first.cause or first.key)
+
+    def _set(self, begun: _Begun, cause: Key | None) -> Mark:
+        begun.cause = cause
         self._symptoms.pop(begun.key, None)
-        if begun.cause is not None:
+        if cause is not None:
             self._symptoms[begun.key] = begun
-        return Mark(begun.key, begun.cause)
+        return Mark(begun.key, cause)
 
     def _explains(self, cause: _Begun, symptom: _Begun) -> bool:
         if cause is symptom or cause.cause == symptom.key or not self._in_wake(cause):
             return False
         if self._came_through_the_weights(cause, symptom):
             return True
+        if cause.transition.since > symptom.transition.since:
+            return False
         same = cause.condition.family is symptom.condition.family
         if same and cause.place > symptom.place:
             return False
@@ -235,48 +251,3 @@ def _incident(limits: Sequence[_Begun], step: int) -> Incident:
         cause=found.cause[0] if found.cause else "",
         count=found.count,
     )
-
-
-def ranked(incidents: Iterable[Incident]) -> tuple[Incident, ...]:
-    """Return ``incidents`` in the order in which a person should read them.
-
-    First what speaks: the likeliest cause, then the worst, of these what holds, what is not finite, what began first.
-    A cause may be over, and may be less bad than what it led to; it speaks too. Then what is over, the newest first,
-    and last the symptoms.
-    """
-    found = list(incidents)
-    cause = _cause(found)
-    if cause is not None and cause.word == FINE:
-        found.remove(cause)
-        cause = replace(cause, word=LOOK)
-        found.append(cause)
-
-    def order(each: Incident) -> tuple[bool, bool, bool, int, int, int, Place]:
-        where = place(*_declared(each))
-        if not each.speaks:
-            return bool(each.cause), True, True, 0, 0, -each.step, where
-        fatal = _declared(each)[0].family is FATAL
-        eased = each.standing is Standing.EASED
-        began = 0 if fatal else each.began
-        return False, False, each is not cause, -WORDS.index(each.word), 2 * eased + (not fatal), began, where
-
-    return tuple(sorted(found, key=order))
-
-
-def _cause(found: Sequence[Incident]) -> Incident | None:
-    """Return what began first of the critical incidents and the warnings shortly before; None if nothing is critical.
-
-    None too where something is not finite: that is the cause.
-    """
-    told = [each for each in found if not each.cause and each.severity is not Severity.INFO]
-    critical = [each for each in told if each.severity is Severity.CRITICAL and each.word == worst(told)]
-    if worst(told) == FINE or not critical or any(_declared(each)[0].family is FATAL for each in critical):
-        return None
-    first = min(each.began for each in critical)
-    before = [each for each in told if _declared(each)[0].family not in HARMLESS and each.began >= first - WAKE]
-    return min([*critical, *before], key=lambda each: (each.began, place(*_declared(each))))
-
-
-def _declared(incident: Incident) -> tuple[Condition, Limit]:
-    condition = CONDITION_NAMED[incident.condition]
-    return condition, next(each for each in condition.limits if each.severity is incident.severity)

@@ -166,6 +166,8 @@ class Condition:
     """The algorithms that it applies to; empty for all."""
     related: tuple[str, ...] = ()
     """Further series to look at."""
+    foretold_by: tuple[str, ...] = ()
+    """The conditions that are its symptoms although they may be certain before it is."""
     level: str = ""
     """The signal whose level says when it is over, where that is not the one that is judged."""
 

@@ -196,6 +196,33 @@ def test_symptoms_of_another_family_and_of_a_symptom() -> None:
     assert _symptoms(run)["length_low/warning"] == 1
 
 
+SHORT, FAR, SURE = {"completions/mean_length": 10.0}, {"kl": 4.0}, {"entropy": 0.01}
+FORETOLD: dict[str, tuple[list[dict[str, Any]], dict[str, str]]] = {
+    "short completions are why KL is high, although that is certain after three": (
+        [SHORT | FAR] * 5,
+        {"kl_high": "length_low"},
+    ),
+    "not long after": ([FAR] * (WAKE + 1) + [FAR | SHORT] * 5, {}),
+    "nor is what is worse": ([{"kl": 9.0}] * 3 + [SHORT | {"kl": 9.0}] * 5, {}),
+    "with what follows from it": (
+        [SHORT] + [SHORT | SURE | {"grad_norm": 0.0, "frac_reward_zero_std": 0.05}] * 4,
+        {"entropy_low": "length_low", "gradient_dead": "length_low"},
+    ),
+    "what was short first is why entropy is low": ([SHORT] + [SHORT | SURE] * 4, {"entropy_low": "length_low"}),
+    "and the other way round": ([SURE] + [SHORT | SURE] * 5, {"length_low": "entropy_low"}),
+}
+
+
+@pytest.mark.parametrize(("lines", "causes"), FORETOLD.values(), ids=FORETOLD.keys())
+def test_a_symptom_that_is_certain_before_its_cause(lines: list[dict[str, Any]], causes: dict[str, str]) -> None:
+    """What says more needs more steps; what began earlier, by when the number left its limit, is no symptom else."""
+    run = _faulty(*lines)
+    told = {each.condition: each for each in run.snapshot.incidents if not each.cause}
+
+    assert {each.condition: each.cause for each in run.snapshot.incidents if each.cause} == causes
+    assert {*causes.values()} <= {*told}
+
+
 def test_nothing_hides_what_is_worse() -> None:
     """In any pair, nor does anything hide itself, nor two each other."""
     limits = [(condition, limit) for condition in CONDITIONS for limit in condition.limits]

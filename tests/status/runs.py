@@ -9,7 +9,8 @@ from rlexporter import recording
 from rlexporter.catalog import CATALOG
 from rlexporter.commands.playback import feed
 from rlexporter.conditions import from_catalog
-from rlexporter.conditions.incidents import ranked, word
+from rlexporter.conditions.incidents import word
+from rlexporter.conditions.ranking import ranked
 from rlexporter.model.condition import Severity
 from rlexporter.model.incident import Incident, Standing
 from rlexporter.model.snapshot import RunState, Snapshot
@@ -63,7 +64,7 @@ def goes_wrong(
         before = [each for each in builder.incidents if each.condition == name]
         worse = [each for each in before if severity == "warning"]  # a critical one came first in these tests
         began = min(each.began for each in (*worse, new))
-        found = replace((worse or [new])[0], began=began, cause=cause)
+        found = replace((worse or [new])[0], since=began, began=began, cause=cause)
         others = [each for each in builder.incidents if each not in before]
         write_incidents(builder, ranked([*others, found]))
 

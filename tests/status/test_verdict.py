@@ -71,6 +71,17 @@ ORDERS: dict[str, tuple[Steps, Steps, list[str]]] = {
     "a warning shortly before": (TRUNCATION, {"kl_high": SHORTLY}, ["kl_high", "truncation"]),
     "not long before": (TRUNCATION, {"kl_high": LONG}, ["truncation", "kl_high"]),
     "nor where it breaks no policy": (TRUNCATION, {"step_slow": 25}, ["truncation", "step_slow"]),
+    "a warning that led to it by way of another": (
+        {"reward_drop": 45},
+        {"kl_coef_lost": 10, "kl_high": 28},
+        ["kl_coef_lost", "reward_drop", "kl_high"],
+    ),
+    "what says more, although its symptom was certain before it": (
+        {"kl_high": 10},
+        {"length_low": 10 + WAKE},
+        ["length_low", "kl_high"],
+    ),
+    "not long after": ({"kl_high": 10}, {"length_low": 11 + WAKE}, ["kl_high", "length_low"]),
     "nor one that only explains other warnings, before NaN": (
         {"nonfinite_loss": 45},
         {"learning_rate_jump": 44},
@@ -120,6 +131,27 @@ def test_symptoms_never_speak() -> None:
     assert said(store.snapshot).conditions == ("kl_high",)
     began = [each.condition for each in store.snapshot.incidents]
     assert began == ["kl_high", "reward_flat", "nonfinite_weights"]
+
+
+def test_a_cause_begins_with_its_first_symptom() -> None:
+    """Which may be certain before it: what is critical meanwhile comes after both."""
+    store = _running(steps=50)
+    goes_wrong(store, "reward_drop", "critical", 44)
+    goes_wrong(store, "length_low", "warning", 46)
+    assert said(store.snapshot).conditions[0] == "reward_drop"
+
+    goes_wrong(store, "kl_high", "warning", 42, cause="length_low")
+    assert said(store.snapshot).conditions[0] == "length_low"
+
+
+def test_what_is_over_leads_to_nothing_by_way_of_another() -> None:
+    """It may be the cause itself: a learning rate that jumped for one step."""
+    store = _running(steps=50)
+    goes_wrong(store, "kl_coef_lost", "warning", 10)
+    goes_wrong(store, "learning_rate_jump", "warning", 28, OVER)
+    goes_wrong(store, "reward_drop", "critical", 45)
+
+    assert said(store.snapshot).conditions == ("learning_rate_jump", "reward_drop", "kl_coef_lost")
 
 
 def test_what_flaps_does_not_flap_here() -> None:
