@@ -16,12 +16,14 @@ from rlexporter.demo.faults import KINDS, Fault
 
 STALL_SECONDS = 900.0
 _SPIKE = 1000.0
-_DRIFTS = {"reward_hacking": ("e", 0.3, 4.0), "length_collapse": (tiny.END, 2.0, 20.0)}
+_DRIFTS = {"reward_hacking": ("e", 0.3, 4.0), "length_collapse": (tiny.END, 2.0, 60.0)}
 """By fault, the token that the policy drifts to: by how much its logit rises in each step, and how far at most. It
 stands for hundreds of steps in which a policy learns such a thing."""
-_PACE = {("grpo", "length_collapse"): 2.0, ("ppo", "length_collapse"): 0.5}
-"""By algorithm and fault, how many times as fast, so that KL is high before what follows from it. The penalty of GRPO
-(k3) grows exponentially with what is rare, and its gradient would explode first; PPO's value loss would spike first."""
+_PACE = {("ppo", "length_collapse"): 0.4}
+"""By algorithm and fault, how many times as fast: at full pace the value loss of PPO would spike first."""
+_ROLLOUTS = {"grpo": 2, "rloo": 2}
+"""By algorithm, the steps that train on a rollout. The drift waits for the next: it stands for what was learnt before,
+and is no update that moves the policy off its own samples."""
 _OF_REWARDS = ("nan_reward", "dead_reward", "stall")
 """The faults that happen when rewards are next computed for the training, which may be a step later."""
 Reward = Callable[..., list[float]]
@@ -38,6 +40,7 @@ class Injection(TrainerCallback):  # type: ignore[misc] # transformers is not ch
         self._undo: list[Callable[[], None]] = []
         self._bias: torch.Tensor | None = None
         self._pace = _PACE.get((algorithm, fault.kind), 1.0)
+        self._rollout = _ROLLOUTS.get(algorithm, 1)
         self._step = 0
         self.begun = self._due = self._begins = self._happened = False
         self._between = False
@@ -58,7 +61,8 @@ class Injection(TrainerCallback):  # type: ignore[misc] # transformers is not ch
             self._undo.pop()()
         if self._bias is not None:
             token, each, most = _DRIFTS[self._fault.kind]
-            self._bias[tiny.token(token)] = min(each * self._pace * (step - self._fault.step), most)
+            drifted = max(step - (step - 1) % self._rollout - self._fault.step, 0)
+            self._bias[tiny.token(token)] = min(each * self._pace * drifted, most)
         if self._due or step < self._fault.step:
             return
         self._due = True
