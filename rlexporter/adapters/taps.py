@@ -184,7 +184,7 @@ def callers() -> Iterator[FrameType]:
 
 
 def local(frame: FrameType, name: str) -> Any:
-    """Return the value of the local variable ``name`` of ``frame``; None if there is none."""
+    """Return the value of the local variable ``name`` of ``frame``; None without one."""
     return variables(frame, (name,)).get(name)
 
 

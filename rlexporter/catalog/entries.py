@@ -66,7 +66,7 @@ class Entries:
 
 
 def info(value: Number, *, k: int = 1, n: int = 1) -> Limit:
-    """Make a limit that asks for nothing; it applies when ``k`` of the last ``n`` observations are beyond ``value``."""
+    """Make an informational limit; it applies when ``k`` of the last ``n`` observations are beyond ``value``."""
     return Limit(Severity.INFO, value, (k, n))
 
 

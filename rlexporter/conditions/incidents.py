@@ -30,7 +30,7 @@ Key = tuple[str, str]
 
 
 class Mark(NamedTuple):
-    """The finding that a limit is a symptom, or (``cause`` is None) that it is none."""
+    """Says whether a limit is a symptom: ``cause`` is None if it is not."""
 
     key: Key
     cause: Key | None
@@ -72,7 +72,7 @@ class _Begun:
 def word(severity: Severity, standing: Standing, age: int) -> str:
     """Return what an incident says of its run that was certain ``age`` steps ago.
 
-    One that began lately speaks on, so that what flaps does not flap here.
+    One that began lately keeps its word, so that a flapping condition is shown as steady.
     """
     if standing is Standing.HOLDS or 0 <= age < WAKE:
         return {Severity.CRITICAL: ACT, Severity.WARNING: LOOK}.get(severity, FINE)
@@ -94,7 +94,7 @@ class Incidents:
         """What has gone wrong in the run: what speaks first, with the likeliest cause before all else."""
 
     def see(self, transitions: Sequence[Transition], view: View, time: float) -> list[Mark]:
-        """Take what has changed in a step, and return what is a symptom since, or is none any more.
+        """Take what has changed in a step, and return which limits became symptoms, and which stopped being one.
 
         ``time``: seconds since the epoch.
         """
@@ -139,7 +139,7 @@ class Incidents:
         self._lapses = min(lately, default=None)
 
     def of_failure(self) -> Mark:
-        """Return what explains that the run fails now: a critical non-finite value that holds since lately."""
+        """Return what explains that the run fails now: a recent critical non-finite value that still holds."""
         found = [
             each
             for each in self._begun.values()
@@ -165,7 +165,7 @@ class Incidents:
         return [Mark(each.key, each.cause) for each in early if each.cause in moved.values()]
 
     def _foretelling(self, new: Sequence[_Begun]) -> list[Mark]:
-        """Find the symptoms that were certain shortly before their cause, which begins now and is none itself."""
+        """Find the symptoms that were certain shortly before their cause, which begins now and is not a symptom."""
         marks = []
         for cause in new:
             for each in self._begun.values() if cause.cause is None else ():

@@ -1,4 +1,4 @@
-"""Signals that count NaN and infinities, and the order in which a step made its values so."""
+"""Signals that count NaN and infinities, and the order in which these arose within a step."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ declared.signal("nonfinite_other", unit="values")(
 
 
 class StepOrder:
-    """Places what is not finite in the order in which its step made it so; follows one run, look by look.
+    """Orders the non-finite values of a step by when they arose. One for each run, called at each look.
 
     The table of conditions has the order in which a step computes. A step of PPO has several updates, though: what the
     first of them makes NaN comes before all that the others compute, although an update computes it last.

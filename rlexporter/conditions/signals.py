@@ -111,7 +111,7 @@ def gradient_dead(view: View, memory: Memory) -> float | None:
 
 @declared.signal("learning_rate_share", unit="fraction", of="learning_rate")
 def learning_rate_share(view: View, memory: Memory) -> float | None:
-    """Return the learning rate over its highest value so far; None if it never was above 0 as it is logged."""
+    """Return the learning rate over its highest value so far; None if no logged value was above 0."""
     rate, highest = memory.new("learning_rate"), memory.past["learning_rate"].high
     return rate / highest if rate is not None and highest > 0.0 else None
 

@@ -131,7 +131,7 @@ def _name(host: bytes) -> str:
 
 
 def _password(value: bytes) -> bytes:
-    """Return the password of Basic authentication, all that a browser can be asked for; empty if it is none."""
+    """Return the password of Basic authentication, all that a browser can be asked for; empty for other schemes."""
     with contextlib.suppress(binascii.Error, ValueError):
         return base64.b64decode(value.strip(), validate=True).partition(b":")[2]
     return b""

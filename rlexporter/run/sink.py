@@ -258,7 +258,7 @@ class RunSink:
         self._absorb(replace(part, phases={}))
 
     def _number(self, step: object) -> int | None:
-        """Return the step that was given with a line; None, and an error is counted, for one that is none."""
+        """Return the step that was given with a line. One that is not a number counts as an error, and as not given."""
         with self.guard("log"):
             if step is not None:
                 return whole(step)

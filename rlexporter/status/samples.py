@@ -13,7 +13,7 @@ Number = float | int | str | None
 
 
 def number(value: float | None) -> Number:
-    """Return ``value`` for a JSON document; None where there is none."""
+    """Return ``value`` for a JSON document, which has no NaN or infinity; None for None."""
     if value is None or isfinite(value):
         return value
     return "NaN" if isnan(value) else "+Inf" if value > 0 else "-Inf"

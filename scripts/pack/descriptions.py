@@ -1,6 +1,6 @@
 """What an alert says of its run: templates of Prometheus, which ask its rules for step, limit and checkpoint.
 
-Each says where first, then what: numbers are those of the moment in which it began, in the words of a person.
+Each names the run and the step first. Values are from the step in which it began.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ def expand(expression: str) -> str:
 
 
 def alerts(condition: Condition) -> tuple[str, ...]:
-    """Return the severities at which a condition is an alert: information is none."""
+    """Return the severities at which a condition raises an alert: not for information."""
     return tuple(each.severity.value for each in condition.limits if each.severity is not Severity.INFO)
 
 
