@@ -58,7 +58,7 @@ def _numbers(condition: Condition) -> str:
 
 
 def _limit(form: str) -> str:
-    return _found(_IS.format("condition_threshold"), f", limit {{{{ .Value | {form} }}}}")
+    return _found(_FACT.format("threshold"), f", limit {{{{ .Value | {form} }}}}")
 
 
 def _found(test: str, text: str) -> str:
@@ -79,25 +79,18 @@ def _asked(query: str, given: str) -> str:
     return f'{{{{ $found := printf "{query}" {given} | query -}}}}'
 
 
-_IS = 'eq .Labels.__name__ "rl:{}"'
-_FACT = 'eq .Labels.fact "{}"'
-_NAMES = "rl:condition_step|rl:condition_threshold|rl:run_fact|rl:run_gpu_hours_since_critical|rl_incident"
 _ASKED = _asked(
-    f'{{__name__=~\\"{_NAMES}\\",fact=~\\"|last_good_checkpoint_step\\",rank=~\\"|0\\",'
-    f'condition=~\\"|%s\\",severity=~\\"|%s\\",{_LABELS}}}',
-    f"$labels.condition $labels.severity {_GIVEN}",
+    f'rl:alert_fact{{condition=\\"%s\\",severity=\\"%s\\",{_LABELS}}}', f"$labels.condition $labels.severity {_GIVEN}"
 )
+_FACT = 'eq .Labels.fact "{}"'
 _SUBJECT = _found(".Labels.subject", ", {{ .Labels.subject }}")
 _UNIT = _found('and .Labels.unit (ne .Labels.unit "reward")', " {{ .Labels.unit }}")
 _NUMBER = ': {{ $value | printf "%.4g" }}' + _UNIT + _limit('printf "%.4g"')
-_STEP = _found(_IS.format("condition_step"), ', step {{ .Value | printf "%.0f" }}')
+_STEP = _found(_FACT.format("step"), ', step {{ .Value | printf "%.0f" }}')
 _GOOD = _found(
     _FACT.format("last_good_checkpoint_step"), ' The last good checkpoint is that of step {{ .Value | printf "%.0f" }}.'
 )
-_HOURS = _found(
-    _IS.format("run_gpu_hours_since_critical"),
-    ' {{ .Value | printf "%.1f" }} GPU hours were spent since it went wrong.',
-)
+_HOURS = _found(_FACT.format("gpu_hours"), ' {{ .Value | printf "%.1f" }} GPU hours were spent since it went wrong.')
 _END = (
     _asked(f'rl:run_fact{{fact=~\\"step|last_good_checkpoint_step\\",{_LABELS}}}', _GIVEN)
     + _found(_FACT.format("step"), ' Its last step was {{ .Value | printf "%.0f" }}.')

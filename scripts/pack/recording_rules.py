@@ -284,6 +284,22 @@ _MOMENTS = (
         expr="rl:run_gpu_seconds_since_critical / 3600 > 0.1",
         help="The same in hours, where it is worth a word in a message.",
     ),
+    RecordingRule(
+        name="rl:alert_fact",
+        expr="label_replace(\n"
+        '  {__name__=~"rl:condition_step|rl:condition_threshold"}, "fact", "$1", "__name__", ".+_(.+)"\n'
+        ")\n"
+        'or label_replace(run(rl_incident{rank="0"}), "fact", "incident", "", "")\n'
+        "and ignoring (subject, cause, unit, fact) rl:condition\n"
+        "or rl:condition * 0 + ignoring (condition, severity, fact) group_left (fact)\n"
+        '  max without (attempt) (rl:run_fact{fact="last_good_checkpoint_step"})\n'
+        "or label_replace(\n"
+        "  rl:condition * 0 + ignoring (condition, severity) group_left () rl:run_gpu_hours_since_critical,\n"
+        '  "fact", "gpu_hours", "", ""\n'
+        ")",
+        help="What an alert says beside its value: its text asks for that in every evaluation, and finds all "
+        "of it by labels alone.",
+    ),
 )
 
 _VERDICT = (

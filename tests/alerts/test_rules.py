@@ -165,6 +165,25 @@ def _told(run: str, condition: str, severity: str) -> dict[str, Any]:
     }
 
 
+@pytest.mark.parametrize("generation", EACH_GENERATION)
+def test_an_alert_says_all_that_is_known(generation: str, tmp_path: Path) -> None:
+    """What it is about, its unit, the last good checkpoint and the GPU hours since, of this alert and of no other."""
+    incident = 'rl_incident{condition="kl_high",severity="critical",subject="tokens",cause="",unit="nats"}'
+    known = {incident: 2.0, incident.replace("kl_high", "kl_negative"): 2.0, "rl_gpus": 8.0}
+    events = [Event(name, 300, holds=10**6, step=step) for name, step in (("kl_high", 40), ("ratio_high", 41))]
+    run = Process([("running", 2400)], events=events, more={**known, "rl_last_good_checkpoint_step": 30.0})
+    told, other = _told("a", "kl_high", "critical"), _told("a", "ratio_high", "critical")
+    more = " The last good checkpoint is that of step 30. 3.3 GPU hours were spent since it went wrong."
+    told["exp_annotations"]["description"] = f"Run a, tokens, step 40: 7 nats, limit 3.{more}"
+    other["exp_annotations"]["description"] = f"Run a, step 41: 7, limit 3.{more}"
+    said = [
+        {"alertname": name, "eval_time": "30m", "exp_alerts": [each]}
+        for name, each in (("RLKLHigh", told), ("RLRatioHigh", other))
+    ]
+    case = Case(series([run], 2000), {"30m": {"RLKLHigh": ["a"]}})
+    assert promtool.run(generation, tmp_path, [alone(case) | {"alert_rule_test": said}]) == ""
+
+
 def _lived(*events: Event, run: str = "a", instance: str = "h:1", born: int = 0, seconds: int = 600) -> Process:
     return Process([("running", seconds)], born, instance, run, events=events)
 
