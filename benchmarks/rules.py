@@ -3,6 +3,9 @@
 `python -m benchmarks.rules BEFORE AFTER [SECONDS]` compares any two files of rules, or revisions of this repository; a
 revision's rules meet what its own exporter served. SECONDS is for how long the servers run before they are measured.
 
+`python -m benchmarks.rules storm RULES [SECONDS]` compares two fleets under the same rules: one in which every run is
+well, and one in which every run became sick at once, so that each rule has all there is to tell.
+
 Time runs five times as fast: scrape and evaluation every 3 seconds instead of 15, all windows a fifth as long. So a
 window of an hour is full after 12 minutes, and has as many samples as in a day's work.
 """
@@ -20,8 +23,9 @@ import sys
 import tarfile
 import tempfile
 import time
+import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from benchmarks import rule_targets, simulated
@@ -33,7 +37,9 @@ BEFORE = "7f528b6"
 RUNS, FASTER, EVERY = 200, 5, 15
 WARM_SECONDS, EVALUATIONS = 750.0, 40
 HUNG, GONE = "hung", "gone"
+STORM = "storm"
 _SICK = (KL, KL, KL, KL, KL, NAN, DEAD, FAILED, HUNG, GONE)
+_FEW = tuple(_SICK[i // 10 % len(_SICK)] if i % 10 == 0 else HEALTHY for i in range(100))
 _WINDOW = re.compile(r"(\[|offset |for: )(\d+)([smhd])(?=\]|\s|$)", re.MULTILINE)
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _HOURS = 3600.0
@@ -45,6 +51,15 @@ class Side:
 
     rules: str
     texts: Mapping[str, str]
+    kinds: Sequence[str] = _FEW
+    """What is wrong with one run after the other."""
+    whole: bool = False
+    """Whether runs serve all that they do, and not only what the rules read."""
+
+    @property
+    def storm(self) -> bool:
+        """Whether all conditions have begun when the servers start, and not hours ago."""
+        return HEALTHY not in self.kinds
 
 
 @dataclass
@@ -54,6 +69,8 @@ class Costs:
     all: dict[str, float] = field(default_factory=dict)
     rules: dict[str, list[float]] = field(default_factory=dict)
     """By moment, and by the rule's place and name."""
+    cpu: list[tuple[float, float]] = field(default_factory=list)
+    """Moments, and the seconds of CPU that Prometheus has taken up to them."""
 
     @property
     def median(self) -> float:
@@ -63,6 +80,12 @@ class Costs:
     def least(self) -> float:
         """The sum of what each rule cost in its best evaluation: the part that is not waiting for a busy machine."""
         return sum(map(min, self.rules.values()))
+
+    @property
+    def cores(self) -> float:
+        """The cores that Prometheus kept busy, scrapes and all, from the first look to the last."""
+        (began, before), (ended, after) = self.cpu[0], self.cpu[-1]
+        return (after - before) / (ended - began)
 
     def __str__(self) -> str:
         low, _, high = statistics.quantiles(self.all.values(), n=4)
@@ -96,6 +119,14 @@ def _printed(tree: Path) -> dict[str, str]:
     return dict(json.loads(done.stdout))
 
 
+def fleets(rules: Side) -> dict[str, Side]:
+    """The same rules for runs that are all well, and for runs that are all sick."""
+    return {
+        "all well": replace(rules, kinds=(HEALTHY,), whole=True),
+        "all sick": replace(rules, kinds=_SICK, whole=True),
+    }
+
+
 def rows() -> Iterator[str]:
     """The table of the page."""
     yield from table(side(BEFORE), side(str(ROOT / "alerts/rlexporter.rules.yml")))
@@ -110,19 +141,24 @@ def table(before: Side, after: Side, warm: float = WARM_SECONDS) -> Iterator[str
         yield f"| {generation} | {old} | {new} | {old.median / new.median:.1f} |"
 
 
-def measured(sides: Sequence[Side], warm: float = WARM_SECONDS) -> dict[str, list[Costs]]:
+def measured(
+    sides: Sequence[Side],
+    warm: float = WARM_SECONDS,
+    generations: Sequence[str] = GENERATIONS,
+    evaluations: int = EVALUATIONS,
+) -> dict[str, list[Costs]]:
     """What evaluations cost each side, by the version of Prometheus; all servers run at the same time."""
     with contextlib.ExitStack() as stack:
         servers: dict[str, list[Prometheus]] = {}
         for each in sides:
             port = stack.enter_context(simulated.answering(_fleet(each, warm)))
-            for generation in GENERATIONS:
+            for generation in generations:
                 at = stack.enter_context(_server(generation, each, port))
                 servers.setdefault(str(at.get("status/buildinfo")["version"]), []).append(at)
         time.sleep(warm)
         costs = {version: [Costs() for _ in each] for version, each in servers.items()}
         every = [pair for version, each in servers.items() for pair in zip(each, costs[version], strict=True)]
-        while min(len(cost.all) for _, cost in every) < EVALUATIONS:
+        while min(len(cost.all) for _, cost in every) < evaluations:
             for at, cost in every:
                 _look(at, cost)
             time.sleep(EVERY / FASTER / 2)
@@ -130,6 +166,9 @@ def measured(sides: Sequence[Side], warm: float = WARM_SECONDS) -> dict[str, lis
 
 
 def _look(at: Prometheus, cost: Costs) -> None:
+    with urllib.request.urlopen(f"http://127.0.0.1:{at.port}/metrics") as answer:
+        (taken,) = re.findall(r"^process_cpu_seconds_total (\S+)", answer.read().decode(), re.MULTILINE)
+    cost.cpu.append((time.time(), float(taken)))
     group = at.get("rules")["groups"][0]
     if group["lastEvaluation"] not in cost.all:
         cost.all[group["lastEvaluation"]] = 1000 * float(group["evaluationTime"])
@@ -144,21 +183,24 @@ def faster(rules: str) -> str:
 
 
 def _fleet(of: Side, warm: float) -> Callable[[int], str | None]:
-    """What each run answers; one in ten is sick, and what ends ended a minute before it is measured."""
+    """What each run answers; what ends ended a minute before it is measured."""
     read = set(re.findall(r"\b(?:rl|rlexporter)_\w+\b", of.rules))
     lines = {
-        kind: [line for line in text.splitlines() if re.split("[{ ]", line)[0] in read]
+        kind: [line for line in text.splitlines() if line[0] != "#" and (of.whole or re.split("[{ ]", line)[0] in read)]
         for kind, text in of.texts.items()
     }
     began = time.time()
-    kinds = [_SICK[i // 10 % len(_SICK)] if i % 10 == 0 else HEALTHY for i in range(RUNS)]
-    fleet = [
-        _answers(i, kind, lines.get(kind, lines[HEALTHY]), began, began + warm - 60) for i, kind in enumerate(kinds)
-    ]
+    fleet = []
+    for i in range(RUNS):
+        kind = of.kinds[i % len(of.kinds)]
+        text = lines.get(kind, lines[HEALTHY])
+        fleet.append(_answers(i, kind, text, began, ends=began + warm - 60, storm=of.storm))
     return lambda number: fleet[number](time.time())
 
 
-def _answers(number: int, kind: str, lines: Sequence[str], began: float, ends: float) -> Callable[[float], str | None]:
+def _answers(
+    number: int, kind: str, lines: Sequence[str], began: float, *, ends: float, storm: bool
+) -> Callable[[float], str | None]:
     then, now = [], []
     for line in lines:
         series, _, value = line.replace(RUN, f"run-{number}").rpartition(" ")
@@ -166,7 +208,7 @@ def _answers(number: int, kind: str, lines: Sequence[str], began: float, ends: f
         if moving and not (kind == HUNG and series.startswith("rl_last")):
             now.append(series)
         else:
-            hours = number % 7 + 1 + ("_start_" in series)
+            hours = 0 if storm and "_event_" in series else number % 7 + 1 + ("_start_" in series)
             then.append(f"{series} {began - hours * _HOURS if '_timestamp_' in series else value}\n")
     fixed = "".join(then)
 
@@ -194,12 +236,18 @@ def _server(generation: str, of: Side, port: int) -> Iterator[Prometheus]:
 
 
 def main() -> None:
-    """Compare two files or revisions; then the rules that cost most, of each."""
+    """Compare two files or revisions, or two fleets; then the rules that cost most, of each."""
     before, after, warm = sys.argv[1], sys.argv[2], float(sys.argv[3] if len(sys.argv) > 3 else WARM_SECONDS)
-    found = measured((side(before), side(after)), warm)
+    sides = {before: side(before), after: side(after)} if before != STORM else fleets(side(after))
+    found = measured(
+        tuple(sides.values()), warm, *((GENERATIONS[-1:], EVALUATIONS // 4) if before == STORM else (GENERATIONS,))
+    )
     for version, costs in found.items():
-        for name, cost in zip((before, after), costs, strict=True):
-            print(f"Prometheus {version}, {name}: {cost} ms, at least {cost.least:.1f}; {len(cost.all)} evaluations")
+        for name, cost in zip(sides, costs, strict=True):
+            print(
+                f"Prometheus {version}, {name}: {cost} ms, at least {cost.least:.1f}; "
+                f"{len(cost.all)} evaluations; {cost.cores:.3f} cores"
+            )
             for rule, times in sorted(cost.rules.items(), key=lambda rule: -min(rule[1]))[:25]:
                 print(f"    {min(times):6.2f}  {rule}")
 
