@@ -107,7 +107,7 @@ INHIBITIONS: tuple[tuple[tuple[Family, ...], tuple[Family, ...]], ...] = (
     ),
     (
         (Family.POLICY_STEP, Family.GRAD, Family.LR),
-        (Family.KL_HIGH, Family.REWARD_DROP, Family.LENGTH, Family.PLATEAU),
+        (Family.KL_HIGH, Family.ENTROPY_LOW, Family.ENTROPY_HIGH, Family.REWARD_DROP, Family.LENGTH, Family.PLATEAU),
     ),
     ((Family.KL_NEGATIVE,), (Family.POLICY_STEP, Family.REWARD_DROP)),
     ((Family.REWARD_JUMP,), (Family.VALUE, Family.GRAD)),

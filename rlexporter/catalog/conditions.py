@@ -640,6 +640,7 @@ _KL_CONDITIONS = (
         ),
         source="Gao et al., Scaling Laws for Reward Model Overoptimization (2022); both together in no run of [real]",
         related=("rl_reward_mean", "rl_kl_per_token", "rl_kl_per_sequence", "rl_completion_length_mean"),
+        foretold_by=("kl_high", "kl_jump"),
         level="kl",
     ),
     condition("logprob_shift", "RLLogProbabilityShift", Family.KL_HIGH).when(

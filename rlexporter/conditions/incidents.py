@@ -40,8 +40,8 @@ class _Begun:
     """A limit of a condition that has begun, once or again."""
 
     __slots__ = (
-        *("at", "cause", "condition", "count", "ended", "key", "limit", "look", "place", "standing", "step", "time"),
-        "transition",
+        *("at", "cause", "condition", "count", "ended", "first", "key", "limit", "look", "place", "since", "standing"),
+        *("step", "time", "transition"),
     )
 
     def __init__(self, transition: Transition, at: int, look: int, where: Place) -> None:
@@ -52,7 +52,9 @@ class _Begun:
         self.at = at
         self.look = look
         self.place = where
-        self.step = 0
+        self.step = self.first = 0
+        """The steps in which it was certain: lately, and for the first time since it was over."""
+        self.since = transition.since
         self.time = 0.0
         self.count = 1
         self.standing = Standing.HOLDS
@@ -63,6 +65,14 @@ class _Begun:
     @property
     def active(self) -> bool:
         return self.standing is Standing.HOLDS
+
+    def go_on(self, before: _Begun | None) -> None:
+        """Take over what was ``before``: one that was not over goes on."""
+        self.first = self.step
+        if before is not None:
+            self.count += before.count
+            if before.standing is not Standing.OVER and before.transition.subject == self.transition.subject:
+                self.first, self.since = before.first, before.since
 
     def word(self, step: int) -> str:
         """Return what it says of the run in ``step``."""
@@ -116,7 +126,7 @@ class Incidents:
             if each.began:
                 found = _Begun(each, self._now, self._looks, self._order.place(each.condition, each.limit, view))
                 found.step, found.time = view.step, time
-                found.count += self._begun[key].count if key in self._begun else 0
+                found.go_on(self._begun.get(key))
                 self._begun[key] = found
                 new.append(found)
             elif key in self._begun:
@@ -239,8 +249,8 @@ def _incident(limits: Sequence[_Begun], step: int) -> Incident:
         found.limit.severity,
         found.standing,
         found.word(step),
-        since=min(each.transition.since for each in told or limits),
-        began=min(each.step for each in told or limits),
+        since=min(each.since for each in told or limits),
+        began=min(each.first for each in told or limits),
         step=found.step,
         time=found.time,
         value=begun.value,

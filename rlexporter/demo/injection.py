@@ -16,7 +16,7 @@ from rlexporter.demo.faults import KINDS, Fault
 
 STALL_SECONDS = 900.0
 _SPIKE = 1000.0
-_DRIFTS = {"reward_hacking": ("e", 0.3, 4.0), "length_collapse": (tiny.END, 2.0, 60.0)}
+_DRIFTS = {"reward_hacking": ("e", 0.12, 4.0), "length_collapse": (tiny.END, 2.0, 60.0)}
 """By fault, the token that the policy drifts to: by how much its logit rises in each step, and how far at most. It
 stands for hundreds of steps in which a policy learns such a thing."""
 _PACE = {("ppo", "length_collapse"): 0.4}

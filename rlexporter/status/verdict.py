@@ -144,7 +144,7 @@ def _told(incident: Incident, language: Language) -> str:
     """Return what went wrong, with what, since when, and how it stands."""
     summary = language(CONDITION_NAMED[incident.condition].summary)
     subject = language(sentences.SUBJECT, subject=incident.subject) if incident.subject else ""
-    began = language(_BEGAN[incident.standing], step=str(incident.since if incident.subject else incident.step))
+    began = language(_BEGAN[incident.standing], step=str(incident.since if incident.subject else incident.began))
     return language.together([summary, subject, began])
 
 
