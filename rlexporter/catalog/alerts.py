@@ -112,7 +112,7 @@ INHIBITIONS: tuple[tuple[tuple[Family, ...], tuple[Family, ...]], ...] = (
     ((Family.KL_NEGATIVE,), (Family.POLICY_STEP, Family.REWARD_DROP)),
     ((Family.REWARD_JUMP,), (Family.VALUE, Family.GRAD)),
     ((Family.TRUNCATION,), (Family.LENGTH,)),
-    ((Family.REWARD_FLAT,), (Family.PLATEAU, Family.GRAD_DEAD)),
+    ((Family.REWARD_FLAT,), (Family.REWARD_DROP, Family.PLATEAU, Family.GRAD_DEAD)),
     ((Family.STALL,), (Family.SLOW,)),
 )
 """The families that are causes, each with its symptoms: see `rlexporter.catalog.causes`."""
