@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from rlexporter.config.settings import LOGGERS
+
 DESCRIPTIONS = {
     "run": (
         "Name of the run. By default the trainer's run name, else the name of its output folder and a short "
@@ -41,8 +43,7 @@ DESCRIPTIONS = {
 }
 """By argument; Markdown, with links as in docs/."""
 LOGGERS_TEXT = (
-    "Which loggers' lines feed a run, the preferred first: `verl`, `openrlhf`, `nemo_rl`, `prime_rl`, "
-    "`slime`, `miles`, `accelerate`, `wandb`, `mlflow`, `trackio`, `tensorboard` "
+    f"Which loggers' lines feed a run, the preferred first: {', '.join(f'`{each}`' for each in LOGGERS)} "
     "([frameworks.md](frameworks.md)). Set by `rlexporter run --from`, or before `import rlexporter`; it is no "
     "argument."
 )

@@ -16,7 +16,7 @@ SOURCES = sorted(PACKAGE.rglob("*.py"))
 
 LAYERS = (
     ("version", "atomic_file", "model"),
-    ("catalog", "tensors"),
+    ("catalog", "frameworks", "tensors"),
     ("conditions", "adapters"),
     ("config", "store"),
     ("recording", "status"),
@@ -30,7 +30,7 @@ ORDER = [unit for layer in LAYERS for unit in layer]
 NEVER = (
     *(("endpoint", "adapters"), ("outputs", "adapters"), ("run", "adapters"), ("integrations", "outputs")),
     *(("conditions", "tensors"), ("store", "catalog"), ("outputs", "store"), ("endpoint", "store")),
-    ("adapters", "tensors"),
+    *(("adapters", "tensors"), ("store", "frameworks")),
 )
 """Pairs that the order would allow: the second is no business of the first."""
 

@@ -14,6 +14,7 @@ from rlexporter import catalog
 from rlexporter.adapters.optimizer import BackwardTaps
 from rlexporter.adapters.trainer_facts import gpus, hyperparameters, model_name, version_of
 from rlexporter.adapters.weights import StepWeights
+from rlexporter.frameworks.known import TRL
 from rlexporter.model.sink import TrainedRun
 from rlexporter.model.step import RunFacts, StepUpdate
 
@@ -28,7 +29,7 @@ def run_facts(trainer: Any) -> RunFacts:
     model = accelerator.unwrap_model(trainer.model)
     return RunFacts(
         algorithm=catalog.PPO_LEGACY,
-        framework=catalog.TRL,
+        framework=TRL,
         rank=int(accelerator.process_index),
         local_rank=int(accelerator.local_process_index),
         world_size=int(accelerator.num_processes),

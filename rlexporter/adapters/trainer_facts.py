@@ -14,6 +14,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rlexporter import catalog
+from rlexporter.frameworks.known import TRL
+from rlexporter.frameworks.swift import SWIFT
+from rlexporter.frameworks.unsloth import UNSLOTH
 from rlexporter.model.step import RunFacts
 
 _ALGORITHMS = {
@@ -140,8 +143,8 @@ def framework_of(trainer: Any) -> str:
     """Return the name of the framework that ``trainer`` is of: that which its class is declared in."""
     kinds = type(trainer).__mro__
     if any(kind.__module__.startswith(_SWIFT) for kind in kinds):
-        return catalog.SWIFT.name
-    return catalog.UNSLOTH.name if any(_COPY.match(kind.__name__) for kind in kinds) else catalog.TRL
+        return SWIFT.name
+    return UNSLOTH.name if any(_COPY.match(kind.__name__) for kind in kinds) else TRL
 
 
 def names_of(kind: type) -> list[str]:

@@ -42,9 +42,6 @@ from rlexporter.catalog.conditions import (
     SERIES_SIGNALS,
     SETTLED,
 )
-from rlexporter.catalog.frameworks import FRAMEWORKS, STEP_KEYS, TRL, family_of, written_by
-from rlexporter.catalog.frameworks.swift import SWIFT
-from rlexporter.catalog.frameworks.unsloth import UNSLOTH
 from rlexporter.catalog.metrics import (
     CATALOG,
     ERROR_PLACES,
@@ -69,7 +66,6 @@ __all__ = [
     "DISTILLATION",
     "DPO",
     "ERROR_PLACES",
-    "FRAMEWORKS",
     "GKD",
     "GOLD",
     "GRPO",
@@ -99,13 +95,7 @@ __all__ = [
     "SERIES_SIGNALS",
     "SETTLED",
     "SFT",
-    "STEP_KEYS",
-    "SWIFT",
     "TENSOR_SIGNALS",
     "TPO",
-    "TRL",
-    "UNSLOTH",
     "family",
-    "family_of",
-    "written_by",
 ]

@@ -13,11 +13,12 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from rlexporter import recording
-from rlexporter.catalog import ALGORITHMS, CONDITION_NAMED, FRAMEWORKS, NAMED, RUN_FAILED, RUN_VANISHED
+from rlexporter.catalog import ALGORITHMS, CONDITION_NAMED, NAMED, RUN_FAILED, RUN_VANISHED
 from rlexporter.commands.recorded_alerts import NOTHING_JUDGED, Fired, NotJudged, Report, judge
 from rlexporter.conditions.from_catalog import SIGNAL_NAMED, series_of
 from rlexporter.config.settings import Settings
 from rlexporter.display import COUNTED, number
+from rlexporter.frameworks.known import FRAMEWORKS
 from rlexporter.model.condition import Severity
 from rlexporter.model.errors import SetupError
 

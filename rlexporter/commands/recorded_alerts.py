@@ -7,13 +7,14 @@ from dataclasses import asdict, dataclass
 from math import isnan
 from typing import Any
 
-from rlexporter.catalog import CATALOG, CONDITION_NAMED, FRAMEWORKS, RUN_FAILED, RUN_VANISHED
+from rlexporter.catalog import CATALOG, CONDITION_NAMED, RUN_FAILED, RUN_VANISHED
 from rlexporter.commands import playback
 from rlexporter.conditions import from_catalog
 from rlexporter.conditions.from_catalog import series_of
 from rlexporter.conditions.incidents import Key
 from rlexporter.conditions.judge import Thresholds
 from rlexporter.conditions.watch import Watch
+from rlexporter.frameworks.known import FRAMEWORKS
 from rlexporter.model.condition import Baseline, Condition, Severity, Signal
 from rlexporter.model.snapshot import RunState
 from rlexporter.recording import Recording

@@ -16,6 +16,7 @@ from typing import Any, Literal, TypedDict
 from rlexporter.catalog import buckets
 from rlexporter.conditions.limit_state import Factor
 from rlexporter.config import parsers, thresholds
+from rlexporter.frameworks import WATCHED
 from rlexporter.model.errors import SetupError
 
 logger = logging.getLogger("rlexporter")
@@ -24,10 +25,7 @@ DEFAULT_PORT = 9750
 MAIN = "main"
 TIMINGS = "timings"
 RANKS = (MAIN, TIMINGS, "all")
-LOGGERS = (
-    *("verl", "openrlhf", "nemo_rl", "prime_rl", "slime", "miles"),
-    *("accelerate", "wandb", "mlflow", "trackio", "tensorboard"),
-)
+LOGGERS = tuple(WATCHED)
 """The loggers whose lines can feed a run."""
 FROM = "RLEXPORTER_FROM"
 """The variable that names some of them. It is no argument: it is read before there is an exporter."""

@@ -8,27 +8,23 @@ callback of ours, or the script an `Exporter`, that one feeds and no logger does
 
 from __future__ import annotations
 
-import functools
 import logging
 import os
 import sys
 import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from types import ModuleType
+from functools import partial
 from typing import Any
 
-from rlexporter.exporter import Exporter, serving
+from rlexporter.exporter import Exporter, linger, serving
+from rlexporter.frameworks.common import Feed
 from rlexporter.integrations.logged_run import LoggedRun
 from rlexporter.model.errors import SetupError
 from rlexporter.model.step import RunFacts
 from rlexporter.model.values import Unreadable, read
 
 logger = logging.getLogger("rlexporter")
-
-_inside = threading.local()
-"""Its ``depth`` is the number of watched calls that are under way in a thread."""
-_said: set[tuple[str, type]] = set()
 
 
 class Sources:
@@ -75,20 +71,28 @@ class Sources:
                 self._after = None
                 self.run.log(values, step, whole=whole, replaces=replaces)
 
-    def end(self, source: str, error: BaseException | None = None) -> LoggedRun | None:
-        """End the run if ``source`` feeds it, by ``error`` or normally, and return it. A later line opens another."""
+    def end(self, source: str, error: BaseException | None = None, *, lingers: bool = False) -> None:
+        """End the run if ``source`` feeds it, by ``error`` or normally. A later line opens another.
+
+        ``lingers``: True to serve the end for a while if this is an actor, which is killed when its driver ends.
+        """
         if os.getpid() != self._process or source != self._source:
-            return None
+            return
         with self._lock:
             run, self.run = self.run, None
             if run is not None:
                 run.end(error)
-            return run
+        if run is not None and lingers and _is_actor():
+            linger(run.exporter)
 
     def flush(self, source: str) -> None:
         """Serve what waits, if ``source`` feeds the run."""
         if source == self._source and self.run is not None:
             self.run.flush()
+
+    def feed(self, source: str) -> Feed:
+        """Return the way of the lines of ``source``, for what watches it."""
+        return Feed(source, partial(self.log, source), partial(self.end, source), partial(self.flush, source))
 
     def leave(self) -> None:
         """Stop to serve, and feed no more."""
@@ -134,46 +138,15 @@ class Sources:
         self.run.begin(found)
 
 
-def watch(owner: type | ModuleType, name: str, then: Callable[..., object]) -> None:
-    """Call ``then`` with the arguments of each call of a method of ``owner`` that has returned; once, if watched twice.
-
-    ``owner`` may be a module, and ``name`` a function of it; a coroutine has returned before it begins to run. Not for
-    a call inside another that is watched. What the method raises passes untouched.
-    """
-    method = getattr(owner, name)
-    if getattr(method, "_rlexporter", None) is not None:
-        return
-
-    @functools.wraps(method)
-    def watched(*args: Any, **kwargs: Any) -> Any:
-        depth = getattr(_inside, "depth", 0)
-        _inside.depth = depth + 1
-        try:
-            result = method(*args, **kwargs)
-        finally:
-            _inside.depth = depth
-        if not depth:
-            guarded(then, *args, **kwargs)
-        return result
-
-    vars(watched)["_rlexporter"] = then
-    setattr(owner, name, watched)
-
-
-def guarded(act: Callable[..., object], *args: Any, **kwargs: Any) -> None:
-    """Call ``act``; an error in it is logged, the first of each kind, and reaches nobody."""
-    try:
-        act(*args, **kwargs)
-    except Exception as error:  # the boundary: nothing of ours may reach a script that knows nothing of us
-        kind = (act.__qualname__, type(error))
-        if kind not in _said:
-            _said.add(kind)
-            logger.warning("rlexporter cannot read a line (%s): %s", act.__qualname__, error, exc_info=error)
-
-
 def _has_number(values: Mapping[str, Any]) -> bool:
     return any(not isinstance(read(value), Unreadable) for value in values.values())
 
 
 def _trace(error: Exception) -> Exception | None:
     return None if isinstance(error, SetupError) else error
+
+
+def _is_actor() -> bool:
+    """Return True in an actor of Ray, at whose end nothing of ours is called."""
+    ray = sys.modules.get("ray")
+    return ray is not None and ray.is_initialized() and ray.get_runtime_context().get_actor_id() is not None

@@ -23,6 +23,8 @@ from importlib.util import find_spec
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from rlexporter.frameworks import FILES, FRAMEWORKS, WATCHED
+
 if TYPE_CHECKING:
     from rlexporter.integrations.log_sources import Sources
 
@@ -31,26 +33,6 @@ logger = logging.getLogger("rlexporter")
 NAME = "rlexporter"
 """What `report_to` and trackers call it."""
 VARIABLE = "RLEXPORTER_FROM"
-FRAMEWORKS = ("verl", "openrlhf", "nemo_rl", "prime_rl", "slime", "miles")
-"""Those that log by a class or function of their own. They call the other loggers, and are watched without being asked
-for."""
-_FILES = {"miles": "slime"}
-"""The file of a logger whose file is not of its name."""
-_WATCHED = {
-    "verl": (("verl.utils.tracking", "watch_tracking"),),
-    "openrlhf": (("openrlhf.utils.logging_utils", "watch_loggers"),),
-    "nemo_rl": (("nemo_rl.utils.logger", "watch_logger"),),
-    "prime_rl": (("prime_rl.monitors", "watch_fan_out"), ("prime_rl.utils.monitor", "watch_monitors")),
-    "slime": (("slime.observability.logging_utils", "watch_slime"), ("slime.utils.logging_utils", "watch_slime")),
-    "miles": (("miles.utils.tracking_utils.tracking", "watch_miles"),),
-    "accelerate": (("accelerate.accelerator", "watch_accelerator"),),
-    "wandb": (("wandb.sdk.wandb_run", "watch_runs"), ("wandb.sdk.data_types.histogram", "watch_histograms")),
-    "mlflow": (("mlflow.tracking.client", "watch_client"),),
-    "trackio": (("trackio.run", "watch_runs"), ("trackio.histogram", "watch_histograms")),
-    "tensorboard": (("torch.utils.tensorboard.writer", "watch_writers"), ("tensorboardX.writer", "watch_writers")),
-}
-"""By logger: the modules to wait for, each with the function of our file of the logger's name that is handed it."""
-
 _sources: Sources | None = None
 """The sources of this process, once a module of one of them has been imported."""
 
@@ -72,16 +54,15 @@ def register_all() -> None:
 def read_loggers(*always: str) -> None:
     """Read the loggers that `RLEXPORTER_FROM` names from now on, and those of ``always``; twice changes nothing."""
     for name in _order(always):
-        for module, function in _WATCHED[name]:
-            after_import(module, _Watch(name, function, always))
+        for module in WATCHED[name]:
+            after_import(module, _Watch(name, always))
 
 
 @dataclass(frozen=True)
 class _Watch:
-    """Watches a module of a logger. Equal to another one of the same function, so that none waits twice."""
+    """Watches a module of a logger. Equal to another one of the same logger, so that none waits twice."""
 
     name: str
-    function: str
     always: tuple[str, ...]
 
     def __call__(self, module: ModuleType) -> None:
@@ -91,17 +72,17 @@ class _Watch:
         if _sources is None:
             _sources = Sources(_order(self.always))
         if self.name in _sources.order:
-            own = import_module(f"rlexporter.integrations.loggers.{_FILES.get(self.name, self.name)}")
-            getattr(own, self.function)(module, _sources)
+            own = import_module(f"rlexporter.frameworks.{FILES.get(self.name, self.name)}")
+            own.watch(module, _sources.feed(self.name))
 
 
 def _order(always: tuple[str, ...]) -> tuple[str, ...]:
     """Return the loggers to read, the preferred first: frameworks call the others themselves, so they are before."""
     asked = [each.strip() for each in os.environ.get(VARIABLE, "").split(",") if each.strip()]
-    unknown = [each for each in asked if each not in _WATCHED]
+    unknown = [each for each in asked if each not in WATCHED]
     if unknown:
-        logger.warning("rlexporter: %s=%s is no logger; there are %s", VARIABLE, unknown[0], ", ".join(_WATCHED))
-    known = dict.fromkeys(each for each in (*always, *asked) if each in _WATCHED)
+        logger.warning("rlexporter: %s=%s is no logger; there are %s", VARIABLE, unknown[0], ", ".join(WATCHED))
+    known = dict.fromkeys(each for each in (*always, *asked) if each in WATCHED)
     return tuple(sorted(known, key=lambda each: each not in FRAMEWORKS))
 
 

@@ -12,8 +12,8 @@ from accelerate.tracking import GeneralTracker  # type: ignore[import-untyped]
 
 from rlexporter import catalog
 from rlexporter.exporter import Exporter
+from rlexporter.frameworks.common import of_config
 from rlexporter.integrations.logged_run import LoggedRun
-from rlexporter.integrations.loggers.common import of_config
 
 _LEGACY_PPO = "trl_ppo_trainer_config"
 """Key under which legacy PPO passes its settings."""

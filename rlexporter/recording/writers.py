@@ -1,6 +1,6 @@
 """Translates the log lines of other writers into those of TRL: their steps, numbers as texts, prefixes of trackers.
 
-The keys stay those of their framework, whose table in `rlexporter.catalog.frameworks` says what they feed. Lines that
+The keys stay those of their framework, whose table in `rlexporter.frameworks` says what they feed. Lines that
 carry an ``event`` are those of recorders, and are left alone.
 """
 
@@ -12,7 +12,9 @@ from functools import cache, lru_cache
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from rlexporter.catalog import CATALOG, FRAMEWORKS, STEP_KEYS, TRL, family_of, written_by
+from rlexporter.catalog import CATALOG
+from rlexporter.frameworks.common import STEP_KEYS
+from rlexporter.frameworks.known import FRAMEWORKS, TRL, family_of, written_by
 from rlexporter.model.framework import Framework
 from rlexporter.recording.source import Line
 from rlexporter.store.keys import Resolver, evaluation_prefix

@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from functools import cache, lru_cache
 from typing import Any
 
-from rlexporter.catalog import CONDITION_NAMED, FRAMEWORKS, RUNBOOKS
+from rlexporter.catalog import CONDITION_NAMED, RUNBOOKS
 from rlexporter.catalog.languages import ENGLISH, Language
 from rlexporter.conditions.from_catalog import SIGNAL_NAMED, series_of
+from rlexporter.frameworks.known import FRAMEWORKS
 from rlexporter.model.histogram import Histogram
 from rlexporter.model.metric import Metric, Series
 from rlexporter.model.snapshot import RunState, Snapshot

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from rlexporter.catalog import ALGORITHMS, FRAMEWORKS, GKD, NAMED
+from rlexporter.catalog import ALGORITHMS, GKD, NAMED
 from rlexporter.conditions.from_catalog import alerts_on
+from rlexporter.frameworks.known import FRAMEWORKS
 from rlexporter.model.framework import Framework
 from rlexporter.model.metric import Group, Kind, Level, Metric
 from scripts.pack.markdown import table

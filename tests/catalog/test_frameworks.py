@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from rlexporter import recording
-from rlexporter.catalog import ALGORITHMS, CATALOG, CONDITIONS, FRAMEWORKS, NAMED, family, written_by
+from rlexporter import frameworks, recording
+from rlexporter.catalog import ALGORITHMS, CATALOG, CONDITIONS, NAMED, family
 from rlexporter.commands.recorded_alerts import judge
+from rlexporter.frameworks.known import FRAMEWORKS, written_by
 from rlexporter.model.step import RunFacts
 from rlexporter.recording import Event, Recording
 from rlexporter.store.keys import Resolver
@@ -276,6 +277,14 @@ ROWS = {
     "ms-swift": "| [ms-swift](#ms-swift) |",
     "unsloth": "| [Unsloth](#unsloth) |",
 }
+
+
+def test_each_file_is_named_once() -> None:
+    """In the list that all others derive from. It imports nothing: the start-up code of every Python runs it."""
+    folder = Path(frameworks.__file__).parent
+    files = {path.stem for path in folder.glob("*.py")} - {"__init__", "common", "entries", "known"}
+    assert files == {frameworks.FILES.get(name, name) for name in frameworks.FRAMEWORKS | frameworks.LOGGERS}
+    assert "import " not in re.sub(r'""".*?"""', "", (folder / "__init__.py").read_text(), flags=re.DOTALL)
 
 
 def test_the_table_of_frameworks_is_true() -> None:

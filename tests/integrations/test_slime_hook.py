@@ -18,9 +18,9 @@ from typing import Any
 
 import pytest
 
+from rlexporter.frameworks import slime
 from rlexporter.integrations import registry
 from rlexporter.integrations.log_sources import Sources
-from rlexporter.integrations.loggers import slime
 from tests.loggers.watched import package
 
 NAN = float("nan")
@@ -67,7 +67,7 @@ def _module(name: str) -> Any:
 @pytest.fixture(params=["slime", "miles"])
 def run(request: pytest.FixtureRequest, any_port: None, no_callbacks: None) -> Iterator[tuple[str, Any, Sources]]:
     module, sources = _module(request.param), Sources((request.param,))
-    getattr(slime, f"watch_{request.param}")(module, sources)
+    slime.watch(module, sources.feed(request.param))
     yield request.param, module, sources
     sources.leave()
 

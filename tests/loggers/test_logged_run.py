@@ -13,7 +13,8 @@ import pytest
 import torch
 
 from rlexporter import Exporter
-from rlexporter.integrations.log_sources import Sources, watch
+from rlexporter.frameworks.common import after_call
+from rlexporter.integrations.log_sources import Sources
 from rlexporter.integrations.logged_run import LoggedRun
 from rlexporter.model.snapshot import RunState
 from rlexporter.model.step import RunFacts
@@ -131,8 +132,8 @@ def test_calls_inside_others_and_errors(caplog: pytest.LogCaptureFixture) -> Non
         seen.append(values)
         raise KeyError("ours")
 
-    watch(Own, "log", then)
-    watch(Own, "log", then)
+    after_call(Own, "log", then)
+    after_call(Own, "log", then)
     assert Own().log({"a": 1.0}, Own()) == "logged ['a']"
     assert Own().log({"b": 1.0}) == "logged ['b']"
     with pytest.raises(TypeError):

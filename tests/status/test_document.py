@@ -13,10 +13,11 @@ from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.utils import floatToGoString
 
 from rlexporter import Exporter
-from rlexporter.catalog import CATALOG, CONDITIONS, FRAMEWORKS, NAMED
+from rlexporter.catalog import CATALOG, CONDITIONS, NAMED
 from rlexporter.catalog.languages import Language, language
 from rlexporter.catalog.questions import QUESTIONS
 from rlexporter.conditions.from_catalog import sources
+from rlexporter.frameworks.known import FRAMEWORKS
 from rlexporter.model.condition import Family
 from rlexporter.model.metric import Kind, Series
 from rlexporter.model.snapshot import RunState, Snapshot

@@ -10,7 +10,7 @@ rlhf_trainers/grpo_trainer.py   entropies, rollout_correction, turns, teachers, 
 from __future__ import annotations
 
 from rlexporter.catalog.algorithms import RLOO
-from rlexporter.catalog.frameworks.entries import feeds, no_metric
+from rlexporter.frameworks.entries import correction, feeds, no_metric, statistics
 from rlexporter.model.framework import Framework
 
 _GIB = float(2**30)
@@ -18,8 +18,7 @@ _GIB = float(2**30)
 _POLICY = (
     *feeds("rl_kl_per_sequence", "kl", families=(RLOO,)),  # a part of the reward: k1, summed over the completion
     *feeds("rl_entropy_per_token", "entropy/mean"),
-    *feeds("rl_completion_entropy_min", "entropy/min"),
-    *feeds("rl_completion_entropy_max", "entropy/max"),
+    *statistics("rl_completion_entropy_", "entropy/", "min", "max"),
     *feeds("rl_entropy_threshold", "entropy/threshold"),
     *feeds("rl_turns_mean", "num_turns"),
     *feeds("rl_teacher_kl_per_token", "teacher_kl"),
@@ -29,18 +28,7 @@ _POLICY = (
 
 _CORRECTION = "rollout_correction"
 _SAMPLER = (
-    *feeds("rl_sampling_kl_per_token", f"{_CORRECTION}/kl"),
-    *feeds("rl_rollout_kl_per_token", f"{_CORRECTION}/k3_kl"),
-    *feeds("rl_trainer_perplexity", f"{_CORRECTION}/training_ppl"),
-    *feeds("rl_trainer_log_perplexity", f"{_CORRECTION}/training_log_ppl"),
-    *feeds("rl_sampler_perplexity", f"{_CORRECTION}/rollout_ppl"),
-    *feeds("rl_sampler_log_perplexity", f"{_CORRECTION}/rollout_log_ppl"),
-    *feeds("rl_perplexity_ratio", f"{_CORRECTION}/ppl_ratio"),
-    *feeds("rl_log_perplexity_difference_mean", f"{_CORRECTION}/log_ppl_diff"),
-    *feeds("rl_log_perplexity_difference_min", f"{_CORRECTION}/log_ppl_diff_min"),
-    *feeds("rl_log_perplexity_difference_max", f"{_CORRECTION}/log_ppl_diff_max"),
-    *feeds("rl_log_perplexity_absolute_difference", f"{_CORRECTION}/log_ppl_abs_diff"),
-    *feeds("rl_sampling_chi2_per_token", f"{_CORRECTION}/chi2_token"),
+    *correction(_CORRECTION),
     *feeds("rl_sampling_chi2_of_means", f"{_CORRECTION}/chi2_seq"),
     *feeds("rl_sampling_weight_mean", f"{_CORRECTION}/is_weight_mean"),
     *feeds("rl_sampling_effective_sample_fraction", f"{_CORRECTION}/ess"),
@@ -64,3 +52,4 @@ SWIFT = Framework(
     source="ms-swift 4.6.0 (pip): swift/trainers/patcher.py, swift/rlhf_trainers/grpo_trainer.py",
     keys=(*_POLICY, *_SAMPLER, *_SPEED),
 )
+TABLES = (SWIFT,)

@@ -1,22 +1,32 @@
-"""The keys of slime, and of miles, which began as a copy of it. Read in THUDM/slime 624b824 and radixark/miles 31f1ca9.
+"""slime, and miles, which began as a copy of it. Read in THUDM/slime 624b824 and radixark/miles 31f1ca9.
 
 slime/observability/rollout_metrics.py             rollout/ and eval/ of the process that samples, perf/ of sampling
 slime/observability/train_metric_utils.py          rollout/, passrate/, multi_turn/ and perf/ of the process that trains
 slime/backends/megatron_utils/model.py, loss.py    train/, of each optimizer step; ``critic-`` is the value function
 miles/backends/training_utils/log_utils.py, loss_hub/losses.py, miles/ray/rollout/metrics.py, miles/utils/...
+slime/observability/logging_utils.py               `log(args, metrics, step_key)`, the one way out of each process
 
 A mean over tokens is by default that of each completion's own mean, as in TRL up to 0.15; with
 ``--calculate-per-token-loss`` that of all tokens. The estimator of ``train/kl_loss`` is a setting, by default k1.
 What SGLang exports itself (caches, queues, speculative tokens) has no series of ours.
+
+A process that samples and one that trains both log, each its own part of a step; a critic is a third. Each of them
+serves its part, as a run of its own, since alerts take the newest process of a name for the only one. Of all that train
+one logs: the first of the last pipeline stage, whichever rank that is. What does not log serves nothing.
 """
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
+from types import ModuleType
+from typing import Any
 
 from rlexporter.catalog.algorithms import GRPO, PPO
-from rlexporter.catalog.frameworks.entries import feeds, no_metric, statistics
+from rlexporter.frameworks.common import Feed, Line, after_call, at, of_framework, settings_at
+from rlexporter.frameworks.entries import feeds, no_metric, statistics
 from rlexporter.model.framework import Framework
+from rlexporter.model.step import RunFacts
 
 _REWARD = (
     *feeds("rl_reward_mean", "rollout/raw_reward"),
@@ -55,7 +65,7 @@ _CRITIC = (
 )
 
 _LENGTHS = (
-    *statistics("rl_completion_length_", "rollout/response_len", "mean", "median", "min", "max"),
+    *statistics("rl_completion_length_", "rollout/response_len/", "mean", "median", "min", "max"),
     *feeds("rl_response_length_mean", "rollout/response_lengths"),
     *feeds("rl_sequence_length_mean", "rollout/total_lengths"),
     *feeds("rl_completion_truncated_fraction", "rollout/truncated_ratio", "rollout/truncated"),
@@ -116,8 +126,7 @@ MILES = replace(
         *feeds("rl_update_effective_sample_fraction", "train/ess_ratio"),
         *feeds("rl_groups_all_zero_fraction", "rollout/zero_std/all_zero_percentage"),
         *feeds("rl_groups_all_one_fraction", "rollout/zero_std/all_one_percentage"),
-        *feeds("rl_turns_min", "multi_turn/multi_turn_metric/round_number_min"),
-        *feeds("rl_turns_max", "multi_turn/multi_turn_metric/round_number_max"),
+        *statistics("rl_turns_", "multi_turn/multi_turn_metric/round_number_", "min", "max"),
         *feeds("rl_model_flops_utilization", "perf/{role}_mfu"),
         *feeds("rl_eval_skipped", "eval/skipped_{reason}"),
         *feeds("rl_eval_unscored_fraction", "eval/{dataset}-none_reward_ratio"),
@@ -125,3 +134,84 @@ MILES = replace(
     ),
 )
 """It has more keys than slime, and the smallest and largest number of turns over all ranks."""
+TABLES = (MILES, SLIME)
+
+_SETTINGS = {
+    "num_generations": "n_samples_per_prompt",
+    "temperature": "rollout_temperature",
+    "top_p": "rollout_top_p",
+    "top_k": "rollout_top_k",
+    "learning_rate": "lr",
+    "weight_decay": "weight_decay",
+    "max_grad_norm": "clip_grad",
+    "epsilon": "eps_clip",
+    "epsilon_high": "eps_clip_high",
+    "entropy_coef": "entropy_coef",
+    "max_completion_length": "rollout_max_response_len",
+    "gamma": "gamma",
+    "lam": "lambd",
+}
+"""Settings of TRL that slime has too, with the same meaning, and their names there."""
+
+
+def watch(module: ModuleType, feed: Feed) -> None:
+    """Read what slime or miles logs. ``module``: the one with its `log`; slime had it in `slime.utils` before."""
+
+    def log(args: Any, metrics: Line, step_key: str) -> None:
+        step = _step(args, metrics, step_key)
+        line = {key: value for key, value in metrics.items() if key != step_key}
+        feed.log(lambda: _facts(feed.name, args, line, step), line, step, whole=True, chosen=True)
+
+    def finish(*_: Any, **__: Any) -> None:
+        feed.end()
+
+    after_call(module, "log", log)
+    after_call(module, "finish_tracking", finish)
+
+
+def _part(metrics: Line) -> str:
+    """Return what the process does whose first line holds ``metrics``: those that train are in a process group."""
+    distributed = sys.modules.get("torch.distributed")
+    if distributed is None or not distributed.is_available() or not distributed.is_initialized():
+        return "rollout"
+    return "critic" if any(key.startswith("train/critic-") for key in metrics) else "trainer"
+
+
+def _step(args: Any, metrics: Line, step_key: str) -> int:
+    """Return the optimizer step that a line belongs to, the first being 1, which both count from 0.
+
+    A line of a rollout belongs to the first step that it is used for.
+    """
+    step = int(metrics[step_key])
+    counts_updates = step_key == "train/step" or getattr(args, "wandb_always_use_train_step", False)
+    return 1 + (step if counts_updates else step * _updates(args))
+
+
+def _updates(args: Any) -> int:
+    """Return the number of optimizer steps that a rollout is used for."""
+    told = getattr(args, "num_steps_per_rollout", None)
+    if isinstance(told, int) and told > 0:
+        return told
+    sizes = [getattr(args, name, None) for name in ("rollout_batch_size", "n_samples_per_prompt", "global_batch_size")]
+    prompts, each, batch = (size if isinstance(size, int) else 0 for size in sizes)
+    return max(1, prompts * each // batch) if batch else 1
+
+
+def _facts(framework: str, args: Any, line: Line, step: int) -> RunFacts:
+    found = settings_at(args, _SETTINGS)
+    found["beta"] = at(args, "kl_loss_coef") if at(args, "use_kl_loss") else 0.0
+    found["kl_coef"] = at(args, "kl_coef") or None
+    prompts, each, rollouts = at(args, "rollout_batch_size"), found["num_generations"], at(args, "num_rollout")
+    if isinstance(prompts, int) and isinstance(each, int):
+        found["generation_batch_size"] = prompts * each // _updates(args)
+    if isinstance(rollouts, int):
+        found["max_steps"] = rollouts * _updates(args)
+    facts = of_framework(
+        framework,
+        found,
+        str(at(args, "advantage_estimator") or "").replace("_", "-"),
+        name=at(args, "wandb_group"),
+        model=at(args, "hf_checkpoint"),
+        step=step - 1,
+    )
+    return replace(facts, rank=0, part=_part(line))

@@ -6,7 +6,7 @@ unsloth 2026.10.9      models/*_replacements.py    groups that are left out of t
 
 from __future__ import annotations
 
-from rlexporter.catalog.frameworks.entries import feeds
+from rlexporter.frameworks.entries import feeds
 from rlexporter.model.framework import Framework
 
 _MISMATCH = (
@@ -28,3 +28,4 @@ UNSLOTH = Framework(
     source="unsloth and unsloth_zoo 2026.10.9 (pip): unsloth/models/*_replacements.py, unsloth_zoo/*_replacements.py",
     keys=(*_MISMATCH, *feeds("rl_zero_std_excluded_fraction", "frac_reward_zero_std_excluded")),
 )
+TABLES = (UNSLOTH,)

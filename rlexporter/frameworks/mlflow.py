@@ -13,42 +13,32 @@ from contextlib import suppress
 from types import ModuleType
 from typing import Any
 
-from rlexporter.integrations.log_sources import Sources, watch
-from rlexporter.integrations.loggers.common import of_config
+from rlexporter.frameworks.common import Feed, after_call, of_config
 from rlexporter.model.step import RunFacts
 
-NAME = "mlflow"
 _SYSTEM = "system/"
 """The keys of MLflow's own watch over the machine, from a thread of its own and with steps of its own."""
 _MOST_KEYS = 10_000
 
 
-def watch_client(module: ModuleType, sources: Sources) -> None:
+def watch(module: ModuleType, feed: Feed) -> None:
     """Read what every client logs. ``module``: `mlflow.tracking.client`."""
-    lines = _Lines(sources)
-    watch(module.MlflowClient, "log_metric", lines.log_metric)
-    watch(module.MlflowClient, "log_batch", lines.log_batch)
-    watch(module.MlflowClient, "log_param", lines.log_param)
-    watch(module.MlflowClient, "set_terminated", lines.end)
+    lines = _Lines(feed)
+    after_call(module.MlflowClient, "log_metric", lines.log_metric)
+    after_call(module.MlflowClient, "log_batch", lines.log_batch)
+    after_call(module.MlflowClient, "log_param", lines.log_param)
+    after_call(module.MlflowClient, "set_terminated", lines.end)
 
 
 class _Lines:
     """The lines of one MLflow run: that of the first line, until it is terminated."""
 
-    def __init__(self, sources: Sources) -> None:
-        self._sources = sources
+    def __init__(self, feed: Feed) -> None:
+        self._feed = feed
         self._begin("")
 
     def log_metric(
-        self,
-        client: Any,
-        run_id: str,
-        key: str,
-        value: Any,
-        timestamp: Any = None,
-        step: Any = None,
-        *_: Any,
-        **__: Any,
+        self, own: Any, run_id: str, key: str, value: Any, timestamp: Any = None, step: Any = None, *_: Any, **__: Any
     ) -> None:
         self._log(run_id, {key: value}, step)
 
@@ -71,7 +61,7 @@ class _Lines:
     def end(self, client: Any, run_id: str, status: str | None = None, *_: Any, **__: Any) -> None:
         if run_id == self._run:
             failed = status in ("FAILED", "KILLED")
-            self._sources.end(NAME, RuntimeError(f"MLflow says {status}") if failed else None)
+            self._feed.end(RuntimeError(f"MLflow says {status}") if failed else None)
             self._begin("")
 
     def _begin(self, run_id: str) -> None:
@@ -88,7 +78,7 @@ class _Lines:
         line = {key: value for key, value in values.items() if not key.startswith(_SYSTEM)}
         self._run = self._run or run_id
         if line and run_id == self._run:
-            self._sources.log(NAME, self._facts, line, self._step(line, int(step or 0)), whole=False)
+            self._feed.log(self._facts, line, self._step(line, int(step or 0)), whole=False)
 
     def _step(self, line: dict[str, Any], step: int) -> int | None:
         """Return the step of a line; None if the script gives none."""

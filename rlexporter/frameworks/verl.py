@@ -1,0 +1,242 @@
+"""verl. Read in release 0.9.1, below ``verl/``; older names were read in 0.2 to 0.8.
+
+trainer/ppo/metric_utils.py         scores, rewards, advantages, returns, values, lengths, timing, throughput
+trainer/ppo/core_algos.py           clip fractions and ppo_kl of each loss
+trainer/ppo/ray_trainer.py          KL penalty in the reward, epochs
+trainer/ppo/v1/trainer_base.py      staleness of trajectories, turns, evicted samples
+trainer/ppo/rollout_corr_helper.py  rollout_corr: importance weights, rejection, perplexities
+workers/utils/losses.py             losses, kl_loss, entropy: means if ``loss_agg_mode`` is one (``token-mean``...)
+workers/engine_workers.py           memory, MFU, learning rate
+utils/debug/metrics.py              differences of probabilities between rollout and trainer
+utils/seqlen_balancing.py           tokens of each rank
+utils/tracking.py                   `Tracking`, its one way out of the driver process
+
+`Tracking.__init__` is handed the whole configuration, `log(data, step)` every line, and the trainer calls
+`finish(exit_code)` at its end; older versions have no `finish`. The class is not documented, but trainers and recipes
+import it by this name.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from types import ModuleType
+from typing import Any
+
+from rlexporter.catalog.algorithms import GRPO, PPO
+from rlexporter.frameworks.common import Feed, Line, after_call, at, of_framework, settings_at
+from rlexporter.frameworks.entries import correction, feeds, no_metric, statistics
+from rlexporter.model.framework import Framework
+from rlexporter.model.step import RunFacts
+
+_GIB = float(2**30)
+
+_REWARD = (
+    *statistics("rl_reward_", "critic/score/"),
+    *feeds("rl_rlhf_reward", "critic/rewards/mean"),
+    *statistics("rl_rlhf_reward_", "critic/rewards/", "min", "max"),
+    *feeds("rl_advantage_mean", "critic/advantages/mean", families=(PPO,)),
+    *feeds("rl_token_advantage_mean", "critic/advantages/mean", families=(GRPO,)),
+    *statistics("rl_advantage_", "critic/advantages/", "min", "max"),
+    *statistics("rl_return_", "critic/returns/"),
+)
+
+_POLICY = (
+    *feeds("rl_kl_per_token", "actor/kl_loss", families=(GRPO,)),
+    *feeds("rl_kl_per_token", "actor/reward_kl_penalty", "critic/kl", families=(PPO,)),
+    *feeds("rl_kl_loss_per_token", "actor/kl_loss", families=(PPO,)),
+    *feeds("rl_kl_penalty_per_token", "actor/reward_kl_penalty", "critic/kl", families=(GRPO,)),
+    *feeds("rl_kl_coef", "actor/reward_kl_penalty_coeff", "critic/kl_coeff", "actor/kl_coef"),
+    *feeds("rl_policy_policykl", "actor/ppo_kl"),
+    *feeds("rl_clip_ratio_region_mean", "actor/pg_clipfrac", families=(GRPO,)),
+    *feeds("rl_policy_clipfrac", "actor/pg_clipfrac", families=(PPO,)),
+    *feeds("rl_policy_dual_clipfrac", "actor/pg_clipfrac_lower"),
+    *feeds("rl_policy_loss", "actor/pg_loss"),
+    *feeds("rl_loss", "actor/loss"),
+    *feeds("rl_entropy_per_token", "actor/entropy"),
+    *feeds("rl_update_entropy_per_token", "actor/entropy_loss"),
+    *feeds("rl_grad_norm", "actor/grad_norm"),
+    *feeds("rl_learning_rate", "actor/lr", "actor/learning_rate"),
+)
+
+_CRITIC = (
+    *statistics("rl_value_", "critic/values/"),
+    *feeds("rl_value_explained_variance", "critic/vf_explained_var"),
+    *feeds("rl_value_loss", "critic/vf_loss"),
+    *feeds("rl_value_clipfrac", "critic/vf_clipfrac"),
+    *feeds("rl_value_prediction", "critic/vpred_mean"),
+    *feeds("rl_value_grad_norm", "critic/grad_norm"),
+    *feeds("rl_value_learning_rate", "critic/lr", "critic/learning_rate"),
+)
+
+_LENGTHS = (
+    *statistics("rl_completion_length_", "response_length/"),
+    *statistics("rl_nonempty_completion_length_", "response_length_non_aborted/"),
+    *feeds("rl_nonempty_completion_truncated_fraction", "response_length_non_aborted/clip_ratio"),
+    *feeds("rl_completion_empty_fraction", "response/aborted_ratio"),
+    *statistics("rl_prompt_length_", "prompt_length/"),
+    *feeds("rl_prompt_truncated_fraction", "prompt_length/clip_ratio"),
+    *statistics("rl_turns_", "num_turns/"),
+    *statistics("rl_turns_", "training/num_turns/"),
+    *feeds("rl_tool_call_frequency", "tool_call_counts/mean"),
+    *statistics("rl_tool_calls_", "tool_call_counts/", "min", "max"),
+)
+
+_IS = "rollout_corr/rollout_is"
+_SAMPLER = (
+    *statistics("rl_sampling_probability_difference_", "training/rollout_probs_diff_", "mean", "max", "std"),
+    *feeds("rl_sampling_probability_correlation", "training/rollout_actor_probs_pearson_corr"),
+    *feeds("rl_sampling_probabilities_valid", "training/rollout_probs_diff_valid"),
+    *correction("rollout_corr"),
+    *feeds("rl_sampling_chi2_per_sequence", "rollout_corr/chi2_seq"),
+    *statistics("rl_sampling_weight_", f"{_IS}_", "mean", "std", "min", "max"),
+    *feeds("rl_sampling_weight_high_fraction", f"{_IS}_ratio_fraction_high"),
+    *feeds("rl_sampling_weight_low_fraction", f"{_IS}_ratio_fraction_low"),
+    *feeds("rl_sampling_weight_outside_fraction", f"{_IS}_oob_ratio"),
+    *feeds("rl_sampling_effective_sample_fraction", f"{_IS}_eff_sample_size"),
+    *feeds("rl_sampling_weight_norm_factor", f"{_IS}_batch_norm_factor"),
+    *statistics("rl_sampling_sequence_weight_", f"{_IS}_seq_", "mean", "std", "min", "max"),
+    *feeds("rl_sampling_sequence_weight_deviation_max", f"{_IS}_seq_max_deviation"),
+    *feeds("rl_sampling_sequence_weight_high_fraction", f"{_IS}_seq_fraction_high"),
+    *feeds("rl_sampling_sequence_weight_low_fraction", f"{_IS}_seq_fraction_low"),
+    *feeds("rl_sampling_rejected_token_fraction", "rollout_corr/rollout_rs_masked_fraction"),
+    *feeds("rl_sampling_rejected_sequence_fraction", "rollout_corr/rollout_rs_seq_masked_fraction"),
+    *feeds("rl_sampling_rejection", "rollout_corr/rollout_rs_{statistic}"),
+    *statistics("rl_sample_staleness_", "training/off_policy/trajectory_staleness/"),
+    *feeds("rl_evicted_samples", "training/{reason}/evicted_samples"),
+)
+
+_SPEED = (
+    *feeds("rl_step_time_seconds", "perf/time_per_step"),
+    *feeds("rl_phase_time_seconds", "timing_s/{phase}"),
+    *feeds("rl_phase_time_per_token_seconds", "timing_per_token_ms/{phase}", scale=0.001),
+    *feeds("rl_tokens_per_second_per_gpu", "perf/throughput"),
+    *feeds("rl_step_tokens", "perf/total_num_tokens"),
+    *feeds("rl_role_flops_utilization", "perf/mfu/{role}"),
+    *feeds("rl_gpu_memory_allocated_max_bytes", "perf/max_memory_allocated_gb", scale=_GIB),
+    *feeds("rl_gpu_memory_reserved_max_bytes", "perf/max_memory_reserved_gb", scale=_GIB),
+    *feeds("rl_host_memory_used_bytes", "perf/cpu_memory_used_gb", scale=_GIB),
+    *statistics("rl_rank_tokens_", "global_seqlen/"),
+    *statistics("rl_rank_tokens_balanced_", "global_seqlen/balanced_", "min", "max"),
+    *feeds("rl_rank_tokens_range", "global_seqlen/minmax_diff"),
+)
+
+_BOTH = (
+    *(*_REWARD, *_POLICY, *_CRITIC, *_LENGTHS, *_SAMPLER, *_SPEED),
+    *feeds("rl_epoch", "training/epoch"),
+    *feeds("rl_eval_score", "val-core/{dataset}/{score}/{statistic}", "val-aux/{dataset}/{score}/{statistic}"),
+    *no_metric("training/global_step"),
+)
+
+VERL = Framework(
+    name="verl",
+    title="verl",
+    marks=frozenset(("critic/score/mean", "critic/rewards/mean", "actor/pg_loss", "actor/pg_clipfrac_lower")),
+    critic=frozenset(("critic/vf_loss", "critic/values/mean", "critic/vf_explained_var")),
+    source="verl 0.2 to 0.9.1 (pip): verl/trainer/ppo, verl/workers, verl/utils",
+    keys=(*_BOTH, *feeds("rl_completion_truncated_fraction", "response_length/clip_ratio")),
+)
+
+VERL_V1 = replace(
+    VERL,
+    name="verl-v1",
+    title="verl, trainer V1 (the default from 0.9)",
+    marks=frozenset(("training/off_policy/trajectory_spans/mean",)),
+    keys=(*_BOTH, *feeds("rl_completion_longest_fraction", "response_length/clip_ratio")),
+)
+"""Its completions are padded to the longest of the step: the key does not say how many the limit has cut off."""
+TABLES = (VERL_V1, VERL)
+
+_VALIDATION = "val"
+"""The first letters of the keys of a validation, of all versions: ``val/``, ``val-core/``, ``val-aux/``."""
+_AGGREGATION = "actor_rollout_ref.actor.loss_agg_mode"
+"""The setting that says how the loss of a batch is made from that of its tokens."""
+_AGGREGATED = frozenset(("actor/entropy", "actor/entropy_loss", "actor/kl_loss"))
+"""The keys of what is aggregated over tokens as the loss is."""
+_SETTINGS = {
+    "num_generations": "actor_rollout_ref.rollout.n",
+    "temperature": "actor_rollout_ref.rollout.temperature",
+    "top_p": "actor_rollout_ref.rollout.top_p",
+    "top_k": "actor_rollout_ref.rollout.top_k",
+    "learning_rate": "actor_rollout_ref.actor.optim.lr",
+    "weight_decay": "actor_rollout_ref.actor.optim.weight_decay",
+    "max_grad_norm": "actor_rollout_ref.actor.grad_clip",
+    "ppo_epochs": "actor_rollout_ref.actor.ppo_epochs",
+    "epsilon": "actor_rollout_ref.actor.clip_ratio_low",
+    "epsilon_high": "actor_rollout_ref.actor.clip_ratio_high",
+    "entropy_coef": "actor_rollout_ref.actor.entropy_coeff",
+    "max_prompt_length": "data.max_prompt_length",
+    "max_completion_length": "data.max_response_length",
+    "gamma": "algorithm.gamma",
+    "lam": "algorithm.lam",
+    "max_steps": "trainer.total_training_steps",
+    "num_train_epochs": "trainer.total_epochs",
+}
+"""Settings of TRL that verl has too, with the same meaning, and where they are in its configuration."""
+
+
+def watch(module: ModuleType, feed: Feed) -> None:
+    """Read what `Tracking` logs. ``module``: `verl.utils.tracking`."""
+    tracking = module.Tracking
+
+    def made(
+        self: Any, project_name: Any, experiment_name: Any, default_backend: Any = None, config: Any = None
+    ) -> None:
+        vars(self)["_rlexporter"] = (experiment_name, config)
+
+    def log(self: Any, data: Line, step: Any, *_: Any, **__: Any) -> None:
+        name, config = vars(self).get("_rlexporter", (None, None))
+        feed.log(lambda: _facts(name, config, data, int(step)), _without_sums(config, data), int(step), whole=True)
+
+    def finish(self: Any, exit_code: int = 0) -> None:
+        error = sys.exc_info()[1] or RuntimeError(f"exit code {exit_code}")
+        feed.end(error if exit_code else None, lingers=True)
+
+    after_call(tracking, "__init__", made)
+    after_call(tracking, "log", log)
+    if hasattr(tracking, "finish"):
+        after_call(tracking, "finish", finish)
+        # What calls `finish` in `__del__` knows nothing of how the training ended.
+        after_call(tracking, "__del__", lambda tracking: None)
+
+
+def _without_sums(config: Any, line: Line) -> Line:
+    """Return ``line`` with other keys for what is a sum over a completion here, and a mean over tokens elsewhere.
+
+    Only the configuration says which it is: `agg_loss` in `verl/trainer/ppo/core_algos.py`. A sum grows with the
+    length, and no limit of a mean fits it.
+    """
+    mode = str(at(config, _AGGREGATION) or "")
+    if "token-sum" not in mode:
+        return line
+    return {f"{key} ({mode})" if key in _AGGREGATED else key: value for key, value in line.items()}
+
+
+def _facts(name: Any, config: Any, line: Line, step: int) -> RunFacts:
+    """Return the facts of a run whose first line is that of ``step``."""
+    found = settings_at(config, _SETTINGS)
+    found["kl_coef"] = at(config, "algorithm.kl_ctrl.kl_coef") if at(config, "algorithm.use_kl_in_reward") else None
+    if config is not None:
+        in_loss = at(config, "actor_rollout_ref.actor.use_kl_loss")
+        found["beta"] = at(config, "actor_rollout_ref.actor.kl_loss_coef") if in_loss else 0.0
+    validates = all(str(key).startswith(_VALIDATION) for key in line)
+    return of_framework(
+        VERL_V1.name if at(config, "trainer.use_v1") else VERL.name,
+        found,
+        _algorithm(config),
+        name=name,
+        model=at(config, "actor_rollout_ref.model.path"),
+        prompts=at(config, "data.train_batch_size"),
+        step=step if validates else step - 1,
+        trainer="verl",
+        loss_type=str(at(config, _AGGREGATION) or ""),
+    )
+
+
+def _algorithm(config: Any) -> str:
+    """Return the algorithm: the estimator of advantages, which verl calls GAE where a critic makes it PPO, or GSPO."""
+    if at(config, "actor_rollout_ref.actor.policy_loss.loss_mode") == "gspo":
+        return "gspo"
+    estimator = at(config, "algorithm.adv_estimator")
+    name = str(getattr(estimator, "value", estimator) or "").lower().replace("_", "-")
+    return "ppo" if name == "gae" else name
