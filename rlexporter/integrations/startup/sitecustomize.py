@@ -7,13 +7,23 @@ rlexporter: so it imports nothing until it has to, never fails, and runs the sit
 import os
 import sys
 
-_AWAITED = {"transformers", "trl", "verl", "openrlhf", "nemo_rl", "prime_rl", "slime", "miles"}
-if os.environ.get("RLEXPORTER_FROM"):
-    _AWAITED |= {"accelerate", "wandb", "mlflow", "trackio", "torch.utils.tensorboard", "tensorboardX"}
+_NAMES = os.path.join(os.path.dirname(__file__), "..", "..", "frameworks", "__init__.py")
+
+
+def _awaited() -> set[str]:
+    """Return what to wait for. The file with the names is run, not imported: it needs nothing of its package."""
+    found: dict[str, dict[str, tuple[str, ...]]] = {}
+    try:
+        with open(_NAMES, encoding="utf-8") as file:
+            exec(file.read(), found)  # noqa: S102 - a file of ours
+    except OSError as error:
+        _say(f"rlexporter: other frameworks are not watched: {error!r}")
+    watched = found.get("WATCHED" if os.environ.get("RLEXPORTER_FROM") else "FRAMEWORKS", {})
+    return {"transformers", "trl", *(module for modules in watched.values() for module in modules)}
 
 
 class _Waiting:
-    """Finder that sees the first import of one of those, and removes itself."""
+    """Finder that sees the first import of what is awaited, and removes itself."""
 
     def find_spec(self, name, path=None, target=None):  # type: ignore[no-untyped-def] # types would be an import
         if name not in _AWAITED:
@@ -57,5 +67,6 @@ def _run_hidden() -> None:
         sys.modules.setdefault(__name__, own)
 
 
+_AWAITED = _awaited()
 sys.meta_path.insert(0, _Waiting())
 _run_hidden()
