@@ -17,7 +17,7 @@ from tests.test_architecture import PACKAGE, ROOT
 pytestmark = pytest.mark.slow
 DIFFS = dict(re.findall(r"^\*\*([^*]+)\*\*[^*]*?```diff\n(.*?)```", PAGE, re.MULTILINE | re.DOTALL))
 METRIC, CONDITION, SIGNAL = "A metric", "A condition on a signal that exists", "A condition on a new signal"
-ADAPTER, OUTPUT = "An adapter", "An output"
+ADAPTER, FRAMEWORK, OUTPUT = "An adapter", "A framework", "An output"
 
 
 @pytest.fixture
@@ -57,8 +57,8 @@ def _generated(root: Path) -> dict[str, str]:
 
 
 def test_the_page_has_a_diff_of_each_kind() -> None:
-    """Five ways to add something."""
-    assert list(DIFFS) == [METRIC, CONDITION, SIGNAL, ADAPTER, OUTPUT]
+    """Six ways to add something."""
+    assert list(DIFFS) == [METRIC, CONDITION, SIGNAL, ADAPTER, FRAMEWORK, OUTPUT]
 
 
 def test_a_metric_is_one_entry(copy: Path) -> None:
@@ -172,6 +172,34 @@ for trainer in BestOfNTrainer(), type("BestOfNTrainer", (Trainer,), {})():
 """,
     )
     assert said == [[[2, 2.5], None, 1.0], [[4, 14.5], 1.0, 1.0], False, [None, None, 0.0], [None, None, 0.0], False]
+
+
+def test_a_framework_is_one_file_and_a_line(copy: Path) -> None:
+    """`rlexporter run` serves what a script logs by it in two steps, with its settings; the pages have it."""
+    assert _apply(FRAMEWORK, copy) == {"frameworks/__init__.py", "frameworks/acme_rl.py"}
+    added = [line for line in DIFFS[FRAMEWORK].partition("/dev/null")[0].splitlines() if re.match(r"[+-] ", line)]
+    assert len(added) == 1
+    (copy / "acme_rl").mkdir()
+    (copy / "acme_rl/logger.py").write_text("class Logger:\n    def log(self, line, step): return line\n")
+    (copy / "train.py").write_text("""
+import json, os
+os.environ |= {"RLEXPORTER_LISTEN_PORT": "0", "RLEXPORTER_LINGER_SECONDS": "0"}
+from acme_rl.logger import Logger
+logger = Logger()
+logger.config = {"name": "mine", "model": "org/small", "rollout": {"n": 8}, "optim": {}}
+for step, reward in (1, 0.25), (2, 0.75):
+    assert logger.log({"acme/reward/mean": reward, "acme/kl": 0.5 * step}, step)
+    from rlexporter.exporter import serving
+    [exporter] = serving()
+    shown, facts = exporter.snapshot, exporter.run._facts
+    print(json.dumps([shown.value("rl_step"), shown.value("rl_reward_mean"), shown.value("rl_kl_per_token")]))
+print(json.dumps([exporter.name, facts.framework, facts.info["model"], dict(facts.hyperparameters)]))
+""")
+    said = [json.loads(line) for line in _python(copy, "-m", "rlexporter", "run", "train.py").splitlines()]
+    assert said == [[1.0, 0.25, 0.5], [2.0, 0.75, 1.0], ["mine", "acme-rl", "small", {"num_generations": 8.0}]]
+    made = _generated(copy)
+    assert "`acme_rl`" in made["docs/settings.md"]
+    assert "### Acme RL\n" in made["docs/metrics.md"]
 
 
 def test_an_output_is_a_ticker_and_a_setting(copy: Path) -> None:
