@@ -1,11 +1,12 @@
-"""A recorded run, put into a `Run` event by event: what a replay and a report have in common."""
+"""Plays the events of a log into a `Run`: where it begins, begins again and ends, and when each line was written."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from math import isfinite
+from itertools import pairwise
+from math import isfinite, nan
 from typing import Any, NamedTuple
 
 from rlexporter.conditions.judge import Thresholds
@@ -13,26 +14,186 @@ from rlexporter.config.settings import Settings
 from rlexporter.model.snapshot import RunState
 from rlexporter.model.step import RunFacts
 from rlexporter.outputs.state_file import SavedState
-from rlexporter.recording import Event, Recording
+from rlexporter.recording import Event, Recording, run_facts
+from rlexporter.recording.stream import Stream
+from rlexporter.recording.writers import is_training
 from rlexporter.run.run import Run
 from rlexporter.store.store import Store
 
+SILENCE_SECONDS = 60.0
+"""How long no log line comes after an exception, or after the last planned step, until the run counts as ended."""
 _EARLIEST = 1e9
-"""Earliest time of a calendar: smaller numbers are seconds since something else."""
-_KILLED = "Killed"
-"""Exception of a process that was killed, and so could not name one."""
+"""Earliest time of a calendar: smaller numbers are seconds since something else, and no times."""
+_KILLED = (RunState.FAILED, "Killed")
+"""How a process that was killed has ended: it could not name an exception."""
 
 
-def calendar(recording: Recording) -> tuple[float, list[float]]:
+class Player:
+    """Feeds ``run`` from the events of ``log``. One thread calls everything.
+
+    Of a recording all is known before its first event. Of a stream it is learned as lines come, and most logs do not
+    say where another attempt begins, nor how the run ended: a step that goes back tells it, or silence.
+    """
+
+    def __init__(self, run: Run, log: Recording | Stream) -> None:
+        self.run = run
+        self.time: float | None = None
+        """The time that the run sees; None for that of now."""
+        self.lines = 0
+        """The number of log lines of a stream so far."""
+        self.past = True
+        """True while what was in a stream before is read."""
+        self._log = log
+        self._stream = log if isinstance(log, Stream) else None
+        self._attempt = 1
+        self._step: int | None = None
+        self._begun: RunFacts | None = None
+        """The facts that the run was begun with."""
+        self._known: object = None
+        """What the stream knew of the run at the last line."""
+        self._guessed = False
+        """True if the end of the run was concluded from silence."""
+        self._quiet_since = nan
+        run.clock = self.now
+
+    def now(self) -> float:
+        """Return the time that the run sees, in seconds since the epoch."""
+        return time.time() if self.time is None else self.time
+
+    def begin(self, facts: RunFacts | None = None) -> None:
+        """Let the training begin, or begin again. ``facts``: of this attempt, where they are not those of the log."""
+        self._begun = facts = self._log.facts if facts is None else facts
+        self._step, self._guessed = None, False
+        self.run.prepare(_served(facts))
+        self.run.enter(RunState.RUNNING)
+        if self._stream is not None:
+            now = self.now()
+            self.run.store.change(lambda builder: builder.set("rl_run_start_timestamp_seconds", now))
+
+    def take(self, event: Event, *, timed: bool | None = None) -> None:
+        """Put one ``event`` into the run. ``timed``: False if it has no time that tells a pace."""
+        run, stream = self.run, self._stream
+        if event.state is RunState.RUNNING:
+            if stream is not None:
+                self.begin()
+            elif run.state.over or run.store.snapshot.value("rl_steps_total"):
+                self.begin(replace(self._log.facts, step=None, totals={}))
+        elif event.state is not None:
+            if event.state.over and not run.state.over:
+                run.enter(event.state, event.exception)
+        else:
+            if stream is not None:
+                self._place(event, stream)
+            with run.errors.guard("log"):
+                feed(run.store, event, timed=isfinite(event.time) if timed is None else timed)
+            if stream is not None and not stream.recorded and "train_runtime" in (event.logs or ()):
+                self._guessed = False
+                run.enter(RunState.FINISHED)
+
+    def follow(self, events: Iterable[Event], written: float) -> None:
+        """Take the next ``events`` of a stream. ``written``: when it was written last, in seconds since the epoch.
+
+        A line is from the time that it says. Of one that says none, nobody knows it while the past is read, so that no
+        pace is learned from it; later it is the time at which it is read.
+        """
+        for event in events:
+            now = time.time()
+            dated = isfinite(event.time) and event.time >= _EARLIEST
+            self.time = min(event.time, now) if dated else min(written, now) if self.past else now
+            try:
+                self.take(event, timed=dated or not self.past)
+            finally:
+                self.time = None
+            self._quiet_since = min(written, now) if self.past else now
+
+    def look_for_an_end(self) -> None:
+        """End the run if something said that it ends, and nothing was logged since for a while."""
+        if self.run.state is not RunState.RUNNING or not time.time() - self._quiet_since >= SILENCE_SECONDS:
+            return
+        if said := self._said():
+            self._guessed = True
+            self.run.enter(*said)
+
+    def end(self) -> None:
+        """End the run, since nothing more can come; if nothing says how it ended, as far as it came tells it.
+
+        One of which the end would have been recorded was killed.
+        """
+        if self.run.state is not RunState.RUNNING:
+            return
+        if isinstance(self._log, Recording):
+            self.run.enter(*(_KILLED if self._log.watched else (RunState.FINISHED, "")))
+        else:
+            cut_short = self._log.planned is not None and self._step is not None
+            self.run.enter(*(self._said() or (RunState.STOPPED if cut_short else RunState.FINISHED, "")))
+
+    def _said(self) -> tuple[RunState, str] | None:
+        """Return how the stream says that the run ended, and the exception's name; None if it does not say it."""
+        assert self._stream is not None
+        ending, planned = self._stream.ending, self._stream.planned
+        if ending is not None and ending.state is not None:
+            return ending.state, ending.exception
+        reached = planned is not None and self._step is not None and self._step >= planned
+        return (RunState.FINISHED, "") if reached else None
+
+    def _place(self, event: Event, stream: Stream) -> None:
+        """Begin the run if ``event`` is its first, or the first of another attempt; learn what was not known before."""
+        run, known = self.run, stream.known
+        training = event.update is not None or (event.logs is not None and is_training(event.logs))
+        back = self._step is not None and event.step < self._step
+        if self._begun is None:
+            self.begin()
+        elif training and not stream.recorded and (back or (run.state.over and not self._guessed)):
+            self._attempt += back or run.state is not RunState.FINISHED
+            self._begin_again(event, stream)
+        elif training and run.state.over and self._guessed:
+            self._guessed = False
+            run.enter(RunState.RUNNING)  # the exception was caught, or there were more steps than planned
+        elif known != self._known:
+            self._learn(stream.facts)
+        self._known = known
+        self._step = event.step if training else self._step
+        self.lines += event.logs is not None
+
+    def _begin_again(self, event: Event, stream: Stream) -> None:
+        """Begin another attempt: one that resumes a checkpoint counts no tokens and episodes again."""
+        resumed = run_facts.is_trimmed([event.step, event.step + stream.interval])
+        totals = _numbers(event.logs or {}) if resumed else {}
+        info = {**stream.facts.info, "attempt": str(self._attempt)}
+        self.begin(replace(stream.facts, info=info, step=None, trimmed=resumed, totals=totals))
+
+    def _learn(self, facts: RunFacts) -> None:
+        """Take over what the first lines did not tell: the framework, the algorithm, how many steps are planned."""
+        assert self._begun is not None
+        before, planned = self._begun, facts.steps_planned
+        self._begun = replace(facts, info=before.info)
+        if _judged_as(facts) != _judged_as(before):
+            info = {**facts.info, **before.info}
+            self.run.prepare(_served(replace(facts, info=info, step=None, totals={})))
+        elif planned is not None and planned != before.steps_planned:
+            self.run.store.change(lambda builder: builder.set("rl_steps_planned", planned))
+
+
+class Due(NamedTuple):
+    """An event of a recording, and when it comes."""
+
+    event: Event
+    at: float
+    ends_step: bool
+    """True for the last event of a step."""
+
+
+def schedule(recording: Recording) -> tuple[float, list[Due]]:
     """Return the times of the run's beginning and of each event, never decreasing.
 
     Without times a step takes a second; a run without dates ends now.
     """
-    known = [at for at in (recording.began, *(event.time for event in recording.events)) if isfinite(at)]
-    timed = any(isfinite(event.time) for event in recording.events)
+    events = recording.events
+    known = [at for at in (recording.began, *(event.time for event in events)) if isfinite(at)]
+    timed = any(isfinite(event.time) for event in events)
     began = now = known[0] if timed else 0.0
     times, step = [], None
-    for event in recording.events:
+    for event in events:
         if timed:
             now = max(now, event.time) if isfinite(event.time) else now
         elif event.state is None:
@@ -40,58 +201,37 @@ def calendar(recording: Recording) -> tuple[float, list[float]]:
             step = event.step
         times.append(now)
     shift = time.time() - now if now < _EARLIEST else 0.0
-    return began + shift, [each + shift for each in times]
+    ends = [event.state is None for event in events]
+    for i, (event, after) in enumerate(pairwise(events)):
+        ends[i] &= after.state is not None or after.step != event.step
+    return began + shift, [Due(e, at + shift, last) for e, at, last in zip(events, times, ends, strict=True)]
 
 
-def scheduled(recording: Recording, times: list[float]) -> Iterator[tuple[Event, float, bool]]:
-    """Yield each event with its time of `calendar`, and True if it is the last one of its step."""
-    following = [*recording.events[1:], None]
-    for event, after, at in zip(recording.events, following, times, strict=True):
-        yield event, at, _ends_step(event, after)
+def begun(recording: Recording, at: float, thresholds: Thresholds | None = None) -> Player:
+    """Return the player of a run of its own, which has begun at the time ``at`` and sees the player's."""
+    own = Settings.load(settings(recording))
+    own = own if thresholds is None else replace(own, thresholds=thresholds)
+    player = Player(Run(own, clock=lambda: at), recording)
+    player.time = at
+    player.begin()
+    return player
 
 
-class Played(NamedTuple):
-    """A run into which a whole recording was put, and the time at which that ended."""
-
-    run: Run
-    time: float
-
-
-def played(recording: Recording, thresholds: Thresholds, see: Callable[[Run], None] = lambda run: None) -> Played:
+def played(recording: Recording, thresholds: Thresholds, see: Callable[[Run], None] = lambda run: None) -> Player:
     """Play ``recording`` at once, by its own clock; ``see`` is called after each of its steps."""
-    began, times = calendar(recording)
-    clock = [began]
-    own = replace(Settings.load(settings(recording)), thresholds=thresholds)
-    run = Run(own, clock=lambda: clock[0])
-    begin(run, recording.facts)
-    for event, clock[0], ends_step in scheduled(recording, times):
-        apply(run, recording, event)
+    began, dues = schedule(recording)
+    player = begun(recording, began, thresholds)
+    for event, player.time, ends_step in dues:
+        player.take(event)
         if ends_step:
-            see(run)
-    finish(run, killed=recording.watched)
-    return Played(run, clock[0])
+            see(player.run)
+    player.end()
+    return player
 
 
 def settings(recording: Recording) -> dict[str, Any]:
     """Return the settings of the recorded process; the environment of this process is ignored."""
     return {"run": recording.run, "algorithm": recording.facts.algorithm, "rank": 0, "world_size": 1}
-
-
-def begin(run: Run, facts: RunFacts) -> None:
-    """Let the training of ``run`` begin, or begin again."""
-    run.prepare(replace(facts, info={"torch": "", **facts.info}))  # else this machine's torch would be served
-    run.enter(RunState.RUNNING)
-
-
-def apply(run: Run, recording: Recording, event: Event) -> None:
-    """Put one ``event`` of ``recording`` into ``run``."""
-    if event.state is None:
-        with run.errors.guard("log"):
-            feed(run.store, event, timed=isfinite(event.time))
-    elif event.state is RunState.RUNNING and (run.state.over or run.store.snapshot.value("rl_steps_total")):
-        begin(run, replace(recording.facts, step=None, totals={}))
-    elif event.state.over and not run.state.over:
-        run.enter(event.state, event.exception)
 
 
 def feed(store: Store, event: Event, *, timed: bool = True) -> None:
@@ -105,25 +245,20 @@ def feed(store: Store, event: Event, *, timed: bool = True) -> None:
         store.record(event.logs or {}, event.step, event.update, timed=timed, awaits=event.awaits)
 
 
-def finish(run: Run, *, killed: bool = False) -> None:
-    """End ``run``, as failed if it was ``killed``, unless its end is recorded.
-
-    Not every recorder writes how a run ended.
-    """
-    if run.state.over:
-        return
-    if killed:
-        run.enter(RunState.FAILED, _KILLED)
-    else:
-        run.enter(RunState.FINISHED)
-
-
 def restore(run: Run, kept: SavedState) -> None:
     """Put the last state of a process that is gone into ``run``: what still ran was killed."""
     run.store.snapshot = kept.snapshot
     if not kept.state.over:
-        finish(run, killed=True)
+        run.enter(*_KILLED)
 
 
-def _ends_step(event: Event, after: Event | None) -> bool:
-    return event.state is None and (after is None or after.state is not None or after.step != event.step)
+def _served(facts: RunFacts) -> RunFacts:
+    return replace(facts, info={"torch": "", **facts.info})  # else this machine's torch would be served
+
+
+def _judged_as(facts: RunFacts) -> tuple[str, ...]:
+    return facts.algorithm, facts.framework, facts.judged_as
+
+
+def _numbers(logs: Mapping[str, object]) -> dict[str, float]:
+    return {key: float(value) for key, value in logs.items() if isinstance(value, (int, float)) and isfinite(value)}

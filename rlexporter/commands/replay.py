@@ -17,13 +17,12 @@ from typing import TYPE_CHECKING, Any
 from rlexporter import recording
 from rlexporter.catalog import ALGORITHMS
 from rlexporter.commands import playback
-from rlexporter.config.settings import Settings
+from rlexporter.commands.playback import Player
 from rlexporter.display import Display
 from rlexporter.exporter import Exporter
 from rlexporter.model.errors import TEXT, SetupError, needed_by
 from rlexporter.outputs.state_file import SavedState, read_saved_state
 from rlexporter.recording import Recording
-from rlexporter.run.run import Run
 
 if TYPE_CHECKING:
     from rlexporter.outputs.backfill import Backfill
@@ -102,12 +101,13 @@ def serve(recording: Recording, *, speed: float, port: int | None, linger: float
     display = Display()
     try:
         display.watch(exporter)
-        _play(exporter.run, recording, speed, display)
+        player = Player(exporter.run, recording)
+        _play(player, recording, speed, display)
         if not exporter.state.over and recording.watched:
             display.summary()
             display.say("the recording just stops, as a killed run does: so does the endpoint")
             return 0
-        playback.finish(exporter.run)
+        player.end()
         display.summary()
         display.stay(linger)
     finally:
@@ -156,35 +156,33 @@ def _history(recording: Recording, interval: float) -> Backfill:
     with needed_by("--openmetrics", TEXT):
         from rlexporter.outputs.backfill import Backfill
 
-    began, times = playback.calendar(recording)
-    clock = [began]
-    run = Run(Settings.load(playback.settings(recording)), clock=lambda: clock[0])
-    history, gap = Backfill(LABELS), max(interval, _GAP_SECONDS)
-    playback.begin(run, recording.facts)
+    began, dues = playback.schedule(recording)
+    player = playback.begun(recording, began)
+    run, history, gap = player.run, Backfill(LABELS), max(interval, _GAP_SECONDS)
     history.add(run.store.snapshot, began)
-    for event, now, ends_step in playback.scheduled(recording, times):
-        while now - history.last > gap and not run.state.over:
+    for event, at, ends_step in dues:
+        while at - history.last > gap and not run.state.over:
             history.add(run.store.snapshot, history.last + gap)
-        clock[0] = now
-        playback.apply(run, recording, event)
-        if ends_step and (interval <= 0 or now - history.last >= interval):
-            history.add(run.store.snapshot, now)
+        player.time = at
+        player.take(event)
+        if ends_step and (interval <= 0 or at - history.last >= interval):
+            history.add(run.store.snapshot, at)
     if not recording.watched:
-        playback.finish(run)
+        player.end()
     if run.store.snapshot is not history.newest:
-        history.add(run.store.snapshot, clock[0])
+        history.add(run.store.snapshot, player.now())
     return history
 
 
-def _play(run: Run, recording: Recording, speed: float, display: Display) -> None:
-    began, times = playback.calendar(recording)
+def _play(player: Player, recording: Recording, speed: float, display: Display) -> None:
+    began, dues = playback.schedule(recording)
     started = time.monotonic()
-    playback.begin(run, recording.facts)
-    for event, at in zip(recording.events, times, strict=True):
+    player.begin()
+    for event, at, _ in dues:
         ahead = (at - began) / speed - (time.monotonic() - started)
         if ahead > 0:
             time.sleep(ahead)
-        playback.apply(run, recording, event)
+        player.take(event)
         if event.state is None:
             display.step()
 

@@ -42,9 +42,9 @@ def run(options: argparse.Namespace) -> int:
         name, data = kept.snapshot.labels.get("run", ""), _data(_ended(kept), History(), kept.time, spoken)
     else:
         found, history = recording.read(options.file, options.algorithm), History()
-        run, time = playback.played(found, limits, lambda run: history.see(run.store.snapshot))
-        name, check = found.run, written(recorded_alerts.report(run, found))
-        data = {**_data(run.store.snapshot, history, time, spoken), "check": check}
+        player = playback.played(found, limits, lambda run: history.see(run.store.snapshot))
+        name, check = found.run, written(recorded_alerts.report(player.run, found))
+        data = {**_data(player.run.store.snapshot, history, player.now(), spoken), "check": check}
     out = options.output or Path(f"{_file_name(name)}.html")
     if out.exists() and out.samefile(options.file):
         raise SetupError(f"{out} is the recording itself: name another file to write (--output)")

@@ -17,7 +17,7 @@ from types import FrameType
 from typing import Any, NoReturn
 
 from rlexporter.catalog import ALGORITHMS
-from rlexporter.commands.following import Following
+from rlexporter.commands.playback import Player
 from rlexporter.display import Display, shown
 from rlexporter.exporter import Exporter
 from rlexporter.model.step import RunFacts
@@ -99,7 +99,7 @@ class _Tail:
         self._exporter = exporter
         self._display = Display()
         self._stream = Stream(path, algorithm, self._damaged)
-        self._following = Following(exporter.run, self._stream)
+        self._player = Player(exporter.run, self._stream)
         self._damage = 0
         self._step: int | None = None
         exporter.run.prepare(RunFacts(run_name=self._stream.name, info={"torch": ""}))
@@ -126,7 +126,7 @@ class _Tail:
             if quiet >= _SETTLED_SECONDS and not settled:
                 self._settle()
                 settled = True
-            self._following.look_for_an_end()
+            self._player.look_for_an_end()
             if linger is not None and self._exporter.state.over and quiet >= linger:
                 break
             time.sleep(_POLL_SECONDS)
@@ -135,10 +135,10 @@ class _Tail:
     def _settle(self) -> None:
         """Take what waited for more; the past ends where nothing more is there."""
         self._take(self._stream.settle())
-        if self._following.past:
-            self._following.past = False
-            if self._following.lines:
-                self._display.say(f"read {self._following.lines} log lines of {shown(self._path)}; following it now")
+        if self._player.past:
+            self._player.past = False
+            if self._player.lines:
+                self._display.say(f"read {self._player.lines} log lines of {shown(self._path)}; following it now")
             for note in self._stream.notes:
                 self._display.say(f"note: {note}")
 
@@ -146,16 +146,16 @@ class _Tail:
         display = self._display
         if self._source.ended:
             self._take(self._stream.close())
-            self._following.end()
+            self._player.end()
         self._exporter.run.note()
         display.summary()
         if self._source.ended:
             display.stay(LINGER_SECONDS if linger is None else linger)
 
     def _take(self, events: Iterable[Event]) -> None:
-        self._following.take(self._noted(events), self._source.written)
+        self._player.follow(self._noted(events), self._source.written)
         done, total = self._source.read
-        if self._following.past and total - done > 0:
+        if self._player.past and total - done > 0:
             self._display.reading(done, total)
         else:
             self._display.step()

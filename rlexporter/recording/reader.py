@@ -76,7 +76,7 @@ def read(path: str | Path, algorithm: str = "") -> Recording:
         raise UnreadableError(f"{found.path}: has no log line: {UNDERSTOOD}")
     with _at(str(found.path)):
         name = run_facts.name(parser.meta, found.path)
-        facts = parser.facts(dialect)
+        facts = replace(parser.facts(dialect), run_name=name)
     notes = (*found.notes, *dialect.notes)
     return Recording(found.path, facts, name, events, parser.watched, parser.began, notes)
 

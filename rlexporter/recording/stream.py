@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from rlexporter.model.step import RunFacts
@@ -50,7 +51,7 @@ class Stream:
     @property
     def facts(self) -> RunFacts:
         """Return the facts of the run that began last, as far as they are known."""
-        return self._parser.facts(self._dialect, newest=True)
+        return replace(self._parser.facts(self._dialect, newest=True), run_name=self.name)
 
     @property
     def known(self) -> object:

@@ -14,8 +14,8 @@ from typing import IO, Any
 
 import pytest
 
-from rlexporter.commands import following, main
-from rlexporter.commands.following import Following
+from rlexporter.commands import main, playback
+from rlexporter.commands.playback import Player
 from rlexporter.config.settings import Settings
 from rlexporter.model.snapshot import RunState
 from rlexporter.recording.stream import Stream
@@ -39,11 +39,11 @@ class _Log:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, path: Path) -> None:
         self.now = 2e9
-        monkeypatch.setattr(following, "time", self)
+        monkeypatch.setattr(playback, "time", self)
         self.damage: list[str] = []
         self.run = Run(Settings.load({"rank": 0, "world_size": 1}, {}))
         self._stream = Stream(path, "", lambda error: self.damage.append(str(error)))
-        self.follows = Following(self.run, self._stream)
+        self.player = Player(self.run, self._stream)
 
     def time(self) -> float:
         return self.now
@@ -51,13 +51,13 @@ class _Log:
     def write(self, text: str, *, after: float = 1.0, past: bool = False) -> None:
         """What is in the file from then on; nothing more comes for a while."""
         self.now += after
-        self.follows.past = past
-        self.follows.take([*self._stream.feed(text.encode()), *self._stream.settle()], self.now)
+        self.player.past = past
+        self.player.follow([*self._stream.feed(text.encode()), *self._stream.settle()], self.now)
 
     def look(self, after: float) -> RunState:
         """The state after so many seconds without a line."""
         self.now += after
-        self.follows.look_for_an_end()
+        self.player.look_for_an_end()
         return self.run.state
 
     def value(self, name: str, **labels: str) -> float | None:
@@ -227,7 +227,7 @@ def test_a_recording_says_itself_where_it_begins(log: _Log) -> None:
 def test_a_pipe_that_is_closed(log: _Log, text: str, state: RunState) -> None:
     """The writer is gone: what it said last tells how, or how far it came."""
     log.write(text)
-    log.follows.end()
+    log.player.end()
     assert log.run.state is state
 
 
