@@ -16,7 +16,7 @@ from rlexporter.model.snapshot import RunState
 from rlexporter.model.step import LAST_STEP, RunFacts, StepUpdate
 from rlexporter.recording import codec, formats, run_facts
 from rlexporter.recording.source import UNDERSTOOD, Line, UnreadableError
-from rlexporter.recording.writers import Dialect, translated
+from rlexporter.recording.writers import Dialect
 from rlexporter.store.keys import evaluation_prefix
 
 _BEGINNINGS = ("meta", "train_begin")
@@ -67,11 +67,12 @@ def read(path: str | Path, algorithm: str = "") -> Recording:
         UnreadableError: the file is no recorded run.
         SetupError: a package that reads the file is not installed.
     """
+    parser, dialect = Parser(algorithm), Dialect()
     with _at(str(path)):
         found = formats.find(Path(path))
-        lines, dialect = translated(found.lines)
-    parser = Parser(algorithm)
-    events = [*chain.from_iterable(map(parser.feed, lines)), *parser.settle()]
+        dialect.learn(found.lines)
+        plain = [each for line in found.lines for each in dialect.lines(line)]
+    events = [*chain.from_iterable(map(parser.feed, plain)), *parser.settle()]
     if not any(event.logs or event.update or event.state is RunState.FAILED for event in events):
         raise UnreadableError(f"{found.path}: has no log line: {UNDERSTOOD}")
     with _at(str(found.path)):

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,15 +24,22 @@ class Line(NamedTuple):
     """The steps done and planned on the progress bar that was drawn after it; None if there was none."""
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(NamedTuple):
     """The log lines of a run, as some format holds them."""
 
     path: Path
     """The file that they were found in, or the folder of several files of one run."""
-    lines: Iterable[Line]
+    lines: Sequence[Line]
     notes: tuple[str, ...] = ()
     """What the reader had to assume."""
+
+
+class InOnePiece(NamedTuple):
+    """A text that is read as a whole, and does not grow line by line."""
+
+    what: str
+    """How it is called where a log is followed."""
+    lines: Iterable[Line]
 
 
 class UnreadableError(SetupError):

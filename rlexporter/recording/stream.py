@@ -6,23 +6,20 @@ that is learned from the lines that are there at first, and from each that comes
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 from rlexporter.model.step import RunFacts
-from rlexporter.recording import run_facts
-from rlexporter.recording.formats import Decoder, csv_table, event_files
+from rlexporter.recording import formats, run_facts
+from rlexporter.recording.formats import Decoder, event_files
 from rlexporter.recording.formats.console import Console
-from rlexporter.recording.formats.json_text import JsonLines, begin_as_lines
+from rlexporter.recording.formats.json_text import JsonLines
 from rlexporter.recording.reader import Event, Parser
-from rlexporter.recording.source import Line, UnreadableError
+from rlexporter.recording.source import InOnePiece, Line, UnreadableError
 from rlexporter.recording.writers import Dialect
 
 FOLLOWED = "what grows line by line is followed: JSON lines, and console output of TRL and verl"
-_UNDECIDED = 64 * 1024
-"""The characters after which a text without a whole line is some console's."""
 _FIRST_LINES = 200
 """The lines to learn from, at most, before the first one is handed on."""
 
@@ -110,7 +107,7 @@ class Stream:
         """Yield what is left at the end of the log, except how the run ended. ``begin``: another file follows."""
         yield from self._read(self._decoder.feed(b"", last=True), last=True)
         if self._reader is not None:
-            yield from self._take(line for line in self._reader.close() if line.logs is not self._reader.ending)
+            yield from self._take(self._reader.close())
         yield from self.settle()
         if begin:
             self._open()
@@ -125,27 +122,13 @@ class Stream:
             text = self._head = self._head + text
             if not text.strip():
                 return
-            self._reader = self._chosen(text, last=last)
-            if self._reader is None:
+            found = formats.detect(self._path, text, self._damaged, last=last)
+            if isinstance(found, InOnePiece):
+                raise UnreadableError(f"{self._path}: is {found.what}, which is not followed: {FOLLOWED}")
+            if found is None:
                 return
-            self._head = ""
+            self._reader, self._head = found, ""
         yield from self._take(self._reader.feed(text))
-
-    def _chosen(self, text: str, *, last: bool) -> Console | JsonLines | None:
-        """Return the reader for a log that begins with ``text``; None if that does not tell yet."""
-        *whole, rest = text.split("\n")
-        begun = [line for line in (*whole, *([rest] if last else [])) if line.strip()][:2]
-        if self._path.name == run_facts.LOG_FILES[0] or _is_whole_json(text):
-            raise UnreadableError(f"{self._path}: is JSON in one piece, which is not followed: {FOLLOWED}")
-        if not begun:
-            drawn = "\r" in text.rstrip("\r") or "\x1b" in text
-            return Console(self._path) if drawn or len(text) > _UNDECIDED else None
-        if csv_table.columns_of(self._path, begun[0]):
-            raise UnreadableError(f"{self._path}: is a table (CSV), which is not followed: {FOLLOWED}")
-        as_lines = begin_as_lines(begun)
-        if as_lines or (as_lines is None and last):
-            return JsonLines(self._path, self._damaged)
-        return None if as_lines is None else Console(self._path)
 
     def _take(self, lines: Iterable[Line]) -> Iterator[Event]:
         for line in lines:
@@ -172,12 +155,3 @@ class Stream:
             yield from self._parser.feed(line)
         except UnreadableError as error:
             self._damaged(error)
-
-
-def _is_whole_json(text: str) -> bool:
-    """Return True for a `trainer_state.json` or a list of log lines, which are written anew each time."""
-    try:
-        whole = json.loads(text)
-    except (ValueError, RecursionError):
-        return False
-    return isinstance(whole, list) or (isinstance(whole, dict) and isinstance(whole.get("log_history"), list))

@@ -7,10 +7,10 @@ carry an ``event`` are those of recorders, and are left alone.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, lru_cache
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 from rlexporter.catalog import CATALOG
 from rlexporter.frameworks.common import STEP_KEYS
@@ -62,20 +62,6 @@ def is_known(key: str, framework: str = "") -> bool:
 def is_number(value: object) -> bool:
     """Return True for a text that is a number, NaN and the infinities among them."""
     return isinstance(value, str) and bool(_NUMBER.fullmatch(value.strip()))
-
-
-class Translation(NamedTuple):
-    """The lines of a file with steps, times and numbers as TRL writes them."""
-
-    lines: list[Line]
-    dialect: Dialect
-
-
-def translated(lines: Iterable[Line]) -> Translation:
-    """Return ``lines`` with the steps, times and keys that the reader knows."""
-    found, dialect = list(lines), Dialect()
-    dialect.learn(found)
-    return Translation([each for line in found for each in dialect.lines(line)], dialect)
 
 
 def is_training(logs: Mapping[str, Any]) -> bool:

@@ -1,19 +1,24 @@
 """Formats of logs, one family a file. Each is recognised by what a file holds, not by how it is called.
 
-A family's ``read`` returns the lines of a file, or None if the file is of another family. `console` comes last: any
-text can be somebody's output, and log lines are searched in it. Which file of a folder is a log, and which bytes are
-a text, is the same for all of them.
+`detect` does so for a text, whether it is a whole file or the beginning of one that grows; event files are no text. The
+console comes last: any text can be somebody's output, and log lines are searched in it. Which file of a folder is a
+log, and which bytes are a text, is the same for all of them.
 """
 
 from __future__ import annotations
 
 import codecs
+from collections.abc import Callable
+from io import StringIO
+from itertools import islice
 from pathlib import Path
 
-from rlexporter.recording.formats import console, csv_table, event_files, json_text
+from rlexporter.recording.formats import csv_table, event_files, json_text
+from rlexporter.recording.formats.console import Console, described
 from rlexporter.recording.formats.event_files import PATTERN
+from rlexporter.recording.formats.json_text import JsonLines
 from rlexporter.recording.run_facts import LOG_FILES
-from rlexporter.recording.source import UNDERSTOOD, Found, UnreadableError, shortened
+from rlexporter.recording.source import UNDERSTOOD, Found, InOnePiece, Line, UnreadableError, shortened
 
 _CHECKPOINT = "checkpoint-"
 _DEPTH = 4
@@ -23,6 +28,8 @@ _PACKED = {
     b"PK\x03\x04": "is an archive (zip): unpack it first",
     b":W&B": "is the file that W&B synchronises: export the run's history as CSV, or as JSON lines",
 }
+_UNDECIDED = 64 * 1024
+"""The characters after which a text without a whole line is some console's."""
 _LOOKED_AT = 8192
 _ENOUGH = max(map(len, _PACKED))
 """The bytes that tell what a file is."""
@@ -40,8 +47,41 @@ def find(path: Path) -> Found:
         raise UnreadableError(f"{path}: cannot be read: {error.strerror or error}") from None
     if event_files.is_one(content):
         return event_files.read(path)
-    text = decoded(path, content)
-    return json_text.read(path, text) or csv_table.read(path, text) or console.read(path, text)
+    return _in_text(path, Decoder(path).feed(content, last=True))
+
+
+def _in_text(path: Path, text: str) -> Found:
+    damaged: list[UnreadableError] = []
+    reader = detect(path, text, damaged.append, last=True) if text.strip() else None
+    if reader is None:
+        raise UnreadableError(f"{path}: is empty: {UNDERSTOOD}")
+    if isinstance(reader, InOnePiece):
+        return Found(path, list(reader.lines))
+    lines = [*reader.feed(text), *reader.close()]
+    if reader.ending is not None and not (lines and "train_runtime" in lines[-1].logs):  # else training was over
+        lines.append(Line(str(path), reader.ending))
+    if not lines and isinstance(reader, Console):
+        raise UnreadableError(f"{path}: has no log line in {described(text)}: {UNDERSTOOD}")
+    return Found(path, lines, json_text.left_out(path, lines, damaged))
+
+
+def detect(
+    path: Path, text: str, damaged: Callable[[UnreadableError], None], *, last: bool
+) -> JsonLines | Console | InOnePiece | None:
+    """Return the reader of what begins with ``text``, or is that if it is the ``last``; None if that does not tell yet.
+
+    ``path``: how it is called in messages; ``damaged``: as `JsonLines` says.
+    """
+    if whole := json_text.in_one_piece(path, text, last=last):
+        return whole
+    begun = list(islice((each for each in StringIO(text) if each.strip() and (last or each.endswith("\n"))), 2))
+    if not begun:
+        drawn = "\r" in text.rstrip("\r") or "\x1b" in text
+        return Console(path) if drawn or len(text) > _UNDECIDED else None
+    as_lines = json_text.begin_as_lines(begun)
+    if as_lines or (as_lines is None and last):
+        return JsonLines(path, damaged)
+    return None if as_lines is None else csv_table.table(path, text, begun[0].rstrip("\n")) or Console(path)
 
 
 def log_in(folder: Path) -> Path:
@@ -128,11 +168,3 @@ class Decoder:
         if 20 * sum(byte in _CONTROL for byte in head) > len(head):
             raise UnreadableError(f"{self._path}: is binary: {UNDERSTOOD}")
         return codecs.getincrementaldecoder("utf-8-sig")("replace")
-
-
-def decoded(path: Path, content: bytes) -> str:
-    """Return the text in the whole ``content`` of a file. Raises UnreadableError for what is none, or empty."""
-    text = Decoder(path).feed(content, last=True)
-    if not text.strip():
-        raise UnreadableError(f"{path}: is empty: {UNDERSTOOD}")
-    return text

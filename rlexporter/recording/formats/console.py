@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from rlexporter.recording.formats import printed
-from rlexporter.recording.source import UNDERSTOOD, Found, Line, UnreadableError, shortened
+from rlexporter.recording.source import Line, shortened
 from rlexporter.recording.writers import STEPS, is_number, is_training
 
 _ESCAPE = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b\n]*(?:\x07|\x1b\\)|\x1b[@-_]")
@@ -99,13 +99,11 @@ class Console:
         yield from self._release()
 
     def close(self) -> Iterator[Line]:
-        """Yield what is left at the end of the text, and the event that ended the run, if it says so."""
+        """Yield what is left at the end of the text."""
         raw, self._raw = self._raw, ""
         yield from self._lines(_plain(raw), last=True)
         yield from self._release()
         self._ending.close()
-        if self.ending is not None:
-            yield Line(str(self._path), self.ending)
 
     def _lines(self, text: str, *, last: bool) -> Iterator[Line]:
         """Yield the log lines in plain text; of verl's there are dicts too, which are none."""
@@ -182,19 +180,9 @@ class Console:
             yield self._waiting.popleft()
 
 
-def read(path: Path, text: str) -> Found:
-    """Return the log lines in ``text``, and how the run ended if it says so. Raises UnreadableError without any."""
-    reader = Console(path)
-    lines = [*reader.feed(text), *reader.close()]
-    if not lines:
-        raise UnreadableError(f"{path}: has no log line in {_described(_plain(text))}: {UNDERSTOOD}")
-    if reader.ending is not None and len(lines) > 1 and "train_runtime" in lines[-2].logs:
-        lines.pop()  # training was over
-    return Found(path, lines)
-
-
-def _described(text: str) -> str:
-    lines = text.strip().splitlines() or [""]
+def described(text: str) -> str:
+    """Return what a ``text`` without a log line is, for a message."""
+    lines = _plain(text).strip().splitlines() or [""]
     return f"{len(lines)} lines of text, the first of them {shortened(lines[0], 40)!r}"
 
 

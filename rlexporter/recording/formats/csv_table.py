@@ -7,7 +7,7 @@ import io
 from collections.abc import Iterator
 from pathlib import Path
 
-from rlexporter.recording.source import Found, Line, UnreadableError, shortened
+from rlexporter.recording.source import InOnePiece, Line, UnreadableError, shortened
 from rlexporter.recording.writers import STEPS, is_known, is_number
 
 _DELIMITERS = ",\t;"
@@ -15,17 +15,17 @@ _EXTREMES = ("__MIN", "__MAX")
 _WANDB_STEP = {"Step": "_step"}
 
 
-def read(path: Path, text: str) -> Found | None:
-    """Return the rows in ``text``, None if it is no table of log lines. Raises UnreadableError, also while iterated."""
-    columns = columns_of(path, next(line for line in text.split("\n") if line.strip()))
-    return Found(path, _rows(path, text, *columns)) if columns else None
+def table(path: Path, text: str, first: str) -> InOnePiece | None:
+    """Return the rows of ``text``, None if its ``first`` line is not the header of a table of log lines.
 
-
-def columns_of(path: Path, first: str) -> tuple[str, list[str]] | None:
-    """Return what is between the cells, and the key of each column, if ``first`` is the header of a table; else None.
-
-    Raises UnreadableError for a table of several runs.
+    Raises UnreadableError for a table of several runs, also while its lines are iterated.
     """
+    columns = _columns(path, first)
+    return InOnePiece("a table (CSV)", _rows(path, text, *columns)) if columns else None
+
+
+def _columns(path: Path, first: str) -> tuple[str, list[str]] | None:
+    """Return what is between the cells, and the key of each column; None if ``first`` is not the header of a table."""
     for delimiter in _DELIMITERS:
         cells = _header(first.rstrip("\r"), delimiter)
         keys = [_WANDB_STEP.get(key, key) for key in _without_run(path, cells)]

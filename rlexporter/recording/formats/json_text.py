@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from rlexporter.recording.source import UNDERSTOOD, Found, Line, UnreadableError, shortened
+from rlexporter.recording.run_facts import LOG_FILES
+from rlexporter.recording.source import UNDERSTOOD, InOnePiece, Line, UnreadableError, shortened
 from rlexporter.recording.writers import STEPS
 
 LONGEST = 8 * 1024 * 1024
@@ -80,29 +81,29 @@ class JsonLines:
             self._damaged(_no_object(where, value))
 
 
-def read(path: Path, text: str) -> Found | None:
-    """Return the objects in ``text``, None if it is no JSON. Raises UnreadableError, also while they are iterated."""
+def in_one_piece(path: Path, text: str, *, last: bool) -> InOnePiece | None:
+    """Return what a ``text`` holds that is a `trainer_state.json`, a list of log lines or, if ``last``, other JSON.
+
+    None for any other text, and for a log line: more may follow one. Its lines raise UnreadableError if they are none.
+    """
+    if path.name == LOG_FILES[0] and not last:
+        return InOnePiece("JSON in one piece", ())
     try:
         whole = _loaded(text)
     except (ValueError, RecursionError):
-        return _json_lines(path, text) if _begins_as_lines(text) else None
-    if isinstance(whole, dict) and isinstance(whole.get("log_history"), list):
-        return Found(path, _listed(f"{path}: log_history", whole["log_history"]))
-    if isinstance(whole, dict) and "\n" not in text.strip():
-        return Found(path, [Line(f"{path}:1", whole)])
-    if isinstance(whole, list) and any(isinstance(each, dict) for each in whole):
-        return Found(path, _listed(f"{path}: ", whole))
-    what = f"an object with {_some(whole)}" if isinstance(whole, dict) else shortened(text, 40)
-    raise UnreadableError(f"{path}: is JSON, but no recorded run: {what}: {UNDERSTOOD}")
+        return None
+    is_line = isinstance(whole, dict) and "\n" not in text.strip()
+    if isinstance(_history(whole), list) or (last and not is_line):
+        return InOnePiece("JSON in one piece", _listed(path, text, whole))
+    return None
+
+
+def _history(whole: Any) -> Any:
+    return whole.get("log_history") if isinstance(whole, dict) else whole
 
 
 def _some(whole: dict[str, object]) -> str:
     return shortened(", ".join(whole)) or "nothing in it"
-
-
-def _begins_as_lines(text: str) -> bool:
-    """Return True if the text is meant as JSON lines; a program may print one object before its usual output."""
-    return begin_as_lines([line for line in text[:1_000_000].split("\n") if line.strip()][:2]) is not False
 
 
 def begin_as_lines(begun: list[str]) -> bool | None:
@@ -114,21 +115,19 @@ def begin_as_lines(begun: list[str]) -> bool | None:
     return None if len(begun) < 2 else bool(_OBJECT.match(begun[1]))
 
 
-def _json_lines(path: Path, text: str) -> Found:
-    """Return the lines of a text; of a recording damaged ones are left out, as a full disk leaves them."""
-    damaged: list[UnreadableError] = []
-    reader = JsonLines(path, damaged.append)
-    lines = [*reader.feed(text), *reader.close()]
+def left_out(path: Path, lines: Sequence[Line], damaged: Sequence[UnreadableError]) -> tuple[str, ...]:
+    """Return what to say of ``damaged`` lines: of a recording they are left out, as a full disk leaves them.
+
+    Raises UnreadableError for those of any other log.
+    """
     if not damaged:
-        return Found(path, lines)
+        return ()
     if not any("event" in line.logs for line in lines):
         raise damaged[0]
     first, more = damaged[:_MOST_NAMED], len(damaged) - _MOST_NAMED
     named = "; ".join(str(each).removeprefix(f"{path}:") for each in first)
-    which = (
-        f"left out a damaged line: {named}" if len(damaged) == 1 else f"left out {len(damaged)} damaged lines: {named}"
-    )
-    return Found(path, lines, (which + (f"; and {more} more" if more > 0 else ""),))
+    what = "a damaged line" if len(damaged) == 1 else f"{len(damaged)} damaged lines"
+    return (f"left out {what}: {named}" + (f"; and {more} more" if more > 0 else ""),)
 
 
 def _loaded(text: str) -> Any:
@@ -141,15 +140,15 @@ def _loaded(text: str) -> Any:
         return json.loads(text, parse_int=float)  # an integer of more digits than Python reads
 
 
-def _listed(where: str, lines: list[object]) -> Iterator[Line]:
-    for i, line in enumerate(lines):
-        yield _object(f"{where}[{i}]", line)
-
-
-def _object(where: str, value: object) -> Line:
-    if not isinstance(value, dict):
-        raise _no_object(where, value)
-    return Line(where, value)
+def _listed(path: Path, text: str, whole: Any) -> Iterator[Line]:
+    history, where = _history(whole), f"{path}: {'log_history' if isinstance(whole, dict) else ''}"
+    if not isinstance(history, list) or (history is whole and not any(isinstance(each, dict) for each in history)):
+        what = f"an object with {_some(whole)}" if isinstance(whole, dict) else shortened(text, 40)
+        raise UnreadableError(f"{path}: is JSON, but no recorded run: {what}: {UNDERSTOOD}")
+    for i, line in enumerate(history):
+        if not isinstance(line, dict):
+            raise _no_object(f"{where}[{i}]", line)
+        yield Line(f"{where}[{i}]", line)
 
 
 def _no_object(where: str, value: object) -> UnreadableError:
