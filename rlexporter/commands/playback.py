@@ -47,6 +47,7 @@ class Player:
         self._stream = log if isinstance(log, Stream) else None
         self._attempt = 1
         self._step: int | None = None
+        self._noted: int | None = None
         self._begun: RunFacts | None = None
         """The facts that the run was begun with."""
         self._known: object = None
@@ -105,6 +106,9 @@ class Player:
             finally:
                 self.time = None
             self._quiet_since = min(written, now) if self.past else now
+            if event.step != self._noted:  # each step is in the curves of the page, however fast they are read
+                self._noted = event.step
+                self.run.note()
 
     def look_for_an_end(self) -> None:
         """End the run if something said that it ends, and nothing was logged since for a while."""

@@ -101,7 +101,6 @@ class _Tail:
         self._stream = Stream(path, algorithm, self._damaged)
         self._player = Player(exporter.run, self._stream)
         self._damage = 0
-        self._step: int | None = None
         exporter.run.prepare(RunFacts(run_name=self._stream.name, info={"torch": ""}))
 
     def work(self, linger: float | None) -> None:
@@ -153,20 +152,12 @@ class _Tail:
             display.stay(LINGER_SECONDS if linger is None else linger)
 
     def _take(self, events: Iterable[Event]) -> None:
-        self._player.follow(self._noted(events), self._source.written)
+        self._player.follow(events, self._source.written)
         done, total = self._source.read
         if self._player.past and total - done > 0:
             self._display.reading(done, total)
         else:
             self._display.step()
-
-    def _noted(self, events: Iterable[Event]) -> Iterator[Event]:
-        """Yield ``events``, and take each step into the curves of the page, before the next one comes."""
-        for event in events:
-            yield event
-            if event.step != self._step:
-                self._step = event.step
-                self._exporter.run.note()
 
     def _damaged(self, error: UnreadableError) -> None:
         """Count a line that cannot be read, and tell the first."""
