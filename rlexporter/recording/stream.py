@@ -14,7 +14,7 @@ from rlexporter.model.step import RunFacts
 from rlexporter.recording import formats, run_facts
 from rlexporter.recording.formats import Decoder, event_files
 from rlexporter.recording.formats.console import Console
-from rlexporter.recording.formats.json_text import JsonLines
+from rlexporter.recording.formats.json_text import WHOLE, JsonLines
 from rlexporter.recording.reader import Event, Parser
 from rlexporter.recording.source import InOnePiece, Line, UnreadableError
 from rlexporter.recording.writers import Dialect
@@ -123,6 +123,8 @@ class Stream:
             if not text.strip():
                 return
             found = formats.detect(self._path, text, self._damaged, last=last)
+            if self._path.name == run_facts.LOG_FILES[0]:
+                found = InOnePiece(WHOLE, ())  # half of one is no JSON yet
             if isinstance(found, InOnePiece):
                 raise UnreadableError(f"{self._path}: is {found.what}, which is not followed: {FOLLOWED}")
             if found is None:

@@ -100,6 +100,15 @@ def test_what_the_json_says(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert missing["step_time"] == "the recording has no times"
 
 
+def test_a_run_that_resumed_begins_once(tmp_path: Path) -> None:
+    """That it runs, which its recording says next, is no other training, which would begin with untrained rewards."""
+    logs = [{"event": "log", "global_step": step, "logs": {"reward": step % 7}} for step in range(101, 221)]
+    for step in (0, 100):
+        begun = {"event": "meta", "algorithm": "grpo", "global_step": step}, {"event": "state", "state": "running"}
+        found = judge(recording.read(flat(tmp_path / "run.jsonl", *begun, *logs)))
+        assert ("reward_gain" in {each.signal for each in found.not_judged}) == (step == 100)
+
+
 def test_limits_and_algorithm_can_be_given(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """What is set for a run is set for its check; RLOO cannot be told from GRPO by its keys."""
     file = str(flat(tmp_path / "run.jsonl", *_grpo(60, entropy=0.1)))

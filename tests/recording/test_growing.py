@@ -198,11 +198,18 @@ def test_what_does_not_grow_line_by_line_is_not_followed(tmp_path: Path, content
     assert said in str(raised.value)
 
 
+def test_half_a_trainer_state_is_not_followed_either(tmp_path: Path) -> None:
+    """It is known by its name, as what is there of it is no JSON yet."""
+    with pytest.raises(UnreadableError, match="is JSON in one piece, which is not followed"):
+        _steps(Stream(tmp_path / "trainer_state.json", "", _refuse), '{\n  "best_metric": null,\n')
+
+
 def test_one_object_does_not_tell_what_a_log_is(tmp_path: Path) -> None:
     """A program may print its configuration before its usual output; a logger of JSON lines has none in it."""
     config = '{"model": "x"}\n'
     assert _steps(Stream(tmp_path / "a", "", _refuse), config, "begin\n", "{'kl': 0.5, 'epoch': 1}\n") == [1]
     assert _steps(Stream(tmp_path / "b", "", _refuse), '{"kl": 0.5}\n', '{"kl": 0.25}\n') == [1, 2]
+    assert _steps(Stream(tmp_path / "b", "", _refuse), '{"entropy": 0.5}\n{', '"entropy": 0.25}\n') == [1, 2]
     stream = Stream(tmp_path / "c", "", _refuse)
     assert [*_steps(stream, '{"kl": 0.5}\n'), *(event.step for event in stream.close())] == [1]
 

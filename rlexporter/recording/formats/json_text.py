@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from rlexporter.recording.run_facts import LOG_FILES
 from rlexporter.recording.source import UNDERSTOOD, InOnePiece, Line, UnreadableError, shortened
 from rlexporter.recording.writers import STEPS
 
@@ -16,6 +15,7 @@ LONGEST = 8 * 1024 * 1024
 """The length of a line of which no more pieces are kept."""
 _OBJECT = re.compile(r'\s*\{\s*["}]')
 _MOST_NAMED = 5
+WHOLE = "JSON in one piece"
 
 
 class JsonLines:
@@ -86,15 +86,13 @@ def in_one_piece(path: Path, text: str, *, last: bool) -> InOnePiece | None:
 
     None for any other text, and for a log line: more may follow one. Its lines raise UnreadableError if they are none.
     """
-    if path.name == LOG_FILES[0] and not last:
-        return InOnePiece("JSON in one piece", ())
     try:
         whole = _loaded(text)
     except (ValueError, RecursionError):
         return None
     is_line = isinstance(whole, dict) and "\n" not in text.strip()
     if isinstance(_history(whole), list) or (last and not is_line):
-        return InOnePiece("JSON in one piece", _listed(path, text, whole))
+        return InOnePiece(WHOLE, _listed(path, text, whole))
     return None
 
 
