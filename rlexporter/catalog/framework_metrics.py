@@ -1,4 +1,4 @@
-"""What other frameworks log and TRL does not; `rlexporter.catalog.frameworks` says which key feeds which."""
+"""What other frameworks log and TRL does not; `rlexporter.frameworks` says which key feeds which."""
 
 from __future__ import annotations
 
