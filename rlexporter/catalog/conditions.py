@@ -1090,7 +1090,10 @@ _COMPLETION_CONDITIONS = (
         remedies=("Read completions; normalise the reward by length.", '`loss_type="dapo"` or `"dr_grpo"` in GRPO.'),
         source="[runs], [real]; a run that learns short answers is healthy, hence far below half",
         related=("rl_completion_length_mean", "rl_completion_length_dist", "rl_reward_mean"),
-        foretold_by=("kl_high", "kl_jump", "logprob_shift", "entropy_low", "entropy_collapsed", "value_loss_spike"),
+        foretold_by=(
+            *("kl_high", "kl_jump", "logprob_shift", "entropy_low", "entropy_collapsed", "value_loss_spike"),
+            "reward_flat",
+        ),
     ),
     condition("length_high", "RLLengthGrowth", Family.LENGTH).when(
         above("length", warning(3.0, k=5, n=5), vs=Baseline.START),

@@ -144,6 +144,17 @@ def test_a_cause_begins_with_its_first_symptom() -> None:
     assert said(store.snapshot).conditions[0] == "length_low"
 
 
+def test_completions_of_nothing_have_the_same_reward() -> None:
+    """A collapse to nothing is named before the rewards that do not differ since, and before what these explain."""
+    store = _running(steps=50)
+    goes_wrong(store, "reward_flat", "critical", 44)
+    goes_wrong(store, "value_loss_spike", "critical", 38, cause="reward_flat")
+    assert said(store.snapshot).conditions[0] == "reward_flat"
+
+    goes_wrong(store, "length_low", "warning", 41)
+    assert said(store.snapshot).conditions[0] == "length_low"
+
+
 def test_what_is_over_leads_to_nothing_by_way_of_another() -> None:
     """It may be the cause itself: a learning rate that jumped for one step."""
     store = _running(steps=50)
