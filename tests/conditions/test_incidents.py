@@ -270,3 +270,15 @@ def test_the_next_run_of_a_process_begins_without_symptoms() -> None:
     assert _symptoms(run) == {"nonfinite_loss/critical": 0, "run_failed/critical": 0}
     run.healthy(10).line({"loss": nan})
     assert _symptoms(run)["nonfinite_loss/critical"] == 0
+
+
+def test_what_was_not_over_goes_on() -> None:
+    """An incident that eased and holds again began when it did first; one that was over begins anew."""
+    far, near, old = [FAR] * 5, [{"kl": 0.5}] * 5, [{}] * 40
+    (once,) = [each for each in _faulty(*far).snapshot.incidents if each.condition == "kl_high"]
+    (again,) = [each for each in _faulty(*far, *near, *far).snapshot.incidents if each.condition == "kl_high"]
+    (anew,) = [each for each in _faulty(*far, *old, *far).snapshot.incidents if each.condition == "kl_high"]
+
+    assert (again.began, again.since, again.count) == (once.began, once.since, 2)
+    assert again.step == once.step + 10
+    assert (anew.began, anew.since, anew.count) == (once.began + 45, once.since + 45, 2)
