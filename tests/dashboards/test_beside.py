@@ -24,6 +24,8 @@ from tests.tools import eventually, prometheus, scraped
 pytestmark = pytest.mark.waits
 
 _SECONDS = 60.0
+RATE = 0.2
+"""How far a rate may be off on a busy machine, which scrapes late; no two places are nearer to each other."""
 _MODEL = "Qwen2.5-0.5B"
 
 
@@ -209,11 +211,11 @@ def test_the_hosts_of_a_run_and_no_others(server: Server) -> None:
     """By the name that the host has for itself, by that of its target, or by its address."""
     network = dict.fromkeys((" in", " out", " InfiniBand in", " InfiniBand out"), 1000)
 
-    _assert_shown(server, "Host: CPU busy", _HOSTS, {"": 1}, 0.1)
+    _assert_shown(server, "Host: CPU busy", _HOSTS, {"": 1}, RATE)
     _assert_shown(server, "Host: memory used", _HOSTS, {"": 1})
     _assert_shown(server, "Host: fullest file system", _HOSTS, {"": 1})
-    _assert_shown(server, "Host: disk traffic", _HOSTS, {" read": 1000, " written": 1000}, 0.1)
-    _assert_shown(server, "Host: network", _HOSTS, network, 0.1)
+    _assert_shown(server, "Host: disk traffic", _HOSTS, {" read": 1000, " written": 1000}, RATE)
+    _assert_shown(server, "Host: network", _HOSTS, network, RATE)
     for run in _RUNS:
         assert _lines(server, run, "Host: killed for memory").keys() == _HOSTS.get(run, {}).keys()
 
@@ -223,7 +225,7 @@ def test_the_pods_of_a_run_and_no_others(server: Server) -> None:
     parts = {" used": 1, " requested": 2, " limit": 3}
 
     _assert_shown(server, "Memory of the pod", _PODS, parts)
-    _assert_shown(server, "Cores of the pod", _PODS, parts, 0.1)
+    _assert_shown(server, "Cores of the pod", _PODS, parts, RATE)
 
 
 def test_the_model_server_of_a_run_and_no_others(server: Server) -> None:
@@ -231,8 +233,8 @@ def test_the_model_server_of_a_run_and_no_others(server: Server) -> None:
     fullest = {**_SERVERS, "kube": {"10.1.0.9:8000": 4}}  # of two engines
 
     _assert_shown(server, "Requests", _SERVERS, {" running": 1, " waiting": 1})
-    _assert_shown(server, "Tokens per second", _SERVERS, {" generated": 1, " prompts": 1}, 0.1)
-    _assert_shown(server, "Preemptions per second", _SERVERS, {"": 1}, 0.1)
+    _assert_shown(server, "Tokens per second", _SERVERS, {" generated": 1, " prompts": 1}, RATE)
+    _assert_shown(server, "Preemptions per second", _SERVERS, {"": 1}, RATE)
     _assert_shown(server, "KV cache used", fullest, {"": 0.01})
     for title in ("Time to first token", "Time between tokens"):
         for run in _RUNS:
