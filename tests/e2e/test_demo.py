@@ -177,7 +177,7 @@ FAULTS = {
     "nan_reward": (1, "critical  RLRewardNonFinite", "finished"),
     "lr_spike": (0, "warning   RLLearningRateJump", "finished"),
     "dead_reward": (20, "warning   RLRewardFunctionDead", "finished"),
-    "reward_hacking": (20, "critical  RLRewardHacking", "finished"),
+    "reward_hacking": (35, "critical  RLRewardHacking", "finished"),
     "length_collapse": (15, "warning   RLLengthCollapse", "finished"),
     "kl_runaway": (40, "warning   RLKLHigh", "finished"),
 }
