@@ -274,7 +274,8 @@ def test_the_next_run_of_a_process_begins_without_symptoms() -> None:
 
 def test_what_was_not_over_goes_on() -> None:
     """An incident that eased and holds again began when it did first; one that was over begins anew."""
-    far, near, old = [FAR] * 5, [{"kl": 0.5}] * 5, [{}] * 40
+    far, near = [FAR] * 5, [{"kl": 0.5}] * 5
+    old: list[dict[str, Any]] = [{}] * 40
     (once,) = [each for each in _faulty(*far).snapshot.incidents if each.condition == "kl_high"]
     (again,) = [each for each in _faulty(*far, *near, *far).snapshot.incidents if each.condition == "kl_high"]
     (anew,) = [each for each in _faulty(*far, *old, *far).snapshot.incidents if each.condition == "kl_high"]
