@@ -25,7 +25,7 @@ pytestmark = pytest.mark.waits
 
 _SECONDS = 60.0
 RATE = 0.2
-"""How far a rate may be off on a busy machine, which scrapes late; no two places are nearer to each other."""
+"""How far a rate may be off on a busy machine, which scrapes late: two places that are mixed up differ by more."""
 _MODEL = "Qwen2.5-0.5B"
 
 
