@@ -158,6 +158,20 @@ def test_import_is_light() -> None:
     assert printed(sys.executable, "-c", code).strip() == "[]"
 
 
+def test_import_touches_only_what_the_readme_says() -> None:
+    """`import rlexporter` loads the standard library and itself, and waits for one module of transformers."""
+    code = (
+        "import os, sys; os.environ.pop('RLEXPORTER_FROM', None); loaded, path = {*sys.modules}, [*sys.meta_path]; "
+        "import rlexporter; new = {name.partition('.')[0] for name in {*sys.modules} - loaded}; "
+        "print(*new - sys.stdlib_module_names, "
+        "*(finder.waits_for[0] for finder in sys.meta_path if finder not in path))"
+    )
+    assert printed(sys.executable, "-c", code).split() == [
+        "rlexporter",
+        "transformers.integrations.integration_utils",
+    ]
+
+
 def test_files_and_functions_are_small() -> None:
     """At most 40 lines a function; a file of more than 300 says in its docstring why ("300 lines")."""
     large = []

@@ -53,8 +53,13 @@ class GroupTaps(Taps):
             self.tap(self.trainer, "_generate", self._generate, "completion_length", "prompt_length")
 
     def step_end(self) -> None:
-        """Read, once each, the numbers that the trainer averages when it logs; after that it begins new lists."""
+        """Read the KL coefficient, and once each the numbers that the trainer averages when it logs.
+
+        After a log line the trainer begins new lists.
+        """
         with self.sink.guard("tap"):
+            if isinstance(beta := getattr(self.trainer, "beta", None), (int, float)):
+                self.sink.observe("rl_kl_coef", [beta])
             metrics = self.trainer._metrics
             for key, numbers in metrics.get("train", metrics).items():  # flat up to trl 0.15
                 known, done = self._read.get(key, ([], 0))

@@ -687,18 +687,21 @@ _KL_CONDITIONS = (
         related=("rl_kl_coef", "rl_kl_per_sequence", "rl_non_score_reward_per_token"),
     ),
     condition("kl_coef_lost", "RLKLCoefficient", Family.KL_COEF).when(
-        below("kl_coef_share", warning(1e-4)),
-        summary="The coefficient of the KL penalty has become 0 or negative.",
+        below("kl_coef_share", warning(1e-4), critical(-1e-4)),
+        summary="The coefficient of the KL penalty is 0 or negative.",
         meaning="The coefficient of the KL penalty is 0, or a vanishing part of its highest value: nothing holds the "
         "policy to the reference any more. Below 0 the penalty has the wrong sign, and pays for leaving the reference.",
         causes=(
             "A schedule, a callback or a resumed state that sets it.",
             "Legacy PPO multiplies its adaptive coefficient: once it is 0 it stays 0.",
         ),
-        remedies=("Set `kl_coef` (modern PPO) or `kl_ctl.value` (legacy PPO) again, or resume from a checkpoint.",),
-        source="live runs of both PPO trainers; the fastest decay of TRL's controller needs 460,000 episodes at its "
-        "default horizon",
-        algorithms=(*_PPO, "online-dpo"),
+        remedies=(
+            "Set `beta` (GRPO, RLOO), `kl_coef` (modern PPO) or `kl_ctl.value` (legacy PPO) again, or resume from a "
+            "checkpoint.",
+        ),
+        source="live runs of GRPO, RLOO and both PPO trainers; the fastest decay of TRL's controller needs 460,000 "
+        "episodes at its default horizon",
+        algorithms=(*_PPO, "grpo", "rloo", "online-dpo"),
         related=("rl_kl_coef", "rl_kl_per_sequence", "rl_kl_per_token"),
     ),
     condition("kl_coef_stuck", "RLKLCoefficient", Family.KL_COEF).when(

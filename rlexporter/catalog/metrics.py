@@ -400,7 +400,8 @@ _KL = (
     ),
     _kl.gauge(
         "rl_kl_coef",
-        "Coefficient of the KL penalty in force. Modern PPO does not log it: it is its setting kl_coef in each step.",
+        "Coefficient of the KL penalty in force. Modern PPO, GRPO and RLOO do not log it: it is their setting kl_coef "
+        "or beta in each step.",
         unit="",
         level=Level.STEP,
         keys=_keys(PPO_LEGACY, "objective/kl_coef") + _keys(ONLINE_DPO, "beta"),

@@ -171,10 +171,11 @@ def kl_coef_off(view: View, memory: Memory) -> float | None:
 
 @declared.signal("kl_coef_share", unit="fraction", of="kl_coef")
 def kl_coef_share(view: View, memory: Memory) -> float | None:
-    """Return the coefficient over its highest value so far; None while it was always 0."""
-    found = memory.new("kl_coef")
-    highest = memory.past["kl_coef"].high
-    return found / highest if found is not None and highest > 0 else None
+    """Return the coefficient over its highest value so far; -1 if it has always been negative, None if always 0."""
+    coefficient, highest = memory.new("kl_coef"), memory.past["kl_coef"].high
+    if coefficient is None or (highest <= 0.0 and coefficient == 0.0):
+        return None
+    return coefficient / highest if highest > 0.0 else -1.0
 
 
 @declared.signal("kl_coef_stuck", unit="steps", of="kl_coef", after=("kl",))

@@ -68,21 +68,17 @@ def _built(
         trainer = groups.trainer(algorithm, steps, folder, model, rewards)
     trainer.remove_callback(PrinterCallback)
     if injection is not None:
-        injection.turn_penalty = lambda: _turn_penalty(trainer, 2.0 if algorithm == "rloo" else 1.0)
+        injection.turn_penalty = lambda: _turn_penalty(trainer)
         trainer.add_callback(injection)
     return trainer, trainer.train
 
 
-def _turn_penalty(trainer: Any, times: float = 1.0) -> None:
-    """Give the KL penalty of ``trainer``, of any kind, the wrong sign, and make it ``times`` as large.
-
-    In RLOO it is part of the reward, from which the mean of the other completions is taken: twice as large, it pays
-    as clearly as in GRPO.
-    """
+def _turn_penalty(trainer: Any) -> None:
+    """Give the KL penalty of ``trainer``, of any kind, the wrong sign."""
     if hasattr(trainer, "kl_ctl"):
         trainer.kl_ctl.value *= -1
     elif hasattr(trainer, "beta"):
-        trainer.beta *= -times
+        trainer.beta *= -1
     else:
         trainer.args.kl_coef *= -1
 

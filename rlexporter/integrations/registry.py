@@ -17,7 +17,6 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
 from types import ModuleType
@@ -26,7 +25,11 @@ from typing import TYPE_CHECKING, Any
 from rlexporter.frameworks import FILES, FRAMEWORKS, WATCHED
 
 if TYPE_CHECKING:
+    from importlib.abc import Loader
+
     from rlexporter.integrations.log_sources import Sources
+else:
+    Loader = object  # importing importlib.abc takes longer than all the rest of `import rlexporter`
 
 logger = logging.getLogger("rlexporter")
 
@@ -149,7 +152,7 @@ def _guarded(act: Callable[[ModuleType], None], module: ModuleType) -> None:
         logger.warning("rlexporter cannot be part of %s: %s", module.__name__, error, exc_info=error)
 
 
-class _Finder(MetaPathFinder):
+class _Finder:
     def __init__(self, name: str, act: Callable[[ModuleType], None]) -> None:
         self.waits_for = (name, act)
 

@@ -230,3 +230,18 @@ def test_nan_in_one_gradient(train: Train) -> None:
     assert 3 not in watch.after
     bad = {s.labels[:2]: v for s, v in exporter.run.current().samples.items() if "nonfinite" in s.metric.series and v}
     assert bad[("rl_grad_norm", "nan")] == 1
+
+
+def test_a_penalty_that_changes_its_sign_is_judged_in_its_step(train: Train) -> None:
+    """No log of TRL has the coefficient, with a line for each step or without."""
+
+    class Turned:
+        def training_step(self: Any, *args: Any, **kwargs: Any) -> Any:
+            if self.state.global_step == FAULTY_STEP - 1:
+                self.beta = -0.04
+            return super().training_step(*args, **kwargs)  # type: ignore[misc]
+
+    exporter, _ = train(Turned, beta=0.04)
+
+    assert exporter.snapshot.value("rl_kl_coef") == -0.04
+    assert began(exporter)[("kl_coef_lost", "critical")] == FAULTY_STEP

@@ -188,6 +188,15 @@ PLANTS = {
     "the KL coefficient is lost": Plant(
         "ppo", {"kl_coef_lost/warning": 1}, seen={"rl_kl_coef": [0.0]}, before={"rl_kl_coef": [0.05]}
     ),
+    "the KL penalty pays": Plant(
+        "grpo",
+        {"kl_coef_lost/warning": 1, "kl_coef_lost/critical": 1},
+        seen={"rl_kl_coef": [-0.04]},
+        before={"rl_kl_coef": [0.04]},
+    ),
+    "the KL penalty pays from the start": Plant(
+        "rloo", {"kl_coef_lost/warning": 1, "kl_coef_lost/critical": 1}, healthy=0, seen={"rl_kl_coef": [-0.04]}
+    ),
     "the KL coefficient is at its bound": Plant(
         "ppo-legacy",
         {"kl_coef_stuck/warning": 20},

@@ -66,8 +66,6 @@ def _fault(at: int, word: str, *causes: str) -> Fault:
 
 
 OF_PPO = {
-    # It serves the coefficient of its KL penalty, which becomes negative at once. The KL that grows is a symptom.
-    "kl_runaway": frozenset({"kl_coef_lost"}),
     # It has one reward and not several functions. That all of it is the same is known after three steps, and critical
     # after five; a function counts as dead after eight.
     "dead_reward": frozenset({"reward_flat"}),
@@ -77,8 +75,8 @@ FAULTS = {
     "nan": _fault(60, "act", "nonfinite_grad"),
     "nan_reward": _fault(60, "act", "nonfinite_reward"),
     "lr_spike": _fault(60, "act", "learning_rate_jump"),
-    # The KL grows over tens of steps: by its factor (kl_jump) or past its limit (kl_high), whichever comes first.
-    "kl_runaway": _fault(80, "act", "kl_jump", "kl_high"),
+    # The coefficient of the penalty becomes negative at once. The KL that grows is a symptom.
+    "kl_runaway": _fault(80, "act", "kl_coef_lost"),
     # It needs a past of 70 steps and of 60 more.
     "reward_hacking": _fault(145, "act", "reward_hacking"),
     # The policy leaves its reference some steps before its completions have been short for five rollouts.
