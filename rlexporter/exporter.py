@@ -308,7 +308,7 @@ class _Ending:
 
 def serving() -> list[Exporter]:
     """Return the exporters of this process that have been started and not closed."""
-    return [each.exporter for each in shutdown.live() if isinstance(each, _Ending)]
+    return [ending.exporter for ending in shutdown.live() if isinstance(ending, _Ending)]
 
 
 def linger(exporter: Exporter) -> None:

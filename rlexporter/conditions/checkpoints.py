@@ -53,16 +53,16 @@ class Checkpoints:
         step = view.step
         first = step if self._late is None else min(self._late, step)
         over: dict[Key, bool] = {}
-        for each in transitions:
-            if each.limit.severity is not Severity.CRITICAL:
+        for transition in transitions:
+            if transition.limit.severity is not Severity.CRITICAL:
                 continue
-            key = (each.condition.name, each.limit.severity.value)
-            if each.active:
+            key = (transition.condition.name, transition.limit.severity.value)
+            if transition.active:
                 self._begin(self._since.setdefault(key, first))
                 self._doubtful.discard(key)
                 over.pop(key, None)  # a signal that moves to another source may end and begin in one step
             elif key in self._since:
-                over[key] = each.condition.family is Family.NONFINITE
+                over[key] = transition.condition.family is Family.NONFINITE
         if self._undecided is not None and step > self._undecided:
             self.decide()
         self._end(over, view.counted.get("rl_weight_norm"))

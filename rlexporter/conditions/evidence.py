@@ -80,14 +80,14 @@ class Envelope:
 
         The range counts as 1 at least. None while too few values came before.
         """
-        found = None
+        distance = None
         if self.count >= ENOUGH:
-            found = max(high - self.high, self.low - low, 0.0) / max(self.high - self.low, _SCALE)
-        self.far = self.far + 1 if found is not None and found > FAR else 0
+            distance = max(high - self.high, self.low - low, 0.0) / max(self.high - self.low, _SCALE)
+        self.far = self.far + 1 if distance is not None and distance > FAR else 0
         if self.far in (0, _USUAL):
             self.low, self.high, self.far = min(self.low, low), max(self.high, high), 0
         self.count += count
-        return found
+        return distance
 
 
 class Varied:

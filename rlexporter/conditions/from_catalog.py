@@ -16,11 +16,11 @@ from rlexporter.model.metric import Kind, Metric
 
 _DECLARED = (nonfinite.declared, reward_signals.declared, signals.declared, tensor_signals.declared)
 
-SIGNALS = ordered((*SERIES_SIGNALS, *(signal for each in _DECLARED for signal in each.signals)))
+SIGNALS = ordered((*SERIES_SIGNALS, *(signal for module in _DECLARED for signal in module.signals)))
 """All signals, in the order of evaluation."""
 
 SIGNAL_NAMED = {signal.name: signal for signal in SIGNALS}
-FUNCTIONS = {name: function for each in _DECLARED for name, function in each.functions.items()}
+FUNCTIONS = {name: function for module in _DECLARED for name, function in module.functions.items()}
 
 
 def watch(thresholds: Thresholds | None = None) -> Watch:
@@ -31,9 +31,9 @@ def watch(thresholds: Thresholds | None = None) -> Watch:
 
 def series_of(signal: str) -> tuple[str, ...]:
     """Return the Prometheus names at which ``signal`` is read: its own, or those of the signal it is derived from."""
-    found = SIGNAL_NAMED[signal]
-    own = tuple(source.series for source in found.sources if source.read is not Read.DERIVED)
-    return own or NONFINITE.get(signal) or (series_of(found.of) if found.of else ())
+    declared = SIGNAL_NAMED[signal]
+    own = tuple(source.series for source in declared.sources if source.read is not Read.DERIVED)
+    return own or NONFINITE.get(signal) or (series_of(declared.of) if declared.of else ())
 
 
 def alerts_on(metric: Metric) -> list[str]:
@@ -54,12 +54,12 @@ def sources(shown: Shown) -> tuple[ShownSeries, ...]:
     """Return where a number is read, the best first: gauges, which agree with the trainer's log, then histograms."""
     if shown.series or not shown.signal:
         return tuple(ShownSeries(name, bool(shown.signal)) for name in shown.series)
-    found, limited = [], True
+    series, limited = [], True
     for source in SIGNAL_NAMED[shown.signal].sources:
         if source.read is Read.DERIVED:
             limited = False  # what comes after it has another unit
         elif source.read in (Read.VALUE, Read.MEAN):
-            found.append(ShownSeries(source.series, limited))
-    unique = {each.series: each for each in reversed(found)}
-    order = [unique[name] for name in dict.fromkeys(each.series for each in found)]
-    return tuple(sorted(order, key=lambda each: (not each.limited, NAMED[each.series].kind is Kind.HISTOGRAM)))
+            series.append(ShownSeries(source.series, limited))
+    unique = {one.series: one for one in reversed(series)}
+    order = [unique[name] for name in dict.fromkeys(one.series for one in series)]
+    return tuple(sorted(order, key=lambda one: (not one.limited, NAMED[one.series].kind is Kind.HISTOGRAM)))

@@ -115,50 +115,51 @@ class Incidents:
         if not (transitions or self._symptoms or lapsed):  # nearly every step
             return []
         marks = self._marks(transitions, view, time)
-        if marks or lapsed or any(each.changed for each in transitions):
+        if marks or lapsed or any(transition.changed for transition in transitions):
             self._tell(view.step)
         return marks
 
     def _marks(self, transitions: Sequence[Transition], view: View, time: float) -> list[Mark]:
         new = []
-        for each in transitions:
-            key = (each.condition.name, each.limit.severity.value)
-            if each.began:
-                found = _Begun(each, self._now, self._looks, self._order.place(each.condition, each.limit, view))
-                found.step, found.time = view.step, time
-                found.go_on(self._begun.get(key))
-                self._begun[key] = found
-                new.append(found)
+        for transition in transitions:
+            key = (transition.condition.name, transition.limit.severity.value)
+            if transition.began:
+                place = self._order.place(transition.condition, transition.limit, view)
+                begun = _Begun(transition, self._now, self._looks, place)
+                begun.step, begun.time = view.step, time
+                begun.go_on(self._begun.get(key))
+                self._begun[key] = begun
+                new.append(begun)
             elif key in self._begun:
                 begun = self._begun[key]
-                if begun.active and not each.active:
+                if begun.active and not transition.active:
                     begun.ended = self._now
-                begun.standing = each.standing
+                begun.standing = transition.standing
         new.sort(key=lambda begun: begun.place)  # a symptom takes over the cause of its own cause
-        marks = [self._mark(each) for each in new]
+        marks = [self._mark(begun) for begun in new]
         late = self._marked_late() if new and not view.advanced else ()
         return [*marks, *late, *self._foretelling(new), *self._released()]
 
     def _tell(self, step: int) -> None:
         """Tell anew what has gone wrong, in ``step``."""
         by_name: dict[str, list[_Begun]] = {}
-        for each in self._begun.values():
-            by_name.setdefault(each.condition.name, []).append(each)
+        for begun in self._begun.values():
+            by_name.setdefault(begun.condition.name, []).append(begun)
         self.all = ranked(_incident(limits, step) for limits in by_name.values())
-        lately = [each.step + WAKE for each in self._begun.values() if step < each.step + WAKE]
+        lately = [begun.step + WAKE for begun in self._begun.values() if step < begun.step + WAKE]
         self._lapses = min(lately, default=None)
 
     def of_failure(self) -> Mark:
         """Return what explains that the run fails now: a recent critical non-finite value that still holds."""
-        found = [
-            each
-            for each in self._begun.values()
-            if each.condition.family is FATAL
-            and each.limit.severity is Severity.CRITICAL
-            and each.active
-            and self._now - each.at <= WAKE
+        fatal = [
+            begun
+            for begun in self._begun.values()
+            if begun.condition.family is FATAL
+            and begun.limit.severity is Severity.CRITICAL
+            and begun.active
+            and self._now - begun.at <= WAKE
         ]
-        first = min(found, key=lambda each: (each.at, each.place), default=None)
+        first = min(fatal, key=lambda begun: (begun.at, begun.place), default=None)
         if first is None:
             return Mark(FAILURE, None)
         root = self._begun[first.cause or first.key]
@@ -166,28 +167,28 @@ class Incidents:
 
     def _marked_late(self) -> list[Mark]:
         """Find what began in this step, and is explained by what only its later data show; with its own symptoms."""
-        early = [each for each in self._begun.values() if each.at == self._now and each.look < self._looks]
-        marks = [self._mark(each) for each in early if each.cause is None]
+        early = [begun for begun in self._begun.values() if begun.at == self._now and begun.look < self._looks]
+        marks = [self._mark(begun) for begun in early if begun.cause is None]
         moved = {mark.key: mark.cause for mark in marks if mark.cause is not None}
-        for each in early:
-            if each.cause in moved:
-                each.cause = moved[each.cause]
-        return [Mark(each.key, each.cause) for each in early if each.cause in moved.values()]
+        for begun in early:
+            if begun.cause in moved:
+                begun.cause = moved[begun.cause]
+        return [Mark(begun.key, begun.cause) for begun in early if begun.cause in moved.values()]
 
     def _foretelling(self, new: Sequence[_Begun]) -> list[Mark]:
         """Find the symptoms that were certain shortly before their cause, which begins now and is not a symptom."""
         marks = []
         for cause in new:
-            for each in self._begun.values() if cause.cause is None else ():
-                lately = each is not cause and each.cause is None and self._now - each.at <= WAKE
-                if lately and foretells((cause.condition, cause.limit), (each.condition, each.limit)):
-                    own = [symptom for symptom in self._symptoms.values() if symptom.cause == each.key]
-                    marks += [self._set(symptom, cause.key) for symptom in (each, *own)]
+            for other in self._begun.values() if cause.cause is None else ():
+                lately = other is not cause and other.cause is None and self._now - other.at <= WAKE
+                if lately and foretells((cause.condition, cause.limit), (other.condition, other.limit)):
+                    own = [symptom for symptom in self._symptoms.values() if symptom.cause == other.key]
+                    marks += [self._set(symptom, cause.key) for symptom in (other, *own)]
         return marks
 
     def _mark(self, begun: _Begun) -> Mark:
-        found = [each for each in self._begun.values() if self._explains(each, begun)]
-        first = min(found, key=lambda each: (each.at, each.place), default=None)
+        causes = [other for other in self._begun.values() if self._explains(other, begun)]
+        first = min(causes, key=lambda cause: (cause.at, cause.place), default=None)
         return self._set(begun, None if first is None else first.cause or first.key)
 
     def _set(self, begun: _Begun, cause: Key | None) -> Mark:
@@ -224,40 +225,40 @@ class Incidents:
     def _released(self) -> list[Mark]:
         """Find the symptoms that have outlived their causes."""
         over = [
-            each
-            for each in self._symptoms.values()
-            if each.active and each.cause is not None and not self._in_wake(self._begun[each.cause])
+            symptom
+            for symptom in self._symptoms.values()
+            if symptom.active and symptom.cause is not None and not self._in_wake(self._begun[symptom.cause])
         ]
-        for each in over:
-            each.cause = None
-            del self._symptoms[each.key]
-        return [Mark(each.key, None) for each in over]
+        for symptom in over:
+            symptom.cause = None
+            del self._symptoms[symptom.key]
+        return [Mark(symptom.key, None) for symptom in over]
 
 
 def _incident(limits: Sequence[_Begun], step: int) -> Incident:
     """Return the incident of a condition whose ``limits`` have begun: of the worst that is no symptom."""
-    told = [each for each in limits if each.cause is None and each.limit.severity is not Severity.INFO]
+    told = [begun for begun in limits if begun.cause is None and begun.limit.severity is not Severity.INFO]
     severities = [*Severity]
 
-    def badness(each: _Begun) -> tuple[int, int, int]:
-        return WORDS.index(each.word(step)), -severities.index(each.limit.severity), each.step
+    def badness(begun: _Begun) -> tuple[int, int, int]:
+        return WORDS.index(begun.word(step)), -severities.index(begun.limit.severity), begun.step
 
-    found = max(told or limits, key=badness)
-    begun = found.transition
+    shown = max(told or limits, key=badness)
+    transition = shown.transition
     return Incident(
-        found.condition.name,
-        found.limit.severity,
-        found.standing,
-        found.word(step),
-        since=min(each.since for each in told or limits),
-        began=min(each.first for each in told or limits),
-        step=found.step,
-        time=found.time,
-        value=begun.value,
-        threshold=begun.threshold,
-        series=begun.series,
-        unit=begun.unit,
-        subject=begun.subject,
-        cause=found.cause[0] if found.cause else "",
-        count=found.count,
+        shown.condition.name,
+        shown.limit.severity,
+        shown.standing,
+        shown.word(step),
+        since=min(begun.since for begun in told or limits),
+        began=min(begun.first for begun in told or limits),
+        step=shown.step,
+        time=shown.time,
+        value=transition.value,
+        threshold=transition.threshold,
+        series=transition.series,
+        unit=transition.unit,
+        subject=transition.subject,
+        cause=shown.cause[0] if shown.cause else "",
+        count=shown.count,
     )

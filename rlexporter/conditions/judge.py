@@ -71,7 +71,7 @@ class _SignalState:
         self.gauge = Series(_SIGNAL, (signal.name,))
         self.origin = origin
         """The signal that this one is derived from."""
-        self.sources = [each for each in signal.sources if not each.algorithms or algorithm in each.algorithms]
+        self.sources = [source for source in signal.sources if not source.algorithms or algorithm in source.algorithms]
         self.getters = [getter(source, derive) for source in self.sources]
         self.tried = self.getters
         """The getters of the source that was read last and of all better ones."""
@@ -109,7 +109,7 @@ class Judge:
         """Begin to judge a run; every condition applies to an algorithm that no condition names."""
         algorithm = facts.family
         self._sequence_level = facts.info.get("importance_sampling_level") == "sequence"
-        unknown = not any(algorithm in each.algorithms for each in self._conditions)
+        unknown = not any(algorithm in condition.algorithms for condition in self._conditions)
         self.limits: list[tuple[Condition, Limit]] = []
         self._states: dict[str, _SignalState] = {}
         for signal in self._signals:
@@ -178,15 +178,15 @@ class Judge:
         What holds ends, since value, limit and series of a condition are of one source. The new source may be in
         another unit, or may have no limit, and has the first word in this very step.
         """
-        for each in state.limits:
-            if each.threshold is not None:
+        for limit in state.limits:
+            if limit.threshold is not None:
                 changed.append(
                     Transition(
-                        *(each.condition, each.limit, nan, Standing.OVER, False, state.past.newest, state.series),
-                        *(state.unit, "", each.since, each.active or each.eased),
+                        *(limit.condition, limit.limit, nan, Standing.OVER, False, state.past.newest, state.series),
+                        *(state.unit, "", limit.since, limit.active or limit.eased),
                     )
                 )
-                each.begin_anew()
+                limit.begin_anew()
         state.past, state.measures = Past(), {}
         state.low, state.high = _NOWHERE
         self._memory.begin_anew(state.name, state.past)
@@ -194,39 +194,39 @@ class Judge:
     def _judge(self, state: _SignalState, value: float, changed: list[Transition]) -> None:
         past = state.past
         low, high = -inf, inf
-        for each in state.limits:
-            if past.count <= each.min_observations:
+        for limit in state.limits:
+            if past.count <= limit.min_observations:
                 low = inf
                 continue
-            threshold = each.constant
+            threshold = limit.constant
             if threshold is None:
                 low = inf
-                threshold = each.find(state.variant, past, state.measures)
+                threshold = limit.find(state.variant, past, state.measures)
                 if threshold is None:
                     continue
-            before = each.threshold
-            beyond = value < threshold if each.below else value > threshold
-            if not beyond and not each.beyond and not each.eased and before == threshold:
+            before = limit.threshold
+            beyond = value < threshold if limit.below else value > threshold
+            if not beyond and not limit.beyond and not limit.eased and before == threshold:
                 # Nearly every step: nothing in the window is beyond it.
-                low, high = (max(low, threshold), high) if each.below else (low, min(high, threshold))
+                low, high = (max(low, threshold), high) if limit.below else (low, min(high, threshold))
                 continue
             low = inf
-            each.threshold = threshold
-            over = each.eased and not beyond and self._is_over(each, value)
-            if not beyond and not each.beyond and not over:
+            limit.threshold = threshold
+            over = limit.eased and not beyond and self._is_over(limit, value)
+            if not beyond and not limit.beyond and not over:
                 was = False
             else:
-                if beyond and not each.beyond:
-                    each.since = self._step
-                was, each.active = each.active, each.observe(beyond)
-            if each.active is not was or before != threshold or over:
-                changed.append(self._transition(state, each, value, threshold, was, over=over, first=before is None))
+                if beyond and not limit.beyond:
+                    limit.since = self._step
+                was, limit.active = limit.active, limit.observe(beyond)
+            if limit.active is not was or before != threshold or over:
+                changed.append(self._transition(state, limit, value, threshold, was, over=over, first=before is None))
         state.low, state.high = low, high
 
     def _transition(
         self,
         state: _SignalState,
-        each: LimitState,
+        limit: LimitState,
         value: float,
         threshold: float,
         was: bool,
@@ -235,36 +235,36 @@ class Judge:
         first: bool,
     ) -> Transition:
         """Return the change of a limit, and note the level of the run when it begins."""
-        began, ended = each.active and not was, was and not each.active
+        began, ended = limit.active and not was, was and not limit.active
         if began:
-            self._begin(state, each, threshold)
+            self._begin(state, limit, threshold)
         elif ended:
-            each.eased = each.limit.severity is not Severity.INFO
-            if each.level is not None:
-                each.level.left()
-        standing = Standing.HOLDS if each.active else Standing.EASED if each.eased else Standing.OVER
+            limit.eased = limit.limit.severity is not Severity.INFO
+            if limit.level is not None:
+                limit.level.left()
+        standing = Standing.HOLDS if limit.active else Standing.EASED if limit.eased else Standing.OVER
         memory = self._memory
         series = memory.where or state.series
-        since = memory.subject_since if memory.subject else each.since
+        since = memory.subject_since if memory.subject else limit.since
         changed = began or ended or over or first
         return Transition(
-            *(each.condition, each.limit, threshold, standing, began, value, series),
+            *(limit.condition, limit.limit, threshold, standing, began, value, series),
             *(state.unit, memory.subject, since, changed),
         )
 
-    def _begin(self, state: _SignalState, each: LimitState, threshold: float) -> None:
+    def _begin(self, state: _SignalState, limit: LimitState, threshold: float) -> None:
         """Note the level before an incident; one that was not over goes on, with the level before it."""
-        condition = each.condition
-        if not each.eased and condition.family not in _NEVER_OVER and each.limit.severity is not Severity.INFO:
+        condition = limit.condition
+        if not limit.eased and condition.family not in _NEVER_OVER and limit.limit.severity is not Severity.INFO:
             of = self._states[condition.level] if condition.level else state
-            limit = threshold if of is state else of.past.newest
-            each.level = Level(of.past, each.limit.k_of_n[1] + WAKE, limit, each.below)
-        each.eased = False
+            level = threshold if of is state else of.past.newest
+            limit.level = Level(of.past, limit.limit.k_of_n[1] + WAKE, level, limit.below)
+        limit.eased = False
 
-    def _is_over(self, each: LimitState, value: float) -> bool:
+    def _is_over(self, limit: LimitState, value: float) -> bool:
         """Return True once what has eased is back at the level that the run had before."""
-        of = each.condition.level
-        if each.level is None or not each.level.is_back(self._states[of].past.newest if of else value):
+        of = limit.condition.level
+        if limit.level is None or not limit.level.is_back(self._states[of].past.newest if of else value):
             return False
-        each.eased, each.level = False, None
+        limit.eased, limit.level = False, None
         return True

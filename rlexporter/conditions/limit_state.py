@@ -99,13 +99,13 @@ class LimitState:
         if threshold is None:
             return None
         if measure is not None:
-            found, at = measures.get(measure, (None, 0))
-            if found is None or past.count - at >= self.every:
-                found = measure(past)
-                measures[measure] = (found, past.count)
-            if found is None:
+            level, at = measures.get(measure, (None, 0))
+            if level is None or past.count - at >= self.every:
+                level = measure(past)
+                measures[measure] = (level, past.count)
+            if level is None:
                 return None
-            threshold = measured(threshold, found)
+            threshold = measured(threshold, level)
             if not self.below and threshold < self.floor:
                 threshold = self.floor
         if self.condition.baseline.settles:

@@ -47,18 +47,18 @@ def _of_rewards(names: tuple[str, ...]) -> Derive:
 
     def count(view: View, memory: Memory) -> float | None:
         if not memory.tapped:
-            memory.tapped = _DIST in view.anomalies.undefined or any(each.metric.series == _DIST for each in view.seen)
-        found = (of_plain if memory.tapped else of_all)(view, memory)
-        if found:
+            memory.tapped = _DIST in view.anomalies.undefined or any(s.metric.series == _DIST for s in view.seen)
+        count = (of_plain if memory.tapped else of_all)(view, memory)
+        if count:
             memory.about(dict.fromkeys(_functions(view), view.step))
-        return found
+        return count
 
     return count
 
 
 def _functions(view: View) -> list[str]:
     """Return the reward functions that returned NaN or infinity."""
-    seen = [each.labels[0] for each, counted in view.seen.items() if each.metric.series == _DIST and counted.nonfinite]
+    seen = [s.labels[0] for s, counted in view.seen.items() if s.metric.series == _DIST and counted.nonfinite]
     logged = view.functions.get("rl_reward_function_mean", {})
     return seen or [name for name, value in logged.items() if value is not None and value - value != 0.0]
 
@@ -84,7 +84,7 @@ _SPECIAL = {"nonfinite_reward": _of_rewards, "nonfinite_eval_reward": _of_evalua
 for _name, _metrics in NONFINITE.items():
     declared.signal(_name, unit="values")(_SPECIAL.get(_name, _of)(_metrics))
 declared.signal("nonfinite_other", unit="values")(
-    _counting(lambda bad: [each for each in bad if each not in _NOT_OTHER])
+    _counting(lambda bad: [name for name in bad if name not in _NOT_OTHER])
 )
 
 

@@ -60,12 +60,12 @@ class Past:
 
     def start(self, n: int) -> float:
         """Return the median of the first ``n`` observations, of which there must be one; it is computed once."""
-        found = self._starts.get(n)
-        if found is None:
-            found = median(self.first[:n])
+        start = self._starts.get(n)
+        if start is None:
+            start = median(self.first[:n])
             if self.count >= n:
-                self._starts[n] = found
-        return found
+                self._starts[n] = start
+        return start
 
     def last(self, n: int, lag: int = 0) -> list[float]:
         """Return the last ``n`` observations before the newest ``lag``; fewer if there are fewer."""
@@ -155,10 +155,10 @@ _MEASURES: dict[Baseline, Callable[[Past], Measure | None]] = {
 }
 
 
-def measured(factor: float, found: Measure) -> float:
+def measured(factor: float, measure: Measure) -> float:
     """Return the limit in force, in the unit of the signal: ``factor`` times the measure ``found``."""
-    if isinstance(found, tuple):
-        level, deviation, extent = found
+    if isinstance(measure, tuple):
+        level, deviation, extent = measure
         # A share of the range so far keeps a run that has hardly moved from being judged by rounding errors.
         return level - max(factor * deviation, 0.15 * extent)
-    return factor * found
+    return factor * measure

@@ -18,50 +18,51 @@ def ranked(incidents: Iterable[Incident]) -> tuple[Incident, ...]:
     A cause may be over, and may be less bad than what it led to; it speaks too. Then what is over, the newest first,
     and last the symptoms.
     """
-    found = list(incidents)
-    cause = _cause(found)
+    ordered = list(incidents)
+    cause = _cause(ordered)
     if cause is not None and cause.word == FINE:
-        found.remove(cause)
+        ordered.remove(cause)
         cause = replace(cause, word=LOOK)
-        found.append(cause)
+        ordered.append(cause)
 
-    def order(each: Incident) -> tuple[bool, bool, bool, int, int, int, Place]:
-        where = place(*_declared(each))
-        if not each.speaks:
-            return bool(each.cause), True, True, 0, 0, -each.step, where
-        fatal = _declared(each)[0].family is FATAL
-        eased = each.standing is Standing.EASED
-        began = 0 if fatal else each.began
-        return False, False, each is not cause, -WORDS.index(each.word), 2 * eased + (not fatal), began, where
+    def order(incident: Incident) -> tuple[bool, bool, bool, int, int, int, Place]:
+        where = place(*_declared(incident))
+        if not incident.speaks:
+            return bool(incident.cause), True, True, 0, 0, -incident.step, where
+        fatal = _declared(incident)[0].family is FATAL
+        eased = incident.standing is Standing.EASED
+        began = 0 if fatal else incident.began
+        return False, False, incident is not cause, -WORDS.index(incident.word), 2 * eased + (not fatal), began, where
 
-    return tuple(sorted(found, key=order))
+    return tuple(sorted(ordered, key=order))
 
 
-def _cause(found: Sequence[Incident]) -> Incident | None:
+def _cause(incidents: Sequence[Incident]) -> Incident | None:
     """Return what began first of the critical incidents and of what led to them; None if nothing is critical.
 
     A warning led to what began in the next `WAKE` steps, and so on, as long as it is not over: only the first of them
     may be. A cause begins with the first of its symptoms, and comes before those that foretold it. None too where
     something is not finite: that is the cause.
     """
-    grave = [each for each in found if each.severity is not Severity.INFO]
-    told = [each for each in grave if not each.cause]
-    critical = [each for each in told if each.severity is Severity.CRITICAL and each.word == worst(told)]
-    if worst(told) == FINE or not critical or any(_declared(each)[0].family is FATAL for each in critical):
+    grave = [incident for incident in incidents if incident.severity is not Severity.INFO]
+    told = [incident for incident in grave if not incident.cause]
+    word = worst(told)
+    critical = [incident for incident in told if incident.severity is Severity.CRITICAL and incident.word == word]
+    if word == FINE or not critical or any(_declared(incident)[0].family is FATAL for incident in critical):
         return None
-    began = min(each.began for each in critical)
-    harmful = [each for each in grave if _declared(each)[0].family not in HARMLESS]
-    for each in sorted(harmful, key=lambda each: -each.began):
-        if each.standing is not Standing.OVER and each.began >= began - WAKE:
-            began = min(began, each.began)
-    led = [each for each in harmful if not each.cause and each.began >= began - WAKE]
+    began = min(incident.began for incident in critical)
+    harmful = [incident for incident in grave if _declared(incident)[0].family not in HARMLESS]
+    for incident in sorted(harmful, key=lambda incident: -incident.began):
+        if incident.standing is not Standing.OVER and incident.began >= began - WAKE:
+            began = min(began, incident.began)
+    led = [incident for incident in harmful if not incident.cause and incident.began >= began - WAKE]
 
     def beginning(cause: Incident) -> tuple[int, Place]:
-        begun = [each.began for each in grave if cause.condition in (each.condition, each.cause)]
+        begun = [incident.began for incident in grave if cause.condition in (incident.condition, incident.cause)]
         return min(begun), place(*_declared(cause))
 
     first = min([*critical, *led], key=beginning)
-    return min((each for each in led if _is_foretold(each, first)), key=beginning, default=first)
+    return min((incident for incident in led if _is_foretold(incident, first)), key=beginning, default=first)
 
 
 def _is_foretold(cause: Incident, symptom: Incident) -> bool:
@@ -72,4 +73,4 @@ def _is_foretold(cause: Incident, symptom: Incident) -> bool:
 
 def _declared(incident: Incident) -> tuple[Condition, Limit]:
     condition = CONDITION_NAMED[incident.condition]
-    return condition, next(each for each in condition.limits if each.severity is incident.severity)
+    return condition, next(limit for limit in condition.limits if limit.severity is incident.severity)

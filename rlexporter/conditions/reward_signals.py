@@ -97,9 +97,9 @@ def _given(view: View) -> dict[str, tuple[float, float, float | None, float | No
     if seen:
         ranges = {name: value_range(counted) for name, counted in seen.items()}
         return {
-            name: (finite_mean(seen[name]), found, seen[name].minimum, seen[name].maximum)
-            for name, found in ranges.items()
-            if found is not None
+            name: (finite_mean(seen[name]), extent, seen[name].minimum, seen[name].maximum)
+            for name, extent in ranges.items()
+            if extent is not None
         }
     means = view.functions.get("rl_reward_function_mean", {})
     stds = view.functions.get("rl_reward_function_std", {})
@@ -177,8 +177,8 @@ def reward_flat(view: View, memory: Memory) -> float | None:
         return None
     last = memory.past["reward"].last(2)
     flat = share >= _FLAT
-    found = max(memory.flat.add(flat), memory.same.add(flat and len(last) == 2 and last[0] == last[1]))
-    return 0.0 if memory.new("reward_gained") else found
+    improbable = max(memory.flat.add(flat), memory.same.add(flat and len(last) == 2 and last[0] == last[1]))
+    return 0.0 if memory.new("reward_gained") else improbable
 
 
 @declared.signal("solved", unit="fraction", of="reward_std", after=("flat_share", "reward_gained"))

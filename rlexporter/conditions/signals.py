@@ -51,8 +51,8 @@ def kl(view: View, memory: Memory) -> float | None:
 @declared.signal("kl_distance", unit="nats", of="kl")
 def kl_distance(view: View, memory: Memory) -> float | None:
     """Return the absolute KL, since a noisy estimate can be negative."""
-    found = memory.new("kl")
-    return None if found is None else abs(found)
+    value = memory.new("kl")
+    return None if value is None else abs(value)
 
 
 @declared.signal("kl_first", unit="nats", of="kl")
@@ -65,15 +65,15 @@ def kl_first(view: View, memory: Memory) -> float | None:
 @declared.signal("advantage_offset", of="advantage")
 def advantage_offset(view: View, memory: Memory) -> float | None:
     """Return how far the mean advantage is from 0."""
-    found = memory.new("advantage")
-    return None if found is None else abs(found)
+    mean = memory.new("advantage")
+    return None if mean is None else abs(mean)
 
 
 @declared.signal("truncation_rise", unit="fraction", of="truncated")
 def truncation_rise(view: View, memory: Memory) -> float | None:
     """Return by how much more of the completions are truncated than at the start of the run."""
-    found, past = memory.new("truncated"), memory.past["truncated"]
-    return None if found is None or past.count <= START else found - past.start(START)
+    truncated, past = memory.new("truncated"), memory.past["truncated"]
+    return None if truncated is None or past.count <= START else truncated - past.start(START)
 
 
 @declared.signal("eos_missing", unit="fraction")
@@ -140,7 +140,7 @@ def _change_shape(shape: tuple[str, ...], memory: Memory, now: int) -> None:
         if count or len(keys) < MAX_KEYS:
             keys[key] = (now, count + 1, max(pause, now - last))
     there = frozenset(shape)
-    memory.absent = [found for key, found in keys.items() if key not in there]
+    memory.absent = [known for key, known in keys.items() if key not in there]
     memory.shape, memory.since = shape, now
 
 

@@ -32,9 +32,9 @@ def reward_outlier(view: View, memory: Memory) -> float | None:
         if value_range(counted) is None or (name not in memory.envelopes and len(memory.envelopes) >= MAX_FUNCTIONS):
             continue
         envelope = memory.envelopes.setdefault(name, Envelope())
-        found = envelope.beyond(counted.minimum, counted.maximum, counted.count)
-        if found is not None and (furthest is None or found > furthest):
-            furthest = found
+        distance = envelope.beyond(counted.minimum, counted.maximum, counted.count)
+        if distance is not None and (furthest is None or distance > furthest):
+            furthest = distance
     return furthest
 
 

@@ -84,8 +84,8 @@ class Turns:
         if self._waiting:
             self._waiting.append(judge)
             return []
-        found = judge()
-        return [found] if found else []
+        judged = judge()
+        return [judged] if judged else []
 
     def note(
         self, anomalies: AnomalyCounts, seen: Mapping[Series, Histogram], of: int, *, from_device: bool = False
@@ -99,7 +99,7 @@ class Turns:
     def due(self) -> list[Judged]:
         """Judge what waits."""
         waiting, self._waiting = self._waiting, []  # at once, as a signal handler may come here too
-        return [found for each in waiting if (found := each()) is not None]
+        return [judged for judge in waiting if (judged := judge()) is not None]
 
     def last(self, step: int, now: float) -> list[Judged]:
         """Judge what waits and what came after it, as no other step will come."""

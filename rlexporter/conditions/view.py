@@ -87,8 +87,8 @@ def finite_mean(counted: Histogram) -> float:
 
 def value_range(counted: Histogram) -> float | None:
     """Return the largest minus the smallest value; None if they are unknown."""
-    found = counted.maximum - counted.minimum
-    return found if isfinite(found) else None
+    width = counted.maximum - counted.minimum
+    return width if isfinite(width) else None
 
 
 @dataclass(slots=True)

@@ -77,7 +77,7 @@ class Verdict(NamedTuple):
     @property
     def critical(self) -> bool:
         """Return True if a critical limit of a condition began."""
-        return any(each.began and each.limit.severity is Severity.CRITICAL for each in self.transitions)
+        return any(change.began and change.limit.severity is Severity.CRITICAL for change in self.transitions)
 
 
 class Watch:
@@ -244,4 +244,4 @@ def _causes_first(transitions: Sequence[Transition]) -> Sequence[Transition]:
     """Return ``transitions`` in the order of causes, if several limits begin in this step."""
     if len(transitions) < 2:
         return transitions
-    return sorted(transitions, key=lambda each: place(each.condition, each.limit))
+    return sorted(transitions, key=lambda transition: place(transition.condition, transition.limit))

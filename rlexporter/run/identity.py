@@ -47,15 +47,15 @@ def given_name(run_name: str | None, output_dir: str | None) -> str | None:
 
 def shared_id(environ: Mapping[str, str]) -> str | None:
     """Return an id that all ranks of this launch share, and no other launch; an elastic restart is the same launch."""
-    found = environ.get("SLURM_JOB_ID") or environ.get("TORCHELASTIC_RUN_ID")
-    if (not found or found == "none") and "KUBERNETES_SERVICE_HOST" in environ:
-        found = _POD_SUFFIX.sub("", environ.get("HOSTNAME", ""))
-    if not found or found == "none":
-        found = _of_launcher(environ)
-    if not found:
+    job = environ.get("SLURM_JOB_ID") or environ.get("TORCHELASTIC_RUN_ID")
+    if (not job or job == "none") and "KUBERNETES_SERVICE_HOST" in environ:
+        job = _POD_SUFFIX.sub("", environ.get("HOSTNAME", ""))
+    if not job or job == "none":
+        job = _of_launcher(environ)
+    if not job:
         return None
-    tidy = re.sub(r"[^\w.-]", "_", found)
-    return tidy if len(tidy) <= _MAX_ID else sha256(found.encode()).hexdigest()[:8]
+    tidy = re.sub(r"[^\w.-]", "_", job)
+    return tidy if len(tidy) <= _MAX_ID else sha256(job.encode()).hexdigest()[:8]
 
 
 def _of_launcher(environ: Mapping[str, str]) -> str | None:
@@ -66,8 +66,8 @@ def _of_launcher(environ: Mapping[str, str]) -> str | None:
     size = environ.get("WORLD_SIZE", "1")
     if size == "1":
         return None
-    folder, found, _ = environ.get("TORCHELASTIC_ERROR_FILE", "").partition("/attempt_")
-    if found and environ.get("LOCAL_WORLD_SIZE") == size:
+    folder, attempt, _ = environ.get("TORCHELASTIC_ERROR_FILE", "").partition("/attempt_")
+    if attempt and environ.get("LOCAL_WORLD_SIZE") == size:
         return sha256(folder.encode()).hexdigest()[:8]
     meeting = f"{environ.get('MASTER_ADDR', '')}:{environ.get('MASTER_PORT', '')}"
     return sha256(meeting.encode()).hexdigest()[:8] if meeting != ":" else None

@@ -28,10 +28,11 @@ def own(snapshot: Snapshot, ranks: str) -> Snapshot:
     """Return the part of ``snapshot`` that is this rank's own. ``ranks``: `timings`, or `all` for its tensors too."""
     serves = _timing if ranks == TIMINGS else _local
     samples = {series: value for series, value in snapshot.samples.items() if serves(series)}
-    incidents = tuple(each for each in snapshot.incidents if ranks != TIMINGS and each.condition in NONFINITE)
+    judged = () if ranks == TIMINGS else snapshot.incidents
+    incidents = tuple(incident for incident in judged if incident.condition in NONFINITE)
     if _VERDICT in samples:
         samples[_VERDICT] = WORDS.index(worst(incidents))
-    buckets = {series: found for series, found in snapshot.buckets.items() if serves(series)}
+    buckets = {series: counts for series, counts in snapshot.buckets.items() if serves(series)}
     return replace(snapshot, samples=samples, buckets=buckets, incidents=incidents)
 
 

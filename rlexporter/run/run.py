@@ -116,11 +116,11 @@ class Run:
         """
         with self.errors.guard("scrape"):
             self.sink.fold()
-        found = self.store.snapshot
+        snapshot = self.store.snapshot
         if self.rank == 0:
-            return found
-        if self._shown is None or self._shown[0] is not found:
-            self._shown = (found, rank_view.own(found, self.settings.ranks))
+            return snapshot
+        if self._shown is None or self._shown[0] is not snapshot:
+            self._shown = (snapshot, rank_view.own(snapshot, self.settings.ranks))
         return self._shown[1]
 
     def failed(self, where: str, error: Exception) -> None:

@@ -212,8 +212,8 @@ def _in_child() -> None:
     global _script, _held
     for ending in _live:
         ending.abandon()
-    for each in (_live, _closing, _told):
-        each.clear()
+    for exporters in (_live, _closing, _told):
+        exporters.clear()
     _script, _held = None, False
     atexit.unregister(_at_exit)
     _restore_sigterm()

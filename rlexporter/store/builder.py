@@ -164,23 +164,23 @@ def begin_conditions(builder: SnapshotBuilder, watch: Watch) -> None:
 
 def write_verdict(builder: SnapshotBuilder, verdict: Verdict, step: int, now: float) -> None:
     """Write the changes of conditions in ``step``; ``now``: seconds since the epoch."""
-    for each in verdict.transitions:
-        labels = (each.condition.name, each.limit.severity.value)
-        in_force = each.threshold == each.threshold  # NaN: none
+    for transition in verdict.transitions:
+        labels = (transition.condition.name, transition.limit.severity.value)
+        in_force = transition.threshold == transition.threshold  # NaN: none
         if in_force:
-            builder.set("rl_threshold", each.threshold, *labels)
+            builder.set("rl_threshold", transition.threshold, *labels)
         else:
             builder.clear("rl_threshold", *labels)
-        if each.changed or not in_force:
-            builder.set("rl_condition_judged", float(in_force), each.condition.name)
-        if each.began or (each.changed and builder.get("rl_condition", *labels) is not None):
-            builder.set("rl_condition", float(each.active), *labels)
-        if each.began:
+        if transition.changed or not in_force:
+            builder.set("rl_condition_judged", float(in_force), transition.condition.name)
+        if transition.began or (transition.changed and builder.get("rl_condition", *labels) is not None):
+            builder.set("rl_condition", float(transition.active), *labels)
+        if transition.began:
             builder.add("rl_condition_events_total", 1, *labels)
             builder.set("rl_condition_last_event_timestamp_seconds", now, *labels)
             builder.set("rl_condition_last_event_step", step, *labels)
-            builder.set("rl_condition_last_event_value", each.value, *labels)
-            builder.set("rl_condition_last_event_threshold", each.threshold, *labels)
+            builder.set("rl_condition_last_event_value", transition.value, *labels)
+            builder.set("rl_condition_last_event_threshold", transition.threshold, *labels)
     builder.gauges(verdict.values, step)
     mark_symptoms(builder, verdict.marks)
     if verdict.incidents is not builder.incidents:
@@ -203,15 +203,15 @@ def mark_symptoms(builder: SnapshotBuilder, marks: Iterable[Mark]) -> None:
             builder.set("rl_condition_symptom", float(cause is not None), *key)
 
 
-def write_incidents(builder: SnapshotBuilder, found: Sequence[Incident]) -> None:
+def write_incidents(builder: SnapshotBuilder, incidents: Sequence[Incident]) -> None:
     """Write all that has gone wrong in the run, what it says of the run, and which of it is the cause."""
-    builder.incidents = found
-    builder.set("rl_run_verdict", WORDS.index(worst(found)))
+    builder.incidents = incidents
+    builder.set("rl_run_verdict", WORDS.index(worst(incidents)))
     for name in ("rl_incident", "rl_run_cause_info"):
         builder.clear(name)
-    for each in found:
-        labels = (each.condition, each.severity.value, each.subject, each.cause, each.unit)
-        builder.set("rl_incident", each.standing.number, *labels)
-    for each in found[:1]:
-        if each.speaks:
-            builder.set("rl_run_cause_info", 1.0, each.condition, each.severity.value, each.subject)
+    for incident in incidents:
+        labels = (incident.condition, incident.severity.value, incident.subject, incident.cause, incident.unit)
+        builder.set("rl_incident", incident.standing.number, *labels)
+    for incident in incidents[:1]:
+        if incident.speaks:
+            builder.set("rl_run_cause_info", 1.0, incident.condition, incident.severity.value, incident.subject)

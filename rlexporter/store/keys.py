@@ -103,15 +103,15 @@ class Resolver:
         self._scales: dict[str, float] = {}
         self._dropped: set[str] = set()
         self._nothing: dict[str, float] = {}
-        for each in framework.keys if framework is not None else ():
-            if not each.series:
-                self._dropped.add(each.name)
-            elif not each.families or algorithm in each.families:
-                own.add(named[each.series], Key(each.name, (algorithm,)))
-                if each.scale != 1.0:
-                    self._scales[each.series] = each.scale
-                if each.nothing is not None:
-                    self._nothing[each.name] = each.nothing
+        for mapped in framework.keys if framework is not None else ():
+            if not mapped.series:
+                self._dropped.add(mapped.name)
+            elif not mapped.families or algorithm in mapped.families:
+                own.add(named[mapped.series], Key(mapped.name, (algorithm,)))
+                if mapped.scale != 1.0:
+                    self._scales[mapped.series] = mapped.scale
+                if mapped.nothing is not None:
+                    self._nothing[mapped.name] = mapped.nothing
 
     def resolve(self, key: str, prefix: str = "") -> tuple[Series, ...]:
         """Return the series that ``key`` feeds in a log line with this evaluation ``prefix``; empty if unknown."""
@@ -147,8 +147,8 @@ class Resolver:
         )
 
     def _find(self, key: str) -> tuple[Sequence[tuple[Metric, Key]], tuple[str, ...]]:
-        found = (table.find(key) for table in self._tables)
-        return next((each for each in found if each[0]), ((), ()))
+        matches = (table.find(key) for table in self._tables)
+        return next((match for match in matches if match[0]), ((), ()))
 
     def _meant(self, entries: Sequence[tuple[Metric, Key]]) -> list[Metric]:
         listed = [metric for metric, key in entries if self._algorithm in key.algorithms]

@@ -143,10 +143,10 @@ class LogLines:
         """
         prefix = evaluation_prefix(tuple(line))
         known = self._with(prefix)
-        found = known and (known.targets.get(key) or self._resolve(known, key, prefix))
-        if not found:
+        targets = known and (known.targets.get(key) or self._resolve(known, key, prefix))
+        if not targets:
             self._dropped += 1
-        return self._untapped(found or ())
+        return self._untapped(targets or ())
 
     def _read(self, line: LogLine, known: _Known, logs: Mapping[str, object]) -> None:
         plain, functions, gauges, numbers = known.gauges, known.functions, line.gauges, line.judged.numbers
@@ -174,31 +174,31 @@ class LogLines:
         if value is Unreadable.IGNORED:
             self._ignored += 1
             return
-        found = known.targets.get(key) or self._resolve(known, key, line.prefix)
-        if not found:
+        targets = known.targets.get(key) or self._resolve(known, key, line.prefix)
+        if not targets:
             self._dropped += 1
         elif type(value) is float:
             if value == self._resolver.nothing(key):
                 return
-            value *= self._resolver.scale(found[0].metric)
-            line.judged.note(found, value)
-            fresh = self._untapped(found)
-            if len(found) == 1 and fresh and found[0].metric.kind is Kind.GAUGE and isfinite(value):
-                line.gauges[found[0]] = value
+            value *= self._resolver.scale(targets[0].metric)
+            line.judged.note(targets, value)
+            fresh = self._untapped(targets)
+            if len(targets) == 1 and fresh and targets[0].metric.kind is Kind.GAUGE and isfinite(value):
+                line.gauges[targets[0]] = value
             else:
-                line.numbers.append((fresh, value, len(fresh) < len(found)))
+                line.numbers.append((fresh, value, len(fresh) < len(targets)))
         elif value is Unreadable.UNDEFINED:
-            line.judged.note(found, None)
-            line.undefined.append(found)
-        elif not self._array(line, found, value):
+            line.judged.note(targets, None)
+            line.undefined.append(targets)
+        elif not self._array(line, targets, value):
             self._ignored += 1
 
     def _prefer_steps(self, judged: LineNumbers, logs: Mapping[str, object], update: StepUpdate | None) -> None:
         """Judge by the numbers of each step, not by the mean over a window that the trainer logs under the same key."""
-        for key, found in self._stepwise.items():
+        for key, averaged in self._stepwise.items():
             if key in logs:
-                judged.forget(found)
-        for key, each in update.values.items() if update is not None else ():
+                judged.forget(averaged)
+        for key, numbers in update.values.items() if update is not None else ():
             targets = self._stepwise.get(key)
             if targets is None:
                 targets = self._resolver.resolve(str(key))
@@ -206,7 +206,7 @@ class LogLines:
                     judged.forget(targets)
                 if len(self._stepwise) < _MAX_STEPWISE_KEYS:
                     self._stepwise[key] = targets
-            finite = [number for number in each if isfinite(number)]
+            finite = [number for number in numbers if isfinite(number)]
             if finite:
                 judged.note(targets, sum(finite) / len(finite))
 
@@ -243,34 +243,34 @@ class LogLines:
 
     def _resolve(self, known: _Known, key: str, prefix: str) -> tuple[Series, ...]:
         """Return the series that a new key of this training feeds; empty once there are too many keys."""
-        found = self._resolver.resolve(str(key), prefix)
+        targets = self._resolver.resolve(str(key), prefix)
         own = (prefix, str(key))
-        if (not found or found[0].labels[bool(prefix) :]) and own not in self._variable:
+        if (not targets or targets[0].labels[bool(prefix) :]) and own not in self._variable:
             if len(self._variable) >= self._max_keys:
                 return ()
             self._variable.add(own)
-        if not found:
+        if not targets:
             self._unmapped.add(own)
-            found = (Series(self._named["rl_logged_value"], (clip(str(key)),)),)
-        known.targets[key] = found
-        metric, labels = found[0]
+            targets = (Series(self._named["rl_logged_value"], (clip(str(key)),)),)
+        known.targets[key] = targets
+        metric, labels = targets[0]
         plain = self._resolver.scale(metric) == 1.0 and self._resolver.nothing(key) is None
-        if len(found) == 1 and metric.kind is Kind.GAUGE and plain:
+        if len(targets) == 1 and metric.kind is Kind.GAUGE and plain:
             if not labels or metric is self._named["rl_logged_value"]:
-                known.gauges[key] = (found[0], "" if labels else metric.series)
+                known.gauges[key] = (targets[0], "" if labels else metric.series)
             elif len(labels) == 1:
-                known.functions[key] = found[0]
-        return found
+                known.functions[key] = targets[0]
+        return targets
 
-    def _array(self, line: LogLine, found: tuple[Series, ...], array: Any) -> bool:
+    def _array(self, line: LogLine, targets: tuple[Series, ...], array: Any) -> bool:
         """Read several values under one key: a histogram counts them, a gauge shows the mean. False if unreadable."""
         try:
-            if self._is_tapped(found[0].metric):
+            if self._is_tapped(targets[0].metric):
                 return True
-            if found[0].metric.kind is Kind.HISTOGRAM:
-                line.arrays.append((found[0], host.count(array, found[0].metric.bounds)))
+            if targets[0].metric.kind is Kind.HISTOGRAM:
+                line.arrays.append((targets[0], host.count(array, targets[0].metric.bounds)))
             else:
-                line.numbers.append((found, host.mean(array), False))
+                line.numbers.append((targets, host.mean(array), False))
         except Exception:  # noqa: BLE001 - torch and numpy refuse values in more ways than can be listed
             return False
         return True

@@ -101,13 +101,13 @@ class Store:
 
     def enter(self, state: RunState, exception: str = "") -> None:
         """Move the run to ``state``; ``exception``: the class of the exception that ended it."""
-        found: list[Judged] = []
+        judged: list[Judged] = []
 
         def edit(builder: SnapshotBuilder) -> None:
-            found.extend(self._turns.due() if self._turns else ())
-            self._write(builder, found)
-            for each in RunState:
-                builder.set("rl_run_state", float(each is state), each.value)
+            judged.extend(self._turns.due() if self._turns else ())
+            self._write(builder, judged)
+            for known in RunState:
+                builder.set("rl_run_state", float(known is state), known.value)
             builder.clear("rl_run_exception_info")
             if exception:
                 builder.set("rl_run_exception_info", 1.0, clip(exception))
@@ -143,34 +143,34 @@ class Store:
 
         ``last``: None for counts of the host. For those of a device, True if no more are on their way.
         """
-        found: list[Judged] | None = None
+        judged: list[Judged] | None = None
 
         def edit(builder: SnapshotBuilder) -> None:
-            nonlocal found
+            nonlocal judged
             self._lines.absorb(builder, part)
-            if found is None and self._turns is not None:
+            if judged is None and self._turns is not None:
                 self._turns.note(builder.anomalies, part.seen, part.step, from_device=last is not None)
-                found = self._turns.due() if last else []
-            self._write(builder, found or ())
+                judged = self._turns.due() if last else []
+            self._write(builder, judged or ())
 
         self.change(edit)
-        self._hurry(found or ())
+        self._hurry(judged or ())
 
     def settle(self) -> None:
         """Judge what came after the last step, as no other step will: a run often dies in the step of its fault."""
-        found: list[Judged] = []
+        judged: list[Judged] = []
         watch, turns = self._watch, self._turns
         if watch is None or turns is None:
             return
 
         def edit(builder: SnapshotBuilder) -> None:
-            found.extend(turns.last(int(builder.get("rl_step") or 0), self._clock()))
-            self._write(builder, found)
+            judged.extend(turns.last(int(builder.get("rl_step") or 0), self._clock()))
+            self._write(builder, judged)
             watch.checkpoints.decide()
             write_checkpoint(builder, watch.checkpoints.good)
 
         self.change(edit)
-        self._hurry(found)
+        self._hurry(judged)
 
     def phase(self, name: str) -> None:
         """Note that the phase ``name`` is under way; empty: none is."""
@@ -234,22 +234,22 @@ class Store:
         awaits: bool,
     ) -> None:
         started = time.perf_counter()
-        found: list[Judged] | None = None
+        judged: list[Judged] | None = None
 
         def edit(builder: SnapshotBuilder) -> None:
-            nonlocal found
+            nonlocal judged
             at = self._lines.write(builder, line, step, update)
             builder.set("rlexporter_record_seconds_total", self._record_seconds)
-            if found is None:  # a repeated edit takes what was found, so that no step counts twice
+            if judged is None:  # a repeated edit takes what was judged, so that no step counts twice
                 turn = Turn(builder.anomalies, line.judged, update, at, self._clock(), timed)
-                found = self._take(turn, evaluation=bool(line.prefix), awaits=awaits)
-            self._write(builder, found)
+                judged = self._take(turn, evaluation=bool(line.prefix), awaits=awaits)
+            self._write(builder, judged)
 
         line = self._lines.read(logs, update, served=served)
         self.change(edit)
         if self._steps is not None:
             self._steps.append(self._current.unphased)
-        self._hurry(found or ())
+        self._hurry(judged or ())
         self._record_seconds += time.perf_counter() - started
 
     def histogram(self, name: str, labels: Mapping[str, str]) -> Series:
@@ -280,14 +280,14 @@ class Store:
             return []
         return self._turns.evaluation(turn) if evaluation else self._turns.take(turn, awaits=awaits)
 
-    def _write(self, builder: SnapshotBuilder, found: Sequence[Judged]) -> None:
-        if found and self._watch is not None:
+    def _write(self, builder: SnapshotBuilder, judged: Sequence[Judged]) -> None:
+        if judged and self._watch is not None:
             builder.samples[self._stall] = self._watch.stall_after("")
-        for verdict, step, at in found:
+        for verdict, step, at in judged:
             write_verdict(builder, verdict, step, at)
 
-    def _hurry(self, found: Sequence[Judged]) -> None:
-        if any(each.verdict.critical for each in found):
+    def _hurry(self, judged: Sequence[Judged]) -> None:
+        if any(turn.verdict.critical for turn in judged):
             self._urgent()
 
     def _begin(self, builder: SnapshotBuilder, facts: RunFacts, labels: Mapping[str, str], resolver: Resolver) -> None:
@@ -326,4 +326,4 @@ class Store:
 def _phases(metric: Metric) -> dict[str, dict[Series, float]]:
     """Return the samples of each phase that may be under way, by its name; of none under an empty one."""
     names = [name for (name,) in metric.initial]
-    return {name: {Series(metric, (each,)): float(each == name) for each in names} for name in ("", *names)}
+    return {name: {Series(metric, (phase,)): float(phase == name) for phase in names} for name in ("", *names)}
