@@ -119,7 +119,7 @@ class GroupTaps(Taps):
         group = self.trainer.num_generations
         if group < 2 or len(reference) % group:  # a group is on several ranks
             return
-        first, token = (each.select(1, 0).view(-1, group) for each in (reference, output["completion_ids"]))
+        first, token = (matrix.select(1, 0).view(-1, group) for matrix in (reference, output["completion_ids"]))
         seen = output["completion_mask"].select(1, 0).view(-1, group).bool()
         same = (token.unsqueeze(2) == token.unsqueeze(1)) & seen.unsqueeze(2) & seen.unsqueeze(1)
         difference = (first.unsqueeze(2) - first.unsqueeze(1)).abs().float()
@@ -170,7 +170,7 @@ class GroupTaps(Taps):
         looks = {"logprob": self._see_logprob, "entropy": self._see_entropy, "ratio": self._see_ratio}
         if "old_logps" not in inputs:  # RLOO's KL is part of the reward, and seen there
             looks["kl"] = self._see_kl
-        trained = next((found for found in scores if found[0].requires_grad), None)
+        trained = next((score for score in scores if score[0].requires_grad), None)
         for signal, look in looks.items():
             with self.sink.observing(signal):
                 if trained is None:

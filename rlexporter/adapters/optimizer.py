@@ -101,7 +101,7 @@ class BackwardTaps(Taps):
         """Observe the norm of the gradients just before they are clipped or the optimizer takes its step."""
         if getattr(self.trainer.accelerator, "scaler", None) is not None:
             raise NotSeenError("gradients are scaled (fp16)")
-        gradients = [each.grad for each in self.trainer.model.parameters() if each.grad is not None]
+        gradients = [parameter.grad for parameter in self.trainer.model.parameters() if parameter.grad is not None]
         if not gradients:
             raise NotSeenError("the backward pass leaves no gradients (DeepSpeed takes the step within it)")
         self.sink.observe("rl_grad_norm_dist", norm_of(gradients))
@@ -155,7 +155,7 @@ def norm_of(tensors: list[Any]) -> Any:
     import torch
 
     with torch.no_grad():
-        norms = torch._foreach_norm([each for each in tensors if each.numel()])
+        norms = torch._foreach_norm([tensor for tensor in tensors if tensor.numel()])
         device, dtype = norms[0].device, norms[0].dtype
         if any(norm.device != device or norm.dtype != dtype for norm in norms):
             norms = [norm.to(device, torch.float32, non_blocking=True) for norm in norms]

@@ -76,60 +76,60 @@ class PPOTaps(BackwardTaps):
                 self._rate = learning_rate(self.trainer)
                 self._see_micro_batch(self._variables(_MICRO_BATCH))
 
-    def _see_micro_batch(self, found: Mapping[str, Any]) -> None:
+    def _see_micro_batch(self, variables: Mapping[str, Any]) -> None:
         with self.sink.observing("ratio"):
-            self.sink.observe("rl_policy_ratio_dist", found["ratio"], found["new_logprobs"] != _PADDING)
+            self.sink.observe("rl_policy_ratio_dist", variables["ratio"], variables["new_logprobs"] != _PADDING)
             if not self._updated:
-                self._see_sampler(found)
+                self._see_sampler(variables)
         with self.sink.observing("entropy"):
-            self.sink.observe("rl_entropy_per_token_dist", found["entropy"], found["new_logprobs"] != _PADDING)
+            self.sink.observe("rl_entropy_per_token_dist", variables["entropy"], variables["new_logprobs"] != _PADDING)
         with self.sink.observing("loss"):
-            self.sink.observe("rl_loss_dist", found["loss"])
-            self.sink.observe("rl_policy_loss_dist", found["pg_loss"])
-            self.sink.observe("rl_value_loss_dist", found["vf_loss"])
+            self.sink.observe("rl_loss_dist", variables["loss"])
+            self.sink.observe("rl_policy_loss_dist", variables["pg_loss"])
+            self.sink.observe("rl_value_loss_dist", variables["vf_loss"])
 
-    def _see_sampler(self, found: Mapping[str, Any]) -> None:
+    def _see_sampler(self, variables: Mapping[str, Any]) -> None:
         """Observe how far sampler and trainer disagree: before the first update both have the same weights."""
         self._updated = True
-        new = found["new_logprobs"].detach().float()
+        new = variables["new_logprobs"].detach().float()
         self.sink.observe(
-            "rl_sampling_logp_difference_mean", (new - found["mb_logprobs"].float()).abs(), new != _PADDING
+            "rl_sampling_logp_difference_mean", (new - variables["mb_logprobs"].float()).abs(), new != _PADDING
         )
 
     def _log(self, log: Callable[..., Any], logs: Any, *args: Any, **kwargs: Any) -> Any:
         with self.sink.guard("tap"):
-            found = self._variables(_STEP)
-            if found:
-                self._see_step(found)
+            variables = self._variables(_STEP)
+            if variables:
+                self._see_step(variables)
                 self._correct(logs)
-        found = {}
+        variables = {}
         result = log(logs, *args, **kwargs)
         self._enter("rollout")
         return result
 
-    def _see_step(self, found: Mapping[str, Any]) -> None:
+    def _see_step(self, variables: Mapping[str, Any]) -> None:
         sink = self.sink
         with sink.observing("reward"):
-            sink.observe("rl_reward_dist", found["scores"])
+            sink.observe("rl_reward_dist", variables["scores"])
         with sink.observing("advantage"):
-            sink.observe("rl_advantage_dist", found["advantages"], found["padding_mask"] == 0)
+            sink.observe("rl_advantage_dist", variables["advantages"], variables["padding_mask"] == 0)
         with sink.observing("kl"):
-            sink.observe("rl_kl_per_token_dist", found["kl"], found["padding_mask"] == 0)
-            sink.observe("rl_kl_per_sequence_dist", found["kl"].sum(1))
-            sink.observe("rl_ref_logprob_dist", found["ref_logprobs"], found["padding_mask"] == 0)
+            sink.observe("rl_kl_per_token_dist", variables["kl"], variables["padding_mask"] == 0)
+            sink.observe("rl_kl_per_sequence_dist", variables["kl"].sum(1))
+            sink.observe("rl_ref_logprob_dist", variables["ref_logprobs"], variables["padding_mask"] == 0)
             sink.observe("rl_kl_coef", [self.trainer.args.kl_coef])
             reference = getattr(self.trainer, "ref_model", None)  # without one, the policy without its adapter is it
             sink.observe("rl_ref_dropout", [active_dropout(self.trainer.model if reference is None else reference)])
         with sink.observing("logprob"):
-            sink.observe("rl_logprob_dist", found["logprobs"], found["padding_mask"] == 0)
+            sink.observe("rl_logprob_dist", variables["logprobs"], variables["padding_mask"] == 0)
         with sink.observing("value"):
-            sink.observe("rl_value_dist", found["values"], found["padding_mask_p1"] == 0)
-            sink.observe("rl_return_dist", found["returns"], found["padding_mask_p1"] == 0)
+            sink.observe("rl_value_dist", variables["values"], variables["padding_mask_p1"] == 0)
+            sink.observe("rl_return_dist", variables["returns"], variables["padding_mask_p1"] == 0)
         with sink.observing("completion_length"):
-            sink.observe("rl_completion_length_dist", found["sequence_lengths"] + 1)
+            sink.observe("rl_completion_length_dist", variables["sequence_lengths"] + 1)
         with sink.observing("prompt_length"):
             sink.observe(
-                "rl_prompt_length_dist", (found["queries"] != self.trainer.processing_class.pad_token_id).sum(1)
+                "rl_prompt_length_dist", (variables["queries"] != self.trainer.processing_class.pad_token_id).sum(1)
             )
         self._weights.see_after()
         self._updated = False
@@ -163,5 +163,5 @@ def _probability(module: Any) -> float:
     """Return the probability of a dropout module, or the one that an attention module hands to its kernel."""
     from torch.nn.modules.dropout import _DropoutNd
 
-    found = module.p if isinstance(module, _DropoutNd) else vars(module).get("attention_dropout", 0.0)
-    return float(found) if isinstance(found, (int, float)) else 0.0
+    rate = module.p if isinstance(module, _DropoutNd) else vars(module).get("attention_dropout", 0.0)
+    return float(rate) if isinstance(rate, (int, float)) else 0.0

@@ -158,9 +158,9 @@ class LegacyTaps(BackwardTaps):
         with sink.observing("logprob"):
             sink.observe("rl_logprob_dist", given("logprobs"), given("masks"))
         with sink.observing("completion_length"):
-            sink.observe("rl_completion_length_dist", [len(each) for each in given("responses")])
+            sink.observe("rl_completion_length_dist", [len(response) for response in given("responses")])
         with sink.observing("prompt_length"):
-            sink.observe("rl_prompt_length_dist", [len(each) for each in given("queries")])
+            sink.observe("rl_prompt_length_dist", [len(query) for query in given("queries")])
         return stats
 
 

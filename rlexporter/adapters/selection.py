@@ -23,8 +23,8 @@ def taps_for(trainer: Any, sink: Sink) -> list[Taps]:
     """Install the taps that fit ``trainer``, and return them."""
     names = set(names_of(type(trainer)))
     taps = [kind(trainer, sink) for kind in _kinds(trainer, names)]
-    for each in taps:
-        each.install()
+    for tap in taps:
+        tap.install()
     return taps
 
 

@@ -167,8 +167,8 @@ def _versions(method: Callable[..., Any]) -> Iterator[Callable[..., Any]]:
     """Yield ``method``, then the methods that it overrides: a user's override may be declared with ``*args``."""
     yield method
     owner = getattr(method, "__self__", None)
-    for each in type(owner).__mro__ if owner is not None else ():
-        function = vars(each).get(getattr(method, "__name__", ""))
+    for base in type(owner).__mro__ if owner is not None else ():
+        function = vars(base).get(getattr(method, "__name__", ""))
         if inspect.isfunction(function):
             yield function.__get__(owner)
 
@@ -194,8 +194,8 @@ def variables(frame: FrameType, names: Iterable[str]) -> dict[str, Any]:
     Up to Python 3.12, reading ``f_locals`` leaves a copy of all local variables in the frame. The copy would keep
     tensors and graphs alive until the function returns, so it is cleared.
     """
-    found = frame.f_locals
-    chosen = {name: found[name] for name in names if name in found}
+    variables = frame.f_locals
+    chosen = {name: variables[name] for name in names if name in variables}
     if sys.version_info < (3, 13) and frame.f_code.co_flags & inspect.CO_OPTIMIZED:
-        found.clear()
+        variables.clear()
     return chosen

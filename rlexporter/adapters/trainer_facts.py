@@ -83,14 +83,14 @@ def run_facts(trainer: Any, args: Any, state: Any, model: Any, resume: object = 
 
 def hyperparameters(args: Any) -> Mapping[str, float]:
     """Return the numeric settings of the configuration ``args`` that are in the catalogue."""
-    found = {name: getattr(args, name, None) for name in catalog.HYPERPARAMETERS}
-    return {name: float(value) for name, value in found.items() if isinstance(value, (int, float))}
+    settings = {name: getattr(args, name, None) for name in catalog.HYPERPARAMETERS}
+    return {name: float(value) for name, value in settings.items() if isinstance(value, (int, float))}
 
 
 def _algorithm(trainer: Any, args: Any) -> str:
     """Return the algorithm by the classes of trainer and configuration; of ms-swift's GRPO, the estimator."""
     names = names_of(type(trainer)) if trainer is not None else []
-    algorithm = algorithm_of([*names, *(each.__name__.replace("Config", "Trainer") for each in type(args).__mro__)])
+    algorithm = algorithm_of([*names, *(base.__name__.replace("Config", "Trainer") for base in type(args).__mro__)])
     return (_text(args, "advantage_estimator") if algorithm == catalog.GRPO else "") or algorithm
 
 
@@ -149,4 +149,4 @@ def framework_of(trainer: Any) -> str:
 
 def names_of(kind: type) -> list[str]:
     """Return the names of ``kind`` and its bases; for a copy that of the class of TRL."""
-    return [_COPY.sub("", each.__name__) for each in kind.__mro__]
+    return [_COPY.sub("", base.__name__) for base in kind.__mro__]

@@ -76,11 +76,11 @@ class RunCallback(TrainerCallback):  # type: ignore[misc] # transformers is not 
         """
         handled = False
         for frame in callers():
-            found = local(frame, "self")
-            if found is self:
+            creator = local(frame, "self")
+            if creator is self:
                 continue
-            if not isinstance(found, CallbackHandler):
-                return found if handled and hasattr(type(found), "train") else None
+            if not isinstance(creator, CallbackHandler):
+                return creator if handled and hasattr(type(creator), "train") else None
             handled = True
         return None
 
@@ -92,8 +92,8 @@ class RunCallback(TrainerCallback):  # type: ignore[misc] # transformers is not 
             self.adopt(trainer)
         if self._trainer is None:
             return True
-        found = self._trainer.callback_handler.callbacks
-        return self is next((each for each in found if isinstance(each, RunCallback)), self)
+        callbacks = self._trainer.callback_handler.callbacks
+        return self is next((callback for callback in callbacks if isinstance(callback, RunCallback)), self)
 
     def report(self, error: Exception) -> None:
         """Count an error of our own, and log the first of its kind."""
@@ -221,10 +221,10 @@ class RunCallback(TrainerCallback):  # type: ignore[misc] # transformers is not 
     def _caller(self) -> Any:
         """Return the calling trainer: the nearest object on the stack that has this callback."""
         for frame in callers():
-            found = local(frame, "self")
-            handler = getattr(found, "callback_handler", None)
+            owner = local(frame, "self")
+            handler = getattr(owner, "callback_handler", None)
             if handler is not None and self in getattr(handler, "callbacks", ()):
-                return found
+                return owner
         return None
 
 

@@ -84,8 +84,8 @@ def _sample(weights: list[Any]) -> Any:
     with torch.no_grad():
         few = [_spread(part) for part in parts[:: _step(len(parts), _TENSORS)]]
         device = few[0].device
-        if any(each.device != device for each in few):
-            few = [each.to(device, non_blocking=True) for each in few]
+        if any(sample.device != device for sample in few):
+            few = [sample.to(device, non_blocking=True) for sample in few]
         return torch.cat(few)
 
 

@@ -56,7 +56,8 @@ def attach_at(trainer: Any, settings: SettingArguments, *, fallback: bool = Fals
 def _attach_callback(trainer: Any, settings: SettingArguments, *, fallback: bool) -> Exporter:
     from rlexporter.integrations.callback import RLExporterCallback
 
-    callback = next((each for each in trainer.callback_handler.callbacks if isinstance(each, RLExporterCallback)), None)
+    callbacks = trainer.callback_handler.callbacks
+    callback = next((callback for callback in callbacks if isinstance(callback, RLExporterCallback)), None)
     if callback is None:
         callback = RLExporterCallback()
         trainer.callback_handler.callbacks.append(callback)

@@ -90,12 +90,12 @@ class DefaultCallback(RLExporterCallback):
         return super().watches(args)
 
     def _is_spare(self) -> bool:
-        found = self._trainer.callback_handler.callbacks if self._trainer is not None else ()
-        return any(isinstance(each, RLExporterCallback) and each is not self for each in found)
+        callbacks = self._trainer.callback_handler.callbacks if self._trainer is not None else ()
+        return any(isinstance(callback, RLExporterCallback) and callback is not self for callback in callbacks)
 
     def _leave(self) -> None:
         """Leave the trainer's callbacks by a new list, since the old one is being iterated over."""
         self._undo()
         self._closed = True
         handler = self._trainer.callback_handler
-        handler.callbacks = [each for each in handler.callbacks if each is not self]
+        handler.callbacks = [callback for callback in handler.callbacks if callback is not self]

@@ -121,21 +121,21 @@ class Sources:
         callback = sys.modules.get("rlexporter.integrations.callback")  # imports transformers, so not imported here
         if callback is not None and callback.made:
             return True
-        return any(each not in self._opened for each in serving())
+        return any(exporter not in self._opened for exporter in serving())
 
     def _open(self, source: str, facts: Callable[[], RunFacts], chosen: bool) -> None:
         try:
             exporter = Exporter()
-            found = facts() if chosen or exporter.run.rank == 0 else None
+            known = facts() if chosen or exporter.run.rank == 0 else None
         except Exception as error:  # the boundary: the script knows nothing of us
             logger.warning("rlexporter does not read what %s logs: %s", source, error, exc_info=_trace(error))
-            found = None
-        if found is None:
+            known = None
+        if known is None:
             self._spent = True
             return
         self._opened.add(exporter)
         self.run = LoggedRun(exporter)
-        self.run.begin(found)
+        self.run.begin(known)
 
 
 def _has_number(values: Mapping[str, Any]) -> bool:

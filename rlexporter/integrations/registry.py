@@ -81,12 +81,12 @@ class _Watch:
 
 def _order(always: tuple[str, ...]) -> tuple[str, ...]:
     """Return the loggers to read, the preferred first: frameworks call the others themselves, so they are before."""
-    asked = [each.strip() for each in os.environ.get(VARIABLE, "").split(",") if each.strip()]
-    unknown = [each for each in asked if each not in WATCHED]
+    asked = [name.strip() for name in os.environ.get(VARIABLE, "").split(",") if name.strip()]
+    unknown = [name for name in asked if name not in WATCHED]
     if unknown:
         logger.warning("rlexporter: %s=%s is no logger; there are %s", VARIABLE, unknown[0], ", ".join(WATCHED))
-    known = dict.fromkeys(each for each in (*always, *asked) if each in WATCHED)
-    return tuple(sorted(known, key=lambda each: each not in FRAMEWORKS))
+    known = dict.fromkeys(name for name in (*always, *asked) if name in WATCHED)
+    return tuple(sorted(known, key=lambda name: name not in FRAMEWORKS))
 
 
 def _add_to_report(module: ModuleType) -> None:
