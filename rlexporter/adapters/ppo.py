@@ -63,7 +63,7 @@ class PPOTaps(BackwardTaps):
 
     def _unwrap_model(self, unwrap_model: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Look at the weights before the rollout, which fails where a weight is NaN: it begins with this call."""
-        self._weights.see_before()
+        self._weights.see_before(again=True)
         return unwrap_model(*args, **kwargs)
 
     @contextlib.contextmanager

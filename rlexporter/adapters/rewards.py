@@ -31,7 +31,6 @@ class RewardTaps(Taps):
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self._none: dict[int, list[bool]] = {}
-        self._weights: list[float] = []
         self._dataset = ""
         self._timed = False
         """True if each function is timed by itself, without the wait for other ranks that follows it."""
@@ -41,7 +40,6 @@ class RewardTaps(Taps):
         self.tap(self.trainer, self.method, self._calculate, "reward")
         self.tap(self.trainer, "evaluation_loop", self._evaluate)
         with self.sink.guard("tap"):
-            self._weights = [float(weight) for weight in self.trainer.reward_weights]
             self.sink.on_close(functools.partial(_restore, weakref.ref(self.trainer)))
             functions = self.trainer.reward_funcs
             during = functools.partial(self.sink.phase, "reward")
@@ -91,7 +89,7 @@ class RewardTaps(Taps):
         start = self.trainer.accelerator.process_index * count
         unscored = [all(flags) for flags in zip(*none, strict=True)]
         scored = _except(unscored, local)
-        rewards = self._weighted(per_function)
+        rewards = weighted(per_function, self.trainer.reward_weights)
         self.sink.observe("rl_reward_dist", rewards.narrow(0, start, count), scored)
         self.sink.undefined("rl_reward_dist", sum(unscored))
         self.sink.observe("rl_reward_group_range_dist", *self._ranges(rewards))
@@ -100,13 +98,6 @@ class RewardTaps(Taps):
         lost = advantages - advantages != 0  # the difference is NaN for NaN and the infinities
         self.sink.observe("rl_advantage_dist", advantages, lost if scored is None else lost & scored)
         self.sink.undefined("rl_advantage_dist", sum(unscored))
-
-    def _weighted(self, per_function: Any) -> Any:
-        """Return the reward of each completion as TRL sums it: NaN only if every function's is."""
-        import torch
-
-        parts = torch.stack([per_function.select(1, i) * weight for i, weight in enumerate(self._weights)], 1)
-        return torch.where(parts.isnan().all(1), math.nan, parts.nansum(1))
 
     def _centred(self, rewards: Any) -> Any:
         """Return ``rewards`` minus the mean of their group: finite exactly where TRL's own advantage is at first."""
@@ -122,6 +113,18 @@ class RewardTaps(Taps):
         highest = torch.where(missing, -math.inf, grouped).amax(1)
         ranges = highest - torch.where(missing, math.inf, grouped).amin(1)
         return ranges, ranges - ranges == 0
+
+
+def weighted(per_function: Any, weights: Any) -> Any:
+    """Return the reward of each completion as TRL sums it: NaN only if every function's is.
+
+    ``per_function``: completions, functions; ``weights``: one a function, which a curriculum may change. A weight in
+    host memory is passed to a kernel by value, so nothing waits for a device.
+    """
+    import torch
+
+    parts = torch.stack([per_function.select(1, i) * weight for i, weight in enumerate(weights)], 1)
+    return torch.where(parts.isnan().all(1), math.nan, parts.nansum(1))
 
 
 class Watched:

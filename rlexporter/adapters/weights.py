@@ -34,7 +34,7 @@ class WeightSample:
         return (now != before).float().mean()
 
 
-def see_weights(sink: Sink, sample: WeightSample, model: Any, *, only_faults: bool = False) -> None:
+def see_weights(sink: Sink, sample: WeightSample | None, model: Any, *, only_faults: bool = False) -> None:
     """Observe the norm of the trained weights of ``model``, and the share of ``sample`` that has changed.
 
     The share is not observed the first time, as there is nothing to compare with, and not where the norm is NaN or
@@ -45,7 +45,7 @@ def see_weights(sink: Sink, sample: WeightSample, model: Any, *, only_faults: bo
     norm = norm_of(weights)
     difference = norm - norm  # NaN for NaN and infinities
     sink.observe("rl_weight_norm", norm, difference != 0 if only_faults else None)
-    changed = sample.changed(weights)
+    changed = sample.changed(weights) if sample is not None else None
     if changed is not None:
         sink.observe("rl_weight_changed_fraction", changed, (difference == 0).to(changed.device, non_blocking=True))
 
@@ -60,13 +60,16 @@ class StepWeights:
         self._looked = False
         """True if the weights were looked at since the last step."""
 
-    def see_before(self) -> None:
-        """Look for weights that are NaN, once before a step; the norm that is served is that of after it."""
-        if self._looked:
+    def see_before(self, *, again: bool = False) -> None:
+        """Look for weights that are NaN before a step; the norm that is served is that of after it.
+
+        ``again``: look at the norm once more if that was done, as a callback may have caused the first look.
+        """
+        if self._looked and not again:
             return
-        self._looked = True
         with self._sink.observing("weights"):
-            see_weights(self._sink, self._sample, self._trainer.model, only_faults=True)
+            see_weights(self._sink, None if self._looked else self._sample, self._trainer.model, only_faults=True)
+        self._looked = True
         self._sink.flush()
 
     def see_after(self) -> None:

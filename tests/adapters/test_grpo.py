@@ -129,6 +129,24 @@ def test_the_feed_has_each_number_once_and_the_log_line_their_mean(tmp_path: Pat
     assert [len(values["kl"]) for values in steps.values()] == [1] * 7
 
 
+def test_rewards_are_weighed_as_in_their_step(tmp_path: Path) -> None:
+    """A curriculum may change the weights of the reward functions in mid-run."""
+
+    class Curriculum(trl.GRPOTrainer):  # type: ignore[misc] # trl is not checked
+        def _calculate_rewards(self, *args: Any, **kwargs: Any) -> Any:
+            if self.state.global_step == 2:
+                self.reward_weights = torch.tensor([0.0, 2.0])
+            return super()._calculate_rewards(*args, **kwargs)
+
+    trainer = tiny.grpo(tmp_path)
+    trainer.__class__ = Curriculum
+    exporter = rlexporter.attach(trainer)
+    trainer.train()
+    logged = [line["reward"] for line in trainer.state.log_history if "reward" in line]
+
+    assert histogram(exporter, "rl_reward_dist").mean == pytest.approx(sum(logged) / len(logged))
+
+
 def test_a_loss_without_log_probabilities_says_so(tmp_path: Path) -> None:
     """As Liger's, which needs a GPU, computes it: what else can be seen is seen."""
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 
+from rlexporter import Exporter
 from rlexporter.adapters.optimizer import trained
-from rlexporter.adapters.weights import WeightSample
+from rlexporter.adapters.weights import StepWeights, WeightSample
+from rlexporter.model.step import StepUpdate
+from tests.served import nonfinite
 
 
 def _model(*shapes: tuple[int, ...], dtype: torch.dtype = torch.float32) -> torch.nn.ParameterList:
@@ -71,3 +76,17 @@ def test_another_shape_is_a_new_beginning() -> None:
     sample.changed(trained(_model((10, 10))))
 
     assert sample.changed(trained(_model((5, 10)))) is None
+
+
+def test_a_weight_that_becomes_nan_after_the_first_look_is_seen() -> None:
+    """In PPO any callback that unwraps the model, to save it or to copy it, causes a look before that of the rollout."""
+    exporter, model = Exporter(), _model((10, 10))
+    weights = StepWeights(SimpleNamespace(model=model), exporter.run.sink)
+    weights.see_before(again=True)
+    with torch.no_grad():
+        model[0][0, 0] = torch.nan
+    weights.see_before(again=True)
+    exporter.run.sink.advance(StepUpdate(step=1))
+
+    assert nonfinite(exporter) == {"rl_weight_norm": 1}
+    assert not [series for series in exporter.snapshot.samples if series.metric.series == "rl_weight_changed_fraction"]
