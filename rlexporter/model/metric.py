@@ -71,26 +71,11 @@ class Range:
     @property
     def text(self) -> str:
         """Return the range in words: ``0 to 0.2``, ``at least 0.5``; empty where both ends are open."""
-        return self.template.format_map(self.ends)
-
-    @property
-    def template(self) -> str:
-        """Return the words without the `ends`: these are translated."""
-        if self.low is None and self.high is None:
-            return ""
         if self.low is None:
-            return "at most {high}"
+            return "" if self.high is None else f"at most {self.high:g}"
         if self.high is None:
-            return "at least {low}"
-        return "{low}" if self.low == self.high else "{low} to {high}"
-
-    @property
-    def ends(self) -> dict[str, str]:
-        """Return the ends as text."""
-        return {
-            "low": "" if self.low is None else f"{self.low:g}",
-            "high": "" if self.high is None else f"{self.high:g}",
-        }
+            return f"at least {self.low:g}"
+        return f"{self.low:g}" if self.low == self.high else f"{self.low:g} to {self.high:g}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,15 +41,8 @@ def as_json(
 
 
 def _translated(card: dict[str, Any], language: Language) -> dict[str, Any]:
-    main = [
-        {**each, "name": language(each["name"]), "healthy": usual(each["healthy"], language)} for each in card["main"]
-    ]
+    main = [{**entry, "name": language(entry["name"])} for entry in card["main"]]
     return {**card, "title": language(card["title"]), "main": main}
-
-
-def usual(metric: Metric, language: Language) -> str:
-    """Return the range of a healthy run in words; empty where it has none."""
-    return language(metric.healthy.template, **metric.healthy.ends) if metric.healthy else ""
 
 
 def few(cards: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -92,7 +85,7 @@ def _silence(samples: Samples, now: float) -> dict[str, Any]:
     metric = NAMED["rl_last_step_timestamp_seconds"]
     limit = number(samples.value("rl_stall_after_seconds"))
     entry = {"name": sentences.NO_STEP_FOR, "series": metric.series, "labels": {}, "kind": "age", "unit": "seconds"}
-    return {**entry, "value": number(age(samples, now)), "healthy": metric, "threshold": limit, "limits": []}
+    return {**entry, "value": number(age(samples, now)), "healthy": "", "threshold": limit, "limits": []}
 
 
 def _entry(shown: Shown, samples: Samples, before: Mapping[Series, Histogram]) -> dict[str, Any] | None:
@@ -110,7 +103,7 @@ def _entry(shown: Shown, samples: Samples, before: Mapping[Series, Histogram]) -
                 "kind": (metric.kind if judged is None else Kind.GAUGE).value,
                 "value": number(value if judged is None else judged),
                 "unit": metric.unit,
-                "healthy": metric,
+                "healthy": metric.healthy.text if metric.healthy else "",
                 "threshold": _nearest(limits, value),
                 "limits": limits,
             }

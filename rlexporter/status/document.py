@@ -54,7 +54,7 @@ def status(snapshot: Snapshot, history: History, now: float, language: Language 
         "conditions": incidents_as_json(found, language),
         "cards": cards.as_json(samples, found, past.buckets, now, language),
         "rewards": _rewards(samples),
-        "distributions": _distributions(snapshot.buckets, past.buckets, past.steps, language),
+        "distributions": _distributions(snapshot.buckets, past.buckets, past.steps),
         "not_judged": _not_judged(samples, language),
         "unavailable": _unavailable(samples, language),
         "nonfinite": [
@@ -65,7 +65,7 @@ def status(snapshot: Snapshot, history: History, now: float, language: Language 
             {"metric": metric, "count": whole(count)}
             for (metric,), count in sorted(samples.of("rl_undefined_values_total").items())
         ],
-        "series": _series(snapshot, snapshot.family or samples.info("rl_run_info").get("algorithm", ""), language),
+        "series": _series(snapshot, snapshot.family or samples.info("rl_run_info").get("algorithm", "")),
         "hyperparameters": {name: number(value) for (name,), value in samples.of("rl_hyperparameter").items()},
         "links": _LINKS,
     }
@@ -138,11 +138,11 @@ def _rewards(samples: Samples) -> list[dict[str, Number]]:
     ]
 
 
-def _series(snapshot: Snapshot, family: str, language: Language) -> list[dict[str, Any]]:
+def _series(snapshot: Snapshot, family: str) -> list[dict[str, Any]]:
     ordered = sorted((*snapshot.samples, *snapshot.buckets), key=lambda each: (each.metric.series, each.labels))
     return [
         {
-            **_described(series.metric, snapshot.framework, family, language),
+            **_described(series.metric, snapshot.framework, family),
             "labels": _labels(series),
             "value": number(snapshot.samples.get(series)),
             "step": snapshot.steps.get(series),
@@ -156,7 +156,7 @@ def _labels(series: Series) -> dict[str, str]:
 
 
 @lru_cache(maxsize=2048)
-def _described(metric: Metric, framework: str, family: str, language: Language) -> dict[str, str]:
+def _described(metric: Metric, framework: str, family: str) -> dict[str, str]:
     """Return what the catalogue says of ``metric``, with the keys of ``framework`` that feed it in this ``family``."""
     return {
         "name": metric.series,
@@ -164,9 +164,9 @@ def _described(metric: Metric, framework: str, family: str, language: Language) 
         "kind": metric.kind.value,
         "unit": metric.unit,
         "level": metric.level.value,
-        "help": language(metric.help),
-        "reading": language(metric.reading),
-        "healthy": cards.usual(metric, language),
+        "help": metric.help,
+        "reading": metric.reading,
+        "healthy": metric.healthy.text if metric.healthy else "",
     }
 
 
@@ -181,17 +181,11 @@ def _keys(metric: Metric, framework: str, family: str) -> list[str]:
 
 
 def _distributions(
-    buckets: Mapping[Series, Histogram],
-    before: Mapping[Series, Histogram],
-    steps: int | None,
-    language: Language = ENGLISH,
+    buckets: Mapping[Series, Histogram], before: Mapping[Series, Histogram], steps: int | None
 ) -> list[dict[str, Any]]:
-    """Return the entries of the document. ``before``: the histograms ``steps`` steps ago; the help in ``language``."""
+    """Return the entries of the document. ``before``: the histograms ``steps`` steps ago."""
     ordered = sorted(buckets.items(), key=lambda each: (each[0].metric.series, each[0].labels))
-    return [
-        {**_distribution(series, found, since(found, before.get(series)), steps), "help": language(series.metric.help)}
-        for series, found in ordered
-    ]
+    return [_distribution(series, counted, since(counted, before.get(series)), steps) for series, counted in ordered]
 
 
 def _distribution(series: Series, found: Histogram, recent: Histogram, steps: int | None) -> dict[str, Any]:
@@ -201,6 +195,7 @@ def _distribution(series: Series, found: Histogram, recent: Histogram, steps: in
         "series": metric.series,
         "labels": dict(zip(metric.labels, series.labels, strict=True)),
         "unit": metric.unit,
+        "help": metric.help,
         "edges": [*edges, "+Inf"],
         "counts": list(found.counts),
         "recent": list(recent.counts),

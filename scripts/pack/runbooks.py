@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from rlexporter.catalog import BY_ALERT, CONDITIONS, NAMED
-from rlexporter.catalog.languages import CODES, ENGLISH, Language, language
+from rlexporter.catalog.languages import CODES, Language, language
 from rlexporter.conditions.from_catalog import SIGNAL_NAMED, series_of
 from rlexporter.model.condition import Baseline, Condition, Limit, PrometheusAlert
 from rlexporter.model.metric import Kind
@@ -25,22 +25,21 @@ def pages() -> dict[str, str]:
     }
 
 
-MEANING, CAUSES, REMEDIES = HEADINGS = ("Meaning", "Causes", "What to try")
-"""The headings that each language has."""
+MEANING, CAUSES, REMEDIES = "Meaning", "Causes", "What to try"
 
 
 def _page(alert: str, conditions: Sequence[Condition]) -> str:
     """Return the page of an alert: what its conditions have in common, then each of them."""
     one = conditions[0] if len(conditions) == 1 else None
-    common = _common(conditions, ENGLISH)
     sections = {
-        MEANING: _meaning(one, ENGLISH) if one else "",
-        "Impact": _grouped(conditions, lambda each: IMPACT[each.family]),
+        MEANING: _meaning(one) if one else "",
+        "Impact": _grouped(conditions, lambda condition: IMPACT[condition.family]),
         "Diagnosis": _diagnosis(conditions),
-        **common,
-        **({} if one else _each(conditions, common, ENGLISH, "###")),
+        CAUSES: _bullets(_shared([condition.causes for condition in conditions])),
+        REMEDIES: _bullets(_shared([condition.remedies for condition in conditions])),
+        **({} if one else {f"`{condition.name}`": _section(condition, conditions) for condition in conditions}),
         "Threshold": _threshold(conditions),
-        "Source of the limit": _grouped(conditions, lambda each: f"{each.source}.")
+        "Source of the limit": _grouped(conditions, lambda condition: f"{condition.source}.")
         + f"\n\n{filled('sources.md').rstrip()}",
     }
     page = filled(
@@ -52,46 +51,37 @@ def _page(alert: str, conditions: Sequence[Condition]) -> str:
     return page + "".join(_in(language(code), conditions) for code in CODES[1:])
 
 
+def _section(condition: Condition, conditions: Sequence[Condition]) -> str:
+    """Return the section of one of several ``conditions``, without what is common to all."""
+    causes = _shared([other.causes for other in conditions])
+    own = {
+        CAUSES: _bullets([text for text in condition.causes if text not in causes]),
+        REMEDIES: _bullets(_own_remedies(condition, conditions)),
+    }
+    return "\n\n".join(filter(None, (_meaning(condition), _headed(own, "###"))))
+
+
 def _in(say: Language, conditions: Sequence[Condition]) -> str:
-    """Return what conditions mean and what to try, in another language."""
-    common = _common(conditions, say)
+    """Return what has happened and what to try, in another language; the rest of the page is English only."""
+    shared = _bullets([say(text) for text in _shared([condition.remedies for condition in conditions])])
     if len(conditions) == 1:
-        sections = {say(MEANING): _meaning(conditions[0], say), **common}
-        summary = f"{say(conditions[0].summary)}\n\n"
-    else:
-        sections, summary = {**common, **_each(conditions, common, say, "####")}, ""
-    return f"\n## {say.name}\n\n{summary}{_headed(sections, '###')}\n"
+        return f"\n## {say.name}\n\n{say(conditions[0].summary)}\n\n### {say(REMEDIES)}\n\n{shared}\n"
+    sections = {say(REMEDIES): shared}
+    for condition in conditions:
+        own = _bullets([say(text) for text in _own_remedies(condition, conditions)])
+        sections[f"`{condition.name}`"] = "\n\n".join(filter(None, (say(condition.summary), own)))
+    return f"\n## {say.name}\n\n{_headed(sections, '###')}\n"
 
 
-def _parts(condition: Condition, say: Language) -> dict[str, list[str]]:
-    return {
-        say(CAUSES): [say(text) for text in condition.causes],
-        say(REMEDIES): [say(text) for text in condition.remedies],
-    }
+def _shared(texts_of_each: Sequence[Sequence[str]]) -> list[str]:
+    """Return the texts that all conditions have: every one where there is only one condition."""
+    first, *others = texts_of_each
+    return [text for text in first if all(text in texts for texts in others)]
 
 
-def _common(conditions: Sequence[Condition], say: Language) -> dict[str, str]:
-    """Return the causes and remedies that all of them have: every one where there is only one condition."""
-    first, *others = [_parts(each, say) for each in conditions]
-    return {
-        name: _bullets([text for text in texts if all(text in other[name] for other in others)])
-        for name, texts in first.items()
-    }
-
-
-def _each(conditions: Sequence[Condition], common: Mapping[str, str], say: Language, level: str) -> dict[str, str]:
-    """Return the section of each condition, without what is ``common``; its summary stands in the list above."""
-    found = {}
-    for each in conditions:
-        parts = _parts(each, say).items()
-        own = {
-            name: _bullets([text for text in texts if f"* {text}" not in common[name].splitlines()])
-            for name, texts in parts
-        }
-        found[f"`{each.name}`"] = "\n\n".join(
-            filter(None, ("" if say is ENGLISH else say(each.summary), _meaning(each, say), _headed(own, level)))
-        )
-    return found
+def _own_remedies(condition: Condition, conditions: Sequence[Condition]) -> list[str]:
+    shared = _shared([other.remedies for other in conditions])
+    return [text for text in condition.remedies if text not in shared]
 
 
 def _listed(conditions: Sequence[Condition]) -> str:
@@ -99,9 +89,8 @@ def _listed(conditions: Sequence[Condition]) -> str:
     return "The label `condition` says which of these it is:\n\n" + "\n".join(lines)
 
 
-def _meaning(condition: Condition, say: Language) -> str:
-    limits = f"\n\n{_limits(condition, SIGNAL_NAMED[condition.signal].unit)}" if say is ENGLISH else ""
-    return say(condition.meaning) + limits
+def _meaning(condition: Condition) -> str:
+    return f"{condition.meaning}\n\n{_limits(condition, SIGNAL_NAMED[condition.signal].unit)}"
 
 
 def _grouped(conditions: Sequence[Condition], text_of: Callable[[Condition], str]) -> str:

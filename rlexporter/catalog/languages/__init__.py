@@ -1,7 +1,8 @@
-"""The languages of what people read. One file a language maps each English text to its translation.
+"""The languages of what says how a run is, and what to do. One file a language maps English texts to translations.
 
-English stands where it belongs, in the tables and in the page; a text that has no translation is shown in English.
-Names, codes and units stay as they are: programs read them. tests/catalog/test_languages.py knows every text there is.
+They cover the page's own words, the sentences of verdicts, summaries and remedies of conditions, and why a signal is
+missing. All else is English only, above all the help and reading of a series: a new metric needs no translation.
+English stays in the tables and the page; a text without a translation is shown in it.
 """
 
 from __future__ import annotations

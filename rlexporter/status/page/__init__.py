@@ -10,9 +10,7 @@ from importlib.resources import files
 from string import Template
 from typing import Any
 
-from rlexporter.catalog import CATALOG
 from rlexporter.catalog.languages import CODES, ENGLISH, Language, language
-from rlexporter.conditions.from_catalog import SIGNAL_NAMED
 
 _PARTS = (
     *("strings.js", "dom.js", "numbers.js", "plot.js", "curve.js", "histogram.js"),
@@ -33,20 +31,10 @@ def _source(text: str) -> str:
 STRINGS: Mapping[str, str] = json.loads(_read("strings.json"))
 """Every text of the page's own, by id, in English; an id ends in ``.one`` where a number has a form for one."""
 
-_UNITS = {metric.unit for metric in CATALOG} | {signal.unit for signal in SIGNAL_NAMED.values()}
-
-WORDS: Mapping[str, str] = {
-    **{f"unit.{unit}": unit for unit in sorted(_UNITS - {""})},
-    **{f"level.{level}": level for level in sorted({each.level.value for each in CATALOG})},
-}
-"""Words of the catalogue that are the same in each document, so that the page translates them."""
-
 
 def _strings(of: Language) -> dict[str, str]:
-    """Return the texts in a language. Only English has a form for one, and needs no words for its own words."""
-    if of is ENGLISH:
-        return dict(STRINGS)
-    return {name: of(text) for name, text in {**STRINGS, **WORDS}.items() if not name.endswith(".one")}
+    """Return the texts in a language. Only English has a form for one."""
+    return {name: of(text) for name, text in STRINGS.items() if of is ENGLISH or not name.endswith(".one")}
 
 
 def _literal(value: object) -> str:

@@ -17,7 +17,7 @@ function makeAlert() {
     el("div", { class: "alert-said" },
       el("p", { class: "alert-title" }, el("b"), " ", el("span", { class: "alert-severity" }), " ", el("span", { class: "alert-state" }), " ", el("span", { class: "alert-tag" })),
       el("p", { class: "alert-summary" }),
-      el("details", {}, el("summary", {}, t("alert.details")), el("p"), el("ul"))),
+      el("details", {}, el("summary", {}, t("alert.details")), el("p", { lang: "en" }), el("ul"))),
     el("div", { class: "alert-facts" }, el("p", { class: "alert-step" }), el("p", { class: "alert-value" }), el("p", { class: "alert-link" })));
 }
 
@@ -39,7 +39,7 @@ function fillAlert(node, each) {
   const began = [t("alert.step", { step: GROUPED.format(each.step) }), each.timestamp ? clock(each.timestamp) : "", each.count > 1 ? t("times", { count: each.count }) : ""];
   say(step, began.filter(Boolean).join(" · "));
   const limited = (each.threshold ?? null) !== null;
-  const unit = each.signal_unit && each.signal_unit !== "fraction" ? ` ${word("unit", each.signal_unit)}` : "";
+  const unit = each.signal_unit && each.signal_unit !== "fraction" ? ` ${each.signal_unit}` : "";
   if (countsNonfinite(each)) say(value, t("alert.nonfinite", { count: each.value }), full(each.value));
   else say(value, t(limited ? "alert.value" : "alert.value.alone", { value: short(each.value) + (limited ? "" : unit), limit: short(each.threshold) + unit }), `${full(each.value)} / ${full(each.threshold)}`);
   if (runbook.dataset.to !== each.runbook) {

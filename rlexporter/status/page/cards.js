@@ -34,7 +34,7 @@ function makeCard(card) {
 function makeMain(main, large) {
   const name = called(main, main.name);
   const curve = new Curve(name, large ? { height: large } : { height: 34, size: "small" });
-  const words = el("div", { class: "words" }, el("h3"), el("p", { class: "figure" }, el("span", { class: "number" }), " ", el("span", { class: "unit" })), el("p", { class: "limits" }));
+  const words = el("div", { class: "words" }, el("h3"), el("p", { class: "figure" }, el("span", { class: "number" }), " ", el("span", { class: "unit", lang: "en" })), el("p", { class: "limits" }));
   const node = el("div", { class: large ? "main first" : "main" }, words, curve.root);
   node.curve = curve;
   return node;
@@ -42,9 +42,9 @@ function makeMain(main, large) {
 
 function fillMain(node, main, status) {
   const [title, figure, limits] = node.children[0].children;
-  say(title, called(main, main.name), [idOf(main), word("unit", main.unit)].filter(Boolean).join(", "));
+  say(title, called(main, main.name), [idOf(main), main.unit].filter(Boolean).join(", "));
   number(figure.children[0], main.value);
-  say(figure.children[1], main.unit === "fraction" ? "" : word("unit", main.unit));
+  say(figure.children[1], main.unit === "fraction" ? "" : main.unit || "");
   const inForce = limitsOf(main);
   const named = inForce.map((each) => t("limit.named", { severity: t(`severity.${each.severity}`), value: `${each.below ? "<" : ">"} ${short(each.value)}` }));
   const usual = main.healthy ? t("usual", { range: main.healthy }) : "";

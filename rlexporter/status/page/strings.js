@@ -1,4 +1,5 @@
-// The language, and the texts of the page's own in it. What describes the run comes in the document, in that language.
+// The language, and the page's own texts in it. What describes the run comes in the document: its verdict, what went wrong and
+// what to do in that language, what the catalogue says of a series always in English.
 const RECORDED = document.getElementById("data") !== null;
 const REMEMBERED = "rlexporter.language";
 
@@ -49,12 +50,6 @@ function t(id, values = {}) {
     if (name === "count" && name in values) return GROUPED.format(values.count);
     return name in values ? String(values[name]) : place;
   });
-}
-
-// A word of the catalogue that stays as it is in the document: a unit, a level.
-function word(family, name) {
-  const id = `${family}.${name}`;
-  return name && id in STRINGS[LANGUAGE] ? t(id) : name || "";
 }
 
 function known(id) {

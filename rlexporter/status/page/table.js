@@ -6,7 +6,7 @@ function table(status) {
   const rows = [...status.series].sort((a, b) => OWN.test(a.name) - OWN.test(b.name));
   const words = find("search").value.toLowerCase().split(/\s+/).filter(Boolean);
   const found = rows.filter((row) => {
-    const text = [row.name, labelled(row.labels), row.key, row.unit, word("unit", row.unit), row.help, row.level].join(" ").toLowerCase();
+    const text = [row.name, labelled(row.labels), row.key, row.unit, row.help, row.level].join(" ").toLowerCase();
     return words.every((word) => text.includes(word));
   });
   say(find("found"), t("found", { found: GROUPED.format(found.length), count: rows.length }));
@@ -23,8 +23,8 @@ function makeRow(row) {
     if (!OPEN.delete(id)) OPEN.set(id, { series: row.name, labels: row.labels });
     refresh();
   });
-  return el("tr", {}, el("th", { scope: "row" }, button), el("td", { class: "value number" }), el("td", { class: "unit" }),
-    el("td", { class: "at number" }), el("td", { class: "from" }, el("code")), el("td", { class: "help" }, el("p")));
+  return el("tr", {}, el("th", { scope: "row" }, button), el("td", { class: "value number" }), el("td", { class: "unit", lang: "en" }),
+    el("td", { class: "at number" }), el("td", { class: "from" }, el("code")), el("td", { class: "help", lang: "en" }, el("p")));
 }
 
 function fillRow(node, row) {
@@ -34,7 +34,7 @@ function fillRow(node, row) {
   attribute(name.firstChild, "title", text);
   attribute(name.firstChild, "aria-expanded", OPEN.has(idOf(row)) ? "true" : "false");
   number(value, row.value);
-  say(unit, word("unit", row.unit));
+  say(unit, row.unit || "");
   say(step, (row.step ?? null) === null ? "" : GROUPED.format(row.step));
   say(key.firstChild, row.key || "");
   prose(help.firstChild, row.help || "");
@@ -42,15 +42,15 @@ function fillRow(node, row) {
 
 function makeOpened(row) {
   const curve = new Curve(row.name, { height: 150 });
-  const node = el("tr", { class: "opened" }, el("td", { colspan: "6" }, el("p"), el("p", { class: "aside" }), curve.root));
+  const node = el("tr", { class: "opened" }, el("td", { colspan: "6" }, el("p", { lang: "en" }), el("p", { class: "aside" }), curve.root));
   node.curve = curve;
   return node;
 }
 
 function fillOpened(node, row) {
   const [help, aside] = node.firstChild.children;
-  prose(help, [row.help, row.reading].filter(Boolean).join(SPACE));
-  const words = [row.key && t("row.key", { key: row.key }), row.level && t("row.level", { level: word("level", row.level) }), row.healthy && t("row.usual", { range: row.healthy })];
+  prose(help, [row.help, row.reading].filter(Boolean).join(" "));
+  const words = [row.key && t("row.key", { key: row.key }), row.level && t("row.level", { level: row.level }), row.healthy && t("row.usual", { range: row.healthy })];
   say(aside, words.filter(Boolean).join(SPACE));
   node.curve.show({ ...curveOf({ series: row.name, labels: row.labels }), limits: [], events: [] });
 }
