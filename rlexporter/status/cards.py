@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from rlexporter.catalog import CONDITION_NAMED, CONDITIONS, NAMED
@@ -13,7 +13,6 @@ from rlexporter.model.condition import Family, Severity
 from rlexporter.model.histogram import Histogram
 from rlexporter.model.incident import ACT, FINE, LOOK, WORDS, Incident
 from rlexporter.model.metric import Kind, Metric, Series
-from rlexporter.status import sentences
 from rlexporter.status.history import since
 from rlexporter.status.samples import Samples, number
 from rlexporter.status.verdict import UNKNOWN, age, is_stalled
@@ -25,79 +24,75 @@ _SEVERE = (Severity.CRITICAL.value, Severity.WARNING.value)
 
 def curves() -> list[str]:
     """Return the metrics whose curves the cards may show."""
-    names = (source.series for each in QUESTIONS for shown in each.main for source in sources(shown))
+    names = (source.series for question in QUESTIONS for shown in question.main for source in sources(shown))
     return ["rl_signal", *(name for name in dict.fromkeys(names) if NAMED[name].kind is not Kind.COUNTER)]
 
 
 def as_json(
-    samples: Samples,
-    found: Sequence[Incident],
-    before: Mapping[Series, Histogram],
-    now: float,
-    language: Language = ENGLISH,
+    samples: Samples, before: Mapping[Series, Histogram], now: float, language: Language = ENGLISH
 ) -> list[dict[str, Any]]:
     """Return the entries of the document, with the texts in ``language``; ``before``: the histograms some steps ago."""
-    return [_translated(_card(question, samples, found, before, now), language) for question in QUESTIONS]
-
-
-def _translated(card: dict[str, Any], language: Language) -> dict[str, Any]:
-    main = [{**entry, "name": language(entry["name"])} for entry in card["main"]]
-    return {**card, "title": language(card["title"]), "main": main}
+    return [_card(question, samples, before, now, language) for question in QUESTIONS]
 
 
 def few(cards: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the value of each of the `FEW` numbers in the ``cards`` of a document; None where a run has none."""
-    values = {each["name"]: each["value"] for card in cards for each in card["main"]}
+    values = {entry["name"]: entry["value"] for card in cards for entry in card["main"]}
     return {name: values.get(name) for name in FEW}
 
 
 def _card(
-    question: Question, samples: Samples, found: Sequence[Incident], before: Mapping[Series, Histogram], now: float
+    question: Question, samples: Samples, before: Mapping[Series, Histogram], now: float, language: Language
 ) -> dict[str, Any]:
-    main = [entry for shown in question.main if (entry := _entry(shown, samples, before)) is not None]
+    main = [entry for shown in question.main if (entry := _entry(shown, samples, before, language)) is not None]
+    incidents = [(CONDITION_NAMED[incident.condition].family, incident) for incident in samples.snapshot.incidents]
+    words = [_word(incident) for family, incident in incidents if family in question.families]
     if Family.STALL in question.families and is_stalled(samples, now):
-        main.insert(0, _silence(samples, now))
-    words = [_word(each) for each in found if _family(each) in question.families]
-    if Family.STALL in question.families and is_stalled(samples, now):
+        main.insert(0, _silence(samples, now, language))
         words.append(ACT)
     hidden = samples.faults or sum(samples.of("rlexporter_errors_total").values())
     if hidden and Family.EXPORTER in question.families:
         words.append(LOOK)
-    if any(isinstance(each["value"], str) for each in main):  # the condition that says so is on another card
-        words += [LOOK, *(_word(each) for each in found if _family(each) is Family.NONFINITE)]
+    if any(isinstance(entry["value"], str) for entry in main):  # the condition that says so is on another card
+        words += [LOOK, *(_word(incident) for family, incident in incidents if family is Family.NONFINITE)]
     worst = max(words, key=WORDS.index, default=FINE)
     empty = all(entry["value"] is None for entry in main)
     state = UNKNOWN if worst == FINE and empty else worst
-    return {"question": question.name, "title": question.title, "state": state, "main": main}
+    return {"question": question.name, "title": language(question.title), "state": state, "main": main}
 
 
-def _family(each: Incident) -> Family:
-    return CONDITION_NAMED[each.condition].family
-
-
-def _word(each: Incident) -> str:
+def _word(incident: Incident) -> str:
     """Return what an incident says on a card, where a symptom is worth a look: its numbers are bad too."""
-    return LOOK if each.cause and each.word == ACT else each.word
+    return LOOK if incident.cause and incident.word == ACT else incident.word
 
 
-def _silence(samples: Samples, now: float) -> dict[str, Any]:
+def _silence(samples: Samples, now: float, language: Language) -> dict[str, Any]:
     """Return how long a run that hangs has made no step."""
-    metric = NAMED["rl_last_step_timestamp_seconds"]
-    limit = number(samples.value("rl_stall_after_seconds"))
-    entry = {"name": sentences.NO_STEP_FOR, "series": metric.series, "labels": {}, "kind": "age", "unit": "seconds"}
-    return {**entry, "value": number(age(samples, now)), "healthy": "", "threshold": limit, "limits": []}
+    return {
+        "name": language("no step for"),
+        "series": "rl_last_step_timestamp_seconds",
+        "labels": {},
+        "kind": "age",
+        "unit": "seconds",
+        "value": number(age(samples, now)),
+        "healthy": "",
+        "threshold": number(samples.value("rl_stall_after_seconds")),
+        "limits": [],
+    }
 
 
-def _entry(shown: Shown, samples: Samples, before: Mapping[Series, Histogram]) -> dict[str, Any] | None:
+def _entry(
+    shown: Shown, samples: Samples, before: Mapping[Series, Histogram], language: Language
+) -> dict[str, Any] | None:
     """Return the number at the first source that has one, or what is judged of it where limits are on it."""
     for source in sources(shown):
         metric = NAMED[source.series]
-        value = _READ[metric.kind](metric, samples, before)
+        value = _value(metric, samples, before)
         if value is not None:
             judged = samples.value("rl_signal", shown.signal) if source.limited and value - value == 0.0 else None
             limits = list(_limits(shown.signal, samples)) if source.limited else []
             return {
-                "name": shown.name,
+                "name": language(shown.name),
                 "series": metric.series if judged is None else "rl_signal",
                 "labels": {} if judged is None else {"signal": shown.signal},
                 "kind": (metric.kind if judged is None else Kind.GAUGE).value,
@@ -110,30 +105,19 @@ def _entry(shown: Shown, samples: Samples, before: Mapping[Series, Histogram]) -
     return None
 
 
-def _gauge(metric: Metric, samples: Samples, before: Mapping[Series, Histogram]) -> float | None:
-    return samples.value(metric.series)
-
-
-def _counter(metric: Metric, samples: Samples, before: Mapping[Series, Histogram]) -> float | None:
-    """Return the sum over all labels: 0 where nothing was counted, as the trainer's own counters are absent then."""
-    found = samples.of(metric.series)
-    return sum(found.values()) if found or metric.labels else None
-
-
-def _histogram(metric: Metric, samples: Samples, before: Mapping[Series, Histogram]) -> float | None:
-    series = Series(metric)
-    counted = samples.snapshot.buckets.get(series)
+def _value(metric: Metric, samples: Samples, before: Mapping[Series, Histogram]) -> float | None:
+    """Return a gauge's value, the sum of a counter over its labels, or the mean of a histogram's last steps."""
+    if metric.kind is Kind.GAUGE:
+        return samples.value(metric.series)
+    if metric.kind is Kind.COUNTER:
+        values = samples.of(metric.series).values()
+        # The trainer's own counters are absent while they are 0; ours have no label and are always there.
+        return sum(values) if values or metric.labels else None
+    counted = samples.snapshot.buckets.get(Series(metric))
     if counted is None:
         return None
-    lately = since(counted, before.get(series))
+    lately = since(counted, before.get(Series(metric)))
     return lately.mean if lately.count or lately.nonfinite else None
-
-
-_READ: dict[Kind, Callable[[Metric, Samples, Mapping[Series, Histogram]], float | None]] = {
-    Kind.GAUGE: _gauge,
-    Kind.COUNTER: _counter,
-    Kind.HISTOGRAM: _histogram,
-}
 
 
 def _limits(signal: str, samples: Samples) -> Iterator[dict[str, Any]]:
@@ -141,15 +125,15 @@ def _limits(signal: str, samples: Samples) -> Iterator[dict[str, Any]]:
     for condition in CONDITIONS:
         if signal and condition.signal == signal:
             for limit in condition.limits:
-                key = (condition.name, limit.severity.value)
-                threshold = samples.value("rl_threshold", *key)
+                severity = limit.severity.value
+                threshold = samples.value("rl_threshold", condition.name, severity)
                 if threshold is not None:
-                    names = dict(zip(("condition", "severity"), key, strict=True))
+                    names = {"condition": condition.name, "severity": severity}
                     yield {**names, "below": condition.below, "threshold": number(threshold)}
 
 
 def _nearest(limits: Sequence[Mapping[str, Any]], value: float) -> float | None:
     """Return the limit of an alert that is nearest to ``value``."""
-    found = [each["threshold"] for each in limits if each["severity"] in _SEVERE]
-    numbers = [each for each in found if isinstance(each, float)]
-    return min(numbers, key=lambda each: abs(each - value) if value == value else 0.0, default=None)
+    thresholds = [limit["threshold"] for limit in limits if limit["severity"] in _SEVERE]
+    finite = [threshold for threshold in thresholds if isinstance(threshold, float)]
+    return min(finite, key=lambda threshold: abs(threshold - value) if value == value else 0.0, default=None)

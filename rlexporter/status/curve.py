@@ -67,8 +67,8 @@ class Curve:
         """Return the points."""
         if self._first is None or self._last is None:
             return []
-        found = [self._first, *zip(self._steps, self._values, strict=True), *self._open]
-        return found if found[-1][0] == self._last[0] else [*found, self._last]
+        points = [self._first, *zip(self._steps, self._values, strict=True), *self._open]
+        return points if points[-1][0] == self._last[0] else [*points, self._last]
 
     def _close(self) -> None:
         for step, value in self._open:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from functools import cache, lru_cache
 from typing import Any
 
@@ -13,11 +14,11 @@ from rlexporter.frameworks.known import FRAMEWORKS
 from rlexporter.model.histogram import Histogram
 from rlexporter.model.metric import Metric, Series
 from rlexporter.model.snapshot import RunState, Snapshot
-from rlexporter.status import cards, sentences
+from rlexporter.status import cards
 from rlexporter.status.curve import thinned
 from rlexporter.status.history import History, since
 from rlexporter.status.samples import Number, Samples, number, whole
-from rlexporter.status.verdict import STUCK, UNKNOWN, Verdict, age, incidents_as_json, is_stalled, verdict
+from rlexporter.status.verdict import STUCK, UNKNOWN, age, incidents_as_json, is_stalled, verdict
 
 VERSION = 1
 """The version of both documents: it changes when a field is removed or changes its meaning, not when one is added."""
@@ -34,7 +35,6 @@ _LINKS = {
     "runbooks": f"{RUNBOOKS}/README.md",
 }
 _OWN_LABELS = ("run", "rank")
-_WAITING = "waiting"
 
 
 def status(snapshot: Snapshot, history: History, now: float, language: Language = ENGLISH) -> dict[str, Any]:
@@ -43,20 +43,22 @@ def status(snapshot: Snapshot, history: History, now: float, language: Language 
     Its texts are in ``language``; its names, codes and units are the same in all.
     """
     samples = Samples(snapshot)
-    found = snapshot.incidents
+    missing = {signal: (cause, language(reason)) for signal, cause, reason in samples.of("rl_signal_unavailable_info")}
     past = history.past(samples.step)
     return {
         "version": VERSION,
         "language": language.code,
         "time": now,
         "run": _run(samples, history.steps_per_second(), now),
-        "verdict": _verdict(verdict(samples, now, language)),
-        "conditions": incidents_as_json(found, language),
-        "cards": cards.as_json(samples, found, past.buckets, now, language),
+        "verdict": asdict(verdict(samples, now, language)),
+        "conditions": incidents_as_json(snapshot.incidents, language),
+        "cards": cards.as_json(samples, past.buckets, now, language),
         "rewards": _rewards(samples),
         "distributions": _distributions(snapshot.buckets, past.buckets, past.steps),
-        "not_judged": _not_judged(samples, language),
-        "unavailable": _unavailable(samples, language),
+        "not_judged": _not_judged(samples, missing, language),
+        "unavailable": [
+            {"signal": signal, "cause": cause, "reason": reason} for signal, (cause, reason) in missing.items()
+        ],
         "nonfinite": [
             {"metric": metric, "kind": kind, "count": whole(count)}
             for (metric, kind), count in sorted(samples.nonfinite.items())
@@ -81,12 +83,12 @@ def curves(history: History, names: Sequence[str] = (), points: int = POINTS) ->
 
 
 def _curve(history: History, series: Series, points: int) -> dict[str, Any]:
-    found = thinned(history.curve(series), points)
+    curve = thinned(history.curve(series), points)
     return {
         "series": series.metric.series,
         "labels": _labels(series),
-        "steps": [whole(step) for step, _ in found],
-        "values": [number(value) for _, value in found],
+        "steps": [whole(step) for step, _ in curve],
+        "values": [number(value) for _, value in curve],
     }
 
 
@@ -119,17 +121,6 @@ def _run(samples: Samples, pace: float | None, now: float) -> dict[str, Any]:
     }
 
 
-def _verdict(found: Verdict) -> dict[str, Any]:
-    return {
-        "word": found.word,
-        "code": found.code,
-        "conditions": list(found.conditions),
-        "text": found.text,
-        "actions": list(found.actions),
-        "runbook": found.runbook,
-    }
-
-
 def _rewards(samples: Samples) -> list[dict[str, Number]]:
     means, spreads = samples.of("rl_reward_function_mean"), samples.of("rl_reward_function_std")
     return [
@@ -139,7 +130,7 @@ def _rewards(samples: Samples) -> list[dict[str, Number]]:
 
 
 def _series(snapshot: Snapshot, family: str) -> list[dict[str, Any]]:
-    ordered = sorted((*snapshot.samples, *snapshot.buckets), key=lambda each: (each.metric.series, each.labels))
+    ordered = sorted((*snapshot.samples, *snapshot.buckets), key=lambda series: (series.metric.series, series.labels))
     return [
         {
             **_described(series.metric, snapshot.framework, family),
@@ -172,10 +163,10 @@ def _described(metric: Metric, framework: str, family: str) -> dict[str, str]:
 
 def _keys(metric: Metric, framework: str, family: str) -> list[str]:
     """Return the log keys that feed ``metric``: a framework's own; else TRL's, where its trainers are made of TRL's."""
-    found = FRAMEWORKS.get(framework)
-    own = found.keys if found is not None else ()
+    known = FRAMEWORKS.get(framework)
+    own = known.keys if known is not None else ()
     keys = [key.name for key in own if key.series == metric.series and (not key.families or family in key.families)]
-    if keys or (found is not None and not found.of_trl):
+    if keys or (known is not None and not known.of_trl):
         return keys
     return [key.name for key in metric.keys if family in key.algorithms] or [key.name for key in metric.keys]
 
@@ -184,56 +175,43 @@ def _distributions(
     buckets: Mapping[Series, Histogram], before: Mapping[Series, Histogram], steps: int | None
 ) -> list[dict[str, Any]]:
     """Return the entries of the document. ``before``: the histograms ``steps`` steps ago."""
-    ordered = sorted(buckets.items(), key=lambda each: (each[0].metric.series, each[0].labels))
+    ordered = sorted(buckets.items(), key=lambda item: (item[0].metric.series, item[0].labels))
     return [_distribution(series, counted, since(counted, before.get(series)), steps) for series, counted in ordered]
 
 
-def _distribution(series: Series, found: Histogram, recent: Histogram, steps: int | None) -> dict[str, Any]:
-    metric = series.metric
-    edges: list[Number] = [number(bound) for bound in found.bounds]
+def _distribution(series: Series, counted: Histogram, recent: Histogram, steps: int | None) -> dict[str, Any]:
     return {
-        "series": metric.series,
-        "labels": dict(zip(metric.labels, series.labels, strict=True)),
-        "unit": metric.unit,
-        "help": metric.help,
-        "edges": [*edges, "+Inf"],
-        "counts": list(found.counts),
+        "series": series.metric.series,
+        "labels": _labels(series),
+        "unit": series.metric.unit,
+        "help": series.metric.help,
+        "edges": [*map(number, counted.bounds), "+Inf"],
+        "counts": list(counted.counts),
         "recent": list(recent.counts),
         "recent_steps": steps,
-        "count": found.count,
-        "sum": number(found.positive_sum - found.negative_sum),
-        "nonfinite": dict(found.nonfinite.by_kind()) if found.nonfinite else None,
+        "count": counted.count,
+        "sum": number(counted.positive_sum - counted.negative_sum),
+        "nonfinite": dict(counted.nonfinite.by_kind()) if counted.nonfinite else None,
     }
 
 
-def _not_judged(samples: Samples, language: Language = ENGLISH) -> list[dict[str, Any]]:
-    """Return the conditions that this run was not judged by so far, with the reason in ``language``."""
-    missing = _missing(samples, language)
+def _not_judged(samples: Samples, missing: Mapping[str, tuple[str, str]], language: Language) -> list[dict[str, str]]:
+    """Return the conditions that this run was not judged by so far, with the reason in ``language``.
+
+    ``missing``: cause and reason of each signal that cannot be measured.
+    """
     waiting = [name for (name,), judged in samples.of("rl_condition_judged").items() if not judged]
     return [_unjudged(name, missing, language) for name in waiting if name in CONDITION_NAMED]
 
 
-def _unavailable(samples: Samples, language: Language = ENGLISH) -> list[dict[str, str]]:
-    """Return the signals that cannot be measured at the tensor in this run."""
-    return [
-        {"signal": signal, "cause": cause, "reason": reason}
-        for signal, (cause, reason) in _missing(samples, language).items()
-    ]
-
-
-def _missing(samples: Samples, language: Language) -> dict[str, tuple[str, str]]:
-    """Return cause and reason of each signal that cannot be measured."""
-    return {signal: (cause, language(reason)) for signal, cause, reason in samples.of("rl_signal_unavailable_info")}
-
-
-def _unjudged(name: str, missing: dict[str, tuple[str, str]], language: Language) -> dict[str, Any]:
+def _unjudged(name: str, missing: Mapping[str, tuple[str, str]], language: Language) -> dict[str, str]:
     signal = CONDITION_NAMED[name].signal
     read = _read_at(signal)
     for lacking, (cause, reason) in missing.items():
         if read & _fed(lacking) or any(series.startswith(f"rl_{lacking.removesuffix('s')}_") for series in read):
             return {"condition": name, "cause": cause, "reason": reason}
-    series = ", ".join(sorted(read)) or signal
-    return {"condition": name, "cause": _WAITING, "reason": language(sentences.NO_VALUES, series=series)}
+    reason = language("not enough values yet, or none: {series}", series=", ".join(sorted(read)) or signal)
+    return {"condition": name, "cause": "waiting", "reason": reason}
 
 
 @cache
@@ -245,6 +223,6 @@ def _fed(signal: str) -> frozenset[str]:
 @cache
 def _read_at(signal: str) -> frozenset[str]:
     """Return all series that ``signal`` is read at or computed from."""
-    found = SIGNAL_NAMED[signal]
-    inputs = [name for name in (found.of, *found.after) if name]
+    declared = SIGNAL_NAMED[signal]
+    inputs = [name for name in (declared.of, *declared.after) if name]
     return frozenset(series_of(signal)).union(*(_read_at(name) for name in inputs))

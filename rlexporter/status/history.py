@@ -72,8 +72,8 @@ class History:
     def curve(self, series: Series) -> list[Point]:
         """Return the points of ``series``; none for one that is unknown."""
         with self._lock:
-            found = self._curves.get(series)
-            return found.points() if found is not None else []
+            curve = self._curves.get(series)
+            return curve.points() if curve is not None else []
 
     def series(self, name: str) -> list[Series]:
         """Return the series of the metric ``name`` that have a curve, sorted by their labels.
@@ -82,10 +82,10 @@ class History:
         """
         name, _, labels = name.partition("{")
         with self._lock:
-            found = [series for series in self._curves if series.metric.series == name]
+            named = [series for series in self._curves if series.metric.series == name]
         if labels:
-            found = [series for series in found if _labels(series) == labels.removesuffix("}")]
-        return sorted(found, key=lambda series: series.labels)
+            named = [series for series in named if _labels(series) == labels.removesuffix("}")]
+        return sorted(named, key=lambda series: series.labels)
 
     def past(self, step: int | None) -> Earlier:
         """Return the histograms about 50 steps before ``step``: none at all where the run was not older then."""
@@ -124,9 +124,9 @@ class History:
     def _add_gauges(self, snapshot: Snapshot) -> None:
         samples, most = snapshot.samples, self._most
         for series, step in snapshot.steps.items():
-            found = self._curves.get(series) or self._new(series)
-            if found is not None and step > found.last_step and series in samples:
-                found.add(step, samples[series], most)
+            curve = self._curves.get(series) or self._new(series)
+            if curve is not None and step > curve.last_step and series in samples:
+                curve.add(step, samples[series], most)
 
     def _add_histograms(self, snapshot: Snapshot, step: int) -> None:
         most = self._most
@@ -134,9 +134,9 @@ class History:
             before = self._histograms.get(series)
             if series.metric.of or counted is before:
                 continue
-            found, fresh = self._curves.get(series) or self._new(series), since(counted, before)
-            if found is not None and step > found.last_step and (fresh.count or fresh.nonfinite):
-                found.add(step, fresh.mean, most)
+            curve, fresh = self._curves.get(series) or self._new(series), since(counted, before)
+            if curve is not None and step > curve.last_step and (fresh.count or fresh.nonfinite):
+                curve.add(step, fresh.mean, most)
                 self._histograms[series] = counted
         if not self._states:  # histograms count from the start of the process
             self._states.append((step - int(snapshot.samples.get(_STEPS_DONE, 0)), {}))
@@ -148,8 +148,8 @@ class History:
     def _new(self, series: Series) -> Curve | None:
         if len(self._curves) >= _MOST_CURVES:
             return None
-        found = self._curves[series] = Curve(1.0 - len(self._curves) * _GOLDEN % 1.0 / 2)
-        return found
+        curve = self._curves[series] = Curve(1.0 - len(self._curves) * _GOLDEN % 1.0 / 2)
+        return curve
 
 
 def _labels(series: Series) -> str:

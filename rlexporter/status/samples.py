@@ -50,8 +50,8 @@ class Samples:
     @property
     def step(self) -> int | None:
         """Return the step that the run is at."""
-        found = self.value("rl_step")
-        return None if found is None else int(found)
+        step = self.value("rl_step")
+        return None if step is None else int(step)
 
     @property
     def nonfinite(self) -> dict[tuple[str, ...], float]:

@@ -8,48 +8,53 @@ import re
 from importlib.resources import files
 from pathlib import Path
 from string import Formatter
+from types import ModuleType
 
 import pytest
 
-from rlexporter import adapters
+from rlexporter import adapters, status
 from rlexporter.catalog import CONDITIONS, RUN_FAILED, RUN_STALLED
 from rlexporter.catalog.languages import CODES, language
 from rlexporter.catalog.questions import QUESTIONS
 from rlexporter.endpoint.app import preferred
-from rlexporter.status import sentences
 from rlexporter.status.page import STRINGS
 from scripts.pack.runbooks import REMEDIES
 
 FOREIGN = [code for code in CODES if code != "en"]
-TEMPLATES = {
-    *(text for name, text in STRINGS.items() if not name.endswith(".one")),
-    *(text for name, text in vars(sentences).items() if name.isupper()),
-}
 
 
-def _reasons() -> set[str]:
-    """The reasons that adapters give, where they are texts: as they stand in a call, or by their name."""
-    found = set()
-    for path in Path(adapters.__path__[0]).glob("*.py"):
+def _spoken(package: ModuleType, functions: tuple[str, ...], argument: int) -> set[str]:
+    """The texts in the calls of ``functions`` in a package, as they stand there or in a constant that is named."""
+    texts = set()
+    for path in Path(package.__path__[0]).glob("*.py"):
         tree = ast.parse(path.read_text())
-        named = {
-            target.id: node.value
-            for node in tree.body
-            if isinstance(node, ast.Assign)
-            for target in node.targets
-            if isinstance(target, ast.Name)
-        }
-        for call in (node for node in ast.walk(tree) if isinstance(node, ast.Call)):
-            if ast.unparse(call.func).endswith(("NotSeenError", "sink.signal")):
-                given = call.args[-1]
-                text = named.get(given.id) if isinstance(given, ast.Name) else given
-                if isinstance(text, ast.Constant):
-                    found.add(str(text.value))
-    return found
+        named = {ast.unparse(node.targets[0]): node.value for node in tree.body if isinstance(node, ast.Assign)}
+        for call in ast.walk(tree):
+            if isinstance(call, ast.Call) and call.args and ast.unparse(call.func).endswith(functions):
+                texts |= _texts_of(call.args[argument], named)
+    return texts
 
 
-REASONS = _reasons()
+def _texts_of(node: ast.expr | None, named: dict[str, ast.expr]) -> set[str]:
+    """The texts that an expression may be: itself, either side of a choice, any value of a table."""
+    match node:
+        case ast.Constant(value=str(text)):
+            return {text}
+        case ast.Name(id=name):
+            return _texts_of(named.get(name), {})
+        case ast.IfExp(body=one, orelse=other):
+            return _texts_of(one, named) | _texts_of(other, named)
+        case ast.Subscript(value=table):
+            return _texts_of(table, named)
+        case ast.Dict(values=values):
+            return {text for value in values for text in _texts_of(value, named)}
+    return set()
+
+
+REASONS = _spoken(adapters, ("NotSeenError", "sink.signal"), -1)
 """Why a trainer lacks a signal. What an error says instead stays as it is."""
+SENTENCES = _spoken(status, ("language",), 0)
+TEMPLATES = {*(text for name, text in STRINGS.items() if not name.endswith(".one")), *SENTENCES}
 TEXTS = {
     *REASONS,
     REMEDIES,

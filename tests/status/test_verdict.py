@@ -31,7 +31,7 @@ def test_a_healthy_run_is_fine() -> None:
     """And it is said how much is judged."""
     found = said(_running().snapshot)
 
-    assert (found.word, found.code, found.conditions, found.actions) == ("fine", "ok", (), ())
+    assert (found.word, found.code, found.conditions, found.actions) == ("fine", "ok", [], [])
     assert " checks pass." in found.text
 
 
@@ -48,8 +48,8 @@ def test_the_severity_is_the_word(severity: str, word: str) -> None:
         found = said(store.snapshot)
         assert found.word == word
         assert (condition.summary in found.text) is (word != "fine")
-        assert (found.actions == condition.remedies) is (word != "fine")
-        assert found.conditions == ((condition.name,) if word != "fine" else ())
+        assert (found.actions == [*condition.remedies]) is (word != "fine")
+        assert found.conditions == ([condition.name] if word != "fine" else [])
 
 
 Steps = dict[str, int]
@@ -99,7 +99,7 @@ def test_what_speaks_first(critical: Steps, warnings: Steps, order: list[str]) -
             goes_wrong(store, name, severity, step)
     found = said(store.snapshot)
 
-    assert (found.word, [*found.conditions]) == ("act", order)
+    assert (found.word, found.conditions) == ("act", order)
 
 
 def test_the_first_is_told_with_its_step_and_how_many_others_hold() -> None:
@@ -109,7 +109,7 @@ def test_the_first_is_told_with_its_step_and_how_many_others_hold() -> None:
     goes_wrong(store, "kl_high", "warning", SHORTLY + 1)
     goes_wrong(store, "learning_rate_jump", "warning", SHORTLY, OVER)
     found = said(store.snapshot)
-    assert found.conditions == ("learning_rate_jump", "truncation", "kl_high")
+    assert found.conditions == ["learning_rate_jump", "truncation", "kl_high"]
     assert found.word == "act"
     assert "It began in step 10, and is over. 2 more things are wrong." in found.text
 
@@ -128,7 +128,7 @@ def test_symptoms_never_speak() -> None:
     assert said(store.snapshot).word == "fine"
 
     goes_wrong(store, "kl_high", "warning", 2)
-    assert said(store.snapshot).conditions == ("kl_high",)
+    assert said(store.snapshot).conditions == ["kl_high"]
     began = [each.condition for each in store.snapshot.incidents]
     assert began == ["kl_high", "reward_flat", "nonfinite_weights"]
 
@@ -162,7 +162,7 @@ def test_what_is_over_leads_to_nothing_by_way_of_another() -> None:
     goes_wrong(store, "learning_rate_jump", "warning", 28, OVER)
     goes_wrong(store, "reward_drop", "critical", 45)
 
-    assert said(store.snapshot).conditions == ("learning_rate_jump", "reward_drop", "kl_coef_lost")
+    assert said(store.snapshot).conditions == ["learning_rate_jump", "reward_drop", "kl_coef_lost"]
 
 
 def test_what_flaps_does_not_flap_here() -> None:
@@ -184,7 +184,7 @@ def test_what_flaps_does_not_flap_here() -> None:
 
     goes_wrong(store, "kl_high", "critical", 5, EASED)
     found = said(store.snapshot)
-    assert (found.word, found.code, found.conditions) == ("look", "condition", ("kl_high",))
+    assert (found.word, found.code, found.conditions) == ("look", "condition", ["kl_high"])
     assert "It began in step 5. It is within its limit again, but not where it was before." in found.text
 
 
@@ -196,7 +196,7 @@ def test_what_was_nan_is_worth_a_look_for_good() -> None:
     for step in range(7, 40):
         store.record({"reward": 0.5 + 0.1 * (step % 3), "kl": 0.01}, step)
     found = said(store.snapshot)
-    assert (found.word, found.code, found.conditions) == ("look", "condition", ("nonfinite_reward",))
+    assert (found.word, found.code, found.conditions) == ("look", "condition", ["nonfinite_reward"])
     assert found.text.startswith("A reward is NaN or infinite. It began in step 6. It is within its limit again")
 
     store = _running("ppo")
@@ -226,7 +226,7 @@ def test_a_run_that_hangs() -> None:
     assert limit == 600.0
     assert said(store.snapshot, NOW + limit).word == "fine"
     found = said(store.snapshot, NOW + limit + 61)
-    assert (found.word, found.code, found.actions) == ("act", "stalled", RUN_STALLED.remedies)
+    assert (found.word, found.code, found.actions) == ("act", "stalled", [*RUN_STALLED.remedies])
     assert found.text == (
         "The run makes no steps: its last step ended 11 min ago, and 10 min is the limit. It is in the phase reward. "
         "There is no checkpoint."
@@ -307,7 +307,7 @@ def test_recorded_runs(data: Path, run: str, word: str, code: str, first: str | 
     found = said(snapshot, now)
 
     assert (found.word, found.code) == (word, code)
-    assert found.conditions[:1] == ((first,) if first else ())
+    assert found.conditions[:1] == ([first] if first else [])
     if code == "failed" and first:
         assert found.text.startswith(CONDITION_NAMED[first].summary)
         assert "The run has failed with RuntimeError after step" in found.text
