@@ -6,32 +6,43 @@ down, which is when the final state is fetched.
 
 from __future__ import annotations
 
+import gzip
+import json
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
 
 import fastapi
 from fastapi import FastAPI, Request, Response
 
 from rlexporter.catalog import NAMED
-from rlexporter.catalog.languages import CODES, code_of
+from rlexporter.catalog.languages import CODES, code_of, language
 from rlexporter.endpoint.auth import METHODS
-from rlexporter.endpoint.bodies import MOST_NAMES, Bodies, Body, Statuses
 from rlexporter.endpoint.connections import ONCE_TAKEN
 from rlexporter.endpoint.scrapers import Fetch, Fetches
 from rlexporter.model.metric import Series
 from rlexporter.model.snapshot import Snapshot
 from rlexporter.outputs import prometheus
-from rlexporter.status.document import MOST_POINTS, POINTS
+from rlexporter.status import document
 from rlexporter.status.history import History
 from rlexporter.status.page import page
 
 VERSION = fastapi.__version__
 
 _MOST_NAMES = 100
+_MOST_CURVES = 50
+"""The most metrics whose curves one answer has."""
+
 _AGENT_LENGTH = 128
 _COUNT = Series(NAMED["rlexporter_scrapes_total"])
 _CLOCK = Series(NAMED["rlexporter_time_seconds"])
+
+_KEPT_SECONDS = 1.0
+_MOST_KEPT = 8
+_FRESH_SECONDS = 1.0
+"""The age up to which a document is shared although the snapshot has changed: polling pages cost the training time."""
 
 _TURN_APART_SECONDS = 0.25
 """The time between two turns: an answer takes a few milliseconds of the process that trains."""
@@ -42,25 +53,42 @@ _MOST_HEADER_ENTRIES = 20
 """The most entries of a header that are looked at."""
 
 
-class Scrapes:
-    """Scrapes, encoded once per second and format for all scrapers while the snapshot does not change."""
+@dataclass(frozen=True)
+class Body:
+    """The body of an answer."""
 
-    def __init__(self, snapshot: Callable[[], Snapshot], fetches: Fetches) -> None:
+    body: bytes
+    content_type: str
+
+    @cached_property
+    def zipped(self) -> bytes:
+        """Return the body, compressed."""
+        return gzip.compress(self.body, compresslevel=6, mtime=0)
+
+
+class Bodies:
+    """Cache of bodies by key. While the ``snapshot`` does not change, one a second is made for all clients.
+
+    ``stale_seconds``: the age up to which a body is shared although the snapshot has changed.
+    """
+
+    def __init__(self, snapshot: Callable[[], Snapshot], stale_seconds: float = 0.0) -> None:
         self._snapshot = snapshot
-        self._fetches = fetches
-        self._shared = Bodies()
+        self._stale_seconds = stale_seconds
+        self._kept: dict[Hashable, tuple[Snapshot, float, Body]] = {}
 
-    def get(self, accept: str, names: Sequence[str]) -> Body:
-        """Return the scrape for the Accept header ``accept``, limited to the series ``names`` if any."""
-        now = self._snapshot()
-        accept, content_type = _negotiated(accept)
-        if names:
-            return self._made(now, accept, names)
-        return self._shared.get(content_type, now, lambda: self._made(now, accept, names))
-
-    def _made(self, now: Snapshot, accept: str, names: Sequence[str]) -> Body:
-        own = {_COUNT: float(self._fetches.total), _CLOCK: time.time()}
-        return Body(*prometheus.encode(replace(now, samples={**now.samples, **own}), accept, names))
+    def get(self, key: Hashable, make: Callable[[Snapshot], Body]) -> Body:
+        """Return the body that is kept for ``key``, or what ``make`` returns for the current snapshot."""
+        now, moment = self._snapshot(), time.monotonic()
+        if key in self._kept:
+            snapshot, made, body = self._kept[key]
+            if moment - made < (_KEPT_SECONDS if snapshot is now else self._stale_seconds):
+                return body
+        if len(self._kept) >= _MOST_KEPT:
+            self._kept.clear()
+        body = make(now)
+        self._kept[key] = (now, moment, body)
+        return body
 
 
 def application(
@@ -68,13 +96,29 @@ def application(
 ) -> FastAPI:
     """Return the application. ``failed`` gets every error in an answer; the answer itself does not show it."""
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
-    scrapes = Scrapes(snapshot, fetches)
     first = Body(page().encode(), "text/html; charset=utf-8")
 
     @app.exception_handler(Exception)
     async def broken(_: Request, error: Exception) -> Response:
         failed(error)
         return Response("This failed; the log of the training says why.\n", 500, media_type="text/plain")
+
+    @app.api_route("/livez", methods=[*METHODS])
+    @app.api_route("/readyz", methods=[*METHODS])
+    async def health() -> Response:
+        return Response("ok\n", media_type="text/plain")
+
+    @app.api_route("/", methods=[*METHODS])
+    async def index(request: Request) -> Response:
+        return _answer(request, first, "Accept-Encoding")
+
+    _add_metrics(app, snapshot, fetches)
+    _add_api(app, Bodies(snapshot, _FRESH_SECONDS), history)
+    return app
+
+
+def _add_metrics(app: FastAPI, snapshot: Callable[[], Snapshot], fetches: Fetches) -> None:
+    scrapes = Bodies(snapshot)
 
     @app.api_route("/metrics", methods=[*METHODS])
     async def metrics(request: Request) -> Response:
@@ -86,55 +130,51 @@ def application(
         fetch = Fetch(time.monotonic(), peer.host if peer else "", peer.port if peer else 0, agent)
         fetches.add(fetch)
         request.scope[ONCE_TAKEN] = fetch.take
-        return _answer(request, scrapes.get(request.headers.get("accept", ""), names), "Accept, Accept-Encoding")
+        accept = request.headers.get("accept", "")
 
-    @app.api_route("/livez", methods=[*METHODS])
-    @app.api_route("/readyz", methods=[*METHODS])
-    async def health() -> Response:
-        return Response("ok\n", media_type="text/plain")
+        def scrape(now: Snapshot) -> Body:
+            own = {_COUNT: float(fetches.total), _CLOCK: time.time()}
+            return Body(*prometheus.encode(replace(now, samples={**now.samples, **own}), accept, names))
 
-    @app.api_route("/", methods=[*METHODS])
-    async def index(request: Request) -> Response:
-        return _answer(request, first, "Accept-Encoding")
-
-    _add_api(app, Statuses(snapshot, history))
-    return app
+        body = scrape(snapshot()) if names else scrapes.get(prometheus.content_type(accept), scrape)
+        return _answer(request, body, "Accept, Accept-Encoding")
 
 
-def _add_api(app: FastAPI, statuses: Statuses) -> None:
+def _add_api(app: FastAPI, documents: Bodies, history: History) -> None:
     turns = PageTurns()
 
     @app.api_route("/api/status", methods=[*METHODS])
     async def status(request: Request) -> Response:
         code = preferred(request.query_params.get("lang"), request.headers.get("accept-language", ""))
-        answer = _answer(request, statuses.status(code), "Accept-Language, Accept-Encoding")
+        body = documents.get(code, lambda now: _json(document.status(now, history, time.time(), language(code))))
+        answer = _answer(request, body, "Accept-Language, Accept-Encoding")
         answer.headers["Content-Language"] = code
         answer.headers["Retry-After"] = str(turns.seconds(time.monotonic()))
         return answer
 
     @app.api_route("/api/history", methods=[*METHODS])
-    async def history(request: Request) -> Response:
-        names, points = request.query_params.getlist("series"), request.query_params.get("points", str(POINTS))
-        if len(names) > MOST_NAMES:
-            return Response(f"at most {MOST_NAMES} times series\n", 400, media_type="text/plain")
-        if not (points.isdecimal() and points.isascii() and len(points) < 5 and 4 <= int(points) <= MOST_POINTS):
-            return Response(f"points is a number from 4 to {MOST_POINTS}\n", 400, media_type="text/plain")
-        return _answer(request, statuses.history(tuple(names), int(points)), "Accept-Encoding")
+    async def curves(request: Request) -> Response:
+        names = tuple(request.query_params.getlist("series"))
+        points = request.query_params.get("points", str(document.POINTS))
+        if len(names) > _MOST_CURVES:
+            return Response(f"at most {_MOST_CURVES} times series\n", 400, media_type="text/plain")
+        known = points.isdecimal() and points.isascii() and len(points) < 5
+        if not (known and 4 <= int(points) <= document.MOST_POINTS):
+            return Response(f"points is a number from 4 to {document.MOST_POINTS}\n", 400, media_type="text/plain")
+        most = int(points)
+        body = documents.get((names, most), lambda _: _json(document.curves(history, names, most)))
+        return _answer(request, body, "Accept-Encoding")
 
 
-def _answer(request: Request, found: Body, vary: str) -> Response:
-    headers = {"Content-Type": found.content_type, "Vary": vary}
+def _json(content: dict[str, Any]) -> Body:
+    return Body(json.dumps(content, allow_nan=False, separators=(",", ":")).encode(), "application/json")
+
+
+def _answer(request: Request, body: Body, vary: str) -> Response:
+    headers = {"Content-Type": body.content_type, "Vary": vary}
     if takes_gzip(request.headers.get("accept-encoding", "")):
-        return Response(found.zipped, headers={**headers, "Content-Encoding": "gzip"})
-    return Response(found.body, headers=headers)
-
-
-def _negotiated(accept: str) -> tuple[str, str]:
-    """Return ``accept``, emptied if it cannot be understood, and the Content-Type of its answer."""
-    try:
-        return accept, prometheus.encode(Snapshot(), accept)[1]
-    except (TypeError, ValueError):  # prometheus_client cannot compare a version such as `1.x`
-        return "", prometheus.encode(Snapshot(), "")[1]
+        return Response(body.zipped, headers={**headers, "Content-Encoding": "gzip"})
+    return Response(body.body, headers=headers)
 
 
 class PageTurns:
@@ -161,12 +201,12 @@ def takes_gzip(accept_encoding: str) -> bool:
 def preferred(asked: str | None, accept_language: str) -> str:
     """Return the code of the language that is ``asked`` for, or else of the best in an Accept-Language header.
 
-    It is English where there is no such language.
+    Return that of English if there is no such language.
     """
     if asked is not None:
         return code_of(asked) or CODES[0]
-    known = [(weight, code_of(name)) for name, weight in _entries(accept_language) if weight > 0]
-    return max((each for each in known if each[1]), key=lambda each: each[0], default=(0.0, CODES[0]))[1]
+    known = [(weight, code) for tag, weight in _entries(accept_language) if weight > 0 and (code := code_of(tag))]
+    return max(known, key=lambda entry: entry[0], default=(0.0, CODES[0]))[1]
 
 
 def _entries(header: str) -> list[tuple[str, float]]:
@@ -174,11 +214,11 @@ def _entries(header: str) -> list[tuple[str, float]]:
 
     A weight that cannot be understood is 0.
     """
-    found = []
+    entries = []
     for entry in header.lower().split(",")[:_MOST_HEADER_ENTRIES]:
         name, _, parameter = entry.replace(" ", "").partition(";")
         try:
-            found.append((name, float(parameter.removeprefix("q=") or 1.0)))
+            entries.append((name, float(parameter.removeprefix("q=") or 1.0)))
         except ValueError:
-            found.append((name, 0.0))
-    return found
+            entries.append((name, 0.0))
+    return entries

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from rlexporter.config.settings import Settings
-from rlexporter.endpoint.credentials import Reread, TLSFiles, contents, tls_context, unusable
+from rlexporter.endpoint.credentials import Reread, contents, tls_context, unusable
 from rlexporter.model.errors import SetupError
 from rlexporter.outputs.discovery import is_loopback
 
@@ -63,7 +63,7 @@ def guards(settings: Settings, failed: Callable[[Exception], None]) -> Guards:
         for path in (settings.tls_cert_file, settings.tls_key_file, settings.tls_client_ca_file)
     )
     if cert:
-        context = tls_context(TLSFiles(cert, key, client_ca), failed)
+        context = tls_context(cert, key, client_ca, failed)
     elif key or client_ca:
         raise SetupError(
             f"{key or client_ca} is of no use without a certificate (argument tls_cert_file, RLEXPORTER_TLS_CERT_FILE)"
@@ -152,11 +152,11 @@ async def _answer(send: Send, status: int, text: bytes, headers: Headers) -> Non
 
 
 def _token(path: str) -> bytes:
-    found = contents(path, "token_file", private=True).strip()
-    if not found:
+    token = contents(path, "token_file", private=True).strip()
+    if not token:
         raise unusable(path, "token_file", "it is empty")
-    if len(found) > _MOST_TOKEN_BYTES:
+    if len(token) > _MOST_TOKEN_BYTES:
         raise unusable(path, "token_file", f"a token has at most {_MOST_TOKEN_BYTES} characters")
-    if not all(0x21 <= sign <= 0x7E for sign in found):
+    if not all(0x21 <= sign <= 0x7E for sign in token):
         raise unusable(path, "token_file", "a token is one word of ASCII letters, digits and signs")
-    return found
+    return token

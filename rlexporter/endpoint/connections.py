@@ -32,7 +32,7 @@ class Stage(Enum):
 
 
 LIMITS = {Stage.HEAD: 10.0, Stage.ANSWER: 30.0, Stage.REST: KEEP_ALIVE_SECONDS + 30.0}
-"""Seconds that each stage may take."""
+"""Seconds that a connection may spend in each stage."""
 
 _MOST = 128
 _FEWEST = 8
@@ -127,11 +127,11 @@ class Connections:
         One that has fetched nothing goes first, then one of the host with most, then the longest in its stage.
         """
         self._forget_closed()
-        living = [each for each in self._accepted.values() if not each.over]
+        living = [connection for connection in self._accepted.values() if not connection.over]
         if len(living) >= self.most:
-            rather = [each for each in living if not each.useful] or living
-            crowd = Counter(each.address[0] for each in rather)
-            min(rather, key=lambda each: (-crowd[each.address[0]], each.since)).shut()
+            rather = [connection for connection in living if not connection.useful] or living
+            crowd = Counter(connection.address[0] for connection in rather)
+            min(rather, key=lambda connection: (-crowd[connection.address[0]], connection.since)).shut()
         self._accepted[sock.fileno()] = Connection(sock, address)
 
     def of(self, fileno: int) -> Connection:
@@ -141,30 +141,32 @@ class Connections:
     def to(self, address: Sequence[Any] | None) -> Connection | None:
         """Return the latest connection from ``address`` (host and port); None if there is none any more."""
         wanted = tuple(address or ())
-        return next((each for each in reversed(self._accepted.values()) if each.address == wanted), None)
+        latest_first = reversed(self._accepted.values())
+        return next((connection for connection in latest_first if connection.address == wanted), None)
 
     def sweep(self) -> None:
         """Shut the connections whose time is over."""
         now = time.monotonic()
-        for each in self._accepted.values():
-            if now - each.since > LIMITS[each.stage] and not each.over:
-                each.shut()
+        for connection in self._accepted.values():
+            if now - connection.since > LIMITS[connection.stage] and not connection.over:
+                connection.shut()
 
     def shut(self, *stages: Stage) -> None:
         """Shut all connections in one of ``stages``."""
-        for each in self._accepted.values():
-            if each.stage in stages:
-                each.shut()
+        for connection in self._accepted.values():
+            if connection.stage in stages:
+                connection.shut()
 
     def close(self) -> None:
-        """Close this process's copies without a word to the other side, in a forked child."""
-        for each in self._accepted.values():
-            each.sock.close()
+        """Close a forked child's copies of the sockets, without a word to the other side."""
+        for connection in self._accepted.values():
+            connection.sock.close()
 
     def _forget_closed(self) -> None:
-        closed = [fileno for fileno, each in self._accepted.items() if each.sock.fileno() < 0]
-        for fileno in closed:
-            del self._accepted[fileno]
+        open_ones = {
+            fileno: connection for fileno, connection in self._accepted.items() if connection.sock.fileno() >= 0
+        }
+        self._accepted = open_ones
 
 
 class Listener(socket.socket):

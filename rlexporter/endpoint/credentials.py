@@ -6,7 +6,6 @@ import os
 import ssl
 import stat
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from rlexporter.model.errors import SetupError
@@ -61,13 +60,13 @@ def contents(path: str, setting: str, *, private: bool = False) -> bytes:
             text = file.read(_MOST_BYTES)
     except OSError as error:
         raise unusable(path, setting, f"{error.strerror}") from None
-    if os.name == "posix" and mode & stat.S_IROTH and (private or is_key(text)):
+    if os.name == "posix" and mode & stat.S_IROTH and (private or _is_key(text)):
         advice = f"everybody on this machine may read it: chmod 600 {path} (Kubernetes: defaultMode: 0440)"
         raise unusable(path, setting, advice)
     return text
 
 
-def is_key(text: bytes) -> bool:
+def _is_key(text: bytes) -> bool:
     """Tell whether ``text`` holds a private key."""
     return b"PRIVATE KEY-----" in text
 
@@ -83,68 +82,59 @@ def _without_waiting(path: str, flags: int) -> int:
 
 
 def _identity(path: str) -> tuple[int, int, int] | None:
+    """Return what tells a file from another one of that name; None if there is none."""
     try:
-        found = os.stat(path)
+        file = os.stat(path)
     except OSError:
         return None
-    return found.st_mtime_ns, found.st_ino, found.st_size
+    return file.st_mtime_ns, file.st_ino, file.st_size
 
 
-@dataclass(frozen=True, slots=True)
-class TLSFiles:
-    """Paths of certificate, key and client CAs. Without ``key`` the key is in the file of the certificate."""
+def tls_context(
+    cert: str, key: str | None, client_ca: str | None, failed: Callable[[Exception], None]
+) -> ssl.SSLContext:
+    """Return a server's context that follows its files. Raises SetupError if they cannot be used.
 
-    cert: str
-    key: str | None = None
-    client_ca: str | None = None
-
-    @property
-    def paths(self) -> list[str]:
-        """Return all paths that are set."""
-        return [path for path in (self.cert, self.key, self.client_ca) if path]
-
-
-def tls_context(files: TLSFiles, failed: Callable[[Exception], None]) -> ssl.SSLContext:
-    """Return a server's context that follows its ``files``. Raises SetupError if they cannot be used.
-
-    Each handshake checks whether they have changed. Existing connections stay as they are.
+    Without ``key`` the key is in the file of the certificate. Each handshake checks whether the files have changed;
+    existing connections stay as they are.
     """
-    current = Reread(files.paths, lambda: _read_tls(files), failed)
+    paths = [path for path in (cert, key, client_ca) if path]
+    current = Reread(paths, lambda: _read_tls(cert, key, client_ca), failed)
 
     def choose(connection: ssl.SSLObject, name: str | None, first: ssl.SSLContext) -> None:
-        found = current.get()
-        if found is not first:
-            connection.context = found
+        newest = current.get()
+        if newest is not first:
+            connection.context = newest
 
     entrance = current.get()
     entrance.sni_callback = choose  # called without a server name too
     return entrance
 
 
-def _read_tls(files: TLSFiles) -> ssl.SSLContext:
-    key, key_setting = (files.key, "tls_key_file") if files.key else (files.cert, "tls_cert_file")
-    contents(files.cert, "tls_cert_file")
-    if not is_key(contents(key, key_setting)):
-        raise unusable(key, key_setting, "there is no private key in PEM form in it")
+def _read_tls(cert: str, key: str | None, client_ca: str | None) -> ssl.SSLContext:
+    key_file, key_setting = (key, "tls_key_file") if key else (cert, "tls_cert_file")
+    contents(cert, "tls_cert_file")
+    if not _is_key(contents(key_file, key_setting)):
+        raise unusable(key_file, key_setting, "there is no private key in PEM form in it")
     made = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     made.minimum_version = ssl.TLSVersion.TLSv1_2
     made.options |= ssl.OP_NO_RENEGOTIATION
 
     def no_passphrase() -> str:
-        raise unusable(key, key_setting, "it is encrypted, and nobody can be asked for its passphrase")
+        raise unusable(key_file, key_setting, "it is encrypted, and nobody can be asked for its passphrase")
 
     try:
-        made.load_cert_chain(files.cert, files.key, password=no_passphrase)
+        made.load_cert_chain(cert, key, password=no_passphrase)
     except ssl.SSLError as error:
         mismatch = error.reason == "KEY_VALUES_MISMATCH"
-        reason = f"the key in {key} is not its own" if mismatch else "there is no certificate in PEM form in it"
-        raise unusable(files.cert, "tls_cert_file", reason) from None
-    if files.client_ca:
-        contents(files.client_ca, "tls_client_ca_file")
+        reason = f"the key in {key_file} is not its own" if mismatch else "there is no certificate in PEM form in it"
+        raise unusable(cert, "tls_cert_file", reason) from None
+    if client_ca:
+        contents(client_ca, "tls_client_ca_file")
         try:
-            made.load_verify_locations(files.client_ca)
+            made.load_verify_locations(client_ca)
         except ssl.SSLError:
-            raise unusable(files.client_ca, "tls_client_ca_file", "there is no certificate in PEM form in it") from None
+            raise unusable(client_ca, "tls_client_ca_file", "there is no certificate in PEM form in it") from None
         made.verify_mode = ssl.CERT_REQUIRED
         # A resumed session could admit a client whose certificate is no longer accepted; only TLS 1.3 can refuse it.
         made.minimum_version = ssl.TLSVersion.TLSv1_3

@@ -15,7 +15,7 @@ from rlexporter.endpoint import server
 from rlexporter.endpoint.app import VERSION, application
 from rlexporter.endpoint.auth import NO_GUARDS, Authentication, Guards
 from rlexporter.endpoint.connections import Listener
-from rlexporter.endpoint.scrapers import Fetches, patience, pending
+from rlexporter.endpoint.scrapers import Fetches, patience
 from rlexporter.model.errors import SetupError
 from rlexporter.model.snapshot import Snapshot
 from rlexporter.outputs.periodic import Ticker
@@ -121,7 +121,7 @@ class Server:
 
         These are ``scrapes`` intervals of the slowest of them, at most ``limit``.
         """
-        return patience(pending(self.fetches.scrapers(time.monotonic()), final), limit, scrapes)
+        return patience(self.fetches.scrapers(time.monotonic()), final, limit, scrapes)
 
     def close(self) -> None:
         """Stop answering, free the port, and return when the threads have ended."""

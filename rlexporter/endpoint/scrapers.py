@@ -1,4 +1,4 @@
-"""Scrapers: who comes, how often, and who has not seen the final state yet. Pure: the times are arguments."""
+"""Scrapers: who scrapes, how often, and who has not seen the final state yet. Pure: times are arguments."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ RECENT_SECONDS = 300.0
 
 _MAX_FETCHES = 4096
 _UNKNOWN_INTERVAL = 6.0
-"""That of who came once. A process that ends waits 15 seconds for anybody who calls itself a collector, not minutes."""
+"""The interval of a scraper that came once: an ending process waits 15 seconds for whoever calls itself a collector."""
 _AGENTS = ("Prometheus/", "vmagent", "VictoriaMetrics", "OpenTelemetry", "otelcol", "Grafana", "telegraf", "Datadog")
 
 
@@ -79,14 +79,13 @@ class Fetches:
         return [_scraper(fetches) for fetches in (*lasting, *known)]
 
 
-def pending(scrapers: Iterable[Scraper], final: float) -> list[Scraper]:
-    """Return the scrapers that have taken no answer of ``final`` or later."""
-    return [scraper for scraper in scrapers if scraper.last < final]
+def patience(scrapers: Iterable[Scraper], final: float, limit: float, scrapes: float) -> float:
+    """Return the most seconds to wait for those of ``scrapers`` that have taken no answer of ``final`` or later.
 
-
-def patience(scrapers: Iterable[Scraper], limit: float, scrapes: float) -> float:
-    """Return the most seconds to wait for ``scrapers``: ``scrapes`` times their longest interval, up to ``limit``."""
-    return min(limit, max((scrapes * scraper.interval for scraper in scrapers), default=0.0))
+    These are ``scrapes`` times their longest interval, up to ``limit``.
+    """
+    intervals = [scraper.interval for scraper in scrapers if scraper.last < final]
+    return min(limit, scrapes * max(intervals, default=0.0))
 
 
 def _scraper(fetches: list[Fetch]) -> Scraper:

@@ -5,7 +5,7 @@ The only file that imports prometheus_client.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from importlib.metadata import version
 from itertools import accumulate
 
@@ -18,7 +18,18 @@ from rlexporter.model.histogram import Histogram
 from rlexporter.model.metric import Kind, Level, Metric, Series
 from rlexporter.model.snapshot import Snapshot
 
-__all__ = ["SUMS", "VERSION", "MetricFamily", "by_metric", "encode", "families", "help_text", "labels", "openmetrics"]
+__all__ = [
+    "SUMS",
+    "VERSION",
+    "MetricFamily",
+    "by_metric",
+    "content_type",
+    "encode",
+    "families",
+    "help_text",
+    "labels",
+    "openmetrics",
+]
 
 VERSION = version("prometheus-client")
 
@@ -31,9 +42,21 @@ SUMS = {
 
 def encode(snapshot: Snapshot, accept: str, names: Iterable[str] = ()) -> tuple[bytes, str]:
     """Return body and Content-Type for the ``accept`` header of a scrape, limited to the series ``names`` if any."""
-    encoder, content_type = choose_encoder(accept)
+    encoder, content_type = _encoder(accept)
     wanted = frozenset(names)
     return encoder(_Families(_restricted(families(snapshot), wanted) if wanted else families(snapshot))), content_type
+
+
+def content_type(accept: str) -> str:
+    """Return the Content-Type that `encode` gives for the ``accept`` header of a scrape."""
+    return _encoder(accept)[1]
+
+
+def _encoder(accept: str) -> tuple[Callable[[Collector], bytes], str]:
+    try:
+        return choose_encoder(accept)
+    except (TypeError, ValueError):  # prometheus_client cannot compare a version such as `1.x`
+        return choose_encoder("")
 
 
 def openmetrics(family: MetricFamily) -> bytes:

@@ -13,7 +13,7 @@ import pytest
 
 from rlexporter import Exporter
 from rlexporter.catalog.languages import language
-from rlexporter.endpoint import bodies
+from rlexporter.endpoint import app
 from rlexporter.endpoint.app import PageTurns
 from rlexporter.model.snapshot import RunState
 from rlexporter.status import document
@@ -148,7 +148,7 @@ def test_the_language_is_chosen(exporter: Exporter) -> None:
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The time of the answers, which stands still but for the test."""
     now = [1000.0]
-    monkeypatch.setattr(bodies, "time", SimpleNamespace(time=lambda: now[0], monotonic=lambda: now[0]))
+    monkeypatch.setattr(app, "time", SimpleNamespace(time=lambda: now[0], monotonic=lambda: now[0]))
     return now
 
 

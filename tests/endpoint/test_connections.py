@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 
 from rlexporter import Exporter
-from rlexporter.endpoint import bodies, server
+from rlexporter.endpoint import app, server
 from rlexporter.endpoint.connections import LIMITS, Connections, Listener, Stage
 from rlexporter.model.snapshot import Snapshot
 from rlexporter.outputs import prometheus
@@ -298,7 +298,7 @@ def rendered(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         return encode(snapshot, *rest)
 
     monkeypatch.setattr(prometheus, "encode", noted)
-    monkeypatch.setattr(bodies, "time", SimpleNamespace(monotonic=lambda: 1000.0))
+    monkeypatch.setattr(app, "time", SimpleNamespace(monotonic=lambda: 1000.0, time=lambda: 1000.0))
     return found
 
 
@@ -332,7 +332,7 @@ def test_what_is_kept_is_what_is_there_now(
     few = ask(exporter, "GET", "/metrics?name[]=rl_step&name[]=rl_steps_total")
     names = [line.split("{")[0] for line in few.body.decode().splitlines() if line[0] != "#"]
     assert names == ["rl_step", "rl_steps_total"]
-    monkeypatch.setattr("rlexporter.endpoint.bodies._KEPT_SECONDS", -1)
+    monkeypatch.setattr("rlexporter.endpoint.app._KEPT_SECONDS", -1)
     counts = [_line(ask(exporter), "rlexporter_scrapes_total") for _ in range(2)]
     assert counts[0] != counts[1]
 

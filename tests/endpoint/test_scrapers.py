@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rlexporter.endpoint.scrapers import RECENT_SECONDS, Fetch, Fetches, Scraper, patience, pending
+from rlexporter.endpoint.scrapers import RECENT_SECONDS, Fetch, Fetches, Scraper, patience
 
 PROMETHEUS = "Prometheus/3.5.3"
 
@@ -81,7 +81,7 @@ def test_memory_is_bounded() -> None:
 )
 def test_patience_is_bounded(scrapers: list[Scraper], limit: float, expected: float) -> None:
     """2.5 times the slowest interval, within the limit."""
-    assert patience(scrapers, limit, 2.5) == expected
+    assert patience(scrapers, 100.0, limit, 2.5) == expected
 
 
 def test_an_answer_that_was_not_taken_does_not_count() -> None:
@@ -98,7 +98,8 @@ def test_an_answer_that_was_not_taken_does_not_count() -> None:
 
 def test_only_those_who_have_not_seen_the_end_are_waited_for() -> None:
     """Each for itself."""
-    assert pending([Scraper(10, 15), Scraper(20, 15)], final=15) == [Scraper(10, 15)]
+    assert patience([Scraper(10, 15), Scraper(20, 60)], 15, 150, 2.5) == 37.5
+    assert patience([Scraper(15, 15), Scraper(20, 60)], 15, 150, 2.5) == 0
 
 
 @pytest.mark.parametrize("at", [7.0, 62.0, 200.0])
