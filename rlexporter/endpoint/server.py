@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import math
 import ssl
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextvars import Context
 from typing import Any
 
@@ -23,6 +21,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from rlexporter.endpoint.connections import KEEP_ALIVE_SECONDS, ONCE_TAKEN, Connections, Listener, Stage
 from rlexporter.endpoint.tls_protocol import TLSProtocol
+from rlexporter.outputs.periodic import unlogged
 from rlexporter.status.page import POLICY
 
 _MAX_HEAD_BYTES = 16 * 1024
@@ -92,7 +91,7 @@ class HTTPServer:
         self._pace.begin()
         loop = _Loop(self._connections, self._tls, self._pace)
         loop.set_exception_handler(self._heard)
-        with contextlib.closing(self._listener), contextlib.closing(loop), _unlogged():
+        with contextlib.closing(self._listener), contextlib.closing(loop), unlogged(_LOGGERS):
             try:
                 loop.run_until_complete(self._serve())
             except Exception as error:  # noqa: BLE001 - the thread's end: a traceback would go to the terminal
@@ -243,21 +242,3 @@ class _Answers:
 
         connection.asked()
         await self._app(scope, receive, sending)
-
-
-@contextlib.contextmanager
-def _unlogged() -> Iterator[None]:
-    """Keep this thread's messages (requests, headers, errors of strangers) out of the training's log."""
-    thread = threading.get_ident()
-
-    def elsewhere(record: logging.LogRecord) -> bool:
-        return record.thread != thread
-
-    loggers = [logging.getLogger(name) for name in _LOGGERS]
-    for logger in loggers:
-        logger.addFilter(elsewhere)
-    try:
-        yield
-    finally:
-        for logger in loggers:
-            logger.removeFilter(elsewhere)

@@ -27,13 +27,13 @@ def wanted(run: Run, port: int) -> Iterator[tuple[str, Callable[[], Ticker]]]:
             begun = run.state is not RunState.STARTING
             return state_file.path(settings.state_file, run.output_dir, run.rank, begun=begun)
 
-        make_keeper = partial(state_file.keeper, run.current, path, settings.state_interval)
-        yield "state", partial(make_keeper, partial(run.failed, "state"))
+        failed = partial(run.failed, "state")
+        yield "state", partial(state_file.keeper, run.current, path, settings.state_interval, failed)
     if settings.discovery_dir:
         from rlexporter.outputs import discovery
 
-        make = partial(discovery.announcer, settings, port, lambda: (run.known_as, run.rank))
-        yield "discovery", partial(make, partial(run.failed, "discovery"))
+        failed = partial(run.failed, "discovery")
+        yield "discovery", partial(discovery.announcer, settings, port, lambda: (run.known_as, run.rank), failed)
     if settings.otlp:
         yield "otlp", partial(_pusher, settings.otlp, run)
 

@@ -15,8 +15,8 @@ import os
 import random
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
-from threading import get_ident
+from collections import deque
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from opentelemetry import context
@@ -26,7 +26,7 @@ from rlexporter.config.parsers import ON
 from rlexporter.model.errors import SetupError
 from rlexporter.model.snapshot import Snapshot
 from rlexporter.outputs.otlp_data import Origin, metrics_data
-from rlexporter.outputs.periodic import REST_SECONDS, Ticker
+from rlexporter.outputs.periodic import REST_SECONDS, Ticker, unlogged
 
 if TYPE_CHECKING:
     from requests import Response, Session
@@ -69,22 +69,20 @@ def pusher(setting: str, snapshot: Callable[[], Snapshot | None], failed: Callab
     Raises:
         SetupError: ``setting`` or an environment variable is unusable.
     """
-    environ = os.environ
-    if environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
+    if os.environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
         logger.warning("nothing is pushed by OTLP: OTEL_SDK_DISABLED is true")
         return Ticker("otlp", _IDLE_SECONDS, lambda: None, failed)
-    interval = _positive(environ, ["OTEL_METRIC_EXPORT_INTERVAL"], INTERVAL_SECONDS * 1000) / 1000
-    names = ["OTEL_EXPORTER_OTLP_METRICS_TIMEOUT", "OTEL_EXPORTER_OTLP_TIMEOUT"]
-    make = _maker(setting, _protocol(environ))
-    return Pusher(snapshot, failed, make, interval, _positive(environ, names, TIMEOUT_SECONDS))
+    interval = _positive(INTERVAL_SECONDS * 1000, "OTEL_METRIC_EXPORT_INTERVAL") / 1000
+    timeout = _positive(TIMEOUT_SECONDS, "OTEL_EXPORTER_OTLP_METRICS_TIMEOUT", "OTEL_EXPORTER_OTLP_TIMEOUT")
+    return Pusher(snapshot, failed, _maker(setting), interval, timeout)
 
 
 class Pusher(Ticker):
     """Pushes at once, every ``seconds``, after `wake`, and at the end; it waits longer after failures, also if woken.
 
-    ``make`` gets a time-out in seconds, and a list for what the receiver says that it has not taken although it has
-    answered 200; it returns an exporter. Neither an export nor closing takes longer than
-    ``timeout`` seconds. Raises SetupError if no exporter can be made.
+    ``make`` returns an exporter. It gets a time-out in seconds, and a list to which the exporter adds what a receiver
+    has rejected despite answering 200. Neither an export nor closing takes longer than ``timeout`` seconds. Raises
+    SetupError if no exporter can be made.
     """
 
     def __init__(
@@ -142,10 +140,10 @@ class Pusher(Ticker):
 
     def _push(self, seconds: float) -> None:
         """Push the current snapshot; a new exporter takes at most ``seconds``. Raises PushError."""
-        found = self._snapshot()
-        if found is None:
+        snapshot = self._snapshot()
+        if snapshot is None:
             return
-        data = metrics_data(found, self._origin.resource(found.labels), time.time_ns())
+        data = metrics_data(snapshot, self._origin.resource(snapshot.labels), time.time_ns())
         self._refused.clear()
         with _alone() as said:
             try:
@@ -154,7 +152,7 @@ class Pusher(Ticker):
                     return
             except OSError as error:
                 said.append(f"{type(error).__name__}: {error}")
-        raise PushError("; ".join((*said[-2:], *self._refused))[:_WORDS] or "the collector did not take a push")
+        raise PushError("; ".join((*said, *self._refused))[:_WORDS] or "the collector did not take a push")
 
     def _drop(self) -> None:
         exporter, self._exporter = self._exporter, None
@@ -168,30 +166,17 @@ def wait(seconds: float, failures: int) -> float:
 
 
 @contextlib.contextmanager
-def _alone() -> Iterator[list[str]]:
-    """Keep a push out of the process's logs and traces; yield the list that collects the exporter's messages.
+def _alone() -> Iterator[deque[str]]:
+    """Keep a push out of the process's logs and traces; yield the exporter's last messages.
 
     The exporter logs every attempt while a collector is away. Other exporters of the process are not affected.
     """
-    said: list[str] = []
-    thread = get_ident()
-
-    def elsewhere(record: logging.LogRecord) -> bool:
-        if get_ident() != thread:
-            return True
-        said.append(record.getMessage())
-        return False
-
-    loggers = [logging.getLogger(name) for name in _LOGGERS]
-    for each in loggers:
-        each.addFilter(elsewhere)
-    token = context.attach(context.set_value("suppress_instrumentation", True))
-    try:
-        yield said
-    finally:
-        context.detach(token)
-        for each in loggers:
-            each.removeFilter(elsewhere)
+    with unlogged(_LOGGERS) as said:
+        token = context.attach(context.set_value("suppress_instrumentation", True))
+        try:
+            yield said
+        finally:
+            context.detach(token)
 
 
 def _leave_chance_alone() -> None:
@@ -201,19 +186,13 @@ def _leave_chance_alone() -> None:
             module.random = random.Random()  # type: ignore[attr-defined]  # noqa: S311 - how long to wait
 
 
-def _protocol(environ: Mapping[str, str]) -> str:
-    for name in ("OTEL_EXPORTER_OTLP_METRICS_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"):
-        found = environ.get(name, "").strip().lower()
-        if found in (GRPC, HTTP):
-            return found
-        if found:
-            raise SetupError(f"environment variable {name} is {found!r}: must be {GRPC} or {HTTP}")
-    return HTTP
-
-
-def _maker(setting: str, protocol: str) -> Callable[[float, list[str]], MetricExporter]:
-    """Return a function that makes an exporter, as `Pusher` says. By gRPC nothing is said of what was not taken."""
+def _maker(setting: str) -> Callable[[float, list[str]], MetricExporter]:
+    """Return a function that makes an exporter, as `Pusher` says. A gRPC receiver does not say what it has rejected."""
     endpoint = None if setting == ON else setting
+    name, text = _first_set("OTEL_EXPORTER_OTLP_METRICS_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
+    protocol = text.lower() or HTTP
+    if protocol not in (GRPC, HTTP):
+        raise SetupError(f"environment variable {name} is {protocol!r}: must be {GRPC} or {HTTP}")
     if protocol == GRPC:
         from opentelemetry.exporter.otlp.proto.grpc.metric_exporter import OTLPMetricExporter as GrpcExporter
 
@@ -230,7 +209,7 @@ def _maker(setting: str, protocol: str) -> Callable[[float, list[str]], MetricEx
 
 
 def _session(refused: list[str]) -> Session:
-    """Return an HTTP session that follows no redirection, and puts into ``refused`` what was answered and not taken.
+    """Return an HTTP session that follows no redirection, and adds to ``refused`` what the receiver has rejected.
 
     A proxy answers a push with its login page, and the exporter takes every 200 for a success.
     """
@@ -254,13 +233,18 @@ def _session(refused: list[str]) -> Session:
     return session
 
 
-def _positive(environ: Mapping[str, str], names: list[str], default: float) -> float:
-    """Return the first of the variables ``names`` that is set. Raises SetupError if it is no positive number."""
-    for name in names:
-        text = environ.get(name, "").strip()
-        if text:
-            with contextlib.suppress(ValueError):
-                if 0 < float(text) < math.inf:
-                    return float(text)
-            raise SetupError(f"environment variable {name} is {text!r}: must be a positive number")
-    return default
+def _positive(default: float, *names: str) -> float:
+    """Return the first of the variables ``names`` that is set. Raises SetupError if it is not a positive number."""
+    name, text = _first_set(*names)
+    if not text:
+        return default
+    with contextlib.suppress(ValueError):
+        if 0 < float(text) < math.inf:
+            return float(text)
+    raise SetupError(f"environment variable {name} is {text!r}: must be a positive number")
+
+
+def _first_set(*names: str) -> tuple[str, str]:
+    """Return the first of the variables ``names`` that is set, and its text; two empty texts if none is."""
+    texts = ((name, os.environ.get(name, "").strip()) for name in names)
+    return next(((name, text) for name, text in texts if text), ("", ""))

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import time
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from queue import Empty, SimpleQueue
-from threading import Thread
+from threading import Thread, get_ident
 
 REST_SECONDS = 0.25
 """The rest after a tick: a `wake` that comes in it waits until it is over."""
@@ -99,3 +101,25 @@ class Ticker:
         except Exception as error:  # noqa: BLE001 - the next tick may do better
             self._failed(error)
             return None
+
+
+@contextlib.contextmanager
+def unlogged(loggers: Sequence[str]) -> Iterator[deque[str]]:
+    """Keep what this thread writes to ``loggers`` out of the training's log; yield the last two messages."""
+    said: deque[str] = deque(maxlen=2)
+    thread = get_ident()
+
+    def elsewhere(record: logging.LogRecord) -> bool:
+        if record.thread != thread:
+            return True
+        said.append(record.getMessage())
+        return False
+
+    filtered = [logging.getLogger(name) for name in loggers]
+    for logger in filtered:
+        logger.addFilter(elsewhere)
+    try:
+        yield said
+    finally:
+        for logger in filtered:
+            logger.removeFilter(elsewhere)
