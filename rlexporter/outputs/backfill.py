@@ -39,9 +39,11 @@ class Backfill:
         self.last = time = round(max(time, self.last + _RESOLUTION), 3)
         self.moments += 1
         for family in prometheus.families(replace(snapshot, labels={**snapshot.labels, **self._labels})):
-            found = self._series.setdefault(family.name, {})
+            family_series = self._series.setdefault(family.name, {})
             for sample in family.samples:
-                times, values = found.setdefault((sample.name, tuple(sample.labels.items())), (array("d"), array("d")))
+                times, values = family_series.setdefault(
+                    (sample.name, tuple(sample.labels.items())), (array("d"), array("d"))
+                )
                 times.append(time)
                 values.append(sample.value)
             family.samples = []
@@ -64,10 +66,10 @@ class Backfill:
         yield b"# EOF\n"
 
 
-def _by_metric(found: _Series) -> Iterator[list[tuple[str, dict[str, str], _Points]]]:
-    """Yield the buckets of each histogram together: the format wants each of its moments in one piece."""
+def _by_metric(family_series: _Series) -> Iterator[list[tuple[str, dict[str, str], _Points]]]:
+    """Yield a family's series, the buckets of a histogram together: the format wants each moment in one piece."""
     groups: dict[_Labels, list[tuple[str, dict[str, str], _Points]]] = {}
-    for (sample, labels), points in found.items():
+    for (sample, labels), points in family_series.items():
         own = tuple(label for label in labels if label[0] != "le")
         groups.setdefault(own, []).append((sample, dict(labels), points))
     yield from groups.values()

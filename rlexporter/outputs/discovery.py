@@ -44,14 +44,14 @@ def announcer(
     Raises:
         SetupError: the file cannot be written.
     """
-    found = target(settings, port)
+    where = target(settings, port)
     if not settings.advertise and is_loopback(settings.host):
         logger.warning(
             "the target file in %s says %s, which only a Prometheus on this machine can reach; for others set "
             "RLEXPORTER_LISTEN_HOST=0.0.0.0, with a token, or RLEXPORTER_ADVERTISE",
-            *(settings.discovery_dir, found),
+            *(settings.discovery_dir, where),
         )
-    file = TargetFile(Path(settings.discovery_dir or "."), found, labels(settings), who)
+    file = TargetFile(Path(settings.discovery_dir or "."), where, labels(settings), who)
     try:
         file.write()
     except OSError as error:
@@ -135,16 +135,16 @@ def address() -> str:
     for elsewhere, family in _ELSEWHERE:
         with contextlib.suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as sock:
             sock.connect((elsewhere, 9))
-            found = str(sock.getsockname()[0])
-            if not found.startswith("127.") and found != "::1":
-                return found
+            own = str(sock.getsockname()[0])
+            if not own.startswith("127.") and own != "::1":
+                return own
     return socket.gethostname()
 
 
 def left_over(folder: Path, age: float) -> Iterator[Path]:
     """Yield our files in ``folder`` that were not written for ``age`` seconds. Raises OSError for a missing folder."""
-    for each in sorted(os.scandir(folder), key=lambda entry: entry.name):
-        ours = each.name.startswith(_PREFIX) and each.name.endswith(_SUFFIXES)
+    for entry in sorted(os.scandir(folder), key=lambda item: item.name):
+        ours = entry.name.startswith(_PREFIX) and entry.name.endswith(_SUFFIXES)
         with contextlib.suppress(FileNotFoundError):  # an exporter removed it meanwhile
-            if ours and each.is_file(follow_symlinks=False) and time.time() - each.stat().st_mtime > age:
-                yield Path(each.path)
+            if ours and entry.is_file(follow_symlinks=False) and time.time() - entry.stat().st_mtime > age:
+                yield Path(entry.path)

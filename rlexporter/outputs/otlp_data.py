@@ -59,12 +59,12 @@ class Origin:
 def metrics_data(snapshot: Snapshot, resource: Resource, now: int) -> MetricsData:
     """Return everything that ``snapshot`` holds, as of ``now`` (nanoseconds since the epoch)."""
     grouped = by_metric(snapshot).items()
-    families = [family for metric, found in grouped for family in _families(metric, snapshot, found, now)]
+    families = [family for metric, members in grouped for family in _families(metric, snapshot, members, now)]
     return MetricsData([ResourceMetrics(resource, [ScopeMetrics(_SCOPE, families, "")], "")])
 
 
-def _families(metric: Metric, snapshot: Snapshot, found: Iterable[Series], now: int) -> Iterator[OtlpMetric]:
-    labelled = [(series, labels(snapshot, series)) for series in found]
+def _families(metric: Metric, snapshot: Snapshot, members: Iterable[Series], now: int) -> Iterator[OtlpMetric]:
+    labelled = [(series, labels(snapshot, series)) for series in members]
     if metric.kind is Kind.HISTOGRAM:
         yield from _histogram(metric, [(attributes, snapshot.buckets[series]) for series, attributes in labelled], now)
         return
@@ -77,25 +77,25 @@ def _families(metric: Metric, snapshot: Snapshot, found: Iterable[Series], now: 
 
 def _histogram(metric: Metric, labelled: list[tuple[dict[str, str], Histogram]], now: int) -> Iterator[OtlpMetric]:
     """Yield the buckets and, if values can be negative, two sums beside them, as in a scrape."""
-    points = [_distribution(metric, attributes, found, now) for attributes, found in labelled]
+    points = [_distribution(metric, attributes, counted, now) for attributes, counted in labelled]
     yield OtlpMetric(metric.otlp_name, help_text(metric), "", OtlpHistogram(points, _CUMULATIVE))
     for part, text in SUMS.items() if metric.signed else ():
-        totals = [_number(attributes, getattr(found, part), now) for attributes, found in labelled]
+        totals = [_number(attributes, getattr(counted, part), now) for attributes, counted in labelled]
         yield _sum(f"{metric.otlp_name}.{part}", text.format(metric.series), totals)
 
 
-def _distribution(metric: Metric, attributes: dict[str, str], found: Histogram, now: int) -> HistogramDataPoint:
+def _distribution(metric: Metric, attributes: dict[str, str], counted: Histogram, now: int) -> HistogramDataPoint:
     """Return a point, without a sum if values can be negative: OTLP takes a sum for a counter, which never falls."""
     return HistogramDataPoint(
         attributes=attributes,
         start_time_unix_nano=_SINCE,
         time_unix_nano=now,
-        count=found.count,
-        sum=None if metric.signed else found.positive_sum,  # type: ignore[arg-type] # optional in the protocol
-        bucket_counts=found.counts,
-        explicit_bounds=found.bounds,
-        min=_known(found.minimum),  # type: ignore[arg-type]
-        max=_known(found.maximum),  # type: ignore[arg-type]
+        count=counted.count,
+        sum=None if metric.signed else counted.positive_sum,  # type: ignore[arg-type] # optional in the protocol
+        bucket_counts=counted.counts,
+        explicit_bounds=counted.bounds,
+        min=_known(counted.minimum),  # type: ignore[arg-type]
+        max=_known(counted.maximum),  # type: ignore[arg-type]
     )
 
 

@@ -68,8 +68,8 @@ def openmetrics(family: MetricFamily) -> bytes:
 
 def families(snapshot: Snapshot) -> Iterator[MetricFamily]:
     """Yield every family of ``snapshot``, sorted by name; each sample carries the labels of the run."""
-    for metric, found in sorted(by_metric(snapshot).items(), key=lambda each: each[0].series):
-        ordered = sorted(found, key=lambda series: series.labels)
+    for metric, members in sorted(by_metric(snapshot).items(), key=lambda item: item[0].series):
+        ordered = sorted(members, key=lambda series: series.labels)
         if metric.kind is Kind.HISTOGRAM:
             yield from _histogram(metric, snapshot, ordered)
         else:
@@ -79,11 +79,11 @@ def families(snapshot: Snapshot) -> Iterator[MetricFamily]:
 class _Families(Collector):
     """Adapts families to the collector that an encoder wants."""
 
-    def __init__(self, found: Iterable[MetricFamily]) -> None:
-        self._found = found
+    def __init__(self, families: Iterable[MetricFamily]) -> None:
+        self._families = families
 
     def collect(self) -> Iterable[MetricFamily]:
-        return self._found
+        return self._families
 
 
 def _simple(metric: Metric, snapshot: Snapshot, ordered: list[Series]) -> MetricFamily:
@@ -104,28 +104,28 @@ def _histogram(metric: Metric, snapshot: Snapshot, ordered: list[Series]) -> Ite
     family = MetricFamily(name, text, "histogram")
     parts = {part: MetricFamily(f"{name}_{part}", meaning.format(name), "counter") for part, meaning in SUMS.items()}
     for series in ordered:
-        found, own = snapshot.buckets[series], labels(snapshot, series)
-        for bound, count in _cumulative(found):
+        counted, own = snapshot.buckets[series], labels(snapshot, series)
+        for bound, count in _cumulative(counted):
             family.add_sample(f"{name}_bucket", {**own, "le": bound}, count)
         if metric.signed:
             for part, total in parts.items():
-                total.add_sample(f"{name}_{part}_total", own, getattr(found, part))
+                total.add_sample(f"{name}_{part}_total", own, getattr(counted, part))
         else:
-            family.add_sample(f"{name}_count", own, found.count)
-            family.add_sample(f"{name}_sum", own, found.positive_sum)
+            family.add_sample(f"{name}_count", own, counted.count)
+            family.add_sample(f"{name}_sum", own, counted.positive_sum)
     yield family
     if metric.signed:
         yield from parts.values()
 
 
-def _cumulative(found: Histogram) -> Iterator[tuple[str, int]]:
-    bounds = (*(floatToGoString(bound) for bound in found.bounds), "+Inf")  # type: ignore[no-untyped-call]
-    return zip(bounds, accumulate(found.counts), strict=True)
+def _cumulative(counted: Histogram) -> Iterator[tuple[str, int]]:
+    bounds = (*(floatToGoString(bound) for bound in counted.bounds), "+Inf")  # type: ignore[no-untyped-call]
+    return zip(bounds, accumulate(counted.counts), strict=True)
 
 
-def _restricted(found: Iterable[MetricFamily], names: frozenset[str]) -> Iterator[MetricFamily]:
+def _restricted(all_families: Iterable[MetricFamily], names: frozenset[str]) -> Iterator[MetricFamily]:
     """Yield only the families, or single series of them, in ``names``."""
-    for family in found:
+    for family in all_families:
         samples = family.samples if family.name in names else [s for s in family.samples if s.name in names]
         if samples:
             family.samples = samples
@@ -134,10 +134,10 @@ def _restricted(found: Iterable[MetricFamily], names: frozenset[str]) -> Iterato
 
 def by_metric(snapshot: Snapshot) -> dict[Metric, list[Series]]:
     """Return all series of ``snapshot``, samples and histograms alike, by metric."""
-    found: dict[Metric, list[Series]] = {}
+    grouped: dict[Metric, list[Series]] = {}
     for series in (*snapshot.samples, *snapshot.buckets):
-        found.setdefault(series.metric, []).append(series)
-    return found
+        grouped.setdefault(series.metric, []).append(series)
+    return grouped
 
 
 def labels(snapshot: Snapshot, series: Series) -> dict[str, str]:

@@ -31,15 +31,35 @@ STATE_FILE = "_rlexporter_state.json"
 def keeper(
     snapshot: Callable[[], Snapshot], path: Callable[[], str], seconds: float, failed: Callable[[Exception], None]
 ) -> Ticker:
-    """Return a ticker that keeps the file, at most ``seconds`` old. Raises SetupError if it cannot be written."""
-    file = StateFile(snapshot, path)
+    """Return a ticker that keeps the file, at most ``seconds`` old. Raises SetupError if it cannot be written.
+
+    ``path`` returns the place, or an empty string while it is unknown. The file of a killed process that is there is
+    kept under another name. While the run lasts the file is written even if nothing has changed: its time says when
+    the process was last alive.
+    """
+    written: tuple[Path, Snapshot] | None = None
+
+    def write() -> None:
+        nonlocal written
+        where, now = path(), snapshot()
+        if not where:
+            return
+        file = Path(where)
+        if written is None or written[0] != file:
+            if file.exists():
+                file.replace(file.with_name(f"{file.stem}.previous{file.suffix}"))
+        elif written[1] is now and now.state is not None and now.state.over:
+            return
+        write_whole(file, text(now))
+        written = file, now
+
     try:
-        file.write()
+        write()
     except OSError as error:
         raise SetupError(
             f"cannot keep the state in {path()}: {error.strerror} (argument state_file, RLEXPORTER_STATE_FILE)"
         ) from None
-    return Ticker("state", seconds, file.write, failed, last=file.write)
+    return Ticker("state", seconds, write, failed, last=write)
 
 
 def path(setting: str, output_dir: str | None, rank: int, *, begun: bool) -> str:
@@ -52,51 +72,16 @@ def path(setting: str, output_dir: str | None, rank: int, *, begun: bool) -> str
     return str(of_rank(Path(output_dir or ".") / STATE_FILE, rank)) if output_dir or begun else ""
 
 
-class StateFile:
-    """Writes the file, and keeps a killed process's file under another name.
-
-    ``path`` returns the place, or an empty string while it is unknown.
-    """
-
-    def __init__(self, snapshot: Callable[[], Snapshot], path: Callable[[], str]) -> None:
-        self._snapshot = snapshot
-        self._path = path
-        self._written: tuple[Path, Snapshot] | None = None
-
-    def write(self) -> None:
-        """Write the file. Raises OSError.
-
-        While the run lasts it is written although nothing has changed: its time says when the process was last alive.
-        """
-        where, now = self._path(), self._snapshot()
-        if not where:
-            return
-        path = Path(where)
-        if self._written and self._written[0] == path:
-            if self._written[1] is now and now.state is not None and now.state.over:
-                return
-        else:
-            _keep(path)
-        write_whole(path, text(now))
-        self._written = (path, now)
-
-
 def text(snapshot: Snapshot) -> str:
     """Return ``snapshot`` as JSON, with NaN and Infinity as Python's json writes them."""
-    bounds = {series.metric.series: found.bounds for series, found in snapshot.buckets.items()}
+    bounds = {series.metric.series: counted.bounds for series, counted in snapshot.buckets.items()}
     state = {"labels": snapshot.labels, "samples": snapshot.samples, "buckets": snapshot.buckets, "bounds": bounds}
-    incidents = [asdict(each) for each in snapshot.incidents]
+    incidents = [asdict(incident) for incident in snapshot.incidents]
     keys = {"framework": snapshot.framework, "family": snapshot.family, "incidents": incidents}
     return (
         json.dumps(codec.plain({"event": "snapshot", "version": __version__, "time": time.time(), **keys, **state}))
         + "\n"
     )
-
-
-def _keep(path: Path) -> None:
-    """Rename the file that an earlier process has left."""
-    if path.exists():
-        path.replace(path.with_name(f"{path.stem}.previous{path.suffix}"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,28 +102,28 @@ def read_saved_state(path: str | Path) -> SavedState | None:
     """Return the state in a file, None if it holds none; unknown series are left out. Raises UnreadableError."""
     path = Path(path)
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        saved = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
         return None
-    if not isinstance(found, dict) or found.get("event") != "snapshot":
+    if not isinstance(saved, dict) or saved.get("event") != "snapshot":
         return None
     try:
-        return SavedState(path, float(found["time"]), _snapshot(found))
+        return SavedState(path, float(saved["time"]), _snapshot(saved))
     except Exception as error:  # noqa: BLE001 - a foreign file can be wrong in any way
         raise UnreadableError(f"{path}: is no state of a run: {type(error).__name__}: {error}") from None
 
 
-def _snapshot(found: dict[str, Any]) -> Snapshot:
-    samples = {codec.series(text): float(value) for text, value in found["samples"].items()}
+def _snapshot(saved: dict[str, Any]) -> Snapshot:
+    samples = {codec.series(text): float(value) for text, value in saved["samples"].items()}
     return Snapshot(
-        labels={str(name): str(value) for name, value in found["labels"].items()},
+        labels={str(name): str(value) for name, value in saved["labels"].items()},
         samples={series: value for series, value in samples.items() if series is not None},
-        buckets=codec.parse(found["buckets"], found["bounds"]),
-        incidents=tuple(map(_incident, found.get("incidents", ()))),
-        framework=str(found.get("framework", "")),
-        family=str(found.get("family", "")),
+        buckets=codec.parse(saved["buckets"], saved["bounds"]),
+        incidents=tuple(map(_incident, saved.get("incidents", ()))),
+        framework=str(saved.get("framework", "")),
+        family=str(saved.get("family", "")),
     )
 
 
-def _incident(found: dict[str, Any]) -> Incident:
-    return Incident(**{**found, "severity": Severity(found["severity"]), "standing": Standing(found["standing"])})
+def _incident(fields: dict[str, Any]) -> Incident:
+    return Incident(**{**fields, "severity": Severity(fields["severity"]), "standing": Standing(fields["standing"])})

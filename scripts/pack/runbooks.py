@@ -20,7 +20,7 @@ def pages() -> dict[str, str]:
     return {
         "README.md": _index(),
         **{f"{alert}.md": _page(alert, conditions) for alert, conditions in BY_ALERT.items()},
-        **{f"{each.alert}.md": _outside(each) for each in PROMETHEUS_ALERTS},
+        **{f"{alert.alert}.md": _outside(alert) for alert in PROMETHEUS_ALERTS},
         f"{WATCHDOG}.md": filled("watchdog.md", watchdog=WATCHDOG),
     }
 
@@ -85,7 +85,7 @@ def _own_remedies(condition: Condition, conditions: Sequence[Condition]) -> list
 
 
 def _listed(conditions: Sequence[Condition]) -> str:
-    lines = (f"* [`{each.name}`](#{each.name}): {each.summary}" for each in conditions)
+    lines = (f"* [`{condition.name}`](#{condition.name}): {condition.summary}" for condition in conditions)
     return "The label `condition` says which of these it is:\n\n" + "\n".join(lines)
 
 
@@ -94,26 +94,26 @@ def _meaning(condition: Condition) -> str:
 
 
 def _grouped(conditions: Sequence[Condition], text_of: Callable[[Condition], str]) -> str:
-    """Return the texts of conditions, each once with the names of those that it is of, where they differ."""
+    """Return the text of conditions, each one once; where they differ, with the names of its conditions."""
     named: dict[str, list[str]] = {}
-    for each in conditions:
-        named.setdefault(text_of(each), []).append(f"`{each.name}`")
+    for condition in conditions:
+        named.setdefault(text_of(condition), []).append(f"`{condition.name}`")
     if len(named) == 1:
         return text_of(conditions[0])
     return _bullets([f"{', '.join(names)}: {text}" for text, names in named.items()])
 
 
-def _outside(each: PrometheusAlert) -> str:
-    severity = f"{each.severity.value}{', or that of what it stands for' if each.milder else ''}"
+def _outside(alert: PrometheusAlert) -> str:
+    severity = f"{alert.severity.value}{', or that of what it stands for' if alert.milder else ''}"
     sections = {
-        MEANING: f"{each.meaning}\n\nSeverity: {severity}. Seen from outside the process.",
-        "Impact": IMPACT[each.family],
-        "Diagnosis": f"```promql\n{promql.expand(each.expr)}\n```",
-        CAUSES: _bullets(each.causes),
-        REMEDIES: _bullets(each.remedies),
-        "Source of the limit": each.source + ".",
+        MEANING: f"{alert.meaning}\n\nSeverity: {severity}. Seen from outside the process.",
+        "Impact": IMPACT[alert.family],
+        "Diagnosis": f"```promql\n{promql.expand(alert.expr)}\n```",
+        CAUSES: _bullets(alert.causes),
+        REMEDIES: _bullets(alert.remedies),
+        "Source of the limit": alert.source + ".",
     }
-    return filled("runbook.md", title=each.alert, summary=each.summary, sections=_headed(sections, "##"))
+    return filled("runbook.md", title=alert.alert, summary=alert.summary, sections=_headed(sections, "##"))
 
 
 def _headed(sections: Mapping[str, str], level: str) -> str:
@@ -149,8 +149,8 @@ def hold_text(limit: Limit) -> str:
 def _diagnosis(conditions: Sequence[Condition]) -> str:
     """Return the queries: the conditions, the signals that they are judged by, and signals to compare with."""
     of = promql.named(conditions)
-    read = [name for each in conditions for name in series_of(each.signal)]
-    related = [name for each in conditions for name in each.related]
+    read = [name for condition in conditions for name in series_of(condition.signal)]
+    related = [name for condition in conditions for name in condition.related]
     queries = [
         f'rl_condition{{{of},run="$run"}}',
         f'rl_threshold{{{of},run="$run"}}',
@@ -196,7 +196,9 @@ def _index() -> str:
         )
         for condition in CONDITIONS
     ]
-    outside = [(f"[{each.alert}]({each.alert}.md)", each.severity.value, each.summary) for each in PROMETHEUS_ALERTS]
+    outside = [
+        (f"[{alert.alert}]({alert.alert}.md)", alert.severity.value, alert.summary) for alert in PROMETHEUS_ALERTS
+    ]
     watchdog = (f"[{WATCHDOG}]({WATCHDOG}.md)", "none", "Alerting works.")
     return filled(
         "runbooks.md",

@@ -26,8 +26,8 @@ class Language:
 
     def __call__(self, text: str, **fields: str) -> str:
         """Return ``text`` in this language. Braces of a text that is called without ``fields`` are text."""
-        found = self.texts.get(text, text)
-        return found.format_map(fields) if fields else found
+        translation = self.texts.get(text, text)
+        return translation.format_map(fields) if fields else translation
 
     @property
     def name(self) -> str:
@@ -47,7 +47,7 @@ def _read(code: str) -> Language:
 
 
 def language(code: str) -> Language:
-    """Return the language ``code``, read once; English for one that there is not."""
+    """Return the language ``code``, read once; English for an unknown one."""
     return _read(code if code in CODES else CODES[0])
 
 
@@ -55,6 +55,6 @@ ENGLISH = language(CODES[0])
 
 
 def code_of(tag: str) -> str:
-    """Return the code of a language tag such as `zh-Hans-CN`; empty for a language that there is not."""
-    found = tag.strip().lower().split("-")[0]
-    return found if found in CODES else ""
+    """Return the code of a language tag such as `zh-Hans-CN`; empty for an unknown language."""
+    code = tag.strip().lower().split("-")[0]
+    return code if code in CODES else ""
