@@ -34,8 +34,8 @@ _MOST_TOKEN_BYTES = 4096
 class Guards:
     """The guards of an endpoint.
 
-    ``token`` returns the token that every request has to bring, as it is now. ``advertised``: the only name, other
-    than those of a loopback address, under which an endpoint on such an address may be asked for; None: any name.
+    ``token`` returns the current token, which every request must bring. ``advertised``: the one name, besides those of
+    a loopback address, to which an endpoint on such an address answers; None: it answers to any name.
     """
 
     token: Callable[[], bytes] | None = None
@@ -75,8 +75,8 @@ def guards(settings: Settings, failed: Callable[[Exception], None]) -> Guards:
 class Authentication:
     """ASGI application in front of another one: passes on requests that bring the token and only read.
 
-    On a loopback address they must also ask for a name of this machine: a web page whose own name was made to mean
-    127.0.0.1 (DNS rebinding) could read everything else.
+    On a loopback address they must also ask for a name of this machine. Otherwise a web page whose own name resolves to
+    127.0.0.1 (DNS rebinding) could read everything.
     """
 
     def __init__(self, app: ASGIApp, guards: Guards) -> None:
@@ -90,7 +90,7 @@ class Authentication:
         refusal = self._refusal(scope, has_body)
         if refusal is not None:
             status, text, headers = refusal
-            # A body that was not read cannot be told from the next request.
+            # An unread body could not be told from the next request.
             await _answer(send, status, text, [*headers, (b"connection", b"close")] if has_body else headers)
             return
         with contextlib.suppress(Exception):  # already reported and answered, but starlette raises it all the same
@@ -131,7 +131,7 @@ def _name(host: bytes) -> str:
 
 
 def _password(value: bytes) -> bytes:
-    """Return the password of Basic authentication, all that a browser can be asked for; empty for other schemes."""
+    """Return the password of Basic authentication, the one scheme that browsers ask for; empty if it is malformed."""
     with contextlib.suppress(binascii.Error, ValueError):
         return base64.b64decode(value.strip(), validate=True).partition(b":")[2]
     return b""

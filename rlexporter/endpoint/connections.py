@@ -20,7 +20,7 @@ KEEP_ALIVE_SECONDS = 130
 
 
 ONCE_TAKEN = "rlexporter.once_taken"
-"""What an application may put into the scope of a request: a function that is called once its answer was taken."""
+"""Key of a request's scope under which an application may leave a function to call once its answer was taken."""
 
 
 class Stage(Enum):
@@ -49,8 +49,8 @@ _AT_ONCE = struct.pack("ii", 1, 0)
 class Connection:
     """An accepted connection, from ``address`` (host and port).
 
-    ``useful`` is True once it has fetched something: of too many connections the others are shut first. ``waits`` is
-    True while the other side does not take what was sent.
+    ``useful`` is True once it has fetched something: if there are too many connections, the others are shut first.
+    ``waits`` is True while the other side does not take what was sent.
     """
 
     def __init__(self, sock: socket.socket, address: tuple[str, int]) -> None:
@@ -124,7 +124,7 @@ class Connections:
     def admit(self, sock: socket.socket, address: tuple[str, int]) -> None:
         """Keep one more connection, from ``address``; if that is too many, shut another one.
 
-        One that has fetched nothing goes first, then one of the host with most, then the longest in its stage.
+        Prefer one that has fetched nothing, then one of the host with the most, then the one longest in its stage.
         """
         self._forget_closed()
         living = [connection for connection in self._accepted.values() if not connection.over]
@@ -139,7 +139,7 @@ class Connections:
         return self._accepted[fileno]
 
     def to(self, address: Sequence[Any] | None) -> Connection | None:
-        """Return the latest connection from ``address`` (host and port); None if there is none any more."""
+        """Return the latest connection from ``address`` (host and port); None if it has gone."""
         wanted = tuple(address or ())
         latest_first = reversed(self._accepted.values())
         return next((connection for connection in latest_first if connection.address == wanted), None)
@@ -174,7 +174,7 @@ class Listener(socket.socket):
 
     def __init__(self, sock: socket.socket) -> None:
         super().__init__(sock.family, sock.type, sock.proto, sock.detach())
-        # Accepted sockets inherit the options. An answer leaves in pieces: the last one would wait for a receipt.
+        # Accepted sockets inherit the options. Without TCP_NODELAY the last piece of an answer waits for a receipt.
         self.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER_BYTES)
         self.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.connections = Connections(_room())

@@ -1,4 +1,4 @@
-"""Files with the endpoint's credentials, of a token and of TLS: checked, and read again when they change."""
+"""The endpoint's token and TLS files: checked, and read again when they change."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def unusable(path: str, setting: str, reason: str) -> SetupError:
 
 
 def _without_waiting(path: str, flags: int) -> int:
-    """Open ``path`` without waiting, as for a pipe that nobody writes to."""
+    """Open ``path`` without blocking, even if it is a pipe that nobody writes to."""
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 

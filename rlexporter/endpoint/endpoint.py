@@ -84,7 +84,7 @@ class Server:
         guards: Guards = NO_GUARDS,
         steps: deque[Snapshot] | None = None,
     ) -> None:
-        """``snapshot`` returns what is served now; ``steps`` are the snapshots since the last look, for the history."""
+        """``snapshot`` returns what is served now; ``steps`` are the snapshots since the last `note`."""
         self.fetches = Fetches()
         self.host, self.port = sock.getsockname()[:2]
         self.url = f"{'https' if guards.tls else 'http'}://{_reachable(self.host)}:{self.port}"
@@ -110,8 +110,8 @@ class Server:
             time.sleep(0.005)
 
     def note(self) -> None:
-        """Take each step since the last look, and what is served now, into the history; any thread may."""
-        with self._noting:  # so that none takes an older snapshot last
+        """Add each step since the last call, and the current snapshot, to the history. Safe on any thread."""
+        with self._noting:  # an older snapshot must not be added last
             while self._steps:
                 self.history.see(self._steps.popleft())
             self.history.see(self._snapshot())

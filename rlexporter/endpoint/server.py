@@ -33,11 +33,10 @@ _SWEEP_SECONDS = 0.1
 _BEAT_SECONDS = 0.25
 """Timers go off together, at multiples of this: uvicorn's own and ours would wake the thread twenty times a second."""
 _SOON_SECONDS = 0.05
-"""Timers of less are kept as they are: something waits for them."""
+"""Shorter timers keep their time: something waits for them."""
 _FINISH_SECONDS = 1
 _SHARE, _BURST_SECONDS, _LONGEST_REST_SECONDS = 0.1, 2.0, 0.1
-"""The share of a core that strangers may take on average, the seconds of it that they may take at once, and the rest
-that is made of it at a time."""
+"""The share of a core that requests may use on average, the seconds that they may use at once, the longest sleep."""
 _LOGGERS = ("uvicorn.error", "uvicorn.access", "uvicorn.asgi", "asyncio")
 _HEADERS = [
     ("X-Content-Type-Options", "nosniff"),
@@ -83,7 +82,7 @@ class HTTPServer:
         return self._uvicorn.started
 
     def stop(self) -> None:
-        """Ask `work` to finish the answers under way and to return. Safe on any thread."""
+        """Ask `work` to finish the current answers and return. Safe on any thread."""
         self._uvicorn.should_exit = True
 
     def work(self) -> None:
@@ -113,7 +112,7 @@ class HTTPServer:
             await asyncio.gather(*left, return_exceptions=True)
 
     async def _sweep(self) -> None:
-        """Shut connections whose time is over; at the end shut all that still send, and soon all that still read."""
+        """Shut connections whose time is over; at the end those that still send, and a second later all others."""
         while not self._uvicorn.should_exit:
             self._connections.sweep()
             await asyncio.sleep(_SWEEP_SECONDS)
@@ -159,17 +158,17 @@ class _Loop(asyncio.SelectorEventLoop):
 
 
 class Pace:
-    """Keeps a thread to a share of a core, whoever asks for how much: training needs the rest, and its lock.
+    """Keeps a thread to a share of a core, however much is asked of it: training needs the rest, and the GIL.
 
-    Who comes meanwhile waits a little; what answers use now and then they may use at once.
+    Requests beyond the share wait a little; a short burst is answered at once.
     """
 
     def begin(self) -> None:
-        """Begin, on the thread that is kept."""
+        """Begin to count. Call it on the thread to keep."""
         self._left, self._at, self._used = _BURST_SECONDS, time.monotonic(), time.thread_time()
 
     def keep(self) -> None:
-        """Rest for as long as the time that was used is more than the share. Before each piece of work."""
+        """Sleep if the thread has used more than its share. Call it before each piece of work."""
         now, used = time.monotonic(), time.thread_time()
         self._left = min(_BURST_SECONDS, self._left + _SHARE * (now - self._at)) - (used - self._used)
         self._at, self._used = now, used

@@ -77,7 +77,7 @@ class TargetFile:
     def write(self) -> float:
         """Write the file if it is due or the run has another name. Return the seconds until it is due. Raises OSError.
 
-        Most of what wakes outputs changes nothing here, and the folder is one that a whole cluster shares.
+        Most wakes change nothing here, and a whole cluster shares the folder.
         """
         run, rank = self._who()
         if not run:
@@ -105,9 +105,9 @@ def name(run: str, rank: int) -> str:
 
 
 def labels(settings: Settings) -> dict[str, str]:
-    """Return the labels of the target. Where series have a `node` of the user's own, the target has none.
+    """Return the labels of the target: no `node` if the user has given series one, since Prometheus would rename it.
 
-    In a container the name of the machine is not that of the host. Prometheus would rename one of the two.
+    A user does so in a container, where the name of the machine is not that of the host.
     """
     scheme = {"__scheme__": "https"} if settings.tls_cert_file else {}
     return scheme if "node" in settings.labels else {**scheme, "node": socket.gethostname()}

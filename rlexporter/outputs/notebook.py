@@ -24,10 +24,10 @@ _BOX = (
 
 
 def show(html: Callable[[], str], text: str, failed: Callable[[Exception], None]) -> Ticker | None:
-    """Show what ``html`` returns in the cell that runs now; return what keeps it up to date, not yet started.
+    """Show what ``html`` returns in the cell that runs now; return the ticker that updates it, not yet started.
 
-    ``text``: what is shown where there is no HTML. Returns None where nothing can be changed later: in a terminal, or
-    without IPython.
+    ``text`` is shown where HTML cannot be. Return None where the cell cannot change later: in a terminal, or without
+    IPython.
     """
     shell: Any = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
     if shell is None:

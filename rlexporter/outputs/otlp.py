@@ -38,7 +38,7 @@ BACK_OFF_SECONDS = 300.0
 """Longest wait between two failing pushes."""
 
 SPARE_SECONDS = 0.5
-"""Part of the time for closing that is kept for anything but the push."""
+"""Seconds of the time for closing that are kept for all but the push."""
 
 _LOGGERS = ("opentelemetry.exporter.otlp.proto.http.metric_exporter", "opentelemetry.exporter.otlp.proto.grpc.exporter")
 """Loggers to which the exporters write why they have failed."""

@@ -1,4 +1,4 @@
-"""Periodic work beside the training, on a thread of its own, until it is closed."""
+"""Periodic work beside the training, on a thread of its own, which may keep out of the training's log."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from queue import Empty, SimpleQueue
 from threading import Thread, get_ident
 
 REST_SECONDS = 0.25
-"""The rest after a tick: a `wake` that comes in it waits until it is over."""
+"""The rest after a tick; a `wake` during it waits until it is over."""
 
 LONGEST_REST_SECONDS = 1.0
-"""The rest grows to this while it is cut short again and again, by what may flap at every step for hours."""
+"""The rest grows to this while wakes keep cutting it short: a condition may flap at every step for hours."""
 
 
 class Ticker:
     """Calls ``tick`` at once, then every ``seconds``, and within a second after `wake`; calls ``last`` at the end.
 
-    All calls are made on the ticker's thread, except ``last`` if it was never started. ``tick`` may return the seconds
-    to wait this time, to back off. Exceptions of both go to ``failed``; the thread goes on. However often it is woken,
-    there is a rest between two ticks.
+    It makes all calls on its own thread, except ``last`` if it was never started. To back off, ``tick`` may return the
+    seconds to wait this time. Exceptions of both go to ``failed``, and the thread goes on. It rests between two ticks,
+    however often it is woken.
     """
 
     def __init__(

@@ -37,7 +37,7 @@ SUMS = {
     "positive_sum": "Sum of the positive values of {}.",
     "negative_sum": "Sum of the absolute negative values of {}.",
 }
-"""Two counters beside a histogram that takes negative values, whose own sum could fall: their difference is it."""
+"""Two counters beside a histogram that takes negative values, whose own sum could fall: their difference is the sum."""
 
 
 def encode(snapshot: Snapshot, accept: str, names: Iterable[str] = ()) -> tuple[bytes, str]:

@@ -67,7 +67,7 @@ def _word(incident: Incident) -> str:
 
 
 def _silence(samples: Samples, now: float, language: Language) -> dict[str, Any]:
-    """Return how long a run that hangs has made no step."""
+    """Return the time since the last step of a run that hangs."""
     return {
         "name": language("no step for"),
         "series": "rl_last_step_timestamp_seconds",

@@ -25,9 +25,9 @@ def thinned(points: Sequence[Point], most: int) -> list[Point]:
 class Curve:
     """The points of one series, in the order of its steps.
 
-    Of every so many points the lowest and the highest are kept. When there are too many, pairs of these parts are made
-    one, so that a part is twice as long from then on, at the beginning of a run as at its end. ``share``: the part of
-    the room that this curve takes, so that not all curves are thinned in the same moment.
+    It keeps the lowest and the highest point of each part. When there are too many, it merges pairs of parts: a part is
+    twice as long from then on, at the beginning of a run as at its end. ``share``: the part of the room that this curve
+    takes, so that not all curves are thinned at the same moment.
     """
 
     __slots__ = ("_first", "_kept", "_last", "_open", "_share", "_size", "_steps", "_values")
@@ -51,7 +51,7 @@ class Curve:
         return self._last[0] if self._last else float("-inf")
 
     def add(self, step: float, value: float, most: int) -> None:
-        """Add a point behind the last one, and keep at most ``most`` (8 or more) between the first and the last."""
+        """Add a point after the last one, and keep at most ``most`` (8 or more) between the first and the last."""
         point = self._last = (step, value)
         if self._first is None:
             self._first = point
@@ -77,7 +77,7 @@ class Curve:
         self._open, self._kept = [], 0
 
     def _halve(self) -> None:
-        """Make one part of each two; a last one that is alone is open again."""
+        """Merge every two parts into one; an odd last part is open again."""
         points = list(zip(self._steps, self._values, strict=True))
         pairs, alone = (points, []) if len(points) % 4 == 0 else (points[:-2], points[-2:])
         kept = [point for start in range(0, len(pairs), 4) for point in _extremes(pairs[start : start + 4])]
@@ -90,7 +90,7 @@ class Curve:
 def _extremes(points: Sequence[Point]) -> list[Point]:
     """Return the lowest and the highest of ``points``, in their order; of equal ones the first and the last.
 
-    NaN is higher than all, since it must not be lost.
+    NaN counts as the highest, so that it is never lost.
     """
     if len(points) < 3:
         return list(points)

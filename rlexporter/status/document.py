@@ -40,7 +40,7 @@ _OWN_LABELS = ("run", "rank")
 def status(snapshot: Snapshot, history: History, now: float, language: Language = ENGLISH) -> dict[str, Any]:
     """Return the document of the run at this moment; ``now``: seconds since the epoch.
 
-    Its texts are in ``language``; its names, codes and units are the same in all.
+    What says how the run is and what to do is in ``language``; all else is the same in each.
     """
     samples = Samples(snapshot)
     missing = {signal: (cause, language(reason)) for signal, cause, reason in samples.of("rl_signal_unavailable_info")}
@@ -162,7 +162,7 @@ def _described(metric: Metric, framework: str, family: str) -> dict[str, str]:
 
 
 def _keys(metric: Metric, framework: str, family: str) -> list[str]:
-    """Return the log keys that feed ``metric``: a framework's own; else TRL's, where its trainers are made of TRL's."""
+    """Return the log keys that feed ``metric``: a framework's own, or else TRL's if its trainers build on them."""
     known = FRAMEWORKS.get(framework)
     own = known.keys if known is not None else ()
     keys = [key.name for key in own if key.series == metric.series and (not key.families or family in key.families)]

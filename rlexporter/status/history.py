@@ -40,11 +40,11 @@ class Earlier(NamedTuple):
 
 
 class History:
-    """The history of one process. One thread calls `see`; any may call the others, also meanwhile.
+    """The history of one process. One thread at a time calls `see`; any thread may call the others meanwhile.
 
-    The curve of a gauge has the values that it had when its step changed. That of a histogram has the mean of what was
-    counted since the point before; a histogram that mirrors a gauge has no curve. A run that begins again, at an
-    earlier step, begins a new history.
+    The curve of a gauge has its value at each step. That of a histogram has the mean of what was counted since the
+    point before; a histogram that mirrors a gauge has no curve. A run that begins again, at an earlier step, begins a
+    new history.
     """
 
     def __init__(self) -> None:
@@ -57,7 +57,7 @@ class History:
         self._pace: deque[tuple[float, float]] = deque(maxlen=1000)  # a recording may have no times
 
     def see(self, snapshot: Snapshot) -> None:
-        """Take what has changed since the last snapshot."""
+        """Add what has changed since the last snapshot."""
         step = snapshot.samples.get(_STEP)
         if step is None or snapshot is self._seen:
             return
@@ -88,7 +88,7 @@ class History:
         return sorted(named, key=lambda series: series.labels)
 
     def past(self, step: int | None) -> Earlier:
-        """Return the histograms about 50 steps before ``step``: none at all where the run was not older then."""
+        """Return the histograms about 50 steps before ``step``; none if the run had not begun then."""
         with self._lock:
             if step is None or not self._states:
                 return Earlier({}, None)
@@ -104,7 +104,7 @@ class History:
             return (last - first) / (ended - began) if ended > began else None
 
     def _begin_again(self, snapshot: Snapshot, step: int) -> None:
-        """Forget the curves; the histograms go on to count, so that what they count now is where the run begins."""
+        """Forget the curves. Histograms count on, so that their current state is where the run begins."""
         for kept in (self._curves, self._states, self._pace):
             kept.clear()
         self._states.append((step, snapshot.buckets))
@@ -157,7 +157,7 @@ def _labels(series: Series) -> str:
 
 
 def since(now: Histogram, before: Histogram | None) -> Histogram:
-    """Return what ``now`` counts and ``before`` does not; all of it where that is no earlier state of ``now``.
+    """Return what ``now`` counts and ``before`` does not; all of it if ``before`` is not an earlier state of ``now``.
 
     Its smallest and largest value are those of the whole.
     """
