@@ -15,6 +15,8 @@ import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from starlette.datastructures import Headers
+from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from rlexporter.config.settings import Settings
@@ -22,11 +24,9 @@ from rlexporter.endpoint.credentials import Reread, contents, tls_context, unusa
 from rlexporter.model.errors import SetupError
 from rlexporter.outputs.discovery import is_loopback
 
-Headers = list[tuple[bytes, bytes]]
-
 METHODS = ("GET", "HEAD")
 _OPEN = "/livez"
-_CHALLENGE = b'Bearer, Basic realm="any name, and the token as password", charset="UTF-8"'
+_CHALLENGE = 'Bearer, Basic realm="any name, and the token as password", charset="UTF-8"'
 _MOST_TOKEN_BYTES = 4096
 
 
@@ -68,7 +68,7 @@ def guards(settings: Settings, failed: Callable[[Exception], None]) -> Guards:
         raise SetupError(
             f"{key or client_ca} is of no use without a certificate (argument tls_cert_file, RLEXPORTER_TLS_CERT_FILE)"
         )
-    advertised = _name((settings.advertise or "").encode("latin-1", "replace")) if is_loopback(settings.host) else None
+    advertised = _name(settings.advertise or "") if is_loopback(settings.host) else None
     return Guards(token, context, advertised)
 
 
@@ -86,48 +86,47 @@ class Authentication:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request, or pass it on."""
-        has_body = _has_body(scope["headers"])
-        refusal = self._refusal(scope, has_body)
+        headers = Headers(scope=scope)
+        lengths = headers.getlist("content-length")
+        has_body = "transfer-encoding" in headers or any(length.strip("0") for length in lengths)
+        refusal = self._refusal(scope, headers, has_body)
         if refusal is not None:
-            status, text, headers = refusal
-            # An unread body could not be told from the next request.
-            await _answer(send, status, text, [*headers, (b"connection", b"close")] if has_body else headers)
+            if has_body:
+                refusal.headers["connection"] = "close"  # an unread body could not be told from the next request
+            await refusal(scope, receive, send)
             return
         with contextlib.suppress(Exception):  # already reported and answered, but starlette raises it all the same
             await self._app(scope, receive, send)
 
-    def _refusal(self, scope: Scope, has_body: bool) -> tuple[int, bytes, Headers] | None:
+    def _refusal(self, scope: Scope, headers: Headers, has_body: bool) -> Response | None:
         readable = scope["method"] in METHODS
-        if self._advertised is not None and not all(map(self._is_asked, _sent(scope["headers"], b"host"))):
-            return 421, b"asked for under a name that is not this machine's: see RLEXPORTER_ADVERTISE\n", []
-        if self._token and not (readable and scope["path"] == _OPEN) and not _brings(scope["headers"], self._token()):
-            return 401, b"unauthorized\n", [(b"www-authenticate", _CHALLENGE)]
+        if self._advertised is not None and not all(map(self._is_asked, headers.getlist("host"))):
+            text = "asked for under a name that is not this machine's: see RLEXPORTER_ADVERTISE\n"
+            return PlainTextResponse(text, 421)
+        if self._token and not (readable and scope["path"] == _OPEN) and not _brings(headers, self._token()):
+            return PlainTextResponse("unauthorized\n", 401, {"www-authenticate": _CHALLENGE})
         if has_body:
-            return 413, b"nothing here takes a body\n", []
+            return PlainTextResponse("nothing here takes a body\n", 413)
         if not readable:
-            return 405, b"nothing here can be written\n", [(b"allow", ", ".join(METHODS).encode())]
+            return PlainTextResponse("nothing here can be written\n", 405, {"allow": ", ".join(METHODS)})
         return None
 
-    def _is_asked(self, host: bytes) -> bool:
+    def _is_asked(self, host: str) -> bool:
         name = _name(host)
         return is_loopback(name) or name == self._advertised
 
 
 def _brings(headers: Headers, token: bytes) -> bool:
     """Tell whether ``headers`` carry the token, and no other; the time does not tell how much of it is right."""
-    sent = _sent(headers, b"authorization")
-    scheme, _, value = sent[0].partition(b" ") if len(sent) == 1 else (b"", b"", b"")
+    sent = headers.getlist("authorization")
+    scheme, _, value = sent[0].encode("latin-1").partition(b" ") if len(sent) == 1 else (b"", b"", b"")
     read = _READ.get(scheme.lower())
     return read is not None and hmac.compare_digest(read(value), token)
 
 
-def _sent(headers: Headers, wanted: bytes) -> list[bytes]:
-    return [value for name, value in headers if name == wanted]
-
-
-def _name(host: bytes) -> str:
+def _name(host: str) -> str:
     """Return the host in a Host header, without its port and without brackets."""
-    return re.sub(r":\d*$", "", host.decode("latin-1")).strip("[]").lower()
+    return re.sub(r":\d*$", "", host).strip("[]").lower()
 
 
 def _password(value: bytes) -> bytes:
@@ -138,17 +137,6 @@ def _password(value: bytes) -> bytes:
 
 
 _READ: dict[bytes, Callable[[bytes], bytes]] = {b"bearer": bytes.strip, b"basic": _password}
-
-
-def _has_body(headers: Headers) -> bool:
-    lengths = [value for name, value in headers if name == b"content-length"]
-    return any(name == b"transfer-encoding" for name, _ in headers) or any(value.strip(b"0") for value in lengths)
-
-
-async def _answer(send: Send, status: int, text: bytes, headers: Headers) -> None:
-    headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"content-length", b"%d" % len(text)), *headers]
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": text})
 
 
 def _token(path: str) -> bytes:
