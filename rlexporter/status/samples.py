@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import isfinite, isnan
 
-from rlexporter.catalog import MAY_BE_NONFINITE
-from rlexporter.model.metric import Series
+from rlexporter.catalog import MAY_BE_NONFINITE, NAMED
 from rlexporter.model.snapshot import Snapshot
 
 Number = float | int | str | None
@@ -29,23 +29,21 @@ class Samples:
 
     def __init__(self, snapshot: Snapshot) -> None:
         self.snapshot = snapshot
-        self._named: dict[str, dict[Series, float]] = {}
+        self._named: dict[str, dict[tuple[str, ...], float]] = {}
         for series, value in snapshot.samples.items():
-            self._named.setdefault(series.metric.series, {})[series] = value
+            self._named.setdefault(series.metric.series, {})[series.labels] = value
 
-    def of(self, name: str) -> dict[tuple[str, ...], float]:
+    def of(self, name: str) -> Mapping[tuple[str, ...], float]:
         """Return the samples of the metric ``name`` by the values of their labels."""
-        return {series.labels: value for series, value in self._named.get(name, {}).items()}
+        return self._named.get(name, {})
 
     def value(self, name: str, *labels: str) -> float | None:
-        """Return one sample of the metric ``name``; None if there is none."""
-        return next((value for series, value in self._named.get(name, {}).items() if series.labels == labels), None)
+        """Return one sample of the metric ``name``; None if it is absent."""
+        return self.of(name).get(labels)
 
     def info(self, name: str) -> dict[str, str]:
-        """Return the labels of the metric ``name``, which is always 1; empty if it is absent."""
-        for series in self._named.get(name, ()):
-            return dict(zip(series.metric.labels, series.labels, strict=True))
-        return {}
+        """Return the labels of the metric ``name``, whose value is always 1; empty if it is absent."""
+        return next((dict(zip(NAMED[name].labels, labels, strict=True)) for labels in self.of(name)), {})
 
     @property
     def step(self) -> int | None:
