@@ -170,8 +170,8 @@ def _answer(server: Server, run: str, panel: Json, target: Json) -> set[Key]:
 
 SCRAPES = {"Scrapes", "Series", "Duration of a scrape", "Clock off by", "Time seconds"}
 """Panels that show how runs are scraped."""
-EARLIER = {"Process", "Runs"}
-"""Panels that also show what a run was before it began, as long as a receiver takes that for now."""
+EARLIER = {"Process", "Runs", "Signals as a share of their limits"}
+"""Panels that also show what a run was before it began, or a limit that has ended, while a receiver takes it for now."""
 
 
 def _every_query_of_every_dashboard_finds_as_much(sides: Sides) -> None:
