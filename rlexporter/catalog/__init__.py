@@ -42,16 +42,8 @@ from rlexporter.catalog.conditions import (
     SERIES_SIGNALS,
     SETTLED,
 )
-from rlexporter.catalog.metrics import (
-    CATALOG,
-    ERROR_PLACES,
-    HYPERPARAMETERS,
-    INFO_LABELS,
-    MAY_BE_NONFINITE,
-    NAMED,
-    PHASES,
-    TENSOR_SIGNALS,
-)
+from rlexporter.catalog.metrics import CATALOG, MAY_BE_NONFINITE, NAMED
+from rlexporter.catalog.run_metrics import ERROR_PLACES, HYPERPARAMETERS, INFO_LABELS, PHASES, TENSOR_SIGNALS
 
 __all__ = [
     "A2PO",

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from rlexporter.model.condition import Baseline, Condition, Family, Limit, Severity
@@ -14,6 +14,13 @@ if TYPE_CHECKING:
 
 Number = float | Mapping[str, float]
 """A number for all variants of a signal, or one for each."""
+
+GROUPWISE = "grpo rloo async-grpo"
+TRAINERS = (
+    f"{GROUPWISE} online-dpo dpo kto cpo orpo tpo sft reward "
+    "distillation async-distillation gkd gold iw-opd sdft sdpo a2po"
+)
+"""Algorithms as `keys` takes them: those that compare the completions of a group, and all but PPO."""
 
 
 def keys(algorithms: str, /, *names: str, only: bool = False) -> tuple[Key, ...]:
@@ -37,6 +44,18 @@ class Facts(TypedDict, total=False):
     corrected: bool
 
 
+class Statistics(Facts, total=False):
+    """The reading of each statistic that there is, in the order of docs, and the facts that they share."""
+
+    mean: str
+    min: str
+    max: str
+    std: str
+
+
+_IN_WORDS = {"mean": "Mean", "min": "Smallest", "max": "Largest", "std": "Spread of the"}
+
+
 class Entries:
     """Makes the metrics of one group."""
 
@@ -48,6 +67,22 @@ class Entries:
     def gauge(self, series: str, text: str, /, **own: Unpack[Facts]) -> Metric:
         """Make a metric that shows the newest value; ``text`` is its help."""
         return self._metric(Kind.GAUGE, series, text, own)
+
+    def fraction(self, series: str, text: str, /, **own: Unpack[Facts]) -> Metric:
+        """Make a gauge of a share, from 0 to 1."""
+        return self._metric(Kind.GAUGE, series, text, {"unit": "fraction", **own})
+
+    def statistics(self, stem: str, text: str, /, **own: Unpack[Statistics]) -> Iterator[Metric]:
+        """Make a gauge for each statistic that has a reading: ``stem`` and its name are the series.
+
+        Its help is the statistic in words and ``text``; its name stands for ``{statistic}`` in the log keys.
+        """
+        facts: dict[str, Any] = {**own}
+        readings = {name: facts.pop(name) for name in own if name in _IN_WORDS}
+        for name, reading in readings.items():
+            named = tuple(replace(key, name=key.name.replace("{statistic}", name)) for key in own.get("keys", ()))
+            facts |= {"keys": named, "reading": reading}
+            yield self._metric(Kind.GAUGE, stem + name, f"{_IN_WORDS[name]} {text}", facts)
 
     def counter(self, series: str, text: str, /, **own: Unpack[Facts]) -> Metric:
         """Make a metric that only grows."""

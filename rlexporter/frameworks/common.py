@@ -14,7 +14,7 @@ from types import ModuleType
 from typing import Any, Protocol
 
 from rlexporter.catalog.algorithms import family
-from rlexporter.catalog.metrics import HYPERPARAMETERS
+from rlexporter.catalog.run_metrics import HYPERPARAMETERS
 from rlexporter.model.step import RunFacts
 
 logger = logging.getLogger("rlexporter")

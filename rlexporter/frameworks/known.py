@@ -1,7 +1,7 @@
 """All frameworks other than TRL by name, and which of them has written a log.
 
 A key feeds a series only if unit, level and estimator are those of the series; else it has a series of its own (see
-`rlexporter.catalog.framework_metrics`).
+`rlexporter.catalog`).
 """
 
 from __future__ import annotations

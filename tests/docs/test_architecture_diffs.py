@@ -66,7 +66,7 @@ def test_a_metric_is_one_entry(copy: Path) -> None:
 
     Dashboards draw whatever a run serves (tests/dashboards/test_lint.py).
     """
-    assert _apply(METRIC, copy) == {"catalog/metrics.py"}
+    assert _apply(METRIC, copy) == {"catalog/learning_metrics.py"}
     said = _run(
         copy,
         """

@@ -1,4 +1,4 @@
-"""The metrics of trainers that learn from a data set or a teacher: part of the table in `rlexporter.catalog.metrics`.
+"""The metrics of trainers that learn from a data set or a teacher.
 
 SFT, reward modelling, preference optimisation and distillation, as trl 1.16's sources compute them. Where a key has
 another meaning than with GRPO, PPO or DPO it feeds a series of its own:
@@ -16,19 +16,65 @@ another meaning than with GRPO, PPO or DPO it feeds a series of its own:
 
 from __future__ import annotations
 
+from rlexporter.catalog.algorithms import ONLINE_DPO
 from rlexporter.catalog.entries import Entries, keys
-from rlexporter.model.metric import Group, Level, Range, RankScope
+from rlexporter.model.metric import Group, Level, Range
 
 _preference = Entries(Group.PREFERENCE, level=Level.SEQUENCE, unit="reward")
 _data = Entries(Group.DATA, level=Level.TOKEN)
 _score = Entries(Group.DATA, level=Level.SEQUENCE, unit="reward")
 _distillation = Entries(Group.DISTILLATION, level=Level.TOKEN)
-_reward = Entries(Group.REWARD, level=Level.SEQUENCE, unit="reward")
-_optimal = Entries(Group.ADVANTAGE, level=Level.SEQUENCE, unit="reward", scope=RankScope.RANK)
+_divergence = Entries(Group.DISTILLATION, level=Level.TOKEN, unit="nats")
 
 _NO_REFERENCE = "cpo orpo tpo"
 
-PREFERENCE = (
+DATA = (
+    _preference.gauge(
+        "rl_implicit_reward_chosen",
+        "Implicit reward of the chosen completion.",
+        keys=keys("dpo online-dpo kto", "rewards/chosen"),
+        reading="Falling together with the rejected one: the likelihood of both is being pushed down.",
+    ),
+    _preference.gauge(
+        "rl_implicit_reward_rejected",
+        "Implicit reward of the rejected completion.",
+        keys=keys("dpo online-dpo kto", "rewards/rejected"),
+        reading="Falls while the policy learns to avoid them.",
+    ),
+    _preference.fraction(
+        "rl_implicit_reward_accuracy",
+        "Share of pairs whose chosen completion has the higher implicit reward.",
+        keys=keys("dpo online-dpo", "rewards/accuracies"),
+        reading="Rises from about 0.5; at 1 from the start the pairs are trivial.",
+    ),
+    _preference.gauge(
+        "rl_implicit_reward_margin",
+        "Implicit reward of the chosen completion minus that of the rejected one.",
+        keys=keys("dpo online-dpo kto", "rewards/margins"),
+        reading="Rises while the policy learns.",
+    ),
+    _preference.fraction(
+        "rl_judge_probability",
+        "Mean probability that the judge gives to the policy's completion.",
+        keys=keys(ONLINE_DPO, "rewards/probabilities"),
+        reading="Rises above 0.5 while the policy beats its opponent.",
+    ),
+    _preference.gauge(
+        "rl_sequence_logprob_chosen",
+        "Log-probability of the chosen completion; CPO and TPO with a loss that is normalised by length (ipo, simpo, "
+        "tpo-l): its mean per token.",
+        unit="nats",
+        keys=keys("dpo online-dpo kto cpo tpo", "logps/chosen"),
+        reading="A steep fall: chosen answers become unlikely too.",
+    ),
+    _preference.gauge(
+        "rl_sequence_logprob_rejected",
+        "Log-probability of the rejected completion; CPO and TPO with a loss that is normalised by length (ipo, simpo, "
+        "tpo-l): its mean per token.",
+        unit="nats",
+        keys=keys("dpo online-dpo kto cpo tpo", "logps/rejected"),
+        reading="Falls while the policy learns to avoid them.",
+    ),
     _preference.gauge(
         "rl_reference_free_reward_chosen",
         "Implicit reward of the chosen completion without a reference model: beta times its log-probability.",
@@ -47,10 +93,9 @@ PREFERENCE = (
         keys=keys(_NO_REFERENCE, "rewards/margins"),
         reading="Rises while the policy learns.",
     ),
-    _preference.gauge(
+    _preference.fraction(
         "rl_reference_free_reward_accuracy",
         "Share of pairs whose chosen completion is the more likely one, without a reference model.",
-        unit="fraction",
         keys=keys(_NO_REFERENCE, "rewards/accuracies"),
         reading="Rises; at 1 from the start the pairs are trivial.",
     ),
@@ -119,9 +164,6 @@ PREFERENCE = (
         keys=keys("kto", "kl"),
         reading="The point of reference of the loss. Growing without end: the policy leaves the reference everywhere.",
     ),
-)
-
-DATA = (
     _data.gauge(
         "rl_data_entropy_per_token",
         "Entropy of the model's next-token distribution, mean over the trained tokens of the data set, not of samples.",
@@ -129,35 +171,23 @@ DATA = (
         keys=keys("sft dpo kto tpo", "entropy"),
         reading="Falls while the model learns the data. Near 0: it knows them by heart.",
     ),
-    _data.gauge(
+    _data.fraction(
         "rl_token_accuracy",
         "Share of the trained tokens that the model finds most likely. DPO, TPO: of the chosen completions.",
-        unit="fraction",
         keys=keys("sft dpo tpo", "mean_token_accuracy"),
         reading="Rises while the model learns. Near 1: the data are known by heart.",
     ),
-    _score.gauge(
-        "rl_reward_model_score_mean",
-        "Mean score that the reward model in training gives, over chosen and rejected completions.",
-        keys=keys("reward", "mean_reward", only=True),
-        reading="Only differences are trained, so it may drift; far from 0, center_rewards_coefficient helps.",
+    *_score.statistics(
+        "rl_reward_model_score_",
+        "score that the reward model in training gives in a batch, chosen and rejected; mean over the logging window.",
+        keys=keys("reward", "{statistic}_reward", only=True),
+        mean="Only differences are trained, so it may drift; far from 0, center_rewards_coefficient helps.",
+        min="Running away downwards: the scores grow without end.",
+        max="Running away upwards: the scores grow without end.",
     ),
-    _score.gauge(
-        "rl_reward_model_score_min",
-        "Lowest score of a batch, mean over the logging window.",
-        keys=keys("reward", "min_reward", only=True),
-        reading="Running away downwards: the scores grow without end.",
-    ),
-    _score.gauge(
-        "rl_reward_model_score_max",
-        "Highest score of a batch, mean over the logging window.",
-        keys=keys("reward", "max_reward", only=True),
-        reading="Running away upwards: the scores grow without end.",
-    ),
-    _score.gauge(
+    _score.fraction(
         "rl_reward_model_score_accuracy",
         "Share of pairs whose chosen completion gets the higher score.",
-        unit="fraction",
         keys=keys("reward", "accuracy", only=True),
         healthy=Range(0.5, None, "0.5 is a coin"),
         reading="Rises from about 0.5; 1 at once: the pairs differ in something trivial, such as length.",
@@ -168,50 +198,41 @@ DATA = (
         keys=keys("reward", "margin", only=True),
         reading="Rises. Growing on while the accuracy stays: the model becomes too sure.",
     ),
-)
-
-DISTILLATION = (
-    _distillation.gauge(
+    _divergence.gauge(
         "rl_student_entropy_per_token",
         "Entropy of the student's next-token distribution, mean over the tokens that the teacher scores.",
-        unit="nats",
         keys=keys("distillation async-distillation", "entropy"),
         reading="Moves towards the teacher's: a low one is no fault where the teacher is sure.",
     ),
-    _distillation.gauge(
+    _divergence.gauge(
         "rl_teacher_entropy_per_token",
         "Entropy of the teacher's next-token distribution over the candidates that it returned.",
-        unit="nats",
         keys=keys("async-distillation", "teacher_entropy"),
         reading="Where the student's should go.",
     ),
-    _distillation.gauge(
+    _divergence.gauge(
         "rl_one_teacher_entropy_per_token",
         "Entropy of the next-token distribution of one of several teachers.",
-        unit="nats",
         labels=("teacher",),
         keys=keys("async-distillation", "teacher_entropy/{teacher}"),
         reading="A teacher that differs from the others: its tokens are other ones, or it is another kind.",
     ),
-    _distillation.gauge(
+    _divergence.gauge(
         "rl_jsd_per_token",
         "Divergence between student and teacher: generalised Jensen-Shannon with beta, mean over tokens.",
-        unit="nats",
         keys=keys("async-distillation", "jsd"),
         reading="Falls while the student learns.",
     ),
-    _distillation.gauge(
+    _divergence.gauge(
         "rl_one_teacher_jsd_per_token",
         "Divergence between the student and one of several teachers.",
-        unit="nats",
         labels=("teacher",),
         keys=keys("async-distillation", "teacher_jsd/{teacher}"),
         reading="One that does not fall: the student cannot follow this teacher, or has too few of its tokens.",
     ),
-    _distillation.gauge(
+    _distillation.fraction(
         "rl_one_teacher_token_fraction",
         "Share of the tokens that one of several teachers scored.",
-        unit="fraction",
         labels=("teacher",),
         keys=keys("async-distillation", "teacher_token_frac/{teacher}"),
         reading="0: nothing is learnt from this teacher.",
@@ -253,45 +274,27 @@ DISTILLATION = (
         keys=keys("gold", "unmatched_loss"),
         reading="Falls more slowly than the other part: these tokens are compared by rank only.",
     ),
-    _distillation.gauge(
-        "rl_source_completion_length_mean",
-        "Mean length of the completions of one source: on_policy, written by the student, or off_policy, of the data.",
+    *_distillation.statistics(
+        "rl_source_completion_length_",
+        "length of a completion of one source: on_policy, written by the student, or off_policy, of the data.",
         unit="tokens",
         level=Level.SEQUENCE,
         labels=("source",),
-        keys=keys("iw-opd", "completions/{source}_mean_length"),
-        reading="on_policy drifting away from off_policy: the student writes otherwise than the data.",
+        keys=keys("iw-opd", "completions/{source}_{statistic}_length"),
+        mean="on_policy drifting away from off_policy: the student writes otherwise than the data.",
+        min="Near 0: some completions are empty.",
+        max="At the limit: some completions are cut off.",
     ),
-    _distillation.gauge(
-        "rl_source_completion_length_min",
-        "Length of the shortest completion of one source, mean over the logging window.",
-        unit="tokens",
-        level=Level.SEQUENCE,
-        labels=("source",),
-        keys=keys("iw-opd", "completions/{source}_min_length"),
-        reading="Near 0: some completions are empty.",
-    ),
-    _distillation.gauge(
-        "rl_source_completion_length_max",
-        "Length of the longest completion of one source, mean over the logging window.",
-        unit="tokens",
-        level=Level.SEQUENCE,
-        labels=("source",),
-        keys=keys("iw-opd", "completions/{source}_max_length"),
-        reading="At the limit: some completions are cut off.",
-    ),
-    _distillation.gauge(
+    _distillation.fraction(
         "rl_completion_at_limit_fraction",
         "Share of the student's completions that are as long as the limit, those included that end exactly there.",
-        unit="fraction",
         level=Level.SEQUENCE,
         keys=keys("iw-opd", "completions/truncated_fraction"),
         reading="High: the limit is too short, or the student forgets to stop.",
     ),
-    _distillation.gauge(
+    _divergence.gauge(
         "rl_distillation_advantage",
         "Teacher's minus sampler's log-probability of a token: mean, weighted by its place, or mean_abs, unweighted.",
-        unit="nats",
         labels=("statistic",),
         keys=keys("iw-opd", "iw_opd/{statistic}_advantage"),
         reading="mean below 0: the teacher finds the student's tokens unlikely. Both go to 0 while it learns.",
@@ -312,52 +315,19 @@ DISTILLATION = (
         + keys("sdpo", "sdpo/distillation_loss"),
         reading="Falls while the model takes in what its teacher is shown. Exactly 0 for long: nothing is distilled.",
     ),
-    _distillation.gauge(
+    _divergence.gauge(
         "rl_server_logprob_difference_mean",
         "Mean absolute difference between the student's and the teacher server's log-probability of a token.",
-        unit="nats",
         keys=keys("sdft sdpo", "self_distillation/server_logprob_abs_diff"),
         reading="A jump: the server has stale weights, or rounds otherwise.",
     ),
-    _distillation.gauge(
+    _distillation.fraction(
         "rl_self_distillation_fraction",
         "Shares of SDPO: groups and samples with a success, samples with feedback and with it used, samples with a "
         "prompt for the teacher, and groups whose rewards are all alike.",
-        unit="fraction",
         level=Level.SEQUENCE,
         labels=("share",),
         keys=keys("sdpo", "self_distillation/{share}_fraction"),
         reading="reprompt_sample at 0: nothing is distilled. flat_group at 1: the reward teaches nothing.",
-    ),
-    _reward.gauge(
-        "rl_reward_extreme",
-        "Lowest (min) and highest (max) reward of all ranks.",
-        labels=("statistic",),
-        keys=keys("sdpo", "self_distillation/reward_{statistic}"),
-        reading="Equal: the reward is constant.",
-    ),
-    _reward.gauge(
-        "rl_reward_group_std_mean",
-        "Spread of the reward within a group, mean over groups.",
-        keys=keys("sdpo", "self_distillation/group_reward_std_mean"),
-        reading="0: the completions to one prompt do not differ.",
-    ),
-    _optimal.gauge(
-        "rl_optimal_value_mean",
-        "Optimal value of the prompts, estimated from the reference before training.",
-        keys=keys("a2po", "v_star", only=True),
-        reading="Near its lowest or highest: the prompts are too hard or too easy for the reference.",
-    ),
-    _optimal.gauge(
-        "rl_optimal_advantage_mean",
-        "Reward minus optimal value of the prompt, which A2PO's implicit reward is fitted to.",
-        keys=keys("a2po", "advantage", only=True),
-        reading="Rises while the policy learns; near 0 it does as well as the optimum that was estimated.",
-    ),
-    _optimal.gauge(
-        "rl_implicit_reward_mean",
-        "Implicit reward of the sampled completions: beta2 times their log-ratio to the reference.",
-        keys=keys("a2po", "implicit_reward", only=True),
-        reading="Follows rl_optimal_advantage_mean while the fit is good.",
     ),
 )

@@ -1,0 +1,887 @@
+"""The metrics of learning: rewards, the distance to the reference, updates of the policy and of the value function."""
+
+from __future__ import annotations
+
+from rlexporter.catalog.algorithms import ASYNC_GRPO, GRPO, ONLINE_DPO, PPO, PPO_LEGACY
+from rlexporter.catalog.entries import GROUPWISE, TRAINERS, Entries, keys
+from rlexporter.model.metric import Group, Level, Metric, Range, RankScope
+
+
+def _both_signs(*positive: float) -> tuple[float, ...]:
+    """Return bounds around zero: -x ... 0 ... x."""
+    return (*(-x for x in reversed(positive)), 0.0, *positive)
+
+
+def _each(values: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
+    return tuple((value,) for value in values)
+
+
+_KL_TOKEN = _both_signs(0.0001, 0.001, 0.005, 0.01, 0.02, 0.05, 0.1, 0.3, 1.0, 3.0, 10.0)
+_KL_SEQUENCE = _both_signs(0.01, 0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0)
+_REWARD = _both_signs(0.05, 0.1, 0.25, 0.5, 0.75, 1.0, 2.0, 5.0, 10.0, 100.0, 1000.0)
+_LOSS = _both_signs(0.0001, 0.001, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 100.0, 1000.0)
+_ADVANTAGE = _both_signs(0.05, 0.1, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0, 100.0)
+_LOGPROB = (
+    *(-100.0, -50.0, -20.0, -15.0, -10.0, -8.0, -6.0, -5.0, -4.0, -3.0, -2.5, -2.0, -1.5, -1.0, -0.7, -0.5),
+    *(-0.3, -0.2, -0.1, -0.05, -0.01, -0.001, 0.0),
+)
+_RATIO = (
+    *(0.001, 0.01, 0.1, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.99, 0.999, 1.0),
+    *(1.001, 1.01, 1.05, 1.1, 1.2, 1.28, 1.5, 2.0, 5.0, 10.0, 200.0, 1000.0),
+)
+_CLIP_SOURCE = "[ranges], per token; per sequence (RLOO, GSPO) far higher values are normal"
+
+_reward = Entries(Group.REWARD, level=Level.SEQUENCE, unit="reward")
+_kl = Entries(Group.KL, level=Level.TOKEN, unit="nats")
+_entropy = Entries(Group.ENTROPY, level=Level.TOKEN, unit="nats")
+_policy = Entries(Group.POLICY, level=Level.TOKEN)
+_clip = Entries(Group.POLICY, level=Level.TOKEN, unit="fraction", may_be_nonfinite=True)
+_advantage = Entries(Group.ADVANTAGE, level=Level.TOKEN)
+_optimal = Entries(Group.ADVANTAGE, level=Level.SEQUENCE, unit="reward", scope=RankScope.RANK)
+_loss = Entries(Group.LOSS, level=Level.STEP)
+_value = Entries(Group.VALUE, level=Level.TOKEN, unit="reward")
+_optimizer = Entries(Group.OPTIMIZER, level=Level.STEP)
+_logprob = Entries(Group.LOGPROB, level=Level.TOKEN, unit="nats")
+
+
+def _unmasked(entries: Entries, stem: str, bounds: tuple[float, ...], key: str, unit: str) -> Metric:
+    """Make the metric for a distribution as legacy PPO logs it, without its mask; for a run without taps."""
+    return entries.histogram(
+        f"{stem}unmasked_dist",
+        f"{stem}dist as legacy PPO logs it: with prompt and padding positions, and averaged over ranks element by "
+        "element. Only where no taps see the tokens themselves.",
+        bounds,
+        unit=unit,
+        scope=RankScope.GLOBAL,
+        keys=keys(PPO_LEGACY, key),
+        reading="Its bulk is padding. Attach to the trainer instead: rlexporter.attach(ppo_trainer).",
+        of=f"{stem}dist",
+    )
+
+
+LEARNING = (
+    _reward.gauge(
+        "rl_reward_mean",
+        "Mean reward per completion. GRPO, RLOO: the weighted sum of the reward functions, raw (unweighted in trl 0.27 "
+        "to 0.29). Modern PPO: the score after the missing-EOS penalty. Legacy PPO: the rewards given to log_stats().",
+        keys=keys(f"{GROUPWISE} a2po", "reward")
+        + keys("sdpo", "self_distillation/reward_mean")
+        + keys(PPO_LEGACY, "env/reward_mean")
+        + keys("ppo online-dpo", "objective/scores"),
+        reading="Rises while the policy learns. Flat from the start: nothing is learnt. A jump beyond its own spread, "
+        "or a rise while KL runs away: the reward is being hacked.",
+    ),
+    _reward.gauge(
+        "rl_reward_std",
+        "Spread of the reward: over the whole generation batch (GRPO from trl 0.27, RLOO), the mean over groups "
+        "(GRPO up to 0.26), over the gathered rewards (legacy PPO).",
+        keys=keys(GROUPWISE, "reward_std")
+        + keys("sdpo", "self_distillation/reward_std")
+        + keys(PPO_LEGACY, "env/reward_std"),
+        healthy=Range(0.0, None, "[ranges]: moderate, not exploding"),
+        reading="0 means no difference between completions, hence no policy gradient: either solved or the reward is "
+        "constant.",
+    ),
+    _reward.histogram(
+        "rl_reward_dist",
+        "Reward of each completion.",
+        _REWARD,
+        keys=keys(PPO_LEGACY, "env/reward_dist"),
+        reading="Balanced, without long tails; two humps are two kinds of answers.",
+    ),
+    _reward.histogram(
+        "rl_reward_group_range_dist",
+        "Largest minus smallest reward of each group of completions to one prompt: of all ranks, exact where "
+        "frac_reward_zero_std takes rounding for a spread.",
+        (1e-6, 0.001, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 3.0, 5.0, 10.0, 100.0, 1000.0),
+        scope=RankScope.GLOBAL,
+        reading='le="1e-06": groups in which all rewards are equal, which teach nothing.',
+    ),
+    _reward.gauge(
+        "rl_reward_function_mean",
+        "Mean of one reward function over the samples for which it returned a number.",
+        labels=("reward_function",),
+        keys=keys("grpo rloo", "rewards/{reward_function}/mean")
+        + keys("grpo async-grpo", "rewards/{reward_function}")
+        + keys("sdpo", "self_distillation/rewards/{reward_function}"),
+        reading="One falling while another rises: they conflict. One stuck at its lowest value is dead.",
+    ),
+    _reward.gauge(
+        "rl_reward_function_std",
+        "Spread of one reward function over the generation batch, NaN left out.",
+        labels=("reward_function",),
+        keys=keys("grpo rloo", "rewards/{reward_function}/std"),
+        healthy=Range(0.0, None, "0 is no signal from this function"),
+        reading="0: this function tells no completion from another, so it teaches nothing.",
+    ),
+    _reward.histogram(
+        "rl_reward_function_dist",
+        "Reward of each completion by one reward function, where it returned a number.",
+        _REWARD,
+        labels=("reward_function",),
+        reading="All in one bucket: this function tells no completion from another.",
+    ),
+    _reward.fraction(
+        "rl_reward_zero_std_fraction",
+        "Share of completions whose group has no spread of reward, so that their advantage is 0.",
+        keys=keys("grpo rloo", "frac_reward_zero_std"),
+        healthy=Range(0.0, 0.9, "no number published; 1 is no policy gradient at all"),
+        reading="Near 1 with a high reward: solved. Near 1 with a low one: too hard, or the reward is broken.",
+    ),
+    _reward.gauge(
+        "rl_scores_mean",
+        "Mean score after score scaling and clipping; equals the reward where neither is used.",
+        keys=keys(PPO_LEGACY, "ppo/mean_scores"),
+        reading="Rises while the policy learns; away from the reward, score clipping is at work.",
+    ),
+    _reward.gauge(
+        "rl_scores_std",
+        "Spread of the scores; over several ranks the mean of the ranks' own.",
+        keys=keys(PPO_LEGACY, "ppo/std_scores"),
+        reading="Near 0: no learning signal. Growing without end: the reward model is off its ground.",
+    ),
+    _reward.gauge(
+        "rl_scores_margin",
+        "Mean reward of the better completion minus that of the worse one.",
+        keys=keys(ONLINE_DPO, "objective/scores_margin"),
+        reading="Rises while the better completion is easier to tell.",
+    ),
+    _reward.gauge(
+        "rl_rlhf_reward",
+        "Score plus the (negative) KL penalty: what PPO maximises.",
+        keys=keys("ppo online-dpo", "objective/rlhf_reward"),
+        reading="Rises [trl]. Falls while the score rises: the penalty is winning.",
+    ),
+    _reward.gauge(
+        "rl_non_score_reward_per_sequence",
+        "The KL penalty: minus kl_coef times the KL summed over a sequence.",
+        keys=keys("ppo online-dpo", "objective/non_score_reward"),
+        reading="Small against the score; should not dominate it [ranges].",
+    ),
+    _reward.gauge(
+        "rl_non_score_reward_per_token",
+        "The KL penalty as a mean over response tokens: negative while KL is positive.",
+        level=Level.TOKEN,
+        keys=keys(PPO_LEGACY, "ppo/mean_non_score_reward"),
+        reading="Should not dominate the reward [ranges].",
+    ),
+    _reward.gauge(
+        "rl_reward_extreme",
+        "Lowest (min) and highest (max) reward of all ranks.",
+        labels=("statistic",),
+        keys=keys("sdpo", "self_distillation/reward_{statistic}"),
+        reading="Equal: the reward is constant.",
+    ),
+    _reward.gauge(
+        "rl_reward_group_std_mean",
+        "Spread of the reward within a group, mean over groups.",
+        keys=keys("sdpo", "self_distillation/group_reward_std_mean"),
+        reading="0: the completions to one prompt do not differ.",
+    ),
+    *_reward.statistics(
+        "rl_reward_",
+        "reward of a completion in the step.",
+        min="Compare with the smallest reward that is possible.",
+        max="Below the largest reward that is possible for long: nothing is solved.",
+    ),
+    *_reward.statistics(
+        "rl_rlhf_reward_",
+        "sum of score and KL penalty of a completion in the step.",
+        min="Far below the smallest score: the penalty of one completion is large.",
+        max="Above the largest score: a negative KL pays.",
+    ),
+    _reward.gauge(
+        "rl_reward_group_std",
+        "Spread of the reward among the completions of one prompt, mean over completions.",
+        reading="Falling to 0: the completions of a prompt are all right or all wrong, and teach nothing.",
+    ),
+    _reward.gauge(
+        "rl_shaped_reward_mean",
+        "Sum of the rewards of a completion's tokens after the baseline of its prompt and the KL penalty, mean over "
+        "completions.",
+        reading="Near 0 without a KL penalty: it is an advantage, and does not say how good completions are.",
+    ),
+    _reward.gauge(
+        "rl_kept_reward_mean",
+        "Mean reward of the completions that are trained on, after filters.",
+        reading="Far from the mean of all: the filters choose what is learnt.",
+    ),
+    _reward.gauge(
+        "rl_agent_reward",
+        "Reward of one agent's completions, by the statistic over them.",
+        labels=("agent", "statistic"),
+        reading="Rises while that agent learns.",
+    ),
+    _reward.fraction(
+        "rl_solved_fraction",
+        "Share of an agent's prompts of which no completion, some or all are right, if rewards are 0 and 1.",
+        labels=("agent", "outcome"),
+        reading="Only some teach: none and all have no spread of reward.",
+    ),
+    _reward.fraction(
+        "rl_baseline_reward_fraction",
+        "Share of the baselines, the mean rewards of a prompt's completions, that are 0, 1 or in between.",
+        labels=("baseline",),
+        reading="Only those in between teach.",
+    ),
+    _reward.gauge(
+        "rl_normalized_reward_mean",
+        "Mean reward of a completion after the framework normalised it within its group.",
+        reading="0 where the group's mean is subtracted.",
+    ),
+    _reward.gauge(
+        "rl_zero_std_groups",
+        "Groups of the step in which every completion got the same reward, by that reward, rounded.",
+        unit="groups",
+        level=Level.STEP,
+        labels=("reward",),
+        reading="Many at the lowest reward: too hard. Many at the highest: solved.",
+    ),
+    _reward.fraction(
+        "rl_zero_std_excluded_fraction",
+        "Share of groups without spread of reward that are left out of the loss, and of what it is divided by.",
+        level=Level.STEP,
+        reading="0 where none is left out.",
+    ),
+    _reward.fraction(
+        "rl_groups_all_zero_fraction",
+        "Share of groups in which every completion got a reward of 0, rounded.",
+        level=Level.STEP,
+        reading="High: too hard, or the reward is broken.",
+    ),
+    _reward.fraction(
+        "rl_groups_all_one_fraction",
+        "Share of groups in which every completion got a reward of 1, rounded.",
+        level=Level.STEP,
+        reading="High: solved.",
+    ),
+    _reward.fraction(
+        "rl_pass_rate",
+        "Share of prompts of which at least one of k completions gets a reward of 1, estimated from all of its group.",
+        labels=("k",),
+        reading="Rises while the policy learns. Rises for 1 and falls for many: it explores less.",
+    ),
+    _kl.gauge(
+        "rl_kl_per_sequence",
+        "KL divergence to the reference policy, summed over the tokens of a response, mean over the batch. "
+        "Usually the k1 estimator, which can be negative.",
+        level=Level.SEQUENCE,
+        keys=keys("ppo ppo-legacy online-dpo", "objective/kl"),
+        healthy=Range(0.0, 10.0, "[trl]; the adaptive controller aims at 6"),
+        reading="Near 0 at the first step, then grows slowly. Too high: over-optimisation. Clearly below 0: the "
+        "sampler is not the policy, or generation is constrained.",
+    ),
+    _kl.histogram(
+        "rl_kl_per_sequence_dist",
+        "KL divergence to the reference policy of each response, summed over its tokens.",
+        _KL_SEQUENCE,
+        level=Level.SEQUENCE,
+        keys=keys(PPO_LEGACY, "objective/kl_dist"),
+        reading="A long upper tail: a few responses have left the reference although the mean looks well.",
+    ),
+    _kl.gauge(
+        "rl_kl_per_token",
+        "KL divergence to the reference policy, mean over completion tokens; only with beta above 0. GRPO: the k3 "
+        "estimator, never negative. RLOO: k1, signed.",
+        keys=keys("grpo rloo", "kl"),
+        healthy=Range(0.0, 0.1, "[ranges] on this scale; limits depend on beta, estimator and length of the run"),
+        reading="Near 0 at the first step, then grows slowly; a jump means the policy leaves the reference.",
+    ),
+    _kl.histogram(
+        "rl_kl_per_token_dist",
+        "KL divergence to the reference policy of each completion token.",
+        _KL_TOKEN,
+        reading="A long upper tail: a few tokens have left the reference although the mean looks well.",
+    ),
+    _kl.gauge(
+        "rl_rollout_kl_per_token",
+        "KL divergence between the policy that sampled and the current one (k3), not to a reference model.",
+        keys=keys(ASYNC_GRPO, "kl"),
+        reading="Grows with the age of the samples: the policy has moved on since they were drawn.",
+    ),
+    _kl.gauge(
+        "rl_kl_coef",
+        "Coefficient of the KL penalty in force. Modern PPO, GRPO and RLOO do not log it: it is their setting kl_coef "
+        "or beta in each step.",
+        unit="",
+        level=Level.STEP,
+        keys=keys(PPO_LEGACY, "objective/kl_coef") + keys(ONLINE_DPO, "beta"),
+        reading="A steady climb of the adaptive coefficient often comes before an instability [trl].",
+    ),
+    _kl.gauge(
+        "rl_kl_loss_per_token",
+        "KL divergence to the reference policy that is added to the loss, where another one may be in the reward, by "
+        "the estimator that is set: in verl k3 by default, in slime and miles k1.",
+        reading="Grows slowly; a jump means the policy leaves the reference.",
+    ),
+    _kl.gauge(
+        "rl_kl_penalty_per_token",
+        "KL divergence to the reference policy that is subtracted from the reward, where another one may be in the "
+        "loss: the mean of each completion's mean, by default the k1 estimator.",
+        reading="Grows slowly; clearly below 0 the sampler is not the policy.",
+    ),
+    _kl.gauge(
+        "rl_kl_k1_per_token",
+        "KL divergence to the reference policy by the k1 estimator, whatever the settings use: the log-probability "
+        "under the policy minus that under the reference, mean over tokens or over the means of completions.",
+        reading="Grows slowly; clearly below 0 the sampler is not the policy.",
+    ),
+    _kl.gauge(
+        "rl_kl_estimate_per_token",
+        "KL divergence to the reference policy by the estimator that the settings name (k1, k2 or k3), of the reward "
+        "or of the loss, wherever the penalty is.",
+        reading="Grows slowly; compare runs of the same settings only.",
+    ),
+    _kl.gauge(
+        "rl_teacher_kl_per_token",
+        "KL divergence of the policy from its teacher, mean over completion tokens: the k3 estimator.",
+        reading="Falls while the policy learns from its teacher.",
+    ),
+    _kl.gauge(
+        "rl_teacher_reverse_kl_per_token",
+        "KL divergence of the policy from its teacher, log-probability of the policy minus that of the teacher: the k1 "
+        "estimator.",
+        reading="Falls while the policy learns from its teacher.",
+    ),
+    _kl.gauge(
+        "rl_rollout_kl_max",
+        "Largest k3 estimate, at one token, of the KL divergence between the policy that sampled and the trainer's.",
+        reading="A single large value may be noise; one that stays is a mismatch.",
+        may_be_nonfinite=True,
+    ),
+    _entropy.gauge(
+        "rl_entropy_per_token",
+        "Entropy of the policy's next-token distribution, mean over completion tokens (modern PPO: over padding too).",
+        keys=keys(GROUPWISE, "entropy") + keys(PPO, "policy/entropy_avg") + keys(PPO_LEGACY, "ppo/policy/entropy"),
+        reading="High early, declines slowly [ranges]. Near 0: collapse, nothing is explored any more. A lasting "
+        "rise: the policy falls apart into noise.",
+        corrected=True,
+    ),
+    _entropy.histogram(
+        "rl_entropy_per_token_dist",
+        "Entropy of the policy's next-token distribution at each completion token.",
+        (0.001, 0.01, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 12.0),
+        reading="Mass moving to 0: the policy decides ever more tokens outright.",
+    ),
+    _entropy.gauge(
+        "rl_entropy_per_sequence",
+        "Minus the sampled log-probabilities summed over a response: a one-sample estimate. Modern PPO up to trl "
+        "1.9 subtracts 1 for every padding token, so that it can be negative.",
+        level=Level.SEQUENCE,
+        keys=keys("ppo ppo-legacy online-dpo", "objective/entropy"),
+        reading="High early, declines slowly [ranges]. For collapse watch the entropy per token.",
+    ),
+    _entropy.gauge(
+        "rl_entropy_coef",
+        "Coefficient of the entropy bonus in force; only where the bonus is on.",
+        unit="",
+        level=Level.STEP,
+        keys=keys(GRPO, "entropy_coef"),
+        reading="At its maximum: entropy cannot be held.",
+    ),
+    _entropy.gauge(
+        "rl_update_entropy_per_token",
+        "Entropy of the policy's next-token distribution, mean over completion tokens and over the updates of a step.",
+        reading="As rl_entropy_per_token, which is measured before the updates.",
+    ),
+    _entropy.gauge(
+        "rl_sampled_entropy_per_token",
+        "Entropy of the policy, estimated from the sampled tokens: minus their log-probability, weighted by the ratio "
+        "of policy and sampler.",
+        reading="As rl_entropy_per_token, with more noise.",
+    ),
+    *_entropy.statistics(
+        "rl_completion_entropy_",
+        "mean entropy of a completion's tokens.",
+        level=Level.SEQUENCE,
+        min="Near 0: a completion that was certain throughout.",
+        max="Far above the mean: a completion that is noise.",
+    ),
+    _entropy.gauge(
+        "rl_entropy_threshold",
+        "Entropy from which on a token counts in the loss, where only the most uncertain ones do.",
+        reading="Falls with the entropy.",
+    ),
+    _policy.gauge(
+        "rl_policy_ratio_mean",
+        "Mean probability ratio new/old policy. Modern PPO: over padding too, and from trl 0.17 too small where "
+        "mini-batches have fewer micro-batches than gradient_accumulation_steps.",
+        keys=keys(PPO, "val/ratio") + keys(ASYNC_GRPO, "ratio"),
+        healthy=Range(0.5, 2.0, "[trl]: about 1; 2, 1000 or 0.1 are too drastic"),
+        reading="1 is no change. Far from 1: the updates are too large for the data they were sampled from.",
+        corrected=True,
+    ),
+    _policy.gauge(
+        "rl_corrected_mean",
+        "A mean of modern PPO as it would be logged without a fault of trl 0.17 and later: statistics slots that "
+        "are never written count as 0 where a mini-batch has fewer micro-batches than gradient_accumulation_steps. "
+        "The metric that is corrected is the label.",
+        level=Level.STEP,
+        labels=("metric",),
+        reading="Equal to the metric that it corrects in most configurations; else use this one for thresholds.",
+        may_be_nonfinite=True,
+    ),
+    _policy.gauge(
+        "rl_policy_ratio_var",
+        "Variance of the micro-batches' mean ratios, not of the ratio; NaN where there is one micro-batch.",
+        level=Level.STEP,
+        keys=keys(PPO, "val/ratio_var"),
+        reading="Near 0.",
+        may_be_nonfinite=True,
+    ),
+    _policy.histogram(
+        "rl_policy_ratio_dist",
+        "Probability ratio new/old policy of each token, over all updates.",
+        _RATIO,
+        healthy=Range(0.1, 200.0, "[ranges], [trl]: about 1; above 200 is over-optimisation"),
+        reading="Narrow around 1. The clip edges 0.8 and 1.2 are bounds, and so are 0.1, 2, 10 and 200.",
+    ),
+    _policy.histogram(
+        "rl_sequence_ratio_dist",
+        "Probability ratio new/old policy of each sequence: the product over its tokens (RLOO), or its geometric "
+        "mean (GSPO).",
+        (
+            *(0.001, 0.01, 0.1, 0.3, 0.5, 0.7, 0.8, 0.9, 0.99, 0.999, 0.9997, 1.0),
+            *(1.0003, 1.0004, 1.001, 1.01, 1.1, 1.2, 1.5, 2.0, 5.0, 10.0, 200.0, 1000.0),
+        ),
+        level=Level.SEQUENCE,
+        reading="Narrow around 1; long responses spread it without any fault.",
+    ),
+    _policy.gauge(
+        "rl_policy_approxkl",
+        "How far an update moved the policy: the k2 estimate, half the mean squared log-ratio (modern PPO: over "
+        "padding too). Not the KL to the reference.",
+        unit="nats",
+        keys=keys(PPO, "policy/approxkl_avg") + keys(PPO_LEGACY, "ppo/policy/approxkl"),
+        healthy=Range(0.0, 0.05, "[ranges] 0.01 to 0.05; [37] below 0.02"),
+        reading="High with a high clip fraction: updates too aggressive.",
+        corrected=True,
+    ),
+    _policy.histogram(
+        "rl_policy_approxkl_dist",
+        "rl_policy_approxkl, one observation a step: a spike between two scrapes stays visible.",
+        (0.0, 0.00001, 0.0001, 0.001, 0.003, 0.01, 0.02, 0.05, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0),
+        unit="nats",
+        scope=RankScope.GLOBAL,
+        reading="Counts above 0.1: updates that went too far.",
+        of="rl_policy_approxkl",
+    ),
+    _policy.gauge(
+        "rl_policy_policykl",
+        "How far an update moved the policy: the k1 estimate, the mean of old minus new log-probability. Drives "
+        "early stopping.",
+        unit="nats",
+        keys=keys(PPO_LEGACY, "ppo/policy/policykl"),
+        healthy=Range(None, 1.5, "legacy PPO stops the epoch at 1.5 times target_kl"),
+        reading="Near 0; growth within a step is the policy moving away from its samples.",
+    ),
+    _policy.fraction(
+        "rl_policy_clipfrac",
+        "Share of response tokens for which the clipped branch of the loss is the active one. A NaN counts as not "
+        "clipped.",
+        keys=keys(PPO, "policy/clipfrac_avg") + keys(PPO_LEGACY, "ppo/policy/clipfrac"),
+        healthy=Range(0.0, 0.2, "[ranges]"),
+        reading="High: aggressive updates. Exactly 0 with several updates a batch: the policy does not move, or is "
+        "NaN.",
+        corrected=True,
+    ),
+    _clip.gauge(
+        "rl_clip_ratio_region_mean",
+        "Share clipped on either side: of tokens, or of sequences where rl_run_info says so "
+        "(RLOO, importance_sampling_level=sequence).",
+        keys=keys(GROUPWISE, "clip_ratio/region_mean"),
+        healthy=Range(0.0, 0.2, _CLIP_SOURCE),
+        reading="Exactly 0 while every update is on-policy. High: learning rate or number of iterations too high, or "
+        "the clip range too narrow.",
+    ),
+    _clip.gauge(
+        "rl_clip_ratio_low_mean",
+        "Share below 1 - epsilon with a negative advantage.",
+        keys=keys(GROUPWISE, "clip_ratio/low_mean"),
+        healthy=Range(0.0, 0.2, _CLIP_SOURCE),
+        reading="High: completions worse than their group are pushed down harder than the clip range allows.",
+    ),
+    _clip.gauge(
+        "rl_clip_ratio_low_min",
+        "Smallest such share: over ranks up to trl 1.8, over completions from 1.9.",
+        keys=keys(GROUPWISE, "clip_ratio/low_min"),
+        reading="Above 0: even the least clipped rank or completion is clipped.",
+    ),
+    _clip.gauge(
+        "rl_clip_ratio_high_mean",
+        "Share above 1 + epsilon_high with a positive advantage.",
+        keys=keys(GROUPWISE, "clip_ratio/high_mean"),
+        healthy=Range(0.0, 0.2, _CLIP_SOURCE),
+        reading="High: completions better than their group are pushed up harder than the clip range allows.",
+    ),
+    _clip.gauge(
+        "rl_clip_ratio_high_max",
+        "Largest such share: over ranks up to trl 1.8, over completions from 1.9.",
+        keys=keys(GROUPWISE, "clip_ratio/high_max"),
+        reading="Near 1: one rank or completion is clipped almost as a whole.",
+    ),
+    _clip.gauge(
+        "rl_clip_ratio",
+        "Share of clipped tokens as trl 0.16 and the Liger loss (up to 1.13) log it: the two sides together.",
+        keys=keys(GRPO, "clip_ratio"),
+        healthy=Range(0.0, 0.2, _CLIP_SOURCE),
+        reading="Exactly 0 while every update is on-policy. High: updates too aggressive.",
+    ),
+    _clip.gauge(
+        "rl_cispo_clip_ratio",
+        "Share of tokens with a ratio above epsilon_high and a positive advantage (loss_type=cispo).",
+        keys=keys(GRPO, "cispo_clip_ratio"),
+        reading="High: many weights are cut; updates too aggressive for the samples.",
+    ),
+    _policy.gauge(
+        "rl_vespo_phi_seq_mean",
+        "Mean weight of a sequence (loss_type=vespo).",
+        level=Level.SEQUENCE,
+        keys=keys(GRPO, "vespo/phi_seq_mean"),
+        reading="About 1 when on-policy.",
+        may_be_nonfinite=True,
+    ),
+    _unmasked(_policy, "rl_policy_ratio_", _RATIO, "ppo/policy/ratio", unit=""),
+    _clip.gauge(
+        "rl_policy_dual_clipfrac",
+        "Share of completion tokens with a negative advantage whose loss is limited by the second clip of dual-clip "
+        "PPO, at a ratio far above 1.",
+        reading="0, or close to it. More: the policy has moved far from the one that sampled.",
+    ),
+    *_policy.statistics(
+        "rl_policy_ratio_",
+        "probability ratio new/old policy of a token.",
+        min="Near 0: the update has made a sampled token unlikely.",
+        max="Large: one token dominates an update that is not clipped.",
+    ),
+    _policy.gauge(
+        "rl_policy_clipped_ratio_mean",
+        "Mean probability ratio new/old policy after clipping.",
+        reading="Away from the mean before clipping: the clip is at work.",
+    ),
+    _policy.fraction(
+        "rl_trust_region_masked_fraction",
+        "Share of a completion's tokens that the trust region leaves out of the loss, mean over completions.",
+        reading="High: much of the batch is too far from the sampler.",
+    ),
+    _policy.fraction(
+        "rl_trust_region_side_fraction",
+        "The same by side: high is a better token that is too likely already, low a worse one too unlikely.",
+        labels=("side",),
+        reading="One side far above the other: the policy drifts that way.",
+    ),
+    _policy.gauge(
+        "rl_micro_batch_loss_mean",
+        "Mean over micro-batches and ranks of their parts of the loss, each over the tokens of the whole batch.",
+        level=Level.STEP,
+        reading="Compare within a run only. NaN: the weights are lost with the next step.",
+    ),
+    _policy.fraction(
+        "rl_off_policy_masked_fraction",
+        "Share of completion tokens that are left out of the loss: the policy has left them, and their advantage is "
+        "negative.",
+        reading="High: the samples are too old.",
+    ),
+    _policy.fraction(
+        "rl_update_effective_sample_fraction",
+        "Effective sample size of the ratios of a completion's tokens (policy over the one before the update), as a "
+        "share of the tokens, mean over completions.",
+        reading="1 at the first update. Falling: a few tokens dominate it.",
+    ),
+    _policy.gauge(
+        "rl_fipo",
+        "A statistic of FIPO, which weighs tokens by what follows them, under the framework's own name.",
+        labels=("statistic",),
+    ),
+    _policy.gauge(
+        "rl_sdar",
+        "A statistic of the distillation loss of SDAR, under the framework's own name.",
+        labels=("statistic",),
+    ),
+    _policy.gauge(
+        "rl_self_distillation_weight",
+        "Weight of the self-distilled advantages of RLSD.",
+        level=Level.STEP,
+        reading="Follows its schedule.",
+    ),
+    _advantage.gauge(
+        "rl_advantage_mean",
+        "Mean advantage over response tokens, whitened.",
+        keys=keys(PPO_LEGACY, "ppo/policy/advantages_mean"),
+        healthy=Range(-0.1, 0.1, "[ranges]: centred near 0; it is whitened over the batch"),
+        reading="Away from 0: advantages are not centred, every action looks good (or bad).",
+    ),
+    _advantage.histogram(
+        "rl_advantage_dist",
+        "Advantage of each token (PPO) or completion (GRPO, RLOO). Arrays that legacy PPO logs hold masked "
+        "positions as well, and -1 where the advantage was NaN.",
+        _ADVANTAGE,
+        unit="advantage",
+        reading="Balanced, not skewed [ranges]. All at 0: no learning signal.",
+    ),
+    _unmasked(_advantage, "rl_advantage_", _ADVANTAGE, "ppo/policy/advantages", unit="advantage"),
+    _optimal.gauge(
+        "rl_optimal_value_mean",
+        "Optimal value of the prompts, estimated from the reference before training.",
+        keys=keys("a2po", "v_star", only=True),
+        reading="Near its lowest or highest: the prompts are too hard or too easy for the reference.",
+    ),
+    _optimal.gauge(
+        "rl_optimal_advantage_mean",
+        "Reward minus optimal value of the prompt, which A2PO's implicit reward is fitted to.",
+        keys=keys("a2po", "advantage", only=True),
+        reading="Rises while the policy learns; near 0 it does as well as the optimum that was estimated.",
+    ),
+    _optimal.gauge(
+        "rl_implicit_reward_mean",
+        "Implicit reward of the sampled completions: beta2 times their log-ratio to the reference.",
+        keys=keys("a2po", "implicit_reward", only=True),
+        reading="Follows rl_optimal_advantage_mean while the fit is good.",
+    ),
+    _advantage.gauge(
+        "rl_token_advantage_mean",
+        "Mean advantage over completion tokens that are not whitened: a long completion counts more than a short one.",
+        reading="Below 0: the worse completions are the longer ones. Above 0: the better ones are.",
+    ),
+    *_advantage.statistics(
+        "rl_advantage_",
+        "advantage of a completion token.",
+        min="Growing without end: one completion dominates the update.",
+        max="Growing without end: one completion dominates the update.",
+    ),
+    _advantage.gauge(
+        "rl_sequence_advantage_mean",
+        "Mean over completions of the mean advantage of their tokens.",
+        level=Level.SEQUENCE,
+        reading="Near 0 where advantages are relative to a group.",
+    ),
+    _loss.gauge(
+        "rl_loss",
+        "Training loss, mean over the logging window. transformers replaces NaN and infinity by a running mean "
+        "before it logs.",
+        keys=keys(TRAINERS, "loss"),
+        reading="No measure of success in GRPO and RLOO (about beta times KL while on-policy). Exactly 0 for ever can "
+        "be a hidden NaN.",
+    ),
+    _loss.histogram(
+        "rl_loss_dist",
+        "rl_loss, one observation a step: a spike between two scrapes stays visible.",
+        _LOSS,
+        reading="Counts in the outer buckets: spikes.",
+        of="rl_loss",
+    ),
+    _loss.gauge(
+        "rl_policy_loss",
+        "Clipped policy loss, mean over the updates of a step; GRPO logs it only with the entropy bonus. Legacy "
+        "PPO logs 0 for updates that ratio_threshold skipped.",
+        keys=keys(PPO, "loss/policy_avg")
+        + keys(PPO_LEGACY, "ppo/loss/policy")
+        + keys(GRPO, "policy_loss")
+        + keys("sdpo", "self_distillation/policy_loss"),
+        reading="Small oscillations around 0 [ranges].",
+        corrected=True,
+    ),
+    _loss.histogram(
+        "rl_policy_loss_dist",
+        "rl_policy_loss, one observation a step.",
+        _LOSS,
+        reading="Counts in the outer buckets: spikes.",
+        of="rl_policy_loss",
+    ),
+    _loss.gauge(
+        "rl_value_loss",
+        "Half the mean squared error of the value function, the larger of clipped and unclipped, before vf_coef.",
+        unit="squared reward",
+        keys=keys(PPO, "loss/value_avg") + keys(PPO_LEGACY, "ppo/loss/value"),
+        reading="Falls, then stays level. Spikes or turns NaN when training goes wrong [trl].",
+        corrected=True,
+    ),
+    _loss.histogram(
+        "rl_value_loss_dist",
+        "rl_value_loss, one observation a step.",
+        (0.0, 0.001, 0.01, 0.03, 0.1, 0.3, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 100.0, 1000.0, 10000.0, 1000000.0),
+        unit="squared reward",
+        reading="Counts in the upper buckets: spikes.",
+        of="rl_value_loss",
+    ),
+    _loss.gauge(
+        "rl_total_loss",
+        "Policy loss plus vf_coef times value loss.",
+        keys=keys(PPO_LEGACY, "ppo/loss/total"),
+        reading="Declines gradually [ranges].",
+    ),
+    _loss.gauge(
+        "rl_aux_loss",
+        "Load-balancing loss of a mixture-of-experts model.",
+        keys=keys(f"{GROUPWISE} sft dpo kto", "aux_loss"),
+        reading="Grows when few experts take most tokens.",
+    ),
+    _loss.gauge(
+        "rl_train_loss",
+        "Mean loss of the whole train(), from the summary at its end.",
+        level=Level.RUN,
+        keys=keys(TRAINERS, "train_loss"),
+        reading="No measure of success in GRPO and RLOO.",
+    ),
+    _value.gauge(
+        "rl_value_mean",
+        "Mean of the value function over response tokens, before the update.",
+        keys=keys(PPO_LEGACY, "ppo/val/mean"),
+        reading="On the scale of the returns.",
+    ),
+    _value.histogram(
+        "rl_value_dist",
+        "Value function at each response token, before the update.",
+        _REWARD,
+        reading="On the scale of the returns. Counts in the outer buckets: a critic that diverges.",
+    ),
+    _value.gauge(
+        "rl_value_var",
+        "Variance of the value function over response tokens, before the update.",
+        unit="squared reward",
+        keys=keys(PPO_LEGACY, "ppo/val/var"),
+        reading="Stable [ranges].",
+    ),
+    _value.gauge(
+        "rl_value_prediction",
+        "Mean of the value function over response tokens, during the update.",
+        keys=keys(PPO_LEGACY, "ppo/val/vpred"),
+        reading="On the scale of the returns; drifting away from them is a critic that diverges.",
+    ),
+    _value.gauge(
+        "rl_value_error",
+        "Mean squared error between value predictions and returns.",
+        unit="squared reward",
+        keys=keys(PPO_LEGACY, "ppo/val/error"),
+        reading="Falls smoothly [ranges].",
+    ),
+    _value.fraction(
+        "rl_value_explained_variance",
+        "1 - error / variance of the returns; minus infinity where the returns do not vary.",
+        keys=keys(PPO_LEGACY, "ppo/val/var_explained"),
+        healthy=Range(0.8, 1.0, "[ranges]; negative through whole healthy runs has been seen"),
+        reading="1 is a perfect critic, 0 one that might as well predict the mean, below 0 a worse one. Compare with "
+        "the run's own level.",
+        may_be_nonfinite=True,
+    ),
+    _value.fraction(
+        "rl_value_clipfrac",
+        "Share of tokens for which the clipped value loss is the larger one.",
+        keys=keys(PPO, "val/clipfrac_avg") + keys(PPO_LEGACY, "ppo/val/clipfrac"),
+        healthy=Range(0.0, 0.2, "[ranges]: low"),
+        reading="High early while the critic fits; lasting: the value function moves too fast.",
+        corrected=True,
+    ),
+    _value.gauge(
+        "rl_return_mean",
+        "Mean of the TD(lambda) returns: advantage plus value.",
+        keys=keys(PPO_LEGACY, "ppo/returns/mean"),
+        reading="Rises with the reward.",
+    ),
+    _value.histogram(
+        "rl_return_dist",
+        "TD(lambda) return at each response token: advantage plus value.",
+        _REWARD,
+        reading="What the value function is fitted to: compare the two.",
+    ),
+    _value.gauge(
+        "rl_return_var",
+        "Variance of the TD(lambda) returns.",
+        unit="squared reward",
+        keys=keys(PPO_LEGACY, "ppo/returns/var"),
+        reading="Consistent with the scale of the reward [ranges].",
+    ),
+    *_value.statistics(
+        "rl_value_",
+        "value of a completion token, before the update.",
+        min="Far outside the returns: a critic that diverges.",
+        max="Far outside the returns: a critic that diverges.",
+    ),
+    _value.gauge("rl_return_min", "Smallest return of a completion token.", reading="On the scale of the rewards."),
+    _value.gauge("rl_return_max", "Largest return of a completion token.", reading="On the scale of the rewards."),
+    _value.gauge(
+        "rl_value_grad_norm",
+        "Norm of the gradient of a value model of its own, before clipping.",
+        unit="",
+        level=Level.STEP,
+        reading="Falls while the critic fits. NaN: its weights are lost with the next step.",
+    ),
+    _value.gauge(
+        "rl_value_learning_rate",
+        "Learning rate of a value model of its own.",
+        unit="",
+        level=Level.STEP,
+        reading="Follows its schedule.",
+    ),
+    _optimizer.gauge(
+        "rl_learning_rate",
+        "Learning rate in force (of the first parameter group).",
+        keys=keys(TRAINERS, "learning_rate") + keys(PPO, "lr") + keys(PPO_LEGACY, "ppo/learning_rate"),
+        reading="Follows its schedule; 0 in the middle of a run means that nothing is learnt any more.",
+    ),
+    _optimizer.gauge(
+        "rl_grad_norm",
+        "Norm of the gradient before clipping, of the last optimizer step of the logging window.",
+        keys=keys(TRAINERS, "grad_norm"),
+        healthy=Range(0.0, None, "finite; max_grad_norm clips at 1 by default"),
+        reading="Lasting growth: trainer and sampler disagree [verl]. NaN: the weights are lost with the next step. "
+        "Exactly 0 while rewards differ: a hidden NaN.",
+    ),
+    _optimizer.histogram(
+        "rl_grad_norm_dist",
+        "rl_grad_norm, one observation a step: a spike between two scrapes stays visible.",
+        (
+            *(0.0, 0.001, 0.01, 0.03, 0.1, 0.3, 0.5, 1.0, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0, 100.0, 1000.0),
+            *(10000.0, 1000000.0),
+        ),
+        scope=RankScope.GLOBAL,
+        reading='Counts in the upper buckets: spikes; in le="0.0": steps without any gradient.',
+        of="rl_grad_norm",
+    ),
+    _optimizer.gauge(
+        "rl_weight_norm",
+        "Norm of the trained weights that this rank holds, measured before each rollout; in PPO after the updates "
+        "of each step, and NaN is looked for before them too.",
+        scope=RankScope.RANK,
+        reading="Drifts slowly. NaN: weights are lost, and the rollout that follows will fail.",
+    ),
+    _optimizer.fraction(
+        "rl_weight_changed_fraction",
+        "Share of the trained weights (of some 30,000 that are compared, bit for bit) that have changed since the "
+        "rollout before.",
+        scope=RankScope.RANK,
+        reading="1 in fp32; a few percent in bf16 at a low learning rate, whose updates are lost in rounding. 0: the "
+        "policy is frozen.",
+    ),
+)
+
+LOGPROBS = (
+    _logprob.histogram(
+        "rl_logprob_dist",
+        "Log-probability of each sampled token under the policy.",
+        _LOGPROB,
+        reading="Inspect for shifts [ranges]: everything moving to 0 is a collapse of entropy.",
+    ),
+    _logprob.histogram(
+        "rl_ref_logprob_dist",
+        "Log-probability of each sampled token under the reference model.",
+        _LOGPROB,
+        reading="Falling while the policy's own rise: the policy says what the reference would not.",
+    ),
+    _logprob.fraction(
+        "rl_ref_dropout",
+        "Highest probability of dropout that is on in the reference of modern PPO: read from its modules.",
+        level=Level.STEP,
+        scope=RankScope.RANK,
+        reading="0. More: the reference is in training mode, and KL is partly noise.",
+    ),
+    _logprob.gauge(
+        "rl_ref_logprob_noise",
+        "Mean difference between the reference's log-probabilities of one token after one prompt: the first tokens of "
+        "completions of a group, where they are the same.",
+        scope=RankScope.RANK,
+        reading="0, or rounding: the reference is deterministic. More: dropout is on in it, and KL is noise.",
+    ),
+    _unmasked(_logprob, "rl_logprob_", _LOGPROB, "objective/logprobs", unit="nats"),
+    _unmasked(_logprob, "rl_ref_logprob_", _LOGPROB, "objective/ref_logprobs", unit="nats"),
+)

@@ -1,0 +1,640 @@
+"""The metrics of a run as such: its state, pace, evaluations and conditions, and the exporter itself."""
+
+from __future__ import annotations
+
+from rlexporter.catalog.algorithms import PPO, PPO_LEGACY
+from rlexporter.catalog.entries import TRAINERS, Entries, keys
+from rlexporter.model.metric import Group, Level, Range, RankScope
+from rlexporter.model.snapshot import RunState
+
+ERROR_PLACES = (
+    *("log", "observe", "step", "tap", "event", "identity", "exit"),
+    *("scrape", "auth", "otlp", "discovery", "state", "record", "card"),
+)
+"""The parts of the exporter that can have an error: `rlexporter_errors_total{where}`."""
+
+PHASES = ("rollout", "reward", "update", "eval", "save")
+"""The parts of a run's time that `rl_phase{phase}` and `rl_phase_time_seconds{phase}` tell apart."""
+
+TENSOR_SIGNALS = (
+    *("reward", "advantage", "ratio", "kl", "logprob", "entropy", "completion_length", "prompt_length"),
+    *("loss", "grad_norm", "weights", "value"),
+)
+"""The signals that may be measured at the tensor: `rl_signal_available{signal}`."""
+
+HYPERPARAMETERS = tuple(
+    """
+    learning_rate max_steps num_train_epochs total_episodes warmup_steps warmup_ratio weight_decay
+    max_grad_norm per_device_train_batch_size gradient_accumulation_steps logging_steps save_steps eval_steps
+    num_generations num_iterations steps_per_generation generation_batch_size max_prompt_length
+    max_completion_length response_length temperature top_p top_k min_p repetition_penalty beta epsilon
+    epsilon_high delta scale_rewards mask_truncated_completions vllm_importance_sampling_correction
+    vllm_importance_sampling_cap vllm_importance_sampling_clip_max use_vllm use_liger_loss entropy_coef
+    sync_ref_model ref_model_sync_steps ref_model_mixup_alpha num_ppo_epochs ppo_epochs num_mini_batches
+    batch_size mini_batch_size kl_coef init_kl_coef adap_kl_ctrl target horizon target_kl early_stopping
+    cliprange cliprange_value vf_coef gamma lam whiten_rewards missing_eos_penalty ratio_threshold score_clip
+    use_score_scaling
+    """.split()
+)
+"""The settings served as `rl_hyperparameter{name}` if they are numbers in the trainer's configuration."""
+
+INFO_LABELS = (
+    *("algorithm", "trainer", "model", "attempt", "world_size", "rank_scope", "loss_type", "importance_sampling_level"),
+    *("trl", "transformers", "torch", "rlexporter"),
+)
+
+_COUNTED = "grpo rloo dpo kto tpo sft reward distillation"
+_SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0)
+
+_run = Entries(Group.RUN, level=Level.RUN)
+_progress = Entries(Group.PROGRESS, level=Level.RUN)
+_speed = Entries(Group.SPEED, level=Level.STEP, unit="seconds")
+_rate = Entries(Group.SPEED, level=Level.STEP)
+_summary = Entries(Group.SPEED, level=Level.RUN)
+_evaluation = Entries(Group.EVALUATION, level=Level.RUN, labels=("dataset",))
+_condition = Entries(Group.CONDITION, level=Level.RUN, labels=("condition", "severity"))
+_truth = Entries(Group.TRUTH, level=Level.RUN)
+_exporter = Entries(Group.EXPORTER, level=Level.RUN, scope=RankScope.RANK)
+
+
+def _each(values: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
+    return tuple((value,) for value in values)
+
+
+RUN = (
+    _run.info(
+        "rl_run_info",
+        "What is running: algorithm, trainer class, model, attempt (how often a run of this name was started), number "
+        "of ranks, versions. Always 1. rank_scope says whose tensors the distributions hold: one rank's, or all.",
+        labels=INFO_LABELS,
+    ),
+    _run.gauge(
+        "rl_run_state",
+        "1 for the state the run is in, 0 for the others. failed: train() raised; preempted: SIGTERM; "
+        "stopped: Ctrl-C or sys.exit.",
+        scope=RankScope.RANK,
+        labels=("state",),
+        initial=_each(tuple(state.value for state in RunState)),
+    ),
+    _run.info(
+        "rl_run_exception_info",
+        "Class of the exception that ended the last train(); absent while there is none.",
+        scope=RankScope.RANK,
+        labels=("exception",),
+    ),
+    _run.gauge(
+        "rl_run_start_timestamp_seconds",
+        "When this process began the run.",
+        unit="seconds since the epoch",
+        scope=RankScope.RANK,
+    ),
+    _run.gauge("rl_world_size", "How many ranks the run has.", unit="ranks"),
+    _run.gauge(
+        "rl_gpus",
+        "How many GPUs, or other accelerators, the run trains on: one a rank, 0 on a CPU; absent where no adapter "
+        "knows the trainer's device. Those of a separate generation server are not among them.",
+        unit="GPUs",
+        reading="Its sum over time is what the run has cost: GPU hours.",
+    ),
+    _run.gauge(
+        "rl_ranks_covered",
+        "How many ranks the local metrics of this endpoint cover: 1, its own.",
+        unit="ranks",
+        scope=RankScope.RANK,
+        reading="The sum over the endpoints of a run is below rl_world_size where some ranks are not seen: a NaN that "
+        "only they have is not counted. RLEXPORTER_RANKS=all lets each rank serve its own.",
+    ),
+    _run.gauge(
+        "rl_hyperparameter",
+        "A numeric setting of the trainer's configuration, under its own name; booleans as 0 and 1.",
+        labels=("name",),
+    ),
+    _progress.gauge(
+        "rl_step",
+        "The step the run is at: an optimizer step in GRPO, RLOO and other Trainer loops, an update in modern "
+        "PPO, one step() call in legacy PPO. A resumed checkpoint continues it.",
+        unit="steps",
+        scope=RankScope.RANK,
+        reading="Grows. Falls back only when an older checkpoint is resumed.",
+    ),
+    _progress.counter("rl_steps_total", "Steps done by this process, from 0.", unit="steps", initial=((),)),
+    _progress.gauge("rl_steps_planned", "The step at which training is to end.", unit="steps"),
+    _progress.gauge(
+        "rl_epoch",
+        "Passes over the training data so far.",
+        unit="epochs",
+        keys=keys("ppo " + TRAINERS, "epoch"),
+        reading="Grows. Several passes over few prompts: expect the policy to learn them by heart.",
+    ),
+    _progress.gauge(
+        "rl_episode",
+        "Prompts consumed so far by all ranks, as the trainer counts them: 0 again with every train().",
+        unit="episodes",
+        keys=keys(PPO, "episode"),
+        reading="Grows within one train().",
+    ),
+    _progress.counter(
+        "rl_episodes_total",
+        "Prompts consumed by all ranks since this process began.",
+        unit="episodes",
+        keys=keys(PPO, "episode"),
+        reading="Its rate is the throughput in prompts.",
+    ),
+    _progress.gauge(
+        "rl_tokens_seen",
+        "Prompt and completion tokens processed by all ranks; restored with a checkpoint, so it can fall back.",
+        unit="tokens",
+        keys=keys(_COUNTED, "num_tokens"),
+        reading="Grows. A fall is a resumed checkpoint.",
+    ),
+    _progress.counter(
+        "rl_tokens_total",
+        "Prompt and completion tokens processed by all ranks since this process began.",
+        unit="tokens",
+        keys=keys(_COUNTED, "num_tokens"),
+        reading="Its rate is the throughput in tokens.",
+    ),
+    _progress.gauge(
+        "rl_last_step_timestamp_seconds",
+        "When the last step ended; the start of the run before the first one.",
+        unit="seconds since the epoch",
+        scope=RankScope.RANK,
+        reading="`time() - rl_last_step_timestamp_seconds` is the age of the last step: its growth is a stall.",
+    ),
+    _progress.gauge(
+        "rl_stall_after_seconds",
+        "How old the last step may be before the run hangs: ten times the run's own pace, at least 600 seconds; "
+        "longer before the first step, and while an evaluation or a checkpoint is under way.",
+        unit="seconds",
+        reading="Below `time() - rl_last_step_timestamp_seconds`: the run is stalled.",
+    ),
+    _progress.gauge("rl_last_log_timestamp_seconds", "When the trainer last logged.", unit="seconds since the epoch"),
+    _progress.gauge(
+        "rl_last_log_step",
+        "The step at which the trainer last logged: behind rl_step by up to logging_steps.",
+        unit="steps",
+    ),
+    _progress.gauge(
+        "rl_last_checkpoint_timestamp_seconds", "When the last checkpoint was written.", unit="seconds since the epoch"
+    ),
+    _progress.gauge(
+        "rl_last_checkpoint_step",
+        "The step of the last checkpoint: what is after it is lost with the process.",
+        unit="steps",
+    ),
+    _progress.gauge(
+        "rl_last_good_checkpoint_step",
+        "The step of the newest checkpoint that was written before anything critical: no critical condition held that "
+        "had begun in its step or before, and after a NaN the weights were seen to be numbers again. It is known with "
+        "the next step, or with the end of the run; a resumed run starts with the checkpoint that it continues, unless "
+        "its first step is bad. Absent while there is none. As rank 0 sees it.",
+        unit="steps",
+        reading="Behind rl_last_checkpoint_step after a fault: resume from this one, if it was not deleted since "
+        "(save_total_limit).",
+    ),
+)
+
+SPEED = (
+    _summary.gauge(
+        "rl_episodes_per_second",
+        "Episodes so far over seconds since train(), truncated to an integer by TRL: 0 in slow runs.",
+        unit="episodes per second",
+        keys=keys(PPO, "eps"),
+        reading="A run average: it recovers only slowly after a pause.",
+    ),
+    _speed.histogram(
+        "rl_step_duration_seconds",
+        "Duration of each step, as this process measured it; evaluation and saving are not in it.",
+        _SECONDS,
+        reading="A second hump: some steps do more, such as generation every few steps.",
+    ),
+    _speed.gauge(
+        "rl_step_time_seconds",
+        "Duration of a step as the trainer logs it, generation included.",
+        scope=RankScope.RANK,
+        keys=keys("grpo rloo distillation", "step_time")
+        + keys("async-grpo async-distillation", "perf/step_s")
+        + keys(PPO_LEGACY, "time/ppo/total"),
+        reading="Stable. Growth with the completion length is expected.",
+    ),
+    _rate.gauge(
+        "rl_phase",
+        "1 for the part of the step that is under way, 0 for the others; all 0 between them.",
+        scope=RankScope.RANK,
+        labels=("phase",),
+        initial=_each(PHASES),
+        reading="The one that stays at 1 is where a run hangs.",
+    ),
+    _speed.gauge(
+        "rl_phase_time_seconds",
+        "Duration of one part of the last step.",
+        scope=RankScope.RANK,
+        labels=("phase",),
+        keys=keys(PPO_LEGACY, "time/ppo/{phase}") + keys("async-grpo async-distillation", "perf/{phase}_s", only=True),
+        reading="Shows which part of a step grows.",
+    ),
+    _speed.gauge(
+        "rl_train_runtime_seconds",
+        "Duration of train(), from the summary at its end.",
+        level=Level.RUN,
+        keys=keys(TRAINERS, "train_runtime"),
+    ),
+    _summary.gauge(
+        "rl_train_samples_per_second",
+        "Samples per second of the whole train(), from the summary at its end.",
+        unit="samples per second",
+        keys=keys(TRAINERS, "train_samples_per_second"),
+    ),
+    _summary.gauge(
+        "rl_train_steps_per_second",
+        "Steps per second of the whole train(), from the summary at its end.",
+        unit="steps per second",
+        keys=keys(TRAINERS, "train_steps_per_second"),
+    ),
+    _summary.gauge(
+        "rl_train_flos",
+        "Floating-point operations so far, from the summary at the end of train(); 0 where the trainer does not count.",
+        unit="floating-point operations",
+        keys=keys(TRAINERS, "total_flos"),
+    ),
+    _speed.gauge(
+        "rl_phase_time_per_token_seconds",
+        "Duration of one part of the last step, over its tokens.",
+        unit="seconds per token",
+        labels=("phase",),
+        reading="Growth: this part becomes slower for the same work.",
+    ),
+    _speed.gauge(
+        "rl_tokens_per_second_per_gpu",
+        "Prompt and completion tokens of the step, over its time and the number of GPUs.",
+        unit="tokens per second",
+        reading="Stable; a fall is a slow worker or longer waits.",
+    ),
+    _speed.gauge(
+        "rl_step_tokens", "Prompt and completion tokens of the step.", unit="tokens", reading="Grows with the lengths."
+    ),
+    _speed.fraction(
+        "rl_role_flops_utilization",
+        "Share of the GPUs' peak operations that a part of the step reaches (MFU).",
+        labels=("role",),
+        reading="0.3 to 0.5 is usual in training; a fall is waiting.",
+    ),
+    _speed.gauge(
+        "rl_gpu_memory_allocated_max_bytes",
+        "Largest GPU memory that torch has allocated, of the worker that reports.",
+        unit="bytes",
+        scope=RankScope.RANK,
+        reading="Near the memory of the GPU: it will run out with longer completions.",
+    ),
+    _speed.gauge(
+        "rl_gpu_memory_reserved_max_bytes",
+        "Largest GPU memory that torch has reserved, of the worker that reports.",
+        unit="bytes",
+        scope=RankScope.RANK,
+        reading="Far above what is allocated: memory is fragmented.",
+    ),
+    _speed.gauge(
+        "rl_host_memory_used_bytes",
+        "Memory in use on the machine of the worker that reports.",
+        unit="bytes",
+        scope=RankScope.RANK,
+        reading="Growing without end: a leak.",
+    ),
+    *_rate.statistics(
+        "rl_rank_tokens_",
+        "number of tokens of a data-parallel rank, before they are balanced.",
+        unit="tokens",
+        mean="Grows with the lengths.",
+        min="Far below the most: unequal work.",
+        max="Far above the fewest: unequal work.",
+    ),
+    _speed.gauge(
+        "rl_rank_tokens_range",
+        "Most minus fewest tokens of a data-parallel rank, before they are balanced.",
+        unit="tokens",
+        reading="Large: unequal work.",
+    ),
+    *_rate.statistics(
+        "rl_rank_tokens_balanced_",
+        "number of tokens of a data-parallel rank, after they were balanced.",
+        unit="tokens",
+        min="Close to the most.",
+        max="Close to the fewest.",
+    ),
+    _speed.gauge("rl_step_samples", "Completions of the step.", unit="samples", reading="The size of the batch."),
+    _speed.gauge(
+        "rl_training_tokens_per_second_per_gpu",
+        "Tokens of the step over the time of the update alone, and the number of GPUs that train.",
+        unit="tokens per second",
+        reading="Stable; a fall is a slower update.",
+    ),
+    _speed.gauge(
+        "rl_trained_tokens_per_second_per_gpu",
+        "Completion tokens that are trained on, over the time of the whole step and the number of GPUs.",
+        unit="tokens per second",
+        reading="Stable; a fall is a slow worker or longer waits.",
+    ),
+    _speed.gauge(
+        "rl_mean_step_time_seconds",
+        "Mean time of a step since the training began or was resumed.",
+        reading="Follows rl_step_time_seconds slowly.",
+    ),
+    _speed.gauge(
+        "rl_mean_steps_per_second",
+        "Mean number of steps a second since the training began or was resumed.",
+        unit="steps per second",
+        reading="Stable.",
+    ),
+    _speed.fraction(
+        "rl_waiting_fraction",
+        "Share of the step in which the trainer waits for samples.",
+        reading="High: generation does not keep up.",
+    ),
+    _speed.gauge(
+        "rl_generated_tokens_per_second_per_gpu",
+        "Generated tokens over the time of the rollout and the number of its GPUs.",
+        unit="tokens per second",
+        reading="A fall is a slow engine, or a long tail of completions.",
+    ),
+    _speed.gauge(
+        "rl_longest_sample_waiting_seconds",
+        "Time that the longest completions of the step spent on anything but generation: tools, environments.",
+        reading="Near the time of the rollout: tools are the bottleneck.",
+    ),
+    _speed.gauge(
+        "rl_phase_tflops",
+        "Operations of one part of the step over its time, of one GPU, in 10^12 a second.",
+        unit="TFLOP/s",
+        labels=("phase",),
+        reading="A fall is shorter sequences, or waiting.",
+    ),
+    _evaluation.gauge(
+        "rl_eval_runtime_seconds",
+        "Duration of the last evaluation.",
+        unit="seconds",
+        keys=keys(TRAINERS, "eval_runtime"),
+    ),
+    _evaluation.gauge(
+        "rl_eval_samples_per_second",
+        "Samples per second in the last evaluation.",
+        unit="samples per second",
+        keys=keys(TRAINERS, "eval_samples_per_second"),
+    ),
+    _evaluation.gauge(
+        "rl_eval_steps_per_second",
+        "Batches per second in the last evaluation.",
+        unit="batches per second",
+        keys=keys(TRAINERS, "eval_steps_per_second"),
+    ),
+    _evaluation.gauge(
+        "rl_eval_timestamp_seconds",
+        "When the last evaluation was logged. Every other metric that an evaluation logs is served as rl_eval_*, "
+        "with the data set as a label.",
+        unit="seconds since the epoch",
+    ),
+    _evaluation.gauge("rl_eval_step", "The step of the last evaluation.", unit="steps"),
+    _evaluation.gauge(
+        "rl_eval_reward_function_unfiltered_mean",
+        "Mean of what a reward function returned in the last evaluation, before TRL leaves NaN out: NaN if a value "
+        "was. Without None, and of one rank.",
+        unit="reward",
+        level=Level.SEQUENCE,
+        scope=RankScope.RANK,
+        labels=("dataset", "reward_function"),
+        reading="NaN or infinite: this function fails for some completions. The logged mean leaves them out.",
+    ),
+    _evaluation.gauge(
+        "rl_eval_score",
+        "A score of the last validation: the data set, what was scored, and the statistic over samples, as the "
+        "framework names them (mean@8, best@8/mean).",
+        labels=("dataset", "score", "statistic"),
+        reading="Rises while the policy learns. Falls while the training reward rises: it is being hacked.",
+    ),
+    _evaluation.gauge(
+        "rl_eval_best_reward",
+        "Best reward of so many attempts at one prompt of a data set, mean over prompts of the last validation.",
+        unit="reward",
+        labels=("dataset", "attempts"),
+        reading="Rises while the policy learns; only that of many attempts: it explores.",
+    ),
+    _evaluation.gauge(
+        "rl_validation_reward_mean",
+        "Mean reward of the last validation.",
+        unit="reward",
+        labels=(),
+        reading="Rises while the policy learns. Falls while the training reward rises: it is being hacked.",
+    ),
+    _evaluation.gauge(
+        "rl_validation_length_mean",
+        "Mean length of the completions of the last validation.",
+        unit="tokens",
+        labels=(),
+        reading="As in training, or nearly so.",
+    ),
+    _evaluation.fraction(
+        "rl_validation_truncated_fraction",
+        "Share of completions of the last validation that were cut off.",
+        labels=(),
+        reading="Above 0: scores are too low, since answers are missing.",
+    ),
+    _evaluation.gauge(
+        "rl_eval_reward",
+        "Mean reward of the last validation on a data set.",
+        unit="reward",
+        reading="Rises while the policy learns. Falls while the training reward rises: it is being hacked.",
+    ),
+    _evaluation.fraction(
+        "rl_eval_truncated_fraction",
+        "Share of the completions of the last validation that were cut off at the length limit.",
+        reading="High: the limit is too short.",
+    ),
+    _evaluation.fraction(
+        "rl_eval_pass_at_k",
+        "Share of prompts of the last validation of which at least one of k completions gets a reward of 1.",
+        labels=("dataset", "k"),
+        reading="Rises while the policy learns.",
+    ),
+    _evaluation.fraction(
+        "rl_eval_unscored_fraction",
+        "Share of the completions of the last validation without a reward, which count as 0.",
+        reading="Above 0: the environment fails, and the mean reward is too low.",
+    ),
+    _evaluation.gauge(
+        "rl_eval_skipped",
+        "1 at a validation that was skipped, by the reason that the framework gives.",
+        labels=("reason",),
+        reading="A gap in the curves.",
+    ),
+)
+
+TRUTH = (
+    _condition.gauge(
+        "rl_condition",
+        "1 while a condition holds: its signal is beyond the limit of this severity in enough of its last "
+        "observations. 0 when it holds no more; absent where it never began: rl_condition_judged says if it could.",
+        reading="1 is an alert; docs/alerts.md says what it means and what to try.",
+    ),
+    _condition.gauge(
+        "rl_condition_judged",
+        "1 where a condition could be judged in this run, 0 where its signal has not come yet, or never will.",
+        labels=("condition",),
+        reading="0 for long: an alert that cannot fire. rl_signal_unavailable_info says why.",
+    ),
+    _condition.counter(
+        "rl_condition_events_total", "How often a condition has begun; absent until the first time.", unit="events"
+    ),
+    _condition.gauge(
+        "rl_condition_last_event_timestamp_seconds",
+        "When a condition last began; absent while it never has.",
+        unit="seconds since the epoch",
+    ),
+    _condition.gauge("rl_condition_last_event_step", "The step in which a condition last began.", unit="steps"),
+    _condition.gauge(
+        "rl_condition_last_event_value",
+        "The value with which a condition last began, in the unit of its signal; always finite.",
+    ),
+    _condition.gauge(
+        "rl_condition_last_event_threshold",
+        "The limit that was in force when a condition last began, in the unit of its signal.",
+    ),
+    _condition.gauge(
+        "rl_condition_symptom",
+        "1 where a condition last began in the wake of another, its cause, and has not outlived it: then only the "
+        "cause is an alert. 0 where it is no symptom any more; absent where it never was. The condition run_failed "
+        "stands for the failure of the run.",
+        reading="1: look at what began in the same step or shortly before.",
+    ),
+    _condition.gauge(
+        "rl_signal",
+        "A number that conditions are judged by, of the newest step that has one: of that step alone where the trainer "
+        "logs a mean over several, from the tensor where that was seen, or computed from others. It is always finite.",
+        level=Level.STEP,
+        labels=("signal",),
+        reading="Compare it with the rl_threshold of its conditions; docs/alerts.md says which those are.",
+    ),
+    _condition.gauge(
+        "rl_incident",
+        "What has gone wrong in the run, one series an incident: 2 while it holds, 1 while it has eased (the number is "
+        "within its limit, but not where it was before), 0 once it is over. subject: what it is about, such as "
+        "a reward function; cause: the condition that explains it; unit: that of its value and limit. "
+        "Absent while nothing has gone wrong.",
+        labels=("condition", "severity", "subject", "cause", "unit"),
+        reading="1 is worth a look: what went wrong has not been undone.",
+    ),
+    _condition.gauge(
+        "rl_run_verdict",
+        "What the incidents of the run say of it: 0 fine, 1 look today, 2 act now. It leaves out that the run "
+        "has failed, hangs or is gone.",
+        level=Level.STEP,
+        labels=(),
+    ),
+    _condition.info(
+        "rl_run_cause_info",
+        "What the verdict on the run names first: the likeliest cause of all that is wrong. Always 1; absent while the "
+        "verdict is fine.",
+        labels=("condition", "severity", "subject"),
+    ),
+    _condition.gauge(
+        "rl_threshold",
+        "The limit of a condition that is in force, in the unit of its signal, also where it follows the run's "
+        "own past.",
+    ),
+    _truth.counter(
+        "rl_nonfinite_values_total",
+        "NaN and infinities seen in a metric; they are in no bucket and no sum. metric is the Prometheus name. "
+        "A series is absent until its first one.",
+        unit="values",
+        labels=("metric", "kind"),
+        healthy=Range(0.0, 0.0, "a healthy run has none, but for rl_policy_ratio_var and rl_value_explained_variance"),
+        reading="Any increase is a fault, even where the metric itself looks well.",
+    ),
+    _truth.counter(
+        "rl_skipped_updates_total",
+        "Updates that changed nothing: mini-batches of legacy PPO whose losses were set to 0, since their mean "
+        "probability ratio was above ratio_threshold (TRL tells it by a Python warning only), and steps in fp16 whose "
+        "gradients overflowed.",
+        level=Level.STEP,
+        scope=RankScope.RANK,
+        initial=((),),
+        reading="0 in PPO: each is a ratio that blew up, and its loss is logged as 0. In fp16 a few at the start, and "
+        "one now and then, are healthy.",
+    ),
+    _truth.counter(
+        "rl_undefined_values_total",
+        "Values logged as None (TRL: nothing was left to average), or outside what the metric can be (padding). "
+        "A series is absent until its first one; that of the metric is absent until the next number.",
+        unit="values",
+        labels=("metric",),
+        reading="Expected where reward functions judge only some of the samples; elsewhere a signal is lost.",
+    ),
+    _truth.gauge(
+        "rl_signal_available",
+        "1 where a signal can be measured at the tensor in this run, 0 where it cannot, with the reason in "
+        "rl_signal_unavailable_info.",
+        labels=("signal",),
+        reading="A rule on a signal that is not available can never fire.",
+    ),
+    _truth.info(
+        "rl_signal_unavailable_info",
+        "Why a signal cannot be measured in this run: by its configuration, or by an error. Always 1.",
+        labels=("signal", "cause", "reason"),
+    ),
+    _truth.gauge(
+        "rl_logged_value",
+        "A value whose key the catalogue does not know: of another trainer, or logged by a reward function. An "
+        "array is served as its mean.",
+        level=Level.STEP,
+        labels=("key",),
+    ),
+    _exporter.counter(
+        "rlexporter_errors_total",
+        "Errors of the exporter itself, kept away from training. Each kind is logged once. A series is absent until "
+        "its first one.",
+        unit="errors",
+        labels=("where",),
+        healthy=Range(0.0, 0.0, "an error is a bug, or a disk or network that failed"),
+        reading=f"where is the part that failed: {', '.join(ERROR_PLACES)}.",
+    ),
+    _exporter.gauge(
+        "rlexporter_unmapped_keys",
+        "Keys of the log lines that the catalogue does not know; they are served as rl_logged_value.",
+        unit="keys",
+        initial=((),),
+    ),
+    _exporter.counter(
+        "rlexporter_dropped_keys_total",
+        "Values dropped because the cap on keys outside the catalogue was reached.",
+        unit="values",
+        initial=((),),
+    ),
+    _exporter.counter(
+        "rlexporter_ignored_values_total",
+        "Logged values that are no numbers: strings, tables, objects.",
+        unit="values",
+        initial=((),),
+    ),
+    _exporter.counter(
+        "rlexporter_record_seconds_total",
+        "Time that log lines and step events have cost the training thread.",
+        unit="seconds",
+        initial=((),),
+    ),
+    _exporter.counter(
+        "rlexporter_observe_seconds_total",
+        "Time that tensors have cost the training thread.",
+        unit="seconds",
+        initial=((),),
+    ),
+    _exporter.counter("rlexporter_scrapes_total", "Answers given on /metrics.", unit="scrapes"),
+    _exporter.gauge(
+        "rlexporter_time_seconds",
+        "The clock of the process when it answers a scrape, to the second. Not pushed, and not in the state file.",
+        unit="seconds since the epoch",
+        reading="Its distance from the scrape's own time is how far the two clocks are apart.",
+    ),
+    _exporter.info(
+        "rlexporter_build_info",
+        "Version of rlexporter and of the libraries that serve. Always 1.",
+        labels=("version", "python", "prometheus_client", "fastapi"),
+    ),
+)
