@@ -9,7 +9,7 @@ from statistics import median
 import torch
 
 from benchmarks.ratios import RATIO, bucketize, mask_of, ratios_of
-from rlexporter.catalog import NAMED
+from rlexporter.catalog.metrics import NAMED
 from rlexporter.model.metric import Kind, Series
 from rlexporter.tensors.device import DeviceTally
 

@@ -12,7 +12,7 @@ from prometheus_client.exposition import generate_latest
 from torch.utils.tensorboard import SummaryWriter
 
 from benchmarks.measure import ratios, side_by_side
-from rlexporter.catalog import CATALOG
+from rlexporter.catalog.metrics import CATALOG
 from rlexporter.conditions import from_catalog
 from rlexporter.conditions.watch import Watch
 from rlexporter.model.step import RunFacts

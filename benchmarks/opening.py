@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import past, remote_write, simulated
-from rlexporter.catalog import CATALOG
+from rlexporter.catalog.metrics import CATALOG
 from scripts.pack.dashboards import dashboards
 from tests.dashboards.grafana import ANY, Json, View, loaded, panels
 from tests.tools import Prometheus, free_port

@@ -95,7 +95,7 @@ def _answers() -> str:
 
 
 def _line() -> dict[str, float]:
-    from rlexporter.catalog import CATALOG
+    from rlexporter.catalog.metrics import CATALOG
 
     keys = [key.name for metric in CATALOG for key in metric.keys if "grpo" in key.algorithms and "{" not in key.name]
     functions = [f"rewards/f{number}/{part}" for number in range(8) for part in ("mean", "std")]

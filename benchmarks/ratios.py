@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from rlexporter.catalog import NAMED
+from rlexporter.catalog.metrics import NAMED
 
 RATIO = NAMED["rl_policy_ratio_dist"].bounds
 

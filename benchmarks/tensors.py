@@ -16,7 +16,7 @@ from torch.utils.tensorboard import SummaryWriter
 
 from benchmarks.measure import Figure, side_by_side
 from benchmarks.ratios import RATIO, bucketize, chosen_of, mask_of, ratios_of
-from rlexporter.catalog import NAMED
+from rlexporter.catalog.metrics import NAMED
 from rlexporter.tensors import host
 
 SIZES = (8192, 65_536, 1_048_576, 8_388_608)

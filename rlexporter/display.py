@@ -13,7 +13,7 @@ from collections import Counter
 from math import isfinite
 from typing import TextIO
 
-from rlexporter.catalog import CONDITION_NAMED
+from rlexporter.catalog.conditions import CONDITION_NAMED
 from rlexporter.conditions import evidence
 from rlexporter.exporter import Exporter
 from rlexporter.model.snapshot import Snapshot

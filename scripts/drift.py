@@ -18,7 +18,9 @@ from pathlib import Path
 
 from rlexporter.adapters.ppo import _MICRO_BATCH, _STEP
 from rlexporter.adapters.trainer_facts import algorithm_of
-from rlexporter.catalog import CATALOG, GRPO, PPO, RLOO, TENSOR_SIGNALS
+from rlexporter.catalog.algorithms import GRPO, PPO, RLOO
+from rlexporter.catalog.metrics import CATALOG
+from rlexporter.catalog.run_metrics import TENSOR_SIGNALS
 from rlexporter.store.keys import Resolver
 from scripts import log_keys
 

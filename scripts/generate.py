@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from rlexporter.catalog import CATALOG
+from rlexporter.catalog.metrics import CATALOG
 from scripts import pack, reference
 from scripts.pack import docs
 

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from rlexporter.catalog import CATALOG
+from rlexporter.catalog.metrics import CATALOG
 from scripts.pack.dashboards import dashboards
 from scripts.pack.dashboards.absent import reason
 from scripts.pack.dashboards.families import FAMILIES, GRPO, PPO

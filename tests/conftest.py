@@ -13,7 +13,7 @@ from weakref import WeakSet
 
 import pytest
 
-from rlexporter.catalog import CATALOG
+from rlexporter.catalog.metrics import CATALOG
 from rlexporter.endpoint import server
 from rlexporter.exporter import Exporter, _Ending
 from rlexporter.model.metric import Group, Key, Kind, Level, Metric, Series

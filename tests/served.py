@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rlexporter import Exporter
-from rlexporter.catalog import CATALOG
+from rlexporter.catalog.metrics import CATALOG
 from rlexporter.frameworks.known import FRAMEWORKS
 from rlexporter.recording import Recording
 from rlexporter.store.store import Store

@@ -20,7 +20,7 @@ import torch
 
 import rlexporter
 from rlexporter import Exporter, SetupError
-from rlexporter.catalog import NAMED
+from rlexporter.catalog.metrics import NAMED
 from rlexporter.commands.playback import played
 from rlexporter.model.snapshot import RunState
 from rlexporter.model.step import RunFacts, StepUpdate

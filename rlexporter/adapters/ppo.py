@@ -13,7 +13,8 @@ from typing import Any
 from rlexporter.adapters.optimizer import BackwardTaps, learning_rate
 from rlexporter.adapters.taps import callers, local, variables
 from rlexporter.adapters.weights import StepWeights
-from rlexporter.catalog import CATALOG, PPO
+from rlexporter.catalog.algorithms import PPO
+from rlexporter.catalog.metrics import CATALOG
 
 _PADDING = 1.0
 """TRL's log-probability of a padding token (INVALID_LOGPROB); that of a real token is at most 0."""

@@ -10,10 +10,10 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from rlexporter import catalog
 from rlexporter.adapters.optimizer import BackwardTaps
 from rlexporter.adapters.trainer_facts import gpus, hyperparameters, model_name, version_of
 from rlexporter.adapters.weights import StepWeights
+from rlexporter.catalog import algorithms
 from rlexporter.frameworks.known import TRL
 from rlexporter.model.sink import TrainedRun
 from rlexporter.model.step import RunFacts, StepUpdate
@@ -28,7 +28,7 @@ def run_facts(trainer: Any) -> RunFacts:
     accelerator, config = trainer.accelerator, trainer.config
     model = accelerator.unwrap_model(trainer.model)
     return RunFacts(
-        algorithm=catalog.PPO_LEGACY,
+        algorithm=algorithms.PPO_LEGACY,
         framework=TRL,
         rank=int(accelerator.process_index),
         local_rank=int(accelerator.local_process_index),

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from types import FrameType, MethodType
 from typing import Any
 
-from rlexporter.catalog import TENSOR_SIGNALS
+from rlexporter.catalog.run_metrics import TENSOR_SIGNALS
 from rlexporter.model.sink import Sink
 
 _LAYER = "_rlexporter_layer"

@@ -13,36 +13,37 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rlexporter import catalog
+from rlexporter.catalog import algorithms
+from rlexporter.catalog.run_metrics import HYPERPARAMETERS
 from rlexporter.frameworks.known import TRL
 from rlexporter.frameworks.swift import SWIFT
 from rlexporter.frameworks.unsloth import UNSLOTH
 from rlexporter.model.step import RunFacts
 
 _ALGORITHMS = {
-    "GRPOTrainer": catalog.GRPO,
-    "RLOOTrainer": catalog.RLOO,
-    "AsyncGRPOTrainer": catalog.ASYNC_GRPO,
-    "PPOTrainer": catalog.PPO,
-    "PPOv2Trainer": catalog.PPO,
-    "OnlineDPOTrainer": catalog.ONLINE_DPO,
-    "DPOTrainer": catalog.DPO,
-    "KTOTrainer": catalog.KTO,
-    "CPOTrainer": catalog.CPO,
-    "ORPOTrainer": catalog.ORPO,
-    "TPOTrainer": catalog.TPO,
-    "SFTTrainer": catalog.SFT,
-    "RewardTrainer": catalog.REWARD,
-    "DistillationTrainer": catalog.DISTILLATION,
-    "AsyncDistillationTrainer": catalog.ASYNC_DISTILLATION,
-    "GKDTrainer": catalog.GKD,
-    "GOLDTrainer": catalog.GOLD,
-    "IWOPDTrainer": catalog.IW_OPD,
-    "SDFTTrainer": catalog.SDFT,
-    "SDPOTrainer": catalog.SDPO,
-    "A2POTrainer": catalog.A2PO,
+    "GRPOTrainer": algorithms.GRPO,
+    "RLOOTrainer": algorithms.RLOO,
+    "AsyncGRPOTrainer": algorithms.ASYNC_GRPO,
+    "PPOTrainer": algorithms.PPO,
+    "PPOv2Trainer": algorithms.PPO,
+    "OnlineDPOTrainer": algorithms.ONLINE_DPO,
+    "DPOTrainer": algorithms.DPO,
+    "KTOTrainer": algorithms.KTO,
+    "CPOTrainer": algorithms.CPO,
+    "ORPOTrainer": algorithms.ORPO,
+    "TPOTrainer": algorithms.TPO,
+    "SFTTrainer": algorithms.SFT,
+    "RewardTrainer": algorithms.REWARD,
+    "DistillationTrainer": algorithms.DISTILLATION,
+    "AsyncDistillationTrainer": algorithms.ASYNC_DISTILLATION,
+    "GKDTrainer": algorithms.GKD,
+    "GOLDTrainer": algorithms.GOLD,
+    "IWOPDTrainer": algorithms.IW_OPD,
+    "SDFTTrainer": algorithms.SDFT,
+    "SDPOTrainer": algorithms.SDPO,
+    "A2POTrainer": algorithms.A2PO,
 }
-_SEQUENCE_LEVEL = (catalog.RLOO,)
+_SEQUENCE_LEVEL = (algorithms.RLOO,)
 
 _COPY = re.compile("_?Unsloth(?=[A-Z])")
 _SWIFT = "swift."
@@ -83,7 +84,7 @@ def run_facts(trainer: Any, args: Any, state: Any, model: Any, resume: object = 
 
 def hyperparameters(args: Any) -> Mapping[str, float]:
     """Return the numeric settings of the configuration ``args`` that are in the catalogue."""
-    settings = {name: getattr(args, name, None) for name in catalog.HYPERPARAMETERS}
+    settings = {name: getattr(args, name, None) for name in HYPERPARAMETERS}
     return {name: float(value) for name, value in settings.items() if isinstance(value, (int, float))}
 
 
@@ -91,7 +92,7 @@ def _algorithm(trainer: Any, args: Any) -> str:
     """Return the algorithm by the classes of trainer and configuration; of ms-swift's GRPO, the estimator."""
     names = names_of(type(trainer)) if trainer is not None else []
     algorithm = algorithm_of([*names, *(base.__name__.replace("Config", "Trainer") for base in type(args).__mro__)])
-    return (_text(args, "advantage_estimator") if algorithm == catalog.GRPO else "") or algorithm
+    return (_text(args, "advantage_estimator") if algorithm == algorithms.GRPO else "") or algorithm
 
 
 def algorithm_of(names: Sequence[str]) -> str:
@@ -108,7 +109,7 @@ def _judged_as(args: Any) -> str:
     """
     if not _text(args, "advantage_estimator"):
         return ""
-    return catalog.RLOO if getattr(args, "kl_in_reward", False) else catalog.GRPO
+    return algorithms.RLOO if getattr(args, "kl_in_reward", False) else algorithms.GRPO
 
 
 def _resumed_from(args: Any, state: Any, resume: object) -> str:

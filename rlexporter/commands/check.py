@@ -13,7 +13,10 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from rlexporter import recording
-from rlexporter.catalog import ALGORITHMS, CONDITION_NAMED, NAMED, RUN_FAILED, RUN_VANISHED
+from rlexporter.catalog.alerts import RUN_FAILED, RUN_VANISHED
+from rlexporter.catalog.algorithms import ALGORITHMS
+from rlexporter.catalog.conditions import CONDITION_NAMED
+from rlexporter.catalog.metrics import NAMED
 from rlexporter.commands.recorded_alerts import NOTHING_JUDGED, Fired, NotJudged, Report, judge
 from rlexporter.conditions.from_catalog import SIGNAL_NAMED, series_of
 from rlexporter.config.settings import Settings

@@ -16,7 +16,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from rlexporter.atomic_file import write_whole
-from rlexporter.catalog import RUNBOOKS
+from rlexporter.catalog.alerts import RUNBOOKS
 from rlexporter.model.errors import SetupError
 
 JOBS = ".*rlexporter.*"

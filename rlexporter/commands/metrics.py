@@ -6,7 +6,7 @@ import argparse
 import json
 from typing import Any
 
-from rlexporter.catalog import CATALOG
+from rlexporter.catalog.metrics import CATALOG
 from rlexporter.conditions.from_catalog import alerts_on
 from rlexporter.model.metric import Metric
 

@@ -7,7 +7,9 @@ from dataclasses import asdict, dataclass
 from math import isnan
 from typing import Any
 
-from rlexporter.catalog import CATALOG, CONDITION_NAMED, RUN_FAILED, RUN_VANISHED
+from rlexporter.catalog.alerts import RUN_FAILED, RUN_VANISHED
+from rlexporter.catalog.conditions import CONDITION_NAMED
+from rlexporter.catalog.metrics import CATALOG
 from rlexporter.commands import playback
 from rlexporter.conditions import from_catalog
 from rlexporter.conditions.from_catalog import series_of

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rlexporter import recording
-from rlexporter.catalog import ALGORITHMS
+from rlexporter.catalog.algorithms import ALGORITHMS
 from rlexporter.commands import playback
 from rlexporter.commands.playback import Player
 from rlexporter.display import Display

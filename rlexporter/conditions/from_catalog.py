@@ -5,7 +5,8 @@ from __future__ import annotations
 from functools import cache
 from typing import NamedTuple
 
-from rlexporter.catalog import CONDITIONS, NAMED, NONFINITE, SERIES_SIGNALS
+from rlexporter.catalog.conditions import CONDITIONS, NONFINITE, SERIES_SIGNALS
+from rlexporter.catalog.metrics import NAMED
 from rlexporter.catalog.questions import Shown
 from rlexporter.conditions import nonfinite, reward_signals, signals, tensor_signals
 from rlexporter.conditions.judge import Judge, Thresholds

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from math import inf, nan
 from typing import NamedTuple
 
-from rlexporter.catalog import NAMED
 from rlexporter.catalog.causes import WAKE
+from rlexporter.catalog.metrics import NAMED
 from rlexporter.conditions.evidence import Streak
 from rlexporter.conditions.limit_state import Factor, Level, LimitState, Measures
 from rlexporter.conditions.past import Past

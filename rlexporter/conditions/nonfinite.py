@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from rlexporter.catalog import MAY_BE_NONFINITE, NONFINITE
 from rlexporter.catalog.causes import Place, place
+from rlexporter.catalog.conditions import NONFINITE
+from rlexporter.catalog.metrics import MAY_BE_NONFINITE
 from rlexporter.conditions.view import MAX_FUNCTIONS, Declared, Derive, Memory, View
 from rlexporter.model.condition import Condition, Limit
 from rlexporter.model.histogram import Histogram

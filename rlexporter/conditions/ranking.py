@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from rlexporter.catalog import CONDITION_NAMED
 from rlexporter.catalog.causes import FATAL, HARMLESS, WAKE, Place, place
+from rlexporter.catalog.conditions import CONDITION_NAMED
 from rlexporter.model.condition import Condition, Limit, Severity
 from rlexporter.model.incident import FINE, LOOK, WORDS, Incident, Standing, worst
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from operator import sub
 from statistics import median
 
-from rlexporter.catalog import REWARD_GAIN_FROM
+from rlexporter.catalog.conditions import REWARD_GAIN_FROM
 from rlexporter.conditions.evidence import UNIT, Varied
 from rlexporter.conditions.past import NOISE, Past, spread
 from rlexporter.conditions.view import MAX_FUNCTIONS, ROUNDING, Declared, Memory, View, finite_mean, value_range

@@ -8,7 +8,7 @@ from __future__ import annotations
 from itertools import islice, pairwise, takewhile
 from statistics import median
 
-from rlexporter.catalog import KL_FLOOR, SETTLED
+from rlexporter.catalog.conditions import KL_FLOOR, SETTLED
 from rlexporter.conditions.evidence import UNIT
 from rlexporter.conditions.past import START, Past, deviation
 from rlexporter.conditions.view import MAX_KEYS, ROUNDING, Declared, Memory, View

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from rlexporter.catalog import CATALOG
+from rlexporter.catalog.metrics import CATALOG
 
 MAX_STATIC_LABELS = 8
 ON = "on"

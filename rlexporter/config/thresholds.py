@@ -9,7 +9,7 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from rlexporter.catalog import CONDITION_NAMED
+from rlexporter.catalog.conditions import CONDITION_NAMED
 from rlexporter.conditions.judge import Thresholds
 from rlexporter.conditions.limit_state import Factor
 from rlexporter.conditions.watch import STALLED

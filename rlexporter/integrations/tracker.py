@@ -10,7 +10,7 @@ from typing import Any
 
 from accelerate.tracking import GeneralTracker  # type: ignore[import-untyped]
 
-from rlexporter import catalog
+from rlexporter.catalog import algorithms
 from rlexporter.exporter import Exporter
 from rlexporter.frameworks.common import of_config
 from rlexporter.integrations.logged_run import LoggedRun
@@ -37,7 +37,7 @@ class RLExporterTracker(GeneralTracker):  # type: ignore[misc] # accelerate is n
     def store_init_configuration(self, values: dict[str, Any]) -> None:
         """Begin the run with its settings, ``values``."""
         with self.tracker.run.errors.guard("event"):
-            algorithm = catalog.PPO_LEGACY if _LEGACY_PPO in values else ""
+            algorithm = algorithms.PPO_LEGACY if _LEGACY_PPO in values else ""
             self._run.begin(of_config(values.get(_LEGACY_PPO, values), algorithm=algorithm))
 
     def log(self, values: dict[str, Any], step: int | None = None, **kwargs: Any) -> None:

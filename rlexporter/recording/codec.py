@@ -9,7 +9,8 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from rlexporter.catalog import NAMED, buckets
+from rlexporter.catalog import buckets
+from rlexporter.catalog.metrics import NAMED
 from rlexporter.model.histogram import Histogram, Nonfinite
 from rlexporter.model.metric import Series
 

@@ -10,7 +10,7 @@ from math import inf, isfinite, nan
 from pathlib import Path
 from typing import Any
 
-from rlexporter.catalog import NAMED
+from rlexporter.catalog.metrics import NAMED
 from rlexporter.model.errors import SetupError
 from rlexporter.model.snapshot import RunState
 from rlexporter.model.step import LAST_STEP, RunFacts, StepUpdate

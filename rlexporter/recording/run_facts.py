@@ -8,7 +8,8 @@ from pathlib import Path
 from statistics import median_low
 from typing import Any
 
-from rlexporter.catalog import ALGORITHMS, HYPERPARAMETERS, INFO_LABELS, RLOO
+from rlexporter.catalog.algorithms import ALGORITHMS, RLOO
+from rlexporter.catalog.run_metrics import HYPERPARAMETERS, INFO_LABELS
 from rlexporter.frameworks.known import FRAMEWORKS, family_of
 from rlexporter.model.framework import Framework
 from rlexporter.model.step import RunFacts

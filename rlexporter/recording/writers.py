@@ -12,7 +12,7 @@ from functools import cache, lru_cache
 from itertools import pairwise
 from typing import Any
 
-from rlexporter.catalog import CATALOG
+from rlexporter.catalog.metrics import CATALOG
 from rlexporter.frameworks.common import STEP_KEYS
 from rlexporter.frameworks.known import FRAMEWORKS, TRL, family_of, written_by
 from rlexporter.model.framework import Framework

@@ -12,7 +12,7 @@ from dataclasses import replace
 from threading import RLock
 from typing import Any
 
-from rlexporter.catalog import NAMED
+from rlexporter.catalog.metrics import NAMED
 from rlexporter.model.metric import Kind, Series
 from rlexporter.model.sink import NotSeenError
 from rlexporter.model.step import StepUpdate, whole

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from rlexporter.catalog import CONDITION_NAMED, CONDITIONS, NAMED
+from rlexporter.catalog.conditions import CONDITION_NAMED, CONDITIONS
 from rlexporter.catalog.languages import ENGLISH, Language
+from rlexporter.catalog.metrics import NAMED
 from rlexporter.catalog.questions import QUESTIONS, Question, Shown
 from rlexporter.conditions.from_catalog import sources
 from rlexporter.model.condition import Family, Severity

@@ -7,7 +7,8 @@ from dataclasses import asdict
 from functools import cache, lru_cache
 from typing import Any
 
-from rlexporter.catalog import CONDITION_NAMED, RUNBOOKS
+from rlexporter.catalog.alerts import RUNBOOKS
+from rlexporter.catalog.conditions import CONDITION_NAMED
 from rlexporter.catalog.languages import ENGLISH, Language
 from rlexporter.conditions.from_catalog import SIGNAL_NAMED, series_of
 from rlexporter.frameworks.known import FRAMEWORKS

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from threading import Lock
 from typing import NamedTuple
 
-from rlexporter.catalog import NAMED
+from rlexporter.catalog.metrics import NAMED
 from rlexporter.model.histogram import Histogram, Nonfinite
 from rlexporter.model.metric import Series
 from rlexporter.model.snapshot import Snapshot

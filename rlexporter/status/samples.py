@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from math import isfinite, isnan
 
-from rlexporter.catalog import MAY_BE_NONFINITE, NAMED
+from rlexporter.catalog.metrics import MAY_BE_NONFINITE, NAMED
 from rlexporter.model.snapshot import Snapshot
 
 Number = float | int | str | None

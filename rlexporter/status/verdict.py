@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from rlexporter.catalog import CONDITION_NAMED, RUN_FAILED, RUN_STALLED, RUNBOOKS
+from rlexporter.catalog.alerts import RUN_FAILED, RUN_STALLED, RUNBOOKS
 from rlexporter.catalog.causes import FAILURE
+from rlexporter.catalog.conditions import CONDITION_NAMED
 from rlexporter.catalog.languages import ENGLISH, Language
 from rlexporter.model.condition import Severity
 from rlexporter.model.incident import ACT, FINE, LOOK, WORDS, Incident, Standing, worst

@@ -12,7 +12,7 @@ from multiprocessing import Pool
 from pathlib import Path
 
 from rlexporter import recording
-from rlexporter.catalog import CONDITIONS
+from rlexporter.catalog.conditions import CONDITIONS
 from rlexporter.commands.recorded_alerts import Report, judge
 from rlexporter.conditions.judge import Thresholds
 from rlexporter.model.condition import Condition

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rlexporter.catalog import CONDITIONS
+from rlexporter.catalog.conditions import CONDITIONS
 from scripts.limits.factors import Raised, alarms, judged, table, tunable, tuned
 
 FOLDERS = {

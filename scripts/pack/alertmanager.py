@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from graphlib import TopologicalSorter
 from typing import NamedTuple
 
-from rlexporter.catalog import RUN_FAILED, RUN_VANISHED
+from rlexporter.catalog.alerts import RUN_FAILED, RUN_VANISHED
 from scripts.pack.outside import MANY_RUNS, WATCHDOG
 from scripts.pack.template import filled
 

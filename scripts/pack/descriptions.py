@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from rlexporter.catalog import CONDITIONS
+from rlexporter.catalog.conditions import CONDITIONS
 from rlexporter.conditions import evidence
 from rlexporter.conditions.from_catalog import SIGNAL_NAMED
 from rlexporter.model.condition import Condition, PrometheusAlert

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from rlexporter.catalog import ALGORITHMS, GKD, NAMED
+from rlexporter.catalog.algorithms import ALGORITHMS, GKD
+from rlexporter.catalog.metrics import NAMED
 from rlexporter.conditions.from_catalog import alerts_on
 from rlexporter.frameworks.known import FRAMEWORKS
 from rlexporter.model.framework import Framework

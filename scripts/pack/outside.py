@@ -6,7 +6,7 @@ in a description stand for the labels of a run in the format of a query, and for
 
 from __future__ import annotations
 
-from rlexporter.catalog import RUN_FAILED, RUN_STALLED, RUN_VANISHED
+from rlexporter.catalog.alerts import RUN_FAILED, RUN_STALLED, RUN_VANISHED
 from rlexporter.model.condition import Family, PrometheusAlert, Severity
 
 LOST_WITHOUT = ("rank", "instance", "pod", "container", "endpoint", "node")

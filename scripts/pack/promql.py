@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from rlexporter.catalog import CONDITIONS
 from rlexporter.catalog.causes import FATAL
+from rlexporter.catalog.conditions import CONDITIONS
 from rlexporter.commands.generate import TARGETS
 from rlexporter.model.condition import Condition, Severity
 from scripts.pack.outside import LOST_WITHOUT

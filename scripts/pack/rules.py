@@ -11,7 +11,7 @@ import json
 import textwrap
 from collections.abc import Mapping, Sequence
 
-from rlexporter.catalog import BY_ALERT
+from rlexporter.catalog.conditions import BY_ALERT
 from rlexporter.model.condition import Condition, PrometheusAlert, RecordingRule
 from scripts.pack import descriptions, links, promql
 from scripts.pack.descriptions import by_condition

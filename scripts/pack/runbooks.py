@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from rlexporter.catalog import BY_ALERT, CONDITIONS, NAMED
+from rlexporter.catalog.conditions import BY_ALERT, CONDITIONS
 from rlexporter.catalog.languages import CODES, Language, language
+from rlexporter.catalog.metrics import NAMED
 from rlexporter.conditions.from_catalog import SIGNAL_NAMED, series_of
 from rlexporter.model.condition import Baseline, Condition, Limit, PrometheusAlert
 from rlexporter.model.metric import Kind

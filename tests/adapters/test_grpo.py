@@ -15,7 +15,7 @@ import trl
 from transformers import TrainerCallback
 
 import rlexporter
-from rlexporter.catalog import TENSOR_SIGNALS
+from rlexporter.catalog.run_metrics import TENSOR_SIGNALS
 from tests import tiny
 from tests.adapters import broken
 from tests.adapters.broken import Clock

@@ -11,7 +11,7 @@ import trl
 from transformers import LlamaForSequenceClassification
 
 from rlexporter import Exporter, RLExporterCallback
-from rlexporter.catalog import CATALOG
+from rlexporter.catalog.metrics import CATALOG
 from rlexporter.demo import tiny as demo
 from rlexporter.store.keys import Resolver
 from tests import tiny

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import rlexporter
-from rlexporter.catalog import TENSOR_SIGNALS
+from rlexporter.catalog.run_metrics import TENSOR_SIGNALS
 from tests.adapters import legacy
 from tests.adapters.legacy import BATCH, Loop, make, run
 from tests.adapters.seen import histogram, signals

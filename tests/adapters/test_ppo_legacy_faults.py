@@ -15,7 +15,7 @@ import trl
 
 import rlexporter
 from rlexporter import Exporter
-from rlexporter.catalog import TENSOR_SIGNALS
+from rlexporter.catalog.run_metrics import TENSOR_SIGNALS
 from tests.adapters import broken, legacy
 from tests.adapters.legacy import ACCELERATOR_TAPS, BATCH, TRAINER_TAPS, Loop, make, run
 from tests.adapters.seen import histogram, signals

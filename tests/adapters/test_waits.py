@@ -18,7 +18,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from rlexporter import Exporter
 from rlexporter.adapters.ppo_legacy import LegacyTaps
 from rlexporter.adapters.selection import taps_for
-from rlexporter.catalog import TENSOR_SIGNALS
+from rlexporter.catalog.run_metrics import TENSOR_SIGNALS
 from rlexporter.model.step import RunFacts, StepUpdate
 from rlexporter.tensors.tally import Tally
 from tests.adapters.seen import signals

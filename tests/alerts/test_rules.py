@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 import yaml
 
-from rlexporter.catalog import CONDITION_NAMED, CONDITIONS, INHIBITIONS, NAMED, RUNBOOKS
+from rlexporter.catalog.alerts import INHIBITIONS, RUNBOOKS
 from rlexporter.catalog.causes import NONFINITE_ALERTS
+from rlexporter.catalog.conditions import CONDITION_NAMED, CONDITIONS
+from rlexporter.catalog.metrics import NAMED
 from rlexporter.commands.generate import pack
 from tests.alerts import promtool, test_run_rules, test_storm_rules
 from tests.alerts.expected import INFORMS, NUMBERS, PROMETHEUS_ALERTS, RAISED

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rlexporter.catalog import RUNBOOKS
+from rlexporter.catalog.alerts import RUNBOOKS
 from tests.alerts import promtool
 from tests.alerts.lives import Event, Process, series
 from tests.alerts.promtool import Case, alone

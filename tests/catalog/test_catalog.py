@@ -8,7 +8,9 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from rlexporter.catalog import ALGORITHMS, CATALOG, HYPERPARAMETERS, INFO_LABELS, NAMED, PPO
+from rlexporter.catalog.algorithms import ALGORITHMS, PPO
+from rlexporter.catalog.metrics import CATALOG, NAMED
+from rlexporter.catalog.run_metrics import HYPERPARAMETERS, INFO_LABELS
 from rlexporter.model.metric import Kind, Metric, RankScope, Series
 from rlexporter.outputs.prometheus import SUMS
 from rlexporter.store.keys import Resolver, evaluation

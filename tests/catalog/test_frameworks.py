@@ -13,7 +13,9 @@ from pathlib import Path
 import pytest
 
 from rlexporter import frameworks, recording
-from rlexporter.catalog import ALGORITHMS, CATALOG, CONDITIONS, NAMED, family
+from rlexporter.catalog.algorithms import ALGORITHMS, family
+from rlexporter.catalog.conditions import CONDITIONS
+from rlexporter.catalog.metrics import CATALOG, NAMED
 from rlexporter.commands.recorded_alerts import judge
 from rlexporter.frameworks.known import FRAMEWORKS, written_by
 from rlexporter.model.step import RunFacts

@@ -13,7 +13,8 @@ from types import ModuleType
 import pytest
 
 from rlexporter import adapters, status
-from rlexporter.catalog import CONDITIONS, RUN_FAILED, RUN_STALLED
+from rlexporter.catalog.alerts import RUN_FAILED, RUN_STALLED
+from rlexporter.catalog.conditions import CONDITIONS
 from rlexporter.catalog.languages import CODES, language
 from rlexporter.catalog.questions import QUESTIONS
 from rlexporter.endpoint.app import preferred

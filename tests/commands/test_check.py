@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from rlexporter import recording
-from rlexporter.catalog import CATALOG
+from rlexporter.catalog.metrics import CATALOG
 from rlexporter.commands import main
 from rlexporter.commands.playback import feed
 from rlexporter.commands.recorded_alerts import judge

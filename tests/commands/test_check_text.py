@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rlexporter.catalog import CONDITION_NAMED
+from rlexporter.catalog.conditions import CONDITION_NAMED
 from rlexporter.commands.check import incidents, written
 from rlexporter.commands.recorded_alerts import Fired, NotJudged, Report, limit_in_words
 from rlexporter.conditions.from_catalog import SIGNAL_NAMED

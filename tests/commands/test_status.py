@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import pytest
 
 from rlexporter import Exporter
-from rlexporter.catalog import CONDITION_NAMED
+from rlexporter.catalog.conditions import CONDITION_NAMED
 from rlexporter.commands import client, top
 from rlexporter.commands.main import main
 from tests.conftest import fetch

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from math import sin
 from typing import Any
 
-from rlexporter.catalog import CATALOG, NAMED
+from rlexporter.catalog.metrics import CATALOG, NAMED
 from rlexporter.conditions import from_catalog
 from rlexporter.conditions.watch import Watch
 from rlexporter.config import thresholds

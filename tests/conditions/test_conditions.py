@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from rlexporter.catalog import CONDITION_NAMED, CONDITIONS, NAMED, SETTLED
+from rlexporter.catalog.conditions import CONDITION_NAMED, CONDITIONS, SETTLED
+from rlexporter.catalog.metrics import NAMED
 from rlexporter.model.metric import Series
 from rlexporter.status.history import History
 from tests.conditions.planted import HEALTHY, LINES, Line, Planted, wave

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from rlexporter.catalog import CONDITION_NAMED, CONDITIONS, INHIBITIONS
+from rlexporter.catalog.alerts import INHIBITIONS
 from rlexporter.catalog.causes import NONFINITE_ALERTS, WAKE, is_ever_explained, may_explain
+from rlexporter.catalog.conditions import CONDITION_NAMED, CONDITIONS
 from rlexporter.model.condition import Family, Severity
 from rlexporter.model.step import StepUpdate
 from tests.conditions.planted import Planted, counted

@@ -13,7 +13,7 @@ from transformers import LlamaForCausalLM, TrainerCallback
 
 import rlexporter
 from rlexporter import Exporter
-from rlexporter.catalog import CONDITION_NAMED
+from rlexporter.catalog.conditions import CONDITION_NAMED
 from rlexporter.conditions import from_catalog
 from rlexporter.conditions.from_catalog import SIGNAL_NAMED
 from rlexporter.conditions.watch import Watch

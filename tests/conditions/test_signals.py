@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from rlexporter.catalog import CONDITIONS, MAY_BE_NONFINITE, NAMED, NONFINITE
+from rlexporter.catalog.conditions import CONDITIONS, NONFINITE
+from rlexporter.catalog.metrics import MAY_BE_NONFINITE, NAMED
 from rlexporter.conditions import reward_signals, signals
 from rlexporter.conditions.evidence import Doubt, Streak
 from rlexporter.conditions.from_catalog import SIGNAL_NAMED, SIGNALS

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rlexporter import Exporter
-from rlexporter.catalog import CONDITIONS
+from rlexporter.catalog.conditions import CONDITIONS
 from rlexporter.conditions.watch import Patience
 from rlexporter.model.incident import LOOK, Standing
 from rlexporter.model.step import RunFacts, StepUpdate

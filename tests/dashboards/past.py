@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from rlexporter.catalog import CATALOG, NAMED
+from rlexporter.catalog.metrics import CATALOG, NAMED
 from rlexporter.model.metric import Series
 from rlexporter.model.snapshot import RunState
 from rlexporter.model.step import RunFacts, StepUpdate

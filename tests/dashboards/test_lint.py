@@ -11,7 +11,7 @@ from typing import Any
 import promql_parser as promql
 import pytest
 
-from rlexporter.catalog import CATALOG
+from rlexporter.catalog.metrics import CATALOG
 from rlexporter.model.metric import Group, Key, Kind, Level, Metric, Series
 from rlexporter.model.step import RunFacts, StepUpdate
 from rlexporter.outputs.prometheus import encode

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from rlexporter.catalog import CATALOG
+from rlexporter.catalog.metrics import CATALOG
 from scripts.pack.dashboards import dashboards
 from tests.dashboards.grafana import panels
 from tests.programs import require_node

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from rlexporter import Exporter, recording
-from rlexporter.catalog import CATALOG, NAMED
+from rlexporter.catalog.metrics import CATALOG, NAMED
 from rlexporter.commands.playback import feed
 from rlexporter.model.metric import Kind, Series
 from rlexporter.model.snapshot import RunState

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from rlexporter.catalog import CATALOG
+from rlexporter.catalog.metrics import CATALOG
 from rlexporter.config.settings import Settings
 from scripts.pack.outside import LOST_WITHOUT
 from tests.programs import evaluated, printed

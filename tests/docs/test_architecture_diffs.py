@@ -141,7 +141,7 @@ def test_an_adapter_is_a_set_of_taps_and_a_line(copy: Path) -> None:
 import torch
 from rlexporter.adapters.selection import taps_for
 from rlexporter.model.metric import Series
-from rlexporter.catalog import (NAMED)
+from rlexporter.catalog.metrics import NAMED
 from rlexporter.model.step import StepUpdate
 
 class Accelerator:

@@ -22,7 +22,7 @@ import promql_parser
 import pytest
 import yaml
 
-from rlexporter.catalog import NAMED
+from rlexporter.catalog.metrics import NAMED
 from rlexporter.commands.main import main
 from rlexporter.config.settings import Settings
 from rlexporter.exporter import Exporter

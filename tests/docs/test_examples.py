@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from rlexporter.catalog import NAMED
+from rlexporter.catalog.metrics import NAMED
 from rlexporter.demo import tiny
 from tests.e2e.notebook import QUIET, opened
 from tests.tools import ROOT

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import rlexporter
-from rlexporter.catalog import CATALOG
+from rlexporter.catalog.metrics import CATALOG
 from rlexporter.config.settings import Settings
 from scripts import generate
 from scripts.pack.dashboards import dashboards

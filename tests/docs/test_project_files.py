@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from rlexporter.catalog import RUNBOOKS
+from rlexporter.catalog.alerts import RUNBOOKS
 from rlexporter.version import __version__
 from scripts import contents
 from tests.programs import evaluated, printed

@@ -17,7 +17,7 @@ import pytest
 
 pytest.importorskip("opentelemetry.exporter.otlp.proto.grpc", reason="the extra `otlp` is not installed")
 
-from rlexporter.catalog import NAMED
+from rlexporter.catalog.metrics import NAMED
 from scripts.pack.outside import MANY_RUNS
 from tests.dashboards import world
 from tests.dashboards.grafana import ANY, Json, View, answer, panels
@@ -171,7 +171,7 @@ def _answer(server: Server, run: str, panel: Json, target: Json) -> set[Key]:
 SCRAPES = {"Scrapes", "Series", "Duration of a scrape", "Clock off by", "Time seconds"}
 """Panels that show how runs are scraped."""
 EARLIER = {"Process", "Runs", "Signals as a share of their limits"}
-"""Panels that also show what a run was before it began, or a limit that has ended, while a receiver takes it for now."""
+"""Panels that also show what a run was before it began, or a limit that has ended, while a receiver keeps it."""
 
 
 def _every_query_of_every_dashboard_finds_as_much(sides: Sides) -> None:

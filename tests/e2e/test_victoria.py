@@ -17,7 +17,7 @@ pytest.importorskip("opentelemetry.exporter.otlp.proto.grpc", reason="the extra 
 from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
 from opentelemetry.sdk.metrics.export import MetricExportResult
 
-from rlexporter.catalog import NAMED
+from rlexporter.catalog.metrics import NAMED
 from rlexporter.model.metric import Series
 from rlexporter.model.snapshot import Snapshot
 from rlexporter.outputs.otlp_data import Origin, metrics_data

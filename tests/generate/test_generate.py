@@ -14,7 +14,7 @@ from urllib.parse import urlencode
 import pytest
 import yaml
 
-from rlexporter.catalog import RUNBOOKS
+from rlexporter.catalog.alerts import RUNBOOKS
 from rlexporter.commands import generate, main
 from rlexporter.commands.generate import base
 from rlexporter.model.condition import Family

@@ -17,7 +17,7 @@ from opentelemetry.exporter.otlp.proto.common.metrics_encoder import encode_metr
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric as Sent
 
-from rlexporter.catalog import CATALOG, NAMED
+from rlexporter.catalog.metrics import CATALOG, NAMED
 from rlexporter.model.histogram import Histogram
 from rlexporter.model.metric import Kind, Series
 from rlexporter.model.snapshot import Snapshot

@@ -10,7 +10,7 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
-from rlexporter.catalog import CATALOG
+from rlexporter.catalog.metrics import CATALOG
 from rlexporter.model.metric import Kind, Series
 from rlexporter.model.snapshot import RunState
 from rlexporter.model.step import RunFacts, StepUpdate

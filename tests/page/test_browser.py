@@ -14,8 +14,8 @@ pytest.importorskip("playwright")
 from playwright.sync_api import Browser, expect
 
 from rlexporter import Exporter
-from rlexporter.catalog import NAMED
 from rlexporter.catalog.languages import language
+from rlexporter.catalog.metrics import NAMED
 from rlexporter.commands.main import main
 from rlexporter.status.page import STRINGS
 from tests.page import documents

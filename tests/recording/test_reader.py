@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from rlexporter import Exporter, recording
-from rlexporter.catalog import CATALOG, NAMED
+from rlexporter.catalog.metrics import CATALOG, NAMED
 from rlexporter.commands import check, main
 from rlexporter.commands.recorded_alerts import judge
 from rlexporter.model.metric import Kind, Series

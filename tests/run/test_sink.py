@@ -20,7 +20,7 @@ import pytest
 import torch
 
 from rlexporter import Exporter
-from rlexporter.catalog import NAMED
+from rlexporter.catalog.metrics import NAMED
 from rlexporter.commands import recorded_alerts
 from rlexporter.conditions.judge import Transition
 from rlexporter.conditions.view import View

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from rlexporter import recording
-from rlexporter.catalog import CATALOG
+from rlexporter.catalog.metrics import CATALOG
 from rlexporter.commands.playback import feed
 from rlexporter.conditions import from_catalog
 from rlexporter.conditions.incidents import word

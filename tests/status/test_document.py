@@ -13,8 +13,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.utils import floatToGoString
 
 from rlexporter import Exporter
-from rlexporter.catalog import CATALOG, CONDITIONS, NAMED
+from rlexporter.catalog.conditions import CONDITIONS
 from rlexporter.catalog.languages import Language, language
+from rlexporter.catalog.metrics import CATALOG, NAMED
 from rlexporter.catalog.questions import QUESTIONS
 from rlexporter.conditions.from_catalog import sources
 from rlexporter.frameworks.known import FRAMEWORKS

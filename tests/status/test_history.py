@@ -6,7 +6,7 @@ import tracemalloc
 
 import pytest
 
-from rlexporter.catalog import NAMED
+from rlexporter.catalog.metrics import NAMED
 from rlexporter.model.metric import Series
 from rlexporter.model.snapshot import Snapshot
 from rlexporter.status import history

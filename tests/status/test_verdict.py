@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from rlexporter.catalog import CONDITION_NAMED, CONDITIONS, RUN_STALLED
+from rlexporter.catalog.alerts import RUN_STALLED
 from rlexporter.catalog.causes import WAKE
+from rlexporter.catalog.conditions import CONDITION_NAMED, CONDITIONS
 from rlexporter.model.incident import Standing
 from rlexporter.model.snapshot import RunState
 from rlexporter.outputs import state_file

@@ -9,7 +9,7 @@ import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from rlexporter.catalog import CATALOG
+from rlexporter.catalog.metrics import CATALOG
 from rlexporter.tensors.bounds import edges, rounded_down
 
 pytestmark = pytest.mark.usefixtures("both_ways")

@@ -9,7 +9,7 @@ import sys
 import pytest
 import torch
 
-from rlexporter.catalog import NAMED
+from rlexporter.catalog.metrics import NAMED
 from rlexporter.model.histogram import Histogram
 from rlexporter.model.metric import Series
 from rlexporter.model.sink import NotSeenError
@@ -164,7 +164,7 @@ def test_a_graph_that_is_captured_is_not_counted(counted_before: bool) -> None:
 _DIES = """
 import json
 import torch
-from rlexporter.catalog import (NAMED)
+from rlexporter.catalog.metrics import NAMED
 from rlexporter.model.metric import Series
 from rlexporter.tensors.device import DeviceTally
 

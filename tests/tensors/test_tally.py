@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from rlexporter.catalog import NAMED
+from rlexporter.catalog.metrics import NAMED
 from rlexporter.model.metric import Series
 from rlexporter.tensors.tally import Tally
 

@@ -15,7 +15,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from rlexporter.catalog import CATALOG
+from rlexporter.catalog.metrics import CATALOG
 from scripts.pack.dashboards import dashboards
 from scripts.pack.dashboards.families import FAMILIES, PPO
 from tests.dashboards.grafana import Json, View, loaded, own_panels

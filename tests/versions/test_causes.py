@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from rlexporter.catalog import CONDITION_NAMED
+from rlexporter.catalog.conditions import CONDITION_NAMED
 from rlexporter.demo.faults import KINDS, LACKS
 from scripts.pack.outside import PROCESS_ALERTS
 from tests.conftest import fetch

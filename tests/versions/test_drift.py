@@ -9,7 +9,8 @@ import pytest
 
 from rlexporter.adapters.ppo import _MICRO_BATCH, _STEP
 from rlexporter.adapters.rewards import RewardTaps
-from rlexporter.catalog import ALGORITHMS, CATALOG
+from rlexporter.catalog.algorithms import ALGORITHMS
+from rlexporter.catalog.metrics import CATALOG
 from rlexporter.store.keys import _pattern
 from scripts import drift
 from scripts.drift import TRAINERS, Found, Sources

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from rlexporter.catalog import NAMED
+from rlexporter.catalog.metrics import NAMED
 from scripts.pack.dashboards import places
 from scripts.pack.dashboards.boxes import COLOURED, GREY, ORANGE, RED, Column, table, words
 from scripts.pack.dashboards.frame import Json, Page

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from rlexporter.catalog import NAMED
+from rlexporter.catalog.metrics import NAMED
 from rlexporter.model.metric import Kind, Metric
 from scripts.pack.dashboards.frame import ZERO, Json, select
 from scripts.pack.dashboards.panels import Query, described, mean, override, timeseries

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from rlexporter.catalog import NAMED
+from rlexporter.catalog.metrics import NAMED
 from rlexporter.catalog.questions import QUESTIONS, Shown
 from rlexporter.conditions.from_catalog import ShownSeries, sources
 from rlexporter.model.metric import Kind, Metric

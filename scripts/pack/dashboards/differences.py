@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rlexporter.catalog import NAMED
+from rlexporter.catalog.metrics import NAMED
 from scripts.pack.dashboards import state, variables
 from scripts.pack.dashboards.boxes import COLOURED, HIDDEN, OPEN_RUN, Column, table
 from scripts.pack.dashboards.families import with_dashboard

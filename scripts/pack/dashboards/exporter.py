@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rlexporter.catalog import NAMED
+from rlexporter.catalog.metrics import NAMED
 from rlexporter.model.metric import Group, Kind, Metric
 from scripts.pack.dashboards import variables
 from scripts.pack.dashboards.boxes import GREEN, ORANGE, RED, info, stat

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from rlexporter.catalog import NAMED
+from rlexporter.catalog.metrics import NAMED
 from rlexporter.model.metric import Metric
 from scripts.pack.dashboards import compare, state, variables, verdict
 from scripts.pack.dashboards.boxes import (

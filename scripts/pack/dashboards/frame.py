@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from rlexporter.catalog import RUNBOOKS
+from rlexporter.catalog.alerts import RUNBOOKS
 from scripts.pack.outside import MANY_RUNS
 from scripts.pack.template import template
 

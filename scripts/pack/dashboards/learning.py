@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rlexporter.catalog import NAMED
+from rlexporter.catalog.metrics import NAMED
 from scripts.pack.dashboards.by_step import by_step
 from scripts.pack.dashboards.curves import LOG, SHOWN, curve, described_with_limits, lines, series_of, value
 from scripts.pack.dashboards.families import Family

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from rlexporter.catalog import CONDITIONS
+from rlexporter.catalog.conditions import CONDITIONS
 from rlexporter.model.condition import Baseline, Condition, Severity
 from scripts.pack.dashboards.boxes import ORANGE, YELLOW
 from scripts.pack.dashboards.frame import Json, select

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rlexporter.catalog import NAMED
+from rlexporter.catalog.metrics import NAMED
 from scripts.pack.dashboards.boxes import Column, table
 from scripts.pack.dashboards.curves import curve
 from scripts.pack.dashboards.frame import ZERO, Page, select

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from rlexporter.catalog import NAMED
+from rlexporter.catalog.metrics import NAMED
 from rlexporter.model.metric import Kind, Metric
 from scripts.pack.dashboards.frame import SOURCE, ZERO, Json, select, skeleton
 

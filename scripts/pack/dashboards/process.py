@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from rlexporter.catalog import NAMED, RUNBOOKS
+from rlexporter.catalog.alerts import RUNBOOKS
+from rlexporter.catalog.metrics import NAMED
 from scripts.pack.dashboards import stability, state
 from scripts.pack.dashboards.boxes import (
     COLOURED,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rlexporter.catalog import GRPO, NAMED, PPO, PPO_LEGACY, RLOO
+from rlexporter.catalog.algorithms import GRPO, PPO, PPO_LEGACY, RLOO
+from rlexporter.catalog.metrics import NAMED
 from rlexporter.model.metric import Group, Kind, Metric, RankScope
 from scripts.pack.dashboards import variables
 from scripts.pack.dashboards.boxes import GREEN, ORANGE, RED, STATUS_PAGE, YELLOW, Column, stat, table

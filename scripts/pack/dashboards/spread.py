@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rlexporter.catalog import NAMED
+from rlexporter.catalog.metrics import NAMED
 from scripts.pack.dashboards.families import Family
 from scripts.pack.dashboards.frame import Json, Page, select
 from scripts.pack.dashboards.panels import (

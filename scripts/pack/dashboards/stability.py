@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rlexporter.catalog import CONDITIONS, NAMED
+from rlexporter.catalog.conditions import CONDITIONS
+from rlexporter.catalog.metrics import NAMED
 from rlexporter.conditions.from_catalog import SIGNALS
 from rlexporter.model.condition import Baseline, Condition, Read, Severity, Signal
 from rlexporter.model.metric import Kind

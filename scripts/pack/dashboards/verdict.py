@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from rlexporter.catalog import CONDITIONS, RUNBOOKS
+from rlexporter.catalog.alerts import RUNBOOKS
+from rlexporter.catalog.conditions import CONDITIONS
 from scripts.pack.dashboards.boxes import GREEN, GREY, ORANGE, RED, SEVERITY, Column, link, stat, table, words
 from scripts.pack.dashboards.frame import FIRING, RANK_0, Json, Page, select
 from scripts.pack.dashboards.panels import Query
