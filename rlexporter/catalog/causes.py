@@ -70,9 +70,3 @@ def foretells(cause: tuple[Condition, Limit], symptom: tuple[Condition, Limit]) 
     """
     (first, its), (second, other) = cause, symptom
     return second.name in first.foretold_by and _WORSE(its.severity) >= _WORSE(other.severity)
-
-
-def is_ever_explained(condition: Condition, limit: Limit) -> bool:
-    """Return True if some limit of another condition, or a worse one of its own, may explain this one."""
-    each = ((other, its) for other in CONDITIONS for its in other.limits)
-    return any(may_explain(cause, (condition, limit)) for cause in each if cause[1] is not limit)

@@ -14,7 +14,6 @@ from __future__ import annotations
 from rlexporter.catalog.entries import above, below, condition, critical, info, warning
 from rlexporter.model.condition import Baseline, Condition, Family, Read, Signal, Source
 
-_VALUE, _MEAN, _SHARE, _SPREAD = Read.VALUE, Read.MEAN, Read.SHARE, Read.SPREAD
 _PPO = ("ppo", "ppo-legacy")
 _GROUP = ("grpo", "rloo", "async-grpo")
 _K3 = ("grpo",)
@@ -22,89 +21,77 @@ _NOT_K3 = ("rloo", "ppo", "ppo-legacy")
 _TRAINERS = (*_GROUP, *_PPO)
 
 
+def _signal(name: str, unit: str, *sources: Source | str) -> Signal:
+    """Make a signal that is read at the first of ``sources`` with a value; a string is a series and its value."""
+    return Signal(name, unit, tuple(Source(source) if isinstance(source, str) else source for source in sources))
+
+
+def _mean(series: str, variant: str = "", algorithms: tuple[str, ...] = ()) -> Source:
+    return Source(series, Read.MEAN, variant, algorithms)
+
+
 SERIES_SIGNALS: tuple[Signal, ...] = (
-    Signal(
-        "reward",
-        "reward",
-        (
-            *(Source("rl_reward_mean"), Source("rl_scores_mean"), Source("rl_reward_dist", _MEAN)),
-            Source("rl_rlhf_reward"),
-        ),
-    ),
-    Signal(
-        "reward_std", "reward", (Source("rl_reward_std"), Source("rl_scores_std"), Source("rl_reward_dist", _SPREAD))
-    ),
-    Signal("zero_std_fraction", "fraction", (Source("rl_reward_zero_std_fraction"),)),
-    Signal(
+    _signal("reward", "reward", "rl_reward_mean", "rl_scores_mean", _mean("rl_reward_dist"), "rl_rlhf_reward"),
+    _signal("reward_std", "reward", "rl_reward_std", "rl_scores_std", Source("rl_reward_dist", Read.SPREAD)),
+    _signal("zero_std_fraction", "fraction", "rl_reward_zero_std_fraction"),
+    _signal(
         "kl",
         "nats",
-        (
-            Source("rl_kl_per_token_dist", _MEAN, "k3", _K3),
-            Source("rl_kl_per_token_dist", _MEAN, "k1", _NOT_K3),
-            Source("rl_kl_per_token", _VALUE, "k3", _K3),
-            Source("rl_kl_per_token", _VALUE, "k1"),
-            Source("rl_kl_penalty_per_token", _VALUE, "k1"),
-            Source("rl_kl_k1_per_token", _VALUE, "k1"),
-            Source("kl", Read.DERIVED, "k1"),
-            Source("rl_kl_per_sequence", _VALUE, "sequence"),
-        ),
+        _mean("rl_kl_per_token_dist", "k3", _K3),
+        _mean("rl_kl_per_token_dist", "k1", _NOT_K3),
+        Source("rl_kl_per_token", variant="k3", algorithms=_K3),
+        Source("rl_kl_per_token", variant="k1"),
+        Source("rl_kl_penalty_per_token", variant="k1"),
+        Source("rl_kl_k1_per_token", variant="k1"),
+        Source("kl", Read.DERIVED, "k1"),
+        Source("rl_kl_per_sequence", variant="sequence"),
     ),
-    Signal(
+    _signal(
         "kl_signed",
         "nats",
-        (
-            Source("rl_kl_per_sequence", _VALUE, "sequence"),
-            Source("rl_kl_per_token_dist", _MEAN, "k1", _NOT_K3),
-            Source("rl_kl_per_token", _VALUE, "k1", _NOT_K3),
-        ),
+        Source("rl_kl_per_sequence", variant="sequence"),
+        _mean("rl_kl_per_token_dist", "k1", _NOT_K3),
+        Source("rl_kl_per_token", variant="k1", algorithms=_NOT_K3),
     ),
-    Signal("kl_coef", "", (Source("rl_kl_coef"), Source("rl_kl_coef", _MEAN))),
-    Signal(
+    _signal("kl_coef", "", "rl_kl_coef", _mean("rl_kl_coef")),
+    _signal(
         "entropy",
         "nats per token",
-        (
-            Source("rl_entropy_per_token_dist", _MEAN),
-            Source("rl_entropy_per_token"),
-            Source("rl_update_entropy_per_token"),
-            Source("rl_sampled_entropy_per_token"),
-            Source("rl_logprob_dist", Read.MINUS_MEAN),
-        ),
+        _mean("rl_entropy_per_token_dist"),
+        "rl_entropy_per_token",
+        "rl_update_entropy_per_token",
+        "rl_sampled_entropy_per_token",
+        Source("rl_logprob_dist", Read.MINUS_MEAN),
     ),
-    Signal("ref_surprise", "nats per token", (Source("rl_ref_logprob_dist", Read.MINUS_MEAN),)),
-    Signal("ref_dropout", "fraction", (Source("rl_ref_dropout", _MEAN),)),
-    Signal("ref_noise", "nats", (Source("rl_ref_logprob_noise", _MEAN),)),
-    Signal("approxkl", "nats per token", (Source("rl_policy_approxkl"),)),
-    Signal("ratio", "", (Source("rl_policy_ratio_dist", _MEAN), Source("rl_policy_ratio_mean"))),
-    Signal("ratio_tail", "fraction", (Source("rl_policy_ratio_dist", _SHARE, outside=(0.1, 10.0)),)),
-    Signal("ratio_extreme", "fraction", (Source("rl_policy_ratio_dist", _SHARE, outside=(0.0, 200.0)),)),
-    Signal(
+    _signal("ref_surprise", "nats per token", Source("rl_ref_logprob_dist", Read.MINUS_MEAN)),
+    _signal("ref_dropout", "fraction", _mean("rl_ref_dropout")),
+    _signal("ref_noise", "nats", _mean("rl_ref_logprob_noise")),
+    _signal("approxkl", "nats per token", "rl_policy_approxkl"),
+    _signal("ratio", "", _mean("rl_policy_ratio_dist"), "rl_policy_ratio_mean"),
+    _signal("ratio_tail", "fraction", Source("rl_policy_ratio_dist", Read.SHARE, outside=(0.1, 10.0))),
+    _signal("ratio_extreme", "fraction", Source("rl_policy_ratio_dist", Read.SHARE, outside=(0.0, 200.0))),
+    _signal(
         "clipfrac",
         "fraction",
-        (
-            Source("rl_policy_clipfrac", _VALUE, "token"),
-            Source("rl_clip_ratio_region_mean", _VALUE, "sequence", ("rloo",)),
-            Source("rl_clip_ratio_region_mean", _VALUE, "token"),
-            Source("rl_clip_ratio", _VALUE, "token"),
-        ),
+        Source("rl_policy_clipfrac", variant="token"),
+        Source("rl_clip_ratio_region_mean", variant="sequence", algorithms=("rloo",)),
+        Source("rl_clip_ratio_region_mean", variant="token"),
+        Source("rl_clip_ratio", variant="token"),
     ),
-    Signal("advantage", "", (Source("rl_advantage_dist", _MEAN), Source("rl_advantage_mean"))),
-    Signal("advantage_spread", "", (Source("rl_advantage_dist", _SPREAD, algorithms=_PPO),)),
-    Signal("grad_norm", "", (Source("rl_grad_norm_dist", _MEAN), Source("rl_grad_norm"))),
-    Signal("value_loss", "squared reward", (Source("rl_value_loss_dist", _MEAN), Source("rl_value_loss"))),
-    Signal("value_clipfrac", "fraction", (Source("rl_value_clipfrac"),)),
-    Signal("explained_variance", "fraction", (Source("rl_value_explained_variance"),)),
-    Signal("length", "tokens", (Source("rl_completion_length_dist", _MEAN), Source("rl_completion_length_mean"))),
-    Signal(
-        "length_spread", "tokens", (Source("rl_completion_length_dist", _SPREAD), Source("rl_completion_length_std"))
+    _signal("advantage", "", _mean("rl_advantage_dist"), "rl_advantage_mean"),
+    _signal("advantage_spread", "", Source("rl_advantage_dist", Read.SPREAD, algorithms=_PPO)),
+    _signal("grad_norm", "", _mean("rl_grad_norm_dist"), "rl_grad_norm"),
+    _signal("value_loss", "squared reward", _mean("rl_value_loss_dist"), "rl_value_loss"),
+    _signal("value_clipfrac", "fraction", "rl_value_clipfrac"),
+    _signal("explained_variance", "fraction", "rl_value_explained_variance"),
+    _signal("length", "tokens", _mean("rl_completion_length_dist"), "rl_completion_length_mean"),
+    _signal("length_spread", "tokens", Source("rl_completion_length_dist", Read.SPREAD), "rl_completion_length_std"),
+    _signal("truncated", "fraction", "rl_completion_truncated_fraction"),
+    _signal(
+        "sampling_difference", "nats", "rl_sampling_logp_difference_mean", _mean("rl_sampling_logp_difference_mean")
     ),
-    Signal("truncated", "fraction", (Source("rl_completion_truncated_fraction"),)),
-    Signal(
-        "sampling_difference",
-        "nats",
-        (Source("rl_sampling_logp_difference_mean"), Source("rl_sampling_logp_difference_mean", _MEAN)),
-    ),
-    Signal("sampling_ratio", "", (Source("rl_importance_sampling_ratio_mean"), Source("rl_sampling_weight_mean"))),
-    Signal("learning_rate", "", (Source("rl_learning_rate"),)),
+    _signal("sampling_ratio", "", "rl_importance_sampling_ratio_mean", "rl_sampling_weight_mean"),
+    _signal("learning_rate", "", "rl_learning_rate"),
 )
 """The signals that a series holds; `rlexporter.conditions` derives the others."""
 
@@ -167,7 +154,62 @@ def _nonfinite(
     )
 
 
-_NONFINITE_CONDITIONS = (
+_TOO_LARGE = (
+    "The learning rate is too high.",
+    "Too many updates on the same samples: `num_iterations`, `num_ppo_epochs`, `steps_per_generation`.",
+    "Log-probabilities of sampler and trainer differ (another precision, temperature, or stale weights).",
+)
+_SMALLER = (
+    "Lower `learning_rate`; warm up.",
+    "Fewer `num_iterations` or `num_ppo_epochs`; a smaller `steps_per_generation`.",
+    "Legacy PPO: `target_kl` with `early_stopping=True`; `ratio_threshold` skips the worst mini-batches.",
+)
+
+_FAR = (
+    "The KL penalty is off or too weak for the length of the run (`beta`, `kl_coef`).",
+    "The reward pays for something that only a policy far from the reference does: reward hacking.",
+    "A blow-up some steps before: look at ratio, approximate KL and gradient norm.",
+)
+_NEARER = (
+    "Raise `beta` or `kl_coef`; with `sync_ref_model` synchronise the reference less or more often.",
+    "Read completions with a high reward.",
+    "Resume from a checkpoint before the rise, with a lower `learning_rate`.",
+    'A long run that is meant to leave its reference: set `thresholds={"kl_high": ...}`.',
+)
+
+KL_FLOOR = {"k1": 0.25, "k3": 0.25, "sequence": 3.0}
+"""The KL, by variant, up to which a policy is near its reference, however fast it got there."""
+
+SETTLED = 70
+"""The steps in which a KL may grow from 0 by any factor: the policy leaves its reference."""
+
+_CRITIC = (
+    "The scale of the rewards or returns has changed.",
+    "The value function's learning rate or `vf_coef` is too high.",
+)
+
+_NO_SIGNAL = (
+    "The task is too hard, or too easy, for every prompt: all completions of a group get the same reward.",
+    "The reward function is broken: it returns a constant.",
+    "Entropy has collapsed: all completions are alike.",
+)
+_MORE_SIGNAL = (
+    "Read completions and their rewards of one step.",
+    "Mix prompts of another difficulty; drop groups without spread (dynamic sampling, DAPO).",
+    "A higher `temperature`, more `num_generations`.",
+)
+
+REWARD_GAIN_FROM = 60
+"""The number of rewards before the signal `reward_gain` is computed: the first 30 and the last 30."""
+_PLATEAU_FROM = 170
+"""The number of rewards before a plateau is judged."""
+
+_LONGER = (
+    "Raise `max_completion_length` (`response_length`), where the task needs it.",
+    "Penalise length or reward an end: `missing_eos_penalty`, `mask_truncated_completions`, a length reward.",
+)
+
+CONDITIONS: tuple[Condition, ...] = (
     _nonfinite(
         "nonfinite_weights",
         "RLWeightsNonFinite",
@@ -260,32 +302,6 @@ _NONFINITE_CONDITIONS = (
         algorithms=_GROUP,
         related=("rl_reward_function_mean", "rl_undefined_values_total"),
     ),
-)
-
-_EVALUATION_CONDITIONS = (
-    condition("nonfinite_eval_reward", "RLEvalRewardNonFinite", Family.EVALUATION).when(
-        above("nonfinite_eval_reward", warning(0.0)),
-        summary="A reward function returned NaN or infinity in an evaluation.",
-        meaning="The value is how many in the last evaluation of each data set. Nothing was learnt from them, but the "
-        "same function judges the training, and the logged mean of the evaluation leaves NaN out. The condition holds "
-        "until an evaluation has none.",
-        causes=(
-            "A reward function divides by zero, or takes the logarithm of one.",
-            "The evaluation has samples that the function was not made for.",
-            "A remote reward service answers with NaN when it fails.",
-        ),
-        remedies=(
-            "`rl_eval_reward_function_unfiltered_mean` is not finite for the function and the data set: run that "
-            "function on that data set by hand.",
-            "Return None for samples that the function cannot judge, a number for all others.",
-        ),
-        source="any NaN or infinity is a fault; in an evaluation it reaches no weight",
-        algorithms=_GROUP,
-        related=("rl_eval_reward_function_unfiltered_mean", "rl_nonfinite_values_total"),
-    ),
-)
-
-_OPTIMIZER_CONDITIONS = (
     condition("gradient_dead", "RLNoSignal", Family.GRAD_DEAD).when(
         above("gradient_dead", warning(1.9, k=3, n=12), critical(5.5)),
         summary="The gradient is exactly zero although rewards differ.",
@@ -303,7 +319,7 @@ _OPTIMIZER_CONDITIONS = (
         ),
         source="at most 1.1 in all healthy runs of [real], where a log line has the gradient of one step and the "
         "rewards of ten; three steps without such groups are 6",
-        algorithms=("grpo", "rloo", "async-grpo", "ppo", "ppo-legacy"),
+        algorithms=_TRAINERS,
         related=("rl_grad_norm", "rl_reward_std", "rl_completion_truncated_fraction"),
     ),
     condition("learning_rate_zero", "RLPolicyFrozen", Family.LR).when(
@@ -372,20 +388,6 @@ _OPTIMIZER_CONDITIONS = (
         source="[verl]: lasting growth; the factor from [runs]",
         related=("rl_grad_norm", "rl_sampling_logp_difference_mean", "rl_kl_per_token"),
     ),
-)
-
-_TOO_LARGE = (
-    "The learning rate is too high.",
-    "Too many updates on the same samples: `num_iterations`, `num_ppo_epochs`, `steps_per_generation`.",
-    "Log-probabilities of sampler and trainer differ (another precision, temperature, or stale weights).",
-)
-_SMALLER = (
-    "Lower `learning_rate`; warm up.",
-    "Fewer `num_iterations` or `num_ppo_epochs`; a smaller `steps_per_generation`.",
-    "Legacy PPO: `target_kl` with `early_stopping=True`; `ratio_threshold` skips the worst mini-batches.",
-)
-
-_POLICY_CONDITIONS = (
     condition("ratio_high", "RLRatioHigh", Family.POLICY_STEP).when(
         above("ratio", warning(2.0, k=2, n=2), critical(10.0)),
         summary="The probability ratio of new and old policy is far above 1.",
@@ -527,27 +529,6 @@ _POLICY_CONDITIONS = (
         algorithms=_GROUP,
         related=("rl_importance_sampling_ratio_mean",),
     ),
-)
-
-_FAR = (
-    "The KL penalty is off or too weak for the length of the run (`beta`, `kl_coef`).",
-    "The reward pays for something that only a policy far from the reference does: reward hacking.",
-    "A blow-up some steps before: look at ratio, approximate KL and gradient norm.",
-)
-_NEARER = (
-    "Raise `beta` or `kl_coef`; with `sync_ref_model` synchronise the reference less or more often.",
-    "Read completions with a high reward.",
-    "Resume from a checkpoint before the rise, with a lower `learning_rate`.",
-    'A long run that is meant to leave its reference: set `thresholds={"kl_high": ...}`.',
-)
-
-KL_FLOOR = {"k1": 0.25, "k3": 0.25, "sequence": 3.0}
-"""The KL, by variant, up to which a policy is near its reference, however fast it got there."""
-
-SETTLED = 70
-"""The steps in which a KL may grow from 0 by any factor: the policy leaves its reference."""
-
-_KL_CONDITIONS = (
     condition("kl_at_start", "RLKLAtStart", Family.KL_HIGH).when(
         above(
             "kl_first",
@@ -726,9 +707,6 @@ _KL_CONDITIONS = (
         algorithms=_PPO,
         related=("rl_kl_coef", "rl_kl_per_sequence", "rl_kl_per_token"),
     ),
-)
-
-_ENTROPY_CONDITIONS = (
     condition("entropy_low", "RLEntropyLow", Family.ENTROPY_LOW).when(
         below("entropy", warning(0.2, k=3, n=5), vs=Baseline.START),
         summary="Entropy has fallen far below its start.",
@@ -778,14 +756,6 @@ _ENTROPY_CONDITIONS = (
         "or stay below 0.6 nats",
         related=("rl_entropy_per_token", "rl_reward_mean", "rl_completion_length_mean"),
     ),
-)
-
-_CRITIC = (
-    "The scale of the rewards or returns has changed.",
-    "The value function's learning rate or `vf_coef` is too high.",
-)
-
-_VALUE_CONDITIONS = (
     condition("value_loss_spike", "RLValueLossSpike", Family.VALUE).when(
         above("value_loss", warning(20.0), critical(5.0, k=3, n=5), vs=Baseline.P90, floor=1e-6),
         summary="The value loss spikes.",
@@ -864,25 +834,6 @@ _VALUE_CONDITIONS = (
         algorithms=_TRAINERS,
         related=("rl_advantage_dist", "rl_advantage_mean"),
     ),
-)
-
-_NO_SIGNAL = (
-    "The task is too hard, or too easy, for every prompt: all completions of a group get the same reward.",
-    "The reward function is broken: it returns a constant.",
-    "Entropy has collapsed: all completions are alike.",
-)
-_MORE_SIGNAL = (
-    "Read completions and their rewards of one step.",
-    "Mix prompts of another difficulty; drop groups without spread (dynamic sampling, DAPO).",
-    "A higher `temperature`, more `num_generations`.",
-)
-
-REWARD_GAIN_FROM = 60
-"""The number of rewards before the signal `reward_gain` is computed: the first 30 and the last 30."""
-_PLATEAU_FROM = 170
-"""The number of rewards before a plateau is judged."""
-
-_REWARD_CONDITIONS = (
     condition("reward_flat", "RLNoSignal", Family.REWARD_FLAT).when(
         above("reward_flat", warning(7.0), critical(10.0)),
         summary="Rewards do not differ: there is nothing to learn from.",
@@ -1043,14 +994,6 @@ _REWARD_CONDITIONS = (
         source="[runs]",
         related=("rl_kl_per_token", "rl_learning_rate", "rl_grad_norm"),
     ),
-)
-
-_LONGER = (
-    "Raise `max_completion_length` (`response_length`), where the task needs it.",
-    "Penalise length or reward an end: `missing_eos_penalty`, `mask_truncated_completions`, a length reward.",
-)
-
-_COMPLETION_CONDITIONS = (
     condition("truncation", "RLTruncation", Family.TRUNCATION).when(
         above("truncation_rise", warning(0.3, k=8, n=10), critical(0.6, k=8, n=10)),
         summary="Completions are cut off at the length limit.",
@@ -1118,9 +1061,6 @@ _COMPLETION_CONDITIONS = (
         source="[runs]",
         related=("rl_completion_length_dist", "rl_completion_length_std", "rl_entropy_per_token"),
     ),
-)
-
-_SPEED_CONDITIONS = (
     condition("keys_gone", "RLKeysGone", Family.KEYS).when(
         above("keys_gone", warning(0.5)),
         summary="The trainer no longer logs something that it used to log.",
@@ -1155,19 +1095,26 @@ _SPEED_CONDITIONS = (
         source="[runs]",
         related=("rl_step_duration_seconds", "rl_phase_time_seconds"),
     ),
-)
-
-CONDITIONS: tuple[Condition, ...] = (
-    *_NONFINITE_CONDITIONS,
-    *_OPTIMIZER_CONDITIONS,
-    *_POLICY_CONDITIONS,
-    *_KL_CONDITIONS,
-    *_ENTROPY_CONDITIONS,
-    *_VALUE_CONDITIONS,
-    *_REWARD_CONDITIONS,
-    *_COMPLETION_CONDITIONS,
-    *_SPEED_CONDITIONS,
-    *_EVALUATION_CONDITIONS,
+    condition("nonfinite_eval_reward", "RLEvalRewardNonFinite", Family.EVALUATION).when(
+        above("nonfinite_eval_reward", warning(0.0)),
+        summary="A reward function returned NaN or infinity in an evaluation.",
+        meaning="The value is how many in the last evaluation of each data set. Nothing was learnt from them, but the "
+        "same function judges the training, and the logged mean of the evaluation leaves NaN out. The condition holds "
+        "until an evaluation has none.",
+        causes=(
+            "A reward function divides by zero, or takes the logarithm of one.",
+            "The evaluation has samples that the function was not made for.",
+            "A remote reward service answers with NaN when it fails.",
+        ),
+        remedies=(
+            "`rl_eval_reward_function_unfiltered_mean` is not finite for the function and the data set: run that "
+            "function on that data set by hand.",
+            "Return None for samples that the function cannot judge, a number for all others.",
+        ),
+        source="any NaN or infinity is a fault; in an evaluation it reaches no weight",
+        algorithms=_GROUP,
+        related=("rl_eval_reward_function_unfiltered_mean", "rl_nonfinite_values_total"),
+    ),
 )
 
 CONDITION_NAMED = {condition.name: condition for condition in CONDITIONS}

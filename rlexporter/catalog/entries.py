@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypedDict
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
 from rlexporter.model.condition import Baseline, Condition, Family, Limit, Severity
 from rlexporter.model.metric import Group, Key, Kind, Level, Metric, Range, RankScope
 
 if TYPE_CHECKING:
-    from typing_extensions import Unpack
+    from typing_extensions import Required, Unpack
 
 Number = float | Mapping[str, float]
 """A number for all variants of a signal, or one for each."""
@@ -115,8 +115,7 @@ def critical(value: Number, *, k: int = 1, n: int = 1) -> Limit:
     return Limit(Severity.CRITICAL, value, (k, n))
 
 
-@dataclass(frozen=True, slots=True)
-class Judged:
+class Judged(TypedDict):
     """The comparison in a condition: a signal, its limits, and what they are measured against."""
 
     signal: str
@@ -134,59 +133,41 @@ def above(
 
     If ``vs`` is the run's own past, limits are multiples of it, and at least ``floor``.
     """
-    return Judged(signal, limits, False, vs, floor, min_observations)
+    return Judged(
+        signal=signal, limits=limits, below=False, baseline=vs, floor=floor, min_observations=min_observations
+    )
 
 
 def below(signal: str, *limits: Limit, vs: Baseline = Baseline.FIXED, min_observations: int = 0) -> Judged:
     """Compare a signal with limits that it must not fall below; ``vs`` as in `above`."""
-    return Judged(signal, limits, True, vs, 0.0, min_observations)
+    return {**above(signal, *limits, vs=vs, min_observations=min_observations), "below": True}
 
 
-@dataclass(frozen=True, slots=True)
-class Begun:
-    """Holds the first half of an entry, until `when` adds the second."""
+class Texts(TypedDict, total=False):
+    """The fields of `Condition` that an entry states after what is judged."""
+
+    summary: Required[str]
+    meaning: Required[str]
+    causes: Required[tuple[str, ...]]
+    remedies: Required[tuple[str, ...]]
+    source: Required[str]
+    algorithms: tuple[str, ...]
+    related: tuple[str, ...]
+    foretold_by: tuple[str, ...]
+    level: str
+
+
+class Begun(NamedTuple):
+    """The first half of a condition, which `when` completes."""
 
     name: str
     alert: str
     family: Family
 
-    def when(
-        self,
-        judged: Judged,
-        *,
-        summary: str,
-        meaning: str,
-        causes: tuple[str, ...],
-        remedies: tuple[str, ...],
-        source: str,
-        algorithms: tuple[str, ...] = (),
-        related: tuple[str, ...] = (),
-        foretold_by: tuple[str, ...] = (),
-        level: str = "",
-    ) -> Condition:
+    def when(self, judged: Judged, /, **texts: Unpack[Texts]) -> Condition:
         """Make the condition that holds while the signal in ``judged`` is beyond a limit."""
-        return Condition(
-            name=self.name,
-            alert=self.alert,
-            family=self.family,
-            signal=judged.signal,
-            limits=judged.limits,
-            summary=summary,
-            meaning=meaning,
-            causes=causes,
-            remedies=remedies,
-            source=source,
-            below=judged.below,
-            baseline=judged.baseline,
-            floor=judged.floor,
-            min_observations=judged.min_observations,
-            algorithms=algorithms,
-            related=related,
-            foretold_by=foretold_by,
-            level=level,
-        )
+        return Condition(name=self.name, alert=self.alert, family=self.family, **judged, **texts)
 
 
-def condition(name: str, alert: str, family: Family) -> Begun:
-    """Begin the entry of a condition: ``condition(name, alert, family).when(above(...), ...)``."""
-    return Begun(name, alert, family)
+condition = Begun
+"""Begins the entry of a condition: ``condition(name, alert, family).when(above(...), ...)``."""
