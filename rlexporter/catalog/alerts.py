@@ -89,22 +89,11 @@ INHIBITIONS: tuple[tuple[tuple[Family, ...], tuple[Family, ...]], ...] = (
     (
         (Family.NONFINITE,),
         (
-            *(
-                Family.GRAD,
-                Family.GRAD_DEAD,
-                Family.REWARD_DROP,
-                Family.REWARD_FLAT,
-                Family.PLATEAU,
-                Family.KEYS,
-                Family.EVALUATION,
-            ),
-            *(Family.VALUE, Family.LENGTH, Family.TRUNCATION),
+            *(Family.GRAD, Family.GRAD_DEAD, Family.REWARD_DROP, Family.REWARD_FLAT, Family.PLATEAU, Family.KEYS),
+            *(Family.EVALUATION, Family.VALUE, Family.LENGTH, Family.TRUNCATION),
         ),
     ),
-    (
-        (Family.ENTROPY_LOW,),
-        (Family.REWARD_FLAT, Family.LENGTH, Family.PLATEAU, Family.GRAD_DEAD),
-    ),
+    ((Family.ENTROPY_LOW,), (Family.REWARD_FLAT, Family.LENGTH, Family.PLATEAU, Family.GRAD_DEAD)),
     (
         (Family.POLICY_STEP, Family.GRAD, Family.LR),
         (Family.KL_HIGH, Family.ENTROPY_LOW, Family.ENTROPY_HIGH, Family.REWARD_DROP, Family.LENGTH, Family.PLATEAU),

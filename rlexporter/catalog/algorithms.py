@@ -8,21 +8,6 @@ GRPO = "grpo"
 RLOO = "rloo"
 ASYNC_GRPO = "async-grpo"
 ONLINE_DPO = "online-dpo"
-DPO = "dpo"
-KTO = "kto"
-CPO = "cpo"
-ORPO = "orpo"
-TPO = "tpo"
-SFT = "sft"
-REWARD = "reward"
-DISTILLATION = "distillation"
-ASYNC_DISTILLATION = "async-distillation"
-GKD = "gkd"
-GOLD = "gold"
-IW_OPD = "iw-opd"
-SDFT = "sdft"
-SDPO = "sdpo"
-A2PO = "a2po"
 
 ALGORITHMS = {
     PPO_LEGACY: "PPO, step() based (trl 0.11.4 and earlier)",
@@ -31,21 +16,21 @@ ALGORITHMS = {
     RLOO: "RLOO (trl 0.22 and later)",
     ASYNC_GRPO: "AsyncGRPO (experimental)",
     ONLINE_DPO: "OnlineDPO",
-    DPO: "DPO and its relatives",
-    KTO: "KTO",
-    CPO: "CPO and SimPO (experimental)",
-    ORPO: "ORPO (experimental)",
-    TPO: "TPO (experimental)",
-    SFT: "SFT",
-    REWARD: "Reward modelling",
-    DISTILLATION: "Distillation, with a teacher here or on a server",
-    ASYNC_DISTILLATION: "AsyncDistillation (experimental)",
-    GKD: "GKD (experimental)",
-    GOLD: "GOLD (experimental)",
-    IW_OPD: "IW-OPD (experimental)",
-    SDFT: "SDFT (experimental)",
-    SDPO: "SDPO (experimental)",
-    A2PO: "A2PO (experimental)",
+    "dpo": "DPO and its relatives",
+    "kto": "KTO",
+    "cpo": "CPO and SimPO (experimental)",
+    "orpo": "ORPO (experimental)",
+    "tpo": "TPO (experimental)",
+    "sft": "SFT",
+    "reward": "Reward modelling",
+    "distillation": "Distillation, with a teacher here or on a server",
+    "async-distillation": "AsyncDistillation (experimental)",
+    "gkd": "GKD (experimental)",
+    "gold": "GOLD (experimental)",
+    "iw-opd": "IW-OPD (experimental)",
+    "sdft": "SDFT (experimental)",
+    "sdpo": "SDPO (experimental)",
+    "a2po": "A2PO (experimental)",
 }
 """The algorithms of TRL, with their names in docs. Other frameworks have more: see `family`."""
 

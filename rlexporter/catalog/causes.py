@@ -21,13 +21,13 @@ WAKE = 20
 """The steps after its beginning in which a cause explains what begins: most conditions look at so many or fewer."""
 HARMLESS = (Family.SLOW, Family.STALL, Family.KEYS, Family.PLATEAU, Family.EVALUATION)
 """The families whose warnings are never the cause of something critical: they say nothing about an update."""
-NONFINITE_ALERTS = tuple(dict.fromkeys(each.alert for each in CONDITIONS if each.family is FATAL))
+NONFINITE_ALERTS = tuple(dict.fromkeys(condition.alert for condition in CONDITIONS if condition.family is FATAL))
 """The alerts on values that are no numbers, in the order of a step: an earlier one is the cause of those after it."""
 
 _CAUSES_OF: Mapping[Family, frozenset[Family]] = {
     symptom: frozenset(cause for causes, symptoms in INHIBITIONS if symptom in symptoms for cause in causes)
-    for _, each in INHIBITIONS
-    for symptom in each
+    for _, family_symptoms in INHIBITIONS
+    for symptom in family_symptoms
 }
 _FAMILIES = tuple(TopologicalSorter(_CAUSES_OF).static_order())
 _WORSE = (Severity.INFO, Severity.WARNING, Severity.CRITICAL).index

@@ -1120,7 +1120,7 @@ CONDITIONS: tuple[Condition, ...] = (
 CONDITION_NAMED = {condition.name: condition for condition in CONDITIONS}
 
 BY_ALERT = {
-    alert: tuple(each for each in CONDITIONS if each.alert == alert)
-    for alert in dict.fromkeys(each.alert for each in CONDITIONS)
+    alert: tuple(condition for condition in CONDITIONS if condition.alert == alert)
+    for alert in dict.fromkeys(condition.alert for condition in CONDITIONS)
 }
 """The conditions that raise each alert, in the order of the first of them."""

@@ -21,25 +21,22 @@ from rlexporter.catalog.entries import Entries, keys
 from rlexporter.model.metric import Group, Level, Range
 
 _preference = Entries(Group.PREFERENCE, level=Level.SEQUENCE, unit="reward")
+_likelihood = Entries(Group.PREFERENCE, level=Level.SEQUENCE, unit="nats")
 _data = Entries(Group.DATA, level=Level.TOKEN)
 _score = Entries(Group.DATA, level=Level.SEQUENCE, unit="reward")
 _distillation = Entries(Group.DISTILLATION, level=Level.TOKEN)
+_distilled = Entries(Group.DISTILLATION, level=Level.STEP)
 _divergence = Entries(Group.DISTILLATION, level=Level.TOKEN, unit="nats")
 
 _NO_REFERENCE = "cpo orpo tpo"
 
 DATA = (
-    _preference.gauge(
-        "rl_implicit_reward_chosen",
-        "Implicit reward of the chosen completion.",
-        keys=keys("dpo online-dpo kto", "rewards/chosen"),
-        reading="Falling together with the rejected one: the likelihood of both is being pushed down.",
-    ),
-    _preference.gauge(
-        "rl_implicit_reward_rejected",
-        "Implicit reward of the rejected completion.",
-        keys=keys("dpo online-dpo kto", "rewards/rejected"),
-        reading="Falls while the policy learns to avoid them.",
+    *_preference.gauges(
+        "rl_implicit_reward_",
+        "Implicit reward of the {} completion.",
+        keys=keys("dpo online-dpo kto", "rewards/{}"),
+        chosen="Falling together with the rejected one: the likelihood of both is being pushed down.",
+        rejected="Falls while the policy learns to avoid them.",
     ),
     _preference.fraction(
         "rl_implicit_reward_accuracy",
@@ -59,33 +56,20 @@ DATA = (
         keys=keys(ONLINE_DPO, "rewards/probabilities"),
         reading="Rises above 0.5 while the policy beats its opponent.",
     ),
-    _preference.gauge(
-        "rl_sequence_logprob_chosen",
-        "Log-probability of the chosen completion; CPO and TPO with a loss that is normalised by length (ipo, simpo, "
+    *_likelihood.gauges(
+        "rl_sequence_logprob_",
+        "Log-probability of the {} completion; CPO and TPO with a loss that is normalised by length (ipo, simpo, "
         "tpo-l): its mean per token.",
-        unit="nats",
-        keys=keys("dpo online-dpo kto cpo tpo", "logps/chosen"),
-        reading="A steep fall: chosen answers become unlikely too.",
+        keys=keys("dpo online-dpo kto cpo tpo", "logps/{}"),
+        chosen="A steep fall: chosen answers become unlikely too.",
+        rejected="Falls while the policy learns to avoid them.",
     ),
-    _preference.gauge(
-        "rl_sequence_logprob_rejected",
-        "Log-probability of the rejected completion; CPO and TPO with a loss that is normalised by length (ipo, simpo, "
-        "tpo-l): its mean per token.",
-        unit="nats",
-        keys=keys("dpo online-dpo kto cpo tpo", "logps/rejected"),
-        reading="Falls while the policy learns to avoid them.",
-    ),
-    _preference.gauge(
-        "rl_reference_free_reward_chosen",
-        "Implicit reward of the chosen completion without a reference model: beta times its log-probability.",
-        keys=keys(_NO_REFERENCE, "rewards/chosen"),
-        reading="Negative by nature. Falling together with the rejected one: both become unlikely.",
-    ),
-    _preference.gauge(
-        "rl_reference_free_reward_rejected",
-        "Implicit reward of the rejected completion without a reference model: beta times its log-probability.",
-        keys=keys(_NO_REFERENCE, "rewards/rejected"),
-        reading="Falls while the policy learns to avoid them.",
+    *_preference.gauges(
+        "rl_reference_free_reward_",
+        "Implicit reward of the {} completion without a reference model: beta times its log-probability.",
+        keys=keys(_NO_REFERENCE, "rewards/{}"),
+        chosen="Negative by nature. Falling together with the rejected one: both become unlikely.",
+        rejected="Falls while the policy learns to avoid them.",
     ),
     _preference.gauge(
         "rl_reference_free_reward_margin",
@@ -99,21 +83,14 @@ DATA = (
         keys=keys(_NO_REFERENCE, "rewards/accuracies"),
         reading="Rises; at 1 from the start the pairs are trivial.",
     ),
-    _preference.gauge(
-        "rl_token_logprob_chosen",
-        "Log-probability of a token of the chosen completion: ORPO's mean over its tokens.",
+    *_preference.gauges(
+        "rl_token_logprob_",
+        "Log-probability of a token of the {} completion: ORPO's mean over its tokens.",
         unit="nats",
         level=Level.TOKEN,
-        keys=keys("orpo", "logps/chosen"),
-        reading="Rises while the policy learns them.",
-    ),
-    _preference.gauge(
-        "rl_token_logprob_rejected",
-        "Log-probability of a token of the rejected completion: ORPO's mean over its tokens.",
-        unit="nats",
-        level=Level.TOKEN,
-        keys=keys("orpo", "logps/rejected"),
-        reading="Falls behind the chosen one while the policy learns.",
+        keys=keys("orpo", "logps/{}"),
+        chosen="Rises while the policy learns them.",
+        rejected="Falls behind the chosen one while the policy learns.",
     ),
     _preference.gauge(
         "rl_logits",
@@ -142,25 +119,22 @@ DATA = (
         keys=keys("cpo orpo", "nll_loss"),
         reading="Falls while the policy learns the chosen completions.",
     ),
-    _preference.gauge(
+    _likelihood.gauge(
         "rl_log_odds",
         "Logarithm of the odds of the chosen completion over those of the rejected one.",
-        unit="nats",
         keys=keys("orpo", "log_odds_chosen"),
         reading="Rises above 0 while the policy prefers the chosen one.",
     ),
-    _preference.gauge(
+    _likelihood.gauge(
         "rl_log_sigmoid_odds",
         "Log-sigmoid of the log odds: ORPO's preference term before beta.",
-        unit="nats",
         keys=keys("orpo", "log_odds_ratio"),
         reading="Rises towards 0 while the policy learns.",
     ),
-    _preference.gauge(
+    _likelihood.gauge(
         "rl_mismatched_kl_per_sequence",
         "KL divergence to the reference in KTO: the mean log-ratio of completions that belong to other prompts, "
         "summed over their tokens, never below 0.",
-        unit="nats",
         keys=keys("kto", "kl"),
         reading="The point of reference of the loss. Growing without end: the policy leaves the reference everywhere.",
     ),
@@ -177,10 +151,10 @@ DATA = (
         keys=keys("sft dpo tpo", "mean_token_accuracy"),
         reading="Rises while the model learns. Near 1: the data are known by heart.",
     ),
-    *_score.statistics(
+    *_score.gauges(
         "rl_reward_model_score_",
-        "score that the reward model in training gives in a batch, chosen and rejected; mean over the logging window.",
-        keys=keys("reward", "{statistic}_reward", only=True),
+        "{} score of a batch by the reward model in training, chosen and rejected; mean over the logging window.",
+        keys=keys("reward", "{}_reward", only=True),
         mean="Only differences are trained, so it may drift; far from 0, center_rewards_coefficient helps.",
         min="Running away downwards: the scores grow without end.",
         max="Running away upwards: the scores grow without end.",
@@ -246,41 +220,37 @@ DATA = (
         keys=keys("async-distillation", "teacher_score_s/{teacher}"),
         reading="The slow one holds its rollouts back.",
     ),
-    _distillation.gauge(
+    _distilled.gauge(
         "rl_on_policy_loss",
         "Loss on completions that the student wrote, rounded to four digits by TRL.",
-        level=Level.STEP,
         keys=keys("gold iw-opd", "on_policy_loss"),
         reading="Falls while the student learns.",
     ),
-    _distillation.gauge(
+    _distilled.gauge(
         "rl_off_policy_loss",
         "Loss on completions of the data set, rounded to four digits by TRL.",
-        level=Level.STEP,
         keys=keys("gold iw-opd", "off_policy_loss"),
         reading="Falls; far below the other one, the student is good only on the data.",
     ),
-    _distillation.gauge(
+    _distilled.gauge(
         "rl_matched_token_loss",
         "Part of GOLD's loss on tokens that both vocabularies have, summed over the micro-batches of a step.",
-        level=Level.STEP,
         keys=keys("gold", "matched_loss"),
         reading="Falls while the student learns.",
     ),
-    _distillation.gauge(
+    _distilled.gauge(
         "rl_unmatched_token_loss",
         "Part of GOLD's loss on tokens that one vocabulary lacks, summed over the micro-batches of a step.",
-        level=Level.STEP,
         keys=keys("gold", "unmatched_loss"),
         reading="Falls more slowly than the other part: these tokens are compared by rank only.",
     ),
-    *_distillation.statistics(
+    *_distillation.gauges(
         "rl_source_completion_length_",
-        "length of a completion of one source: on_policy, written by the student, or off_policy, of the data.",
+        "{} length of a completion of one source: on_policy, written by the student, or off_policy, of the data.",
         unit="tokens",
         level=Level.SEQUENCE,
         labels=("source",),
-        keys=keys("iw-opd", "completions/{source}_{statistic}_length"),
+        keys=keys("iw-opd", "completions/{source}_{}_length"),
         mean="on_policy drifting away from off_policy: the student writes otherwise than the data.",
         min="Near 0: some completions are empty.",
         max="At the limit: some completions are cut off.",
@@ -306,10 +276,9 @@ DATA = (
         keys=keys("iw-opd", "iw_opd/{statistic}_weight"),
         reading="Between 1 and 1 + iw_opd_gamma; early tokens weigh more.",
     ),
-    _distillation.gauge(
+    _distilled.gauge(
         "rl_distillation_loss",
         "Divergence from the model as its own teacher, before its weight; 0 where no sample has a teacher.",
-        level=Level.STEP,
         keys=keys("sdft sdpo", "self_distillation/distillation_loss")
         + keys("sdft", "sdft/distillation_loss")
         + keys("sdpo", "sdpo/distillation_loss"),

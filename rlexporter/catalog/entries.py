@@ -44,16 +44,25 @@ class Facts(TypedDict, total=False):
     corrected: bool
 
 
-class Statistics(Facts, total=False):
-    """The reading of each statistic that there is, in the order of docs, and the facts that they share."""
+class Readings(Facts, total=False):
+    """The facts that the series of one stem share, and the reading of each by the end of its name, in order."""
 
     mean: str
     min: str
     max: str
     std: str
+    chosen: str
+    rejected: str
 
 
-_IN_WORDS = {"mean": "Mean", "min": "Smallest", "max": "Largest", "std": "Spread of the"}
+_IN_WORDS = {
+    "mean": "Mean",
+    "min": "Smallest",
+    "max": "Largest",
+    "std": "Spread of the",
+    "chosen": "chosen",
+    "rejected": "rejected",
+}
 
 
 class Entries:
@@ -72,17 +81,17 @@ class Entries:
         """Make a gauge of a share, from 0 to 1."""
         return self._metric(Kind.GAUGE, series, text, {"unit": "fraction", **own})
 
-    def statistics(self, stem: str, text: str, /, **own: Unpack[Statistics]) -> Iterator[Metric]:
-        """Make a gauge for each statistic that has a reading: ``stem`` and its name are the series.
+    def gauges(self, stem: str, text: str, /, **own: Unpack[Readings]) -> Iterator[Metric]:
+        """Make a gauge for each reading: ``stem`` and the reading's name are the series.
 
-        Its help is the statistic in words and ``text``; its name stands for ``{statistic}`` in the log keys.
+        That name stands for ``{}`` in the log keys, and in words in ``text``.
         """
         facts: dict[str, Any] = {**own}
         readings = {name: facts.pop(name) for name in own if name in _IN_WORDS}
         for name, reading in readings.items():
-            named = tuple(replace(key, name=key.name.replace("{statistic}", name)) for key in own.get("keys", ()))
+            named = tuple(replace(key, name=key.name.replace("{}", name)) for key in own.get("keys", ()))
             facts |= {"keys": named, "reading": reading}
-            yield self._metric(Kind.GAUGE, stem + name, f"{_IN_WORDS[name]} {text}", facts)
+            yield self._metric(Kind.GAUGE, stem + name, text.format(_IN_WORDS[name]), facts)
 
     def counter(self, series: str, text: str, /, **own: Unpack[Facts]) -> Metric:
         """Make a metric that only grows."""

@@ -35,6 +35,7 @@ _reward = Entries(Group.REWARD, level=Level.SEQUENCE, unit="reward")
 _kl = Entries(Group.KL, level=Level.TOKEN, unit="nats")
 _entropy = Entries(Group.ENTROPY, level=Level.TOKEN, unit="nats")
 _policy = Entries(Group.POLICY, level=Level.TOKEN)
+_update = Entries(Group.POLICY, level=Level.STEP)
 _clip = Entries(Group.POLICY, level=Level.TOKEN, unit="fraction", may_be_nonfinite=True)
 _advantage = Entries(Group.ADVANTAGE, level=Level.TOKEN)
 _optimal = Entries(Group.ADVANTAGE, level=Level.SEQUENCE, unit="reward", scope=RankScope.RANK)
@@ -178,15 +179,15 @@ LEARNING = (
         keys=keys("sdpo", "self_distillation/group_reward_std_mean"),
         reading="0: the completions to one prompt do not differ.",
     ),
-    *_reward.statistics(
+    *_reward.gauges(
         "rl_reward_",
-        "reward of a completion in the step.",
+        "{} reward of a completion in the step.",
         min="Compare with the smallest reward that is possible.",
         max="Below the largest reward that is possible for long: nothing is solved.",
     ),
-    *_reward.statistics(
+    *_reward.gauges(
         "rl_rlhf_reward_",
-        "sum of score and KL penalty of a completion in the step.",
+        "{} sum of score and KL penalty of a completion in the step.",
         min="Far below the smallest score: the penalty of one completion is large.",
         max="Above the largest score: a negative KL pays.",
     ),
@@ -390,9 +391,9 @@ LEARNING = (
         "of policy and sampler.",
         reading="As rl_entropy_per_token, with more noise.",
     ),
-    *_entropy.statistics(
+    *_entropy.gauges(
         "rl_completion_entropy_",
-        "mean entropy of a completion's tokens.",
+        "{} mean entropy of a completion's tokens.",
         level=Level.SEQUENCE,
         min="Near 0: a completion that was certain throughout.",
         max="Far above the mean: a completion that is noise.",
@@ -411,20 +412,18 @@ LEARNING = (
         reading="1 is no change. Far from 1: the updates are too large for the data they were sampled from.",
         corrected=True,
     ),
-    _policy.gauge(
+    _update.gauge(
         "rl_corrected_mean",
         "A mean of modern PPO as it would be logged without a fault of trl 0.17 and later: statistics slots that "
         "are never written count as 0 where a mini-batch has fewer micro-batches than gradient_accumulation_steps. "
         "The metric that is corrected is the label.",
-        level=Level.STEP,
         labels=("metric",),
         reading="Equal to the metric that it corrects in most configurations; else use this one for thresholds.",
         may_be_nonfinite=True,
     ),
-    _policy.gauge(
+    _update.gauge(
         "rl_policy_ratio_var",
         "Variance of the micro-batches' mean ratios, not of the ratio; NaN where there is one micro-batch.",
-        level=Level.STEP,
         keys=keys(PPO, "val/ratio_var"),
         reading="Near 0.",
         may_be_nonfinite=True,
@@ -548,9 +547,9 @@ LEARNING = (
         "PPO, at a ratio far above 1.",
         reading="0, or close to it. More: the policy has moved far from the one that sampled.",
     ),
-    *_policy.statistics(
+    *_policy.gauges(
         "rl_policy_ratio_",
-        "probability ratio new/old policy of a token.",
+        "{} probability ratio new/old policy of a token.",
         min="Near 0: the update has made a sampled token unlikely.",
         max="Large: one token dominates an update that is not clipped.",
     ),
@@ -570,10 +569,9 @@ LEARNING = (
         labels=("side",),
         reading="One side far above the other: the policy drifts that way.",
     ),
-    _policy.gauge(
+    _update.gauge(
         "rl_micro_batch_loss_mean",
         "Mean over micro-batches and ranks of their parts of the loss, each over the tokens of the whole batch.",
-        level=Level.STEP,
         reading="Compare within a run only. NaN: the weights are lost with the next step.",
     ),
     _policy.fraction(
@@ -598,10 +596,9 @@ LEARNING = (
         "A statistic of the distillation loss of SDAR, under the framework's own name.",
         labels=("statistic",),
     ),
-    _policy.gauge(
+    _update.gauge(
         "rl_self_distillation_weight",
         "Weight of the self-distilled advantages of RLSD.",
-        level=Level.STEP,
         reading="Follows its schedule.",
     ),
     _advantage.gauge(
@@ -643,9 +640,9 @@ LEARNING = (
         "Mean advantage over completion tokens that are not whitened: a long completion counts more than a short one.",
         reading="Below 0: the worse completions are the longer ones. Above 0: the better ones are.",
     ),
-    *_advantage.statistics(
+    *_advantage.gauges(
         "rl_advantage_",
-        "advantage of a completion token.",
+        "{} advantage of a completion token.",
         min="Growing without end: one completion dominates the update.",
         max="Growing without end: one completion dominates the update.",
     ),
@@ -791,9 +788,9 @@ LEARNING = (
         keys=keys(PPO_LEGACY, "ppo/returns/var"),
         reading="Consistent with the scale of the reward [ranges].",
     ),
-    *_value.statistics(
+    *_value.gauges(
         "rl_value_",
-        "value of a completion token, before the update.",
+        "{} value of a completion token, before the update.",
         min="Far outside the returns: a critic that diverges.",
         max="Far outside the returns: a critic that diverges.",
     ),

@@ -28,7 +28,7 @@ _DECLARED = (*RUN, *LEARNING, *COMPLETIONS, *LOGPROBS, *SAMPLING, *SPEED, *DATA,
 
 def _with_keys(metric: Metric) -> Metric:
     """Give a histogram that counts one value a step the log keys of its gauge."""
-    return replace(metric, keys=next(each.keys for each in _DECLARED if each.series == metric.of))
+    return replace(metric, keys=next(gauge.keys for gauge in _DECLARED if gauge.series == metric.of))
 
 
 CATALOG = tuple(_with_keys(metric) if metric.of and not metric.keys else metric for metric in _DECLARED)

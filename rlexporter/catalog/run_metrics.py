@@ -300,9 +300,9 @@ SPEED = (
         scope=RankScope.RANK,
         reading="Growing without end: a leak.",
     ),
-    *_rate.statistics(
+    *_rate.gauges(
         "rl_rank_tokens_",
-        "number of tokens of a data-parallel rank, before they are balanced.",
+        "{} number of tokens of a data-parallel rank, before they are balanced.",
         unit="tokens",
         mean="Grows with the lengths.",
         min="Far below the most: unequal work.",
@@ -314,9 +314,9 @@ SPEED = (
         unit="tokens",
         reading="Large: unequal work.",
     ),
-    *_rate.statistics(
+    *_rate.gauges(
         "rl_rank_tokens_balanced_",
-        "number of tokens of a data-parallel rank, after they were balanced.",
+        "{} number of tokens of a data-parallel rank, after they were balanced.",
         unit="tokens",
         min="Close to the most.",
         max="Close to the fewest.",

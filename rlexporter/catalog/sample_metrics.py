@@ -42,10 +42,10 @@ COMPLETIONS = (
         keys=keys(PPO_LEGACY, "tokens/responses_len_std"),
         reading="Not exploding [ranges]. 0: every answer has the same length.",
     ),
-    *_completion.statistics(
+    *_completion.gauges(
         "rl_completion_length_",
-        "length of a completion, mean over the logging window.",
-        keys=keys(f"{GROUPWISE} {_SAMPLED} async-distillation", "completions/{statistic}_length"),
+        "{} length of a completion, mean over the logging window.",
+        keys=keys(f"{GROUPWISE} {_SAMPLED} async-distillation", "completions/{}_length"),
         min="Near 0: some completions are empty.",
         max="At max_completion_length: some completions are cut off.",
     ),
@@ -56,10 +56,10 @@ COMPLETIONS = (
         keys=keys(PPO_LEGACY, "tokens/responses_dist"),
         reading="Mass at the limit: truncation. One bucket only: every answer has the same length.",
     ),
-    *_completion.statistics(
+    *_completion.gauges(
         "rl_terminated_completion_length_",
-        "length of a completion that ended by itself; TRL logs 0 when none did.",
-        keys=keys(f"grpo rloo {_SAMPLED}", "completions/{statistic}_terminated_length"),
+        "{} length of a completion that ended by itself; TRL logs 0 when none did.",
+        keys=keys(f"grpo rloo {_SAMPLED}", "completions/{}_terminated_length"),
         mean="Compare with the mean of all: far below it, the long ones are those cut off.",
         min="Near 0: some completions end at once.",
         max="Near the limit: the limit begins to bite.",
@@ -121,9 +121,9 @@ COMPLETIONS = (
         keys=keys("grpo async-grpo distillation", "tools/failure_frequency"),
         reading="High: the tools are down, or are called wrongly.",
     ),
-    *_completion.statistics(
+    *_completion.gauges(
         "rl_nonempty_completion_length_",
-        "length of a completion that is not empty.",
+        "{} length of a completion that is not empty.",
         mean="Far above the mean of all: many completions were aborted.",
         min="Near 1: some completions end at once.",
         max="At the limit: some completions are cut off.",
@@ -165,9 +165,9 @@ COMPLETIONS = (
     _completion.gauge(
         "rl_tool_calls_max", "Most tool calls of a completion.", unit="calls", reading="At the limit: a loop of calls."
     ),
-    *_completion.statistics(
+    *_completion.gauges(
         "rl_sequence_length_",
-        "length of prompt and completion together, with all turns.",
+        "{} length of prompt and completion together, with all turns.",
         mean="Near the limit: sequences are cut off.",
         min="Watch for drift.",
         max="At the limit: sequences are cut off.",
@@ -236,9 +236,9 @@ SAMPLING = (
         healthy=Range(0.0, 0.05, "[verl]: a few hundredths with bf16"),
         reading="Growth is a mismatch between the two engines.",
     ),
-    *_sampling.statistics(
+    *_sampling.gauges(
         "rl_sampling_probability_difference_",
-        "absolute difference between the trainer's and the sampler's probability of a token.",
+        "{} absolute difference between the trainer's and the sampler's probability of a token.",
         max="Often near 1 in healthy runs: a single token.",
         std="Growth is a mismatch between the two engines.",
     ),
@@ -284,9 +284,9 @@ SAMPLING = (
         "Perplexity under the trainer over that under the sampler, mean over completions.",
         reading="1. Above 1: the sampler is surer of what it said than the trainer.",
     ),
-    *_sample.statistics(
+    *_sample.gauges(
         "rl_log_perplexity_difference_",
-        "difference of a completion's log-perplexities: under the trainer minus under the sampler.",
+        "{} difference of a completion's log-perplexities: under the trainer minus under the sampler.",
         unit="nats",
         mean="Near 0.",
         min="Near 0.",
@@ -316,9 +316,9 @@ SAMPLING = (
         "difference of their logarithms.",
         reading="1 to 1.05. Growth is a mismatch between the two engines.",
     ),
-    *_sample.statistics(
+    *_sample.gauges(
         "rl_sampling_sequence_factor_",
-        "over completions of that factor's mean over their tokens.",
+        "{} over completions of that factor's mean over their tokens.",
         mean="1 to 1.05. Growth is a mismatch between the two engines.",
         min="Close to 1.",
         max="Large: a completion that the trainer would not have written.",
@@ -376,9 +376,9 @@ SAMPLING = (
         "Mean weight of the batch by which all weights were divided.",
         reading="1, or close to it.",
     ),
-    *_sample.statistics(
+    *_sample.gauges(
         "rl_sampling_sequence_weight_",
-        "weight of a completion: the mean over its tokens.",
+        "{} weight of a completion: the mean over its tokens.",
         mean="1. Away from it: sampler and trainer are different policies.",
         std="Growth is a mismatch.",
         min="Near 0: a completion that the trainer would not have written.",
@@ -415,9 +415,9 @@ SAMPLING = (
         level=Level.STEP,
         labels=("statistic",),
     ),
-    *_sample.statistics(
+    *_sample.gauges(
         "rl_sample_staleness_",
-        "age of the step's samples: how many updates the policy is ahead of the newest weights that wrote them.",
+        "{} age of the step's samples: how many updates the policy is ahead of the newest weights that wrote them.",
         unit="updates",
         mean="0 is on-policy. Growth: generation does not keep up.",
         min="0 is on-policy.",

@@ -75,11 +75,11 @@ def words(*allowed: str) -> Callable[[object], tuple[str, ...]]:
         given = value.split(",") if isinstance(value, str) else value
         if not isinstance(given, (list, tuple)):
             raise ValueError("must be words with commas between them")
-        found = tuple(dict.fromkeys(str(each).strip() for each in given))
-        for each in found:
-            if each not in allowed:
-                raise ValueError(f"{each!r} is none of {', '.join(allowed)}; write, for example, {allowed[-1]}")
-        return found
+        chosen = tuple(dict.fromkeys(str(word).strip() for word in given))
+        for word in chosen:
+            if word not in allowed:
+                raise ValueError(f"{word!r} is none of {', '.join(allowed)}; write, for example, {allowed[-1]}")
+        return chosen
 
     return parse
 

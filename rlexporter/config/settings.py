@@ -82,24 +82,24 @@ class Settings:
         Raises: SetupError that names the argument or variable, its fault, and what is expected.
         """
         environ = os.environ if environ is None else environ
-        known = {each.name: each for each in fields(cls)}
+        known = {setting.name: setting for setting in fields(cls)}
         for name in arguments:
             if name not in known:
                 close = get_close_matches(name, known, n=1)
                 hint = f"did you mean {close[0]!r}?" if close else f"there are: {', '.join(known)}"
                 raise SetupError(f"rlexporter has no setting {name!r}; {hint}")
-        _warn(environ, {**{name: each.metadata["env"] for name, each in known.items()}, "sources": FROM})
+        _warn(environ, {**{name: setting.metadata["env"] for name, setting in known.items()}, "sources": FROM})
         if environ.get(FROM, "").strip():
             _parsed(parsers.words(*LOGGERS), environ[FROM], f"environment variable {FROM}")
         chosen: dict[str, Any] = {}
-        for name, each in known.items():
-            variable = each.metadata["env"]
+        for name, setting in known.items():
+            variable = setting.metadata["env"]
             if arguments.get(name) is not None:
-                chosen[name] = _parsed(each.metadata["parse"], arguments[name], f"argument {name}")
+                chosen[name] = _parsed(setting.metadata["parse"], arguments[name], f"argument {name}")
             elif environ.get(variable, "").strip():
-                chosen[name] = _parsed(each.metadata["parse"], environ[variable], f"environment variable {variable}")
+                chosen[name] = _parsed(setting.metadata["parse"], environ[variable], f"environment variable {variable}")
             else:
-                chosen[name] = each.default
+                chosen[name] = setting.default
         for name in ("labels", "thresholds", "buckets"):
             chosen[name] = chosen[name] or {}
         return cls(**chosen)
@@ -171,7 +171,11 @@ def _meant(name: str, settings: Mapping[str, str]) -> str:
     if rest.lower() in settings:
         return f"did you mean {settings[rest.lower()]}?"
     close = get_close_matches(rest, own, n=1, cutoff=0.7)
-    return f"did you mean {_PREFIX}{close[0]}?" if close else f"there are {', '.join(_PREFIX + each for each in own)}"
+    return (
+        f"did you mean {_PREFIX}{close[0]}?"
+        if close
+        else f"there are {', '.join(_PREFIX + variable for variable in own)}"
+    )
 
 
 def _of_kubernetes(name: str, value: str) -> bool:

@@ -52,12 +52,12 @@ def _mapping(value: object) -> Mapping[str, Any]:
 
 def _file(path: Path) -> Mapping[str, Any]:
     try:
-        found = tomllib.loads(path.read_text(encoding="utf-8"))
+        settings = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         raise ValueError(f"cannot be read: {getattr(error, 'strerror', None) or error}") from None
     except tomllib.TOMLDecodeError as error:
         raise ValueError(f"is no TOML: {error}") from None
-    table = found.get("thresholds")
+    table = settings.get("thresholds")
     if not isinstance(table, dict):
         raise ValueError("has no table [thresholds]")
     return table
@@ -67,7 +67,7 @@ def _pairs(text: str) -> Iterator[tuple[str, Any]]:
     """Parse pairs such as ``kl_high=0.5``, ``kl_high.critical=2`` or ``kl_high=off``."""
     nested: dict[str, dict[str, Any]] = {}
     for part in filter(None, map(str.strip, text.split(","))):
-        name, separator, limit = (each.strip() for each in part.partition("="))
+        name, separator, limit = map(str.strip, part.partition("="))
         if not separator:
             raise ValueError(f"{part!r} must look like kl_high=0.5")
         condition, _, severity = name.partition(".")
@@ -82,10 +82,10 @@ def _pairs(text: str) -> Iterator[tuple[str, Any]]:
 def _limits(condition: Condition, value: Any) -> Iterator[tuple[tuple[str, str], Factor | None]]:
     if isinstance(value, Mapping):
         known = {limit.severity.value for limit in condition.limits}
-        for severity, each in value.items():
+        for severity, limit in value.items():
             if severity not in known:
                 raise ValueError(f"{condition.name} has no severity {severity!r}; it has {' and '.join(sorted(known))}")
-            yield (condition.name, severity), _number(f"{condition.name}.{severity}", each)
+            yield (condition.name, severity), _number(f"{condition.name}.{severity}", limit)
         return
     number = _number(condition.name, value)
     for limit in condition.limits:
@@ -98,7 +98,7 @@ def _scaled(limit: Limit, mildest: Limit, number: float) -> Factor:
     if limit is mildest:
         return number
     if isinstance(limit.value, Mapping) and isinstance(mildest.value, Mapping):
-        return {variant: each * number / mildest.value[variant] for variant, each in limit.value.items()}
+        return {variant: value * number / mildest.value[variant] for variant, value in limit.value.items()}
     assert not isinstance(limit.value, Mapping)
     assert not isinstance(mildest.value, Mapping)
     return limit.value * number / mildest.value if mildest.value else number

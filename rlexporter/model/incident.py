@@ -64,4 +64,4 @@ class Incident:
 
 def worst(incidents: Sequence[Incident]) -> str:
     """Return what ``incidents`` say of the run together."""
-    return max((each.word for each in incidents if each.speaks), key=WORDS.index, default=FINE)
+    return max((incident.word for incident in incidents if incident.speaks), key=WORDS.index, default=FINE)

@@ -104,10 +104,10 @@ def otlp_name(series: str) -> str:
     Dots follow the namespace (``rl``, ``rl.eval``, ``rl.run``, ``rl.train``, ``rlexporter``) and precede the statistic
     (``mean``, ``dist``, ``per_token``); there are no others.
     """
-    found = _PARTS.fullmatch(series)
-    if found is None:
+    match = _PARTS.fullmatch(series)
+    if match is None:
         return series
-    namespace, *rest = found.groups()
+    namespace, *rest = match.groups()
     return ".".join([namespace.replace("_", "."), *filter(None, rest)])
 
 

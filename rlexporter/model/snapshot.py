@@ -67,7 +67,7 @@ class Snapshot:
     @property
     def state(self) -> RunState | None:
         """Return the state of the run; None before it is known."""
-        return next((each for each in RunState if self.value("rl_run_state", state=each.value)), None)
+        return next((state for state in RunState if self.value("rl_run_state", state=state.value)), None)
 
     def value(self, name: str, /, **labels: str) -> float | None:
         """Return the sample of the series ``name`` with exactly these ``labels``; None if there is none."""

@@ -14,10 +14,10 @@ LAST_STEP = 2**53
 
 def whole(step: object) -> int:
     """Return a step as the whole number that it is. Raises ValueError, or what `int` raises, for everything else."""
-    found = -1 if isinstance(step, (str, bytes)) else int(step)  # type: ignore[call-overload]
-    if not 0 <= found <= LAST_STEP:
+    number = -1 if isinstance(step, (str, bytes)) else int(step)  # type: ignore[call-overload]
+    if not 0 <= number <= LAST_STEP:
         raise ValueError(f"a step is a whole number from 0 to 2**53, and not {str(step)[:40]}")
-    return int(found)
+    return int(number)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -54,28 +54,28 @@ def few(values: Any, mask: Any = None) -> Array | float | None:
     import numpy as np
 
     if not hasattr(values, "detach"):
-        found = _plain(_flat(values))
-        if found.size > _FEW:
+        kept = _plain(_flat(values))
+        if kept.size > _FEW:
             return None
-        found = found.reshape(np.shape(values))
+        kept = kept.reshape(np.shape(values))
     elif (size := values.numel()) > _FEW:
         return None
     elif size == 1 and mask is None:
         return float(values.item())
     else:
-        found = _plain(_array(values))
+        kept = _plain(_array(values))
     if mask is not None:
-        return found.ravel()[_flat_mask(mask, found.shape)]
-    return found.flatten()
+        return kept.ravel()[_flat_mask(mask, kept.shape)]
+    return kept.flatten()
 
 
 def _array(tensor: Any) -> Array:
     """Return a tensor as an array of its shape, which shares its memory where it can."""
     try:
-        found: Array = tensor.numpy(force=True)
+        array: Array = tensor.numpy(force=True)
     except TypeError:  # numpy knows no bfloat16
-        found = tensor.float().numpy(force=True)
-    return found
+        array = tensor.float().numpy(force=True)
+    return array
 
 
 def count_few(parts: list[Array | float], bounds: tuple[float, ...]) -> Histogram:
@@ -255,8 +255,8 @@ def _plain(part: Any) -> Array:
             part = part.float()
         elif kind not in ("float32", "float64"):
             part = part.double()
-        found: Array = part.numpy()
-        return found
+        array: Array = part.numpy()
+        return array
     if part.dtype.char in "fd" and part.dtype.isnative:  # nearly always, and `errstate` costs more than all the rest
         return part  # type: ignore[no-any-return]
     if part.dtype.kind not in "fiub":

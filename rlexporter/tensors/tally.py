@@ -72,7 +72,7 @@ class Tally:
 
     def arrived(self) -> list[tuple[int, Seen]]:
         """Return the counts that have arrived from devices since the last call, each with its step."""
-        return [found for device in tuple(self._devices.values()) if (found := device.arrived()) is not None]
+        return [step for device in tuple(self._devices.values()) if (step := device.arrived()) is not None]
 
     def _count(self, series: Series, parts: list[Any]) -> None:
         self._add(series, host.count_few(parts, series.metric.bounds))
