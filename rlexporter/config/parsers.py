@@ -15,7 +15,7 @@ ON = "on"
 _OWN_LABELS = {"run", "rank", "le", "quantile", "job", "instance"}.union(*(metric.labels for metric in CATALOG))
 _LABEL_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 
-_T = TypeVar("_T")
+_T = TypeVar("_T", int, float)
 
 
 def text(value: object) -> str:
@@ -29,11 +29,10 @@ def between(low: float, high: float, number: Callable[[Any], _T]) -> Callable[[o
     """Make a parser of a ``number`` from ``low`` to ``high``."""
 
     def parse(value: object) -> _T:
-        parsed: Any = number(value)
+        parsed = number(value)
         if not low <= parsed <= high:
             raise ValueError(f"must be between {low:g} and {high:g}")
-        result: _T = parsed
-        return result
+        return parsed
 
     return parse
 

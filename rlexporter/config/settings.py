@@ -106,10 +106,12 @@ class Settings:
 
 
 def _warn(environ: Mapping[str, str], settings: Mapping[str, str]) -> None:
-    for name, said in mistaken(environ, settings).items():
-        if name not in _warned:
+    """Warn of each variable that looks like a setting and is none, once a process. ``settings``: by their arguments."""
+    for name, value in sorted(environ.items()):
+        known = name in settings.values() or name in _warned or _of_kubernetes(name, value)
+        if name.startswith(_PREFIX) and value.strip() and not known:
             _warned.add(name)
-            logger.warning(said)
+            logger.warning("%s is no setting of rlexporter, and is ignored; %s", name, _meant(name, settings))
 
 
 def _parsed(parse: Callable[[object], object], value: object, where: str) -> object:
@@ -150,21 +152,6 @@ class SettingArguments(TypedDict, total=False):
     world_size: int | None
 
 
-def mistaken(environ: Mapping[str, str], settings: Mapping[str, str]) -> dict[str, str]:
-    """Return, by its name, what is to be said of each variable that is ignored.
-
-    ``settings``: the variables of settings, by the arguments.
-    """
-    return {
-        name: f"{name} is no setting of rlexporter, and is ignored; {_meant(name, settings)}"
-        for name, value in sorted(environ.items())
-        if name.startswith(_PREFIX)
-        and name not in settings.values()
-        and value.strip()
-        and not _of_kubernetes(name, value)
-    }
-
-
 def _meant(name: str, settings: Mapping[str, str]) -> str:
     rest = name.removeprefix(_PREFIX)
     own = [variable.removeprefix(_PREFIX) for variable in settings.values() if variable.startswith(_PREFIX)]
@@ -179,6 +166,4 @@ def _meant(name: str, settings: Mapping[str, str]) -> str:
 
 
 def _of_kubernetes(name: str, value: str) -> bool:
-    if name.endswith("_PORT") and _ADDRESS.match(value):
-        return True
-    return _OF_KUBERNETES.fullmatch(name) is not None
+    return bool(_OF_KUBERNETES.fullmatch(name) or (name.endswith("_PORT") and _ADDRESS.match(value)))

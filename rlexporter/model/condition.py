@@ -1,4 +1,4 @@
-"""Declarations of the conditions that a run can be in, and of the alerts and rules that only Prometheus can evaluate.
+"""Declarations of the conditions that a run can be in, and of the alerts that only Prometheus can raise.
 
 All of it is frozen data; `rlexporter.conditions` evaluates conditions. One holds when one number of a step (a `Signal`)
 was beyond a limit in k of its last n observations. The `Baseline` says what the limit is measured against.
@@ -7,7 +7,7 @@ was beyond a limit in k of its last n observations. The `Baseline` says what the
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 
 
@@ -174,16 +174,6 @@ class Condition:
     def applies(self, algorithm: str) -> bool:
         """Return True if the condition applies to a run of ``algorithm``."""
         return not self.algorithms or algorithm in self.algorithms
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecordingRule:
-    """A Prometheus recording rule. Several may record one series, under different ``labels``."""
-
-    name: str
-    expr: str
-    help: str
-    labels: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

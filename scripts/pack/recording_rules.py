@@ -15,12 +15,23 @@ labels that it loses, and ``NONFINITE`` a matcher of the conditions on NaN (`scr
 
 from __future__ import annotations
 
-from rlexporter.model.condition import RecordingRule
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 LATELY = 600
 """Seconds for which a condition that lasted one step is still an alert."""
 STORM_RUNS, STORM_SHARE, STORM_SECONDS = 5, 0.05, 900
 """A storm: so many runs, and this share of those that are seen, become sick within so many seconds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordingRule:
+    """A Prometheus recording rule. Several may record one series, under different ``labels``."""
+
+    name: str
+    expr: str
+    help: str
+    labels: Mapping[str, str] = field(default_factory=dict)
 
 
 _CLOCK = (

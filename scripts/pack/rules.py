@@ -12,11 +12,11 @@ import textwrap
 from collections.abc import Mapping, Sequence
 
 from rlexporter.catalog.conditions import BY_ALERT
-from rlexporter.model.condition import Condition, PrometheusAlert, RecordingRule
+from rlexporter.model.condition import Condition, PrometheusAlert
 from scripts.pack import descriptions, links, promql
 from scripts.pack.descriptions import by_condition
 from scripts.pack.outside import MANY_RUNS, PROMETHEUS_ALERTS, WATCHDOG
-from scripts.pack.recording_rules import RECORDING_RULES
+from scripts.pack.recording_rules import RECORDING_RULES, RecordingRule
 from scripts.pack.template import filled
 
 _LINE = 100
