@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from rlexporter.model.framework import FrameworkKey
+from rlexporter.model.metric import FrameworkKey
 
 
 def feeds(

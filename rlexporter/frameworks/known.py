@@ -11,7 +11,7 @@ from importlib import import_module
 
 from rlexporter import frameworks
 from rlexporter.catalog.algorithms import GRPO, PPO
-from rlexporter.model.framework import Framework
+from rlexporter.model.metric import Framework
 
 TRL = "trl"
 """The label ``framework`` of the runs of TRL, whose keys the metrics themselves name."""

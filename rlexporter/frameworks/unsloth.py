@@ -7,7 +7,7 @@ unsloth 2026.10.9      models/*_replacements.py    groups that are left out of t
 from __future__ import annotations
 
 from rlexporter.frameworks.entries import feeds
-from rlexporter.model.framework import Framework
+from rlexporter.model.metric import Framework
 
 _MISMATCH = (
     *feeds("rl_sampling_kl_per_token", "sampling/rollout_kl_k1/mean"),

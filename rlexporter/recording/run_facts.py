@@ -11,7 +11,7 @@ from typing import Any
 from rlexporter.catalog.algorithms import ALGORITHMS, RLOO
 from rlexporter.catalog.run_metrics import HYPERPARAMETERS, INFO_LABELS
 from rlexporter.frameworks.known import FRAMEWORKS, family_of
-from rlexporter.model.framework import Framework
+from rlexporter.model.metric import Framework
 from rlexporter.model.step import RunFacts
 
 LOG_FILES = ("trainer_state.json", "logging.jsonl", "trainer_log.jsonl")

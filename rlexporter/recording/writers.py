@@ -15,7 +15,7 @@ from typing import Any
 from rlexporter.catalog.metrics import CATALOG
 from rlexporter.frameworks.common import STEP_KEYS
 from rlexporter.frameworks.known import FRAMEWORKS, TRL, family_of, written_by
-from rlexporter.model.framework import Framework
+from rlexporter.model.metric import Framework
 from rlexporter.recording.source import Line
 from rlexporter.store.keys import Resolver, evaluation_prefix
 

@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache, lru_cache
 
-from rlexporter.model.framework import Framework
-from rlexporter.model.metric import Group, Key, Kind, Metric, Series
+from rlexporter.model.metric import Framework, Group, Key, Kind, Metric, Series
 
 MAX_LABEL_LENGTH = 128
 """The length at which label values are cut, since they may come from anywhere."""

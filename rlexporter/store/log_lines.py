@@ -13,9 +13,8 @@ from typing import Any, NamedTuple
 
 from rlexporter.conditions.view import LineNumbers
 from rlexporter.model import values
-from rlexporter.model.framework import Framework
 from rlexporter.model.histogram import Histogram
-from rlexporter.model.metric import Kind, Metric, Series
+from rlexporter.model.metric import Framework, Kind, Metric, Series
 from rlexporter.model.step import StepUpdate
 from rlexporter.model.values import Unreadable
 from rlexporter.store.builder import SnapshotBuilder

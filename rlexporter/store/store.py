@@ -13,8 +13,7 @@ from functools import partial
 
 from rlexporter.conditions.turns import Judged, Turn, Turns
 from rlexporter.conditions.watch import ASIDE, Watch
-from rlexporter.model.framework import Framework
-from rlexporter.model.metric import Kind, Metric, Series
+from rlexporter.model.metric import Framework, Kind, Metric, Series
 from rlexporter.model.snapshot import RunState, Snapshot
 from rlexporter.model.step import RunFacts, StepUpdate
 from rlexporter.store.builder import SnapshotBuilder, begin_conditions, mark_symptoms, write_checkpoint, write_verdict

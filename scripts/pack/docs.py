@@ -8,8 +8,7 @@ from rlexporter.catalog.algorithms import ALGORITHMS
 from rlexporter.catalog.metrics import NAMED
 from rlexporter.conditions.from_catalog import alerts_on
 from rlexporter.frameworks.known import FRAMEWORKS
-from rlexporter.model.framework import Framework
-from rlexporter.model.metric import Group, Kind, Level, Metric
+from rlexporter.model.metric import Framework, Group, Kind, Level, Metric
 from scripts.pack.markdown import table
 from scripts.pack.template import filled
 
