@@ -1,4 +1,4 @@
-"""Buckets of a user's own, for histograms of what is on the scale of the task: rewards, lengths, advantages."""
+"""Buckets that the user sets, for histograms on the scale of the task: rewards, lengths, advantages."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ADJUSTABLE = {
 
 
 def parse(value: object) -> dict[str, tuple[float, ...]]:
-    """Return the upper bounds of buckets by the name of the histogram, of a mapping or of ``reward=0,0.5,1; ...``.
+    """Parse upper bounds by the name of their histogram, from a mapping or a text such as ``reward=0,0.5,1; ...``.
 
     Raises: ValueError that says what is wrong.
     """

@@ -14,11 +14,11 @@ from rlexporter.catalog.conditions import CONDITIONS
 from rlexporter.model.condition import Condition, Family, Limit, Severity
 
 FATAL = Family.NONFINITE
-"""A run that fails while one of these holds, and has begun lately, has died of it: sampling from NaN weights raises."""
+"""A run that fails soon after one of these began, while it holds, died of it: sampling from NaN weights raises."""
 FAILURE = ("run_failed", Severity.CRITICAL.value)
 """The key of a run's failure among the symptoms, as if it were a condition of the run."""
 WAKE = 20
-"""The steps after its beginning in which a cause explains what begins: most conditions look at so many or fewer."""
+"""For so many steps a cause explains what begins after it: most conditions look at no more."""
 HARMLESS = (Family.SLOW, Family.STALL, Family.KEYS, Family.PLATEAU, Family.EVALUATION)
 """The families whose warnings are never the cause of something critical: they say nothing about an update."""
 NONFINITE_ALERTS = tuple(dict.fromkeys(condition.alert for condition in CONDITIONS if condition.family is FATAL))

@@ -178,10 +178,10 @@ _NEARER = (
 )
 
 KL_FLOOR = {"k1": 0.25, "k3": 0.25, "sequence": 3.0}
-"""The KL, by variant, up to which a policy is near its reference, however fast it got there."""
+"""Up to this KL, by variant, a policy is near its reference, however fast it got there."""
 
 SETTLED = 70
-"""The steps in which a KL may grow from 0 by any factor: the policy leaves its reference."""
+"""In so many steps KL may grow from 0 by any factor, as the policy leaves its reference."""
 
 _CRITIC = (
     "The scale of the rewards or returns has changed.",

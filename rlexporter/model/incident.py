@@ -54,7 +54,7 @@ class Incident:
     cause: str = ""
     """The condition that explains it; empty for one that is no symptom."""
     count: int = 1
-    """The times that it has begun at this severity."""
+    """How often it has begun at this severity."""
 
     @property
     def speaks(self) -> bool:

@@ -170,7 +170,7 @@ class Metric:
     may_be_nonfinite: bool = False
     """True if NaN or infinities are no fault: healthy runs have them, or they are counted at their origin."""
     corrected: bool = False
-    """True if modern PPO logs it too small, as it leaves slots of its statistics empty: see ``rl_corrected_mean``."""
+    """True if modern PPO logs it too small, because it leaves slots empty: see ``rl_corrected_mean``."""
     initial: tuple[tuple[str, ...], ...] = ()
     """The label values that exist from the start, at 0: ``increase()`` misses the first count of a new series."""
     otlp_name: str = field(init=False)

@@ -28,7 +28,7 @@ class Sink(Protocol):
         """Take one log line and the step update that belongs to it; both become visible in one change."""
 
     def advance(self, update: StepUpdate) -> None:
-        """Note that a step is done that has no log line."""
+        """Note the end of a step that has no log line."""
 
     def saved(self, step: int) -> None:
         """Note that a checkpoint of ``step`` was written."""
@@ -48,7 +48,7 @@ class Sink(Protocol):
         """Note that ``count`` values of the metric ``name`` were not given (None)."""
 
     def evaluated(self) -> None:
-        """Note that an evaluation is over: what was seen in it is of the step before it, and not of the next one."""
+        """Note that an evaluation is over: what was seen in it belongs to the step before it, not to the next one."""
 
     def values(self, key: str, numbers: list[float]) -> None:
         """Take the ``numbers`` of this step that the trainer is about to average under the log key ``key``."""

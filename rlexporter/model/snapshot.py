@@ -52,7 +52,7 @@ class Snapshot:
     ``steps`` holds the step of each sample; ``totals`` holds the last reading of each running total of the trainer,
     from which the counters of this process are computed. ``incidents`` are all that has gone wrong in the run, in the
     order in which a person should read them. ``framework`` and ``family`` say whose log keys feed it: those
-    of this framework, as this algorithm of TRL means them. Nothing of them is served as a series.
+    of this framework, as this algorithm of TRL means them. Neither is served as a series.
     """
 
     labels: Mapping[str, str] = field(default_factory=dict)

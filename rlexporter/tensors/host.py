@@ -79,7 +79,7 @@ def _array(tensor: Any) -> Array:
 
 
 def count_few(parts: list[Array | float], bounds: tuple[float, ...]) -> Histogram:
-    """Count together what `few` has returned, and change its order. Never raises."""
+    """Count what `few` has returned, all of it together; sort it in place. Never raises."""
     import numpy as np
 
     part = parts[0] if len(parts) == 1 else np.concatenate([np.atleast_1d(part) for part in parts])
