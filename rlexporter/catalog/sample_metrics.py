@@ -88,17 +88,12 @@ COMPLETIONS = (
         keys=keys(ONLINE_DPO, "val/contain_eos_token"),
         reading="Falling: the model forgets to stop.",
     ),
-    _completion.gauge(
-        "rl_prompt_length_mean",
-        "Mean length of the prompts of one rank.",
-        keys=keys(PPO_LEGACY, "tokens/queries_len_mean"),
-        reading="Watch for drift of the data [ranges].",
-    ),
-    _completion.gauge(
-        "rl_prompt_length_std",
-        "Spread of the prompt lengths of one rank.",
-        keys=keys(PPO_LEGACY, "tokens/queries_len_std"),
-        reading="A change of the data.",
+    *_completion.gauges(
+        "rl_prompt_length_",
+        "{} length of the prompts of one rank.",
+        keys=keys(PPO_LEGACY, "tokens/queries_len_{}"),
+        mean="Watch for drift of the data [ranges].",
+        std="A change of the data.",
     ),
     _completion.histogram(
         "rl_prompt_length_dist",
