@@ -11,8 +11,7 @@ from rlexporter.adapters.rewards import RewardTaps
 from rlexporter.adapters.swift import SwiftGroupTaps, SwiftRewardTaps
 from rlexporter.adapters.taps import NoTaps, Taps
 from rlexporter.adapters.trainer_facts import framework_of, names_of
-from rlexporter.frameworks.swift import SWIFT
-from rlexporter.frameworks.unsloth import UNSLOTH
+from rlexporter.frameworks.trl_based import SWIFT, UNSLOTH
 from rlexporter.model.sink import Sink
 
 _GROUP_TRAINERS = {"GRPOTrainer", "RLOOTrainer"}

@@ -16,8 +16,7 @@ from typing import Any
 from rlexporter.catalog import algorithms
 from rlexporter.catalog.run_metrics import HYPERPARAMETERS
 from rlexporter.frameworks.known import TRL
-from rlexporter.frameworks.swift import SWIFT
-from rlexporter.frameworks.unsloth import UNSLOTH
+from rlexporter.frameworks.trl_based import SWIFT, UNSLOTH
 from rlexporter.model.step import RunFacts
 
 _ALGORITHMS = {

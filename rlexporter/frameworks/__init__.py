@@ -1,8 +1,8 @@
-"""Frameworks other than TRL, and loggers, a file each: the keys of its lines and the series that they feed, where its
-settings are, and how its logger is watched. Here are their names, once, from which all lists of them derive.
+"""Frameworks other than TRL: the keys of their lines and the series that they feed, where their settings are, and how
+their loggers are watched. Here are their names, once, from which all lists of them derive.
 
-Nothing is imported here, and no file below: `import rlexporter` reads this, and the start-up code of `rlexporter run`
-runs it in each Python.
+This file imports nothing: `import rlexporter` reads it, and the start-up code of `rlexporter run` runs it in each
+Python.
 """
 
 FRAMEWORKS = {
@@ -23,9 +23,9 @@ LOGGERS = {
     "trackio": ("trackio.run", "trackio.histogram"),
     "tensorboard": ("torch.utils.tensorboard.writer", "tensorboardX.writer"),
 }
-"""The same of the loggers, which are watched where they are asked for."""
-FILES = {"miles": "slime"}
-"""The file of a framework that is a copy of another."""
+"""The same for loggers, which are watched on request."""
+FILES = {"miles": "slime", "swift": "trl_based", "unsloth": "trl_based"} | dict.fromkeys(LOGGERS, "loggers")
+"""The files of those that have none of their own."""
 
 WATCHED = {name: modules for name, modules in (FRAMEWORKS | LOGGERS).items() if modules}
 """The loggers whose lines can feed a run, by their names in `RLEXPORTER_FROM`."""

@@ -1,20 +1,18 @@
-"""What several frameworks share to be watched: facts from a configuration, calls, the step of a line, histograms.
-
-Loggers' own histograms keep counts in bins of their own choice only.
-"""
+"""What several frameworks share: short forms for their tables, facts from a configuration, watched calls."""
 
 from __future__ import annotations
 
 import functools
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import Any, Protocol
 
 from rlexporter.catalog.algorithms import family
-from rlexporter.catalog.run_metrics import HYPERPARAMETERS
+from rlexporter.catalog.metrics import HYPERPARAMETERS
+from rlexporter.model.framework import FrameworkKey
 from rlexporter.model.step import RunFacts
 
 logger = logging.getLogger("rlexporter")
@@ -23,19 +21,57 @@ Line = Mapping[str, Any]
 _Facts = Callable[[], RunFacts]
 STEP_KEYS = ("global_step", "train/global_step", "training/global_step", "trainer/global_step", "eval/global_step")
 """Keys under which a line names its step: of transformers, verl, Lightning and OpenRLHF, and of many loops."""
-_KEPT = "_rlexporter_values"
 
 _inside = threading.local()
 """Its ``depth`` is the number of watched calls that are under way in a thread."""
 _said: set[tuple[str, type]] = set()
 
 
+def feeds(
+    series: str, *names: str, families: tuple[str, ...] = (), scale: float = 1.0, nothing: float | None = None
+) -> Iterator[FrameworkKey]:
+    """Yield the keys ``names``, which all feed ``series``; of a line that has several the last one is served."""
+    for name in names:
+        yield FrameworkKey(name, series, families, scale, nothing)
+
+
+def no_metric(*names: str) -> Iterator[FrameworkKey]:
+    """Yield the keys ``names``, which feed nothing: rlexporter knows what they say from elsewhere."""
+    return feeds("", *names)
+
+
+def statistics(series: str, name: str, *suffixes: str) -> Iterator[FrameworkKey]:
+    """Yield ``name`` with each suffix, ``mean``, ``min`` and ``max`` if none is given, for ``series`` with the same."""
+    for suffix in suffixes or ("mean", "min", "max"):
+        yield FrameworkKey(name + suffix, series + suffix)
+
+
+def correction(prefix: str) -> Iterator[FrameworkKey]:
+    """Yield the keys of verl's rollout correction, which ms-swift has copied, below ``prefix``."""
+    yield from feeds("rl_sampling_kl_per_token", f"{prefix}/kl")
+    yield from feeds("rl_rollout_kl_per_token", f"{prefix}/k3_kl")
+    for ours, theirs in (("trainer", "training"), ("sampler", "rollout")):
+        yield from feeds(f"rl_{ours}_perplexity", f"{prefix}/{theirs}_ppl")
+        yield from feeds(f"rl_{ours}_log_perplexity", f"{prefix}/{theirs}_log_ppl")
+    yield from feeds("rl_perplexity_ratio", f"{prefix}/ppl_ratio")
+    yield from feeds("rl_log_perplexity_difference_mean", f"{prefix}/log_ppl_diff")
+    yield from statistics("rl_log_perplexity_difference_", f"{prefix}/log_ppl_diff_", "min", "max")
+    yield from feeds("rl_log_perplexity_absolute_difference", f"{prefix}/log_ppl_abs_diff")
+    yield from feeds("rl_sampling_chi2_per_token", f"{prefix}/chi2_token")
+
+
+def below(prefix: str, keys: Iterable[FrameworkKey]) -> Iterator[FrameworkKey]:
+    """Yield ``keys`` with ``prefix`` before their names."""
+    for key in keys:
+        yield replace(key, name=prefix + key.name)
+
+
 def of_config(config: Any, *, algorithm: str = "", run_name: object = None) -> RunFacts:
-    """Return the facts in ``config``, a mapping: the numbers at its top that have the names of TRL's settings."""
+    """Return the facts in ``config``, if it is a mapping: its top-level numbers that are named like TRL's settings."""
     settings = config if isinstance(config, Mapping) else {}
     name = run_name if isinstance(run_name, str) else None
-    known = {each: settings.get(each) for each in HYPERPARAMETERS}
-    numbers = {each: float(value) for each, value in known.items() if isinstance(value, (int, float))}
+    known = {name: settings.get(name) for name in HYPERPARAMETERS}
+    numbers = {name: float(value) for name, value in known.items() if isinstance(value, (int, float))}
     return RunFacts(algorithm=algorithm, run_name=name, hyperparameters=numbers, open_ended=True)
 
 
@@ -53,13 +89,13 @@ def of_framework(
 ) -> RunFacts:
     """Return the facts of a run of ``framework``, one of `rlexporter.frameworks.known.FRAMEWORKS`.
 
-    ``settings``: by their names in TRL, those that are not known None; ``name``: of the run; ``model``: where it is;
-    ``prompts``: the number of a step; ``step``: at which the run starts; ``info``: further labels of ``rl_run_info``.
+    ``settings``: by their names in TRL, None where unknown; ``name``: of the run; ``model``: its path; ``prompts``: how
+    many a step has; ``step``: at which the run starts; ``info``: further labels of ``rl_run_info``.
     """
     known = {ours: value for ours, value in settings.items() if value is not None}
-    each, planned = known.get("num_generations"), known.get("max_steps")
-    if isinstance(prompts, int) and isinstance(each, int):
-        known["generation_batch_size"] = prompts * each
+    group, planned = known.get("num_generations"), known.get("max_steps")
+    if isinstance(prompts, int) and isinstance(group, int):
+        known["generation_batch_size"] = prompts * group
     level = "sequence" if algorithm == "gspo" else ""
     told = {"trainer": framework, "model": str(model or "").rstrip("/").rpartition("/")[2]}
     return replace(
@@ -74,8 +110,8 @@ def of_framework(
 
 
 def at(config: Any, *paths: str) -> Any:
-    """Return the first setting that there is at one of ``paths``, parts with dots between, in mappings or objects."""
-    return next((found for path in paths if (found := _at(config, path)) is not None), None)
+    """Return the first setting that exists at one of ``paths``, such as ``optim.lr``, in mappings or objects."""
+    return next((setting for path in paths if (setting := _at(config, path)) is not None), None)
 
 
 def _at(config: Any, path: str) -> Any:
@@ -85,13 +121,15 @@ def _at(config: Any, path: str) -> Any:
 
 
 def settings_at(config: Any, places: Mapping[str, str]) -> dict[str, Any]:
-    """Return the settings of ``config`` by their names in TRL; ``places``: where each may
-    be, with spaces between; the first one wins."""
+    """Return the settings of ``config`` by their names in TRL.
+
+    ``places``: the paths at which each may be, separated by spaces; the first that exists wins.
+    """
     return {ours: at(config, *paths.split()) for ours, paths in places.items()}
 
 
 def step_in(line: Line) -> int | None:
-    """Return the step that ``line`` names; None if it names none. A logger's own step counts its calls instead."""
+    """Return the step that ``line`` names, or None. A logger's own step counts its calls instead."""
     for key in STEP_KEYS:
         value = line.get(key)
         if isinstance(value, (int, float)) and value >= 0 and value == int(value):
@@ -111,10 +149,10 @@ class _End(Protocol):
 
 @dataclass(frozen=True)
 class Feed:
-    """The way of a logger's lines into the run of this process, which the `watch` of its file is handed."""
+    """Hands a logger's lines to the run of this process; the `watch` of its file is given one."""
 
     name: str
-    """That of the logger in `RLEXPORTER_FROM`."""
+    """The name of the logger in `RLEXPORTER_FROM`."""
     log: _Log
     """`Sources.log` of `rlexporter.integrations.log_sources`, for this logger."""
     end: _End
@@ -122,10 +160,11 @@ class Feed:
 
 
 def after_call(owner: type | ModuleType, name: str, then: Callable[..., object]) -> None:
-    """Call ``then`` with the arguments of each call of a method of ``owner`` that has returned; once, if watched twice.
+    """Call ``then`` after each call of a method of ``owner`` returns, with the same arguments.
 
-    ``owner`` may be a module, and ``name`` a function of it; a coroutine has returned before it begins to run. Not for
-    a call inside another that is watched. What the method raises passes untouched.
+    ``owner`` may be a module, and ``name`` a function of it; a coroutine function returns before its coroutine runs. A
+    watched call made inside another watched call is ignored, exceptions pass untouched, and a method that is watched
+    already stays as it is.
     """
     method = getattr(owner, name)
     if getattr(method, "_rlexporter", None) is not None:
@@ -148,7 +187,7 @@ def after_call(owner: type | ModuleType, name: str, then: Callable[..., object])
 
 
 def _guarded(act: Callable[..., object], *args: Any, **kwargs: Any) -> None:
-    """Call ``act``; an error in it is logged, the first of each kind, and reaches nobody."""
+    """Call ``act``. Its errors are logged, once for each kind, and never raised."""
     try:
         act(*args, **kwargs)
     except Exception as error:  # the boundary: nothing of ours may reach a script that knows nothing of us
@@ -157,28 +196,3 @@ def _guarded(act: Callable[..., object], *args: Any, **kwargs: Any) -> None:
         if kind not in _said:
             _said.add(kind)
             logger.warning("rlexporter cannot read a line (%s): %s", name, error, exc_info=error)
-
-
-def keep_values(histogram: Any) -> None:
-    """Let each ``histogram(sequence)`` remember its sequence until it is logged; of `np_histogram=` there is none."""
-    build = histogram.__init__
-    if getattr(build, "_rlexporter", False):
-        return
-
-    @functools.wraps(build)
-    def build_kept(self: Any, sequence: Any = None, *args: Any, **kwargs: Any) -> None:
-        build(self, sequence, *args, **kwargs)
-        if sequence is not None:
-            vars(self)[_KEPT] = sequence
-
-    vars(build_kept)["_rlexporter"] = True
-    histogram.__init__ = build_kept
-
-
-def raw(line: Line) -> dict[str, Any]:
-    """Return ``line`` with the values that histograms were made of in their place. Each is counted once."""
-    return {key: value if type(value) is float else _taken(value) for key, value in line.items()}
-
-
-def _taken(value: Any) -> Any:
-    return vars(value).pop(_KEPT) if hasattr(value, _KEPT) else value

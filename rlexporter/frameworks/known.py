@@ -14,22 +14,22 @@ from rlexporter.catalog.algorithms import GRPO, PPO
 from rlexporter.model.metric import Framework
 
 TRL = "trl"
-"""The label ``framework`` of the runs of TRL, whose keys the metrics themselves name."""
+"""The label ``framework`` of runs of TRL. Its keys are declared with the metrics themselves."""
 
 _files = dict.fromkeys(frameworks.FILES.get(name, name) for name in frameworks.FRAMEWORKS)
 FRAMEWORKS: dict[str, Framework] = {
-    each.name: each for file in _files for each in import_module(f"rlexporter.frameworks.{file}").TABLES
+    table.name: table for file in _files for table in import_module(f"rlexporter.frameworks.{file}").TABLES
 }
-"""The frameworks by name; of two with the same keys the one that is more easily told stands first."""
+"""The frameworks by name. Of two with the same keys, the one with the more specific marks comes first."""
 
 
 def written_by(keys: Collection[str]) -> Framework | None:
-    """Return the framework whose log has ``keys``; None if none is told by them."""
-    return next((each for each in FRAMEWORKS.values() if not each.marks.isdisjoint(keys)), None)
+    """Return the framework that ``keys`` of a log identify, or None."""
+    return next((framework for framework in FRAMEWORKS.values() if not framework.marks.isdisjoint(keys)), None)
 
 
 def family_of(framework: Framework, keys: Collection[str]) -> str:
-    """Return the algorithm of TRL whose conditions apply to a log with ``keys``; empty if TRL's own keys tell it."""
+    """Return the algorithm of TRL whose conditions apply to a log with ``keys``; empty if TRL's own keys decide."""
     if framework.of_trl:
         return ""
     return GRPO if framework.critic.isdisjoint(keys) else PPO

@@ -24,9 +24,8 @@ from types import ModuleType
 from typing import Any
 
 from rlexporter.catalog.algorithms import GRPO, PPO
-from rlexporter.frameworks.common import Feed, Line, after_call, at, of_framework, settings_at
-from rlexporter.frameworks.entries import below, feeds, statistics
-from rlexporter.model.metric import Framework
+from rlexporter.frameworks.common import Feed, Line, after_call, at, below, feeds, of_framework, settings_at, statistics
+from rlexporter.model.framework import Framework
 from rlexporter.model.step import RunFacts
 
 _LEARNING = (
@@ -171,15 +170,15 @@ def watch(module: ModuleType, feed: Feed) -> None:
 
 def _facts(config: Any, above: str, step: int) -> RunFacts:
     """Return the facts of a run whose first line is that of ``step``."""
-    found = settings_at(config, _SETTINGS)
+    settings = settings_at(config, _SETTINGS)
     if at(config, "loss_fn.use_kl_in_reward"):
-        found["kl_coef"], found["beta"] = found["beta"], 0.0
+        settings["kl_coef"], settings["beta"] = settings["beta"], 0.0
     algorithm = _algorithm(config)
     learns_values = at(config, "ppo.adv_estimator.name") == "gae"
     validates = above.startswith(("validation", "timing/validation"))
     return of_framework(
         NEMO_RL.name,
-        found,
+        settings,
         algorithm,
         judged_as=PPO if learns_values else "",
         name=at(config, "logger.wandb.name"),
@@ -198,4 +197,4 @@ def _algorithm(config: Any) -> str:
         if at(config, section) is not None:
             estimator = str(at(config, f"{section}.adv_estimator.name") or section)
             return _ALGORITHMS.get(estimator, estimator)
-    return next((each for each in ("dpo", "rm", "sft", "distillation") if at(config, each) is not None), "")
+    return next((section for section in ("dpo", "rm", "sft", "distillation") if at(config, section) is not None), "")

@@ -25,9 +25,8 @@ from types import ModuleType
 from typing import Any
 
 from rlexporter.catalog.algorithms import GRPO, PPO
-from rlexporter.frameworks.common import Feed, Line, after_call, at, of_framework, settings_at
-from rlexporter.frameworks.entries import below, feeds, no_metric
-from rlexporter.model.metric import Framework
+from rlexporter.frameworks.common import Feed, Line, after_call, at, below, feeds, no_metric, of_framework, settings_at
+from rlexporter.model.framework import Framework
 from rlexporter.model.step import RunFacts
 
 _TRAIN = (
@@ -71,7 +70,7 @@ _MARKS = ("actor_lr", "ppo_clip_ratio")
 OPENRLHF = Framework(
     name="openrlhf",
     title="OpenRLHF",
-    marks=frozenset((*_MARKS, *(f"train/{each}" for each in _MARKS))),
+    marks=frozenset((*_MARKS, *(f"train/{mark}" for mark in _MARKS))),
     critic=frozenset(("critic_loss", "train/critic_loss")),
     source="OpenRLHF 0.9.0 to 0.11.2 (pip, github.com/OpenRLHF/OpenRLHF): openrlhf/trainer, openrlhf/models",
     keys=(
@@ -152,26 +151,26 @@ def watch(module: ModuleType, feed: Feed) -> None:
 
 def _facts(args: Any, prefix: str, step: int) -> RunFacts:
     """Return the facts of a run whose first line is that of ``step``."""
-    found = settings_at(args, _SETTINGS)
+    settings = settings_at(args, _SETTINGS)
     clip = at(args, "actor.eps_clip_low_high", "eps_clip_low_high")
     plain = at(args, "actor.eps_clip", "eps_clip")
-    found["epsilon"], found["epsilon_high"] = clip if clip else (plain, plain)
+    settings["epsilon"], settings["epsilon_high"] = clip if clip else (plain, plain)
     coefficient = at(args, "algo.kl.init_coef", "init_kl_coef")
     in_loss = at(args, "algo.kl.use_loss", "use_kl_loss")
-    found["kl_coef"] = None if in_loss else coefficient
+    settings["kl_coef"] = None if in_loss else coefficient
     if args is not None:
-        found["beta"] = coefficient if in_loss else 0.0
+        settings["beta"] = coefficient if in_loss else 0.0
     loss = at(args, "actor.policy_loss_type", "policy_loss_type")
     estimator = str(at(args, "algo.advantage.estimator", "advantage_estimator") or "")
     algorithm = "gspo" if loss == "gspo" else _ALGORITHMS.get(estimator, estimator)
     return of_framework(
         OPENRLHF.name,
-        found,
+        settings,
         algorithm,
         judged_as=PPO if estimator == "gae" else "",
         name=at(args, "logger.wandb.run_name", "wandb_run_name"),
         model=at(args, "actor.model_name_or_path", "pretrain"),
         prompts=at(args, "rollout.batch_size", "rollout_batch_size"),
-        step=step if prefix == "eval/" else step - int(found["logging_steps"] or 1),
+        step=step if prefix == "eval/" else step - int(settings["logging_steps"] or 1),
         loss_type=str(at(args, "actor.loss_agg_mode") or ""),
     )

@@ -22,9 +22,8 @@ from types import ModuleType
 from typing import Any
 
 from rlexporter.catalog.algorithms import GRPO
-from rlexporter.frameworks.common import Feed, after_call, at, of_framework, settings_at
-from rlexporter.frameworks.entries import feeds, no_metric, statistics
-from rlexporter.model.metric import Framework
+from rlexporter.frameworks.common import Feed, after_call, at, feeds, no_metric, of_framework, settings_at, statistics
+from rlexporter.model.framework import Framework
 from rlexporter.model.step import RunFacts
 
 _GIB = float(2**30)
@@ -126,14 +125,14 @@ def watch(module: ModuleType, feed: Feed) -> None:
 
 def _facts(config: Any, step: int | None) -> RunFacts:
     """Return the facts of the part of a run whose first line is that of ``step``."""
-    found = settings_at(config, _SETTINGS)
+    settings = settings_at(config, _SETTINGS)
     part = type(config).__name__.removesuffix("Config").removeprefix("RL").lower()
     part = part if part in ("trainer", "orchestrator") else ""
     name = str(at(config, "monitors.wandb.name", "wandb.name") or "")
     model = at(config, "model.name", "model")
     facts = of_framework(
         PRIME_RL.name,
-        found,
+        settings,
         str(at(config, "algo.type") or GRPO),
         name=name.removesuffix(f"-{part}"),
         model=model if isinstance(model, str) else "",

@@ -23,9 +23,18 @@ from types import ModuleType
 from typing import Any
 
 from rlexporter.catalog.algorithms import GRPO, PPO
-from rlexporter.frameworks.common import Feed, Line, after_call, at, of_framework, settings_at
-from rlexporter.frameworks.entries import feeds, no_metric, statistics
-from rlexporter.model.metric import Framework
+from rlexporter.frameworks.common import (
+    Feed,
+    Line,
+    after_call,
+    at,
+    feeds,
+    no_metric,
+    of_framework,
+    settings_at,
+    statistics,
+)
+from rlexporter.model.framework import Framework
 from rlexporter.model.step import RunFacts
 
 _REWARD = (
@@ -193,22 +202,22 @@ def _updates(args: Any) -> int:
     if isinstance(told, int) and told > 0:
         return told
     sizes = [getattr(args, name, None) for name in ("rollout_batch_size", "n_samples_per_prompt", "global_batch_size")]
-    prompts, each, batch = (size if isinstance(size, int) else 0 for size in sizes)
-    return max(1, prompts * each // batch) if batch else 1
+    prompts, group, batch = (size if isinstance(size, int) else 0 for size in sizes)
+    return max(1, prompts * group // batch) if batch else 1
 
 
 def _facts(framework: str, args: Any, line: Line, step: int) -> RunFacts:
-    found = settings_at(args, _SETTINGS)
-    found["beta"] = at(args, "kl_loss_coef") if at(args, "use_kl_loss") else 0.0
-    found["kl_coef"] = at(args, "kl_coef") or None
-    prompts, each, rollouts = at(args, "rollout_batch_size"), found["num_generations"], at(args, "num_rollout")
-    if isinstance(prompts, int) and isinstance(each, int):
-        found["generation_batch_size"] = prompts * each // _updates(args)
+    settings = settings_at(args, _SETTINGS)
+    settings["beta"] = at(args, "kl_loss_coef") if at(args, "use_kl_loss") else 0.0
+    settings["kl_coef"] = at(args, "kl_coef") or None
+    prompts, group, rollouts = at(args, "rollout_batch_size"), settings["num_generations"], at(args, "num_rollout")
+    if isinstance(prompts, int) and isinstance(group, int):
+        settings["generation_batch_size"] = prompts * group // _updates(args)
     if isinstance(rollouts, int):
-        found["max_steps"] = rollouts * _updates(args)
+        settings["max_steps"] = rollouts * _updates(args)
     facts = of_framework(
         framework,
-        found,
+        settings,
         str(at(args, "advantage_estimator") or "").replace("_", "-"),
         name=at(args, "wandb_group"),
         model=at(args, "hf_checkpoint"),

@@ -24,9 +24,19 @@ from types import ModuleType
 from typing import Any
 
 from rlexporter.catalog.algorithms import GRPO, PPO
-from rlexporter.frameworks.common import Feed, Line, after_call, at, of_framework, settings_at
-from rlexporter.frameworks.entries import correction, feeds, no_metric, statistics
-from rlexporter.model.metric import Framework
+from rlexporter.frameworks.common import (
+    Feed,
+    Line,
+    after_call,
+    at,
+    correction,
+    feeds,
+    no_metric,
+    of_framework,
+    settings_at,
+    statistics,
+)
+from rlexporter.model.framework import Framework
 from rlexporter.model.step import RunFacts
 
 _GIB = float(2**30)
@@ -214,15 +224,15 @@ def _without_sums(config: Any, line: Line) -> Line:
 
 def _facts(name: Any, config: Any, line: Line, step: int) -> RunFacts:
     """Return the facts of a run whose first line is that of ``step``."""
-    found = settings_at(config, _SETTINGS)
-    found["kl_coef"] = at(config, "algorithm.kl_ctrl.kl_coef") if at(config, "algorithm.use_kl_in_reward") else None
+    settings = settings_at(config, _SETTINGS)
+    settings["kl_coef"] = at(config, "algorithm.kl_ctrl.kl_coef") if at(config, "algorithm.use_kl_in_reward") else None
     if config is not None:
         in_loss = at(config, "actor_rollout_ref.actor.use_kl_loss")
-        found["beta"] = at(config, "actor_rollout_ref.actor.kl_loss_coef") if in_loss else 0.0
+        settings["beta"] = at(config, "actor_rollout_ref.actor.kl_loss_coef") if in_loss else 0.0
     validates = all(str(key).startswith(_VALIDATION) for key in line)
     return of_framework(
         VERL_V1.name if at(config, "trainer.use_v1") else VERL.name,
-        found,
+        settings,
         _algorithm(config),
         name=name,
         model=at(config, "actor_rollout_ref.model.path"),

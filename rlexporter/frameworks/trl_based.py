@@ -1,8 +1,12 @@
-"""ms-swift's own keys; its trainers descend from TRL's, whose keys they log too. Read in 4.6.0, below ``swift/``.
+"""ms-swift and Unsloth: their trainers descend from TRL's, whose keys they log too. Here are the keys of their own.
 
+ms-swift 4.6.0, below ``swift/``:
 trainers/patcher.py             memory, speed, steps and times that are texts; ``train_speed(iter/s)`` is of 3.x
 rlhf_trainers/grpo_trainer.py   entropies, rollout_correction, turns, teachers, FIPO
 *_core/advantage.py             sdar
+
+unsloth_zoo 2026.10.9  *_replacements.py           mismatch of rollout and trainer (`grpo_rollout_mismatch_metrics`), kl
+unsloth 2026.10.9      models/*_replacements.py    groups that are left out of the loss
 
 ``rollout_correction/chi2_seq`` is made of the geometric mean of a completion's ratios, verl's of their product.
 """
@@ -10,8 +14,8 @@ rlhf_trainers/grpo_trainer.py   entropies, rollout_correction, turns, teachers, 
 from __future__ import annotations
 
 from rlexporter.catalog.algorithms import RLOO
-from rlexporter.frameworks.entries import correction, feeds, no_metric, statistics
-from rlexporter.model.metric import Framework
+from rlexporter.frameworks.common import correction, feeds, no_metric, statistics
+from rlexporter.model.framework import Framework
 
 _GIB = float(2**30)
 
@@ -52,4 +56,24 @@ SWIFT = Framework(
     source="ms-swift 4.6.0 (pip): swift/trainers/patcher.py, swift/rlhf_trainers/grpo_trainer.py",
     keys=(*_POLICY, *_SAMPLER, *_SPEED),
 )
-TABLES = (SWIFT,)
+
+_MISMATCH = (
+    *feeds("rl_sampling_kl_per_token", "sampling/rollout_kl_k1/mean"),
+    *feeds("rl_rollout_kl_per_token", "sampling/rollout_kl_k3/mean"),
+    *feeds("rl_rollout_kl_max", "sampling/rollout_kl_k3/max"),
+    *feeds("rl_sampling_effective_sample_fraction", "sampling/importance_sampling_ess"),
+    *feeds("rl_sampling_rejected_token_fraction", "sampling/importance_sampling_rejected_frac"),
+    *feeds("rl_sampling_rejected_sequence_fraction", "sampling/importance_sampling_rejected_seq_frac"),
+)
+
+UNSLOTH = Framework(
+    name="unsloth",
+    title="Unsloth",
+    marks=frozenset(
+        ("frac_reward_zero_std_excluded", "sampling/rollout_kl_k3/mean", "sampling/importance_sampling_ess")
+    ),
+    of_trl=True,
+    source="unsloth and unsloth_zoo 2026.10.9 (pip): unsloth/models/*_replacements.py, unsloth_zoo/*_replacements.py",
+    keys=(*_MISMATCH, *feeds("rl_zero_std_excluded_fraction", "frac_reward_zero_std_excluded")),
+)
+TABLES = (SWIFT, UNSLOTH)
