@@ -1,31 +1,25 @@
-"""Entry point of the command line: runs a command, and prints the errors that it raises."""
+"""Entry point of the command line: runs a command, prints the errors that it raises, and has the two smallest ones."""
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
-from rlexporter.commands import (
-    check,
-    discovery,
-    generate,
-    metrics,
-    replay,
-    report,
-    run,
-    status,
-    tail,
-    top,
-    try_demo,
-)
+from rlexporter import demo
+from rlexporter.catalog import CATALOG
+from rlexporter.commands import check, generate, replay, report, run, status, tail, top
+from rlexporter.conditions.from_catalog import alerts_on
 from rlexporter.model.errors import SetupError
+from rlexporter.model.metric import Metric
 from rlexporter.version import __version__
 
 _PIPE_CLOSED = 141
 """The status of a shell's command that ends with SIGPIPE: 128 + 13."""
-_COMMANDS = (try_demo, run, status, top, metrics, check, report, replay, tail, generate, discovery)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -53,8 +47,86 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="rlexporter", description="Prometheus metrics for RL post-training.")
     parser.add_argument("--version", action="version", version=f"rlexporter {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    for command in _COMMANDS:
+    for command in (demo, run, status, top):
         command.add_to(commands)
-    for each in commands.choices.values():  # a mistake in its options is answered with its own usage
-        each.set_defaults(mistake=each.error)
+    _add_metrics(commands)
+    for command in (check, report, replay, tail, generate):
+        command.add_to(commands)
+    _add_discovery(commands)
+    for subparser in commands.choices.values():  # a mistake in its options is answered with its own usage
+        subparser.set_defaults(mistake=subparser.error)
     return parser
+
+
+def _add_metrics(commands: Any) -> None:
+    metrics = commands.add_parser("metrics", help="list what is served")
+    metrics.add_argument("--json", action="store_true", help="as JSON")
+    metrics.set_defaults(command=_metrics)
+
+
+def _metrics(options: argparse.Namespace) -> int:
+    """Print the catalogue."""
+    if options.json:
+        print(json.dumps([_described(metric) for metric in CATALOG], indent=1))
+        return 0
+    width = max(len(metric.series) for metric in CATALOG)
+    for metric in CATALOG:
+        print(f"{metric.series:{width}}  {metric.kind.value:9}  {metric.help}")
+    return 0
+
+
+def _described(metric: Metric) -> dict[str, Any]:
+    healthy = metric.healthy
+    return {
+        "series": metric.series,
+        "kind": metric.kind.value,
+        "unit": metric.unit,
+        "level": metric.level.value,
+        "scope": metric.scope.value,
+        "keys": list(dict.fromkeys(key.name for key in metric.keys)),
+        "labels": list(metric.labels),
+        "healthy": [healthy.low, healthy.high] if healthy else None,
+        "help": metric.help,
+        "reading": metric.reading,
+        "alerts": alerts_on(metric),
+    }
+
+
+def _add_discovery(commands: Any) -> None:
+    targets = commands.add_parser("discovery", help="target files of Prometheus: remove what killed processes left")
+    actions = targets.add_subparsers(required=True, metavar="ACTION")
+    pruned = actions.add_parser("prune", help="remove target files that nobody has made fresh for a while")
+    pruned.add_argument("folder", type=Path, metavar="FOLDER", help="RLEXPORTER_DISCOVERY_DIR of the exporters")
+    pruned.add_argument(
+        "--older-than",
+        type=_age,
+        default="15m",
+        metavar="AGE",
+        help="90s, 15m, 2h or 1d (default: 15m; an exporter that lives makes its file fresh every minute)",
+    )
+    pruned.add_argument("--dry-run", action="store_true", help="only say what would be removed")
+    pruned.set_defaults(command=_prune, mistake=pruned.error)
+
+
+def _prune(options: argparse.Namespace) -> int:
+    """Remove old target files. Raises SetupError if the folder is not readable or writable."""
+    from rlexporter.outputs import discovery
+
+    try:
+        paths = list(discovery.left_over(options.folder, options.older_than))
+        for path in paths:
+            if not options.dry_run:
+                path.unlink(missing_ok=True)
+            print(f"{'would remove' if options.dry_run else 'removed'} {path}")
+    except OSError as error:
+        raise SetupError(f"cannot prune {error.filename or options.folder}: {error.strerror}") from None
+    print(f"{len(paths)} left over in {options.folder}")
+    return 0
+
+
+def _age(text: str) -> float:
+    """Return an age in seconds. Raises argparse.ArgumentTypeError."""
+    number, unit = text[:-1], {"s": 1, "m": 60, "h": 3600, "d": 86400}.get(text[-1:])
+    if not number.isdigit() or not unit:
+        raise argparse.ArgumentTypeError(f"{text!r} is no age: 90s, 15m, 2h or 1d")
+    return float(number) * unit

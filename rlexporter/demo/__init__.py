@@ -1,14 +1,16 @@
-"""Demo: a real TRL trainer on a tiny model, served like any other run. Nothing is downloaded."""
+"""`rlexporter demo`: a real TRL trainer on a tiny model, served like any other run. Nothing is downloaded."""
 
 from __future__ import annotations
 
+import argparse
 import os
 import re
 import warnings
 from importlib.metadata import PackageNotFoundError, version
+from typing import Any
 
 from rlexporter.config.settings import Settings
-from rlexporter.demo.faults import Fault
+from rlexporter.demo.faults import KINDS, Fault
 from rlexporter.model.errors import SetupError, needed_by
 
 _VERSIONS = {
@@ -18,16 +20,39 @@ _VERSIONS = {
     "ppo-legacy": ((0, 7), (0, 11), "trl==0.11.4' 'transformers==4.45.2' 'numpy<2"),
 }
 """First and last version of TRL with the trainer of an algorithm, and one to install."""
-ALGORITHMS = tuple(_VERSIONS)
 
 
-def run(*, algorithm: str, steps: int, port: int | None, fault: str | None, linger: float | None) -> int:
-    """Run the demo, and return the exit status.
+def add_to(commands: Any) -> None:
+    """Add the command to ``commands``."""
+    trial = commands.add_parser(
+        "demo",
+        help="train a tiny model with TRL on the CPU, and serve the run",
+        epilog="\n".join(
+            ["faults, such as --fault nan@200:", *(f"  {kind:15} {what}" for kind, what in KINDS.items())]
+        ),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    trial.add_argument("--algorithm", choices=tuple(_VERSIONS), default="grpo")
+    trial.add_argument("--steps", type=_positive, default=600, metavar="N", help="steps to train (default: 600)")
+    trial.add_argument("--port", type=int, metavar="P", help="port to serve on (default: 9750, or the next free one)")
+    trial.add_argument("--fault", metavar="KIND@STEP", help="a real fault in this step, of those below")
+    trial.add_argument("--linger", type=float, metavar="SECONDS", help="how long the final state is served at least")
+    trial.set_defaults(command=run)
 
-    Raises:
-        SetupError: no fitting TRL is installed, or ``fault`` or ``port`` is unusable.
+
+def _positive(text: str) -> int:
+    if not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
+    return int(text)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the demo; return the exit status.
+
+    Raises SetupError if no fitting TRL is installed, or the fault or the port is unusable.
     """
-    planned = Fault.parse(fault, algorithm, steps) if fault else None
+    algorithm, steps, port = options.algorithm, options.steps, options.port
+    fault = Fault.parse(options.fault, algorithm, steps) if options.fault else None
     Settings.load({"port": port})
     _check_trl(algorithm)
     print("loading torch, transformers and trl ...", flush=True)
@@ -35,7 +60,7 @@ def run(*, algorithm: str, steps: int, port: int | None, fault: str | None, ling
         quiet()
         from rlexporter.demo import training
 
-    return training.run(algorithm=algorithm, steps=steps, port=port, fault=planned, linger=linger)
+    return training.run(algorithm=algorithm, steps=steps, port=port, fault=fault, linger=options.linger)
 
 
 def _check_trl(algorithm: str) -> None:
@@ -44,17 +69,17 @@ def _check_trl(algorithm: str) -> None:
         have = version("trl")
     except PackageNotFoundError:
         have = ""
-    found = tuple(map(int, re.findall(r"\d+", have)[:2]))  # 1.0rc1 is a 1.0
-    if found < first or (last and found > last):
+    release = tuple(map(int, re.findall(r"\d+", have)[:2]))  # 1.0rc1 is a 1.0
+    if release < first or (last and release > last):
         here = f"trl {have} has no such trainer" if have else "trl is not installed"
         raise SetupError(f"the demo of {algorithm} trains with TRL, and {here}: pip install '{install}'")
 
 
 def quiet() -> None:
-    """Silence progress bars and advice of the libraries, and give torch, not yet imported, one thread.
+    """Silence progress bars and advice of the libraries, and give torch one thread. Call it before torch is imported.
 
-    A model this small gains nothing from a second, and waits for it where the machine has something else to do: a
-    hundred steps took 81 to 97 s beside other work with two threads, and 19 to 25 s with one.
+    A model this small gains nothing from a second thread, and waits for it on a busy machine: a hundred steps took 81
+    to 97 s beside other work with two threads, and 19 to 25 s with one.
     """
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
