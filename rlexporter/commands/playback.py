@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from itertools import pairwise
 from math import isfinite, nan
@@ -28,23 +28,67 @@ _KILLED = (RunState.FAILED, "Killed")
 """How a process that was killed has ended: it could not name an exception."""
 
 
-class Player:
-    """Feeds ``run`` from the events of ``log``. One thread calls everything.
+class _Playing:
+    """What both players do with ``run``. One thread calls everything."""
 
-    Of a recording all is known before its first event. Of a stream it is learned as lines come, and most logs do not
-    say where another attempt begins, nor how the run ended: a step that goes back tells it, or silence.
-    """
-
-    def __init__(self, run: Run, log: Recording | Stream) -> None:
+    def __init__(self, run: Run) -> None:
         self.run = run
         self.time: float | None = None
-        """The time that the run sees; None for that of now."""
+        """The time that the run sees; None for now."""
+        run.clock = self.now
+
+    def now(self) -> float:
+        """Return the time that the run sees, in seconds since the epoch."""
+        return time.time() if self.time is None else self.time
+
+    def begin(self, facts: RunFacts) -> None:
+        """Let the training begin, or begin again with the ``facts`` of another attempt."""
+        self.run.prepare(_served(facts))
+        self.run.enter(RunState.RUNNING)
+
+    def put(self, event: Event, *, timed: bool | None = None) -> None:
+        """Put the content of ``event``, or the end that it tells, into the run. ``timed``: as in `Store.record`."""
+        if event.state is None:
+            with self.run.errors.guard("log"):
+                feed(self.run.store, event, timed=isfinite(event.time) if timed is None else timed)
+        elif event.state.over and not self.run.state.over:
+            self.run.enter(event.state, event.exception)
+
+
+class Player(_Playing):
+    """Plays the events of ``recording``, of which everything is known before the first event."""
+
+    def __init__(self, run: Run, recording: Recording) -> None:
+        super().__init__(run)
+        self._recording = recording
+
+    def take(self, event: Event) -> None:
+        """Play one ``event``."""
+        if event.state is not RunState.RUNNING:
+            self.put(event)
+        elif self.run.state.over or self.run.store.snapshot.value("rl_steps_total"):
+            self.begin(replace(self._recording.facts, step=None, totals={}))
+
+    def end(self) -> None:
+        """End the run after its last event. Where the recorder would have written an end, the process was killed."""
+        if self.run.state is RunState.RUNNING:
+            self.run.enter(*(_KILLED if self._recording.watched else (RunState.FINISHED, "")))
+
+
+class Follower(_Playing):
+    """Plays the events of ``stream``, of which everything is learned as lines come.
+
+    Most logs do not say where another attempt begins, nor how the run ended: a step that goes back tells it, or
+    silence.
+    """
+
+    def __init__(self, run: Run, stream: Stream) -> None:
+        super().__init__(run)
         self.lines = 0
-        """The number of log lines of a stream so far."""
+        """The number of log lines so far."""
         self.past = True
-        """True while what was in a stream before is read."""
-        self._log = log
-        self._stream = log if isinstance(log, Stream) else None
+        """True while the part is read that was written before."""
+        self._stream = stream
         self._attempt = 1
         self._step: int | None = None
         self._noted: int | None = None
@@ -55,54 +99,26 @@ class Player:
         self._guessed = False
         """True if the end of the run was concluded from silence."""
         self._quiet_since = nan
-        run.clock = self.now
 
-    def now(self) -> float:
-        """Return the time that the run sees, in seconds since the epoch."""
-        return time.time() if self.time is None else self.time
-
-    def begin(self, facts: RunFacts | None = None) -> None:
-        """Let the training begin, or begin again. ``facts``: of this attempt, where they are not those of the log."""
-        self._begun = facts = self._log.facts if facts is None else facts
-        self._step, self._guessed = None, False
-        self.run.prepare(_served(facts))
-        self.run.enter(RunState.RUNNING)
-        if self._stream is not None:
-            now = self.now()
-            self.run.store.change(lambda builder: builder.set("rl_run_start_timestamp_seconds", now))
-
-    def take(self, event: Event, *, timed: bool | None = None) -> None:
-        """Put one ``event`` into the run. ``timed``: False if it has no time that tells a pace."""
-        run, stream = self.run, self._stream
-        if event.state is RunState.RUNNING:
-            if stream is not None:
-                self.begin()
-            elif run.state.over or run.store.snapshot.value("rl_steps_total"):
-                self.begin(replace(self._log.facts, step=None, totals={}))
-        elif event.state is not None:
-            if event.state.over and not run.state.over:
-                run.enter(event.state, event.exception)
-        else:
-            if stream is not None:
-                self._place(event, stream)
-            with run.errors.guard("log"):
-                feed(run.store, event, timed=isfinite(event.time) if timed is None else timed)
-            if stream is not None and not stream.recorded and "train_runtime" in (event.logs or ()):
-                self._guessed = False
-                run.enter(RunState.FINISHED)
+    def begin(self, facts: RunFacts) -> None:
+        """Let the training begin, or begin again, at the time that the run sees."""
+        self._begun, self._step, self._guessed = facts, None, False
+        super().begin(facts)
+        now = self.now()
+        self.run.store.change(lambda builder: builder.set("rl_run_start_timestamp_seconds", now))
 
     def follow(self, events: Iterable[Event], written: float) -> None:
-        """Take the next ``events`` of a stream. ``written``: when it was written last, in seconds since the epoch.
+        """Take the next ``events``. ``written``: when the log was last written, in seconds since the epoch.
 
-        A line is from the time that it says. Of one that says none, nobody knows it while the past is read, so that no
-        pace is learned from it; later it is the time at which it is read.
+        An event has the time that it says. One that says none has an unknown time while the past is read, so that no
+        pace is learned from it; later it has the time at which it is read.
         """
         for event in events:
             now = time.time()
             dated = isfinite(event.time) and event.time >= _EARLIEST
             self.time = min(event.time, now) if dated else min(written, now) if self.past else now
             try:
-                self.take(event, timed=dated or not self.past)
+                self._take(event, timed=dated or not self.past)
             finally:
                 self.time = None
             self._quiet_since = min(written, now) if self.past else now
@@ -111,65 +127,69 @@ class Player:
                 self.run.note()
 
     def look_for_an_end(self) -> None:
-        """End the run if something said that it ends, and nothing was logged since for a while."""
+        """End the run if something said that it ends, and nothing was logged for a while since."""
         if self.run.state is not RunState.RUNNING or not time.time() - self._quiet_since >= SILENCE_SECONDS:
             return
-        if said := self._said():
+        if end := self._told_end():
             self._guessed = True
-            self.run.enter(*said)
+            self.run.enter(*end)
 
     def end(self) -> None:
-        """End the run, since nothing more can come; if nothing says how it ended, as far as it came tells it.
+        """End the run, since nothing more can come: as the log says, else by whether it has reached its last step."""
+        if self.run.state is RunState.RUNNING:
+            cut_short = self._stream.dialect.planned is not None and self._step is not None
+            self.run.enter(*(self._told_end() or (RunState.STOPPED if cut_short else RunState.FINISHED, "")))
 
-        One of which the end would have been recorded was killed.
-        """
-        if self.run.state is not RunState.RUNNING:
-            return
-        if isinstance(self._log, Recording):
-            self.run.enter(*(_KILLED if self._log.watched else (RunState.FINISHED, "")))
-        else:
-            cut_short = self._log.planned is not None and self._step is not None
-            self.run.enter(*(self._said() or (RunState.STOPPED if cut_short else RunState.FINISHED, "")))
-
-    def _said(self) -> tuple[RunState, str] | None:
-        """Return how the stream says that the run ended, and the exception's name; None if it does not say it."""
-        assert self._stream is not None
-        ending, planned = self._stream.ending, self._stream.planned
+    def _told_end(self) -> tuple[RunState, str] | None:
+        """Return how the log says that the run ended, and the exception's name; None if it does not say it."""
+        ending, planned = self._stream.ending, self._stream.dialect.planned
         if ending is not None and ending.state is not None:
             return ending.state, ending.exception
         reached = planned is not None and self._step is not None and self._step >= planned
         return (RunState.FINISHED, "") if reached else None
 
-    def _place(self, event: Event, stream: Stream) -> None:
+    def _take(self, event: Event, *, timed: bool) -> None:
+        if event.state is RunState.RUNNING:
+            self.begin(self._stream.facts)
+            return
+        if event.state is None:
+            self._place(event)
+        self.put(event, timed=timed)
+        if not self._stream.watched and "train_runtime" in (event.logs or ()):
+            self._guessed = False
+            self.run.enter(RunState.FINISHED)
+
+    def _place(self, event: Event) -> None:
         """Begin the run if ``event`` is its first, or the first of another attempt; learn what was not known before."""
-        run, known = self.run, stream.known
+        run, known = self.run, self._stream.known
         training = event.update is not None or (event.logs is not None and is_training(event.logs))
         back = self._step is not None and event.step < self._step
         if self._begun is None:
-            self.begin()
-        elif training and not stream.recorded and (back or (run.state.over and not self._guessed)):
+            self.begin(self._stream.facts)
+        elif training and not self._stream.watched and (back or (run.state.over and not self._guessed)):
             self._attempt += back or run.state is not RunState.FINISHED
-            self._begin_again(event, stream)
+            self._begin_again(event)
         elif training and run.state.over and self._guessed:
             self._guessed = False
             run.enter(RunState.RUNNING)  # the exception was caught, or there were more steps than planned
         elif known != self._known:
-            self._learn(stream.facts)
+            self._learn(self._begun)
         self._known = known
         self._step = event.step if training else self._step
         self.lines += event.logs is not None
 
-    def _begin_again(self, event: Event, stream: Stream) -> None:
+    def _begin_again(self, event: Event) -> None:
         """Begin another attempt: one that resumes a checkpoint counts no tokens and episodes again."""
-        resumed = run_facts.is_trimmed([event.step, event.step + stream.interval])
-        totals = _numbers(event.logs or {}) if resumed else {}
-        info = {**stream.facts.info, "attempt": str(self._attempt)}
-        self.begin(replace(stream.facts, info=info, step=None, trimmed=resumed, totals=totals))
+        facts, numbers = self._stream.facts, (event.logs or {}).items()
+        resumed = run_facts.is_trimmed([event.step, event.step + self._stream.interval])
+        totals = {key: float(n) for key, n in numbers if isinstance(n, (int, float)) and isfinite(n)} if resumed else {}
+        info = {**facts.info, "attempt": str(self._attempt)}
+        self.begin(replace(facts, info=info, step=None, trimmed=resumed, totals=totals))
 
-    def _learn(self, facts: RunFacts) -> None:
+    def _learn(self, before: RunFacts) -> None:
         """Take over what the first lines did not tell: the framework, the algorithm, how many steps are planned."""
-        assert self._begun is not None
-        before, planned = self._begun, facts.steps_planned
+        facts = self._stream.facts
+        planned = facts.steps_planned
         self._begun = replace(facts, info=before.info)
         if _judged_as(facts) != _judged_as(before):
             info = {**facts.info, **before.info}
@@ -217,7 +237,7 @@ def begun(recording: Recording, at: float, thresholds: Thresholds | None = None)
     own = own if thresholds is None else replace(own, thresholds=thresholds)
     player = Player(Run(own, clock=lambda: at), recording)
     player.time = at
-    player.begin()
+    player.begin(recording.facts)
     return player
 
 
@@ -262,7 +282,3 @@ def _served(facts: RunFacts) -> RunFacts:
 
 def _judged_as(facts: RunFacts) -> tuple[str, ...]:
     return facts.algorithm, facts.framework, facts.judged_as
-
-
-def _numbers(logs: Mapping[str, object]) -> dict[str, float]:
-    return {key: float(value) for key, value in logs.items() if isinstance(value, (int, float)) and isfinite(value)}

@@ -10,6 +10,7 @@ import argparse
 import contextlib
 import math
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,13 +28,11 @@ from rlexporter.recording import Recording
 if TYPE_CHECKING:
     from rlexporter.outputs.backfill import Backfill
 
-LINGER_SECONDS = 60.0
-INTERVAL_SECONDS = 15.0
 LABELS = {"job": "rlexporter", "instance": "replay"}
 """Labels that a scrape would have added, for dashboards that filter by them."""
 
 _GAP_SECONDS = 240.0
-"""Longest gap between samples: Prometheus considers a series ended five minutes after its last one."""
+"""Longest gap between samples: Prometheus lets a series end five minutes after its last one."""
 
 
 def add_to(commands: Any) -> None:
@@ -48,7 +47,7 @@ def add_to(commands: Any) -> None:
     again.add_argument(
         "--linger",
         type=float,
-        default=LINGER_SECONDS,
+        default=60.0,
         metavar="SECONDS",
         help="how long the final state is served (default: %(default)g)",
     )
@@ -61,7 +60,7 @@ def add_to(commands: Any) -> None:
     again.add_argument(
         "--interval",
         type=float,
-        default=INTERVAL_SECONDS,
+        default=15.0,
         metavar="SECONDS",
         help="with --openmetrics: from one scrape to the next at least (default: %(default)g; 0: each step)",
     )
@@ -73,11 +72,11 @@ def run(options: argparse.Namespace) -> int:
     kept = read_saved_state(options.file)
     if kept and options.openmetrics is None:
         return serve_saved_state(kept, port=options.port, linger=options.linger)
-    found = recording.read(options.file, options.algorithm)
+    recorded = recording.read(options.file, options.algorithm)
     if options.openmetrics is None:
-        return serve(found, speed=options.speed, port=options.port, linger=options.linger)
-    scrapes = write(found, options.openmetrics, interval=options.interval)
-    print(f"wrote {options.openmetrics}: {scrapes} scrapes of run {found.run}")
+        return serve(recorded, speed=options.speed, port=options.port, linger=options.linger)
+    scrapes = write(recorded, options.openmetrics, interval=options.interval)
+    print(f"wrote {options.openmetrics}: {scrapes} scrapes of run {recorded.run}")
     print(f"promtool tsdb create-blocks-from openmetrics {options.openmetrics} DATA makes the blocks of a Prometheus")
     return 0
 
@@ -97,21 +96,16 @@ def serve(recording: Recording, *, speed: float, port: int | None, linger: float
     Raises SetupError if the address is not available.
     """
     exporter = served_alone(**playback.settings(recording), port=port)
-    exporter.start()
-    display = Display()
-    try:
-        display.watch(exporter)
+    with _shown(exporter) as display:
         player = Player(exporter.run, recording)
         _play(player, recording, speed, display)
         if not exporter.state.over and recording.watched:
             display.summary()
             display.say("the recording just stops, as a killed run does: so does the endpoint")
-            return 0
-        player.end()
-        display.summary()
-        display.stay(linger)
-    finally:
-        exporter.close()
+        else:
+            player.end()
+            display.summary()
+            display.stay(linger)
     return 0
 
 
@@ -123,17 +117,31 @@ def serve_saved_state(kept: SavedState, *, port: int | None, linger: float) -> i
     labels = kept.snapshot.labels
     exporter = served_alone(run=labels.get("run"), rank=0, world_size=1, port=port)
     playback.restore(exporter.run, kept)
-    exporter.start()
-    display = Display()
-    try:
-        display.watch(exporter)
+    with _shown(exporter) as display:
         when = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(kept.time))
         display.say(f"rank {labels.get('rank')} as it was at {when}, {kept.state.value}")
         display.summary()
         display.stay(linger)
+    return 0
+
+
+def served_alone(**settings: Any) -> Exporter:
+    """Return an exporter whose only output is its endpoint: the environment may name the very file that is read."""
+    exporter = Exporter(**settings)
+    exporter.run.settings = replace(exporter.run.settings, record=None, state_file="", discovery_dir=None, otlp="")
+    return exporter
+
+
+@contextlib.contextmanager
+def _shown(exporter: Exporter) -> Iterator[Display]:
+    """Start ``exporter``, show its run inside the block, and close it."""
+    exporter.start()
+    display = Display()
+    try:
+        display.watch(exporter)
+        yield display
     finally:
         exporter.close()
-    return 0
 
 
 def write(recording: Recording, out: Path, *, interval: float) -> int:
@@ -177,7 +185,7 @@ def _history(recording: Recording, interval: float) -> Backfill:
 def _play(player: Player, recording: Recording, speed: float, display: Display) -> None:
     began, dues = playback.schedule(recording)
     started = time.monotonic()
-    player.begin()
+    player.begin(recording.facts)
     for event, at, _ in dues:
         ahead = (at - began) / speed - (time.monotonic() - started)
         if ahead > 0:
@@ -185,10 +193,3 @@ def _play(player: Player, recording: Recording, speed: float, display: Display) 
         player.take(event)
         if event.state is None:
             display.step()
-
-
-def served_alone(**settings: Any) -> Exporter:
-    """Return an exporter with its endpoint as only output: the environment may name the very file that is read."""
-    exporter = Exporter(**settings)
-    exporter.run.settings = replace(exporter.run.settings, record=None, state_file="", discovery_dir=None, otlp="")
-    return exporter

@@ -1,7 +1,4 @@
-"""`rlexporter tail`: follows a log that a training writes, and serves its run live.
-
-It reads what has come, shows it, and waits, until Ctrl-C, SIGTERM or the end.
-"""
+"""`rlexporter tail`: follows a log that a training writes, and serves its run live until Ctrl-C, SIGTERM or the end."""
 
 from __future__ import annotations
 
@@ -16,8 +13,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
 
-from rlexporter.catalog.algorithms import ALGORITHMS
-from rlexporter.commands.playback import Player
+from rlexporter.catalog import ALGORITHMS
+from rlexporter.commands.playback import Follower
 from rlexporter.display import Display, shown
 from rlexporter.exporter import Exporter
 from rlexporter.model.step import RunFacts
@@ -38,7 +35,7 @@ token, TLS, thresholds, push and discovery are set by RLEXPORTER_* as for a trai
 LINGER_SECONDS = 60.0
 _POLL_SECONDS = 0.25
 _SETTLED_SECONDS = 1.0
-"""How long no log line comes until what waits for more is handed on."""
+"""After so long without a log line, what waits for more is handed on."""
 _STANDARD_INPUT = "stdin"
 
 
@@ -65,25 +62,20 @@ def add_to(commands: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Follow the log until the end; return the exit status. Raises SetupError for what cannot be followed or served."""
-    return follow(options.file, run=options.run, algorithm=options.algorithm, port=options.port, linger=options.linger)
-
-
-def follow(file: str, *, run: str | None, algorithm: str, port: int | None, linger: float | None) -> int:
-    """Serve the run that ``file`` (``-``: standard input) tells of, and return the exit status.
+    """Serve the run that a log tells of until it ends; return the exit status.
 
     Raises SetupError if the log cannot be followed, or the address is not available.
     """
-    source = growing.source(file)
-    path = Path(_STANDARD_INPUT) if file == "-" else getattr(source, "path", Path(file))
-    exporter = Exporter(run=run, algorithm=algorithm or None, rank=0, world_size=1, port=port)
+    source = growing.source(options.file)
+    path = Path(_STANDARD_INPUT) if options.file == "-" else getattr(source, "path", Path(options.file))
+    exporter = Exporter(run=options.run, algorithm=options.algorithm or None, rank=0, world_size=1, port=options.port)
     # The environment may be that of the training: its recording, and its last state, are not ours to write over.
     exporter.run.settings = replace(exporter.run.settings, record=None, state_file="")
     try:
-        tail = _Tail(source, path, exporter, algorithm)
+        tail = _Tail(source, path, exporter, options.algorithm)
         exporter.start()
         with _ended_by_sigterm():
-            tail.work(linger)
+            tail.work(options.linger)
     finally:
         exporter.close()
         source.close()
@@ -91,7 +83,7 @@ def follow(file: str, *, run: str | None, algorithm: str, port: int | None, ling
 
 
 class _Tail:
-    """One log that is followed."""
+    """Follows one log, and shows and serves its run."""
 
     def __init__(self, source: GrowingFile | Pipe, path: Path, exporter: Exporter, algorithm: str) -> None:
         self._source = source
@@ -99,17 +91,17 @@ class _Tail:
         self._exporter = exporter
         self._display = Display()
         self._stream = Stream(path, algorithm, self._damaged)
-        self._player = Player(exporter.run, self._stream)
+        self._player = Follower(exporter.run, self._stream)
         self._damage = 0
         exporter.run.prepare(RunFacts(run_name=self._stream.name, info={"torch": ""}))
 
     def work(self, linger: float | None) -> None:
-        """Follow the log until it ends. ``linger``: seconds to go on after the end of the run; None: for ever."""
+        """Follow the log until it ends, or for ``linger`` seconds after the end of the run; None: for ever."""
         display, source = self._display, self._source
         display.watch(self._exporter)
         if isinstance(source, GrowingFile) and not source.path.exists():
             display.say(f"{shown(self._path)} is not there yet: waiting for it")
-        last, found, settled = time.monotonic(), 0, False
+        last, lines, settled = time.monotonic(), 0, False
         while not source.ended:
             piece = source.next()
             if piece.anew:
@@ -117,8 +109,8 @@ class _Tail:
                 self._take(self._stream.close(begin=True))
             elif piece.content:
                 self._take(self._stream.feed(piece.content))
-            if self._stream.found != found:
-                last, found, settled = time.monotonic(), self._stream.found, False
+            if self._stream.found != lines:
+                last, lines, settled = time.monotonic(), self._stream.found, False
             if piece.content or piece.anew:
                 continue
             quiet = time.monotonic() - last
@@ -132,13 +124,13 @@ class _Tail:
         self._end(linger)
 
     def _settle(self) -> None:
-        """Take what waited for more; the past ends where nothing more is there."""
+        """Take what waited for more. The past is over once nothing more is there."""
         self._take(self._stream.settle())
         if self._player.past:
             self._player.past = False
             if self._player.lines:
                 self._display.say(f"read {self._player.lines} log lines of {shown(self._path)}; following it now")
-            for note in self._stream.notes:
+            for note in self._stream.dialect.notes:
                 self._display.say(f"note: {note}")
 
     def _end(self, linger: float | None) -> None:
@@ -169,7 +161,7 @@ class _Tail:
 
 @contextmanager
 def _ended_by_sigterm() -> Iterator[None]:
-    """End the process by SIGTERM without a word on the run: that this one is told to end does not end the training."""
+    """Let SIGTERM end this process, but not the run: the training goes on."""
 
     def end(signum: int, frame: FrameType | None) -> NoReturn:
         sys.exit(128 + signum)

@@ -61,33 +61,36 @@ class Recording:
 
 
 def read(path: str | Path, algorithm: str = "") -> Recording:
-    """Return the recording in the file ``path``, or in the folder of a run; ``algorithm`` is used if it names none.
+    """Return the recording in the file or folder ``path``; ``algorithm`` is used if it names none.
 
     Raises:
         UnreadableError: the file is no recorded run.
         SetupError: a package that reads the file is not installed.
     """
-    parser, dialect = Parser(algorithm), Dialect()
+    parser = Parser(algorithm)
     with _at(str(path)):
-        found = formats.find(Path(path))
-        dialect.learn(found.lines)
-        plain = [each for line in found.lines for each in dialect.lines(line)]
-    events = [*chain.from_iterable(map(parser.feed, plain)), *parser.settle()]
+        log = formats.find(Path(path))
+        parser.dialect.learn(log.lines)
+    events = [*chain.from_iterable(map(parser.events, log.lines)), *parser.settle()]
     if not any(event.logs or event.update or event.state is RunState.FAILED for event in events):
-        raise UnreadableError(f"{found.path}: has no log line: {UNDERSTOOD}")
-    with _at(str(found.path)):
-        name = run_facts.name(parser.meta, found.path)
-        facts = replace(parser.facts(dialect), run_name=name)
-    notes = (*found.notes, *dialect.notes)
-    return Recording(found.path, facts, name, events, parser.watched, parser.began, notes)
+        raise UnreadableError(f"{log.path}: has no log line: {UNDERSTOOD}")
+    with _at(str(log.path)):
+        name = run_facts.name(parser.meta, log.path)
+        facts = replace(parser.facts_so_far(), run_name=name)
+    notes = (*log.notes, *parser.dialect.notes)
+    return Recording(log.path, facts, name, events, parser.watched, parser.began, notes)
 
 
 class Parser:
-    """Makes events of lines. ``algorithm``: that of the run, if the lines do not name it."""
+    """Turns the lines of a log into events. ``algorithm``: of the run, if the lines do not name it.
+
+    `dialect` has to learn from a line before it is parsed.
+    """
 
     def __init__(self, algorithm: str = "") -> None:
+        self.dialect = Dialect()
         self.watched = False
-        """True if the recorder would have written how the run ended."""
+        """True for a recording of rlexporter's own, which says itself how its run began and ended."""
         self.began = nan
         """Time when recording began, as `Recording` says."""
         self._algorithm = algorithm
@@ -102,33 +105,33 @@ class Parser:
 
     @property
     def meta(self) -> dict[str, Any]:
-        """Return what was recorded last of a run that begins; empty if nothing was."""
+        """Return what the last run that began has recorded of itself; empty if nothing."""
         return self._metas[-1] if self._metas else {}
 
-    def facts(self, dialect: Dialect, *, newest: bool = False) -> RunFacts:
-        """Return the facts of the run as far as they are known; if it began several times, of the first or ``newest``.
-
-        ``dialect``: that of the lines.
-        """
-        metas = self._metas[-1:] if newest else self._metas
+    def facts_so_far(self, *, newest: bool = False) -> RunFacts:
+        """Return the known facts of the run; if it began several times, of the first attempt or the ``newest``."""
+        dialect, metas = self.dialect, self._metas[-1:] if newest else self._metas
         facts = run_facts.facts(metas, self._keys, self._algorithm or dialect.algorithm, dialect.framework)
         planned = dialect.planned if facts.steps_planned is None else facts.steps_planned
         return replace(facts, steps_planned=planned, trimmed=facts.step is None and run_facts.is_trimmed(self._steps))
 
     @property
-    def known(self) -> int:
-        """Return a number that grows with what the facts are told by."""
-        return len(self._keys) + len(self._metas)
+    def known(self) -> object:
+        """Return something that differs whenever the facts may differ."""
+        return len(self._keys), len(self._metas), self.dialect.algorithm, self.dialect.planned
 
+    @property
     def interval(self) -> int:
-        """Return the steps from one log line to the next, as the log begins."""
+        """Return the steps from one log line to the next, at the beginning of the log."""
         return run_facts.interval(self._steps)
 
-    def feed(self, line: Line) -> Iterator[Event]:
-        """Yield the events that are whole with the next ``line``. Raises UnreadableError, and goes on at the next one.
+    def events(self, line: Line) -> Iterator[Event]:
+        """Yield the events that are complete with the next ``line``. Raises UnreadableError, and can go on after it."""
+        for plain in self.dialect.lines(line):
+            yield from self._merged(plain)
 
-        A log line is merged with its step if both were served in one change, as scrapes saw them.
-        """
+    def _merged(self, line: Line) -> Iterator[Event]:
+        """Yield the event of a translated line, merged with its step if both were served in one change."""
         with _at(line.where):
             event = self._event(line.logs)
         if event is None:

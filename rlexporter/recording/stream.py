@@ -1,7 +1,7 @@
 """Reads a log while it grows: bytes -> text -> lines -> events, each stage with bounded memory.
 
-It is what `rlexporter.recording.reader` does with a whole file. A file tells at once which keys its writer has; here
-that is learned from the lines that are there at first, and from each that comes.
+`rlexporter.recording.reader` does the same with a whole file, which shows all keys of its writer at once; here they are
+learned from the first lines, and from each that follows.
 """
 
 from __future__ import annotations
@@ -17,91 +17,64 @@ from rlexporter.recording.formats.console import Console
 from rlexporter.recording.formats.json_text import WHOLE, JsonLines
 from rlexporter.recording.reader import Event, Parser
 from rlexporter.recording.source import InOnePiece, Line, UnreadableError
-from rlexporter.recording.writers import Dialect
 
 FOLLOWED = "what grows line by line is followed: JSON lines, and console output of TRL and verl"
 _FIRST_LINES = 200
-"""The lines to learn from, at most, before the first one is handed on."""
+"""The most lines to learn from before the first one is handed on."""
 
 
-class Stream:
-    """The events of a growing log. Everything that is yielded has to be taken before the next call.
+class Stream(Parser):
+    """The events of a growing log. Take all events that a call yields before the next call.
 
-    ``path``: how the log is called in messages; ``algorithm``: that of the run, if the log does not name it.
-    ``damaged``: called with what is wrong with a line; that line is left out.
+    ``path``: how messages call the log; ``algorithm``: of the run, if the log does not name it.
+    ``damaged``: is called with the error of each line that cannot be read; the line is left out.
     """
 
     def __init__(self, path: Path, algorithm: str, damaged: Callable[[UnreadableError], None]) -> None:
+        super().__init__(algorithm)
         self._path = path
         self._damaged = damaged
-        self._dialect = Dialect()
-        self._parser = Parser(algorithm)
         self._first: list[Line] | None = []
-        """The lines that are learned from before the first one is handed on; None once that is over."""
+        """The lines to learn from before the first one is handed on; None once that is over."""
         self._open()
 
     @property
     def name(self) -> str:
         """Return the name of the run, as `rlexporter check` would."""
-        return run_facts.name(self._parser.meta, self._path)
+        return run_facts.name(self.meta, self._path)
 
     @property
     def facts(self) -> RunFacts:
         """Return the facts of the run that began last, as far as they are known."""
-        return replace(self._parser.facts(self._dialect, newest=True), run_name=self.name)
-
-    @property
-    def known(self) -> object:
-        """Return something that differs if the facts may."""
-        return self._parser.known, self._dialect.algorithm, self._dialect.planned
-
-    @property
-    def planned(self) -> int | None:
-        """Return the steps that are planned; None while that is unknown."""
-        return self._dialect.planned
-
-    @property
-    def interval(self) -> int:
-        """Return the steps from one log line to the next."""
-        return self._parser.interval()
-
-    @property
-    def recorded(self) -> bool:
-        """Return True for a recording of rlexporter's own, which says itself how its run began and ended."""
-        return self._parser.watched
+        return replace(self.facts_so_far(newest=True), run_name=self.name)
 
     @property
     def found(self) -> int:
-        """Return how many log lines the file that is read has had, also those that wait for more."""
+        """Return how many log lines the current file has had, including those that wait for more."""
         return self._reader.found if self._reader else 0
 
     @property
-    def notes(self) -> tuple[str, ...]:
-        """Return what has to be assumed."""
-        return self._dialect.notes
-
-    @property
     def ending(self) -> Event | None:
-        """Return the event by which the run ended, if nothing more comes; None if nothing says that it ended."""
-        found = self._reader.ending if self._reader else None
-        return next(Parser().feed(Line(str(self._path), found)), None) if found else None
+        """Return the event by which the run ended if nothing more comes; None if nothing says that it ended."""
+        ending = self._reader.ending if self._reader else None
+        return next(Parser().events(Line(str(self._path), ending)), None) if ending else None
 
     def feed(self, content: bytes) -> Iterator[Event]:
-        """Yield the events that are whole with the next piece of the log.
+        """Yield the events that are complete with the next piece of the log.
 
-        Raises UnreadableError if this is no log, or one of a kind that cannot be followed.
+        Raises UnreadableError if this is no log, or one that cannot be followed.
         """
         if self._reader is None and event_files.is_one(content):
             raise UnreadableError(f"{self._path}: is a TensorBoard event file, which is not followed: {FOLLOWED}")
         yield from self._read(self._decoder.feed(content))
 
     def settle(self) -> Iterator[Event]:
-        """Yield what waited for more: nothing came for a while."""
+        """Yield what waited for more, after a while in which nothing came."""
         if self._reader is not None:
             yield from self._take(self._reader.settle())
         if self._first:
             yield from self._begin()
-        yield from self._parser.settle()
+        yield from super().settle()
 
     def close(self, *, begin: bool = False) -> Iterator[Event]:
         """Yield what is left at the end of the log, except how the run ended. ``begin``: another file follows."""
@@ -122,21 +95,21 @@ class Stream:
             text = self._head = self._head + text
             if not text.strip():
                 return
-            found = formats.detect(self._path, text, self._damaged, last=last)
+            reader = formats.detect(self._path, text, self._damaged, last=last)
             if self._path.name == run_facts.LOG_FILES[0]:
-                found = InOnePiece(WHOLE, ())  # half of one is no JSON yet
-            if isinstance(found, InOnePiece):
-                raise UnreadableError(f"{self._path}: is {found.what}, which is not followed: {FOLLOWED}")
-            if found is None:
+                reader = InOnePiece(WHOLE, ())  # half of one is no JSON yet
+            if isinstance(reader, InOnePiece):
+                raise UnreadableError(f"{self._path}: is {reader.what}, which is not followed: {FOLLOWED}")
+            if reader is None:
                 return
-            self._reader, self._head = found, ""
+            self._reader, self._head = reader, ""
         yield from self._take(self._reader.feed(text))
 
     def _take(self, lines: Iterable[Line]) -> Iterator[Event]:
         for line in lines:
             if self._first is None:
-                self._dialect.learn((line,))
-                yield from self._events(line)
+                self.dialect.learn((line,))
+                yield from self.events(line)
             else:
                 self._first.append(line)
                 if len(self._first) >= _FIRST_LINES:
@@ -144,16 +117,12 @@ class Stream:
 
     def _begin(self) -> Iterator[Event]:
         first, self._first = self._first or [], None
-        self._dialect.learn(first)
+        self.dialect.learn(first)
         for line in first:
-            yield from self._events(line)
+            yield from self.events(line)
 
-    def _events(self, line: Line) -> Iterator[Event]:
-        for each in self._dialect.lines(line):
-            yield from self._parsed(each)
-
-    def _parsed(self, line: Line) -> Iterator[Event]:
+    def _merged(self, line: Line) -> Iterator[Event]:
         try:
-            yield from self._parser.feed(line)
+            yield from super()._merged(line)
         except UnreadableError as error:
             self._damaged(error)

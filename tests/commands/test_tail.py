@@ -15,7 +15,7 @@ from typing import IO, Any
 import pytest
 
 from rlexporter.commands import main, playback
-from rlexporter.commands.playback import Player
+from rlexporter.commands.playback import Follower
 from rlexporter.config.settings import Settings
 from rlexporter.model.snapshot import RunState
 from rlexporter.recording.stream import Stream
@@ -43,7 +43,7 @@ class _Log:
         self.damage: list[str] = []
         self.run = Run(Settings.load({"rank": 0, "world_size": 1}, {}))
         self._stream = Stream(path, "", lambda error: self.damage.append(str(error)))
-        self.player = Player(self.run, self._stream)
+        self.player = Follower(self.run, self._stream)
 
     def time(self) -> float:
         return self.now

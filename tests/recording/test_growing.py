@@ -67,8 +67,8 @@ def test_in_pieces(path: Path) -> None:
     whole = recording.read(path)
 
     assert repr(_told(events)) == repr(_told(whole.events if own else _without_end(path)))
-    assert (stream.facts, stream.name, stream.notes) == (whole.facts, whole.run, whole.notes)
-    assert stream.recorded == whole.watched
+    assert (stream.facts, stream.name, stream.dialect.notes) == (whole.facts, whole.run, whole.notes)
+    assert stream.watched == whole.watched
     ended = [event for event in whole.events if event.state is not None and not own]
     # As text: a time that nobody knows is NaN, which Python 3.13 finds unequal to itself within a data class too.
     assert repr(stream.ending) == repr(ended[0] if ended else None)
@@ -109,7 +109,7 @@ def test_the_bar_is_read_before_its_line_ends(tmp_path: Path) -> None:
     events = [*stream.feed(content), *stream.settle()]
 
     assert [(event.step, event.logs) for event in events] == [(5, {"loss": 0.5, "epoch": 0.1})]
-    assert stream.planned == 40
+    assert stream.dialect.planned == 40
 
 
 def test_bars_of_other_work_are_no_steps(tmp_path: Path) -> None:
@@ -146,7 +146,7 @@ def test_without_a_bar_lines_are_counted_as_they_come(tmp_path: Path) -> None:
     stream = Stream(tmp_path / "run.log", "", _refuse)
 
     assert _steps(stream, *texts, "{'train_runtime': 9.0}\n") == [1, 1, 2, 2]
-    assert stream.notes == ("the log has no steps: its lines are counted",)
+    assert stream.dialect.notes == ("the log has no steps: its lines are counted",)
 
 
 def test_damage_is_left_out(tmp_path: Path) -> None:
