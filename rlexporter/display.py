@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+import textwrap
 import time
 from collections import Counter
 from math import isfinite
@@ -19,7 +20,7 @@ from rlexporter.exporter import Exporter
 from rlexporter.model.snapshot import Snapshot
 
 COUNTED = ("values", "reward functions", "keys")
-"""The units of signals that count what should not be there: any is too many."""
+"""The units of signals that count errors: any is too many."""
 _SHOWN = (
     ("reward", "rl_reward_mean"),
     ("kl", "rl_kl_per_token"),
@@ -31,7 +32,7 @@ _SHOWN = (
     ("grad", "rl_grad_norm"),
 )
 _DROPPED_FIRST = ("grad", "value", "clipped", "length", "entropy", "kl", "bars", "rate", "reward")
-"""The parts of the live line, the least important first: what has no room on a narrow terminal."""
+"""The parts of the live line, in the order in which a narrow terminal drops them."""
 _LISTED = 8
 _BARS = "▁▂▃▄▅▆▇█"
 _COLUMNS = 80
@@ -42,7 +43,7 @@ _EVERY_SECONDS_IN_A_FILE = 5.0
 
 
 def shown(text: object) -> str:
-    """Return ``text`` for a terminal: what is not printed there, or turns it around, is written as its number."""
+    """Return ``text`` for a terminal: signs that it does not print, or that turn text around, become their numbers."""
     return "".join(sign if sign.isprintable() else f"\\u{ord(sign):04x}" for sign in str(text))
 
 
@@ -56,6 +57,18 @@ def number(value: float, unit: str) -> str:
         unit = unit.removesuffix("s")
     unit = "" if unit == "reward" else unit
     return f"{value:.4g} {unit}".rstrip()
+
+
+def wrapped(text: str, width: int, first: str = "", later: str = "") -> list[str]:
+    """Return ``text`` in lines of at most ``width`` characters, with these indents; no word is broken."""
+    return textwrap.wrap(
+        text.rstrip(),
+        width,
+        initial_indent=first,
+        subsequent_indent=later,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 class Display:
@@ -73,7 +86,7 @@ class Display:
         self._begun: dict[tuple[str, ...], float] = {}
 
     def watch(self, exporter: Exporter) -> None:
-        """Show the run of ``exporter`` from now on. It has said itself where it serves."""
+        """Show the run of ``exporter`` from now on. The exporter itself prints its address."""
         self._exporter = exporter
         self._began = time.monotonic()
 
@@ -83,18 +96,18 @@ class Display:
         self._open = False
 
     def teaching(self, done: int, steps: int) -> None:
-        """Show that ``done`` of ``steps`` steps of teaching the model are over."""
+        """Show how much of teaching the demo's model is done."""
         if self._due() or done == steps:
             self._write(f"teaching a tiny model to write words: {100 * done // steps} %", last=done == steps)
 
     def reading(self, done: int, total: int) -> None:
-        """Show the run, and that ``done`` of ``total`` bytes of its past were read."""
+        """Show the run, and how many of the bytes of its past were read."""
         if self._due():
             read = f"reading the past: {100 * done // total} %"
             self._write(read if self._exporter is None else f"{read}  {self._line(self._exporter.snapshot)}")
 
     def step(self) -> None:
-        """Show the run as it is served now."""
+        """Show the run as it is served now, and the conditions that began."""
         if self._exporter is None:
             return
         now = self._exporter.snapshot
@@ -168,7 +181,7 @@ class Display:
         return bars
 
     def _columns(self) -> float:
-        """Return how wide a line may be. It is asked for each line, since a terminal can be resized."""
+        """Return how wide a line may be. Asked for each line, since a terminal can be resized."""
         if not self._live:
             return float("inf")
         columns = 0
@@ -193,27 +206,27 @@ class Display:
 
 def _nonfinite(now: Snapshot) -> str:
     """Return which values were NaN or infinite, and how often."""
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for series, value in now.samples.items():
         if value and series.metric.series == "rl_nonfinite_values_total":
-            found[series.labels[0]] += int(value)
-    listed = [f"{count} in {metric}" for metric, count in sorted(found.items(), key=lambda each: each[1])]
+            counts[series.labels[0]] += int(value)
+    listed = [f"{count} in {metric}" for metric, count in sorted(counts.items(), key=lambda item: item[1])]
     more = [f"more in {len(listed) - _LISTED} metrics"] if len(listed) > _LISTED else []
     return f"NaN or infinite: {', '.join(listed[:_LISTED] + more) or 'none'}"
 
 
 def _fitted(parts: dict[str, str], columns: float) -> str:
     """Return ``parts`` in one line of at most ``columns``, without the least important ones where there is no room."""
-    shown = dict(parts)
+    kept = dict(parts)
     for name in _DROPPED_FIRST:
-        if len("  ".join(shown.values())) <= columns:
+        if len("  ".join(kept.values())) <= columns:
             break
-        shown.pop(name, None)
-    return "  ".join(shown.values())
+        kept.pop(name, None)
+    return "  ".join(kept.values())
 
 
 def _sparkline(values: list[float], width: int = 16) -> str:
-    """Return the course of ``values`` as up to ``width`` bars of their means; nothing for less than two values."""
+    """Return the course of ``values`` as up to ``width`` bars of their means; empty for fewer than two values."""
     if len(values) < 2:
         return ""
     size = max(1, len(values) // width)

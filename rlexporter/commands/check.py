@@ -8,8 +8,8 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-import textwrap
 from collections.abc import Iterable, Iterator
+from dataclasses import asdict
 from typing import Any
 
 from rlexporter import recording
@@ -20,14 +20,14 @@ from rlexporter.catalog.metrics import NAMED
 from rlexporter.commands.recorded_alerts import NOTHING_JUDGED, Fired, NotJudged, Report, judge
 from rlexporter.conditions.from_catalog import SIGNAL_NAMED, series_of
 from rlexporter.config.settings import Settings
-from rlexporter.display import COUNTED, number
+from rlexporter.display import COUNTED, number, wrapped
 from rlexporter.frameworks.known import FRAMEWORKS
 from rlexporter.model.condition import Severity
 from rlexporter.model.errors import SetupError
 
 _UNREADABLE = 3
 _WORST_FIRST = (_UNREADABLE, 2, NOTHING_JUDGED, 1, 0)
-"""The exit statuses: of several files that of the worst counts."""
+"""The exit statuses: the worst of all files counts."""
 _EPILOG = """\
 what is read, told apart by what a file holds:
   trainer_state.json, or a checkpoint or output folder with one (of several checkpoints the newest)
@@ -43,7 +43,7 @@ exit status, of several files the worst in this order:
 
 WIDTH = 80
 _NAMED_KEYS = 8
-_SUMMARIES = {each.alert: each.summary for each in (RUN_FAILED, RUN_VANISHED)}
+_SUMMARIES = {alert.alert: alert.summary for alert in (RUN_FAILED, RUN_VANISHED)}
 _ORDER = [severity.value for severity in Severity]
 
 
@@ -63,7 +63,7 @@ def add_to(commands: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Check each file and return the worst exit status. Raises SetupError for limits that are none."""
+    """Check each file and return the worst exit status. Raises SetupError for unusable limits."""
     limits = Settings.load({"thresholds": options.thresholds}).thresholds
     reports, statuses = [], [0]
     for file in options.files:
@@ -78,17 +78,17 @@ def run(options: argparse.Namespace) -> int:
         if not options.json:
             print(written(report))
     if options.json:
-        print(json.dumps([report.as_json() for report in reports], indent=1))
+        print(json.dumps([asdict(report) for report in reports], indent=1))
     return min(statuses, key=_WORST_FIRST.index)
 
 
 def written(report: Report) -> str:
-    """Return the text, in lines of at most 80 characters where words allow it."""
+    """Return the report as text, in lines of at most 80 characters where words allow it."""
     lines = [_title(report), *(f"  note: {note}" for note in report.notes)]
     for cause, symptoms in incidents(report.alerts):
         lines += _incident(cause, symptoms)
     if not report.judged:
-        return "\n".join((*lines, *_wrapped(f"nothing could be judged: {_unknown(report)}", " " * 2, " " * 4)))
+        return "\n".join((*lines, *wrapped(f"nothing could be judged: {_unknown(report)}", WIDTH, " " * 2, " " * 4)))
     if not report.alerts:
         lines.append("  no alert")
     lines += _missing(report)
@@ -96,21 +96,21 @@ def written(report: Report) -> str:
 
 
 def incidents(alerts: Iterable[Fired]) -> list[tuple[Fired, list[Fired]]]:
-    """Return each alert that would have been sent, in the order of steps, with its symptoms."""
+    """Return each alert that would have been sent, with its symptoms, in the order of steps."""
     order = sorted(alerts, key=lambda fired: (fired.step, _ORDER.index(fired.severity)))
-    found: list[tuple[Fired, list[Fired]]] = [(fired, []) for fired in order if fired.cause is None]
+    causes: list[tuple[Fired, list[Fired]]] = [(fired, []) for fired in order if fired.cause is None]
     for symptom in order:
         if symptom.cause is not None:
-            _cause_of(symptom, found)[1].append(symptom)
-    return found
+            _symptoms_beside(symptom, causes).append(symptom)
+    return causes
 
 
-def _cause_of(symptom: Fired, found: list[tuple[Fired, list[Fired]]]) -> tuple[Fired, list[Fired]]:
-    """Return the incident of ``symptom``: the last of its cause, which may have been a symptom itself before."""
-    of_alert = [each for each in found if each[0].alert == symptom.cause and each[0].step <= symptom.step]
-    if of_alert:
-        return max(of_alert, key=lambda each: (-_ORDER.index(each[0].severity), each[0].step))
-    return next(each for each in found for other in each[1] if other.alert == symptom.cause)
+def _symptoms_beside(symptom: Fired, causes: list[tuple[Fired, list[Fired]]]) -> list[Fired]:
+    """Return the list of its cause that ``symptom`` belongs to; the cause may have been a symptom itself before."""
+    own = [pair for pair in causes if pair[0].alert == symptom.cause and pair[0].step <= symptom.step]
+    if own:
+        return max(own, key=lambda pair: (-_ORDER.index(pair[0].severity), pair[0].step))[1]
+    return next(symptoms for _, symptoms in causes for other in symptoms if other.alert == symptom.cause)
 
 
 def _title(report: Report) -> str:
@@ -120,15 +120,15 @@ def _title(report: Report) -> str:
 def _incident(cause: Fired, symptoms: list[Fired]) -> Iterator[str]:
     yield f"  {cause.severity:8}  step {cause.step:<6} {cause.alert}"
     for text in (_summary(cause), _numbers(cause)):
-        yield from _wrapped(text, " " * 6)
-    others = [each for each in symptoms if each.condition != cause.condition]
+        yield from wrapped(text, WIDTH, " " * 6, " " * 6)
+    others = [symptom for symptom in symptoms if symptom.condition != cause.condition]
     if others:
         yield "    symptoms:"
-    for each in others:
-        what = _numbers(each, brief=True) or _summary(each)
-        if each.own_step is not None:
-            what += f"; its own alert from step {each.own_step}"
-        yield from _wrapped(f"step {each.step:<5} {each.alert}: {what}", " " * 6, " " * 8)
+    for symptom in others:
+        what = _numbers(symptom, brief=True) or _summary(symptom)
+        if symptom.own_step is not None:
+            what += f"; its own alert from step {symptom.own_step}"
+        yield from wrapped(f"step {symptom.step:<5} {symptom.alert}: {what}", WIDTH, " " * 6, " " * 8)
 
 
 def _summary(fired: Fired) -> str:
@@ -139,10 +139,7 @@ def _summary(fired: Fired) -> str:
 
 
 def _numbers(fired: Fired, *, brief: bool = False) -> str:
-    """Return value and limit as what they are, and the name under which the limit is set.
-
-    ``brief``: leave out what the alert is called for.
-    """
+    """Return value and limit with their units, and the setting of the limit. ``brief``: without what the alert says."""
     if fired.value is None or fired.threshold is None:
         return ""
     if fired.unit == "values":
@@ -171,14 +168,14 @@ def _unknown(report: Report) -> str:
 
 
 def _missing(report: Report) -> Iterator[str]:
-    """Say which conditions could not be judged, and what would have to be there."""
+    """Say which conditions could not be judged, and what the log lacks for them."""
     by_reason: dict[str, list[str]] = {}
-    for each in report.not_judged:
-        by_reason.setdefault(_why(each, report), []).extend(each.conditions)
+    for missing in report.not_judged:
+        by_reason.setdefault(_why(missing, report), []).extend(missing.conditions)
     if by_reason:
         yield "  not judged:"
     for why, conditions in by_reason.items():
-        yield from _wrapped(f"{', '.join(dict.fromkeys(conditions))}: {why}", " " * 4, " " * 6)
+        yield from wrapped(f"{', '.join(dict.fromkeys(conditions))}: {why}", WIDTH, " " * 4, " " * 6)
 
 
 def _why(missing: NotJudged, report: Report) -> str:
@@ -191,14 +188,3 @@ def _why(missing: NotJudged, report: Report) -> str:
     if keys:
         return f"no {' or '.join(dict.fromkeys(keys))} in the log"
     return "only seen at the tensors of a live trainer" if metrics else missing.reason
-
-
-def _wrapped(text: str, first: str, later: str = "") -> list[str]:
-    return textwrap.wrap(
-        text.rstrip(),
-        WIDTH,
-        initial_indent=first,
-        subsequent_indent=later or first,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )

@@ -24,14 +24,14 @@ _MOST_BYTES = 1 << 26
 
 
 class UnreachableError(Exception):
-    """Reports that an exporter gave no answer that can be used; the message says why, in one line."""
+    """An exporter gave no usable answer; the message says why, in one line."""
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """What an exporter may ask for: files with the token, with who signed its certificate, and with one's own.
+    """How to reach an exporter: the files with the token and the certificates of both sides.
 
-    ``timeout``: the seconds without a byte after which an answer is given up.
+    ``timeout``: seconds without a byte after which to give up on an answer.
     """
 
     token_file: str | None = None
@@ -64,7 +64,7 @@ class Access:
         return cls(options.token_file, options.ca_file, options.cert_file, options.key_file, options.timeout)
 
     def headers(self) -> dict[str, str]:
-        """Return the headers that bring the token. Raises SetupError if the file cannot be read."""
+        """Return the headers with the token. Raises SetupError if the file cannot be read."""
         if not self.token_file:
             return {}
         try:
@@ -74,7 +74,7 @@ class Access:
         return {"Authorization": f"Bearer {token}"}
 
     def context(self) -> ssl.SSLContext:
-        """Return the settings of TLS. Raises SetupError for files that are none."""
+        """Return the settings of TLS. Raises SetupError for unusable files."""
         try:
             context = ssl.create_default_context(cafile=self.ca_file)
             if self.cert_file:
@@ -86,15 +86,15 @@ class Access:
 
 
 def seconds(text: str) -> float:
-    """Return an argument that is a time. Raises argparse.ArgumentTypeError."""
-    found = float(text)
-    if not 0 < found <= 600:
+    """Return a time as an argument gives it. Raises argparse.ArgumentTypeError."""
+    number = float(text)
+    if not 0 < number <= 600:
         raise argparse.ArgumentTypeError("must be above 0, and at most 600")
-    return found
+    return number
 
 
 def base(url: str) -> str:
-    """Return the address of an exporter: of any page of it, or of a host and port."""
+    """Return the address of an exporter from that of any of its pages, or from host and port."""
     full = url if "://" in url else f"http://{url}"
     parts = urllib.parse.urlsplit(full)
     if parts.scheme not in ("http", "https") or not parts.netloc:
@@ -107,28 +107,28 @@ def status(url: str, access: Access) -> dict[str, Any]:
 
     Raises:
         SetupError: the address or a file cannot be used.
-        UnreachableError: there is no answer, or one that is none.
+        UnreachableError: there is no answer, or it is not that of an exporter.
     """
     address = f"{base(url)}/api/status"
     handlers = (_NoRedirects(), urllib.request.HTTPSHandler(context=access.context()))
     request = urllib.request.Request(address, headers={**access.headers(), "User-Agent": "rlexporter"})  # noqa: S310
     try:
         with urllib.request.build_opener(*handlers).open(request, timeout=access.timeout) as answer:
-            found = json.loads(answer.read(_MOST_BYTES))
+            document = json.loads(answer.read(_MOST_BYTES))
     except urllib.error.HTTPError as error:
         with error:
             raise UnreachableError(f"{address} answers {error.code}{_advice(error.code)}") from None
     except (OSError, http.client.HTTPException, ValueError) as error:
         reason = getattr(error, "reason", None) or error
         raise UnreachableError(f"{address} gives no answer: {reason}") from None
-    if not isinstance(found, dict) or not isinstance(found.get("verdict"), dict):
+    if not isinstance(document, dict) or not isinstance(document.get("verdict"), dict):
         raise UnreachableError(f"{address} gives an answer that is none of rlexporter")
-    return found
+    return document
 
 
 @contextlib.contextmanager
 def reading(url: str) -> Iterator[None]:
-    """Raise UnreachableError where the answer of the exporter at ``url`` cannot be read inside the block.
+    """Raise UnreachableError if the block cannot read the answer of the exporter at ``url``.
 
     An exporter of another version may leave a field out, or give another kind of value.
     """
@@ -140,7 +140,7 @@ def reading(url: str) -> Iterator[None]:
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """Follows no redirect: it would bring the token to another host."""
+    """Follows no redirect, which would hand the token to another host."""
 
     def redirect_request(self, *_: Any) -> None:
         """Return None: an error then says what was answered."""

@@ -1,9 +1,9 @@
-"""Alerts that a recorded run would have raised: the same judge, on a file, without a server."""
+"""Finds the alerts that a recorded run would have raised: the same judge, on a file, without a server."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from math import isnan
 from typing import Any
 
@@ -56,9 +56,9 @@ class Fired:
     value: float | None
     threshold: float | None
     cause: str | None = None
-    """The alert that this one is a symptom of: only that one would have been sent."""
+    """The alert that this one is a symptom of; only that one would have been sent."""
     own_step: int | None = None
-    """The step from which a symptom would have been sent all the same: it outlived its cause, or began again."""
+    """The step from which a symptom would have been sent too: it outlived its cause, or began again."""
     unit: str = ""
     limit: str = ""
     """The limit as it is set: in ``unit``, or relative to the run's own past."""
@@ -72,7 +72,7 @@ class NotJudged:
     reason: str
     conditions: tuple[str, ...] = ()
     lacks: str = ""
-    """The signal that is missing: itself, or one that it is computed from; empty where it is something else."""
+    """The missing signal: this one, or one that it is computed from; empty if something else is missing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ class Report:
     """What the reader had to assume."""
     framework: str = ""
     incidents: tuple[dict[str, Any], ...] = ()
-    """All that went wrong, as at the end of the run: the same as `conditions[]` of `/api/status`."""
+    """All that went wrong until the end of the run: the same as `conditions[]` of `/api/status`."""
 
     @property
     def status(self) -> int:
@@ -102,11 +102,6 @@ class Report:
         if Severity.CRITICAL.value in severities:
             return 2
         return NOTHING_JUDGED if not self.judged else 1 if Severity.WARNING.value in severities else 0
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the report for `json.dumps`."""
-        missing = [asdict(each) for each in self.not_judged]
-        return {**asdict(self), "alerts": [asdict(fired) for fired in self.alerts], "not_judged": missing}
 
 
 def judge(recording: Recording, thresholds: Thresholds | None = None) -> Report:
@@ -135,8 +130,8 @@ def report(run: Run, recording: Recording) -> Report:
 
 
 def _fired(watch: Watch, key: Key, thresholds: Thresholds) -> Fired:
-    step, found = watch.first[key]
-    condition, severity = found.condition, found.limit.severity.value
+    step, begun = watch.first[key]
+    condition, severity = begun.condition, begun.limit.severity.value
     factor = thresholds.get((condition.name, severity))
     return Fired(
         condition.alert,
@@ -144,20 +139,20 @@ def _fired(watch: Watch, key: Key, thresholds: Thresholds) -> Fired:
         condition.family.value,
         severity,
         step,
-        found.series,
-        found.value,
-        found.threshold,
+        begun.series,
+        begun.value,
+        begun.threshold,
         _alert(watch.causes[key]),
         watch.alone.get(key),
         from_catalog.SIGNAL_NAMED[condition.signal].unit,
-        limit_in_words(condition, found.limit.value if factor is None else factor, found.threshold),
+        limit_in_words(condition, begun.limit.value if factor is None else factor, begun.threshold),
     )
 
 
 def limit_in_words(condition: Condition, factor: float | Mapping[str, float], threshold: float) -> str:
-    """Return what a limit is relative to: `0.35 x its start`; empty for one that is a number of its own.
+    """Return what a limit is relative to: `0.35 x its start`; empty for an absolute limit.
 
-    ``factor``: the number that is set, or one for each variant of the signal; ``threshold``: what came of it.
+    ``factor``: the number that is set, or one for each variant of the signal; ``threshold``: the limit that results.
     """
     baseline = condition.baseline
     if not baseline.relative:
@@ -166,7 +161,7 @@ def limit_in_words(condition: Condition, factor: float | Mapping[str, float], th
     if not condition.below and threshold in floors:
         return "the least that it can be"
     factors = factor.values() if isinstance(factor, Mapping) else (factor,)
-    written = " or ".join(f"{each:g}" for each in factors)
+    written = " or ".join(f"{number:g}" for number in factors)
     return _RELATIVE.get(baseline, f"{{}} {baseline.value}").format(written)
 
 
@@ -175,24 +170,24 @@ def _alert(cause: Key | None) -> str | None:
 
 
 def _ending(recording: Recording, last: int, watch: Watch) -> tuple[Fired, ...]:
-    """Return the alerts on the end of the run, in the step that did not end."""
+    """Return the alert on how the run ended, at the step that was never finished; none for a good end."""
     states = [event for event in recording.events if event.state is not None and event.state.over]
     failed = next((event for event in states if event.state is RunState.FAILED), None)
     if failed is None and (states or not recording.watched):
         return ()
-    each, step = (RUN_VANISHED, last + 1) if failed is None else (RUN_FAILED, max(last + 1, failed.step))
+    alert, step = (RUN_VANISHED, last + 1) if failed is None else (RUN_FAILED, max(last + 1, failed.step))
     cause = _alert(watch.of_failure().cause) if failed else None
-    return (Fired(each.alert, "", each.family.value, each.severity.value, step, "rl_run_state", None, None, cause),)
+    return (Fired(alert.alert, "", alert.family.value, alert.severity.value, step, "rl_run_state", None, None, cause),)
 
 
 def _is_judged(watch: Watch, store: Store) -> bool:
-    """Return True if a series was fed that a condition of this run is judged by."""
+    """Return True if the recording fed a series that a condition of this run is judged by."""
     sources = {series for condition, _ in watch.limits for series in series_of(condition.signal)}
     return any(series.metric.series in sources for series in store.snapshot.steps)
 
 
 def _unknown_keys(recording: Recording) -> tuple[str, ...]:
-    """Return the logged keys that the catalogue does not know, in the order in which they came."""
+    """Return the logged keys that the catalogue does not know, in the order of the log."""
     resolver = Resolver(CATALOG, recording.facts.family, FRAMEWORKS.get(recording.facts.framework))
     shapes = dict.fromkeys(tuple(event.logs) for event in recording.events if event.logs)
     keys = {key: evaluation_prefix(shape) for shape in shapes for key in shape}
@@ -227,4 +222,4 @@ def _lacking(watch: Watch, signal: Signal) -> str:
     if not all(source.derived for source in signal.sources):
         return signal.name
     inputs = [from_catalog.SIGNAL_NAMED[name] for name in (signal.of, *signal.after) if name]
-    return next((_lacking(watch, each) for each in inputs if not watch.heard(each.name)), "")
+    return next((_lacking(watch, silent) for silent in inputs if not watch.heard(silent.name)), "")

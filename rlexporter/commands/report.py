@@ -41,9 +41,9 @@ def run(options: argparse.Namespace) -> int:
     if kept is not None:
         name, data = kept.snapshot.labels.get("run", ""), _data(_ended(kept), History(), kept.time, spoken)
     else:
-        found, history = recording.read(options.file, options.algorithm), History()
-        player = playback.played(found, limits, lambda run: history.see(run.store.snapshot))
-        name, check = found.run, written(recorded_alerts.report(player.run, found))
+        recorded, history = recording.read(options.file, options.algorithm), History()
+        player = playback.played(recorded, limits, lambda run: history.see(run.store.snapshot))
+        name, check = recorded.run, written(recorded_alerts.report(player.run, recorded))
         data = {**_data(player.run.store.snapshot, history, player.now(), spoken), "check": check}
     out = options.output or Path(f"{_file_name(name)}.html")
     if out.exists() and out.samefile(options.file):
@@ -73,5 +73,5 @@ def _data(snapshot: Snapshot, history: History, now: float, spoken: Language) ->
 
 
 def _file_name(run: str) -> str:
-    """Return the name of a run as that of a file: any other sign becomes a line."""
+    """Return the name of a run as a file name: other signs than letters, digits, _ and . become a hyphen."""
     return re.sub(r"[^\w.-]+", "-", run).strip("-.")[:100] or "run"

@@ -84,7 +84,7 @@ def _command(options: argparse.Namespace) -> list[str]:
 
 
 def _flags() -> list[str]:
-    """Return this interpreter's options, such as torchrun's -u: the words before the module or script that it runs."""
+    """Return the options of this interpreter, such as torchrun's -u: the words before its module or script."""
     if sys.flags.ignore_environment or sys.flags.no_site:
         raise SetupError("a Python that was started with -E, -I or -S cannot be reached: leave that out")
     *flags, _ = sys.orig_argv[1 : 1 + len(sys.orig_argv) - len(sys.argv)]
@@ -95,5 +95,5 @@ def _flags() -> list[str]:
 
 def _environment(environ: Mapping[str, str]) -> dict[str, str]:
     """Return ``environ`` with our folder first in `PYTHONPATH`, without empty parts, which mean the current folder."""
-    path = [each for each in environ.get("PYTHONPATH", "").split(os.pathsep) if each and each != STARTUP]
+    path = [folder for folder in environ.get("PYTHONPATH", "").split(os.pathsep) if folder and folder != STARTUP]
     return {**environ, "PYTHONPATH": os.pathsep.join([STARTUP, *path])}

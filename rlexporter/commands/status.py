@@ -5,12 +5,11 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-import textwrap
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rlexporter.commands import client
-from rlexporter.display import COUNTED, number, shown
+from rlexporter.display import COUNTED, number, shown, wrapped
 from rlexporter.model.errors import SetupError
 from rlexporter.model.incident import WORDS
 
@@ -40,46 +39,46 @@ def add_to(commands: Any) -> None:
 def run(options: argparse.Namespace) -> int:
     """Print the verdict; return the exit status."""
     try:
-        found = client.status(options.url, client.Access.of(options))
+        document = client.status(options.url, client.Access.of(options))
         with client.reading(options.url):
-            text = json.dumps(found, indent=1) if options.json else "\n".join(lines(found))
+            text = json.dumps(document, indent=1) if options.json else "\n".join(lines(document))
     except (client.UnreachableError, SetupError) as error:
         print(f"rlexporter: {shown(error)}", file=sys.stderr)
         return _UNREACHABLE
     print(text)
-    word = found["verdict"].get("word")
+    word = document["verdict"].get("word")
     return WORDS.index(word) if word in WORDS else _UNREACHABLE
 
 
-def lines(found: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the lines for a person, of the document ``found``; control characters in names are written out."""
-    verdict, run = found["verdict"], found["run"]
-    yield from _wrapped(f"{verdict['word']:5} {verdict['text']}", " " * 6)
+def lines(document: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the lines of ``document`` for a person, without control characters."""
+    verdict, run = document["verdict"], document["run"]
+    yield from _wrapped(f"{verdict['word']:5} {verdict['text']}")
     planned = "" if run["steps_planned"] is None else f" of {run['steps_planned']}"
     step = "" if run["step"] is None else f", step {run['step']}{planned}"
     yield f"  run {shown(run['name'])}: {shown(run['algorithm'] or 'unknown')}, {run['state']}{step}"
     for name in verdict["conditions"]:
-        for each in found["conditions"]:
-            if each["name"] == name:
-                yield from _wrapped(_condition(each), " " * 6)
+        for condition in document["conditions"]:
+            if condition["name"] == name:
+                yield from _wrapped(_described(condition))
     if verdict["actions"]:
         yield "  what to do:"
     for action in verdict["actions"]:
-        yield from _wrapped(f"    * {action}", " " * 6)
+        yield from _wrapped(f"    * {action}")
     if verdict["runbook"]:
         yield f"  {shown(verdict['runbook'])}"
 
 
-def _condition(each: Mapping[str, Any]) -> str:
-    """Return cause, step, value and limit."""
-    value, limit, unit = each["value"], each["threshold"], each["signal_unit"]
-    of = f" of {each['subject']}" if each.get("subject") else ""
-    text = f"  {each['severity']}: {each['alert']} ({each['name']}){of}, step {each['step']}"
+def _described(condition: Mapping[str, Any]) -> str:
+    """Return severity, alert, step, value and limit."""
+    value, limit, unit = condition["value"], condition["threshold"], condition["signal_unit"]
+    of = f" of {condition['subject']}" if condition.get("subject") else ""
+    text = f"  {condition['severity']}: {condition['alert']} ({condition['name']}){of}, step {condition['step']}"
     if isinstance(value, (int, float)) and isinstance(limit, (int, float)):
         what = " NaN or infinite" if unit == "values" else ""
         text += f": {number(value, unit)}{what}" + ("" if unit in COUNTED else f", limit {number(limit, unit)}")
-    return text if each["holds"] else f"{text}; {each['standing']}"
+    return text if condition["holds"] else f"{text}; {condition['standing']}"
 
 
-def _wrapped(text: str, later: str) -> list[str]:
-    return textwrap.wrap(shown(text), _WIDTH, subsequent_indent=later, break_long_words=False, break_on_hyphens=False)
+def _wrapped(text: str) -> list[str]:
+    return wrapped(shown(text), _WIDTH, later=" " * 6)

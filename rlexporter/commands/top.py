@@ -25,7 +25,7 @@ _WIDE = 120
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One run as it is now: what is shown of it, by column."""
+    """What the table shows of one run, by column."""
 
     word: str
     run: str
@@ -38,7 +38,7 @@ class Row:
 
     @property
     def order(self) -> tuple[int, str]:
-        """Return its place in the table: the worst first, then by name."""
+        """Return what sorts the table: the worst first, then by name."""
         return _WORST_FIRST.index(self.word), self.run
 
 
@@ -62,28 +62,28 @@ def run(options: argparse.Namespace) -> int:
         from rich.console import Console
         from rich.live import Live
     access, urls = client.Access.of(options), list(dict.fromkeys(map(client.base, options.urls)))
-    access.headers(), access.context()  # what is wrong with the files is said before the screen is taken
+    access.headers(), access.context()  # report unusable files before taking the screen
     console = Console()
     with ThreadPoolExecutor(min(len(urls), _MOST_AT_ONCE)) as pool:
 
-        def found() -> Any:
+        def now() -> Any:
             return table(list(pool.map(lambda url: row(url, access), urls)), console.width)
 
         if options.once:
-            console.print(found())
+            console.print(now())
             return 0
         try:
-            with Live(found(), console=console, screen=True, auto_refresh=False) as live:
+            with Live(now(), console=console, screen=True, auto_refresh=False) as live:
                 while True:
                     time.sleep(options.interval)
-                    live.update(found(), refresh=True)
+                    live.update(now(), refresh=True)
         except KeyboardInterrupt:
-            console.print(found())
+            console.print(now())
     return 0
 
 
 def row(url: str, access: client.Access) -> Row:
-    """Return what the exporter at ``url`` says of its run now; that it does not answer is a row too."""
+    """Return the row of the run of the exporter at ``url``; one that does not answer has a row too."""
     try:
         with client.reading(url):
             return answered(client.status(url, access))
@@ -91,9 +91,9 @@ def row(url: str, access: client.Access) -> Row:
         return Row(_GONE, url, why=str(error).removeprefix(f"{url}/api/status "))
 
 
-def answered(found: Mapping[str, Any]) -> Row:
+def answered(document: Mapping[str, Any]) -> Row:
     """Return the row of a status document."""
-    run, verdict = found["run"], found["verdict"]
+    run, verdict = document["run"], document["verdict"]
     planned = "" if run["steps_planned"] is None else f"/{run['steps_planned']}"
     return Row(
         verdict["word"] if verdict["word"] in WORDS else LOOK,
@@ -102,15 +102,15 @@ def answered(found: Mapping[str, Any]) -> Row:
         "" if run["step"] is None else f"{run['step']}{planned}",
         _number(run["steps_per_second"]),
         "" if run["seconds_left"] is None else span(run["seconds_left"]),
-        tuple(map(_number, few(found["cards"]).values())),
+        tuple(map(_number, few(document["cards"]).values())),
         verdict["text"],
     )
 
 
 def table(rows: Sequence[Row], width: int) -> Any:
-    """Return the table of ``rows`` for a rich console of ``width`` signs; narrow ones leave the numbers out.
+    """Return the table of ``rows`` for a rich console; one of small ``width``, in signs, leaves the numbers out.
 
-    Names and texts are shown as they are, never as markup.
+    Names and texts are never read as markup.
     """
     from rich.table import Table
     from rich.text import Text
@@ -121,10 +121,10 @@ def table(rows: Sequence[Row], width: int) -> Any:
     for name in ("", "state", "step", "steps/s", "left", *numbers):
         made.add_column(name, justify="left" if name in ("", "state") else "right", no_wrap=True)
     made.add_column("why", ratio=5, no_wrap=True, overflow="ellipsis")
-    for each in sorted(rows, key=lambda each: each.order):
-        shown_numbers = each.numbers[: len(numbers)]
-        cells = (each.run, each.word, each.state, each.step, each.pace, each.left, *shown_numbers, each.why)
-        style = _STYLES[each.word]
+    for row in sorted(rows, key=lambda row: row.order):
+        shown_numbers = row.numbers[: len(numbers)]
+        cells = (row.run, row.word, row.state, row.step, row.pace, row.left, *shown_numbers, row.why)
+        style = _STYLES[row.word]
         made.add_row(*(Text(shown(cell), style=style if i == 1 else "") for i, cell in enumerate(cells)))
     return made
 
