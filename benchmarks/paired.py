@@ -153,7 +153,7 @@ def scraped(port: int, seconds: float) -> Iterator[None]:
 def _main(kind: Kind, read: int, write: int, port: int | None) -> None:
     from transformers import LlamaForCausalLM, PrinterCallback, TrainerCallback
 
-    from rlexporter.demo import groups, ppo_loops, quiet, tiny
+    from rlexporter.demo import quiet, tiny, trainers
 
     quiet()
     spent: list[float] = []
@@ -172,9 +172,9 @@ def _main(kind: Kind, read: int, write: int, port: int | None) -> None:
         LlamaForCausalLM(tiny.config(hidden_size=kind.width, layers=kind.layers)).save_pretrained(path / "tiny-llama")
         model = LlamaForCausalLM.from_pretrained(path / "tiny-llama")
         if kind.algorithm == "ppo":
-            trainer = ppo_loops.trainer(steps, path, model, [*tiny.REWARDS])
+            trainer = trainers.of_ppo(steps, path, model, [*tiny.REWARDS])
         else:
-            trainer = groups.trainer(kind.algorithm, steps, path, model, [*tiny.REWARDS])
+            trainer = trainers.of_groups(kind.algorithm, steps, path, model, [*tiny.REWARDS])
             trainer.args.eval_strategy = "no"
         trainer.remove_callback(PrinterCallback)
         if port is not None:

@@ -109,8 +109,8 @@ class _Tail:
                 self._take(self._stream.close(begin=True))
             elif piece.content:
                 self._take(self._stream.feed(piece.content))
-            if self._stream.found != lines:
-                last, lines, settled = time.monotonic(), self._stream.found, False
+            if self._stream.count != lines:
+                last, lines, settled = time.monotonic(), self._stream.count, False
             if piece.content or piece.anew:
                 continue
             quiet = time.monotonic() - last

@@ -1,7 +1,7 @@
 """Real faults for the real run: `nan@200` is the fault `nan` in step 200. Each begins a condition of its own.
 
-A reward function fails when the training next computes rewards: GRPO and RLOO of the demo do so in every second step.
-An evaluation does not count.
+A reward function fails when training next computes rewards, which the demo's GRPO and RLOO do in every second step. An
+evaluation does not count.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from difflib import get_close_matches
 from rlexporter.model.errors import SetupError
 
 STALLED_SECONDS = 30.0
-"""How long a step of a run with the fault `stall` may take: the usual ten minutes are long for somebody who looks."""
+"""How long a step of a run with the fault `stall` may take: few would watch for the usual ten minutes."""
 
 KINDS = {
     "nan": "the gradient is NaN in one step; the weights are lost with it, and the next sampling fails",
@@ -29,8 +29,8 @@ LACKS = {
     "ppo": ("reward_hacking",),
     "ppo-legacy": ("reward_hacking",),
 }
-"""The faults that a trainer does not show. The penalty of PPO lets KL grow two or three times, and not five: 3.5 nats a
-completion after 140 steps become 11 (legacy PPO: 6.5 and 15), even where the logit is raised twice as high."""
+"""The faults that a trainer does not show. The penalty of PPO lets KL grow two or three times, not five: 3.5 nats a
+completion become 11 after 140 steps (legacy PPO: 6.5 and 15), even if the logit is raised twice as high."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Fault:
 
     @staticmethod
     def parse(text: str, algorithm: str, steps: int) -> Fault:
-        """Return the fault that ``text`` names, such as `nan@20`, in a run of so many ``steps``.
+        """Return the fault that ``text`` names, such as `nan@20`, in a run of that many ``steps``.
 
         Raises:
             SetupError: there is no such fault, ``algorithm`` does not show it, or the run ends before it.

@@ -17,20 +17,20 @@ from rlexporter.demo.faults import KINDS, Fault
 STALL_SECONDS = 900.0
 _SPIKE = 1000.0
 _DRIFTS = {"reward_hacking": ("e", 0.12, 4.0), "length_collapse": (tiny.END, 2.0, 60.0)}
-"""By fault, the token that the policy drifts to: by how much its logit rises in each step, and how far at most. It
-stands for hundreds of steps in which a policy learns such a thing."""
+"""By fault, the token that the policy drifts to, how much its logit rises in each step, and how far at most. It stands
+in for the hundreds of steps in which a policy learns such a thing."""
 _PACE = {("ppo", "length_collapse"): 0.4}
-"""By algorithm and fault, how many times as fast: at full pace the value loss of PPO would spike first."""
+"""By algorithm and fault, a factor on the drift: at full pace the value loss of PPO would spike first."""
 _ROLLOUTS = {"grpo": 2, "rloo": 2}
-"""By algorithm, the steps that train on a rollout. The drift waits for the next: it stands for what was learnt before,
-and is no update that moves the policy off its own samples."""
+"""By algorithm, the number of steps that train on a rollout. The drift waits for the next rollout: it stands in for
+what was learnt before, and must not move the policy off its own samples."""
 _OF_REWARDS = ("nan_reward", "dead_reward", "stall")
-"""The faults that happen when rewards are next computed for the training, which may be a step later."""
+"""The faults that happen when training next computes rewards, which may be a step later."""
 Reward = Callable[..., list[float]]
 
 
 class Injection(TrainerCallback):  # type: ignore[misc] # transformers is not checked
-    """Callback that makes the fault happen: once, or from its step on. The training thread calls everything here."""
+    """Makes the fault happen, once or from its step on. The training thread calls everything here."""
 
     def __init__(self, fault: Fault, said: Callable[[str], None], algorithm: str) -> None:
         self.turn_penalty: Callable[[], None] = lambda: None
@@ -44,25 +44,25 @@ class Injection(TrainerCallback):  # type: ignore[misc] # transformers is not ch
         self._step = 0
         self.begun = self._due = self._begins = self._happened = False
         self._between = False
-        """True between two steps, where an evaluation may be: it has rollouts, but none of the training."""
+        """True between two steps, when an evaluation may compute rewards too."""
 
     def rewards(self, *, summed: bool) -> list[Reward]:
-        """Return the demo's reward functions, with the fault if it is one of theirs.
+        """Return the demo's reward functions, with the fault if it is one of rewards.
 
-        ``summed``: the trainer sees only their sum, so that all of them die of `dead_reward`, and not one.
+        ``summed``: the trainer sees only their sum, so that `dead_reward` has to hit all of them.
         """
         length = self._in(tiny.length_reward, self._dead) if summed else tiny.length_reward
         return [self._in(tiny.letter_reward, self._letters), length]
 
     def before(self, model: Any, optimizer: Any, step: int) -> None:
-        """Begin the fault if ``step``, which comes next, is its step; a short one ends one step later."""
+        """Begin the fault if its step is ``step``, which comes next; a short fault ends one step later."""
         self._step, self._between = step, False
         while self._undo:
             self._undo.pop()()
         if self._bias is not None:
-            token, each, most = _DRIFTS[self._fault.kind]
+            token, per_step, most = _DRIFTS[self._fault.kind]
             drifted = max(step - (step - 1) % self._rollout - self._fault.step, 0)
-            self._bias[tiny.token(token)] = min(each * self._pace * drifted, most)
+            self._bias[tiny.token(token)] = min(per_step * self._pace * drifted, most)
         if self._due or step < self._fault.step:
             return
         self._due = True
@@ -89,7 +89,7 @@ class Injection(TrainerCallback):  # type: ignore[misc] # transformers is not ch
         self.before(kwargs["model"], kwargs["optimizer"], state.global_step + 1)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Prepare the next step if the trainer has no event for its beginning."""
+        """Prepare the next step if the trainer has no event for the beginning of one."""
         self._between = self._begins
         if not self._begins:
             self.before(kwargs["model"], kwargs["optimizer"], state.global_step + 1)
@@ -105,7 +105,7 @@ class Injection(TrainerCallback):  # type: ignore[misc] # transformers is not ch
         self._bias = head.bias
 
     def _in(self, reward: Reward, fault: Callable[[list[float], dict[str, Any]], list[float]]) -> Reward:
-        """Return ``reward`` under its own name, with what ``fault`` makes of its values once the fault has begun."""
+        """Return ``reward`` under its own name, but with its values changed by ``fault`` once that has begun."""
 
         @functools.wraps(reward)
         def wrapped(**batch: Any) -> list[float]:

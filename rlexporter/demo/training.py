@@ -16,7 +16,7 @@ from typing import Any
 from transformers import PrinterCallback, TrainerCallback
 
 from rlexporter.config.settings import SettingArguments
-from rlexporter.demo import groups, ppo_loops, tiny
+from rlexporter.demo import tiny, trainers
 from rlexporter.demo.faults import STALLED_SECONDS, Fault
 from rlexporter.demo.injection import Injection
 from rlexporter.display import Display
@@ -58,14 +58,14 @@ def _built(
     """Return the trainer, and the function that trains it."""
     model = tiny.model(folder / "tiny-llama", _SEED, display.teaching)
     if algorithm == "ppo-legacy":
-        legacy = ppo_loops.LegacyRun(steps, folder, rewards)
+        legacy = trainers.LegacyRun(steps, folder, rewards)
         if injection is not None:
             injection.turn_penalty = lambda: _turn_penalty(legacy.trainer)
         return legacy.trainer, lambda: legacy.train(injection.before if injection else None, display.step)
     if algorithm == "ppo":
-        trainer = ppo_loops.trainer(steps, folder, model, rewards)
+        trainer = trainers.of_ppo(steps, folder, model, rewards)
     else:
-        trainer = groups.trainer(algorithm, steps, folder, model, rewards)
+        trainer = trainers.of_groups(algorithm, steps, folder, model, rewards)
     trainer.remove_callback(PrinterCallback)
     if injection is not None:
         injection.turn_penalty = lambda: _turn_penalty(trainer)

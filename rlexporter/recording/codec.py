@@ -41,28 +41,27 @@ def series_text(series: Series) -> str:
     return series.metric.series + (f"{{{labels}}}" if labels else "")
 
 
-def parse(found: Mapping[str, Mapping[str, Any]], bounds: Mapping[str, Any]) -> dict[Series, Histogram]:
-    """Return the histograms of ``found`` by series. ``bounds`` are those of the recording, by name.
+def parse(recorded: Mapping[str, Mapping[str, Any]], bounds: Mapping[str, Any]) -> dict[Series, Histogram]:
+    """Return the ``recorded`` histograms by series. ``bounds`` are those of the recording, by name.
 
-    Series that the catalogue lacks are left out, and those with bounds that differ from its own, but where a user may
-    set these.
+    Leaves out series that the catalogue lacks, and those whose bounds differ from its own, unless users may set them.
     """
-    seen = {}
-    for text, counts in found.items():
-        found_in = series(text)
-        if found_in is None:
+    histograms = {}
+    for text, counts in recorded.items():
+        named = series(text)
+        if named is None:
             continue
-        metric, labels = found_in
+        metric, labels = named
         own = tuple(map(float, bounds.get(metric.series, metric.bounds)))
         if own != metric.bounds and metric.short_name in buckets.ADJUSTABLE:
             metric = buckets.with_bounds(metric.series, own)
         if metric.bounds == own and len(counts["counts"]) == len(own) + 1:
-            seen[Series(metric, labels)] = _buckets(own, counts)
-    return seen
+            histograms[Series(metric, labels)] = _buckets(own, counts)
+    return histograms
 
 
 def series(text: str) -> Series | None:
-    """Return the series that ``text`` names; None for one that the catalogue lacks."""
+    """Return the series that ``text`` names, or None if the catalogue lacks it."""
     name, _, rest = text.partition("{")
     metric = NAMED.get(name)
     if metric is None:
@@ -72,7 +71,7 @@ def series(text: str) -> Series | None:
 
 
 def _labels(text: str) -> Iterator[tuple[str, str]]:
-    """Yield names and values of ``a="x",b="y"``: each value is a JSON text, which marks its own end."""
+    """Yield names and values of ``a="x",b="y"``. The values are JSON strings, which mark their own ends."""
     decoder = json.JSONDecoder()
     while text:
         name, _, rest = text.partition("=")

@@ -1,4 +1,4 @@
-"""Reads the bytes of a log as they come: of a file that grows, is replaced or begins anew, or of a pipe."""
+"""Reads the bytes of a log as they arrive: from a file that grows, is replaced or begins anew, or from a pipe."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from rlexporter.recording.formats import log_in
 
 _PIECE = 256 * 1024
 _MARK = 64
-"""The bytes before the place of reading that show if a file is still the one that was read."""
+"""How many bytes before the position of reading tell whether a file is still the one that was read."""
 
 
 class Piece(NamedTuple):
-    """What has come since the last time; nothing is empty."""
+    """What has arrived since the last call; empty if nothing has."""
 
     content: bytes = b""
     anew: str = ""
@@ -29,10 +29,10 @@ class Piece(NamedTuple):
 
 
 class GrowingFile:
-    """A file at ``path``, which need not be there yet.
+    """A file at ``path``, which need not exist yet.
 
-    Another file of that name is read from its beginning once the old one is at its end; a file that became shorter, or
-    whose bytes before the place of reading have changed, is read from its beginning.
+    A file that replaces it is read once the old one is at its end. A file that became shorter, or whose bytes before
+    the position of reading have changed, is read from its beginning.
     """
 
     def __init__(self, path: Path) -> None:
@@ -45,16 +45,16 @@ class GrowingFile:
 
     @property
     def written(self) -> float:
-        """Return when the file was written last, in seconds since the epoch."""
+        """Return when the file was last written, in seconds since the epoch."""
         return os.fstat(self._file.fileno()).st_mtime if self._file else time.time()
 
     @property
     def read(self) -> tuple[int, int]:
-        """Return how many bytes of the file were read, and how many there are."""
+        """Return how many bytes of the file were read, and how many it has."""
         return (self._at, os.fstat(self._file.fileno()).st_size) if self._file else (0, 0)
 
     def next(self) -> Piece:
-        """Return what has been written since the last time; at most a quarter of a megabyte."""
+        """Return what has been written since the last call, at most 256 KiB of it."""
         if self._file is None:
             self._file = self._opened()
         try:
@@ -72,9 +72,9 @@ class GrowingFile:
             self._at += len(content)
             self._mark = (self._mark + content)[-_MARK:]
             return Piece(content)
-        if self._is_replaced(file) and (found := self._opened()) is not None:
+        if self._is_replaced(file) and (newer := self._opened()) is not None:
             file.close()
-            self._file, self._at, self._mark = found, 0, b""
+            self._file, self._at, self._mark = newer, 0, b""
             return Piece(anew="was replaced by another file")
         return Piece()
 
@@ -94,18 +94,18 @@ class GrowingFile:
             raise SetupError(f"{self.path}: cannot be read: {error.strerror or error}") from None
 
     def _is_other(self, file: FileIO) -> bool:
-        """Return True if what was read of the open file is not there any more."""
+        """Return True if the open file no longer holds what was read of it."""
         if not self._at:
             return False
         if os.fstat(file.fileno()).st_size < self._at:
             return True
         file.seek(self._at - len(self._mark))
-        found = file.read(len(self._mark))
+        mark = file.read(len(self._mark))
         file.seek(self._at)
-        return found != self._mark
+        return mark != self._mark
 
     def _is_replaced(self, file: FileIO) -> bool:
-        """Return True if the path names another file than the open one; one that was only removed may still grow."""
+        """Return True if the path names another file than the open one. One that was only removed may still grow."""
         with contextlib.suppress(OSError):
             now, open_one = self.path.stat(), os.fstat(file.fileno())
             return (now.st_dev, now.st_ino) != (open_one.st_dev, open_one.st_ino)
@@ -113,7 +113,7 @@ class GrowingFile:
 
 
 class Pipe:
-    """What another program writes: standard input, or a named pipe. ``fileno``: of what is open for reading."""
+    """What another program writes: standard input, or a named pipe that is open as ``fileno``."""
 
     def __init__(self, fileno: int) -> None:
         self.ended = False
@@ -123,16 +123,16 @@ class Pipe:
 
     @property
     def written(self) -> float:
-        """Return when something came last, in seconds since the epoch."""
+        """Return when something last arrived, in seconds since the epoch."""
         return self._time
 
     @property
     def read(self) -> tuple[int, int]:
-        """Return that nobody knows how much there is."""
+        """Return zeros: nobody knows how much there is."""
         return 0, 0
 
     def next(self) -> Piece:
-        """Return what has come."""
+        """Return what has arrived."""
         if self.ended or not select.select([self._fileno], [], [], 0)[0]:
             return Piece()
         content = os.read(self._fileno, _PIECE)
@@ -140,24 +140,24 @@ class Pipe:
         return Piece(content)
 
     def close(self) -> None:
-        """Leave it open: it is the process's own."""
+        """Leave it open: it belongs to the process."""
 
 
-def source(path: str) -> GrowingFile | Pipe:
-    """Return the source at ``path``; ``-`` is standard input, and a folder is searched for its log.
+def source(name: str) -> GrowingFile | Pipe:
+    """Return the source called ``name``: ``-`` is standard input, and a folder is searched for its log.
 
-    A named pipe is waited for until somebody writes to it. Raises SetupError for what cannot be followed.
+    Waits until somebody writes to a named pipe. Raises SetupError for what cannot be followed.
     """
-    if path == "-":
+    if name == "-":
         return Pipe(0)
-    found = Path(path)
+    path = Path(name)
     try:
-        mode = found.stat().st_mode if found.exists() else stat.S_IFREG
+        mode = path.stat().st_mode if path.exists() else stat.S_IFREG
         if stat.S_ISFIFO(mode) or stat.S_ISCHR(mode):
             return Pipe(os.open(path, os.O_RDONLY))
     except OSError as error:
-        raise SetupError(f"{path}: cannot be read: {error.strerror or error}") from None
+        raise SetupError(f"{name}: cannot be read: {error.strerror or error}") from None
     if stat.S_ISDIR(mode):
-        grows = [found / name for name in run_facts.LOG_FILES[1:] if (found / name).is_file()]
-        return GrowingFile(grows[0] if grows else log_in(found))
-    return GrowingFile(found)
+        growing = [path / log for log in run_facts.LOG_FILES[1:] if (path / log).is_file()]
+        return GrowingFile(growing[0] if growing else log_in(path))
+    return GrowingFile(path)

@@ -1,4 +1,4 @@
-"""Reader of a recorded run: lines -> events."""
+"""Reads a recorded run: lines -> events."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ class Event:
     update: StepUpdate | None = None
     part: StepUpdate | None = None
     awaits: bool = False
-    """True for a line or a step with counts on their way from a device."""
+    """True for a line or a step whose counts were still on their way from a device."""
     last: bool | None = None
-    """True for a part after which none was on its way; None if it did not come from a device."""
+    """True for the last part that was on its way from a device; None for a part that came from none."""
     state: RunState | None = None
     exception: str = ""
 
@@ -55,9 +55,9 @@ class Recording:
     watched: bool = False
     """True if the recorder would have written how the run ended."""
     began: float = nan
-    """Time when recording began, before the first event: seconds since the epoch, NaN if the file does not say."""
+    """When recording began, before the first event: seconds since the epoch, NaN if the file does not say."""
     notes: tuple[str, ...] = ()
-    """What had to be assumed, since the file does not say it."""
+    """What had to be assumed because the file does not say it."""
 
 
 def read(path: str | Path, algorithm: str = "") -> Recording:
@@ -148,7 +148,7 @@ class Parser:
             yield event
 
     def settle(self) -> Iterator[Event]:
-        """Yield the step that waited for its log line: it has none."""
+        """Yield the step that waited for its log line, which has not come."""
         before, self._step_alone = self._step_alone, None
         if before is not None:
             yield before
@@ -169,8 +169,8 @@ class Parser:
             logs = {key: value for key, value in line.items() if key not in ("step", "global_step", "time")}
             return self._log(time, line.get("step", line.get("global_step")), logs)
         if kind in ("log", "stats", "tracker_log"):
-            found = self._log(time, line.get("global_step"), line.get("stats" if kind == "stats" else "logs"))
-            return replace(found, awaits=True) if line.get("awaits") is True else found
+            event = self._log(time, line.get("global_step"), line.get("stats" if kind == "stats" else "logs"))
+            return replace(event, awaits=True) if line.get("awaits") is True else event
         if kind in ("step", "part"):
             update = self._update(line)
             if kind == "step":
@@ -226,7 +226,7 @@ class Parser:
 
 @contextlib.contextmanager
 def _at(where: str) -> Iterator[None]:
-    """Turn any error inside into an UnreadableError for the place ``where``."""
+    """Turn any error inside the block into an UnreadableError for the place ``where``."""
     try:
         yield
     except SetupError:
@@ -251,7 +251,7 @@ def _step(value: object) -> int:
 
 
 def _number(value: Any) -> Any:
-    """Return ``value``; for an array that was recorded as a summary its mean, NaN with a NaN among its values."""
+    """Return ``value``, or the mean of an array that was recorded as a summary; NaN if it held a NaN."""
     if not isinstance(value, dict) or "__array__" not in value:
         return value
     return nan if value.get("nan") else inf if value.get("inf") else value.get("mean")

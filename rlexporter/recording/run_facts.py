@@ -15,22 +15,22 @@ from rlexporter.model.metric import Framework
 from rlexporter.model.step import RunFacts
 
 LOG_FILES = ("trainer_state.json", "logging.jsonl", "trainer_log.jsonl")
-"""The logs that transformers, ms-swift and LLaMA-Factory write into the folder of a run, the one to prefer first."""
+"""The logs that transformers, ms-swift and LLaMA-Factory write into the folder of a run, the preferred first."""
 _LOGGING_STEPS = 10
 _INTERVALS = 2
-"""A log that begins later than after so many of its own intervals is not there from the beginning."""
+"""A log whose first step is later than this many of its own intervals lacks its beginning."""
 
 
 def facts(
     metas: Sequence[Mapping[str, Any]], keys: Collection[str], algorithm: str, framework: Framework | None = None
 ) -> RunFacts:
-    """Return the facts of a run begun by each of ``metas``: step and totals from the first, the rest from the last.
+    """Return the facts of a run that each of ``metas`` began: step and totals from the first, the rest from the last.
 
-    ``keys`` are the logged ones; ``algorithm`` overrides the file's if it is not empty; ``framework`` is the one whose
-    keys they are, if it is not TRL.
+    ``keys``: those that were logged; ``algorithm``: overrides the file's if not empty; ``framework``: whose keys they
+    are, None for TRL's.
     """
     first, meta = (metas[0], metas[-1]) if metas else ({}, {})
-    config, told = (found if isinstance(found, dict) else {} for found in map(meta.get, ("config", "info")))
+    config, told = (part if isinstance(part, dict) else {} for part in map(meta.get, ("config", "info")))
     algorithm = algorithm or _algorithm(meta, keys)
     framework = FRAMEWORKS.get(str(meta.get("framework")), framework)
     numbers = {name: config[name] for name in HYPERPARAMETERS if isinstance(config.get(name), (int, float))}
@@ -51,9 +51,9 @@ def facts(
 
 
 def is_trimmed(steps: Sequence[int]) -> bool:
-    """Return True if a log with these ``steps`` does not begin where its run did, in multiples of its own interval.
+    """Return True if a log with these ``steps`` lacks the beginning of its run.
 
-    One line alone tells no interval: TRL's own is assumed.
+    One line alone tells no interval between lines: TRL's default is assumed.
     """
     return bool(steps) and steps[0] > _INTERVALS * interval(steps)
 
@@ -65,7 +65,7 @@ def interval(steps: Sequence[int]) -> int:
 
 
 def name(meta: Mapping[str, Any], path: Path) -> str:
-    """Return the name of the run; for a log that is called the same in every folder, the name of its folder."""
+    """Return the name of the run. A log with a usual name is called like its folder."""
     folder = path.resolve().parent
     if folder.name.startswith("checkpoint-"):
         folder = folder.parent
@@ -82,9 +82,9 @@ def _algorithm(meta: Mapping[str, Any], keys: Collection[str]) -> str:
     if own and own != "custom":
         return own
     trainer = _letters(str(meta.get("trainer") or ""))
-    for each in sorted(ALGORITHMS, key=len, reverse=True):
-        if trainer.startswith(_letters(each)):
-            return each
+    for known in sorted(ALGORITHMS, key=len, reverse=True):
+        if trainer.startswith(_letters(known)):
+            return known
     if any(key.startswith("ppo/") for key in keys):
         return "ppo-legacy"
     if "val/ratio" in keys or "policy/approxkl_avg" in keys:

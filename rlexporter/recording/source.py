@@ -1,4 +1,4 @@
-"""What a format hands to the reader: the log lines of a file, each with its place; and the error for all others."""
+"""What a format hands to the reader: the lines of a log, each with its place; and the error for any other file."""
 
 from __future__ import annotations
 
@@ -15,38 +15,38 @@ UNDERSTOOD = (
 
 
 class Line(NamedTuple):
-    """An object of a log."""
+    """A line of a log, as an object."""
 
     where: str
     """Its place in the file, for messages."""
     logs: dict[str, Any]
     bar: tuple[int, int] | None = None
-    """The steps done and planned on the progress bar that was drawn after it; None if there was none."""
+    """The steps done and planned on the progress bar drawn after it, if any."""
 
 
 class Found(NamedTuple):
     """The log lines of a run, as some format holds them."""
 
     path: Path
-    """The file that they were found in, or the folder of several files of one run."""
+    """Their file, or the folder of several files of one run."""
     lines: Sequence[Line]
     notes: tuple[str, ...] = ()
     """What the reader had to assume."""
 
 
 class InOnePiece(NamedTuple):
-    """A text that is read as a whole, and does not grow line by line."""
+    """A text that does not grow line by line, and is read as a whole."""
 
     what: str
-    """How it is called where a log is followed."""
+    """What to call it in a message."""
     lines: Iterable[Line]
 
 
 class UnreadableError(SetupError):
-    """A file that is no recorded run; the message is one line that says which, where, and what is wrong."""
+    """A file is no recorded run. The message is one line that says which, where, and what is wrong."""
 
 
 def shortened(text: object, length: int = 60) -> str:
     """Return ``text`` on one line, cut to ``length`` characters, for a message."""
-    line = " ".join("".join(each if each.isprintable() else " " for each in str(text)).split())
+    line = " ".join("".join(sign if sign.isprintable() else " " for sign in str(text)).split())
     return line if len(line) <= length else line[: length - 1] + "…"

@@ -49,9 +49,9 @@ class Stream(Parser):
         return replace(self.facts_so_far(newest=True), run_name=self.name)
 
     @property
-    def found(self) -> int:
+    def count(self) -> int:
         """Return how many log lines the current file has had, including those that wait for more."""
-        return self._reader.found if self._reader else 0
+        return self._reader.count if self._reader else 0
 
     @property
     def ending(self) -> Event | None:

@@ -1,7 +1,7 @@
-"""Translates the log lines of other writers into those of TRL: their steps, numbers as texts, prefixes of trackers.
+"""Translates log lines of other writers into those of TRL: steps, numbers written as texts, prefixes of trackers.
 
-The keys stay those of their framework, whose table in `rlexporter.frameworks` says what they feed. Lines that
-carry an ``event`` are those of recorders, and are left alone.
+The keys stay those of their framework; its table in `rlexporter.frameworks` says what they feed. Lines with an
+``event`` come from recorders, and are left alone.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ _OWN_STEPS = (
     *("global_step/max_steps", "iteration"),  # ms-swift: "10/100"; the second of its Megatron trainers
 )
 _CALLS = "_step"
-"""W&B: the step of its calls, which may be several a step."""
+"""W&B: the number of a call; a step may have several."""
 STEPS = (*_OWN_STEPS, _CALLS)
-"""The keys of a step, the best first."""
+"""The keys that hold a step, the best first."""
 _TIME, _WANDB_TIME = "time", "_timestamp"
 _ROUNDED = 100.0
-"""Times that are all multiples of so many seconds were rounded on the way, and tell the pace of no step."""
+"""Times that are all multiples of this many seconds were rounded, and tell no pace."""
 _NO_METRICS = frozenset((*STEPS, _TIME, _WANDB_TIME, "_runtime"))
 _PLANNED = {"current_steps": "total_steps"}
 _LAST_OF_SWIFT = "last_model_checkpoint"
-"""A key of the line that ms-swift writes last, however the run ended: no log line, but the state of its trainer."""
+"""A key of the last line of ms-swift, which holds the state of its trainer, however the run ended."""
 _SUMMARY = "train_runtime"
-"""A key of the line that transformers writes where a training has come to its end."""
+"""A key of the line that transformers writes when a training is complete."""
 
 _NUMBER = re.compile(r"[+-]?((\d+(\.\d*)?|\.\d+)(e[+-]?\d+)?|nan|inf(inity)?)", re.IGNORECASE | re.ASCII)
 _OF = re.compile(r"(\d+)/(\d+)", re.ASCII)
@@ -48,51 +48,51 @@ _MOST_KEYS = 10_000
 
 @cache
 def _resolvers() -> dict[str, Resolver]:
-    """Return a resolver of each framework's keys, made when the first log is read and not on import."""
+    """Return a resolver of keys by framework. Made when the first log is read, not on import."""
     return {name: Resolver(CATALOG, framework=FRAMEWORKS.get(name)) for name in (TRL, *FRAMEWORKS)}
 
 
 @lru_cache(maxsize=10_000)
 def is_known(key: str, framework: str = "") -> bool:
-    """Return True if the catalogue has ``key`` for some algorithm of ``framework``, or of any without one."""
+    """Return True if the catalogue has ``key`` for some algorithm of ``framework``, by default of any."""
     asked = (_resolvers()[framework],) if framework else _resolvers().values()
-    return any(each.resolve(key) for each in asked)
+    return any(resolver.resolve(key) for resolver in asked)
 
 
 def is_number(value: object) -> bool:
-    """Return True for a text that is a number, NaN and the infinities among them."""
+    """Return True for a text that is a number, which NaN and the infinities are too."""
     return isinstance(value, str) and bool(_NUMBER.fullmatch(value.strip()))
 
 
 def is_training(logs: Mapping[str, Any]) -> bool:
-    """Return True for a log line of a step, and not of an evaluation or of the whole training."""
+    """Return True for a log line of a step; False for one of an evaluation or of the whole training."""
     return _SUMMARY not in logs and not evaluation_prefix(tuple(logs))
 
 
 def _opened(line: dict[str, Any]) -> dict[str, Any]:
-    """Return the line in what verl's logger ``file`` writes: ``{"step": 1, "data": {...}}``."""
+    """Return ``line`` without the nesting of verl's logger ``file``: ``{"step": 1, "data": {...}}``."""
     data = line.get("data")
     rest = {key: value for key, value in line.items() if key != "data"}
     return {**data, **rest} if isinstance(data, dict) and set(rest) <= _NO_METRICS else line
 
 
 class Dialect:
-    """The writer of one log: how it calls steps, times and keys. It is learned from the lines, all or what there is.
+    """How the writer of one log names steps, times and keys, learned from the lines so far.
 
-    A line without a step of its own belongs to the one before, if it is no log line of a step. Where no line has any,
-    the steps are those on the progress bar, if it tells them all; else lines are counted.
+    A line without a step belongs to the line before, unless it is a log line of a step. If no line has a step, the
+    progress bar tells them, provided that it does for each line; otherwise lines are counted.
     """
 
     def __init__(self) -> None:
         self.framework: Framework | None = None
-        """The framework whose keys the lines have; None for those of TRL."""
+        """The framework whose keys the lines have; None for TRL's."""
         self.algorithm = ""
-        """The algorithm that is known by the framework; empty if the keys have to tell."""
+        """The algorithm, if the framework tells it; empty if the keys have to."""
         self.planned: int | None = None
-        """The steps that are planned; None where no line says so."""
+        """The number of planned steps; None while no line says it."""
         self._stepped = self._with_calls = self._with_lines = False
         self._barred: int | None = None
-        """The steps planned on the progress bar that is believed; 0 if none is, None if that is not decided."""
+        """The number of planned steps on the progress bar that is believed; 0 for none, None while undecided."""
         self._other = 0
         self._step: object = 0
         self._interval = 1
@@ -120,41 +120,38 @@ class Dialect:
         self._with_calls |= _CALLS in keys
         if _WANDB_TIME in keys and _WANDB_TIME not in self._times:
             times = [_value(line[_WANDB_TIME]) for line in logs if _WANDB_TIME in line]
-            if any(isinstance(each, (int, float)) and each % _ROUNDED for each in times):
+            if any(isinstance(time, (int, float)) and time % _ROUNDED for time in times):
                 self._times = (_TIME, _WANDB_TIME)
         if not keys <= self._keys and len(self._keys) < _MOST_KEYS:
             self._keys |= keys
-            self._learn_framework()
+            framework = written_by(self._keys)
+            if framework is not self.framework:
+                self.framework = framework
+                self._shapes.clear()
+            self.algorithm = "" if framework is None else family_of(framework, self._keys)
         if self.counted and self._barred is None:
             self._barred = _believed([line.bar for line in lines if _is_log(line.logs) and is_training(line.logs)])
         if self._barred:
             self.planned = self._barred
 
-    def _learn_framework(self) -> None:
-        found = written_by(self._keys)
-        if found is not self.framework:
-            self.framework = found
-            self._shapes.clear()
-        self.algorithm = "" if found is None else family_of(found, self._keys)
-
     def lines(self, line: Line) -> Iterator[Line]:
-        """Yield ``line`` as TRL would have logged it; an evaluation beside it becomes a line of its own."""
+        """Yield ``line`` as TRL would have logged it; an evaluation in it becomes a line of its own."""
         if "event" in line.logs:
             yield line
             return
         if _LAST_OF_SWIFT in line.logs:
             yield Line(line.where, self._end_of_swift(line.logs))
             return
-        found = _opened(line.logs)
-        keys = tuple(found)
+        original = _opened(line.logs)
+        keys = tuple(original)
         if keys not in self._shapes:
             if len(self._shapes) >= _MOST_SHAPES:
                 self._shapes.clear()
             self._shapes[keys] = self._renamed(keys)
         names = self._shapes[keys]
-        logs = {names[key]: _value(value) for key, value in found.items() if key in names}
-        step = self._step_of(found, line.bar)
-        time = next((_value(found[key]) for key in self._times if key in found), None)
+        logs = {names[key]: _value(value) for key, value in original.items() if key in names}
+        step = self._step_of(original, line.bar)
+        time = next((_value(original[key]) for key in self._times if key in original), None)
         head = {**({} if step is None else {"step": step}), **({} if time is None else {"time": time})}
         evaluated = {names[key] for key in names if key.startswith("eval/") and names[key] != key}
         training = {key: value for key, value in logs.items() if key not in evaluated}
@@ -165,13 +162,13 @@ class Dialect:
             yield Line(line.where, {**head, **{key: logs[key] for key in logs if key in evaluated}})
 
     def _end_of_swift(self, line: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the event of ms-swift's last line: it comes after an exception too, and then without a summary."""
+        """Return the event of ms-swift's last line, which follows an exception too, but then without a summary."""
         step = line.get("global_step", self._step)
         whole = self.planned is None or not isinstance(step, (int, float)) or step >= self.planned
         return {"event": "state", "state": "finished" if self._over or whole else "failed"}
 
     def _step_of(self, line: Mapping[str, Any], bar: tuple[int, int] | None) -> object:
-        """Return the step of a line; None if it has none although others have."""
+        """Return the step of a line; None if it lacks one although others have one."""
         key = next((key for key in (_OWN_STEPS if self._stepped else (_CALLS,)) if line.get(key) is not None), None)
         if key is not None:
             self._step = self._number_in_step(key, line)
@@ -183,9 +180,9 @@ class Dialect:
         return self._step
 
     def _counted(self, bar: tuple[int, int] | None) -> int:
-        """Return the next step where no line has any: that on a ``bar`` that is believed, else one interval on.
+        """Return the next step if no line has one: that on a ``bar`` that is believed, else one interval on.
 
-        Once steps were told, another bar is believed as soon as it has come twice.
+        Once a bar is believed, another one replaces it when it has come twice.
         """
         before = int(str(self._step))
         if self._barred and bar is not None:
@@ -198,7 +195,7 @@ class Dialect:
         return before + self._interval
 
     def _number_in_step(self, key: str, line: Mapping[str, Any]) -> object:
-        """Return the number in the step of a line, which may be a text, or begin one, as in ``10/100``."""
+        """Return the step as a number; a line may give it as text, also as in ``10/100``."""
         value = line[key]
         planned = line.get(_PLANNED.get(key, ""))
         if isinstance(value, str) and (match := _OF.fullmatch(value.strip())):
@@ -208,14 +205,14 @@ class Dialect:
         return _value(value)
 
     def _renamed(self, keys: tuple[str, ...]) -> dict[str, str]:
-        """Return the keys of a line that are metrics, each with its name in TRL."""
+        """Return the keys of a line that are metrics, with their names in TRL."""
         left_out = {total for own, total in _PLANNED.items() if own in keys}
         framework = TRL if self.framework is None else self.framework.name
         return {key: _plain(key, framework) for key in keys if key not in _NO_METRICS and key not in left_out}
 
 
 def _plain(key: str, framework: str) -> str:
-    """Return ``key`` without what transformers puts before it for trackers: ``train/kl``, ``eval/reward``."""
+    """Return ``key`` without the prefix that transformers adds for trackers: ``train/kl``, ``eval/reward``."""
     if is_known(key, framework):
         return key
     kind, _, rest = key.partition("/")
@@ -228,9 +225,9 @@ def _is_log(line: Mapping[str, Any]) -> bool:
 
 
 def _believed(bars: Sequence[tuple[int, int] | None]) -> int | None:
-    """Return the steps planned on the ``bars`` after log lines, if they tell the step of each; else 0.
+    """Return the planned steps on the ``bars`` after log lines if they tell the step of every line, else 0.
 
-    None: there is no line yet.
+    None while there is no line yet.
     """
     told = [bar for bar in bars if bar is not None]
     steps, totals = [bar[0] for bar in told], {bar[1] for bar in told}

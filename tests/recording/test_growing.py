@@ -123,7 +123,7 @@ def test_bars_of_other_work_are_no_steps(tmp_path: Path) -> None:
     reader = console.Console(tmp_path / "run.log")
     assert [*reader.feed(line.format(0.1)), *reader.feed(other * 3)] == []
     assert [found.logs["loss"] for _ in range(300) for found in reader.feed(other)] == [0.5]
-    assert reader.found == 1
+    assert reader.count == 1
 
 
 def _steps(stream: Stream, *pieces: str) -> list[int]:

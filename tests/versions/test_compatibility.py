@@ -14,7 +14,8 @@ import pytest
 import trl
 
 import rlexporter
-from rlexporter.demo import ppo_loops, tiny
+from rlexporter.demo import tiny
+from rlexporter.demo.trainers import LegacyRun
 from rlexporter.run.sink import RunSink
 from tests import tiny as trainers
 from tests.adapters.marks import REAL_TRAINERS
@@ -54,7 +55,7 @@ def _ppo(folder: Path) -> tuple[Any, Callable[[], object]]:
 
 def _legacy(folder: Path) -> tuple[Any, Callable[[], object]]:
     tiny.model(folder / "tiny-llama", 0, lambda done, steps: None, steps=1)
-    run = ppo_loops.LegacyRun(3, folder, [tiny.letter_reward, tiny.length_reward])
+    run = LegacyRun(3, folder, [tiny.letter_reward, tiny.length_reward])
     return run.trainer, lambda: run.train(None, lambda: None)
 
 

@@ -84,7 +84,7 @@ def test_the_example(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("any_port")
 def test_the_loop_of_legacy_ppo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The block of the page, with a real trainer and what a batch gives: two steps, and a run that has ended well."""
-    from rlexporter.demo.ppo_loops import LegacyRun
+    from rlexporter.demo.trainers import LegacyRun
     from tests.docs.code_blocks import blocks
 
     monkeypatch.setenv("RLEXPORTER_LINGER_SECONDS", "0")

@@ -1,8 +1,8 @@
-"""Formats of logs, one family a file. Each is recognised by what a file holds, not by how it is called.
+"""Formats of logs, one family a file. A format is recognised by what a file holds, not by its name.
 
 `detect` does so for a text, whether it is a whole file or the beginning of one that grows; event files are no text. The
-console comes last: any text can be somebody's output, and log lines are searched in it. Which file of a folder is a
-log, and which bytes are a text, is the same for all of them.
+console comes last, since any text can be output with log lines in it. Here is also what all formats share: which file
+of a folder is a log, and which bytes are a text.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ _PACKED = {
     b":W&B": "is the file that W&B synchronises: export the run's history as CSV, or as JSON lines",
 }
 _UNDECIDED = 64 * 1024
-"""The characters after which a text without a whole line is some console's."""
+"""A text with no line end within so many characters is taken for a console's."""
 _LOOKED_AT = 8192
 _ENOUGH = max(map(len, _PACKED))
-"""The bytes that tell what a file is."""
+"""How many bytes tell what a file is."""
 _CONTROL = frozenset(range(32)) - frozenset(b"\0\b\t\n\f\r\x1b")
 
 
@@ -68,13 +68,13 @@ def _in_text(path: Path, text: str) -> Found:
 def detect(
     path: Path, text: str, damaged: Callable[[UnreadableError], None], *, last: bool
 ) -> JsonLines | Console | InOnePiece | None:
-    """Return the reader of what begins with ``text``, or is that if it is the ``last``; None if that does not tell yet.
+    """Return the reader for what begins with ``text``, which is all if it is the ``last``; None while undecided.
 
-    ``path``: how it is called in messages; ``damaged``: as `JsonLines` says.
+    ``path``: the log, for messages; ``damaged``: as `JsonLines` says.
     """
     if whole := json_text.in_one_piece(path, text, last=last):
         return whole
-    begun = list(islice((each for each in StringIO(text) if each.strip() and (last or each.endswith("\n"))), 2))
+    begun = list(islice((line for line in StringIO(text) if line.strip() and (last or line.endswith("\n"))), 2))
     if not begun:
         drawn = "\r" in text.rstrip("\r") or "\x1b" in text
         return Console(path) if drawn or len(text) > _UNDECIDED else None
@@ -101,7 +101,7 @@ def _log_in(folder: Path) -> Path:
         return max(saved, key=_number)
     with_events = _with_events(folder)
     if len(with_events) > 1:
-        names = ", ".join(str(each.relative_to(folder)) for each in with_events)
+        names = ", ".join(str(run.relative_to(folder)) for run in with_events)
         raise UnreadableError(f"{folder}: holds {len(with_events)} TensorBoard runs: name one of {shortened(names)}")
     if with_events:
         return with_events[0]
@@ -113,8 +113,8 @@ def _log_in(folder: Path) -> Path:
         )
     if lines:
         return lines[0]
-    found = shortened(", ".join(sorted(path.name for path in folder.iterdir()))) or "nothing"
-    raise UnreadableError(f"{folder}: is a folder without a log, with {found} in it: {UNDERSTOOD}")
+    names = shortened(", ".join(sorted(path.name for path in folder.iterdir()))) or "nothing"
+    raise UnreadableError(f"{folder}: is a folder without a log, with {names} in it: {UNDERSTOOD}")
 
 
 def _number(path: Path) -> int:
@@ -124,20 +124,20 @@ def _number(path: Path) -> int:
 
 
 def _with_events(folder: Path) -> list[Path]:
-    """Return the folders with event files, of those nearest to ``folder``: hyper-parameters are written below them."""
+    """Return the folders with event files that are nearest to ``folder``; hyper-parameters are written below them."""
     level = [folder]
     for _ in range(_DEPTH):
-        found = [each for each in level if any(file.is_file() for file in each.glob(PATTERN))]
-        if found:
-            return found
-        level = [below for each in level for below in sorted(each.iterdir()) if below.is_dir()]
+        with_events = [place for place in level if any(file.is_file() for file in place.glob(PATTERN))]
+        if with_events:
+            return with_events
+        level = [below for place in level for below in sorted(place.iterdir()) if below.is_dir()]
     return []
 
 
 class Decoder:
-    """Decodes a file that comes in pieces; broken characters are replaced, as a console leaves them.
+    """Decodes a file that comes in pieces, and replaces the broken characters that a console leaves.
 
-    PowerShell redirects output as UTF-16, and a log that was truncated while it was written begins with zeros.
+    PowerShell redirects output as UTF-16, and a log that was truncated while being written begins with zeros.
     """
 
     def __init__(self, path: Path) -> None:
@@ -147,7 +147,7 @@ class Decoder:
         self._wide = False
 
     def feed(self, content: bytes, *, last: bool = False) -> str:
-        """Return the text of the next piece. ``last``: True for the end. Raises UnreadableError for what is no text."""
+        """Return the text of the next piece; ``last``: of the end. Raises UnreadableError for what is no text."""
         if self._decoder is None:
             content = self._head + content
             if len(content) < _ENOUGH and not last:

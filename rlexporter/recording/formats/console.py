@@ -1,4 +1,4 @@
-"""Console output: log lines between whatever else a training printed, and the exception, or Slurm, that ended it.
+"""Console output: log lines among whatever a training prints, and the exception, or Slurm, that ended it.
 
 transformers prints each log line as a dict, verl as ``step:1 - key:value - key:value``.
 """
@@ -30,18 +30,18 @@ _BAR = re.compile(
 )
 """What tqdm draws: what is being done if it says so, the steps done, and all of them.
 
-Every part is bounded, or a long line of something else would be looked through from each of its characters.
+Every part is bounded, or a long line without a bar would be searched from each of its characters.
 """
 _OF_TRAINING = ("", "Train", "Training Progress")
-"""What transformers, ms-swift and verl say: other bars are of other work."""
+"""How transformers, ms-swift and verl call the bar of a training."""
 
 _LOGGED = frozenset(("epoch", "loss", "reward", "grad_norm", "kl", "train_runtime", "eval_runtime"))
 _LOGGED_BELOW = ("rewards/", "completions/", "objective/", "ppo/", "train/", "actor/", "critic/")
 _LONGEST = 1024 * 1024
-"""The length of a line after which it is read as it is, although it has no end yet."""
+"""A longer line is read before it ends."""
 _MOST_WAITING = 100
 _NEAR = 10_000
-"""The characters after a log line in which its bar is looked for."""
+"""How many characters after a log line its bar may be."""
 
 _BEGIN = re.compile(r".*Traceback \(most recent call last\):\s*")
 _EXCEPTION = re.compile(r"^(?:\w+\.)*(\w+)(?:\((\w+)\))?(?::|\s*$)")
@@ -51,31 +51,31 @@ _STOPPED = ("KeyboardInterrupt", "SystemExit")
 _SLURM = re.compile(r"slurmstepd: error: \*\*\* (?:JOB|STEP) \S+ ON \S+ CANCELLED AT ")
 _KILLED = re.compile(r"slurmstepd: error: Detected \d+ oom[_-]kill event")
 _LOOKED_AT = 2000
-"""The part of a line that is looked at."""
+"""How many characters of a line are looked at."""
 
 
 class Console:
     """Reads the log lines in a console's text that comes in pieces.
 
-    A dict may be broken over several lines; where it is open, the text from there on waits, up to a bounded length. A
-    line without a step waits for the progress bar that is drawn anew after it, up to the next line.
+    A dict may span several lines: while it is open, the text from its start waits, up to a bounded length. A log line
+    without a step waits, until the next one, for the progress bar that is drawn after it.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._raw = ""
-        """The beginning of a line, as it came."""
+        """The beginning of an unfinished line, as it came."""
         self._text = ""
-        """Whole lines without colours and prefixes, from the place up to which everything was read."""
+        """Whole lines that were not read yet, without colours and prefixes."""
         self._number = 1
-        """The number of the line in which that text begins, as a terminal shows them."""
+        """The number of the line in which that text begins, as a terminal shows it."""
         self._verl = self._over = False
         self._progress: tuple[int, int] | None = None
         self._waiting: deque[Line] = deque()
         self._waited = 0
         """The characters since the last log line."""
-        self.found = 0
-        """The number of lines so far, also of those that wait."""
+        self.count = 0
+        """The number of log lines so far, including those that wait."""
         self._ending = TextEnding()
 
     @property
@@ -95,41 +95,42 @@ class Console:
             yield from self._drawn(_ESCAPE.sub("", self._raw))
 
     def settle(self) -> Iterator[Line]:
-        """Yield what waited for a progress bar: none was drawn."""
-        yield from self._release()
+        """Yield what waits for a progress bar: none was drawn."""
+        while self._waiting:
+            yield self._waiting.popleft()
 
     def close(self) -> Iterator[Line]:
         """Yield what is left at the end of the text."""
         raw, self._raw = self._raw, ""
         yield from self._lines(_plain(raw), last=True)
-        yield from self._release()
+        yield from self.settle()
         self._ending.close()
 
     def _lines(self, text: str, *, last: bool) -> Iterator[Line]:
-        """Yield the log lines in plain text; of verl's there are dicts too, which are none."""
-        found = list(_VERL.finditer(text))
-        if found or self._verl:
+        """Yield the log lines in plain text. Dicts in the output of verl are no log lines."""
+        matches = list(_VERL.finditer(text))
+        if matches or self._verl:
             if not self._verl:
-                yield from self._release()
+                yield from self.settle()
                 self._number += self._text.count("\n")
                 self._verl, self._text = True, ""
-            yield from self._of_verl(text, found)
+            yield from self._of_verl(text, matches)
         else:
             self._text += text
             yield from self._of_dicts(last=last)
 
-    def _of_verl(self, text: str, found: list[re.Match[str]]) -> Iterator[Line]:
+    def _of_verl(self, text: str, matches: list[re.Match[str]]) -> Iterator[Line]:
         at = 0
         self._progress = next(reversed(list(_bars(text))), self._progress)
-        for match in found:
+        for match in matches:
             self._over |= _LAST_OF_VERL.search(text, at, match.start()) is not None
             self._number += text.count("\n", at, match.start())
-            parts = (each.rpartition(":") for each in match[2].partition(_REPEATED)[0].split(" - "))
+            parts = (part.rpartition(":") for part in match[2].partition(_REPEATED)[0].split(" - "))
             logs = {key.strip(): v if is_number(v) else printed.literal(v) for key, _, v in parts if key}
             yield Line(f"{self._path}:{self._number}", {"step": match[1], **logs}, self._progress)
             self._number += text.count("\n", match.start(), match.end())
             at = match.end()
-            self.found += 1
+            self.count += 1
             self._over &= all(key.startswith("val") for key in logs)
             self._ending.forget()
         self._over |= _LAST_OF_VERL.search(text, at) is not None
@@ -138,50 +139,46 @@ class Console:
 
     def _of_dicts(self, *, last: bool) -> Iterator[Line]:
         text, end, done = self._text, 0, 0
-        for start, end, found in printed.dicts(text, whole=last):
-            if found is not None and not _is_log_line(found):
+        for start, end, logs in printed.dicts(text, whole=last):
+            if logs is not None and not _is_log_line(logs):
                 continue
             yield from self._between(text[done:start])
-            if found is None:
+            if logs is None:
                 break
-            yield from self._put(Line(f"{self._path}:{self._number}", found))
+            yield from self._put(Line(f"{self._path}:{self._number}", logs))
             self._number += text.count("\n", start, end)
             done = end
         self._text = text[end:]
 
     def _between(self, text: str) -> Iterator[Line]:
-        """Take the text between two log lines: a bar tells the step of the line before."""
+        """Take the text between two log lines; a bar in it tells the step of the line before."""
         yield from self._drawn(text)
         self._waited += len(text)
         if self._waited > _NEAR:
-            yield from self._release()
+            yield from self.settle()
         self._number += text.count("\n")
         self._ending.feed(text)
 
     def _drawn(self, text: str) -> Iterator[Line]:
         if self._waiting and (bar := next(_bars(text), None)):
             self._waiting[0] = self._waiting[0]._replace(bar=bar)
-            yield from self._release()
+            yield from self.settle()
 
     def _put(self, line: Line) -> Iterator[Line]:
         self._ending.forget()
         self._waited = 0
-        self.found += 1
+        self.count += 1
         training = is_training(line.logs)
         if training or len(self._waiting) >= _MOST_WAITING:
-            yield from self._release()
+            yield from self.settle()
         if self._waiting or (training and not any(key in line.logs for key in STEPS)):
             self._waiting.append(line)
         else:
             yield line
 
-    def _release(self) -> Iterator[Line]:
-        while self._waiting:
-            yield self._waiting.popleft()
-
 
 def described(text: str) -> str:
-    """Return what a ``text`` without a log line is, for a message."""
+    """Describe a ``text`` without a log line, for a message."""
     lines = _plain(text).strip().splitlines() or [""]
     return f"{len(lines)} lines of text, the first of them {shortened(lines[0], 40)!r}"
 
@@ -199,29 +196,25 @@ def _plain(text: str) -> str:
     return _PREFIX.sub("", text)
 
 
-def _is_log_line(found: Mapping[str, Any]) -> bool:
-    """Return True unless the dict is some other one, such as a configuration."""
-    numbers = any(isinstance(each, (int, float)) or is_number(each) for each in found.values())
-    return numbers and any(key in _LOGGED or key.startswith(_LOGGED_BELOW) for key in found)
+def _is_log_line(printed: Mapping[str, Any]) -> bool:
+    """Return True for a dict that is a log line; False for any other, such as a configuration."""
+    numbers = any(isinstance(value, (int, float)) or is_number(value) for value in printed.values())
+    return numbers and any(key in _LOGGED or key.startswith(_LOGGED_BELOW) for key in printed)
 
 
 class TextEnding:
-    """How a run ends, from text that comes in pieces. What is before a log line ended nothing: `forget` it."""
+    """Finds how a run ended in text that comes in pieces. What precedes a log line ended nothing: `forget` it."""
 
     def __init__(self) -> None:
+        self.event: dict[str, Any] | None = None
+        """The event of the end, as far as the text tells it; None if nothing has ended the run."""
         self._rest = ""
         self._before = ""
         self._inside = False
         self._slurm = False
-        self._found: dict[str, Any] | None = None
-
-    @property
-    def event(self) -> dict[str, Any] | None:
-        """Return the event of the end as far as it is told; None if no exception got through to the end."""
-        return self._found
 
     def forget(self) -> None:
-        """Forget what came so far: training goes on."""
+        """Forget the text so far: training goes on."""
         self.__init__()  # type: ignore[misc] # all state is of one ending
 
     def feed(self, text: str) -> None:
@@ -235,22 +228,22 @@ class TextEnding:
         self._rest = (self._rest + rest)[:_LOOKED_AT]
 
     def close(self) -> None:
-        """Take what came last as a line."""
+        """Take the text without a line end that came last as a line."""
         self.feed("\n")
 
     def _line(self, line: str) -> None:
         if _BEGIN.fullmatch(line):
             self._inside = not self._before.startswith(_HARMLESS)
             if self._inside and not self._slurm:
-                self._found = {"event": "crash", "type": ""}
+                self.event = {"event": "crash", "type": ""}
         elif _SLURM.match(line):
-            self._found, self._slurm = {"event": "state", "state": "preempted"}, True
+            self.event, self._slurm = {"event": "state", "state": "preempted"}, True
         elif _KILLED.match(line) and not self._slurm:
-            self._found = {"event": "crash", "type": "OutOfMemory"}
+            self.event = {"event": "crash", "type": "OutOfMemory"}
         elif self._inside and line and not line[0].isspace():
             self._inside = False
             if not self._slurm:
-                self._found = _named(line)
+                self.event = _named(line)
         self._before = line or self._before
 
 

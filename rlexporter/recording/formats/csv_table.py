@@ -16,7 +16,7 @@ _WANDB_STEP = {"Step": "_step"}
 
 
 def table(path: Path, text: str, first: str) -> InOnePiece | None:
-    """Return the rows of ``text``, None if its ``first`` line is not the header of a table of log lines.
+    """Return the rows of ``text``, or None if its ``first`` line is not the header of a table of log lines.
 
     Raises UnreadableError for a table of several runs, also while its lines are iterated.
     """
@@ -25,7 +25,7 @@ def table(path: Path, text: str, first: str) -> InOnePiece | None:
 
 
 def _columns(path: Path, first: str) -> tuple[str, list[str]] | None:
-    """Return what is between the cells, and the key of each column; None if ``first`` is not the header of a table."""
+    """Return the delimiter, and the key of each column; None if ``first`` is not the header of a table."""
     for delimiter in _DELIMITERS:
         cells = _header(first.rstrip("\r"), delimiter)
         keys = [_WANDB_STEP.get(key, key) for key in _without_run(path, cells)]
@@ -35,7 +35,7 @@ def _columns(path: Path, first: str) -> tuple[str, list[str]] | None:
 
 
 def _header(line: str, delimiter: str) -> list[str]:
-    """Return the cells of ``line``; none if it is no CSV, as what a progress bar has drawn over."""
+    """Return the cells of ``line``; empty if it is no CSV, such as a line with a progress bar."""
     try:
         return [cell.strip() for cell in next(csv.reader([line], delimiter=delimiter))]
     except csv.Error:
@@ -43,7 +43,7 @@ def _header(line: str, delimiter: str) -> list[str]:
 
 
 def _without_run(path: Path, cells: list[str]) -> list[str]:
-    """Return the keys of columns that W&B calls ``run - key``; none for the extremes of what it has thinned out."""
+    """Return the keys of columns that W&B calls ``run - key``; empty for the extremes of a thinned history."""
     parts = [cell.rpartition(" - ") for cell in cells]
     runs = list(dict.fromkeys(run for run, _, key in parts if run and key))
     if len(runs) > 1 and cells[0] in (*_WANDB_STEP, *STEPS):

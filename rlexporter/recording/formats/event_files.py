@@ -11,11 +11,11 @@ from rlexporter.recording.source import UNDERSTOOD, Found, Line, UnreadableError
 
 PATTERN = "*tfevents*"
 _FIRST = b"brain.Event:"
-"""What the first record of every event file says, after the twelve bytes of its length."""
+"""The first record of every event file, after the twelve bytes of its length."""
 
 
 def is_one(content: bytes) -> bool:
-    """Return True if ``content`` is that of an event file."""
+    """Return True for the ``content`` of an event file."""
     return _FIRST in content[:64]
 
 
@@ -32,7 +32,7 @@ def read(path: Path) -> Found:
 
 
 def _lines(path: Path) -> Iterator[Line]:
-    """Yield what was written in a row at the same step; a tag that comes again begins another line."""
+    """Yield what was written in a row at the same step as one line; a tag that repeats begins another."""
     line: dict[str, Any] = {}
     for step, time, tag, value in _scalars(path):
         if line and (line["step"] != step or tag in line):
@@ -44,7 +44,10 @@ def _lines(path: Path) -> Iterator[Line]:
 
 
 def _scalars(path: Path) -> Iterator[tuple[int, float, str, float]]:
-    """Yield step, seconds since the epoch, tag and value; a record that is cut off or damaged ends the file."""
+    """Yield step, seconds since the epoch, tag and value.
+
+    A record that is cut off ends the file. Raises UnreadableError for a damaged file.
+    """
     with needed_by("a TensorBoard event file", TENSORBOARD):
         from tensorboard.backend.event_processing.event_file_loader import LegacyEventFileLoader
         from tensorboard.util import tensor_util
@@ -66,5 +69,5 @@ def _scalars(path: Path) -> Iterator[tuple[int, float, str, float]]:
 
 
 def _is_one(tensor: Any) -> bool:
-    """Return True for a tensor of one value: a damaged file may claim terabytes, which would be made."""
+    """Return True for a tensor of one value. A damaged file may claim terabytes, which would be allocated."""
     return all(dim.size == 1 for dim in tensor.tensor_shape.dim)

@@ -12,7 +12,7 @@ from rlexporter.recording.source import UNDERSTOOD, InOnePiece, Line, Unreadable
 from rlexporter.recording.writers import STEPS
 
 LONGEST = 8 * 1024 * 1024
-"""The length of a line of which no more pieces are kept."""
+"""How many characters of a line are kept; a longer one is damaged."""
 _OBJECT = re.compile(r'\s*\{\s*["}]')
 _MOST_NAMED = 5
 WHOLE = "JSON in one piece"
@@ -21,12 +21,11 @@ WHOLE = "JSON in one piece"
 class JsonLines:
     """Reads JSON lines from a text that comes in pieces.
 
-    ``damaged`` is called with the error of each line that is none; the others are read nevertheless, if it does not
-    raise.
+    ``damaged`` is called with the error of each line that is no JSON object; unless it raises, reading goes on.
     """
 
     ending = None
-    """How the run would have ended if nothing more comes: JSON lines never say."""
+    """How the run ended if nothing more comes; JSON lines never say."""
 
     def __init__(self, path: Path, damaged: Callable[[UnreadableError], None]) -> None:
         self._path = path
@@ -35,7 +34,7 @@ class JsonLines:
         self._number = 0
         self._first = True
         self._too_long = False
-        self.found = 0
+        self.count = 0
 
     def feed(self, text: str) -> Iterator[Line]:
         """Yield the lines that end in the next piece of ``text``."""
@@ -54,7 +53,7 @@ class JsonLines:
                 yield from self._parsed(line)
 
     def settle(self) -> Iterator[Line]:
-        """Yield what waited for more text: nothing does."""
+        """Yield what waited for more text, which is nothing."""
         return iter(())
 
     def close(self) -> Iterator[Line]:
@@ -75,16 +74,17 @@ class JsonLines:
             return
         if isinstance(value, dict):
             self._first = False
-            self.found += 1
+            self.count += 1
             yield Line(where, value)
         else:
             self._damaged(_no_object(where, value))
 
 
 def in_one_piece(path: Path, text: str, *, last: bool) -> InOnePiece | None:
-    """Return what a ``text`` holds that is a `trainer_state.json`, a list of log lines or, if ``last``, other JSON.
+    """Return the lines of a `trainer_state.json`, of a list of log lines or, if ``last``, of other JSON.
 
-    None for any other text, and for a log line: more may follow one. Its lines raise UnreadableError if they are none.
+    None for any other text, and for a single log line, which others may follow. Iterating over the lines raises
+    UnreadableError if they are no log lines.
     """
     try:
         whole = _loaded(text)
@@ -105,7 +105,7 @@ def _some(whole: dict[str, object]) -> str:
 
 
 def begin_as_lines(begun: list[str]) -> bool | None:
-    """Return True if the first two lines that are not blank begin JSON lines; None if one alone does not tell."""
+    """Return True if ``begun``, the first one or two lines, begin JSON lines; None if one alone does not tell."""
     if not _OBJECT.match(begun[0]):
         return False
     if any(f'"{key}"' in begun[0] for key in (*STEPS, "event")):
@@ -114,22 +114,22 @@ def begin_as_lines(begun: list[str]) -> bool | None:
 
 
 def left_out(path: Path, lines: Sequence[Line], damaged: Sequence[UnreadableError]) -> tuple[str, ...]:
-    """Return what to say of ``damaged`` lines: of a recording they are left out, as a full disk leaves them.
+    """Return a note on the ``damaged`` lines of a recording, such as a full disk leaves.
 
-    Raises UnreadableError for those of any other log.
+    Raises UnreadableError for damaged lines of any other log.
     """
     if not damaged:
         return ()
     if not any("event" in line.logs for line in lines):
         raise damaged[0]
     first, more = damaged[:_MOST_NAMED], len(damaged) - _MOST_NAMED
-    named = "; ".join(str(each).removeprefix(f"{path}:") for each in first)
+    named = "; ".join(str(error).removeprefix(f"{path}:") for error in first)
     what = "a damaged line" if len(damaged) == 1 else f"{len(damaged)} damaged lines"
     return (f"left out {what}: {named}" + (f"; and {more} more" if more > 0 else ""),)
 
 
 def _loaded(text: str) -> Any:
-    """Return what JSON ``text`` holds. Raises ValueError and RecursionError for what is none."""
+    """Return the value of JSON ``text``. Raises ValueError or RecursionError for any other text."""
     try:
         return json.loads(text)
     except ValueError as error:
@@ -140,7 +140,7 @@ def _loaded(text: str) -> Any:
 
 def _listed(path: Path, text: str, whole: Any) -> Iterator[Line]:
     history, where = _history(whole), f"{path}: {'log_history' if isinstance(whole, dict) else ''}"
-    if not isinstance(history, list) or (history is whole and not any(isinstance(each, dict) for each in history)):
+    if not isinstance(history, list) or (history is whole and not any(isinstance(line, dict) for line in history)):
         what = f"an object with {_some(whole)}" if isinstance(whole, dict) else shortened(text, 40)
         raise UnreadableError(f"{path}: is JSON, but no recorded run: {what}: {UNDERSTOOD}")
     for i, line in enumerate(history):

@@ -10,11 +10,11 @@ from math import inf, nan
 from typing import Any
 
 _LONGEST = 20_000
-"""The characters within which a dict ends."""
+"""How many characters a dict may have."""
 _MOST_FRUITLESS, _LONGEST_AFTER = 8, 200
-"""The dicts that do not end within so many characters, after which those that begin there too must be short."""
+"""After so many dicts that were begun and do not end, those that begin in their text may only have so many."""
 _ENDLESS, _CUT_OFF = 0, -1
-"""A dict that does not end, and one before whose end the next one begins."""
+"""A dict that does not end, and one that is cut off where the next one begins."""
 _START = re.compile(r"""\{\s*(['"])[^{}'"]{1,200}\1\s*:""")
 _TOKEN = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|[{}'"]""", re.DOTALL)
 _HALF = re.compile(r"""\{\s*(?:(['"])[^{}'"]{0,200}(?:\1\s*)?)?\Z""")
@@ -23,10 +23,10 @@ _NAMES = {"nan": nan, "NaN": nan, "inf": inf, "Infinity": inf, "null": None, "tr
 
 
 def dicts(text: str, *, whole: bool = True) -> Iterator[tuple[int, int, dict[str, Any] | None]]:
-    """Yield where each dict with texts as keys begins and ends, and the dict; dicts inside it belong to it.
+    """Yield start, end and value of each outermost dict with texts as keys.
 
-    At last the place up to which there is no other one is yielded twice, and None. ``whole``: False if more text may
-    follow, which may end a dict that is open. The time is linear in the length of the text, whatever it is.
+    The last item is the position up to which there is no further dict, twice, and None. ``whole``: False if more text
+    may follow and end an open dict. Takes time linear in the length of the text, whatever that holds.
     """
     at = crowded = fruitless = 0
     while begun := _START.search(text, at):
@@ -38,37 +38,33 @@ def dicts(text: str, *, whole: bool = True) -> Iterator[tuple[int, int, dict[str
         if end is None:
             yield start, start, None
             return
-        found = literal(text[start:end].replace("\n", "")) if end > 0 else None
-        if isinstance(found, dict):
-            yield start, end, found
+        value = literal(text[start:end].replace("\n", "")) if end > 0 else None
+        if isinstance(value, dict):
+            yield start, end, value
         if end == _ENDLESS:
             fruitless, crowded = fruitless + 1, start + _LONGEST
-        at = end if end > 0 else _next_line(text, start)
+        at = end if end > 0 else text.find("\n", start) + 1 or len(text)
     half = None if whole else _HALF.search(text, at)
     stop = half.start() if half else len(text)
     yield stop, stop, None
 
 
-def _next_line(text: str, at: int) -> int:
-    return text.find("\n", at) + 1 or len(text)
-
-
 def literal(text: str) -> Any:
-    """Return the value that ``text`` is the repr of; of arrays and numpy scalars what they hold, else a text."""
+    """Return the value that ``text`` is the repr of, for arrays and numpy scalars what they hold; else ``text``."""
     if len(text) > _LONGEST:
         return text
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of Python, on what it finds odd in a text
+            warnings.simplefilter("ignore")  # Python warns of odd syntax
             return _value(ast.parse(text.strip(), mode="eval").body)
     except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
         return text
 
 
 def _end(text: str, start: int, longest: int, *, whole: bool) -> int | None:
-    """Return the place after the brace that closes the one at ``start``, or `_ENDLESS`, or `_CUT_OFF`.
+    """Return the position after the brace that closes the one at ``start``, `_ENDLESS` or `_CUT_OFF`.
 
-    ``longest``: the characters that are looked at. None: more text can tell.
+    None if more text has to tell. ``longest``: how many characters to look at.
     """
     depth = 0
     for token in _TOKEN.finditer(text, start, start + longest):
@@ -92,7 +88,7 @@ def _value(node: ast.expr) -> Any:
     if isinstance(node, ast.Dict):
         return {str(_value(key)): _value(value) for key, value in zip(node.keys, node.values, strict=True) if key}
     if isinstance(node, (ast.List, ast.Tuple)):
-        return [_value(each) for each in node.elts]
+        return [_value(element) for element in node.elts]
     name = ast.unparse(node).split(".")[-1]  # nan, np.nan
     if name not in _NAMES:
         raise ValueError(name)

@@ -1,4 +1,4 @@
-"""The demo's PPO trainers: the modern one, and the legacy one with a loop. Imports trl."""
+"""The demo's trainers: GRPO, RLOO, modern PPO, and legacy PPO with a loop around it. Imports trl."""
 
 from __future__ import annotations
 
@@ -15,11 +15,66 @@ from transformers import LlamaForCausalLM, LlamaForSequenceClassification
 from rlexporter.demo import tiny
 
 _BATCH = 32
+_KEEPS_ENTROPY: dict[str, dict[str, Any]] = {
+    "grpo": {"beta": 0.07, "scale_rewards": "none"},
+    "rloo": {"beta": 0.08},
+}
+"""By algorithm, what lets a run learn and then stay as it is, however long it runs.
+
+The penalty balances the reward at some entropy. Advantages that are divided by their spread would have no such balance:
+the less there is left to learn, the more they would be amplified.
+"""
 Reward = Callable[..., list[float]]
 
 
+def of_groups(algorithm: str, steps: int, folder: Path, model: Any, rewards: list[Any]) -> Any:
+    """Return a real GRPO or RLOO trainer on a tiny model, with evaluation and two iterations per batch."""
+    kind = {"grpo": "GRPO", "rloo": "RLOO"}[algorithm]
+    return getattr(trl, f"{kind}Trainer")(
+        model=model,
+        processing_class=tiny.tokenizer(),
+        reward_funcs=rewards,
+        args=getattr(trl, f"{kind}Config")(**_group_settings(algorithm, steps, folder)),
+        train_dataset=datasets.Dataset.from_dict({"prompt": tiny.prompts(512)}),
+        eval_dataset=datasets.Dataset.from_dict({"prompt": tiny.prompts(8)}),
+    )
+
+
+def _group_settings(algorithm: str, steps: int, folder: Path) -> dict[str, Any]:
+    return {
+        **_shared_settings(folder),
+        "max_steps": steps,
+        "learning_rate": 2e-4,
+        "per_device_eval_batch_size": 64,
+        "num_generations": 8,
+        "num_iterations": 2,
+        "max_completion_length": tiny.MAX_COMPLETION,
+        "logging_steps": 1,
+        "eval_strategy": "steps",
+        "eval_steps": 50,
+        "dataloader_pin_memory": False,
+        "gradient_checkpointing": False,
+        **_KEEPS_ENTROPY[algorithm],
+    }
+
+
+def _shared_settings(folder: Path) -> dict[str, Any]:
+    """Return what the configurations of all trainers share."""
+    return {
+        "output_dir": str(folder / "demo"),
+        "seed": 0,
+        "use_cpu": True,
+        "bf16": False,  # TRL's default, and on most CPUs twice as slow
+        "lr_scheduler_type": "constant",
+        "per_device_train_batch_size": _BATCH,
+        "save_strategy": "no",
+        "report_to": [],
+        "disable_tqdm": True,
+    }
+
+
 class _Rule(torch.nn.Module):  # type: ignore[misc] # torch is not checked
-    """Stand-in for a reward model's transformer: gives the reward of each text, at every position."""
+    """Stands in for a reward model's transformer: returns the reward of each text at every position."""
 
     def __init__(self, tokenizer: Any, rewards: list[Reward]) -> None:
         super().__init__()
@@ -45,11 +100,11 @@ class RuleReward(torch.nn.Module):  # type: ignore[misc] # torch is not checked
 def scored(texts: list[str], rewards: list[Reward]) -> list[float]:
     """Return the sum of ``rewards`` for each of ``texts``, which begin with their prompts: `e:`."""
     prompts, completions = [text[:2] for text in texts], [text[2:] for text in texts]
-    each = [reward(prompts=prompts, completions=completions) for reward in rewards]
-    return [sum(values) for values in zip(*each, strict=True)]
+    by_function = [reward(prompts=prompts, completions=completions) for reward in rewards]
+    return [sum(values) for values in zip(*by_function, strict=True)]
 
 
-def trainer(steps: int, folder: Path, model: Any, rewards: list[Reward]) -> Any:
+def of_ppo(steps: int, folder: Path, model: Any, rewards: list[Reward]) -> Any:
     """Return a real modern PPO trainer on a tiny model, with an untrained critic."""
     try:
         from trl.experimental.ppo import PPOConfig, PPOTrainer
@@ -59,7 +114,7 @@ def trainer(steps: int, folder: Path, model: Any, rewards: list[Reward]) -> Any:
     config.num_labels = 1
     tokenizer = tiny.tokenizer()
     return PPOTrainer(
-        args=PPOConfig(**_settings(steps, folder)),
+        args=PPOConfig(**_ppo_settings(steps, folder)),
         processing_class=tokenizer,
         model=model,
         ref_model=LlamaForCausalLM.from_pretrained(folder / "tiny-llama"),
@@ -69,16 +124,11 @@ def trainer(steps: int, folder: Path, model: Any, rewards: list[Reward]) -> Any:
     )
 
 
-def _settings(steps: int, folder: Path) -> dict[str, Any]:
+def _ppo_settings(steps: int, folder: Path) -> dict[str, Any]:
     return {
-        "output_dir": str(folder / "demo"),
+        **_shared_settings(folder),
         "total_episodes": steps * _BATCH,
-        "seed": 0,
-        "use_cpu": True,
-        "bf16": False,
         "learning_rate": 3e-4,
-        "lr_scheduler_type": "constant",
-        "per_device_train_batch_size": _BATCH,
         "gradient_accumulation_steps": 1,
         "num_mini_batches": 2,
         "num_ppo_epochs": 2,
@@ -87,9 +137,6 @@ def _settings(steps: int, folder: Path) -> dict[str, Any]:
         "stop_token": "eos",
         "kl_coef": 0.05,
         "num_sample_generations": 0,
-        "save_strategy": "no",
-        "report_to": [],
-        "disable_tqdm": True,
     }
 
 
