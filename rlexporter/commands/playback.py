@@ -1,4 +1,4 @@
-"""Plays the events of a log into a `Run`: where it begins, begins again and ends, and when each line was written."""
+"""Plays the events of a log into a `Run`: decides when it begins, begins again and ends, and dates its lines."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from rlexporter.model.snapshot import RunState
 from rlexporter.model.step import RunFacts
 from rlexporter.outputs.state_file import SavedState
 from rlexporter.recording import Event, Recording, run_facts
-from rlexporter.recording.stream import Stream
+from rlexporter.recording.growing import Stream
 from rlexporter.recording.writers import is_training
 from rlexporter.run.run import Run
 from rlexporter.store.store import Store
 
 SILENCE_SECONDS = 60.0
-"""How long no log line comes after an exception, or after the last planned step, until the run counts as ended."""
+"""After an exception or the last planned step, a run without a log line for so long counts as ended."""
 _EARLIEST = 1e9
-"""Earliest time of a calendar: smaller numbers are seconds since something else, and no times."""
+"""The earliest date: smaller numbers are seconds since something else."""
 _KILLED = (RunState.FAILED, "Killed")
-"""How a process that was killed has ended: it could not name an exception."""
+"""The end of a killed process, which could not name an exception."""
 
 
 class _Playing:
@@ -56,7 +56,7 @@ class _Playing:
 
 
 class Player(_Playing):
-    """Plays the events of ``recording``, of which everything is known before the first event."""
+    """Plays the events of ``recording``, whose facts are all known before the first event."""
 
     def __init__(self, run: Run, recording: Recording) -> None:
         super().__init__(run)
@@ -70,16 +70,15 @@ class Player(_Playing):
             self.begin(replace(self._recording.facts, step=None, totals={}))
 
     def end(self) -> None:
-        """End the run after its last event. Where the recorder would have written an end, the process was killed."""
+        """End the run after its last event. If its recorder would have written an end, the process was killed."""
         if self.run.state is RunState.RUNNING:
             self.run.enter(*(_KILLED if self._recording.watched else (RunState.FINISHED, "")))
 
 
 class Follower(_Playing):
-    """Plays the events of ``stream``, of which everything is learned as lines come.
+    """Plays the events of ``stream``, whose facts are learned as lines arrive.
 
-    Most logs do not say where another attempt begins, nor how the run ended: a step that goes back tells it, or
-    silence.
+    Most logs do not say where another attempt begins, nor how the run ended. A step that goes back, or silence, tells.
     """
 
     def __init__(self, run: Run, stream: Stream) -> None:
@@ -87,13 +86,13 @@ class Follower(_Playing):
         self.lines = 0
         """The number of log lines so far."""
         self.past = True
-        """True while the part is read that was written before."""
+        """True while reading what was written before this process started."""
         self._stream = stream
         self._attempt = 1
         self._step: int | None = None
         self._noted: int | None = None
         self._begun: RunFacts | None = None
-        """The facts that the run was begun with."""
+        """The facts with which the run began."""
         self._known: object = None
         """What the stream knew of the run at the last line."""
         self._guessed = False
@@ -110,8 +109,8 @@ class Follower(_Playing):
     def follow(self, events: Iterable[Event], written: float) -> None:
         """Take the next ``events``. ``written``: when the log was last written, in seconds since the epoch.
 
-        An event has the time that it says. One that says none has an unknown time while the past is read, so that no
-        pace is learned from it; later it has the time at which it is read.
+        An event without a time has an unknown one while the past is read, so that no pace is learned from it; later it
+        has the time at which it is read.
         """
         for event in events:
             now = time.time()
@@ -127,7 +126,7 @@ class Follower(_Playing):
                 self.run.note()
 
     def look_for_an_end(self) -> None:
-        """End the run if something said that it ends, and nothing was logged for a while since."""
+        """End the run if the log tells an end, and nothing was logged for a while since."""
         if self.run.state is not RunState.RUNNING or not time.time() - self._quiet_since >= SILENCE_SECONDS:
             return
         if end := self._told_end():
@@ -135,13 +134,13 @@ class Follower(_Playing):
             self.run.enter(*end)
 
     def end(self) -> None:
-        """End the run, since nothing more can come: as the log says, else by whether it has reached its last step."""
+        """End the run, since nothing more can come: as the log says, else as stopped if steps were planned."""
         if self.run.state is RunState.RUNNING:
             cut_short = self._stream.dialect.planned is not None and self._step is not None
             self.run.enter(*(self._told_end() or (RunState.STOPPED if cut_short else RunState.FINISHED, "")))
 
     def _told_end(self) -> tuple[RunState, str] | None:
-        """Return how the log says that the run ended, and the exception's name; None if it does not say it."""
+        """Return how the run ended, and the exception's name, or None if the log does not say."""
         ending, planned = self._stream.ending, self._stream.dialect.planned
         if ending is not None and ending.state is not None:
             return ending.state, ending.exception
@@ -160,7 +159,7 @@ class Follower(_Playing):
             self.run.enter(RunState.FINISHED)
 
     def _place(self, event: Event) -> None:
-        """Begin the run if ``event`` is its first, or the first of another attempt; learn what was not known before."""
+        """Begin the run if ``event`` is its first, or the first of another attempt; else learn new facts from it."""
         run, known = self.run, self._stream.known
         training = event.update is not None or (event.logs is not None and is_training(event.logs))
         back = self._step is not None and event.step < self._step
@@ -179,7 +178,7 @@ class Follower(_Playing):
         self.lines += event.logs is not None
 
     def _begin_again(self, event: Event) -> None:
-        """Begin another attempt: one that resumes a checkpoint counts no tokens and episodes again."""
+        """Begin another attempt. One that resumes a checkpoint does not count its tokens and episodes again."""
         facts, numbers = self._stream.facts, (event.logs or {}).items()
         resumed = run_facts.is_trimmed([event.step, event.step + self._stream.interval])
         totals = {key: float(n) for key, n in numbers if isinstance(n, (int, float)) and isfinite(n)} if resumed else {}
@@ -187,7 +186,7 @@ class Follower(_Playing):
         self.begin(replace(facts, info=info, step=None, trimmed=resumed, totals=totals))
 
     def _learn(self, before: RunFacts) -> None:
-        """Take over what the first lines did not tell: the framework, the algorithm, how many steps are planned."""
+        """Take over what lines told later than the first: framework, algorithm, or the number of planned steps."""
         facts = self._stream.facts
         planned = facts.steps_planned
         self._begun = replace(facts, info=before.info)
@@ -199,7 +198,7 @@ class Follower(_Playing):
 
 
 class Due(NamedTuple):
-    """An event of a recording, and when it comes."""
+    """An event of a recording, and when to play it."""
 
     event: Event
     at: float
@@ -208,7 +207,7 @@ class Due(NamedTuple):
 
 
 def schedule(recording: Recording) -> tuple[float, list[Due]]:
-    """Return the times of the run's beginning and of each event, never decreasing.
+    """Return when the run begins, and its events with their times, which never decrease.
 
     Without times a step takes a second; a run without dates ends now.
     """
@@ -232,7 +231,7 @@ def schedule(recording: Recording) -> tuple[float, list[Due]]:
 
 
 def begun(recording: Recording, at: float, thresholds: Thresholds | None = None) -> Player:
-    """Return the player of a run of its own, which has begun at the time ``at`` and sees the player's."""
+    """Return the player of a run of its own, which has begun at the time ``at``."""
     own = Settings.load(settings(recording))
     own = own if thresholds is None else replace(own, thresholds=thresholds)
     player = Player(Run(own, clock=lambda: at), recording)
@@ -270,7 +269,7 @@ def feed(store: Store, event: Event, *, timed: bool = True) -> None:
 
 
 def restore(run: Run, kept: SavedState) -> None:
-    """Put the last state of a process that is gone into ``run``: what still ran was killed."""
+    """Put the last state of a process that is gone into ``run``. If it was still running, it was killed."""
     run.store.snapshot = kept.snapshot
     if not kept.state.over:
         run.enter(*_KILLED)

@@ -19,8 +19,7 @@ from rlexporter.display import Display, shown
 from rlexporter.exporter import Exporter
 from rlexporter.model.step import RunFacts
 from rlexporter.recording import Event, UnreadableError, growing
-from rlexporter.recording.growing import GrowingFile, Pipe
-from rlexporter.recording.stream import Stream
+from rlexporter.recording.growing import GrowingFile, Pipe, Stream
 
 _EPILOG = """\
 what is followed, told apart by what the log holds:

@@ -4,7 +4,7 @@ A file is the log of a trainer, in any format of `rlexporter.recording.formats`,
 `rlexporter.recording.writer` writes them (``log``, ``step``, ``part``, ``state``, ``meta``) and other recorders do
 (``stats``, ``tracker_log``, ``crash``, ``train_end``, ``end``). Other events are ignored, and so is anything in
 ``meta`` that `rlexporter.recording.writer` does not write: it holds the run, its trainer and configuration, and the
-bounds of its histograms. `rlexporter.recording.stream` reads the same while it grows.
+bounds of its histograms. `rlexporter.recording.growing` reads the same while it grows.
 """
 
 from rlexporter.recording.reader import Event, Recording, read

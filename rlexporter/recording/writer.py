@@ -1,4 +1,4 @@
-"""Writer of a run's steps and log lines as JSON lines, which `replay` and `check` read.
+"""Writes a run's steps and log lines as JSON lines, which `replay` and `check` read.
 
 Each line is one object, with NaN and Infinity as Python's json writes them. ``event`` is its kind:
 
@@ -11,8 +11,8 @@ Each line is one object, with NaN and Infinity as Python's json writes them. ``e
          last (of those from a device: true if no more were on their way)
   state  time, state, exception
 
-A log line and a step have ``awaits``, true, if counts of a device were on their way: it was judged with the last part.
-``seen`` maps a series to its exact counts. A thread of its own writes; training never waits for the disk.
+``awaits`` is true for a log line or step whose counts were on their way from a device: it was judged with the last
+part. ``seen`` maps a series to its exact counts. A thread of its own writes, so training never waits for the disk.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _CLOSE_SECONDS = 5.0
 
 
 class Recorder:
-    """Appends to ``path``. ``failed`` gets errors of writing. Raises SetupError for an unusable path."""
+    """Appends to ``path``, and hands errors of writing to ``failed``. Raises SetupError for an unusable path."""
 
     def __init__(self, path: str, failed: Callable[[Exception], None]) -> None:
         try:
@@ -103,7 +103,7 @@ class Recorder:
         self._put("state", state=state.value, exception=exception)
 
     def close(self) -> None:
-        """Write the waiting lines, for a few seconds at most."""
+        """Write the waiting lines, within a few seconds."""
         self._queue.put(None)
         self._thread.join(_CLOSE_SECONDS)
 
@@ -127,7 +127,7 @@ class Recorder:
             self._failed(error)
 
     def _append(self, line: bytes) -> None:
-        """Write a whole line; behind one that was cut off by a full disk it begins a line of its own."""
+        """Write a whole line; one that a full disk has cut off is ended first."""
         left = b"\n" + line if self._torn else line
         while left:
             written = self._file.write(left)
@@ -138,7 +138,7 @@ class Recorder:
 
 
 def _is_torn(file: FileIO) -> bool:
-    """Return True if the last line of a file has no end, as a killed process or a full disk leaves it."""
+    """Return True if the last line of ``file`` has no end, as a killed process or a full disk leaves it."""
     if not file.seekable() or not file.seek(0, os.SEEK_END):
         return False
     file.seek(-1, os.SEEK_END)

@@ -18,7 +18,7 @@ from rlexporter.commands import main, playback
 from rlexporter.commands.playback import Follower
 from rlexporter.config.settings import Settings
 from rlexporter.model.snapshot import RunState
-from rlexporter.recording.stream import Stream
+from rlexporter.recording.growing import Stream
 from rlexporter.run.run import Run
 from tests import tools
 from tests.commands.serving import process, scrape

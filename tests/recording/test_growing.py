@@ -16,8 +16,7 @@ from rlexporter.model.errors import SetupError
 from rlexporter.model.snapshot import RunState
 from rlexporter.recording import Event, UnreadableError, growing
 from rlexporter.recording.formats import console, json_text
-from rlexporter.recording.growing import GrowingFile
-from rlexporter.recording.stream import Stream
+from rlexporter.recording.growing import GrowingFile, Stream
 from tests.conftest import DATA
 from tests.recording.logs import jsonl, logged, read
 

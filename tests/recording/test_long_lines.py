@@ -34,7 +34,7 @@ READ = f"""
 import resource, sys
 from pathlib import Path
 from rlexporter import recording
-from rlexporter.recording.stream import Stream
+from rlexporter.recording.growing import Stream
 
 resource.setrlimit(resource.RLIMIT_CPU, ({SECONDS}, {SECONDS}))
 path = Path(sys.argv[1])
