@@ -7,10 +7,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from itertools import pairwise
 from math import isfinite, nan
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from rlexporter.conditions.judge import Thresholds
 from rlexporter.config.settings import Settings
+from rlexporter.model.errors import SetupError
 from rlexporter.model.snapshot import RunState
 from rlexporter.model.step import RunFacts
 from rlexporter.outputs.state_file import SavedState
@@ -273,6 +275,17 @@ def restore(run: Run, kept: SavedState) -> None:
     run.store.snapshot = kept.snapshot
     if not kept.state.over:
         run.enter(*_KILLED)
+
+
+def write_beside(recorded: str | Path, out: Path, content: Iterable[bytes], option: str) -> None:
+    """Write ``content`` to ``out``. Raises SetupError if that is the ``recorded`` file itself, or cannot be written."""
+    if out.exists() and out.samefile(recorded):
+        raise SetupError(f"{out} is the recording itself: name another file to write ({option})")
+    try:
+        with out.open("wb") as file:
+            file.writelines(content)
+    except OSError as error:
+        raise SetupError(f"cannot write {out}: {error.strerror} ({option})") from None
 
 
 def _served(facts: RunFacts) -> RunFacts:

@@ -21,7 +21,7 @@ from rlexporter.commands import playback
 from rlexporter.commands.playback import Player
 from rlexporter.display import Display
 from rlexporter.exporter import Exporter
-from rlexporter.model.errors import TEXT, SetupError, needed_by
+from rlexporter.model.errors import TEXT, needed_by
 from rlexporter.outputs.state_file import SavedState, read_saved_state
 from rlexporter.recording import Recording
 
@@ -75,9 +75,10 @@ def run(options: argparse.Namespace) -> int:
     recorded = recording.read(options.file, options.algorithm)
     if options.openmetrics is None:
         return serve(recorded, speed=options.speed, port=options.port, linger=options.linger)
-    scrapes = write(recorded, options.openmetrics, interval=options.interval)
-    print(f"wrote {options.openmetrics}: {scrapes} scrapes of run {recorded.run}")
-    print(f"promtool tsdb create-blocks-from openmetrics {options.openmetrics} DATA makes the blocks of a Prometheus")
+    out, history = options.openmetrics, _history(recorded, options.interval)
+    playback.write_beside(recorded.path, out, history.text(), "--openmetrics")
+    print(f"wrote {out}: {history.moments} scrapes of run {recorded.run}")
+    print(f"promtool tsdb create-blocks-from openmetrics {out} DATA makes the blocks of a Prometheus")
     return 0
 
 
@@ -144,23 +145,8 @@ def _shown(exporter: Exporter) -> Iterator[Display]:
         exporter.close()
 
 
-def write(recording: Recording, out: Path, *, interval: float) -> int:
-    """Write the scrapes after steps at least ``interval`` seconds apart to ``out``, and return their number.
-
-    Raises SetupError if the file cannot be written.
-    """
-    if out.exists() and out.samefile(recording.path):
-        raise SetupError(f"{out} is the recording itself: name another file to write (--openmetrics)")
-    history = _history(recording, interval)
-    try:
-        with out.open("wb") as file:
-            file.writelines(history.text())
-    except OSError as error:
-        raise SetupError(f"cannot write {out}: {error.strerror} (--openmetrics)") from None
-    return history.moments
-
-
 def _history(recording: Recording, interval: float) -> Backfill:
+    """Return the scrapes after steps at least ``interval`` seconds apart."""
     with needed_by("--openmetrics", TEXT):
         from rlexporter.outputs.backfill import Backfill
 

@@ -8,14 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from rlexporter import recording
-from rlexporter.catalog.algorithms import ALGORITHMS
-from rlexporter.catalog.languages import CODES, ENGLISH, Language, language
+from rlexporter.catalog import ALGORITHMS
+from rlexporter.catalog.languages import CODES, ENGLISH, language
 from rlexporter.commands import playback, recorded_alerts
 from rlexporter.commands.check import written
 from rlexporter.config.settings import Settings
-from rlexporter.model.errors import SetupError
-from rlexporter.model.snapshot import Snapshot
-from rlexporter.outputs.state_file import SavedState, read_saved_state
+from rlexporter.outputs.state_file import read_saved_state
 from rlexporter.run.run import Run
 from rlexporter.status import document
 from rlexporter.status.history import History
@@ -37,39 +35,27 @@ def run(options: argparse.Namespace) -> int:
     """Write the page; print its verdict. Raises SetupError for a file that cannot be read or written."""
     limits = Settings.load({"thresholds": options.thresholds}).thresholds
     spoken = language(options.language)
+    history = History()
     kept = read_saved_state(options.file)
     if kept is not None:
-        name, data = kept.snapshot.labels.get("run", ""), _data(_ended(kept), History(), kept.time, spoken)
+        name, check = kept.snapshot.labels.get("run", ""), {}
+        run = Run(Settings.load({}), clock=lambda: kept.time)
+        playback.restore(run, kept)
     else:
-        recorded, history = recording.read(options.file, options.algorithm), History()
-        player = playback.played(recorded, limits, lambda run: history.see(run.store.snapshot))
-        name, check = recorded.run, written(recorded_alerts.report(player.run, recorded))
-        data = {**_data(player.run.store.snapshot, history, player.now(), spoken), "check": check}
+        recorded = recording.read(options.file, options.algorithm)
+        name, run = recorded.run, playback.played(recorded, limits, lambda run: history.see(run.store.snapshot)).run
+        check = {"check": written(recorded_alerts.report(run, recorded))}
+    data: dict[str, Any] = {
+        "status": document.status(run.store.snapshot, history, run.clock(), spoken),
+        "history": document.curves(history, points=document.MOST_POINTS),
+        **check,
+    }
     out = options.output or Path(f"{_file_name(name)}.html")
-    if out.exists() and out.samefile(options.file):
-        raise SetupError(f"{out} is the recording itself: name another file to write (--output)")
-    try:
-        out.write_text(page(data), encoding="utf-8")
-    except OSError as error:
-        raise SetupError(f"cannot write {out}: {error.strerror} (--output)") from None
+    playback.write_beside(options.file, out, [page(data).encode()], "--output")
     verdict = data["status"]["verdict"]
     said = f". {verdict['text']}" if spoken is ENGLISH else ""  # a terminal speaks English
     print(f"wrote {out}: {verdict['word']}{said}")
     return 0
-
-
-def _ended(kept: SavedState) -> Snapshot:
-    """Return the last state of a process that is gone."""
-    run = Run(Settings.load({}), clock=lambda: kept.time)
-    playback.restore(run, kept)
-    return run.store.snapshot
-
-
-def _data(snapshot: Snapshot, history: History, now: float, spoken: Language) -> dict[str, Any]:
-    return {
-        "status": document.status(snapshot, history, now, spoken),
-        "history": document.curves(history, points=document.MOST_POINTS),
-    }
 
 
 def _file_name(run: str) -> str:
