@@ -1,1 +1,1 @@
-"""Command line, with one file per command."""
+"""Command line, with one file per command; the smallest are in main.py."""

@@ -99,17 +99,14 @@ def _known_links() -> dict[str, Any]:
 
 def base(address: str) -> str:
     """Return an address without the slash at its end, so that paths can follow. Raises argparse.ArgumentTypeError."""
-    if not _ADDRESS.fullmatch(address) or not _has_host(address):
-        raise argparse.ArgumentTypeError(f"{address!r} is no address such as https://example.org/folder")
-    return address.rstrip("/")
-
-
-def _has_host(address: str) -> bool:
     try:
         parts = urlsplit(address)
-        return bool(parts.hostname) and parts.port != 0
+        usable = _ADDRESS.fullmatch(address) and parts.hostname and parts.port != 0
     except ValueError:  # a port that is no number, or half of an IPv6 address
-        return False
+        usable = False
+    if not usable:
+        raise argparse.ArgumentTypeError(f"{address!r} is no address such as https://example.org/folder")
+    return address.rstrip("/")
 
 
 def _write(out: Path, files: Mapping[str, str]) -> None:

@@ -232,20 +232,20 @@ def schedule(recording: Recording) -> tuple[float, list[Due]]:
     return began + shift, [Due(e, at + shift, last) for e, at, last in zip(events, times, ends, strict=True)]
 
 
-def begun(recording: Recording, at: float, thresholds: Thresholds | None = None) -> Player:
-    """Return the player of a run of its own, which has begun at the time ``at``."""
+def begun(recording: Recording, thresholds: Thresholds | None = None) -> tuple[Player, list[Due]]:
+    """Return the player of a run of its own, which has begun when the recorded run did, and what it is to play."""
+    began, dues = schedule(recording)
     own = Settings.load(settings(recording))
     own = own if thresholds is None else replace(own, thresholds=thresholds)
-    player = Player(Run(own, clock=lambda: at), recording)
-    player.time = at
+    player = Player(Run(own, clock=lambda: began), recording)
+    player.time = began
     player.begin(recording.facts)
-    return player
+    return player, dues
 
 
 def played(recording: Recording, thresholds: Thresholds, see: Callable[[Run], None] = lambda run: None) -> Player:
     """Play ``recording`` at once, by its own clock; ``see`` is called after each of its steps."""
-    began, dues = schedule(recording)
-    player = begun(recording, began, thresholds)
+    player, dues = begun(recording, thresholds)
     for event, player.time, ends_step in dues:
         player.take(event)
         if ends_step:

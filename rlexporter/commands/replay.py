@@ -150,10 +150,9 @@ def _history(recording: Recording, interval: float) -> Backfill:
     with needed_by("--openmetrics", TEXT):
         from rlexporter.outputs.backfill import Backfill
 
-    began, dues = playback.schedule(recording)
-    player = playback.begun(recording, began)
+    player, dues = playback.begun(recording)
     run, history, gap = player.run, Backfill(LABELS), max(interval, _GAP_SECONDS)
-    history.add(run.store.snapshot, began)
+    history.add(run.store.snapshot, player.now())
     for event, at, ends_step in dues:
         while at - history.last > gap and not run.state.over:
             history.add(run.store.snapshot, history.last + gap)

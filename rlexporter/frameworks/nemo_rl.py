@@ -111,7 +111,7 @@ NEMO_RL = Framework(
 TABLES = (NEMO_RL,)
 
 _SETUP = "timing/setup"
-"""The prefix of what is measured before the first step."""
+"""The prefix of measurements before the first step."""
 _ALGORITHMS = {"gae": "ppo", "reinforce_plus_plus": "reinforce++", "raw_reward": "reinforce"}
 _SETTINGS = {
     "num_generations": "grpo.num_generations_per_prompt ppo.num_generations_per_prompt",
@@ -190,7 +190,7 @@ def _facts(config: Any, above: str, step: int) -> RunFacts:
 
 
 def _algorithm(config: Any) -> str:
-    """Return the algorithm: GSPO by its ratios, else the estimator of advantages, else the section that there is."""
+    """Return the algorithm: GSPO by its ratios, else the estimator of advantages, else the section that exists."""
     if at(config, "loss_fn.sequence_level_importance_ratios"):
         return "gspo"
     for section in ("grpo", "ppo"):

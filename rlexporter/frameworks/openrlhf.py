@@ -13,9 +13,9 @@ W&B and TensorBoard have ``train/`` and ``eval/`` before the keys, console lines
 estimator of ``--algo.kl.estimator`` (k1 by default): over tokens in the loss (``--algo.kl.use_loss``), else the mean of
 the means of completions. ``logprobs_diff`` beside it (from 0.10) is always k1. Both are 0 without a reference.
 
-Each logger is made with all arguments, has `log_train(global_step, logs_dict)` and `log_eval`, and `close()` at the
-end. The classes are not documented. A trainer that has both calls one after the other with the same line: the one that
-is first is read, until it is closed.
+Each logger is built with all arguments, has `log_train(global_step, logs_dict)` and `log_eval`, and is closed at the
+end. The classes are not documented. A trainer with both hands each line to one after the other: only the first is read,
+until it is closed.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ OPENRLHF = Framework(
 TABLES = (OPENRLHF,)
 
 _SAMPLES = "generated_samples"
-"""The key of a text with its reward, which is no metric."""
+"""The key of a text and its reward, which is no metric."""
 _ALGORITHMS = {
     "gae": "ppo",
     "reinforce": "reinforce++",

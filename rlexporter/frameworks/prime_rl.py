@@ -9,9 +9,9 @@ orchestrator/orchestrator.py   staleness, tokens, rollouts, time
 utils/monitor                  `setup_monitor(..., run_config=)` and monitors with `log(metrics, step)`, from v0.3.0
 monitors                       instead of it since: one coroutine `log(data, step)`, for lists of episodes too
 
-Trainer and orchestrator are two processes, and each logs its own part. An environment with one agent calls it
-``agent``: its reward and truncation are those of the run. Both log the
-parts of a step in several calls, and no monitor has to be configured. The end is that of the process.
+Trainer and orchestrator are two processes, each of which logs its own part of a step, in several calls; no monitor has
+to be configured. An environment with one agent calls it ``agent``: its reward and truncation are those of the run. The
+run ends with the process.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ _OLDER = (
     *feeds("rl_completion_truncated_fraction", "is_truncated/all/mean"),
     *feeds("rl_turns_mean", "num_turns/all/mean"),
 )
-"""Of v0.5 and before. Its largest and smallest are those of the means of problems, and are left out."""
+"""Keys of v0.5 and before. Its extremes are those of the means of problems, and are left out."""
 
 PRIME_RL = Framework(
     name="prime-rl",

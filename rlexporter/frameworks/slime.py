@@ -6,13 +6,13 @@ slime/backends/megatron_utils/model.py, loss.py    train/, of each optimizer ste
 miles/backends/training_utils/log_utils.py, loss_hub/losses.py, miles/ray/rollout/metrics.py, miles/utils/...
 slime/observability/logging_utils.py               `log(args, metrics, step_key)`, the one way out of each process
 
-A mean over tokens is by default that of each completion's own mean, as in TRL up to 0.15; with
-``--calculate-per-token-loss`` that of all tokens. The estimator of ``train/kl_loss`` is a setting, by default k1.
-What SGLang exports itself (caches, queues, speculative tokens) has no series of ours.
+A mean over tokens is by default the mean of the means of completions, as in TRL up to 0.15; with
+``--calculate-per-token-loss`` it is over all tokens. The estimator of ``train/kl_loss`` is a setting, by default k1.
+What SGLang itself exports (caches, queues, speculative tokens) has no series here.
 
-A process that samples and one that trains both log, each its own part of a step; a critic is a third. Each of them
-serves its part, as a run of its own, since alerts take the newest process of a name for the only one. Of all that train
-one logs: the first of the last pipeline stage, whichever rank that is. What does not log serves nothing.
+A process that samples, one that trains, and perhaps a critic each log their part of a step. Each serves its part as a
+run of its own, since alerts take the newest process of a name for the only one. Of all that train, only one logs: the
+first of the last pipeline stage, whatever its rank. A process that does not log serves nothing.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ MILES = replace(
         *_EVALUATION,
     ),
 )
-"""It has more keys than slime, and the smallest and largest number of turns over all ranks."""
+"""More keys than slime, among them the smallest and largest number of turns over all ranks."""
 TABLES = (MILES, SLIME)
 
 _SETTINGS = {
@@ -179,7 +179,7 @@ def watch(module: ModuleType, feed: Feed) -> None:
 
 
 def _part(metrics: Line) -> str:
-    """Return what the process does whose first line holds ``metrics``: those that train are in a process group."""
+    """Return the role of this process, whose first line holds ``metrics``. Only one that trains has a process group."""
     distributed = sys.modules.get("torch.distributed")
     if distributed is None or not distributed.is_available() or not distributed.is_initialized():
         return "rollout"
@@ -187,9 +187,9 @@ def _part(metrics: Line) -> str:
 
 
 def _step(args: Any, metrics: Line, step_key: str) -> int:
-    """Return the optimizer step that a line belongs to, the first being 1, which both count from 0.
+    """Return the optimizer step of a line, counted from 1; slime and miles count from 0.
 
-    A line of a rollout belongs to the first step that it is used for.
+    A line of a rollout belongs to the first step that uses it.
     """
     step = int(metrics[step_key])
     counts_updates = step_key == "train/step" or getattr(args, "wandb_always_use_train_step", False)
@@ -197,7 +197,7 @@ def _step(args: Any, metrics: Line, step_key: str) -> int:
 
 
 def _updates(args: Any) -> int:
-    """Return the number of optimizer steps that a rollout is used for."""
+    """Return the number of optimizer steps that use a rollout."""
     told = getattr(args, "num_steps_per_rollout", None)
     if isinstance(told, int) and told > 0:
         return told

@@ -11,7 +11,7 @@ utils/debug/metrics.py              differences of probabilities between rollout
 utils/seqlen_balancing.py           tokens of each rank
 utils/tracking.py                   `Tracking`, its one way out of the driver process
 
-`Tracking.__init__` is handed the whole configuration, `log(data, step)` every line, and the trainer calls
+`Tracking.__init__` gets the whole configuration, `log(data, step)` every line, and the trainer calls
 `finish(exit_code)` at its end; older versions have no `finish`. The class is not documented, but trainers and recipes
 import it by this name.
 """
@@ -154,15 +154,15 @@ VERL_V1 = replace(
     marks=frozenset(("training/off_policy/trajectory_spans/mean",)),
     keys=(*_BOTH, *feeds("rl_completion_longest_fraction", "response_length/clip_ratio")),
 )
-"""Its completions are padded to the longest of the step: the key does not say how many the limit has cut off."""
+"""Pads completions to the longest of the step, so that the key does not tell how many were cut off by the limit."""
 TABLES = (VERL_V1, VERL)
 
 _VALIDATION = "val"
-"""The first letters of the keys of a validation, of all versions: ``val/``, ``val-core/``, ``val-aux/``."""
+"""How keys of a validation begin in all versions: ``val/``, ``val-core/``, ``val-aux/``."""
 _AGGREGATION = "actor_rollout_ref.actor.loss_agg_mode"
-"""The setting that says how the loss of a batch is made from that of its tokens."""
+"""The setting that says how the losses of tokens are aggregated to that of a batch."""
 _AGGREGATED = frozenset(("actor/entropy", "actor/entropy_loss", "actor/kl_loss"))
-"""The keys of what is aggregated over tokens as the loss is."""
+"""The keys of values that are aggregated over tokens as the loss is."""
 _SETTINGS = {
     "num_generations": "actor_rollout_ref.rollout.n",
     "temperature": "actor_rollout_ref.rollout.temperature",
@@ -206,15 +206,15 @@ def watch(module: ModuleType, feed: Feed) -> None:
     after_call(tracking, "log", log)
     if hasattr(tracking, "finish"):
         after_call(tracking, "finish", finish)
-        # What calls `finish` in `__del__` knows nothing of how the training ended.
+        # `__del__` calls `finish` too, and knows nothing of how the training ended.
         after_call(tracking, "__del__", lambda tracking: None)
 
 
 def _without_sums(config: Any, line: Line) -> Line:
-    """Return ``line`` with other keys for what is a sum over a completion here, and a mean over tokens elsewhere.
+    """Return ``line`` with other keys for values that are sums over a completion, where others log means over tokens.
 
-    Only the configuration says which it is: `agg_loss` in `verl/trainer/ppo/core_algos.py`. A sum grows with the
-    length, and no limit of a mean fits it.
+    Only the configuration tells: see `agg_loss` in `verl/trainer/ppo/core_algos.py`. A sum grows with the length, so
+    that no limit on a mean fits it.
     """
     mode = str(at(config, _AGGREGATION) or "")
     if "token-sum" not in mode:
@@ -244,7 +244,7 @@ def _facts(name: Any, config: Any, line: Line, step: int) -> RunFacts:
 
 
 def _algorithm(config: Any) -> str:
-    """Return the algorithm: the estimator of advantages, which verl calls GAE where a critic makes it PPO, or GSPO."""
+    """Return the algorithm: GSPO by its loss, PPO for advantages by GAE, else the estimator of advantages."""
     if at(config, "actor_rollout_ref.actor.policy_loss.loss_mode") == "gspo":
         return "gspo"
     estimator = at(config, "algorithm.adv_estimator")

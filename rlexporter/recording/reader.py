@@ -138,7 +138,8 @@ class Parser:
             return
         before, self._step_alone = self._step_alone, None
         if before is not None:
-            if line.logs.get("event") == "log" and before.step == event.step and not _is_evaluation(event):
+            evaluates = evaluation_prefix(tuple(event.logs or ()))
+            if line.logs.get("event") == "log" and before.step == event.step and not evaluates:
                 event, before = replace(event, update=before.update), None
             else:
                 yield before
@@ -234,10 +235,6 @@ def _at(where: str) -> Iterator[None]:
     except Exception as error:  # noqa: BLE001 - a foreign file can be wrong in any way
         said = str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
         raise UnreadableError(f"{where}: cannot be understood: {said}") from None
-
-
-def _is_evaluation(event: Event) -> bool:
-    return bool(evaluation_prefix(tuple(event.logs or ())))
 
 
 def _time(value: object) -> float:

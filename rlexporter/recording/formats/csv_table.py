@@ -20,17 +20,11 @@ def table(path: Path, text: str, first: str) -> InOnePiece | None:
 
     Raises UnreadableError for a table of several runs, also while its lines are iterated.
     """
-    columns = _columns(path, first)
-    return InOnePiece("a table (CSV)", _rows(path, text, *columns)) if columns else None
-
-
-def _columns(path: Path, first: str) -> tuple[str, list[str]] | None:
-    """Return the delimiter, and the key of each column; None if ``first`` is not the header of a table."""
     for delimiter in _DELIMITERS:
         cells = _header(first.rstrip("\r"), delimiter)
         keys = [_WANDB_STEP.get(key, key) for key in _without_run(path, cells)]
         if len(cells) > 1 and not any(map(is_number, keys)) and any(k in STEPS or is_known(k) for k in keys):
-            return delimiter, keys
+            return InOnePiece("a table (CSV)", _rows(path, text, delimiter, keys))
     return None
 
 

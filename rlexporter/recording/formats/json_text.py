@@ -100,10 +100,6 @@ def _history(whole: Any) -> Any:
     return whole.get("log_history") if isinstance(whole, dict) else whole
 
 
-def _some(whole: dict[str, object]) -> str:
-    return shortened(", ".join(whole)) or "nothing in it"
-
-
 def begin_as_lines(begun: list[str]) -> bool | None:
     """Return True if ``begun``, the first one or two lines, begin JSON lines; None if one alone does not tell."""
     if not _OBJECT.match(begun[0]):
@@ -141,7 +137,8 @@ def _loaded(text: str) -> Any:
 def _listed(path: Path, text: str, whole: Any) -> Iterator[Line]:
     history, where = _history(whole), f"{path}: {'log_history' if isinstance(whole, dict) else ''}"
     if not isinstance(history, list) or (history is whole and not any(isinstance(line, dict) for line in history)):
-        what = f"an object with {_some(whole)}" if isinstance(whole, dict) else shortened(text, 40)
+        names = shortened(", ".join(whole)) or "nothing in it" if isinstance(whole, dict) else ""
+        what = f"an object with {names}" if names else shortened(text, 40)
         raise UnreadableError(f"{path}: is JSON, but no recorded run: {what}: {UNDERSTOOD}")
     for i, line in enumerate(history):
         if not isinstance(line, dict):
