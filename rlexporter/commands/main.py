@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from rlexporter import demo
-from rlexporter.catalog import CATALOG
+from rlexporter.catalog.metrics import CATALOG
 from rlexporter.commands import check, generate, replay, report, run, status, tail, top
 from rlexporter.conditions.from_catalog import alerts_on
 from rlexporter.model.errors import SetupError

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from rlexporter import recording
-from rlexporter.catalog import ALGORITHMS
+from rlexporter.catalog.algorithms import ALGORITHMS
 from rlexporter.catalog.languages import CODES, ENGLISH, language
 from rlexporter.commands import playback, recorded_alerts
 from rlexporter.commands.check import written

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
 
-from rlexporter.catalog import ALGORITHMS
+from rlexporter.catalog.algorithms import ALGORITHMS
 from rlexporter.commands.playback import Follower
 from rlexporter.display import Display, shown
 from rlexporter.exporter import Exporter

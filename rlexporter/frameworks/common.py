@@ -11,8 +11,8 @@ from types import ModuleType
 from typing import Any, Protocol
 
 from rlexporter.catalog.algorithms import family
-from rlexporter.catalog.metrics import HYPERPARAMETERS
-from rlexporter.model.framework import FrameworkKey
+from rlexporter.catalog.run_metrics import HYPERPARAMETERS
+from rlexporter.model.metric import FrameworkKey
 from rlexporter.model.step import RunFacts
 
 logger = logging.getLogger("rlexporter")

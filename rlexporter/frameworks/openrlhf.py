@@ -26,7 +26,7 @@ from typing import Any
 
 from rlexporter.catalog.algorithms import GRPO, PPO
 from rlexporter.frameworks.common import Feed, Line, after_call, at, below, feeds, no_metric, of_framework, settings_at
-from rlexporter.model.framework import Framework
+from rlexporter.model.metric import Framework
 from rlexporter.model.step import RunFacts
 
 _TRAIN = (

@@ -23,7 +23,7 @@ from typing import Any
 
 from rlexporter.catalog.algorithms import GRPO
 from rlexporter.frameworks.common import Feed, after_call, at, feeds, no_metric, of_framework, settings_at, statistics
-from rlexporter.model.framework import Framework
+from rlexporter.model.metric import Framework
 from rlexporter.model.step import RunFacts
 
 _GIB = float(2**30)

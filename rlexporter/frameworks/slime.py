@@ -34,7 +34,7 @@ from rlexporter.frameworks.common import (
     settings_at,
     statistics,
 )
-from rlexporter.model.framework import Framework
+from rlexporter.model.metric import Framework
 from rlexporter.model.step import RunFacts
 
 _REWARD = (

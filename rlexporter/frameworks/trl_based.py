@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from rlexporter.catalog.algorithms import RLOO
 from rlexporter.frameworks.common import correction, feeds, no_metric, statistics
-from rlexporter.model.framework import Framework
+from rlexporter.model.metric import Framework
 
 _GIB = float(2**30)
 
