@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from rlexporter.adapters.consistency import Consistency
 from rlexporter.adapters.taps import Taps
 from rlexporter.adapters.weights import WeightSample, see_weights
 from rlexporter.model.sink import NotSeenError
@@ -33,6 +34,12 @@ class GroupTaps(Taps):
         self._scores: list[tuple[Any, Any]] | None = None
         self._read: dict[str, tuple[list[float], int]] = {}
         self._weights = WeightSample()
+        self._consistency = Consistency(self.trainer, self.sink)
+        self._per_function: Any = None
+        """The rewards of the rollout under way: completions of all ranks, functions."""
+        self._in_loss = False
+        self._fresh = False
+        """True in the first step that uses a rollout: the policy is the one that sampled it."""
 
     def install(self) -> None:
         """Wrap rollout, scoring and loss."""
@@ -49,6 +56,7 @@ class GroupTaps(Taps):
     def tap_rollout(self) -> None:
         """Wrap the rollout."""
         self.tap(self.trainer, "_generate_and_score_completions", self._rollout, "advantage", "weights")
+        self.tap(self.trainer, "_calculate_rewards", self._calculate)
         if hasattr(self.trainer, "_generate"):  # from trl 0.24 on
             self.tap(self.trainer, "_generate", self._generate, "completion_length", "prompt_length")
 
@@ -57,6 +65,7 @@ class GroupTaps(Taps):
 
         After a log line the trainer begins new lists.
         """
+        self._fresh = False
         with self.sink.guard("tap"):
             if isinstance(beta := getattr(self.trainer, "beta", None), (int, float)):
                 self.sink.observe("rl_kl_coef", [beta])
@@ -78,14 +87,27 @@ class GroupTaps(Taps):
         with self.sink.phase("rollout"):
             with self.sink.observing("weights"):
                 see_weights(self.sink, self._weights, self.trainer.model)
+                self._consistency.see_reference()
             self.sink.flush()
             self._scores = []
             try:
                 output = generate_and_score(*args, **kwargs)
             finally:
                 scores, self._scores = self._scores, None
+                per_function, self._per_function = self._per_function, None
+        self._fresh = True
         self._see_rollout(output, scores)
+        with self.sink.guard("tap"):
+            self._consistency.see_prompts(args[0] if args else kwargs["inputs"])
+            if per_function is not None:
+                self._consistency.see_advantages(output, scores, per_function)
         return output
+
+    def _calculate(self, calculate: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        per_function = calculate(*args, **kwargs)
+        if self._scores is not None:
+            self._per_function = per_function
+        return per_function
 
     def _see_rollout(self, output: Any, scores: Any) -> None:
         """Observe ``output``, the batch that was generated and scored; ``scores`` are those of its tokens."""
@@ -139,6 +161,7 @@ class GroupTaps(Taps):
         if self._training:
             with self.sink.observing("prompt_length"):
                 self.sink.observe("rl_prompt_length_dist", [len(ids) for ids in output[0]])
+                self._consistency.see_prompt_ends(output[0])
             with self.sink.observing("completion_length"):
                 self.sink.observe("rl_completion_length_dist", _lengths(output))
         return output
@@ -147,16 +170,20 @@ class GroupTaps(Taps):
         output = score(*args, **kwargs)
         if self._scores is not None:
             self._scores.append(output if isinstance(output, tuple) else (output, None))
+            if self._in_loss and self._scores[-1][0].requires_grad:
+                with self.sink.guard("tap"):
+                    tokens, mask = kwargs.get("input_ids", *args[1:2]), kwargs.get("attention_mask", *args[2:3])
+                    self._consistency.see_mask(tokens, mask, self._scores[-1][0].size(1))
         return output
 
     def _loss(self, compute_loss: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         if not self._training:
             return compute_loss(*args, **kwargs)
-        self._scores = []
+        self._scores, self._in_loss = [], True
         try:
             loss = compute_loss(*args, **kwargs)
         finally:
-            scores, self._scores = self._scores, None
+            scores, self._scores, self._in_loss = self._scores, None, False
         with self.sink.guard("tap"):
             self._see_update(scores, self._inputs(compute_loss, args, kwargs))
         return loss
@@ -194,6 +221,8 @@ class GroupTaps(Taps):
         elif old is not None:
             log_ratio = new - old.float()
             self.sink.observe("rl_policy_ratio_dist", log_ratio.exp(), mask)
+            if self._fresh:
+                self.sink.observe("rl_first_use_log_ratio", log_ratio.abs(), mask)
             if getattr(self.trainer, "importance_sampling_level", "token") == "sequence":
                 mean = (log_ratio * mask).sum(-1) / mask.sum(-1).clamp(min=1)
                 self.sink.observe("rl_sequence_ratio_dist", mean.exp())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from rlexporter.adapters.taps import Taps
@@ -139,14 +139,19 @@ def learning_rate(trainer: Any) -> float | None:
 
 
 def trained(model: Any) -> list[Any]:
-    """Return this rank's part of each trained parameter, without the empty ones.
+    """Return this rank's part of each trained parameter, as `local_parts` does."""
+    return local_parts(parameter for parameter in model.parameters() if parameter.requires_grad)
+
+
+def local_parts(parameters: Iterable[Any]) -> list[Any]:
+    """Return this rank's part of each of ``parameters``, without the empty ones.
 
     No collective is called: of sharded parameters (FSDP, ZeRO) it is the local part.
     """
     import torch
 
     with torch.no_grad():
-        parts = [local_part(parameter) for parameter in model.parameters() if parameter.requires_grad]
+        parts = [local_part(parameter) for parameter in parameters]
     return [part for part in parts if part.numel()]
 
 

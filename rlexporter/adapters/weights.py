@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from rlexporter.adapters.optimizer import norm_of, trained
 from rlexporter.model.sink import Sink
@@ -11,6 +11,15 @@ _TENSORS = 32
 """The most tensors that are looked at, spread over the model."""
 _EACH = 1024
 """The most weights of a tensor that are looked at, spread over it: 128 KiB in all, in fp32."""
+
+
+class Change(NamedTuple):
+    """The change of sampled weights between two looks, each a tensor on their device."""
+
+    share: Any
+    """The share of them that have changed."""
+    size: Any
+    """The root mean square of the change."""
 
 
 class WeightSample:
@@ -22,22 +31,22 @@ class WeightSample:
     def __init__(self) -> None:
         self._before: Any = None
 
-    def changed(self, weights: list[Any]) -> Any:
-        """Return the share of the kept ``weights`` that have changed since the last call, as a tensor on their device.
+    def change(self, weights: list[Any]) -> Change | None:
+        """Return the change of the kept ``weights`` since the last call. Nothing waits for the device.
 
-        None in the first call, and after a change of shape or device. Nothing waits for the device.
+        None in the first call, and after a change of shape or device.
         """
         now = _sample(weights)
         before, self._before = self._before, now
         if before is None or before.shape != now.shape or before.device != now.device:
             return None
-        return (now != before).float().mean()
+        return Change((now != before).float().mean(), (now.float() - before.float()).square().mean().sqrt())
 
 
 def see_weights(sink: Sink, sample: WeightSample | None, model: Any, *, only_faults: bool = False) -> None:
-    """Observe the norm of the trained weights of ``model``, and the share of ``sample`` that has changed.
+    """Observe the norm of the trained weights of ``model``, and how ``sample`` has changed.
 
-    The share is not observed the first time, as there is nothing to compare with, and not where the norm is NaN or
+    The change is not observed the first time, as there is nothing to compare with, and not where the norm is NaN or
     infinite: that weights were compared tells the judge that they were numbers before the updates of this step.
     ``only_faults``: observe no other norm than such a one.
     """
@@ -45,9 +54,11 @@ def see_weights(sink: Sink, sample: WeightSample | None, model: Any, *, only_fau
     norm = norm_of(weights)
     difference = norm - norm  # NaN for NaN and infinities
     sink.observe("rl_weight_norm", norm, difference != 0 if only_faults else None)
-    changed = sample.changed(weights) if sample is not None else None
-    if changed is not None:
-        sink.observe("rl_weight_changed_fraction", changed, (difference == 0).to(changed.device, non_blocking=True))
+    change = sample.change(weights) if sample is not None else None
+    if change is not None:
+        finite = (difference == 0).to(change.share.device, non_blocking=True)
+        sink.observe("rl_weight_changed_fraction", change.share, finite)
+        sink.observe("rl_weight_update_size", change.size, finite)
 
 
 class StepWeights:

@@ -90,12 +90,24 @@ INHIBITIONS: tuple[tuple[tuple[Family, ...], tuple[Family, ...]], ...] = (
         (Family.NONFINITE,),
         (
             *(Family.GRAD, Family.GRAD_DEAD, Family.REWARD_DROP, Family.REWARD_FLAT, Family.PLATEAU, Family.KEYS),
-            *(Family.EVALUATION, Family.VALUE, Family.LENGTH, Family.TRUNCATION),
+            *(Family.EVALUATION, Family.VALUE, Family.LENGTH, Family.TRUNCATION, Family.WEIGHTS),
+        ),
+    ),
+    (
+        (Family.DATA, Family.OBJECTIVE),
+        (
+            *(Family.POLICY_STEP, Family.GRAD, Family.GRAD_DEAD, Family.KL_HIGH, Family.KL_NEGATIVE),
+            *(Family.ENTROPY_LOW, Family.ENTROPY_HIGH, Family.REWARD_DROP, Family.REWARD_FLAT, Family.LENGTH),
+            *(Family.TRUNCATION, Family.PLATEAU, Family.WEIGHTS),
         ),
     ),
     ((Family.ENTROPY_LOW,), (Family.REWARD_FLAT, Family.LENGTH, Family.PLATEAU, Family.GRAD_DEAD)),
     (
         (Family.POLICY_STEP, Family.GRAD, Family.LR),
+        (Family.WEIGHTS,),
+    ),
+    (
+        (Family.POLICY_STEP, Family.GRAD, Family.LR, Family.WEIGHTS),
         (Family.KL_HIGH, Family.ENTROPY_LOW, Family.ENTROPY_HIGH, Family.REWARD_DROP, Family.LENGTH, Family.PLATEAU),
     ),
     ((Family.KL_NEGATIVE,), (Family.POLICY_STEP, Family.REWARD_DROP)),

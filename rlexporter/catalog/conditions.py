@@ -16,6 +16,8 @@ from rlexporter.model.condition import Baseline, Condition, Family, Read, Signal
 
 _PPO = ("ppo", "ppo-legacy")
 _GROUP = ("grpo", "rloo", "async-grpo")
+_GROUPS = ("grpo", "rloo")
+"""Those whose rollouts and losses are seen at the tensor."""
 _K3 = ("grpo",)
 _NOT_K3 = ("rloo", "ppo", "ppo-legacy")
 _TRAINERS = (*_GROUP, *_PPO)
@@ -92,6 +94,16 @@ SERIES_SIGNALS: tuple[Signal, ...] = (
     ),
     _signal("sampling_ratio", "", "rl_importance_sampling_ratio_mean", "rl_sampling_weight_mean"),
     _signal("learning_rate", "", "rl_learning_rate"),
+    _signal("advantage_reward", "", _mean("rl_advantage_reward_correlation")),
+    _signal("first_use", "nats", _mean("rl_first_use_log_ratio")),
+    _signal("loss_mask_wrong", "fraction", _mean("rl_loss_mask_wrong_fraction")),
+    _signal("prompts_repeated", "fraction", _mean("rl_prompts_repeated_fraction")),
+    _signal("prompt_end_changed", "fraction", _mean("rl_prompt_end_changed_fraction")),
+    _signal("prompt_length", "tokens", _mean("rl_prompt_length_dist")),
+    _signal("ref_changed", "fraction", _mean("rl_ref_weight_changed_fraction")),
+    _signal("weights_changed", "fraction", _mean("rl_weight_changed_fraction")),
+    _signal("weight_norm", "", _mean("rl_weight_norm")),
+    _signal("update_size", "", _mean("rl_weight_update_size")),
 )
 """The signals that a series holds; `rlexporter.conditions` derives the others."""
 
@@ -301,6 +313,133 @@ CONDITIONS: tuple[Condition, ...] = (
         source="[runs]",
         algorithms=_GROUP,
         related=("rl_reward_function_mean", "rl_undefined_values_total"),
+    ),
+    condition("prompts_stuck", "RLPromptsChanged", Family.DATA).when(
+        above("prompts_repeated", warning(0.9, k=5, n=5)),
+        summary="Every step trains on the same prompts.",
+        meaning="All prompts of a rollout were in the rollout before as well, several times in a row, although many "
+        "others have been seen in this run.",
+        causes=(
+            "A data loader or sampler that returns the same batch.",
+            "A cache, or a seed that is set in each step.",
+        ),
+        remedies=("Print the prompts of two steps; look at the sampler, its seed, and what was changed on resuming.",),
+        source="live GRPO runs: 1 with a stuck loader, 0 to 0.25 in healthy ones",
+        algorithms=_GROUPS,
+        related=("rl_prompts_repeated_fraction", "rl_prompt_length_dist"),
+    ),
+    condition("prompts_short", "RLPromptsChanged", Family.DATA).when(
+        below("prompt_length", warning(0.4, k=2, n=3), vs=Baseline.RECENT),
+        summary="Prompts have become much shorter.",
+        meaning="The mean length of the prompts has fallen to less than half of what it was a few steps before. They "
+        "may have lost their content.",
+        causes=("An empty column, a template without its placeholder, a limit that cuts the prompt.",),
+        remedies=("Print a prompt as it is tokenized; compare it with one of the start of the run.",),
+        source="live GRPO runs: a seventh where prompts lose their content, within 8 % in healthy ones",
+        algorithms=_GROUPS,
+        related=("rl_prompt_length_dist", "rl_prompt_end_changed_fraction"),
+    ),
+    condition("prompt_end_changed", "RLPromptsChanged", Family.DATA).when(
+        above("prompt_end_changed", warning(0.5, k=2, n=3)),
+        summary="Prompts end with another token than before.",
+        meaning="All prompts of the first rollouts ended with the same token, as a chat template leaves it. Most do "
+        "not any more.",
+        causes=("Another chat template, tokenizer or generation prompt.", "A limit that cuts prompts at their end."),
+        remedies=("Print a prompt as it is tokenized; compare it with one of the start of the run.",),
+        source="live GRPO runs: 1 with another template, 0 in healthy ones",
+        algorithms=_GROUPS,
+        related=("rl_prompt_end_changed_fraction", "rl_prompt_length_dist"),
+    ),
+    condition("loss_mask_wrong", "RLLossInputsWrong", Family.OBJECTIVE).when(
+        above("loss_mask_wrong", warning(0.25, k=2, n=3), critical(0.75, k=2, n=3)),
+        summary="The loss mask does not fit the completions.",
+        meaning="The mask that says which tokens the loss counts leaves out tokens that the policy has sampled, or "
+        "counts padding.",
+        causes=("A mask that is inverted, shifted, all ones, or of another batch.", "Code that changes the batch."),
+        remedies=("Compare `completion_mask` with `completion_ids` of one batch in `_compute_loss`.",),
+        source="live GRPO runs: 1 with a mask that is inverted or all ones, 0 in healthy ones",
+        algorithms=_GROUPS,
+        related=("rl_loss_mask_wrong_fraction", "rl_completion_length_dist"),
+    ),
+    condition("advantage_wrong", "RLLossInputsWrong", Family.OBJECTIVE).when(
+        below("advantage_reward", warning(0.5, k=2, n=3), critical(0.0, k=4, n=5)),
+        summary="Advantages do not follow the rewards that they are made of.",
+        meaning="Within a group the completion with the higher reward has the higher advantage. Here it does not: the "
+        "policy is taught something else than what is rewarded, or its opposite, and no log line shows it.",
+        causes=(
+            "Advantages in another order than the completions: a wrong reshape, shuffle or stride, an old batch.",
+            "A wrong sign.",
+            "An estimator of your own that does not grow with the reward.",
+        ),
+        remedies=("Compute the advantages of one group by hand from its rewards.",),
+        source="live GRPO and RLOO runs: 1 in healthy ones, near 0 permuted, -1 with the wrong sign",
+        algorithms=_GROUPS,
+        related=("rl_advantage_reward_correlation", "rl_advantage_dist", "rl_reward_dist"),
+    ),
+    condition("old_logprobs_stale", "RLLossInputsWrong", Family.OBJECTIVE).when(
+        above("first_use", warning(3.0, k=2, n=3), vs=Baseline.START, floor=0.01),
+        summary="The old log-probabilities are not those of the policy that sampled.",
+        meaning="In the first step that uses a rollout the policy is still the one that sampled it: the ratio is 1. "
+        "Here it is not: ratio and clipping are measured from another policy.",
+        causes=("Old log-probabilities that are kept from an earlier step or batch.", "Dropout in the policy."),
+        remedies=("Compute them anew with each rollout, before the first update; set dropout to 0.",),
+        source="live GRPO runs of two iterations: 0.02 to 0.05 with stale ones, 0 in healthy ones in fp32; "
+        "against the start for bf16",
+        algorithms=_GROUPS,
+        related=("rl_first_use_log_ratio", "rl_policy_ratio_dist"),
+    ),
+    condition("reference_moved", "RLReferenceMoved", Family.OBJECTIVE).when(
+        above("ref_changed", warning(0.001, k=2, n=3)),
+        summary="The reference model changes, and nothing asks for that.",
+        meaning="Weights of the reference have changed between rollouts although `sync_ref_model` is off. KL to it no "
+        "longer says how far the policy has gone, and the penalty holds nothing.",
+        causes=("The reference shares weights with the policy, or is in the optimizer.", "A callback that copies."),
+        remedies=("Load the reference by itself; set `requires_grad_(False)` and keep it out of the optimizer.",),
+        source="live GRPO runs: 1 where the reference follows the policy, 0 in healthy ones",
+        algorithms=_GROUPS,
+        related=("rl_ref_weight_changed_fraction", "rl_kl_per_token", "rl_ref_logprob_dist"),
+    ),
+    condition("weights_lost", "RLWeightsJumped", Family.WEIGHTS).when(
+        below("weights_changing", warning(0.75, k=2, n=3)),
+        summary="A part of the weights is not trained any more.",
+        meaning="The share of the trained weights that changes has fallen lastingly below what it was at the start.",
+        causes=("A layer or parameter group that was frozen, or that the optimizer has lost.",),
+        remedies=("Compare `trainer.optimizer.param_groups` with `trainer.model.parameters()`.",),
+        source="live GRPO runs in fp32: 0.95 to 0.53 where a layer is lost, within 2 % in healthy ones",
+        algorithms=_GROUPS,
+        related=("rl_weight_changed_fraction", "rl_weight_norm"),
+    ),
+    condition("weight_norm_jump", "RLWeightsJumped", Family.WEIGHTS).when(
+        above("weight_norm_step", warning(8.0), vs=Baseline.RECENT, floor=0.08),
+        summary="The norm of the trained weights has jumped.",
+        meaning="From one rollout to the next the norm has changed by many times what it does otherwise: other weights "
+        "are trained than before, or they were replaced.",
+        causes=("A layer that was frozen or released.", "Weights that were loaded in mid-run.", "A very large update."),
+        remedies=("Look at which parameters require gradients, and at what was loaded in this step.",),
+        source="live GRPO runs: 16 % where a layer is frozen, below 2 % in healthy ones",
+        algorithms=_GROUPS,
+        related=("rl_weight_norm", "rl_weight_update_size", "rl_weight_changed_fraction"),
+    ),
+    condition("weights_replaced", "RLWeightsJumped", Family.WEIGHTS).when(
+        above("update_per_rate", warning(8.0), vs=Baseline.RECENT, min_observations=20),
+        summary="The weights were replaced in mid-run.",
+        meaning="Between two rollouts the weights have moved many times farther than updates at this learning rate "
+        "move them.",
+        causes=("A checkpoint that was loaded.", "A callback that averages or copies weights.", "Weight decay."),
+        remedies=("Look at what loads or copies weights in this step.",),
+        source="live GRPO runs: 47 times where an earlier checkpoint is loaded, at most 1.3 times in healthy ones",
+        algorithms=_GROUPS,
+        related=("rl_weight_update_size", "rl_learning_rate", "rl_weight_norm"),
+    ),
+    condition("update_jump", "RLWeightsJumped", Family.WEIGHTS).when(
+        above("update_per_rate", warning(2.0, k=3, n=4), vs=Baseline.RECENT, min_observations=20),
+        summary="Updates have become larger although the learning rate has not.",
+        meaning="The weights move farther with each rollout, for their learning rate, than they did.",
+        causes=("The optimizer has lost its moments: it was made anew, or resumed without its state.", "Weight decay."),
+        remedies=("Save and load the optimizer's state with the weights; lengthen `warmup_steps` after a resume.",),
+        source="live GRPO runs: 2.4 times where Adam's moments are lost, at most 1.3 times in healthy ones",
+        algorithms=_GROUPS,
+        related=("rl_weight_update_size", "rl_learning_rate", "rl_grad_norm"),
     ),
     condition("gradient_dead", "RLNoSignal", Family.GRAD_DEAD).when(
         above("gradient_dead", warning(1.9, k=3, n=12), critical(5.5)),

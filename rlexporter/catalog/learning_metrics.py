@@ -435,6 +435,14 @@ LEARNING = (
         healthy=Range(0.1, 200.0, "[ranges], [trl]: about 1; above 200 is over-optimisation"),
         reading="Narrow around 1. The clip edges 0.8 and 1.2 are bounds, and so are 0.1, 2, 10 and 200.",
     ),
+    _policy.gauge(
+        "rl_first_use_log_ratio",
+        "Mean distance from 0 of the log-ratio new/old policy in the first step that uses a rollout. The policy is "
+        "then the one that the old log-probabilities are of.",
+        unit="nats",
+        scope=RankScope.RANK,
+        reading="0, or rounding. More: the old log-probabilities are stale, or dropout is on in the policy.",
+    ),
     _policy.histogram(
         "rl_sequence_ratio_dist",
         "Probability ratio new/old policy of each sequence: the product over its tokens (RLOO), or its geometric "
@@ -617,6 +625,14 @@ LEARNING = (
         reading="Balanced, not skewed [ranges]. All at 0: no learning signal.",
     ),
     _unmasked(_advantage, "rl_advantage_", _ADVANTAGE, "ppo/policy/advantages", unit="advantage"),
+    _advantage.gauge(
+        "rl_advantage_reward_correlation",
+        "Correlation of the advantages of a rollout with the rewards that they are made of: mean over the groups of "
+        "this rank that have a spread (GRPO, RLOO).",
+        level=Level.SEQUENCE,
+        scope=RankScope.RANK,
+        reading="1, or near it. Near 0: the advantages belong to other completions. Below 0: their sign is wrong.",
+    ),
     _optimal.gauge(
         "rl_optimal_value_mean",
         "Optimal value of the prompts, estimated from the reference before training.",
@@ -666,6 +682,13 @@ LEARNING = (
         _LOSS,
         reading="Counts in the outer buckets: spikes.",
         of="rl_loss",
+    ),
+    _loss.fraction(
+        "rl_loss_mask_wrong_fraction",
+        "Share of the completions whose loss mask does not fit their tokens: it leaves tokens out, or counts padding "
+        "(GRPO, RLOO without tools).",
+        scope=RankScope.RANK,
+        reading="0. More: the loss is computed of other tokens than the policy has sampled.",
     ),
     _loss.gauge(
         "rl_policy_loss",
@@ -850,6 +873,12 @@ LEARNING = (
         reading="1 in fp32; a few percent in bf16 at a low learning rate, whose updates are lost in rounding. 0: the "
         "policy is frozen.",
     ),
+    _optimizer.gauge(
+        "rl_weight_update_size",
+        "Root mean square of the change of the same weights since the rollout before.",
+        scope=RankScope.RANK,
+        reading="In proportion to the learning rate. A jump: weights were loaded, or the optimizer has lost its state.",
+    ),
 )
 
 LOGPROBS = (
@@ -878,6 +907,14 @@ LOGPROBS = (
         "completions of a group, where they are the same.",
         scope=RankScope.RANK,
         reading="0, or rounding: the reference is deterministic. More: dropout is on in it, and KL is noise.",
+    ),
+    _logprob.fraction(
+        "rl_ref_weight_changed_fraction",
+        "Share of the reference's weights (of some 30,000 that are compared) that have changed since the rollout "
+        "before; not served where `sync_ref_model` asks for that.",
+        level=Level.STEP,
+        scope=RankScope.RANK,
+        reading="0. More: the reference is trained, loaded or synchronised, and KL to it means nothing.",
     ),
     _unmasked(_logprob, "rl_logprob_", _LOGPROB, "objective/logprobs", unit="nats"),
     _unmasked(_logprob, "rl_ref_logprob_", _LOGPROB, "objective/ref_logprobs", unit="nats"),

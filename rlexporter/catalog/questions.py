@@ -34,7 +34,7 @@ QUESTIONS: tuple[Question, ...] = (
         title="Is it learning?",
         families=(
             *(Family.REWARD_FLAT, Family.REWARD_DROP, Family.REWARD_JUMP, Family.PLATEAU),
-            *(Family.GRAD_DEAD, Family.LR, Family.ADVANTAGE),
+            *(Family.GRAD_DEAD, Family.LR, Family.ADVANTAGE, Family.DATA, Family.OBJECTIVE),
         ),
         main=(
             Shown(name="reward", signal="reward"),
@@ -48,7 +48,7 @@ QUESTIONS: tuple[Question, ...] = (
         title="Is it stable?",
         families=(
             *(Family.POLICY_STEP, Family.KL_HIGH, Family.KL_NEGATIVE, Family.KL_COEF),
-            *(Family.ENTROPY_LOW, Family.ENTROPY_HIGH, Family.GRAD, Family.VALUE),
+            *(Family.ENTROPY_LOW, Family.ENTROPY_HIGH, Family.GRAD, Family.WEIGHTS, Family.VALUE),
             *(Family.TRUNCATION, Family.LENGTH),
         ),
         main=(

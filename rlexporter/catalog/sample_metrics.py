@@ -102,6 +102,19 @@ COMPLETIONS = (
         keys=keys(PPO_LEGACY, "tokens/queries_dist"),
         reading="A change of its shape is a change of the data.",
     ),
+    _completion.fraction(
+        "rl_prompts_repeated_fraction",
+        "Share of the different prompts of a rollout that were in the rollout before as well (GRPO, RLOO).",
+        scope=RankScope.RANK,
+        reading="Near 0 with a large data set. 1 in a row: the data loader is stuck.",
+    ),
+    _completion.fraction(
+        "rl_prompt_end_changed_fraction",
+        "Share of the prompts that do not end with the token with which all prompts of the first rollouts ended, as a "
+        "chat template leaves it; not served where there was none.",
+        scope=RankScope.RANK,
+        reading="0. More: prompts are made with another template, or cut at their end.",
+    ),
     _completion.gauge(
         "rl_tool_call_frequency",
         "Tool calls per completion.",

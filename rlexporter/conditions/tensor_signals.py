@@ -73,6 +73,39 @@ def weights_still(view: View, memory: Memory) -> float | None:
     return 1.0 if pushed and here and moved and not waning else None
 
 
+@declared.signal("weights_changing", unit="fraction", of="weights_changed", after=("learning_rate",))
+def weights_changing(view: View, memory: Memory) -> float | None:
+    """Return the share of weights that change over that at the start.
+
+    None where none does, where rounding decides which do, as in bf16, and at the low end of a schedule.
+    """
+    share, past = memory.new("weights_changed"), memory.past["weights_changed"]
+    if not share or past.count <= _ROLLOUTS or past.start(_ROLLOUTS) <= 0.5 or _is_waning(memory):
+        return None
+    return share / past.start(_ROLLOUTS)
+
+
+@declared.signal("weight_norm_step", of="weight_norm")
+def weight_norm_step(view: View, memory: Memory) -> float | None:
+    """Return by which part of itself the norm of the weights has changed since the last look."""
+    norm, before = memory.new("weight_norm"), memory.past["weight_norm"].last(1, 1)
+    return abs(norm / before[0] - 1.0) if norm is not None and before and before[0] > 0.0 else None
+
+
+@declared.signal("update_per_rate", of="update_size", after=("learning_rate", "weights_changed"))
+def update_per_rate(view: View, memory: Memory) -> float | None:
+    """Return the size of the last update over its learning rate; None where most of it is lost in rounding."""
+    size, share = memory.new("update_size"), memory.new("weights_changed")
+    rate = max(memory.past["learning_rate"].last(2), default=0.0)  # the update was made in the step before
+    return size / rate if size is not None and share is not None and share > 0.5 and rate > 0.0 else None
+
+
+def _is_waning(memory: Memory) -> bool:
+    """Return True at the low end of a schedule of the learning rate."""
+    rate = memory.past["learning_rate"]
+    return bool(rate.count) and rate.newest < _WARM_RATE * rate.high
+
+
 @declared.signal("sampler_gap", unit="nats per token")
 def sampler_gap(view: View, memory: Memory) -> float | None:
     """Return how far sampler and policy are apart for sure: the mean of 20 rollouts, less three standard errors."""

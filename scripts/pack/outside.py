@@ -202,6 +202,9 @@ IMPACT: dict[Family, str] = {
     Family.LENGTH: "The policy has found a length that pays, or has lost its language.",
     Family.KL_COEF: "The penalty outweighs the reward, and the policy is pulled back and nothing else; or there is "
     "none, and nothing holds the policy to the reference.",
+    Family.DATA: "The policy is trained on other prompts than were meant, or on the same ones again and again.",
+    Family.OBJECTIVE: "The policy is taught something else than what is rewarded, and no log line shows it.",
+    Family.WEIGHTS: "What was learnt may be lost, or a part of the model learns nothing more.",
     Family.LR: "Nothing is learnt (0), or updates are larger than planned.",
     Family.KEYS: "Panels and alerts look at old numbers.",
     Family.ADVANTAGE: "Every action looks good, or bad, or all look alike: the policy gradient is biased, or there is "

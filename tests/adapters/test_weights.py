@@ -29,18 +29,18 @@ def test_the_share_that_has_changed() -> None:
     """None at first, then 0 or more; what is not trained does not count, and a NaN is a change."""
     model, sample = _model((40, 10), (400,), (7,)), WeightSample()
     model[2].requires_grad_(False)
-    assert sample.changed(trained(model)) is None
-    assert sample.changed(trained(model)) == 0.0
+    assert sample.change(trained(model)) is None
+    assert sample.change(trained(model)).share == 0.0
 
     with torch.no_grad():
         model[0].add_(1e-6)
         model[2].add_(1.0)
-    assert sample.changed(trained(model)) == 0.5
-    assert sample.changed(trained(model)) == 0.0
+    assert sample.change(trained(model)).share == 0.5
+    assert sample.change(trained(model)).share == 0.0
 
     with torch.no_grad():
         model[1].fill_(torch.nan)
-    assert sample.changed(trained(model)) == 0.5
+    assert sample.change(trained(model)).share == 0.5
 
 
 @pytest.mark.parametrize(("dtype", "least", "most"), [(torch.float32, 0.99, 1.0), (torch.bfloat16, 0.001, 0.05)])
@@ -48,9 +48,9 @@ def test_an_update_of_a_millionth_is_seen(dtype: torch.dtype, least: float, most
     """Also in bf16, where it is lost in all weights but the smallest; the norm does not show it there."""
     model, sample = _model((512, 1024), (1024, 256), dtype=dtype), WeightSample()
     before = [parameter.norm() for parameter in model]
-    sample.changed(trained(model))
+    sample.change(trained(model))
     _add(model, 1e-6)
-    share = float(sample.changed(trained(model)))
+    share = float(sample.change(trained(model)).share)
 
     assert least <= share <= most
     assert dtype is torch.float32 or before == [parameter.norm() for parameter in model]
@@ -59,7 +59,7 @@ def test_an_update_of_a_millionth_is_seen(dtype: torch.dtype, least: float, most
 def test_it_is_small_and_spread_over_the_model() -> None:
     """Whatever the size of the model: at most 32 tensors, not only one half of each pair, and 1024 weights of each."""
     model, sample = _model(*[(8, 64), (64, 8)] * 90, (3000, 100)), WeightSample()
-    sample.changed(trained(model))
+    sample.change(trained(model))
     kept = sample._before
     assert kept.numel() <= 32 * 1024
 
@@ -67,15 +67,15 @@ def test_it_is_small_and_spread_over_the_model() -> None:
         with torch.no_grad():
             for parameter in list(model)[half:180:2]:
                 parameter.add_(1.0)
-        assert 0.3 < float(sample.changed(trained(model))) < 0.7
+        assert 0.3 < float(sample.change(trained(model)).share) < 0.7
 
 
 def test_another_shape_is_a_new_beginning() -> None:
     """As after another sharding."""
     sample = WeightSample()
-    sample.changed(trained(_model((10, 10))))
+    sample.change(trained(_model((10, 10))))
 
-    assert sample.changed(trained(_model((5, 10)))) is None
+    assert sample.change(trained(_model((5, 10)))) is None
 
 
 def test_a_weight_that_becomes_nan_after_the_first_look_is_seen() -> None:

@@ -45,6 +45,8 @@ def _once(**changes: Any) -> Fault:
 RATIOS = [1.0] * 980 + [0.95, 1.05] * 10
 SAMPLED = {"rl_advantage_dist": [-1.0, 1.0], "rl_entropy_per_token_dist": [0.9]}
 ANSWER_FLAT = {"rewards/answer/mean": 0.0, "rewards/answer/std": 0.0}
+CORRELATION = "rl_advantage_reward_correlation"
+CHANGED = {"rl_weight_changed_fraction": [1.0]}
 PLANTS = {
     "nan gradient": Plant("grpo", {"nonfinite_grad/critical": 1}, _once(grad_norm=nan)),
     "nan loss": Plant("grpo", {"nonfinite_loss/critical": 1}, _once(loss=nan)),
@@ -172,6 +174,72 @@ PLANTS = {
         {"advantage_dead/warning": 1, "advantage_dead/critical": 3},
         seen={"rl_advantage_dist": [0.0, 0.0], "rl_reward_group_range_dist": [0.0, 0.5]},
         before={"rl_advantage_dist": [-0.25, 0.25], "rl_reward_group_range_dist": [0.0, 0.5]},
+    ),
+    "advantages permuted": Plant(
+        "grpo", {"advantage_wrong/warning": 2}, seen={CORRELATION: [0.1]}, before={CORRELATION: [1.0]}
+    ),
+    "advantages of the wrong sign": Plant(
+        "rloo",
+        {"advantage_wrong/warning": 2, "advantage_wrong/critical": 4},
+        seen={CORRELATION: [-1.0]},
+        before={CORRELATION: [1.0]},
+    ),
+    "a loss mask of other tokens": Plant(
+        "grpo",
+        {"loss_mask_wrong/warning": 2, "loss_mask_wrong/critical": 2},
+        seen={"rl_loss_mask_wrong_fraction": [1.0]},
+        before={"rl_loss_mask_wrong_fraction": [0.0]},
+    ),
+    "stale log-probabilities": Plant(
+        "grpo",
+        {"old_logprobs_stale/warning": 2},
+        seen={"rl_first_use_log_ratio": [0.03]},
+        before={"rl_first_use_log_ratio": [0.0]},
+    ),
+    "the reference moves": Plant(
+        "grpo",
+        {"reference_moved/warning": 2},
+        seen={"rl_ref_weight_changed_fraction": [1.0]},
+        before={"rl_ref_weight_changed_fraction": [0.0]},
+    ),
+    "the same prompts": Plant(
+        "grpo",
+        {"prompts_stuck/warning": 5},
+        seen={"rl_prompts_repeated_fraction": [1.0]},
+        before={"rl_prompts_repeated_fraction": [0.1]},
+    ),
+    "prompts without content": Plant(
+        "grpo",
+        {"prompts_short/warning": 2},
+        seen={"rl_prompt_length_dist": [20.0]},
+        before={"rl_prompt_length_dist": [100.0]},
+    ),
+    "another chat template": Plant(
+        "grpo",
+        {"prompt_end_changed/warning": 2},
+        seen={"rl_prompt_end_changed_fraction": [1.0]},
+        before={"rl_prompt_end_changed_fraction": [0.0]},
+    ),
+    "a layer leaves the optimizer": Plant(
+        "grpo",
+        {"weights_lost/warning": 2},
+        seen={"rl_weight_changed_fraction": [0.5]},
+        before={"rl_weight_changed_fraction": [0.95]},
+    ),
+    "a layer is frozen": Plant(
+        "grpo", {"weight_norm_jump/warning": 1}, seen={"rl_weight_norm": [16.0]}, before={"rl_weight_norm": [19.0]}
+    ),
+    "another checkpoint is loaded": Plant(
+        "grpo",
+        {"weights_replaced/warning": 1},
+        seen=lambda i: {**CHANGED, "rl_weight_update_size": [1e-3 if i == 1 else 1e-5]},
+        before={**CHANGED, "rl_weight_update_size": [1e-5]},
+    ),
+    "the optimizer forgets": Plant(
+        "grpo",
+        {"update_jump/warning": 3},
+        seen={**CHANGED, "rl_weight_update_size": [2.5e-5]},
+        before={**CHANGED, "rl_weight_update_size": [1e-5]},
     ),
     "weights stay": Plant(
         "grpo",
