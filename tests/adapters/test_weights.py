@@ -25,22 +25,28 @@ def _add(model: torch.nn.ParameterList, change: float) -> None:
             parameter.add_(change)
 
 
+def _share(sample: WeightSample, model: torch.nn.ParameterList) -> float:
+    change = sample.change(trained(model))
+    assert change is not None
+    return float(change.share)
+
+
 def test_the_share_that_has_changed() -> None:
     """None at first, then 0 or more; what is not trained does not count, and a NaN is a change."""
     model, sample = _model((40, 10), (400,), (7,)), WeightSample()
     model[2].requires_grad_(False)
     assert sample.change(trained(model)) is None
-    assert sample.change(trained(model)).share == 0.0
+    assert _share(sample, model) == 0.0
 
     with torch.no_grad():
         model[0].add_(1e-6)
         model[2].add_(1.0)
-    assert sample.change(trained(model)).share == 0.5
-    assert sample.change(trained(model)).share == 0.0
+    assert _share(sample, model) == 0.5
+    assert _share(sample, model) == 0.0
 
     with torch.no_grad():
         model[1].fill_(torch.nan)
-    assert sample.change(trained(model)).share == 0.5
+    assert _share(sample, model) == 0.5
 
 
 @pytest.mark.parametrize(("dtype", "least", "most"), [(torch.float32, 0.99, 1.0), (torch.bfloat16, 0.001, 0.05)])
@@ -50,7 +56,7 @@ def test_an_update_of_a_millionth_is_seen(dtype: torch.dtype, least: float, most
     before = [parameter.norm() for parameter in model]
     sample.change(trained(model))
     _add(model, 1e-6)
-    share = float(sample.change(trained(model)).share)
+    share = _share(sample, model)
 
     assert least <= share <= most
     assert dtype is torch.float32 or before == [parameter.norm() for parameter in model]
@@ -67,7 +73,7 @@ def test_it_is_small_and_spread_over_the_model() -> None:
         with torch.no_grad():
             for parameter in list(model)[half:180:2]:
                 parameter.add_(1.0)
-        assert 0.3 < float(sample.change(trained(model)).share) < 0.7
+        assert 0.3 < _share(sample, model) < 0.7
 
 
 def test_another_shape_is_a_new_beginning() -> None:
