@@ -16,6 +16,8 @@ from rlexporter.model.sink import Sink
 _AGREEING = 8
 """The rollouts whose prompts must all end with the same token, before another one means anything."""
 
+_SUMMED = "sum_then_normalize"
+"""TRL's name for advantages that are made of the sum of the rewards."""
 _MANY = 16
 """The number of rollouts that different prompts must fill, so that the same ones hardly come again by chance."""
 
@@ -79,6 +81,8 @@ class Consistency:
         count = len(advantages)
         if group < 2 or advantages.dim() != 1 or count % group:  # a group is on several ranks
             return
+        if getattr(trainer, "multi_objective_aggregation", _SUMMED) != _SUMMED:  # each function has its own scale
+            return
         rewards = weighted(per_function, trainer.reward_weights)
         rewards = rewards.narrow(0, trainer.accelerator.process_index * count, count)
         if limits := getattr(trainer, "reward_clip_range", None):
@@ -90,11 +94,11 @@ class Consistency:
 
     def see_mask(self, tokens: Any, mask: Any, length: int) -> None:
         """Observe the share of completions, the last ``length`` of ``tokens``, whose ``mask`` does not fit them."""
-        tokenizer = getattr(self._trainer.processing_class, "tokenizer", self._trainer.processing_class)
-        pad = getattr(tokenizer, "pad_token_id", None)
+        processing = getattr(self._trainer, "processing_class", None)
+        pad = getattr(getattr(processing, "tokenizer", processing), "pad_token_id", None)
         if isinstance(pad, int):
             may_be_empty = bool(getattr(self._trainer, "mask_truncated_completions", False))
-            tokens, mask = tokens[:, -length:], mask[:, -length:]
+            tokens, mask = (both.narrow(1, both.size(1) - length, length) for both in (tokens, mask))
             wrong = mask_disagreement(tokens, mask, pad, may_be_empty=may_be_empty)
             self._sink.observe("rl_loss_mask_wrong_fraction", wrong.float())
 
@@ -123,7 +127,7 @@ def mask_disagreement(tokens: Any, mask: Any, pad: int, *, may_be_empty: bool) -
     A mask fits that has every token up to the padding, and at most one of the padding: an end token may be the same.
     ``may_be_empty``: a mask without a token fits too, as truncated completions may be left out of the loss.
     """
-    counted = mask.bool()
-    padding = (tokens == pad).flip(1).cumprod(1).flip(1).bool()
-    wrong = ((counted & padding).sum(1) > 1) | (~counted & ~padding).any(1)
+    counted = mask != 0
+    trailing = (tokens == pad).flip(1).cumprod(1).flip(1)  # 1 for padding
+    wrong = ((counted & (trailing != 0)).sum(1) > 1) | ((mask == 0) & (trailing == 0)).any(1)
     return wrong & counted.any(1) if may_be_empty else wrong

@@ -76,7 +76,7 @@ class NoTaps(Taps):
             self.sink.signal(signal, f"no taps were made for the loop of this version's {type(self.trainer).__name__}")
 
 
-@dataclass(slots=True)
+@dataclass(eq=False)
 class _Layer:
     """A wrapper's state: the attribute that it replaced, and whether it was undone."""
 
@@ -93,6 +93,7 @@ def wrap(owner: Any, name: str, around: Callable[..., Any]) -> Callable[[], None
     method = getattr(owner, name)
     owned = weakref.ref(owner)
     layer = _Layer(owner.__dict__.get(name))
+    wrapped = weakref.ref(layer)  # what it replaced may be another wrapper, which keeps the owner alive
 
     @functools.wraps(method)
     def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -105,9 +106,9 @@ def wrap(owner: Any, name: str, around: Callable[..., Any]) -> Callable[[], None
     setattr(owner, name, MethodType(wrapper, owner))
 
     def undo() -> None:
-        layer.gone = True
-        still = owned()
-        if still is not None:
+        still, of_wrapper = owned(), wrapped()
+        if still is not None and of_wrapper is not None:
+            of_wrapper.gone = True
             _peel(still, name)
 
     return undo

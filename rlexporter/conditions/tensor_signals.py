@@ -16,6 +16,8 @@ _UNTIL_MOVED = 20
 """The number of looks after which weights that have never changed are frozen; before it the rate may be tiny yet."""
 _WARM_RATE = 0.1
 """The share of its highest value above which a learning rate must change weights in bf16 too."""
+_LOST = 0.75
+"""The share of its level below which the share of weights that change leaves the level as it is."""
 _ROLLOUTS = 10
 """The number of rollouts before sampler and policy are compared."""
 _SURE = 3.0
@@ -75,14 +77,17 @@ def weights_still(view: View, memory: Memory) -> float | None:
 
 @declared.signal("weights_changing", unit="fraction", of="weights_changed", after=("learning_rate",))
 def weights_changing(view: View, memory: Memory) -> float | None:
-    """Return the share of weights that change over that at the start.
+    """Return the share of weights that change over what it was before it fell, or over its recent level.
 
-    None where none does, where rounding decides which do, as in bf16, and at the low end of a schedule.
+    A slow fall is none: the level follows it. None where no weight changes, where rounding decides which do, as in
+    bf16, and at the low end of a schedule.
     """
     share, past = memory.new("weights_changed"), memory.past["weights_changed"]
     if not share or past.count <= _ROLLOUTS or past.start(_ROLLOUTS) <= 0.5 or _is_waning(memory):
         return None
-    return share / past.start(_ROLLOUTS)
+    level = memory.changing or past.start(_ROLLOUTS)
+    memory.changing = level if share < _LOST * level else 0.7 * level + 0.3 * share
+    return share / level
 
 
 @declared.signal("weight_norm_step", of="weight_norm")

@@ -152,6 +152,8 @@ class Memory:
     """The number of times that weights were compared with what they were."""
     moved: bool = False
     """True if a weight has ever changed."""
+    changing: float | None = None
+    """The usual share of the weights that change."""
     offsets: deque[float] = field(default_factory=lambda: deque(maxlen=20))
     """Mean log-probability plus mean entropy of the last rollouts."""
     tapped: bool = False

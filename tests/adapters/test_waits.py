@@ -71,6 +71,9 @@ class GRPOTrainer:
     def __init__(self, device: str) -> None:
         self.device = device
         self.model = torch.nn.ParameterList([torch.ones(3, device=device)])
+        self.ref_model = torch.nn.ParameterList([torch.ones(3, device=device)])
+        self.args = SimpleNamespace()
+        self.processing_class = SimpleNamespace(pad_token_id=0)
         self.accelerator = Accelerator()
         self.reward_funcs: list[Any] = [half, full]
         self.reward_func_names = ["half", "full"]
@@ -104,8 +107,8 @@ class GRPOTrainer:
     def _generate_and_score_completions(self, inputs: Any) -> Any:
         self._generate(inputs)
         rewards = self._calculate_rewards(inputs, ["p"] * SAMPLES, ["c"] * SAMPLES)
-        old, _ = self._get_per_token_logps_and_entropies(self.model)
-        reference, _ = self._get_per_token_logps_and_entropies(self.model)
+        old, _ = self._get_per_token_logps_and_entropies(self.model, trained=False)
+        reference, _ = self._get_per_token_logps_and_entropies(self.model, trained=False)
         mask = torch.ones(SAMPLES, TOKENS, dtype=torch.int64, device=self.device)
         output = {"completion_mask": mask, "tool_mask": mask, "completion_ids": mask, "advantages": rewards.nansum(1)}
         return {**output, "old_per_token_logps": old, "ref_per_token_logps": reference}
@@ -115,12 +118,13 @@ class GRPOTrainer:
             function(completions=completions)
         return torch.zeros(SAMPLES, 2, device=self.device)
 
-    def _get_per_token_logps_and_entropies(self, model: Any, trained: bool = False) -> Any:
+    def _get_per_token_logps_and_entropies(self, model: Any, ids: Any = None, mask: Any = None, *, trained: Any) -> Any:
         logps = -torch.ones(SAMPLES, TOKENS, device=self.device)
         return logps.requires_grad_(trained), logps.detach()
 
     def _compute_loss(self, model: Any, inputs: Any) -> Any:
-        logps, _ = self._get_per_token_logps_and_entropies(model, trained=True)
+        batch = inputs["completion_ids"], inputs["completion_mask"]
+        logps, _ = self._get_per_token_logps_and_entropies(model, *batch, trained=True)
         return logps.detach().mean()
 
 
@@ -237,13 +241,14 @@ def _check(exporter: Exporter, kind: type[Any]) -> None:
 
 KINDS = [GRPOTrainer, RLOOTrainer, PPOTrainer, LegacyPPOTrainer]
 _OF_EACH = "advantage_dist logprob_dist ref_logprob_dist kl_per_token_dist reward_dist loss_dist value_loss_dist "
-_OF_EACH += "grad_norm_dist weight_norm weight_changed_fraction"
+_OF_EACH += "grad_norm_dist weight_norm weight_changed_fraction weight_update_size"
 _LOGGED = "entropy_per_token_dist kl_per_token"
 _OF_GROUPS = f"{_LOGGED} sequence_ratio_dist reward_function_dist reward_group_range_dist ref_logprob_noise"
-_OF_GROUPS += " eval_reward_function_unfiltered_mean"
+_OF_GROUPS += " eval_reward_function_unfiltered_mean advantage_reward_correlation loss_mask_wrong_fraction"
+_OF_GROUPS += " ref_weight_changed_fraction"
 _OF_PPO = "policy_ratio_dist policy_loss_dist value_dist return_dist kl_per_sequence_dist"
 _ALSO = {
-    GRPOTrainer: f"{_OF_GROUPS} policy_ratio_dist",
+    GRPOTrainer: f"{_OF_GROUPS} policy_ratio_dist first_use_log_ratio",
     RLOOTrainer: _OF_GROUPS,
     PPOTrainer: f"{_OF_PPO} {_LOGGED} completion_length_dist prompt_length_dist sampling_logp_difference_mean",
     LegacyPPOTrainer: f"{_OF_PPO} skipped_updates_total",
