@@ -43,22 +43,23 @@ class WeightSample:
         return Change((now != before).float().mean(), (now.float() - before.float()).square().mean().sqrt())
 
 
-def see_weights(sink: Sink, sample: WeightSample | None, model: Any, *, only_faults: bool = False) -> None:
+def see_weights(sink: Sink, sample: WeightSample, model: Any, *, only_faults: bool = False) -> Any:
     """Observe the norm of the trained weights of ``model``, and how ``sample`` has changed.
 
     The change is not observed the first time, as there is nothing to compare with, and not where the norm is NaN or
     infinite: that weights were compared tells the judge that they were numbers before the updates of this step.
-    ``only_faults``: observe no other norm than such a one.
+    ``only_faults``: observe no other norm than such a one. Return whether it is, as a tensor.
     """
     weights = trained(model)
     norm = norm_of(weights)
-    difference = norm - norm  # NaN for NaN and infinities
-    sink.observe("rl_weight_norm", norm, difference != 0 if only_faults else None)
-    change = sample.change(weights) if sample is not None else None
+    lost = norm - norm != 0  # NaN for NaN and infinities
+    sink.observe("rl_weight_norm", norm, lost if only_faults else None)
+    change = sample.change(weights)
     if change is not None:
-        finite = (difference == 0).to(change.share.device, non_blocking=True)
+        finite = (lost == 0).to(change.share.device, non_blocking=True)
         sink.observe("rl_weight_changed_fraction", change.share, finite)
         sink.observe("rl_weight_update_size", change.size, finite)
+    return lost
 
 
 class StepWeights:
@@ -70,16 +71,24 @@ class StepWeights:
         self._sample = WeightSample()
         self._looked = False
         """True if the weights were looked at since the last step."""
+        self._lost: Any = None
+        """Whether they were lost then, as a tensor, so that each loss counts once."""
 
     def see_before(self, *, again: bool = False) -> None:
         """Look for weights that are NaN before a step; the norm that is served is that of after it.
 
         ``again``: look at the norm once more if that was done, as a callback may have caused the first look.
         """
-        if self._looked and not again:
+        if self._looked and not (again and self._lost is not None):
             return
         with self._sink.observing("weights"):
-            see_weights(self._sink, None if self._looked else self._sample, self._trainer.model, only_faults=True)
+            if self._looked:
+                norm = norm_of(trained(self._trainer.model))
+                lost = norm - norm != 0
+                self._sink.observe("rl_weight_norm", norm, lost & (self._lost == 0))
+                self._lost = self._lost | lost
+            else:
+                self._lost = see_weights(self._sink, self._sample, self._trainer.model, only_faults=True)
         self._looked = True
         self._sink.flush()
 
@@ -87,7 +96,7 @@ class StepWeights:
         """Observe the norm of the weights at the end of a step."""
         with self._sink.observing("weights"):
             self._sink.observe("rl_weight_norm", norm_of(trained(self._trainer.model)))
-        self._looked = False
+        self._looked, self._lost = False, None
 
 
 def _sample(weights: list[Any]) -> Any:

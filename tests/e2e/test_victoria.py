@@ -39,6 +39,9 @@ SCRAPED_ONLY = {"RLTargetSilent"}
 ORPHAN = "orphan"
 """A run whose rank 0 is not there."""
 
+SICK = {(alert, severity): condition for alert, condition, severity in reversed(RAISED)}
+"""One condition of each alert and severity: those of one alert are told apart by a label."""
+
 Samples = dict[tuple[str, ...], float]
 
 
@@ -79,7 +82,7 @@ def begun(at: float, condition: str, severity: str) -> Samples:
 def sick(began: float, now: float) -> Iterator[tuple[str, Samples]]:
     """What each run tells after ``now`` seconds; a run that is gone tells nothing."""
     running = alive(began)
-    for _, condition, severity in RAISED:
+    for (_, severity), condition in SICK.items():
         events = begun(began + BAD, condition, severity)
         yield f"{condition}-{severity}", running | {("rl_gpus",): 8.0} | (events if now > BAD else {})
     yield ORPHAN, running
