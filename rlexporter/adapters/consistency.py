@@ -15,7 +15,6 @@ from rlexporter.model.sink import Sink
 
 _AGREEING = 8
 """The rollouts whose prompts must all end with the same token, before another one means anything."""
-
 _SUMMED = "sum_then_normalize"
 """TRL's name for advantages that are made of the sum of the rewards."""
 _MANY = 16
@@ -62,7 +61,7 @@ class Consistency:
 
         Nothing is observed where prompts end as they like.
         """
-        ends = [int(tokens[-1]) for tokens in prompts if len(tokens)]
+        ends = [tokens[-1] for tokens in prompts if isinstance(tokens, list) and tokens]  # a tensor would be waited for
         if not ends or self._agreed < 0:
             return
         if self._agreed == _AGREEING:
