@@ -12,13 +12,13 @@ _NAMES = os.path.join(os.path.dirname(__file__), "..", "..", "frameworks", "__in
 
 def _awaited() -> set[str]:
     """Return what to wait for. The file with the names is run, not imported: it needs nothing of its package."""
-    found: dict[str, dict[str, tuple[str, ...]]] = {}
+    names: dict[str, dict[str, tuple[str, ...]]] = {}
     try:
         with open(_NAMES, encoding="utf-8") as file:
-            exec(file.read(), found)  # noqa: S102 - a file of ours
+            exec(file.read(), names)  # noqa: S102 - a file of ours
     except OSError as error:
         _say(f"rlexporter: other frameworks are not watched: {error!r}")
-    watched = found.get("WATCHED" if os.environ.get("RLEXPORTER_FROM") else "FRAMEWORKS", {})
+    watched = names.get("WATCHED" if os.environ.get("RLEXPORTER_FROM") else "FRAMEWORKS", {})
     return {"transformers", "trl", *(module for modules in watched.values() for module in modules)}
 
 
@@ -56,7 +56,7 @@ def _say(text: str) -> None:
 def _run_hidden() -> None:
     """Run the sitecustomize that this one hides; Python shows what it raises as usual."""
     folder = os.path.dirname(__file__)
-    sys.path[:] = [each for each in sys.path if each != folder]
+    sys.path[:] = [entry for entry in sys.path if entry != folder]
     own = sys.modules.pop(__name__)
     try:
         __import__(__name__)
