@@ -37,7 +37,6 @@ class GroupTaps(Taps):
         self._consistency = Consistency(self.trainer, self.sink)
         self._per_function: Any = None
         """The rewards of the rollout under way: completions of all ranks, functions."""
-        self._in_loss = False
         self._fresh = False
         """True in the first step that uses a rollout: the policy is the one that sampled it."""
 
@@ -170,7 +169,7 @@ class GroupTaps(Taps):
         output = score(*args, **kwargs)
         if self._scores is not None:
             self._scores.append(output if isinstance(output, tuple) else (output, None))
-            if self._in_loss and self._scores[-1][0].requires_grad:
+            if self._scores[-1][0].requires_grad:  # scored for the loss, not in the rollout
                 with self.sink.guard("tap"):
                     tokens, mask = kwargs.get("input_ids", *args[1:2]), kwargs.get("attention_mask", *args[2:3])
                     self._consistency.see_mask(tokens, mask, self._scores[-1][0].size(1))
@@ -179,11 +178,11 @@ class GroupTaps(Taps):
     def _loss(self, compute_loss: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         if not self._training:
             return compute_loss(*args, **kwargs)
-        self._scores, self._in_loss = [], True
+        self._scores = []
         try:
             loss = compute_loss(*args, **kwargs)
         finally:
-            scores, self._scores, self._in_loss = self._scores, None, False
+            scores, self._scores = self._scores, None
         with self.sink.guard("tap"):
             self._see_update(scores, self._inputs(compute_loss, args, kwargs))
         return loss

@@ -69,10 +69,8 @@ def weights_still(view: View, memory: Memory) -> float | None:
     if changed.maximum > 0:
         memory.moved = True
         return 0.0
-    rate = memory.past["learning_rate"]
-    waning = bool(rate.count) and 0 < rate.newest < _WARM_RATE * rate.high
     moved = memory.moved or memory.looks > _UNTIL_MOVED
-    return 1.0 if pushed and here and moved and not waning else None
+    return 1.0 if pushed and here and moved and not _is_waning(memory) else None
 
 
 @declared.signal("weights_changing", unit="fraction", of="weights_changed", after=("learning_rate",))
@@ -106,9 +104,9 @@ def update_per_rate(view: View, memory: Memory) -> float | None:
 
 
 def _is_waning(memory: Memory) -> bool:
-    """Return True at the low end of a schedule of the learning rate."""
+    """Return True at the low end of a schedule of the learning rate, before it is 0."""
     rate = memory.past["learning_rate"]
-    return bool(rate.count) and rate.newest < _WARM_RATE * rate.high
+    return bool(rate.count) and 0 < rate.newest < _WARM_RATE * rate.high
 
 
 @declared.signal("sampler_gap", unit="nats per token")
