@@ -244,8 +244,8 @@ CONDITIONS: tuple[Condition, ...] = (
             "A remote reward service answers with NaN when it fails.",
         ),
         remedies=(
-            "A function returned it where `rl_nonfinite_values_total` has it for `rl_reward_function_dist`. Return "
-            "None for samples that it cannot judge, a number for all others.",
+            "If `rl_nonfinite_values_total` counts it for `rl_reward_function_dist`, a reward function returned it. "
+            "Let it return None for samples that it cannot judge, and a number for all others.",
             "GRPO averages NaN away, sample by sample: what was learnt from the affected groups is wrong.",
         ),
     ),
