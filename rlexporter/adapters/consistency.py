@@ -5,11 +5,11 @@ All of it is computed on the device of the tensors, and nothing waits for one.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
 from rlexporter.adapters.optimizer import local_parts
-from rlexporter.adapters.rewards import weighted
 from rlexporter.adapters.weights import WeightSample
 from rlexporter.model.sink import Sink
 
@@ -17,21 +17,22 @@ _AGREEING = 8
 """The rollouts whose prompts must all end with the same token, before another one means anything."""
 _SUMMED = "sum_then_normalize"
 """TRL's name for advantages that are made of the sum of the rewards."""
-_MANY = 16
-"""The number of rollouts that different prompts must fill, so that the same ones hardly come again by chance."""
+_EVERY = 2
+"""The rollouts between two looks at the reference, which hardly ever moves."""
 
 
 class Consistency:
-    """Checks of one GRPO or RLOO run, each an observation of the step. Only what belongs to this rank is seen."""
+    """Checks of one run, each an observation of the step. Only what belongs to this rank is seen."""
 
     def __init__(self, trainer: Any, sink: Sink) -> None:
         self._trainer = trainer
         self._sink = sink
         self._reference = WeightSample()
+        self._rollouts = 0
         self._prompts: set[int] = set()
         """Hashes of the prompts of the last rollout."""
-        self._known: set[int] = set()
-        """Hashes of prompts that were seen, until they are many."""
+        self._queries: Any = None
+        """The same of prompts that are tensors, as one tensor."""
         self._end: int | None = None
         """The token with which every prompt has ended so far, as a chat template leaves it."""
         self._agreed = 0
@@ -39,8 +40,10 @@ class Consistency:
 
     def see_reference(self) -> None:
         """Observe the share of the reference's weights that have changed, unless the settings ask for that."""
+        skipped, self._rollouts = self._rollouts % _EVERY, self._rollouts + 1
         reference = getattr(self._trainer, "ref_model", None)
-        if reference is None or getattr(self._trainer.args, "sync_ref_model", False):
+        settings = getattr(self._trainer, "args", None)
+        if reference is None or skipped or getattr(settings, "sync_ref_model", False):
             return
         weights = local_parts(reference.parameters())
         change = self._reference.change(weights) if weights else None
@@ -48,13 +51,22 @@ class Consistency:
             self._sink.observe("rl_ref_weight_changed_fraction", change.share)
 
     def see_prompts(self, inputs: Any) -> None:
-        """Observe the share of different prompts that the last rollout had too, once many others have been seen."""
+        """Observe the share of the different prompts of a rollout that the last one had too."""
         prompts = {hash(str(sample["prompt"])) for sample in inputs if "prompt" in sample}
         before, self._prompts = self._prompts, prompts
-        if len(self._known) <= _MANY * len(prompts):
-            self._known |= prompts
-        elif before and prompts:
+        if before and prompts:
             self._sink.observe("rl_prompts_repeated_fraction", [len(prompts & before) / len(prompts)])
+
+    def see_queries(self, queries: Any) -> None:
+        """Observe the same of ``queries`` (PPO): tokens as one tensor (prompts, tokens), or as a list of tensors."""
+        import torch
+
+        padded = torch.nn.utils.rnn.pad_sequence(queries, batch_first=True) if isinstance(queries, list) else queries
+        places = torch.arange(1, padded.size(1) + 1, device=padded.device)
+        now = (padded.long() * (places * places * 40503 + 97)).sum(1)  # for other tokens hardly ever the same
+        before, self._queries = self._queries, now
+        if before is not None and before.device == now.device:
+            self._sink.observe("rl_prompts_repeated_fraction", (now.unsqueeze(1) == before).any(1).float())
 
     def see_prompt_ends(self, prompts: Sequence[Any]) -> None:
         """Observe the share of ``prompts`` (lists of tokens) with another last token than all had at first.
@@ -70,11 +82,28 @@ class Consistency:
         self._end = ends[0] if self._end is None else self._end
         self._agreed = self._agreed + 1 if {*ends} == {self._end} else -1
 
-    def see_advantages(self, output: Any, scores: Any, per_function: Any) -> None:
+    def see_copies(self, completions: Any) -> None:
+        """Observe the share of ``completions`` (lists of tokens) that another one of their group is a copy of."""
+        group = self._trainer.num_generations
+        if isinstance(completions, list) and completions and not len(completions) % group:
+            parts = (completions[start : start + group] for start in range(0, len(completions), group))
+            copies = sum(count for part in parts for count in Counter(map(tuple, part)).values() if count > 1)
+            self._sink.observe("rl_completion_copied_fraction", [copies / len(completions)])
+
+    def see_expected_copies(self, logprobs: Any, mask: Any) -> None:
+        """Observe how many are to be expected: ``logprobs`` are those of the policy that has sampled, for each token.
+
+        A completion of probability p is drawn again by one of the g - 1 others of its group with 1 - (1 - p)^(g - 1).
+        """
+        likely = (logprobs * mask).sum(1).exp()
+        expected = 1 - (1 - likely) ** (self._trainer.num_generations - 1)
+        self._sink.observe("rl_completion_copied_expected_fraction", expected.nan_to_num(0.0, 0.0, 0.0))
+
+    def see_advantages(self, output: Any, scores: Any, rewards: Any) -> None:
         """Observe how the advantages of a rollout's ``output`` go with the rewards that they are made of.
 
-        ``scores``: of the tokens, by the policy and by the reference; ``per_function``: completions of all ranks,
-        reward functions.
+        ``scores``: of the tokens, by the policy and by the reference; ``rewards``: one for each completion of all
+        ranks.
         """
         trainer, advantages, group = self._trainer, output["advantages"], self._trainer.num_generations
         count = len(advantages)
@@ -82,7 +111,6 @@ class Consistency:
             return
         if getattr(trainer, "multi_objective_aggregation", _SUMMED) != _SUMMED:  # each function has its own scale
             return
-        rewards = weighted(per_function, trainer.reward_weights)
         rewards = rewards.narrow(0, trainer.accelerator.process_index * count, count)
         if limits := getattr(trainer, "reward_clip_range", None):
             rewards = rewards.clamp(*limits)
@@ -90,6 +118,15 @@ class Consistency:
             (policy, *_), (reference, *_) = scores
             rewards = rewards - trainer.beta * ((policy - reference) * output["completion_mask"]).sum(1)
         self._sink.observe("rl_advantage_reward_correlation", *advantage_correlation(advantages, rewards, group))
+
+    def see_returns(self, advantages: Any, returns: Any, values: Any, mask: Any) -> None:
+        """Observe how advantages go with returns minus ``values`` (PPO), of which they are made by whitening."""
+        kept = mask.bool()
+        gain, advantage = (numbers.float().where(kept, 0.0) for numbers in (returns - values, advantages))
+        count = kept.sum().clamp(min=1)
+        gain, advantage = ((numbers - numbers.sum() / count).where(kept, 0.0) for numbers in (gain, advantage))
+        correlation = (gain * advantage).sum() / (gain.square().sum() * advantage.square().sum()).sqrt()
+        self._sink.observe("rl_advantage_reward_correlation", correlation, correlation - correlation == 0)
 
     def see_mask(self, tokens: Any, mask: Any, length: int) -> None:
         """Observe the share of completions, the last ``length`` of ``tokens``, whose ``mask`` does not fit them."""
@@ -111,12 +148,14 @@ def advantage_correlation(advantages: Any, rewards: Any, group: int) -> tuple[An
     import torch
 
     advantage, reward = (numbers.float().view(-1, group) for numbers in (advantages, rewards))
-    scale = reward.abs().amax(1).clamp(min=1.0)  # less of a spread than this part of it is rounding
-    spread = (reward.amax(1) - reward.amin(1) > 1e-4 * scale) & (advantage.amax(1) - advantage.amin(1) > 1e-6)
-    advantage = advantage - advantage.mean(1, keepdim=True)
-    reward = reward - reward.mean(1, keepdim=True)
-    size = (advantage.square().sum(1) * reward.square().sum(1)).sqrt()
-    correlation = (advantage * reward).sum(1) / torch.where(spread, size, torch.ones_like(size))
+    scale = torch.linalg.vecdot(reward, reward) + group  # less of a spread than a part of it is rounding
+    advantage, reward = (numbers - numbers.mean(1, keepdim=True) for numbers in (advantage, reward))
+    (sizes, others), both = (
+        (torch.linalg.vecdot(x, x) for x in (advantage, reward)),
+        torch.linalg.vecdot(advantage, reward),
+    )
+    correlation = both * (sizes * others).rsqrt()
+    spread = (others > 1e-9 * scale) & (sizes > 1e-12)
     return correlation, spread & (correlation - correlation == 0)
 
 
@@ -126,7 +165,10 @@ def mask_disagreement(tokens: Any, mask: Any, pad: int, *, may_be_empty: bool) -
     A mask fits that has every token up to the padding, and at most one of the padding: an end token may be the same.
     ``may_be_empty``: a mask without a token fits too, as truncated completions may be left out of the loss.
     """
-    counted = mask != 0
-    trailing = (tokens == pad).flip(1).cumprod(1).flip(1)  # 1 for padding
-    wrong = ((counted & (trailing != 0)).sum(1) > 1) | ((mask == 0) & (trailing == 0)).any(1)
-    return wrong & counted.any(1) if may_be_empty else wrong
+    import torch
+
+    places = torch.arange(1, tokens.size(1) + 1, device=tokens.device)
+    last, counted = ((tokens != pad) * places).amax(1), (mask * places).amax(1)
+    padding = counted - last
+    wrong = (mask.sum(1) != counted) | (padding * (padding - 1) != 0)
+    return wrong & (counted != 0) if may_be_empty else wrong

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from rlexporter.adapters.consistency import Consistency
+from rlexporter.adapters.rewards import weighted
 from rlexporter.adapters.taps import Taps
 from rlexporter.adapters.weights import WeightSample, see_weights
 from rlexporter.model.sink import NotSeenError
@@ -35,8 +36,8 @@ class GroupTaps(Taps):
         self._read: dict[str, tuple[list[float], int]] = {}
         self._weights = WeightSample()
         self._consistency = Consistency(self.trainer, self.sink)
-        self._per_function: Any = None
-        """The rewards of the rollout under way: completions of all ranks, functions."""
+        self._rewards: Any = None
+        """The rewards of the rollout under way, one for each completion of all ranks."""
         self._fresh = False
         """True in the first step that uses a rollout: the policy is the one that sampled it."""
 
@@ -85,7 +86,7 @@ class GroupTaps(Taps):
             return generate_and_score(*args, **kwargs)
         with self.sink.phase("rollout"):
             with self.sink.observing("weights"):
-                see_weights(self.sink, self._weights, self.trainer.model)
+                see_weights(self.sink, self._weights, self.trainer)
                 self._consistency.see_reference()
             self.sink.flush()
             self._scores = []
@@ -93,19 +94,20 @@ class GroupTaps(Taps):
                 output = generate_and_score(*args, **kwargs)
             finally:
                 scores, self._scores = self._scores, None
-                per_function, self._per_function = self._per_function, None
+                rewards, self._rewards = self._rewards, None
         self._fresh = True
         self._see_rollout(output, scores)
         with self.sink.guard("tap"):
             self._consistency.see_prompts(args[0] if args else kwargs["inputs"])
-            if per_function is not None:
-                self._consistency.see_advantages(output, scores, per_function)
+            if rewards is not None:
+                self._consistency.see_advantages(output, scores, rewards)
         return output
 
     def _calculate(self, calculate: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         per_function = calculate(*args, **kwargs)
         if self._scores is not None:
-            self._per_function = per_function
+            with self.sink.guard("tap"):
+                self._rewards = weighted(per_function, self.trainer.reward_weights)
         return per_function
 
     def _see_rollout(self, output: Any, scores: Any) -> None:
@@ -163,6 +165,8 @@ class GroupTaps(Taps):
                 self._consistency.see_prompt_ends(output[0])
             with self.sink.observing("completion_length"):
                 self.sink.observe("rl_completion_length_dist", _lengths(output))
+            with self.sink.guard("tap"):
+                self._consistency.see_copies(output[1])
         return output
 
     def _score(self, score: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -205,6 +209,8 @@ class GroupTaps(Taps):
 
     def _see_logprob(self, scored: Any, inputs: Any) -> None:
         self.sink.observe("rl_logprob_dist", scored[0], _mask(inputs))
+        if self._fresh and "tool_mask" not in inputs:
+            self._consistency.see_expected_copies(scored[0].detach().float(), inputs["completion_mask"])
 
     def _see_entropy(self, scored: Any, inputs: Any) -> None:
         if scored[1] is None:

@@ -10,6 +10,7 @@ import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from rlexporter.adapters.consistency import Consistency
 from rlexporter.adapters.optimizer import BackwardTaps, learning_rate
 from rlexporter.adapters.taps import callers, local, variables
 from rlexporter.adapters.weights import StepWeights
@@ -37,6 +38,7 @@ class PPOTaps(BackwardTaps):
         super().__init__(*args)
         self._phase = contextlib.ExitStack()
         self._weights = StepWeights(self.trainer, self.sink)
+        self._consistency = Consistency(self.trainer, self.sink)
         self._updated = False
         """True once the first micro-batch of this step was seen."""
         self._rate: float | None = None
@@ -112,8 +114,11 @@ class PPOTaps(BackwardTaps):
         sink = self.sink
         with sink.observing("reward"):
             sink.observe("rl_reward_dist", variables["scores"])
+            sink.observe("rl_reward_zero_fraction", (variables["scores"] == 0).float())
         with sink.observing("advantage"):
-            sink.observe("rl_advantage_dist", variables["advantages"], variables["padding_mask"] == 0)
+            mask = variables["padding_mask"] == 0
+            sink.observe("rl_advantage_dist", variables["advantages"], mask)
+            self._consistency.see_returns(variables["advantages"], variables["returns"], variables["values"], mask)
         with sink.observing("kl"):
             sink.observe("rl_kl_per_token_dist", variables["kl"], variables["padding_mask"] == 0)
             sink.observe("rl_kl_per_sequence_dist", variables["kl"].sum(1))
@@ -132,6 +137,9 @@ class PPOTaps(BackwardTaps):
             sink.observe(
                 "rl_prompt_length_dist", (variables["queries"] != self.trainer.processing_class.pad_token_id).sum(1)
             )
+            self._consistency.see_queries(variables["queries"])
+        with sink.guard("tap"):
+            self._consistency.see_reference()
         self._weights.see_after()
         self._updated = False
         rate, self._rate = self._rate, None

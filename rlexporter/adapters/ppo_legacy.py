@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from rlexporter.adapters.consistency import Consistency
 from rlexporter.adapters.optimizer import BackwardTaps
 from rlexporter.adapters.trainer_facts import gpus, hyperparameters, model_name, version_of
 from rlexporter.adapters.weights import StepWeights
@@ -56,6 +57,7 @@ class LegacyTaps(BackwardTaps):
         self._rollout = contextlib.ExitStack()
         self._begun = False
         self._weights = StepWeights(trainer, run.sink)
+        self._consistency = Consistency(trainer, run.sink)
         self._since = 0.0
         self._done = 0
         self._logged: frozenset[str] = frozenset()
@@ -93,7 +95,9 @@ class LegacyTaps(BackwardTaps):
         self._begin()
         self._weights.see_before()
         with self.sink.observing("reward"):  # the raw scores: the trainer scales and clips them
-            self.sink.observe("rl_reward_dist", _joined(self.argument(step, "scores", args, kwargs)))
+            scores = _joined(self.argument(step, "scores", args, kwargs))
+            self.sink.observe("rl_reward_dist", scores)
+            self.sink.observe("rl_reward_zero_fraction", (scores == 0).float())
         with self.sink.phase("update"):
             stats = step(*args, **kwargs)
         self._weights.see_after()
@@ -129,8 +133,14 @@ class LegacyTaps(BackwardTaps):
 
     def _loss(self, loss: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         output = loss(*args, **kwargs)
+
+        def given(name: str) -> Any:
+            return self.argument(loss, name, args, kwargs)
+
         with self.sink.observing("ratio"):
-            self._see_ratio(output[2]["policy/ratio"], self.argument(loss, "mask", args, kwargs))
+            self._see_ratio(output[2]["policy/ratio"], given("mask"))
+        with self.sink.observing("advantage"):
+            self._consistency.see_returns(*map(given, ("advantages", "returns", "values", "mask")))
         with self.sink.observing("loss"):  # zeroing makes NaN of an infinite one
             self.sink.observe("rl_loss_dist", output[2]["loss/total"])
             self.sink.observe("rl_policy_loss_dist", output[2]["loss/policy"])
@@ -161,6 +171,9 @@ class LegacyTaps(BackwardTaps):
             sink.observe("rl_completion_length_dist", [len(response) for response in given("responses")])
         with sink.observing("prompt_length"):
             sink.observe("rl_prompt_length_dist", [len(query) for query in given("queries")])
+            self._consistency.see_queries(given("queries"))
+        with sink.guard("tap"):
+            self._consistency.see_reference()
         return stats
 
 

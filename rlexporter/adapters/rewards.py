@@ -20,6 +20,10 @@ Report = Callable[[list[bool]], None]
 During = Callable[[], contextlib.AbstractContextManager[None]]
 
 
+_SAME = 1e-6
+"""The range up to which the rewards of a group are the same."""
+
+
 class RewardTaps(Taps):
     """Taps on rewards. They ignore the samples of other ranks, and count those of an evaluation for themselves."""
 
@@ -32,6 +36,7 @@ class RewardTaps(Taps):
         super().__init__(*args)
         self._none: dict[int, list[bool]] = {}
         self._dataset = ""
+        self._weights: list[float] = []
         self._timed = False
         """True if each function is timed by itself, without the wait for other ranks that follows it."""
 
@@ -92,27 +97,54 @@ class RewardTaps(Taps):
         rewards = weighted(per_function, self.trainer.reward_weights)
         self.sink.observe("rl_reward_dist", rewards.narrow(0, start, count), scored)
         self.sink.undefined("rl_reward_dist", sum(unscored))
-        self.sink.observe("rl_reward_group_range_dist", *self._ranges(rewards))
+        self._see_weights()
+        self._see_groups(per_function, rewards, [*none, unscored], start)
         # TRL replaces advantages that are not finite by 0 or the largest number: they are counted before that.
         advantages = self._centred(rewards).narrow(0, start, count)
         lost = advantages - advantages != 0  # the difference is NaN for NaN and the infinities
         self.sink.observe("rl_advantage_dist", advantages, lost if scored is None else lost & scored)
         self.sink.undefined("rl_advantage_dist", sum(unscored))
 
+    def _see_groups(self, per_function: Any, rewards: Any, none: list[list[bool]], start: int) -> None:
+        """Observe within the groups of all ranks: ranges, how many have none, and exact zeros in those that have one.
+
+        Of each function, and of ``rewards``, the sum; ``none``: by function and for the sum, which samples have none.
+        """
+        import torch
+
+        given = torch.cat([per_function, rewards.unsqueeze(1)], 1).view(-1, self.trainer.num_generations, len(none))
+        ranges, known = ranges_of(given)
+        self.sink.observe("rl_reward_group_range_dist", ranges.select(1, -1), known.select(1, -1))
+        zero = ((given == 0) & (ranges > _SAME).unsqueeze(1)).view(-1, len(none))
+        zero, flat = zero.narrow(0, start, len(none[0])).float(), (ranges <= _SAME).float()
+        self.sink.observe("rl_reward_zero_fraction", zero.select(1, -1), _except(none[-1], zero))
+        for i, name in enumerate(self.trainer.reward_func_names):
+            self.sink.observe("rl_reward_function_zero_fraction", zero.select(1, i), _except(none[i], zero), (name,))
+            self.sink.observe("rl_reward_function_flat_fraction", flat.select(1, i), known.select(1, i), (name,))
+
+    def _see_weights(self) -> None:
+        """Observe the weight of each function where it has changed, unless reading it would wait for a device."""
+        given = self.trainer.reward_weights
+        on_host = getattr(getattr(given, "device", None), "type", "cpu") == "cpu"
+        weights = [*map(float, given)] if on_host else []
+        if weights != self._weights:
+            self._weights = weights
+            for name, weight in zip(self.trainer.reward_func_names, weights, strict=True):
+                self.sink.observe("rl_reward_function_weight", [weight], labels=(name,))
+
     def _centred(self, rewards: Any) -> Any:
         """Return ``rewards`` minus the mean of their group: finite exactly where TRL's own advantage is at first."""
         grouped = rewards.view(-1, self.trainer.num_generations)
         return (grouped - grouped.nanmean(1, keepdim=True)).view(-1)
 
-    def _ranges(self, rewards: Any) -> tuple[Any, Any]:
-        """Return the largest minus the smallest reward of each group, of all ranks; and where that is a number."""
-        import torch
 
-        grouped = rewards.view(-1, self.trainer.num_generations)
-        missing = grouped.isnan()
-        highest = torch.where(missing, -math.inf, grouped).amax(1)
-        ranges = highest - torch.where(missing, math.inf, grouped).amin(1)
-        return ranges, ranges - ranges == 0
+def ranges_of(groups: Any) -> tuple[Any, Any]:
+    """Return the largest minus the smallest number along dimension 1, NaN left out; and where that is a number."""
+    import torch
+
+    missing = groups.isnan()
+    ranges = torch.where(missing, -math.inf, groups).amax(1) - torch.where(missing, math.inf, groups).amin(1)
+    return ranges, ranges - ranges == 0
 
 
 def weighted(per_function: Any, weights: Any) -> Any:

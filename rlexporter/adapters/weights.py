@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from rlexporter.adapters.optimizer import norm_of, trained
+from rlexporter.adapters.optimizer import local_parts, norm_of, trained
 from rlexporter.model.sink import Sink
 
 _TENSORS = 32
@@ -43,14 +43,17 @@ class WeightSample:
         return Change((now != before).float().mean(), (now.float() - before.float()).square().mean().sqrt())
 
 
-def see_weights(sink: Sink, sample: WeightSample, model: Any, *, only_faults: bool = False) -> Any:
-    """Observe the norm of the trained weights of ``model``, and how ``sample`` has changed.
+def see_weights(sink: Sink, sample: WeightSample, trainer: Any, *, only_faults: bool = False) -> Any:
+    """Observe the norm of the trained weights, how ``sample`` has changed, and which the optimizer does not have.
 
     The change is not observed the first time, as there is nothing to compare with, and not where the norm is NaN or
     infinite: that weights were compared tells the judge that they were numbers before the updates of this step.
     ``only_faults``: observe no other norm than such a one. Return whether it is, as a tensor.
     """
-    weights = trained(model)
+    parameters = [parameter for parameter in trainer.model.parameters() if parameter.requires_grad]
+    if (missing := missing_share(trainer, parameters)) is not None:
+        sink.observe("rl_optimizer_missing_fraction", [missing])
+    weights = local_parts(parameters)
     norm = norm_of(weights)
     lost = norm - norm != 0  # NaN for NaN and infinities
     sink.observe("rl_weight_norm", norm, lost if only_faults else None)
@@ -60,6 +63,18 @@ def see_weights(sink: Sink, sample: WeightSample, model: Any, *, only_faults: bo
         sink.observe("rl_weight_changed_fraction", change.share, finite)
         sink.observe("rl_weight_update_size", change.size, finite)
     return lost
+
+
+def missing_share(trainer: Any, parameters: list[Any]) -> float | None:
+    """Return the share of ``parameters`` that the optimizer does not have; None where it has copies of them.
+
+    Looks at no tensor. DeepSpeed's optimizer has parameters of its own.
+    """
+    groups = getattr(getattr(trainer, "optimizer", None), "param_groups", None)
+    if not groups or getattr(trainer.accelerator, "distributed_type", "") == "DEEPSPEED":
+        return None
+    known = {id(parameter) for group in groups for parameter in group["params"]}
+    return sum(id(parameter) not in known for parameter in parameters) / len(parameters) if parameters else None
 
 
 class StepWeights:
@@ -88,7 +103,7 @@ class StepWeights:
                 self._sink.observe("rl_weight_norm", norm, lost & (self._lost == 0))
                 self._lost = self._lost | lost
             else:
-                self._lost = see_weights(self._sink, self._sample, self._trainer.model, only_faults=True)
+                self._lost = see_weights(self._sink, self._sample, self._trainer, only_faults=True)
         self._looked = True
         self._sink.flush()
 

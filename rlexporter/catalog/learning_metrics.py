@@ -98,6 +98,12 @@ LEARNING = (
         scope=RankScope.GLOBAL,
         reading='le="1e-06": groups in which all rewards are equal, which teach nothing.',
     ),
+    _reward.fraction(
+        "rl_reward_zero_fraction",
+        "Share of the completions whose reward is exactly 0, and not that of their whole group (GRPO, RLOO).",
+        scope=RankScope.RANK,
+        reading="Steady. A rise where it was 0: a reward model or service that fails gives 0.",
+    ),
     _reward.gauge(
         "rl_reward_function_mean",
         "Mean of one reward function over the samples for which it returned a number.",
@@ -121,6 +127,25 @@ LEARNING = (
         _REWARD,
         labels=("reward_function",),
         reading="All in one bucket: this function tells no completion from another.",
+    ),
+    _reward.fraction(
+        "rl_reward_function_zero_fraction",
+        "Share of the completions to which a reward function gave exactly 0, and not to their whole group.",
+        labels=("reward_function",),
+        scope=RankScope.RANK,
+        reading="Steady, or falling. A rise where it was 0: the function gives 0 where it fails.",
+    ),
+    _reward.fraction(
+        "rl_reward_function_flat_fraction",
+        "Share of the groups in which a reward function gave all completions the same, over all ranks.",
+        labels=("reward_function",),
+        reading="1 from one step on: the function reads the prompt, or an old completion.",
+    ),
+    _reward.gauge(
+        "rl_reward_function_weight",
+        "Weight of a reward function in the reward of this step (`reward_weights`).",
+        labels=("reward_function",),
+        reading="Constant, unless a curriculum changes it: then the reward is another one.",
     ),
     _reward.fraction(
         "rl_reward_zero_std_fraction",
@@ -627,8 +652,8 @@ LEARNING = (
     _unmasked(_advantage, "rl_advantage_", _ADVANTAGE, "ppo/policy/advantages", unit="advantage"),
     _advantage.gauge(
         "rl_advantage_reward_correlation",
-        "Correlation of the advantages of a rollout with the rewards that they are made of: mean over the groups of "
-        "this rank that have a spread (GRPO, RLOO).",
+        "Correlation of advantages with what they are made of: the rewards within each group of this rank that has a "
+        "spread (GRPO, RLOO), or returns minus values (PPO).",
         level=Level.SEQUENCE,
         scope=RankScope.RANK,
         reading="1, or near it. Near 0: the advantages belong to other completions. Below 0: their sign is wrong.",
@@ -864,6 +889,12 @@ LEARNING = (
         "of each step, and NaN is looked for before them too.",
         scope=RankScope.RANK,
         reading="Drifts slowly. NaN: weights are lost, and the rollout that follows will fail.",
+    ),
+    _optimizer.fraction(
+        "rl_optimizer_missing_fraction",
+        "Share of the trained tensors that the optimizer does not have; not served for DeepSpeed, which has copies.",
+        scope=RankScope.RANK,
+        reading="0. More: they are in the model and require a gradient, and nothing will ever change them.",
     ),
     _optimizer.fraction(
         "rl_weight_changed_fraction",

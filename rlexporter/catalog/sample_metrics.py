@@ -103,8 +103,21 @@ COMPLETIONS = (
         reading="A change of its shape is a change of the data.",
     ),
     _completion.fraction(
+        "rl_completion_copied_fraction",
+        "Share of the completions that another completion of the same prompt is equal to, token by token (GRPO, RLOO).",
+        scope=RankScope.RANK,
+        reading="As `rl_completion_copied_expected_fraction`. More: they are not drawn from the policy.",
+    ),
+    _completion.fraction(
+        "rl_completion_copied_expected_fraction",
+        "The same as it is to be expected of completions that are drawn one by one from the policy: mean of "
+        "1 - (1 - p)^(g - 1) over completions of probability p, g to a group.",
+        scope=RankScope.RANK,
+        reading="Near 0 for long completions. Near 1: the policy has one answer to each prompt.",
+    ),
+    _completion.fraction(
         "rl_prompts_repeated_fraction",
-        "Share of the different prompts of a rollout that were in the rollout before as well (GRPO, RLOO).",
+        "Share of the different prompts of a rollout that were in the rollout before as well.",
         scope=RankScope.RANK,
         reading="Near 0 with a large data set. 1 in a row: the data loader is stuck.",
     ),

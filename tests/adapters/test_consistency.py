@@ -185,7 +185,7 @@ FAULTS = [
     Fault(Stuck, "prompts_stuck"),
     Fault(Shortened, "prompts_short"),
     Fault(Retemplated, "prompt_end_changed"),
-    Fault(Loaded, "weights_replaced"),
+    Fault(Loaded, "weights_moved"),
     Fault(Forgotten, "update_jump"),
     Fault(Lost, "weights_lost"),
     Fault(Frozen, "weight_norm_jump"),

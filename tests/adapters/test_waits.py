@@ -110,7 +110,7 @@ class GRPOTrainer:
         old, _ = self._get_per_token_logps_and_entropies(self.model, trained=False)
         reference, _ = self._get_per_token_logps_and_entropies(self.model, trained=False)
         mask = torch.ones(SAMPLES, TOKENS, dtype=torch.int64, device=self.device)
-        output = {"completion_mask": mask, "tool_mask": mask, "completion_ids": mask, "advantages": rewards.nansum(1)}
+        output = {"completion_mask": mask, "completion_ids": mask, "advantages": rewards.nansum(1)}
         return {**output, "old_per_token_logps": old, "ref_per_token_logps": reference}
 
     def _calculate_rewards(self, inputs: Any, prompts: Any, completions: Any) -> Any:
@@ -144,6 +144,7 @@ class PPOTrainer:
     def __init__(self, device: str) -> None:
         self.device = device
         self.model = torch.nn.ParameterList([torch.ones(3, device=device)])
+        self.ref_model = torch.nn.ParameterList([torch.ones(3, device=device)])
         self.accelerator = Accelerator()
         self.processing_class = SimpleNamespace(pad_token_id=0)
         self.args = SimpleNamespace(
@@ -185,6 +186,7 @@ class LegacyPPOTrainer:
     def __init__(self, device: str) -> None:
         self.device = device
         self.model = torch.nn.ParameterList([torch.ones(3, device=device)])
+        self.ref_model = torch.nn.ParameterList([torch.ones(3, device=device)])
         self.accelerator = Accelerator()
         self.config = SimpleNamespace(ratio_threshold=0.5)
 
@@ -197,7 +199,7 @@ class LegacyPPOTrainer:
         for parameter in self.model.parameters():
             parameter.grad = torch.ones_like(parameter)
         self.compute_advantages(plain, plain, mask)
-        self.loss(plain, mask=mask)
+        self.loss(plain, mask=mask, advantages=plain, returns=plain, values=plain)
         self.accelerator.backward(plain)
         self.record_step_stats(
             0.1, masks=mask, kls=plain, logprobs=plain, ref_logprobs=plain, queries=queries, responses=responses
@@ -207,7 +209,7 @@ class LegacyPPOTrainer:
     def compute_advantages(self, values: Any, rewards: Any, mask: Any) -> Any:
         return values, rewards, rewards
 
-    def loss(self, ratio: Any, mask: Any) -> Any:
+    def loss(self, ratio: Any, mask: Any, advantages: Any, returns: Any, values: Any) -> Any:
         losses = {f"loss/{name}": ratio.sum() for name in ("total", "policy", "value")}
         return 0, 0, {"policy/ratio": ratio, **losses}
 
@@ -216,16 +218,18 @@ class LegacyPPOTrainer:
 
 
 def _drive(exporter: Exporter, kind: type[Any]) -> None:
-    """Two steps; the first allocates."""
+    """Three steps; the first allocates, and the third has a second look at the reference."""
     trainer = kind("cuda")
     if kind is LegacyPPOTrainer:
         LegacyTaps(trainer, exporter.run).install()
-        for _ in range(2):
-            trainer.step([[1]], [[1, 2]], [torch.ones((), device="cuda"), torch.ones(1, device="cuda")])
+        for _ in range(3):
+            trainer.step(
+                [torch.ones(1, device="cuda")], [[1, 2]], [torch.ones((), device="cuda"), torch.ones(1, device="cuda")]
+            )
         return
     exporter.run.begin(RunFacts(algorithm="ppo" if kind is PPOTrainer else "grpo", step=0))
     taps = taps_for(trainer, exporter.run.sink)
-    for step in (1, 2):
+    for step in (1, 2, 3):
         trainer.train()
         for each in taps:
             each.step_end()
@@ -241,12 +245,13 @@ def _check(exporter: Exporter, kind: type[Any]) -> None:
 
 KINDS = [GRPOTrainer, RLOOTrainer, PPOTrainer, LegacyPPOTrainer]
 _OF_EACH = "advantage_dist logprob_dist ref_logprob_dist kl_per_token_dist reward_dist loss_dist value_loss_dist "
-_OF_EACH += "grad_norm_dist weight_norm weight_changed_fraction weight_update_size"
+_OF_EACH += "grad_norm_dist weight_norm weight_changed_fraction weight_update_size ref_weight_changed_fraction "
+_OF_EACH += "reward_zero_fraction advantage_reward_correlation"
 _LOGGED = "entropy_per_token_dist kl_per_token"
 _OF_GROUPS = f"{_LOGGED} sequence_ratio_dist reward_function_dist reward_group_range_dist ref_logprob_noise"
-_OF_GROUPS += " eval_reward_function_unfiltered_mean advantage_reward_correlation loss_mask_wrong_fraction"
-_OF_GROUPS += " ref_weight_changed_fraction"
-_OF_PPO = "policy_ratio_dist policy_loss_dist value_dist return_dist kl_per_sequence_dist"
+_OF_GROUPS += " eval_reward_function_unfiltered_mean loss_mask_wrong_fraction"
+_OF_GROUPS += " reward_function_zero_fraction reward_function_flat_fraction completion_copied_expected_fraction"
+_OF_PPO = "policy_ratio_dist policy_loss_dist value_dist return_dist kl_per_sequence_dist prompts_repeated_fraction"
 _ALSO = {
     GRPOTrainer: f"{_OF_GROUPS} policy_ratio_dist first_use_log_ratio",
     RLOOTrainer: _OF_GROUPS,
