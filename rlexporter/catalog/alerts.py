@@ -98,20 +98,33 @@ INHIBITIONS: tuple[tuple[tuple[Family, ...], tuple[Family, ...]], ...] = (
         (
             *(Family.POLICY_STEP, Family.GRAD, Family.GRAD_DEAD, Family.KL_HIGH, Family.KL_NEGATIVE),
             *(Family.ENTROPY_LOW, Family.ENTROPY_HIGH, Family.REWARD_DROP, Family.REWARD_FLAT, Family.LENGTH),
-            *(Family.TRUNCATION, Family.PLATEAU, Family.WEIGHTS),
+            *(Family.TRUNCATION, Family.PLATEAU, Family.WEIGHTS, Family.VALUE),
         ),
     ),
+    (
+        (Family.KL_NEGATIVE,),
+        (
+            *(Family.POLICY_STEP, Family.GRAD, Family.GRAD_DEAD, Family.KL_HIGH, Family.ENTROPY_LOW),
+            *(Family.ENTROPY_HIGH, Family.REWARD_DROP, Family.REWARD_FLAT, Family.LENGTH, Family.TRUNCATION),
+            *(Family.PLATEAU, Family.WEIGHTS, Family.VALUE),
+        ),
+    ),
+    ((Family.OPTIMIZER,), (Family.GRAD, Family.GRAD_DEAD, Family.WEIGHTS, Family.PLATEAU)),
+    ((Family.ADVANTAGE,), (Family.GRAD_DEAD, Family.PLATEAU)),
     ((Family.ENTROPY_LOW,), (Family.REWARD_FLAT, Family.LENGTH, Family.PLATEAU, Family.GRAD_DEAD)),
     (
         (Family.POLICY_STEP, Family.GRAD, Family.LR),
         (Family.WEIGHTS,),
     ),
     (
+        (Family.LR,),
+        (Family.OPTIMIZER,),
+    ),
+    (
         (Family.POLICY_STEP, Family.GRAD, Family.LR, Family.WEIGHTS),
         (Family.KL_HIGH, Family.ENTROPY_LOW, Family.ENTROPY_HIGH, Family.REWARD_DROP, Family.LENGTH, Family.PLATEAU),
     ),
-    ((Family.KL_NEGATIVE,), (Family.POLICY_STEP, Family.REWARD_DROP)),
-    ((Family.REWARD_JUMP,), (Family.VALUE, Family.GRAD)),
+    ((Family.REWARD_JUMP,), (Family.VALUE, Family.GRAD, Family.POLICY_STEP, Family.KL_HIGH)),
     ((Family.TRUNCATION,), (Family.LENGTH,)),
     ((Family.REWARD_FLAT,), (Family.REWARD_DROP, Family.PLATEAU, Family.GRAD_DEAD)),
     ((Family.STALL,), (Family.SLOW,)),

@@ -33,6 +33,7 @@ def _mean(series: str, variant: str = "", algorithms: tuple[str, ...] = ()) -> S
 
 
 SERIES_SIGNALS: tuple[Signal, ...] = (
+    _signal("reward_weights_lost", "reward functions", Source("reward_weights_lost", Read.DERIVED)),
     _signal("reward", "reward", "rl_reward_mean", "rl_scores_mean", _mean("rl_reward_dist"), "rl_rlhf_reward"),
     _signal("reward_std", "reward", "rl_reward_std", "rl_scores_std", Source("rl_reward_dist", Read.SPREAD)),
     _signal("zero_std_fraction", "fraction", "rl_reward_zero_std_fraction"),
@@ -98,9 +99,12 @@ SERIES_SIGNALS: tuple[Signal, ...] = (
     _signal("first_use", "nats", _mean("rl_first_use_log_ratio")),
     _signal("loss_mask_wrong", "fraction", _mean("rl_loss_mask_wrong_fraction")),
     _signal("prompts_repeated", "fraction", _mean("rl_prompts_repeated_fraction")),
+    _signal("copied", "fraction", _mean("rl_completion_copied_fraction")),
+    _signal("copied_expected", "fraction", _mean("rl_completion_copied_expected_fraction")),
     _signal("prompt_end_changed", "fraction", _mean("rl_prompt_end_changed_fraction")),
     _signal("prompt_length", "tokens", _mean("rl_prompt_length_dist")),
     _signal("ref_changed", "fraction", _mean("rl_ref_weight_changed_fraction")),
+    _signal("not_in_optimizer", "fraction", _mean("rl_optimizer_missing_fraction")),
     _signal("weights_changed", "fraction", _mean("rl_weight_changed_fraction")),
     _signal("weight_norm", "", _mean("rl_weight_norm")),
     _signal("update_size", "", _mean("rl_weight_update_size")),
@@ -191,6 +195,9 @@ _NEARER = (
 
 KL_FLOOR = {"k1": 0.25, "k3": 0.25, "sequence": 3.0}
 """Up to this KL, by variant, a policy is near its reference, however fast it got there."""
+
+KL_COEF_LOST = 1e-4
+"""The share of its highest value below which a coefficient holds nothing."""
 
 SETTLED = 70
 """In so many steps KL may grow from 0 by any factor, as the policy leaves its reference."""
@@ -315,17 +322,17 @@ CONDITIONS: tuple[Condition, ...] = (
         related=("rl_reward_function_mean", "rl_undefined_values_total"),
     ),
     condition("prompts_stuck", "RLPromptsChanged", Family.DATA).when(
-        above("prompts_repeated", warning(0.9, k=5, n=5)),
+        above("prompts_stuck", warning(0.9, k=5, n=5)),
         summary="Every step trains on the same prompts.",
-        meaning="All prompts of a rollout were in the rollout before as well, several times in a row, although many "
-        "others have been seen in this run.",
+        meaning="All prompts of a rollout were in the rollout before as well, several times in a row, although the run "
+        "began with others in each step.",
         causes=(
             "A data loader or sampler that returns the same batch.",
             "A cache, or a seed that is set in each step.",
         ),
         remedies=("Print the prompts of two steps; look at the sampler, its seed, and what was changed on resuming.",),
         source="live GRPO runs: 1 with a stuck loader, 0 to 0.25 in healthy ones",
-        algorithms=_GROUPS,
+        algorithms=_TRAINERS,
         related=("rl_prompts_repeated_fraction", "rl_prompt_length_dist"),
     ),
     condition("prompts_short", "RLPromptsChanged", Family.DATA).when(
@@ -336,7 +343,7 @@ CONDITIONS: tuple[Condition, ...] = (
         causes=("An empty column, a template without its placeholder, a limit that cuts the prompt.",),
         remedies=("Print a prompt as it is tokenized; compare it with one of the start of the run.",),
         source="live GRPO runs: a seventh where prompts lose their content, within 8 % in healthy ones",
-        algorithms=_GROUPS,
+        algorithms=_TRAINERS,
         related=("rl_prompt_length_dist", "rl_prompt_end_changed_fraction"),
     ),
     condition("prompt_end_changed", "RLPromptsChanged", Family.DATA).when(
@@ -373,7 +380,7 @@ CONDITIONS: tuple[Condition, ...] = (
         ),
         remedies=("Compute the advantages of one group by hand from its rewards.",),
         source="live GRPO and RLOO runs: 1 in healthy ones, near 0 permuted, -1 with the wrong sign",
-        algorithms=_GROUPS,
+        algorithms=_TRAINERS,
         related=("rl_advantage_reward_correlation", "rl_advantage_dist", "rl_reward_dist"),
     ),
     condition("old_logprobs_stale", "RLLossInputsWrong", Family.OBJECTIVE).when(
@@ -396,17 +403,17 @@ CONDITIONS: tuple[Condition, ...] = (
         causes=("The reference shares weights with the policy, or is in the optimizer.", "A callback that copies."),
         remedies=("Load the reference by itself; set `requires_grad_(False)` and keep it out of the optimizer.",),
         source="live GRPO runs: 1 where the reference follows the policy, 0 in healthy ones",
-        algorithms=_GROUPS,
+        algorithms=_TRAINERS,
         related=("rl_ref_weight_changed_fraction", "rl_kl_per_token", "rl_ref_logprob_dist"),
     ),
-    condition("weights_lost", "RLWeightsJumped", Family.WEIGHTS).when(
+    condition("weights_lost", "RLWeightsJumped", Family.OPTIMIZER).when(
         below("weights_changing", warning(0.75, k=2, n=3)),
         summary="A part of the weights is not trained any more.",
         meaning="The share of the trained weights that changes has fallen lastingly below what it was at the start.",
         causes=("A layer or parameter group that was frozen, or that the optimizer has lost.",),
         remedies=("Compare `trainer.optimizer.param_groups` with `trainer.model.parameters()`.",),
         source="live GRPO runs in fp32: 0.95 to 0.53 where a layer is lost, within 2 % in healthy ones",
-        algorithms=_GROUPS,
+        algorithms=_TRAINERS,
         related=("rl_weight_changed_fraction", "rl_weight_norm"),
     ),
     condition("weight_norm_jump", "RLWeightsJumped", Family.WEIGHTS).when(
@@ -417,18 +424,18 @@ CONDITIONS: tuple[Condition, ...] = (
         causes=("A layer that was frozen or released.", "Weights that were loaded in mid-run.", "A very large update."),
         remedies=("Look at which parameters require gradients, and at what was loaded in this step.",),
         source="live GRPO runs: 16 % where a layer is frozen, below 2 % in healthy ones",
-        algorithms=_GROUPS,
+        algorithms=_TRAINERS,
         related=("rl_weight_norm", "rl_weight_update_size", "rl_weight_changed_fraction"),
     ),
-    condition("weights_replaced", "RLWeightsJumped", Family.WEIGHTS).when(
+    condition("weights_moved", "RLWeightsJumped", Family.WEIGHTS).when(
         above("update_per_rate", warning(8.0), vs=Baseline.RECENT, min_observations=20),
-        summary="The weights were replaced in mid-run.",
+        summary="The weights have moved many times farther than an update moves them.",
         meaning="Between two rollouts the weights have moved many times farther than updates at this learning rate "
-        "move them.",
+        "do. Something else has moved them.",
         causes=("A checkpoint that was loaded.", "A callback that averages or copies weights.", "Weight decay."),
         remedies=("Look at what loads or copies weights in this step.",),
         source="live GRPO runs: 47 times where an earlier checkpoint is loaded, at most 1.3 times in healthy ones",
-        algorithms=_GROUPS,
+        algorithms=_TRAINERS,
         related=("rl_weight_update_size", "rl_learning_rate", "rl_weight_norm"),
     ),
     condition("update_jump", "RLWeightsJumped", Family.WEIGHTS).when(
@@ -438,8 +445,34 @@ CONDITIONS: tuple[Condition, ...] = (
         causes=("The optimizer has lost its moments: it was made anew, or resumed without its state.", "Weight decay."),
         remedies=("Save and load the optimizer's state with the weights; lengthen `warmup_steps` after a resume.",),
         source="live GRPO runs: 2.4 times where Adam's moments are lost, at most 1.3 times in healthy ones",
-        algorithms=_GROUPS,
+        algorithms=_TRAINERS,
         related=("rl_weight_update_size", "rl_learning_rate", "rl_grad_norm"),
+    ),
+    condition("optimizer_incomplete", "RLPolicyFrozen", Family.OPTIMIZER).when(
+        above("optimizer_missing", warning(0.0, k=2, n=2), critical(0.99, k=3, n=3)),
+        summary="The optimizer does not have all trained weights.",
+        meaning="Tensors of the model require a gradient, and are in no parameter group of the optimizer: nothing will "
+        "change them. Judged where the optimizer had them before, and where it has none at all and no weight changes.",
+        causes=(
+            "An adapter, a layer or a value head that was added or wrapped after the optimizer was made.",
+            "A parameter group that was replaced.",
+        ),
+        remedies=("Compare `trainer.optimizer.param_groups` with `trainer.model.parameters()`.",),
+        source="a trained tensor without an optimizer is a fault",
+        algorithms=_TRAINERS,
+        related=("rl_optimizer_missing_fraction", "rl_weight_changed_fraction"),
+        foretold_by=("weights_frozen", "policy_frozen"),
+    ),
+    condition("weights_barely_change", "RLPolicyFrozen", Family.OPTIMIZER).when(
+        below("weights_rounded", info(0.05, k=5, n=5)),
+        summary="Hardly a weight changes: most updates are lost in rounding.",
+        meaning="Of the trained weights less than 5 % change with an update. In bf16 an update below 0.4 % of a weight "
+        "is rounded away. That is a property of the set-up: runs learn slowly like this, or not at all.",
+        causes=("bf16 weights with a low learning rate, and no fp32 copy in the optimizer.",),
+        remedies=("Keep an fp32 copy of the weights in the optimizer, or train an adapter in fp32.",),
+        source="live GRPO runs: 0.1 % in bf16 at 1e-6, 90 % and more in fp32",
+        algorithms=_TRAINERS,
+        related=("rl_weight_changed_fraction", "rl_learning_rate"),
     ),
     condition("gradient_dead", "RLNoSignal", Family.GRAD_DEAD).when(
         above("gradient_dead", warning(1.9, k=3, n=12), critical(5.5)),
@@ -658,6 +691,21 @@ CONDITIONS: tuple[Condition, ...] = (
         "or a stale sampler",
         related=("rl_logprob_dist", "rl_entropy_per_token_dist", "rl_policy_ratio_dist"),
     ),
+    condition("completions_copied", "RLSamplerMismatch", Family.KL_NEGATIVE).when(
+        above("copies_excess", warning(0.3, k=2, n=3)),
+        summary="Completions are copies of each other far more often than the policy would draw them.",
+        meaning="Completions of one prompt are equal, token by token. How often that is chance follows from their "
+        "probability under the policy; here it is far more. The number is the difference of both shares. With `top_p`, "
+        "`top_k`, `min_p` or a repetition penalty that is on it is not judged.",
+        causes=(
+            "A greedy sampler, a low temperature, or a seed that each completion gets anew.",
+            "One completion that is handed out for the whole group: a cache, or n = 1.",
+        ),
+        remedies=("Compare the generation settings with `temperature`; look at the completions of one prompt.",),
+        source="live GRPO and RLOO runs: within 0.1 in healthy ones, 0.4 to 1 with copies or a greedy sampler",
+        algorithms=_GROUPS,
+        related=("rl_completion_copied_fraction", "rl_completion_copied_expected_fraction", "rl_logprob_dist"),
+    ),
     condition("sampling_ratio_low", "RLSamplerMismatch", Family.KL_NEGATIVE).when(
         below("sampling_ratio", warning(0.3, k=5, n=5)),
         summary="Importance sampling throws most of the samples away.",
@@ -691,6 +739,17 @@ CONDITIONS: tuple[Condition, ...] = (
         source="KL of a policy to itself is 0; runs that learn begin at up to 0.72 nats a token [real], another "
         "reference at 5.7 [runs]",
         related=("rl_kl_per_token", "rl_kl_per_sequence", "rl_ref_logprob_dist"),
+    ),
+    condition("reference_differs", "RLKLAtStart", Family.KL_HIGH).when(
+        above("kl_first_seen", info(0.02)),
+        summary="The reference is not quite the policy that training began with.",
+        meaning="The very first KL, of the tokens themselves and before any update, is not 0. In fp32 it is exactly 0 "
+        "where both are the same model; bf16 and other attention kernels give some thousandths.",
+        causes=("The reference is another checkpoint of the same model.", "The policy goes on from a checkpoint."),
+        remedies=("Compare the paths from which policy and reference are loaded.",),
+        source="live GRPO runs: 0.041 with an earlier checkpoint as reference, 0 in healthy ones in fp32",
+        algorithms=_TRAINERS,
+        related=("rl_kl_per_token_dist", "rl_ref_logprob_dist"),
     ),
     condition("reference_dropout", "RLReferenceNoisy", Family.KL_HIGH).when(
         above("ref_dropout", warning(0.0)),
@@ -806,8 +865,8 @@ CONDITIONS: tuple[Condition, ...] = (
         algorithms=("ppo-legacy", "online-dpo"),
         related=("rl_kl_coef", "rl_kl_per_sequence", "rl_non_score_reward_per_token"),
     ),
-    condition("kl_coef_lost", "RLKLCoefficient", Family.KL_COEF).when(
-        below("kl_coef_share", warning(1e-4), critical(-1e-4)),
+    condition("kl_coef_lost", "RLKLCoefficient", Family.OBJECTIVE).when(
+        below("kl_coef_share", warning(KL_COEF_LOST), critical(-KL_COEF_LOST)),
         summary="The coefficient of the KL penalty is 0 or negative.",
         meaning="The coefficient of the KL penalty is 0, or a vanishing part of its highest value: nothing holds the "
         "policy to the reference any more. Below 0 the penalty has the wrong sign, and pays for leaving the reference.",
@@ -1006,6 +1065,32 @@ CONDITIONS: tuple[Condition, ...] = (
         algorithms=_GROUP,
         related=("rl_reward_zero_std_fraction", "rl_reward_mean"),
     ),
+    condition("reward_function_blind", "RLRewardFunctionDead", Family.REWARD_FLAT).when(
+        above("reward_functions_blind", warning(0.5)),
+        summary="A reward function no longer tells the completions of a prompt apart.",
+        meaning="In every group a reward function gives all completions the same, several steps in a row, while groups "
+        "differ; before that it did not. It reads something else than the completion. The policy learns nothing from "
+        "it.",
+        causes=(
+            "The function is handed the prompt, or the completions of another step, in place of the completion.",
+            "A cache by prompt.",
+        ),
+        remedies=("Call the function with two different completions of one prompt.",),
+        source="live GRPO runs: 1 from the step of the fault on, once in a row at most in healthy ones",
+        algorithms=_GROUPS,
+        related=("rl_reward_function_flat_fraction", "rl_reward_function_dist"),
+    ),
+    condition("reward_zeroed", "RLRewardFunctionDead", Family.REWARD_FLAT).when(
+        above("reward_zeros", warning(0.08)),
+        summary="A reward is exactly 0 for a part of the completions, which it never was before.",
+        meaning="The share of completions with a reward of exactly 0, a mean of three steps, where that was seldom in "
+        "the first steps of the run. It is not the highest reward.",
+        causes=("A reward model or service that fails for some samples, and gives 0 for an error.", "A parser."),
+        remedies=("Find the completions with a reward of 0; return None for samples that cannot be judged.",),
+        source="live runs: 0.2 where every fifth reward is lost, below 0.01 before that",
+        algorithms=_TRAINERS,
+        related=("rl_reward_zero_fraction", "rl_reward_function_zero_fraction", "rl_reward_dist"),
+    ),
     condition("reward_function_dead", "RLRewardFunctionDead", Family.REWARD_FLAT).when(
         above("reward_functions_dead", warning(0.5)),
         summary="A reward function tells no completion from another any more, and is not solved.",
@@ -1075,6 +1160,17 @@ CONDITIONS: tuple[Condition, ...] = (
         source="live GRPO, RLOO and PPO runs: 0 to 1.3 in healthy ones, 12 and more for outliers of 100",
         related=("rl_reward_dist", "rl_reward_function_dist", "rl_reward_std", "rl_grad_norm"),
     ),
+    condition("reward_below_range", "RLRewardDrop", Family.REWARD_DROP).when(
+        above("reward_below_range", warning(0.1, k=2, n=2)),
+        summary="The mean reward is below every single reward before.",
+        meaning="The mean reward of a step is lower than the lowest reward that any completion got before, by more "
+        "than a tenth of the range of all of them. Learning does not do that in one step.",
+        causes=("The sign of a reward has changed.", "Its scale has changed, or a penalty was added."),
+        remedies=("Look at each reward function before and after this step.",),
+        source="live GRPO runs: 1.1 to 1.3 with the wrong sign, below 0 in healthy ones",
+        algorithms=_TRAINERS,
+        related=("rl_reward_dist", "rl_reward_function_dist", "rl_reward_mean"),
+    ),
     condition("reward_drop", "RLRewardDrop", Family.REWARD_DROP).when(
         above("reward_fall", warning(3.0), critical(4.0)),
         summary="The reward has fallen lastingly below its own best.",
@@ -1088,6 +1184,17 @@ CONDITIONS: tuple[Condition, ...] = (
         remedies=("Look at each reward function; resume before the fall with a lower `learning_rate`.",),
         source="[real]: 12 of 18 broken runs and no healthy one are beyond 4; one healthy run is beyond 3",
         related=("rl_reward_mean", "rl_reward_function_mean", "rl_grad_norm", "rl_policy_ratio_dist"),
+    ),
+    condition("reward_weight_lost", "RLRewardJump", Family.REWARD_JUMP).when(
+        above("reward_weights_lost", info(0.5)),
+        summary="A reward function counts no more: its weight has become 0.",
+        meaning="The weight of a reward function was not 0, and is now. A curriculum may do that. What is compared "
+        "with the past of the reward begins anew when weights change.",
+        causes=("A curriculum, or a callback that sets `reward_weights`.",),
+        remedies=("Compare `trainer.reward_weights` with what you set.",),
+        source="a setting, told while it is so",
+        algorithms=_GROUPS,
+        related=("rl_reward_function_weight", "rl_reward_mean"),
     ),
     condition("reward_plateau", "RLRewardPlateau", Family.PLATEAU).when(
         below("reward_gain", warning(0.5, k=20, n=20), min_observations=_PLATEAU_FROM - REWARD_GAIN_FROM),
@@ -1104,7 +1211,7 @@ CONDITIONS: tuple[Condition, ...] = (
         "runs in [real] rise after step 100 only, one after step 190",
         related=("rl_reward_mean", "rl_reward_std", "rl_learning_rate", "rl_kl_per_token"),
     ),
-    condition("weights_frozen", "RLPolicyFrozen", Family.PLATEAU).when(
+    condition("weights_frozen", "RLPolicyFrozen", Family.OPTIMIZER).when(
         above("weights_still", warning(0.5, k=3, n=3), critical(0.5, k=8, n=8)),
         summary="The weights do not change any more, although there is a gradient.",
         meaning="Not one of some 30,000 trained weights has changed, to the last bit, between several rollouts, while "
@@ -1221,6 +1328,16 @@ CONDITIONS: tuple[Condition, ...] = (
         ),
         remedies=("`rl_phase_time_seconds` says which part of a step grows.",),
         source="[miles]: a phase above 6 times its median; [runs]",
+        related=("rl_step_duration_seconds", "rl_phase_time_seconds", "rl_completion_length_mean"),
+    ),
+    condition("step_growing", "RLStepsSlow", Family.SLOW).when(
+        above("step_growth", warning(4.0, k=8, n=10)),
+        summary="Steps take far longer than at the start.",
+        meaning="Most of the last steps took several times as long as nine of ten of the first 30, and completions are "
+        "not longer by as much. It came step by step, or has lasted so long that the run is used to it.",
+        causes=("A list, cache or log that grows with each step.", "Memory that is short: swapping, fragmentation."),
+        remedies=("`rl_phase_time_seconds` says which part of a step grows; profile it.",),
+        source="[runs]; as `step_slow`, whose yardstick grows with the steps",
         related=("rl_step_duration_seconds", "rl_phase_time_seconds", "rl_completion_length_mean"),
     ),
     condition("step_stalled", "RLStepsSlow", Family.STALL).when(

@@ -35,6 +35,7 @@ QUESTIONS: tuple[Question, ...] = (
         families=(
             *(Family.REWARD_FLAT, Family.REWARD_DROP, Family.REWARD_JUMP, Family.PLATEAU),
             *(Family.GRAD_DEAD, Family.LR, Family.ADVANTAGE, Family.DATA, Family.OBJECTIVE),
+            Family.OPTIMIZER,
         ),
         main=(
             Shown(name="reward", signal="reward"),

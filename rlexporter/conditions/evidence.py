@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from math import log10
 from statistics import median
+
+from rlexporter.conditions.past import WARM, deviation
 
 UNIT = "orders of magnitude"
 SMALLEST = 0.01
@@ -18,6 +21,10 @@ _SCALE = 1.0
 """The smallest range: where a reward that was 0.0 to 0.1 is 1.0 for the first time, the task was solved once."""
 _SAME = 1e-6
 """The relative difference below which two means of equal rewards are the same."""
+_BLIND = 4.0
+"""The orders of magnitude by which a row must be improbable."""
+_NOISE = 0.05
+"""The smallest noise of a cumulative sum: precision and kernels of a sampler make so many nats a token."""
 _USUAL = 3
 """The number of observations in a row with outliers that make them the usual."""
 _RECENT = 20
@@ -62,6 +69,30 @@ class Doubt:
         """Add an observation whose event has this ``probability`` by chance; return how improbable the row is."""
         self._sum = self._sum - log10(min(max(probability, SMALLEST), 1.0)) if happened else 0.0
         return self._sum
+
+
+class CumulativeSum:
+    """Adds up what is above an allowance, and forgets it where it falls to 0: small lasting offsets are seen soon."""
+
+    __slots__ = ("_count", "_sum")
+
+    def __init__(self) -> None:
+        self._sum = 0.0
+        self._count = 0
+
+    def add(self, value: float, before: Sequence[float]) -> float:
+        """Add a ``value`` that should be 0 but for noise; return its offset once that is sure, else 0.
+
+        ``before``: values that say how large the noise is. One standard deviation of it is allowed, and six prove it.
+        """
+        noise = max(_NOISE, deviation(before)) if len(before) >= WARM else 0.0
+        if not noise:
+            return 0.0
+        self._sum = min(self._sum + value - noise, 12 * noise)  # bounded, so that it falls again
+        self._count += 1
+        if self._sum <= 0.0:
+            self._sum, self._count = 0.0, 0
+        return noise + self._sum / self._count if self._sum > 6 * noise else 0.0
 
 
 class Envelope:
@@ -141,3 +172,30 @@ class Varied:
             return value < high - 0.1 * (high - low)
         low, high = median(self.lowest), median(self.highest)
         return value < high - 0.1 * (high - low) or value - max(list(self.means)[-3:]) > 0.5 * (high - low)
+
+
+class Blindness:
+    """Follows in how many groups one reward function gives all completions the same."""
+
+    __slots__ = ("_all", "_shares", "since")
+
+    def __init__(self) -> None:
+        self._all = Streak()
+        self._shares: deque[float] = deque(maxlen=10)
+        """The shares of groups before the current row of observations without any other group."""
+        self.since = 0
+        """The step since which it tells no completions of a prompt apart any more; 0 if it does."""
+
+    def add(self, share: float, step: int) -> bool:
+        """Add the ``share`` of groups without a spread in ``step``; return True if no chance explains the row.
+
+        Before the row at most half of the groups were like that: a policy that becomes certain gets there slowly.
+        """
+        improbable = self._all.add(share == 1.0)
+        if share < 1.0:
+            self._shares.append(share)
+            self.since = 0
+            return False
+        self.since = self.since or step
+        shares = self._shares
+        return len(shares) == shares.maxlen and sum(shares) <= 0.5 * len(shares) and improbable >= _BLIND

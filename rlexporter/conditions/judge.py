@@ -135,6 +135,9 @@ class Judge:
         changed: list[Transition] = []
         numbers = view.numbers
         for name, state in self._states.items():
+            if memory.anew and (name in memory.anew or (state.origin is not None and state.origin.name in memory.anew)):
+                memory.anew.add(name)
+                self._begin_anew(state, changed)
             memory.where = memory.subject = ""
             for place, get in enumerate(state.tried):
                 value = numbers.get(get) if type(get) is str else get(view, memory)  # type: ignore[operator]
@@ -149,6 +152,7 @@ class Judge:
                         if not state.low <= value <= state.high:
                             self._judge(state, value, changed)
                     break
+        memory.anew = set()
         return changed
 
     def past(self, signal: str) -> Past:

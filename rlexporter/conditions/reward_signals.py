@@ -181,10 +181,17 @@ def reward_flat(view: View, memory: Memory) -> float | None:
     return 0.0 if memory.new("reward_gained") else improbable
 
 
-@declared.signal("solved", unit="fraction", of="reward_std", after=("flat_share", "reward_gained"))
+@declared.signal(
+    "solved", unit="fraction", of="reward_std", after=("flat_share", "reward_gained", "copied", "copied_expected")
+)
 def solved(view: View, memory: Memory) -> float | None:
-    """Return the share of completions without a spread of reward while the reward is at its best, else 0."""
-    share = memory.new("flat_share")
+    """Return the share of completions without a spread of reward while the reward is at its best, else 0.
+
+    Copies that the policy would not draw have no spread, and have solved nothing.
+    """
+    share, copied = memory.new("flat_share"), memory.new("copied")
+    if copied is not None and copied > (memory.new("copied_expected") or 0.0) + 0.3:
+        return 0.0
     return share if share is None or memory.new("reward_gained") else 0.0
 
 

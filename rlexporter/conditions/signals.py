@@ -8,15 +8,17 @@ from __future__ import annotations
 from itertools import islice, pairwise, takewhile
 from statistics import median
 
-from rlexporter.catalog.conditions import KL_FLOOR, SETTLED
+from rlexporter.catalog.conditions import KL_COEF_LOST, KL_FLOOR, SETTLED
 from rlexporter.conditions.evidence import UNIT
-from rlexporter.conditions.past import START, Past, deviation
+from rlexporter.conditions.past import FIRST, START, Past, deviation, p90
 from rlexporter.conditions.view import MAX_KEYS, ROUNDING, Declared, Memory, View
 
 declared = Declared()
 
 _MOVING = 10
 """The number of changes in a row that make a coefficient an adaptive one."""
+_NOTED = 0.5
+"""The seconds of a step below which nobody cares by how much it has grown."""
 _LITTLE_KL = {"k1": 0.05, "k3": 0.05, "sequence": 1.0}
 """The KL, by variant, below which its growth means nothing."""
 
@@ -48,11 +50,11 @@ def kl(view: View, memory: Memory) -> float | None:
     return total / length if total is not None and length else None
 
 
-@declared.signal("kl_distance", unit="nats", of="kl")
+@declared.signal("kl_distance", unit="nats", of="kl", after=("ref_changed",))
 def kl_distance(view: View, memory: Memory) -> float | None:
-    """Return the absolute KL, since a noisy estimate can be negative."""
-    value = memory.new("kl")
-    return None if value is None else abs(value)
+    """Return the absolute KL, since a noisy estimate can be negative; None where the reference follows the policy."""
+    value, reference = memory.new("kl"), memory.past["ref_changed"]
+    return None if value is None or (reference.count and reference.newest > 0.0) else abs(value)
 
 
 @declared.signal("kl_first", unit="nats", of="kl")
@@ -60,6 +62,13 @@ def kl_first(view: View, memory: Memory) -> float | None:
     """Return the very first KL of a run: before any update the policy is the reference. None in a later step."""
     first = view.step <= 1 and memory.past["kl"].count == 1 and not memory.resumed
     return memory.new("kl") if first else None
+
+
+@declared.signal("kl_first_seen", unit="nats", of="kl", after=("kl_first",))
+def kl_first_seen(view: View, memory: Memory) -> float | None:
+    """Return the very first KL where it was seen at the tensor, which is exact."""
+    first = memory.new("kl_first")
+    return abs(first) if first is not None and "rl_kl_per_token_dist" in view.counted else None
 
 
 @declared.signal("advantage_offset", of="advantage")
@@ -150,6 +159,22 @@ def step_time(view: View, memory: Memory) -> float | None:
     return view.gap if view.advanced else None
 
 
+@declared.signal("step_growth", of="step_time", after=("length",))
+def step_growth(view: View, memory: Memory) -> float | None:
+    """Return the time of the step over that of nine of ten of the first 30, per token where completions are longer.
+
+    A step that is slow by the pace of the last ones has no say: that is no growth, or not yet.
+    """
+    now, times, lengths = memory.new("step_time"), memory.past["step_time"], memory.past["length"]
+    if now is None or times.count <= FIRST or memory.resumed:
+        return None
+    if now > 4.0 * median(times.last(30, 2)):
+        return 0.0
+    longer = lengths.newest / max(median(lengths.first), 1.0) if lengths.count > FIRST else 1.0
+    first = p90(times.first)
+    return now / first / max(longer, 1.0) if first > 0.0 and now >= _NOTED else 0.0
+
+
 @declared.signal("longest_pause", unit="seconds", of="step_time")
 def longest_pause(view: View, memory: Memory) -> float | None:
     """Return the seconds that the step took, or all of those without a step if the run counted as hung meanwhile."""
@@ -178,7 +203,7 @@ def kl_coef_share(view: View, memory: Memory) -> float | None:
     return coefficient / highest if highest > 0.0 else -1.0
 
 
-@declared.signal("kl_coef_stuck", unit="steps", of="kl_coef", after=("kl",))
+@declared.signal("kl_coef_stuck", unit="steps", of="kl_coef", after=("kl", "kl_coef_share"))
 def kl_coef_stuck(view: View, memory: Memory) -> float | None:
     """Return for how many steps a coefficient that used to adapt has not changed while KL asks for it, else 0.
 
@@ -187,6 +212,8 @@ def kl_coef_stuck(view: View, memory: Memory) -> float | None:
     """
     if memory.new("kl_coef") is None:
         return None
+    if (memory.new("kl_coef_share") or 0.0) < KL_COEF_LOST:  # it is lost, and stays so
+        return 0.0
     coefficient, kl = memory.past["kl_coef"], memory.past["kl"]
     still = _still_for(coefficient)
     before = coefficient.last(_MOVING + 1, still)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from math import sqrt
 
-from rlexporter.conditions.evidence import Envelope
-from rlexporter.conditions.past import deviation
+from rlexporter.conditions.evidence import Blindness, Envelope
+from rlexporter.conditions.past import START, Past, deviation
 from rlexporter.conditions.reward_signals import rewards
 from rlexporter.conditions.view import MAX_FUNCTIONS, ROUNDING, Declared, Memory, View, finite_mean, value_range
 
@@ -18,8 +18,16 @@ _WARM_RATE = 0.1
 """The share of its highest value above which a learning rate must change weights in bf16 too."""
 _LOST = 0.75
 """The share of its level below which the share of weights that change leaves the level as it is."""
+_MANY = 200
+"""The number of rewards from which on their extremes say something."""
+_ZEROS_FROM = 20
+"""The number of first steps that say how often a reward is exactly 0."""
+_SELDOM = 0.01
+"""The share of exact zeros up to which they are rare."""
 _ROLLOUTS = 10
 """The number of rollouts before sampler and policy are compared."""
+_UNSURE = 3
+"""The number of last rollouts that do not say how much an offset varies, as they may be those of a fault."""
 _SURE = 3.0
 """The number of standard errors that are left out of a mean."""
 _TRUNCATING = {"top_p": (1.0,), "top_k": (0.0, -1.0), "min_p": (0.0,), "repetition_penalty": (1.0,)}
@@ -38,6 +46,99 @@ def reward_outlier(view: View, memory: Memory) -> float | None:
         if distance is not None and (furthest is None or distance > furthest):
             furthest = distance
     return furthest
+
+
+@declared.signal("reward_functions_blind", unit="reward functions")
+def reward_functions_blind(view: View, memory: Memory) -> float | None:
+    """Count reward functions that no longer tell the completions of a prompt apart, while groups differ."""
+    shares, given = _shares(view, "rl_reward_function_flat_fraction"), rewards(view)
+    blind: dict[str, int] = {}
+    for name, share in shares.items():
+        if name not in given or (value_range(given[name]) or 0.0) <= ROUNDING:
+            continue  # all the same: dead, or solved
+        if name not in memory.groups and len(memory.groups) >= MAX_FUNCTIONS:
+            continue
+        groups = memory.groups.setdefault(name, Blindness())
+        if groups.add(share, view.step):
+            blind[name] = groups.since
+    memory.about(blind)
+    return float(len(blind)) if shares else None
+
+
+@declared.signal("reward_zeros", unit="fraction")
+def reward_zeros(view: View, memory: Memory) -> float | None:
+    """Return the largest share of exact zeros in three steps, of a reward function or of the reward.
+
+    Only where zeros were rare in the first 20 steps, and where 0 is not the highest reward.
+    """
+    shares = _shares(view, "rl_reward_function_zero_fraction") | _shares(view, "rl_reward_zero_fraction")
+    given = {"": view.counted.get("rl_reward_dist"), **rewards(view)}
+    lost: dict[str, int] = {}
+    most: float | None = None
+    for name, share in shares.items():
+        if name not in memory.zeros and len(memory.zeros) >= MAX_FUNCTIONS:
+            continue
+        past = memory.zeros.setdefault(name, Past())
+        past.add(share)
+        seldom = past.count > _ZEROS_FROM and sum(past.first[:_ZEROS_FROM]) <= _SELDOM * _ZEROS_FROM
+        counted = given.get(name)
+        if not seldom or counted is None or counted.maximum <= 0.0:
+            continue
+        now = sum(past.last(3)) / 3
+        most = max(most or 0.0, now)
+        if now > _SELDOM:
+            lost[name] = view.step
+    if most is not None:
+        memory.about(lost)
+    return most
+
+
+def _shares(view: View, series: str) -> dict[str, float]:
+    """Return the mean of ``series`` in the step by reward function; by an empty name where it has no label."""
+    return {
+        "".join(one.labels): finite_mean(counted)
+        for one, counted in view.seen.items()
+        if one.metric.series == series and counted.count
+    }
+
+
+@declared.signal("reward_below_range", unit="ranges")
+def reward_below_range(view: View, memory: Memory) -> float | None:
+    """Return how far the mean reward of the step is below the lowest single reward before, in ranges of all before."""
+    counted = view.counted.get("rl_reward_dist")
+    if counted is None or not counted.count:
+        return None
+    memory.where = "rl_reward_dist"
+    width = memory.highest - memory.lowest
+    known = memory.rewards >= _MANY and width > ROUNDING
+    distance = (memory.lowest - finite_mean(counted)) / width if known else None
+    if distance is None or distance <= 0.0:
+        memory.lowest = min(memory.lowest, counted.minimum)
+        memory.highest = max(memory.highest, counted.maximum)
+        memory.rewards += counted.count
+    return distance
+
+
+@declared.source
+def reward_weights_lost(view: View, memory: Memory) -> float | None:
+    """Count reward functions whose weight has become 0. Where weights change the reward begins anew."""
+    weights = _shares(view, "rl_reward_function_weight")
+    if not weights:
+        return None
+    before, memory.weights = memory.weights, weights
+    if before and before != weights:
+        memory.anew = {"reward", "reward_std"}
+        memory.lowest, memory.highest, memory.rewards = float("inf"), float("-inf"), 0
+        memory.zeros.pop("", None)
+    was = {name for name, weight in before.items() if weight} | memory.lost_weights.keys()
+    memory.lost_weights = {
+        name: memory.lost_weights.get(name, view.step)
+        for name, weight in weights.items()
+        if weight == 0.0 and name in was
+    }
+    memory.where = "rl_reward_function_weight"
+    memory.about(memory.lost_weights)
+    return float(len(memory.lost_weights))
 
 
 @declared.signal("advantage_dead")
@@ -73,6 +174,12 @@ def weights_still(view: View, memory: Memory) -> float | None:
     return 1.0 if pushed and here and moved and not _is_waning(memory) else None
 
 
+@declared.signal("weights_rounded", unit="fraction", of="weights_changed")
+def weights_rounded(view: View, memory: Memory) -> float | None:
+    """Return the share of the weights that change; None where none does, as then they are frozen."""
+    return memory.new("weights_changed") or None
+
+
 @declared.signal("weights_changing", unit="fraction", of="weights_changed", after=("learning_rate",))
 def weights_changing(view: View, memory: Memory) -> float | None:
     """Return the share of weights that change over what it was before it fell, or over its recent level.
@@ -86,6 +193,38 @@ def weights_changing(view: View, memory: Memory) -> float | None:
     level = memory.changing or past.start(_ROLLOUTS)
     memory.changing = level if share < _LOST * level else 0.7 * level + 0.3 * share
     return share / level
+
+
+@declared.signal(
+    "optimizer_missing", unit="fraction", of="not_in_optimizer", after=("weights_changed", "learning_rate")
+)
+def optimizer_missing(view: View, memory: Memory) -> float | None:
+    """Return the share of the trained tensors that the optimizer has lost since the start, or 1 if it never had any.
+
+    An optimizer that works on copies has none of them either: then weights that do not change must prove it.
+    """
+    share, changed = memory.new("not_in_optimizer"), memory.new("weights_changed")
+    if share is None:
+        return None
+    first = memory.past["not_in_optimizer"].first[0]
+    if share < 1.0 or first < 1.0:
+        return max(0.0, share - first)
+    rate = max(memory.past["learning_rate"].last(2), default=0.0)
+    return None if changed is None else float(changed == 0.0 and rate > 0.0)
+
+
+@declared.signal("prompts_stuck", unit="fraction", of="prompts_repeated")
+def prompts_stuck(view: View, memory: Memory) -> float | None:
+    """Return the share of repeated prompts; None where the run began like that, with a small data set."""
+    share, past = memory.new("prompts_repeated"), memory.past["prompts_repeated"]
+    return share if share is not None and past.count > START and past.start(START) < 0.5 else None
+
+
+@declared.signal("copies_excess", unit="fraction", of="copied", after=("copied_expected",))
+def copies_excess(view: View, memory: Memory) -> float | None:
+    """Return how much larger the share of copies is than the policy would give."""
+    copied, expected = memory.new("copied"), memory.new("copied_expected")
+    return copied - expected if copied is not None and expected is not None and _faithful(memory) else None
 
 
 @declared.signal("weight_norm_step", of="weight_norm")
@@ -111,16 +250,23 @@ def _is_waning(memory: Memory) -> bool:
 
 @declared.signal("sampler_gap", unit="nats per token")
 def sampler_gap(view: View, memory: Memory) -> float | None:
-    """Return how far sampler and policy are apart for sure: the mean of 20 rollouts, less three standard errors."""
+    """Return how far sampler and policy are apart for sure.
+
+    That is the mean of 20 rollouts, less three standard errors; or, sooner, what a two-sided cumulative sum of the
+    rollouts since it began to rise says, once that is beyond six standard deviations (E. S. Page, Continuous Inspection
+    Schemes, 1954).
+    """
     offset = _offset(view, memory)
     if offset is None:
         return None
     own, memory.where = memory.offsets, _LOGPROBS
+    before = [*own][:-_UNSURE]
     own.append(offset)
+    sudden = max(memory.above.add(offset, before), memory.below.add(-offset, before))
     count = len(own)
     if count < _ROLLOUTS:
-        return None
-    return max(0.0, abs(sum(own) / count) - _SURE * deviation(own) / sqrt(count - 1))
+        return sudden or None
+    return max(sudden, abs(sum(own) / count) - _SURE * deviation(own) / sqrt(count - 1))
 
 
 def _offset(view: View, memory: Memory) -> float | None:

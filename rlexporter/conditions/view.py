@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isfinite
 
-from rlexporter.conditions.evidence import Doubt, Envelope, Streak, Varied
+from rlexporter.conditions.evidence import Blindness, CumulativeSum, Doubt, Envelope, Streak, Varied
 from rlexporter.conditions.past import Past
 from rlexporter.model.condition import Read, Signal, Source
 from rlexporter.model.histogram import Histogram
@@ -156,6 +156,24 @@ class Memory:
     """The usual share of the weights that change."""
     offsets: deque[float] = field(default_factory=lambda: deque(maxlen=20))
     """Mean log-probability plus mean entropy of the last rollouts."""
+    above: CumulativeSum = field(default_factory=CumulativeSum)
+    """What of them is above 0, and below it."""
+    below: CumulativeSum = field(default_factory=CumulativeSum)
+    zeros: dict[str, Past] = field(default_factory=dict)
+    """The share of rewards that are exactly 0, of each reward function and, by an empty name, of the reward."""
+    groups: dict[str, Blindness] = field(default_factory=dict)
+    """Of each reward function, how it has told the completions of a prompt apart."""
+    lowest: float = float("inf")
+    """The lowest reward so far that is not far below all before it, and the highest."""
+    highest: float = float("-inf")
+    rewards: int = 0
+    """The number of rewards so far."""
+    weights: dict[str, float] = field(default_factory=dict)
+    """The weight of each reward function."""
+    lost_weights: dict[str, int] = field(default_factory=dict)
+    """The reward functions whose weight has become 0, each with the step of that."""
+    anew: set[str] = field(default_factory=set)
+    """The signals whose past ends with this step, as what they measure is another thing from now on."""
     tapped: bool = False
     """True if reward functions are tapped, so that None and NaN are told apart."""
 

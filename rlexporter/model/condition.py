@@ -27,6 +27,7 @@ class Family(str, Enum):
     STALL = "STALL"
     DATA = "DATA"
     OBJECTIVE = "OBJECTIVE"
+    OPTIMIZER = "OPTIMIZER"
     WEIGHTS = "WEIGHTS"
     STORM = "STORM"
     SLOW = "SLOW"

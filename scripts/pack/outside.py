@@ -204,7 +204,8 @@ IMPACT: dict[Family, str] = {
     "none, and nothing holds the policy to the reference.",
     Family.DATA: "The policy is trained on other prompts than were meant, or on the same ones again and again.",
     Family.OBJECTIVE: "The policy is taught something else than what is rewarded, and no log line shows it.",
-    Family.WEIGHTS: "What was learnt may be lost, or a part of the model learns nothing more.",
+    Family.OPTIMIZER: "A part of the model learns nothing, or nothing does.",
+    Family.WEIGHTS: "What was learnt may be lost.",
     Family.LR: "Nothing is learnt (0), or updates are larger than planned.",
     Family.KEYS: "Panels and alerts look at old numbers.",
     Family.ADVANTAGE: "Every action looks good, or bad, or all look alike: the policy gradient is biased, or there is "

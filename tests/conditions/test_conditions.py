@@ -46,6 +46,8 @@ RATIOS = [1.0] * 980 + [0.95, 1.05] * 10
 SAMPLED = {"rl_advantage_dist": [-1.0, 1.0], "rl_entropy_per_token_dist": [0.9]}
 ANSWER_FLAT = {"rewards/answer/mean": 0.0, "rewards/answer/std": 0.0}
 CORRELATION = "rl_advantage_reward_correlation"
+EXPECTED = {"rl_completion_copied_expected_fraction": [0.1]}
+ANSWERS = {"rl_reward_function_dist/answer": [0.0, 1.0]}
 CHANGED = {"rl_weight_changed_fraction": [1.0]}
 PLANTS = {
     "nan gradient": Plant("grpo", {"nonfinite_grad/critical": 1}, _once(grad_norm=nan)),
@@ -231,7 +233,7 @@ PLANTS = {
     ),
     "another checkpoint is loaded": Plant(
         "grpo",
-        {"weights_replaced/warning": 1},
+        {"weights_moved/warning": 1},
         seen=lambda i: {**CHANGED, "rl_weight_update_size": [1e-3 if i == 1 else 1e-5]},
         before={**CHANGED, "rl_weight_update_size": [1e-5]},
     ),
@@ -247,9 +249,90 @@ PLANTS = {
         seen={"rl_weight_changed_fraction": [0.0], "rl_grad_norm_dist": [1.0]},
         before={"rl_weight_changed_fraction": [1.0], "rl_grad_norm_dist": [1.0]},
     ),
+    "the optimizer loses a layer": Plant(
+        "ppo",
+        {"optimizer_incomplete/warning": 2},
+        seen={"rl_optimizer_missing_fraction": [0.25]},
+        before={"rl_optimizer_missing_fraction": [0.0]},
+    ),
+    "the optimizer has nothing": Plant(
+        "grpo",
+        {"optimizer_incomplete/warning": 2, "optimizer_incomplete/critical": 3},
+        {"learning_rate": 1e-5},
+        seen={"rl_optimizer_missing_fraction": [1.0], "rl_weight_changed_fraction": [0.0]},
+        healthy=0,
+    ),
+    "an optimizer with copies": Plant(
+        "grpo",
+        {},
+        {"learning_rate": 1e-5},
+        seen={"rl_optimizer_missing_fraction": [1.0], "rl_weight_changed_fraction": [0.9]},
+        healthy=0,
+    ),
+    "weights that are rounded": Plant(
+        "grpo", {"weights_barely_change/info": 5}, seen={"rl_weight_changed_fraction": [0.001]}, healthy=0
+    ),
+    "one completion for the whole group": Plant(
+        "grpo",
+        {"completions_copied/warning": 2},
+        seen={**EXPECTED, "rl_completion_copied_fraction": [1.0]},
+        before={**EXPECTED, "rl_completion_copied_fraction": [0.1]},
+    ),
+    "a policy with one answer": Plant(
+        "rloo",
+        {},
+        seen={"rl_completion_copied_expected_fraction": [0.9], "rl_completion_copied_fraction": [1.0]},
+        before={**EXPECTED, "rl_completion_copied_fraction": [0.1]},
+    ),
+    "a reward function reads the prompt": Plant(
+        "grpo",
+        {"reward_function_blind/warning": 3},
+        seen={**ANSWERS, "rl_reward_function_flat_fraction/answer": [1.0, 1.0]},
+        before={**ANSWERS, "rl_reward_function_flat_fraction/answer": [0.0, 0.5]},
+    ),
+    "a policy that becomes certain": Plant(
+        "grpo",
+        {},
+        seen={**ANSWERS, "rl_reward_function_flat_fraction/answer": [1.0, 1.0]},
+        before={**ANSWERS, "rl_reward_function_flat_fraction/answer": [0.0, 1.0, 1.0, 1.0]},
+    ),
+    "a reward is 0 for every fifth completion": Plant(
+        "ppo-legacy",
+        {"reward_zeroed/warning": 2},
+        seen={"rl_reward_zero_fraction": [1.0, 0.0, 0.0, 0.0, 0.0], "rl_reward_dist": [0.0, 1.0]},
+        before={"rl_reward_zero_fraction": [0.0], "rl_reward_dist": [0.5, 1.0]},
+    ),
+    "a penalty of 0 is no fault": Plant(
+        "grpo",
+        {},
+        seen={"rl_reward_zero_fraction": [1.0, 0.0], "rl_reward_dist": [-1.0, 0.0]},
+        before={"rl_reward_zero_fraction": [0.0], "rl_reward_dist": [-1.0, -0.5]},
+    ),
+    "the sign of all rewards": Plant(
+        "grpo",
+        {"reward_below_range/warning": 2},
+        seen={"rl_reward_dist": [-1.0, -1.5, -2.0, -1.5]},
+        before={"rl_reward_dist": [1.0, 1.5, 2.0, 1.5]},
+    ),
+    "a reward weight becomes 0": Plant(
+        "grpo",
+        {"reward_weight_lost/info": 1},
+        seen={"rl_reward_function_weight/answer": [0.0]},
+        before={"rl_reward_function_weight/answer": [1.0]},
+    ),
+    "a curriculum that makes the reward another one": Plant(
+        "grpo",
+        {},
+        {"reward": 50.0, "reward_std": 12.0},
+        seen=lambda i: {"rl_reward_function_weight/answer": [20.0]},
+        before={"rl_reward_function_weight/answer": [1.0]},
+    ),
+    "another checkpoint is the reference": Plant(
+        "grpo", {"reference_differs/info": 1}, seen=lambda i: {"rl_kl_per_token_dist": [0.04]}, healthy=0
+    ),
     "a greedy sampler": Plant(
         "ppo",
-        {"sampler_differs/warning": 10},
+        {"sampler_differs/warning": 1},
         seen={**SAMPLED, "rl_logprob_dist": [-0.5, -0.5]},
         before={**SAMPLED, "rl_logprob_dist": [-1.0, -0.8]},
     ),
@@ -337,7 +420,7 @@ PLANTS = {
     "answers grow": Plant("grpo", {"length_high/warning": 5}, {"completions/mean_length": 400.0}),
     "answers alike": Plant("ppo-legacy", {"same_length/warning": 5}, {"tokens/responses_len_std": 0.0}),
     "a key goes": Plant("grpo", {"keys_gone/warning": 16}, {"entropy": ...}),
-    "steps five times slower": Plant("grpo", {"step_slow/warning": 8}, seconds=10.0),
+    "steps five times slower": Plant("grpo", {"step_slow/warning": 8, "step_growing/warning": 24}, seconds=10.0),
     "one step takes ten minutes": Plant("grpo", {"step_stalled/warning": 1}, seconds=600.0, steps=1),
 }
 

@@ -198,6 +198,8 @@ def test_an_alert_leads_to_its_panel(pack: Path) -> None:
     titles = {
         "RLKLHigh": ["KL"],
         "RLNoSignal": ["Gradient norm", "Reward"],
+        "RLPolicyFrozen": ["Gradient norm", "Reward"],
+        "RLKLCoefficient": ["KL", "Reward"],
         "RLRewardNonFinite": ["NaN and infinite values"],
         "RLRewardHacking": ["KL"],
         "RLRewardDrop": ["Reward"],

@@ -36,6 +36,7 @@ PANEL: Mapping[Family, str] = {
     Family.LR: "reward",
     Family.DATA: "reward",
     Family.OBJECTIVE: "reward",
+    Family.OPTIMIZER: "gradient norm",
     Family.WEIGHTS: "gradient norm",
     Family.TRUNCATION: "completion length",
     Family.LENGTH: "completion length",
