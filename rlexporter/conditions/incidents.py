@@ -16,7 +16,7 @@ from rlexporter.conditions.judge import Transition
 from rlexporter.conditions.nonfinite import StepOrder
 from rlexporter.conditions.ranking import ranked
 from rlexporter.conditions.view import View
-from rlexporter.model.condition import Severity
+from rlexporter.model.condition import Family, Severity
 from rlexporter.model.incident import ACT, FINE, LOOK, WORDS, Incident, Standing
 
 _WEIGHTS = "nonfinite_weights"
@@ -181,10 +181,17 @@ class Incidents:
         for cause in new:
             for other in self._begun.values() if cause.cause is None else ():
                 lately = other is not cause and other.cause is None and self._now - other.at <= WAKE
-                if lately and foretells((cause.condition, cause.limit), (other.condition, other.limit)):
+                if lately and self._foretold(cause, other):
                     own = [symptom for symptom in self._symptoms.values() if symptom.cause == other.key]
                     marks += [self._set(symptom, cause.key) for symptom in (other, *own)]
         return marks
+
+    def _foretold(self, cause: _Begun, symptom: _Begun) -> bool:
+        """Return True if ``symptom`` is one of ``cause``, which began no later and took longer to be certain."""
+        pair = (cause.condition, cause.limit), (symptom.condition, symptom.limit)
+        if foretells(*pair):
+            return True
+        return cause.condition is not symptom.condition and _is_before(cause, symptom) and may_explain(*pair)
 
     def _mark(self, begun: _Begun) -> Mark:
         causes = [other for other in self._begun.values() if self._explains(other, begun)]
@@ -203,7 +210,7 @@ class Incidents:
             return False
         if self._came_through_the_weights(cause, symptom):
             return True
-        if cause.transition.since > symptom.transition.since:
+        if not _is_before(cause, symptom):
             return False
         same = cause.condition.family is symptom.condition.family
         if same and cause.place > symptom.place:
@@ -233,6 +240,12 @@ class Incidents:
             symptom.cause = None
             del self._symptoms[symptom.key]
         return [Mark(symptom.key, None) for symptom in over]
+
+
+def _is_before(cause: _Begun, symptom: _Begun) -> bool:
+    """Return True if ``cause`` began early enough to explain ``symptom``: a large gradient moves the next step only."""
+    late = cause.condition.family is Family.GRAD and symptom.condition.family is not Family.GRAD
+    return cause.transition.since + late <= symptom.transition.since
 
 
 def _incident(limits: Sequence[_Begun], step: int) -> Incident:
