@@ -53,7 +53,8 @@ _GROUP_NEEDS = {
     "entropy": (_SCORES, "_compute_loss"),
     **dict.fromkeys(("completion_length", "prompt_length"), ("_generate|_generate_and_score_completions",)),
     **dict.fromkeys(("loss", "grad_norm"), ("training_step",)),
-    "weights": ("_generate_and_score_completions",),
+    **dict.fromkeys(("weights", "reference", "prompt", "copies"), ("_generate_and_score_completions",)),
+    "loss_mask": (f"{_SCORES}|_get_per_token_logps",),
     NUMBERS: ("_metrics['train']|_metrics",),
 }
 _PPO_NEEDS = {
@@ -67,7 +68,8 @@ _PPO_NEEDS = {
     "prompt_length": ("self.log", "queries"),
     "loss": ("accelerator.accumulate", "loss", "pg_loss", "vf_loss"),
     "grad_norm": ("accelerator.backward",),
-    "weights": ("self.log",),
+    **dict.fromkeys(("weights", "reference"), ("self.log",)),
+    "prompt": ("self.log", "queries"),
     "value": ("self.log", "values", "returns", "padding_mask_p1"),
 }
 TRAINERS = (

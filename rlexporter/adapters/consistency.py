@@ -5,20 +5,24 @@ All of it is computed on the device of the tensors, and nothing waits for one.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
 from rlexporter.adapters.optimizer import local_parts
 from rlexporter.adapters.weights import WeightSample
-from rlexporter.model.sink import Sink
+from rlexporter.model.sink import NotSeenError, Sink
 
 _AGREEING = 8
 """The rollouts whose prompts must all end with the same token, before another one means anything."""
 _SUMMED = "sum_then_normalize"
 """TRL's name for advantages that are made of the sum of the rewards."""
+_NO_MODEL = "there is no model that is the reference: the penalty is off, or it is the policy without its adapter"
 _EVERY = 2
 """The rollouts between two looks at the reference, which hardly ever moves."""
+
+
+NO_GROUPS = "each prompt has one completion: there are no copies to compare"
+MASK_OF_LOOP = "the loop makes its mask of the padding, and nothing is handed on that could be compared"
 
 
 class Consistency:
@@ -41,32 +45,43 @@ class Consistency:
     def see_reference(self) -> None:
         """Observe the share of the reference's weights that have changed, unless the settings ask for that."""
         skipped, self._rollouts = self._rollouts % _EVERY, self._rollouts + 1
-        reference = getattr(self._trainer, "ref_model", None)
-        settings = getattr(self._trainer, "args", None)
-        if reference is None or skipped or getattr(settings, "sync_ref_model", False):
+        if skipped:
             return
-        weights = local_parts(reference.parameters())
-        change = self._reference.change(weights) if weights else None
-        if change is not None:
-            self._sink.observe("rl_ref_weight_changed_fraction", change.share)
+        with self._sink.observing("reference"):
+            reference = getattr(self._trainer, "ref_model", None)
+            if reference is None:
+                raise NotSeenError(_NO_MODEL)
+            if getattr(getattr(self._trainer, "args", None), "sync_ref_model", False):
+                raise NotSeenError("sync_ref_model asks for a reference that changes")
+            weights = local_parts(reference.parameters())
+            change = self._reference.change(weights) if weights else None
+            if change is not None:
+                self._sink.observe("rl_ref_weight_changed_fraction", change.share)
 
     def see_prompts(self, inputs: Any) -> None:
         """Observe the share of the different prompts of a rollout that the last one had too."""
-        prompts = {hash(str(sample["prompt"])) for sample in inputs if "prompt" in sample}
-        before, self._prompts = self._prompts, prompts
-        if before and prompts:
-            self._sink.observe("rl_prompts_repeated_fraction", [len(prompts & before) / len(prompts)])
+        with self._sink.observing("prompt"):
+            given = [sample.get("prompt") or sample.get("messages") for sample in inputs]
+            if not all(given):
+                raise NotSeenError("the samples have neither a prompt nor messages")
+            prompts = {*map(hash, map(str, given))}
+            before, self._prompts = self._prompts, prompts
+            if before:
+                self._sink.observe("rl_prompts_repeated_fraction", [len(prompts & before) / len(prompts)])
 
     def see_queries(self, queries: Any) -> None:
         """Observe the same of ``queries`` (PPO): tokens as one tensor (prompts, tokens), or as a list of tensors."""
         import torch
 
-        padded = torch.nn.utils.rnn.pad_sequence(queries, batch_first=True) if isinstance(queries, list) else queries
-        places = torch.arange(1, padded.size(1) + 1, device=padded.device)
-        now = (padded.long() * (places * places * 40503 + 97)).sum(1)  # for other tokens hardly ever the same
-        before, self._queries = self._queries, now
-        if before is not None and before.device == now.device:
-            self._sink.observe("rl_prompts_repeated_fraction", (now.unsqueeze(1) == before).any(1).float())
+        with self._sink.observing("prompt"):
+            padded = (
+                torch.nn.utils.rnn.pad_sequence(queries, batch_first=True) if isinstance(queries, list) else queries
+            )
+            places = torch.arange(1, padded.size(1) + 1, device=padded.device)
+            now = (padded.long() * (places * places * 40503 + 97)).sum(1)  # for other tokens hardly ever the same
+            before, self._queries = self._queries, now
+            if before is not None and before.device == now.device:
+                self._sink.observe("rl_prompts_repeated_fraction", (now.unsqueeze(1) == before).any(1).float())
 
     def see_prompt_ends(self, prompts: Sequence[Any]) -> None:
         """Observe the share of ``prompts`` (lists of tokens) with another last token than all had at first.
@@ -82,13 +97,15 @@ class Consistency:
         self._end = ends[0] if self._end is None else self._end
         self._agreed = self._agreed + 1 if {*ends} == {self._end} else -1
 
-    def see_copies(self, completions: Any) -> None:
-        """Observe the share of ``completions`` (lists of tokens) that another one of their group is a copy of."""
-        group = self._trainer.num_generations
-        if isinstance(completions, list) and completions and not len(completions) % group:
-            parts = (completions[start : start + group] for start in range(0, len(completions), group))
-            copies = sum(count for part in parts for count in Counter(map(tuple, part)).values() if count > 1)
-            self._sink.observe("rl_completion_copied_fraction", [copies / len(completions)])
+    def see_copies(self, tokens: Any) -> None:
+        """Observe which completions (completions, ``tokens``) another one of their group is a copy of."""
+        with self._sink.observing("copies"):
+            group = self._trainer.num_generations
+            if group < 2 or len(tokens) % group:
+                raise NotSeenError("the completions of a group are not together on this rank")
+            rows = row_hashes(tokens)
+            copied = (rows.view(-1, group, 1) == rows.view(-1, 1, group)).sum(2) > 1
+            self._sink.observe("rl_completion_copied_fraction", copied.float())
 
     def see_expected_copies(self, logprobs: Any, mask: Any) -> None:
         """Observe how many are to be expected: ``logprobs`` are those of the policy that has sampled, for each token.
@@ -130,13 +147,25 @@ class Consistency:
 
     def see_mask(self, tokens: Any, mask: Any, length: int) -> None:
         """Observe the share of completions, the last ``length`` of ``tokens``, whose ``mask`` does not fit them."""
-        processing = getattr(self._trainer, "processing_class", None)
-        pad = getattr(getattr(processing, "tokenizer", processing), "pad_token_id", None)
-        if isinstance(pad, int):
+        with self._sink.observing("loss_mask"):
+            processing = getattr(self._trainer, "processing_class", None)
+            pad = getattr(getattr(processing, "tokenizer", processing), "pad_token_id", None)
+            if not isinstance(pad, int):
+                raise NotSeenError("the tokenizer has no padding token")
+            if not hasattr(tokens, "narrow"):
+                raise NotSeenError("tokens and mask are not handed on where they are scored")
             may_be_empty = bool(getattr(self._trainer, "mask_truncated_completions", False))
             tokens, mask = (both.narrow(1, both.size(1) - length, length) for both in (tokens, mask))
             wrong = mask_disagreement(tokens, mask, pad, may_be_empty=may_be_empty)
             self._sink.observe("rl_loss_mask_wrong_fraction", wrong.float())
+
+
+def row_hashes(tokens: Any) -> Any:
+    """Return a number for each row of ``tokens`` (rows, tokens), hardly ever the same for others."""
+    import torch
+
+    places = torch.arange(1, tokens.size(1) + 1, device=tokens.device)
+    return (tokens.long() * (places * places * 40503 + 97)).sum(1)
 
 
 def advantage_correlation(advantages: Any, rewards: Any, group: int) -> tuple[Any, Any]:

@@ -46,7 +46,7 @@ class GroupTaps(Taps):
         self.sink.signal("value", NO_CRITIC)
         trainer = self.trainer
         self.tap_rollout()
-        signals = ("logprob", "entropy", "ratio", "kl")
+        signals = ("logprob", "entropy", "ratio", "kl", "loss_mask")
         if hasattr(trainer, "_get_per_token_logps"):  # up to trl 0.19
             self.tap(trainer, "_get_per_token_logps", self._score, *signals)
         else:
@@ -55,7 +55,8 @@ class GroupTaps(Taps):
 
     def tap_rollout(self) -> None:
         """Wrap the rollout."""
-        self.tap(self.trainer, "_generate_and_score_completions", self._rollout, "advantage", "weights")
+        signals = ("advantage", "weights", "reference", "prompt", "copies")
+        self.tap(self.trainer, "_generate_and_score_completions", self._rollout, *signals)
         self.tap(self.trainer, "_calculate_rewards", self._calculate)
         if hasattr(self.trainer, "_generate"):  # from trl 0.24 on
             self.tap(self.trainer, "_generate", self._generate, "completion_length", "prompt_length")
@@ -87,7 +88,7 @@ class GroupTaps(Taps):
         with self.sink.phase("rollout"):
             with self.sink.observing("weights"):
                 see_weights(self.sink, self._weights, self.trainer)
-                self._consistency.see_reference()
+            self._consistency.see_reference()
             self.sink.flush()
             self._scores = []
             try:
@@ -99,6 +100,7 @@ class GroupTaps(Taps):
         self._see_rollout(output, scores)
         with self.sink.guard("tap"):
             self._consistency.see_prompts(args[0] if args else kwargs["inputs"])
+        with self.sink.observing("advantage"):
             if rewards is not None:
                 self._consistency.see_advantages(output, scores, rewards)
         return output
@@ -116,6 +118,8 @@ class GroupTaps(Taps):
             self.sink.observe("rl_advantage_dist", output["advantages"])
         if not hasattr(self.trainer, "_generate"):
             self._see_lengths(output)
+        with self.sink.guard("tap"):
+            self._consistency.see_copies(output["completion_ids"])
         with self.sink.guard("tap"):
             if "old_logps" in output:
                 with self.sink.observing("kl"):
@@ -165,8 +169,6 @@ class GroupTaps(Taps):
                 self._consistency.see_prompt_ends(output[0])
             with self.sink.observing("completion_length"):
                 self.sink.observe("rl_completion_length_dist", _lengths(output))
-            with self.sink.guard("tap"):
-                self._consistency.see_copies(output[1])
         return output
 
     def _score(self, score: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -272,6 +274,6 @@ class UnslothTaps(GroupTaps):
     def install(self) -> None:
         """Wrap the rollout, and mark what the loss hides as lost."""
         self.sink.signal("value", NO_CRITIC)
-        for signal in ("logprob", "entropy", "ratio", "kl"):
+        for signal in ("logprob", "entropy", "ratio", "kl", "loss_mask"):
             self.sink.signal(signal, _FUSED)
         self.tap_rollout()

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from rlexporter.adapters.consistency import Consistency
+from rlexporter.adapters.consistency import MASK_OF_LOOP, NO_GROUPS, Consistency
 from rlexporter.adapters.optimizer import BackwardTaps
 from rlexporter.adapters.trainer_facts import gpus, hyperparameters, model_name, version_of
 from rlexporter.adapters.weights import StepWeights
@@ -68,11 +68,14 @@ class LegacyTaps(BackwardTaps):
         """Wrap `step()`, what it calls, and the log line. The run begins with the first `generate()` or `step()`."""
         trainer, sink = self.trainer, self.sink
         sink.signal("entropy", _ONLY_ITS_MEAN)
+        sink.signal("copies", NO_GROUPS)
+        sink.signal("loss_mask", MASK_OF_LOOP)
         self.tap(trainer, "generate", self._generate)
         self.tap(trainer, "step", self._step, "reward", "weights")
         self.tap(trainer, "compute_advantages", self._advantages, "advantage", "value")
         self.tap(trainer, "loss", self._loss, "ratio", "loss")
-        self.tap(trainer, "record_step_stats", self._record, "kl", "logprob", "completion_length", "prompt_length")
+        signals = ("kl", "logprob", "completion_length", "prompt_length", "reference", "prompt")
+        self.tap(trainer, "record_step_stats", self._record, *signals)
         self.tap(trainer.accelerator, "backward", self._backward, "grad_norm")
         self.tap(trainer.accelerator, "log", self._log)
         sink.on_close(self._rollout.close)
@@ -171,8 +174,8 @@ class LegacyTaps(BackwardTaps):
             sink.observe("rl_completion_length_dist", [len(response) for response in given("responses")])
         with sink.observing("prompt_length"):
             sink.observe("rl_prompt_length_dist", [len(query) for query in given("queries")])
-            self._consistency.see_queries(given("queries"))
         with sink.guard("tap"):
+            self._consistency.see_queries(given("queries"))
             self._consistency.see_reference()
         return stats
 

@@ -15,6 +15,7 @@ from rlexporter.model.sink import NotSeenError
 
 _NO_ENTROPY = "entropies are computed with log_entropy or top_entropy_quantile below 1 only"
 _NO_PROMPTS = "the trainer encodes prompts and completions together, and keeps no length of the prompts"
+_MICRO_BATCHES = "a rollout is a list of micro-batches, with parts of a group in each"
 _UNEVEN = "the ranks have different numbers of samples (multi-turn conversations that were split)"
 
 
@@ -39,8 +40,9 @@ class SwiftGroupTaps(GroupTaps):
 
     def install(self) -> None:
         """Wrap rollout, scoring and loss."""
-        trainer, signals = self.trainer, ("logprob", "entropy", "ratio", "kl")
+        trainer, signals = self.trainer, ("logprob", "entropy", "ratio", "kl", "loss_mask")
         self.sink.signal("value", NO_CRITIC)
+        self.sink.signal("copies", _MICRO_BATCHES)
         self.sink.signal("prompt_length", _NO_PROMPTS)
         self.tap(trainer, "_generate_and_score_completions", self._rollout, "advantage", "weights", "completion_length")
         if getattr(trainer, "use_liger_loss", False):

@@ -18,7 +18,7 @@ PHASES = ("rollout", "reward", "update", "eval", "save")
 
 TENSOR_SIGNALS = (
     *("reward", "advantage", "ratio", "kl", "logprob", "entropy", "completion_length", "prompt_length"),
-    *("loss", "grad_norm", "weights", "value"),
+    *("loss", "grad_norm", "weights", "value", "reference", "prompt", "copies", "loss_mask"),
 )
 """The signals that may be measured at the tensor: `rl_signal_available{signal}`."""
 

@@ -26,6 +26,7 @@ from tests.adapters import descendants
 from tests.adapters.descendants import names_in, parameters
 from tests.adapters.marks import REAL_TRAINERS
 from tests.adapters.seen import labelled, lost, reasons
+from tests.served import errors
 
 pytestmark = REAL_TRAINERS
 
@@ -208,9 +209,9 @@ def test_unsloth(tmp_path: Path, unsloth: type) -> None:
 
     facts = exporter.run._facts
     assert (facts.framework, facts.algorithm, facts.info["trainer"]) == ("unsloth", "grpo", "UnslothGRPOTrainer")
-    assert lost(exporter) == {"logprob", "entropy", "ratio", "kl", "value"}
+    assert lost(exporter) == {"logprob", "entropy", "ratio", "kl", "value", "loss_mask", "reference"}
     why = reasons(exporter)
-    assert all(why[name].startswith("Unsloth computes") for name in why.keys() - {"value"})
+    assert all(why[name].startswith("Unsloth computes") for name in why.keys() - {"value", "reference"})
     assert _count(exporter, "rl_reward_dist") == _count(exporter, "rl_advantage_dist") == 16
     assert _count(exporter, "rl_completion_length_dist") == 16
     assert _count(exporter, "rl_loss_dist") == _count(exporter, "rl_grad_norm_dist") == 4
@@ -223,7 +224,8 @@ def test_ms_swift(tmp_path: Path) -> None:
 
     facts = exporter.run._facts
     assert (facts.framework, facts.algorithm) == ("ms-swift", "grpo")
-    assert lost(exporter) == {"entropy", "ratio", "prompt_length", "value"}
+    assert lost(exporter) == {"entropy", "ratio", "prompt_length", "value", "copies", "loss_mask"}
+    assert errors(exporter) == 0
     assert reasons(exporter)["entropy"].startswith("entropies are computed with log_entropy")
     assert _count(exporter, "rl_reward_dist") == _count(exporter, "rl_advantage_dist") == 16
     assert _count(exporter, "rl_reward_function_dist") == 32

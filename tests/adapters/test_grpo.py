@@ -83,8 +83,8 @@ CASES: dict[str, tuple[type[Any], dict[str, Any]]] = {
     "rloo without kl": (KeepingRLOO, {"beta": 0.0}),
 }
 SILENT = {
-    "grpo on-policy": {"kl": "beta is 0", "ratio": "every update is on-policy"},
-    "rloo without kl": {"kl": "beta is 0"},
+    "grpo on-policy": {"kl": "beta is 0", "ratio": "every update is on-policy", "reference": "there is no model"},
+    "rloo without kl": {"kl": "beta is 0", "reference": "there is no model"},
 }
 """Signals that a case does not have, and how the reason for it begins; none has a value function."""
 
@@ -161,7 +161,7 @@ def test_a_loss_without_log_probabilities_says_so(tmp_path: Path) -> None:
     found = reasons(exporter)
     del found["value"]
 
-    assert set(found) == {"logprob", "entropy", "ratio", "kl"}
+    assert set(found) == {"logprob", "entropy", "ratio", "kl"}  # the mask is handed to what is not called any more
     assert all("use_liger_kernel" in reason for reason in found.values())
     assert errors(exporter) == 0
     assert signals(exporter)["advantage"] == 1

@@ -238,8 +238,9 @@ def _drive(exporter: Exporter, kind: type[Any]) -> None:
 
 
 def _check(exporter: Exporter, kind: type[Any]) -> None:
-    lost = "entropy" if kind is LegacyPPOTrainer else "" if kind is PPOTrainer else "value"
-    assert signals(exporter) == {signal: float(signal != lost) for signal in TENSOR_SIGNALS}
+    lost = {"value"} if kind in (GRPOTrainer, RLOOTrainer) else {"copies", "loss_mask"}
+    lost |= {"entropy"} if kind is LegacyPPOTrainer else set()
+    assert signals(exporter) == {signal: float(signal not in lost) for signal in TENSOR_SIGNALS}
     assert errors(exporter) == 0
 
 
@@ -250,7 +251,8 @@ _OF_EACH += "reward_zero_fraction advantage_reward_correlation"
 _LOGGED = "entropy_per_token_dist kl_per_token"
 _OF_GROUPS = f"{_LOGGED} sequence_ratio_dist reward_function_dist reward_group_range_dist ref_logprob_noise"
 _OF_GROUPS += " eval_reward_function_unfiltered_mean loss_mask_wrong_fraction"
-_OF_GROUPS += " reward_function_zero_fraction reward_function_flat_fraction completion_copied_expected_fraction"
+_OF_GROUPS += " completion_copied_fraction completion_copied_expected_fraction"
+_OF_GROUPS += " reward_function_zero_fraction reward_function_flat_fraction"
 _OF_PPO = "policy_ratio_dist policy_loss_dist value_dist return_dist kl_per_sequence_dist prompts_repeated_fraction"
 _ALSO = {
     GRPOTrainer: f"{_OF_GROUPS} policy_ratio_dist first_use_log_ratio",

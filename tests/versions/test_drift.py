@@ -39,13 +39,15 @@ FROM_TRANSFORMERS = set(
     """.split()
 )
 TENSORS = "reward, advantage, ratio, kl, logprob, entropy, completion_length, prompt_length"
+WEIGHTS = "weights, reference, prompt, copies"
 TABLE = [
-    ("GRPOTrainer", "0.14 to 0.15", "partly", f"{TENSORS}, weights"),
+    ("GRPOTrainer", "0.14", "partly", f"{TENSORS}, {WEIGHTS}, loss_mask"),
+    ("GRPOTrainer", "0.15", "partly", f"{TENSORS}, {WEIGHTS}"),
     ("GRPOTrainer", "0.16", "partly", "reward, ratio, kl, logprob, entropy"),
     ("GRPOTrainer", "0.17 to 0.18", "partly", "reward, entropy"),
     ("GRPOTrainer", "0.19", "partly", "entropy"),
     ("GRPOTrainer", "0.20 to 1.16", "complete", "-"),
-    ("RLOOTrainer", "0.12 to 0.21", "none", f"{TENSORS}, loss, grad_norm, weights, {drift.NUMBERS}"),
+    ("RLOOTrainer", "0.12 to 0.21", "none", f"{TENSORS}, loss, grad_norm, {WEIGHTS}, loss_mask, {drift.NUMBERS}"),
     ("RLOOTrainer", "0.22 to 1.16", "complete", "-"),
     ("PPOTrainer", "0.12 to 1.12", "complete", "-"),
 ]

@@ -272,6 +272,8 @@ def test_what_cannot_be_seen_says_why(watched: Run, tmp_path: Path) -> None:
     always = {
         "prompt_length": "the trainer encodes prompts and completions together, and keeps no length of the prompts",
         "value": "there is no value function: the advantage is relative to a group",
+        "copies": "a rollout is a list of micro-batches, with parts of a group in each",
+        "loss_mask": "tokens and mask are not handed on where they are scored",
     }
     assert watched.reasons() == always
     least = _watched(tmp_path, LEAST)
@@ -279,6 +281,8 @@ def test_what_cannot_be_seen_says_why(watched: Run, tmp_path: Path) -> None:
         **always,
         "entropy": "entropies are computed with log_entropy or top_entropy_quantile below 1 only",
         "kl": "beta is 0: there is no reference model",
+        "reference": "there is no model that is the reference: the penalty is off, or it is the policy without its "
+        "adapter",
     }
     filled = {name for name, _, counts in buckets(least.scrape(4)) if counts[-1]}
     assert {"rl_logprob_dist", "rl_policy_ratio_dist", "rl_advantage_dist"} < filled
