@@ -1,0 +1,183 @@
+"""The table of faults that are planted in live runs: in which trainer, and which conditions name them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+import trl
+
+from tests.faults import anywhere, groups, ppo
+from tests.faults.anywhere import Plant
+
+AT, STEPS = 41, 60
+"""The step of most faults, and the last one."""
+WITHIN = 5
+"""The steps after that of its fault in which a condition must begin."""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A fault. ``named_by``: the conditions of which any one names it."""
+
+    name: str
+    algorithm: str
+    plant: Plant | None
+    named_by: tuple[str, ...] = ()
+    at: int = AT
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Settings of the trainer."""
+    late: tuple[int, str] = (WITHIN, "")
+    """The steps in which it must be named, and why they are more than `WITHIN`."""
+    unseen: str = ""
+    """Why nothing in the process can show it; then it is not planted."""
+    fast: bool = False
+    """True if it is planted whenever all tests run."""
+
+    @property
+    def id(self) -> str:
+        """The name of its test."""
+        return f"{self.algorithm}: {self.name}"
+
+    @property
+    def missed(self) -> str:
+        """What is said instead; empty for a fault that is named."""
+        return MISSED.get(self.id, "")
+
+
+GRPO, RLOO, PPO, LEGACY = "grpo", "rloo", "ppo", "ppo-legacy"
+_TWICE = {"num_iterations": 2}
+_BF16 = {"learning_rate": 1e-6}
+_FASTER = {"learning_rate": 5e-4}
+_AT_ONCE = 1
+_LOST = ("weights_lost", "optimizer_incomplete")
+_STILL = ("weights_frozen", "optimizer_incomplete")
+_SAMPLER = ("sampler_differs",)
+_COPIES = ("completions_copied",)
+_ENDLESS = ("truncation", "same_length")
+_MASK = ("loss_mask_wrong",)
+_ADVANTAGE = ("advantage_wrong",)
+_REPLACED = ("weights_moved",)
+_UPDATE = ("update_jump",)
+_EIGHT = (8, "a function counts as dead after eight steps")
+_DEAD = ("reward_function_dead", "reward_function_blind")
+
+INVENTED = (
+    Fault("data loader stuck on one batch", GRPO, groups.stuck, ("prompts_stuck",), fast=True),
+    Fault("another chat template", GRPO, groups.retemplated, ("prompt_end_changed",), fast=True),
+    Fault("prompts lose their content", GRPO, groups.contentless, ("prompts_short",)),
+    Fault("one reward function reads the prompt", GRPO, anywhere.of_one_prompt, ("reward_function_blind",)),
+    Fault("both reward functions read the prompt", GRPO, anywhere.of_prompts, ("reward_flat", *_DEAD)),
+    Fault("sign of all rewards flips", GRPO, anywhere.scaled(-1), ("reward_below_range", "reward_drop")),
+    Fault(
+        "one reward function x100",
+        GRPO,
+        anywhere.scaled(100, which=0),
+        ("reward_outlier", "reward_jump", "reward_std_high"),
+    ),
+    Fault("reward 0 for one sample in five", GRPO, anywhere.zeroed, ("reward_zeroed",)),
+    Fault("reward 0 for one sample in five", LEGACY, anywhere.zeroed, ("reward_zeroed",)),
+    Fault("one reward is NaN", GRPO, anywhere.one_is(float("nan")), ("nonfinite_reward",)),
+    Fault("a reward weight becomes 0", GRPO, groups.unweighted, ("reward_weight_lost",)),
+    Fault("step time grows by 0.03 s each step", GRPO, groups.slower_and_slower, ("step_growing",)),
+    Fault("completions loop", GRPO, groups.looping, (*_ENDLESS, *_SAMPLER)),
+    Fault("all completions of a group the same", GRPO, groups.copied, _COPIES),
+    Fault("top_k 1 for half of the prompts", GRPO, groups.half_greedy, (*_COPIES, *_SAMPLER)),
+    Fault("top_p 0.8", GRPO, groups.sampling(top_p=0.8), _SAMPLER),
+    Fault("sampler seeded alike each step", GRPO, None, unseen="no step shows it, only a comparison of steps"),
+    Fault("advantages permuted", GRPO, groups.permuted, _ADVANTAGE, fast=True),
+    Fault("advantages change sign", GRPO, groups.advantages(torch.neg), _ADVANTAGE),
+    Fault("advantages permuted", LEGACY, ppo.advantages(ppo.permuted), (*_ADVANTAGE, "advantage_off_centre")),
+    Fault("advantages change sign", LEGACY, ppo.advantages(torch.neg), _ADVANTAGE),
+    Fault("completion mask inverted", GRPO, groups.inverted, _MASK, fast=True),
+    Fault("padding counts as completion", GRPO, groups.all_ones, _MASK),
+    Fault("old log-probabilities", GRPO, groups.stale_logprobs, ("old_logprobs_stale",), options=_TWICE, fast=True),
+    Fault("one layer frozen", GRPO, anywhere.frozen, ("weight_norm_jump",), fast=True),
+    Fault("one layer leaves the optimizer", GRPO, anywhere.lost(anywhere.layer), _LOST, fast=True),
+    Fault("gradients of half of the tensors are 0", GRPO, anywhere.half_without_gradient, ("weights_lost",)),
+    Fault("weight decay 100", GRPO, anywhere.decaying, _UPDATE),
+    Fault("moments of Adam lost", GRPO, anywhere.forgotten, _UPDATE, fast=True),
+    Fault("first checkpoint loaded", GRPO, anywhere.replaced, _REPLACED, fast=True),
+    Fault("reference follows by 10 % a step", GRPO, anywhere.reference_follows(0.1), ("reference_moved",), fast=True),
+    Fault("reference is another checkpoint", GRPO, groups.other_reference, ("kl_at_start",), _AT_ONCE),
+    Fault("weights in bf16, learning rate 1e-6", GRPO, groups.in_bf16, ("weights_barely_change",), _AT_ONCE, _BF16),
+    Fault("LoRA not in the optimizer", GRPO, groups.orphaned_adapter, ("optimizer_incomplete",), _AT_ONCE),
+    Fault("value head anew", LEGACY, ppo.value_head_anew, ("value_loss_spike",)),
+    Fault("value head leaves the optimizer", LEGACY, anywhere.lost(ppo.value_head), _LOST),
+    Fault("adaptive coefficient at a bound", LEGACY, ppo.coefficient_bound, ("kl_coef_stuck",)),
+    Fault("temperature 0.3", LEGACY, ppo.temperature(0.3), _SAMPLER),
+    Fault("reference synced each step", LEGACY, anywhere.reference_follows(1.0), ("reference_moved",)),
+    Fault("the same queries each step", LEGACY, ppo.same_queries, ("prompts_stuck",)),
+    Fault("responses against other queries", LEGACY, None, unseen="answers of the toy depend little on the prompt"),
+    Fault("NaN weight after unwrap_model", PPO, ppo.nan_after_a_look, ("nonfinite_weights",)),
+)
+"""Those of the review, section "Invented faults"."""
+
+ASKED = (
+    *(
+        Fault("one reward is 1e4", algorithm, anywhere.one_is(1e4), ("reward_outlier",))
+        for algorithm in (GRPO, RLOO, PPO, LEGACY)
+    ),
+    Fault("one reward is 50", GRPO, anywhere.one_is(50.0), ("reward_outlier",)),
+    Fault("advantages without spread", GRPO, groups.advantages(torch.zeros_like), ("advantage_dead",)),
+    Fault("advantages without spread", RLOO, groups.advantages(torch.zeros_like), ("advantage_dead",)),
+    Fault("advantages without spread", PPO, ppo.no_spread, ("advantage_flat",)),
+    Fault("advantages without spread", LEGACY, ppo.advantages(torch.zeros_like), ("advantage_flat",)),
+    Fault("reward function constant at 0.9", GRPO, anywhere.constant(0.9), _DEAD, late=_EIGHT),
+    Fault("reward function constant at 0.9", RLOO, anywhere.constant(0.9), _DEAD, late=_EIGHT),
+    Fault("optimizer lost all weights", GRPO, anywhere.lost(anywhere.whole), _STILL),
+    Fault("optimizer lost all weights", LEGACY, anywhere.lost(anywhere.whole), _STILL),
+    Fault("temperature 0.3", GRPO, groups.sampling(temperature=0.3), _SAMPLER),
+    Fault("temperature 0.3", RLOO, groups.sampling(temperature=0.3), _SAMPLER),
+    Fault("sampler greedy", GRPO, groups.sampling(do_sample=False), (*_COPIES, *_SAMPLER)),
+    Fault("sampler stale", GRPO, groups.stale_sampler, _SAMPLER, options=_FASTER),
+    Fault("dropout in the reference", GRPO, groups.dropout_in_reference, ("reference_noisy",), _AT_ONCE),
+    Fault("KL coefficient becomes 0", GRPO, groups.beta(0.0), ("kl_coef_lost",)),
+    Fault("KL coefficient becomes 0", LEGACY, ppo.coefficient_lost, ("kl_coef_lost",)),
+    Fault("KL coefficient becomes -0.3", GRPO, groups.beta(-0.3), ("kl_coef_lost",)),
+    Fault("completions never end", RLOO, groups.endless, _ENDLESS),
+    Fault("NaN weight", LEGACY, anywhere.nan_weight, ("nonfinite_weights",)),
+)
+"""Those of its other tables that are not among them."""
+
+OF_WEIGHTS = (
+    *(Fault("moments of Adam lost", algorithm, anywhere.forgotten, _UPDATE) for algorithm in (PPO, LEGACY)),
+    *(Fault("first checkpoint loaded", algorithm, anywhere.replaced, _REPLACED) for algorithm in (PPO, LEGACY)),
+)
+"""Those that GRPO has in the review, in PPO."""
+
+FAULTS = (*INVENTED, *ASKED, *OF_WEIGHTS)
+MISSED = {
+    "grpo: one reward function reads the prompt": "nothing begins",
+    "grpo: sign of all rewards flips": "reward_drop after 7 steps",
+    "grpo: reward 0 for one sample in five": "reward_drop after 9 steps",
+    "grpo: a reward weight becomes 0": "reward_drop after 7 steps",
+    "grpo: step time grows by 0.03 s each step": "nothing begins",
+    "grpo: completions loop": "logprob_shift comes first",
+    "grpo: all completions of a group the same": "reward_flat comes first",
+    "grpo: top_k 1 for half of the prompts": "sampler_differs after 9 steps",
+    "grpo: top_p 0.8": "sampler_differs after 10 steps",
+    "grpo: gradients of half of the tensors are 0": "nothing begins",
+    "grpo: weight decay 100": "weights_moved comes first",
+    "grpo: reference is another checkpoint": "nothing begins",
+    "grpo: weights in bf16, learning rate 1e-6": "nothing begins",
+    "grpo: temperature 0.3": "sampler_differs after 8 steps",
+    "rloo: temperature 0.3": "sampler_differs after 9 steps",
+    "grpo: sampler greedy": "same_length comes first, sampler_differs after 8 steps",
+    "grpo: sampler stale": "kl_high comes first, sampler_differs after 16 steps",
+    "grpo: LoRA not in the optimizer": "policy_frozen after 9 steps",
+    "ppo-legacy: reward 0 for one sample in five": "reward_drop after 10 steps",
+}
+"""What happens where a fault is not named as it should be: such a test must fail, and a line goes when it passes."""
+_TRL = tuple(int(part) for part in trl.__version__.split(".")[:2])
+HERE = (GRPO, RLOO) if _TRL > (1, 12) else (PPO,) if _TRL >= (0, 12) else (LEGACY,)
+"""The algorithms whose faults are planted in this environment: each once, in the newest TRL that has it."""
+
+
+def is_here(fault: Fault) -> bool:
+    """Whether a fault is planted in this environment. That of LoRA is where PEFT is: with modern PPO."""
+    if fault.plant is groups.orphaned_adapter:
+        return HERE == (PPO,)
+    return fault.algorithm in HERE and fault.plant is not None
