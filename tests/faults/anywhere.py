@@ -68,8 +68,8 @@ def replaced(run: Run) -> None:
 
 
 def nan_weight(run: Run) -> None:
-    """One weight is NaN before the rollout."""
-    run.begin(lambda: run.policy.lm_head.weight.view(-1)[:1].fill_(math.nan))
+    """One weight is NaN after the step of the fault, before the next rollout."""
+    run.when(run.at + 1, lambda: run.policy.lm_head.weight.view(-1)[:1].fill_(math.nan))
 
 
 def forgotten(run: Run) -> None:

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-import trl
 
 from tests.faults import anywhere, groups, ppo
 from tests.faults.anywhere import Plant
+from tests.versions.trls import VERSION
 
 AT, STEPS = 41, 60
 """The step of most faults, and the last one."""
@@ -171,8 +171,7 @@ MISSED = {
     "ppo-legacy: reward 0 for one sample in five": "reward_drop after 10 steps",
 }
 """What happens where a fault is not named as it should be: such a test must fail, and a line goes when it passes."""
-_TRL = tuple(int(part) for part in trl.__version__.split(".")[:2])
-HERE = (GRPO, RLOO) if _TRL > (1, 12) else (PPO,) if _TRL >= (0, 12) else (LEGACY,)
+HERE = (GRPO, RLOO) if VERSION > (1, 12) else {(1, 12): (PPO,), (0, 11): (LEGACY,)}.get(VERSION, ())
 """The algorithms whose faults are planted in this environment: each once, in the newest TRL that has it."""
 
 

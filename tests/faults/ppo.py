@@ -78,7 +78,7 @@ def coefficient_bound(run: Run) -> None:
 
 def nan_after_a_look(run: Run) -> None:
     """A weight is NaN after a callback has asked accelerate for the model, as one that saves it does."""
-    run.begin(lambda: run.trainer.accelerator.unwrap_model(run.trainer.model))
+    run.when(run.at + 1, lambda: run.trainer.accelerator.unwrap_model(run.trainer.model))
     nan_weight(run)
 
 

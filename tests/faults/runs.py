@@ -26,6 +26,8 @@ GROUP = 8
 """Completions of a prompt, in GRPO and RLOO."""
 BATCH = 32
 _OF_GROUPS = {"num_iterations": 1, "eval_strategy": "no"}
+_OF_LEGACY = {"vf_coef": 1.0, "target": 0.1}
+"""A critic that has learnt something when a fault begins, and a KL above its target, so that its coefficient moves."""
 _SAMPLING = {"max_new_tokens": tiny.MAX_COMPLETION, "do_sample": True, "top_k": 0, "pad_token_id": 0, "eos_token_id": 1}
 _PROMPTS = [f"{letter}{word}:" for letter in tiny.LETTERS for word in tiny.WORDS]
 """Different ones, so that the same one seldom comes twice in a row; each asks for its first letter."""
@@ -56,7 +58,7 @@ class Run(TrainerCallback):  # type: ignore[misc] # transformers is not checked
 
     def _build(self, folder: Path, options: dict[str, Any]) -> None:
         if self.algorithm == "ppo-legacy":
-            self.trainer = demo_trainers.legacy(self._steps, folder, [], **options).trainer
+            self.trainer = demo_trainers.legacy(self._steps, folder, [], **{**_OF_LEGACY, **options}).trainer
             return
         model = LlamaForCausalLM.from_pretrained(folder / "tiny-llama")
         rewards = [self._watched(0, "letter_reward"), self._watched(1, "length_reward")]
