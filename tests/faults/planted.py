@@ -171,7 +171,8 @@ MISSED = {
     "ppo-legacy: reward 0 for one sample in five": "reward_drop after 10 steps",
 }
 """What happens where a fault is not named as it should be: such a test must fail, and a line goes when it passes."""
-HERE = (GRPO, RLOO) if VERSION > (1, 12) else {(1, 12): (PPO,), (0, 11): (LEGACY,)}.get(VERSION, ())
+_OLDER: dict[tuple[int, ...], tuple[str, ...]] = {(1, 12): (PPO,), (0, 11): (LEGACY,)}
+HERE = (GRPO, RLOO) if VERSION > (1, 12) else _OLDER.get(VERSION, ())
 """The algorithms whose faults are planted in this environment: each once, in the newest TRL that has it."""
 
 
