@@ -28,12 +28,15 @@ def _case(fault: Fault) -> object:
 
 @pytest.mark.parametrize("fault", [_case(fault) for fault in FAULTS if is_here(fault)])
 def test_a_fault_is_named(fault: Fault, taught: Path) -> None:
-    """By one of its conditions, within five steps unless the table says why not, and first in the end."""
+    """By one of its conditions, within five steps unless the table says why not, and first in the end.
+
+    Before the fault the run is healthy, and it has no error of ours: of a fault that is missed too.
+    """
     found = outcome(fault, taught)
     within, _ = fault.late
+    if found.errors or found.early:
+        pytest.fail(str(found))
 
-    assert found.errors == 0
-    assert found.early == {}, found.story
     assert found.named is not None, found.story
     assert fault.at <= found.named <= fault.at + within, found.story
     assert found.first in fault.named_by, found.story
