@@ -42,18 +42,19 @@ def test_a_fault_is_named(fault: Fault, taught: Path) -> None:
     assert found.first in fault.named_by, found.story
 
 
-@pytest.mark.parametrize(
-    ("algorithm", "options"),
-    [
-        pytest.param("grpo", {}, id="grpo"),
-        pytest.param("grpo", {"num_iterations": 2}, id="grpo, twice", marks=pytest.mark.soak),
-        *(pytest.param(each, {}, id=each, marks=pytest.mark.soak) for each in ("rloo", "ppo", "ppo-legacy")),
-    ],
-)
+def _twins() -> list[object]:
+    """What the faults of this environment are planted in."""
+    twins = {"grpo": {}, "grpo, twice": {"num_iterations": 2}, "rloo": {}, "ppo": {}, "ppo-legacy": {}}
+    return [
+        pytest.param(name.split(",")[0], options, id=name, marks=[] if name == "grpo" else [pytest.mark.soak])
+        for name, options in twins.items()
+        if name.split(",")[0] in HERE
+    ]
+
+
+@pytest.mark.parametrize(("algorithm", "options"), _twins())
 def test_nothing_is_said_without_a_fault(algorithm: str, options: dict[str, object], taught: Path) -> None:
     """In what the faults are planted in."""
-    if algorithm not in HERE:
-        pytest.skip(f"this TRL is not the newest that has {algorithm}")
     run = Run(algorithm, taught, at=STEPS + 1, steps=STEPS, **options)
     exporter = run.train()
 
