@@ -56,10 +56,10 @@ _LOST = ("weights_lost", "optimizer_incomplete")
 _STILL = ("weights_frozen", "optimizer_incomplete")
 _SAMPLER = ("sampler_differs",)
 _COPIES = ("completions_copied",)
-_ENDLESS = ("truncation", "same_length")
+_ENDLESS = ("truncation", "same_length", "sampler_differs")
 _MASK = ("loss_mask_wrong",)
 _ADVANTAGE = ("advantage_wrong",)
-_REPLACED = ("weights_moved",)
+_MOVED = ("weights_moved",)
 _UPDATE = ("update_jump",)
 _SLOW = (15, "the first of the steps are hardly longer than the usual ones")
 _EIGHT = (8, "a function counts as dead after eight steps")
@@ -83,7 +83,7 @@ INVENTED = (
     Fault("one reward is NaN", GRPO, anywhere.one_is(float("nan")), ("nonfinite_reward",)),
     Fault("a reward weight becomes 0", GRPO, groups.unweighted, ("reward_weight_lost",)),
     Fault("step time grows by 0.03 s each step", GRPO, groups.slower_and_slower, ("step_growing",), late=_SLOW),
-    Fault("completions loop", GRPO, groups.looping, (*_ENDLESS, *_SAMPLER)),
+    Fault("completions loop", GRPO, groups.looping, _ENDLESS),
     Fault("all completions of a group the same", GRPO, groups.copied, _COPIES),
     Fault("top_k 1 for half of the prompts", GRPO, groups.half_greedy, (*_COPIES, *_SAMPLER)),
     Fault("top_p 0.8", GRPO, groups.sampling(top_p=0.8), _SAMPLER),
@@ -98,11 +98,11 @@ INVENTED = (
     Fault("one layer frozen", GRPO, anywhere.frozen, ("weight_norm_jump",), fast=True),
     Fault("one layer leaves the optimizer", GRPO, anywhere.lost(anywhere.layer), _LOST),
     Fault("gradients of half of the tensors are 0", GRPO, anywhere.half_without_gradient, ("weights_lost",)),
-    Fault("weight decay 100", GRPO, anywhere.decaying, _UPDATE),
+    Fault("weight decay 100", GRPO, anywhere.decaying, (*_UPDATE, *_MOVED)),
     Fault("moments of Adam lost", GRPO, anywhere.forgotten, _UPDATE),
-    Fault("first checkpoint loaded", GRPO, anywhere.replaced, _REPLACED, fast=True),
+    Fault("first checkpoint loaded", GRPO, anywhere.replaced, _MOVED, fast=True),
     Fault("reference follows by 10 % a step", GRPO, anywhere.reference_follows(0.1), ("reference_moved",), fast=True),
-    Fault("reference is another checkpoint", GRPO, groups.other_reference, ("kl_at_start",), _AT_ONCE),
+    Fault("reference is another checkpoint", GRPO, groups.other_reference, ("reference_differs",), _AT_ONCE),
     Fault("weights in bf16, learning rate 1e-6", GRPO, groups.in_bf16, ("weights_barely_change",), _AT_ONCE, _BF16),
     Fault("LoRA not in the optimizer", GRPO, groups.orphaned_adapter, ("optimizer_incomplete",), _AT_ONCE),
     Fault("value head anew", LEGACY, ppo.value_head_anew, ("value_loss_spike",)),
@@ -145,42 +145,14 @@ ASKED = (
 
 OF_WEIGHTS = (
     *(Fault("moments of Adam lost", algorithm, anywhere.forgotten, _UPDATE) for algorithm in (PPO, LEGACY)),
-    *(Fault("first checkpoint loaded", algorithm, anywhere.replaced, _REPLACED) for algorithm in (PPO, LEGACY)),
+    *(Fault("first checkpoint loaded", algorithm, anywhere.replaced, _MOVED) for algorithm in (PPO, LEGACY)),
 )
 """Those that GRPO has in the review, in PPO."""
 
 FAULTS = (*INVENTED, *ASKED, *OF_WEIGHTS)
 MISSED = {
-    "grpo: one reward function reads the prompt": "nothing begins",
-    "grpo: sign of all rewards flips": "reward_drop after 7 steps",
-    "grpo: reward 0 for one sample in five": "reward_drop after 9 steps",
-    "grpo: a reward weight becomes 0": "reward_drop after 7 steps",
     "grpo: step time grows by 0.03 s each step": "nothing begins",
-    "grpo: completions loop": "logprob_shift comes first",
-    "grpo: all completions of a group the same": "reward_flat comes first",
-    "grpo: top_k 1 for half of the prompts": "sampler_differs after 9 steps",
-    "grpo: top_p 0.8": "sampler_differs after 10 steps",
     "grpo: gradients of half of the tensors are 0": "nothing begins",
-    "grpo: weight decay 100": "weights_moved comes first",
-    "grpo: reference is another checkpoint": "nothing begins",
-    "grpo: weights in bf16, learning rate 1e-6": "nothing begins",
-    "grpo: temperature 0.3": "sampler_differs after 8 steps",
-    "rloo: temperature 0.3": "sampler_differs after 9 steps",
-    "grpo: sampler greedy": "same_length comes first, sampler_differs after 8 steps",
-    "grpo: sampler stale": "kl_high comes first, sampler_differs after 16 steps",
-    "grpo: LoRA not in the optimizer": "policy_frozen after 9 steps, and weights_frozen",
-    "ppo: moments of Adam lost": "nothing begins",
-    "ppo: first checkpoint loaded": "nothing begins",
-    "ppo-legacy: reward 0 for one sample in five": "reward_drop after 9 steps",
-    "ppo-legacy: advantages permuted": "nothing begins",
-    "ppo-legacy: advantages change sign": "value_loss_spike comes first, after 8 steps",
-    "ppo-legacy: value head leaves the optimizer": "nothing begins",
-    "ppo-legacy: temperature 0.3": "sampler_differs after 7 steps",
-    "ppo-legacy: reference synced each step": "policy_frozen after 9 steps",
-    "ppo-legacy: the same queries each step": "nothing begins",
-    "ppo-legacy: optimizer lost all weights": "grad_explosion comes first",
-    "ppo-legacy: moments of Adam lost": "nothing begins",
-    "ppo-legacy: first checkpoint loaded": "nothing begins",
 }
 """What happens where a fault is not named as it should be: such a test must fail, and a line goes when it passes."""
 _OLDER: dict[tuple[int, ...], tuple[str, ...]] = {(1, 12): (PPO,), (0, 11): (LEGACY,)}
