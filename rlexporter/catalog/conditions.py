@@ -193,6 +193,11 @@ _NEARER = (
     'A long run that is meant to leave its reference: set `thresholds={"kl_high": ...}`.',
 )
 
+_PAYS = (
+    "while the reward is clearly above its start and near its best, as long as the distance does not grow much faster "
+    "than what is gained."
+)
+
 KL_FLOOR = {"k1": 0.25, "k3": 0.25, "sequence": 3.0}
 """Up to this KL, by variant, a policy is near its reference, however fast it got there."""
 
@@ -441,7 +446,8 @@ CONDITIONS: tuple[Condition, ...] = (
     condition("update_jump", "RLWeightsJumped", Family.WEIGHTS).when(
         above("update_per_rate", warning(2.0, k=3, n=4), vs=Baseline.RECENT, min_observations=20),
         summary="Updates have become larger although the learning rate has not.",
-        meaning="The weights move farther with each rollout, for their learning rate, than they did.",
+        meaning="The weights move farther with each rollout, for their learning rate, than they did. Steps in which "
+        "most groups have no spread of reward do not count: there is little to learn from.",
         causes=("The optimizer has lost its moments: it was made anew, or resumed without its state.", "Weight decay."),
         remedies=("Save and load the optimizer's state with the weights; lengthen `warmup_steps` after a resume.",),
         source="live GRPO runs: 2.4 times where Adam's moments are lost, at most 1.3 times in healthy ones",
@@ -521,10 +527,12 @@ CONDITIONS: tuple[Condition, ...] = (
         related=("rl_learning_rate",),
     ),
     condition("grad_spike", "RLGradientHigh", Family.GRAD).when(
-        above("grad_norm", warning(50.0), vs=Baseline.P90, floor=1e-6, min_observations=20),
+        above(
+            "grad_norm", warning(50.0, learning="recent gradients"), vs=Baseline.P90, floor=1e-6, min_observations=20
+        ),
         summary="The gradient norm has spiked.",
         meaning="One gradient norm far above the run's own recent past. Clipping and Adam often absorb a single one; "
-        "the step is named so that it can be looked at.",
+        "the step is named so that it can be looked at. Not judged while no rewards differed in most of that past.",
         causes=(
             "An outlier among the rewards or advantages.",
             "A batch with a very long or odd completion.",
@@ -536,9 +544,10 @@ CONDITIONS: tuple[Condition, ...] = (
         related=("rl_grad_norm", "rl_reward_std"),
     ),
     condition("grad_explosion", "RLGradientHigh", Family.GRAD).when(
-        above("grad_norm", critical(5.0, k=3, n=5), vs=Baseline.P90, floor=1e-6),
+        above("grad_norm", critical(5.0, k=3, n=5, learning="recent gradients"), vs=Baseline.P90, floor=1e-6),
         summary="The gradient norm explodes.",
-        meaning="The gradient norm is far above the run's own recent past, in most of the last steps.",
+        meaning="The gradient norm is far above the run's own recent past, in most of the last steps. Not judged while "
+        "no rewards differed in most of that past: its gradients are those of the penalty alone.",
         causes=(
             "The learning rate is too high.",
             "The scale of the reward has changed.",
@@ -552,9 +561,10 @@ CONDITIONS: tuple[Condition, ...] = (
         related=("rl_grad_norm", "rl_reward_std", "rl_sampling_logp_difference_mean"),
     ),
     condition("grad_growth", "RLGradientHigh", Family.GRAD).when(
-        above("grad_norm", warning(5.0, k=15, n=20), vs=Baseline.FIRST, floor=1e-6),
+        above("grad_norm", warning(5.0, k=15, n=20, learning="first gradients"), vs=Baseline.FIRST, floor=1e-6),
         summary="The gradient norm has grown lastingly.",
-        meaning="The gradient norm stays far above its level in the first steps of the run.",
+        meaning="The gradient norm stays far above its level in the first steps of the run. Not judged if no rewards "
+        "differed in most of those.",
         causes=("A growing mismatch between sampler and trainer [verl].", "KL or entropy is running away."),
         remedies=("Look at the sampling mismatch and at KL; lower `learning_rate`.",),
         source="[verl]: lasting growth; the factor from [runs]",
@@ -783,22 +793,31 @@ CONDITIONS: tuple[Condition, ...] = (
     condition("kl_high", "RLKLHigh", Family.KL_HIGH).when(
         above(
             "kl",
-            warning({"k1": 1.2, "k3": 3.0, "sequence": 10.0}, k=3, n=5),
+            warning({"k1": 1.2, "k3": 3.0, "sequence": 10.0}, k=3, n=5, learning="distance"),
             critical({"k1": 4.0, "k3": 5.0, "sequence": 50.0}, k=6, n=10),
         ),
         summary="The policy is far from the reference.",
         meaning="The KL divergence to the reference stays above its limit. The limit is per token, and higher for "
-        "the k3 estimator of GRPO, whose tail is heavier; per sequence where no length is known.",
+        "the k3 estimator of GRPO, whose tail is heavier; per sequence where no length is known. There is no warning "
+        f"of a distance that pays: {_PAYS}",
         causes=_FAR,
         remedies=_NEARER,
         source="[trl] 0 to 10 a sequence; the least portable of all limits: set it to what your runs do",
         related=("rl_kl_per_token", "rl_kl_per_sequence", "rl_kl_per_token_dist", "rl_reward_mean"),
     ),
     condition("kl_jump", "RLKLHigh", Family.KL_HIGH).when(
-        above("kl", warning(6.0, k=4, n=5), vs=Baseline.BEFORE, floor=KL_FLOOR, min_observations=SETTLED),
+        above(
+            "kl",
+            warning(6.0, k=4, n=5, learning="growth"),
+            vs=Baseline.BEFORE,
+            floor=KL_FLOOR,
+            min_observations=SETTLED,
+        ),
         summary="The KL divergence to the reference has jumped.",
         meaning="KL is many times what it was 20 steps ago, and no longer small: the policy is drifting off. "
-        f"Not judged in the first {SETTLED} steps, in which it may grow from 0 by any factor.",
+        f"Not judged in the first {SETTLED} steps, in which it may grow from 0 by any factor. A reward that has gained "
+        "twice as much as 20 steps ago doubles the limit. If it has been found since then, and there was nothing to "
+        "learn from before, there is no limit yet.",
         causes=_FAR,
         remedies=_NEARER,
         source="[real]: healthy runs grow at most fourfold once they have left 0; 0.25 nats a token is what two thirds "
@@ -810,7 +829,7 @@ CONDITIONS: tuple[Condition, ...] = (
         summary="The reward rises while KL runs away.",
         meaning="Within 20 steps the reward has jumped by more than 1.5 of its standard deviations, and the KL "
         "divergence to several times what it was: what is gained may be gained by leaving the reference, not by being "
-        "better.",
+        "better. A reward of which most groups had none 40 steps ago has been found since: that is no jump.",
         causes=("The reward can be had in a way that nobody meant.", *_FAR[:1]),
         remedies=(
             "Read completions with a high reward.",
@@ -823,10 +842,10 @@ CONDITIONS: tuple[Condition, ...] = (
         level="kl",
     ),
     condition("logprob_shift", "RLLogProbabilityShift", Family.KL_HIGH).when(
-        above("ref_surprise", warning(3.0, k=5, n=5), vs=Baseline.START, floor=2.0),
+        above("ref_surprise", warning(3.0, k=5, n=5, learning="surprise"), vs=Baseline.START, floor=2.0),
         summary="The reference finds the completions ever less likely.",
         meaning="The completion tokens are ever less likely under the reference, compared with the start of the run: "
-        "the policy says what the reference would not.",
+        f"the policy says what the reference would not. There is no warning where that pays: {_PAYS}",
         causes=_FAR,
         remedies=_NEARER,
         source="[ranges]: inspect log-probabilities for shifts; the factor from [runs]",

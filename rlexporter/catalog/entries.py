@@ -114,14 +114,14 @@ def info(value: Number, *, k: int = 1, n: int = 1) -> Limit:
     return Limit(Severity.INFO, value, (k, n))
 
 
-def warning(value: Number, *, k: int = 1, n: int = 1) -> Limit:
-    """Make a limit like `info`, but one that asks for a look today."""
-    return Limit(Severity.WARNING, value, (k, n))
+def warning(value: Number, *, k: int = 1, n: int = 1, learning: str = "") -> Limit:
+    """Make a limit like `info`, but one that asks for a look today. ``learning``: what may raise it."""
+    return Limit(Severity.WARNING, value, (k, n), learning)
 
 
-def critical(value: Number, *, k: int = 1, n: int = 1) -> Limit:
-    """Make a limit like `info`, but one that asks for a person now."""
-    return Limit(Severity.CRITICAL, value, (k, n))
+def critical(value: Number, *, k: int = 1, n: int = 1, learning: str = "") -> Limit:
+    """Make a limit like `warning`, but one that asks for a person now."""
+    return Limit(Severity.CRITICAL, value, (k, n), learning)
 
 
 class Judged(TypedDict):

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from rlexporter.catalog.causes import WAKE
 from rlexporter.catalog.metrics import NAMED
 from rlexporter.conditions.evidence import Streak
+from rlexporter.conditions.learning import ALLOWANCES
 from rlexporter.conditions.limit_state import Factor, Level, LimitState, Measures
 from rlexporter.conditions.past import Past
 from rlexporter.conditions.view import Derive, Memory, View, getter
@@ -210,6 +211,8 @@ class Judge:
                     continue
             before = limit.threshold
             beyond = value < threshold if limit.below else value > threshold
+            if beyond and limit.learning:
+                beyond = value > threshold * ALLOWANCES[limit.learning](self._memory)
             if not beyond and not limit.beyond and not limit.eased and before == threshold:
                 # Nearly every step: nothing in the window is beyond it.
                 low, high = (max(low, threshold), high) if limit.below else (low, min(high, threshold))

@@ -57,8 +57,8 @@ class LimitState:
     """A limit of a condition, and which of the last n observations were beyond it."""
 
     __slots__ = (
-        *("active", "below", "beyond", "condition", "constant", "enough", "every", "factor", "floor"),
-        *("eased", "level", "limit", "measure", "number", "threshold", "min_observations", "since", "variant"),
+        *("active", "below", "beyond", "condition", "constant", "eased", "enough", "every", "factor", "floor"),
+        *("learning", "level", "limit", "measure", "min_observations", "number", "since", "threshold", "variant"),
         "window",
     )
 
@@ -67,6 +67,8 @@ class LimitState:
         self.limit = limit
         self.factor = factor
         self.below = condition.below
+        self.learning = limit.learning if factor == limit.value else ""
+        """What may raise the limit; nothing does that to a number that the user has set."""
         self.min_observations = condition.min_observations
         self.enough, size = limit.k_of_n
         self.window: deque[bool] = deque(maxlen=size)

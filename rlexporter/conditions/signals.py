@@ -10,6 +10,7 @@ from statistics import median
 
 from rlexporter.catalog.conditions import KL_COEF_LOST, KL_FLOOR, SETTLED
 from rlexporter.conditions.evidence import UNIT
+from rlexporter.conditions.learning import found
 from rlexporter.conditions.past import FIRST, START, Past, deviation, p90
 from rlexporter.conditions.view import MAX_KEYS, ROUNDING, Declared, Memory, View
 
@@ -23,7 +24,7 @@ _LITTLE_KL = {"k1": 0.05, "k3": 0.05, "sequence": 1.0}
 """The KL, by variant, below which its growth means nothing."""
 
 
-@declared.signal("hacking", of="kl", after=("reward",))
+@declared.signal("hacking", of="kl", after=("reward", "flat_share"))
 def hacking(view: View, memory: Memory) -> float | None:
     """Return the KL of the last 5 steps over that of 30 steps before the last 20, if the reward has jumped; else 0.
 
@@ -37,7 +38,7 @@ def hacking(view: View, memory: Memory) -> float | None:
         return 0.0
     late, middle, early = (median(reward.last(10, lag)) for lag in (0, 20, 40))
     jump = late - middle - max(0.0, middle - early)
-    if jump <= 1.5 * deviation(reward.last(50, 20)) or jump <= 0.0:
+    if jump <= 1.5 * deviation(reward.last(50, 20)) or jump <= 0.0 or found(memory):
         return 0.0
     return now / max(median(kl.last(30, 20)), 1e-9)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import sqrt
 
 from rlexporter.conditions.evidence import Blindness, Envelope
+from rlexporter.conditions.learning import untaught
 from rlexporter.conditions.past import START, Past, deviation
 from rlexporter.conditions.reward_signals import rewards
 from rlexporter.conditions.view import MAX_FUNCTIONS, ROUNDING, Declared, Memory, View, finite_mean, value_range
@@ -234,9 +235,11 @@ def weight_norm_step(view: View, memory: Memory) -> float | None:
     return abs(norm / before[0] - 1.0) if norm is not None and before and before[0] > 0.0 else None
 
 
-@declared.signal("update_per_rate", of="update_size", after=("learning_rate", "weights_changed"))
+@declared.signal("update_per_rate", of="update_size", after=("learning_rate", "weights_changed", "flat_share"))
 def update_per_rate(view: View, memory: Memory) -> float | None:
     """Return the size of the last update over its learning rate; None where most of it is lost in rounding."""
+    if untaught(memory):
+        return None
     size, share = memory.new("update_size"), memory.new("weights_changed")
     rate = max(memory.past["learning_rate"].last(2), default=0.0)  # the update was made in the step before
     return size / rate if size is not None and share is not None and share > 0.5 and rate > 0.0 else None

@@ -139,6 +139,8 @@ class Limit:
     severity: Severity
     value: float | Mapping[str, float]
     k_of_n: tuple[int, int] = (1, 1)
+    learning: str = ""
+    """What explains a value beyond it: a name in `rlexporter.conditions.learning`, or nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -122,7 +122,7 @@ PLANTS = {
     ),
     "kl runs away with the reward": Plant(
         "rloo",
-        {"kl_jump/warning": 8, "reward_hacking/critical": 12, "kl_high/warning": 13},
+        {"reward_hacking/critical": 12, "kl_high/warning": 13, "kl_jump/warning": 21},
         lambda i: {"kl": 0.1 + 0.1 * i, "reward": 1.2 + 0.03 * i},
         healthy=SETTLED,
     ),
