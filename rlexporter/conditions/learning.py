@@ -7,7 +7,7 @@ from math import inf
 from operator import sub
 from statistics import median
 
-from rlexporter.conditions.past import NOISE, START, Past
+from rlexporter.conditions.past import NOISE, START, WARM, Past
 from rlexporter.conditions.view import Memory
 
 _CLEAR = 4.0
@@ -18,8 +18,8 @@ _GROWTH = 4.0
 """The factor by which KL grows at most in 20 steps of a healthy run that gains no more than before."""
 _PAST = 20
 """The observations from which a growth of KL is one: before it may grow from 0 by any factor."""
-_NOTHING = 0.1
-"""The share of the range of the reward below which there was next to none."""
+_NOTHING = 1 / 3
+"""The share of the reward now, above the lowest there was, below which there was next to none."""
 
 
 def distance(memory: Memory) -> float:
@@ -43,7 +43,7 @@ def growth(memory: Memory) -> float:
     gain, before = _gain(reward), reward.last(30, 20)
     if gain <= 0.0 or not before:
         return 1.0
-    return max(1.0, gain / max(median(before) - reward.start(10), _noise(reward)))
+    return max(1.0, gain / max(median(before) - reward.start(WARM), _noise(reward)))
 
 
 def recent_gradients(memory: Memory) -> float:
@@ -101,9 +101,9 @@ def _flat(shares: list[float]) -> float:
 
 def _gain(reward: Past) -> float:
     """Return how far the reward is above its start, if that is clear and near the most that it ever was; else 0."""
-    if reward.count <= 10:
+    if reward.count <= WARM:
         return 0.0
-    start = reward.start(10)
+    start = reward.start(WARM)
     gain = median(reward.last(10)) - start
     most = start if reward.best is None else reward.best
     return gain if gain > _CLEAR * _noise(reward) and gain >= _NEAR * (most - start) else 0.0

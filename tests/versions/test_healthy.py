@@ -72,6 +72,18 @@ def solvable() -> list[Any]:
     return [begins]
 
 
+def brief() -> list[Any]:
+    """0 or 1: at most five characters, which hardly any completion has at first.
+
+    The policy finds it late, and has to leave its reference for it by more than in any other run here.
+    """
+
+    def short(completions: list[str], **_: Any) -> list[float]:
+        return [float(1 <= len(text) <= 5) for text in completions]
+
+    return [short]
+
+
 @dataclass(frozen=True)
 class Healthy:
     """A run. ``options``: where it differs from the demo's."""
@@ -95,6 +107,8 @@ _GSPO = {"importance_sampling_level": "sequence", "epsilon": 3e-4, "epsilon_high
 _FAST = {"learning_rate": 1e-3, "lr_scheduler_type": "linear"}
 _NO_KL = {"beta": 0.0, "learning_rate": 1e-4}
 _SOLVING = {"learning_rate": 1e-3, "beta": 0.04, "num_iterations": 1}
+
+_FOUND = {"beta": 0.01, "num_iterations": 1}
 
 _NEWEST = {
     "grpo": Healthy("grpo"),
@@ -123,6 +137,12 @@ _NEWEST = {
     "grpo sparse, solved": Healthy("grpo", {**_SOLVING, "seed": 18}, solvable, steps=400, silent=True, solved=True),
     "grpo sparse, solved, every tenth": Healthy(
         "grpo", {**_SOLVING, **_EVERY_TENTH, "seed": 19}, solvable, steps=400, silent=True, solved=True
+    ),
+    "grpo sparse, far": Healthy(
+        "grpo", {**_FOUND, "learning_rate": 1e-3, "seed": 504}, brief, silent=True, solved=True
+    ),
+    "rloo sparse, far": Healthy(
+        "rloo", {**_FOUND, "learning_rate": 5e-4, "seed": 504}, brief, silent=True, solved=True
     ),
     "rloo": Healthy("rloo"),
     "rloo every tenth": Healthy("rloo", {**_EVERY_TENTH, **_LINEAR, "seed": 1}),
