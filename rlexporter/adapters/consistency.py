@@ -21,8 +21,8 @@ _EVERY = 2
 """The rollouts between two looks at the reference, which hardly ever moves."""
 
 
-NO_GROUPS = "each prompt has one completion: there are no copies to compare"
-MASK_OF_LOOP = "the loop makes its mask of the padding, and nothing is handed on that could be compared"
+_NO_GROUPS = "each prompt has one completion: there are no copies to compare"
+_MASK_OF_LOOP = "the loop makes its mask of the padding, and nothing is handed on that could be compared"
 
 
 class Consistency:
@@ -41,6 +41,11 @@ class Consistency:
         """The token with which every prompt has ended so far, as a chat template leaves it."""
         self._agreed = 0
         """The rollouts in which it did; -1 once one did not."""
+
+    def without_groups(self) -> None:
+        """Say what PPO has not."""
+        self._sink.signal("copies", _NO_GROUPS)
+        self._sink.signal("loss_mask", _MASK_OF_LOOP)
 
     def see_reference(self) -> None:
         """Observe the share of the reference's weights that have changed, unless the settings ask for that."""

@@ -10,7 +10,7 @@ import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from rlexporter.adapters.consistency import MASK_OF_LOOP, NO_GROUPS, Consistency
+from rlexporter.adapters.consistency import Consistency
 from rlexporter.adapters.optimizer import BackwardTaps, learning_rate
 from rlexporter.adapters.taps import callers, local, variables
 from rlexporter.adapters.weights import StepWeights
@@ -47,8 +47,7 @@ class PPOTaps(BackwardTaps):
     def install(self) -> None:
         """Wrap rollout, micro-batch, backward pass and log line; the time between two steps is the rollout."""
         trainer = self.trainer
-        self.sink.signal("copies", NO_GROUPS)
-        self.sink.signal("loss_mask", MASK_OF_LOOP)
+        self._consistency.without_groups()
         signals = ("reward", "advantage", "kl", "logprob", "value", "completion_length", "prompt_length", "weights")
         self.tap(trainer, "log", self._log, *signals, "reference", "prompt")
         self.tap(trainer.accelerator, "unwrap_model", self._unwrap_model)

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from rlexporter.adapters.consistency import MASK_OF_LOOP, NO_GROUPS, Consistency
+from rlexporter.adapters.consistency import Consistency
 from rlexporter.adapters.optimizer import BackwardTaps
 from rlexporter.adapters.trainer_facts import gpus, hyperparameters, model_name, version_of
 from rlexporter.adapters.weights import StepWeights
@@ -68,8 +68,7 @@ class LegacyTaps(BackwardTaps):
         """Wrap `step()`, what it calls, and the log line. The run begins with the first `generate()` or `step()`."""
         trainer, sink = self.trainer, self.sink
         sink.signal("entropy", _ONLY_ITS_MEAN)
-        sink.signal("copies", NO_GROUPS)
-        sink.signal("loss_mask", MASK_OF_LOOP)
+        self._consistency.without_groups()
         self.tap(trainer, "generate", self._generate)
         self.tap(trainer, "step", self._step, "reward", "weights")
         self.tap(trainer, "compute_advantages", self._advantages, "advantage", "value")

@@ -8,20 +8,20 @@ from typing import NamedTuple
 from rlexporter.catalog.conditions import CONDITIONS, NONFINITE, SERIES_SIGNALS
 from rlexporter.catalog.metrics import NAMED
 from rlexporter.catalog.questions import Shown
-from rlexporter.conditions import nonfinite, reward_signals, signals, tensor_signals
+from rlexporter.conditions import nonfinite, reward_signals, signals, tensor_signals, weight_signals
 from rlexporter.conditions.judge import Judge, Thresholds
 from rlexporter.conditions.view import ordered
 from rlexporter.conditions.watch import STALLED, Watch
 from rlexporter.model.condition import Read
 from rlexporter.model.metric import Kind, Metric
 
-_DECLARED = (nonfinite.declared, reward_signals.declared, signals.declared, tensor_signals.declared)
+_MODULES = (nonfinite, reward_signals, signals, tensor_signals, weight_signals)
 
-SIGNALS = ordered((*SERIES_SIGNALS, *(signal for module in _DECLARED for signal in module.signals)))
+SIGNALS = ordered((*SERIES_SIGNALS, *(signal for module in _MODULES for signal in module.declared.signals)))
 """All signals, in the order of evaluation."""
 
 SIGNAL_NAMED = {signal.name: signal for signal in SIGNALS}
-FUNCTIONS = {name: function for module in _DECLARED for name, function in module.functions.items()}
+FUNCTIONS = {name: function for module in _MODULES for name, function in module.declared.functions.items()}
 
 
 def watch(thresholds: Thresholds | None = None) -> Watch:

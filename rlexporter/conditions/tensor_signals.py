@@ -5,20 +5,13 @@ from __future__ import annotations
 from math import sqrt
 
 from rlexporter.conditions.evidence import Blindness, Envelope
-from rlexporter.conditions.learning import untaught
 from rlexporter.conditions.past import START, Past, deviation
 from rlexporter.conditions.reward_signals import rewards
 from rlexporter.conditions.view import MAX_FUNCTIONS, ROUNDING, Declared, Memory, View, finite_mean, value_range
 
 declared = Declared()
 
-_ADVANTAGES, _LOGPROBS, _CHANGED = "rl_advantage_dist", "rl_logprob_dist", "rl_weight_changed_fraction"
-_UNTIL_MOVED = 20
-"""The number of looks after which weights that have never changed are frozen; before it the rate may be tiny yet."""
-_WARM_RATE = 0.1
-"""The share of its highest value above which a learning rate must change weights in bf16 too."""
-_LOST = 0.75
-"""The share of its level below which the share of weights that change leaves the level as it is."""
+_ADVANTAGES, _LOGPROBS = "rl_advantage_dist", "rl_logprob_dist"
 _MANY = 200
 """The number of rewards from which on their extremes say something."""
 _ZEROS_FROM = 20
@@ -153,67 +146,6 @@ def advantage_dead(view: View, memory: Memory) -> float | None:
     return float(ranges.maximum > ROUNDING and spread <= ROUNDING * min(1.0, ranges.maximum))
 
 
-@declared.signal("weights_still", after=("learning_rate",))
-def weights_still(view: View, memory: Memory) -> float | None:
-    """Return 1 if no weight has changed since the last look although gradients were not zero, else 0.
-
-    None where nothing is to be expected: without a gradient, at the low end of a schedule (in bf16 such updates are
-    lost in rounding), and before weights have ever changed.
-    """
-    gradients, changed = view.counted.get("rl_grad_norm_dist"), view.counted.get(_CHANGED)
-    here = gradients is not None and gradients.count > 0 and gradients.minimum > 0
-    if changed is None or not changed.count:
-        memory.pushed = memory.pushed and (here or gradients is None)
-        return None
-    pushed, memory.pushed = memory.pushed, here
-    memory.where = _CHANGED
-    memory.looks += 1
-    if changed.maximum > 0:
-        memory.moved = True
-        return 0.0
-    moved = memory.moved or memory.looks > _UNTIL_MOVED
-    return 1.0 if pushed and here and moved and not _is_waning(memory) else None
-
-
-@declared.signal("weights_rounded", unit="fraction", of="weights_changed")
-def weights_rounded(view: View, memory: Memory) -> float | None:
-    """Return the share of the weights that change; None where none does, as then they are frozen."""
-    return memory.new("weights_changed") or None
-
-
-@declared.signal("weights_changing", unit="fraction", of="weights_changed", after=("learning_rate",))
-def weights_changing(view: View, memory: Memory) -> float | None:
-    """Return the share of weights that change over what it was before it fell, or over its recent level.
-
-    A slow fall is none: the level follows it. None where no weight changes, where rounding decides which do, as in
-    bf16, and at the low end of a schedule.
-    """
-    share, past = memory.new("weights_changed"), memory.past["weights_changed"]
-    if not share or past.count <= _ROLLOUTS or past.start(_ROLLOUTS) <= 0.5 or _is_waning(memory):
-        return None
-    level = memory.changing or past.start(_ROLLOUTS)
-    memory.changing = level if share < _LOST * level else 0.7 * level + 0.3 * share
-    return share / level
-
-
-@declared.signal(
-    "optimizer_missing", unit="fraction", of="not_in_optimizer", after=("weights_changed", "learning_rate")
-)
-def optimizer_missing(view: View, memory: Memory) -> float | None:
-    """Return the share of the trained tensors that the optimizer has lost since the start, or 1 if it never had any.
-
-    An optimizer that works on copies has none of them either: then weights that do not change must prove it.
-    """
-    share, changed = memory.new("not_in_optimizer"), memory.new("weights_changed")
-    if share is None:
-        return None
-    first = memory.past["not_in_optimizer"].first[0]
-    if share < 1.0 or first < 1.0:
-        return max(0.0, share - first)
-    rate = max(memory.past["learning_rate"].last(2), default=0.0)
-    return None if changed is None else float(changed == 0.0 and rate > 0.0)
-
-
 @declared.signal("prompts_stuck", unit="fraction", of="prompts_repeated")
 def prompts_stuck(view: View, memory: Memory) -> float | None:
     """Return the share of repeated prompts; None where the run began like that, with a small data set."""
@@ -226,29 +158,6 @@ def copies_excess(view: View, memory: Memory) -> float | None:
     """Return how much larger the share of copies is than the policy would give."""
     copied, expected = memory.new("copied"), memory.new("copied_expected")
     return copied - expected if copied is not None and expected is not None and _faithful(memory) else None
-
-
-@declared.signal("weight_norm_step", of="weight_norm")
-def weight_norm_step(view: View, memory: Memory) -> float | None:
-    """Return by which part of itself the norm of the weights has changed since the last look."""
-    norm, before = memory.new("weight_norm"), memory.past["weight_norm"].last(1, 1)
-    return abs(norm / before[0] - 1.0) if norm is not None and before and before[0] > 0.0 else None
-
-
-@declared.signal("update_per_rate", of="update_size", after=("learning_rate", "weights_changed", "flat_share"))
-def update_per_rate(view: View, memory: Memory) -> float | None:
-    """Return the size of the last update over its learning rate; None where most of it is lost in rounding."""
-    if untaught(memory):
-        return None
-    size, share = memory.new("update_size"), memory.new("weights_changed")
-    rate = max(memory.past["learning_rate"].last(2), default=0.0)  # the update was made in the step before
-    return size / rate if size is not None and share is not None and share > 0.5 and rate > 0.0 else None
-
-
-def _is_waning(memory: Memory) -> bool:
-    """Return True at the low end of a schedule of the learning rate, before it is 0."""
-    rate = memory.past["learning_rate"]
-    return bool(rate.count) and 0 < rate.newest < _WARM_RATE * rate.high
 
 
 @declared.signal("sampler_gap", unit="nats per token")

@@ -239,8 +239,15 @@ PLANTS = {
     ),
     "the optimizer forgets": Plant(
         "grpo",
+        {"optimizer_restarted/warning": 31},
+        seen=lambda i: {**CHANGED, "rl_weight_update_size": [2.4e-5 if i in (1, 31) else 1e-5]},
+        healthy=0,
+        steps=40,
+    ),
+    "weights decay": Plant(
+        "ppo",
         {"update_jump/warning": 3},
-        seen={**CHANGED, "rl_weight_update_size": [2.5e-5]},
+        seen={**CHANGED, "rl_weight_update_size": [4e-5]},
         before={**CHANGED, "rl_weight_update_size": [1e-5]},
     ),
     "weights stay": Plant(

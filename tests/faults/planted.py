@@ -61,6 +61,7 @@ _MASK = ("loss_mask_wrong",)
 _ADVANTAGE = ("advantage_wrong",)
 _MOVED = ("weights_moved",)
 _UPDATE = ("update_jump",)
+_RESTARTED = ("optimizer_restarted",)
 _SLOW = (15, "the first of the steps are hardly longer than the usual ones")
 _EIGHT = (8, "a function counts as dead after eight steps")
 _DEAD = ("reward_function_dead", "reward_function_blind")
@@ -99,13 +100,13 @@ INVENTED = (
     Fault("one layer leaves the optimizer", GRPO, anywhere.lost(anywhere.layer), _LOST),
     Fault("gradients of half of the tensors are 0", GRPO, anywhere.half_without_gradient, ("weights_lost",)),
     Fault("weight decay 100", GRPO, anywhere.decaying, (*_UPDATE, *_MOVED)),
-    Fault("moments of Adam lost", GRPO, anywhere.forgotten, _UPDATE),
+    Fault("moments of Adam lost", GRPO, anywhere.forgotten, _RESTARTED),
     Fault("first checkpoint loaded", GRPO, anywhere.replaced, _MOVED, fast=True),
     Fault("reference follows by 10 % a step", GRPO, anywhere.reference_follows(0.1), ("reference_moved",), fast=True),
     Fault("reference is another checkpoint", GRPO, groups.other_reference, ("reference_differs",), _AT_ONCE),
     Fault("weights in bf16, learning rate 1e-6", GRPO, groups.in_bf16, ("weights_barely_change",), _AT_ONCE, _BF16),
     Fault("LoRA not in the optimizer", GRPO, groups.orphaned_adapter, ("optimizer_incomplete",), _AT_ONCE),
-    Fault("value head anew", LEGACY, ppo.value_head_anew, ("value_loss_spike",)),
+    Fault("value head anew", LEGACY, ppo.value_head_anew, ("value_loss_spike", "weights_moved")),
     Fault("value head leaves the optimizer", LEGACY, anywhere.lost(ppo.value_head), _LOST),
     Fault("adaptive coefficient at a bound", LEGACY, ppo.coefficient_bound, ("kl_coef_stuck",)),
     Fault("temperature 0.3", LEGACY, ppo.temperature(0.3), _SAMPLER),
@@ -144,7 +145,7 @@ ASKED = (
 """Those of its other tables that are not among them."""
 
 OF_WEIGHTS = (
-    *(Fault("moments of Adam lost", algorithm, anywhere.forgotten, _UPDATE) for algorithm in (PPO, LEGACY)),
+    *(Fault("moments of Adam lost", algorithm, anywhere.forgotten, _RESTARTED) for algorithm in (PPO, LEGACY)),
     *(Fault("first checkpoint loaded", algorithm, anywhere.replaced, _MOVED) for algorithm in (PPO, LEGACY)),
 )
 """Those that GRPO has in the review, in PPO."""
