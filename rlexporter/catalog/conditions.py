@@ -341,13 +341,13 @@ CONDITIONS: tuple[Condition, ...] = (
         related=("rl_prompts_repeated_fraction", "rl_prompt_length_dist"),
     ),
     condition("prompts_short", "RLPromptsChanged", Family.DATA).when(
-        below("prompt_length", warning(0.4, k=2, n=3), vs=Baseline.RECENT),
+        below("prompt_shortness", warning(0.7, k=2, n=3)),
         summary="Prompts have become much shorter.",
-        meaning="The mean length of the prompts has fallen to less than half of what it was a few steps before. They "
-        "may have lost their content.",
+        meaning="Every prompt of a step is shorter than the prompts of any step before were on average, by a third or "
+        "more. They may have lost their content.",
         causes=("An empty column, a template without its placeholder, a limit that cuts the prompt.",),
         remedies=("Print a prompt as it is tokenized; compare it with one of the start of the run.",),
-        source="live GRPO runs: a seventh where prompts lose their content, within 8 % in healthy ones",
+        source="live GRPO runs: a seventh where prompts lose their content; 1 and more in healthy ones, mixtures too",
         algorithms=_TRAINERS,
         related=("rl_prompt_length_dist", "rl_prompt_end_changed_fraction"),
     ),

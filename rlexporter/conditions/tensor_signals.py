@@ -18,6 +18,8 @@ _ZEROS_FROM = 20
 """The number of first steps that say how often a reward is exactly 0."""
 _SELDOM = 0.01
 """The share of exact zeros up to which they are rare."""
+_STEPS_OF_PROMPTS = 20
+"""The number of steps whose prompts say how short they are by themselves."""
 _ROLLOUTS = 10
 """The number of rollouts before sampler and policy are compared."""
 _UNSURE = 3
@@ -151,6 +153,18 @@ def prompts_stuck(view: View, memory: Memory) -> float | None:
     """Return the share of repeated prompts; None where the run began like that, with a small data set."""
     share, past = memory.new("prompts_repeated"), memory.past["prompts_repeated"]
     return share if share is not None and past.count > START and past.start(START) < 0.5 else None
+
+
+@declared.signal("prompt_shortness", unit="fraction", of="prompt_length")
+def prompt_shortness(view: View, memory: Memory) -> float | None:
+    """Return the longest prompt of the step over the lowest mean length of a step before: 1 or more in any mixture."""
+    counted, mean = view.counted.get("rl_prompt_length_dist"), memory.new("prompt_length")
+    if counted is None or mean is None:
+        return None
+    share = counted.maximum / memory.shortest if memory.past["prompt_length"].count > _STEPS_OF_PROMPTS else None
+    if share is None or share >= 1.0:
+        memory.shortest = min(memory.shortest, mean)
+    return share
 
 
 @declared.signal("copies_excess", unit="fraction", of="copied", after=("copied_expected",))

@@ -168,6 +168,8 @@ class Memory:
     highest: float = float("-inf")
     rewards: int = 0
     """The number of rewards so far."""
+    shortest: float = float("inf")
+    """The lowest mean length of the prompts of a step."""
     weights: dict[str, float] = field(default_factory=dict)
     """The weight of each reward function."""
     lost_weights: dict[str, int] = field(default_factory=dict)

@@ -34,8 +34,8 @@ NUMBERS = {
     ": 7 reward functions": "reward_function_lost reward_function_dead reward_function_blind",
     ": a chance of 1 in 10^7, limit 1 in 10^3": "gradient_dead reward_flat",
     ": 700%, limit 300%": "learning_rate_zero ratio_tail ratio_extreme clipfrac_high reference_dropout kl_coef_lost "
-    "value_clipfrac_high truncation eos_missing same_length prompts_stuck prompt_end_changed loss_mask_wrong "
-    "reference_moved weights_lost optimizer_incomplete completions_copied reward_zeroed",
+    "value_clipfrac_high truncation eos_missing same_length prompts_stuck prompts_short prompt_end_changed "
+    "loss_mask_wrong reference_moved weights_lost optimizer_incomplete completions_copied reward_zeroed",
     ": 7 keys": "keys_gone",
 }
 """What is said of 7 with a limit of 3, by hand: the conditions of which it is not `: 7, limit 3`."""

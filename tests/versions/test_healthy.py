@@ -1,4 +1,4 @@
-"""Healthy runs of every trainer and generation, watched at the tensor: nothing critical may begin in any of them.
+"""Healthy runs of every trainer and generation, watched at the tensor: no alert may begin in any of them.
 
 Takes minutes, hence `make healthy`. The models are the demo's: taught to write, and learning what they are rewarded
 for.
@@ -11,16 +11,21 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import mean, median
-from typing import Any
+from typing import Any, ClassVar
 
+import datasets
 import pytest
+import torch
 import trl
+from transformers import TrainerCallback
 
 import rlexporter
 from rlexporter import Exporter
+from rlexporter.catalog.conditions import CONDITIONS
 from rlexporter.conditions.judge import Judge, Transition
 from rlexporter.conditions.view import View
 from rlexporter.demo import quiet, tiny
+from rlexporter.model.condition import Family
 from tests.served import errors
 from tests.versions import demo_trainers
 from tests.versions.trls import VERSION
@@ -84,6 +89,30 @@ def brief() -> list[Any]:
     return [short]
 
 
+class _Curriculum(TrainerCallback):  # type: ignore[misc] # transformers is not checked
+    """The letter counts first, then the length."""
+
+    WEIGHTS: ClassVar = {1: (1.0, 0.2), 60: (0.6, 0.6), 100: (0.0, 2.0)}
+
+    def __init__(self, trainer: Any) -> None:
+        self.trainer = trainer
+
+    def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        if (weights := self.WEIGHTS.get(state.global_step + 1)) is not None:
+            self.trainer.reward_weights = torch.tensor(weights)
+
+
+def curriculum(trainer: Any) -> None:
+    """Weights of the reward functions that change in mid-run, one of them to 0."""
+    trainer.add_callback(_Curriculum(trainer))
+
+
+def mixture(trainer: Any) -> None:
+    """Prompts of two kinds, one of them eight times as long."""
+    given = [*tiny.prompts(256), *(f"{text[0]} in a few short words:" for text in tiny.prompts(256))]
+    trainer.train_dataset = datasets.Dataset.from_dict({"prompt": given})
+
+
 @dataclass(frozen=True)
 class Healthy:
     """A run. ``options``: where it differs from the demo's."""
@@ -92,8 +121,10 @@ class Healthy:
     options: dict[str, Any] = field(default_factory=dict)
     rewards: Callable[[], list[Any]] = plain
     steps: int = 150
-    silent: bool = False
-    """True if no warning may begin either."""
+    plant: Callable[[Any], None] = lambda trainer: None
+    """What else is done to the trainer before it is watched."""
+    resumes: int = 0
+    """The step of the checkpoint from which the watched training goes on."""
     solved: bool = False
     """True if the rewards, 0 or 1, must be few at first and nearly all at last."""
 
@@ -129,21 +160,21 @@ _NEWEST = {
     "grpo learning fast": Healthy("grpo", {**_FAST, "seed": 13}, steps=400),
     "grpo learning fast without kl": Healthy("grpo", {**_FAST, **_ON_POLICY, "beta": 0.0, "seed": 14}, steps=300),
     "rloo learning fast": Healthy("rloo", {**_FAST, **_EVERY_TENTH, "seed": 5}, steps=400),
-    "grpo sparse": Healthy("grpo", {"learning_rate": 1e-3, "seed": 15}, sparse, steps=300, silent=True),
-    "grpo sparse every tenth": Healthy(
-        "grpo", {"learning_rate": 1e-3, **_EVERY_TENTH, "seed": 16}, sparse, steps=300, silent=True
-    ),
-    "rloo sparse": Healthy("rloo", {"learning_rate": 1e-3, "seed": 17}, sparse, steps=300, silent=True),
-    "grpo sparse, solved": Healthy("grpo", {**_SOLVING, "seed": 18}, solvable, steps=400, silent=True, solved=True),
+    "grpo sparse": Healthy("grpo", {"learning_rate": 1e-3, "seed": 15}, sparse, steps=300),
+    "grpo sparse every tenth": Healthy("grpo", {"learning_rate": 1e-3, **_EVERY_TENTH, "seed": 16}, sparse, steps=300),
+    "rloo sparse": Healthy("rloo", {"learning_rate": 1e-3, "seed": 17}, sparse, steps=300),
+    "grpo sparse, solved": Healthy("grpo", {**_SOLVING, "seed": 18}, solvable, steps=400, solved=True),
     "grpo sparse, solved, every tenth": Healthy(
-        "grpo", {**_SOLVING, **_EVERY_TENTH, "seed": 19}, solvable, steps=400, silent=True, solved=True
+        "grpo", {**_SOLVING, **_EVERY_TENTH, "seed": 19}, solvable, steps=400, solved=True
     ),
-    "grpo sparse, far": Healthy(
-        "grpo", {**_FOUND, "learning_rate": 1e-3, "seed": 504}, brief, silent=True, solved=True
-    ),
-    "rloo sparse, far": Healthy(
-        "rloo", {**_FOUND, "learning_rate": 5e-4, "seed": 504}, brief, silent=True, solved=True
-    ),
+    "grpo sparse, far": Healthy("grpo", {**_FOUND, "learning_rate": 1e-3, "seed": 504}, brief, solved=True),
+    "rloo sparse, far": Healthy("rloo", {**_FOUND, "learning_rate": 5e-4, "seed": 504}, brief, solved=True),
+    "grpo curriculum": Healthy("grpo", {"seed": 21}, plant=curriculum),
+    "rloo curriculum every tenth": Healthy("rloo", {**_EVERY_TENTH, "seed": 22}, plant=curriculum),
+    "grpo mixture": Healthy("grpo", {"seed": 23}, plant=mixture),
+    "rloo mixture": Healthy("rloo", {**_ON_POLICY, "seed": 24}, plant=mixture),
+    "grpo resumed": Healthy("grpo", {**_LINEAR, "seed": 25}, resumes=60),
+    "rloo resumed, cosine": Healthy("rloo", {"lr_scheduler_type": "cosine", "seed": 26}, resumes=60),
     "rloo": Healthy("rloo"),
     "rloo every tenth": Healthy("rloo", {**_EVERY_TENTH, **_LINEAR, "seed": 1}),
     "rloo none": Healthy("rloo", {"seed": 2}, with_none),
@@ -198,10 +229,10 @@ RUNS = _LEGACY if VERSION < (0, 12) else _MID if VERSION < (1, 0) else _LATE if 
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_nothing_critical_begins(
+def test_nothing_begins(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """No condition of that severity, in no step; what else began is printed."""
+    """No warning and nothing critical, but for what a busy machine does; what else began is printed."""
     run = RUNS[name]
     quiet()
     began: list[str] = []
@@ -229,11 +260,10 @@ def test_nothing_critical_begins(
     with capsys.disabled():
         print(told, *began, sep="\n    ", flush=True)
 
-    assert _steps(exporter) == run.steps
+    assert _steps(exporter) == run.steps - run.resumes
     assert judged > 25
     assert errors(exporter) == 0
-    assert _critical(exporter) == {}
-    assert not run.silent or not [each for each in began if each.startswith("warning")]
+    assert _begun(exporter) == {}
     assert not run.solved or mean(pasts["reward"].first[:10]) < 0.3
     assert not run.solved or mean(pasts["reward"].last(30)) >= 0.85
 
@@ -242,11 +272,14 @@ def _steps(exporter: Exporter) -> float:
     return exporter.snapshot.value("rl_steps_total") or 0
 
 
-def _critical(exporter: Exporter) -> dict[str, float]:
+def _begun(exporter: Exporter) -> dict[str, float]:
     samples = exporter.snapshot.samples.items()
     assert any(s.labels[1] == "critical" for s, _ in samples if s.metric.series == "rl_threshold")
     counts = {s.labels: v for s, v in samples if s.metric.series == "rl_condition_events_total"}
-    return {name: count for (name, severity), count in counts.items() if severity == "critical" and count}
+    busy = {each.name for each in CONDITIONS if each.family in (Family.SLOW, Family.STALL)}
+    return {
+        name: count for (name, severity), count in counts.items() if severity != "info" and count and name not in busy
+    }
 
 
 def _built(run: Healthy, folder: Path) -> tuple[Any, Callable[[], object]]:
@@ -254,5 +287,10 @@ def _built(run: Healthy, folder: Path) -> tuple[Any, Callable[[], object]]:
     if run.algorithm == "ppo-legacy":
         loop = demo_trainers.legacy(run.steps, folder, run.rewards(), **run.options)
         return loop.trainer, lambda: loop.train(None, lambda: None)
-    trainer = demo_trainers.modern(run.algorithm, run.steps, folder, model, run.rewards(), **run.options)
-    return trainer, trainer.train
+    options = {"save_strategy": "steps", "save_steps": run.resumes, **run.options} if run.resumes else run.options
+    if run.resumes:
+        demo_trainers.modern(run.algorithm, run.resumes, folder, model, run.rewards(), **options).train()
+        model = tiny.model(folder / "tiny-llama", run.options.get("seed", 0), lambda done, of: None)
+    trainer = demo_trainers.modern(run.algorithm, run.steps, folder, model, run.rewards(), **options)
+    run.plant(trainer)
+    return trainer, lambda: trainer.train(resume_from_checkpoint=bool(run.resumes))
