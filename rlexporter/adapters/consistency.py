@@ -19,8 +19,6 @@ _SUMMED = "sum_then_normalize"
 _NO_MODEL = "there is no model that is the reference: the penalty is off, or it is the policy without its adapter"
 _EVERY = 2
 """The rollouts between two looks at the reference, which hardly ever moves."""
-
-
 _NO_GROUPS = "each prompt has one completion: there are no copies to compare"
 _MASK_OF_LOOP = "the loop makes its mask of the padding, and nothing is handed on that could be compared"
 
@@ -43,7 +41,7 @@ class Consistency:
         """The rollouts in which it did; -1 once one did not."""
 
     def without_groups(self) -> None:
-        """Say what PPO has not."""
+        """Say why two of the checks are not made in PPO."""
         self._sink.signal("copies", _NO_GROUPS)
         self._sink.signal("loss_mask", _MASK_OF_LOOP)
 
@@ -79,11 +77,9 @@ class Consistency:
         import torch
 
         with self._sink.observing("prompt"):
-            padded = (
-                torch.nn.utils.rnn.pad_sequence(queries, batch_first=True) if isinstance(queries, list) else queries
-            )
-            places = torch.arange(1, padded.size(1) + 1, device=padded.device)
-            now = (padded.long() * (places * places * 40503 + 97)).sum(1)  # for other tokens hardly ever the same
+            if isinstance(queries, list):
+                queries = torch.nn.utils.rnn.pad_sequence(queries, batch_first=True)
+            now = row_hashes(queries)
             before, self._queries = self._queries, now
             if before is not None and before.device == now.device:
                 self._sink.observe("rl_prompts_repeated_fraction", (now.unsqueeze(1) == before).any(1).float())
@@ -184,12 +180,9 @@ def advantage_correlation(advantages: Any, rewards: Any, group: int) -> tuple[An
     advantage, reward = (numbers.float().view(-1, group) for numbers in (advantages, rewards))
     scale = torch.linalg.vecdot(reward, reward) + group  # less of a spread than a part of it is rounding
     advantage, reward = (numbers - numbers.mean(1, keepdim=True) for numbers in (advantage, reward))
-    (sizes, others), both = (
-        (torch.linalg.vecdot(x, x) for x in (advantage, reward)),
-        torch.linalg.vecdot(advantage, reward),
-    )
-    correlation = both * (sizes * others).rsqrt()
-    spread = (others > 1e-9 * scale) & (sizes > 1e-12)
+    of_advantage, of_reward = torch.linalg.vecdot(advantage, advantage), torch.linalg.vecdot(reward, reward)
+    correlation = torch.linalg.vecdot(advantage, reward) * (of_advantage * of_reward).rsqrt()
+    spread = (of_reward > 1e-9 * scale) & (of_advantage > 1e-12)
     return correlation, spread & (correlation - correlation == 0)
 
 

@@ -124,7 +124,7 @@ INHIBITIONS: tuple[tuple[tuple[Family, ...], tuple[Family, ...]], ...] = (
         (Family.POLICY_STEP, Family.GRAD, Family.LR, Family.WEIGHTS),
         (Family.KL_HIGH, Family.ENTROPY_LOW, Family.ENTROPY_HIGH, Family.REWARD_DROP, Family.LENGTH, Family.PLATEAU),
     ),
-    ((Family.REWARD_JUMP,), (Family.VALUE, Family.GRAD, Family.POLICY_STEP, Family.KL_HIGH)),
+    ((Family.REWARD_JUMP,), (Family.VALUE, Family.GRAD, Family.POLICY_STEP, Family.WEIGHTS, Family.KL_HIGH)),
     ((Family.TRUNCATION,), (Family.LENGTH,)),
     ((Family.REWARD_FLAT,), (Family.REWARD_DROP, Family.PLATEAU, Family.GRAD_DEAD)),
     ((Family.STALL,), (Family.SLOW,)),

@@ -450,8 +450,9 @@ CONDITIONS: tuple[Condition, ...] = (
         "any of the last ten. Adam's first update moves each weight by the learning rate, whatever the gradient.",
         causes=("The optimizer was made anew, or resumed without its state.",),
         remedies=("Save and load the optimizer's state with the weights; lengthen `warmup_steps` after a resume.",),
-        source="live GRPO and PPO runs: 2.6 to 3.7 times where Adam's moments are lost, below 1.4 in healthy ones",
-        algorithms=_TRAINERS,
+        source="live GRPO runs: 3.7 times where Adam's moments are lost, below 1.4 in healthy ones; in PPO, with many "
+        "updates a step, 2.5 in a healthy one",
+        algorithms=_GROUPS,
         related=("rl_weight_update_size", "rl_learning_rate", "rl_grad_norm"),
     ),
     condition("update_jump", "RLWeightsJumped", Family.WEIGHTS).when(

@@ -113,6 +113,13 @@ def mixture(trainer: Any) -> None:
     trainer.train_dataset = datasets.Dataset.from_dict({"prompt": given})
 
 
+def adapter(trainer: Any) -> None:
+    """A LoRA adapter is trained in place of the policy, which without it is the reference."""
+    peft = pytest.importorskip("peft", reason="peft is not installed")
+    config = peft.LoraConfig(r=8, lora_alpha=16, target_modules=["q_proj", "v_proj"], task_type="CAUSAL_LM")
+    trainer.model = trainer.model_wrapped = peft.get_peft_model(trainer.model, config)
+
+
 @dataclass(frozen=True)
 class Healthy:
     """A run. ``options``: where it differs from the demo's."""
@@ -185,6 +192,8 @@ _NEWEST = {
 }
 _LATE = {
     "grpo": Healthy("grpo", {"seed": 20}),
+    "grpo adapter": Healthy("grpo", {"learning_rate": 2e-3, "seed": 23}, plant=adapter),
+    "rloo adapter every tenth": Healthy("rloo", {"learning_rate": 2e-3, **_EVERY_TENTH, "seed": 24}, plant=adapter),
     "gspo none every tenth": Healthy("grpo", {**_GSPO, **_EVERY_TENTH, "seed": 21}, with_none),
     "rloo": Healthy("rloo", {**_LINEAR, "seed": 22}),
     "ppo": Healthy("ppo", {"seed": 1}),
@@ -293,4 +302,4 @@ def _built(run: Healthy, folder: Path) -> tuple[Any, Callable[[], object]]:
         model = tiny.model(folder / "tiny-llama", run.options.get("seed", 0), lambda done, of: None)
     trainer = demo_trainers.modern(run.algorithm, run.steps, folder, model, run.rewards(), **options)
     run.plant(trainer)
-    return trainer, lambda: trainer.train(resume_from_checkpoint=bool(run.resumes))
+    return trainer, (lambda: trainer.train(resume_from_checkpoint=True)) if run.resumes else trainer.train
