@@ -201,6 +201,9 @@ _PAYS = (
 KL_FLOOR = {"k1": 0.25, "k3": 0.25, "sequence": 3.0}
 """Up to this KL, by variant, a policy is near its reference, however fast it got there."""
 
+KL_AT_START = 0.3
+"""The first KL a token that another kernel or precision may make."""
+
 KL_COEF_LOST = 1e-4
 """The share of its highest value below which a coefficient holds nothing."""
 
@@ -742,7 +745,7 @@ CONDITIONS: tuple[Condition, ...] = (
     condition("kl_at_start", "RLKLAtStart", Family.KL_HIGH).when(
         above(
             "kl_first",
-            info({"k1": 0.3, "k3": 0.3, "sequence": 5.0}),
+            info({"k1": KL_AT_START, "k3": KL_AT_START, "sequence": 5.0}),
             critical({"k1": 2.0, "k3": 2.0, "sequence": 20.0}),
         ),
         summary="The policy differs from the reference before any update.",

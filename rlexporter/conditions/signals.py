@@ -8,7 +8,7 @@ from __future__ import annotations
 from itertools import islice, pairwise, takewhile
 from statistics import median
 
-from rlexporter.catalog.conditions import KL_COEF_LOST, KL_FLOOR, SETTLED
+from rlexporter.catalog.conditions import KL_AT_START, KL_COEF_LOST, KL_FLOOR, SETTLED
 from rlexporter.conditions.evidence import UNIT
 from rlexporter.conditions.learning import found
 from rlexporter.conditions.past import FIRST, START, Past, deviation, p90
@@ -67,9 +67,11 @@ def kl_first(view: View, memory: Memory) -> float | None:
 
 @declared.signal("kl_first_seen", unit="nats", of="kl", after=("kl_first",))
 def kl_first_seen(view: View, memory: Memory) -> float | None:
-    """Return the very first KL where it was seen at the tensor, which is exact."""
+    """Return the very first KL where it was seen at the tensor, which is exact; None for one that is large anyway."""
     first = memory.new("kl_first")
-    return abs(first) if first is not None and "rl_kl_per_token_dist" in view.counted else None
+    if first is None or "rl_kl_per_token_dist" not in view.counted:
+        return None
+    return abs(first) if abs(first) <= KL_AT_START else None
 
 
 @declared.signal("advantage_offset", of="advantage")
