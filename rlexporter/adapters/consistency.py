@@ -17,8 +17,6 @@ _AGREEING = 8
 _SUMMED = "sum_then_normalize"
 """TRL's name for advantages that are made of the sum of the rewards."""
 _NO_MODEL = "there is no model that is the reference: the penalty is off, or it is the policy without its adapter"
-_EVERY = 2
-"""The rollouts between two looks at the reference, which hardly ever moves."""
 _NO_GROUPS = "each prompt has one completion: there are no copies to compare"
 _MASK_OF_LOOP = "the loop makes its mask of the padding, and nothing is handed on that could be compared"
 
@@ -31,6 +29,7 @@ class Consistency:
         self._sink = sink
         self._reference = WeightSample()
         self._rollouts = 0
+        """The rollouts so far: one in four has a look at the reference, every second one at copies, for the cost."""
         self._prompts: set[int] = set()
         """Hashes of the prompts of the last rollout."""
         self._queries: Any = None
@@ -47,8 +46,8 @@ class Consistency:
 
     def see_reference(self) -> None:
         """Observe the share of the reference's weights that have changed, unless the settings ask for that."""
-        skipped, self._rollouts = self._rollouts % _EVERY, self._rollouts + 1
-        if skipped:
+        self._rollouts += 1
+        if self._rollouts % 4 != 1:
             return
         with self._sink.observing("reference"):
             reference = getattr(self._trainer, "ref_model", None)
@@ -100,6 +99,8 @@ class Consistency:
 
     def see_copies(self, tokens: Any) -> None:
         """Observe which completions (completions, ``tokens``) another one of their group is a copy of."""
+        if self._rollouts % 2:
+            return
         with self._sink.observing("copies"):
             group = self._trainer.num_generations
             if group < 2 or len(tokens) % group:
@@ -113,6 +114,8 @@ class Consistency:
 
         A completion of probability p is drawn again by one of the g - 1 others of its group with 1 - (1 - p)^(g - 1).
         """
+        if self._rollouts % 2:
+            return
         likely = (logprobs * mask).sum(1).exp()
         expected = 1 - (1 - likely) ** (self._trainer.num_generations - 1)
         self._sink.observe("rl_completion_copied_expected_fraction", expected.nan_to_num(0.0, 0.0, 0.0))
@@ -166,7 +169,7 @@ def row_hashes(tokens: Any) -> Any:
     import torch
 
     places = torch.arange(1, tokens.size(1) + 1, device=tokens.device)
-    return (tokens.long() * (places * places * 40503 + 97)).sum(1)
+    return (tokens.long() * places.pow(5)).sum(1)  # the product may overflow, as in other hashes
 
 
 def advantage_correlation(advantages: Any, rewards: Any, group: int) -> tuple[Any, Any]:

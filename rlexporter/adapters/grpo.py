@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from rlexporter.adapters.consistency import Consistency
-from rlexporter.adapters.rewards import weighted
+from rlexporter.adapters.rewards import RewardTaps
 from rlexporter.adapters.taps import Taps
 from rlexporter.adapters.weights import WeightSample, see_weights
 from rlexporter.model.sink import NotSeenError
@@ -30,14 +30,15 @@ _FUSED = "Unsloth computes the loss from hidden states in one function: there ar
 class GroupTaps(Taps):
     """Taps on the methods of GRPO and RLOO. They ignore evaluation, which goes through the same methods."""
 
+    reward_taps: type[RewardTaps] = RewardTaps
+
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self._scores: list[tuple[Any, Any]] | None = None
         self._read: dict[str, tuple[list[float], int]] = {}
         self._weights = WeightSample()
         self._consistency = Consistency(self.trainer, self.sink)
-        self._rewards: Any = None
-        """The rewards of the rollout under way, one for each completion of all ranks."""
+        self._rewards = self.reward_taps(self.trainer, self.sink)
         self._fresh = False
         """True in the first step that uses a rollout: the policy is the one that sampled it."""
 
@@ -54,10 +55,10 @@ class GroupTaps(Taps):
         self.tap(trainer, "_compute_loss", self._loss, *signals)
 
     def tap_rollout(self) -> None:
-        """Wrap the rollout."""
+        """Wrap the rollout, and its rewards."""
+        self._rewards.install()
         signals = ("advantage", "weights", "reference", "prompt", "copies")
         self.tap(self.trainer, "_generate_and_score_completions", self._rollout, *signals)
-        self.tap(self.trainer, "_calculate_rewards", self._calculate)
         if hasattr(self.trainer, "_generate"):  # from trl 0.24 on
             self.tap(self.trainer, "_generate", self._generate, "completion_length", "prompt_length")
 
@@ -95,22 +96,15 @@ class GroupTaps(Taps):
                 output = generate_and_score(*args, **kwargs)
             finally:
                 scores, self._scores = self._scores, None
-                rewards, self._rewards = self._rewards, None
+                rewards = self._rewards.take()
         self._fresh = True
         self._see_rollout(output, scores)
         with self.sink.guard("tap"):
             self._consistency.see_prompts(args[0] if args else kwargs["inputs"])
-        with self.sink.observing("advantage"):
-            if rewards is not None:
+        if rewards is not None and isinstance(output, dict):
+            with self.sink.observing("advantage"):
                 self._consistency.see_advantages(output, scores, rewards)
         return output
-
-    def _calculate(self, calculate: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        per_function = calculate(*args, **kwargs)
-        if self._scores is not None:
-            with self.sink.guard("tap"):
-                self._rewards = weighted(per_function, self.trainer.reward_weights)
-        return per_function
 
     def _see_rollout(self, output: Any, scores: Any) -> None:
         """Observe ``output``, the batch that was generated and scored; ``scores`` are those of its tokens."""

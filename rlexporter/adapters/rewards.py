@@ -37,6 +37,7 @@ class RewardTaps(Taps):
         self._none: dict[int, list[bool]] = {}
         self._dataset = ""
         self._weights: list[float] = []
+        self._rewards: Any = None
         self._timed = False
         """True if each function is timed by itself, without the wait for other ranks that follows it."""
 
@@ -97,6 +98,7 @@ class RewardTaps(Taps):
         rewards = weighted(per_function, self.trainer.reward_weights)
         self.sink.observe("rl_reward_dist", rewards.narrow(0, start, count), scored)
         self.sink.undefined("rl_reward_dist", sum(unscored))
+        self._rewards = rewards
         self._see_weights()
         self._see_groups(per_function, rewards, [*none, unscored], start)
         # TRL replaces advantages that are not finite by 0 or the largest number: they are counted before that.
@@ -104,6 +106,11 @@ class RewardTaps(Taps):
         lost = advantages - advantages != 0  # the difference is NaN for NaN and the infinities
         self.sink.observe("rl_advantage_dist", advantages, lost if scored is None else lost & scored)
         self.sink.undefined("rl_advantage_dist", sum(unscored))
+
+    def take(self) -> Any:
+        """Return the rewards of the rollout that was just made, one for each completion of all ranks, once."""
+        rewards, self._rewards = self._rewards, None
+        return rewards
 
     def _see_groups(self, per_function: Any, rewards: Any, none: list[list[bool]], start: int) -> None:
         """Observe within the groups of all ranks: ranges, how many have none, and exact zeros in those that have one.
@@ -116,11 +123,12 @@ class RewardTaps(Taps):
         ranges, known = ranges_of(given)
         self.sink.observe("rl_reward_group_range_dist", ranges.select(1, -1), known.select(1, -1))
         zero = ((given == 0) & (ranges > _SAME).unsqueeze(1)).view(-1, len(none))
-        zero, flat = zero.narrow(0, start, len(none[0])).float(), (ranges <= _SAME).float()
+        zero, flat = zero.narrow(0, start, len(none[0])).float(), (ranges.abs() <= _SAME).float()
         self.sink.observe("rl_reward_zero_fraction", zero.select(1, -1), _except(none[-1], zero))
         for i, name in enumerate(self.trainer.reward_func_names):
             self.sink.observe("rl_reward_function_zero_fraction", zero.select(1, i), _except(none[i], zero), (name,))
-            self.sink.observe("rl_reward_function_flat_fraction", flat.select(1, i), known.select(1, i), (name,))
+            judged = known.select(1, i) if any(none[i]) else None
+            self.sink.observe("rl_reward_function_flat_fraction", flat.select(1, i), judged, (name,))
 
     def _see_weights(self) -> None:
         """Observe the weight of each function where it has changed, unless reading it would wait for a device."""
@@ -142,8 +150,8 @@ def ranges_of(groups: Any) -> tuple[Any, Any]:
     """Return the largest minus the smallest number along dimension 1, NaN left out; and where that is a number."""
     import torch
 
-    missing = groups.isnan()
-    ranges = torch.where(missing, -math.inf, groups).amax(1) - torch.where(missing, math.inf, groups).amin(1)
+    high, low = (torch.nan_to_num(groups, missing, math.inf, -math.inf) for missing in (-math.inf, math.inf))
+    ranges = high.amax(1) - low.amin(1)
     return ranges, ranges - ranges == 0
 
 

@@ -7,8 +7,7 @@ from typing import Any
 from rlexporter.adapters.grpo import GroupTaps, UnslothTaps
 from rlexporter.adapters.optimizer import OptimizerTaps
 from rlexporter.adapters.ppo import PPOTaps
-from rlexporter.adapters.rewards import RewardTaps
-from rlexporter.adapters.swift import SwiftGroupTaps, SwiftRewardTaps
+from rlexporter.adapters.swift import SwiftGroupTaps
 from rlexporter.adapters.taps import NoTaps, Taps
 from rlexporter.adapters.trainer_facts import framework_of, names_of
 from rlexporter.frameworks.trl_based import SWIFT, UNSLOTH
@@ -36,7 +35,7 @@ def _kinds(trainer: Any, names: set[str]) -> tuple[type[Taps], ...]:
     if not names & _GROUP_TRAINERS:
         return (OptimizerTaps,)
     if (framework := framework_of(trainer)) == SWIFT.name:
-        return (OptimizerTaps, SwiftRewardTaps, SwiftGroupTaps)
+        return (OptimizerTaps, SwiftGroupTaps)
     if framework == UNSLOTH.name and "GRPOTrainer" in names:
-        return (OptimizerTaps, RewardTaps, UnslothTaps)
-    return (OptimizerTaps, RewardTaps, GroupTaps)
+        return (OptimizerTaps, UnslothTaps)
+    return (OptimizerTaps, GroupTaps)

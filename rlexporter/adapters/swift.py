@@ -38,9 +38,12 @@ class SwiftRewardTaps(RewardTaps):
 class SwiftGroupTaps(GroupTaps):
     """Taps on the rollout and the loss."""
 
+    reward_taps = SwiftRewardTaps
+
     def install(self) -> None:
         """Wrap rollout, scoring and loss."""
         trainer, signals = self.trainer, ("logprob", "entropy", "ratio", "kl", "loss_mask")
+        self._rewards.install()
         self.sink.signal("value", NO_CRITIC)
         self.sink.signal("copies", _MICRO_BATCHES)
         self.sink.signal("prompt_length", _NO_PROMPTS)

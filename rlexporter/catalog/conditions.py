@@ -404,7 +404,7 @@ CONDITIONS: tuple[Condition, ...] = (
         related=("rl_first_use_log_ratio", "rl_policy_ratio_dist"),
     ),
     condition("reference_moved", "RLReferenceMoved", Family.OBJECTIVE).when(
-        above("ref_changed", warning(0.001, k=2, n=3)),
+        above("ref_changed", warning(0.001)),
         summary="The reference model changes, and nothing asks for that.",
         meaning="Weights of the reference have changed between rollouts although `sync_ref_model` is off. KL to it no "
         "longer says how far the policy has gone, and the penalty holds nothing.",

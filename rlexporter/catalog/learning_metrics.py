@@ -941,8 +941,8 @@ LOGPROBS = (
     ),
     _logprob.fraction(
         "rl_ref_weight_changed_fraction",
-        "Share of the reference's weights (of some 30,000 that are compared) that have changed since the rollout "
-        "before; not served where `sync_ref_model` asks for that.",
+        "Share of the reference's weights (of some 30,000 that are compared) that have changed in the last four "
+        "rollouts; not served where `sync_ref_model` asks for that.",
         level=Level.STEP,
         scope=RankScope.RANK,
         reading="0. More: the reference is trained, loaded or synchronised, and KL to it means nothing.",

@@ -218,18 +218,18 @@ class LegacyPPOTrainer:
 
 
 def _drive(exporter: Exporter, kind: type[Any]) -> None:
-    """Three steps; the first allocates, and the third has a second look at the reference."""
+    """Five steps; the first allocates, and the fifth has a second look at the reference."""
     trainer = kind("cuda")
     if kind is LegacyPPOTrainer:
         LegacyTaps(trainer, exporter.run).install()
-        for _ in range(3):
+        for _ in range(5):
             trainer.step(
                 [torch.ones(1, device="cuda")], [[1, 2]], [torch.ones((), device="cuda"), torch.ones(1, device="cuda")]
             )
         return
     exporter.run.begin(RunFacts(algorithm="ppo" if kind is PPOTrainer else "grpo", step=0))
     taps = taps_for(trainer, exporter.run.sink)
-    for step in (1, 2, 3):
+    for step in range(1, 6):
         trainer.train()
         for each in taps:
             each.step_end()

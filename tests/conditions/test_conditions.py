@@ -200,7 +200,7 @@ PLANTS = {
     ),
     "the reference moves": Plant(
         "grpo",
-        {"reference_moved/warning": 2},
+        {"reference_moved/warning": 1},
         seen={"rl_ref_weight_changed_fraction": [1.0]},
         before={"rl_ref_weight_changed_fraction": [0.0]},
     ),
