@@ -27,14 +27,15 @@ pytestmark = REAL_TRAINERS
 
 NO_CRITIC = {"value": "there is no value function: the advantage is relative to a group"}
 NO_ENTROPY = {"entropy": "this version of TRL computes no entropies"}
+OF_PPO = {"copies": "each prompt has one completion", "loss_mask": "the loop makes its mask of the padding"}
 ONLY_A_MEAN = {"entropy": "the trainer computes only its mean over the tokens of a mini-batch"}
 
 # What cannot be seen, by trainer and the versions from which on that is so.
 EXPECTED: dict[str, list[tuple[tuple[int, int], dict[str, str]]]] = {
     "GRPOTrainer": [((0, 20), NO_CRITIC), ((0, 19), {**NO_CRITIC, **NO_ENTROPY})],
     "RLOOTrainer": [((0, 22), NO_CRITIC)],
-    "PPOTrainer": [((0, 12), {})],
-    "PPOTrainer, step()": [((0, 7), ONLY_A_MEAN)],
+    "PPOTrainer": [((0, 12), OF_PPO)],
+    "PPOTrainer, step()": [((0, 7), {**OF_PPO, **ONLY_A_MEAN})],
 }
 
 
