@@ -91,7 +91,7 @@ gpu: ## all that needs a GPU with CUDA: tests and figures; PY=python uses that p
 	@$(if $(GPU_PY),,scripts/setup gpu .venv-cuda)
 	@PYTHONPATH=. $(or $(GPU_PY),.venv-cuda/bin/python) -m scripts.gpu $(ARGS)
 
-healthy: ## real runs of every trainer: nothing critical begins in healthy ones, planted faults are named (about 35 minutes)
+healthy: ## real runs of every trainer: no alert begins in healthy ones, planted faults are named (about 35 minutes)
 	@scripts/setup test
 	@for each in $(TRL); do scripts/setup trl-$$each .venv-$$each || exit 1; done
 	@for venv in .venv $(TRL:%=.venv-%); do \

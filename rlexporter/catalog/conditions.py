@@ -201,6 +201,9 @@ _PAYS = (
 KL_FLOOR = {"k1": 0.25, "k3": 0.25, "sequence": 3.0}
 """Up to this KL, by variant, a policy is near its reference, however fast it got there."""
 
+COPIES_EXCESS = 0.3
+"""By so much the share of copies may be larger than the policy would give."""
+
 KL_AT_START = 0.3
 """The first KL a token that another kernel or precision may make."""
 
@@ -718,7 +721,7 @@ CONDITIONS: tuple[Condition, ...] = (
         related=("rl_logprob_dist", "rl_entropy_per_token_dist", "rl_policy_ratio_dist"),
     ),
     condition("completions_copied", "RLSamplerMismatch", Family.KL_NEGATIVE).when(
-        above("copies_excess", warning(0.3, k=2, n=3)),
+        above("copies_excess", warning(COPIES_EXCESS, k=2, n=3)),
         summary="Completions are copies of each other far more often than the policy would draw them.",
         meaning="Completions of one prompt are equal, token by token. How often that is chance follows from their "
         "probability under the policy; here it is far more. The number is the difference of both shares. With `top_p`, "

@@ -5,7 +5,7 @@ from __future__ import annotations
 from operator import sub
 from statistics import median
 
-from rlexporter.catalog.conditions import REWARD_GAIN_FROM
+from rlexporter.catalog.conditions import COPIES_EXCESS, REWARD_GAIN_FROM
 from rlexporter.conditions.evidence import UNIT, Varied
 from rlexporter.conditions.past import NOISE, Past, spread
 from rlexporter.conditions.view import MAX_FUNCTIONS, ROUNDING, Declared, Memory, View, finite_mean, value_range
@@ -190,7 +190,7 @@ def solved(view: View, memory: Memory) -> float | None:
     Copies that the policy would not draw have no spread, and have solved nothing.
     """
     share, copied = memory.new("flat_share"), memory.new("copied")
-    if copied is not None and copied > (memory.new("copied_expected") or 0.0) + 0.3:
+    if copied is not None and copied > (memory.new("copied_expected") or 0.0) + COPIES_EXCESS:
         return 0.0
     return share if share is None or memory.new("reward_gained") else 0.0
 
