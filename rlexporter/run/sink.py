@@ -73,7 +73,7 @@ class RunSink:
             awaits = self._pending.tally.under_way
             self._store.record(stats, at, update, served=served, awaits=awaits)
             if update is None and flush:
-                self.flush()
+                self._pending.tally.flush(self._store.step)
             if self.recorder is not None:
                 if update is not None:
                     self.recorder.step(update, awaits=awaits)
@@ -133,7 +133,8 @@ class RunSink:
                 elif read_as is not Unreadable.IGNORED:
                     kept[key] = read_as if read_as is not Unreadable.UNDEFINED else None
         if waits:
-            self.flush()
+            with self.guard("tap"):
+                self._pending.tally.flush(self._store.step)
         return kept
 
     def undefined(self, name: str, count: int) -> None:
@@ -188,9 +189,9 @@ class RunSink:
                 self._store.phase(self._pending.phases.current)
 
     def flush(self) -> None:
-        """Start to copy counts from devices to the host, before something that may fail."""
+        """Start to copy counts of the step under way from devices to the host, before something that may fail."""
         with self.guard("tap"):
-            self._pending.tally.flush(self._store.step)
+            self._pending.tally.flush(self._store.step + 1)
 
     def guard(self, where: str) -> contextlib.AbstractContextManager[None]:
         """Keep errors inside the block from the trainer."""

@@ -13,7 +13,9 @@ flush from ``_offered`` owns it: the reader, to read it, or the writer, to give 
 
 from __future__ import annotations
 
+import ctypes
 import math
+import weakref
 from typing import Any
 
 from rlexporter.model.histogram import MOST_BOUNDS, Histogram, Nonfinite
@@ -47,6 +49,7 @@ class DeviceTally:
             self._ends = self._state.as_strided((2,), (_CAPACITY * _WIDTH + 1,))
             self._classes = torch.arange(_MAX_CLASSES, dtype=torch.int32, device=device).unsqueeze(1)
             self._buffers = [_host_buffer(self._state) for _ in range(2)]
+        weakref.finalize(self, _keep_if_lost, self._buffers)
         self._pieces = [self._slots.narrow(1, start, _PIECE) for start in range(_MAX_CLASSES, _WIDTH, _PIECE)]
         for piece in self._pieces:
             _clear(piece)
@@ -107,12 +110,12 @@ class DeviceTally:
         return self._added or self._flushes > self._read[0]
 
     def arrived(self) -> tuple[int, dict[Series, Histogram]] | None:
-        """Return the newest step whose counts have arrived, with its new counts; None if nothing new has arrived.
+        """Return the oldest step whose counts have arrived and are still here, with its new counts; None if none have.
 
         Any thread may call this, one at a time.
         """
         last, before = self._read
-        for flush in sorted(self._offered, reverse=True):
+        for flush in sorted(self._offered):
             buffer = self._buffers[flush % 2]
             if flush <= last or buffer[:: len(buffer) - 1].tolist() != [flush, flush]:
                 continue
@@ -188,6 +191,22 @@ def _host_buffer(like: Any) -> Any:
     return torch.zeros(
         like.shape, dtype=like.dtype, pin_memory=like.device.type == "cuda" and torch.cuda.is_available()
     )
+
+
+def _keep_if_lost(buffers: list[Any]) -> None:
+    """Never free the buffers of a device that has failed: torch would ask it, and end the process in place of an error.
+
+    Called when their tally goes, or when the interpreter exits.
+    """
+    import torch
+
+    if not buffers[0].is_pinned():
+        return
+    try:
+        torch.cuda.Event().record()
+    except RuntimeError:
+        for buffer in buffers:
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(buffer))
 
 
 def _buckets(bounds: tuple[float, ...], before: list[float], now: list[float], pieces: list[list[float]]) -> Histogram:

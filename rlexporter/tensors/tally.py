@@ -71,8 +71,8 @@ class Tally:
         return any(device.under_way for device in tuple(self._devices.values()))
 
     def arrived(self) -> list[tuple[int, Seen]]:
-        """Return the counts that have arrived from devices since the last call, each with its step."""
-        return [step for device in tuple(self._devices.values()) if (step := device.arrived()) is not None]
+        """Return the counts that have arrived from devices since the last call, each with its step, oldest first."""
+        return [step for device in tuple(self._devices.values()) for step in iter(device.arrived, None)]
 
     def _count(self, series: Series, parts: list[Any]) -> None:
         self._add(series, host.count_few(parts, series.metric.bounds))

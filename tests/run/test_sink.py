@@ -242,6 +242,24 @@ def test_all_that_is_of_a_step_waits_for_its_counts(grpo: Exporter, monkeypatch:
     assert _began(grpo)["nonfinite_ratio", "critical"] == 2
 
 
+def test_what_the_next_step_has_flushed_is_not_judged_as_of_the_step_before(
+    grpo: Exporter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Though nobody had read the counts of that step before the next one flushed its own."""
+    sink = grpo.run.sink
+    with monkeypatch.context() as patch:
+        patch.setattr(DeviceTally, "arrived", lambda _: None)
+        sink.observe("rl_grad_norm_dist", torch.tensor([1.0]))
+        sink.log({"loss": 0.5}, step=1, update=StepUpdate(step=1))
+        sink.observe("rl_grad_norm_dist", torch.tensor([math.nan]))
+        sink.flush()
+    grpo.run.current()
+    assert _began(grpo) == {}
+    sink.log({"loss": 0.5}, step=2, update=StepUpdate(step=2))
+    grpo.run.current()
+    assert _began(grpo) == {("nonfinite_grad", "critical"): 2}
+
+
 @pytest.mark.parametrize("end", [False, True])
 def test_no_step_waits_for_longer_than_one(grpo: Exporter, end: bool) -> None:
     """Counts that have not come by the next line, or by the end, are judged late, and as those of their own step."""
