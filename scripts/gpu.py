@@ -19,6 +19,7 @@ _TESTS: dict[str, tuple[str, ...]] = {
     "tests/tensors/test_bounds.py": ("hypothesis",),
     "tests/tensors/test_tally.py": (),
     "tests/adapters/test_waits.py": (),
+    "tests/adapters/test_gpu_training.py": ("trl",),
 }
 """The files, each with the packages that it cannot do without."""
 _TRAINERS: dict[str, tuple[str, ...]] = {
@@ -26,6 +27,11 @@ _TRAINERS: dict[str, tuple[str, ...]] = {
     "tests/stack/test_models.py": ("trl", "peft"),
 }
 """Tests with real trainers, which then train on the GPU: those that count each number once more by hand."""
+_JUDGED: dict[str, tuple[str, ...]] = {
+    "tests/versions/test_healthy.py": ("trl",),
+    "tests/faults/test_faults.py": ("trl",),
+}
+"""Whole runs in bf16, healthy and with planted faults: what its kernels do to what is judged."""
 
 
 def main() -> int:
@@ -40,11 +46,18 @@ def main() -> int:
     failed = _tested("tests", _TESTS)
     # A scaler of fp16 is put on the CPU there.
     failed |= _tested("real trainers", _TRAINERS, "-k", "independent_count and not fp16")
+    many = ("-n", str(os.cpu_count() or 1)) if find_spec("xdist") else ()
+    failed |= _tested("healthy runs and planted faults", _JUDGED, "-k", "grpo or rloo", *many)
     print("gpu: figures", flush=True)
     from benchmarks import gpu
 
     for line in gpu.rows():
         print(line, flush=True)
+    if find_spec("trl"):
+        from benchmarks import gpu_step
+
+        for line in gpu_step.rows():
+            print(line, flush=True)
     print(f"gpu: {'a test failed' if failed else 'all passed'}")
     return 1 if failed else 0
 

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import sys
+import threading
+import traceback
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
+import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -42,3 +47,24 @@ def watched_by_cuda() -> Iterator[None]:
         yield
     finally:
         torch.cuda.set_sync_debug_mode("default")
+
+
+@contextlib.contextmanager
+def waits_of_the_trainer() -> Iterator[list[str]]:
+    """Collect where this thread waits for the GPU inside the block, each as the files and lines that led to it."""
+    found: list[str] = []
+    thread = threading.get_ident()
+
+    def keep(message: Any, *_: Any) -> None:
+        if "synchronizing" in str(message) and threading.get_ident() == thread:
+            stack = traceback.extract_stack(sys._getframe(1))
+            found.append(" < ".join(f"{each.filename}:{each.lineno}" for each in reversed(stack)))
+
+    with warnings.catch_warnings(), pytest.MonkeyPatch.context() as patch:
+        warnings.simplefilter("always")
+        patch.setattr(warnings, "showwarning", keep)
+        torch.cuda.set_sync_debug_mode("warn")
+        try:
+            yield found
+        finally:
+            torch.cuda.set_sync_debug_mode("default")

@@ -733,6 +733,7 @@ CONDITIONS: tuple[Condition, ...] = (
         remedies=("Compare the generation settings with `temperature`; look at the completions of one prompt.",),
         source="live GRPO and RLOO runs: within 0.1 in healthy ones, 0.4 to 1 with copies or a greedy sampler",
         algorithms=_GROUPS,
+        foretold_by=("reward_function_blind",),
         related=("rl_completion_copied_fraction", "rl_completion_copied_expected_fraction", "rl_logprob_dist"),
     ),
     condition("sampling_ratio_low", "RLSamplerMismatch", Family.KL_NEGATIVE).when(

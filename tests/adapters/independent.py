@@ -44,7 +44,7 @@ class Keeping:
             for i, name in enumerate(self.reward_func_names):  # type: ignore[attr-defined]
                 column = found[:, i]
                 self.kept.add(f"rl_reward_function_dist/{name}", column, ~column.isnan())
-            weighted = (found * self.reward_weights).nansum(1)  # type: ignore[attr-defined]
+            weighted = (found * self.reward_weights.to(found.device)).nansum(1)  # type: ignore[attr-defined]
             self.kept.add("rl_reward_dist", weighted, ~found.isnan().all(1))
             groups = weighted.reshape(-1, self.num_generations)  # type: ignore[attr-defined]
             self.kept.add("rl_reward_group_range_dist", groups.max(1).values - groups.min(1).values)

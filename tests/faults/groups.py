@@ -197,7 +197,8 @@ def other_reference(run: Run) -> None:
     with torch.no_grad():
         for weight in run.trainer.ref_model.parameters():
             if weight.dim() > 1:
-                weight.add_(torch.randn(weight.shape, generator=generator), alpha=0.12 * float(weight.std()))
+                noise = torch.randn(weight.shape, generator=generator).to(weight.device)
+                weight.add_(noise, alpha=0.12 * float(weight.std()))
 
 
 def dropout_in_reference(run: Run) -> None:

@@ -10,6 +10,10 @@ import trl
 from transformers import PrinterCallback
 
 from rlexporter.demo import trainers
+from tests.tiny import ON_GPU
+
+_DEVICE = {"use_cpu": not ON_GPU, "bf16": ON_GPU}
+"""As people train there: a GPU with autocast to bf16, a CPU without."""
 
 
 def legacy(steps: int, folder: Path, rewards: list[Any], **options: Any) -> trainers.LegacyRun:
@@ -25,7 +29,7 @@ def modern(algorithm: str, steps: int, folder: Path, model: Any, rewards: list[A
     name = "_ppo_settings" if algorithm == "ppo" else "_group_settings"
     settings = getattr(trainers, name)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(trainers, name, lambda *args: {**settings(*args), "bf16": False, **options})
+        patch.setattr(trainers, name, lambda *args: {**settings(*args), **_DEVICE, **options})
         if algorithm == "ppo":
             trainer = trainers.of_ppo(steps, folder, model, rewards)
         else:
