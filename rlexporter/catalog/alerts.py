@@ -102,6 +102,21 @@ INHIBITIONS: tuple[tuple[tuple[Family, ...], tuple[Family, ...]], ...] = (
         ),
     ),
     (
+        (Family.ROLLOUTS,),
+        (
+            *(
+                Family.REWARD_DROP,
+                Family.REWARD_FLAT,
+                Family.PLATEAU,
+                Family.LENGTH,
+                Family.TRUNCATION,
+                Family.ADVANTAGE,
+            ),
+            *(Family.GRAD_DEAD, Family.EVALUATION),
+        ),
+    ),
+    ((Family.SAMPLES,), (Family.KL_NEGATIVE, Family.POLICY_STEP, Family.GRAD, Family.REWARD_DROP, Family.PLATEAU)),
+    (
         (Family.KL_NEGATIVE,),
         (
             *(Family.POLICY_STEP, Family.GRAD, Family.GRAD_DEAD, Family.KL_HIGH, Family.ENTROPY_LOW),

@@ -91,8 +91,36 @@ SERIES_SIGNALS: tuple[Signal, ...] = (
     _signal("length_spread", "tokens", Source("rl_completion_length_dist", Read.SPREAD), "rl_completion_length_std"),
     _signal("truncated", "fraction", "rl_completion_truncated_fraction"),
     _signal(
-        "sampling_difference", "nats", "rl_sampling_logp_difference_mean", _mean("rl_sampling_logp_difference_mean")
+        "sampling_difference",
+        "nats",
+        Source("rl_sampling_logp_difference_mean", variant="logp"),
+        _mean("rl_sampling_logp_difference_mean", "logp"),
+        Source("log_factor", Read.DERIVED, "logp"),
+        Source("rl_rollout_kl_per_token", variant="kl"),
+        Source("rl_trainer_kl_per_token", variant="kl"),
+        Source("sampler_k1", Read.DERIVED, "kl"),
     ),
+    _signal("sampling_probability", "", "rl_sampling_probability_difference_mean"),
+    _signal("sampling_correlation", "", "rl_sampling_probability_correlation"),
+    _signal(
+        "effective_samples",
+        "fraction",
+        "rl_sampling_effective_sample_fraction",
+        Source("effective_by_chi2", Read.DERIVED),
+        Source("effective_by_spread", Read.DERIVED),
+        "rl_update_effective_sample_fraction",
+    ),
+    _signal("staleness", "updates", "rl_sample_staleness_mean", Source("staleness", Read.DERIVED)),
+    _signal("waiting", "fraction", "rl_waiting_fraction", Source("waiting", Read.DERIVED)),
+    _signal(
+        "masked",
+        "fraction",
+        "rl_sampling_rejected_token_fraction",
+        "rl_sampling_filtered_fraction",
+        "rl_trust_region_masked_fraction",
+        "rl_sampling_weight_limited_fraction",
+    ),
+    _signal("repetitive", "fraction", "rl_completion_repetitive_fraction"),
     _signal("sampling_ratio", "", "rl_importance_sampling_ratio_mean", "rl_sampling_weight_mean"),
     _signal("learning_rate", "", "rl_learning_rate"),
     _signal("advantage_reward", "", _mean("rl_advantage_reward_correlation")),
@@ -406,6 +434,21 @@ CONDITIONS: tuple[Condition, ...] = (
         algorithms=_GROUPS,
         related=("rl_first_use_log_ratio", "rl_policy_ratio_dist"),
     ),
+    condition("advantage_impossible", "RLLossInputsWrong", Family.OBJECTIVE).when(
+        above("advantage_excess", warning(1.05)),
+        summary="An advantage is larger than any can be in its group.",
+        meaning="A z-score in a group of G cannot be beyond (G - 1) / sqrt(G), since the others share its mean. One "
+        "is. Advantages that were beyond it in the first steps are no z-scores and are not judged. Without a known G, "
+        "50 counts.",
+        causes=(
+            "A spread that is next to 0 by rounding: rewards that are equal but for the last digit.",
+            "Advantages of one group are scaled by the spread of another.",
+        ),
+        remedies=("Add an epsilon to the spread, or leave out groups whose rewards are equal.",),
+        source="NeMo-RL issue 4158: -2075 from rounding; the bound is arithmetic",
+        algorithms=_GROUP,
+        related=("rl_advantage_max", "rl_advantage_min", "rl_advantage_dist"),
+    ),
     condition("reference_moved", "RLReferenceMoved", Family.OBJECTIVE).when(
         above("ref_changed", warning(0.001)),
         summary="The reference model changes, and nothing asks for that.",
@@ -498,6 +541,17 @@ CONDITIONS: tuple[Condition, ...] = (
         source="live GRPO runs: 0.1 % in bf16 at 1e-6, 90 % and more in fp32",
         algorithms=_TRAINERS,
         related=("rl_weight_changed_fraction", "rl_learning_rate"),
+    ),
+    condition("updates_skipped", "RLPolicyFrozen", Family.OPTIMIZER).when(
+        above("updates_skipped", warning(2.5), min_observations=30),
+        summary="Updates are skipped again and again.",
+        meaning="At least three of the last 20 updates were skipped, as gradients overflowed in fp16. The first 30 "
+        "steps, in which the scale is looked for, are not judged.",
+        causes=("Gradients that overflow whatever the scale: a loss or a reward that is huge, or NaN.",),
+        remedies=("Train in bf16.",),
+        source="marin's rules: three in a quarter of an hour",
+        algorithms=_GROUPS,
+        related=("rl_skipped_updates_total", "rl_grad_norm_dist"),
     ),
     condition("gradient_dead", "RLNoSignal", Family.GRAD_DEAD).when(
         above("gradient_dead", warning(1.9, k=3, n=12), critical(5.5)),
@@ -662,11 +716,72 @@ CONDITIONS: tuple[Condition, ...] = (
         source="[ranges] 0.2; TRL's old guide calls 0.3 to 0.6 usual; [miles] above 0.5 bad",
         related=("rl_policy_clipfrac", "rl_clip_ratio_region_mean"),
     ),
+    condition("rollouts_failing", "RLRolloutsFailing", Family.ROLLOUTS).when(
+        above("rollouts_failing", warning(0.05, k=3, n=5)),
+        summary="Rollouts, tools or verifiers fail far more often than they did.",
+        meaning="The share of rollouts with an error, aborted or out of time, of empty completions, of failed tool "
+        "calls or of errors of a verifier is more than twice what it was early in the run: by 0.1 in the last five "
+        "steps, or by 0.05 in the last 20. What fails often counts as a reward of 0, and the policy learns from it.",
+        causes=(
+            "An environment, a sandbox, a tool server or a judge that is down or overloaded.",
+            "The policy no longer calls tools as they want to be called.",
+        ),
+        remedies=(
+            "Read the errors of the environment or tool since this step.",
+            "Leave failed rollouts out of the loss in place of scoring them 0.",
+        ),
+        source="prime-rl's guide: more than 5 % that last; miles: more than 5 % of 100 aborted; logs in "
+        "`tests/large`, none of 36 healthy runs [real]",
+        related=("rl_completion_empty_fraction", "rl_tool_failure_frequency", "rl_reward_mean"),
+    ),
+    condition("samples_stale", "RLSamplesStale", Family.SAMPLES).when(
+        above("staleness", warning(2.0, k=5, n=5), vs=Baseline.EARLY, floor=3.0),
+        summary="Samples are far older than they were.",
+        meaning="The mean number of updates that the policy is ahead of the weights that wrote the samples has at "
+        "least doubled, and is 3 or more. The trainer learns from what the policy no longer says.",
+        causes=(
+            "Generation does not keep up: slow environments, long completions, a sampler that is down.",
+            "Weights reach the sampler late, or no more.",
+        ),
+        remedies=("Look at the queue of rollouts and the time of a weight update.", "Lower the bound on staleness."),
+        source="bounds of 4 (AReaL's example) and 8 (prime-rl); logs in `tests/large`",
+        related=("rl_sample_staleness_mean", "rl_sample_staleness_max", "rl_evicted_samples"),
+    ),
+    condition("samples_at_bound", "RLSamplesStale", Family.SAMPLES).when(
+        above("staleness_share", warning(0.9, k=5, n=5)),
+        summary="Nearly all samples are as old as the run allows.",
+        meaning="The mean age of the samples is 90 % of the run's own bound: those beyond it are thrown away.",
+        causes=("Generation does not keep up with training.",),
+        remedies=("Give more machines to generation, or fewer to training.",),
+        source="the bound is the run's own (`max_staleness`; `max_off_policy_steps` in prime-rl)",
+        related=("rl_sample_staleness_mean", "rl_evicted_samples"),
+    ),
+    condition("samples_dropped", "RLSamplesStale", Family.SAMPLES).when(
+        above("samples_dropped", warning(3.0, k=5, n=5), vs=Baseline.EARLY, floor=0.2),
+        summary="Far more samples are thrown away than before.",
+        meaning="The share of samples that were dropped as too old is three times what it was early in the run, and "
+        "0.2 at least.",
+        causes=("Generation does not keep up with training: a sampler is lost, or completions are longer.",),
+        remedies=("Look at the queue of rollouts and the time of a weight update.",),
+        source="logs in `tests/large`; no run of [real] logs it",
+        related=("rl_evicted_samples", "rl_sample_staleness_mean"),
+    ),
+    condition("samples_masked", "RLSamplesStale", Family.SAMPLES).when(
+        above("masked", warning(3.0, k=5, n=5), vs=Baseline.EARLY, floor=0.2),
+        summary="Far more tokens are left out of the loss than before.",
+        meaning="The share of tokens that a correction of the mismatch, or a trust region, leaves out is three times "
+        "what it was early in the run, and 0.2 at least.",
+        causes=("Samples are too old.", "Sampler and trainer have drifted apart."),
+        remedies=("Look at the staleness and at the mismatch of sampler and trainer.",),
+        source="logs in `tests/large`; no run of [real] logs it",
+        related=("rl_sampling_rejected_token_fraction", "rl_trust_region_masked_fraction"),
+    ),
     condition("sampling_mismatch", "RLSamplerMismatch", Family.KL_NEGATIVE).when(
-        above("sampling_difference", warning(0.1, k=5, n=5), critical(0.5, k=5, n=5)),
+        above("sampling_difference", warning({"logp": 0.1, "kl": 0.1}, k=5, n=5), critical({"logp": 0.5}, k=5, n=5)),
         summary="Sampler and trainer disagree about log-probabilities.",
-        meaning="The mean absolute difference between the trainer's and the sampler's log-probability of a token "
-        "stays high. What is trained on was not drawn from the policy.",
+        meaning="The trainer's and the sampler's log-probabilities of tokens stay far apart: by their mean absolute "
+        "difference, the logarithm of the mean factor between their probabilities, or the KL divergence, whichever "
+        "is logged. What is trained on was not drawn from the policy.",
         causes=(
             "Weights that were not synchronised to the sampler.",
             "Another precision or attention kernel in vLLM than in the trainer.",
@@ -685,10 +800,15 @@ CONDITIONS: tuple[Condition, ...] = (
         ),
     ),
     condition("sampling_jump", "RLSamplerMismatch", Family.KL_NEGATIVE).when(
-        above("sampling_difference", warning(5.0, k=2, n=3), vs=Baseline.RECENT, floor=0.03),
+        above(
+            "sampling_difference",
+            warning({"logp": 5.0, "kl": 20.0}, k=2, n=3),
+            vs=Baseline.RECENT,
+            floor={"logp": 0.03, "kl": 0.01},
+        ),
         summary="Sampler and trainer disagree far more than they did.",
-        meaning="The mean absolute difference between the trainer's and the sampler's log-probability of a token has "
-        "become many times what it was in this run. What is trained on is no longer drawn from the policy.",
+        meaning="The difference between the trainer's and the sampler's log-probabilities of tokens has become many "
+        "times what it was in this run. What is trained on is no longer drawn from the policy.",
         causes=(
             "The sampler has another temperature, or samples greedily.",
             "The sampler has stale weights: it was not synchronised, or a copy is sampled from.",
@@ -698,6 +818,62 @@ CONDITIONS: tuple[Condition, ...] = (
         "broken ones have it, and no healthy one",
         algorithms=(*_GROUP, "ppo"),
         related=("rl_sampling_logp_difference_mean", "rl_policy_ratio_dist", "rl_policy_approxkl"),
+    ),
+    condition("sampling_drift", "RLSamplerMismatch", Family.KL_NEGATIVE).when(
+        above(
+            "sampling_difference",
+            warning({"logp": 2.5, "kl": 3.0}, k=6, n=8),
+            vs=Baseline.EARLY,
+            floor={"logp": 0.02, "kl": 0.0003},
+        ),
+        summary="Sampler and trainer drift apart.",
+        meaning="The difference between their log-probabilities of tokens is several times what it was early in the "
+        "run, in six of eight steps. A level that is high from the start, as with routing in mixtures of experts or "
+        "with quantised weights, is the run's own and is not counted.",
+        causes=(
+            "Weights reach the sampler late, in part (an adapter that is left out), or never.",
+            "Samples grow older.",
+            "Rounding: quantised or low-precision weights of the sampler against larger and larger ones.",
+        ),
+        remedies=(
+            "Compare the settings and the weights of sampler and trainer at this step.",
+            "Correct by importance sampling, with a cap; raise the precision of the sampler.",
+        ),
+        source="verl issue 7495: 36 times where an adapter never reaches the sampler; vime issue 64: 0.011 to 0.036 "
+        "is a fault; NeMo-RL's guide: a KL below 0.001 is acceptable; logs in `tests/large`",
+        related=("rl_sampling_logp_difference_mean", "rl_rollout_kl_per_token", "rl_sampling_kl_per_token"),
+    ),
+    condition("sampling_probabilities", "RLSamplerMismatch", Family.KL_NEGATIVE).when(
+        above("sampling_probability", warning(3.0, k=5, n=5), vs=Baseline.EARLY, floor=0.03),
+        summary="Sampler and trainer disagree more and more about probabilities.",
+        meaning="The mean absolute difference of the two probabilities of a token is three times what it was early in "
+        "the run.",
+        causes=("Weights that were not synchronised to the sampler.", "Samples grow older."),
+        remedies=("Compare the settings and the weights of sampler and trainer at this step.",),
+        source="verl: 0.16 in a run that is broken; logs in `tests/large`",
+        related=("rl_sampling_probability_difference_mean", "rl_sampling_probability_correlation"),
+    ),
+    condition("sampling_uncorrelated", "RLSamplerMismatch", Family.KL_NEGATIVE).when(
+        below("sampling_correlation", warning(0.9, k=5, n=5)),
+        summary="The probabilities of sampler and trainer hardly agree.",
+        meaning="The correlation of the two probabilities of a token is low.",
+        causes=("Another precision of the language-model head.", "Weights that were not synchronised to the sampler."),
+        remedies=(
+            "Compute the logits of both sides in fp32.",
+            "Compare the settings and the weights of sampler and trainer at this step.",
+        ),
+        source="MiniMax-M1, arXiv 2506.13585: about 0.9 broken, above 0.99 with an fp32 head",
+        related=("rl_sampling_probability_correlation", "rl_sampling_probability_difference_mean"),
+    ),
+    condition("samples_ineffective", "RLSamplerMismatch", Family.KL_NEGATIVE).when(
+        below("effective_samples", warning(0.3, k=5, n=5)),
+        summary="An update rests on few of its samples.",
+        meaning="The effective sample size of the importance weights, as a share of the samples: as logged, or by "
+        "their chi-squared divergence or their spread.",
+        causes=("Sampler and trainer disagree: see their mismatch.", "Samples that are too old."),
+        remedies=("Mend the mismatch first; cap the weights.",),
+        source="[verl] below 0.3; VCPO, arXiv 2602.17616: it falls before a collapse",
+        related=("rl_sampling_effective_sample_fraction", "rl_sampling_chi2_per_token", "rl_sampling_weight_std"),
     ),
     condition("sampler_differs", "RLSamplerMismatch", Family.KL_NEGATIVE).when(
         above("sampler_gap", warning(0.05)),
@@ -1224,6 +1400,18 @@ CONDITIONS: tuple[Condition, ...] = (
         source="[real]: 12 of 18 broken runs and no healthy one are beyond 4; one healthy run is beyond 3",
         related=("rl_reward_mean", "rl_reward_function_mean", "rl_grad_norm", "rl_policy_ratio_dist"),
     ),
+    condition("agent_reward_drop", "RLRewardDrop", Family.REWARD_DROP).when(
+        above("agents_lost", warning(0.0, k=3, n=5)),
+        summary="The reward of one agent or environment has collapsed.",
+        meaning="One of several has fallen far below its own level and stays there; the mean over all may hide it.",
+        causes=(
+            "That environment or its verifier is broken.",
+            "The policy forgets that task while it learns another.",
+        ),
+        remedies=("Look at the rollouts of that agent or environment.", "Weigh the tasks anew."),
+        source="six standard deviations of its own, and a third of its level; logs in `tests/large`",
+        related=("rl_agent_reward",),
+    ),
     condition("reward_weight_lost", "RLRewardJump", Family.REWARD_JUMP).when(
         above("reward_weights_lost", info(0.5)),
         summary="A reward function counts no more: its weight has become 0.",
@@ -1336,6 +1524,16 @@ CONDITIONS: tuple[Condition, ...] = (
         source="[runs], [real]; a warning at most",
         related=("rl_completion_length_mean", "rl_completion_truncated_fraction", "rl_reward_mean"),
     ),
+    condition("completions_repetitive", "RLRepetition", Family.LENGTH).when(
+        above("repetitive", warning(3.0, k=3, n=5), vs=Baseline.EARLY, floor=0.1),
+        summary="Completions run in circles.",
+        meaning="The share of completions whose end repeats itself is three times what it was early in the run, and "
+        "0.1 at least.",
+        causes=("Entropy has collapsed.", "A reward for length, which repetition earns."),
+        remedies=("Read some of them.", "Stop a completion that repeats itself, or score it 0."),
+        source="MiniMax-M1 stops 3,000 tokens of p > 0.99; logs in `tests/large`",
+        related=("rl_completion_repetitive_fraction", "rl_completion_length_mean", "rl_entropy_per_token"),
+    ),
     condition("same_length", "RLLengthSame", Family.LENGTH).when(
         below("same_length", warning(0.02, k=5, n=5)),
         summary="All completions have the same length.",
@@ -1379,6 +1577,28 @@ CONDITIONS: tuple[Condition, ...] = (
         source="[runs]; as `step_slow`, whose yardstick grows with the steps",
         related=("rl_step_duration_seconds", "rl_phase_time_seconds", "rl_completion_length_mean"),
     ),
+    condition("waiting", "RLWaiting", Family.SLOW).when(
+        above("waiting", info(0.5, k=10, n=10)),
+        summary="The trainer waits for half of the time.",
+        meaning="The share of a step in which the trainer waits: for samples, weights or another part of the system.",
+        causes=("Generation is the slow side.",),
+        remedies=("Give more machines to generation, or fewer to training.",),
+        source="a share, not a fault: asynchronous runs differ",
+        related=("rl_waiting_fraction", "rl_phase_time_seconds"),
+    ),
+    condition("waiting_more", "RLWaiting", Family.SLOW).when(
+        above("waiting", warning(2.0, k=10, n=10), vs=Baseline.EARLY, floor=0.4),
+        summary="The trainer waits twice as long as it did.",
+        meaning="The share of a step in which the trainer waits has been twice its early level, and above 0.4, for ten "
+        "steps.",
+        causes=(
+            "Generation slows down: longer completions, slow environments, a sampler that is lost.",
+            "A straggling rank.",
+        ),
+        remedies=("Look at the queue of rollouts, their length and the phases of a step.",),
+        source="prime-rl's guide: a long `wait_for_batch` says that generation is the slow side; logs in `tests/large`",
+        related=("rl_waiting_fraction", "rl_phase_time_seconds", "rl_completion_length_mean"),
+    ),
     condition("step_stalled", "RLStepsSlow", Family.STALL).when(
         above("longest_pause", warning(30.0), vs=Baseline.RECENT, floor=60.0),
         summary="The run stood still for a while.",
@@ -1389,6 +1609,36 @@ CONDITIONS: tuple[Condition, ...] = (
         remedies=("`rl_phase_time_seconds` of that step; time-outs in reward functions.",),
         source="[runs]",
         related=("rl_step_duration_seconds", "rl_phase_time_seconds"),
+    ),
+    condition("evaluation_diverges", "RLEvaluationFell", Family.EVALUATION).when(
+        above("evaluations_diverged", warning(0.0)),
+        summary="Evaluation falls while the training reward rises.",
+        meaning="A score has been far below its best level in two evaluations in a row, by more than its noise, while "
+        "the reward of training rose. The policy overfits, or exploits the training reward.",
+        causes=(
+            "The training reward is hacked: it pays for something else than the task.",
+            "The training prompts are learnt by heart.",
+        ),
+        remedies=(
+            "Read completions of training and of evaluation side by side.",
+            "Go on from the checkpoint before the fall, with another reward, more KL penalty or more prompts.",
+        ),
+        source="four and a half standard deviations by its own differences, 15 % of the level, and 0.1 of a share; "
+        "logs in `tests/large`",
+        related=("rl_eval_score", "rl_eval_reward", "rl_validation_reward_mean"),
+    ),
+    condition("evaluation_fell", "RLEvaluationFell", Family.EVALUATION).when(
+        above("evaluations_fallen", warning(0.0)),
+        summary="Evaluation has fallen, and stays low.",
+        meaning="A score has been far below its best level in two evaluations in a row, by more than its noise.",
+        causes=(
+            "The policy has collapsed or forgets.",
+            "The evaluation itself is broken: its data, its verifier, its sampling.",
+        ),
+        remedies=("Read completions of the evaluation.", "Compare with the checkpoint of the best evaluation."),
+        source="four and a half standard deviations by its own differences, 15 % of the level, and 0.1 of a share; "
+        "logs in `tests/large`",
+        related=("rl_eval_score", "rl_eval_reward", "rl_validation_reward_mean"),
     ),
     condition("nonfinite_eval_reward", "RLEvalRewardNonFinite", Family.EVALUATION).when(
         above("nonfinite_eval_reward", warning(0.0)),

@@ -1,4 +1,4 @@
-"""The four questions that a person asks about a run, and what answers each: families of alerts, and numbers to show."""
+"""The questions that a person asks about a run, and what answers each: families of alerts, and numbers to show."""
 
 from __future__ import annotations
 
@@ -26,6 +26,8 @@ class Question:
     title: str
     families: tuple[Family, ...]
     main: tuple[Shown, ...]
+    optional: bool = False
+    """True if it is only asked where there is something to show."""
 
 
 QUESTIONS: tuple[Question, ...] = (
@@ -35,7 +37,7 @@ QUESTIONS: tuple[Question, ...] = (
         families=(
             *(Family.REWARD_FLAT, Family.REWARD_DROP, Family.REWARD_JUMP, Family.PLATEAU),
             *(Family.GRAD_DEAD, Family.LR, Family.ADVANTAGE, Family.DATA, Family.OBJECTIVE),
-            Family.OPTIMIZER,
+            *(Family.OPTIMIZER, Family.EVALUATION),
         ),
         main=(
             Shown(name="reward", signal="reward"),
@@ -48,7 +50,7 @@ QUESTIONS: tuple[Question, ...] = (
         name="stable",
         title="Is it stable?",
         families=(
-            *(Family.POLICY_STEP, Family.KL_HIGH, Family.KL_NEGATIVE, Family.KL_COEF),
+            *(Family.POLICY_STEP, Family.KL_HIGH, Family.KL_COEF),
             *(Family.ENTROPY_LOW, Family.ENTROPY_HIGH, Family.GRAD, Family.WEIGHTS, Family.VALUE),
             *(Family.TRUNCATION, Family.LENGTH),
         ),
@@ -64,21 +66,31 @@ QUESTIONS: tuple[Question, ...] = (
         ),
     ),
     Question(
+        name="samples",
+        title="Are samples what the policy would say?",
+        families=(Family.KL_NEGATIVE, Family.SAMPLES, Family.ROLLOUTS),
+        main=(
+            Shown(name="mismatch", signal="sampling_difference"),
+            Shown(name="effective samples", signal="effective_samples"),
+            Shown(name="staleness", signal="staleness"),
+            Shown(name="failed tool calls", series=("rl_tool_failure_frequency",)),
+        ),
+        optional=True,
+    ),
+    Question(
         name="fast",
         title="Is it fast?",
         families=(Family.SLOW, Family.STALL),
         main=(
             Shown(name="step time", signal="step_time", series=("rl_step_duration_seconds", "rl_step_time_seconds")),
             Shown(name="episodes per second", series=("rl_episodes_per_second",)),
+            Shown(name="waiting", signal="waiting"),
         ),
     ),
     Question(
         name="hidden",
         title="Is anything hidden?",
-        families=(
-            *(Family.NONFINITE, Family.CRASH, Family.STORM, Family.KEYS, Family.EVALUATION),
-            Family.EXPORTER,
-        ),
+        families=(*(Family.NONFINITE, Family.CRASH, Family.STORM, Family.KEYS, Family.EXPORTER),),
         main=(
             Shown(name="NaN and infinite values", series=("rl_nonfinite_values_total",)),
             Shown(name="values not given", series=("rl_undefined_values_total",)),

@@ -33,7 +33,7 @@ HYPERPARAMETERS = tuple(
     sync_ref_model ref_model_sync_steps ref_model_mixup_alpha num_ppo_epochs ppo_epochs num_mini_batches
     batch_size mini_batch_size kl_coef init_kl_coef adap_kl_ctrl target horizon target_kl early_stopping
     cliprange cliprange_value vf_coef gamma lam whiten_rewards missing_eos_penalty ratio_threshold score_clip
-    use_score_scaling
+    use_score_scaling max_staleness
     """.split()
 )
 """The settings served as `rl_hyperparameter{name}` if they are numbers in the trainer's configuration."""

@@ -8,14 +8,22 @@ from typing import NamedTuple
 from rlexporter.catalog.conditions import CONDITIONS, NONFINITE, SERIES_SIGNALS
 from rlexporter.catalog.metrics import NAMED
 from rlexporter.catalog.questions import Shown
-from rlexporter.conditions import nonfinite, reward_signals, signals, tensor_signals, weight_signals
+from rlexporter.conditions import (
+    evaluation_signals,
+    nonfinite,
+    reward_signals,
+    sample_signals,
+    signals,
+    tensor_signals,
+    weight_signals,
+)
 from rlexporter.conditions.judge import Judge, Thresholds
 from rlexporter.conditions.view import ordered
 from rlexporter.conditions.watch import STALLED, Watch
 from rlexporter.model.condition import Read
 from rlexporter.model.metric import Kind, Metric
 
-_MODULES = (nonfinite, reward_signals, signals, tensor_signals, weight_signals)
+_MODULES = (nonfinite, reward_signals, signals, tensor_signals, weight_signals, sample_signals, evaluation_signals)
 
 SIGNALS = ordered((*SERIES_SIGNALS, *(signal for module in _MODULES for signal in module.declared.signals)))
 """All signals, in the order of evaluation."""

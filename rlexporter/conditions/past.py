@@ -18,6 +18,8 @@ FIRST = 30
 
 START = 5
 """The number of first observations that `Baseline.START` uses."""
+EARLY = 10
+"""The number of observations, without the first 5, that `Baseline.EARLY` uses."""
 WARM = 10
 """The number of observations from which a run has a past that can be measured."""
 
@@ -67,6 +69,10 @@ class Past:
                 self._starts[n] = start
         return start
 
+    def early(self) -> float | None:
+        """Return the median of the 6th to 15th observation, as the first ones often warm up; None before there are."""
+        return median(self.first[START : START + EARLY]) if self.count >= START + EARLY else None
+
     def last(self, n: int, lag: int = 0) -> list[float]:
         """Return the last ``n`` observations before the newest ``lag``; fewer if there are fewer."""
         end = max(0, len(self.values) - lag)
@@ -115,6 +121,10 @@ def _start(past: Past) -> float | None:
     return past.start(START) if past.count > START else None
 
 
+def _early(past: Past) -> float | None:
+    return past.early()
+
+
 def _first(past: Past) -> float | None:
     return _p90_of(past.first) if past.count > FIRST else None
 
@@ -147,6 +157,7 @@ def _level(past: Past) -> tuple[float, float, float] | None:
 _MEASURES: dict[Baseline, Callable[[Past], Measure | None]] = {
     Baseline.PREVIOUS: _previous,
     Baseline.START: _start,
+    Baseline.EARLY: _early,
     Baseline.FIRST: _first,
     Baseline.P90: _p90,
     Baseline.RECENT: _recent,

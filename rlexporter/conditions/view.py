@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isfinite
 
-from rlexporter.conditions.evidence import Blindness, CumulativeSum, Doubt, Envelope, Streak, Varied
+from rlexporter.conditions.evidence import Blindness, CumulativeSum, Doubt, Envelope, Evaluated, Streak, Varied
 from rlexporter.conditions.past import Past
 from rlexporter.model.condition import Read, Signal, Source
 from rlexporter.model.histogram import Histogram
@@ -29,23 +29,23 @@ class LineNumbers:
     numbers: dict[str, float] = field(default_factory=dict)
     """The finite numbers of metrics without labels, by Prometheus name."""
     functions: dict[str, dict[str, float | None]] = field(default_factory=dict)
-    """The numbers of metrics with one label, by Prometheus name and label; None if None was logged."""
+    """The numbers of metrics with labels, by Prometheus name and labels (joined by /); None if None was logged."""
 
     def note(self, targets: Iterable[Series], value: float | None) -> None:
         """Take the ``value`` of a key that feeds ``targets``; None if None was logged."""
         for metric, labels in targets:
             if metric.kind is Kind.HISTOGRAM:
                 continue
-            if len(labels) == 1:
-                self.functions.setdefault(metric.series, {})[labels[0]] = value
-            elif not labels and value is not None and isfinite(value):
+            if labels:
+                self.functions.setdefault(metric.series, {})["/".join(labels)] = value
+            elif value is not None and isfinite(value):
                 self.numbers[metric.series] = value
 
     def forget(self, targets: Iterable[Series]) -> None:
         """Drop the numbers of a key that feeds ``targets``."""
         for metric, labels in targets:
             if labels:
-                self.functions.get(metric.series, {}).pop(labels[0], None)
+                self.functions.get(metric.series, {}).pop("/".join(labels), None)
             else:
                 self.numbers.pop(metric.series, None)
 
@@ -176,6 +176,18 @@ class Memory:
     """The reward functions whose weight has become 0, each with the step of that."""
     anew: set[str] = field(default_factory=set)
     """The signals whose past ends with this step, as what they measure is another thing from now on."""
+    failures: dict[str, Past] = field(default_factory=dict)
+    """The share of each thing that can fail: rollouts, tool calls, verdicts."""
+    agents: dict[str, Past] = field(default_factory=dict)
+    """The mean reward of each agent or environment."""
+    evaluations: dict[str, Evaluated] = field(default_factory=dict)
+    """The evaluations of each score."""
+    fallen: dict[str, bool] | None = None
+    """The scores that have fallen, each with True if the training reward rose meanwhile; None without an evaluation."""
+    extremes: Past = field(default_factory=Past)
+    """The most extreme advantage of each step, over the most that a z-score can be."""
+    skipped: deque[float] = field(default_factory=lambda: deque(maxlen=20))
+    """The updates that were skipped in each of the last steps."""
     tapped: bool = False
     """True if reward functions are tapped, so that None and NaN are told apart."""
 

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from rlexporter.catalog.causes import place
 from rlexporter.conditions.checkpoints import Checkpoints
+from rlexporter.conditions.evaluation_signals import SCORES
 from rlexporter.conditions.incidents import Incidents, Key, Mark
 from rlexporter.conditions.judge import Judge, Transition
 from rlexporter.conditions.view import LineNumbers, View
@@ -178,17 +179,20 @@ class Watch:
         self._step, self._time = step, at
         return self._verdict(view, now)
 
-    def evaluated(self, now: float) -> Verdict | None:
+    def evaluated(self, now: float, line: LineNumbers) -> Verdict | None:
         """Judge what an evaluation showed after the last step, with that step; None if it showed nothing.
 
-        ``now``: seconds since the epoch.
+        ``now``: seconds since the epoch; ``line``: its log line.
         """
         seen = {series: counted for series, counted in self._seen.items() if series.metric.group is Group.EVALUATION}
-        if not seen or self._step is None:
+        scores = {series: values for series, values in line.functions.items() if series in SCORES}
+        if not (seen or scores) or self._step is None:
             return None
         for series in seen:
             del self._seen[series]
-        return self._verdict(View(self._step, False, None, self._span, AnomalyCounts(), seen=seen), now)
+        return self._verdict(
+            View(self._step, False, None, self._span, AnomalyCounts(), functions=scores, seen=seen), now
+        )
 
     def _verdict(self, view: View, now: float) -> Verdict:
         transitions = _causes_first(self._judge.step(view))

@@ -86,6 +86,7 @@ _SETTINGS = {
     "temperature": "train.sampling.temperature sampling.temperature",
     "max_completion_length": "train.sampling.max_completion_tokens sampling.max_tokens",
     "max_steps": "max_steps",
+    "max_staleness": "max_off_policy_steps",
     "learning_rate": "optim.lr",
     "weight_decay": "optim.weight_decay",
     "max_grad_norm": "optim.max_norm",

@@ -31,6 +31,8 @@ class Family(str, Enum):
     WEIGHTS = "WEIGHTS"
     STORM = "STORM"
     SLOW = "SLOW"
+    ROLLOUTS = "ROLLOUTS"
+    SAMPLES = "SAMPLES"
     POLICY_STEP = "POLICY_STEP"
     KL_HIGH = "KL_HIGH"
     KL_NEGATIVE = "KL_NEGATIVE"
@@ -63,6 +65,7 @@ class Baseline(Enum):
 
     FIXED = "in the unit of the metric"
     START = "times the median of the run's own first 5 values"
+    EARLY = "times the median of the run's own values 6 to 15"
     FIRST = "times the 90th percentile of those of the run's own first 30 values that are not 0"
     P90 = "times the 90th percentile of those of the run's own last 50 values that are not 0, without the newest 5"
     RECENT = "times the median of the run's own last 30 values, without the newest 2"
@@ -80,7 +83,7 @@ class Baseline(Enum):
     @property
     def settles(self) -> bool:
         """Return True if a limit never changes once it has been measured."""
-        return self in (Baseline.FIXED, Baseline.START, Baseline.FIRST)
+        return self in (Baseline.FIXED, Baseline.START, Baseline.EARLY, Baseline.FIRST)
 
 
 class Read(Enum):

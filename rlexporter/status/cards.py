@@ -1,4 +1,4 @@
-"""The answers to the four questions: each with its state, and the numbers that show it, beside their limits."""
+"""The answers to the questions: each with its state, and the numbers that show it, beside their limits."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ def as_json(
     samples: Samples, before: Mapping[Series, Histogram], now: float, language: Language = ENGLISH
 ) -> list[dict[str, Any]]:
     """Return the entries of the document, with the texts in ``language``; ``before``: the histograms some steps ago."""
-    return [_card(question, samples, before, now, language) for question in QUESTIONS]
+    cards = [(question, _card(question, samples, before, now, language)) for question in QUESTIONS]
+    return [card for question, card in cards if card["main"] or card["state"] != UNKNOWN or not question.optional]
 
 
 def few(cards: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -17,7 +17,14 @@ _RUN = ("cluster", "namespace", "job", "run")
 _NAMED = "Run {{ $labels.run }}"
 _ONE_OR_NONE = 0.5
 """The limit of signals that are 1 or 0: the summary says all there is."""
-_COUNTED = {"values": "NaN or infinite value", "reward functions": "reward function", "keys": "key"}
+_COUNTED = {
+    "values": "NaN or infinite value",
+    "reward functions": "reward function",
+    "keys": "key",
+    "agents": "agent",
+    "scores": "score",
+    "skipped updates": "skipped update",
+}
 
 
 def by_condition(texts: Mapping[str, str], between: str = "") -> str:

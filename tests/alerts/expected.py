@@ -35,7 +35,12 @@ NUMBERS = {
     ": a chance of 1 in 10^7, limit 1 in 10^3": "gradient_dead reward_flat",
     ": 700%, limit 300%": "learning_rate_zero ratio_tail ratio_extreme clipfrac_high reference_dropout kl_coef_lost "
     "value_clipfrac_high truncation eos_missing same_length prompts_stuck prompts_short prompt_end_changed "
-    "loss_mask_wrong reference_moved weights_lost optimizer_incomplete completions_copied reward_zeroed",
+    "loss_mask_wrong reference_moved weights_lost optimizer_incomplete completions_copied reward_zeroed "
+    "rollouts_failing samples_at_bound samples_dropped samples_masked samples_ineffective waiting_more "
+    "completions_repetitive",
     ": 7 keys": "keys_gone",
+    ": 7 agents": "agent_reward_drop",
+    ": 7 scores": "evaluation_diverges evaluation_fell",
+    ": 7 skipped updates": "updates_skipped",
 }
 """What is said of 7 with a limit of 3, by hand: the conditions of which it is not `: 7, limit 3`."""

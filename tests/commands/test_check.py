@@ -53,7 +53,7 @@ def test_one_fault_is_one_incident(tmp_path: Path, capsys: pytest.CaptureFixture
         "      step 41    RLGradientNonFinite: 1 value in rl_grad_norm",
         "      step 42    RLRunFailed: A run has ended with an exception.",
     ]
-    assert "    sampling_mismatch, sampling_jump: no sampling/sampling_logp_difference/mean" in out
+    assert "    sampling_mismatch, sampling_jump, sampling_drift: no" in out
     assert max(map(len, out)) <= 80
     causes = {fired.alert: fired.cause for fired in judge(recording.read(file)).alerts}
     assert causes == {

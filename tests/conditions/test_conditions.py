@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import inf, nan
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +15,8 @@ from rlexporter.catalog.metrics import NAMED
 from rlexporter.model.metric import Series
 from rlexporter.status.history import History
 from tests.conditions.planted import HEALTHY, LINES, Line, Planted, wave
+from tests.large.judged import judged
+from tests.large.logs import LOGS
 
 Fault = Line | Callable[[int], Line]
 """What differs from a healthy line: in each step of the fault, or in the i-th, from 1."""
@@ -370,9 +373,15 @@ PLANTS = {
     ),
     "sampler and trainer part": Plant(
         "ppo",
-        {"sampling_jump/warning": 2},
+        {"sampling_jump/warning": 2, "sampling_drift/warning": 6},
         seen={"rl_sampling_logp_difference_mean": [0.08]},
         before={"rl_sampling_logp_difference_mean": [0.01]},
+    ),
+    "updates are skipped": Plant(
+        "grpo",
+        {"updates_skipped/warning": 3},
+        seen={"rl_skipped_updates_total": [1.0]},
+        before={"rl_skipped_updates_total": [0.0]},
     ),
     "dropout in the reference of PPO": Plant(
         "ppo", {"reference_dropout/warning": 1}, seen={"rl_ref_dropout": [0.1]}, before={"rl_ref_dropout": [0.0]}
@@ -459,9 +468,23 @@ def test_a_planted_fault_is_named(plant: Plant) -> None:
     assert begins == plant.begins
 
 
-def test_every_limit_is_planted() -> None:
+def test_samples_at_the_bound_of_the_run() -> None:
+    """Which the trainer's settings have; without one nothing is said."""
+    began = []
+    for settings in ({"max_staleness": 4.0}, {}):
+        run = Planted("async-grpo")
+        run.begin(hyperparameters=settings)
+        for step in range(1, 30):
+            run.store.record({"sample/staleness_mean": 3.7}, step)
+        began.append(run.began)
+
+    assert began == [{("samples_at_bound", "warning"): 5}, {}]
+
+
+def test_every_limit_is_planted(tmp_path: Path) -> None:
     """No condition that was never seen to fire: a rule that cannot fire is the worst failure of monitoring."""
-    planted = {each for plant in PLANTS.values() for each in plant.begins}
+    planted = {each for plant in PLANTS.values() for each in plant.begins} | {"samples_at_bound/warning"}
+    planted |= {f"{name}/{severity}" for log in LOGS for _, name, severity in judged(log, tmp_path).all}
     declared = {f"{condition.name}/{limit.severity.value}" for condition in CONDITIONS for limit in condition.limits}
 
     assert planted == declared

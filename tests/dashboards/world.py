@@ -10,6 +10,7 @@ from dataclasses import replace
 from functools import partial
 from math import nan
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,10 @@ from rlexporter.model.step import RunFacts, StepUpdate
 from rlexporter.tensors import host
 from tests.conditions.planted import LINES
 from tests.conftest import DATA
+from tests.large.curves import STEPS, still
+from tests.large.frameworks import Changes, lines
+from tests.large.logs import agents
+from tests.recording.logs import flat
 
 RUNS = DATA / "runs"
 REPLAYED = {
@@ -32,6 +37,8 @@ REPLAYED = {
     "ppo-legacy": "ppo_legacy-healthy_wandb_types-0",
     "nan": "ppo-value_nan-0",
 }
+LARGE: dict[str, Changes] = {"verl-v1": {}, "prime-rl": agents(coder=still(0.5), solver=still(0.4)), "slime": {}}
+"""Logs of large runs by their frameworks, each with what differs from the usual."""
 ALL, BROKEN, RANKS = "all", "broken", "ranks"
 """A run with everything that can be served, one with conditions that begin, and one of two ranks."""
 KEYED = {ALL: "grpo", "values": "ppo-legacy", "preference": "dpo", "online": "online-dpo", "async": "async-grpo"}
@@ -49,7 +56,7 @@ Tick = Callable[[int], None]
 
 def names() -> list[str]:
     """Every run."""
-    return [*REPLAYED, *KEYED, BROKEN, RANKS]
+    return [*REPLAYED, *LARGE, *KEYED, BROKEN, RANKS]
 
 
 @contextlib.contextmanager
@@ -63,6 +70,11 @@ def running() -> Iterator[tuple[list[str], list[Tick]]]:
             stack.callback(exporter.close)
             exporter.start()
         ticks = [_replay(exporters[name], RUNS / f"{file}.jsonl") for name, file in REPLAYED.items()]
+        folder = Path(stack.enter_context(TemporaryDirectory()))
+        ticks += [
+            _replay(exporters[name], flat(folder / f"{name}.jsonl", *lines(name, own, {}, STEPS + 1)))
+            for name, own in LARGE.items()
+        ]
         ticks += [partial(_keyed, exporters[name], algorithm) for name, algorithm in KEYED.items()]
         ticks += [partial(_break, exporters[BROKEN]), partial(_healthy, exporters[RANKS])]
         second = Exporter(run=RANKS, algorithm="grpo", port=0, rank=1, world_size=2, ranks="all").start()

@@ -119,6 +119,31 @@ def stale_sampler(run: Run) -> None:
     run.around(run.trainer, "_generate_single_turn", sample)
 
 
+def other_weights(change: Callable[[torch.Tensor], torch.Tensor]) -> Plant:
+    """In each step the sampler has the weights of the policy, each tensor changed."""
+
+    def plant(run: Run) -> None:
+        def sample(method: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+            with weights(run.policy, {name: change(weight) for name, weight in copy(run.policy).items()}):
+                return method(*args, **kwargs)
+
+        run.around(run.trainer, "_generate_single_turn", sample)
+
+    return plant
+
+
+def rounded(weight: torch.Tensor) -> torch.Tensor:
+    """Quantise a tensor to seven levels."""
+    step = weight.abs().max() / 3
+    return (weight / step).round() * step if step else weight
+
+
+def revised(weight: torch.Tensor) -> torch.Tensor:
+    """Change a matrix as another training would."""
+    noise = torch.randn(weight.shape, generator=torch.Generator().manual_seed(1)).to(weight.device)
+    return weight + 0.3 * float(weight.std()) * noise if weight.dim() > 1 else weight
+
+
 # Advantages and loss
 
 

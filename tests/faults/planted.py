@@ -135,6 +135,8 @@ ASKED = (
     Fault("temperature 0.3", RLOO, groups.sampling(temperature=0.3), _SAMPLER),
     Fault("sampler greedy", GRPO, groups.sampling(do_sample=False), (*_COPIES, *_SAMPLER)),
     Fault("sampler stale", GRPO, groups.stale_sampler, _SAMPLER, options=_FASTER),
+    Fault("sampler quantised", GRPO, groups.other_weights(groups.rounded), _SAMPLER),
+    Fault("sampler of another revision", GRPO, groups.other_weights(groups.revised), _SAMPLER),
     Fault("dropout in the reference", GRPO, groups.dropout_in_reference, ("reference_noisy",), _AT_ONCE),
     Fault("KL coefficient becomes 0", GRPO, groups.beta(0.0), ("kl_coef_lost",)),
     Fault("KL coefficient becomes 0", LEGACY, ppo.coefficient_lost, ("kl_coef_lost",)),

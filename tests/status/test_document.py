@@ -411,7 +411,7 @@ def test_each_family_answers_one_question() -> None:
     """So that every condition is on one card."""
     families = [family for question in QUESTIONS for family in question.families]
     assert sorted(families) == sorted(Family)
-    assert [question.name for question in QUESTIONS] == ["learning", "stable", "fast", "hidden"]
+    assert [question.name for question in QUESTIONS] == ["learning", "stable", "samples", "fast", "hidden"]
 
 
 def test_what_a_card_shows_is_a_series_of_a_signal() -> None:

@@ -1,4 +1,4 @@
-// The four questions. The first series of a card has the large curve, the others small ones; what is wrong comes first.
+// The questions. The first series of a card has the large curve, the others small ones; what is wrong comes first.
 const LARGE = { learning: 190, stable: 190 };
 
 // 2 for a number that is not finite, 1 for one that is the matter of a condition that holds.

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from scripts.pack.dashboards.families import SAMPLER
+from scripts.pack.dashboards.families import SAMPLERS, SAMPLES
+from scripts.pack.dashboards.panels import capital
 
 GOOD: Mapping[str, str] = {
     "Wrong now": "nothing is wrong: good",
@@ -16,11 +17,14 @@ GOOD: Mapping[str, str] = {
 }
 """By the title of the panel, in runs of any algorithm."""
 
-_NO_SAMPLER = dict.fromkeys(SAMPLER, "the trainer samples itself, without vLLM")
+_NO_SAMPLER = dict.fromkeys(
+    (*map(capital, SAMPLES), *(title for title, _ in SAMPLERS)), "the trainer samples itself, or does not say"
+)
 LACKING: Mapping[str, Mapping[str, str]] = {
     "grpo": {"Sequence ratio": "the ratio is one of tokens", **_NO_SAMPLER},
     "rloo": {"Policy ratio": "the ratio is one of sequences", **_NO_SAMPLER},
-    "ppo-legacy": {"Entropy per token": "this version of TRL has the mean only"},
+    "ppo": _NO_SAMPLER,
+    "ppo-legacy": {"Entropy per token": "this version of TRL has the mean only", **_NO_SAMPLER},
 }
 """By algorithm, then by the title of the panel."""
 

@@ -10,7 +10,7 @@ from rlexporter.catalog.questions import QUESTIONS, Shown
 from rlexporter.conditions.from_catalog import ShownSeries, sources
 from rlexporter.model.metric import Kind, Metric
 from scripts.pack.dashboards import limits
-from scripts.pack.dashboards.families import SAMPLER
+from scripts.pack.dashboards.families import SAMPLERS, SAMPLES
 from scripts.pack.dashboards.frame import ZERO, Json, select
 from scripts.pack.dashboards.linked import linked
 from scripts.pack.dashboards.panels import Query, capital, described, gauge, mean, missing, timeseries, words
@@ -22,7 +22,9 @@ _LOG_OF = {"rl_policy_approxkl"}
 ABSENT = {
     "KL": "No data in this range; or no KL: no reference (beta is 0), or nothing looks at the tensors",
     "ratio": "Nothing to see: each update is on fresh samples, where the ratio is 1",
-    **dict.fromkeys(SAMPLER, "The trainer samples itself, without vLLM"),
+    **dict.fromkeys(
+        (*SAMPLES, *(title for title, _ in SAMPLERS)), "Not logged: the trainer samples itself, or does not say"
+    ),
     "clipped": "Nothing to see: each update is on fresh samples, where nothing is clipped",
 }
 

@@ -36,9 +36,19 @@ _SPREAD = (
     "rl_completion_length_dist",
 )
 _OPTIMIZER: Panels = (("Learning rate", ("rl_learning_rate",)),)
-SAMPLER = ("Sampler and trainer disagree by", "Importance ratio of the sampler")
-"""Titles of panels on a sampler of its own, vLLM."""
-_IMPORTANCE = tuple(f"rl_importance_sampling_ratio_{each}" for each in ("min", "mean", "max"))
+SAMPLES = ("mismatch", "effective samples", "staleness", "waiting")
+"""The numbers that say if samples are what the policy would say, by their short names."""
+SAMPLERS: Panels = (
+    ("Sampler and trainer disagree by", ("rl_sampling_logp_difference_mean", "rl_sampling_logp_difference_max")),
+    (
+        "Importance ratio of the sampler",
+        tuple(f"rl_importance_sampling_ratio_{each}" for each in ("min", "mean", "max")),
+    ),
+    ("What fails", ("rl_tool_failure_frequency", "rl_completion_empty_fraction")),
+    ("Reward of each agent or environment", ("rl_agent_reward",)),
+    ("Scores of evaluations", ("rl_eval_score",)),
+)
+"""Panels on samples, whichever the family."""
 
 GRPO = Family(
     uid="rlexporter-run",
@@ -52,8 +62,6 @@ GRPO = Family(
     spread=(*_SPREAD, "rl_sequence_ratio_dist", "rl_reward_group_range_dist", "rl_reward_function_dist"),
     more=(
         ("Spread of reward", ("rl_reward_std",)),
-        (SAMPLER[0], ("rl_sampling_logp_difference_mean", "rl_sampling_logp_difference_max")),
-        (SAMPLER[1], _IMPORTANCE),
         ("Loss", ("rl_loss",)),
         *_OPTIMIZER,
         (

@@ -1,11 +1,11 @@
-"""Dashboards of a run, one for each family of algorithms: a verdict, four questions, and rows that open."""
+"""Dashboards of a run, one for each family of algorithms: a verdict, the questions, and rows that open."""
 
 from __future__ import annotations
 
 from rlexporter.catalog.questions import QUESTIONS
 from scripts.pack.dashboards import any_series, beside, learning, pace, process, spread, variables, verdict
 from scripts.pack.dashboards.curves import curve, lines
-from scripts.pack.dashboards.families import FAMILIES, Family
+from scripts.pack.dashboards.families import FAMILIES, SAMPLERS, SAMPLES, Family
 from scripts.pack.dashboards.frame import Json, Page, dashboard
 
 
@@ -28,6 +28,11 @@ def _of(family: Family) -> Json:
     pace.speed(page)
     page.row(titles["hidden"])
     pace.truth(page)
+    page.row(titles["samples"], collapsed=True)
+    for name in SAMPLES:
+        page.add(curve(name), 6)
+    for title, names in SAMPLERS:
+        page.add(lines(title, names), 8)
     page.row("The main curves over the steps", collapsed=True)
     learning.over_steps(page, family)
     page.row("How it spreads: 5, 50 and 95 %", collapsed=True)
