@@ -20,10 +20,10 @@ from dataclasses import replace
 from rlexporter.catalog.data_metrics import DATA
 from rlexporter.catalog.learning_metrics import LEARNING, LOGPROBS
 from rlexporter.catalog.run_metrics import RUN, SPEED, TRUTH
-from rlexporter.catalog.sample_metrics import COMPLETIONS, PIPELINE, SAMPLING
+from rlexporter.catalog.sample_metrics import COMPLETIONS, EXPERTS, PIPELINE, SAMPLING
 from rlexporter.model.metric import Metric
 
-_DECLARED = (*RUN, *LEARNING, *COMPLETIONS, *LOGPROBS, *SAMPLING, *SPEED, *DATA, *PIPELINE, *TRUTH)
+_DECLARED = (*RUN, *LEARNING, *COMPLETIONS, *LOGPROBS, *SAMPLING, *EXPERTS, *SPEED, *DATA, *PIPELINE, *TRUTH)
 
 
 def _with_keys(metric: Metric) -> Metric:

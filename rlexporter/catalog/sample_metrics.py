@@ -25,6 +25,7 @@ _sampling = Entries(Group.SAMPLING, level=Level.TOKEN)
 _surprise = Entries(Group.SAMPLING, level=Level.TOKEN, unit="nats")
 _sample = Entries(Group.SAMPLING, level=Level.SEQUENCE)
 _rollout = Entries(Group.PIPELINE, level=Level.SEQUENCE)
+_expert = Entries(Group.POLICY, level=Level.TOKEN)
 _batch = Entries(Group.PIPELINE, level=Level.STEP)
 
 COMPLETIONS = (
@@ -141,6 +142,12 @@ COMPLETIONS = (
         level=Level.STEP,
         keys=keys("grpo async-grpo distillation", "tools/failure_frequency"),
         reading="High: the tools are down, or are called wrongly.",
+    ),
+    _completion.fraction(
+        "rl_rollout_error_fraction",
+        "Share of rollouts that ended with an error of their environment, a tool or a verifier.",
+        healthy=Range(0.0, 0.05, "prime-rl's guide to training: more for long is a fault"),
+        reading="Growth: an environment is down. A reward of 0 then says nothing of the policy.",
     ),
     *_completion.gauges(
         "rl_nonempty_completion_length_",
@@ -452,6 +459,11 @@ SAMPLING = (
         labels=("reason",),
         reading="Many: generation that was for nothing.",
     ),
+    _sample.fraction(
+        "rl_sample_dropped_fraction",
+        "Share of samples that were dropped because the weights that wrote them were too old.",
+        reading="Growth: generation, or the queue before the trainer, takes too long for the age that is allowed.",
+    ),
     _surprise.gauge(
         "rl_reference_log_perplexity",
         "Logarithm of the perplexity under the reference policy, mean over completions.",
@@ -479,6 +491,19 @@ SAMPLING = (
         "Share of the weights that the correction has limited or set to 0: of tokens, or of completions where it "
         "weighs these.",
         reading="High: much is cut; the samples are too old, or the engines differ.",
+    ),
+)
+
+EXPERTS = (
+    _expert.gauge(
+        "rl_expert_load_imbalance",
+        "Load of the busiest expert of a layer over the mean load of its experts, minus 1, mean over layers.",
+        reading="0 is balanced. Growth: the router sends ever more tokens to ever fewer experts.",
+    ),
+    _expert.fraction(
+        "rl_routing_confidence",
+        "Share of the router's probability that the chosen experts hold, mean over tokens and layers.",
+        reading="Near 1: the router is sure. Near the share of the experts that are chosen: it does not choose at all.",
     ),
 )
 

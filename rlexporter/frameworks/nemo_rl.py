@@ -3,13 +3,14 @@
 algorithms/grpo.py, algorithms/ppo.py     what is logged of a step, and how micro-batches are put together
 algorithms/loss/loss_functions.py         ClippedPGLossFn: ratios, KL, mismatch of engines; the value loss of PPO
 algorithms/utils.py                       calculate_kl, throughput
-experience/rollouts.py                    lengths, turns, truncation
+experience/rollouts.py                    lengths, turns, truncation; with NeMo Gym, results by agent
 models/policy/workers/                    norm of the gradient, learning rate; means over the updates of a step
 utils/logger.py                           `Logger`, its one way out of the driver process, under any number of backends
 
 The KL estimators are those of ``loss_fn.reference_policy_kl_type`` (k3 by default), also for ``gen_kl_error`` and
 ``policy_kl_error``, which compare sampler and trainer. ``kl_penalty`` is 0 without a penalty, and the smallest and
-largest ratio -1 in a step without a token.
+largest ratio -1 in a step without a token. ``training_worker_idle_time_ratio`` is 0 from a tenth of a second on, and
+the share of routes that are not replayed is computed but not logged (7ea279a).
 
 `Logger` is that of v0.3.0 to v0.7.0: `log_hyperparams(params)` is handed the whole configuration, `log_metrics(metrics,
 step, prefix, step_metric, step_finished)` the parts of each step, which all backends get below the prefix. After v0.7.0
@@ -33,6 +34,7 @@ _LEARNING = (
     *feeds("rl_reward_min", "min_total_reward", "total_reward/min"),
     *feeds("rl_reward_max", "max_total_reward", "total_reward/max"),
     *feeds("rl_kept_reward_mean", "filtered_reward"),
+    *feeds("rl_agent_reward", "{agent}/reward/{statistic}"),
     *feeds("rl_baseline_reward_fraction", "baseline_reward/pct_{baseline}", scale=0.01),
     *feeds("rl_advantage_mean", "advantages/mean", families=(PPO,)),
     *feeds("rl_token_advantage_mean", "advantages/mean", families=(GRPO,)),

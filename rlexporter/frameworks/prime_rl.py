@@ -3,15 +3,18 @@ names in v0.5.0, below ``src/prime_rl/``:
 
 trainer/rl/train.py            what the trainer logs: loss, entropy, mismatch, gradient, speed, memory
 trainer/rl/loss.py             compute_importance_ratio_and_mismatch_kl, the masks of the trust region
+trainer/model.py               get_load_balance_stats: means over layers, micro-batches and ranks
 trainer/utils.py               statistics over all tokens of all ranks, and which of them are logged
 orchestrator/metrics.py        rewards, lengths, turns by agent; ``all`` is what has arrived, ``effective`` what is kept
 orchestrator/orchestrator.py   staleness, tokens, rollouts, time
+orchestrator/train_sink.py     what is cancelled: episodes whose group, or whose place in the queue, became too old
+orchestrator/scheduler.py      errors, in v0.5 alone
 utils/monitor                  `setup_monitor(..., run_config=)` and monitors with `log(metrics, step)`, from v0.3.0
 monitors                       instead of it since: one coroutine `log(data, step)`, for lists of episodes too
 
 Trainer and orchestrator are two processes, each of which logs its own part of a step, in several calls; no monitor has
-to be configured. An environment with one agent calls it ``agent``: its reward and truncation are those of the run. The
-run ends with the process.
+to be configured. An environment with one agent calls it ``agent``: its reward and truncation are those of the run; v0.7
+names no agents. The run ends with the process. The busiest experts that padding goes to are left out of ``max_vio``.
 """
 
 from __future__ import annotations
@@ -35,6 +38,8 @@ _TRAINER = (
     *feeds("rl_rollout_kl_per_token", "mismatch_kl/all/mean"),
     *feeds("rl_trust_region_masked_fraction", "is_masked/mean"),
     *feeds("rl_trust_region_side_fraction", "is_masked_{side}/mean"),
+    *feeds("rl_expert_load_imbalance", "max_vio/mean"),
+    *feeds("rl_routing_confidence", "routing_confidence/mean"),
     *feeds("rl_learning_rate", "optim/lr"),
     *feeds("rl_grad_norm", "optim/grad_norm"),
     *feeds("rl_training_tokens_per_second_per_gpu", "perf/throughput_per_gpu"),
@@ -47,6 +52,8 @@ _ORCHESTRATOR = (
     *statistics("rl_reward_", f"{_ALL}/agent/reward/"),
     *feeds("rl_kept_reward_mean", f"{_KEPT}/agent/reward/mean"),
     *feeds("rl_completion_truncated_fraction", f"{_ALL}/agent/is_truncated/mean"),
+    *feeds("rl_rollout_error_fraction", f"{_ALL}/has_error/mean", f"{_ALL}/agent/has_error/mean"),
+    *feeds("rl_sample_dropped_fraction", f"{_ALL}/cancelled/mean"),
     *feeds("rl_agent_reward", f"{_ALL}/{{agent}}/reward/{{statistic}}"),
     *feeds("rl_solved_fraction", f"{_ALL}/{{agent}}/solved_{{outcome}}"),
     *statistics("rl_completion_length_", f"{_ALL}/num_output_tokens/"),
@@ -65,8 +72,15 @@ _OLDER = (
     *feeds("rl_sequence_length_mean", "seq_len/all/mean"),
     *feeds("rl_completion_truncated_fraction", "is_truncated/all/mean"),
     *feeds("rl_turns_mean", "num_turns/all/mean"),
+    *feeds("rl_rollout_error_fraction", "errored_rollouts/all"),
+    *feeds("rl_completion_empty_fraction", "empty_rollouts/all"),
+    *statistics("rl_reward_", f"{_ALL}/reward/"),
+    *feeds("rl_kept_reward_mean", f"{_KEPT}/reward/mean"),
+    *feeds("rl_completion_truncated_fraction", f"{_ALL}/is_truncated/mean"),
 )
-"""Keys of v0.5 and before. Its extremes are those of the means of problems, and are left out."""
+"""Keys of v0.5 and before, and those of v0.7 without an agent. The extremes of v0.5 are those of the means of problems,
+and are left out.
+"""
 
 PRIME_RL = Framework(
     name="prime-rl",

@@ -1,6 +1,7 @@
 """verl. Read in release 0.9.1, below ``verl/``; older names were read in 0.2 to 0.8.
 
-trainer/ppo/metric_utils.py         scores, rewards, advantages, returns, values, lengths, timing, throughput
+trainer/ppo/metric_utils.py         scores, rewards, advantages, returns, values, lengths, timing, throughput; experts
+                                    (``rollout/moe``, after 0.9.1, in 1dda039 of github.com/verl-project/verl)
 trainer/ppo/core_algos.py           clip fractions and ppo_kl of each loss
 trainer/ppo/ray_trainer.py          KL penalty in the reward, epochs
 trainer/ppo/v1/trainer_base.py      staleness of trajectories, turns, evicted samples
@@ -114,6 +115,7 @@ _SAMPLER = (
     *feeds("rl_sampling_rejection", "rollout_corr/rollout_rs_{statistic}"),
     *statistics("rl_sample_staleness_", "training/off_policy/trajectory_staleness/"),
     *feeds("rl_evicted_samples", "training/{reason}/evicted_samples"),
+    *feeds("rl_expert_load_imbalance", "rollout/moe/max_vio/avg"),
 )
 
 _SPEED = (
@@ -143,7 +145,7 @@ VERL = Framework(
     title="verl",
     marks=frozenset(("critic/score/mean", "critic/rewards/mean", "actor/pg_loss", "actor/pg_clipfrac_lower")),
     critic=frozenset(("critic/vf_loss", "critic/values/mean", "critic/vf_explained_var")),
-    source="verl 0.2 to 0.9.1 (pip): verl/trainer/ppo, verl/workers, verl/utils",
+    source="verl 0.2 to 0.9.1 (pip) and 1dda039: verl/trainer/ppo, verl/workers, verl/utils",
     keys=(*_BOTH, *feeds("rl_completion_truncated_fraction", "response_length/clip_ratio")),
 )
 
