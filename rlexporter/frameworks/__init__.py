@@ -5,13 +5,18 @@ This file imports nothing: `import rlexporter` reads it, and the start-up code o
 Python.
 """
 
+_LOGGED = ("skyrl", "tinker_cookbook", "open_instruct", "areal", "trlx", "deepspeed_chat")
+"""The frameworks that are read through the loggers alone, as ROLL is."""
+
 FRAMEWORKS = {
+    "roll": (),  # before verl, whose keys it logs too
     "verl": ("verl.utils.tracking",),
     "openrlhf": ("openrlhf.utils.logging_utils",),
     "nemo_rl": ("nemo_rl.utils.logger",),
     "prime_rl": ("prime_rl.monitors", "prime_rl.utils.monitor"),
     "swift": (),
     "unsloth": (),
+    **dict.fromkeys(_LOGGED, ()),
     "slime": ("slime.observability.logging_utils", "slime.utils.logging_utils"),
     "miles": ("miles.utils.tracking_utils.tracking",),
 }
@@ -24,7 +29,11 @@ LOGGERS = {
     "tensorboard": ("torch.utils.tensorboard.writer", "tensorboardX.writer"),
 }
 """The same for loggers, which are watched on request."""
-FILES = {"miles": "slime", "swift": "trl_based", "unsloth": "trl_based"} | dict.fromkeys(LOGGERS, "loggers")
+FILES = (
+    {"miles": "slime", "swift": "trl_based", "unsloth": "trl_based"}
+    | dict.fromkeys(_LOGGED, "logged")
+    | dict.fromkeys(LOGGERS, "loggers")
+)
 """The files of those that have none of their own."""
 
 WATCHED = {name: modules for name, modules in (FRAMEWORKS | LOGGERS).items() if modules}

@@ -19,7 +19,10 @@ logger = logging.getLogger("rlexporter")
 
 Line = Mapping[str, Any]
 _Facts = Callable[[], RunFacts]
-STEP_KEYS = ("global_step", "train/global_step", "training/global_step", "trainer/global_step", "eval/global_step")
+STEP_KEYS = (
+    "training_step",  # open-instruct, whose global_step counts completions
+    *("global_step", "train/global_step", "training/global_step", "trainer/global_step", "eval/global_step"),
+)
 """Keys under which a line names its step: of transformers, verl, Lightning and OpenRLHF, and of many loops."""
 
 _inside = threading.local()

@@ -72,6 +72,7 @@ LISTED = {
 
 FINISHED = {
     "rlexporter check output/trainer_state.json": (2, "trainer_state.json: grpo run"),
+    "rlexporter check metrics.jsonl": (0, "metrics.jsonl: grpo run"),
     "rlexporter check --thresholds kl_high=0.5,entropy_low=off run.jsonl": (0, "run.jsonl: grpo run"),
     "rlexporter generate --out pack": (0, "alerts/rlexporter.rules.yml"),
     "rlexporter generate --out pack --grafana-url https://grafana.example.org "
@@ -132,6 +133,9 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(source, tmp_path / name)
     (tmp_path / "train.py").write_text(TRAIN)
+    (tmp_path / "metrics.jsonl").write_text(
+        '{"step": 0, "env/all/reward/total": 0.5, "optim/kl_sample_train_v1": 0.001}'
+    )
     monkeypatch.setenv("RLEXPORTER_LISTEN_PORT", "0")
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
