@@ -115,6 +115,7 @@ INHIBITIONS: tuple[tuple[tuple[Family, ...], tuple[Family, ...]], ...] = (
             *(Family.GRAD_DEAD, Family.EVALUATION),
         ),
     ),
+    ((Family.EXPERTS,), (Family.KL_NEGATIVE, Family.POLICY_STEP, Family.GRAD, Family.REWARD_DROP, Family.PLATEAU)),
     ((Family.SAMPLES,), (Family.KL_NEGATIVE, Family.POLICY_STEP, Family.GRAD, Family.REWARD_DROP, Family.PLATEAU)),
     (
         (Family.KL_NEGATIVE,),

@@ -120,6 +120,8 @@ SERIES_SIGNALS: tuple[Signal, ...] = (
         "rl_trust_region_masked_fraction",
         "rl_sampling_weight_limited_fraction",
     ),
+    _signal("expert_imbalance", "", "rl_expert_load_imbalance"),
+    _signal("routing_confidence", "fraction", "rl_routing_confidence"),
     _signal("repetitive", "fraction", "rl_completion_repetitive_fraction"),
     _signal("sampling_ratio", "", "rl_importance_sampling_ratio_mean", "rl_sampling_weight_mean"),
     _signal("learning_rate", "", "rl_learning_rate"),
@@ -719,9 +721,9 @@ CONDITIONS: tuple[Condition, ...] = (
     condition("rollouts_failing", "RLRolloutsFailing", Family.ROLLOUTS).when(
         above("rollouts_failing", warning(0.05, k=3, n=5)),
         summary="Rollouts, tools or verifiers fail far more often than they did.",
-        meaning="The share of rollouts with an error, aborted or out of time, of empty completions, of failed tool "
-        "calls or of errors of a verifier is more than twice what it was early in the run: by 0.1 in the last five "
-        "steps, or by 0.05 in the last 20. What fails often counts as a reward of 0, and the policy learns from it.",
+        meaning="The share of rollouts with an error, of empty completions or of failed tool calls is more "
+        "than twice what it was early in the run: by 0.1 in the last five steps, or by 0.05 in the last 20. What fails "
+        "often counts as a reward of 0, and the policy learns from it.",
         causes=(
             "An environment, a sandbox, a tool server or a judge that is down or overloaded.",
             "The policy no longer calls tools as they want to be called.",
@@ -732,7 +734,28 @@ CONDITIONS: tuple[Condition, ...] = (
         ),
         source="prime-rl's guide: more than 5 % that last; miles: more than 5 % of 100 aborted; logs in "
         "`tests/large`, none of 36 healthy runs [real]",
-        related=("rl_completion_empty_fraction", "rl_tool_failure_frequency", "rl_reward_mean"),
+        related=("rl_rollout_error_fraction", "rl_completion_empty_fraction", "rl_tool_failure_frequency"),
+    ),
+    condition("experts_unbalanced", "RLExpertsUnbalanced", Family.EXPERTS).when(
+        above("expert_imbalance", warning(2.0, k=5, n=5), vs=Baseline.EARLY, floor=1.0),
+        summary="The router sends most tokens to few experts.",
+        meaning="The load of the busiest expert over the mean load, minus 1, is twice what it was early in the run, "
+        "and 1 at least.",
+        causes=("Routing collapses: the balancing loss or bias is off, or too small for the learning rate.",),
+        remedies=("Raise the balancing loss or bias; lower the learning rate of the router.",),
+        source="marin drops more than 7 % of the tokens at such a load; logs in `tests/large`; no run of [real] logs "
+        "it",
+        related=("rl_expert_load_imbalance", "rl_routing_confidence"),
+    ),
+    condition("routing_uncertain", "RLExpertsUnbalanced", Family.EXPERTS).when(
+        below("routing_confidence", warning(0.5, k=5, n=5), vs=Baseline.EARLY),
+        summary="The router no longer knows which experts to choose.",
+        meaning="The share of its probability that the chosen experts hold is less than half of what it was early in "
+        "the run.",
+        causes=("Routing collapses: the balancing loss or bias is off, or too large.",),
+        remedies=("Raise the balancing loss or bias; lower the learning rate of the router.",),
+        source="logs in `tests/large`; no run of [real] logs it",
+        related=("rl_routing_confidence", "rl_expert_load_imbalance"),
     ),
     condition("samples_stale", "RLSamplesStale", Family.SAMPLES).when(
         above("staleness", warning(2.0, k=5, n=5), vs=Baseline.EARLY, floor=3.0),
@@ -745,7 +768,7 @@ CONDITIONS: tuple[Condition, ...] = (
         ),
         remedies=("Look at the queue of rollouts and the time of a weight update.", "Lower the bound on staleness."),
         source="bounds of 4 (AReaL's example) and 8 (prime-rl); logs in `tests/large`",
-        related=("rl_sample_staleness_mean", "rl_sample_staleness_max", "rl_evicted_samples"),
+        related=("rl_sample_staleness_mean", "rl_sample_staleness_max"),
     ),
     condition("samples_at_bound", "RLSamplesStale", Family.SAMPLES).when(
         above("staleness_share", warning(0.9, k=5, n=5)),
@@ -764,7 +787,7 @@ CONDITIONS: tuple[Condition, ...] = (
         causes=("Generation does not keep up with training: a sampler is lost, or completions are longer.",),
         remedies=("Look at the queue of rollouts and the time of a weight update.",),
         source="logs in `tests/large`; no run of [real] logs it",
-        related=("rl_evicted_samples", "rl_sample_staleness_mean"),
+        related=("rl_sample_dropped_fraction", "rl_evicted_samples"),
     ),
     condition("samples_masked", "RLSamplesStale", Family.SAMPLES).when(
         above("masked", warning(3.0, k=5, n=5), vs=Baseline.EARLY, floor=0.2),
@@ -841,7 +864,10 @@ CONDITIONS: tuple[Condition, ...] = (
         ),
         source="verl issue 7495: 36 times where an adapter never reaches the sampler; vime issue 64: 0.011 to 0.036 "
         "is a fault; NeMo-RL's guide: a KL below 0.001 is acceptable; logs in `tests/large`",
-        related=("rl_sampling_logp_difference_mean", "rl_rollout_kl_per_token", "rl_sampling_kl_per_token"),
+        related=(
+            *("rl_sampling_logp_difference_mean", "rl_sampling_probability_factor_mean", "rl_rollout_kl_per_token"),
+            *("rl_trainer_kl_per_token", "rl_sampling_kl_per_token"),
+        ),
     ),
     condition("sampling_probabilities", "RLSamplerMismatch", Family.KL_NEGATIVE).when(
         above("sampling_probability", warning(3.0, k=5, n=5), vs=Baseline.EARLY, floor=0.03),
@@ -1597,7 +1623,7 @@ CONDITIONS: tuple[Condition, ...] = (
         ),
         remedies=("Look at the queue of rollouts, their length and the phases of a step.",),
         source="prime-rl's guide: a long `wait_for_batch` says that generation is the slow side; logs in `tests/large`",
-        related=("rl_waiting_fraction", "rl_phase_time_seconds", "rl_completion_length_mean"),
+        related=("rl_waiting_fraction", "rl_phase_time_seconds"),
     ),
     condition("step_stalled", "RLStepsSlow", Family.STALL).when(
         above("longest_pause", warning(30.0), vs=Baseline.RECENT, floor=60.0),

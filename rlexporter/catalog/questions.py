@@ -50,7 +50,7 @@ QUESTIONS: tuple[Question, ...] = (
         name="stable",
         title="Is it stable?",
         families=(
-            *(Family.POLICY_STEP, Family.KL_HIGH, Family.KL_COEF),
+            *(Family.POLICY_STEP, Family.KL_HIGH, Family.KL_COEF, Family.EXPERTS),
             *(Family.ENTROPY_LOW, Family.ENTROPY_HIGH, Family.GRAD, Family.WEIGHTS, Family.VALUE),
             *(Family.TRUNCATION, Family.LENGTH),
         ),
@@ -73,6 +73,7 @@ QUESTIONS: tuple[Question, ...] = (
             Shown(name="mismatch", signal="sampling_difference"),
             Shown(name="effective samples", signal="effective_samples"),
             Shown(name="staleness", signal="staleness"),
+            Shown(name="failed rollouts", series=("rl_rollout_error_fraction",)),
             Shown(name="failed tool calls", series=("rl_tool_failure_frequency",)),
         ),
         optional=True,

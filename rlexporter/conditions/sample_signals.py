@@ -1,4 +1,4 @@
-"""Derived signals of the samples of large runs: mismatch, age and loss of samples, failed rollouts, waiting."""
+"""Derived signals of the samples of large runs: mismatch, age and loss of samples, what fails, waiting."""
 
 from __future__ import annotations
 
@@ -12,9 +12,6 @@ declared = Declared()
 
 _FAILURES = {
     "rl_rollout_error_fraction": "rollouts with an error",
-    "rl_rollout_timeout_fraction": "rollouts out of time",
-    "rl_rollout_aborted_fraction": "aborted rollouts",
-    "rl_verifier_error_fraction": "errors of the verifier",
     "rl_completion_empty_fraction": "empty completions",
     "rl_tool_failure_frequency": "tool calls",
 }
@@ -91,7 +88,7 @@ def samples_dropped(view: View, memory: Memory) -> float | None:
 
 @declared.signal("rollouts_failing", unit="fraction")
 def rollouts_failing(view: View, memory: Memory) -> float | None:
-    """Return the largest share of what fails now and did not at first: rollouts, tool calls, verdicts; else 0.
+    """Return the largest share of what fails now and did not at first: rollouts, completions, tool calls; else 0.
 
     It counts from twice the early one: 0.1 above it in the last 5 steps at the median, or 0.05 above it in the last 20.
     """

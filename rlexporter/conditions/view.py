@@ -177,7 +177,7 @@ class Memory:
     anew: set[str] = field(default_factory=set)
     """The signals whose past ends with this step, as what they measure is another thing from now on."""
     failures: dict[str, Past] = field(default_factory=dict)
-    """The share of each thing that can fail: rollouts, tool calls, verdicts."""
+    """The share of each thing that can fail: rollouts, completions, tool calls."""
     agents: dict[str, Past] = field(default_factory=dict)
     """The mean reward of each agent or environment."""
     evaluations: dict[str, Evaluated] = field(default_factory=dict)

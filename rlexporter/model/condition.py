@@ -33,6 +33,7 @@ class Family(str, Enum):
     SLOW = "SLOW"
     ROLLOUTS = "ROLLOUTS"
     SAMPLES = "SAMPLES"
+    EXPERTS = "EXPERTS"
     POLICY_STEP = "POLICY_STEP"
     KL_HIGH = "KL_HIGH"
     KL_NEGATIVE = "KL_NEGATIVE"

@@ -205,6 +205,7 @@ IMPACT: dict[Family, str] = {
     Family.DATA: "The policy is trained on other prompts than were meant, or on the same ones again and again.",
     Family.OBJECTIVE: "The policy is taught something else than what is rewarded, and no log line shows it.",
     Family.ROLLOUTS: "What failed counts as a bad answer, and the policy learns from it.",
+    Family.EXPERTS: "Most of the model is not used, and sampler and trainer route tokens apart.",
     Family.SAMPLES: "The policy learns from what it no longer says, and work on samples is for nothing.",
     Family.OPTIMIZER: "A part of the model learns nothing, or nothing does.",
     Family.WEIGHTS: "What was learnt may be lost.",

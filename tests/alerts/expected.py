@@ -37,7 +37,7 @@ NUMBERS = {
     "value_clipfrac_high truncation eos_missing same_length prompts_stuck prompts_short prompt_end_changed "
     "loss_mask_wrong reference_moved weights_lost optimizer_incomplete completions_copied reward_zeroed "
     "rollouts_failing samples_at_bound samples_dropped samples_masked samples_ineffective waiting_more "
-    "completions_repetitive",
+    "completions_repetitive routing_uncertain",
     ": 7 keys": "keys_gone",
     ": 7 agents": "agent_reward_drop",
     ": 7 scores": "evaluation_diverges evaluation_fell",

@@ -155,6 +155,23 @@ OF_SAMPLES = (
     Log("slime", "completions loop", ("completions_repetitive",), {"rollout/repetition_frac": share(0.4, SAMPLES)}),
 )
 
+OF_EXPERTS = (
+    Log(
+        "prime-rl",
+        "one expert gets most tokens",
+        ("experts_unbalanced",),
+        {"max_vio/mean": level(4.0, 0.1)},
+        own={"max_vio/mean": level(0.6, 0.1)},
+    ),
+    Log(
+        "prime-rl",
+        "the router does not choose",
+        ("routing_uncertain",),
+        {"routing_confidence/mean": level(0.13, 0.05)},
+        own={"routing_confidence/mean": level(0.45, 0.05)},
+    ),
+)
+
 OF_LEARNING = (
     Log(
         "verl",
@@ -194,4 +211,4 @@ OF_TIME = (
     Log("slime", "the trainer waits", ("waiting_more",), {"perf/wait_time_ratio": level(0.7, 0.05, most=1.0)}),
 )
 
-LOGS = (*OF_SAMPLERS, *OF_SAMPLES, *OF_LEARNING, *OF_TIME)
+LOGS = (*OF_SAMPLERS, *OF_SAMPLES, *OF_EXPERTS, *OF_LEARNING, *OF_TIME)

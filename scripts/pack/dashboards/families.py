@@ -44,7 +44,7 @@ SAMPLERS: Panels = (
         "Importance ratio of the sampler",
         tuple(f"rl_importance_sampling_ratio_{each}" for each in ("min", "mean", "max")),
     ),
-    ("What fails", ("rl_tool_failure_frequency", "rl_completion_empty_fraction")),
+    ("What fails", ("rl_rollout_error_fraction", "rl_tool_failure_frequency", "rl_completion_empty_fraction")),
     ("Reward of each agent or environment", ("rl_agent_reward",)),
     ("Scores of evaluations", ("rl_eval_score",)),
 )
