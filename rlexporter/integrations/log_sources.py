@@ -14,11 +14,13 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from rlexporter.exporter import Exporter, linger, serving
 from rlexporter.frameworks.common import Feed
+from rlexporter.frameworks.known import family_of, written_by
 from rlexporter.integrations.logged_run import LoggedRun
 from rlexporter.model.errors import SetupError
 from rlexporter.model.step import RunFacts
@@ -58,6 +60,8 @@ class Sources:
     ) -> None:
         """Take a line of ``source``, as `LoggedRun.log` does. ``facts``: those of the run, for its first line.
 
+        Where they name no framework, the keys of that line may.
+
         ``chosen``: True if the source itself lets one process of all log, so that its rank does not matter.
         """
         if os.getpid() != self._process or self._spent:
@@ -66,7 +70,7 @@ class Sources:
             if not self._feeds(source) or (self.run is None and not _has_number(values)):
                 return
             if self.run is None:
-                self._open(source, facts, chosen)
+                self._open(source, lambda: _told(facts(), values), chosen)
             if self.run is not None and (self._after is None or step is None or step > self._after):
                 self._after = None
                 self.run.log(values, step, whole=whole, replaces=replaces)
@@ -136,6 +140,15 @@ class Sources:
         self._opened.add(exporter)
         self.run = LoggedRun(exporter)
         self.run.begin(known)
+
+
+def _told(facts: RunFacts, line: Mapping[str, Any]) -> RunFacts:
+    """Return ``facts`` with the framework that the keys of ``line`` identify, if the source names none."""
+    framework = None if facts.framework else written_by(line)
+    if framework is None or framework.of_trl:
+        return facts
+    family = family_of(framework, line)
+    return replace(facts, framework=framework.name, algorithm=facts.algorithm or family, judged_as=family)
 
 
 def _has_number(values: Mapping[str, Any]) -> bool:

@@ -158,6 +158,42 @@ def test_an_exporter_of_the_script_feeds_alone() -> None:
 
 
 @pytest.mark.usefixtures("any_port", "no_callbacks")
+@pytest.mark.parametrize(
+    ("line", "framework", "family", "series"),
+    [
+        ({"policy/final_loss": 0.5, "critic/critic_loss": 1.0}, "skyrl", "ppo", "rl_loss"),
+        ({"env/all/turns_per_episode": 0.5}, "tinker-cookbook", "grpo", "rl_turns_mean"),
+        ({"actor/ratio_mean": 0.5, "actor/pg_loss": 0.25}, "roll", "grpo", "rl_policy_ratio_mean"),
+    ],
+)
+def test_the_first_line_tells_the_framework(line: dict[str, float], framework: str, family: str, series: str) -> None:
+    """Where a logger cannot: its keys are then known."""
+    sources = Sources(("wandb",))
+    sources.log("wandb", lambda: RunFacts(open_ended=True), line, 1, whole=True)
+    assert sources.run is not None
+    served = sources.run.exporter.snapshot
+    sources.leave()
+
+    assert (served.framework, served.family, served.value(series)) == (framework, family, 0.5)
+
+
+@pytest.mark.usefixtures("any_port", "no_callbacks")
+@pytest.mark.parametrize(
+    ("told", "line"),
+    [("verl", {"actor/ratio_mean": 0.5}), ("", {"loss": 0.5}), ("", {"frac_reward_zero_std_excluded": 0.5})],
+)
+def test_a_framework_is_not_told_twice(told: str, line: dict[str, float]) -> None:
+    """A source that names it is believed, and keys of TRL and of what descends from it say nothing."""
+    sources = Sources(("wandb",))
+    sources.log("wandb", lambda: RunFacts(framework=told, open_ended=True), line, 1, whole=True)
+    assert sources.run is not None
+    served = sources.run.exporter.snapshot
+    sources.leave()
+
+    assert served.framework == told
+
+
+@pytest.mark.usefixtures("any_port", "no_callbacks")
 def test_a_rank_above_0_opens_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first one serves what is logged."""
     monkeypatch.setenv("RANK", "1")
