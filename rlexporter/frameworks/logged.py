@@ -6,6 +6,7 @@ SkyRL a956457 of github.com/NovaSky-AI/SkyRL, below ``skyrl/``
     train/evaluate.py, train/utils/trainer_utils.py, train/generators/utils.py   evaluations, lengths
     backends/skyrl_train/workers/worker.py, backends/skyrl_train/utils/*.py      losses, clipping, importance weights
   A pass is a reward above 0, so that its pass rates are others. ``generate/avg_num_tokens`` counts what tools say too.
+  ``policy/minibatch_rollout_logprobs_abs_diff_mean`` is taken during the updates, and holds these as well.
 
 Tinker cookbook 9dfcc3a of github.com/thinking-machines-lab/tinker-cookbook, below ``tinker_cookbook/rl/``
     train.py, metrics.py                     mismatch, entropy, KL; ../stores/training_store.py writes ``metrics.jsonl``
