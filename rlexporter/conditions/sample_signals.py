@@ -15,7 +15,8 @@ _FAILURES = {
     "rl_completion_empty_fraction": "empty completions",
     "rl_tool_failure_frequency": "tool calls",
 }
-_WAITING = ("wait", "idle", "bubble")
+_WAITING = ("wait", "idle", "exposed")
+"""What names of phases contain in which the trainer has nothing to do."""
 _LARGEST = 50.0
 """The largest z-score in a group of 2,500 completions: beyond it an advantage is none, whatever the group."""
 
@@ -181,5 +182,7 @@ def waiting(view: View, memory: Memory) -> float | None:
     """Return the share of the step that the trainer waits, by the phases that the framework logs."""
     memory.where = "rl_phase_time_seconds"
     phases, whole = view.functions.get(memory.where, {}), view.numbers.get("rl_step_time_seconds")
-    waits = [seconds for name, seconds in phases.items() if seconds is not None and name.startswith(_WAITING)]
+    waits = [
+        seconds for name, seconds in phases.items() if seconds is not None and any(word in name for word in _WAITING)
+    ]
     return min(sum(waits) / whole, 1.0) if waits and whole else None
