@@ -24,35 +24,39 @@ _LARGEST = 50.0
 # Mismatch
 
 
+def _read(view: View, memory: Memory, series: str) -> float | None:
+    """Return the number of ``series``, and note that the signal is read there."""
+    value = view.numbers.get(series)
+    if value is not None:
+        memory.where = series
+    return value
+
+
 @declared.source
 def log_factor(view: View, memory: Memory) -> float | None:
     """Return the logarithm of the mean factor between both probabilities of a token: nats, as their difference."""
-    memory.where = "rl_sampling_probability_factor_mean"
-    factor = view.numbers.get(memory.where)
+    factor = _read(view, memory, "rl_sampling_probability_factor_mean")
     return log(factor) if factor is not None and factor > 0.0 else None
 
 
 @declared.source
 def sampler_k1(view: View, memory: Memory) -> float | None:
     """Return the absolute k1 estimate of the KL divergence of sampler and trainer, which noise can make negative."""
-    memory.where = "rl_sampling_kl_per_token"
-    value = view.numbers.get(memory.where)
+    value = _read(view, memory, "rl_sampling_kl_per_token")
     return None if value is None else abs(value)
 
 
 @declared.source
 def effective_by_chi2(view: View, memory: Memory) -> float | None:
     """Return the effective share of samples by the chi-squared divergence of the weights: 1 / (1 + chi2)."""
-    memory.where = "rl_sampling_chi2_per_token"
-    value = view.numbers.get(memory.where)
+    value = _read(view, memory, "rl_sampling_chi2_per_token")
     return 1.0 / (1.0 + value) if value is not None and value >= 0.0 else None
 
 
 @declared.source
 def effective_by_spread(view: View, memory: Memory) -> float | None:
     """Return the effective share of samples by mean and standard deviation of the weights: m^2 / (m^2 + s^2)."""
-    memory.where = "rl_sampling_weight_std"
-    mean, width = view.numbers.get("rl_sampling_weight_mean"), view.numbers.get(memory.where)
+    mean, width = view.numbers.get("rl_sampling_weight_mean"), _read(view, memory, "rl_sampling_weight_std")
     return mean**2 / (mean**2 + width**2) if mean and width is not None else None
 
 
