@@ -22,9 +22,11 @@ ADAPTER, FRAMEWORK, OUTPUT = "An adapter", "A framework", "An output"
 
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
-    """The package in a folder of its own."""
+    """The package in a folder of its own, with what writes files, and the page of which that writes a part."""
     for each in (PACKAGE, ROOT / "scripts"):
         shutil.copytree(each, tmp_path / each.name, ignore=shutil.ignore_patterns("__pycache__"))
+    (tmp_path / "docs").mkdir()
+    shutil.copy(ROOT / "docs/frameworks.md", tmp_path / "docs")
     return tmp_path
 
 
