@@ -22,7 +22,12 @@ _NO_MEAN = re.compile(r"std|min|max|worst|count|num|len|size", re.IGNORECASE)
 
 @declared.signal("evaluations_diverged", unit="scores", of="reward")
 def evaluations_diverged(view: View, memory: Memory) -> float | None:
-    """Count the scores that fell lastingly while the training reward rose; None in a step without an evaluation."""
+    """Count the scores that fell lastingly while the training reward rose; None in a step without an evaluation.
+
+    Where the reward becomes another thing, as weights of its functions change, so do the scores: they begin anew.
+    """
+    if "reward" in memory.anew:
+        memory.evaluations.clear()
     memory.fallen = _fallen(view, memory)
     if memory.fallen is None:
         return None

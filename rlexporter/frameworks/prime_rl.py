@@ -13,8 +13,9 @@ utils/monitor                  `setup_monitor(..., run_config=)` and monitors wi
 monitors                       instead of it since: one coroutine `log(data, step)`, for lists of episodes too
 
 Trainer and orchestrator are two processes, each of which logs its own part of a step, in several calls; no monitor has
-to be configured. An environment with one agent calls it ``agent``: its reward and truncation are those of the run; v0.7
-names no agents. The run ends with the process. The busiest experts that padding goes to are left out of ``max_vio``.
+to be configured. An environment with one agent calls it ``agent``: its reward and truncation are those of the run, and
+that of one of several environments is served by its name. v0.7 names no agents. The run ends with the process. The
+busiest experts that padding goes to are left out of ``max_vio``.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ _ORCHESTRATOR = (
     *feeds("rl_completion_truncated_fraction", f"{_ALL}/agent/is_truncated/mean"),
     *feeds("rl_rollout_error_fraction", f"{_ALL}/has_error/mean", f"{_ALL}/agent/has_error/mean"),
     *feeds("rl_sample_dropped_fraction", f"{_ALL}/cancelled/mean"),
-    *feeds("rl_agent_reward", f"{_ALL}/{{agent}}/reward/{{statistic}}"),
+    *feeds("rl_agent_reward", f"{_ALL}/{{agent}}/reward/{{statistic}}", "train/{agent}/all/agent/reward/{statistic}"),
     *feeds("rl_solved_fraction", f"{_ALL}/{{agent}}/solved_{{outcome}}"),
     *statistics("rl_completion_length_", f"{_ALL}/num_output_tokens/"),
     *statistics("rl_sequence_length_", f"{_ALL}/num_total_tokens/"),

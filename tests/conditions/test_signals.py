@@ -374,3 +374,36 @@ def test_each_metric_is_counted_by_one_signal() -> None:
     assert len(counted) == len(set(counted))
     assert set(counted) <= set(NAMED)
     assert not set(counted) & MAY_BE_NONFINITE
+
+
+def _evaluated(scores: list[float], changes: dict[str, Any] | None = None, *, weigh: int = 0) -> Planted:
+    """A run of TRL with an evaluation every ten steps; ``weigh``: that after which its reward weights change."""
+    run = Planted("grpo")
+    for number, score in enumerate(scores, 1):
+        for _ in range(10):
+            weights = [0.5 if weigh and number > weigh else 1.0]
+            run.line(
+                changes or {},
+                seen={"rl_reward_function_weight/answer": weights, "rl_reward_function_weight/format": [1.0]},
+            )
+        run.store.record({"eval_reward": score, "eval_loss": 0.1, "eval_runtime": 1.0}, run.step)
+    return run
+
+
+_STEADY = [0.40, 0.42, 0.38, 0.41, 0.43, 0.39, 0.42, 0.40]
+
+
+def test_an_evaluation_that_falls_is_told_from_one_that_falls_while_the_reward_rises() -> None:
+    """By the second low score in a row; one low score is noise, and a fall below the first level is one too."""
+    assert _evaluated([*_STEADY, 0.10, 0.12]).began == {("evaluation_diverges", "warning"): 100}
+    flat = {"reward": 1.0, "rewards/answer/mean": 0.5, "rewards/format/mean": 0.5}
+    assert _evaluated([*_STEADY, 0.10, 0.12], flat).began == {("evaluation_fell", "warning"): 100}
+    assert _evaluated([*_STEADY, 0.10, 0.41, 0.40]).began == {}
+    assert _evaluated([0.40, 0.41, 0.39, 0.10, 0.10], flat).began == {("evaluation_fell", "warning"): 50}
+
+
+def test_scores_begin_anew_where_the_reward_is_another() -> None:
+    """A curriculum weighs the reward functions otherwise: what is evaluated then is another thing."""
+    scores = [*_STEADY, 0.10, 0.12, 0.11]
+    assert ("evaluation_diverges", "warning") in _evaluated(scores).began
+    assert _evaluated(scores, weigh=8).began == {}

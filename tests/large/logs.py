@@ -49,6 +49,7 @@ _CORRELATION = "training/rollout_actor_probs_pearson_corr"
 _IS = "rollout_corr/rollout_is"
 _STALENESS = "training/off_policy/trajectory_staleness"
 _VALIDATION, _EVALUATION = "val-core/gsm8k/acc/mean@1", "eval/aime/effective/agent/avg@16"
+ENVIRONMENT = "train/{}/all/agent/reward/mean"
 _REWARD, AGENT = "train/agg/all/agent/reward/mean", "train/agg/all/{}/reward/mean"
 
 
@@ -197,6 +198,17 @@ OF_LEARNING = (
             coder=share(0.45, INDEPENDENT, to=0.55),
             searcher=share(0.3, INDEPENDENT, to=0.65),
         ),
+    ),
+    Log(
+        "prime-rl",
+        "one of two environments gets nothing",
+        ("agent_reward_drop",),
+        {ENVIRONMENT.format("code"): still(0.0), _REWARD: share(0.3, INDEPENDENT)},
+        own={
+            ENVIRONMENT.format("code"): share(0.45, INDEPENDENT),
+            ENVIRONMENT.format("math"): share(0.35, INDEPENDENT, to=0.7),
+            _REWARD: share(0.4, INDEPENDENT),
+        },
     ),
     Log("verl", "an advantage of 900", ("advantage_impossible",), {"critic/advantages/max": level(900, 0.3)}),
 )
