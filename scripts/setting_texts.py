@@ -35,6 +35,10 @@ DESCRIPTIONS = {
         "Bounds of histograms, where yours are on another scale than the catalogue's: "
         "`reward=0,0.25,0.5,0.75,1;completion_length=64,256,1024`, or a mapping ([scale.md](scale.md#buckets))."
     ),
+    "map": (
+        "What keys mean that the catalogue does not know: `train/score=reward,train/len=length`, a mapping, or a TOML "
+        "file ([alerts.md](alerts.md#keys-of-your-own))."
+    ),
     "record": "A file to which log lines and all that was seen in each step are appended, as JSON lines.",
     "max_keys": "How many keys that the catalogue does not know are served.",
     "rank": "Rank of this process. Set by `torchrun` and `accelerate launch`.",

@@ -16,6 +16,7 @@ from rlexporter import recording
 from rlexporter.catalog.alerts import RUN_FAILED, RUN_VANISHED
 from rlexporter.catalog.algorithms import ALGORITHMS
 from rlexporter.catalog.conditions import CONDITION_NAMED
+from rlexporter.catalog.mapping import proposed
 from rlexporter.catalog.metrics import NAMED
 from rlexporter.commands.recorded_alerts import NOTHING_JUDGED, Fired, NotJudged, Report, judge
 from rlexporter.conditions.from_catalog import SIGNAL_NAMED, series_of
@@ -59,16 +60,17 @@ def add_to(commands: Any) -> None:
     checks.add_argument("--json", action="store_true", help="as JSON")
     checks.add_argument("--algorithm", choices=list(ALGORITHMS), default="", help="where a file does not say")
     checks.add_argument("--thresholds", metavar="LIMITS", help="kl_high=0.5,entropy_low=off, or a TOML file")
+    checks.add_argument("--map", metavar="KEYS", help="what unknown keys mean: train/score=reward, or a TOML file")
     checks.set_defaults(command=run)
 
 
 def run(options: argparse.Namespace) -> int:
     """Check each file and return the worst exit status. Raises SetupError for unusable limits."""
-    limits = Settings.load({"thresholds": options.thresholds}).thresholds
+    own = Settings.load({"thresholds": options.thresholds, "map": options.map})
     reports, statuses = [], [0]
     for file in options.files:
         try:
-            report = judge(recording.read(file, options.algorithm), limits)
+            report = judge(recording.read(file, options.algorithm), own.thresholds, own.map)
         except SetupError as error:
             print(f"rlexporter: {error}", file=sys.stderr)
             statuses.append(_UNREADABLE)
@@ -88,11 +90,21 @@ def written(report: Report) -> str:
     for cause, symptoms in incidents(report.alerts):
         lines += _incident(cause, symptoms)
     if not report.judged:
-        return "\n".join((*lines, *wrapped(f"nothing could be judged: {_unknown(report)}", WIDTH, " " * 2, " " * 4)))
-    if not report.alerts:
-        lines.append("  no alert")
-    lines += _missing(report)
-    return "\n".join(lines)
+        lines += wrapped(f"nothing could be judged: {_unknown(report)}", WIDTH, " " * 2, " " * 4)
+    else:
+        lines += [] if report.alerts else ["  no alert"]
+        lines += _missing(report)
+    return "\n".join((*lines, *_proposed(report)))
+
+
+def _proposed(report: Report) -> Iterator[str]:
+    """Say what unknown keys look like, of numbers that the log does not have by another name."""
+    lacking = {missing.lacks for missing in report.not_judged}
+    looks = {key: name for key, name in proposed(report.unknown_keys).items() if not report.judged or name in lacking}
+    if looks:
+        yield "  unknown keys that look like something judged; if they are that, add:"
+        mapped = ",".join(f"{key}={name}" for key, name in looks.items())
+        yield f"    --map '{mapped}'"
 
 
 def incidents(alerts: Iterable[Fired]) -> list[tuple[Fired, list[Fired]]]:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from itertools import pairwise
 from math import isfinite, nan
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rlexporter.conditions.judge import Thresholds
 from rlexporter.config.settings import Settings
 from rlexporter.model.errors import SetupError
 from rlexporter.model.snapshot import RunState
@@ -232,20 +231,21 @@ def schedule(recording: Recording) -> tuple[float, list[Due]]:
     return began + shift, [Due(e, at + shift, last) for e, at, last in zip(events, times, ends, strict=True)]
 
 
-def begun(recording: Recording, thresholds: Thresholds | None = None) -> tuple[Player, list[Due]]:
-    """Return the player of a run of its own, which has begun when the recorded run did, and what it is to play."""
+def begun(recording: Recording, given: Mapping[str, Any] | None = None) -> tuple[Player, list[Due]]:
+    """Return the player of a run of its own, which has begun when the recorded run did, and what it is to play.
+
+    ``given``: settings of `Settings` that are not the recorded process's own, by name.
+    """
     began, dues = schedule(recording)
-    own = Settings.load(settings(recording))
-    own = own if thresholds is None else replace(own, thresholds=thresholds)
-    player = Player(Run(own, clock=lambda: began), recording)
+    player = Player(Run(replace(Settings.load(settings(recording)), **(given or {})), clock=lambda: began), recording)
     player.time = began
     player.begin(recording.facts)
     return player, dues
 
 
-def played(recording: Recording, thresholds: Thresholds, see: Callable[[Run], None] = lambda run: None) -> Player:
-    """Play ``recording`` at once, by its own clock; ``see`` is called after each of its steps."""
-    player, dues = begun(recording, thresholds)
+def played(recording: Recording, given: Mapping[str, Any], see: Callable[[Run], None] = lambda run: None) -> Player:
+    """Play ``recording`` at once, by its own clock; ``see`` is called after each of its steps. ``given``: as above."""
+    player, dues = begun(recording, given)
     for event, player.time, ends_step in dues:
         player.take(event)
         if ends_step:

@@ -105,9 +105,15 @@ class Report:
         return NOTHING_JUDGED if not self.judged else 1 if Severity.WARNING.value in severities else 0
 
 
-def judge(recording: Recording, thresholds: Thresholds | None = None) -> Report:
-    """Return the alerts that ``recording`` would have raised, with ``thresholds`` in place of the defaults."""
-    return report(playback.played(recording, thresholds or {}).run, recording)
+def judge(
+    recording: Recording, thresholds: Thresholds | None = None, mapping: Mapping[str, str] | None = None
+) -> Report:
+    """Return the alerts that ``recording`` would have raised, with ``thresholds`` in place of the defaults.
+
+    ``mapping``: what keys mean that the catalogue does not know.
+    """
+    given = {"thresholds": thresholds or {}, "map": mapping or {}}
+    return report(playback.played(recording, given).run, recording)
 
 
 def report(run: Run, recording: Recording) -> Report:
@@ -124,7 +130,7 @@ def report(run: Run, recording: Recording) -> Report:
         alerts=(*fired, *_ending(recording, last, watch)),
         not_judged=_not_judged(watch, recording),
         judged=_is_judged(watch, run.store),
-        unknown_keys=_unknown_keys(recording),
+        unknown_keys=_unknown_keys(recording, run.settings.map),
         notes=recording.notes,
         incidents=tuple(incidents_as_json(run.store.snapshot.incidents)),
     )
@@ -187,13 +193,15 @@ def _is_judged(watch: Watch, store: Store) -> bool:
     return any(series.metric.series in sources for series in store.snapshot.steps)
 
 
-def _unknown_keys(recording: Recording) -> tuple[str, ...]:
+def _unknown_keys(recording: Recording, mapping: Mapping[str, str]) -> tuple[str, ...]:
     """Return the logged keys that the catalogue does not know, in the order of the log."""
     resolver = Resolver(CATALOG, recording.facts.family, FRAMEWORKS.get(recording.facts.framework))
     shapes = dict.fromkeys(tuple(event.logs) for event in recording.events if event.logs)
     keys = {key: evaluation_prefix(shape) for shape in shapes for key in shape}
     return tuple(
-        key for key, prefix in keys.items() if not (resolver.resolve(key, prefix) or resolver.is_no_metric(key))
+        key
+        for key, prefix in keys.items()
+        if key not in mapping and not (resolver.resolve(key, prefix) or resolver.is_no_metric(key))
     )
 
 

@@ -27,13 +27,14 @@ def add_to(commands: Any) -> None:
     writes.add_argument("-o", "--output", type=Path, metavar="OUT", help="file to write (default: RUN.html)")
     writes.add_argument("--algorithm", choices=list(ALGORITHMS), default="", help="where the file does not say")
     writes.add_argument("--thresholds", metavar="LIMITS", help="kl_high=0.5,entropy_low=off, or a TOML file")
+    writes.add_argument("--map", metavar="KEYS", help="what unknown keys mean: train/score=reward, or a TOML file")
     writes.add_argument("--language", choices=CODES, default=CODES[0], help="of the page (default: %(default)s)")
     writes.set_defaults(command=run)
 
 
 def run(options: argparse.Namespace) -> int:
     """Write the page; print its verdict. Raises SetupError for a file that cannot be read or written."""
-    limits = Settings.load({"thresholds": options.thresholds}).thresholds
+    own = Settings.load({"thresholds": options.thresholds, "map": options.map})
     spoken = language(options.language)
     history = History()
     kept = read_saved_state(options.file)
@@ -43,7 +44,8 @@ def run(options: argparse.Namespace) -> int:
         playback.restore(run, kept)
     else:
         recorded = recording.read(options.file, options.algorithm)
-        name, run = recorded.run, playback.played(recorded, limits, lambda run: history.see(run.store.snapshot)).run
+        given = {"thresholds": own.thresholds, "map": own.map}
+        name, run = recorded.run, playback.played(recorded, given, lambda run: history.see(run.store.snapshot)).run
         check = {"check": written(recorded_alerts.report(run, recorded))}
     data: dict[str, Any] = {
         "status": document.status(run.store.snapshot, history, run.clock(), spoken),

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
 from typing import Any, Literal, TypedDict
 
-from rlexporter.catalog import buckets
+from rlexporter.catalog import buckets, mapping
 from rlexporter.conditions.limit_state import Factor
 from rlexporter.config import parsers, thresholds
 from rlexporter.frameworks import WATCHED
@@ -58,6 +58,7 @@ class Settings:
     max_keys: int = _setting(parsers.between(0, 10000, int), "RLEXPORTER_MAX_LOGGED_KEYS", 200)
     thresholds: Mapping[tuple[str, str], Factor | None] = _setting(thresholds.parse, "RLEXPORTER_THRESHOLDS", None)
     buckets: Mapping[str, tuple[float, ...]] = _setting(buckets.parse, "RLEXPORTER_BUCKETS", None)
+    map: Mapping[str, str] = _setting(mapping.parse, "RLEXPORTER_MAP", None)
     ranks: str = _setting(parsers.choice(*RANKS), "RLEXPORTER_RANKS", MAIN)
     token_file: str | None = _setting(parsers.path, "RLEXPORTER_TOKEN_FILE", None)
     tls_cert_file: str | None = _setting(parsers.path, "RLEXPORTER_TLS_CERT_FILE", None)
@@ -100,7 +101,7 @@ class Settings:
                 chosen[name] = _parsed(setting.metadata["parse"], environ[variable], f"environment variable {variable}")
             else:
                 chosen[name] = setting.default
-        for name in ("labels", "thresholds", "buckets"):
+        for name in ("labels", "thresholds", "buckets", "map"):
             chosen[name] = chosen[name] or {}
         return cls(**chosen)
 
@@ -136,6 +137,7 @@ class SettingArguments(TypedDict, total=False):
     max_keys: int | None
     thresholds: Mapping[str, Any] | str | os.PathLike[str] | None
     buckets: Mapping[str, Sequence[float]] | str | None
+    map: Mapping[str, str] | str | os.PathLike[str] | None
     ranks: Literal["main", "timings", "all"] | None
     token_file: str | os.PathLike[str] | None
     tls_cert_file: str | os.PathLike[str] | None

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from rlexporter.atomic_file import of_rank
-from rlexporter.catalog import buckets
+from rlexporter.catalog import buckets, mapping
 from rlexporter.conditions import from_catalog
 from rlexporter.config.settings import MAIN, Settings
 from rlexporter.frameworks.known import FRAMEWORKS
@@ -51,7 +51,7 @@ class Run:
         self.watch = from_catalog.watch(settings.thresholds)
         now = lambda: self.clock()  # noqa: E731 - mypy takes an attribute that is a function for a method
         self.store = Store(
-            buckets.catalog(settings.buckets),
+            mapping.catalog(buckets.catalog(settings.buckets), settings.map),
             max_keys=settings.max_keys,
             clock=now,
             watch=self.watch,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from math import nan
 from pathlib import Path
 from typing import Any
@@ -61,6 +62,22 @@ def test_one_fault_is_one_incident(tmp_path: Path, capsys: pytest.CaptureFixture
         "RLGradientNonFinite": "RLLossNonFinite",
         "RLRunFailed": "RLLossNonFinite",
     }
+
+
+def test_unknown_keys_are_judged_once_their_meaning_is_given(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without it nothing is judged, exit 4, and the line to add is printed."""
+    lines = [{"step": i, "mine/scalar_reward": 1.0, "mine/kl": 0.01 if i < 40 else 9.0} for i in range(60)]
+    file = str(flat(tmp_path / "run.jsonl", *lines))
+
+    assert main.main(["check", file]) == 4
+    *_, proposal = capsys.readouterr().out.splitlines()
+    assert proposal == "    --map 'mine/kl=kl,mine/scalar_reward=reward'"
+    assert main.main(["check", file, *shlex.split(proposal), "--algorithm", "grpo"]) == 2
+    out = capsys.readouterr().out
+    assert "RLKLHigh" in out
+    assert "--map" not in out
 
 
 def test_what_the_json_says(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

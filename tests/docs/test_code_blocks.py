@@ -73,6 +73,7 @@ LISTED = {
 FINISHED = {
     "rlexporter check output/trainer_state.json": (2, "trainer_state.json: grpo run"),
     "rlexporter check metrics.jsonl": (0, "metrics.jsonl: grpo run"),
+    "rlexporter check mine.jsonl --map 'mine/scalar_reward=reward,mine/kl=kl_per_sequence'": (0, "no alert"),
     "rlexporter check --thresholds kl_high=0.5,entropy_low=off run.jsonl": (0, "run.jsonl: grpo run"),
     "rlexporter generate --out pack": (0, "alerts/rlexporter.rules.yml"),
     "rlexporter generate --out pack --grafana-url https://grafana.example.org "
@@ -135,6 +136,9 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "train.py").write_text(TRAIN)
     (tmp_path / "metrics.jsonl").write_text(
         '{"step": 0, "env/all/reward/total": 0.5, "optim/kl_sample_train_v1": 0.001}'
+    )
+    (tmp_path / "mine.jsonl").write_text(
+        "".join(f'{{"step": {i}, "mine/scalar_reward": {0.01 * i}, "mine/kl": {0.5 + 0.02 * i}}}\n' for i in range(60))
     )
     monkeypatch.setenv("RLEXPORTER_LISTEN_PORT", "0")
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")

@@ -1,0 +1,88 @@
+"""Keys to which a user gives a meaning, and what unknown keys look like."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rlexporter import Exporter
+from rlexporter.catalog import mapping
+from rlexporter.catalog.metrics import CATALOG, NAMED
+from rlexporter.model.errors import SetupError
+from rlexporter.store.keys import Resolver
+
+
+def test_a_mapping_is_read_from_a_text_a_mapping_and_a_file(tmp_path: Path) -> None:
+    """Meanings are names of what is judged, or gauges with or without their prefix."""
+    means = {"train/score": "rl_reward_mean", "a=b": "rl_kl_per_sequence", "len": "rl_completion_length_mean"}
+    file = tmp_path / "keys.toml"
+    file.write_text('[map]\n"train/score" = "reward"\n"a=b" = "kl_per_sequence"\nlen = "rl_completion_length_mean"\n')
+
+    assert mapping.parse("train/score=reward, a=b=kl_per_sequence,len=length") == means
+    assert mapping.parse({"train/score": "reward", "a=b": "rl_kl_per_sequence", "len": "length"}) == means
+    assert mapping.parse(str(file)) == means
+
+
+WRONG = {
+    "a=rewrd": "there is no meaning 'rewrd'; did you mean reward",
+    "a": "'a' must look like KEY=MEANING",
+    "missing.toml": "cannot be read: No such file",
+    "a=rl_reward_function_mean": "there is no meaning",
+}
+
+
+@pytest.mark.parametrize(("value", "said"), WRONG.items())
+def test_an_error_says_what_is_wrong(value: str, said: str) -> None:
+    """And what there is instead; a gauge with labels is no meaning."""
+    with pytest.raises(ValueError, match=said):
+        mapping.parse(value)
+    with pytest.raises(SetupError, match="argument map="):
+        Exporter(map=value)
+
+
+def test_a_key_means_what_it_is_mapped_to_and_nothing_else() -> None:
+    """Also one that the catalogue knows otherwise; all other keys stay as they are."""
+    mapped = mapping.catalog(CATALOG, {"my/score": "rl_reward_mean", "entropy": "rl_policy_approxkl"})
+    resolver, usual = Resolver(mapped, "grpo"), Resolver(CATALOG, "grpo")
+
+    assert [series.metric.series for series in resolver.resolve("my/score")] == ["rl_reward_mean"]
+    assert [series.metric.series for series in resolver.resolve("entropy")] == ["rl_policy_approxkl"]
+    assert usual.resolve("my/score") == ()
+    assert resolver.resolve("kl") == usual.resolve("kl") != ()
+
+
+def test_a_live_run_serves_and_judges_a_mapped_key(any_port: None) -> None:
+    """As it does one of TRL."""
+    with Exporter(map={"my/score": "reward", "my/kl": "kl"}, algorithm="grpo") as exporter:
+        for step in range(1, 40):
+            exporter.log({"my/score": 0.5, "my/kl": 0.01 if step < 30 else 9.0}, step=step)
+        assert exporter.snapshot.value("rl_reward_mean") == 0.5
+        assert exporter.snapshot.value("rl_condition", condition="kl_high", severity="critical") == 1.0
+        assert not exporter.snapshot.value("rlexporter_unmapped_keys")
+
+
+LOOKS = [
+    (["train_episodes/kl", "train_episodes/kl_coef"], {"train_episodes/kl": "kl"}),
+    (["ppo_value/grad_norm", "ppo_policy/grad_norm"], {"ppo_policy/grad_norm": "grad_norm"}),
+    (
+        ["ppo_value/clipfrac", "policy/clip_frac"],
+        {"ppo_value/clipfrac": "value_clipfrac", "policy/clip_frac": "clipfrac"},
+    ),
+    (["average reward score", "cri_loss"], {"average reward score": "reward", "cri_loss": "value_loss"}),
+    (["Avg Response Len", "KL_ref"], {"Avg Response Len": "length", "KL_ref": "kl"}),
+    (["entropy_loss", "eval/score", "val/reward", "reward_std", "tokens", "memory/max"], {}),
+]
+
+
+@pytest.mark.parametrize(("keys", "looks"), LOOKS)
+def test_what_keys_look_like(keys: list[str], looks: dict[str, str]) -> None:
+    """Each meaning once; evaluations, coefficients, spreads and extremes are proposed for nothing."""
+    assert mapping.proposed(keys) == looks
+    assert {*looks.values()} <= {*mapping.MEANINGS}
+
+
+def test_meanings_are_gauges_without_labels() -> None:
+    """A number of a log line can only be one of these."""
+    assert {"reward", "kl", "entropy", "grad_norm", "length", "value_loss"} <= {*mapping.MEANINGS}
+    assert [name for name, series in mapping.MEANINGS.items() if NAMED[series].labels] == []
