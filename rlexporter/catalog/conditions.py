@@ -720,19 +720,19 @@ CONDITIONS: tuple[Condition, ...] = (
     ),
     condition("rollouts_failing", "RLRolloutsFailing", Family.ROLLOUTS).when(
         above("rollouts_failing", warning(0.05, k=3, n=5)),
-        summary="Rollouts, tools or verifiers fail far more often than they did.",
+        summary="Rollouts or tools fail far more often than they did.",
         meaning="The share of rollouts with an error, of empty completions or of failed tool calls is more "
         "than twice what it was early in the run: by 0.1 in the last five steps, or by 0.05 in the last 20. What fails "
         "often counts as a reward of 0, and the policy learns from it.",
         causes=(
             "An environment, a sandbox, a tool server or a judge that is down or overloaded.",
-            "The policy no longer calls tools as they want to be called.",
+            "The policy no longer calls tools in a form that they accept.",
         ),
         remedies=(
             "Read the errors of the environment or tool since this step.",
             "Leave failed rollouts out of the loss in place of scoring them 0.",
         ),
-        source="prime-rl's guide: more than 5 % that last; miles: more than 5 % of 100 aborted; logs in "
+        source="prime-rl's guide: more than 5 % for long; miles: more than 5 % of 100 aborted; logs in "
         "`tests/large`, none of 36 healthy runs [real]",
         related=("rl_rollout_error_fraction", "rl_completion_empty_fraction", "rl_tool_failure_frequency"),
     ),
@@ -764,7 +764,7 @@ CONDITIONS: tuple[Condition, ...] = (
         "least doubled, and is 3 or more. The trainer learns from what the policy no longer says.",
         causes=(
             "Generation does not keep up: slow environments, long completions, a sampler that is down.",
-            "Weights reach the sampler late, or no more.",
+            "Weights reach the sampler late, or not at all.",
         ),
         remedies=("Look at the queue of rollouts and the time of a weight update.", "Lower the bound on staleness."),
         source="bounds of 4 (AReaL's example) and 8 (prime-rl); logs in `tests/large`",
@@ -1552,7 +1552,7 @@ CONDITIONS: tuple[Condition, ...] = (
     ),
     condition("completions_repetitive", "RLRepetition", Family.LENGTH).when(
         above("repetitive", warning(3.0, k=3, n=5), vs=Baseline.EARLY, floor=0.1),
-        summary="Completions run in circles.",
+        summary="Completions repeat themselves.",
         meaning="The share of completions whose end repeats itself is three times what it was early in the run, and "
         "0.1 at least.",
         causes=("Entropy has collapsed.", "A reward for length, which repetition earns."),

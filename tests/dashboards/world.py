@@ -37,7 +37,12 @@ REPLAYED = {
     "ppo-legacy": "ppo_legacy-healthy_wandb_types-0",
     "nan": "ppo-value_nan-0",
 }
-LARGE: dict[str, Changes] = {"verl-v1": {}, "prime-rl": agents(coder=still(0.5), solver=still(0.4)), "slime": {}}
+_EXPERTS: Changes = {"max_vio/mean": still(0.6), "routing_confidence/mean": still(0.5)}
+LARGE: dict[str, Changes] = {
+    "verl-v1": {},
+    "prime-rl": {**agents(coder=still(0.5), solver=still(0.4)), **_EXPERTS},
+    "slime": {},
+}
 """Logs of large runs by their frameworks, each with what differs from the usual."""
 ALL, BROKEN, RANKS = "all", "broken", "ranks"
 """A run with everything that can be served, one with conditions that begin, and one of two ranks."""
