@@ -317,24 +317,48 @@ _SUMMARY = "{'train_runtime': 9.0, 'epoch': 1.0}\n"
     [
         (_LINE + _TRACE + "ValueError: no\n", "ValueError"),
         (_TRACE + "AssertionError\n", "AssertionError"),
-        (_LINE + _TRACE, ""),
-        (_TRACE + "odd text, not the name of an exception\n", ""),
+        (_LINE + _TRACE, None),
+        (_LINE + _TRACE + "odd text, not the name of an exception\nwandb: text\n", None),
+        (_LINE + _TRACE + "odd text between\nsocket.timeout: text\n", "timeout"),
         (_TRACE + "torch.OutOfMemoryError: CUDA out of memory.\n", "OutOfMemoryError"),
         (
             _LINE
             + "\x1b[36m(W pid=3, ip=10.0.0.1)\x1b[0m "
             + _TRACE
+            + "E: of a worker\n"
+            + _TRACE
             + "ray.exceptions.RayTaskError(E): \x1b[36mray::f()\n",
             "E",
+        ),
+        (_LINE + "[rank0]: " + _TRACE.replace("\n", "\n[rank0]: ") + "ValueError: no\n", "ValueError"),
+        (_LINE + _TRACE + "ValueError: no\n" + "wandb: a summary\n" * 300 + " 50%|# | 1/2 [00:01", "ValueError"),
+        (_LINE + _TRACE + "A: a\n\nDuring handling of the above exception, another one\n\n" + _TRACE + "B: b\n", "B"),
+        (
+            _LINE + "ERROR:api:failed (exitcode: 1) of binary: python\n" + _TRACE + "ChildFailedError: \n",
+            "ChildFailedError",
         ),
         (_TRACE + "ValueError: caught\n" + _LINE, None),
         (_LINE + _SUMMARY + _TRACE + "OSError: cannot push\n", None),
         (_LINE + _TRACE + "KeyboardInterrupt\n", None),
         (_LINE + "Exception in thread Thread-3:\n" + _TRACE + "OSError: gone\n", None),
+        (_LINE + "(Agent pid=3) " + _TRACE.replace("\n", "\n(Agent pid=3) ") + "ToolError: handled\n", None),
+        (_LINE + "2026-11-26 06:00:00 ERROR [tool.py:3] " + _TRACE + "ToolError: handled\n", None),
+        (_LINE + "ERROR:root:tool failed\n" + _TRACE + "ToolError: handled\n", None),
+        (
+            _LINE
+            + "ERROR:root:tool failed\n"
+            + _TRACE
+            + "A: a\n\nDuring handling of the above exception, another one\n\n"
+            + _TRACE
+            + "B: handled\n",
+            None,
+        ),
+        (_LINE + _TRACE + "ToolError: handled\n" + "a completion\n" * 300, None),
+        (_LINE + _TRACE + "ToolError: handled\n 50%|# | 5/9 [00:01\r 60%|# | 6/9 [00:02", None),
     ],
 )
 def test_a_console_that_ends_in_an_exception(tmp_path: Path, text: str, exception: str | None) -> None:
-    """A failed run, unless training went on, was over, or was stopped by hand.
+    """A failed run, unless training went on, was over, or was stopped by hand, or the exception was handled.
 
     The exception is named by its class, without the module; by that of the worker where Ray wraps it.
     """

@@ -32,6 +32,11 @@ _BAR = re.compile(
 
 Every part is bounded, or a long line without a bar would be searched from each of its characters.
 """
+_OF_TRLX = re.compile(
+    r"\[(losses/\w{1,60}: [^|\]\n]{1,30}(?: \| losses/\w{1,60}: [^|\]\n]{1,30}){0,20})\]:"
+    r"[^\S\n]{0,9}\d{1,3}%\|[^|\n]{0,400}\|[^\S\n]{0,9}(\d{1,12})/(\d{1,12}) \["
+)
+"""The bar of trlX, which has no other log line on the console: losses, the steps done, and all of them."""
 _OF_TRAINING = ("", "Train", "Training Progress")
 """How transformers, ms-swift and verl call the bar of a training."""
 
@@ -43,10 +48,20 @@ _MOST_WAITING = 100
 _NEAR = 10_000
 """How many characters after a log line its bar may be."""
 
-_BEGIN = re.compile(r".*Traceback \(most recent call last\):\s*")
-_EXCEPTION = re.compile(r"^(?:\w+\.)*(\w+)(?:\((\w+)\))?(?::|\s*$)")
+_BEGIN = re.compile(r"Traceback \(most recent call last\):\s*")
+"""Behind anything else it is what a logger prints of an exception that was handled."""
+_OF_WORKER = re.compile(r"^\(\w+(?: pid=\d+)?(?:, ip=[\w.:]+)?\) ?.*Traceback \(most recent call last\):", re.MULTILINE)
+"""What a worker of Ray prints ends nothing: its driver prints what it did not catch, without a prefix."""
+_EXCEPTION = re.compile(r"^(?:(?:\w+\.)+|(?=[A-Z]))(\w+)(?:\((\w+)\))?(?::|\s*$)")
 """The line after a traceback; Ray names the cause in parentheses: ``ray.exceptions.RayTaskError(ValueError): ...``."""
 _HARMLESS = ("Exception ignored in", "Exception in thread", "--- Logging error ---")
+_RECORD = re.compile(r"(?!.*failed \(exitcode)(?:.*\W)?(?:ERROR|WARNING|CRITICAL)\b")
+"""A record of a logger; the exception below it was handled, unless torchrun tells that a process has failed."""
+_CHAINED = ("During handling of the above exception", "The above exception was the direct cause")
+_LAST_WORDS = 200
+"""How many lines may follow the exception that ended a run, such as the frames of C++."""
+_OF_WANDB = "wandb:"
+"""How W&B begins each line of its summary, which it prints at exit."""
 _STOPPED = ("KeyboardInterrupt", "SystemExit")
 _SLURM = re.compile(r"slurmstepd: error: \*\*\* (?:JOB|STEP) \S+ ON \S+ CANCELLED AT ")
 _KILLED = re.compile(r"slurmstepd: error: Detected \d+ oom[_-]kill event")
@@ -71,6 +86,8 @@ class Console:
         """The number of the line in which that text begins, as a terminal shows it."""
         self._verl = self._over = False
         self._progress: tuple[int, int] | None = None
+        self._of_trlx: tuple[int, int] | None = None
+        """The last bar of trlX, which is drawn more than once."""
         self._waiting: deque[Line] = deque()
         self._waited = 0
         """The characters since the last log line."""
@@ -156,8 +173,19 @@ class Console:
         self._waited += len(text)
         if self._waited > _NEAR:
             yield from self.settle()
-        self._number += text.count("\n")
-        self._ending.feed(text)
+        at = 0
+        for match in _OF_TRLX.finditer(text):
+            self._number += text.count("\n", at, match.start())
+            self._ending.feed(text[at : match.start()])
+            at = match.start()
+            done, planned = bar = int(match[2]), int(match[3])
+            if done and bar != self._of_trlx:
+                self._of_trlx = bar
+                parts = (part.partition(": ") for part in match[1].split(" | "))
+                logs = {"step": str(done), **{key: value for key, _, value in parts}}
+                yield from self._put(Line(f"{self._path}:{self._number}", logs, (done, planned)))
+        self._number += text.count("\n", at)
+        self._ending.feed(text[at:])
 
     def _drawn(self, text: str) -> Iterator[Line]:
         if self._waiting and (bar := next(_bars(text), None)):
@@ -193,7 +221,7 @@ def _bars(text: str) -> Iterator[tuple[int, int]]:
 def _plain(text: str) -> str:
     """Return ``text`` without colours and prefixes; each state of a progress bar becomes a line."""
     text = _ESCAPE.sub("", text.replace("\r\n", "\n").replace("\r", "\n"))
-    return _PREFIX.sub("", text)
+    return _PREFIX.sub("", _OF_WORKER.sub("", text))
 
 
 def _is_log_line(printed: Mapping[str, Any]) -> bool:
@@ -203,15 +231,22 @@ def _is_log_line(printed: Mapping[str, Any]) -> bool:
 
 
 class TextEnding:
-    """Finds how a run ended in text that comes in pieces. What precedes a log line ended nothing: `forget` it."""
+    """Finds how a run ended in text that comes in pieces. What precedes a log line ended nothing: `forget` it.
+
+    Nor does an exception that was handled: a logger has printed it, a progress bar goes on, or much text follows.
+    """
 
     def __init__(self) -> None:
         self.event: dict[str, Any] | None = None
         """The event of the end, as far as the text tells it; None if nothing has ended the run."""
         self._rest = ""
         self._before = ""
-        self._inside = False
+        self._inside = self._handled = False
         self._slurm = False
+        self._after = 0
+        """The lines since the exception that may have ended the run."""
+        self._bar: tuple[int, int] | None = None
+        """The first bar since then: tqdm draws it again when its process ends."""
 
     def forget(self) -> None:
         """Forget the text so far: training goes on."""
@@ -233,24 +268,32 @@ class TextEnding:
 
     def _line(self, line: str) -> None:
         if _BEGIN.fullmatch(line):
-            self._inside = not self._before.startswith(_HARMLESS)
-            if self._inside and not self._slurm:
-                self.event = {"event": "crash", "type": ""}
+            if not self._before.startswith(_CHAINED):
+                self._handled = self._before.startswith(_HARMLESS) or _RECORD.match(self._before) is not None
+            self._inside = not self._handled
         elif _SLURM.match(line):
             self.event, self._slurm = {"event": "state", "state": "preempted"}, True
         elif _KILLED.match(line) and not self._slurm:
             self.event = {"event": "crash", "type": "OutOfMemory"}
-        elif self._inside and line and not line[0].isspace():
-            self._inside = False
+        elif self._inside and (match := _EXCEPTION.match(line)):
+            self._inside, self._after, self._bar = False, 0, None
             if not self._slurm:
-                self.event = _named(line)
+                self.event = _named(match[2] or match[1])
+        elif self.event is not None and not self._slurm and self._goes_on(line):
+            self.event = None
         self._before = line or self._before
 
+    def _goes_on(self, line: str) -> bool:
+        """Return True if a ``line`` after an exception shows that it ended nothing."""
+        self._after += bool(line) and not line.startswith(_OF_WANDB)
+        bar = next(_bars(line), None)
+        self._bar = self._bar or bar
+        moved = bar is not None and self._bar is not None and bar[1] == self._bar[1] and bar[0] > self._bar[0]
+        return moved or self._after > _LAST_WORDS
 
-def _named(line: str) -> dict[str, Any]:
-    """Return the event of the exception in the ``line`` below a traceback."""
-    match = _EXCEPTION.match(line)
-    name = (match[2] or match[1]) if match else ""
+
+def _named(name: str) -> dict[str, Any]:
+    """Return the event of the exception called ``name``, below a traceback."""
     if name in _STOPPED:
         return {"event": "state", "state": "stopped", "exception": name}
     return {"event": "crash", "type": name}
