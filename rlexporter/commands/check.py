@@ -34,11 +34,13 @@ what is read, told apart by what a file holds:
   trainer_state.json, or a checkpoint or output folder with one (of several checkpoints the newest)
   JSON lines, one object a log line: of rlexporter's own recorder, verl's `file` logger, ms-swift (logging.jsonl),
     LLaMA-Factory (trainer_log.jsonl), a W&B history
-  console output of TRL (dicts, between progress bars) and of verl (step:1 - key:value - ...)
+  console output of TRL (dicts, between progress bars), of verl (step:1 - key:value - ...) and trlX (on its bar)
   CSV, as W&B exports it or pandas writes it
   TensorBoard event files, or a folder of them (pip install tensorboard)
 
-exit status, of several files the worst in this order:
+a file with several trainings, such as SFT before GRPO, is split: each is judged, those by RL first
+
+exit status, of several files or trainings the worst in this order:
   3 a file cannot be read, 2 a critical alert, 4 nothing could be judged, 1 a warning, 0 no alert
 """
 
@@ -70,15 +72,15 @@ def run(options: argparse.Namespace) -> int:
     reports, statuses = [], [0]
     for file in options.files:
         try:
-            report = judge(recording.read(file, options.algorithm), own.thresholds, own.map)
+            found = [judge(each, own.thresholds, own.map) for each in recording.read_all(file, options.algorithm)]
         except SetupError as error:
             print(f"rlexporter: {error}", file=sys.stderr)
             statuses.append(_UNREADABLE)
             continue
-        statuses.append(report.status)
-        reports.append(report)
+        statuses += [report.status for report in found]
+        reports += found
         if not options.json:
-            print(written(report))
+            print(*map(written, found), sep="\n")
     if options.json:
         print(json.dumps([asdict(report) for report in reports], indent=1))
     return min(statuses, key=_WORST_FIRST.index)
@@ -86,7 +88,8 @@ def run(options: argparse.Namespace) -> int:
 
 def written(report: Report) -> str:
     """Return the report as text, in lines of at most 80 characters where words allow it."""
-    lines = [_title(report), *(f"  note: {note}" for note in report.notes)]
+    lines = [_title(report), *(wrapped(report.part, WIDTH, " " * 2, " " * 4) if report.part else ())]
+    lines += [f"  note: {note}" for note in report.notes]
     for cause, symptoms in incidents(report.alerts):
         lines += _incident(cause, symptoms)
     if not report.judged:

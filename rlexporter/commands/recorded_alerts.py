@@ -95,6 +95,8 @@ class Report:
     framework: str = ""
     incidents: tuple[dict[str, Any], ...] = ()
     """All that went wrong until the end of the run: the same as `conditions[]` of `/api/status`."""
+    part: str = ""
+    """Which of several trainings in the file it is, in words; empty if there is one."""
 
     @property
     def status(self) -> int:
@@ -133,6 +135,7 @@ def report(run: Run, recording: Recording) -> Report:
         unknown_keys=_unknown_keys(recording, run.settings.map),
         notes=recording.notes,
         incidents=tuple(incidents_as_json(run.store.snapshot.incidents)),
+        part=recording.part,
     )
 
 

@@ -73,6 +73,8 @@ def run(options: argparse.Namespace) -> int:
     if kept and options.openmetrics is None:
         return serve_saved_state(kept, port=options.port, linger=options.linger)
     recorded = recording.read(options.file, options.algorithm)
+    if recorded.part:
+        print(f"{recorded.part}; `rlexporter check` judges each")
     if options.openmetrics is None:
         return serve(recorded, speed=options.speed, port=options.port, linger=options.linger)
     out, history = options.openmetrics, _history(recorded, options.interval)

@@ -46,6 +46,8 @@ def run(options: argparse.Namespace) -> int:
         recorded = recording.read(options.file, options.algorithm)
         given = {"thresholds": own.thresholds, "map": own.map}
         name, run = recorded.run, playback.played(recorded, given, lambda run: history.see(run.store.snapshot)).run
+        if recorded.part:
+            print(f"{recorded.part}; `rlexporter check` judges each")
         check = {"check": written(recorded_alerts.report(run, recorded))}
     data: dict[str, Any] = {
         "status": document.status(run.store.snapshot, history, run.clock(), spoken),

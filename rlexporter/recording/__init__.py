@@ -7,7 +7,7 @@ A file is the log of a trainer, in any format of `rlexporter.recording.formats`,
 bounds of its histograms. `rlexporter.recording.growing` reads the same while it grows.
 """
 
-from rlexporter.recording.reader import Event, Recording, read
+from rlexporter.recording.reader import Event, Recording, read, read_all
 from rlexporter.recording.source import UnreadableError
 
-__all__ = ["Event", "Recording", "UnreadableError", "read"]
+__all__ = ["Event", "Recording", "UnreadableError", "read", "read_all"]

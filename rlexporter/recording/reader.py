@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from math import inf, isfinite, nan
@@ -14,9 +14,10 @@ from rlexporter.catalog.metrics import NAMED
 from rlexporter.model.errors import SetupError
 from rlexporter.model.snapshot import RunState
 from rlexporter.model.step import LAST_STEP, RunFacts, StepUpdate
-from rlexporter.recording import codec, formats, run_facts
-from rlexporter.recording.source import UNDERSTOOD, Line, UnreadableError
-from rlexporter.recording.writers import Dialect
+from rlexporter.recording import codec, formats, run_facts, trainings
+from rlexporter.recording.source import UNDERSTOOD, Found, Line, UnreadableError, shortened
+from rlexporter.recording.trainings import Kind, Training
+from rlexporter.recording.writers import NO_METRICS, Dialect
 from rlexporter.store.keys import evaluation_prefix
 
 _BEGINNINGS = ("meta", "train_begin")
@@ -58,27 +59,68 @@ class Recording:
     """When recording began, before the first event: seconds since the epoch, NaN if the file does not say."""
     notes: tuple[str, ...] = ()
     """What had to be assumed because the file does not say it."""
+    part: str = ""
+    """Which of several trainings in the file it is, in words; empty if there is one."""
 
 
 def read(path: str | Path, algorithm: str = "") -> Recording:
-    """Return the recording in the file or folder ``path``; ``algorithm`` is used if it names none.
+    """Return the recording in the file or folder ``path``, of several trainings the first of `read_all`.
+
+    Raises as `read_all`.
+    """
+    return read_all(path, algorithm)[0]
+
+
+def read_all(path: str | Path, algorithm: str = "") -> list[Recording]:
+    """Return the trainings in the file or folder ``path``: those by RL first, of these the longest.
+
+    ``algorithm`` is used if the file names none; beside an RL training for no other kind.
 
     Raises:
         UnreadableError: the file is no recorded run.
         SetupError: a package that reads the file is not installed.
     """
-    parser = Parser(algorithm)
     with _at(str(path)):
         log = formats.find(Path(path))
-        parser.dialect.learn(log.lines)
-    events = [*chain.from_iterable(map(parser.events, log.lines)), *parser.settle()]
-    if not any(event.logs or event.update or event.state is RunState.FAILED for event in events):
+        found = trainings.split(log.lines)
+    any_rl = any(training.kind is Kind.RL for training in found)
+    recordings = []
+    for number, training in enumerate(found, 1):
+        is_rl = training.kind is Kind.RL
+        recording = _recording(log, training.lines, algorithm if is_rl or not any_rl else "")
+        if recording is not None:
+            if len(found) > 1:
+                recording.part = f"training {number} of {len(found)} in this file: {_extent(log.path, training)}"
+            recordings.append((not is_rl, -len(training.lines), number, recording))
+    if not recordings:
         raise UnreadableError(f"{log.path}: has no log line: {UNDERSTOOD}")
+    return [recording for *_, recording in sorted(recordings, key=lambda each: each[:3])]
+
+
+def _recording(log: Found, lines: Sequence[Line], algorithm: str) -> Recording | None:
+    """Return the recording of the ``lines`` of one training in ``log``; None if none of them is a log line."""
+    parser = Parser(algorithm)
+    with _at(str(log.path)):
+        parser.dialect.learn(lines)
+    events = [*chain.from_iterable(map(parser.events, lines)), *parser.settle()]
+    if not any(event.logs or event.update or event.state is RunState.FAILED for event in events):
+        return None
     with _at(str(log.path)):
         name = run_facts.name(parser.meta, log.path)
         facts = replace(parser.facts_so_far(), run_name=name)
     notes = (*log.notes, *parser.dialect.notes)
     return Recording(log.path, facts, name, events, parser.watched, parser.began, notes)
+
+
+def _extent(path: Path, training: Training) -> str:
+    """Return where in the file the lines of ``training`` are; if its steps are counted apart, also which keys."""
+    own = [line for line in training.lines if "event" not in line.logs]
+    first, last = (own[i].where.removeprefix(str(path)).lstrip(":/ ") for i in (0, -1))
+    where = f"lines {first} to {last}" if first.isdigit() else f"{first} to {last}"
+    if not training.apart:
+        return where
+    groups = dict.fromkeys(key.partition("/")[0] for line in own for key in line.logs if key not in NO_METRICS)
+    return f"{where}, with {shortened(', '.join(groups))}"
 
 
 class Parser:
@@ -121,7 +163,7 @@ class Parser:
         return len(self._keys), len(self._metas), self.dialect.algorithm, self.dialect.planned
 
     @property
-    def interval(self) -> int:
+    def interval(self) -> float:
         """Return the steps from one log line to the next, at the beginning of the log."""
         return run_facts.interval(self._steps)
 

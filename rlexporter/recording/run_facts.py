@@ -50,7 +50,7 @@ def facts(
     )
 
 
-def is_trimmed(steps: Sequence[int]) -> bool:
+def is_trimmed(steps: Sequence[float]) -> bool:
     """Return True if a log with these ``steps`` lacks the beginning of its run.
 
     One line alone tells no interval between lines: TRL's default is assumed.
@@ -58,7 +58,7 @@ def is_trimmed(steps: Sequence[int]) -> bool:
     return bool(steps) and steps[0] > _INTERVALS * interval(steps)
 
 
-def interval(steps: Sequence[int]) -> int:
+def interval(steps: Sequence[float]) -> float:
     """Return the steps from one log line to the next, by the first ones in ``steps``."""
     apart = [after - before for before, after in pairwise(steps) if after > before]
     return median_low(apart[:20]) if apart else _LOGGING_STEPS
@@ -91,6 +91,8 @@ def _algorithm(meta: Mapping[str, Any], keys: Collection[str]) -> str:
         return "ppo"
     if "rewards/chosen" in keys and "objective/kl" not in keys:
         return "kto" if "kl" in keys else "dpo"
+    if "margin" in keys and "mean_reward" in keys:
+        return "reward"
     if "mean_token_accuracy" in keys:
         return "sft"
     return "grpo" if any(key.startswith(("rewards/", "completions/")) for key in keys) else "custom"

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, lru_cache
 from itertools import pairwise
+from math import isfinite
 from typing import Any
 
 from rlexporter.catalog.metrics import CATALOG
@@ -19,23 +20,25 @@ from rlexporter.model.metric import Framework
 from rlexporter.recording.source import Line
 from rlexporter.store.keys import Resolver, evaluation_prefix
 
-_OWN_STEPS = (
+OWN_STEPS = (
     *("step", *STEP_KEYS),
     "current_steps",  # LLaMA-Factory
     *("global_step/max_steps", "iteration"),  # ms-swift: "10/100"; the second of its Megatron trainers
 )
+"""The keys that hold a step of the training, the best first."""
 _CALLS = "_step"
 """W&B: the number of a call; a step may have several."""
-STEPS = (*_OWN_STEPS, _CALLS)
-"""The keys that hold a step, the best first."""
+STEPS = (*OWN_STEPS, _CALLS)
+"""The same, and the one that holds none, but may have to stand for it."""
 _TIME, _WANDB_TIME = "time", "_timestamp"
 _ROUNDED = 100.0
 """Times that are all multiples of this many seconds were rounded, and tell no pace."""
-_NO_METRICS = frozenset((*STEPS, _TIME, _WANDB_TIME, "_runtime"))
+NO_METRICS = frozenset((*STEPS, _TIME, _WANDB_TIME, "_runtime"))
+"""The keys that place a line, and measure nothing."""
 _PLANNED = {"current_steps": "total_steps"}
 _LAST_OF_SWIFT = "last_model_checkpoint"
 """A key of the last line of ms-swift, which holds the state of its trainer, however the run ended."""
-_SUMMARY = "train_runtime"
+SUMMARY = "train_runtime"
 """A key of the line that transformers writes when a training is complete."""
 
 _NUMBER = re.compile(r"[+-]?((\d+(\.\d*)?|\.\d+)(e[+-]?\d+)?|nan|inf(inity)?)", re.IGNORECASE | re.ASCII)
@@ -64,16 +67,27 @@ def is_number(value: object) -> bool:
     return isinstance(value, str) and bool(_NUMBER.fullmatch(value.strip()))
 
 
+def placed(logs: Mapping[str, Any], keys: Sequence[str]) -> tuple[str, float] | None:
+    """Return the first of ``keys`` that ``logs`` have a number for, and it; a text may be ``10/100``."""
+    for key in keys:
+        value = logs.get(key)
+        if isinstance(value, str):
+            value = _value(value.partition("/")[0])
+        if isinstance(value, (int, float)) and isfinite(value):
+            return key, float(value)
+    return None
+
+
 def is_training(logs: Mapping[str, Any]) -> bool:
     """Return True for a log line of a step; False for one of an evaluation or of the whole training."""
-    return _SUMMARY not in logs and not evaluation_prefix(tuple(logs))
+    return SUMMARY not in logs and not evaluation_prefix(tuple(logs))
 
 
-def _opened(line: dict[str, Any]) -> dict[str, Any]:
+def opened(line: dict[str, Any]) -> dict[str, Any]:
     """Return ``line`` without the nesting of verl's logger ``file``: ``{"step": 1, "data": {...}}``."""
     data = line.get("data")
     rest = {key: value for key, value in line.items() if key != "data"}
-    return {**data, **rest} if isinstance(data, dict) and set(rest) <= _NO_METRICS else line
+    return {**data, **rest} if isinstance(data, dict) and set(rest) <= NO_METRICS else line
 
 
 class Dialect:
@@ -113,10 +127,10 @@ class Dialect:
 
     def learn(self, lines: Sequence[Line]) -> None:
         """Learn from ``lines``, before they are translated."""
-        logs = [_opened(line.logs) for line in lines if _is_log(line.logs)]
+        logs = [opened(line.logs) for line in lines if _is_log(line.logs)]
         keys = {key for line in logs for key in line}
         self._with_lines |= bool(logs)
-        self._stepped |= not keys.isdisjoint(_OWN_STEPS)
+        self._stepped |= not keys.isdisjoint(OWN_STEPS)
         self._with_calls |= _CALLS in keys
         if _WANDB_TIME in keys and _WANDB_TIME not in self._times:
             times = [_value(line[_WANDB_TIME]) for line in logs if _WANDB_TIME in line]
@@ -142,7 +156,7 @@ class Dialect:
         if _LAST_OF_SWIFT in line.logs:
             yield Line(line.where, self._end_of_swift(line.logs))
             return
-        original = _opened(line.logs)
+        original = opened(line.logs)
         keys = tuple(original)
         if keys not in self._shapes:
             if len(self._shapes) >= _MOST_SHAPES:
@@ -156,7 +170,7 @@ class Dialect:
         evaluated = {names[key] for key in names if key.startswith("eval/") and names[key] != key}
         training = {key: value for key, value in logs.items() if key not in evaluated}
         if training or not evaluated:
-            self._over = _SUMMARY in training
+            self._over = SUMMARY in training
             yield Line(line.where, {**head, **training})
         if evaluated:
             yield Line(line.where, {**head, **{key: logs[key] for key in logs if key in evaluated}})
@@ -169,7 +183,7 @@ class Dialect:
 
     def _step_of(self, line: Mapping[str, Any], bar: tuple[int, int] | None) -> object:
         """Return the step of a line; None if it lacks one although others have one."""
-        key = next((key for key in (_OWN_STEPS if self._stepped else (_CALLS,)) if line.get(key) is not None), None)
+        key = next((key for key in (OWN_STEPS if self._stepped else (_CALLS,)) if line.get(key) is not None), None)
         if key is not None:
             self._step = self._number_in_step(key, line)
             self.planned = bar[1] if bar is not None else self.planned
@@ -208,7 +222,7 @@ class Dialect:
         """Return the keys of a line that are metrics, with their names in TRL."""
         left_out = {total for own, total in _PLANNED.items() if own in keys}
         framework = TRL if self.framework is None else self.framework.name
-        return {key: _plain(key, framework) for key in keys if key not in _NO_METRICS and key not in left_out}
+        return {key: _plain(key, framework) for key in keys if key not in NO_METRICS and key not in left_out}
 
 
 def _plain(key: str, framework: str) -> str:

@@ -87,7 +87,7 @@ def test_what_the_json_says(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert main.main(["check", "--json", file]) == 2
     (report,) = json.loads(capsys.readouterr().out)
     before = ["file", "run", "algorithm", "steps", "alerts", "not_judged"]
-    assert list(report) == [*before, "judged", "unknown_keys", "notes", "framework", "incidents"], (
+    assert list(report) == [*before, "judged", "unknown_keys", "notes", "framework", "incidents", "part"], (
         "new fields at the end"
     )
     assert (report["judged"], report["unknown_keys"], report["notes"]) == (True, [], [])

@@ -1,0 +1,138 @@
+"""Splits the lines of a log into trainings, in whatever format: a file may hold SFT before RL, or five attempts.
+
+A training begins where steps begin anew from a low number, where the one before has written its summary, and where the
+keys are those of another kind from there on. Keys whose steps are counted apart, as in an event file, are apart too.
+Recorders say themselves where a run begins: their files stay whole.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from enum import Enum
+from functools import lru_cache
+from itertools import pairwise
+from typing import NamedTuple
+
+from rlexporter.recording.axes import by_axis
+from rlexporter.recording.run_facts import is_trimmed
+from rlexporter.recording.source import Line
+from rlexporter.recording.writers import STEPS, SUMMARY, is_training, opened, placed
+
+_AHEAD = 20
+"""How many lines tell whether steps begin anew."""
+_BAR = "bar"
+_PARTS = re.compile(r"[/_\s.-]+")
+_OF_RL = frozenset(
+    "reward rewards kl advantage advantages returns policy actor critic rollout completions ppo grpo".split()
+)
+"""Parts of keys that only an RL training logs, unless it also logs one of these pairs."""
+_OF_PAIRS = frozenset(("chosen", "rejected", "margin", "margins"))
+_OF_SFT = "mean_token_accuracy"
+_OF_TRAINER = frozenset(("loss", "epoch"))
+"""What transformers logs of any training."""
+
+
+class Kind(Enum):
+    """What a training is, by its keys."""
+
+    RL = "RL"
+    PAIRS = "a reward model, or preferences"
+    SFT = "SFT"
+    UNNAMED = "a loss of transformers, without a key that says of what"
+
+
+class Training(NamedTuple):
+    """The lines of one training."""
+
+    lines: list[Line]
+    kind: Kind | None
+    """None if its keys do not tell."""
+    apart: bool = False
+    """True if its keys have steps of their own, beside others in the same lines of the file."""
+
+
+def split(lines: Sequence[Line]) -> list[Training]:
+    """Return the trainings in the ``lines`` of a log, in their order."""
+    if any("event" in line.logs for line in lines[:-1]):
+        return [Training(list(lines), None)]
+    axes = by_axis(lines)
+    return [Training(part, _kind(part), len(axes) > 1) for axis in axes for part in _parts(axis)]
+
+
+def _parts(lines: list[Line]) -> Iterator[list[Line]]:
+    """Yield the lines of each training on one axis of steps."""
+    begun = [0, *_beginnings(lines), len(lines)]
+    for start, end in pairwise(begun):
+        part = lines[start:end]
+        kinds = [0, *_changes(part), len(part)]
+        yield from (part[first:last] for first, last in pairwise(kinds))
+
+
+def _beginnings(lines: Sequence[Line]) -> list[int]:
+    """Return the indices at which steps begin anew, or go on after a summary without growing."""
+    places = [_place(line) for line in lines]
+    training = [is_training(opened(line.logs)) and "event" not in line.logs for line in lines]
+    by_key: dict[str, list[tuple[int, float]]] = {}
+    for i, place in enumerate(places):
+        if place is not None and training[i]:
+            by_key.setdefault(place[0], []).append((i, place[1]))
+    found = set()
+    for key, steps in by_key.items():
+        numbers = [step for _, step in steps]
+        for n, ((last, before), (i, step)) in enumerate(pairwise(steps), 1):
+            summed = any(SUMMARY in opened(lines[between].logs) for between in range(last + 1, i))
+            if (summed and step <= before) or _anew(numbers[n : n + _AHEAD], before):
+                while not training[i - 1] and (place := places[i - 1]) and place[0] == key and place[1] < before:
+                    i -= 1  # the evaluation before its first step
+                found.add(i)
+    return sorted(found)
+
+
+def _place(line: Line) -> tuple[str, float] | None:
+    """Return what tells where in its training a ``line`` is, and the number."""
+    logs = opened(line.logs)
+    return placed(logs, (*STEPS, "epoch")) or (line.bar and (_BAR, float(line.bar[0]))) or None
+
+
+def _anew(ahead: Sequence[float], before: float) -> bool:
+    """Return True if the steps ``ahead`` begin anew after ``before``: low, and not by one line that came late."""
+    return len(ahead) > 1 and ahead[0] < before and ahead[1] <= before and not is_trimmed(ahead)
+
+
+def _changes(lines: Sequence[Line]) -> list[int]:
+    """Return the indices at which another kind begins; none if a kind comes back, as in a loop that does both."""
+    kinds = [(i, kind) for i, line in enumerate(lines) if (kind := _kind_of(tuple(opened(line.logs)))) is not None]
+    changes = [(before, now) for before, now in pairwise(kinds) if now[1] is not before[1]]
+    if len(changes) >= len({kind for _, kind in kinds}):
+        return []
+    return [
+        i
+        for (last, before), (i, kind) in changes
+        if Kind.UNNAMED not in (before, kind) or not _goes_on(lines[last], lines[i])
+    ]
+
+
+def _goes_on(before: Line, line: Line) -> bool:
+    """Return True if ``line`` has a later step than the line ``before``, counted in the same way."""
+    place, last = _place(line), _place(before)
+    return place is not None and last is not None and place[0] == last[0] and place[1] > last[1]
+
+
+def _kind(lines: Iterable[Line]) -> Kind | None:
+    kinds = Counter(_kind_of(tuple(opened(line.logs))) for line in lines)
+    return next((kind for kind in Kind if kinds[kind]), None)
+
+
+@lru_cache(maxsize=1000)
+def _kind_of(keys: tuple[str, ...]) -> Kind | None:
+    """Return what a line with ``keys`` is of; None for an evaluation, and if any training could log them."""
+    if not is_training(dict.fromkeys(keys)):
+        return None
+    parts = {part for key in keys for part in _PARTS.split(key.lower())}
+    if not parts.isdisjoint(_OF_PAIRS) and "objective/kl" not in keys:
+        return Kind.PAIRS
+    if not parts.isdisjoint(_OF_RL):
+        return Kind.RL
+    return Kind.SFT if _OF_SFT in keys else Kind.UNNAMED if _OF_TRAINER.issubset(keys) else None
