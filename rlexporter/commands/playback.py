@@ -180,6 +180,7 @@ class Follower(_Playing):
 
     def _begin_again(self, event: Event) -> None:
         """Begin another attempt. One that resumes a checkpoint does not count its tokens and episodes again."""
+        self._stream.begin_anew(event.logs or ())
         facts, numbers = self._stream.facts, (event.logs or {}).items()
         resumed = run_facts.is_trimmed([event.step, event.step + self._stream.interval])
         totals = {key: float(n) for key, n in numbers if isinstance(n, (int, float)) and isfinite(n)} if resumed else {}

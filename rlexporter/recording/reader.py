@@ -15,9 +15,9 @@ from rlexporter.model.errors import SetupError
 from rlexporter.model.snapshot import RunState
 from rlexporter.model.step import LAST_STEP, RunFacts, StepUpdate
 from rlexporter.recording import codec, formats, run_facts, trainings
-from rlexporter.recording.source import UNDERSTOOD, Found, Line, UnreadableError, shortened
-from rlexporter.recording.trainings import Kind, Training
-from rlexporter.recording.writers import NO_METRICS, Dialect
+from rlexporter.recording.source import UNDERSTOOD, Found, Line, UnreadableError
+from rlexporter.recording.trainings import Kind
+from rlexporter.recording.writers import Dialect
 from rlexporter.store.keys import evaluation_prefix
 
 _BEGINNINGS = ("meta", "train_begin")
@@ -90,7 +90,7 @@ def read_all(path: str | Path, algorithm: str = "") -> list[Recording]:
         recording = _recording(log, training.lines, algorithm if is_rl or not any_rl else "")
         if recording is not None:
             if len(found) > 1:
-                recording.part = f"training {number} of {len(found)} in this file: {_extent(log.path, training)}"
+                recording.part = f"training {number} of {len(found)} in this file: {training.extent(log.path)}"
             recordings.append((not is_rl, -len(training.lines), number, recording))
     if not recordings:
         raise UnreadableError(f"{log.path}: has no log line: {UNDERSTOOD}")
@@ -110,17 +110,6 @@ def _recording(log: Found, lines: Sequence[Line], algorithm: str) -> Recording |
         facts = replace(parser.facts_so_far(), run_name=name)
     notes = (*log.notes, *parser.dialect.notes)
     return Recording(log.path, facts, name, events, parser.watched, parser.began, notes)
-
-
-def _extent(path: Path, training: Training) -> str:
-    """Return where in the file the lines of ``training`` are; if its steps are counted apart, also which keys."""
-    own = [line for line in training.lines if "event" not in line.logs]
-    first, last = (own[i].where.removeprefix(str(path)).lstrip(":/ ") for i in (0, -1))
-    where = f"lines {first} to {last}" if first.isdigit() else f"{first} to {last}"
-    if not training.apart:
-        return where
-    groups = dict.fromkeys(key.partition("/")[0] for line in own for key in line.logs if key not in NO_METRICS)
-    return f"{where}, with {shortened(', '.join(groups))}"
 
 
 class Parser:
@@ -261,6 +250,13 @@ class Parser:
             values=values,
             phases={name: float(seconds) for name, seconds in line.get("phases", {}).items()},
         )
+
+    def begin_anew(self, keys: Iterable[str]) -> None:
+        """Forget the training before if the next one, which begins with ``keys``, is of another algorithm."""
+        own = set(keys)
+        known, begun = (run_facts.facts((), some, "").algorithm for some in (self._keys, own))
+        if begun not in (known, "custom"):
+            self._keys = own
 
     def _know(self, keys: Iterable[str]) -> None:
         if len(self._keys) < _MOST_KEYS:

@@ -13,12 +13,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from enum import Enum
 from functools import lru_cache
 from itertools import pairwise
+from pathlib import Path
 from typing import NamedTuple
 
 from rlexporter.recording.axes import by_axis
 from rlexporter.recording.run_facts import is_trimmed
-from rlexporter.recording.source import Line
-from rlexporter.recording.writers import STEPS, SUMMARY, is_training, opened, placed
+from rlexporter.recording.source import Line, shortened
+from rlexporter.recording.writers import NO_METRICS, STEPS, SUMMARY, is_training, opened, placed
 
 _AHEAD = 20
 """How many lines tell whether steps begin anew."""
@@ -51,6 +52,16 @@ class Training(NamedTuple):
     """None if its keys do not tell."""
     apart: bool = False
     """True if its keys have steps of their own, beside others in the same lines of the file."""
+
+    def extent(self, path: Path) -> str:
+        """Return where in the file ``path`` its lines are; if its steps are counted apart, also which keys."""
+        own = [line for line in self.lines if "event" not in line.logs]
+        first, last = (own[i].where.removeprefix(str(path)).lstrip(":/ ") for i in (0, -1))
+        where = f"lines {first} to {last}" if first.isdigit() else f"{first} to {last}"
+        if not self.apart:
+            return where
+        groups = dict.fromkeys(key.partition("/")[0] for line in own for key in line.logs if key not in NO_METRICS)
+        return f"{where}, with {shortened(', '.join(groups))}"
 
 
 def split(lines: Sequence[Line]) -> list[Training]:

@@ -126,6 +126,17 @@ def test_a_step_that_goes_back_is_another_attempt(log: _Log) -> None:
     assert (log.info("attempt"), log.value("rl_tokens_total")) == ("3", 4100)
 
 
+def test_another_training_is_judged_as_what_it_is(log: _Log) -> None:
+    """GRPO after SFT in one console; a further attempt of it, whose first line has few keys, is GRPO still."""
+    sft = {"loss": 1.5, "mean_token_accuracy": 0.7}
+    log.write("".join(f"{ {**sft, 'epoch': step / 10} }\n" for step in range(1, 10)) + "{'train_runtime': 60.5}\n")
+    assert (log.info("algorithm"), log.run.state) == ("sft", RunState.FINISHED)
+    log.write("{'loss': 0.1, 'reward': 0.5, 'rewards/f/mean': 0.5, 'epoch': 0.1}\n{'train_runtime': 60.5}\n")
+    assert log.info("algorithm") == "grpo"
+    log.write("{'loss': 0.1, 'reward': 0.5, 'epoch': 0.1}\n")
+    assert (log.info("algorithm"), log.run.state) == ("grpo", RunState.RUNNING)
+
+
 def test_an_evaluation_is_no_other_attempt(log: _Log) -> None:
     """Its line may come late, and with an earlier step."""
     log.write(jsonl(_step(10), _step(20), {"step": 10, "eval_reward": 0.25, "eval_runtime": 1.0}, _step(30)))
