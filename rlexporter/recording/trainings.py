@@ -28,8 +28,9 @@ _PARTS = re.compile(r"[/_\s.-]+")
 _OF_RL = frozenset(
     "reward rewards kl advantage advantages returns policy actor critic rollout completions ppo grpo".split()
 )
-"""Parts of keys that only an RL training logs, unless it also logs one of these pairs."""
-_OF_PAIRS = frozenset(("chosen", "rejected", "margin", "margins"))
+"""Parts of keys that an RL training logs, and without pairs no other."""
+_OF_PAIRS = ("rewards/chosen", "rewards/rejected", "margin")
+"""The ends of keys of pairs: of DPO and its relatives, and of a reward model."""
 _OF_SFT = "mean_token_accuracy"
 _OF_TRAINER = frozenset(("loss", "epoch"))
 """What transformers logs of any training."""
@@ -142,7 +143,7 @@ def _kind_of(keys: tuple[str, ...]) -> Kind | None:
     if not is_training(dict.fromkeys(keys)):
         return None
     parts = {part for key in keys for part in _PARTS.split(key.lower())}
-    if not parts.isdisjoint(_OF_PAIRS) and "objective/kl" not in keys:
+    if any(key.endswith(_OF_PAIRS) for key in keys) and "objective/kl" not in keys:
         return Kind.PAIRS
     if not parts.isdisjoint(_OF_RL):
         return Kind.RL

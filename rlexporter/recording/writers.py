@@ -86,8 +86,9 @@ def is_training(logs: Mapping[str, Any]) -> bool:
 def opened(line: dict[str, Any]) -> dict[str, Any]:
     """Return ``line`` without the nesting of verl's logger ``file``: ``{"step": 1, "data": {...}}``."""
     data = line.get("data")
-    rest = {key: value for key, value in line.items() if key != "data"}
-    return {**data, **rest} if isinstance(data, dict) and set(rest) <= NO_METRICS else line
+    if not isinstance(data, dict) or not line.keys() - {"data"} <= NO_METRICS:
+        return line
+    return {**data, **{key: value for key, value in line.items() if key != "data"}}
 
 
 class Dialect:

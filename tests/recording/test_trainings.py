@@ -156,6 +156,23 @@ def test_one_training_with_lines_of_two_kinds(tmp_path: Path) -> None:
     )
 
 
+_REWARD = {"loss": 0.6, "min_reward": -1.0, "mean_reward": 0.1, "max_reward": 1.0, "accuracy": 0.7, "margin": 0.4}
+_DPO = {"loss": 0.6, "rewards/chosen": 0.1, "rewards/rejected": -0.1, "rewards/margins": 0.2, "logps/chosen": -9.0}
+
+
+@pytest.mark.parametrize(
+    ("before", "algorithm"), [(_REWARD, "reward"), (_DPO, "dpo"), (_SFT, "sft"), (_PLAIN, "custom")]
+)
+def test_what_stands_before_rl(tmp_path: Path, before: dict[str, float], algorithm: str) -> None:
+    """With steps that go on, or without: the keys tell. What they do not tell is told by the steps alone."""
+    rl = [{"rewards/chosen_words/mean": 0.5, **planned} for planned in _grpo(30)]
+    lines = *({**before, "epoch": 0.1} for _ in range(20)), *({**line, "epoch": 0.1} for line in rl)
+    found = recording.read_all(flat(tmp_path / "run.jsonl", *lines))
+    assert [(each.facts.algorithm, len(_steps(each))) for each in found] == [("grpo", 30), (algorithm, 20)]
+    going_on = recording.read_all(flat(tmp_path / "run.jsonl", *({"step": i, **line} for i, line in enumerate(lines))))
+    assert [each.facts.algorithm for each in going_on] == (["grpo"] if before is _PLAIN else ["grpo", algorithm])
+
+
 def test_an_evaluation_before_the_first_step(tmp_path: Path) -> None:
     """It is of the training that follows; the one after the last step, of that before."""
     steps = [{"step": step, "reward": 0.5} for step in range(1, 6)]
