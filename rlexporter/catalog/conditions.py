@@ -437,18 +437,18 @@ CONDITIONS: tuple[Condition, ...] = (
         related=("rl_first_use_log_ratio", "rl_policy_ratio_dist"),
     ),
     condition("advantage_impossible", "RLLossInputsWrong", Family.OBJECTIVE).when(
-        above("advantage_excess", warning(1.05)),
+        above("advantage_excess", warning(2.0)),
         summary="An advantage is larger than any can be in its group.",
         meaning="A z-score in a group of G cannot be beyond (G - 1) / sqrt(G), since the others share its mean. One "
-        "is. Advantages that were beyond it in the first steps are no z-scores and are not judged. Without a known G, "
-        "50 counts.",
+        "is beyond twice that. What are no z-scores, by the first ten steps, is not judged. Without a known "
+        "G, 50 counts.",
         causes=(
             "A spread that is next to 0 by rounding: rewards that are equal but for the last digit.",
             "Advantages of one group are scaled by the spread of another.",
         ),
         remedies=("Add an epsilon to the spread, or leave out groups whose rewards are equal.",),
         source="NeMo-RL issue 4158: -2075 from rounding; the bound is arithmetic",
-        algorithms=_GROUP,
+        algorithms=("grpo", "async-grpo"),
         related=("rl_advantage_max", "rl_advantage_min", "rl_advantage_dist"),
     ),
     condition("reference_moved", "RLReferenceMoved", Family.OBJECTIVE).when(

@@ -152,8 +152,8 @@ def agents_lost(view: View, memory: Memory) -> float | None:
 def advantage_excess(view: View, memory: Memory) -> float | None:
     """Return the most extreme advantage over what a z-score can be in a group: (G - 1) / sqrt(G) in one of G.
 
-    None where advantages are not z-scores: where one of the first 10 steps was beyond that. Without a known G the
-    largest of a group of 2,500 counts.
+    None where advantages are not z-scores, by the first 10 steps: one was beyond that, or half of them were below half
+    of it, as plain differences of rewards of 0 and 1 are. Without a known G the largest of a group of 2,500 counts.
     """
     ends = [abs(view.numbers[name]) for name in ("rl_advantage_max", "rl_advantage_min") if name in view.numbers]
     counted = view.counted.get("rl_advantage_dist")
@@ -165,7 +165,8 @@ def advantage_excess(view: View, memory: Memory) -> float | None:
     excess = max(ends) / ((group - 1.0) / sqrt(group) if group > 1.0 else _LARGEST)
     memory.extremes.add(excess)
     early = memory.extremes.first[:10]
-    return excess if len(early) == 10 and max(early) <= 1.01 else None
+    scores = len(early) == 10 and max(early) <= 1.01 and (group <= 1.0 or median(early) >= 0.5)
+    return excess if scores else None
 
 
 @declared.signal("updates_skipped", unit="skipped updates")

@@ -407,3 +407,22 @@ def test_scores_begin_anew_where_the_reward_is_another() -> None:
     scores = [*_STEADY, 0.10, 0.12, 0.11]
     assert ("evaluation_diverges", "warning") in _evaluated(scores).began
     assert _evaluated(scores, weigh=8).began == {}
+
+
+@pytest.mark.parametrize(
+    ("early", "late", "named"),
+    [
+        (1.9, 900.0, True),  # z-scores in groups of 8, whose largest is 2.47
+        (1.9, 2.4, False),
+        (0.9, 9.0, False),  # differences of rewards of 0 and 1, which another reward makes larger
+        (30.0, 900.0, False),  # no z-scores from the start
+    ],
+)
+def test_an_advantage_is_impossible_where_it_was_a_z_score(early: float, late: float, named: bool) -> None:
+    """Judged by the size of the run's groups."""
+    run = Planted("grpo")
+    run.begin(hyperparameters={"num_generations": 8.0})
+    for step in range(1, 21):
+        run.line({}, seen={"rl_advantage_dist": [early if step < 15 else late, -0.5, -0.5]})
+
+    assert (("advantage_impossible", "warning") in run.began) is named

@@ -17,9 +17,7 @@ GOOD: Mapping[str, str] = {
 }
 """By the title of the panel, in runs of any algorithm."""
 
-_NO_SAMPLER = dict.fromkeys(
-    (*map(capital, SAMPLES), *(title for title, _ in SAMPLERS)), "the trainer samples itself, or does not say"
-)
+_NO_SAMPLER = dict.fromkeys((*map(capital, SAMPLES), *(title for title, _ in SAMPLERS)), "not logged by this trainer")
 LACKING: Mapping[str, Mapping[str, str]] = {
     "grpo": {"Sequence ratio": "the ratio is one of tokens", **_NO_SAMPLER},
     "rloo": {"Policy ratio": "the ratio is one of sequences", **_NO_SAMPLER},

@@ -22,9 +22,7 @@ _LOG_OF = {"rl_policy_approxkl"}
 ABSENT = {
     "KL": "No data in this range; or no KL: no reference (beta is 0), or nothing looks at the tensors",
     "ratio": "Nothing to see: each update is on fresh samples, where the ratio is 1",
-    **dict.fromkeys(
-        (*SAMPLES, *(title for title, _ in SAMPLERS)), "Not logged: the trainer samples itself, or does not say"
-    ),
+    **dict.fromkeys((*SAMPLES, *(title for title, _ in SAMPLERS)), "Not logged by this trainer"),
     "clipped": "Nothing to see: each update is on fresh samples, where nothing is clipped",
 }
 
