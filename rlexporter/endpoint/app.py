@@ -9,7 +9,7 @@ from __future__ import annotations
 import gzip
 import json
 import time
-from collections.abc import Callable, Hashable
+from collections.abc import Awaitable, Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -91,79 +91,106 @@ class Bodies:
         return body
 
 
+class _Served:
+    """What one application serves. Handlers find it by the request: FastAPI keeps every function that it was given."""
+
+    def __init__(self, snapshot: Callable[[], Snapshot], history: History, fetches: Fetches) -> None:
+        self.snapshot = snapshot
+        self.history = history
+        self.fetches = fetches
+        self.page = Body(page().encode(), "text/html; charset=utf-8")
+        self.scrapes = Bodies(snapshot)
+        self.documents = Bodies(snapshot, _FRESH_SECONDS)
+        self.turns = PageTurns()
+
+    def scrape(self, accept: str, names: Sequence[str]) -> Body:
+        """Return the series called ``names``, or all, in the format to ``accept``."""
+
+        def encoded(now: Snapshot) -> Body:
+            own = {_COUNT: float(self.fetches.total), _CLOCK: time.time()}
+            return Body(*prometheus.encode(replace(now, samples={**now.samples, **own}), accept, names))
+
+        return encoded(self.snapshot()) if names else self.scrapes.get(prometheus.content_type(accept), encoded)
+
+
 def application(
     snapshot: Callable[[], Snapshot], history: History, fetches: Fetches, failed: Callable[[Exception], None]
 ) -> FastAPI:
     """Return the application. ``failed`` gets every error in an answer; the answer itself does not show it."""
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
-    first = Body(page().encode(), "text/html; charset=utf-8")
+    app.state.served = _Served(snapshot, history, fetches)
 
     @app.exception_handler(Exception)
     async def broken(_: Request, error: Exception) -> Response:
         failed(error)
         return Response("This failed; the log of the training says why.\n", 500, media_type="text/plain")
 
-    @app.api_route("/livez", methods=[*METHODS])
-    @app.api_route("/readyz", methods=[*METHODS])
-    async def health() -> Response:
-        return Response("ok\n", media_type="text/plain")
-
-    @app.api_route("/", methods=[*METHODS])
-    async def index(request: Request) -> Response:
-        return _answer(request, first, "Accept-Encoding")
-
-    _add_metrics(app, snapshot, fetches)
-    _add_api(app, Bodies(snapshot, _FRESH_SECONDS), history)
+    for path, answer in _ANSWERS.items():
+        app.add_api_route(path, answer, methods=[*METHODS])
     return app
 
 
-def _add_metrics(app: FastAPI, snapshot: Callable[[], Snapshot], fetches: Fetches) -> None:
-    scrapes = Bodies(snapshot)
-
-    @app.api_route("/metrics", methods=[*METHODS])
-    async def metrics(request: Request) -> Response:
-        names = request.query_params.getlist("name[]")
-        if len(names) > _MOST_NAMES:
-            return Response(f"at most {_MOST_NAMES} times name[]\n", 400, media_type="text/plain")
-        peer = request.client
-        agent = request.headers.get("user-agent", "")[:_AGENT_LENGTH]
-        fetch = Fetch(time.monotonic(), peer.host if peer else "", peer.port if peer else 0, agent)
-        fetches.add(fetch)
-        request.scope[ONCE_TAKEN] = fetch.take
-        accept = request.headers.get("accept", "")
-
-        def scrape(now: Snapshot) -> Body:
-            own = {_COUNT: float(fetches.total), _CLOCK: time.time()}
-            return Body(*prometheus.encode(replace(now, samples={**now.samples, **own}), accept, names))
-
-        body = scrape(snapshot()) if names else scrapes.get(prometheus.content_type(accept), scrape)
-        return _answer(request, body, "Accept, Accept-Encoding")
+def _served(request: Request) -> _Served:
+    served = request.app.state.served
+    assert isinstance(served, _Served)
+    return served
 
 
-def _add_api(app: FastAPI, documents: Bodies, history: History) -> None:
-    turns = PageTurns()
+async def _health() -> Response:
+    return Response("ok\n", media_type="text/plain")
 
-    @app.api_route("/api/status", methods=[*METHODS])
-    async def status(request: Request) -> Response:
-        code = preferred(request.query_params.get("lang"), request.headers.get("accept-language", ""))
-        body = documents.get(code, lambda now: _json(document.status(now, history, time.time(), language(code))))
-        answer = _answer(request, body, "Accept-Language, Accept-Encoding")
-        answer.headers["Content-Language"] = code
-        answer.headers["Retry-After"] = str(turns.seconds(time.monotonic()))
-        return answer
 
-    @app.api_route("/api/history", methods=[*METHODS])
-    async def curves(request: Request) -> Response:
-        names = tuple(request.query_params.getlist("series"))
-        points = request.query_params.get("points", str(document.POINTS))
-        if len(names) > _MOST_CURVES:
-            return Response(f"at most {_MOST_CURVES} times series\n", 400, media_type="text/plain")
-        known = points.isdecimal() and points.isascii() and len(points) < 5
-        if not (known and 4 <= int(points) <= document.MOST_POINTS):
-            return Response(f"points is a number from 4 to {document.MOST_POINTS}\n", 400, media_type="text/plain")
-        most = int(points)
-        body = documents.get((names, most), lambda _: _json(document.curves(history, names, most)))
-        return _answer(request, body, "Accept-Encoding")
+async def _index(request: Request) -> Response:
+    return _answer(request, _served(request).page, "Accept-Encoding")
+
+
+async def _metrics(request: Request) -> Response:
+    names = request.query_params.getlist("name[]")
+    if len(names) > _MOST_NAMES:
+        return Response(f"at most {_MOST_NAMES} times name[]\n", 400, media_type="text/plain")
+    served, peer = _served(request), request.client
+    agent = request.headers.get("user-agent", "")[:_AGENT_LENGTH]
+    fetch = Fetch(time.monotonic(), peer.host if peer else "", peer.port if peer else 0, agent)
+    served.fetches.add(fetch)
+    request.scope[ONCE_TAKEN] = fetch.take
+    return _answer(request, served.scrape(request.headers.get("accept", ""), names), "Accept, Accept-Encoding")
+
+
+async def _status(request: Request) -> Response:
+    served = _served(request)
+    code = preferred(request.query_params.get("lang"), request.headers.get("accept-language", ""))
+
+    def told(now: Snapshot) -> Body:
+        return _json(document.status(now, served.history, time.time(), language(code)))
+
+    answer = _answer(request, served.documents.get(code, told), "Accept-Language, Accept-Encoding")
+    answer.headers["Content-Language"] = code
+    answer.headers["Retry-After"] = str(served.turns.seconds(time.monotonic()))
+    return answer
+
+
+async def _history(request: Request) -> Response:
+    served = _served(request)
+    names = tuple(request.query_params.getlist("series"))
+    points = request.query_params.get("points", str(document.POINTS))
+    if len(names) > _MOST_CURVES:
+        return Response(f"at most {_MOST_CURVES} times series\n", 400, media_type="text/plain")
+    known = points.isdecimal() and points.isascii() and len(points) < 5
+    if not (known and 4 <= int(points) <= document.MOST_POINTS):
+        return Response(f"points is a number from 4 to {document.MOST_POINTS}\n", 400, media_type="text/plain")
+    most = int(points)
+    body = served.documents.get((names, most), lambda _: _json(document.curves(served.history, names, most)))
+    return _answer(request, body, "Accept-Encoding")
+
+
+_ANSWERS: dict[str, Callable[..., Awaitable[Response]]] = {
+    "/livez": _health,
+    "/readyz": _health,
+    "/": _index,
+    "/metrics": _metrics,
+    "/api/status": _status,
+    "/api/history": _history,
+}
 
 
 def _json(content: dict[str, Any]) -> Body:
