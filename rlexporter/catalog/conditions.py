@@ -1435,7 +1435,7 @@ CONDITIONS: tuple[Condition, ...] = (
             "The policy forgets that task while it learns another.",
         ),
         remedies=("Look at the rollouts of that agent or environment.", "Weigh the tasks anew."),
-        source="six standard deviations of its own, and a third of its level; logs in `tests/large`",
+        source="six standard deviations of its own, and 30 % of its level; logs in `tests/large`",
         related=("rl_agent_reward",),
     ),
     condition("reward_weight_lost", "RLRewardJump", Family.REWARD_JUMP).when(

@@ -10,11 +10,14 @@ from rlexporter.conditions.view import MAX_FUNCTIONS, Declared, Memory, View
 
 declared = Declared()
 
+_TOOLS = "rl_tool_failure_frequency"
 _FAILURES = {
     "rl_rollout_error_fraction": "rollouts with an error",
     "rl_completion_empty_fraction": "empty completions",
-    "rl_tool_failure_frequency": "tool calls",
+    _TOOLS: "tool calls",
 }
+_FEW_CALLS = 0.05
+"""Calls per completion below which their failures say nothing."""
 _WAITING = ("wait", "idle", "exposed")
 """What names of phases contain in which the trainer has nothing to do."""
 _LARGEST = 50.0
@@ -104,6 +107,8 @@ def rollouts_failing(view: View, memory: Memory) -> float | None:
         if value is None:
             continue
         seen = True
+        if series == _TOOLS and view.numbers.get("rl_tool_call_frequency", 1.0) < _FEW_CALLS:
+            continue  # 0 as there was no call: a policy that learns to call tools would seem to fail more and more
         past = memory.failures.setdefault(name, Past())
         past.add(value)
         early = past.early()
@@ -121,8 +126,7 @@ def rollouts_failing(view: View, memory: Memory) -> float | None:
 def agents_lost(view: View, memory: Memory) -> float | None:
     """Count the agents or environments whose reward has fallen far below its level, and stays there.
 
-    Level and noise are those of the 50 steps before the last 10; far is 6 standard deviations, and half of the level's
-    distance to the lowest reward ever.
+    Level and noise are those of the 50 steps before the last 10; far is 6 standard deviations, and 30 % of the level.
     """
     lost: dict[str, int] = {}
     rewards = {

@@ -426,3 +426,16 @@ def test_an_advantage_is_impossible_where_it_was_a_z_score(early: float, late: f
         run.line({}, seen={"rl_advantage_dist": [early if step < 15 else late, -0.5, -0.5]})
 
     assert (("advantage_impossible", "warning") in run.began) is named
+
+
+def test_a_policy_that_learns_to_call_tools_does_not_fail_more_and_more() -> None:
+    """Without a call TRL logs no failure; once there are calls, their early failures are the usual ones."""
+    begun = []
+    for late in (0.3, 0.9):
+        run = Planted("grpo")
+        for step in range(100):
+            calls, failures = (0.0, 0.0) if step < 40 else (1.0, 0.3 if step < 80 else late)
+            run.line({"tools/call_frequency": calls, "tools/failure_frequency": failures})
+        begun.append(run.began)
+
+    assert begun == [{}, {("rollouts_failing", "warning"): 85}]
