@@ -5,9 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from rlexporter.catalog.conditions import CONDITION_NAMED
+from rlexporter.model.condition import Family
 from tests.faults.planted import STEPS, WITHIN, Fault
 from tests.faults.runs import Run
 from tests.served import errors
+
+BUSY = (Family.SLOW, Family.STALL)
+"""The families of what a busy machine does."""
 
 
 @dataclass(frozen=True)
@@ -21,9 +26,10 @@ class Outcome:
 
     @property
     def early(self) -> dict[str, int]:
-        """The warnings and critical conditions that began before the fault."""
+        """The warnings and critical conditions that began before the fault, but for what a busy machine does."""
         found = self.began.items()
-        return {name: step for (name, severity), step in found if severity != "info" and step < self.fault.at}
+        before = {name: step for (name, severity), step in found if severity != "info" and step < self.fault.at}
+        return {name: step for name, step in before.items() if CONDITION_NAMED[name].family not in BUSY}
 
     @property
     def named(self) -> int | None:
