@@ -104,15 +104,8 @@ INHIBITIONS: tuple[tuple[tuple[Family, ...], tuple[Family, ...]], ...] = (
     (
         (Family.ROLLOUTS,),
         (
-            *(
-                Family.REWARD_DROP,
-                Family.REWARD_FLAT,
-                Family.PLATEAU,
-                Family.LENGTH,
-                Family.TRUNCATION,
-                Family.ADVANTAGE,
-            ),
-            *(Family.GRAD_DEAD, Family.EVALUATION),
+            *(Family.REWARD_DROP, Family.REWARD_FLAT, Family.PLATEAU, Family.LENGTH, Family.TRUNCATION),
+            *(Family.ADVANTAGE, Family.GRAD_DEAD, Family.EVALUATION),
         ),
     ),
     ((Family.EXPERTS,), (Family.KL_NEGATIVE, Family.POLICY_STEP, Family.GRAD, Family.REWARD_DROP, Family.PLATEAU)),

@@ -91,7 +91,7 @@ QUESTIONS: tuple[Question, ...] = (
     Question(
         name="hidden",
         title="Is anything hidden?",
-        families=(*(Family.NONFINITE, Family.CRASH, Family.STORM, Family.KEYS, Family.EXPORTER),),
+        families=(Family.NONFINITE, Family.CRASH, Family.STORM, Family.KEYS, Family.EXPORTER),
         main=(
             Shown(name="NaN and infinite values", series=("rl_nonfinite_values_total",)),
             Shown(name="values not given", series=("rl_undefined_values_total",)),

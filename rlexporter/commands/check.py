@@ -16,10 +16,10 @@ from rlexporter import recording
 from rlexporter.catalog.alerts import RUN_FAILED, RUN_VANISHED
 from rlexporter.catalog.algorithms import ALGORITHMS
 from rlexporter.catalog.conditions import CONDITION_NAMED
-from rlexporter.catalog.mapping import proposed
 from rlexporter.catalog.metrics import NAMED
 from rlexporter.commands.recorded_alerts import NOTHING_JUDGED, Fired, NotJudged, Report, judge
 from rlexporter.conditions.from_catalog import SIGNAL_NAMED, series_of
+from rlexporter.config.mapping import proposed
 from rlexporter.config.settings import Settings
 from rlexporter.display import COUNTED, number, wrapped
 from rlexporter.frameworks.known import FRAMEWORKS

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import Any, TypeVar
 
 from rlexporter.catalog.metrics import CATALOG
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 MAX_STATIC_LABELS = 8
 ON = "on"
@@ -35,6 +42,32 @@ def between(low: float, high: float, number: Callable[[Any], _T]) -> Callable[[o
         return parsed
 
     return parse
+
+
+def table(value: object, name: str, form: str, pairs: Callable[[str], Iterable[tuple[str, Any]]]) -> Mapping[str, Any]:
+    """Return what is given as a mapping, as a text that ``pairs`` reads, or as the path of a TOML file.
+
+    ``name``: the table of that file; ``form``: what such a text looks like.
+    """
+    if isinstance(value, Mapping):
+        return value
+    if not isinstance(value, (str, Path)):
+        raise ValueError(f"must be a mapping, a text like {form}, or the path of a TOML file")
+    given = str(value).strip()
+    return _of_file(Path(given), name) if given.endswith(".toml") else dict(pairs(given))
+
+
+def _of_file(path: Path, name: str) -> Mapping[str, Any]:
+    try:
+        settings = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValueError(f"cannot be read: {getattr(error, 'strerror', None) or error}") from None
+    except tomllib.TOMLDecodeError as error:
+        raise ValueError(f"is no TOML: {error}") from None
+    found = settings.get(name)
+    if not isinstance(found, dict):
+        raise ValueError(f"has no table [{name}]")
+    return found
 
 
 def labels(value: object) -> dict[str, str]:

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
 from typing import Any, Literal, TypedDict
 
-from rlexporter.catalog import buckets, mapping
+from rlexporter.catalog import buckets
 from rlexporter.conditions.limit_state import Factor
-from rlexporter.config import parsers, thresholds
+from rlexporter.config import mapping, parsers, thresholds
 from rlexporter.frameworks import WATCHED
 from rlexporter.model.errors import SetupError
 

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from math import isfinite
-from pathlib import Path
 from typing import Any
 
 from rlexporter.catalog.conditions import CONDITION_NAMED
 from rlexporter.conditions.judge import Thresholds
 from rlexporter.conditions.limit_state import Factor
 from rlexporter.conditions.watch import STALLED
+from rlexporter.config import parsers
 from rlexporter.model.condition import Condition, Limit
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 
 def parse(value: object) -> Thresholds:
@@ -29,7 +23,7 @@ def parse(value: object) -> Thresholds:
     number is that of the mildest severity; the others keep their proportion to it. Raises ValueError.
     """
     chosen: dict[tuple[str, str], Factor | None] = {}
-    for name, limit in _mapping(value).items():
+    for name, limit in parsers.table(value, "thresholds", "kl_high=0.5,entropy_low=off", _pairs).items():
         if name == STALLED[0]:
             chosen[STALLED] = _seconds(name, limit)
         elif name in CONDITION_NAMED:
@@ -39,28 +33,6 @@ def parse(value: object) -> Thresholds:
             hint = f"did you mean {' or '.join(close)}?" if close else "alerts/runbooks/README.md lists them"
             raise ValueError(f"there is no condition {name!r}; {hint}")
     return chosen
-
-
-def _mapping(value: object) -> Mapping[str, Any]:
-    if isinstance(value, Mapping):
-        return value
-    if not isinstance(value, (str, Path)):
-        raise ValueError("must be a mapping, a text like kl_high=0.5,entropy_low=off, or the path of a TOML file")
-    text = str(value).strip()
-    return _file(Path(text)) if text.endswith(".toml") else dict(_pairs(text))
-
-
-def _file(path: Path) -> Mapping[str, Any]:
-    try:
-        settings = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise ValueError(f"cannot be read: {getattr(error, 'strerror', None) or error}") from None
-    except tomllib.TOMLDecodeError as error:
-        raise ValueError(f"is no TOML: {error}") from None
-    table = settings.get("thresholds")
-    if not isinstance(table, dict):
-        raise ValueError("has no table [thresholds]")
-    return table
 
 
 def _pairs(text: str) -> Iterator[tuple[str, Any]]:

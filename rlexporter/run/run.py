@@ -9,8 +9,9 @@ from dataclasses import replace
 from typing import Any
 
 from rlexporter.atomic_file import of_rank
-from rlexporter.catalog import buckets, mapping
+from rlexporter.catalog import buckets
 from rlexporter.conditions import from_catalog
+from rlexporter.config import mapping
 from rlexporter.config.settings import MAIN, Settings
 from rlexporter.frameworks.known import FRAMEWORKS
 from rlexporter.model.snapshot import RunState, Snapshot

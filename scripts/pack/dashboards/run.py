@@ -29,10 +29,7 @@ def _of(family: Family) -> Json:
     page.row(titles["hidden"])
     pace.truth(page)
     page.row(titles["samples"], collapsed=True)
-    for name in SAMPLES:
-        page.add(curve(name), 6)
-    for title, names in SAMPLERS:
-        page.add(lines(title, names), 8)
+    _samples(page)
     page.row("The main curves over the steps", collapsed=True)
     learning.over_steps(page, family)
     page.row("How it spreads: 5, 50 and 95 %", collapsed=True)
@@ -58,3 +55,10 @@ def _of(family: Family) -> Json:
             variables.run(of=family.runs), variables.reward_function(), variables.window(), variables.series()
         ),
     )
+
+
+def _samples(page: Page) -> None:
+    for name in SAMPLES:
+        page.add(curve(name), 6)
+    for title, names in SAMPLERS:
+        page.add(lines(title, names), 8)

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from rlexporter import Exporter
-from rlexporter.catalog import mapping
 from rlexporter.catalog.metrics import CATALOG, NAMED
+from rlexporter.config import mapping
 from rlexporter.model.errors import SetupError
 from rlexporter.store.keys import Resolver
 

@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 import re
-import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
-from pathlib import Path
 
 from rlexporter.catalog.conditions import SERIES_SIGNALS
 from rlexporter.catalog.metrics import NAMED
+from rlexporter.config import parsers
 from rlexporter.model.condition import Read
 from rlexporter.model.metric import Key, Kind, Metric
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
-
-_SERIES = {name: name for name, metric in NAMED.items() if metric.kind is Kind.GAUGE and not metric.labels}
+_SERIES = {name for name, metric in NAMED.items() if metric.kind is Kind.GAUGE and not metric.labels}
 MEANINGS: Mapping[str, str] = {
     signal.name: source.series
     for signal in SERIES_SIGNALS
@@ -54,7 +48,8 @@ def parse(value: object) -> Mapping[str, str]:
 
     Raises: ValueError that says what is wrong.
     """
-    return {str(key): _series(str(meaning)) for key, meaning in _given(value).items()}
+    given = parsers.table(value, "map", "train/score=reward", _pairs)
+    return {str(key): _series(str(meaning)) for key, meaning in given.items()}
 
 
 def catalog(metrics: Iterable[Metric], mapping: Mapping[str, str]) -> tuple[Metric, ...]:
@@ -77,31 +72,18 @@ def proposed(keys: Iterable[str]) -> dict[str, str]:
     return found
 
 
-def _given(value: object) -> Mapping[object, object]:
-    if isinstance(value, Mapping):
-        return value
-    if not isinstance(value, (str, Path)):
-        raise ValueError("must be a mapping, a text like train/score=reward, or the path of a TOML file")
-    text = str(value).strip()
-    if text.endswith(".toml"):
-        try:
-            table = tomllib.loads(Path(text).read_text(encoding="utf-8")).get("map")
-        except (OSError, ValueError) as error:  # no UTF-8 and no TOML are ValueErrors
-            raise ValueError(f"cannot be read: {getattr(error, 'strerror', None) or error}") from None
-        if not isinstance(table, Mapping):
-            raise ValueError("has no table [map]")
-        return table
-    pairs = [part.rpartition("=") for part in text.split(",") if part.strip()]
-    wrong = next((meaning for key, _, meaning in pairs if not key.strip()), None)
-    if wrong is not None:
-        raise ValueError(f"{wrong!r} must look like KEY=MEANING, such as train/score=reward")
-    return {key.strip(): meaning.strip() for key, _, meaning in pairs}
+def _pairs(text: str) -> Iterator[tuple[str, str]]:
+    for part in filter(None, map(str.strip, text.split(","))):
+        key, _, meaning = map(str.strip, part.rpartition("="))
+        if not key:
+            raise ValueError(f"{meaning!r} must look like KEY=MEANING, such as train/score=reward")
+        yield key, meaning
 
 
 def _series(meaning: str) -> str:
-    series = MEANINGS.get(meaning) or _SERIES.get(meaning) or _SERIES.get(f"rl_{meaning}")
-    if series is None:
-        close = get_close_matches(meaning, (*MEANINGS, *_SERIES), n=3)
-        hint = f"did you mean {' or '.join(close)}?" if close else f"there are {', '.join(MEANINGS)}, and each gauge"
-        raise ValueError(f"there is no meaning {meaning!r}; {hint}")
-    return series
+    for series in (MEANINGS.get(meaning), meaning, f"rl_{meaning}"):
+        if series in _SERIES:
+            return series
+    close = get_close_matches(meaning, (*MEANINGS, *_SERIES), n=3)
+    hint = f"did you mean {' or '.join(close)}?" if close else f"there are {', '.join(MEANINGS)}, and each gauge"
+    raise ValueError(f"there is no meaning {meaning!r}; {hint}")
