@@ -68,6 +68,7 @@ LEARNING = (
         keys=keys(f"{GROUPWISE} a2po", "reward")
         + keys("sdpo", "self_distillation/reward_mean")
         + keys(PPO_LEGACY, "env/reward_mean")
+        + keys(PPO_LEGACY, "rewards/mean", only=True)
         + keys("ppo online-dpo", "objective/scores"),
         reading="Rises while the policy learns. Flat from the start: nothing is learnt. A jump beyond its own spread, "
         "or a rise while KL runs away: the reward is being hacked.",

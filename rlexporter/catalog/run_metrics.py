@@ -601,6 +601,12 @@ TRUTH = (
         unit="keys",
         initial=((),),
     ),
+    _exporter.info(
+        "rlexporter_guessed_key_info",
+        "A log key of an unknown trainer that is taken for a series by its last part. Always 1.",
+        labels=("key", "series"),
+        reading="A guess: `RLEXPORTER_MAP` says what a key means.",
+    ),
     _exporter.counter(
         "rlexporter_dropped_keys_total",
         "Values dropped because the cap on keys outside the catalogue was reached.",

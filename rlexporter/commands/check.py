@@ -90,6 +90,9 @@ def written(report: Report) -> str:
     """Return the report as text, in lines of at most 80 characters where words allow it."""
     lines = [_title(report), *(wrapped(report.part, WIDTH, " " * 2, " " * 4) if report.part else ())]
     lines += [f"  note: {note}" for note in report.notes]
+    if report.guesses:
+        taken = ", ".join(f"{key} for {series}" for key, series in report.guesses.items())
+        lines += wrapped(f"guessed by the names of keys: {taken}; --map says otherwise", WIDTH, " " * 2, " " * 4)
     for cause, symptoms in incidents(report.alerts):
         lines += _incident(cause, symptoms)
     if not report.judged:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 from math import isnan
 from typing import Any
 
@@ -97,6 +97,8 @@ class Report:
     """All that went wrong until the end of the run: the same as `conditions[]` of `/api/status`."""
     part: str = ""
     """Which of several trainings in the file it is, in words; empty if there is one."""
+    guesses: Mapping[str, str] = field(default_factory=dict)
+    """The keys that are taken for a series by their last part."""
 
     @property
     def status(self) -> int:
@@ -122,6 +124,8 @@ def report(run: Run, recording: Recording) -> Report:
     """Return the alerts of ``recording``, which was played into ``run``."""
     watch = run.watch
     last = max((event.step for event in recording.events if event.state is None), default=0)
+    samples = run.store.snapshot.samples
+    guesses = {s.labels[0]: s.labels[1] for s in samples if s.metric.series == "rlexporter_guessed_key_info"}
     fired = [_fired(watch, key, run.settings.thresholds) for key in watch.first]
     return Report(
         file=str(recording.path),
@@ -132,7 +136,8 @@ def report(run: Run, recording: Recording) -> Report:
         alerts=(*fired, *_ending(recording, last, watch)),
         not_judged=_not_judged(watch, recording),
         judged=_is_judged(watch, run.store),
-        unknown_keys=_unknown_keys(recording, run.settings.map),
+        unknown_keys=_unknown_keys(recording, {*run.settings.map, *guesses}),
+        guesses=guesses,
         notes=recording.notes,
         incidents=tuple(incidents_as_json(run.store.snapshot.incidents)),
         part=recording.part,
@@ -196,7 +201,7 @@ def _is_judged(watch: Watch, store: Store) -> bool:
     return any(series.metric.series in sources for series in store.snapshot.steps)
 
 
-def _unknown_keys(recording: Recording, mapping: Mapping[str, str]) -> tuple[str, ...]:
+def _unknown_keys(recording: Recording, mapped: Collection[str]) -> tuple[str, ...]:
     """Return the logged keys that the catalogue does not know, in the order of the log."""
     resolver = Resolver(CATALOG, recording.facts.family, FRAMEWORKS.get(recording.facts.framework))
     shapes = dict.fromkeys(tuple(event.logs) for event in recording.events if event.logs)
@@ -204,7 +209,7 @@ def _unknown_keys(recording: Recording, mapping: Mapping[str, str]) -> tuple[str
     return tuple(
         key
         for key, prefix in keys.items()
-        if key not in mapping and not (resolver.resolve(key, prefix) or resolver.is_no_metric(key))
+        if key not in mapped and not (resolver.resolve(key, prefix) or resolver.is_no_metric(key))
     )
 
 

@@ -1,4 +1,4 @@
-"""Log keys to which a user gives a meaning, as the catalogue does not know them: `train/score=reward`."""
+"""Log keys that the catalogue does not know: what a user says they mean (`train/score=reward`), or their last part."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
+from math import inf
 
 from rlexporter.catalog.conditions import SERIES_SIGNALS
 from rlexporter.catalog.metrics import NAMED
@@ -30,6 +31,7 @@ _LOOKS: Sequence[tuple[str, str]] = (
     (r"(value|critic|vf).*clip_?frac", "value_clipfrac"),
     (r"(value|critic|vf|cri)\w*[/_ .-]*loss|loss\w*[/_ .-]*(value|critic|vf)", "value_loss"),
     (r"value|critic|vf", ""),
+    (r"(policy|actor|act|pg)\w*[/_ .-]*loss", "policy_loss"),
     (r"clip_?frac", "clipfrac"),
     (r"grad\w*[/_ .-]*norm", "grad_norm"),
     (r"entropy(?!.*loss)", "entropy"),
@@ -38,6 +40,27 @@ _LOOKS: Sequence[tuple[str, str]] = (
     (rf"learning[_ ]rate|{_EDGE}lr$", "learning_rate"),
 )
 """What a key looks like: the first expression that is found in it, and the meaning; none where it is empty."""
+_SURE: Mapping[str, frozenset[str]] = {
+    "approxkl": frozenset(("approxkl", "approx_kl")),
+    "kl": frozenset(("kl", "kl_ref", "ref_kl", "kl_div", "kl_divergence")),
+    "value_clipfrac": frozenset(("clipfrac", "clip_frac", "value_clipfrac", "vf_clipfrac")),
+    "value_loss": frozenset(("loss", "value_loss", "critic_loss", "cri_loss", "vf_loss")),
+    "policy_loss": frozenset(("policy_loss", "actor_loss", "act_loss", "pg_loss")),
+    "clipfrac": frozenset(("clipfrac", "clip_frac", "clip_fraction")),
+    "grad_norm": frozenset(("grad_norm", "gradient_norm")),
+    "entropy": frozenset(("entropy", "policy_entropy")),
+    "reward": frozenset(("reward", "rewards", "scalar_reward", "reward_score", "score", "scores", "episode_reward")),
+    "length": frozenset(
+        f"{what}_{length}" for what in ("completion", "response", "output") for length in ("length", "len")
+    ),
+    "learning_rate": frozenset(("learning_rate", "lr")),
+}
+"""By meaning, the last parts of keys that cannot be mistaken for anything else, without `mean` and `average`.
+
+A KL that does not say of what is judged as one a sequence, whose limits are the wider ones.
+"""
+_PLAUSIBLE = {"approxkl": (-1.0, 1.0), "clipfrac": (0.0, 1.0), "value_clipfrac": (0.0, 1.0), "length": (1.0, inf)}
+"""The range of the first number, where one outside must mean something else."""
 
 
 def parse(value: object) -> Mapping[str, str]:
@@ -66,10 +89,29 @@ def proposed(keys: Iterable[str]) -> dict[str, str]:
     """Return what unknown ``keys`` look like, each meaning once: the shortest key that looks like it."""
     found: dict[str, str] = {}
     for key in sorted(keys, key=len):
-        meaning = next((meaning for looks, meaning in _LOOKS if re.search(looks, key, re.IGNORECASE)), "")
-        if meaning and meaning not in found.values():
+        meaning = _look(key)
+        if meaning in MEANINGS and meaning not in found.values():
             found[key] = meaning
     return found
+
+
+def guessed(key: str, value: float) -> str:
+    """Return the series that an unknown key means by its last part; empty if that is not sure.
+
+    ``value``: the first number under it, which one in another unit or of another meaning may contradict.
+    """
+    words = re.sub(r"[ -]", "_", key.lower()).replace(".", "/")
+    part = re.sub(r"[/_](avg|average|mean)$", "", words).rpartition("/")[2]
+    part = re.sub(r"^(avg|average|mean)_", "", part)
+    meaning = _look(key)
+    low, high = _PLAUSIBLE.get(meaning, (-inf, inf))
+    if part not in _SURE.get(meaning, ()) or not low <= value <= high:
+        return ""
+    return "rl_kl_per_sequence" if meaning == "kl" else _series(meaning)
+
+
+def _look(key: str) -> str:
+    return next((meaning for looks, meaning in _LOOKS if re.search(looks, key, re.IGNORECASE)), "")
 
 
 def _pairs(text: str) -> Iterator[tuple[str, str]]:

@@ -58,6 +58,7 @@ class Run:
             watch=self.watch,
             urgent=urgent,
             frameworks=FRAMEWORKS,
+            guess=mapping.guessed,
         )
         self.errors = ErrorLog(self.store)
         self.sink = RunSink(self.store, self.errors, lambda: self.rank == 0)

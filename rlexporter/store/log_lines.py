@@ -57,15 +57,23 @@ class _Known(NamedTuple):
 class LogLines:
     """Reads and writes the log lines of one run.
 
-    ``max_keys``: the most keys to accept that the catalogue does not fix; ``clock``: seconds since the epoch. Only
-    the thread that holds the lock of the store may call a method.
+    ``max_keys``: the most keys to accept that the catalogue does not fix; ``clock``: seconds since the epoch;
+    ``guess``: returns the series that an unknown key of an unknown trainer seems to mean, given its first value.
+    Only the thread that holds the lock of the store may call a method.
     """
 
-    def __init__(self, catalog: Sequence[Metric], max_keys: int, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, catalog: Sequence[Metric], max_keys: int, clock: Callable[[], float], guess: Callable[[str, float], str]
+    ) -> None:
         self._catalog = catalog
         self._named = {metric.series: metric for metric in catalog}
         self._max_keys = max_keys
         self._clock = clock
+        self._guess = guess
+        self._guessed: dict[str, str] = {}
+        """The keys that were guessed, by the series that each feeds."""
+        self._guesses = True
+        self._unguessed = False
         self._resolver = Resolver(catalog)
         self._known: dict[str, _Known] = {}
         self._stepwise: dict[str, tuple[Series, ...]] = {}
@@ -80,6 +88,11 @@ class LogLines:
         self._resolver = Resolver(self._catalog, algorithm, framework)
         self._known.clear()
         self._stepwise.clear()
+        self._guessed.clear()
+        self._unguessed = False
+        self._guesses = framework is None and not any(
+            algorithm in key.algorithms for metric in self._catalog for key in metric.keys
+        )
         return self._resolver
 
     def read(self, logs: Mapping[str, object], update: StepUpdate | None = None, *, served: bool = True) -> LogLine:
@@ -173,7 +186,7 @@ class LogLines:
         if value is Unreadable.IGNORED:
             self._ignored += 1
             return
-        targets = known.targets.get(key) or self._resolve(known, key, line.prefix)
+        targets = known.targets.get(key) or self._resolve(known, key, line.prefix, value)
         if not targets:
             self._dropped += 1
         elif type(value) is float:
@@ -240,9 +253,12 @@ class LogLines:
             builder.set("rl_last_step_timestamp_seconds", self._clock())
         return step
 
-    def _resolve(self, known: _Known, key: str, prefix: str) -> tuple[Series, ...]:
+    def _resolve(self, known: _Known, key: str, prefix: str, value: object = None) -> tuple[Series, ...]:
         """Return the series that a new key of this training feeds; empty once there are too many keys."""
         targets = self._resolver.resolve(str(key), prefix)
+        for series in targets if self._guessed else ():
+            self._unguess(known, series.metric.series)
+        targets = targets or self._like(known, str(key), prefix, value)
         own = (prefix, str(key))
         if (not targets or targets[0].labels[bool(prefix) :]) and own not in self._variable:
             if len(self._variable) >= self._max_keys:
@@ -261,6 +277,25 @@ class LogLines:
                 known.functions[key] = targets[0]
         return targets
 
+    def _like(self, known: _Known, key: str, prefix: str, value: object) -> tuple[Series, ...]:
+        """Return the series that an unknown key seems to mean, unless another key feeds it."""
+        if not self._guesses or prefix or type(value) is not float:
+            return ()
+        series = self._guess(key, value)
+        fed = {target.metric.series for targets in known.targets.values() for target in targets} if series else ()
+        if not series or series in fed:
+            return ()
+        self._guessed[series] = key
+        return (Series(self._named[series]),)
+
+    def _unguess(self, known: _Known, series: str) -> None:
+        """Take back a guess: a key that is known feeds ``series``."""
+        key = self._guessed.pop(series, None)
+        if key is not None:
+            self._unguessed = True
+            known.targets.pop(key)
+            known.gauges.pop(key, None)
+
     def _array(self, line: LogLine, targets: tuple[Series, ...], array: Any) -> bool:
         """Read several values under one key: a histogram counts them, a gauge shows the mean. False if unreadable."""
         try:
@@ -278,6 +313,10 @@ class LogLines:
         """Write the counts of keys and values that were not served as logged."""
         if self._unmapped:
             builder.set("rlexporter_unmapped_keys", len(self._unmapped))
+        if self._unguessed:
+            builder.clear("rlexporter_guessed_key_info")
+        for series, key in self._guessed.items():
+            builder.set("rlexporter_guessed_key_info", 1.0, clip(key), series)
         if self._dropped:
             builder.set("rlexporter_dropped_keys_total", self._dropped)
         if self._ignored:

@@ -32,7 +32,8 @@ class Store:
     reward functions and data sets) that a run may log; more are dropped and counted. ``clock``: seconds since the
     epoch. ``watch``: judges each step, if given. ``urgent``: called after a change that should leave the process at
     once: another state, a checkpoint, a critical condition that began. It is called on the thread that made the change.
-    ``frameworks``: those other than TRL, by name, whose keys are known.
+    ``frameworks``: those other than TRL, by name, whose keys are known. ``guess``: returns the series that an unknown
+    key of an unknown trainer seems to mean, or an empty string.
     """
 
     def __init__(
@@ -44,13 +45,14 @@ class Store:
         watch: Watch | None = None,
         urgent: Callable[[], None] = lambda: None,
         frameworks: Mapping[str, Framework] | None = None,
+        guess: Callable[[str, float], str] = lambda key, value: "",
     ) -> None:
         self._catalog = catalog
         self._frameworks = frameworks or {}
         self.named = {metric.series: metric for metric in catalog}
         """The catalogue by Prometheus name."""
         self._histograms = {metric.short_name: metric for metric in catalog if metric.kind is Kind.HISTOGRAM}
-        self._lines = LogLines(catalog, max_keys, clock)
+        self._lines = LogLines(catalog, max_keys, clock, guess)
         self._watch = watch
         self._turns = None if watch is None else Turns(watch)
         self._urgent = urgent

@@ -82,6 +82,77 @@ def test_what_keys_look_like(keys: list[str], looks: dict[str, str]) -> None:
     assert {*looks.values()} <= {*mapping.MEANINGS}
 
 
+GUESSES = {
+    "train_episodes/scalar_reward": "rl_reward_mean",
+    "average reward score": "rl_reward_mean",
+    "reward/mean": "rl_reward_mean",
+    "Reward": "rl_reward_mean",
+    "train_episodes/kl": "rl_kl_per_sequence",
+    "KL_ref": "rl_kl_per_sequence",
+    "ppo_policy/approxkl": "rl_policy_approxkl",
+    "ppo_policy/clipfrac": "rl_policy_clipfrac",
+    "ppo_value/clipfrac": "rl_value_clipfrac",
+    "ppo_policy/entropy": "rl_entropy_per_token",
+    "actor.grad_norm": "rl_grad_norm",
+    "cri_loss": "rl_value_loss",
+    "ppo_value/loss": "rl_value_loss",
+    "act_loss": "rl_policy_loss",
+    "Avg Response Len": "rl_completion_length_mean",
+    "Learning Rate": "rl_learning_rate",
+    **dict.fromkeys(
+        (
+            *("eval/reward", "reward_std", "my/kl_coef", "kl_penalties", "entropy_loss", "my/total_return", "steps"),
+            *("ppo_value/learning_rate", "ppo_value/grad_norm", "reward_model_loss", "reward_tokens", "rewarded"),
+        ),
+        "",
+    ),
+}
+
+
+@pytest.mark.parametrize(("key", "series"), GUESSES.items())
+def test_what_a_key_means_by_its_last_part(key: str, series: str) -> None:
+    """A part of it that could be something else is no guess."""
+    assert mapping.guessed(key, 1.0) == series
+
+
+def test_a_first_number_can_contradict() -> None:
+    """An approximate KL of 6 nats a token, or a share of 40, is something else."""
+    assert mapping.guessed("policy/approx_kl", 6.2) == mapping.guessed("policy/clipfrac", 40.0) == ""
+    assert mapping.guessed("policy/approx_kl", 0.01) == "rl_policy_approxkl"
+
+
+def _guesses(exporter: Exporter) -> dict[str, str]:
+    samples = exporter.snapshot.samples
+    return dict(s.labels for s in samples if s.metric.series == "rlexporter_guessed_key_info")  # type: ignore[misc]
+
+
+def test_a_live_run_of_an_unknown_trainer_serves_what_is_guessed(any_port: None) -> None:
+    """One key a series, the first; until one comes that is known. `map` knows better from the start."""
+    line = {"train/reward_score": 0.5, "iteration/reward": 0.7, "ppo_policy/entropy": 1.2, "steps": 3.0}
+    with Exporter() as exporter:
+        exporter.log(line, step=1)
+        assert _guesses(exporter) == {
+            "train/reward_score": "rl_reward_mean",
+            "ppo_policy/entropy": "rl_entropy_per_token",
+        }
+        assert exporter.snapshot.value("rl_reward_mean") == 0.5
+        assert exporter.snapshot.value("rl_logged_value", key="iteration/reward") == 0.7
+        exporter.log({**line, "reward": 0.9}, step=2)
+        assert exporter.snapshot.value("rl_reward_mean") == 0.9
+        assert _guesses(exporter) == {"ppo_policy/entropy": "rl_entropy_per_token"}
+    with Exporter(map="iteration/reward=reward") as exporter:
+        exporter.log(line, step=1)
+        assert exporter.snapshot.value("rl_reward_mean") == 0.7
+
+
+def test_nothing_is_guessed_of_a_trainer_that_is_known(any_port: None) -> None:
+    """What it logs beside its own keys is the user's, whatever it is called."""
+    with Exporter(algorithm="grpo") as exporter:
+        exporter.log({"loss": 0.1, "my/entropy": 1.0, "my/kl": 3.0}, step=1)
+        assert _guesses(exporter) == {}
+        assert exporter.snapshot.value("rl_kl_per_sequence") is None
+
+
 def test_meanings_are_gauges_without_labels() -> None:
     """A number of a log line can only be one of these."""
     assert {"reward", "kl", "entropy", "grad_norm", "length", "value_loss"} <= {*mapping.MEANINGS}
