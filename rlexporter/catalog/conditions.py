@@ -264,6 +264,9 @@ REWARD_GAIN_FROM = 60
 _PLATEAU_FROM = 170
 """The number of rewards before a plateau is judged."""
 
+REWARD_DIP = 4.0
+"""So many spreads a fall of the reward counts at most while it may be a dip."""
+
 _LONGER = (
     "Raise `max_completion_length` (`response_length`), where the task needs it.",
     "Penalise length or reward an end: `missing_eos_penalty`, `mask_truncated_completions`, a length reward.",
@@ -1027,10 +1030,21 @@ CONDITIONS: tuple[Condition, ...] = (
         source="[trl] 0 to 10 a sequence; the least portable of all limits: set it to what your runs do",
         related=("rl_kl_per_token", "rl_kl_per_sequence", "rl_kl_per_token_dist", "rl_reward_mean"),
     ),
+    condition("kl_unpaid", "RLKLHigh", Family.KL_HIGH).when(
+        above("kl", critical({"sequence": 30.0}, k=6, n=10, learning="distance")),
+        summary="The policy has gone far from the reference, and the reward has gained nothing by it.",
+        meaning="The KL divergence of a whole completion stays high. Small recipes end at 10 to 20 nats and learn "
+        f"well. There is no such alert of a distance that pays: {_PAYS}",
+        causes=_FAR,
+        remedies=_NEARER,
+        source="public logs of legacy and modern PPO: 11 to 21 nats in four healthy runs, 45 in one that broke",
+        related=("rl_kl_per_sequence", "rl_reward_mean", "rl_kl_coef"),
+    ),
     condition("kl_jump", "RLKLHigh", Family.KL_HIGH).when(
         above(
             "kl",
             warning(6.0, k=4, n=5, learning="growth"),
+            critical(10.0, k=12, n=15, learning="growth"),
             vs=Baseline.BEFORE,
             floor=KL_FLOOR,
             min_observations=SETTLED,
@@ -1194,6 +1208,41 @@ CONDITIONS: tuple[Condition, ...] = (
         source="[dapo]: neither collapse nor unbounded growth; healthy runs of [real] grow to 2.6 times their start, "
         "or stay below 0.6 nats",
         related=("rl_entropy_per_token", "rl_reward_mean", "rl_completion_length_mean"),
+    ),
+    condition("entropy_exploded", "RLEntropyHigh", Family.ENTROPY_HIGH).when(
+        above("entropy", critical(4.0, k=12, n=15), vs=Baseline.START, floor=1.5),
+        summary="Entropy has exploded: the policy writes noise.",
+        meaning="The entropy of the next token has been far above its level at the start of the run for most of the "
+        "last 15 steps, and is high by itself: many tokens are as likely as the best one.",
+        causes=(
+            "Updates that are too large, or negative advantages that push probability everywhere.",
+            "An entropy bonus that is too strong.",
+        ),
+        remedies=(
+            "Resume from a checkpoint before the rise, with a lower `learning_rate` and `entropy_coef`.",
+            "Read completions: are they still language?",
+        ),
+        source="healthy runs of [real] grow to 2.6 times their start, or stay below 0.6 nats; planted rises to 6 times",
+        related=("rl_entropy_per_token", "rl_reward_mean", "rl_completion_length_mean"),
+    ),
+    condition("collapsed", "RLEntropyLow", Family.ENTROPY_LOW).when(
+        above("collapse_signs", critical(2.0, k=8, n=10)),
+        summary="The policy has collapsed: entropy and what hangs on it fell together, without a gain of reward.",
+        meaning="Entropy is below 0.35 of its start, and at least two of three others hold beside it: completions are "
+        "below 0.3 of their first length, most gradients are exactly 0, or nearly no group has a spread of reward. "
+        "None of them is a fault by itself, and a task that is solved looks like this too: it is not judged while the "
+        "reward is clearly above its start.",
+        causes=(
+            "The policy has found a short answer that always gets the same reward.",
+            "The learning rate is too high.",
+            "The task is too hard for the model: no completion of a group is better than another.",
+        ),
+        remedies=(
+            "Read completions of the first and of the newest steps.",
+            "Start again with a lower `learning_rate`, a higher `epsilon_high` or `beta`, and other prompts.",
+        ),
+        source="one broken run of a further set of public logs; no healthy run of [real] or [runs] has three signs",
+        related=("rl_entropy_per_token", "rl_completion_length_mean", "rl_grad_norm", "rl_reward_zero_std_fraction"),
     ),
     condition("value_loss_spike", "RLValueLossSpike", Family.VALUE).when(
         above("value_loss", warning(20.0), critical(5.0, k=3, n=5), vs=Baseline.P90, floor=1e-6),
@@ -1413,17 +1462,19 @@ CONDITIONS: tuple[Condition, ...] = (
         related=("rl_reward_dist", "rl_reward_function_dist", "rl_reward_mean"),
     ),
     condition("reward_drop", "RLRewardDrop", Family.REWARD_DROP).when(
-        above("reward_fall", warning(3.0), critical(4.0)),
+        above("reward_fall", warning(3.0), critical(REWARD_DIP)),
         summary="The reward has fallen lastingly below its own best.",
         meaning="The level of the reward, a median over 15 steps, is below the best level of the run by several "
-        "standard deviations of its noise from step to step, and by more than 0.4 of the range that it has covered.",
+        "standard deviations of its noise from step to step, and by more than 0.4 of the range of all levels. What "
+        "costs less than 0.7 of all that was gained may be a dip that comes back: it is critical after 100 steps.",
         causes=(
             "An update that was too large: look at ratio, KL and gradient norm just before.",
             "Another kind of prompts in the data.",
             "A reward function or service that fails for some samples.",
         ),
         remedies=("Look at each reward function; resume before the fall with a lower `learning_rate`.",),
-        source="[real]: 12 of 18 broken runs and no healthy one are beyond 4; one healthy run is beyond 3",
+        source="[real]: 12 of 18 broken runs and no healthy one are beyond 4; one healthy run is beyond 3, and one of "
+        "a further set dipped by 0.53 of its gain for 60 steps; all others that fell lost 0.8 or more",
         related=("rl_reward_mean", "rl_reward_function_mean", "rl_grad_norm", "rl_policy_ratio_dist"),
     ),
     condition("agent_reward_drop", "RLRewardDrop", Family.REWARD_DROP).when(

@@ -6,10 +6,12 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from math import log10
+from math import ceil, log10
+from operator import sub
 from statistics import median
 
-from rlexporter.conditions.past import WARM, deviation
+from rlexporter.catalog.conditions import REWARD_DIP
+from rlexporter.conditions.past import NOISE, WARM, Past, deviation
 
 UNIT = "orders of magnitude"
 SMALLEST = 0.01
@@ -29,6 +31,8 @@ _NOISE = 0.05
 """The smallest noise of a cumulative sum: precision and kernels of a sampler make so many nats a token."""
 _USUAL = 3
 """The number of observations in a row with outliers that make them the usual."""
+_DIP = 100
+"""The steps after which a fall has lasted."""
 _RECENT = 20
 _FEWEST = 5
 """The number of evaluations from which on one can have fallen."""
@@ -180,6 +184,58 @@ class Varied:
             return value < high - 0.1 * (high - low)
         low, high = median(self.lowest), median(self.highest)
         return value < high - 0.1 * (high - low) or value - max(list(self.means)[-3:]) > 0.5 * (high - low)
+
+
+class Levels:
+    """The levels that the reward of a run has had: medians over 15 steps, and of at least 5 observations."""
+
+    __slots__ = ("_path", "_since", "_steps", "best", "first", "lowest")
+
+    def __init__(self) -> None:
+        self.first: float | None = None
+        self.best = float("-inf")
+        self.lowest = float("inf")
+        self._path = 0.0
+        """The sum of all differences between a reward and the one before it."""
+        self._steps: deque[int] = deque(maxlen=20)
+        self._since: int | None = None
+        """The step since which the reward has been clearly below its best."""
+
+    def fall(self, reward: Past, step: int, span: int) -> float | None:
+        """Take the newest value of ``reward``; return how far its level is below its best; None before there are two.
+
+        That is in spreads from step to step, and 0 if it is less than 0.4 of the way from the lowest level to the best.
+        A dip is no more than `REWARD_DIP`: it has cost less than 0.7 of what was gained, and may come back within 100
+        steps. ``span``: the steps between two rewards, where there is one only.
+        """
+        self._steps.append(step)
+        apart = median([b - a for a, b in pairwise(self._steps)]) if len(self._steps) > 1 else span
+        size = max(5, ceil(15 / max(1, apart)))
+        if reward.count > 1:
+            self._path += abs(reward.newest - reward.values[-2])
+        if reward.count < size:
+            return None
+        level = median(reward.last(size))
+        if self.first is None:
+            self.first = level
+        self.best, self.lowest = max(self.best, level), min(self.lowest, level)
+        if reward.count < 2 * size:
+            return None
+        return self._weighed(self.best - level, self._noise(reward), step)
+
+    def _noise(self, reward: Past) -> float:
+        recent = reward.last(60)
+        path: float = sum(map(abs, map(sub, recent[1:], recent))) / (len(recent) - 1)
+        # Rewards that stand still have no noise any more: what they had over the whole run counts too.
+        return max(path, self._path / reward.count, 1e-9) / NOISE
+
+    def _weighed(self, fall: float, noise: float, step: int) -> float:
+        far = fall / noise if fall > 0.4 * (self.best - self.lowest) else 0.0
+        self._since = None if far <= REWARD_DIP else step if self._since is None else self._since
+        gained = self.best - (self.first or 0.0)
+        lasts = self._since is not None and step - self._since >= _DIP
+        # Whatever has not clearly gained can only lose what it had.
+        return far if lasts or gained <= noise or fall >= 0.7 * gained else min(far, REWARD_DIP)
 
 
 class Blindness:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from operator import sub
 from statistics import median
 
 from rlexporter.catalog.conditions import COPIES_EXCESS, REWARD_GAIN_FROM
 from rlexporter.conditions.evidence import UNIT, Varied
-from rlexporter.conditions.past import NOISE, Past, spread
+from rlexporter.conditions.past import Past, spread
 from rlexporter.conditions.view import MAX_FUNCTIONS, ROUNDING, Declared, Memory, View, finite_mean, value_range
 from rlexporter.model.histogram import Histogram
 
@@ -197,29 +196,25 @@ def solved(view: View, memory: Memory) -> float | None:
 
 @declared.signal("reward_fall", unit="spreads", of="reward")
 def reward_fall(view: View, memory: Memory) -> float | None:
-    """Return how far the level of the reward is below its best, in spreads from step to step.
+    """Return how far the level of the reward is below its best, in spreads from step to step; see `Levels.fall`.
 
-    A level is a median over 15 steps, and of at least 5 observations. The result is 0 if the level is down by less
-    than 0.4 of the range of all rewards.
+    Where a penalty outweighs the score tenfold (PPO), the total of both is what the policy learns by, and counts too.
     """
+    total = view.numbers.get("rl_rlhf_reward")
+    if total is not None:
+        memory.totals.add(total)
     if "reward" not in memory.fresh:
         return None
-    reward, size = memory.past["reward"], max(5, -(-15 // memory.span))
-    if reward.count < size:
-        return None
-    level = median(reward.last(size))
-    memory.reward_path += abs(reward.newest - reward.values[-2])
-    if memory.best_reward is None or level > memory.best_reward:
-        memory.best_reward = level
-    fall = memory.best_reward - level
-    if reward.count < 2 * size:
-        return None
-    if fall <= 0.4 * (reward.high - reward.low):
-        return 0.0
-    recent = reward.last(60)
-    path: float = sum(map(abs, map(sub, recent[1:], recent))) / (len(recent) - 1)
-    # Rewards that stand still have no noise any more: what they had over the whole run counts too.
-    return fall / max(path / NOISE, memory.reward_path / reward.count / NOISE, 1e-9)
+    reward = memory.past["reward"]
+    fall = memory.levels.fall(reward, view.step, view.span)
+    if total is None or fall is None:
+        return fall
+    of_total = memory.total_levels.fall(memory.totals, view.step, view.span)
+    tiny = abs(median(reward.last(15))) < 0.1 * abs(median(memory.totals.last(15)))
+    if tiny and of_total is not None and of_total > fall:
+        memory.where = "rl_rlhf_reward"
+        return of_total
+    return fall
 
 
 @declared.signal("reward_gain", unit="spreads", of="reward")

@@ -20,6 +20,9 @@ _MOVING = 10
 """The number of changes in a row that make a coefficient an adaptive one."""
 _NOTED = 0.5
 """The seconds of a step below which nobody cares by how much it has grown."""
+_RISEN = 0.3
+_NEARLY_ALL = 0.9
+"""The rise of the share of truncated completions, and the share, from which on it is told as one of the others."""
 _LITTLE_KL = {"k1": 0.05, "k3": 0.05, "sequence": 1.0}
 """The KL, by variant, below which its growth means nothing."""
 
@@ -83,9 +86,15 @@ def advantage_offset(view: View, memory: Memory) -> float | None:
 
 @declared.signal("truncation_rise", unit="fraction", of="truncated")
 def truncation_rise(view: View, memory: Memory) -> float | None:
-    """Return by how much more of the completions are truncated than at the start of the run."""
+    """Return by how much more of the completions are truncated than at the start of the run.
+
+    Once nearly all are, it is the share of those that were not then: all of them is 1, however many there were.
+    """
     truncated, past = memory.new("truncated"), memory.past["truncated"]
-    return None if truncated is None or past.count <= START else truncated - past.start(START)
+    if truncated is None or past.count <= START:
+        return None
+    rise = truncated - past.start(START)
+    return rise / (1.0 - past.start(START)) if rise > _RISEN and truncated >= _NEARLY_ALL else rise
 
 
 @declared.signal("eos_missing", unit="fraction")
@@ -105,6 +114,24 @@ def same_length(view: View, memory: Memory) -> float | None:
     """Return the spread of the completion lengths over their mean."""
     width, length = memory.new("length_spread"), memory.new("length")
     return None if width is None or not length else width / length
+
+
+@declared.signal(
+    "collapse_signs", unit="signs", of="entropy", after=("length", "grad_norm", "flat_share", "reward_gained")
+)
+def collapse_signs(view: View, memory: Memory) -> float | None:
+    """Count what has collapsed without a gain: entropy, and beside it lengths, gradients and spreads of groups."""
+    entropy = memory.past["entropy"]
+    if "entropy" not in memory.fresh or entropy.count <= START:
+        return None
+    if median(entropy.last(5)) >= 0.35 * entropy.start(START) or memory.new("reward_gained"):
+        return 0.0
+    lengths, shares = memory.past["length"], memory.past["flat_share"]
+    # The first length alone: a policy that has collapsed within its first lines has no later one to compare with.
+    short = lengths.count > 0 and median(lengths.last(5)) < 0.3 * lengths.first[0]
+    dead = memory.past["grad_norm"].last(10).count(0.0) > 5
+    flat = shares.count > 0 and median(shares.last(5)) >= 0.8
+    return 1.0 + short + dead + flat
 
 
 @declared.signal("gradient_dead", unit=UNIT, of="grad_norm", after=("reward_std", "zero_std_fraction"))

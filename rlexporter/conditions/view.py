@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isfinite
 
-from rlexporter.conditions.evidence import Blindness, CumulativeSum, Doubt, Envelope, Evaluated, Streak, Varied
+from rlexporter.conditions.evidence import Blindness, CumulativeSum, Doubt, Envelope, Evaluated, Levels, Streak, Varied
 from rlexporter.conditions.past import Past
 from rlexporter.model.condition import Read, Signal, Source
 from rlexporter.model.histogram import Histogram
@@ -123,10 +123,11 @@ class Memory:
     """Those of them in which they were also what they were in the step before."""
     dead: Doubt = field(default_factory=Doubt)
     """The steps in which the gradient was 0 although rewards differed."""
-    best_reward: float | None = None
-    """The highest level of the reward."""
-    reward_path: float = 0.0
-    """The sum of all differences between a reward and the one before it."""
+    levels: Levels = field(default_factory=Levels)
+    """The levels of the reward."""
+    totals: Past = field(default_factory=Past)
+    """Score and penalty together, where the trainer logs that beside the reward; and its levels."""
+    total_levels: Levels = field(default_factory=Levels)
     first_rewards: tuple[float, float] | None = None
     """The median of the first rewards, and their spread."""
     where: str = ""
@@ -206,8 +207,7 @@ class Memory:
         """Forget the numbers of the signal ``name``, which has another ``past`` from now on."""
         self.past[name] = past
         if name == "reward":
-            self.best_reward = self.first_rewards = None
-            self.reward_path = 0.0
+            self.levels, self.first_rewards = Levels(), None
 
 
 Derive = Callable[[View, Memory], "float | None"]

@@ -13,6 +13,7 @@ from rlexporter.conditions.checkpoints import Checkpoints
 from rlexporter.conditions.evaluation_signals import SCORES
 from rlexporter.conditions.incidents import Incidents, Key, Mark
 from rlexporter.conditions.judge import Judge, Transition
+from rlexporter.conditions.repeats import Repeats
 from rlexporter.conditions.view import LineNumbers, View
 from rlexporter.model.condition import Condition, Limit, Severity
 from rlexporter.model.histogram import Histogram
@@ -97,6 +98,7 @@ class Watch:
         self._stepped: float | None = None
         self._paused = False
         self._incidents = Incidents()
+        self._repeats = Repeats()
         self.checkpoints = Checkpoints()
         self.first: dict[Key, tuple[int, Transition]] = {}
         """The step in which each condition and severity first began, and the transition."""
@@ -113,6 +115,7 @@ class Watch:
         self._span, self._resumed = 1, facts.resumed
         self._patience = Patience(self._stalled)
         self._incidents = Incidents()
+        self._repeats = Repeats()
         self.checkpoints = Checkpoints(facts.step or None)
 
     @property
@@ -171,6 +174,8 @@ class Watch:
             self._patience.phase(phase, seconds)
         if advanced:
             self._span = self._steps_since(step)
+        if update is None:  # nobody but the log tells what is new
+            line = self._repeats.new(line)
         view = View(
             step, advanced, gap, self._span, self._anomalies, line.numbers, line.functions, self._seen, keys=line.keys
         )

@@ -116,12 +116,23 @@ PLANTS = {
     ),
     "another reference": Plant("grpo", {"kl_at_start/info": 1, "kl_at_start/critical": 1}, {"kl": 2.5}, healthy=0),
     "another kernel": Plant("grpo", {"kl_at_start/info": 1}, {"kl": 0.5}, healthy=0),
-    "kl high": Plant("grpo", {"kl_high/warning": 3, "kl_jump/warning": 4}, {"kl": 3.5}, healthy=SETTLED),
+    "kl high": Plant(
+        "grpo", {"kl_high/warning": 3, "kl_jump/warning": 4, "kl_jump/critical": 12}, {"kl": 3.5}, healthy=SETTLED
+    ),
     "kl very high, k1": Plant(
-        "rloo", {"kl_high/warning": 3, "kl_jump/warning": 4, "kl_high/critical": 6}, {"kl": 4.5}, healthy=SETTLED
+        "rloo",
+        {"kl_high/warning": 3, "kl_jump/warning": 4, "kl_high/critical": 6, "kl_jump/critical": 12},
+        {"kl": 4.5},
+        healthy=SETTLED,
     ),
     "kl a sequence": Plant(
         "ppo", {"kl_high/warning": 3, "kl_jump/warning": 4}, {"objective/kl": 20.0}, healthy=SETTLED
+    ),
+    "kl a sequence, for no reward": Plant(
+        "ppo",
+        {"kl_high/warning": 3, "kl_jump/warning": 4, "kl_unpaid/critical": 6, "kl_jump/critical": 12},
+        {"objective/kl": 40.0},
+        healthy=SETTLED,
     ),
     "kl runs away with the reward": Plant(
         "rloo",
@@ -145,7 +156,14 @@ PLANTS = {
     "entropy collapses": Plant(
         "ppo", {"entropy_low/warning": 3, "entropy_collapsed/critical": 5}, {"policy/entropy_avg": 0.01}
     ),
-    "entropy grows": Plant("ppo-legacy", {"entropy_high/warning": 5}, {"ppo/policy/entropy": 4.0}),
+    "entropy grows": Plant(
+        "ppo-legacy", {"entropy_high/warning": 5, "entropy_exploded/critical": 12}, {"ppo/policy/entropy": 4.0}
+    ),
+    "the policy collapses": Plant(
+        "grpo",
+        {"collapsed/critical": 10, "length_low/warning": 5, "zero_variance_groups/info": 8},
+        {"entropy": 0.25, "completions/mean_length": 20.0, "frac_reward_zero_std": 0.85, "reward": 1.15},
+    ),
     "value loss spikes": Plant("ppo", {"value_loss_spike/warning": 1}, _once(loss__value_avg=5.0)),
     "value loss explodes": Plant("ppo-legacy", {"value_loss_spike/critical": 3}, {"ppo/loss/value": 1.0}),
     "critic clipped": Plant("ppo", {"value_clipfrac_high/warning": 15}, {"val/clipfrac_avg": 0.7}),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+from collections.abc import Iterable
 from dataclasses import replace
 from math import inf, log10, nan
 from types import ModuleType
@@ -304,6 +305,60 @@ def test_the_level_of_the_reward_is_a_median_over_as_many_steps(every: int, size
         run.line({"reward": -5.0})
 
     assert (run.step - at) // every == (size + 1) // 2
+
+
+def _rewarded(rewards: Iterable[float], algorithm: str = "grpo", every: int = 1, **more: float) -> Planted:
+    """A run with these rewards, in every so manieth line."""
+    run = Planted(algorithm)
+    key = "reward" if algorithm == "grpo" else "objective/scores"
+    for reward in rewards:
+        run.line({key: reward + 0.05 * wave(run.step), **{name.replace("__", "/"): x for name, x in more.items()}})
+        for _ in range(every - 1):
+            run.line({key: ...})
+    return run
+
+
+def _drop(run: Planted) -> dict[str, int]:
+    return {severity: step for (name, severity), step in run.began.items() if name == "reward_drop"}
+
+
+def test_a_dip_of_the_reward_is_a_warning_until_it_lasts() -> None:
+    """It has cost half of what was gained, for 60 steps; from 100 steps on nobody knows that it will come back."""
+    risen = [0.02 * step for step in range(100)]
+    dip = _drop(_rewarded([*risen, *[1.0] * 60, *[2.0] * 60]))
+    lasting = _drop(_rewarded([*risen, *[1.0] * 160]))
+    deep = _drop(_rewarded([*risen, *[0.2] * 30]))
+
+    assert (set(dip), set(deep)) == ({"warning"}, {"warning", "critical"})
+    assert lasting["critical"] - lasting["warning"] == 100
+
+
+def test_one_bad_reward_at_the_start_hides_no_fall() -> None:
+    """The range of single rewards is that of their extremes, and says nothing of the levels."""
+    usual = [0.1 + 0.003 * step for step in range(100)]
+
+    assert "critical" in _drop(_rewarded([*usual, *[0.05] * 40]))
+    assert "critical" in _drop(_rewarded([-2.0, *usual, *[0.05] * 40]))
+
+
+def test_a_reward_that_comes_seldom_is_judged_at_its_own_pace() -> None:
+    """Once in 200 lines: five of them are a level."""
+    run = _rewarded([0.1 * step for step in range(12)] + [-1.0] * 5, every=200)
+
+    assert _drop(run)["critical"] == 200 * 14 + 1
+
+
+def test_the_total_is_read_where_the_score_is_tiny_beside_it() -> None:
+    """The policy learns by score and penalty together: where that falls ninefold, a score of 0.006 says nothing."""
+    run = Planted("ppo")
+    for step in range(120):
+        penalty = 0.2 + 0.0005 * max(0, step - 30) ** 2
+        run.line({"objective/scores": 0.006 + 0.002 * wave(step), "objective/rlhf_reward": 0.05 * wave(step) - penalty})
+    high = _rewarded([1.0] * 60, "ppo", objective__rlhf_reward=-5.0)
+
+    assert "critical" in _drop(run)
+    assert run.snapshot.incidents[-1].series == "rl_rlhf_reward"
+    assert _drop(high) == {}
 
 
 def test_a_gradient_of_one_step_is_not_compared_with_the_rewards_of_ten() -> None:

@@ -90,7 +90,10 @@ def test_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is named when it is wrong; an argument wins over it."""
     monkeypatch.setenv("RLEXPORTER_THRESHOLDS", "kl_high=7")
     assert Settings.load({}).thresholds["kl_high", "warning"] == 7.0
-    assert Settings.load({"thresholds": {"kl_jump": 3}}).thresholds == {("kl_jump", "warning"): 3.0}
+    assert Settings.load({"thresholds": {"kl_jump": 3}}).thresholds == {
+        ("kl_jump", "warning"): 3.0,
+        ("kl_jump", "critical"): 5.0,
+    }
 
     monkeypatch.setenv("RLEXPORTER_THRESHOLDS", "kl_highest=7")
     with pytest.raises(SetupError, match=r"environment variable RLEXPORTER_THRESHOLDS='kl_highest=7'.*kl_high"):
