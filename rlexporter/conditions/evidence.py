@@ -189,7 +189,7 @@ class Varied:
 class Levels:
     """The levels that the reward of a run has had: medians over 15 steps, and of at least 5 observations."""
 
-    __slots__ = ("_path", "_since", "_steps", "best", "first", "lowest")
+    __slots__ = ("_gaps", "_path", "_since", "_step", "best", "first", "lowest")
 
     def __init__(self) -> None:
         self.first: float | None = None
@@ -197,7 +197,9 @@ class Levels:
         self.lowest = float("inf")
         self._path = 0.0
         """The sum of all differences between a reward and the one before it."""
-        self._steps: deque[int] = deque(maxlen=20)
+        self._gaps: deque[int] = deque(maxlen=20)
+        """The steps from each reward to the next."""
+        self._step: int | None = None
         self._since: int | None = None
         """The step since which the reward has been clearly below its best."""
 
@@ -208,9 +210,7 @@ class Levels:
         A dip is no more than `REWARD_DIP`: it has cost less than 0.7 of what was gained, and may come back within 100
         steps. ``span``: the steps between two rewards, where there is one only.
         """
-        self._steps.append(step)
-        apart = median([b - a for a, b in pairwise(self._steps)]) if len(self._steps) > 1 else span
-        size = max(5, ceil(15 / max(1, apart)))
+        size = max(5, ceil(15 / max(1, self._apart(step, span))))
         if reward.count > 1:
             self._path += abs(reward.newest - reward.values[-2])
         if reward.count < size:
@@ -221,7 +221,19 @@ class Levels:
         self.best, self.lowest = max(self.best, level), min(self.lowest, level)
         if reward.count < 2 * size:
             return None
-        return self._weighed(self.best - level, self._noise(reward), step)
+        fall = self.best - level
+        if fall <= 0.4 * (self.best - self.lowest):
+            self._since = None
+            return 0.0
+        return self._weighed(fall, self._noise(reward), step)
+
+    def _apart(self, step: int, span: int) -> float:
+        """Return the usual number of steps from one reward to the next."""
+        if self._step is not None:
+            self._gaps.append(step - self._step)
+        self._step = step
+        gaps = self._gaps
+        return span if not gaps else gaps[-1] if gaps.count(gaps[-1]) == len(gaps) else median(gaps)
 
     def _noise(self, reward: Past) -> float:
         recent = reward.last(60)
@@ -230,7 +242,7 @@ class Levels:
         return max(path, self._path / reward.count, 1e-9) / NOISE
 
     def _weighed(self, fall: float, noise: float, step: int) -> float:
-        far = fall / noise if fall > 0.4 * (self.best - self.lowest) else 0.0
+        far = fall / noise
         self._since = None if far <= REWARD_DIP else step if self._since is None else self._since
         gained = self.best - (self.first or 0.0)
         lasts = self._since is not None and step - self._since >= _DIP

@@ -37,7 +37,7 @@ class Repeats:
         self._varied: set[str] = set()
         self._in_a_row = 0
         self._lines = 0
-        """The number of lines with a number of an update."""
+        """The number of lines of a trainer with a critic: PPO alone has several epochs, one a line."""
         self._window: deque[Mapping[str, float]] = deque(maxlen=_WINDOW)
         self._batch: tuple[int, int, frozenset[str]] = (1, 0, frozenset())
         """The lines of a batch, the place of its first, and the numbers that repeat in the others."""
@@ -60,9 +60,9 @@ class Repeats:
 
     def _of_batch(self, numbers: Mapping[str, float]) -> frozenset[str]:
         """Return what of ``numbers`` the first update on this batch has shown."""
-        updates = {name: numbers[name] for name in _OF_UPDATES if name in numbers}
-        if not updates:
+        if "rl_value_loss" not in numbers:
             return frozenset()
+        updates = {name: numbers[name] for name in _OF_UPDATES if name in numbers}
         self._window.append(updates)
         self._lines += 1
         if self._lines % _EVERY == 0:
