@@ -34,7 +34,10 @@ what is read, told apart by what a file holds:
   trainer_state.json, or a checkpoint or output folder with one (of several checkpoints the newest)
   JSON lines, one object a log line: of rlexporter's own recorder, verl's `file` logger, ms-swift (logging.jsonl),
     LLaMA-Factory (trainer_log.jsonl), a W&B history
-  console output of TRL (dicts, between progress bars), of verl (step:1 - key:value - ...) and trlX (on its bar)
+  JSON with the histories of several runs, by name or in a list, as rows or columns
+  notebooks: what their cells have printed, and the tables of progress in them
+  console output of TRL (dicts, between progress bars), of verl (step:1 - key:value - ...) and trlX (on its bar),
+    and any that prints numbers again and again, such as DeepSpeed-Chat's (Reward: 0.5 | Actor Loss: 0.1 ...)
   CSV, as W&B exports it or pandas writes it
   TensorBoard event files, or a folder of them (pip install tensorboard)
 

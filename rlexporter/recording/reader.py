@@ -106,7 +106,7 @@ def _recording(log: Found, lines: Sequence[Line], algorithm: str) -> Recording |
     if not any(event.logs or event.update or event.state is RunState.FAILED for event in events):
         return None
     with _at(str(log.path)):
-        name = run_facts.name(parser.meta, log.path)
+        name = lines[0].of or run_facts.name(parser.meta, log.path)
         facts = replace(parser.facts_so_far(), run_name=name)
     notes = (*log.notes, *parser.dialect.notes)
     return Recording(log.path, facts, name, events, parser.watched, parser.began, notes)

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 from rlexporter.model.errors import SetupError
 
 UNDERSTOOD = (
-    "understood are trainer_state.json, JSON lines, console output of TRL and verl, CSV, TensorBoard event files, "
-    "and a folder with one of these"
+    "understood are trainer_state.json, JSON lines, JSON with the histories of runs, notebooks, console output, CSV, "
+    "TensorBoard event files, and a folder with one of these"
 )
 
 
@@ -22,6 +22,8 @@ class Line(NamedTuple):
     logs: dict[str, Any]
     bar: tuple[int, int] | None = None
     """The steps done and planned on the progress bar drawn after it, if any."""
+    of: str = ""
+    """Which of several histories in one file it is of, by name; empty where the file does not say."""
 
 
 class Found(NamedTuple):

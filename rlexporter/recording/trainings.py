@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from enum import Enum
 from functools import lru_cache
-from itertools import pairwise
+from itertools import groupby, pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,8 +24,8 @@ from rlexporter.recording.writers import NO_METRICS, STEPS, SUMMARY, is_training
 _AHEAD = 20
 """How many lines tell whether steps begin anew."""
 _BAR = "bar"
-_PARTS = re.compile(r"[/_\s.-]+")
-_OF_RL = frozenset(
+PARTS = re.compile(r"[/_\s.-]+")
+OF_RL = frozenset(
     "reward rewards kl advantage advantages returns policy actor critic rollout completions ppo grpo".split()
 )
 """Parts of keys that an RL training logs, and without pairs no other."""
@@ -67,10 +67,13 @@ class Training(NamedTuple):
 
 def split(lines: Sequence[Line]) -> list[Training]:
     """Return the trainings in the ``lines`` of a log, in their order."""
-    if any("event" in line.logs for line in lines[:-1]):
+    if any("event" in line.logs for line in lines[:-1] if not line.of):
         return [Training(list(lines), None)]
-    axes = by_axis(lines)
-    return [Training(part, _kind(part), len(axes) > 1) for axis in axes for part in _parts(axis)]
+    found = []
+    for _, own in groupby(lines, key=lambda line: line.of):
+        axes = by_axis(list(own))
+        found += [Training(part, _kind(part), len(axes) > 1) for axis in axes for part in _parts(axis)]
+    return found
 
 
 def _parts(lines: list[Line]) -> Iterator[list[Line]]:
@@ -142,9 +145,9 @@ def _kind_of(keys: tuple[str, ...]) -> Kind | None:
     """Return what a line with ``keys`` is of; None for an evaluation, and if any training could log them."""
     if not is_training(dict.fromkeys(keys)):
         return None
-    parts = {part for key in keys for part in _PARTS.split(key.lower())}
+    parts = {part for key in keys for part in PARTS.split(key.lower())}
     if any(key.endswith(_OF_PAIRS) for key in keys) and "objective/kl" not in keys:
         return Kind.PAIRS
-    if not parts.isdisjoint(_OF_RL):
+    if not parts.isdisjoint(OF_RL):
         return Kind.RL
     return Kind.SFT if _OF_SFT in keys else Kind.UNNAMED if _OF_TRAINER.issubset(keys) else None

@@ -84,11 +84,19 @@ def is_training(logs: Mapping[str, Any]) -> bool:
 
 
 def opened(line: dict[str, Any]) -> dict[str, Any]:
-    """Return ``line`` without the nesting of verl's logger ``file``: ``{"step": 1, "data": {...}}``."""
-    data = line.get("data")
-    if not isinstance(data, dict) or not line.keys() - {"data"} <= NO_METRICS:
+    """Return ``line`` without nesting, as that of verl's logger ``file``: ``{"step": 1, "data": {...}}``.
+
+    A key that is known stays what it is, as those of legacy PPO in ``{"ppo_stats": {...}}``; another one is put below
+    the key of its object.
+    """
+    if "event" in line or not any(type(value) is dict for value in line.values()):
         return line
-    return {**data, **{key: value for key, value in line.items() if key != "data"}}
+    flat: dict[str, Any] = {}
+    for outer, value in line.items():
+        if type(value) is dict:
+            alone = outer == "data" and line.keys() - {"data"} <= NO_METRICS
+            flat |= {key if alone or is_known(key) else f"{outer}/{key}": inner for key, inner in opened(value).items()}
+    return flat | {key: value for key, value in line.items() if type(value) is not dict}
 
 
 class Dialect:

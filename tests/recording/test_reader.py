@@ -338,8 +338,8 @@ def test_counts_that_cannot_be_added_are_left_out(tmp_path: Path) -> None:
 # What is refused, and what is left of a damaged file
 
 UNDERSTOOD = (
-    "understood are trainer_state.json, JSON lines, console output of TRL and verl, CSV, TensorBoard event files, "
-    "and a folder with one of these"
+    "understood are trainer_state.json, JSON lines, JSON with the histories of runs, notebooks, console output, CSV, "
+    "TensorBoard event files, and a folder with one of these"
 )
 TEXT = "in 1 lines of text, the first of them"
 CUT = "Unterminated string starting at: line 1 column 13 (char 12)"

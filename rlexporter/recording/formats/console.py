@@ -278,7 +278,7 @@ class TextEnding:
         elif self._inside and (match := _EXCEPTION.match(line)):
             self._inside, self._after, self._bar = False, 0, None
             if not self._slurm:
-                self.event = _named(match[2] or match[1])
+                self.event = ending(match[2] or match[1])
         elif self.event is not None and not self._slurm and self._goes_on(line):
             self.event = None
         self._before = line or self._before
@@ -292,8 +292,8 @@ class TextEnding:
         return moved or self._after > _LAST_WORDS
 
 
-def _named(name: str) -> dict[str, Any]:
-    """Return the event of the exception called ``name``, below a traceback."""
+def ending(name: str) -> dict[str, Any]:
+    """Return the event of a run that the exception called ``name`` has ended."""
     if name in _STOPPED:
         return {"event": "state", "state": "stopped", "exception": name}
     return {"event": "crash", "type": name}

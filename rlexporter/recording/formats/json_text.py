@@ -8,14 +8,17 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from rlexporter.recording.formats.notebook import notebook
 from rlexporter.recording.source import UNDERSTOOD, InOnePiece, Line, UnreadableError, shortened
-from rlexporter.recording.writers import STEPS
+from rlexporter.recording.writers import STEPS, is_known
 
 LONGEST = 8 * 1024 * 1024
 """How many characters of a line are kept; a longer one is damaged."""
 _OBJECT = re.compile(r'\s*\{\s*["}]')
 _MOST_NAMED = 5
 WHOLE = "JSON in one piece"
+_HISTORIES = ("history", "log_history", "rows", "data")
+"""Where the history of one of several runs is."""
 
 
 class JsonLines:
@@ -90,10 +93,56 @@ def in_one_piece(path: Path, text: str, *, last: bool) -> InOnePiece | None:
         whole = _loaded(text)
     except (ValueError, RecursionError):
         return None
+    if (found := notebook(path, whole)) is not None:
+        return found
+    if histories := _histories(whole):
+        return InOnePiece(WHOLE, _of_each(path, histories))
     is_line = isinstance(whole, dict) and "\n" not in text.strip()
     if isinstance(_history(whole), list) or (last and not is_line):
         return InOnePiece(WHOLE, _listed(path, text, whole))
     return None
+
+
+def _histories(whole: Any) -> dict[str, list[Any]]:
+    """Return the histories in ``whole`` by name: lists of log lines, or columns of numbers. One alone has no name."""
+    if isinstance(whole, list):
+        runs = [run for run in whole if _is_run(run)]
+        names = [str(run.get("name") or run.get("id") or "run") for run in runs]
+        numbered = enumerate(zip(names, runs, strict=True), 1)
+        named = {f"{name} {i}" if names.count(name) > 1 else name: run for i, (name, run) in numbered}
+    elif isinstance(whole, dict) and "log_history" not in whole:
+        named = whole
+    else:
+        return {}
+    found = {str(name): rows for name, value in named.items() if (rows := _rows(value))}
+    if found and len(found) == len(named):
+        return found
+    alone = _rows(whole) if isinstance(whole, dict) else []
+    return {"": alone} if alone else {}
+
+
+def _is_run(run: Any) -> bool:
+    return isinstance(run, dict) and any(isinstance(run.get(key), (list, dict)) for key in _HISTORIES)
+
+
+def _rows(value: Any) -> list[Any]:
+    """Return the log lines of one history; empty if ``value`` is none."""
+    if isinstance(value, dict):
+        inner = next((value[key] for key in _HISTORIES if isinstance(value.get(key), (list, dict))), None)
+        if inner is not None:
+            return _rows(inner)
+        columns = {key: cells for key, cells in value.items() if isinstance(cells, list)}
+        if columns and len(columns) == len(value) and len(set(map(len, columns.values()))) == 1:
+            return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+        return []
+    is_lines = isinstance(value, list) and len(value) > 1 and all(isinstance(row, dict) for row in value)
+    return value if is_lines and any(is_known(key) or key in STEPS for key in value[0]) else []
+
+
+def _of_each(path: Path, histories: dict[str, list[Any]]) -> Iterator[Line]:
+    for name, rows in histories.items():
+        for i, row in enumerate(rows):
+            yield Line(f"{path}: {name}[{i}]", row, of=name)
 
 
 def _history(whole: Any) -> Any:
