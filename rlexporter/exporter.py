@@ -211,6 +211,8 @@ class Exporter:
         with self._closing():
             self._stop()
             self._displaced = True
+            if self.state.over:
+                self.run.stop_recording()
 
     def _come_back(self) -> None:
         if self._displaced:

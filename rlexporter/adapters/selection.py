@@ -8,13 +8,18 @@ from rlexporter.adapters.grpo import GroupTaps, UnslothTaps
 from rlexporter.adapters.optimizer import OptimizerTaps
 from rlexporter.adapters.ppo import PPOTaps
 from rlexporter.adapters.swift import SwiftGroupTaps
-from rlexporter.adapters.taps import NoTaps, Taps
+from rlexporter.adapters.taps import NoTaps, NotTapped, Taps
 from rlexporter.adapters.trainer_facts import framework_of, names_of
 from rlexporter.frameworks.trl_based import SWIFT, UNSLOTH
 from rlexporter.model.sink import Sink
 
 _GROUP_TRAINERS = {"GRPOTrainer", "RLOOTrainer"}
 _PPO_TRAINERS = {"PPOTrainer", "PPOv2Trainer"}
+_SAMPLING_TRAINERS = {
+    *("OnlineDPOTrainer", "XPOTrainer", "NashMDTrainer", "A2POTrainer", "SDPOTrainer", "SDFTTrainer"),
+    "AsyncGRPOTrainer",
+}
+"""Trainers that sample completions, without taps on them."""
 
 
 def taps_for(trainer: Any, sink: Sink) -> list[Taps]:
@@ -33,7 +38,7 @@ def _kinds(trainer: Any, names: set[str]) -> tuple[type[Taps], ...]:
     if "RLOOTrainer" in names and not hasattr(trainer, "_generate_and_score_completions"):
         return (NoTaps,)
     if not names & _GROUP_TRAINERS:
-        return (OptimizerTaps,)
+        return (OptimizerTaps, NotTapped) if names & _SAMPLING_TRAINERS else (OptimizerTaps,)
     if (framework := framework_of(trainer)) == SWIFT.name:
         return (OptimizerTaps, SwiftGroupTaps)
     if framework == UNSLOTH.name and "GRPOTrainer" in names:

@@ -65,15 +65,22 @@ class Taps:
                 self.sink.signal(signal, reason, error=True)
 
 
-class NoTaps(Taps):
-    """No taps, for a loop without an adapter: only its log lines are served, and each signal says so."""
+class NotTapped(Taps):
+    """No taps on the samples of a trainer: only its log lines show them, and each signal that is ``unseen`` says so."""
 
-    log_ends_step = True
+    unseen = tuple(signal for signal in TENSOR_SIGNALS if signal not in ("loss", "grad_norm"))
 
     def install(self) -> None:
-        """Wrap nothing, and mark every signal as lost."""
-        for signal in TENSOR_SIGNALS:
+        """Wrap nothing, and mark the signals as lost."""
+        for signal in self.unseen:
             self.sink.signal(signal, f"no taps were made for the loop of this version's {type(self.trainer).__name__}")
+
+
+class NoTaps(NotTapped):
+    """No taps at all, for a loop without an adapter."""
+
+    log_ends_step = True
+    unseen = TENSOR_SIGNALS
 
 
 @dataclass(eq=False)

@@ -83,7 +83,9 @@ def run_facts(trainer: Any, args: Any, state: Any, model: Any, resume: object = 
 
 def hyperparameters(args: Any) -> Mapping[str, float]:
     """Return the numeric settings of the configuration ``args`` that are in the catalogue."""
-    settings = {name: getattr(args, name, None) for name in HYPERPARAMETERS}
+    generation = getattr(args, "generation_kwargs", None)
+    own = generation if isinstance(generation, dict) else {}  # TRL hands them to the sampler over its own settings
+    settings = {name: own.get(name, getattr(args, name, None)) for name in HYPERPARAMETERS}
     return {name: float(value) for name, value in settings.items() if isinstance(value, (int, float))}
 
 

@@ -27,7 +27,7 @@ HYPERPARAMETERS = tuple(
     learning_rate max_steps num_train_epochs total_episodes warmup_steps warmup_ratio weight_decay
     max_grad_norm per_device_train_batch_size gradient_accumulation_steps logging_steps save_steps eval_steps
     num_generations num_iterations steps_per_generation generation_batch_size max_prompt_length
-    max_completion_length response_length temperature top_p top_k min_p repetition_penalty beta epsilon
+    max_completion_length response_length temperature top_p top_k min_p repetition_penalty num_beams beta epsilon
     epsilon_high delta scale_rewards mask_truncated_completions vllm_importance_sampling_correction
     vllm_importance_sampling_cap vllm_importance_sampling_clip_max use_vllm use_liger_loss entropy_coef
     sync_ref_model ref_model_sync_steps ref_model_mixup_alpha num_ppo_epochs ppo_epochs num_mini_batches

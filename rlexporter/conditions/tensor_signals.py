@@ -26,7 +26,13 @@ _UNSURE = 3
 """The number of last rollouts that do not say how much an offset varies, as they may be those of a fault."""
 _SURE = 3.0
 """The number of standard errors that are left out of a mean."""
-_TRUNCATING = {"top_p": (1.0,), "top_k": (0.0, -1.0), "min_p": (0.0,), "repetition_penalty": (1.0,)}
+_TRUNCATING = {
+    "top_p": (1.0,),
+    "top_k": (0.0, -1.0),
+    "min_p": (0.0,),
+    "repetition_penalty": (1.0,),
+    "num_beams": (1.0,),
+}
 """Settings of the sampler, each with the values that leave the policy's distribution as it is."""
 
 

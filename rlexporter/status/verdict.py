@@ -109,7 +109,11 @@ def _of_process(samples: Samples, now: float, language: Language) -> Verdict | N
     if state.over:
         return Verdict(FINE, state.value, [], _ended(samples, language(_ENDED[state]), language))
     if not samples.value("rl_steps_total"):
-        return Verdict(FINE, "starting", [], language("The run has not ended a step yet."))
+        evaluated = samples.of("rl_eval_timestamp_seconds")
+        text = language(
+            "Nothing has been trained yet, only evaluated." if evaluated else "The run has not ended a step yet."
+        )
+        return Verdict(FINE, "starting", [], text)
     return None
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import isfinite
+from math import isfinite, isnan
 from typing import Any, NamedTuple
 
 from rlexporter.conditions.view import LineNumbers
@@ -192,6 +192,9 @@ class LogLines:
         elif type(value) is float:
             if value == self._resolver.nothing(key):
                 return
+            if isnan(value) and _of_one(targets[0], line.judged):
+                line.undefined.append(targets)
+                return
             value *= self._resolver.scale(targets[0].metric)
             line.judged.note(targets, value)
             fresh = self._untapped(targets)
@@ -329,3 +332,9 @@ class LogLines:
         else:
             builder.set("rl_last_log_timestamp_seconds", self._clock())
             builder.set("rl_last_log_step", step)
+
+
+def _of_one(series: Series, line: LineNumbers) -> bool:
+    """Return True if a NaN in ``series`` is the spread of a single value, which is undefined: its mean is a number."""
+    stem, _, statistic = series.metric.series.rpartition("_")
+    return statistic == "std" and not series.labels and f"{stem}_mean" in line.numbers

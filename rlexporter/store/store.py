@@ -245,6 +245,8 @@ class Store:
                 turn = Turn(builder.anomalies, line.judged, update, at, self._clock(), timed)
                 judged = self._take(turn, evaluation=bool(line.prefix), awaits=awaits)
             self._write(builder, judged)
+            if line.prefix and not builder.get("rl_steps_total") and builder.get("rl_run_state", "starting"):
+                builder.clear("rl_stall_after_seconds")  # who evaluates without training owes nobody a step
 
         line = self._lines.read(logs, update, served=served)
         self.change(edit)

@@ -36,6 +36,22 @@ def _counts(store: Store, name: str) -> tuple[int, ...]:
     return next(found.counts for series, found in store.snapshot.buckets.items() if series.metric.series == name)
 
 
+def test_the_spread_of_one_value_is_undefined() -> None:
+    """Its mean is a number; where that is none either, NaN is a fault."""
+    store = Store(CATALOG, watch=from_catalog.watch({}))
+    store.begin(RunFacts(algorithm="ppo-legacy"), {"run": "x", "rank": "0"})
+    alone = {
+        "ppo/mean_scores": 0.5,
+        "ppo/std_scores": float("nan"),
+        "tokens/queries_len_mean": 7.0,
+        "tokens/queries_len_std": float("nan"),
+    }
+    store.record(alone, 1)
+    assert not store.snapshot.incidents
+    store.record({"ppo/mean_scores": float("nan"), "ppo/std_scores": float("nan")}, 2)
+    assert {each.condition for each in store.snapshot.incidents} == {"nonfinite_reward"}
+
+
 def test_a_key_that_is_not_logged_keeps_its_value(grpo: Store) -> None:
     """GRPO logs the reward only where it generates; the step that it is from stays known."""
     grpo.record({"reward": 1.5, "kl": 0.1}, step=1)
