@@ -60,6 +60,7 @@ def status(snapshot: Snapshot, history: History, now: float, language: Language 
         "unavailable": [
             {"signal": signal, "cause": cause, "reason": reason} for signal, (cause, reason) in missing.items()
         ],
+        "guesses": [{"key": key, "series": series} for key, series in samples.of("rlexporter_guessed_key_info")],
         "nonfinite": [
             {"metric": metric, "kind": kind, "count": whole(count)}
             for (metric, kind), count in sorted(samples.nonfinite.items())

@@ -10,6 +10,8 @@ from rlexporter import Exporter
 from rlexporter.catalog.metrics import CATALOG, NAMED
 from rlexporter.config import mapping
 from rlexporter.model.errors import SetupError
+from rlexporter.status import document
+from rlexporter.status.history import History
 from rlexporter.store.keys import Resolver
 
 
@@ -137,6 +139,8 @@ def test_a_live_run_of_an_unknown_trainer_serves_what_is_guessed(any_port: None)
         }
         assert exporter.snapshot.value("rl_reward_mean") == 0.5
         assert exporter.snapshot.value("rl_logged_value", key="iteration/reward") == 0.7
+        told = document.status(exporter.snapshot, History(), 0.0)["guesses"]
+        assert {"key": "train/reward_score", "series": "rl_reward_mean"} in told
         exporter.log({**line, "reward": 0.9}, step=2)
         assert exporter.snapshot.value("rl_reward_mean") == 0.9
         assert _guesses(exporter) == {"ppo_policy/entropy": "rl_entropy_per_token"}

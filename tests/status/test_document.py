@@ -93,6 +93,7 @@ SCHEMA: dict[str, Any] = {
     ],
     "not_judged": [{"condition": _TEXT, "cause": _TEXT, "reason": _TEXT}],
     "unavailable": [{"signal": _TEXT, "cause": _TEXT, "reason": _TEXT}],
+    "guesses": [{"key": _TEXT, "series": _TEXT}],
     "nonfinite": [{"metric": _TEXT, "kind": _TEXT, "count": _WHOLE}],
     "undefined": [{"metric": _TEXT, "count": _WHOLE}],
     "series": [

@@ -67,15 +67,14 @@ function fillDistribution(node, each) {
 // Conditions by the reason why they are not judged.
 function blind(status) {
   const reasons = new Map();
-  for (const { reason, cause, condition } of status.not_judged) {
-    const shown = cause === "waiting" ? t("blind.waiting") : reason;
-    reasons.set(shown, [...(reasons.get(shown) || []), condition]);
-  }
-  for (const { reason, signal } of status.unavailable || []) reasons.set(reason, [...(reasons.get(reason) || []), t("blind.signal", { signal })]);
+  const because = (reason, what) => reasons.set(reason, [...(reasons.get(reason) || []), what]);
+  for (const { reason, cause, condition } of status.not_judged) because(cause === "waiting" ? t("blind.waiting") : reason, condition.replaceAll("_", " "));
+  for (const { reason, signal } of status.unavailable || []) because(reason, t("blind.signal", { signal }).replaceAll("_", " "));
+  for (const { key, series } of status.guesses || []) because(t("blind.guessed"), `${key} → ${series}`);
   find("blind-none").hidden = reasons.size > 0;
   sync(find("blind-list"), [...reasons], ([reason]) => reason, () => el("li", {}, el("b"), el("span")), (node, [reason, conditions]) => {
     prose(node.children[0], reason);
-    say(node.children[1], [...new Set(conditions)].map((each) => each.replaceAll("_", " ")).join(", "));
+    say(node.children[1], [...new Set(conditions)].join(", "));
   });
   const bad = [
     ...status.nonfinite.map(({ metric, kind, count }) => ["bad.nonfinite", metric, kind, count]),
