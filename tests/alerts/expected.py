@@ -39,7 +39,6 @@ NUMBERS = {
     "rollouts_failing samples_at_bound samples_dropped samples_masked samples_ineffective waiting_more "
     "completions_repetitive routing_uncertain",
     ": 7 keys": "keys_gone",
-    ": 7 signs": "collapsed",
     ": 7 agents": "agent_reward_drop",
     ": 7 scores": "evaluation_diverges evaluation_fell",
     ": 7 skipped updates": "updates_skipped",
