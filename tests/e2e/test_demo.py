@@ -105,7 +105,9 @@ def _is_scraped(demo: Demo, server: Prometheus, target: str) -> None:
     assert server.value(f"rl_grad_norm_dist_count{{{of}}}") == 20
     metadata = server.get("targets/metadata", match_target=f'{{instance="{target}"}}', metric="rl_reward_mean")
     assert metadata[0]["help"].startswith("Mean reward per completion.")
-    assert metadata[0]["help"].endswith("TRL: reward, self_distillation/reward_mean, env/reward_mean, objective/scores")
+    assert metadata[0]["help"].endswith(
+        "TRL: reward, self_distillation/reward_mean, env/reward_mean, rewards/mean, objective/scores"
+    )
 
 
 def test_a_mistake_is_answered_at_once(capsys: pytest.CaptureFixture[str]) -> None:
