@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import urllib.parse
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from math import nan
 from pathlib import Path
 
@@ -15,7 +15,7 @@ import yaml
 pytest.importorskip("opentelemetry.exporter.otlp.proto.grpc", reason="the extra `otlp` is not installed")
 
 from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
-from opentelemetry.sdk.metrics.export import MetricExportResult
+from opentelemetry.sdk.metrics.export import MetricExportResult, MetricsData
 
 from rlexporter.catalog.metrics import NAMED
 from rlexporter.model.metric import Series
@@ -31,6 +31,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.waits]
 
 SECONDS = 230
 """For how long the runs are told of, every three seconds; a minute of the rules is five seconds."""
+LONGEST = 900
+"""For how long at most, where a slow machine has not seen it all by then."""
 BAD = 90
 """When it goes wrong. For ten seconds VictoriaMetrics does not know a new series, and rules are built on rules."""
 SCRAPED_ONLY = {"RLTargetSilent"}
@@ -44,19 +46,28 @@ ORPHAN = "orphan"
 SICK = {(alert, severity): condition for alert, condition, severity in reversed(RAISED)}
 """One condition of each alert and severity: those of one alert are told apart by a label."""
 
+ORIGIN = Origin()
+"""Who pushes; made once, as it looks at host and process."""
+
 Samples = dict[tuple[str, ...], float]
 
 
-def deliver(snapshot: Snapshot, scraped: Prometheus, exporter: OTLPMetricExporter) -> None:
-    """Write it to a database as a scrape does, and push it."""
+def deliver(told: Sequence[Snapshot], scraped: Prometheus, exporter: OTLPMetricExporter) -> None:
+    """Write runs to a database as a scrape does, and push them: all at once, which a slow machine can do in time."""
     now = time.time()
-    body, _ = encode(snapshot, "text/plain;version=0.0.4")
+    bodies = [encode(each, "text/plain;version=0.0.4")[0] for each in told]
     place = {"timestamp": str(int(now * 1000)), "extra_label": "job=rlexporter"}
     url = f"http://127.0.0.1:{scraped.port}/api/v1/import/prometheus?{urllib.parse.urlencode(place)}"
-    with urllib.request.urlopen(urllib.request.Request(url, body), timeout=600) as response:
+    with urllib.request.urlopen(urllib.request.Request(url, b"".join(bodies)), timeout=600) as response:
         assert response.status == 204
-    data = metrics_data(snapshot, Origin().resource(snapshot.labels), int(now * 1e9))
-    assert exporter.export(data) is MetricExportResult.SUCCESS
+    pushed = MetricsData(
+        [
+            part
+            for each in told
+            for part in metrics_data(each, ORIGIN.resource(each.labels), int(now * 1e9)).resource_metrics
+        ]
+    )
+    assert exporter.export(pushed) is MetricExportResult.SUCCESS
 
 
 def snapshot(run: str, samples: Mapping[tuple[str, ...], float]) -> Snapshot:
@@ -129,9 +140,12 @@ def found(at: Prometheus) -> set[tuple[str, ...]]:
 
 
 def on_time(told: set[tuple[str, ...]]) -> set[tuple[str, ...]]:
-    """Without the runs that have vanished, in one of both, because a busy machine told of them too late."""
+    """Without what is in one of both only because a busy machine told of it too late, or looked too late.
+
+    That is a run that vanished and should not have, and who was part of a storm: it lasts 75 seconds here.
+    """
     late = {each for each in told if {"run_vanished", "RLRunVanished"} & {*each} and each[2] not in GONE}
-    return told - late
+    return told - late - {each for each in told if each[0] == "rl:storm_member"}
 
 
 def test_every_rule_finds_as_much(tmp_path: Path) -> None:
@@ -145,17 +159,20 @@ def test_every_rule_finds_as_much(tmp_path: Path) -> None:
     ):
         exporter = OTLPMetricExporter(f"http://127.0.0.1:{pushed.port}/opentelemetry/v1/metrics")
         began = time.time()
-        while (now := time.time() - began) < SECONDS:
-            for run, samples in sick(began, now):
-                deliver(snapshot(run, samples), scraped, exporter)
+        of_scraped: set[tuple[str, ...]] = set()
+        of_pushed: set[tuple[str, ...]] = set()
+        while (now := time.time() - began) < SECONDS or (on_time(of_scraped) != on_time(of_pushed) and now < LONGEST):
+            deliver([snapshot(run, samples) for run, samples in sick(began, now)], scraped, exporter)
             time.sleep(max(0.0, 3 - (time.time() - began - now)))
+            if now > SECONDS - 3:
+                of_scraped, of_pushed = found(scraped), found(pushed)
         exporter.shutdown()
-        of_scraped, of_pushed = on_time(found(scraped)), on_time(found(pushed))
 
-    assert of_scraped == of_pushed, of_scraped ^ of_pushed
+    assert on_time(of_scraped) == on_time(of_pushed), on_time(of_scraped) ^ on_time(of_pushed)
     written = [rule for group in yaml.safe_load(file.read_text())["groups"] for rule in group["rules"]]
     expected = {rule.get("record") or rule["alert"] for rule in written}
-    assert expected - {each[1] or each[0] for each in of_pushed} == SCRAPED_ONLY
+    for each in (of_scraped, of_pushed):
+        assert expected - {alert or record for record, alert, *_ in each} == SCRAPED_ONLY
 
 
 def test_a_nan_pages_where_nan_is_dropped(tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ def test_there_while_the_endpoint_is(tmp_path: Path) -> None:
     """With the address and the host's name: series carry run and rank themselves."""
     folder = tmp_path / "targets"
     exporter = Exporter(run="math 7b/a", port=0, discovery_dir=folder).start()
-    (file,) = folder.iterdir()
+    (file,) = folder.glob("*.json")
     assert file.name.startswith("rlexporter-a-") or file.name.startswith("rlexporter-math_7b_a-")
     assert file.name.endswith("-0.json")
     assert json.loads(file.read_text()) == [
@@ -47,7 +47,7 @@ def test_a_run_that_gets_another_name_has_one_file(tmp_path: Path) -> None:
     file = discovery.TargetFile(tmp_path, "a:1", {}, lambda: (names.pop(0), 2))
     assert 0 < file.write() <= discovery.FRESH_SECONDS
     assert 0 < file.write() <= discovery.FRESH_SECONDS
-    (written,) = tmp_path.iterdir()
+    (written,) = tmp_path.glob("*.json")
     before = written.stat().st_mtime_ns
     assert written.name.startswith("rlexporter-settled-")
     assert written.name.endswith("-2.json")
@@ -64,7 +64,7 @@ def test_the_file_of_a_successor_stays(tmp_path: Path) -> None:
     new.write()
     old.remove()
 
-    (file,) = tmp_path.iterdir()
+    (file,) = tmp_path.glob("*.json")
     assert json.loads(file.read_text())[0]["targets"] == ["new:1"]
 
 
@@ -80,7 +80,7 @@ def test_is_kept_fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """So that its age says whether somebody lives; one that was removed is there again."""
     monkeypatch.setattr(discovery, "FRESH_SECONDS", 0.02)
     exporter = Exporter(run="r", port=0, discovery_dir=tmp_path).start()
-    (file,) = tmp_path.iterdir()
+    (file,) = tmp_path.glob("*.json")
     os.utime(file, (1, 1))
     eventually(lambda: time.time() - file.stat().st_mtime < 60)
     file.unlink()
@@ -126,7 +126,7 @@ def test_the_address(
     """That which is listened on, or the one that was told; if others cannot reach it, it is said what to set."""
     given = Settings.load({"discovery_dir": str(tmp_path), **settings}, {})
     discovery.announcer(given, 9, lambda: ("r", 0), print)
-    (file,) = tmp_path.iterdir()
+    (file,) = tmp_path.glob("*.json")
 
     assert json.loads(file.read_text())[0]["targets"] == [expected]
     said = f"says {expected}, which only a Prometheus on this machine can reach"
@@ -159,7 +159,7 @@ def test_every_address_of_either_kind_is_listened_on(tmp_path: Path) -> None:
     if not socket.has_dualstack_ipv6():
         pytest.skip("this system has no IPv6")
     exporter = Exporter(run="r", port=0, host="::", discovery_dir=tmp_path, linger=0).start()
-    (file,) = tmp_path.iterdir()
+    (file,) = tmp_path.glob("*.json")
     (named,) = json.loads(file.read_text())[0]["targets"]
 
     for host in (named, f"127.0.0.1:{exporter.port}", f"[::1]:{exporter.port}"):
