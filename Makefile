@@ -3,14 +3,14 @@
 GPU_PY := $(PY)
 PY := .venv/bin/python
 ARGS ?=
-TRL := ppo mid legacy legacy07
+OLDER := ppo mid legacy legacy07
 CORE := --ignore=tests/e2e --ignore=tests/docs/test_python_blocks.py --ignore=tests/docs/test_examples.py --ignore=tests/adapters --ignore=tests/faults --ignore=tests/versions --ignore=tests/stack \
 	--ignore=tests/conditions/test_live_faults.py \
 	--deselect tests/outputs/test_prometheus.py::test_golden --deselect tests/integrations/test_report_to.py \
 	--deselect tests/docs/test_architecture_diffs.py::test_what_is_added_passes_the_linter
 PYTEST := OMP_NUM_THREADS=1 $(PY) -m pytest -n 2 --dist worksteal --durations=10
 
-.PHONY: help demo demo-ppo stack stack-tests gpu test test-all check fix generate golden soak lowest newest versions loggers swift healthy causes compatibility bench pictures docs dist tools clean
+.PHONY: help demo demo-ppo stack stack-tests trl-suite gpu test test-all check fix generate golden soak lowest newest versions loggers swift healthy causes compatibility bench pictures docs dist tools clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -81,6 +81,11 @@ swift: ## the GRPO trainers of ms-swift and Unsloth, in an environment of 2 GB; 
 	@OMP_NUM_THREADS=1 .venv-swift/bin/python -m pytest -q -W default tests/versions/test_swift.py \
 		tests/versions/test_unsloth.py $(ARGS)
 
+trl-suite: ## TRL's own tests of GRPO, RLOO and callbacks, without and with us; TRL=PATH of a checkout (about 15 minutes)
+	@$(if $(TRL),,echo "trl-suite: name a checkout of TRL: make trl-suite TRL=PATH"; exit 2)
+	@scripts/setup trl-suite .venv-suite
+	@.venv-suite/bin/python -m scripts.trl_suite $(TRL) $(ARGS)
+
 stack-tests: ## PEFT, compiled models, FSDP2, DeepSpeed, vLLM (a stand-in), on the CPU, in an environment of its own (about 15 minutes)
 	@scripts/setup stack .venv-stack
 	@echo "stack-tests: PEFT, compiled models, FSDP2, DeepSpeed, a stand-in for vLLM"
@@ -93,8 +98,8 @@ gpu: ## all that needs a GPU with CUDA: tests and figures; PY=python uses that p
 
 healthy: ## real runs of every trainer: no alert begins in healthy ones, planted faults are named (about 35 minutes)
 	@scripts/setup test
-	@for each in $(TRL); do scripts/setup trl-$$each .venv-$$each || exit 1; done
-	@for venv in .venv $(TRL:%=.venv-%); do \
+	@for each in $(OLDER); do scripts/setup trl-$$each .venv-$$each || exit 1; done
+	@for venv in .venv $(OLDER:%=.venv-%); do \
 		TRL_EXPERIMENTAL_SILENCE=1 OMP_NUM_THREADS=1 $$venv/bin/python -m pytest -q -W default tests/versions/test_healthy.py \
 			tests/faults $(ARGS) || exit 1; \
 	done
