@@ -15,12 +15,9 @@ from math import isfinite
 from typing import TextIO
 
 from rlexporter.catalog.conditions import CONDITION_NAMED
-from rlexporter.conditions import evidence
 from rlexporter.exporter import Exporter
 from rlexporter.model.snapshot import Snapshot
 
-COUNTED = ("values", "reward functions", "keys")
-"""The units of signals that count errors: any is too many."""
 _SHOWN = (
     ("reward", "rl_reward_mean"),
     ("kl", "rl_kl_per_token"),
@@ -45,18 +42,6 @@ _EVERY_SECONDS_IN_A_FILE = 5.0
 def shown(text: object) -> str:
     """Return ``text`` for a terminal: signs that it does not print, or that turn text around, become their numbers."""
     return "".join(sign if sign.isprintable() else f"\\u{ord(sign):04x}" for sign in str(text))
-
-
-def number(value: float, unit: str) -> str:
-    """Return ``value`` with its unit: `0.83 nats per token`, `95 %`, `2 keys`."""
-    if unit == evidence.UNIT:
-        return f"a chance of 1 in 10^{value:.3g}"
-    if unit == "fraction":
-        return f"{100 * value:.4g} %"
-    if value == 1 and unit in COUNTED:
-        unit = unit.removesuffix("s")
-    unit = "" if unit == "reward" else unit
-    return f"{value:.4g} {unit}".rstrip()
 
 
 def wrapped(text: str, width: int, first: str = "", later: str = "") -> list[str]:

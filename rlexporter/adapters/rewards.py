@@ -20,6 +20,8 @@ Report = Callable[[list[bool]], None]
 During = Callable[[], contextlib.AbstractContextManager[None]]
 
 
+_PLAIN = "_rlexporter_plain"
+"""The attribute of a watched coroutine function with the function itself."""
 _SAME = 1e-6
 """The range up to which the rewards of a group are the same."""
 
@@ -179,7 +181,7 @@ class Watched:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         with self.during():
             rewards = self.function(*args, **kwargs)
-        return self._seen(rewards)
+        return _seen(rewards, self.report)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -189,18 +191,27 @@ class Watched:
     def __reduce__(self) -> Any:
         return (_itself, (self.function,))
 
-    def _seen(self, rewards: Any) -> Any:
-        if not isinstance(rewards, (list, tuple)) and not hasattr(rewards, "shape"):
-            rewards = list(rewards)
-        self.report([] if hasattr(rewards, "shape") else [reward is None for reward in rewards])
-        return rewards
+
+def _watched_async(function: Callable[..., Any], report: Report) -> Callable[..., Any]:
+    """Return the same for a coroutine function, but not timed: several run at once.
+
+    It is a function: TRL up to 1.10 awaits what `inspect.iscoroutinefunction` says is one, which no object can be.
+    """
+
+    @functools.wraps(function)
+    async def watched(*args: Any, **kwargs: Any) -> Any:
+        return _seen(await function(*args, **kwargs), report)
+
+    setattr(watched, _PLAIN, function)
+    return watched
 
 
-class WatchedAsync(Watched):
-    """The same for a coroutine function, but not timed: several run at once. TRL looks at `__call__`."""
-
-    async def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self._seen(await self.function(*args, **kwargs))
+def _seen(rewards: Any, report: Report) -> Any:
+    """Report which rewards are None; return them, as a list where they were an iterator."""
+    if not isinstance(rewards, (list, tuple)) and not hasattr(rewards, "shape"):
+        rewards = list(rewards)
+    report([] if hasattr(rewards, "shape") else [reward is None for reward in rewards])
+    return rewards
 
 
 def watch(function: Any, report: Report, during: During) -> Any:
@@ -211,7 +222,7 @@ def watch(function: Any, report: Report, during: During) -> Any:
     while isinstance(plain, functools.partial):
         plain = plain.func
     coroutine = inspect.iscoroutinefunction(plain) or inspect.iscoroutinefunction(type(plain).__call__)
-    return WatchedAsync(function, report, during) if coroutine else Watched(function, report, during)
+    return _watched_async(function, report) if coroutine else Watched(function, report, during)
 
 
 def _itself(function: Any) -> Any:
@@ -223,7 +234,7 @@ def _restore(trainer: weakref.ref[Any]) -> None:
     still = trainer()
     functions = still.reward_funcs if still is not None else []
     for i, function in enumerate(functions):
-        functions[i] = function.function if isinstance(function, Watched) else function
+        functions[i] = function.function if isinstance(function, Watched) else getattr(function, _PLAIN, function)
 
 
 def _except(flags: list[bool], like: Any) -> Any:

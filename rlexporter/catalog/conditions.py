@@ -169,9 +169,13 @@ _DIVERGED = (
     "fp16 or bf16 overflow in logits, logarithms or exponentials.",
     "A reward, advantage or KL that was infinite or NaN before it.",
 )
-_AFTER_NAN = (
+STOP = (
     "Stop the run: the next optimizer step spreads NaN into the weights. Resume from the last good checkpoint, which "
-    "`rl_last_good_checkpoint_step` names.",
+    "`rl_last_good_checkpoint_step` names."
+)
+"""What to do first about NaN."""
+_AFTER_NAN = (
+    STOP,
     "Lower `learning_rate`, lengthen `warmup_steps`, keep `max_grad_norm` at 1 or below.",
     "Train in bf16 rather than fp16; compute the loss and log-probabilities in fp32.",
 )
@@ -207,8 +211,9 @@ _TOO_LARGE = (
 )
 _SMALLER = (
     "Lower `learning_rate`; warm up.",
-    "Fewer `num_iterations` or `num_ppo_epochs`; a smaller `steps_per_generation`.",
-    "Legacy PPO: `target_kl` with `early_stopping=True`; `ratio_threshold` skips the worst mini-batches.",
+    "GRPO, RLOO: lower `num_iterations` and `steps_per_generation`.",
+    "PPO: lower `num_ppo_epochs`.",
+    "Legacy PPO: set `target_kl` with `early_stopping=True`; `ratio_threshold` skips the worst mini-batches.",
 )
 
 _FAR = (
@@ -216,8 +221,13 @@ _FAR = (
     "The reward pays for something that only a policy far from the reference does: reward hacking.",
     "A blow-up some steps before: look at ratio, approximate KL and gradient norm.",
 )
+_PENALISED = (
+    "GRPO, RLOO: raise `beta`.",
+    "PPO: raise `kl_coef`.",
+    "Legacy PPO: raise `init_kl_coef`, or lower `target`.",
+)
 _NEARER = (
-    "Raise `beta` or `kl_coef`; with `sync_ref_model` synchronise the reference less or more often.",
+    *_PENALISED,
     "Read completions with a high reward.",
     "Resume from a checkpoint before the rise, with a lower `learning_rate`.",
     'A long run that is meant to leave its reference: set `thresholds={"kl_high": ...}`.',
@@ -256,7 +266,7 @@ _NO_SIGNAL = (
 _MORE_SIGNAL = (
     "Read completions and their rewards of one step.",
     "Mix prompts of another difficulty; drop groups without spread (dynamic sampling, DAPO).",
-    "A higher `temperature`, more `num_generations`.",
+    "GRPO, RLOO: raise `num_generations` or `temperature`.",
 )
 
 REWARD_GAIN_FROM = 60
@@ -268,7 +278,8 @@ REWARD_DIP = 4.0
 """So many spreads a fall of the reward counts at most while it may be a dip."""
 
 _LONGER = (
-    "Raise `max_completion_length` (`response_length`), where the task needs it.",
+    "GRPO, RLOO: raise `max_completion_length`, if the task needs it.",
+    "PPO: raise `response_length`, if the task needs it.",
     "Penalise length or reward an end: `missing_eos_penalty`, `mask_truncated_completions`, a length reward.",
 )
 
@@ -297,7 +308,7 @@ CONDITIONS: tuple[Condition, ...] = (
         remedies=(
             "If `rl_nonfinite_values_total` counts it for `rl_reward_function_dist`, a reward function returned it. "
             "Let it return None for samples that it cannot judge, and a number for all others.",
-            "GRPO averages NaN away, sample by sample: what was learnt from the affected groups is wrong.",
+            "GRPO: resume from before it, as NaN is averaged away and what was learnt from those groups is wrong.",
         ),
     ),
     _nonfinite("nonfinite_kl", "RLKLNonFinite", "The KL divergence", related=("rl_kl_per_token", "rl_kl_per_sequence")),
@@ -313,7 +324,6 @@ CONDITIONS: tuple[Condition, ...] = (
         ),
         remedies=(
             "Look for the first of the non-finite counters that rose: what comes before the advantage is the cause.",
-            "GRPO writes 0 or the largest number for it and trains on; RLOO and PPO do not.",
         ),
     ),
     _nonfinite(
@@ -356,6 +366,7 @@ CONDITIONS: tuple[Condition, ...] = (
     condition("reward_function_lost", "RLRewardLost", Family.NONFINITE).when(
         above("reward_function_lost", critical(0.5)),
         summary="A reward function gives no numbers any more.",
+        about="{subject} gives no numbers any more.",
         meaning="The mean of a reward function is logged as None, although it was a number in each of the 10 log lines "
         "before. TRL writes None where all values were NaN or None. Judged from log lines only: at the tensor NaN and "
         "None are told apart.",
@@ -600,7 +611,7 @@ CONDITIONS: tuple[Condition, ...] = (
             "A schedule with restarts, or two schedulers at work.",
             "A callback or a hyper-parameter search that sets it.",
         ),
-        remedies=("Warm up after a restart; watch KL and ratio in the next steps.",),
+        remedies=("Find what set the rate: the scheduler, a callback, or a resume without its state.",),
         source="[runs]; a warm-up from 0 grows by less once three values are known",
         related=("rl_learning_rate",),
     ),
@@ -616,7 +627,7 @@ CONDITIONS: tuple[Condition, ...] = (
             "A batch with a very long or odd completion.",
             "The beginning of a divergence: see whether it repeats.",
         ),
-        remedies=("Keep `max_grad_norm` at 1 or below.", "Clip or scale rewards (`scale_rewards`, `score_clip`)."),
+        remedies=("Keep `max_grad_norm` at 1 or below.", "Clip the rewards, or scale them."),
         source="[runs], [real]: gradients of healthy runs are bimodal and heavy-tailed, so the median is no yardstick; "
         "single norms of 32 times the 90th percentile were harmless",
         related=("rl_grad_norm", "rl_reward_std"),
@@ -1070,7 +1081,7 @@ CONDITIONS: tuple[Condition, ...] = (
         remedies=(
             "Read completions with a high reward.",
             "Evaluate with a measure that is not trained on.",
-            "Raise `beta` or `kl_coef`; stop early.",
+            *_PENALISED,
         ),
         source="Gao et al., Scaling Laws for Reward Model Overoptimization (2022); both together in no run of [real]",
         related=("rl_reward_mean", "rl_kl_per_token", "rl_kl_per_sequence", "rl_completion_length_mean"),
@@ -1130,8 +1141,9 @@ CONDITIONS: tuple[Condition, ...] = (
             "Legacy PPO multiplies its adaptive coefficient: once it is 0 it stays 0.",
         ),
         remedies=(
-            "Set `beta` (GRPO, RLOO), `kl_coef` (modern PPO) or `kl_ctl.value` (legacy PPO) again, or resume from a "
-            "checkpoint.",
+            "GRPO, RLOO: set `beta` again.",
+            "PPO: set `kl_coef` again.",
+            "Legacy PPO: set `kl_ctl.value` again.",
         ),
         source="live runs of GRPO, RLOO and both PPO trainers; the fastest decay of TRL's controller needs 460,000 "
         "episodes at its default horizon",
@@ -1172,7 +1184,8 @@ CONDITIONS: tuple[Condition, ...] = (
             "The learning rate is too high.",
         ),
         remedies=(
-            "Raise `epsilon_high`, `temperature` or `beta`; an entropy bonus where there is one (`entropy_coef`).",
+            "GRPO, RLOO: raise `epsilon_high`, `temperature` or `beta`.",
+            "PPO: raise `temperature` or `kl_coef`.",
             "Lower `learning_rate`.",
             'A run that is meant to become certain: `thresholds={"entropy_low": 0.2}`.',
         ),
@@ -1189,9 +1202,7 @@ CONDITIONS: tuple[Condition, ...] = (
             "An update that was too large, some steps before: look at ratio and gradient norm.",
             "The slow decline was not stopped.",
         ),
-        remedies=(
-            "Resume from a checkpoint before the fall, with a lower `learning_rate` and a higher `epsilon_high`.",
-        ),
+        remedies=("Resume from a checkpoint before the fall, with a lower `learning_rate`.",),
         source="[dapo]; the lowest share of its start in a healthy run of [real] is 0.11",
         related=("rl_entropy_per_token", "rl_entropy_per_token_dist", "rl_reward_zero_std_fraction"),
     ),
@@ -1239,7 +1250,7 @@ CONDITIONS: tuple[Condition, ...] = (
         ),
         remedies=(
             "Read completions of the first and of the newest steps.",
-            "Start again with a lower `learning_rate`, a higher `epsilon_high` or `beta`, and other prompts.",
+            "Start again with a lower `learning_rate`, a stronger KL penalty and other prompts.",
         ),
         source="one broken run of a further set of public logs; no healthy run of [real] or [runs] has three signs",
         related=("rl_entropy_per_token", "rl_completion_length_mean", "rl_grad_norm", "rl_reward_zero_std_fraction"),
@@ -1358,6 +1369,7 @@ CONDITIONS: tuple[Condition, ...] = (
     condition("reward_function_blind", "RLRewardFunctionDead", Family.REWARD_FLAT).when(
         above("reward_functions_blind", warning(0.5)),
         summary="A reward function no longer tells the completions of a prompt apart.",
+        about="{subject} no longer tells the completions of a prompt apart.",
         meaning="In every group a reward function gives all completions the same, several steps in a row, while groups "
         "differ; before that it did not. It reads something else than the completion. The policy learns nothing from "
         "it.",
@@ -1384,6 +1396,7 @@ CONDITIONS: tuple[Condition, ...] = (
     condition("reward_function_dead", "RLRewardFunctionDead", Family.REWARD_FLAT).when(
         above("reward_functions_dead", warning(0.5)),
         summary="A reward function tells no completion from another any more, and is not solved.",
+        about="{subject} no longer tells one completion from another, and the task is not solved.",
         meaning="A reward function that used to give different values now gives the same value to every completion, "
         "for too many steps to be chance. It has given better values before, or got there in one jump, which learning "
         "does not do: it teaches nothing. A function at its best value counts as solved.",
@@ -1392,20 +1405,21 @@ CONDITIONS: tuple[Condition, ...] = (
             "Its parser fails, or the service behind it answers with a default.",
             "All completions are alike: look at entropy.",
         ),
-        remedies=("Run it on a few completions by hand.", "Reward partial success."),
+        remedies=("Call the reward function on a few completions by hand.", "Give a reward for partial success."),
         source="live GRPO, RLOO and PPO runs, and [runs]: 8 observations or more, a chance below 0.01 %",
         algorithms=_TRAINERS,
         related=("rl_reward_function_mean", "rl_reward_function_std", "rl_reward_function_dist"),
-        foretold_by=("value_loss_spike",),
+        foretold_by=("value_loss_spike", "reward_drop"),
     ),
     condition("reward_function_silent", "RLRewardFunctionSilent", Family.REWARD_FLAT).when(
         above("reward_functions_silent", info(0.5)),
         summary="One of several reward functions has never told one completion from another.",
+        about="{subject} has never told one completion from another.",
         meaning="A reward function has given the same value to every completion since the run began, for 50 "
         "observations or more, so it has taught nothing. If the model satisfies it from the start, that is as "
         "intended.",
         causes=("What it looks for never appears in a completion, or always does.", "Its parser fails."),
-        remedies=("Run it on a few completions by hand.",),
+        remedies=("Call the reward function on a few completions by hand.",),
         source="[runs]; information, since a format that was never broken looks the same",
         algorithms=_GROUP,
         related=("rl_reward_function_mean", "rl_reward_function_std"),
@@ -1480,6 +1494,7 @@ CONDITIONS: tuple[Condition, ...] = (
     condition("agent_reward_drop", "RLRewardDrop", Family.REWARD_DROP).when(
         above("agents_lost", warning(0.0, k=3, n=5)),
         summary="The reward of one agent or environment has collapsed.",
+        about="The reward of {subject} has collapsed.",
         meaning="One of several has fallen far below its own level and stays there; the mean over all may hide it.",
         causes=(
             "That environment or its verifier is broken.",
@@ -1492,6 +1507,7 @@ CONDITIONS: tuple[Condition, ...] = (
     condition("reward_weight_lost", "RLRewardJump", Family.REWARD_JUMP).when(
         above("reward_weights_lost", info(0.5)),
         summary="A reward function counts no more: its weight has become 0.",
+        about="{subject} counts no more: its weight has become 0.",
         meaning="The weight of a reward function was not 0, and is now. A curriculum may do that. What is compared "
         "with the past of the reward begins anew when weights change.",
         causes=("A curriculum, or a callback that sets `reward_weights`.",),
@@ -1583,7 +1599,10 @@ CONDITIONS: tuple[Condition, ...] = (
             "The reward, or the KL penalty summed over tokens, pays for short answers.",
             "A policy that has collapsed to an end token.",
         ),
-        remedies=("Read completions; normalise the reward by length.", '`loss_type="dapo"` or `"dr_grpo"` in GRPO.'),
+        remedies=(
+            "Read completions; normalise the reward by length.",
+            'GRPO: set `loss_type="dapo"` or `loss_type="dr_grpo"`.',
+        ),
         source="[runs], [real]; a run that learns short answers is healthy, hence far below half",
         related=("rl_completion_length_mean", "rl_completion_length_dist", "rl_reward_mean"),
         foretold_by=(
@@ -1679,6 +1698,7 @@ CONDITIONS: tuple[Condition, ...] = (
     condition("step_stalled", "RLStepsSlow", Family.STALL).when(
         above("longest_pause", warning(30.0), vs=Baseline.RECENT, floor=60.0),
         summary="The run stood still for a while.",
+        about="The run stood still for a while, in {subject}.",
         meaning="A step took very long, both in seconds and in multiples of the run's own pace; or an evaluation or a "
         "checkpoint took so long that the run counted as hung. It goes on now: a run that still hangs has "
         "RLRunStalled.",
@@ -1707,6 +1727,7 @@ CONDITIONS: tuple[Condition, ...] = (
     condition("evaluation_fell", "RLEvaluationFell", Family.EVALUATION).when(
         above("evaluations_fallen", warning(0.0)),
         summary="Evaluation has fallen, and stays low.",
+        about="{subject} has fallen in evaluation, and stays low.",
         meaning="A score has been far below its best level in two evaluations in a row, by more than its noise.",
         causes=(
             "The policy has collapsed or forgets.",
@@ -1720,6 +1741,7 @@ CONDITIONS: tuple[Condition, ...] = (
     condition("nonfinite_eval_reward", "RLEvalRewardNonFinite", Family.EVALUATION).when(
         above("nonfinite_eval_reward", warning(0.0)),
         summary="A reward function returned NaN or infinity in an evaluation.",
+        about="{subject} returned NaN or infinity in an evaluation.",
         meaning="The value is how many in the last evaluation of each data set. Nothing was learnt from them, but the "
         "same function judges the training, and the logged mean of the evaluation leaves NaN out. The condition holds "
         "until an evaluation has none.",

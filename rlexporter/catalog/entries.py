@@ -160,6 +160,7 @@ class Texts(TypedDict, total=False):
     causes: Required[tuple[str, ...]]
     remedies: Required[tuple[str, ...]]
     source: Required[str]
+    about: str
     algorithms: tuple[str, ...]
     related: tuple[str, ...]
     foretold_by: tuple[str, ...]

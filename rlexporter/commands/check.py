@@ -21,10 +21,11 @@ from rlexporter.commands.recorded_alerts import NOTHING_JUDGED, Fired, NotJudged
 from rlexporter.conditions.from_catalog import SIGNAL_NAMED, series_of
 from rlexporter.config.mapping import proposed
 from rlexporter.config.settings import Settings
-from rlexporter.display import COUNTED, number, wrapped
+from rlexporter.display import wrapped
 from rlexporter.frameworks.known import FRAMEWORKS
 from rlexporter.model.condition import Severity
 from rlexporter.model.errors import SetupError
+from rlexporter.status.samples import COUNTED, quantity
 
 _UNREADABLE = 3
 _WORST_FIRST = (_UNREADABLE, 2, NOTHING_JUDGED, 1, 0)
@@ -165,17 +166,17 @@ def _numbers(fired: Fired, *, brief: bool = False) -> str:
         return ""
     if fired.unit == "values":
         bad = "" if brief else " was NaN or infinite" if fired.value == 1 else " were NaN or infinite"
-        return f"{number(fired.value, fired.unit)}{bad} in {fired.metric}"
+        return f"{quantity(fired.value, fired.unit)}{bad} in {fired.metric}"
     signal = SIGNAL_NAMED[CONDITION_NAMED[fired.condition].signal]
     setting = f"{fired.condition}.{fired.severity}"
     derived = all(source.derived for source in signal.sources)
     if derived and not fired.unit and fired.value == 1:
         return f"limit: {setting}"
-    value = number(fired.value, fired.unit)
+    value = quantity(fired.value, fired.unit)
     if fired.unit in COUNTED:
         return f"{value}, limit: {setting}"
     where = "" if derived or not fired.metric else f"{fired.metric} "
-    limit = number(fired.threshold, fired.unit if fired.unit == "fraction" else "")
+    limit = quantity(fired.threshold, fired.unit if fired.unit == "fraction" else "")
     relative = f": {fired.limit}" if fired.limit else ""
     return f"{where}{value}, limit {limit}{relative} ({setting})"
 

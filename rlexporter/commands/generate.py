@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 
 from rlexporter.atomic_file import write_whole
 from rlexporter.catalog.alerts import RUNBOOKS
+from rlexporter.catalog.pack import PACK
 from rlexporter.model.errors import SetupError
 
 JOBS = ".*rlexporter.*"
@@ -73,11 +74,9 @@ def pack(runbooks_url: str = RUNBOOKS, grafana_url: str | None = None, jobs: str
 
 def _shipped() -> Iterator[tuple[str, str]]:
     """Yield path and text of the files as they are shipped: in the wheel, or beside the package in a checkout."""
-    package = Path(__file__).parent.parent
-    root = package / "pack" if (package / "pack").is_dir() else package.parent
-    for path in sorted(path for folder in _FOLDERS for path in (root / folder).rglob("*.*")):
+    for path in sorted(path for folder in _FOLDERS for path in (PACK / folder).rglob("*.*")):
         if _OURS.search(text := path.read_text(encoding="utf-8")):
-            yield path.relative_to(root).as_posix(), text
+            yield path.relative_to(PACK).as_posix(), text
 
 
 def _links(alert: str, indent: str, grafana_url: str) -> str:

@@ -21,6 +21,7 @@ from rlexporter.model.condition import Baseline, Condition, Severity, Signal
 from rlexporter.model.snapshot import RunState
 from rlexporter.recording import Recording
 from rlexporter.run.run import Run
+from rlexporter.status.samples import Samples
 from rlexporter.status.verdict import incidents_as_json
 from rlexporter.store.keys import Resolver, evaluation_prefix
 from rlexporter.store.store import Store
@@ -139,7 +140,7 @@ def report(run: Run, recording: Recording) -> Report:
         unknown_keys=_unknown_keys(recording, {*run.settings.map, *guesses}),
         guesses=guesses,
         notes=recording.notes,
-        incidents=tuple(incidents_as_json(run.store.snapshot.incidents)),
+        incidents=tuple(incidents_as_json(Samples(run.store.snapshot))),
         part=recording.part,
     )
 

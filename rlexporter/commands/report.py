@@ -49,11 +49,7 @@ def run(options: argparse.Namespace) -> int:
         if recorded.part:
             print(f"{recorded.part}; `rlexporter check` judges each")
         check = {"check": written(recorded_alerts.report(run, recorded))}
-    data: dict[str, Any] = {
-        "status": document.status(run.store.snapshot, history, run.clock(), spoken),
-        "history": document.curves(history, points=document.MOST_POINTS),
-        **check,
-    }
+    data = {**document.kept(run.store.snapshot, history, run.clock(), spoken), **check}
     out = options.output or Path(f"{_file_name(name)}.html")
     playback.write_beside(options.file, out, [page(data).encode()], "--output")
     verdict = data["status"]["verdict"]

@@ -9,9 +9,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rlexporter.commands import client
-from rlexporter.display import COUNTED, number, shown, wrapped
+from rlexporter.display import shown, wrapped
 from rlexporter.model.errors import SetupError
 from rlexporter.model.incident import WORDS
+from rlexporter.status.samples import COUNTED, quantity
+from rlexporter.status.steps import ADDRESS
 
 _UNREACHABLE = 3
 _WIDTH = 100
@@ -41,7 +43,9 @@ def run(options: argparse.Namespace) -> int:
     try:
         document = client.status(options.url, client.Access.of(options))
         with client.reading(options.url):
-            text = json.dumps(document, indent=1) if options.json else "\n".join(lines(document))
+            text = (
+                json.dumps(document, indent=1) if options.json else "\n".join(lines(document, client.base(options.url)))
+            )
     except (client.UnreachableError, SetupError) as error:
         print(f"rlexporter: {shown(error)}", file=sys.stderr)
         return _UNREACHABLE
@@ -50,8 +54,8 @@ def run(options: argparse.Namespace) -> int:
     return WORDS.index(word) if word in WORDS else _UNREACHABLE
 
 
-def lines(document: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the lines of ``document`` for a person, without control characters."""
+def lines(document: Mapping[str, Any], address: str) -> Iterator[str]:
+    """Yield the lines of the ``document`` from this address for a person, without control characters."""
     verdict, run = document["verdict"], document["run"]
     yield from _wrapped(f"{verdict['word']:5} {verdict['text']}")
     planned = "" if run["steps_planned"] is None else f" of {run['steps_planned']}"
@@ -61,10 +65,13 @@ def lines(document: Mapping[str, Any]) -> Iterator[str]:
         for condition in document["conditions"]:
             if condition["name"] == name:
                 yield from _wrapped(_described(condition))
-    if verdict["actions"]:
+    steps = verdict.get("steps") or [{"text": text} for text in verdict["actions"]]  # of an older exporter
+    if steps:
         yield "  what to do:"
-    for action in verdict["actions"]:
-        yield from _wrapped(f"    * {action}")
+    for place, step in enumerate(steps, 1):
+        yield from _wrapped(f"    {place}. {step['text']}")
+        if step.get("command"):
+            yield f"         {shown(step['command'].replace(ADDRESS, address))}"
     if verdict["runbook"]:
         yield f"  {shown(verdict['runbook'])}"
 
@@ -76,7 +83,7 @@ def _described(condition: Mapping[str, Any]) -> str:
     text = f"  {condition['severity']}: {condition['alert']} ({condition['name']}){of}, step {condition['step']}"
     if isinstance(value, (int, float)) and isinstance(limit, (int, float)):
         what = " NaN or infinite" if unit == "values" else ""
-        text += f": {number(value, unit)}{what}" + ("" if unit in COUNTED else f", limit {number(limit, unit)}")
+        text += f": {quantity(value, unit)}{what}" + ("" if unit in COUNTED else f", limit {quantity(limit, unit)}")
     return text if condition["holds"] else f"{text}; {condition['standing']}"
 
 

@@ -41,7 +41,7 @@ class _Begun:
 
     __slots__ = (
         *("at", "cause", "condition", "count", "ended", "first", "key", "limit", "look", "place", "since", "standing"),
-        *("step", "time", "transition"),
+        *("over", "step", "time", "transition"),
     )
 
     def __init__(self, transition: Transition, at: int, look: int, where: Place) -> None:
@@ -59,6 +59,7 @@ class _Begun:
         self.count = 1
         self.standing = Standing.HOLDS
         self.ended: int | None = None
+        self.over: int | None = None
         self.cause: Key | None = None
         """The cause of all: one that is no symptom itself."""
 
@@ -135,6 +136,7 @@ class Incidents:
                 if begun.active and not transition.active:
                     begun.ended = self._now
                 begun.standing = transition.standing
+                begun.over = view.step if transition.standing is Standing.OVER else None
         new.sort(key=lambda begun: begun.place)  # a symptom takes over the cause of its own cause
         marks = [self._mark(begun) for begun in new]
         late = self._marked_late() if new and not view.advanced else ()
@@ -274,4 +276,5 @@ def _incident(limits: Sequence[_Begun], step: int) -> Incident:
         subject=transition.subject,
         cause=shown.cause[0] if shown.cause else "",
         count=shown.count,
+        over=shown.over,
     )

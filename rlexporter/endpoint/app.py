@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
+import socket
 import time
 from collections.abc import Awaitable, Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
@@ -19,6 +21,7 @@ from fastapi import FastAPI, Request, Response
 
 from rlexporter.catalog.languages import CODES, code_of, language
 from rlexporter.catalog.metrics import NAMED
+from rlexporter.catalog.pack import runbook
 from rlexporter.endpoint.auth import METHODS
 from rlexporter.endpoint.connections import ONCE_TAKEN
 from rlexporter.endpoint.scrapers import Fetch, Fetches
@@ -102,6 +105,7 @@ class _Served:
         self.scrapes = Bodies(snapshot)
         self.documents = Bodies(snapshot, _FRESH_SECONDS)
         self.turns = PageTurns()
+        self.process = document.Process(socket.gethostname(), os.getpid())
 
     def scrape(self, accept: str, names: Sequence[str]) -> Body:
         """Return the series called ``names``, or all, in the format to ``accept``."""
@@ -161,7 +165,7 @@ async def _status(request: Request) -> Response:
     code = preferred(request.query_params.get("lang"), request.headers.get("accept-language", ""))
 
     def told(now: Snapshot) -> Body:
-        return _json(document.status(now, served.history, time.time(), language(code)))
+        return _json(document.status(now, served.history, time.time(), language(code), served.process))
 
     answer = _answer(request, served.documents.get(code, told), "Accept-Language, Accept-Encoding")
     answer.headers["Content-Language"] = code
@@ -183,6 +187,13 @@ async def _history(request: Request) -> Response:
     return _answer(request, body, "Accept-Encoding")
 
 
+async def _runbook(name: str, request: Request) -> Response:
+    text = runbook(name.removesuffix(".md"))
+    if text is None:
+        return Response("there is no runbook of this name\n", 404, media_type="text/plain")
+    return _answer(request, Body(text.encode(), "text/plain; charset=utf-8"), "Accept-Encoding")
+
+
 _ANSWERS: dict[str, Callable[..., Awaitable[Response]]] = {
     "/livez": _health,
     "/readyz": _health,
@@ -190,6 +201,7 @@ _ANSWERS: dict[str, Callable[..., Awaitable[Response]]] = {
     "/metrics": _metrics,
     "/api/status": _status,
     "/api/history": _history,
+    "/runbooks/{name}": _runbook,
 }
 
 

@@ -160,10 +160,12 @@ class Condition:
     """A sentence for the alert, without templates."""
     meaning: str
     """The observation, and why it matters."""
+    about: str = ""
+    """The same as ``summary`` where it is known what it is about, which stands for {subject}."""
     causes: tuple[str, ...] = ()
     """The usual causes, the likeliest first."""
     remedies: tuple[str, ...] = ()
-    """Things to try, with settings by their TRL names."""
+    """Things to try, with settings by their TRL names; one for some algorithms only begins with these: `PPO: ...`."""
     source: str = ""
     """The origin of the limit."""
     below: bool = False

@@ -55,6 +55,8 @@ class Incident:
     """The condition that explains it; empty for one that is no symptom."""
     count: int = 1
     """How often it has begun at this severity."""
+    over: int | None = None
+    """The step in which it was over; None for one that is not."""
 
     @property
     def speaks(self) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import cache, lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from rlexporter.catalog.alerts import RUNBOOKS
 from rlexporter.catalog.conditions import CONDITION_NAMED
@@ -19,7 +19,8 @@ from rlexporter.status import cards
 from rlexporter.status.curve import thinned
 from rlexporter.status.history import History, since
 from rlexporter.status.samples import Number, Samples, number, whole
-from rlexporter.status.verdict import STUCK, UNKNOWN, age, incidents_as_json, is_stalled, verdict
+from rlexporter.status.steps import PID
+from rlexporter.status.verdict import STUCK, UNKNOWN, Verdict, age, incidents_as_json, is_stalled, verdict
 
 VERSION = 1
 """The version of both documents: it changes when a field is removed or changes its meaning, not when one is added."""
@@ -38,8 +39,17 @@ _LINKS = {
 _OWN_LABELS = ("run", "rank")
 
 
-def status(snapshot: Snapshot, history: History, now: float, language: Language = ENGLISH) -> dict[str, Any]:
-    """Return the document of the run at this moment; ``now``: seconds since the epoch.
+class Process(NamedTuple):
+    """The process that serves a run."""
+
+    host: str
+    pid: int
+
+
+def status(
+    snapshot: Snapshot, history: History, now: float, language: Language = ENGLISH, process: Process | None = None
+) -> dict[str, Any]:
+    """Return the document of the run at this moment; ``now``: seconds since the epoch; ``process``: who serves it.
 
     What says how the run is and what to do is in ``language``; all else is the same in each.
     """
@@ -51,8 +61,9 @@ def status(snapshot: Snapshot, history: History, now: float, language: Language 
         "language": language.code,
         "time": now,
         "run": _run(samples, history.steps_per_second(), now),
-        "verdict": asdict(verdict(samples, now, language)),
-        "conditions": incidents_as_json(snapshot.incidents, language),
+        "process": process._asdict() if process else None,
+        "verdict": _verdict(verdict(samples, now, language), process),
+        "conditions": incidents_as_json(samples, language),
         "cards": cards.as_json(samples, past.buckets, now, language),
         "rewards": _rewards(samples),
         "distributions": _distributions(snapshot.buckets, past.buckets, past.steps),
@@ -75,13 +86,36 @@ def status(snapshot: Snapshot, history: History, now: float, language: Language 
     }
 
 
+def _verdict(found: Verdict, process: Process | None) -> dict[str, Any]:
+    """Return the entry of the document; commands name the process, and leave the address to who reads them."""
+    pid = str(process.pid) if process else "PID"
+    steps = [{"text": step.text, "command": step.command.replace(PID, pid)} for step in found.steps]
+    return {**asdict(found), "steps": steps}
+
+
 def curves(history: History, names: Sequence[str] = (), points: int = POINTS) -> dict[str, Any]:
     """Return the document of the curves of the metrics ``names``, with at most ``points`` each.
 
     Without ``names``: of those that the cards may show. At most 200 curves.
     """
     wanted = [series for name in dict.fromkeys(names or cards.curves()) for series in history.series(name)]
-    return {"version": VERSION, "curves": [_curve(history, series, points) for series in wanted[:_MOST_CURVES]]}
+    return {
+        "version": VERSION,
+        "curves": [_curve(history, series, points) for series in wanted[:_MOST_CURVES]],
+        "marks": [mark._asdict() for mark in history.marks()],
+    }
+
+
+def kept(snapshot: Snapshot, history: History, now: float, language: Language = ENGLISH) -> dict[str, Any]:
+    """Return both documents of a run that is over, for `rlexporter.status.page.page`."""
+    told = status(snapshot, history, now, language)
+    curve = told["verdict"]["curve"]
+    shown = [f"{curve['series']}{{{_id(curve['labels'])}}}" if curve["labels"] else curve["series"]] if curve else []
+    return {"status": told, "history": curves(history, [*cards.curves(), *shown], MOST_POINTS)}
+
+
+def _id(labels: Mapping[str, str]) -> str:
+    return ", ".join(f'{name}="{value}"' for name, value in labels.items())
 
 
 def _curve(history: History, series: Series, points: int) -> dict[str, Any]:

@@ -30,6 +30,16 @@ _GOLDEN = 0.618
 _STEP = Series(NAMED["rl_step"])
 _STEPS_DONE = Series(NAMED["rl_steps_total"])
 _TIME = Series(NAMED["rl_last_step_timestamp_seconds"])
+_CHECKPOINT = Series(NAMED["rl_last_checkpoint_step"])
+_EVALUATION = NAMED["rl_eval_timestamp_seconds"]
+_MOST_MARKS = 500
+
+
+class Mark(NamedTuple):
+    """What happened in a step: ``kind`` is `checkpoint` or `evaluation`."""
+
+    kind: str
+    step: int
 
 
 class Earlier(NamedTuple):
@@ -55,6 +65,8 @@ class History:
         self._histograms: dict[Series, Histogram] = {}
         self._states: deque[tuple[int, Mapping[Series, Histogram]]] = deque()
         self._pace: deque[tuple[float, float]] = deque(maxlen=1000)  # a recording may have no times
+        self._marks: deque[Mark] = deque(maxlen=_MOST_MARKS)
+        self._happened: dict[str, float] = {}
 
     def see(self, snapshot: Snapshot) -> None:
         """Add what has changed since the last snapshot."""
@@ -66,6 +78,7 @@ class History:
                 self._begin_again(snapshot, int(step))
             self._seen, self._step = snapshot, step
             self._note_pace(snapshot.samples.get(_TIME), step)
+            self._note_marks(snapshot, int(step))
             self._add_gauges(snapshot)
             self._add_histograms(snapshot, int(step))
 
@@ -87,6 +100,11 @@ class History:
             named = [series for series in named if _labels(series) == labels.removesuffix("}")]
         return sorted(named, key=lambda series: series.labels)
 
+    def marks(self) -> list[Mark]:
+        """Return the checkpoints and evaluations, at most the last 500, in their order."""
+        with self._lock:
+            return list(self._marks)
+
     def past(self, step: int | None) -> Earlier:
         """Return the histograms about 50 steps before ``step``; none if the run had not begun then."""
         with self._lock:
@@ -105,7 +123,7 @@ class History:
 
     def _begin_again(self, snapshot: Snapshot, step: int) -> None:
         """Forget the curves. Histograms count on, so that their current state is where the run begins."""
-        for kept in (self._curves, self._states, self._pace):
+        for kept in (self._curves, self._states, self._pace, self._marks):
             kept.clear()
         self._states.append((step, snapshot.buckets))
 
@@ -120,6 +138,15 @@ class History:
         self._pace.append((time, step))
         while len(self._pace) > 2 and self._pace[1][0] <= time - _PACE_SECONDS:
             self._pace.popleft()
+
+    def _note_marks(self, snapshot: Snapshot, step: int) -> None:
+        samples = snapshot.samples
+        saved = samples.get(_CHECKPOINT)
+        evaluated = max((samples[each] for each in samples if each.metric is _EVALUATION), default=None)
+        for kind, sign, at in (("checkpoint", saved, saved), ("evaluation", evaluated, step)):
+            if sign is not None and at is not None and self._happened.get(kind) != sign:
+                self._happened[kind] = sign
+                self._marks.append(Mark(kind, int(at)))
 
     def _add_gauges(self, snapshot: Snapshot) -> None:
         samples, most = snapshot.samples, self._most

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from math import isfinite, isnan
 
 from rlexporter.catalog.metrics import MAY_BE_NONFINITE, NAMED
+from rlexporter.conditions import evidence
 from rlexporter.model.snapshot import Snapshot
 
 Number = float | int | str | None
@@ -22,6 +23,22 @@ def number(value: float | None) -> Number:
 def whole(value: float | None) -> Number:
     """Return ``value``, which counts something, without a fraction."""
     return int(value) if value is not None and isfinite(value) else number(value)
+
+
+COUNTED = ("values", "reward functions", "keys")
+"""The units of signals that count errors: any is too many."""
+
+
+def quantity(value: float, unit: str) -> str:
+    """Return ``value`` with its unit: `0.83 nats per token`, `95 %`, `2 keys`."""
+    if unit == evidence.UNIT:
+        return f"a chance of 1 in 10^{value:.3g}"
+    if unit == "fraction":
+        return f"{100 * value:.4g} %"
+    if value == 1 and unit in COUNTED:
+        unit = unit.removesuffix("s")
+    unit = "" if unit == "reward" else unit
+    return f"{value:.4g} {unit}".rstrip()
 
 
 class Samples:

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from math import isfinite
 from typing import Any
 
 from rlexporter.catalog.alerts import RUN_FAILED, RUN_STALLED, RUNBOOKS
 from rlexporter.catalog.causes import FAILURE
 from rlexporter.catalog.conditions import CONDITION_NAMED
 from rlexporter.catalog.languages import ENGLISH, Language
+from rlexporter.catalog.metrics import NAMED
 from rlexporter.model.condition import Severity
 from rlexporter.model.incident import ACT, FINE, LOOK, WORDS, Incident, Standing, worst
+from rlexporter.model.metric import Kind
 from rlexporter.model.snapshot import RunState
-from rlexporter.status.samples import Samples, number, whole
+from rlexporter.status import steps
+from rlexporter.status.samples import COUNTED, Samples, number, quantity, whole
+from rlexporter.status.steps import Step
 
 UNKNOWN = "unknown"
 STUCK = "stuck"
@@ -41,9 +46,13 @@ class Verdict:
     conditions: list[str]
     """The conditions of the incidents that speak, the likeliest cause first, then the worst."""
     text: str
+    steps: list[Step] = field(default_factory=list)
+    """What to do, in this order."""
     actions: list[str] = field(default_factory=list)
-    """Things to do, the best first."""
+    """Things that may mend it, the best first."""
     runbook: str = ""
+    curve: dict[str, Any] | None = None
+    """The series whose curve shows it: ``series`` and ``labels``."""
 
 
 def verdict(samples: Samples, now: float, language: Language = ENGLISH) -> Verdict:
@@ -54,7 +63,7 @@ def verdict(samples: Samples, now: float, language: Language = ENGLISH) -> Verdi
     """
     incidents = samples.snapshot.incidents
     speaking = [incident for incident in incidents if incident.speaks]
-    of_process, of_incidents = _of_process(samples, now, language), _of_incidents(speaking, language)
+    of_process, of_incidents = _of_process(samples, now, language), _of_incidents(speaking, samples, language)
     parts = [part for part in (of_process, of_incidents) if part is not None]
     if of_incidents is not None and samples.value("rl_condition_symptom", *FAILURE) == 1.0:
         parts.reverse()
@@ -62,9 +71,7 @@ def verdict(samples: Samples, now: float, language: Language = ENGLISH) -> Verdi
     first = parts[0] if parts else Verdict(FINE, "ok", [], _all_pass(samples, language))
     texts = [part.text for part in parts]
     if not speaking and first.word == FINE:
-        texts += [_all_pass(samples, language), *_was_critical(incidents, language)]
-    if first.word == ACT:
-        texts.append(_checkpoint(samples, language))
+        texts += [_all_pass(samples, language), *_was_critical(incidents, samples, language)]
     # The code of the worst part, unless the process says how it ended or begins.
     of_code = of_process if of_process is not None and (of_process.word == ACT or first.code == "ok") else first
     conditions = [incident.condition for incident in speaking]
@@ -97,15 +104,23 @@ def _of_process(samples: Samples, now: float, language: Language) -> Verdict | N
     if state is None:
         return Verdict(LOOK, UNKNOWN, [], language("The state of the run is not known."))
     if is_stalled(samples, now):
-        actions = [language(text) for text in RUN_STALLED.remedies]
-        return Verdict(ACT, "stalled", [], _stall(samples, now, language), actions, runbook(RUN_STALLED.alert))
+        return Verdict(
+            *(ACT, "stalled", [], _stall(samples, now, language)),
+            steps.of_stall(RUN_STALLED.remedies[1:], samples, language),
+            [language(text) for text in RUN_STALLED.remedies],
+            runbook(RUN_STALLED.alert),
+        )
     if state is RunState.FAILED:
         exception = samples.info("rl_run_exception_info").get("exception", "")
         ended = language(
             "The run has failed with {exception}" if exception else "The run has failed", exception=exception
         )
-        actions = [language(text) for text in RUN_FAILED.remedies]
-        return Verdict(ACT, "failed", [], _ended(samples, ended, language), actions, runbook(RUN_FAILED.alert))
+        return Verdict(
+            *(ACT, "failed", [], _ended(samples, ended, language)),
+            steps.of_failure(RUN_FAILED.remedies, samples, language),
+            [language(text) for text in RUN_FAILED.remedies],
+            runbook(RUN_FAILED.alert),
+        )
     if state.over:
         return Verdict(FINE, state.value, [], _ended(samples, language(_ENDED[state]), language))
     if not samples.value("rl_steps_total"):
@@ -117,26 +132,68 @@ def _of_process(samples: Samples, now: float, language: Language) -> Verdict | N
     return None
 
 
-def _of_incidents(speaking: Sequence[Incident], language: Language) -> Verdict | None:
+def _of_incidents(speaking: Sequence[Incident], samples: Samples, language: Language) -> Verdict | None:
     if not speaking:
         return None
-    first, others = CONDITION_NAMED[speaking[0].condition], len(speaking) - 1
-    texts = [_told(speaking[0], language)]
-    if others:
-        wrong = language(
-            "1 more thing is wrong." if others == 1 else "{count} more things are wrong.", count=str(others)
-        )
-        texts.append(wrong)
-    actions = [language(text) for text in first.remedies]
-    return Verdict(worst(speaking), "condition", [], language.together(texts), actions, runbook(first.alert))
+    first, word = speaking[0], worst(speaking)
+    condition = CONDITION_NAMED[first.condition]
+    return Verdict(
+        *(word, "condition", [], _told(first, samples, language)),
+        steps.of_incident(first, word, samples, language),
+        steps.remedies(condition.remedies, samples, language),
+        runbook(condition.alert),
+        _curve(first, samples),
+    )
 
 
-def _told(incident: Incident, language: Language) -> str:
-    """Return what went wrong, with what, since when, and how it stands."""
-    summary = language(CONDITION_NAMED[incident.condition].summary)
-    subject = language("It concerns {subject}.", subject=incident.subject) if incident.subject else ""
-    began = language(_BEGAN[incident.standing], step=str(incident.since if incident.subject else incident.began))
-    return language.together([summary, subject, began])
+def _told(incident: Incident, samples: Samples, language: Language) -> str:
+    """Return what went wrong, with what, how far, since when, and how it stands."""
+    condition, subject = CONDITION_NAMED[incident.condition], incident.subject
+    if not subject:
+        told = language(condition.summary)
+    elif condition.about:
+        told = language(condition.about, subject=subject)
+    else:
+        told = language.together([language(condition.summary), language("It concerns {subject}.", subject=subject)])
+    since = incident.since if subject else incident.began
+    measured = "" if subject or _is_yes_or_no(incident) else _measured(incident, language)
+    told_when = measured and since == incident.step and incident.standing is Standing.HOLDS
+    began = "" if told_when else language(_BEGAN[incident.standing], step=str(since))
+    return language.together([told, _returned(subject, samples, language), measured, began])
+
+
+def _is_yes_or_no(incident: Incident) -> bool:
+    """Return True if the number only counts what must not be, or says that it is so: 1, beyond a limit of one half."""
+    return incident.unit in COUNTED or (incident.threshold == 0.5 and incident.value.is_integer())
+
+
+def _measured(incident: Incident, language: Language) -> str:
+    """Return the number that was too much, and its limit; empty where these are no numbers."""
+    if not (isfinite(incident.value) and isfinite(incident.threshold)):
+        return ""
+    told = {"value": quantity(incident.value, incident.unit), "limit": quantity(incident.threshold, incident.unit)}
+    return language("In step {step}: {value}, limit {limit}.", step=str(incident.step), **told)
+
+
+def _returned(function: str, samples: Samples, language: Language) -> str:
+    """Return what a reward function returns now; empty for anything else."""
+    mean, spread = (samples.value(f"rl_reward_function_{name}", function) for name in ("mean", "std"))
+    if mean is None or spread is None or not isfinite(mean):
+        return ""
+    if spread == 0:
+        return language("It now returns {value} for every completion.", value=f"{mean:.4g}")
+    return language("It now returns {value} ± {spread}.", value=f"{mean:.4g}", spread=f"{spread:.4g}")
+
+
+def _curve(incident: Incident, samples: Samples) -> dict[str, Any] | None:
+    """Return the series that shows it: of a reward function its mean, else what was judged, else what is beside it."""
+    signal = "" if _is_yes_or_no(incident) else CONDITION_NAMED[incident.condition].signal
+    for name, label in (("rl_reward_function_mean", incident.subject), ("rl_signal", signal)):
+        if samples.value(name, label) is not None:
+            return {"series": name, "labels": {NAMED[name].labels[0]: label}}
+    beside = (incident.series, *CONDITION_NAMED[incident.condition].related)
+    found = (name for name in beside if samples.value(name) is not None and NAMED[name].kind is Kind.GAUGE)
+    return next(({"series": name, "labels": {}} for name in found), None)
 
 
 def _all_pass(samples: Samples, language: Language) -> str:
@@ -144,18 +201,11 @@ def _all_pass(samples: Samples, language: Language) -> str:
     return language("All {count} checks pass.", count=str(judged)) if judged else ""
 
 
-def _was_critical(incidents: Sequence[Incident], language: Language) -> list[str]:
+def _was_critical(incidents: Sequence[Incident], samples: Samples, language: Language) -> list[str]:
     """Return what was critical last and is over."""
     over = [incident for incident in incidents if incident.severity is Severity.CRITICAL and not incident.cause]
     last = max(over, key=lambda incident: incident.step, default=None)
-    return [language("Something was critical earlier."), _told(last, language)] if last is not None else []
-
-
-def _checkpoint(samples: Samples, language: Language) -> str:
-    good, last = samples.value("rl_last_good_checkpoint_step"), samples.value("rl_last_checkpoint_step")
-    if good is not None:
-        return language("The last good checkpoint is that of step {step}.", step=f"{good:.0f}")
-    return language("No checkpoint is known to be good." if last is not None else "There is no checkpoint.")
+    return [language("Something was critical earlier."), _told(last, samples, language)] if last is not None else []
 
 
 def _stall(samples: Samples, now: float, language: Language) -> str:
@@ -182,22 +232,24 @@ def runbook(alert: str) -> str:
     return f"{RUNBOOKS}/{alert}.md"
 
 
-def incidents_as_json(incidents: Sequence[Incident], language: Language = ENGLISH) -> list[dict[str, Any]]:
+def incidents_as_json(samples: Samples, language: Language = ENGLISH) -> list[dict[str, Any]]:
     """Return the entries of the document, with the texts in ``language``."""
-    return [_incident(incident, language) for incident in incidents]
+    return [_incident(incident, samples, language) for incident in samples.snapshot.incidents]
 
 
-def _incident(incident: Incident, language: Language) -> dict[str, Any]:
+def _incident(incident: Incident, samples: Samples, language: Language) -> dict[str, Any]:
     condition = CONDITION_NAMED[incident.condition]
     return {
         "name": condition.name,
         "severity": incident.severity.value,
         "alert": condition.alert,
         "subject": incident.subject,
-        "summary": language(condition.summary),
+        "summary": language(condition.about, subject=incident.subject)
+        if incident.subject and condition.about
+        else language(condition.summary),
         "meaning": condition.meaning,
         "causes": list(condition.causes),
-        "actions": [language(text) for text in condition.remedies],
+        "actions": steps.remedies(condition.remedies, samples, language),
         "signal_unit": incident.unit,
         "series": incident.series,
         "below": condition.below,
@@ -208,6 +260,7 @@ def _incident(incident: Incident, language: Language) -> dict[str, Any]:
         "cause": incident.cause,
         "count": incident.count,
         "since": whole(incident.since),
+        "over": whole(incident.over),
         "step": whole(incident.step),
         "timestamp": number(incident.time),
         "value": number(incident.value),

@@ -55,7 +55,8 @@ def _texts_of(node: ast.expr | None, named: dict[str, ast.expr]) -> set[str]:
 REASONS = _spoken(adapters, ("NotSeenError", "sink.signal"), -1)
 """Why a trainer lacks a signal. What an error says instead stays as it is."""
 SENTENCES = _spoken(status, ("language",), 0)
-TEMPLATES = {*(text for name, text in STRINGS.items() if not name.endswith(".one")), *SENTENCES}
+ABOUT = {condition.about for condition in CONDITIONS if condition.about}
+TEMPLATES = {*(text for name, text in STRINGS.items() if not name.endswith(".one")), *SENTENCES, *ABOUT}
 TEXTS = {
     *REASONS,
     REMEDIES,

@@ -12,6 +12,7 @@ import pytest
 from rlexporter import Exporter, recording
 from rlexporter.catalog.languages import language
 from rlexporter.commands.main import main
+from rlexporter.status.samples import Samples
 from rlexporter.status.verdict import incidents_as_json
 from tests.conftest import DATA
 from tests.recording.logs import flat
@@ -67,7 +68,7 @@ def test_incidents_are_the_same_everywhere(file: Path, tmp_path: Path, capsys: p
     snapshot, _, _ = recorded(file)
 
     assert json.dumps(checked["incidents"]) == on_page
-    assert json.dumps(incidents_as_json(snapshot.incidents)) == on_page
+    assert json.dumps(incidents_as_json(Samples(snapshot))) == on_page
 
 
 def test_a_page_is_of_its_time(tmp_path: Path) -> None:

@@ -75,7 +75,7 @@ def test_the_verdict_is_printed_and_is_the_exit_status(exporter: Exporter, capsy
     assert main(["status", exporter.url or ""]) == 1
     said = capsys.readouterr().out.splitlines()
     kl = CONDITION_NAMED["kl_high"]
-    assert said[0].startswith(f"look  {kl.summary} It began in step 8.")
+    assert said[0].startswith(f"look  {kl.summary} In step 8: 3.5 nats, limit 1.2 nats.")
     assert "  warning: RLKLHigh (kl_high), step 8: 3.5 nats, limit 1.2 nats" in said
     assert "  what to do:" in said
     assert said[-1].endswith("/alerts/runbooks/RLKLHigh.md")

@@ -72,6 +72,7 @@ def test_the_history_is_kept_while_nobody_asks(exporter: Exporter) -> None:
     assert _get(exporter, "/api/history?series=rl_reward_mean&series=rl_nothing") == {
         "version": 1,
         "curves": [{"series": "rl_reward_mean", "labels": {}, "steps": [1, 2, 3], "values": [1.0, 2.0, 3.0]}],
+        "marks": [],
     }
     cards = {curve["series"] for curve in _get(exporter, "/api/history")["curves"]}
     assert {"rl_reward_mean", "rl_kl_per_token"} <= cards
@@ -158,7 +159,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     found, real = list[str](), document.status
 
     def noted(*given: Any) -> Any:
-        found.append(given[-1].code)
+        found.append(given[3].code)
         return real(*given)
 
     monkeypatch.setattr(document, "status", noted)

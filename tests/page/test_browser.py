@@ -20,7 +20,7 @@ from rlexporter.commands.main import main
 from rlexporter.status.page import STRINGS
 from tests.page import documents
 from tests.page.browser import SIZES, Served, Watched, chromium, opened
-from tests.page.documents import HOSTILE, RUNS
+from tests.page.documents import HOSTILE, RUNS, STEPS
 from tests.tools import eventually
 
 pytestmark = pytest.mark.slow
@@ -138,7 +138,7 @@ def test_it_is_live(watched: Watched, served: Served) -> None:
     expect(page.locator("#step")).to_have_text("step 413 of 600")
     expect(page.locator("#verdict-word")).to_have_text("Act")
     expect(page.locator("#news")).to_have_text(f"Verdict: Act. {news['status']['verdict']['text']}")
-    expect(page.locator(".hole")).to_have_count(1)
+    expect(page.locator(".card .hole")).to_have_count(1)
     assert page.title() == f"Act: {documents.NAME}"
     assert page.evaluate("window.same && document.activeElement.id") == "search"
 
@@ -202,7 +202,7 @@ def test_the_keyboard_reaches_all_of_it(watched: Watched) -> None:
     expect(curve).to_have_attribute("aria-valuetext", _step(1))
     page.keyboard.press("ArrowRight")
     expect(curve).to_have_attribute("aria-valuetext", _step(2))
-    expect(page.locator(".readout")).to_have_text(_step(2))
+    expect(curve.locator(".readout")).to_have_text(_step(2))
 
     page.get_by_label("Search by name").fill("kl beta")
     expect(page.locator("#rows tr")).to_have_count(1)
@@ -247,6 +247,71 @@ def test_of_many_limits_those_are_said_that_are_met_first(browser: Browser, serv
         expect(card).to_have_text("warning > 2 · critical > 9 · critical < 0.5")
 
 
+def test_the_verdict_has_its_curve_and_its_steps(browser: Browser, served: Served) -> None:
+    """The signal that is wrong, with the step since which it is; each command with this address, to be copied."""
+    served.data = documents.broken()
+    verdict, cause = served.data["status"]["verdict"], served.data["status"]["conditions"][0]
+    assert cause["name"] == verdict["conditions"][0] == "nonfinite_value_loss"
+    with opened(browser, served.url, permissions=["clipboard-read", "clipboard-write"]) as found:
+        page = found.page
+        expect(page.locator("#verdict-figure figcaption")).to_have_text("Value loss")
+        expect(page.locator("#verdict-figure .since-text")).to_have_text(f"since step {cause['since']}")
+        expect(page.locator("#verdict-figure .hole")).to_have_count(1)
+        expect(page.locator("#verdict-steps > li")).to_have_count(len(verdict["steps"]))
+        [command] = [step["command"] for step in verdict["steps"] if step["command"]]
+        expected = command.replace("{address}", served.url.rstrip("/"))
+        expect(page.locator("#verdict-steps .command")).to_have_text(expected)
+        page.locator("#verdict-steps button").click()
+        expect(page.locator("#verdict-steps button")).to_have_text("Copied")
+        assert page.evaluate("navigator.clipboard.readText()") == expected
+        assert page.locator("#verdict-runbook a").get_attribute("href") == f"runbooks/{cause['alert']}"
+
+
+def test_the_timeline_keeps_what_is_over(browser: Browser, served: Served) -> None:
+    """A bar for each alert, as long as it lasted; checkpoints; a click reads all curves at that step."""
+    served.data = documents.broken()
+    conditions, marks = served.data["status"]["conditions"], served.data["history"]["marks"]
+    assert [mark["kind"] for mark in marks] == ["checkpoint"] * 8
+    over = [each for each in conditions if each["standing"] == "over"]
+    assert over
+    with opened(browser, served.url) as found:
+        page = found.page
+        expect(page.locator(".bar-name")).to_have_text([each["alert"] for each in conditions])
+        expect(page.locator(".mark-checkpoint")).to_have_count(len(marks))
+        strip = page.get_by_role("slider", name="Timeline")
+        strip.focus()
+        page.keyboard.press("Home")
+        page.keyboard.press("ArrowRight")
+        expect(strip).to_have_attribute("aria-valuetext", re.compile("^step 2: "))
+        expect(page.locator(".card .readout").first).to_contain_text("step 2: ")
+
+        box = strip.bounding_box()
+        assert box is not None
+        at = 4 + (over[0]["step"] - 1) / (STEPS - 1) * (box["width"] - 8)
+        strip.click(position={"x": at, "y": 20})
+        expect(strip).to_have_attribute("aria-valuetext", re.compile(over[0]["alert"]))
+        page.mouse.move(5, 5)
+        expect(page.locator(".pinned")).to_have_count(1)
+        expect(page.locator(".card .readout").first).to_contain_text(f"step {over[0]['step']}: ")
+
+        expect(page.locator("#alerts-title")).to_have_text(f"{len(conditions) - 1} more followed")
+        expect(page.locator("#alerts-list")).not_to_be_visible()
+        page.locator("#alerts-title").click()
+        expect(page.locator("#alerts-list > li")).to_have_count(len(conditions))
+
+
+def test_whoever_has_to_go_there_knows_where(browser: Browser, served: Served) -> None:
+    """The machine, the process, since when and for how long."""
+    status = served.data["status"]
+    status["process"] = {"host": "gpu-07", "pid": 4711}
+    status["run"]["started"] = status["time"] - 121
+    with opened(browser, served.url) as found:
+        facts = found.page.locator("#facts")
+        expect(facts).to_contain_text("gpu-07, process 4711")
+        expect(facts).to_contain_text(re.compile(r"started \w+ \d+, 2026"))
+        expect(facts).to_contain_text("running for 2 min 1 s")
+
+
 def test_motion_is_reduced_where_that_is_asked_for(browser: Browser, served: Served) -> None:
     """Nothing pulses."""
     for motion, expected in (("no-preference", "pulse"), ("reduce", "none")):
@@ -285,7 +350,8 @@ def test_the_language_of_the_browser(browser: Browser, exporter: Exporter, local
             expect(found.page.locator("html")).to_have_attribute("lang", {"zh": "zh-Hans"}.get(code, code))
             expect(found.page.locator(".card h2").first).to_have_text(title)
             expect(found.page.locator("#verdict-text")).to_contain_text(say("A reward is NaN or infinite."))
-            expect(found.page.locator("#alerts-title")).to_have_text(say("Alerts that began"))
+            expect(found.page.locator("#timeline-title")).to_have_text(say("Timeline"))
+            expect(found.page.locator("#verdict-steps li").first).to_contain_text(say("Stop the run."))
             expect(found.page.locator("#links a").last).to_have_text(say("Documentation"))
             assert NAMED["rl_reward_mean"].help in found.page.locator("#rows .help[lang=en]").all_inner_texts()
             for part in found.page.locator("[data-t]").all():

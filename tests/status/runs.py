@@ -58,7 +58,7 @@ def goes_wrong(
 ) -> None:
     """Let a limit of a condition have begun in a step, without numbers that would do so."""
     level = Severity(severity)
-    new = Incident(name, level, standing, word(level, standing, store.step - step), step, step, step, NOW, 1.0, 0.5)
+    new = Incident(name, level, standing, word(level, standing, store.step - step), step, step, step, NOW, 7.0, 3.0)
 
     def edit(builder: SnapshotBuilder) -> None:
         before = [each for each in builder.incidents if each.condition == name]

@@ -51,13 +51,21 @@ SCHEMA: dict[str, Any] = {
         "labels": (dict,),
         "info": (dict,),
     },
-    "verdict": {**dict.fromkeys(("word", "code", "text", "runbook"), _TEXT), "conditions": [_TEXT], "actions": [_TEXT]},
+    "process": (dict, *_ABSENT),
+    "verdict": {
+        **dict.fromkeys(("word", "code", "text", "runbook"), _TEXT),
+        "conditions": [_TEXT],
+        "actions": [_TEXT],
+        "steps": [{"text": _TEXT, "command": _TEXT}],
+        "curve": (dict, *_ABSENT),
+    },
     "conditions": [
         {
             **dict.fromkeys(("name", "severity", "alert", "summary", "meaning", "signal_unit", "runbook"), _TEXT),
             **dict.fromkeys(("subject", "series", "word", "standing", "cause"), _TEXT),
             **dict.fromkeys(("below", "holds", "symptom"), _BOOL),
             **dict.fromkeys(("count", "since", "step"), _WHOLE),
+            "over": _WHOLE + _ABSENT,
             **dict.fromkeys(("timestamp", "value", "threshold"), _NUMBER + _ABSENT),
             "causes": [_TEXT],
             "actions": [_TEXT],
@@ -132,7 +140,7 @@ def served(snapshot: Snapshot, history: History | None = None, now: float = NOW)
     return found
 
 
-COMPOSED = ("text", "reason")
+COMPOSED = ("text", "reason", "summary", "actions")
 """Texts with values in them; the others are those of the catalogue."""
 
 
@@ -142,14 +150,15 @@ def _translated(found: Any, say: Language, name: str = "") -> Any:
         return {key: _translated(value, say, key) for key, value in found.items() if key not in COMPOSED}
     if isinstance(found, list):
         return [_translated(value, say, name) for value in found]
-    return say(found) if name in ("summary", "actions", "title") else found
+    return say(found) if name == "title" else found
 
 
 def _composed(found: Any) -> list[str]:
     """The texts with values in them, in their order."""
     if isinstance(found, dict):
-        own = [value for key, value in found.items() if key in COMPOSED and isinstance(value, str) and value]
-        return own + [text for value in found.values() for text in _composed(value)]
+        own = [value for key, value in found.items() if key in COMPOSED and value]
+        texts = [text for each in own for text in (each if isinstance(each, list) else [each])]
+        return texts + [text for value in found.values() for text in _composed(value)]
     return [text for each in found for text in _composed(each)] if isinstance(found, list) else []
 
 
@@ -176,8 +185,8 @@ def test_texts_are_in_the_language_and_nothing_else_is(data: Path, run: str, cod
 
 SPOKEN = {
     "vi": "Một phần thưởng (reward) là NaN hoặc vô cùng. Bắt đầu ở bước 4. "
-    "Lần chạy đã hỏng với MemoryError sau bước 4. Chưa có checkpoint nào.",
-    "zh": "某个奖励为 NaN 或无穷。始于第 4 步。运行因 MemoryError 失败，停在第 4 步之后。没有检查点。",  # noqa: RUF001
+    "Lần chạy đã hỏng với MemoryError sau bước 4.",
+    "zh": "某个奖励为 NaN 或无穷。始于第 4 步。运行因 MemoryError 失败，停在第 4 步之后。",  # noqa: RUF001
 }
 
 

@@ -14,6 +14,8 @@ from rlexporter.model.incident import Standing
 from rlexporter.model.snapshot import RunState
 from rlexporter.outputs import state_file
 from rlexporter.outputs.state_file import read_saved_state
+from rlexporter.status.samples import Samples
+from rlexporter.status.steps import remedies
 from rlexporter.store.store import Store
 from tests.status.runs import NOW, goes_wrong, judged, recorded, said
 
@@ -38,7 +40,7 @@ def test_a_healthy_run_is_fine() -> None:
 
 @pytest.mark.parametrize(("severity", "word"), [("critical", "act"), ("warning", "look"), ("info", "fine")])
 def test_the_severity_is_the_word(severity: str, word: str) -> None:
-    """Of each limit of the catalogue; the text is the catalogue's."""
+    """Of each limit of the catalogue; the text is the catalogue's, and so is what to do."""
     found_in = [each for each in CONDITIONS if severity in {limit.severity.value for limit in each.limits}]
     assert found_in
     store = _running()
@@ -49,7 +51,7 @@ def test_the_severity_is_the_word(severity: str, word: str) -> None:
         found = said(store.snapshot)
         assert found.word == word
         assert (condition.summary in found.text) is (word != "fine")
-        assert (found.actions == [*condition.remedies]) is (word != "fine")
+        assert found.actions == (remedies(condition.remedies, Samples(store.snapshot)) if word != "fine" else [])
         assert found.conditions == ([condition.name] if word != "fine" else [])
 
 
@@ -104,7 +106,7 @@ def test_what_speaks_first(critical: Steps, warnings: Steps, order: list[str]) -
 
 
 def test_the_first_is_told_with_its_step_and_how_many_others_hold() -> None:
-    """Even where it is over, since what it began holds; with its runbook, and the checkpoint."""
+    """Even where it is over, since what it began holds; with its number, and its runbook."""
     store = _running(steps=50)
     goes_wrong(store, "truncation", "critical", 30)
     goes_wrong(store, "kl_high", "warning", SHORTLY + 1)
@@ -112,12 +114,11 @@ def test_the_first_is_told_with_its_step_and_how_many_others_hold() -> None:
     found = said(store.snapshot)
     assert found.conditions == ["learning_rate_jump", "truncation", "kl_high"]
     assert found.word == "act"
-    assert "It began in step 10, and is over. 2 more things are wrong." in found.text
+    assert "It began in step 10, and is over." in found.text
 
     goes_wrong(store, "nonfinite_weights", "critical", 43)
     found = said(store.snapshot)
-    assert found.text.startswith("A trained weight is NaN or infinite. It began in step 43. 3 more things are wrong.")
-    assert found.text.endswith("There is no checkpoint.")
+    assert found.text == "A trained weight is NaN or infinite. In step 43: 7, limit 3."
     assert found.runbook.endswith("/alerts/runbooks/RLWeightsNonFinite.md")
 
 
@@ -180,7 +181,7 @@ def test_what_flaps_does_not_flap_here() -> None:
     goes_wrong(store, "kl_high", "critical", 50 - WAKE, OVER)
     found = said(store.snapshot)
     assert (found.word, found.code) == ("fine", "ok")
-    told = "Something was critical earlier. The policy is far from the reference."
+    told = "Something was critical earlier. The policy is far from the reference. In step 30: 7, limit 3."
     assert found.text.endswith(f"{told} It began in step 30, and is over.")
 
     goes_wrong(store, "kl_high", "critical", 5, EASED)
@@ -229,8 +230,7 @@ def test_a_run_that_hangs() -> None:
     found = said(store.snapshot, NOW + limit + 61)
     assert (found.word, found.code, found.actions) == ("act", "stalled", [*RUN_STALLED.remedies])
     assert found.text == (
-        "The run makes no steps: its last step ended 11 min ago, and 10 min is the limit. It is in the phase reward. "
-        "There is no checkpoint."
+        "The run makes no steps: its last step ended 11 min ago, and 10 min is the limit. It is in the phase reward."
     )
     for state in (each for each in RunState if each.over and each is not RunState.FAILED):
         store.enter(state)
@@ -249,22 +249,6 @@ def test_a_run_without_a_step_starts_until_it_is_late(state: RunState) -> None:
     found = said(store.snapshot, NOW + 1900)
     assert (found.word, found.code) == ("act", "stalled")
     assert "it began, without a step, 32 min ago" in found.text
-
-
-def test_the_last_good_checkpoint_is_named_where_it_is_needed() -> None:
-    """And that there is none."""
-    store = _running()
-    store.enter(RunState.FAILED, "OutOfMemoryError")
-    assert said(store.snapshot).text == "The run has failed with OutOfMemoryError after step 5. There is no checkpoint."
-    store = _running()
-    store.saved(5)
-    store.change(lambda builder: builder.set("rl_last_good_checkpoint_step", 4))
-    store.enter(RunState.FAILED, "OutOfMemoryError")
-    found = said(store.snapshot)
-    assert found.text.endswith("after step 5. The last good checkpoint is that of step 4.")
-    assert (found.word, found.code) == ("act", "failed")
-    store.change(lambda builder: builder.clear("rl_last_good_checkpoint_step"))
-    assert said(store.snapshot).text.endswith("No checkpoint is known to be good.")
 
 
 @pytest.mark.parametrize(
@@ -286,7 +270,7 @@ def test_a_run_that_has_ended_says_how_and_what_still_held(state: RunState, text
     goes_wrong(store, "nonfinite_weights", "critical", 5)
     found = said(store.snapshot)
     assert (found.word, found.code) == ("act", "condition")
-    assert found.text.startswith(f"A trained weight is NaN or infinite. It began in step 5. {text}")
+    assert found.text.startswith(f"A trained weight is NaN or infinite. In step 5: 7, limit 3. {text}")
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,9 @@
 // What has gone wrong, in the order of the document: the likeliest cause first, symptoms last.
 function alerts(status) {
-  find("alerts-none").hidden = status.conditions.length > 0;
+  const { length } = status.conditions;
+  find("alerts").hidden = !length;
+  const speaks = status.verdict.conditions.length > 0;
+  say(find("alerts-title"), !speaks ? t("alerts.past", { count: length }) : length > 1 ? t("alerts.followed", { count: length - 1 }) : t("alerts.about"));
   sync(find("alerts-list"), status.conditions, (each) => each.name, makeAlert, fillAlert);
 }
 
@@ -44,7 +47,7 @@ function fillAlert(node, each) {
   else say(value, t(limited ? "alert.value" : "alert.value.alone", { value: short(each.value) + (limited ? "" : unit), limit: short(each.threshold) + unit }), `${full(each.value)} / ${full(each.threshold)}`);
   if (runbook.dataset.to !== each.runbook) {
     runbook.dataset.to = each.runbook;
-    const to = link(each.runbook, t("runbook"));
+    const to = link(page(each.runbook), t("runbook"));
     to.setAttribute("aria-label", t("runbook.of", { alert: each.alert }));
     runbook.replaceChildren(...(address(each.runbook) ? [to] : []));
   }

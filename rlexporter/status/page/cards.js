@@ -48,7 +48,7 @@ function fillMain(node, main, status) {
   const inForce = limitsOf(main);
   const named = inForce.map((each) => t("limit.named", { severity: t(`severity.${each.severity}`), value: `${each.below ? "<" : ">"} ${short(each.value)}` }));
   const usual = main.healthy ? t("usual", { range: main.healthy }) : "";
-  const words = named.length ? named.join(" · ") : usual || t("limits.none");
+  const words = named.join(" · ") || usual;
   say(limits, words, [...inForce.map((each) => `${each.condition || t("limit")}: ${full(each.given)}`), usual].filter(Boolean).join("; ") || null);
   limits.classList.toggle("absent", !named.length);
   const steps = curveOf(main);

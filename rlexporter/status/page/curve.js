@@ -2,16 +2,42 @@
 const RUNNING = 60; // values from which on a running mean is drawn through them
 const MARGIN = { top: 12, right: 6, bottom: 18, left: 8 };
 
+// All curves are read at one step: that which is pointed at in one of them, or clicked on in the timeline.
+const TOGETHER = { curves: new Set(), step: null };
+
+function readAt(step, leader) {
+  for (const curve of TOGETHER.curves) {
+    if (!curve.root.isConnected) TOGETHER.curves.delete(curve);
+    else if (curve !== leader) curve.follow(step ?? TOGETHER.step);
+  }
+}
+
 class Curve extends Plot {
   constructor(name, { height = 132, size = "large" } = {}) {
     super(t("curve", { name }), height, size);
     this.axes = size !== "small";
     this.shown = { steps: [], values: [], limits: [], events: [] };
+    TOGETHER.curves.add(this);
+  }
+
+  point(index) {
+    super.point(index);
+    readAt(index === null ? null : this.shown.steps[index], this);
+  }
+
+  // Show what another curve is read at; a screen reader hears that of its own.
+  follow(step) {
+    const { steps } = this.shown;
+    const inside = step !== null && steps.length && step >= steps[0] && step <= steps[steps.length - 1];
+    const index = inside ? nearest(steps, step) : null;
+    if (index === this.index) return;
+    this.index = index;
+    this.mark();
   }
 
   show(shown) {
     const { steps, values, limits, events } = shown;
-    const print = [steps.length, steps[0], steps[steps.length - 1], values[values.length - 1], JSON.stringify([limits, events])].join();
+    const print = [steps.length, steps[0], steps[steps.length - 1], values[values.length - 1], JSON.stringify([limits, events, shown.since])].join();
     if (print === this.last) return;
     this.last = print;
     this.shown = shown;
@@ -31,14 +57,7 @@ class Curve extends Plot {
   place(x) {
     const { steps } = this.shown;
     if (!steps.length || !this.x) return null;
-    const wanted = this.first + ((x - this.left) / Math.max(1, this.right - this.left)) * (this.end - this.first);
-    let [low, high] = [0, steps.length - 1];
-    while (low < high) {
-      const middle = (low + high) >> 1;
-      if (steps[middle] < wanted) low = middle + 1;
-      else high = middle;
-    }
-    return low > 0 && wanted - steps[low - 1] < steps[low] - wanted ? low - 1 : low;
+    return nearest(steps, this.first + ((x - this.left) / Math.max(1, this.right - this.left)) * (this.end - this.first));
   }
 
   // Bounds of the values, and of those limits that lie near enough not to flatten the curve.
@@ -91,6 +110,7 @@ class Curve extends Plot {
     this.holes();
     this.lines();
     this.limits();
+    this.beginning();
     this.canvas.append(this.reader);
     this.mark();
   }
@@ -135,8 +155,8 @@ class Curve extends Plot {
   }
 
   lines() {
-    const { values } = this.shown;
-    const smooth = values.length >= RUNNING ? running(values) : null;
+    const { values, since } = this.shown;
+    const smooth = values.length >= RUNNING && (since ?? null) === null ? running(values) : null; // a mean would hide what is told
     this.add("path", { d: this.path(values), class: smooth ? "line raw" : "line" });
     if (smooth) this.add("path", { d: this.path(smooth), class: "line" });
   }
@@ -190,6 +210,17 @@ class Curve extends Plot {
     }
   }
 
+  // The step since which something is wrong, and all after it.
+  beginning() {
+    const { since } = this.shown;
+    if ((since ?? null) === null || since < this.first || since > this.end) return;
+    const x = this.x(since);
+    this.add("rect", { x, y: this.top, width: Math.max(1, this.right - x), height: this.bottom - this.top, class: "since-zone" });
+    this.add("line", { x1: x, x2: x, y1: this.top, y2: this.bottom, class: "since" });
+    const left = x > (this.left + this.right) / 2;
+    this.add("text", { x: x + (left ? -5 : 5), y: this.bottom - 6, class: "since-text", "text-anchor": left ? "end" : "start" }, t("since", { step: GROUPED.format(since) }));
+  }
+
   mark() {
     if (!this.reader) return;
     if (this.index === null || !this.count()) {
@@ -201,6 +232,17 @@ class Curve extends Plot {
     this.read(x, this.axes ? 0 : -1, this.bottom, this.words(this.index));
     if (Number.isFinite(value)) this.reader.append(svg("circle", { cx: x, cy: this.y(value), r: 3, class: "point" }));
   }
+}
+
+// The place of the step that is nearest to the wanted one.
+function nearest(steps, wanted) {
+  let [low, high] = [0, steps.length - 1];
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (steps[middle] < wanted) low = middle + 1;
+    else high = middle;
+  }
+  return low > 0 && wanted - steps[low - 1] < steps[low] - wanted ? low - 1 : low;
 }
 
 function outline(points) {

@@ -87,6 +87,17 @@ function blind(status) {
   for (const list of [find("blind-list"), find("bad-list")]) attribute(list, "tabindex", list.children.length ? "0" : null); // they scroll
 }
 
+// Pairs of a word and a value. A value that is a number, or one that is not finite, is shown as numbers are.
+function pairsInto(list, pairs) {
+  sync(list, pairs, ([name]) => name, () => el("div", {}, el("dt"), el("dd")), (node, [name, value]) => {
+    const [term, text] = node.children;
+    say(term, name, name);
+    if (typeof value === "number" || value === null || value in NOT_FINITE) number(text, value);
+    else say(text, String(value), String(value));
+    text.classList.toggle("words", typeof value !== "number");
+  });
+}
+
 function settings(status) {
   const { run, links } = status;
   const own = Object.entries(status.hyperparameters).sort(([a], [b]) => (a < b ? -1 : 1));

@@ -8,6 +8,7 @@ const MOST_SERIES = 50;
 
 const HELD = RECORDED ? JSON.parse(find("data").textContent) : null;
 const CURVES = new Map();
+const MARKS = { all: [] };
 const SOUGHT = new Set(); // the series whose curves were asked for; some have none
 const connection = { gone: false, over: false, since: 0, failures: 0, error: null, wait: 0 };
 let status = null;
@@ -21,6 +22,7 @@ function curveOf(each) {
 }
 
 function takeHistory(history) {
+  MARKS.all = history.marks || [];
   for (const curve of history.curves) {
     CURVES.set(idOf(curve), { steps: curve.steps, values: curve.values.map(numeric) });
   }
@@ -41,7 +43,7 @@ function append(answer) {
 }
 
 function wanted() {
-  const names = [...status.cards.flatMap((card) => card.main.map((main) => (main.series === "rl_signal" ? idOf(main) : main.series))), ...[...OPEN.values()].map((each) => each.series)];
+  const names = [...(status.verdict.curve ? [idOf(status.verdict.curve)] : []), ...TIMELINE, ...status.cards.flatMap((card) => card.main.map((main) => (main.series === "rl_signal" ? idOf(main) : main.series))), ...[...OPEN.values()].map((each) => each.series)];
   return [...new Set(names)].slice(0, MOST_SERIES);
 }
 
@@ -100,6 +102,7 @@ function refresh() {
   header(status, connection);
   const said = verdictSection(status, connection);
   cards(status);
+  timeline(status);
   alerts(status);
   rewards(status);
   distributions(status);

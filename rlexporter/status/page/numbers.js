@@ -50,9 +50,9 @@ function duration(seconds) {
 }
 
 // A time of day, with the date where that is not today's.
-function clock(seconds) {
+function clock(seconds, dated = false) {
   const then = new Date(seconds * 1000);
-  const today = then.toDateString() === new Date().toDateString();
+  const today = !dated && then.toDateString() === new Date().toDateString();
   const time = { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" };
   return then.toLocaleString(LANGUAGE, today ? time : { ...time, year: "numeric", month: "short", day: "numeric" });
 }

@@ -1,0 +1,117 @@
+"""What to do about a verdict, as numbered steps: stop or go on, a first look by a command, and what mends it. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from rlexporter.catalog.algorithms import GRPO, PPO, PPO_LEGACY, RLOO
+from rlexporter.catalog.conditions import CONDITION_NAMED, STOP
+from rlexporter.catalog.languages import ENGLISH, Language
+from rlexporter.model.incident import ACT, Incident
+from rlexporter.status.samples import Samples
+
+ADDRESS = "{address}"
+"""The place in a command for the address of the process, as whoever reads it reaches it."""
+PID = "{pid}"
+"""The place for the number of the process."""
+
+_LABELS = {"GRPO": GRPO, "RLOO": RLOO, "PPO": PPO, "Legacy PPO": PPO_LEGACY}
+_FOR = re.compile(rf"((?:{'|'.join(_LABELS)})(?:, (?:{'|'.join(_LABELS)}))*): (.)")
+_SETTING = re.compile(r"`(\w+)`")
+_MOST = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One thing to do. ``command``: what to type for it; empty for none."""
+
+    text: str
+    command: str = ""
+
+
+def remedies(texts: Sequence[str], samples: Samples, language: Language = ENGLISH) -> list[str]:
+    """Return those of ``texts`` that are for the algorithm of the run, with this run's values of the settings."""
+    algorithm = samples.snapshot.family or samples.info("rl_run_info").get("algorithm", "")
+    return [_with_values(text, samples, language) for text in _for(texts, algorithm, language)]
+
+
+def _for(texts: Sequence[str], algorithm: str, language: Language) -> Iterator[str]:
+    for text in texts:
+        found = _FOR.match(text)
+        if found is None or algorithm not in _LABELS.values():
+            yield language(text)
+        elif algorithm in (_LABELS[name] for name in found[1].split(", ")):
+            told = _FOR.sub(r"\2", language(text), count=1)
+            yield told[0].upper() + told[1:]
+
+
+def _with_values(text: str, samples: Samples, language: Language) -> str:
+    """Add what a setting is now behind its name, where the run says it."""
+
+    def named(setting: re.Match[str]) -> str:
+        value = samples.value("rl_hyperparameter", setting[1])
+        return (
+            setting[0] if value is None else language("{setting} (now {value})", setting=setting[0], value=f"{value:g}")
+        )
+
+    return _SETTING.sub(named, text)
+
+
+def of_incident(incident: Incident, word: str, samples: Samples, language: Language = ENGLISH) -> list[Step]:
+    """Return what to do about an incident that speaks; ``word``: what all of them say of the run."""
+    condition = CONDITION_NAMED[incident.condition]
+    mend = remedies([text for text in condition.remedies if text is not STOP], samples, language)
+    return _numbered(_stop_or_go_on(word == ACT, samples, language), _look(condition.related, samples, language), mend)
+
+
+def of_stall(texts: Sequence[str], samples: Samples, language: Language = ENGLISH) -> list[Step]:
+    """Return what to do about a run that hangs; ``texts``: what else there is to try."""
+    first = Step(language("Leave it running for now: only while it hangs can you see what it waits for."))
+    pid = PID if samples.info("rl_run_info").get("trainer") else "PID"  # this process trains, or only follows a log
+    look = Step(language("See where each thread waits, on its machine:"), f"py-spy dump --pid {pid}")
+    return _numbered(first, look, [language(text) for text in texts])
+
+
+def of_failure(texts: Sequence[str], samples: Samples, language: Language = ENGLISH) -> list[Step]:
+    """Return what to do about a run that has ended with an exception."""
+    return _numbered(_stop_or_go_on(True, samples, language), None, [language(text) for text in texts])
+
+
+def _numbered(first: Step, look: Step | None, mend: Sequence[str]) -> list[Step]:
+    begun = [first, *([look] if look else [])]
+    left = _MOST - len(begun)
+    return [*begun, *(Step(text) for text in mend[:left])]
+
+
+def _stop_or_go_on(act: bool, samples: Samples, language: Language) -> Step:
+    over = samples.snapshot.state is not None and samples.snapshot.state.over
+    if not act:
+        return Step(
+            language("Look at this before you use its model." if over else "Let the run go on, and look at it today.")
+        )
+    good = samples.value("rl_last_good_checkpoint_step")
+    first = language("Do not use its last weights." if over else "Stop the run.")
+    if good is not None:
+        # So transformers names it; other frameworks have names of their own.
+        name = (
+            f"`checkpoint-{good:.0f}`"
+            if not samples.snapshot.framework
+            else language("the checkpoint of step {step}", step=f"{good:.0f}")
+        )
+        then = language("Resume from {checkpoint}, which was written before this began.", checkpoint=name)
+    elif samples.value("rl_last_checkpoint_step") is not None:
+        then = language("No checkpoint is from before this began, so start again from the beginning.")
+    else:
+        then = language("No checkpoint was written: set `save_steps`, and start again.")
+    return Step(language.together([first, then]))
+
+
+def _look(related: Sequence[str], samples: Samples, language: Language) -> Step | None:
+    """Return how to see the numbers beside it; none once the process may be gone."""
+    known = [name for name in related if samples.of(name)]
+    if not known or samples.snapshot.state is None or samples.snapshot.state.over:
+        return None
+    names = known[0] if len(known) == 1 else f"({'|'.join(known)})"
+    return Step(language("Look at the numbers beside it:"), f"curl -s {ADDRESS}/metrics | grep -E '^{names}'")

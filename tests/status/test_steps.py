@@ -1,0 +1,135 @@
+"""What to do about a verdict: stop or go on, a first look, what mends it; for this algorithm, with its values."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from rlexporter.catalog.alerts import RUN_STALLED
+from rlexporter.catalog.conditions import CONDITION_NAMED, CONDITIONS
+from rlexporter.catalog.languages import language
+from rlexporter.model.snapshot import RunState
+from rlexporter.model.step import RunFacts
+from rlexporter.status import steps
+from rlexporter.status.samples import Samples
+from rlexporter.status.steps import Step
+from rlexporter.store.store import Store
+from tests.status.runs import NOW, goes_wrong, judged, said
+
+BESIDE = "(rl_kl_per_token|rl_reward_mean)"
+
+
+def _running(algorithm: str = "grpo") -> Store:
+    store = judged(algorithm)
+    store.enter(RunState.RUNNING)
+    for step in range(1, 11):
+        store.record({"reward": 0.5 + 0.1 * (step % 3), "kl": 0.01, "learning_rate": 1e-4}, step)
+    return store
+
+
+def test_a_run_that_must_be_stopped() -> None:
+    """Stop and resume, a command for the numbers beside it that this run has, the first thing that mends it."""
+    store = _running()
+    goes_wrong(store, "kl_high", "critical", 10)
+    store.change(lambda builder: builder.set("rl_hyperparameter", 0.04, "beta"))
+    assert said(store.snapshot).steps == [
+        Step("Stop the run. No checkpoint was written: set `save_steps`, and start again."),
+        Step(
+            "Look at the numbers beside it:", "curl -s {address}/metrics | grep -E '^(rl_kl_per_token|rl_reward_mean)'"
+        ),
+        Step("Raise `beta` (now 0.04)."),
+    ]
+
+    store.saved(8)
+    assert (
+        said(store.snapshot)
+        .steps[0]
+        .text.endswith("No checkpoint is from before this began, so start again from the beginning.")
+    )
+    store.change(lambda builder: builder.set("rl_last_good_checkpoint_step", 8))
+    first = said(store.snapshot).steps[0].text
+    assert first == "Stop the run. Resume from `checkpoint-8`, which was written before this began."
+
+
+def test_a_run_that_may_go_on() -> None:
+    """A warning asks for a look; of a run that is over, before its model is used, and no command asks a process."""
+    store = _running()
+    goes_wrong(store, "kl_high", "warning", 10)
+    assert said(store.snapshot).steps[0] == Step("Let the run go on, and look at it today.")
+    store.enter(RunState.FINISHED)
+    found = said(store.snapshot).steps
+    assert found[0] == Step("Look at this before you use its model.")
+    assert len(found) == 3
+    assert not any(step.command for step in found)
+
+    goes_wrong(store, "kl_high", "critical", 10)
+    assert said(store.snapshot).steps[0].text.startswith("Do not use its last weights. ")
+
+
+def test_nan_does_not_say_twice_that_it_must_stop() -> None:
+    """The steps say it with this run's checkpoint; the runbook says it for all."""
+    store = _running()
+    goes_wrong(store, "nonfinite_grad", "critical", 10)
+    texts = [step.text for step in said(store.snapshot).steps]
+    assert [text.startswith("Stop") for text in texts] == [True, False, False]
+    assert not any("rl_last_good_checkpoint_step" in text for text in texts)
+
+
+def test_a_run_that_hangs_or_has_failed() -> None:
+    """The stack while it hangs, by its own process where that trains; where to go on after a failure."""
+    store = _running()
+    late = NOW + 10_000
+    hanging = said(store.snapshot, late).steps
+    assert hanging[:2] == [
+        Step("Leave it running for now: only while it hangs can you see what it waits for."),
+        Step("See where each thread waits, on its machine:", "py-spy dump --pid PID"),
+    ]
+    assert hanging[2].text in RUN_STALLED.remedies
+    store.begin(RunFacts(algorithm="grpo", step=0, info={"trainer": "GRPOTrainer"}), {"run": "test", "rank": "0"})
+    store.enter(RunState.RUNNING)
+    store.record({"reward": 0.5}, 1)
+    assert said(store.snapshot, late).steps[1].command == "py-spy dump --pid {pid}"
+
+    store.saved(9)
+    store.change(lambda builder: builder.set("rl_last_good_checkpoint_step", 9))
+    store.enter(RunState.FAILED, "OutOfMemoryError")
+    failed = said(store.snapshot).steps
+    assert failed[0].text.endswith("Resume from `checkpoint-9`, which was written before this began.")
+
+
+def test_a_healthy_run_has_none() -> None:
+    """Nothing is to be done."""
+    assert said(_running().snapshot).steps == []
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "expected"),
+    [
+        ("grpo", ["Lower `learning_rate`; warm up.", "Lower `num_iterations` and `steps_per_generation`."]),
+        ("ppo", ["Lower `learning_rate`; warm up.", "Lower `num_ppo_epochs`."]),
+        ("ppo-legacy", ["Lower `learning_rate`; warm up.", "Set `target_kl` with `early_stopping=True`;"]),
+    ],
+)
+def test_advice_is_for_the_algorithm(algorithm: str, expected: list[str]) -> None:
+    """Nobody who trains with GRPO is told of `num_ppo_epochs`."""
+    found = steps.remedies(CONDITION_NAMED["ratio_high"].remedies, Samples(_running(algorithm).snapshot))
+    assert len(found) == len(expected)
+    assert all(text.startswith(start) for text, start in zip(found, expected, strict=True)), found
+
+
+def test_an_unknown_algorithm_gets_all_of_it_with_its_names() -> None:
+    """Whoever reads it knows which of these it is."""
+    texts = CONDITION_NAMED["ratio_high"].remedies
+    assert steps.remedies(texts, Samples(judged("").snapshot)) == [*texts]
+
+
+def test_every_alert_has_something_to_do_in_each_algorithm_that_it_judges() -> None:
+    """In each language as well."""
+    for algorithm in ("grpo", "rloo", "ppo", "ppo-legacy"):
+        samples = Samples(judged(algorithm).snapshot)
+        for condition in CONDITIONS:
+            for code in ("en", "vi", "zh") if condition.applies(algorithm) else ():
+                found = steps.remedies(condition.remedies, samples, language(code))
+                assert found, (condition.name, algorithm)
+                assert not any(re.match(r"((Legacy )?PPO|GRPO|RLOO)(, \w+)*: ", text) for text in found), found
