@@ -2,7 +2,7 @@
 
 Run in a checkout of TRL as `python hub.py FOLDER`: it writes FOLDER/hub, which is a cache of the hub, and FOLDER/data.
 What its scripts download is replaced: tokenizers are trained here (byte-level BPE, with TRL's chat template of the
-model; a thousand tokens, so that tests which write out ids of the real ones fail), and a configuration is that of the
+model; small, so that tests which write out ids of the real ones fail), and a configuration is that of the
 class. Nothing of this project is imported here, as TRL has a `scripts` too.
 """
 
@@ -32,6 +32,8 @@ DATA = ("zen", "toolcall")
 
 ENDS = ("<|im_end|>", "<|eot_id|>", "<|return|>", "<end_of_turn>", "<|END_OF_TURN_TOKEN|>", "<|end|>", "<|endoftext|>")
 """What ends an answer: the first of these that a chat template writes."""
+VOCABULARY = 8000
+"""Enough that sentences of the data are as short, in tokens, as tests expect."""
 FAMILIES = (
     ("qwen3.*2507", "qwen3_instruct_2507"),
     ("qwen3", "qwen3"),
@@ -75,9 +77,9 @@ def _learned(special: list[str]) -> Tokenizer:
     made = Tokenizer(models.BPE())
     made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     made.decoder = decoders.ByteLevel()
-    pages = [str(each) for each in sorted((TRL / "docs").rglob("*.md"))]
+    pages = [str(each) for each in sorted([*(TRL / "docs").rglob("*.md"), *(TRL / "scripts").glob("*.py")])]
     alphabet = pre_tokenizers.ByteLevel.alphabet()
-    made.train(pages, trainers.BpeTrainer(vocab_size=1000, special_tokens=special, initial_alphabet=alphabet))
+    made.train(pages, trainers.BpeTrainer(vocab_size=VOCABULARY, special_tokens=special, initial_alphabet=alphabet))
     return made
 
 
