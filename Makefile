@@ -81,7 +81,7 @@ swift: ## the GRPO trainers of ms-swift and Unsloth, in an environment of 2 GB; 
 	@OMP_NUM_THREADS=1 .venv-swift/bin/python -m pytest -q -W default tests/versions/test_swift.py \
 		tests/versions/test_unsloth.py $(ARGS)
 
-trl-suite: ## TRL's own tests of GRPO, RLOO and callbacks, without and with us; TRL=PATH of a checkout (about 15 minutes)
+trl-suite: ## TRL's own tests of GRPO, RLOO and callbacks, without and with us; TRL=PATH of a checkout (about 30 minutes)
 	@$(if $(TRL),,echo "trl-suite: name a checkout of TRL: make trl-suite TRL=PATH"; exit 2)
 	@scripts/setup trl-suite .venv-suite
 	@.venv-suite/bin/python -m scripts.trl_suite $(TRL) $(ARGS)
