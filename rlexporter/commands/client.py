@@ -20,6 +20,8 @@ from rlexporter.config.settings import DEFAULT_PORT
 from rlexporter.model.errors import SetupError
 
 HERE = f"http://127.0.0.1:{DEFAULT_PORT}"
+ADDRESS = f"an address, a host (port {DEFAULT_PORT}), or a port of this machine (default: {HERE})"
+"""What the help says of the argument for an exporter."""
 _MOST_BYTES = 1 << 26
 
 
@@ -94,12 +96,19 @@ def seconds(text: str) -> float:
 
 
 def base(url: str) -> str:
-    """Return the address of an exporter from that of any of its pages, or from host and port."""
-    full = url if "://" in url else f"http://{url}"
-    parts = urllib.parse.urlsplit(full)
-    if parts.scheme not in ("http", "https") or not parts.netloc:
+    """Return the address of an exporter from that of any of its pages, a host with or without a port, or a port here.
+
+    Raises SetupError for anything else.
+    """
+    here = f"127.0.0.1:{url}" if url.isdecimal() else url
+    try:
+        parts = urllib.parse.urlsplit(here if "://" in here else f"http://{here}")
+        port = "" if parts.port is not None else f":{DEFAULT_PORT}"
+    except ValueError:  # such as a port that is no number
+        parts, port = urllib.parse.urlsplit(""), ""
+    if parts.scheme not in ("http", "https") or not parts.hostname:
         raise SetupError(f"{url!r} is no address of an exporter: it looks like {HERE}")
-    return f"{parts.scheme}://{parts.netloc}"
+    return f"{parts.scheme}://{parts.netloc.removesuffix(':')}{port}"
 
 
 def status(url: str, access: Access) -> dict[str, Any]:
@@ -109,18 +118,22 @@ def status(url: str, access: Access) -> dict[str, Any]:
         SetupError: the address or a file cannot be used.
         UnreachableError: there is no answer, or it is not that of an exporter.
     """
-    address = f"{base(url)}/api/status"
+    exporter = base(url)
+    address = f"{exporter}/api/status"
     handlers = (_NoRedirects(), urllib.request.HTTPSHandler(context=access.context()))
     request = urllib.request.Request(address, headers={**access.headers(), "User-Agent": "rlexporter"})  # noqa: S310
     try:
         with urllib.request.build_opener(*handlers).open(request, timeout=access.timeout) as answer:
-            document = json.loads(answer.read(_MOST_BYTES))
+            content = answer.read(_MOST_BYTES)
     except urllib.error.HTTPError as error:
         with error:
             raise UnreachableError(f"{address} answers {error.code}{_advice(error.code)}") from None
     except (OSError, http.client.HTTPException, ValueError) as error:
         reason = getattr(error, "reason", None) or error
-        raise UnreachableError(f"{address} gives no answer: {reason}") from None
+        raise UnreachableError(f"{exporter} does not answer: {_why(reason)}") from None
+    document = None
+    with contextlib.suppress(ValueError):
+        document = json.loads(content)
     if not isinstance(document, dict) or not isinstance(document.get("verdict"), dict):
         raise UnreachableError(f"{address} gives an answer that is none of rlexporter")
     return document
@@ -144,6 +157,14 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
 
     def redirect_request(self, *_: Any) -> None:
         """Return None: an error then says what was answered."""
+
+
+def _why(reason: object) -> str:
+    """Return the ``reason`` in words, without the number of the error."""
+    if isinstance(reason, ConnectionRefusedError):
+        return "connection refused. Is the run still training? Its page ends with it."
+    words = reason.strerror if isinstance(reason, OSError) and not isinstance(reason, ssl.SSLError) else None
+    return f"{words[:1].lower()}{words[1:]}" if words else str(reason)
 
 
 def _advice(code: int) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shutil
 import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -16,7 +17,7 @@ from rlexporter.status.samples import COUNTED, quantity
 from rlexporter.status.steps import ADDRESS
 
 _UNREACHABLE = 3
-_WIDTH = 100
+_WIDEST = 100
 _EPILOG = """\
 exit status:
   0 fine, 1 look: a warning, 2 act: something critical, or the run has failed or hangs, 3 there is no verdict:
@@ -32,7 +33,7 @@ def add_to(commands: Any) -> None:
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    asks.add_argument("url", nargs="?", default=client.HERE, metavar="URL", help=f"its exporter ({client.HERE})")
+    asks.add_argument("url", nargs="?", default=client.HERE, metavar="URL", help=f"its exporter: {client.ADDRESS}")
     asks.add_argument("--json", action="store_true", help="print the whole answer, as docs/api.md describes it")
     client.Access.add_to(asks)
     asks.set_defaults(command=run)
@@ -60,7 +61,7 @@ def lines(document: Mapping[str, Any], address: str) -> Iterator[str]:
     yield from _wrapped(f"{verdict['word']:5} {verdict['text']}")
     planned = "" if run["steps_planned"] is None else f" of {run['steps_planned']}"
     step = "" if run["step"] is None else f", step {run['step']}{planned}"
-    yield f"  run {shown(run['name'])}: {shown(run['algorithm'] or 'unknown')}, {run['state']}{step}"
+    yield from _wrapped(f"  run {run['name']}: {run['algorithm'] or 'unknown'}, {run['state']}{step}")
     for name in verdict["conditions"]:
         for condition in document["conditions"]:
             if condition["name"] == name:
@@ -88,4 +89,5 @@ def _described(condition: Mapping[str, Any]) -> str:
 
 
 def _wrapped(text: str) -> list[str]:
-    return wrapped(shown(text), _WIDTH, later=" " * 6)
+    columns = shutil.get_terminal_size((_WIDEST, 24)).columns
+    return wrapped(shown(text), min(columns, _WIDEST), later=" " * 6)

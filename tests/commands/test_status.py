@@ -21,6 +21,8 @@ from tests.conftest import fetch
 from tests.endpoint.test_auth import TOKEN, put
 from tests.tools import eventually, free_port
 
+REFUSED = "connection refused. Is the run still training? Its page ends with it.\n"
+
 
 class _Elsewhere(BaseHTTPRequestHandler):
     """Of a server that is none of ours: the tokens that it got, and where it sends those who ask, if it does."""
@@ -88,6 +90,47 @@ def test_the_verdict_is_printed_and_is_the_exit_status(exporter: Exporter, capsy
     assert "  critical: RLRewardNonFinite (nonfinite_reward), step 16: 1 value NaN or infinite" in said
 
 
+@pytest.mark.parametrize(
+    ("url", "base"),
+    [
+        ("9811", "http://127.0.0.1:9811"),
+        ("gpu-7", "http://gpu-7:9750"),
+        ("gpu-7:80/metrics", "http://gpu-7:80"),
+        ("http://gpu-7/", "http://gpu-7:9750"),
+        ("https://gpu-7", "https://gpu-7:9750"),
+        ("https://gpu-7:443/api/status", "https://gpu-7:443"),
+        ("gpu-7:", "http://gpu-7:9750"),
+        ("[::1]", "http://[::1]:9750"),
+        ("[::1]:9811", "http://[::1]:9811"),
+    ],
+)
+def test_what_is_enough_of_an_address(url: str, base: str) -> None:
+    """A port of this machine, a host, or any page; the port is the usual one if none is given."""
+    assert client.base(url) == base
+
+
+def test_a_port_alone_is_asked(exporter: Exporter, capsys: pytest.CaptureFixture[str]) -> None:
+    """As `rlexporter status 9811`."""
+    capsys.readouterr()
+    assert main(["status", str(exporter.port)]) == 0
+    assert "  run test: " in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("columns", "most"), [("50", 50), ("200", 100)])
+def test_it_fits_the_terminal(
+    columns: str, most: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """But for an address and a command, which are to be copied; a wide terminal has lines that one can read."""
+    monkeypatch.setenv("COLUMNS", columns)
+    with Exporter(run=" ".join(["long"] * 20), port=0, linger=0) as exporter:
+        exporter.log({"reward": math.nan, "kl": 3.5}, step=1)
+        _settled(exporter, 1)
+        capsys.readouterr()
+        assert main(["status", exporter.url or ""]) == 2
+    lines = [line for line in capsys.readouterr().out.splitlines() if " " in line.strip() and " http" not in line]
+    assert most - 15 < max(map(len, lines)) <= most
+
+
 def test_names_do_nothing_to_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     """No escape sequence, no line that reads backwards."""
     with Exporter(run="a\x1b[2Jb\u202ec", port=0, linger=0) as exporter:
@@ -138,16 +181,20 @@ def test_tls(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     [
         ("ftp://host/", "is no address of an exporter: it looks like http://127.0.0.1:9750"),
         ("http://", "is no address of an exporter"),
-        ("NOBODY", "gives no answer: [Errno 111] Connection refused"),
+        ("host:port", "is no address of an exporter"),
+        ("99999", "is no address of an exporter"),
+        ("NOBODY", f"NOBODY does not answer: {REFUSED}"),
+        ("127.0.0.256", "http://127.0.0.256:9750 does not answer: "),
         ("OTHER", "gives an answer that is none of rlexporter"),
     ],
 )
 def test_no_verdict(url: str, said: str, elsewhere: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Status 3, and one line that says why; never a traceback."""
-    url = url.replace("NOBODY", f"http://127.0.0.1:{free_port()}").replace("OTHER", elsewhere)
-    assert main(["status", url]) == 3
+    nobody = f"http://127.0.0.1:{free_port()}"
+    assert main(["status", url.replace("NOBODY", nobody).replace("OTHER", elsewhere)]) == 3
     error = capsys.readouterr().err
-    assert said in error
+    assert said.replace("NOBODY", nobody) in error
+    assert "rrno" not in error, "words, no numbers"
     assert error.count("\n") == 1
 
 
