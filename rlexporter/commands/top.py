@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -20,7 +21,21 @@ _MOST_AT_ONCE = 16
 _GONE = "gone"
 _WORST_FIRST = (_GONE, *reversed(WORDS))
 _STYLES = {_GONE: "bold magenta", ACT: "bold red", LOOK: "yellow", FINE: "green"}
-_WIDE = 120
+_STATUSES = {word: status for status, word in enumerate((*WORDS, _GONE))}
+_COLUMNS = ("run", "", "state", "step", "steps/s", "left", *FEW, "why")
+_DROPPED_FIRST = (*reversed(FEW), "left", "steps/s", "step", "state")
+"""The columns in the order in which a narrow terminal drops them."""
+_LEAST_WHY = 32
+"""The signs of why that are worth more than the columns that are dropped."""
+_FEWEST = 8
+"""The signs below which why says nothing."""
+_APART = 2
+_UNLIMITED = 1 << 16
+_EPILOG = """\
+exit status, of several runs the worst in this order:
+  3 there is no answer, or it cannot be used, 2 act, 1 look, 0 fine; without --once 0, once Ctrl-C ends it. A mistake in
+  the arguments is 2, as in any command.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +52,12 @@ class Row:
     why: str = ""
 
     @property
+    def cells(self) -> dict[str, str]:
+        """Return what the columns show, as a terminal can show it."""
+        texts = (self.run, self.word, self.state, self.step, self.pace, self.left, *self.numbers, self.why)
+        return {column: shown(text) for column, text in zip(_COLUMNS, texts, strict=True)}
+
+    @property
     def order(self) -> tuple[int, str]:
         """Return what sorts the table: the worst first, then by name."""
         return _WORST_FIRST.index(self.word), self.run
@@ -44,9 +65,14 @@ class Row:
 
 def add_to(commands: Any) -> None:
     """Add the command to ``commands``."""
-    watches = commands.add_parser("top", help="several runs in a terminal, the worst first")
+    watches = commands.add_parser(
+        "top",
+        help="several runs in a terminal, the worst first",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     watches.add_argument(
-        "urls", nargs="*", default=[client.HERE], metavar="URL", help=f"their exporters (default: {client.HERE})"
+        "urls", nargs="*", default=[client.HERE], metavar="URL", help=f"their exporters, each {client.ADDRESS}"
     )
     watches.add_argument("--once", action="store_true", help="print the table once, for a script or a log")
     watches.add_argument(
@@ -63,22 +89,27 @@ def run(options: argparse.Namespace) -> int:
         from rich.live import Live
     access, urls = client.Access.of(options), list(dict.fromkeys(map(client.base, options.urls)))
     access.headers(), access.context()  # report unusable files before taking the screen
-    console = Console()
+    whole = not sys.stdout.isatty()
+    console = Console(width=_UNLIMITED if whole else None)
     with ThreadPoolExecutor(min(len(urls), _MOST_AT_ONCE)) as pool:
 
-        def now() -> Any:
-            return table(list(pool.map(lambda url: row(url, access), urls)), console.width)
+        def now() -> list[Row]:
+            return list(pool.map(lambda url: row(url, access), urls))
+
+        def drawn(rows: list[Row]) -> Any:
+            return table(rows, None if whole else console.width)
 
         if options.once:
-            console.print(now())
-            return 0
+            rows = now()
+            console.print(drawn(rows))
+            return max(_STATUSES[row.word] for row in rows)
         try:
-            with Live(now(), console=console, screen=True, auto_refresh=False) as live:
+            with Live(drawn(now()), console=console, screen=True, auto_refresh=False) as live:
                 while True:
                     time.sleep(options.interval)
-                    live.update(now(), refresh=True)
+                    live.update(drawn(now()), refresh=True)
         except KeyboardInterrupt:
-            console.print(now())
+            console.print(drawn(now()))
     return 0
 
 
@@ -88,7 +119,7 @@ def row(url: str, access: client.Access) -> Row:
         with client.reading(url):
             return answered(client.status(url, access))
     except (client.UnreachableError, SetupError) as error:
-        return Row(_GONE, url, why=str(error).removeprefix(f"{url}/api/status "))
+        return Row(_GONE, url, why=str(error).removeprefix(url).removeprefix("/api/status").lstrip())
 
 
 def answered(document: Mapping[str, Any]) -> Row:
@@ -107,26 +138,39 @@ def answered(document: Mapping[str, Any]) -> Row:
     )
 
 
-def table(rows: Sequence[Row], width: int) -> Any:
-    """Return the table of ``rows`` for a rich console; one of small ``width``, in signs, leaves the numbers out.
+def table(rows: Sequence[Row], width: int | None) -> Any:
+    """Return the table of ``rows`` for a rich console that is ``width`` signs wide; None: as wide as its texts.
 
-    Names and texts are never read as markup.
+    A narrow one has fewer columns, and less of why; names are whole. Names and texts are never read as markup.
     """
     from rich.table import Table
     from rich.text import Text
 
-    made = Table(box=None, pad_edge=False, expand=True, header_style="bold")
-    made.add_column("run", ratio=2, no_wrap=True, overflow="ellipsis")
-    numbers = FEW if width >= _WIDE else ()
-    for name in ("", "state", "step", "steps/s", "left", *numbers):
-        made.add_column(name, justify="left" if name in ("", "state") else "right", no_wrap=True)
-    made.add_column("why", ratio=5, no_wrap=True, overflow="ellipsis")
-    for row in sorted(rows, key=lambda row: row.order):
-        shown_numbers = row.numbers[: len(numbers)]
-        cells = (row.run, row.word, row.state, row.step, row.pace, row.left, *shown_numbers, row.why)
-        style = _STYLES[row.word]
-        made.add_row(*(Text(shown(cell), style=style if i == 1 else "") for i, cell in enumerate(cells)))
+    made = Table(box=None, padding=(0, _APART, 0, 0), pad_edge=False, expand=width is not None, header_style="bold")
+    cells = [row.cells for row in sorted(rows, key=lambda row: row.order)]
+    kept = _COLUMNS if width is None else tuple(_fitting(cells, width))
+    for column in kept:
+        justify: Any = "left" if column in ("run", "", "state", "why") else "right"
+        fills = 1 if column == "why" and width is not None else None
+        overflow: Any = "ellipsis" if column == "why" else "fold"
+        made.add_column(column, justify=justify, ratio=fills, no_wrap=column != "run", overflow=overflow)
+    for row in cells:
+        made.add_row(*(Text(row[column], style=_STYLES[row[""]] if not column else "") for column in kept))
     return made
+
+
+def _fitting(cells: Sequence[Mapping[str, str]], width: int) -> Iterator[str]:
+    """Yield the columns for which ``width`` signs have room."""
+    from rich.cells import cell_len
+
+    needed = {column: max(map(cell_len, (column, *(row[column] for row in cells)))) + _APART for column in _COLUMNS}
+    room = width + _APART - min(needed.pop("why"), _LEAST_WHY + _APART)
+    for column in _DROPPED_FIRST:
+        if sum(needed.values()) > room:
+            del needed[column]
+    yield from needed
+    if sum(needed.values()) + _FEWEST <= width:
+        yield "why"
 
 
 def _number(value: object) -> str:

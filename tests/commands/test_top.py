@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import math
 import os
 import re
@@ -18,6 +19,7 @@ import pytest
 from rlexporter import Exporter
 from rlexporter.commands import top
 from rlexporter.commands.main import main
+from tests.commands.test_status import REFUSED
 from tests.test_display import Terminal
 from tests.tools import eventually, free_port
 
@@ -40,32 +42,78 @@ def fleet() -> Iterator[SimpleNamespace]:
 def test_the_worst_comes_first(
     fleet: SimpleNamespace, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever the order of the addresses; each with its numbers, and why."""
-    monkeypatch.setenv("COLUMNS", "200")
+    """Whatever the order of the addresses; each with its numbers, and all of why where it is no terminal that reads."""
+    monkeypatch.setenv("COLUMNS", "40")
     capsys.readouterr()
-    assert main(["top", "--once", *fleet.urls, fleet.gone]) == 0
+    assert main(["top", "--once", *fleet.urls, fleet.gone]) == 3
     head, gone, sick, odd, well = capsys.readouterr().out.splitlines()
 
     assert head.split() == "run state step steps/s left reward KL entropy gradient norm why".split()
     assert gone.split()[:2] == [f"http://{fleet.gone}", "gone"]
-    assert "gives no answer" in gone
+    assert gone.endswith(f"  does not answer: {REFUSED}".rstrip())
     assert re.match(r"sick +act +running +2 +(\S+ +)?0\.5 +0\.0625 ", sick), "the pace, where two steps took some time"
     assert "The loss is NaN or infinite. It began in step 2." in sick
     assert re.match(r"well +fine +running +2 +(\S+ +)?0\.5 +0\.0625 ", well)
     assert odd.split()[:2] == [r"[red]\u202egnp\u001b[2J", "fine"], "a name is text"
 
 
-def test_a_narrow_terminal_has_no_numbers(
-    fleet: SimpleNamespace, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The name, the verdict and why are more. An address that is named twice is one run."""
-    monkeypatch.setenv("COLUMNS", "80")
-    capsys.readouterr()
-    assert main(["top", "--once", fleet.runs["sick"].url, f"{fleet.runs['sick'].url}/metrics"]) == 0
-    head, sick = capsys.readouterr().out.splitlines()
-    assert head.split() == "run state step steps/s left why".split()
-    assert sick.split()[:4] == ["sick", "act", "running", "2"]
-    assert len(sick.rstrip()) <= 80
+@pytest.mark.parametrize(("names", "status"), [(["well"], 0), (["well", "sick"], 2), (["sick", ""], 3)])
+def test_the_worst_is_the_exit_status(names: list[str], status: int, fleet: SimpleNamespace) -> None:
+    """As that of `rlexporter status`, of each. An address that is named twice is one run."""
+    urls = [fleet.runs[name].url if name else fleet.gone for name in names]
+    assert main(["top", "--once", *urls, f"{urls[0]}/metrics"]) == status
+
+
+def test_a_warning_is_an_exit_status_too(exporter: Exporter) -> None:
+    """That of `look`."""
+    for step in range(1, 16):
+        exporter.log({"reward": 0.5 + 0.1 * (step % 3), "kl": 0.01 if step < 6 else 3.5}, step=step)
+    eventually(lambda: main(["top", "--once", str(exporter.port)]) == 1)
+
+
+LONG = "qwen2.5-7b-grpo-gsm8k-seed-1234"
+NUMBERS = (("0.41", "0.0123", "1.22", "0.871"), ("0.5", "0.0123", "1.2", "0.8"))
+ROWS = [
+    top.Row("act", LONG, "running", "412/1000", "0.0171", "9.6 h", NUMBERS[0], "It fails. " * 7),
+    top.Row("fine", "b", "running", "5/1000", "0.02", "19.6 h", NUMBERS[1], "All 30 checks pass."),
+]
+
+
+def _drawn(width: int) -> list[str]:
+    from rich.console import Console
+
+    console = Console(width=width, file=io.StringIO())
+    console.print(top.table(ROWS, width))
+    lines: list[str] = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
+    assert all(len(line) <= width for line in lines)
+    return lines
+
+
+@pytest.mark.parametrize(
+    ("width", "columns"),
+    [
+        (200, "run state step steps/s left reward KL entropy gradient norm why"),
+        (125, "run state step steps/s left reward KL why"),
+        (110, "run state step steps/s left why"),
+        (80, "run state why"),
+        (60, "run why"),
+        (48, "run why"),
+        (40, "run"),
+    ],
+)
+def test_names_are_whole_in_a_narrow_terminal(width: int, columns: str) -> None:
+    """Numbers are dropped first, then the pace and where the run is; why is cut before a name is."""
+    head, act, fine = _drawn(width)
+    assert head.split() == columns.split()
+    assert act.split()[:2] == [LONG, "act"]
+    assert fine.split()[:2] == ["b", "fine"]
+    assert ("…" in act) == ("why" in columns and width < 200)
+
+
+def test_a_name_wider_than_the_terminal() -> None:
+    """It goes on in the next line."""
+    _, *lines = _drawn(24)
+    assert "".join(line.split()[0] for line in lines[:-1]) == LONG
 
 
 def test_a_number_that_is_none() -> None:
