@@ -27,8 +27,9 @@ from rlexporter.model.condition import Severity
 from rlexporter.model.errors import SetupError
 from rlexporter.status.samples import COUNTED, quantity
 
-_UNREADABLE = 3
-_WORST_FIRST = (_UNREADABLE, 2, NOTHING_JUDGED, 1, 0)
+UNREADABLE = 3
+"""The exit status for a file that cannot be read, as of any command that reads one."""
+_WORST_FIRST = (UNREADABLE, 2, NOTHING_JUDGED, 1, 0)
 """The exit statuses: the worst of all files counts."""
 _EPILOG = """\
 what is read, told apart by what a file holds:
@@ -79,7 +80,7 @@ def run(options: argparse.Namespace) -> int:
             found = [judge(each, own.thresholds, own.map) for each in recording.read_all(file, options.algorithm)]
         except SetupError as error:
             print(f"rlexporter: {error}", file=sys.stderr)
-            statuses.append(_UNREADABLE)
+            statuses.append(UNREADABLE)
             continue
         statuses += [report.status for report in found]
         reports += found

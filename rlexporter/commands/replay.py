@@ -34,10 +34,14 @@ LABELS = {"job": "rlexporter", "instance": "replay"}
 _GAP_SECONDS = 240.0
 """Longest gap between samples: Prometheus lets a series end five minutes after its last one."""
 
+_EPILOG = "exit status: 0, 3 if the file cannot be read, 2 for any other mistake"
+
 
 def add_to(commands: Any) -> None:
     """Add the command to ``commands``."""
-    again = commands.add_parser("replay", help="serve a recorded run as if live, or write it for promtool")
+    again = commands.add_parser(
+        "replay", help="serve a recorded run as if live, or write it for promtool", epilog=_EPILOG
+    )
     again.add_argument("file", metavar="FILE", help="a log, as `rlexporter check --help` lists them, or a state file")
     again.add_argument("--algorithm", choices=list(ALGORITHMS), default="", help="where the file does not say")
     again.add_argument(

@@ -19,10 +19,12 @@ from rlexporter.status import document
 from rlexporter.status.history import History
 from rlexporter.status.page import page
 
+_EPILOG = "exit status: 0, 3 if the file cannot be read, 2 for any other mistake"
+
 
 def add_to(commands: Any) -> None:
     """Add the command to ``commands``."""
-    writes = commands.add_parser("report", help="write the page of a recorded run as one HTML file")
+    writes = commands.add_parser("report", help="write the page of a recorded run as one HTML file", epilog=_EPILOG)
     writes.add_argument("file", metavar="FILE", help="a log, as `rlexporter check --help` lists them, or a state file")
     writes.add_argument("-o", "--output", type=Path, metavar="OUT", help="file to write (default: RUN.html)")
     writes.add_argument("--algorithm", choices=list(ALGORITHMS), default="", help="where the file does not say")

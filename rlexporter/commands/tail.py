@@ -29,6 +29,8 @@ what is followed, told apart by what the log holds:
 
 A file that is replaced, cut or not there yet is followed as well; a step that goes back begins another attempt. Host,
 token, TLS, thresholds, push and discovery are set by RLEXPORTER_* as for a trainer.
+
+exit status: 0, 3 if what is there cannot be read or followed, 2 for any other mistake
 """
 
 LINGER_SECONDS = 60.0

@@ -18,7 +18,6 @@ from io import FileIO
 from pathlib import Path
 from typing import NamedTuple
 
-from rlexporter.model.errors import SetupError
 from rlexporter.model.step import RunFacts
 from rlexporter.recording import formats, run_facts
 from rlexporter.recording.formats import Decoder, event_files
@@ -75,7 +74,7 @@ class GrowingFile:
         try:
             return Piece() if self._file is None else self._next(self._file)
         except OSError as error:
-            raise SetupError(f"{self.path}: cannot be read any more: {error.strerror or error}") from None
+            raise UnreadableError(f"{self.path}: cannot be read any more: {error.strerror or error}") from None
 
     def _next(self, file: FileIO) -> Piece:
         if self._is_other(file):
@@ -101,12 +100,12 @@ class GrowingFile:
     def _opened(self) -> FileIO | None:
         try:
             if self.path.is_dir():
-                raise SetupError(f"{self.path}: is a folder: name the log in it")
+                raise UnreadableError(f"{self.path}: is a folder: name the log in it")
             return self.path.open("rb", buffering=0)
         except FileNotFoundError:
             return None
         except OSError as error:
-            raise SetupError(f"{self.path}: cannot be read: {error.strerror or error}") from None
+            raise UnreadableError(f"{self.path}: cannot be read: {error.strerror or error}") from None
 
     def _is_other(self, file: FileIO) -> bool:
         """Return True if the open file no longer holds what was read of it."""
@@ -155,7 +154,7 @@ class Pipe:
 def source(name: str) -> GrowingFile | Pipe:
     """Return the source called ``name``: ``-`` is standard input, and a folder is searched for its log.
 
-    Waits until somebody writes to a named pipe. Raises SetupError for what cannot be followed.
+    Waits until somebody writes to a named pipe. Raises UnreadableError for what cannot be followed.
     """
     if name == "-":
         return Pipe(0)
@@ -165,7 +164,7 @@ def source(name: str) -> GrowingFile | Pipe:
         if stat.S_ISFIFO(mode) or stat.S_ISCHR(mode):
             return Pipe(os.open(path, os.O_RDONLY))
     except OSError as error:
-        raise SetupError(f"{name}: cannot be read: {error.strerror or error}") from None
+        raise UnreadableError(f"{name}: cannot be read: {error.strerror or error}") from None
     if stat.S_ISDIR(mode):
         growing = [path / log for log in run_facts.LOG_FILES[1:] if (path / log).is_file()]
         return GrowingFile(growing[0] if growing else formats.log_in(path))

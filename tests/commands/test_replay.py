@@ -177,31 +177,32 @@ def test_what_a_broken_step_saw_is_judged(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "status", "said"),
     [
-        (["none.jsonl"], "none.jsonl: cannot be read: No such file or directory"),
-        (["foreign.txt"], "foreign.txt: has no log line in 1 lines of text, the first of them 'hello'"),
-        (["run.jsonl", "--openmetrics", "run.jsonl"], "run.jsonl is the recording itself"),
-        (["run.jsonl", "--openmetrics", "no/out"], "cannot write no/out: No such file or directory (--openmetrics)"),
-        (["run.jsonl", "--openmetrics", "folder"], "cannot write folder: Is a directory (--openmetrics)"),
-        (["run.jsonl", "--port", "70000"], "argument port=70000 is not usable"),
+        (["none.jsonl"], 3, "none.jsonl: cannot be read: No such file or directory"),
+        (["foreign.txt"], 3, "foreign.txt: has no log line in 1 lines of text, the first of them 'hello'"),
+        (["run.jsonl", "--openmetrics", "run.jsonl"], 2, "run.jsonl is the recording itself"),
+        (["run.jsonl", "--openmetrics", "no/out"], 2, "cannot write no/out: No such file or directory (--openmetrics)"),
+        (["run.jsonl", "--openmetrics", "folder"], 2, "cannot write folder: Is a directory (--openmetrics)"),
+        (["run.jsonl", "--port", "70000"], 2, "argument port=70000 is not usable"),
     ],
 )
 def test_what_cannot_be_done_is_said(
     tmp_path: Path,
     arguments: list[str],
+    status: int,
     said: str,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """One line, exit status 2; the recording is as it was."""
+    """One line, exit status 3 for a file that cannot be read, else 2; the recording is as it was."""
     monkeypatch.chdir(tmp_path)
     path = flat(Path("run.jsonl"), {"step": 1, "kl": 0.5})
     before = path.read_text()
     Path("foreign.txt").write_text("hello\n")
     Path("folder").mkdir()
 
-    assert main.main(["replay", *arguments]) == 2
+    assert main.main(["replay", *arguments]) == status
     assert capsys.readouterr().err.startswith(f"rlexporter: {said}")
     assert path.read_text() == before
 

@@ -339,7 +339,7 @@ def test_what_cannot_be_followed_is_one_line(tmp_path: Path, capsys: pytest.Capt
     """What it is, and what is followed; tests/recording/test_growing.py has all that is not."""
     (path := tmp_path / "run.csv").write_text("step,kl\n1,0.5\n")
 
-    assert main.main(["tail", str(path), "--port", "0"]) == 2
+    assert main.main(["tail", str(path), "--port", "0"]) == 3
     (line,) = [line for line in capsys.readouterr().err.splitlines() if "serving" not in line]
     said = "is a table (CSV), which is not followed: what grows line by line is"
     assert line.startswith(f"rlexporter: {path}: {said}")

@@ -146,11 +146,11 @@ def test_a_place_where_nothing_can_be_written_costs_a_training_nothing(tmp_path:
 def test_a_file_that_is_none_is_refused_with_a_reason(
     tmp_path: Path, text: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """With the status of a mistake."""
+    """With the status of a file that cannot be read."""
     path = tmp_path / "state.json"
     path.write_text(text)
 
-    assert main.main(["replay", str(path)]) == 2
+    assert main.main(["replay", str(path)]) == 3
     assert f"{path}: is no state of a run" in capsys.readouterr().err
 
 
