@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import json
 import os
 import sys
@@ -14,8 +15,11 @@ from rlexporter import demo
 from rlexporter.catalog.metrics import CATALOG
 from rlexporter.commands import check, generate, replay, report, run, status, tail, top
 from rlexporter.conditions.from_catalog import alerts_on
+from rlexporter.display import shown
+from rlexporter.frameworks.known import FRAMEWORKS
 from rlexporter.model.errors import SetupError
 from rlexporter.model.metric import Metric
+from rlexporter.recording import UnreadableError
 from rlexporter.version import __version__
 
 _PIPE_CLOSED = 141
@@ -23,9 +27,16 @@ _PIPE_CLOSED = 141
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and return the exit status: 2 if something has to be set up first."""
+    """Run one command and return the exit status: 2 for a mistake or a missing package, 3 for an unreadable file."""
     words = sys.argv[1:] if arguments is None else list(arguments)
-    options, unknown = _parser().parse_known_args(words)
+    parser = _parser()
+    if not words:
+        parser.print_help()
+        return 0
+    commands: Any = parser.get_default("commands")
+    if not words[0].startswith("-") and words[0] not in commands:
+        parser.error(_mistyped(words[0], commands))
+    options, unknown = parser.parse_known_args(words)
     if unknown:
         options.mistake(f"unrecognized arguments: {' '.join(unknown)}")
     try:
@@ -38,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _PIPE_CLOSED
     except SetupError as error:
         print(f"rlexporter: {error}", file=sys.stderr)
-        return 2
+        return check.UNREADABLE if isinstance(error, UnreadableError) else 2
     except KeyboardInterrupt:
         return 130
 
@@ -55,24 +66,43 @@ def _parser() -> argparse.ArgumentParser:
     _add_discovery(commands)
     for subparser in commands.choices.values():  # a mistake in its options is answered with its own usage
         subparser.set_defaults(mistake=subparser.error)
+    parser.set_defaults(commands=tuple(commands.choices))
     return parser
+
+
+def _mistyped(word: str, commands: Sequence[str]) -> str:
+    """Return what to say of a ``word`` that is none of the ``commands``."""
+    near = difflib.get_close_matches(word, commands, n=1)
+    said = f"did you mean {near[0]}?" if near else f"there are {', '.join(commands)}"
+    return f"there is no command {word!r}: {said}"
 
 
 def _add_metrics(commands: Any) -> None:
     metrics = commands.add_parser("metrics", help="list what is served")
+    metrics.add_argument("word", nargs="?", default="", metavar="WORD", help="only what has it in name, key or help")
     metrics.add_argument("--json", action="store_true", help="as JSON")
     metrics.set_defaults(command=_metrics)
 
 
 def _metrics(options: argparse.Namespace) -> int:
-    """Print the catalogue."""
+    """Print the catalogue, or what matches a word of it; 1 if nothing does."""
+    found = [metric for metric in CATALOG if options.word.lower() in _searched(metric)]
+    if not found:
+        print(f"rlexporter: no metric has {shown(options.word)!r} in its name, key or help", file=sys.stderr)
+        return 1
     if options.json:
-        print(json.dumps([_described(metric) for metric in CATALOG], indent=1))
+        print(json.dumps([_described(metric) for metric in found], indent=1))
         return 0
-    width = max(len(metric.series) for metric in CATALOG)
-    for metric in CATALOG:
+    width = max(len(metric.series) for metric in found)
+    for metric in found:
         print(f"{metric.series:{width}}  {metric.kind.value:9}  {metric.help}")
     return 0
+
+
+def _searched(metric: Metric) -> str:
+    """Return the name, the help and the keys of a metric, those of all frameworks too, in small letters."""
+    keys = [key.name for framework in FRAMEWORKS.values() for key in framework.keys if key.series == metric.series]
+    return "\n".join((metric.series, metric.help, *(key.name for key in metric.keys), *keys)).lower()
 
 
 def _described(metric: Metric) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -12,13 +13,75 @@ import pytest
 from rlexporter.commands import main
 from tests.tools import ROOT
 
+COMMANDS = "demo run status top metrics check report replay tail generate discovery".split()
+
 
 def test_the_help_lists_what_users_have(capsys: pytest.CaptureFixture[str]) -> None:
     """In the order of a first day."""
     with pytest.raises(SystemExit):
         main.main(["--help"])
     listed = [line.split()[0] for line in capsys.readouterr().out.splitlines() if re.match(r" {4}\S", line)]
-    assert listed == "demo run status top metrics check report replay tail generate discovery".split()
+    assert listed == COMMANDS
+
+
+def test_without_a_command_there_is_the_help(capsys: pytest.CaptureFixture[str]) -> None:
+    """It is no mistake."""
+    assert main.main([]) == 0
+    assert capsys.readouterr().out.startswith("usage: rlexporter [-h] [--version] COMMAND ...\n")
+
+
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [
+        ("statsu", "did you mean status?"),
+        ("reprot", "did you mean report?"),
+        ("x", f"there are {', '.join(COMMANDS)}"),
+    ],
+)
+def test_a_mistyped_command(word: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """The one that may be meant; else all that the help lists, and no other."""
+    with pytest.raises(SystemExit, match="2"):
+        main.main([word, "--json"])
+    assert capsys.readouterr().err.splitlines()[-1] == f"rlexporter: error: there is no command '{word}': {said}"
+
+
+@pytest.mark.parametrize("command", ["check", "report", "replay", "tail"])
+def test_a_file_that_cannot_be_read_is_one_status(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of each command that reads one. Only a file that is not there is waited for by `tail`."""
+    for path in (tmp_path, tmp_path / "absent")[: 1 if command == "tail" else 2]:
+        assert main.main([command, str(path)]) == 3
+        assert capsys.readouterr().err.startswith(f"rlexporter: {path}: ")
+    with pytest.raises(SystemExit, match="0"):
+        main.main([command, "--help"])
+    assert re.search(r"\b3 \S.* cannot be read", " ".join(capsys.readouterr().out.split()))
+
+
+@pytest.mark.parametrize(
+    ("word", "found"),
+    [
+        ("KL_per_tok", "rl_kl_per_token"),
+        ("frac_reward_zero_std", "rl_reward_zero_std_fraction"),
+        ("actor/ppo_kl", "rl_policy_policykl"),
+        ("Spread of REWARD", "rl_reward_zero_std_fraction"),
+    ],
+)
+def test_metrics_are_found_by_a_word(word: str, found: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """In the name, the help, or a key, also one of another framework."""
+    assert main.main(["metrics", word]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert found in [line.split()[0] for line in lines]
+    assert len(lines) < 20
+    assert main.main(["metrics", "--json", word]) == 0
+    assert len(json.loads(capsys.readouterr().out)) == len(lines)
+
+
+def test_a_word_of_no_metric(capsys: pytest.CaptureFixture[str]) -> None:
+    """It is said, and is the exit status."""
+    assert main.main(["metrics", "nonsense"]) == 1
+    said = capsys.readouterr()
+    assert (said.out, said.err) == ("", "rlexporter: no metric has 'nonsense' in its name, key or help\n")
 
 
 @pytest.mark.parametrize(
