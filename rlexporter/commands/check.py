@@ -1,6 +1,6 @@
 """`rlexporter check`: prints which alerts recorded runs would have raised.
 
-For a person these are incidents as they would page, a cause with its symptoms below it.
+For a person these are the verdict, and incidents as they would page, a cause with its symptoms below it.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ import argparse
 import json
 import sys
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict
 from typing import Any
 
 from rlexporter import recording
@@ -17,7 +16,7 @@ from rlexporter.catalog.alerts import RUN_FAILED, RUN_VANISHED
 from rlexporter.catalog.algorithms import ALGORITHMS
 from rlexporter.catalog.conditions import CONDITION_NAMED
 from rlexporter.catalog.metrics import NAMED
-from rlexporter.commands.recorded_alerts import NOTHING_JUDGED, Fired, NotJudged, Report, judge
+from rlexporter.commands.recorded_alerts import LEAST_STEPS, NOTHING_JUDGED, Fired, NotJudged, Report, judge
 from rlexporter.conditions.from_catalog import SIGNAL_NAMED, series_of
 from rlexporter.config.mapping import proposed
 from rlexporter.config.settings import Settings
@@ -25,6 +24,7 @@ from rlexporter.display import wrapped
 from rlexporter.frameworks.known import FRAMEWORKS
 from rlexporter.model.condition import Severity
 from rlexporter.model.errors import SetupError
+from rlexporter.model.incident import WORDS
 from rlexporter.status.samples import COUNTED, quantity
 
 UNREADABLE = 3
@@ -46,7 +46,8 @@ what is read, told apart by what a file holds:
 a file with several trainings, such as SFT before GRPO, is split: each is judged, those by RL first
 
 exit status, of several files or trainings the worst in this order:
-  3 a file cannot be read, 2 a critical alert, 4 nothing could be judged, 1 a warning, 0 no alert
+  3 a file cannot be read, 2 a critical alert, 4 nothing could be judged, or fewer than 3 steps are too short to judge,
+  1 a warning, 0 no alert
 """
 
 WIDTH = 80
@@ -68,6 +69,7 @@ def add_to(commands: Any) -> None:
     checks.add_argument("--algorithm", choices=list(ALGORITHMS), default="", help="where a file does not say")
     checks.add_argument("--thresholds", metavar="LIMITS", help="kl_high=0.5,entropy_low=off, or a TOML file")
     checks.add_argument("--map", metavar="KEYS", help="what unknown keys mean: train/score=reward, or a TOML file")
+    checks.add_argument("--verbose", action="store_true", help="list what could not be judged, and why")
     checks.set_defaults(command=run)
 
 
@@ -85,27 +87,48 @@ def run(options: argparse.Namespace) -> int:
         statuses += [report.status for report in found]
         reports += found
         if not options.json:
-            print(*map(written, found), sep="\n")
+            print(*(written(report, verbose=options.verbose) for report in found), sep="\n")
     if options.json:
-        print(json.dumps([asdict(report) for report in reports], indent=1))
+        print(json.dumps([report.as_json() for report in reports], indent=1))
     return min(statuses, key=_WORST_FIRST.index)
 
 
-def written(report: Report) -> str:
+def written(report: Report, *, verbose: bool = False) -> str:
     """Return the report as text, in lines of at most 80 characters where words allow it."""
-    lines = [_title(report), *(wrapped(report.part, WIDTH, " " * 2, " " * 4) if report.part else ())]
+    word, text = said(report)
+    lines = wrapped(f"{word:5} {text}" if word in WORDS else f"{word}. {text}", WIDTH, later=" " * 6)
+    lines += [_title(report), *(_body_line(report.part) if report.part else ())]
     lines += [f"  note: {note}" for note in report.notes]
     if report.guesses:
         taken = ", ".join(f"{key} for {series}" for key, series in report.guesses.items())
-        lines += wrapped(f"guessed by the names of keys: {taken}; --map says otherwise", WIDTH, " " * 2, " " * 4)
+        lines += _body_line(f"guessed by the names of keys: {taken}; --map says otherwise")
     for cause, symptoms in incidents(report.alerts):
         lines += _incident(cause, symptoms)
     if not report.judged:
-        lines += wrapped(f"nothing could be judged: {_unknown(report)}", WIDTH, " " * 2, " " * 4)
-    else:
-        lines += [] if report.alerts else ["  no alert"]
-        lines += _missing(report)
-    return "\n".join((*lines, *_proposed(report)))
+        lines += _body_line(f"nothing could be judged: {_unknown(report)}")
+    elif not report.alerts:
+        lines.append("  no alert")
+    lines += _proposed(report)
+    return "\n".join((*lines, *(_missing(report) if verbose else ()), _counted(report, verbose=verbose)))
+
+
+def said(report: Report) -> tuple[str, str]:
+    """Return the word of the verdict and its text; another word where nothing, or too little, was judged."""
+    if report.status != NOTHING_JUDGED:
+        return report.verdict.word, report.verdict.text
+    if report.too_short:
+        return "too short to judge", f"The log has {_steps(report.logged)}, and {LEAST_STEPS} are the least."
+    return "not judged", "No alert is judged by what the log has."
+
+
+def _body_line(text: str) -> list[str]:
+    return wrapped(text, WIDTH, " " * 2, " " * 4)
+
+
+def _counted(report: Report, *, verbose: bool) -> str:
+    """Return the last line: how many conditions were judged."""
+    ran, of = sum(report.checks.values()), len(report.checks)
+    return f"  {ran} of {of} checks ran" + ("." if verbose or ran == of else "; --verbose lists the others and why.")
 
 
 def _proposed(report: Report) -> Iterator[str]:
@@ -137,7 +160,11 @@ def _symptoms_beside(symptom: Fired, causes: list[tuple[Fired, list[Fired]]]) ->
 
 
 def _title(report: Report) -> str:
-    return f"{report.file}: {report.algorithm} run {report.run}, {report.steps} step{'' if report.steps == 1 else 's'}"
+    return f"  {report.file}: {report.algorithm} run {report.run}, {_steps(report.steps)}"
+
+
+def _steps(count: int) -> str:
+    return f"{count} step{'' if count == 1 else 's'}"
 
 
 def _incident(cause: Fired, symptoms: list[Fired]) -> Iterator[str]:
@@ -195,6 +222,11 @@ def _missing(report: Report) -> Iterator[str]:
     by_reason: dict[str, list[str]] = {}
     for missing in report.not_judged:
         by_reason.setdefault(_why(missing, report), []).extend(missing.conditions)
+    told = {name for missing in report.not_judged for name in missing.conditions}
+    waiting = [name for name, ran in report.checks.items() if not ran and name not in told]
+    if waiting:
+        why = "too few values for it in the log" if report.judged else "nothing in the log shows it"
+        by_reason[why] = waiting
     if by_reason:
         yield "  not judged:"
     for why, conditions in by_reason.items():
@@ -203,11 +235,17 @@ def _missing(report: Report) -> Iterator[str]:
 
 def _why(missing: NotJudged, report: Report) -> str:
     metrics = [NAMED[series] for series in series_of(missing.lacks)] if missing.lacks else []
-    framework = FRAMEWORKS.get(report.framework)
-    if framework is not None:
-        keys = [key.name for metric in metrics for key in framework.keys if key.series == metric.series]
-    else:
-        keys = [key.name for metric in metrics for key in metric.keys if report.algorithm in key.algorithms]
-    if keys:
+    if not metrics:
+        return missing.reason
+    own = FRAMEWORKS.get(report.framework)
+    keys = [key.name for metric in metrics for key in (own.keys if own else ()) if key.series == metric.series]
+    of_trl = [key for metric in metrics for key in metric.keys]  # they count in the log of any framework
+    keys = keys or [key.name for key in of_trl if report.algorithm in key.algorithms]
+    if there := [key for key in keys if key in report.keys]:
+        return f"{' or '.join(dict.fromkeys(there))} in the log does not show it"
+    if keys := keys or [key.name for key in of_trl if not key.only and key.name not in report.keys]:
         return f"no {' or '.join(dict.fromkeys(keys))} in the log"
-    return "only seen at the tensors of a live trainer" if metrics else missing.reason
+    series = {metric.series for metric in metrics}
+    if any(key.series in series for framework in FRAMEWORKS.values() for key in framework.keys):
+        return f"not in the logs of {own.title if own else 'TRL'}, only in those of others"
+    return "only seen at the tensors of a live trainer"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from math import isnan
 from typing import Any
 
@@ -18,11 +18,12 @@ from rlexporter.conditions.judge import Thresholds
 from rlexporter.conditions.watch import Watch
 from rlexporter.frameworks.known import FRAMEWORKS
 from rlexporter.model.condition import Baseline, Condition, Severity, Signal
+from rlexporter.model.incident import FINE
 from rlexporter.model.snapshot import RunState
 from rlexporter.recording import Recording
 from rlexporter.run.run import Run
 from rlexporter.status.samples import Samples
-from rlexporter.status.verdict import incidents_as_json
+from rlexporter.status.verdict import Verdict, incidents_as_json, verdict
 from rlexporter.store.keys import Resolver, evaluation_prefix
 from rlexporter.store.store import Store
 
@@ -39,7 +40,11 @@ _RELATIVE = {
     Baseline.LEVEL: "{} spreads below its own level",
 }
 NOTHING_JUDGED = 4
-"""The exit status for a run of which nothing could be judged."""
+"""The exit status for a run of which nothing could be judged, or that is too short."""
+LEAST_STEPS = 3
+"""The steps that a log must have to be judged."""
+
+_TEXT_ONLY = ("verdict", "logged", "checks", "keys")
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,14 +105,31 @@ class Report:
     """Which of several trainings in the file it is, in words; empty if there is one."""
     guesses: Mapping[str, str] = field(default_factory=dict)
     """The keys that are taken for a series by their last part."""
+    verdict: Verdict = field(default_factory=lambda: Verdict(FINE, "ok", [], ""))
+    """The verdict on the run at its end, as its page has it."""
+    logged: int = LEAST_STEPS
+    """The number of steps of which the log tells something."""
+    checks: Mapping[str, bool] = field(default_factory=dict)
+    """The conditions that the run could be judged by, each with whether it was."""
+    keys: Collection[str] = ()
+    """The logged keys."""
+
+    @property
+    def too_short(self) -> bool:
+        """Return True if there are too few steps to judge the run."""
+        return self.logged < LEAST_STEPS
 
     @property
     def status(self) -> int:
-        """Return the exit status: 0 no alert, 1 a warning, 2 a critical one, 4 if nothing could be judged."""
+        """Return the exit status: 0 no alert, 1 a warning, 2 a critical one, 4 if nothing was judged, or too little."""
         severities = {fired.severity for fired in self.alerts}
         if Severity.CRITICAL.value in severities:
             return 2
-        return NOTHING_JUDGED if not self.judged else 1 if Severity.WARNING.value in severities else 0
+        return NOTHING_JUDGED if not self.judged or self.too_short else 1 if Severity.WARNING.value in severities else 0
+
+    def as_json(self) -> dict[str, Any]:
+        """Return what programs get: all but what only the text needs."""
+        return {name: value for name, value in asdict(self).items() if name not in _TEXT_ONLY}
 
 
 def judge(
@@ -124,9 +146,10 @@ def judge(
 def report(run: Run, recording: Recording) -> Report:
     """Return the alerts of ``recording``, which was played into ``run``."""
     watch = run.watch
+    judged = _is_judged(watch, run.store)
     last = max((event.step for event in recording.events if event.state is None), default=0)
-    samples = run.store.snapshot.samples
-    guesses = {s.labels[0]: s.labels[1] for s in samples if s.metric.series == "rlexporter_guessed_key_info"}
+    samples = Samples(run.store.snapshot)
+    guesses = {key: series for key, series in samples.of("rlexporter_guessed_key_info")}  # noqa: C416 - keys are pairs
     fired = [_fired(watch, key, run.settings.thresholds) for key in watch.first]
     return Report(
         file=str(recording.path),
@@ -136,12 +159,16 @@ def report(run: Run, recording: Recording) -> Report:
         steps=last,
         alerts=(*fired, *_ending(recording, last, watch)),
         not_judged=_not_judged(watch, recording),
-        judged=_is_judged(watch, run.store),
+        judged=judged,
         unknown_keys=_unknown_keys(recording, {*run.settings.map, *guesses}),
         guesses=guesses,
         notes=recording.notes,
-        incidents=tuple(incidents_as_json(Samples(run.store.snapshot))),
+        incidents=tuple(incidents_as_json(samples)),
         part=recording.part,
+        verdict=verdict(samples, run.clock()),
+        logged=len({event.step for event in recording.events if event.state is None}),
+        checks={name: judged and ran == 1.0 for (name,), ran in samples.of("rl_condition_judged").items()},
+        keys=frozenset(key for event in recording.events for key in event.logs or ()),
     )
 
 

@@ -9,15 +9,17 @@ from typing import Any
 
 from rlexporter import recording
 from rlexporter.catalog.algorithms import ALGORITHMS
-from rlexporter.catalog.languages import CODES, ENGLISH, language
+from rlexporter.catalog.languages import CODES, language
 from rlexporter.commands import playback, recorded_alerts
-from rlexporter.commands.check import written
+from rlexporter.commands.check import said, written
 from rlexporter.config.settings import Settings
 from rlexporter.outputs.state_file import read_saved_state
 from rlexporter.run.run import Run
 from rlexporter.status import document
 from rlexporter.status.history import History
 from rlexporter.status.page import page
+from rlexporter.status.samples import Samples
+from rlexporter.status.verdict import verdict
 
 _EPILOG = "exit status: 0, 3 if the file cannot be read, 2 for any other mistake"
 
@@ -44,19 +46,21 @@ def run(options: argparse.Namespace) -> int:
         name, check = kept.snapshot.labels.get("run", ""), {}
         run = Run(Settings.load({}), clock=lambda: kept.time)
         playback.restore(run, kept)
+        found = verdict(Samples(run.store.snapshot), run.clock())
+        word, text = found.word, found.text
     else:
         recorded = recording.read(options.file, options.algorithm)
         given = {"thresholds": own.thresholds, "map": own.map}
         name, run = recorded.run, playback.played(recorded, given, lambda run: history.see(run.store.snapshot)).run
         if recorded.part:
             print(f"{recorded.part}; `rlexporter check` judges each")
-        check = {"check": written(recorded_alerts.report(run, recorded))}
+        checked = recorded_alerts.report(run, recorded)
+        word, text = said(checked)
+        check = {"check": written(checked, verbose=True)}
     data = {**document.kept(run.store.snapshot, history, run.clock(), spoken), **check}
     out = options.output or Path(f"{_file_name(name)}.html")
     playback.write_beside(options.file, out, [page(data).encode()], "--output")
-    verdict = data["status"]["verdict"]
-    said = f". {verdict['text']}" if spoken is ENGLISH else ""  # a terminal speaks English
-    print(f"wrote {out}: {verdict['word']}{said}")
+    print(f"wrote {out}: {word}. {text}")  # in English, as all that a terminal says
     return 0
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from math import nan
 from pathlib import Path
@@ -45,17 +46,27 @@ def test_one_fault_is_one_incident(tmp_path: Path, capsys: pytest.CaptureFixture
     file = str(flat(tmp_path / "run.jsonl", meta, *logs, crash))
 
     assert main.main(["check", file]) == 2
-    title, *out = capsys.readouterr().out.splitlines()
-    assert title == f"{file}: grpo run run, 41 steps"
-    assert out[: out.index("  not judged:")] == [
+    verdict, more, title, *out, counted = capsys.readouterr().out.splitlines()
+    assert verdict == "act   The loss is NaN or infinite. It began in step 41. The run has failed with"
+    assert more == "      RuntimeError after step 41."
+    assert title == f"  {file}: grpo run run, 41 steps"
+    assert out == [
         "  critical  step 41     RLLossNonFinite",
         "      1 value was NaN or infinite in rl_loss",
         "    symptoms:",
         "      step 41    RLGradientNonFinite: 1 value in rl_grad_norm",
         "      step 42    RLRunFailed: A run has ended with an exception.",
     ]
+    ran, of = map(int, re.findall(r"\d+", counted))
+    assert counted == f"  {ran} of {of} checks ran; --verbose lists the others and why."
+    assert 0 < ran < of
+    assert main.main(["check", "--verbose", file]) == 2
+    _, _, _, *out, last = capsys.readouterr().out.splitlines()
+    assert last == f"  {ran} of {of} checks ran."
     assert "    sampling_mismatch, sampling_jump, sampling_drift: no" in out
     assert max(map(len, out)) <= 80
+    listed = re.findall(r"^ {4}(\w.*?):\s", "\n".join(out[out.index("  not judged:") :]), re.MULTILINE | re.DOTALL)
+    assert len({*re.findall(r"\w+", " ".join(listed))}) == of - ran, "each of the others, also of too few values"
     causes = {fired.alert: fired.cause for fired in judge(recording.read(file)).alerts}
     assert causes == {
         "RLLossNonFinite": None,
@@ -72,8 +83,12 @@ def test_unknown_keys_are_judged_once_their_meaning_is_given(
     file = str(flat(tmp_path / "run.jsonl", *lines))
 
     assert main.main(["check", file]) == 4
-    *_, proposal = capsys.readouterr().out.splitlines()
+    verdict, *_, proposal, counted = capsys.readouterr().out.splitlines()
+    assert verdict == "not judged. No alert is judged by what the log has."
+    assert counted.startswith("  0 of ")
     assert proposal == "    --map 'mine/kl_to_sft=kl,mine/reward_total=reward'"
+    assert main.main(["check", "--verbose", file]) == 4
+    assert "keys_gone: nothing in the log shows it" in " ".join(capsys.readouterr().out.split())
     assert main.main(["check", file, *shlex.split(proposal), "--algorithm", "grpo"]) == 2
     out = capsys.readouterr().out
     assert "RLKLHigh" in out
@@ -131,6 +146,27 @@ def test_what_the_json_says(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     missing = {each["signal"]: each["reason"] for each in report["not_judged"]}
     assert "rl_sampling_logp_difference_mean" in missing["sampling_difference"]
     assert missing["step_time"] == "the recording has no times"
+
+
+@pytest.mark.parametrize(
+    ("lines", "status", "said"),
+    [
+        (_grpo(1), 4, "too short to judge. The log has 1 step, and 3 are the least."),
+        (_grpo(2) * 2, 4, "too short to judge. The log has 2 steps, and 3 are the least."),
+        (_grpo(3), 0, "fine  The run has finished after step 3. All "),
+        ([{"step": 1, "loss": nan, "reward": 0.5}], 2, "act   The loss is NaN or infinite. It began in step 1."),
+    ],
+    ids=["1", "2 twice", "3", "nan"],
+)
+def test_a_log_may_be_too_short(
+    lines: list[dict[str, Any]], status: int, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Fewer than three steps are never fine, here and for `report`; what is critical is so in the first one."""
+    file = str(flat(tmp_path / "run.jsonl", *lines))
+    assert main.main(["check", "--algorithm", "grpo", file]) == status
+    assert capsys.readouterr().out.startswith(said)
+    assert main.main(["report", "--algorithm", "grpo", file, "-o", str(tmp_path / "out")]) == 0
+    assert f"{tmp_path / 'out'}: {said.replace('fine ', 'fine.').replace('act  ', 'act.')}" in capsys.readouterr().out
 
 
 def test_a_run_that_resumed_begins_once(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from rlexporter.catalog.conditions import CONDITION_NAMED
 from rlexporter.commands.check import incidents, written
 from rlexporter.commands.recorded_alerts import Fired, NotJudged, Report, limit_in_words
 from rlexporter.conditions.from_catalog import SIGNAL_NAMED
+from rlexporter.status.verdict import Verdict
 
 
 def _fired(condition: str, severity: str, step: int, metric: str, value: float, threshold: float, **more: Any) -> Fired:
@@ -26,7 +27,8 @@ FAILED = Fired(
     "RLRunFailed", "", "CRASH", "critical", 52, "rl_run_state", None, None, cause="RLWeightsNonFinite", own_step=None
 )
 ENTROPY = _fired("entropy_low", "warning", 43, "rl_entropy_per_token", 0.2, 0.31, limit="0.35 x its start")
-REPORT = Report("a.jsonl", "a", "grpo", 51, (), ())
+VERDICT = Verdict("act", "condition", [], "Two things are wrong.")
+REPORT = Report("a.jsonl", "a", "grpo", 51, (), (), verdict=VERDICT, checks={"kl_high": False, "entropy_low": True})
 
 
 def test_incidents() -> None:
@@ -40,7 +42,8 @@ def test_incidents() -> None:
     text = written(replace(REPORT, alerts=(FAILED, kl, NAN, length, mild, cut, ENTROPY)))
 
     assert text == textwrap.dedent("""
-        a.jsonl: grpo run a, 51 steps
+        act   Two things are wrong.
+          a.jsonl: grpo run a, 51 steps
           warning   step 43     RLEntropyLow
               Entropy has fallen far below its start.
               rl_entropy_per_token 0.2 nats per token, limit 0.31: 0.35 x its start
@@ -56,6 +59,7 @@ def test_incidents() -> None:
             symptoms:
               step 51    RLKLNonFinite: 16 values in rl_kl_per_token
               step 52    RLRunFailed: A run has ended with an exception.
+          1 of 2 checks ran; --verbose lists the others and why.
     """).strip("\n")
 
 
@@ -77,18 +81,49 @@ def test_a_cause_that_was_a_symptom_before() -> None:
 def test_what_was_not_judged() -> None:
     """Conditions, and the keys that a log would need; each reason once. No alert is said too."""
     missing = (
-        NotJudged("sampling_difference", "nothing feeds it", ("sampling_mismatch",), "sampling_difference"),
-        NotJudged("ratio_tail", "nothing feeds it", ("ratio_tail",), "ratio_tail"),
-        NotJudged("ratio_extreme", "nothing feeds it", ("ratio_extreme",), "ratio_extreme"),
+        _missing("sampling_difference", "sampling_mismatch"),
+        _missing("ratio_tail", "ratio_tail"),
+        _missing("ratio_extreme", "ratio_extreme"),
         NotJudged("step_time", "the recording has no times", ("step_slow", "step_stalled")),
     )
-    assert written(replace(REPORT, not_judged=missing)).splitlines()[1:] == [
+    report = replace(REPORT, not_judged=missing, checks={"entropy_low": True, "kl_high": False, "ratio_tail": False})
+    assert written(report).splitlines()[2:] == [
+        "  no alert",
+        "  1 of 3 checks ran; --verbose lists the others and why.",
+    ]
+    assert written(report, verbose=True).splitlines()[2:] == [
         "  no alert",
         "  not judged:",
         "    sampling_mismatch: no sampling/sampling_logp_difference/mean in the log",
         "    ratio_tail, ratio_extreme: only seen at the tensors of a live trainer",
         "    step_slow, step_stalled: the recording has no times",
+        "    kl_high: too few values for it in the log",
+        "  1 of 3 checks ran.",
     ]
+    assert written(replace(REPORT, checks={"kl_high": True})).endswith("  1 of 1 checks ran.")
+
+
+def _missing(signal: str, condition: str) -> NotJudged:
+    return NotJudged(signal, "nothing feeds it", (condition,), signal)
+
+
+@pytest.mark.parametrize(
+    ("signal", "framework", "keys", "why"),
+    [
+        ("zero_std_fraction", "", (), "no frac_reward_zero_std in the log"),
+        ("zero_std_fraction", "verl", (), "no frac_reward_zero_std in the log"),
+        ("kl_coef", "verl", (), "no actor/reward_kl_penalty_coeff or critic/kl_coeff or actor/kl_coef in the log"),
+        ("value_clipfrac", "", (), "no val/clipfrac_avg or ppo/val/clipfrac in the log"),
+        ("waiting", "", (), "not in the logs of TRL, only in those of others"),
+        ("waiting", "verl", (), "not in the logs of verl, only in those of others"),
+        ("ref_changed", "verl", (), "only seen at the tensors of a live trainer"),
+        ("zero_std_fraction", "", ("frac_reward_zero_std",), "frac_reward_zero_std in the log does not show it"),
+    ],
+)
+def test_why_it_was_not_judged(signal: str, framework: str, keys: tuple[str, ...], why: str) -> None:
+    """What a key of the framework or of TRL may feed is not for a live trainer alone, of whatever algorithm it is."""
+    report = replace(REPORT, framework=framework, keys=keys, not_judged=(_missing(signal, "x"),), checks={"x": False})
+    assert f"not judged: x: {why} 0 of 1 checks ran." in " ".join(written(report, verbose=True).split())
 
 
 @pytest.mark.parametrize(
@@ -104,7 +139,7 @@ def test_what_was_not_judged() -> None:
 )
 def test_numbers(fired: Fired, words: str) -> None:
     """What only is or is not has no number; what is computed is not called by a series that it is not."""
-    *_, line = written(replace(REPORT, alerts=(fired,))).splitlines()
+    *_, line, _ = written(replace(REPORT, alerts=(fired,))).splitlines()
     assert line.strip().startswith(words)
 
 

@@ -43,9 +43,10 @@ def run(folder: Path, *command: str | Path, **environ: str) -> subprocess.Comple
 
 
 def checked(folder: Path) -> tuple[str, set[str]]:
-    """The first line that `rlexporter check` says of the recording, and the alerts that are more than information."""
+    """What `rlexporter check` calls the recording, and the alerts that are more than information."""
     said = run(folder, "rlexporter", "check", "run.jsonl").stdout.splitlines()
-    return said[0], {line.split()[-1] for line in said if line.split()[:1] in (["warning"], ["critical"])}
+    (title,) = (line.strip() for line in said if line.startswith("  run.jsonl: "))
+    return title, {line.split()[-1] for line in said if line.split()[:1] in (["warning"], ["critical"])}
 
 
 @pytest.fixture(scope="module")

@@ -51,16 +51,16 @@ def test_sft_before_grpo(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     (log := tmp_path / "run.log").write_text(_console(([_SFT] * 17, 17), (_grpo(60), 60)))
 
     assert main.main(["check", str(log)]) == 0
-    said = [line for line in capsys.readouterr().out.splitlines() if not line.startswith("    ")]
-    assert said == [
-        f"{log}: grpo run run, 60 steps",
+    said = [line for line in capsys.readouterr().out.splitlines() if not line.endswith("the others and why.")]
+    assert [line.partition(" All ")[0] for line in said] == [
+        "fine  The run has finished after step 60.",
+        f"  {log}: grpo run run, 60 steps",
         "  training 2 of 2 in this file: lines 37 to 157",
         "  no alert",
-        "  not judged:",
-        f"{log}: sft run run, 17 steps",
+        "fine  The run has finished after step 17.",
+        f"  {log}: sft run run, 17 steps",
         "  training 1 of 2 in this file: lines 2 to 36",
         "  no alert",
-        "  not judged:",
     ]
     assert [each.facts.algorithm for each in recording.read_all(log, "rloo")] == ["rloo", "sft"]
 
@@ -94,7 +94,7 @@ def test_a_reward_model_before_ppo(tmp_path: Path, capsys: pytest.CaptureFixture
     assert ppo.events[11].logs == {"losses/total_loss": 0.12, "losses/policy_loss": -0.05, "losses/value_loss": 0.35}
     assert judge(model).status == 0
     assert main.main(["check", str(log)]) == judge(ppo).status
-    assert "training 2 of 2" in capsys.readouterr().out.splitlines()[1]
+    assert "training 2 of 2" in capsys.readouterr().out.splitlines()[2]
 
 
 def test_attempts(tmp_path: Path) -> None:
