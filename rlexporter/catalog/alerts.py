@@ -127,7 +127,7 @@ INHIBITIONS: tuple[tuple[tuple[Family, ...], tuple[Family, ...]], ...] = (
     ),
     (
         (Family.LR,),
-        (Family.OPTIMIZER,),
+        (Family.OPTIMIZER, Family.REWARD_FLAT),
     ),
     (
         (Family.POLICY_STEP, Family.GRAD, Family.LR, Family.WEIGHTS),
