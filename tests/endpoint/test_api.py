@@ -191,6 +191,18 @@ def test_pages_share_what_is_made(exporter: Exporter, clock: list[float], made: 
     assert 3 <= len(made) <= 5
 
 
+def test_runbooks_are_served(exporter: Exporter) -> None:
+    """By the name of an alert: a cluster without internet has them. Nothing else is."""
+    verdict = _status(exporter)["verdict"]
+    assert verdict["runbook"] == ""
+    for name in ("RLKLHigh", "RLKLHigh.md"):
+        status, text, headers = fetch(f"{exporter.url}/runbooks/{name}")
+        assert (status, headers["content-type"]) == (200, "text/plain; charset=utf-8")
+        assert "# RLKLHigh" in text
+    for name in ("RLNoSuchAlert", "..%2F..%2Fpyproject", "RLKLHigh%00", "README.txt"):
+        assert fetch(f"{exporter.url}/runbooks/{name}")[0] == 404, name
+
+
 def test_every_rank_has_its_own() -> None:
     """What it does not serve is null or empty."""
     with Exporter(run="test", port=0, linger=0, rank=1, world_size=2, ranks="all") as exporter:

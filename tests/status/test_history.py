@@ -15,6 +15,8 @@ from tests.conftest import observe
 from tests.status.runs import judged
 
 REWARD, RATIO = Series(NAMED["rl_reward_mean"]), Series(NAMED["rl_policy_ratio_dist"])
+CHECKPOINT = Series(NAMED["rl_last_checkpoint_step"])
+EVALUATED = Series(NAMED["rl_eval_timestamp_seconds"], ("default",))
 STEP, TIME = Series(NAMED["rl_step"]), Series(NAMED["rl_last_step_timestamp_seconds"])
 
 
@@ -45,6 +47,24 @@ def test_a_histogram_has_the_curve_of_what_was_new() -> None:
     points = found.curve(RATIO)
     assert points[:2] == [(1.0, 2.0), (3.0, 5.0)]
     assert [(step, str(value)) for step, value in points[2:]] == [(4.0, "nan")]
+
+
+def test_checkpoints_and_evaluations_are_marks() -> None:
+    """Each once, a checkpoint with its own step; the newest 500; a run that begins again begins them anew."""
+    found = History()
+    saved = {10: 9.0, 20: 19.0}
+    for step in range(1, 31):
+        done = {at: which for at, which in saved.items() if at <= step}
+        values = {CHECKPOINT: max(done.values())} if done else {}
+        evaluated = {EVALUATED: 100.0 * (step // 15)} if step >= 15 else {}
+        found.see(_snapshot(step, float(step), {**values, **evaluated}))
+    assert found.marks() == [("checkpoint", 9), ("evaluation", 15), ("checkpoint", 19), ("evaluation", 30)]
+
+    for step in range(31, 700):
+        found.see(_snapshot(step, float(step), {EVALUATED: float(step)}))
+    assert [mark.step for mark in found.marks()] == [*range(200, 700)]
+    found.see(_snapshot(5, 701.0, {EVALUATED: 701.0}))
+    assert found.marks() == [("evaluation", 5)]
 
 
 def test_the_last_steps_of_a_histogram() -> None:
