@@ -17,7 +17,7 @@ from rlexporter.model.metric import Metric, Series
 from rlexporter.model.snapshot import RunState, Snapshot
 from rlexporter.status import cards
 from rlexporter.status.curve import thinned
-from rlexporter.status.history import History, since
+from rlexporter.status.history import History, labelled, since
 from rlexporter.status.samples import Number, Samples, number, whole
 from rlexporter.status.steps import PID
 from rlexporter.status.verdict import STUCK, UNKNOWN, Verdict, age, incidents_as_json, is_stalled, verdict
@@ -109,13 +109,11 @@ def curves(history: History, names: Sequence[str] = (), points: int = POINTS) ->
 def kept(snapshot: Snapshot, history: History, now: float, language: Language = ENGLISH) -> dict[str, Any]:
     """Return both documents of a run that is over, for `rlexporter.status.page.page`."""
     told = status(snapshot, history, now, language)
-    curve = told["verdict"]["curve"]
-    shown = [f"{curve['series']}{{{_id(curve['labels'])}}}" if curve["labels"] else curve["series"]] if curve else []
-    return {"status": told, "history": curves(history, [*cards.curves(), *shown], MOST_POINTS)}
-
-
-def _id(labels: Mapping[str, str]) -> str:
-    return ", ".join(f'{name}="{value}"' for name, value in labels.items())
+    names = cards.curves()
+    if curve := told["verdict"]["curve"]:
+        labels = labelled(curve["labels"], curve["labels"].values())
+        names.append(f"{curve['series']}{{{labels}}}" if labels else curve["series"])
+    return {"status": told, "history": curves(history, names, MOST_POINTS)}
 
 
 def _curve(history: History, series: Series, points: int) -> dict[str, Any]:

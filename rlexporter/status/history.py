@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from threading import Lock
 from typing import NamedTuple
 
@@ -97,7 +97,8 @@ class History:
         with self._lock:
             named = [series for series in self._curves if series.metric.series == name]
         if labels:
-            named = [series for series in named if _labels(series) == labels.removesuffix("}")]
+            wanted = labels.removesuffix("}")
+            named = [each for each in named if labelled(each.metric.labels, each.labels) == wanted]
         return sorted(named, key=lambda series: series.labels)
 
     def marks(self) -> list[Mark]:
@@ -179,8 +180,9 @@ class History:
         return curve
 
 
-def _labels(series: Series) -> str:
-    return ", ".join(f'{name}="{value}"' for name, value in zip(series.metric.labels, series.labels, strict=True))
+def labelled(names: Iterable[str], values: Iterable[str]) -> str:
+    """Return labels as `History.series` has them behind the name of a metric."""
+    return ", ".join(f'{name}="{value}"' for name, value in zip(names, values, strict=True))
 
 
 def since(now: Histogram, before: Histogram | None) -> Histogram:

@@ -148,18 +148,22 @@ def _of_incidents(speaking: Sequence[Incident], samples: Samples, language: Lang
 
 def _told(incident: Incident, samples: Samples, language: Language) -> str:
     """Return what went wrong, with what, how far, since when, and how it stands."""
-    condition, subject = CONDITION_NAMED[incident.condition], incident.subject
-    if not subject:
-        told = language(condition.summary)
-    elif condition.about:
-        told = language(condition.about, subject=subject)
-    else:
-        told = language.together([language(condition.summary), language("It concerns {subject}.", subject=subject)])
+    subject, told = incident.subject, [_summary(incident, language)]
+    if subject and not CONDITION_NAMED[incident.condition].about:
+        told.append(language("It concerns {subject}.", subject=subject))
     since = incident.since if subject else incident.began
     measured = "" if subject or _is_yes_or_no(incident) else _measured(incident, language)
     told_when = measured and since == incident.step and incident.standing is Standing.HOLDS
     began = "" if told_when else language(_BEGAN[incident.standing], step=str(since))
-    return language.together([told, _returned(subject, samples, language), measured, began])
+    return language.together([*told, _returned(subject, samples, language), measured, began])
+
+
+def _summary(incident: Incident, language: Language) -> str:
+    """Return what went wrong, with what, where the catalogue has a sentence for that."""
+    condition = CONDITION_NAMED[incident.condition]
+    if incident.subject and condition.about:
+        return language(condition.about, subject=incident.subject)
+    return language(condition.summary)
 
 
 def _is_yes_or_no(incident: Incident) -> bool:
@@ -244,9 +248,7 @@ def _incident(incident: Incident, samples: Samples, language: Language) -> dict[
         "severity": incident.severity.value,
         "alert": condition.alert,
         "subject": incident.subject,
-        "summary": language(condition.about, subject=incident.subject)
-        if incident.subject and condition.about
-        else language(condition.summary),
+        "summary": _summary(incident, language),
         "meaning": condition.meaning,
         "causes": list(condition.causes),
         "actions": steps.remedies(condition.remedies, samples, language),

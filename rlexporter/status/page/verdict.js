@@ -46,9 +46,8 @@ function more(said, status, connection) {
 // What to do, in order; a step that is a command can be copied.
 function steps(said, cause) {
   const list = find("verdict-steps");
-  const all = said.steps || (said.actions || []).map((text) => ({ text, command: "" }));
-  list.hidden = !all.length;
-  sync(list, all, (step) => step.text + step.command, makeStep, () => {});
+  list.hidden = !said.steps.length;
+  sync(list, said.steps, (step) => step.text + step.command, makeStep, () => {});
   const runbook = said.runbook || cause?.runbook || "";
   const node = find("verdict-runbook");
   node.hidden = !runbook;
@@ -96,12 +95,12 @@ function figure(said, cause) {
     node.curve = new Curve(called(said.curve), { height: 210 });
     node.append(node.curve.root);
   }
-  const limited = cause && said.curve.series === "rl_signal" && Number.isFinite(numeric(cause.threshold));
-  const since = cause ? cause.since : null;
-  const judged = said.curve.series === "rl_signal";
-  const name = called(judged ? { name: `rl_${said.curve.labels.signal}` } : said.curve);
-  say(node.firstElementChild, judged && cause?.signal_unit && cause.signal_unit !== "fraction" ? `${name}, ${cause.signal_unit}` : name);
-  node.curve.show({ ...shown, events: [], since, limits: limited ? [{ value: cause.threshold, severity: cause.severity }] : [] });
+  const signal = said.curve.series === "rl_signal" ? said.curve.labels.signal : "";
+  const name = called(signal ? { name: `rl_${signal}` } : said.curve);
+  const unit = signal && cause?.signal_unit !== "fraction" ? cause?.signal_unit : "";
+  say(node.firstElementChild, unit ? `${name}, ${unit}` : name);
+  const limited = signal && cause && Number.isFinite(numeric(cause.threshold));
+  node.curve.show({ ...shown, events: [], since: cause?.since ?? null, limits: limited ? [{ value: cause.threshold, severity: cause.severity }] : [] });
 }
 
 const COLOURS = { fine: "#1f883d", look: "#bf8700", act: "#cf222e", unknown: "#6e7781" };
