@@ -39,11 +39,6 @@ _EVERY_SECONDS = 0.2
 _EVERY_SECONDS_IN_A_FILE = 5.0
 
 
-def shown(text: object) -> str:
-    """Return ``text`` for a terminal: signs that it does not print, or that turn text around, become their numbers."""
-    return "".join(sign if sign.isprintable() else f"\\u{ord(sign):04x}" for sign in str(text))
-
-
 def wrapped(text: str, width: int, first: str = "", later: str = "") -> list[str]:
     """Return ``text`` in lines of at most ``width`` characters, with these indents; no word is broken."""
     return textwrap.wrap(

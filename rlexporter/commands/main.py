@@ -15,11 +15,11 @@ from rlexporter import demo
 from rlexporter.catalog.metrics import CATALOG
 from rlexporter.commands import check, generate, replay, report, run, status, tail, top
 from rlexporter.conditions.from_catalog import alerts_on
-from rlexporter.display import shown
 from rlexporter.frameworks.known import FRAMEWORKS
 from rlexporter.model.errors import SetupError
 from rlexporter.model.metric import Metric
 from rlexporter.recording import UnreadableError
+from rlexporter.run.shutdown import shown
 from rlexporter.version import __version__
 
 _PIPE_CLOSED = 141

@@ -10,9 +10,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rlexporter.commands import client
-from rlexporter.display import shown, wrapped
+from rlexporter.display import wrapped
 from rlexporter.model.errors import SetupError
 from rlexporter.model.incident import WORDS
+from rlexporter.run.shutdown import shown
 from rlexporter.status.samples import COUNTED, quantity
 from rlexporter.status.steps import ADDRESS
 

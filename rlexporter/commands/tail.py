@@ -15,11 +15,12 @@ from typing import Any, NoReturn
 
 from rlexporter.catalog.algorithms import ALGORITHMS
 from rlexporter.commands.playback import Follower
-from rlexporter.display import Display, shown
+from rlexporter.display import Display
 from rlexporter.exporter import Exporter
 from rlexporter.model.step import RunFacts
 from rlexporter.recording import Event, UnreadableError, growing
 from rlexporter.recording.growing import GrowingFile, Pipe, Stream
+from rlexporter.run.shutdown import shown
 
 _EPILOG = """\
 what is followed, told apart by what the log holds:

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from rlexporter.commands import client
-from rlexporter.display import shown
 from rlexporter.model.errors import TOP, SetupError, needed_by
 from rlexporter.model.incident import ACT, FINE, LOOK, WORDS
+from rlexporter.run.shutdown import shown
 from rlexporter.status.cards import FEW, few
 from rlexporter.status.verdict import span
 

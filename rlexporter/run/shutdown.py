@@ -51,7 +51,7 @@ _live: list[Ending] = []
 _displaced: list[Any] = []
 """The SIGTERM handlers that ours was put in front of, oldest first."""
 _closing: list[Ending] = []
-"""What is being closed: a SIGTERM waits for that."""
+"""What is being closed, or is at its end: a SIGTERM waits for that."""
 _held = False
 """True if there was one."""
 _told: set[Ending] = set()
@@ -86,7 +86,17 @@ def unregister(ending: Ending) -> None:
 
 @contextlib.contextmanager
 def closing(ending: Ending) -> Iterator[None]:
-    """Close ``ending`` in the block, and forget it after that: a SIGTERM meanwhile waits until the block is over.
+    """Close ``ending`` in the block, and forget it after that; a SIGTERM meanwhile waits, as in `holding`."""
+    with holding(ending):
+        try:
+            yield
+        finally:
+            unregister(ending)
+
+
+@contextlib.contextmanager
+def holding(ending: Ending) -> Iterator[None]:
+    """Let a SIGTERM wait until the block is over, which does something at the end of ``ending``.
 
     A launcher sends one to the ranks that are left as soon as another has died, in the middle of their own end. The
     block must not take longer than the grace of `SIGTERM_GRACE_SECONDS`.
@@ -97,7 +107,6 @@ def closing(ending: Ending) -> Iterator[None]:
         yield
     finally:
         _closing.remove(ending)
-        unregister(ending)
         if _held and not _closing:
             _held = False
             os.kill(os.getpid(), signal.SIGTERM)
@@ -152,10 +161,15 @@ def outstanding() -> BaseException | None:
     return None if _script is None or _returned(_script) else SystemExit()
 
 
+def shown(text: object) -> str:
+    """Return ``text`` for a terminal: signs that it does not print, or that turn text around, become their numbers."""
+    return "".join(sign if sign.isprintable() else f"\\u{ord(sign):04x}" for sign in str(text))
+
+
 def say(text: str) -> None:
     """Print one line for the user at the terminal."""
     with contextlib.suppress(OSError, ValueError, AttributeError):
-        print(f"rlexporter: {text}", file=sys.stderr, flush=True)
+        print(f"rlexporter: {shown(text)}", file=sys.stderr, flush=True)
 
 
 def _outermost() -> FrameType | None:
