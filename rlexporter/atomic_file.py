@@ -16,7 +16,7 @@ def of_rank(path: str | Path, rank: int) -> Path:
 def write_whole(path: Path, text: str) -> None:
     """Write ``text`` to ``path`` in one piece: a reader sees the old file or the new one.
 
-    Raises: OSError; the partial file is then removed.
+    Raises: OSError; whatever ends it, the partial file is then removed.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f"{path.name}.{os.getpid()}.part")
@@ -25,7 +25,7 @@ def write_whole(path: Path, text: str) -> None:
         with partial.open("x", encoding="utf-8") as file:  # which follows none
             file.write(text)
         partial.replace(path)
-    except OSError:
+    except BaseException:
         with contextlib.suppress(OSError):
             partial.unlink()
         raise
