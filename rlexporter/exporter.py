@@ -6,6 +6,8 @@ Longer than 300 lines, because what ends it with its process needs its private s
 from __future__ import annotations
 
 import contextlib
+import logging
+import os
 import platform
 import threading
 import time
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
     from rlexporter.endpoint.endpoint import Server
     from rlexporter.outputs.periodic import Ticker
 
+logger = logging.getLogger("rlexporter")
+
 _HURRY_SECONDS = {RunState.FAILED: 1.0, RunState.PREEMPTED: 4.0}
 """The seconds for the last push when other processes wait for this one, or it will be killed soon."""
 _PEERS_WAIT_SECONDS = 30.0
@@ -50,12 +54,14 @@ class Exporter:
 
     def __init__(self, **settings: Unpack[SettingArguments]) -> None:
         self._outlets: list[Ticker] = []
-        self.run = Run(Settings.load(settings), begins=self._come_back, urgent=self._wake_outlets)
+        self.run = Run(Settings.load(settings), begins=self._begins, urgent=self._wake_outlets, ended=self._keep_page)
         """The run that is served: what adapters feed."""
         self._server: Server | None = None
         self._card: Ticker | None = None
         """Keeps the most recent notebook card up to date."""
         self._displaced = False
+        self._owes_page = False
+        """True from the begin of a training until the page of its end is kept."""
         self._closes = threading.RLock()
         """Held by the thread that closes."""
         self._ending = _Ending(self)
@@ -214,9 +220,29 @@ class Exporter:
             if self.state.over:
                 self.run.stop_recording()
 
-    def _come_back(self) -> None:
+    def _begins(self) -> None:
+        self._owes_page = self.run.settings.report
         if self._displaced:
             self.start(fallback=True)
+
+    def _keep_page(self, server: Server | None = None) -> None:
+        """Keep the page of a training that has ended beside its checkpoints, once, and tell its verdict."""
+        run, server = self.run, server or self._server
+        if server is None or not self._owes_page or not run.state.over or run.rank != 0:
+            return
+        self._owes_page, folder = False, run.output_dir
+        if not folder or not os.path.isdir(folder) or not self.snapshot.value("rl_steps_total"):
+            return
+        with run.errors.guard("event"), shutdown.holding(self._ending):
+            from rlexporter.outputs import kept_page
+
+            try:
+                server.note()  # the last step too
+                said = kept_page.keep(folder, self.snapshot, server.history, run.clock())
+            except OSError as error:
+                logger.info("the page of the run is not kept: %s", error)
+            else:
+                shutdown.say(said)
 
     @property
     def _peers_wait(self) -> bool:
@@ -270,6 +296,7 @@ class Exporter:
             self.run.note = lambda: None
             server.close()
         self._close_outlets()
+        self._keep_page(server)  # last: a process that will be killed has little time
 
 
 class _Ending:

@@ -43,6 +43,8 @@ def _variable(field: Field[Any]) -> str:
 def _default(field: Field[Any]) -> str:
     if field.name in FOUND:
         return "found"
+    if field.default is True:
+        return "`on`"
     if isinstance(field.default, float):
         return f"{field.default:g}"
     return str(field.default) if isinstance(field.default, int) else f"`{field.default}`" if field.default else ""

@@ -23,6 +23,7 @@ DESCRIPTIONS = {
     ),
     "discovery_dir": "Folder for a target file of Prometheus.",
     "advertise": "The address in that target file, where the found one is wrong, and a name that loopback answers to.",
+    "report": "Keep the page of a run that is over beside its checkpoints, as `rlexporter.html`: `on` or `off`.",
     "state_file": "Keep the last state in a file: `on`, beside the checkpoints, or a path.",
     "state_interval": "How many seconds old that file is at most while the run lasts, 1 to 3600.",
     "linger": "How many seconds the final state is served at most.",

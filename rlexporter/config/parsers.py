@@ -121,6 +121,14 @@ def path(value: object) -> str:
     return os.path.expanduser(text(os.fspath(value) if isinstance(value, os.PathLike) else value))
 
 
+def switch(value: object) -> bool:
+    """Return True for a yes, and False for a no."""
+    word = switch_or_text(value)
+    if word not in ("", ON):
+        raise ValueError("must be 1 or 0, true or false, yes or no, on or off")
+    return word == ON
+
+
 def switch_or_text(value: object) -> str:
     """Return ``on`` for a yes, an empty string for a no, else the text itself."""
     if isinstance(value, bool):

@@ -67,6 +67,7 @@ class Settings:
     otlp: str = _setting(parsers.switch_or_text, "RLEXPORTER_OTLP", "")
     discovery_dir: str | None = _setting(parsers.path, "RLEXPORTER_DISCOVERY_DIR", None)
     advertise: str | None = _setting(parsers.text, "RLEXPORTER_ADVERTISE", None)
+    report: bool = _setting(parsers.switch, "RLEXPORTER_REPORT", True)
     state_file: str = _setting(parsers.switch_or_text, "RLEXPORTER_STATE_FILE", "")
     state_interval: float = _setting(parsers.between(1, 3600, float), "RLEXPORTER_STATE_INTERVAL_SECONDS", 10.0)
     record: str | None = _setting(parsers.path, "RLEXPORTER_RECORD", None)
@@ -146,6 +147,7 @@ class SettingArguments(TypedDict, total=False):
     otlp: bool | str | None
     discovery_dir: str | os.PathLike[str] | None
     advertise: str | None
+    report: bool | None
     state_file: bool | str | os.PathLike[str] | None
     state_interval: float | None
     record: str | os.PathLike[str] | None

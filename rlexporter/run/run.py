@@ -28,9 +28,9 @@ class Run:
     """The life of one run in this process, from its name to its end.
 
     ``clock``: seconds since the epoch. ``begins``: called before a training begins; ``urgent``: after what should leave
-    the process at once, as `Store` says. After the setup nothing here raises into a training loop. The training thread
-    calls everything but `current`, which any thread may, and what a signal or the end of the process calls: `preempt`,
-    `exit`.
+    the process at once, as `Store` says; ``ended``: called after `end`, but not after `exit`. After the setup
+    nothing here raises into a training loop. The training thread calls everything but `current`, which any thread may,
+    and what a signal or the end of the process calls: `preempt`, `exit`.
     """
 
     def __init__(
@@ -40,6 +40,7 @@ class Run:
         *,
         begins: Callable[[], None] = lambda: None,
         urgent: Callable[[], None] = lambda: None,
+        ended: Callable[[], None] = lambda: None,
     ) -> None:
         self.settings = settings
         self.clock = clock
@@ -63,6 +64,7 @@ class Run:
         self.errors = ErrorLog(self.store)
         self.sink = RunSink(self.store, self.errors, lambda: self.rank == 0)
         self._begins = begins
+        self._ended = ended
         self._identity = identity.provisional(settings.run, None)
         self._facts = RunFacts()
         self._settled = False
@@ -163,6 +165,11 @@ class Run:
 
     def end(self, error: BaseException | None = None) -> None:
         """Note that the run has ended: by itself, by Ctrl-C or sys.exit (stopped), or by another exception (failed)."""
+        self._end(error)
+        with self.errors.guard("event"):
+            self._ended()
+
+    def _end(self, error: BaseException | None) -> None:
         self.sink.bring_in()
         with self.sink.changing("event"):
             self.training = False
@@ -188,7 +195,7 @@ class Run:
             cut_short = error is None and (self.training or self.state is RunState.STARTING)
             if cut_short and not self.state.over:
                 self._enter(RunState.STOPPED)
-            self.end(error)
+            self._end(error)
 
     def preempt(self) -> None:
         """Note that the process was told to end (SIGTERM)."""

@@ -106,14 +106,16 @@ def curves(history: History, names: Sequence[str] = (), points: int = POINTS) ->
     }
 
 
-def kept(snapshot: Snapshot, history: History, now: float, language: Language = ENGLISH) -> dict[str, Any]:
-    """Return both documents of a run that is over, for `rlexporter.status.page.page`."""
+def kept(
+    snapshot: Snapshot, history: History, now: float, language: Language = ENGLISH, points: int = MOST_POINTS
+) -> dict[str, Any]:
+    """Return both documents of a run that is over, for `rlexporter.status.page.page`; ``points``: of a curve."""
     told = status(snapshot, history, now, language)
     names = cards.curves()
     if curve := told["verdict"]["curve"]:
         labels = labelled(curve["labels"], curve["labels"].values())
         names.append(f"{curve['series']}{{{labels}}}" if labels else curve["series"])
-    return {"status": told, "history": curves(history, names, MOST_POINTS)}
+    return {"status": told, "history": curves(history, names, points)}
 
 
 def _curve(history: History, series: Series, points: int) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping
-from threading import Lock
+from threading import RLock
 from typing import NamedTuple
 
 from rlexporter.catalog.metrics import NAMED
@@ -58,7 +58,7 @@ class History:
     """
 
     def __init__(self) -> None:
-        self._lock = Lock()
+        self._lock = RLock()  # SIGTERM may interrupt who holds it, and have the page of the run made
         self._seen: Snapshot | None = None
         self._step = float("-inf")
         self._curves: dict[Series, Curve] = {}

@@ -46,6 +46,7 @@ def attached(trainer: Trainer) -> Exporter:
         token_file=Path("token"),
         otlp=True,
         discovery_dir="/shared/targets",
+        report=False,
         state_file=True,
         state_interval=5.0,
         record=Path("run.jsonl"),

@@ -77,6 +77,9 @@ def _check(how: str, training: Training, server: Prometheus) -> None:
         assert server.value(f"last_over_time({series}[30m])") == expected, (how, series)
     classes = server.query(f"last_over_time(rl_run_exception_info{{{run}}}[30m])")
     assert [found["metric"]["exception"] for found in classes] == ([exception] if exception else [])
+    (page,) = training.folder.rglob("rlexporter.html")
+    assert f'"state": "{state}"' in page.read_text()
+    assert training.output.count(" is over: ") == 1
 
 
 def _resumes(preempted: Training, server: Prometheus) -> None:
