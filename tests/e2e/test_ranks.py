@@ -190,7 +190,8 @@ def test_a_rank_that_hangs_is_told_apart_and_the_others_are_served(tmp_path: Pat
         _ends_well(launcher, tmp_path, tmp_path)
     assert _value(port, "rl_step{") == 0
     errors = [line for line in (tmp_path / "err").read_text().splitlines() if "rlexporter: " in line]
-    assert all("serving" in line or "scraped" in line for line in errors)
+    assert all(any(word in line for word in ("serving", "scraped", "is over: ")) for line in errors)
+    assert sum("is over: " in line for line in errors) == 1
 
 
 def _value(port: int, *parts: str) -> float:
