@@ -17,6 +17,7 @@ import pytest
 
 from rlexporter import Exporter
 from rlexporter.catalog.metrics import CATALOG
+from rlexporter.model.snapshot import RunState
 from rlexporter.model.step import RunFacts, StepUpdate
 from rlexporter.outputs import kept_page
 from rlexporter.outputs.kept_page import PAGE_FILE
@@ -115,6 +116,20 @@ def test_who_keeps_no_page(tmp_path: Path, capsys: pytest.CaptureFixture[str], s
     _train(tmp_path, **settings).close()
 
     assert not (tmp_path / PAGE_FILE).exists()
+    assert _told(capsys) == []
+
+
+def test_a_run_that_only_follows_a_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """As `tail` and `replay` do: the folder is that of somebody else's training."""
+    exporter = Exporter(run="r", port=0).start()
+    exporter.run.prepare(RunFacts(output_dir=str(tmp_path)))
+    exporter.run.enter(RunState.RUNNING)
+    exporter.log({"reward": 1.0}, step=1)
+    exporter.run.enter(RunState.FINISHED)
+    exporter.end()
+    exporter.close()
+
+    assert list(tmp_path.iterdir()) == []
     assert _told(capsys) == []
 
 
