@@ -11,6 +11,11 @@ from rlexporter.model.condition import Family, PrometheusAlert, Severity
 RUNBOOKS = "https://github.com/rlexporter/rlexporter/blob/main/alerts/runbooks"
 """The folder that `runbook_url` points to: alerts/runbooks in the repository."""
 
+RESUME = "Resume from the last good checkpoint."
+"""What the first step of a verdict says already, with the checkpoint."""
+STACK = "`rl_phase` says where; `py-spy dump --pid` shows the stack."
+"""What the steps about a run that hangs have as a command."""
+
 RUN_FAILED = PrometheusAlert(
     alert="RLRunFailed",
     family=Family.CRASH,
@@ -31,7 +36,7 @@ RUN_FAILED = PrometheusAlert(
         "Out of memory.",
         "An exception in a reward function or a tool.",
     ),
-    remedies=("Read the exception; look for a non-finite alert before it; resume from the last good checkpoint.",),
+    remedies=("Read the exception, and look for an alert on NaN before it.", RESUME),
     source="the state that the exporter serves after the end",
     tells_checkpoint=True,
 )
@@ -56,7 +61,7 @@ RUN_VANISHED = PrometheusAlert(
     ),
     remedies=(
         "Look at the scheduler's and the kernel's log of the node.",
-        "Resume from the last good checkpoint.",
+        RESUME,
     ),
     source="three and a half minutes without a scrape: 14 at 15 seconds; a network that is away for less is no death",
     tells_checkpoint=True,
@@ -78,7 +83,7 @@ RUN_STALLED = PrometheusAlert(
         "A sampler that hangs, a data loader that waits.",
     ),
     remedies=(
-        "`rl_phase` says where; `py-spy dump --pid` shows the stack.",
+        STACK,
         "Give reward functions a time-out.",
         'A run with slow steps: `thresholds={"run_stalled": seconds}`.',
     ),

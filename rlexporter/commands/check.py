@@ -16,7 +16,7 @@ from rlexporter.catalog.alerts import RUN_FAILED, RUN_VANISHED
 from rlexporter.catalog.algorithms import ALGORITHMS
 from rlexporter.catalog.conditions import CONDITION_NAMED
 from rlexporter.catalog.metrics import NAMED
-from rlexporter.commands.recorded_alerts import LEAST_STEPS, NOTHING_JUDGED, Fired, NotJudged, Report, judge
+from rlexporter.commands.recorded_alerts import NOTHING_JUDGED, Fired, NotJudged, Report, judge
 from rlexporter.conditions.from_catalog import SIGNAL_NAMED, series_of
 from rlexporter.config.mapping import proposed
 from rlexporter.config.settings import Settings
@@ -26,6 +26,7 @@ from rlexporter.model.condition import Severity
 from rlexporter.model.errors import SetupError
 from rlexporter.model.incident import WORDS
 from rlexporter.status.samples import COUNTED, quantity
+from rlexporter.status.verdict import LEAST_STEPS
 
 UNREADABLE = 3
 """The exit status for a file that cannot be read, as of any command that reads one."""

@@ -23,7 +23,7 @@ from rlexporter.model.snapshot import RunState
 from rlexporter.recording import Recording
 from rlexporter.run.run import Run
 from rlexporter.status.samples import Samples
-from rlexporter.status.verdict import Verdict, incidents_as_json, verdict
+from rlexporter.status.verdict import LEAST_STEPS, Verdict, incidents_as_json, verdict
 from rlexporter.store.keys import Resolver, evaluation_prefix
 from rlexporter.store.store import Store
 
@@ -41,9 +41,6 @@ _RELATIVE = {
 }
 NOTHING_JUDGED = 4
 """The exit status for a run of which nothing could be judged, or that is too short."""
-LEAST_STEPS = 3
-"""The steps that a log must have to be judged."""
-
 _TEXT_ONLY = ("verdict", "logged", "checks", "keys")
 
 

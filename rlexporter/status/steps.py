@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from rlexporter.catalog.alerts import RESUME, STACK
 from rlexporter.catalog.algorithms import GRPO, PPO, PPO_LEGACY, RLOO
 from rlexporter.catalog.conditions import CONDITION_NAMED, STOP
 from rlexporter.catalog.languages import ENGLISH, Language
@@ -53,7 +54,9 @@ def _with_values(text: str, samples: Samples, language: Language) -> str:
     def named(setting: re.Match[str]) -> str:
         value = samples.value("rl_hyperparameter", setting[1])
         return (
-            setting[0] if value is None else language("{setting} (now {value})", setting=setting[0], value=f"{value:g}")
+            setting[0]
+            if value is None
+            else language("{setting} ({value} in this run)", setting=setting[0], value=f"{value:g}")
         )
 
     return _SETTING.sub(named, text)
@@ -71,12 +74,13 @@ def of_stall(texts: Sequence[str], samples: Samples, language: Language = ENGLIS
     first = Step(language("Leave it running for now: only while it hangs can you see what it waits for."))
     pid = PID if samples.info("rl_run_info").get("trainer") else "PID"  # this process trains, or only follows a log
     look = Step(language("See where each thread waits, on its machine:"), f"py-spy dump --pid {pid}")
-    return _numbered(first, look, [language(text) for text in texts])
+    return _numbered(first, look, [language(text) for text in texts if text is not STACK])
 
 
 def of_failure(texts: Sequence[str], samples: Samples, language: Language = ENGLISH) -> list[Step]:
     """Return what to do about a run that has ended with an exception."""
-    return _numbered(_stop_or_go_on(True, samples, language), None, [language(text) for text in texts])
+    mend = [language(text) for text in texts if text is not RESUME]
+    return _numbered(_stop_or_go_on(True, samples, language), None, mend)
 
 
 def _numbered(first: Step, look: Step | None, mend: Sequence[str]) -> list[Step]:
@@ -104,7 +108,15 @@ def _stop_or_go_on(act: bool, samples: Samples, language: Language) -> Step:
     elif samples.value("rl_last_checkpoint_step") is not None:
         then = language("No checkpoint is from before this began, so start again from the beginning.")
     else:
-        then = language("No checkpoint was written: set `save_steps`, and start again.")
+        every = samples.value("rl_hyperparameter", "save_steps")
+        then = _with_values(
+            language(
+                "No checkpoint was written: set `save_steps`, and start again."
+                if every is None or every <= (samples.step or 0)
+                else "No checkpoint was written yet: lower `save_steps`, and start again."
+            ),
+            *(samples, language),
+        )
     return Step(language.together([first, then]))
 
 

@@ -20,6 +20,8 @@ from rlexporter.status import steps
 from rlexporter.status.samples import COUNTED, Samples, number, quantity, whole
 from rlexporter.status.steps import Step
 
+LEAST_STEPS = 3
+"""A run of fewer steps is too short to judge."""
 UNKNOWN = "unknown"
 STUCK = "stuck"
 """The state, for a reader, of a run that should have made a step by now."""
@@ -29,6 +31,7 @@ _BEGAN = {
     Standing.EASED: "It began in step {step}. It is within its limit again, but not where it was before.",
     Standing.OVER: "It began in step {step}, and is over.",
 }
+_VANISHING = 1e-3
 _ENDED = {
     RunState.FINISHED: "The run has finished",
     RunState.STOPPED: "The run was stopped",
@@ -106,7 +109,7 @@ def _of_process(samples: Samples, now: float, language: Language) -> Verdict | N
     if is_stalled(samples, now):
         return Verdict(
             *(ACT, "stalled", [], _stall(samples, now, language)),
-            steps.of_stall(RUN_STALLED.remedies[1:], samples, language),
+            steps.of_stall(RUN_STALLED.remedies, samples, language),
             [language(text) for text in RUN_STALLED.remedies],
             runbook(RUN_STALLED.alert),
         )
@@ -152,9 +155,13 @@ def _told(incident: Incident, samples: Samples, language: Language) -> str:
     if subject and not CONDITION_NAMED[incident.condition].about:
         told.append(language("It concerns {subject}.", subject=subject))
     since = incident.since if subject else incident.began
-    measured = "" if subject or _is_yes_or_no(incident) else _measured(incident, language)
-    told_when = measured and since == incident.step and incident.standing is Standing.HOLDS
-    began = "" if told_when else language(_BEGAN[incident.standing], step=str(since))
+    measured = "" if subject or _is_yes_or_no(incident) else _measured(incident, samples, language)
+    told_when = measured and not _is_vanishing(incident) and since == incident.step
+    began = (
+        ""
+        if told_when and incident.standing is Standing.HOLDS
+        else language(_BEGAN[incident.standing], step=str(since))
+    )
     return language.together([*told, _returned(subject, samples, language), measured, began])
 
 
@@ -171,8 +178,16 @@ def _is_yes_or_no(incident: Incident) -> bool:
     return incident.unit in COUNTED or (incident.threshold == 0.5 and incident.value.is_integer())
 
 
-def _measured(incident: Incident, language: Language) -> str:
+def _is_vanishing(incident: Incident) -> bool:
+    """Return True if the number is a share of what it was, and next to nothing: what it is now says more."""
+    return incident.unit == "fraction" and abs(incident.threshold) < _VANISHING
+
+
+def _measured(incident: Incident, samples: Samples, language: Language) -> str:
     """Return the number that was too much, and its limit; empty where these are no numbers."""
+    if _is_vanishing(incident):
+        now = samples.value(incident.series)
+        return "" if now is None else language("It is now {value}.", value=quantity(now, NAMED[incident.series].unit))
     if not (isfinite(incident.value) and isfinite(incident.threshold)):
         return ""
     told = {"value": quantity(incident.value, incident.unit), "limit": quantity(incident.threshold, incident.unit)}
@@ -191,7 +206,7 @@ def _returned(function: str, samples: Samples, language: Language) -> str:
 
 def _curve(incident: Incident, samples: Samples) -> dict[str, Any] | None:
     """Return the series that shows it: of a reward function its mean, else what was judged, else what is beside it."""
-    signal = "" if _is_yes_or_no(incident) else CONDITION_NAMED[incident.condition].signal
+    signal = "" if _is_yes_or_no(incident) or _is_vanishing(incident) else CONDITION_NAMED[incident.condition].signal
     for name, label in (("rl_reward_function_mean", incident.subject), ("rl_signal", signal)):
         if samples.value(name, label) is not None:
             return {"series": name, "labels": {NAMED[name].labels[0]: label}}
@@ -201,6 +216,10 @@ def _curve(incident: Incident, samples: Samples) -> dict[str, Any] | None:
 
 
 def _all_pass(samples: Samples, language: Language) -> str:
+    """Return how many checks there were; of a run that has ended too soon that it cannot be judged."""
+    state, steps_done = samples.snapshot.state, samples.value("rl_steps_total")
+    if state is not None and state.over and steps_done is not None and steps_done < LEAST_STEPS:
+        return language("It is too short to judge: fewer than {count} steps.", count=str(LEAST_STEPS))
     judged = sum(value == 1.0 for value in samples.of("rl_condition_judged").values())
     return language("All {count} checks pass.", count=str(judged)) if judged else ""
 

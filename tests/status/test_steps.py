@@ -15,6 +15,7 @@ from rlexporter.status import steps
 from rlexporter.status.samples import Samples
 from rlexporter.status.steps import Step
 from rlexporter.store.store import Store
+from tests.conditions.planted import Planted
 from tests.status.runs import NOW, goes_wrong, judged, said
 
 BESIDE = "(rl_kl_per_token|rl_reward_mean)"
@@ -38,7 +39,7 @@ def test_a_run_that_must_be_stopped() -> None:
         Step(
             "Look at the numbers beside it:", "curl -s {address}/metrics | grep -E '^(rl_kl_per_token|rl_reward_mean)'"
         ),
-        Step("Raise `beta` (now 0.04)."),
+        Step("Raise `beta` (0.04 in this run)."),
     ]
 
     store.saved(8)
@@ -96,6 +97,35 @@ def test_a_run_that_hangs_or_has_failed() -> None:
     store.enter(RunState.FAILED, "OutOfMemoryError")
     failed = said(store.snapshot).steps
     assert failed[0].text.endswith("Resume from `checkpoint-9`, which was written before this began.")
+    assert [step.text for step in failed[1:]] == ["Read the exception, and look for an alert on NaN before it."]
+
+
+@pytest.mark.parametrize(
+    ("every", "told"),
+    [
+        (500.0, "No checkpoint was written yet: lower `save_steps` (500 in this run), and start again."),
+        (2.0, "No checkpoint was written: set `save_steps` (2 in this run), and start again."),
+    ],
+)
+def test_where_no_checkpoint_is(every: float, told: str) -> None:
+    """What is set already is not told as if it were missing."""
+    store = _running()
+    store.change(lambda builder: builder.set("rl_hyperparameter", every, "save_steps"))
+    goes_wrong(store, "kl_high", "critical", 4)
+    assert said(store.snapshot).steps[0].text == f"Stop the run. {told}"
+
+
+def test_a_penalty_with_the_wrong_sign_is_told_with_its_coefficient() -> None:
+    """A share of its highest value, -100 %, would be a riddle; its curve is that of the coefficient."""
+    run = Planted("ppo-legacy")
+    for step in range(1, 9):
+        run.line({"objective/kl_coef": 0.07 if step < 7 else -0.07})
+    found = said(run.store.snapshot)
+    assert found.conditions[0] == "kl_coef_lost"
+    assert found.text.startswith(
+        "The coefficient of the KL penalty is 0 or negative. It is now -0.07. It began in step 7."
+    )
+    assert found.curve == {"series": "rl_kl_coef", "labels": {}}
 
 
 def test_a_healthy_run_has_none() -> None:

@@ -273,6 +273,15 @@ def test_a_run_that_has_ended_says_how_and_what_still_held(state: RunState, text
     assert found.text.startswith(f"A trained weight is NaN or infinite. In step 5: 7, limit 3. {text}")
 
 
+def test_a_run_of_two_steps_is_too_short_to_judge() -> None:
+    """As `check` says of its log; while it runs, what is judged so far is told."""
+    store = _running(steps=2)
+    assert " checks pass." in said(store.snapshot).text
+    store.enter(RunState.FINISHED)
+    expected = "The run has finished after step 2. It is too short to judge: fewer than 3 steps."
+    assert said(store.snapshot).text == expected
+
+
 @pytest.mark.parametrize(
     ("run", "word", "code", "first"),
     [
