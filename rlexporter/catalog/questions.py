@@ -16,6 +16,8 @@ class Shown:
     signal: str = ""
     """The signal whose limits belong to it; also the one that is read, where there are no ``series``."""
     series: tuple[str, ...] = ()
+    prominent: bool = False
+    """True for what is always worth a curve."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +42,7 @@ QUESTIONS: tuple[Question, ...] = (
             *(Family.OPTIMIZER, Family.EVALUATION),
         ),
         main=(
-            Shown(name="reward", signal="reward"),
+            Shown(name="reward", signal="reward", prominent=True),
             Shown(name="reward spread", signal="reward_std"),
             Shown(name="groups without spread", signal="zero_std_fraction"),
             Shown(name="learning rate", signal="learning_rate"),
@@ -55,13 +57,13 @@ QUESTIONS: tuple[Question, ...] = (
             *(Family.TRUNCATION, Family.LENGTH),
         ),
         main=(
-            Shown(name="KL", signal="kl"),
-            Shown(name="entropy", signal="entropy"),
+            Shown(name="KL", signal="kl", prominent=True),
+            Shown(name="entropy", signal="entropy", prominent=True),
             Shown(name="ratio", signal="ratio"),
             Shown(name="clipped", signal="clipfrac"),
-            Shown(name="gradient norm", signal="grad_norm"),
-            Shown(name="value loss", signal="value_loss"),
-            Shown(name="completion length", signal="length"),
+            Shown(name="gradient norm", signal="grad_norm", prominent=True),
+            Shown(name="value loss", signal="value_loss", prominent=True),
+            Shown(name="completion length", signal="length", prominent=True),
             Shown(name="cut off", signal="truncated"),
         ),
     ),
@@ -83,7 +85,12 @@ QUESTIONS: tuple[Question, ...] = (
         title="Is it fast?",
         families=(Family.SLOW, Family.STALL),
         main=(
-            Shown(name="step time", signal="step_time", series=("rl_step_duration_seconds", "rl_step_time_seconds")),
+            Shown(
+                name="step time",
+                signal="step_time",
+                series=("rl_step_duration_seconds", "rl_step_time_seconds"),
+                prominent=True,
+            ),
             Shown(name="episodes per second", series=("rl_episodes_per_second",)),
             Shown(name="waiting", signal="waiting"),
         ),

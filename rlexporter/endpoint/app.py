@@ -182,8 +182,10 @@ async def _history(request: Request) -> Response:
     known = points.isdecimal() and points.isascii() and len(points) < 5
     if not (known and 4 <= int(points) <= document.MOST_POINTS):
         return Response(f"points is a number from 4 to {document.MOST_POINTS}\n", 400, media_type="text/plain")
-    most = int(points)
-    body = served.documents.get((names, most), lambda _: _json(document.curves(served.history, names, most)))
+    most, heat = int(points), request.query_params.get("heat_maps") == "1"
+    body = served.documents.get(
+        (names, most, heat), lambda _: _json(document.curves(served.history, names, most, heat))
+    )
     return _answer(request, body, "Accept-Encoding")
 
 

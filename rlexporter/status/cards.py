@@ -9,8 +9,8 @@ from rlexporter.catalog.conditions import CONDITION_NAMED, CONDITIONS
 from rlexporter.catalog.languages import ENGLISH, Language
 from rlexporter.catalog.metrics import NAMED
 from rlexporter.catalog.questions import QUESTIONS, Question, Shown
-from rlexporter.conditions.from_catalog import sources
-from rlexporter.model.condition import Family, Severity
+from rlexporter.conditions.from_catalog import SIGNAL_NAMED, sources
+from rlexporter.model.condition import Family, Read, Severity
 from rlexporter.model.histogram import Histogram
 from rlexporter.model.incident import ACT, FINE, LOOK, WORDS, Incident
 from rlexporter.model.metric import Kind, Metric, Series
@@ -80,6 +80,8 @@ def _silence(samples: Samples, now: float, language: Language) -> dict[str, Any]
         "healthy": "",
         "threshold": number(samples.value("rl_stall_after_seconds")),
         "limits": [],
+        "prominent": False,
+        "distribution": "",
     }
 
 
@@ -103,8 +105,17 @@ def _entry(
                 "healthy": metric.healthy.text if metric.healthy else "",
                 "threshold": _nearest(limits, value),
                 "limits": limits,
+                "prominent": shown.prominent,
+                "distribution": _distribution(shown.signal, samples),
             }
     return None
+
+
+def _distribution(signal: str, samples: Samples) -> str:
+    """Return the histogram whose mean ``signal`` is, where the run has one."""
+    read = SIGNAL_NAMED[signal].sources if signal else ()
+    names = (source.series for source in read if source.read is Read.MEAN)
+    return next((name for name in names if Series(NAMED[name]) in samples.snapshot.buckets), "")
 
 
 def _value(metric: Metric, samples: Samples, before: Mapping[Series, Histogram]) -> float | None:
@@ -131,7 +142,8 @@ def _limits(signal: str, samples: Samples) -> Iterator[dict[str, Any]]:
                 threshold = samples.value("rl_threshold", condition.name, severity)
                 if threshold is not None:
                     names = {"condition": condition.name, "severity": severity}
-                    yield {**names, "below": condition.below, "threshold": number(threshold)}
+                    relative = condition.baseline.relative
+                    yield {**names, "below": condition.below, "relative": relative, "threshold": number(threshold)}
 
 
 def _nearest(limits: Sequence[Mapping[str, Any]], value: float) -> float | None:

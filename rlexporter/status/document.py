@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import cache, lru_cache
+from math import isfinite
 from typing import Any, NamedTuple
 
 from rlexporter.catalog.alerts import RUNBOOKS
@@ -17,6 +18,7 @@ from rlexporter.model.metric import Metric, Series
 from rlexporter.model.snapshot import RunState, Snapshot
 from rlexporter.status import cards
 from rlexporter.status.curve import thinned
+from rlexporter.status.heatmap import HeatMap
 from rlexporter.status.history import History, labelled, since
 from rlexporter.status.samples import Number, Samples, number, whole
 from rlexporter.status.steps import PID
@@ -27,6 +29,8 @@ VERSION = 1
 
 MOST_POINTS = 2000
 POINTS = 500
+FEW_REWARDS = 4
+"""As many reward functions have their curves on the page, beside the reward."""
 _MOST_CURVES = 200
 _DOCS = f"{RUNBOOKS.removesuffix('/alerts/runbooks')}/docs/api.md"
 _LINKS = {
@@ -93,16 +97,19 @@ def _verdict(found: Verdict, process: Process | None) -> dict[str, Any]:
     return {**asdict(found), "steps": steps}
 
 
-def curves(history: History, names: Sequence[str] = (), points: int = POINTS) -> dict[str, Any]:
+def curves(
+    history: History, names: Sequence[str] = (), points: int = POINTS, heat_maps: bool = False
+) -> dict[str, Any]:
     """Return the document of the curves of the metrics ``names``, with at most ``points`` each.
 
-    Without ``names``: of those that the cards may show. At most 200 curves.
+    Without ``names``: of those that the cards may show. At most 200 curves. ``heat_maps``: of all histograms too.
     """
     wanted = [series for name in dict.fromkeys(names or cards.curves()) for series in history.series(name)]
     return {
         "version": VERSION,
         "curves": [_curve(history, series, points) for series in wanted[:_MOST_CURVES]],
         "marks": [mark._asdict() for mark in history.marks()],
+        "heat_maps": [_heat_map(series, of) for series, of in history.heat_maps()] if heat_maps else [],
     }
 
 
@@ -112,10 +119,12 @@ def kept(
     """Return both documents of a run that is over, for `rlexporter.status.page.page`; ``points``: of a curve."""
     told = status(snapshot, history, now, language)
     names = cards.curves()
+    if len(told["rewards"]) <= FEW_REWARDS:
+        names.append("rl_reward_function_mean")
     if curve := told["verdict"]["curve"]:
         labels = labelled(curve["labels"], curve["labels"].values())
         names.append(f"{curve['series']}{{{labels}}}" if labels else curve["series"])
-    return {"status": told, "history": curves(history, names, points)}
+    return {"status": told, "history": curves(history, names, points, heat_maps=True)}
 
 
 def _curve(history: History, series: Series, points: int) -> dict[str, Any]:
@@ -125,6 +134,20 @@ def _curve(history: History, series: Series, points: int) -> dict[str, Any]:
         "labels": _labels(series),
         "steps": [whole(step) for step, _ in curve],
         "values": [number(value) for _, value in curve],
+    }
+
+
+def _heat_map(series: Series, of: HeatMap) -> dict[str, Any]:
+    columns = of.columns()
+    return {
+        "series": series.metric.series,
+        "labels": _labels(series),
+        "edges": [*map(number, of.bounds), "+Inf"],
+        "smallest": _extreme(of.smallest),
+        "largest": _extreme(of.largest),
+        "every": of.every,
+        "steps": [column.step for column in columns],
+        "counts": [list(column.counts) for column in columns],
     }
 
 
@@ -223,12 +246,19 @@ def _distribution(series: Series, counted: Histogram, recent: Histogram, steps: 
         "help": series.metric.help,
         "edges": [*map(number, counted.bounds), "+Inf"],
         "counts": list(counted.counts),
+        "smallest": _extreme(counted.minimum),
+        "largest": _extreme(counted.maximum),
         "recent": list(recent.counts),
         "recent_steps": steps,
         "count": counted.count,
         "sum": number(counted.positive_sum - counted.negative_sum),
         "nonfinite": dict(counted.nonfinite.by_kind()) if counted.nonfinite else None,
     }
+
+
+def _extreme(value: float) -> float | None:
+    """Return the smallest or the largest of finite values; None if there are none."""
+    return value if isfinite(value) else None
 
 
 def _not_judged(samples: Samples, missing: Mapping[str, tuple[str, str]], language: Language) -> list[dict[str, str]]:

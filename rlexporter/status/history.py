@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping
+from math import inf
 from threading import RLock
 from typing import NamedTuple
 
@@ -12,15 +13,18 @@ from rlexporter.model.histogram import Histogram, Nonfinite
 from rlexporter.model.metric import Series
 from rlexporter.model.snapshot import Snapshot
 from rlexporter.status.curve import Curve, Point
+from rlexporter.status.heatmap import HeatMap
 
 RECENT_STEPS = 50
 """The steps that count as the last ones."""
 
-_MOST_POINTS = 1_100_000
+_MOST_POINTS = 1_000_000
 """The points of all curves: 16 bytes each, and an eighth more where arrays have room to grow."""
 _LONGEST = 3000
 _SHORTEST = 8
 _MOST_CURVES = 4000
+_MOST_HEAT_MAPS = 64
+"""They take 1.7 MB at most: 96 columns of 25 buckets, of 8 bytes each, and what Python needs for an array."""
 _APART = 5
 """The steps between two states of the histograms."""
 _PACE_SECONDS = 60.0
@@ -60,8 +64,9 @@ class History:
     def __init__(self) -> None:
         self._lock = RLock()  # SIGTERM may interrupt who holds it, and have the page of the run made
         self._seen: Snapshot | None = None
-        self._step = float("-inf")
+        self._step = -inf
         self._curves: dict[Series, Curve] = {}
+        self._heat_maps: dict[Series, HeatMap] = {}
         self._histograms: dict[Series, Histogram] = {}
         self._states: deque[tuple[int, Mapping[Series, Histogram]]] = deque()
         self._pace: deque[tuple[float, float]] = deque(maxlen=1000)  # a recording may have no times
@@ -101,6 +106,12 @@ class History:
             named = [each for each in named if labelled(each.metric.labels, each.labels) == wanted]
         return sorted(named, key=lambda series: series.labels)
 
+    def heat_maps(self) -> list[tuple[Series, HeatMap]]:
+        """Return a copy of the heat map of each histogram, sorted by name and labels; at most 64."""
+        with self._lock:
+            found = [(series, heat_map.copy()) for series, heat_map in self._heat_maps.items()]
+        return sorted(found, key=lambda each: (each[0].metric.series, each[0].labels))
+
     def marks(self) -> list[Mark]:
         """Return the checkpoints and evaluations, at most the last 500, in their order."""
         with self._lock:
@@ -124,7 +135,7 @@ class History:
 
     def _begin_again(self, snapshot: Snapshot, step: int) -> None:
         """Forget the curves. Histograms count on, so that their current state is where the run begins."""
-        for kept in (self._curves, self._states, self._pace, self._marks):
+        for kept in (self._curves, self._heat_maps, self._states, self._pace, self._marks):
             kept.clear()
         self._states.append((step, snapshot.buckets))
 
@@ -160,18 +171,37 @@ class History:
         most = self._most
         for series, counted in snapshot.buckets.items():
             before = self._histograms.get(series)
-            if series.metric.of or counted is before:
+            if counted is before or step <= self._newest(series):
                 continue
-            curve, fresh = self._curves.get(series) or self._new(series), since(counted, before)
-            if curve is not None and step > curve.last_step and (fresh.count or fresh.nonfinite):
+            fresh = since(counted, before)
+            if not (fresh.count or fresh.nonfinite):
+                continue
+            self._histograms[series] = counted
+            if not series.metric.of and (curve := self._curves.get(series) or self._new(series)) is not None:
                 curve.add(step, fresh.mean, most)
-                self._histograms[series] = counted
+            if fresh.count and (heat_map := self._heat_map(series, counted.bounds)) is not None:
+                heat_map.add(step, fresh)
         if not self._states:  # histograms count from the start of the process
             self._states.append((step - int(snapshot.samples.get(_STEPS_DONE, 0)), {}))
         if step - self._states[-1][0] >= _APART:
             self._states.append((step, snapshot.buckets))
         while len(self._states) > 1 and self._states[1][0] <= step - RECENT_STEPS:
             self._states.popleft()
+
+    def _newest(self, series: Series) -> float:
+        """Return the last step that what ``series`` counts was added for."""
+        curve, heat_map = self._curves.get(series), self._heat_maps.get(series)
+        return max(curve.last_step if curve else -inf, heat_map.last_step if heat_map else -inf)
+
+    def _heat_map(self, series: Series, bounds: tuple[float, ...]) -> HeatMap | None:
+        """Return the heat map of ``series``; None if there are too many. One of other bounds begins anew."""
+        found = self._heat_maps.get(series)
+        if found is not None and found.bounds == bounds:
+            return found
+        if found is None and len(self._heat_maps) >= _MOST_HEAT_MAPS:
+            return None
+        found = self._heat_maps[series] = HeatMap(bounds)
+        return found
 
     def _new(self, series: Series) -> Curve | None:
         if len(self._curves) >= _MOST_CURVES:

@@ -73,7 +73,12 @@ def test_the_history_is_kept_while_nobody_asks(exporter: Exporter) -> None:
         "version": 1,
         "curves": [{"series": "rl_reward_mean", "labels": {}, "steps": [1, 2, 3], "values": [1.0, 2.0, 3.0]}],
         "marks": [],
+        "heat_maps": [],
     }
+    exporter.observe("rl_reward_dist", [0.5, 2.0])
+    exporter.log({"reward": 4.0}, step=4)
+    (heat,) = eventually(lambda: _get(exporter, "/api/history?heat_maps=1")["heat_maps"])
+    assert (heat["series"], heat["steps"], [sum(counts) for counts in heat["counts"]]) == ("rl_reward_dist", [4], [2])
     cards = {curve["series"] for curve in _get(exporter, "/api/history")["curves"]}
     assert {"rl_reward_mean", "rl_kl_per_token"} <= cards
     exporter.close()

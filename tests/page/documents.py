@@ -63,7 +63,7 @@ def played(
         history.see(run.store.snapshot)
     run.store.enter(state, exception)
     snapshot = run.store.snapshot
-    return {"status": document.status(snapshot, history, run.clock), "history": document.curves(history)}
+    return document.kept(snapshot, history, run.clock)
 
 
 @cache

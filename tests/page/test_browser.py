@@ -24,6 +24,7 @@ from tests.page.documents import HOSTILE, RUNS, STEPS
 from tests.tools import eventually
 
 pytestmark = pytest.mark.slow
+BOX = "node => { const { y, height } = node.getBBox(); return { y, height }; }"
 MINUS = "\u2212"
 _OF_THE_EXPORTER = re.compile("rl_condition|rl_threshold|rl_signal|rl_logged|rlexporter_")
 """Series about the watching, which the table has behind those that are watched."""
@@ -63,13 +64,16 @@ def test_numbers_are_those_of_the_document(browser: Browser, served: Served) -> 
             expect(found.page.locator(".reward-mean")).to_have_count(len(status["rewards"]))
             shown, rows, rewards = (
                 found.page.eval_on_selector_all(where, "all => all.map((n) => [n.title, n.textContent])")
-                for where in (".card .figure .number", "#rows td.value", ".reward-mean")
+                for where in (":is(.tile, .card) .figure .number", "#rows td.value", ".reward-mean")
             )
-        mains = [
-            main["value"]
+        tiles = [main for card in status["cards"] for main in card["main"] if main["prominent"]]
+        rows_of_cards = [
+            main
             for card in status["cards"]
             for main in sorted(card["main"], key=lambda main: main["value"] != "NaN")  # what is wrong comes first
+            if not main["prominent"]
         ]
+        mains = [main["value"] for main in (*tiles, *rows_of_cards)]
         series = sorted(status["series"], key=lambda row: bool(_OF_THE_EXPORTER.match(row["name"])))
         for expected, read in (
             (mains, shown),
@@ -138,7 +142,7 @@ def test_it_is_live(watched: Watched, served: Served) -> None:
     expect(page.locator("#step")).to_have_text("step 413 of 600")
     expect(page.locator("#verdict-word")).to_have_text("Act")
     expect(page.locator("#news")).to_have_text(f"Verdict: Act. {news['status']['verdict']['text']}")
-    expect(page.locator(".card .hole")).to_have_count(1)
+    expect(page.locator(".tile .hole")).to_have_count(1)
     assert page.title() == f"Act: {documents.NAME}"
     assert page.evaluate("window.same && document.activeElement.id") == "search"
 
@@ -224,27 +228,108 @@ def test_nan_breaks_the_line_and_marks_its_steps(browser: Browser, served: Serve
     curve["values"][100:120] = ["NaN"] * 20
     served.data = data
     with opened(browser, served.url) as found:
-        card = found.page.locator(".card", has_text="Is it learning?").locator(".first")
-        expect(card.locator(".hole")).to_have_count(1)
-        lines = card.locator(".line").evaluate_all("all => all.map((line) => line.getAttribute('d'))")
+        tile = found.page.locator(".tile", has_text="Mean reward")
+        expect(tile.locator(".hole")).to_have_count(1)
+        lines = tile.locator(".line:not(.other)").evaluate_all("all => all.map((line) => line.getAttribute('d'))")
     assert [each.count("M") for each in lines] == [2, 2]
     assert all(math.isfinite(float(x)) for each in lines for x in re.sub("M|L|h0", " ", each).split())
 
 
-def test_of_many_limits_those_are_said_that_are_met_first(browser: Browser, served: Served) -> None:
-    """By side and severity; a warning that comes after the critical limit is none."""
+@pytest.mark.parametrize(
+    ("value", "words", "below"),
+    [
+        (1.5, "alert above 2", False),
+        (9.5, "alert above 9, set by the run's own past", False),
+        (0.4, "alert below 0.5", True),
+    ],
+)
+def test_of_many_limits_one_is_said(browser: Browser, served: Served, value: float, words: str, below: bool) -> None:
+    """The worst that is crossed, or else the nearest; what lies beyond it is shaded."""
     found = [(2.0, "warning", False), (9.0, "critical", False), (8.0, "warning", False), (91.0, "warning", False)]
-    found += [(0.5, "critical", True), (0.2, "warning", True), (0.3, "warning", True)]
+    found += [(0.5, "critical", True), (0.2, "warning", True), (0.3, "warning", True), (1.4, "info", False)]
     data = documents.healthy()
     kl = data["status"]["cards"][1]["main"][0]
     kl["limits"] = [
-        {"condition": f"c{i}", "severity": severity, "threshold": value, "below": below}
-        for i, (value, severity, below) in enumerate(found)
+        {"condition": f"c{i}", "severity": severity, "threshold": limit, "below": low, "relative": limit == 9.0}
+        for i, (limit, severity, low) in enumerate(found)
     ]
+    kl["value"] = value
+    (curve,) = [
+        each for each in data["history"]["curves"] if each["series"] == kl["series"] and each["labels"] == kl["labels"]
+    ]
+    curve["values"] = [12.0 * step / STEPS for step in curve["steps"]]
     served.data = data
     with opened(browser, served.url) as watched:
-        card = watched.page.locator(".card", has_text="Is it stable?").locator(".first .limits")
-        expect(card).to_have_text("warning > 2 · critical > 9 · critical < 0.5")
+        tile = watched.page.locator(".tile", has_text="KL")
+        expect(tile.locator(".limits")).to_have_text(words)
+        expect(tile.locator(".limit-text")).to_have_text(words.split(",")[0])
+        zone, line = (tile.locator(where).evaluate(BOX) for where in (".zone", ".limit"))
+        assert zone["y" if below else "height"] == pytest.approx(line["y"] if below else line["y"] - zone["y"], abs=1)
+
+
+def test_a_curve_has_the_band_of_its_values(browser: Browser, served: Served) -> None:
+    """From 5 to 95 % of what the tensors held; reward functions beside the reward, with their names."""
+    with opened(browser, served.url) as found:
+        reward = found.page.locator(".tile", has_text="Mean reward")
+        expect(reward.locator(".band")).to_have_count(1)
+        expect(reward.locator(".other-name")).to_have_text(["format", "answer"])
+        expect(found.page.locator(".tile", has_text="Entropy").locator(".band")).to_have_count(0)
+
+
+def test_part_of_a_run_can_be_seen(browser: Browser, served: Served) -> None:
+    """By dragging over a curve, or by keys: in all curves, with as many points as there are; and back."""
+    with opened(browser, served.url) as found:
+        page = found.page
+        kl = page.get_by_role("slider", name="KL over the steps")
+        reward = page.get_by_role("slider", name="Mean reward over the steps")
+        expect(kl).to_have_attribute("aria-valuemax", str(STEPS - 1))
+        kl.scroll_into_view_if_needed()
+        box = kl.bounding_box()
+        assert box is not None
+        y = box["y"] + box["height"] / 2
+        page.mouse.move(box["x"] + box["width"] * 0.5, y)
+        page.mouse.down()
+        page.mouse.move(box["x"] + box["width"] * 0.75, y)
+        expect(kl.locator(".dragged")).to_have_count(1)
+        page.mouse.up()
+        expect(page.locator("#whole")).to_be_visible()
+        words = page.locator("#whole").inner_text()
+        first, last = (int(each) for each in re.findall(r"\d+", words))
+        assert 180 < first < 230 < 290 < last < 330
+        for plot in (kl, reward):
+            expect(plot).to_have_attribute("aria-valuemax", str(last - first))
+        eventually(lambda: [each for _, each in served.asked if "points=2000" in each] or None, 60.0)
+        page.locator("#whole").click()
+        expect(page.locator("#whole")).to_be_hidden()
+        expect(reward).to_have_attribute("aria-valuemax", str(STEPS - 1))
+
+        reward.focus()
+        page.keyboard.press("Home")
+        page.keyboard.press("+")
+        expect(reward).to_have_attribute("aria-valuemax", re.compile(r"^10\d$"))
+        page.keyboard.press("0")
+        expect(reward).to_have_attribute("aria-valuemax", str(STEPS - 1))
+
+
+def test_a_distribution_is_shown_over_the_steps(browser: Browser, served: Served) -> None:
+    """As a heat map that is read like a curve, and beside it that of the last steps, with its marks."""
+    data = documents.healthy()
+    (heat,) = [each for each in data["history"]["heat_maps"] if each["series"] == "rl_reward_dist"]
+    with opened(browser, served.url) as found:
+        page = found.page
+        node = page.locator(".distribution", has_text="Reward").first
+        expect(node.locator(".heat").first).to_be_attached()
+        expect(node.locator(".bar-recent").first).to_be_attached()
+        expect(node.locator(".quantile-text").first).to_be_attached()
+        plot = page.get_by_role("slider", name="Distribution: Reward", exact=True)
+        expect(plot).to_have_attribute("aria-valuemax", str(len(heat["steps"]) - 1))
+        plot.focus()
+        page.keyboard.press("Home")
+        _, low, middle, high = (
+            float(each) for each in re.findall(r"[\d.]+(?=[,:]|$)", plot.get_attribute("aria-valuetext") or "")[-4:]
+        )
+        assert low == 0.5
+        assert 1.1 < middle < 1.7 < high <= 2.0
 
 
 def test_the_verdict_has_its_curve_and_its_steps(browser: Browser, served: Served) -> None:
@@ -283,7 +368,7 @@ def test_the_timeline_keeps_what_is_over(browser: Browser, served: Served) -> No
         page.keyboard.press("Home")
         page.keyboard.press("ArrowRight")
         expect(strip).to_have_attribute("aria-valuetext", re.compile("^step 2: "))
-        expect(page.locator(".card .readout").first).to_contain_text("step 2: ")
+        expect(page.locator(".tile .readout").first).to_contain_text("step 2: ")
 
         box = strip.bounding_box()
         assert box is not None
@@ -292,7 +377,7 @@ def test_the_timeline_keeps_what_is_over(browser: Browser, served: Served) -> No
         expect(strip).to_have_attribute("aria-valuetext", re.compile(over[0]["alert"]))
         page.mouse.move(5, 5)
         expect(page.locator(".pinned")).to_have_count(1)
-        expect(page.locator(".card .readout").first).to_contain_text(f"step {over[0]['step']}: ")
+        expect(page.locator(".tile .readout").first).to_contain_text(f"step {over[0]['step']}: ")
 
         expect(page.locator("#alerts-title")).to_have_text(f"{len(conditions) - 1} more followed")
         expect(page.locator("#alerts-list")).not_to_be_visible()
@@ -394,7 +479,7 @@ def test_a_recorded_run_opens_from_a_disk(browser: Browser, tmp_path: Path, data
         expect(found.page.locator("#verdict-word")).to_have_text("Cần xử lý")
         expect(found.page.locator("html")).to_have_attribute("lang", "vi")
         expect(found.page.locator("#language")).to_be_hidden()
-        expect(found.page.locator(".card .line").first).to_be_attached()
+        expect(found.page.locator(".tile .line").first).to_be_attached()
         expect(found.page.locator("#link-text")).to_contain_text(say(STRINGS["link.recorded"]).split("{")[0])
         assert found.page.locator("#links a").all_inner_texts() == [say("Documentation")]
         assert found.complaints == []

@@ -80,7 +80,15 @@ SCHEMA: dict[str, Any] = {
                     "labels": (dict,),
                     "value": _NUMBER,
                     "threshold": _NUMBER + _ABSENT,
-                    "limits": [{"condition": _TEXT, "severity": _TEXT, "below": _BOOL, "threshold": _NUMBER}],
+                    "limits": [
+                        {
+                            **dict.fromkeys(("condition", "severity"), _TEXT),
+                            **dict.fromkeys(("below", "relative"), _BOOL),
+                            "threshold": _NUMBER,
+                        }
+                    ],
+                    "prominent": _BOOL,
+                    "distribution": _TEXT,
                 }
             ],
         }
@@ -94,6 +102,7 @@ SCHEMA: dict[str, Any] = {
             "counts": [_WHOLE],
             "recent": [_WHOLE],
             "recent_steps": _WHOLE + _ABSENT,
+            **dict.fromkeys(("smallest", "largest"), _NUMBER + _ABSENT),
             "count": _WHOLE,
             "sum": _NUMBER,
             "nonfinite": (dict, *_ABSENT),
@@ -279,6 +288,30 @@ def test_every_number_is_that_of_a_scrape(data: Path, run: str) -> None:
         if NAMED[name].kind is Kind.GAUGE:
             last = snapshot.samples.get(Series(NAMED[name], labels))
             assert last is None or same(real(curve["values"][-1]), last)
+
+
+def test_heat_maps_hold_all_that_the_distributions_count() -> None:
+    """In columns of equal length, by the steps that it was counted in; only where they are asked for."""
+    store, history = judged(), History()
+    ratio = Series(NAMED["rl_policy_ratio_dist"])
+    for step in range(1, 251):
+        store.record({"reward": 1.0}, step)
+        if step > 100:
+            observe(store, ratio, [0.95, 1.0, 0.5 if step > 200 else 1.0])
+        history.see(store.snapshot)
+    found = document.curves(history, heat_maps=True)["heat_maps"]
+    (heat,) = [each for each in found if each["series"] == "rl_policy_ratio_dist"]
+    (whole,) = [each for each in served(store.snapshot)["distributions"] if each["series"] == "rl_policy_ratio_dist"]
+
+    assert document.curves(history)["heat_maps"] == []
+    assert heat["edges"] == whole["edges"]
+    assert [sum(column) for column in zip(*heat["counts"], strict=True)] == whole["counts"]
+    assert (heat["smallest"], heat["largest"]) == (whole["smallest"], whole["largest"]) == (0.5, 1.0)
+    every = heat["every"]
+    assert every == 2
+    assert heat["steps"] == [*range(100, 252, every)]
+    low = [sum(counts[: heat["edges"].index(0.5) + 1]) for counts in heat["counts"]]
+    assert [step for step, count in zip(heat["steps"], low, strict=True) if count] == [*range(200, 252, every)]
 
 
 def test_numbers_that_are_none_are_words() -> None:

@@ -7,6 +7,7 @@ import tracemalloc
 import pytest
 
 from rlexporter.catalog.metrics import NAMED
+from rlexporter.model.histogram import Histogram
 from rlexporter.model.metric import Series
 from rlexporter.model.snapshot import Snapshot
 from rlexporter.status import history
@@ -123,6 +124,42 @@ def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert 175 * 100 < sum(lengths) < 1_100_000 / 20
     assert size < 20e6 / 20
     assert all(found.curve(each)[-1][0] == 400.0 for each in series)
+
+
+def test_heat_maps_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The columns of each, and how many there are: 1.7 MB for all; here an eighth of them."""
+    monkeypatch.setattr(history, "_MOST_HEAT_MAPS", 8)
+    bounds = tuple(float(bound) for bound in range(24))
+    series = [Series(NAMED["rl_reward_function_dist"], (str(number),)) for number in range(10)]
+    found, counted = History(), Histogram.empty(bounds)
+    tracemalloc.start()
+    before, _ = tracemalloc.get_traced_memory()
+    for step in range(1, 1001):
+        counted = counted.including(step % 25)
+        buckets = dict.fromkeys(series, counted)
+        found.see(Snapshot(samples={STEP: float(step)}, buckets=buckets))
+    size, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    maps = found.heat_maps()
+
+    assert len(maps) == 8
+    assert {each.every for _, each in maps} == {16}
+    assert {sum(sum(column.counts) for column in each.columns()) for _, each in maps} == {1000}
+    assert size - before < 1.5e6  # with the curves
+
+
+def test_a_heat_map_of_other_buckets_begins_anew() -> None:
+    """As after a resume with other bounds."""
+    found, ratio = History(), Series(NAMED["rl_policy_ratio_dist"])
+    for step, bounds in enumerate([(1.0, 2.0)] * 3 + [(1.0, 2.0, 3.0)] * 2, 1):
+        counted = Histogram(bounds, (step, *[0] * len(bounds)))
+        found.see(Snapshot(samples={STEP: float(step)}, buckets={ratio: counted}))
+    ((_, heat_map),) = found.heat_maps()
+    assert heat_map.bounds == (1.0, 2.0, 3.0)
+    assert [(column.step, list(column.counts)) for column in heat_map.columns()] == [
+        (4, [4, 0, 0, 0]),
+        (5, [1, 0, 0, 0]),
+    ]
 
 
 def test_as_many_keys_as_a_user_allows_are_bounded_too() -> None:

@@ -13,7 +13,7 @@ from typing import Any
 from rlexporter.catalog.languages import CODES, ENGLISH, Language, language
 
 _PARTS = (
-    *("strings.js", "dom.js", "numbers.js", "plot.js", "curve.js", "histogram.js"),
+    *("strings.js", "dom.js", "numbers.js", "plot.js", "curve.js", "distribution.js"),
     *("header.js", "verdict.js", "timeline.js", "cards.js", "alerts.js", "lists.js", "table.js", "live.js"),
 )
 """The parts of the one script, in their order: they share a scope, and the last one starts."""

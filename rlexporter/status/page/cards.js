@@ -1,11 +1,22 @@
-// The questions. The first series of a card has the large curve, the others small ones; what is wrong comes first.
-const LARGE = { learning: 190, stable: 190 };
+// The curves that are always worth looking at, all of one size, and the questions, with what else answers them.
+function limited(main, status) {
+  const names = new Set((main.limits || []).map((each) => each.condition));
+  return status.conditions.filter((each) => names.has(each.name));
+}
 
 // 2 for a number that is not finite, 1 for one that is the matter of a condition that holds.
 function wrong(main, status) {
-  if (typeof main.value === "string") return 2;
-  const names = new Set((main.limits || []).map((each) => each.condition));
-  return status.conditions.some((each) => each.word !== "fine" && names.has(each.name)) ? 1 : 0;
+  return typeof main.value === "string" ? 2 : limited(main, status).some((each) => each.word !== "fine") ? 1 : 0;
+}
+
+function curves(status) {
+  const large = status.cards.flatMap((card) => card.main).filter((main) => main.prominent);
+  find("curves").hidden = !large.length;
+  sync(find("curves-list"), large, idOf, (main) => makeMain(main, new Curve(called(main, main.name), { height: 150 }), "tile"), (node, main) => {
+    fillMain(node, main, status);
+    const worst = limited(main, status).map((each) => each.word);
+    attribute(node, "data-state", typeof main.value === "string" || worst.includes("act") ? "act" : worst.includes("look") ? "look" : "");
+  });
 }
 
 function cards(status) {
@@ -16,11 +27,9 @@ function cards(status) {
     say(head.children[1], known(`card.${card.question}`) ? t(`card.${card.question}`) : card.title || card.question);
     say(head.children[2], t(`word.${card.state === "unknown" ? "unknown" : card.state}`));
     none.hidden = card.main.length > 0;
-    const mains = [...card.main].sort((a, b) => wrong(b, status) - wrong(a, status));
-    const size = (main) => (main === mains[0] ? LARGE[card.question] || 120 : 0);
-    sync(list, mains, (main) => `${idOf(main)} ${size(main)}`, (main) => makeMain(main, size(main)), (item, main) => fillMain(item, main, status));
+    const rows = card.main.filter((main) => !main.prominent).sort((a, b) => wrong(b, status) - wrong(a, status));
+    sync(list, rows, idOf, (main) => makeMain(main, new Curve(called(main, main.name), { height: 34, size: "small" }), "main"), (item, main) => fillMain(item, main, status));
   });
-  find("legend").hidden = !status.cards.some((card) => card.main.length);
 }
 
 function makeCard(card) {
@@ -31,11 +40,9 @@ function makeCard(card) {
     el("p", { class: "none" }, t("card.none")));
 }
 
-function makeMain(main, large) {
-  const name = called(main, main.name);
-  const curve = new Curve(name, large ? { height: large } : { height: 34, size: "small" });
+function makeMain(main, curve, kind) {
   const words = el("div", { class: "words" }, el("h3"), el("p", { class: "figure" }, el("span", { class: "number" }), " ", el("span", { class: "unit", lang: "en" })), el("p", { class: "limits" }));
-  const node = el("div", { class: large ? "main first" : "main" }, words, curve.root);
+  const node = el("div", { class: kind }, words, curve.root);
   node.curve = curve;
   return node;
 }
@@ -45,23 +52,52 @@ function fillMain(node, main, status) {
   say(title, called(main, main.name), [idOf(main), main.unit].filter(Boolean).join(", "));
   number(figure.children[0], main.value);
   say(figure.children[1], main.unit === "fraction" ? "" : main.unit || "");
-  const inForce = limitsOf(main);
-  const named = inForce.map((each) => t("limit.named", { severity: t(`severity.${each.severity}`), value: `${each.below ? "<" : ">"} ${short(each.value)}` }));
+  const limit = nearestLimit(main);
   const usual = main.healthy ? t("usual", { range: main.healthy }) : "";
-  const words = named.join(" · ") || usual;
-  say(limits, words, [...inForce.map((each) => `${each.condition || t("limit")}: ${full(each.given)}`), usual].filter(Boolean).join("; ") || null);
-  limits.classList.toggle("absent", !named.length);
-  const steps = curveOf(main);
-  const conditions = new Set((main.limits || []).map((each) => each.condition));
-  const events = status.conditions.filter((each) => conditions.has(each.name) && each.step !== null).map(({ step, severity }) => ({ step, severity }));
-  node.curve.root.hidden = !steps.steps.length && status.run.step > 0;
+  const words = limit ? [limit.words, limit.relative && t("limit.own")].filter(Boolean).join(", ") : usual;
+  const all = limitsOf(main).map((each) => `${each.condition || t("limit")} (${t(`severity.${each.severity}`)}): ${each.below ? "<" : ">"} ${full(each.given)}`);
+  say(limits, words, [...all, usual].filter(Boolean).join("; ") || null);
+  limits.classList.toggle("absent", !limit);
+  const { steps, values } = curveOf(main);
+  const events = limited(main, status).filter((each) => each.step !== null).map(({ step, severity }) => ({ step, severity }));
+  node.curve.root.hidden = !steps.length && status.run.step > 0;
   node.classList.toggle("plain", node.curve.root.hidden);
-  node.curve.show({ ...steps, limits: inForce, events });
+  node.curve.show({ steps, values, limits: limit ? [limit] : [], events, band: bandOf(main), others: functionsBeside(main, status) });
+}
+
+// Where most of the values are that this number is the mean of.
+const BANDS = new WeakMap();
+
+function bandOf({ distribution, prominent }) {
+  const heat = prominent && distribution ? HEAT.get(idOf({ series: distribution, labels: {} })) : null;
+  if (!heat || !heat.steps.length) return undefined;
+  if (!BANDS.has(heat)) {
+    const marks = heat.counts.map((counts) => quantiles(heat, counts));
+    const at = (step) => Math.max(1, step + (heat.every - 1) / 2);
+    BANDS.set(heat, { steps: heat.steps.map(at), low: marks.map((each) => each[0]), values: marks.map((each) => each[2]) });
+  }
+  return BANDS.get(heat);
+}
+
+// The reward functions, where they are few enough to be told apart.
+function functionsBeside(main, status) {
+  if (idOf(main) !== 'rl_signal{signal="reward"}' && main.series !== "rl_reward_mean") return [];
+  if (status.rewards.length < 2 || status.rewards.length > MOST_FUNCTIONS) return [];
+  return status.rewards.map((each) => ({ name: each.function, ...curveOf({ series: "rl_reward_function_mean", labels: { reward_function: each.function } }) }));
+}
+
+// The limit of an alert that matters now: one that is crossed, the worst first, or else the nearest.
+function nearestLimit(main) {
+  const value = numeric(main.value);
+  const all = limitsOf(main).filter((each) => each.severity !== "info");
+  const crossed = all.filter((each) => (each.below ? value < each.value : value > each.value));
+  const found = crossed.find((each) => each.severity === "critical") || crossed[0] || all.sort((a, b) => Math.abs(a.value - value) - Math.abs(b.value - value))[0];
+  return found && { ...found, words: t(found.below ? "limit.below" : "limit.above", { value: short(found.value) }) };
 }
 
 // The limits in force: of each side the one that is met first, by severity. A warning beyond the critical one says nothing.
 function limitsOf({ limits, threshold }) {
-  const all = (limits || []).map((each) => ({ condition: each.condition, severity: each.severity, below: each.below, given: each.threshold, value: numeric(each.threshold) }));
+  const all = (limits || []).map((each) => ({ condition: each.condition, severity: each.severity, below: each.below, relative: each.relative, given: each.threshold, value: numeric(each.threshold) }));
   if (!all.length && (threshold ?? null) !== null) all.push({ severity: "warning", given: threshold, value: numeric(threshold) });
   const finite = all.filter((each) => each.value !== null && Number.isFinite(each.value));
   const first = (severity, below) => {

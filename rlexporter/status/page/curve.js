@@ -1,23 +1,14 @@
 // A curve over the steps. Where a value is not finite the line breaks, and the step is marked.
 const RUNNING = 60; // values from which on a running mean is drawn through them
+const WIDE = 6; // a band that is so many times higher than the curve would flatten it
 const MARGIN = { top: 12, right: 6, bottom: 18, left: 8 };
-
-// All curves are read at one step: that which is pointed at in one of them, or clicked on in the timeline.
-const TOGETHER = { curves: new Set(), step: null };
-
-function readAt(step, leader) {
-  for (const curve of TOGETHER.curves) {
-    if (!curve.root.isConnected) TOGETHER.curves.delete(curve);
-    else if (curve !== leader) curve.follow(step ?? TOGETHER.step);
-  }
-}
 
 class Curve extends Plot {
   constructor(name, { height = 132, size = "large" } = {}) {
     super(t("curve", { name }), height, size);
     this.axes = size !== "small";
-    this.shown = { steps: [], values: [], limits: [], events: [] };
-    TOGETHER.curves.add(this);
+    this.given = this.shown = { steps: [], values: [], limits: [], events: [] };
+    TOGETHER.plots.add(this);
   }
 
   point(index) {
@@ -25,29 +16,27 @@ class Curve extends Plot {
     readAt(index === null ? null : this.shown.steps[index], this);
   }
 
-  // Show what another curve is read at; a screen reader hears that of its own.
-  follow(step) {
-    const { steps } = this.shown;
-    const inside = step !== null && steps.length && step >= steps[0] && step <= steps[steps.length - 1];
-    const index = inside ? nearest(steps, step) : null;
-    if (index === this.index) return;
-    this.index = index;
-    this.mark();
-  }
-
+  // What is drawn: `steps` and `values`; `limits`, of which each may have `words`; `events`, the steps of alerts; `since`, from
+  // which step on it is wrong; `band`, the lower and the upper edge of most values; `others`, further lines with names.
   show(shown) {
-    const { steps, values, limits, events } = shown;
-    const print = [steps.length, steps[0], steps[steps.length - 1], values[values.length - 1], JSON.stringify([limits, events, shown.since])].join();
+    const { steps, values } = shown;
+    const print = JSON.stringify([steps.length, steps[0], steps[steps.length - 1], values[values.length - 1], shown.limits, shown.events,
+      shown.since, shown.band?.steps.length, shown.others?.map((each) => each.steps.length), TOGETHER.range]);
     if (print === this.last) return;
     this.last = print;
-    this.shown = shown;
-    if (this.index !== null && this.index >= steps.length) this.index = null;
+    this.given = shown;
+    this.shown = { ...shown, ...seen(shown), band: shown.band && seen(shown.band), others: (shown.others || []).map((each) => ({ ...each, ...seen(each) })) };
+    if (this.index !== null && this.index >= this.count()) this.index = null;
     this.draw();
     this.tell();
   }
 
-  count() {
-    return this.shown.steps.length;
+  again() {
+    this.show(this.given);
+  }
+
+  steps() {
+    return this.shown.steps;
   }
 
   words(index) {
@@ -62,12 +51,15 @@ class Curve extends Plot {
 
   // Bounds of the values, and of those limits that lie near enough not to flatten the curve.
   range() {
-    const { values, limits } = this.shown;
+    const { values, limits, band, others = [] } = this.shown;
     let [low, high] = [Infinity, -Infinity];
-    for (const value of values) {
-      if (Number.isFinite(value)) [low, high] = [Math.min(low, value), Math.max(high, value)];
-    }
+    const reach = (all) => {
+      for (const value of all) if (Number.isFinite(value)) [low, high] = [Math.min(low, value), Math.max(high, value)];
+    };
+    for (const all of [values, ...others.map((each) => each.values)]) reach(all);
     if (low > high) [low, high] = [0, 1];
+    this.band = band?.steps.length && Math.max(...band.values) - Math.min(...band.low) < WIDE * (high - low) ? band : null;
+    if (this.band) reach([...band.low, ...band.values]);
     this.log = low > 0 && high / low > 1000;
     if (this.log) return [low, high];
     const span = Math.max(high - low, Math.abs(high) * 0.02, 1e-12);
@@ -107,9 +99,12 @@ class Curve extends Plot {
     this.scale();
     if (this.axes) this.grid();
     else this.add("line", { x1: this.left, x2: this.right, y1: this.bottom + 0.5, y2: this.bottom + 0.5, class: "grid" });
+    this.zones();
+    this.bands();
     this.holes();
     this.lines();
     this.limits();
+    this.names();
     this.beginning();
     this.canvas.append(this.reader);
     this.mark();
@@ -154,16 +149,42 @@ class Curve extends Plot {
     else this.add("text", { x: left + width + 4, y, class: "hole-text" }, words);
   }
 
+  // Beyond a limit.
+  zones() {
+    for (const { value, below, severity } of this.axes ? this.shown.limits : []) {
+      if (severity === "info" || !this.inside(value)) continue;
+      const [from, to] = below ? [this.y(value), this.bottom] : [this.top, this.y(value)];
+      this.add("rect", { x: this.left, y: from, width: this.right - this.left, height: Math.max(0, to - from), class: `zone ${severity || ""}` });
+    }
+  }
+
+  bands() {
+    if (!this.band) return;
+    const { steps, values, low } = this.band;
+    const at = (all) => (step, i) => `${this.x(step).toFixed(1)} ${this.y(all[i]).toFixed(1)}`;
+    this.add("path", { d: `M${[...steps.map(at(values)), ...steps.map(at(low)).reverse()].join("L")}z`, class: "band" });
+  }
+
   lines() {
-    const { values, since } = this.shown;
+    const { steps, values, since, others = [] } = this.shown;
+    others.forEach((each, i) => this.add("path", { d: this.path(each.steps, running(each.values)), class: `line other o${i}` }));
     const smooth = values.length >= RUNNING && (since ?? null) === null ? running(values) : null; // a mean would hide what is told
-    this.add("path", { d: this.path(values), class: smooth ? "line raw" : "line" });
-    if (smooth) this.add("path", { d: this.path(smooth), class: "line" });
+    this.add("path", { d: this.path(steps, values), class: smooth ? "line raw" : "line" });
+    if (smooth) this.add("path", { d: this.path(steps, smooth), class: "line" });
+  }
+
+  // Of the further lines: at their ends, above each other where these are close.
+  names() {
+    let lowest = this.bottom;
+    const ends = (this.shown.others || []).flatMap(({ name, values }, i) => (Number.isFinite(values[values.length - 1]) ? [[this.y(values[values.length - 1]) - 4, name, i]] : []));
+    for (const [y, name, i] of ends.sort((a, b) => b[0] - a[0])) {
+      lowest = Math.min(y, lowest - 11);
+      this.add("text", { x: this.right, y: lowest, class: `other-name o${i}`, "text-anchor": "end" }, harmless(name).slice(0, 40));
+    }
   }
 
   // At most a few points a pixel: of each column the first, the lowest, the highest and the last.
-  path(values) {
-    const { steps } = this.shown;
+  path(steps, values) {
     let d = "";
     let open = false;
     let column = [];
@@ -193,15 +214,15 @@ class Curve extends Plot {
   limits() {
     const { limits, events } = this.shown;
     const taken = [];
-    for (const { value, severity } of limits) {
+    for (const { value, severity, below, words } of limits) {
       const inside = this.inside(value);
       const y = inside ? this.y(value) : this.over(value) ? this.top - 1 : this.bottom - 1;
       if (inside) this.add("line", { x1: this.left, x2: this.right, y1: y, y2: y, class: `limit ${severity || ""}` });
-      const text = y < this.top + 8 && inside ? y + 10 : y - 3;
+      const text = below && inside ? Math.min(y + 10, this.bottom - 2) : y < this.top + 8 && inside ? y + 10 : y - 3;
       if (!this.axes || taken.some((each) => Math.abs(each - text) < 11)) continue;
       taken.push(text);
-      const words = inside ? `${t("limit")} ${short(value)}` : t(this.over(value) ? "limit.above" : "limit.below", { value: short(value) });
-      this.add("text", { x: this.right, y: text, class: `limit-text ${severity || ""}`, "text-anchor": "end" }, words);
+      const said = words || `${t("limit")} ${short(value)}`;
+      this.add("text", { x: this.right, y: text, class: `limit-text ${severity || ""}`, "text-anchor": "end" }, inside ? said : `${said} ${this.over(value) ? "↑" : "↓"}`);
     }
     for (const { step, severity } of this.axes ? events : []) {
       if (step < this.first || step > this.end) continue;
@@ -232,6 +253,14 @@ class Curve extends Plot {
     this.read(x, this.axes ? 0 : -1, this.bottom, this.words(this.index));
     if (Number.isFinite(value)) this.reader.append(svg("circle", { cx: x, cy: this.y(value), r: 3, class: "point" }));
   }
+}
+
+// What of a curve is in the steps that are shown.
+function seen({ steps, values, low }) {
+  if (!TOGETHER.range || !steps.length) return low ? { steps, values, low } : { steps, values };
+  const [from, to] = TOGETHER.range.map((step) => nearest(steps, step));
+  const cut = (all) => all.slice(from, to + 1);
+  return low ? { steps: cut(steps), values: cut(values), low: cut(low) } : { steps: cut(steps), values: cut(values) };
 }
 
 // The place of the step that is nearest to the wanted one.

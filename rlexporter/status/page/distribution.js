@@ -1,118 +1,200 @@
-// A distribution: bars for the last steps, an outline for the whole run; areas are shares. The axis is linear
+// A distribution over the steps as a heat map, and beside it that of the last steps, on the same axis. The axis is linear
 // where most values lie and logarithmic far out, and buckets too narrow to be seen on it are drawn as one.
-const FINEST = 1 / 20; // of the plot's width, as the next
-const NARROW = 1 / 10; // what is narrower is as high as if it were this wide: else one fine bucket would flatten all others
+const FINEST = 1 / 24; // of the plot's height, as the next
+const NARROW = 1 / 10; // what is narrower is as long as if it were this wide: else one fine bucket would flatten all others
+const SHADES = 8;
+const MARKED = [0.05, 0.5, 0.95];
 
-class Histogram extends Plot {
+class Distribution extends Plot {
   constructor(name) {
-    super(t("histogram", { name }), 128, "large");
+    super(t("distribution", { name }), 170, "large");
     this.shown = null;
-    this.bars = [];
+    this.rows = [];
+    this.columns = [];
+    TOGETHER.plots.add(this);
   }
 
-  show(shown) {
-    const print = JSON.stringify([shown.counts, shown.recent]);
+  show(shown, heat) {
+    const print = JSON.stringify([shown.counts, shown.recent, heat?.steps.length, heat?.every, TOGETHER.range]);
     if (print === this.last) return;
     this.last = print;
-    this.shown = shown;
-    this.bars = bars(shown);
-    if (this.index !== null && this.index >= this.bars.length) this.index = null;
+    [this.shown, this.heat] = [shown, heat];
+    this.rows = rows(shown);
+    this.columns = heat ? columns(heat, this.rows) : [];
+    if (this.index !== null && this.index >= this.columns.length) this.index = null;
     this.draw();
     this.tell();
   }
 
-  count() {
-    return this.bars.length;
+  again() {
+    if (this.shown) this.show(this.shown, this.heat);
+  }
+
+  point(index) {
+    super.point(index);
+    readAt(index === null ? null : this.step(index), this);
+  }
+
+  steps() {
+    return this.columns.map((each) => each.step);
   }
 
   words(index) {
-    const { low, high, late, whole } = this.bars[index];
-    const range = high === Infinity ? t("histogram.above", { low: short(low) })
-      : low === -Infinity ? t("histogram.below", { high: short(high) })
-        : t("histogram.between", { low: short(low), high: short(high) });
-    return t("histogram.readout", { range, recent: percent(late), whole: percent(whole) });
-  }
-
-  x(at) {
-    return 4 + at * (this.width - 8);
+    const { step, last, marks } = this.columns[index];
+    const [low, middle, high] = marks.map(short);
+    return t("distribution.readout", { steps: step === last ? GROUPED.format(step) : `${GROUPED.format(step)}–${GROUPED.format(last)}`, low, middle, high });
   }
 
   place(x) {
-    const at = (x - 4) / Math.max(1, this.width - 8);
-    const found = this.bars.findIndex((bar) => at < bar.to);
-    return !this.bars.length ? null : found < 0 ? this.bars.length - 1 : found;
+    return this.columns.length ? nearest(this.steps(), this.from + ((x - this.left) / Math.max(1, this.right - this.left)) * (this.to - this.from)) : null;
+  }
+
+  x(step) {
+    return this.left + ((step - this.from) / Math.max(1, this.to - this.from)) * (this.right - this.left);
   }
 
   draw() {
     if (!this.width || !this.shown) return;
     this.start();
-    if (!this.bars.length) {
-      this.add("text", { x: this.width / 2, y: this.height / 2, class: "empty", "text-anchor": "middle" }, t("histogram.empty"));
+    if (!this.rows.length) {
+      this.add("text", { x: this.width / 2, y: this.height / 2, class: "empty", "text-anchor": "middle" }, t("distribution.empty"));
       return;
     }
-    const [top, bottom] = [14, this.height - 18];
-    const tall = (share, bar) => share / Math.max(bar.to - bar.from, NARROW);
-    const peak = Math.max(1e-9, ...this.bars.flatMap((bar) => [tall(bar.late, bar), tall(bar.whole, bar)]));
-    const y = (share, bar) => bottom - (tall(share, bar) / peak) * (bottom - top);
-    let d = `M${this.x(0)} ${bottom}`;
-    for (const bar of this.bars) {
-      const [left, right] = [this.x(bar.from), this.x(bar.to)];
-      if (bar.late) this.add("rect", { x: left + 0.5, y: Math.min(y(bar.late, bar), bottom - 1), width: Math.max(1, right - left - 1), height: Math.max(1, bottom - y(bar.late, bar)), class: "bar-recent" });
-      d += `V${y(bar.whole, bar).toFixed(1)}H${right.toFixed(1)}`;
-    }
-    this.add("path", { d: `${d}V${bottom}`, class: "bar-whole" });
-    this.add("line", { x1: 4, x2: this.width - 4, y1: bottom + 0.5, y2: bottom + 0.5, class: "axis" });
-    this.labels(bottom);
+    [this.top, this.bottom] = [14, this.height - 18];
+    this.y = (at) => this.bottom - at * (this.bottom - this.top);
+    const named = this.edges();
+    this.left = Math.max(...named.map(([, text]) => text.length), 1) * 6.2 + 8;
+    this.right = Math.max(this.left + 40, this.width - Math.max(84, this.width * 0.24) - 10);
+    for (const [y, text] of named) this.add("text", { x: this.left - 5, y: y + 3.5, class: "tick", "text-anchor": "end" }, text);
+    this.heatMap();
+    this.density();
     this.canvas.append(this.reader);
-    this.ends = [top, bottom];
     this.mark();
   }
 
-  // Open ends are named always, then the edges of the bucket that holds most, then others where there is room.
-  labels(bottom) {
-    const open = (bar) => (bar.high === Infinity ? [`> ${short(bar.low)}`] : bar.low === -Infinity ? [`≤ ${short(bar.high)}`] : []);
-    const named = this.bars.flatMap((bar) => open(bar).map((text) => [this.x((bar.from + bar.to) / 2), text, false]));
-    const most = this.bars.reduce((best, bar, i) => (bar.whole > this.bars[best].whole ? i : best), 0);
-    const edges = this.bars.slice(0, -1).map((bar, i) => [this.x(bar.to), short(bar.high), true, i === most || i === most - 1 ? 0 : short(bar.high).length]);
+  // The edges that there is room for: open ends first, then short numbers, which are round ones.
+  edges() {
+    const ends = this.rows.flatMap((row) => (row.high === Infinity ? [[row.from, `> ${short(row.low)}`]] : row.low === -Infinity ? [[row.to, `≤ ${short(row.high)}`]] : []));
+    const inner = this.rows.slice(0, -1).map((row) => [row.to, short(row.high)]).sort((a, b) => a[1].length - b[1].length);
     const taken = [];
-    for (const [at, text, tick] of [...named, ...edges.sort((a, b) => a[3] - b[3])]) {
-      const half = text.length * 3.1 + 4;
-      if (tick) this.add("line", { x1: at, x2: at, y1: bottom, y2: bottom + 3, class: "axis" });
-      if (taken.some(([left, right]) => at + half > left && at - half < right)) continue;
-      if (tick && (at - half < -6 || at + half > this.width + 6)) continue;
-      taken.push([at - half, at + half]);
-      const anchor = at - half < 0 ? "start" : at + half > this.width ? "end" : "middle";
-      this.add("text", { x: anchor === "start" ? 0 : anchor === "end" ? this.width : at, y: this.height - 4, class: "tick", "text-anchor": anchor }, text);
+    for (const [at, text] of [...ends, ...inner]) {
+      const y = this.y(at);
+      if (!taken.some(([other]) => Math.abs(other - y) < 12)) taken.push([y, text]);
+    }
+    return taken;
+  }
+
+  // Each column is 1 in all; the darker a bucket, the more of the column's values it holds.
+  heatMap() {
+    const { columns } = this;
+    this.add("rect", { x: this.left, y: this.top, width: this.right - this.left, height: this.bottom - this.top, class: "ground" });
+    if (!columns.length) return;
+    [this.from, this.to] = [columns[0].step, columns[columns.length - 1].last + 1];
+    const shades = Array(SHADES + 1).fill("");
+    for (const { step, last, shares } of columns) {
+      const [left, right] = [this.x(step), this.x(last + 1)];
+      shares.forEach((share, row) => {
+        if (!share) return;
+        const { from, to } = this.rows[row];
+        shades[Math.ceil(Math.sqrt(share) * SHADES - 1e-9)] += `M${left.toFixed(1)} ${this.y(to).toFixed(1)}H${right.toFixed(1)}V${this.y(from).toFixed(1)}H${left.toFixed(1)}z`;
+      });
+    }
+    shades.forEach((d, shade) => d && this.add("path", { d, class: "heat", "fill-opacity": (shade / SHADES) ** 1.3 }));
+    MARKED.forEach((share, i) => {
+      const d = columns.map(({ step, last, at }, n) => `${n ? "L" : "M"}${((this.x(step) + this.x(last + 1)) / 2).toFixed(1)} ${this.y(at[i]).toFixed(1)}`).join("");
+      this.add("path", { d: `${d}h0`, class: share === 0.5 ? "quantile middle" : "quantile" });
+    });
+    for (const step of ticks(this.from, this.to, (this.right - this.left) / 80).filter((each) => Number.isInteger(each) && each < this.to)) {
+      const x = this.x(step);
+      this.add("text", { x, y: this.height - 4, class: "tick", "text-anchor": x < this.left + 12 ? "start" : x > this.right - 12 ? "end" : "middle" }, GROUPED.format(step));
+    }
+  }
+
+  // The last steps, as long as their density, with the marks of 5, 50 and 95 %.
+  density() {
+    const [left, right] = [this.right + 10, this.width - 2];
+    const tall = (row) => (row.late || 0) / Math.max(row.to - row.from, NARROW);
+    const peak = Math.max(1e-9, ...this.rows.map(tall));
+    for (const row of this.rows) {
+      if (row.late) this.add("rect", { x: left, y: this.y(row.to) + 0.5, width: Math.max(1, (tall(row) / peak) * (right - left)), height: Math.max(1, this.y(row.from) - this.y(row.to) - 1), class: "bar-recent" });
+    }
+    this.add("line", { x1: left - 0.5, x2: left - 0.5, y1: this.top, y2: this.bottom, class: "axis" });
+    const marks = quantiles(this.shown, this.shown.recent || []);
+    const taken = [];
+    for (const i of marks ? [1, 2, 0] : []) {
+      const y = this.y(height(this.rows, marks[i]));
+      this.add("line", { x1: left, x2: right, y1: y, y2: y, class: i === 1 ? "quantile middle" : "quantile" });
+      const text = Math.min(this.bottom - 2, Math.max(this.top + 8, y - 3));
+      if (taken.some((each) => Math.abs(each - text) < 11)) continue;
+      taken.push(text);
+      this.add("text", { x: right, y: text, class: "quantile-text", "text-anchor": "end" }, `${MARKED[i] * 100} %: ${short(marks[i])}`);
     }
   }
 
   mark() {
-    if (!this.reader || !this.ends) return;
-    if (this.index === null || !this.bars.length) this.reader.replaceChildren();
-    else this.read(this.x((this.bars[this.index].from + this.bars[this.index].to) / 2), 0, this.ends[1], this.words(this.index));
+    if (!this.reader) return;
+    if (this.index === null || !this.columns.length) this.reader.replaceChildren();
+    else this.read((this.x(this.step(this.index)) + this.x(this.columns[this.index].last + 1)) / 2, 0, this.bottom, this.words(this.index));
   }
 }
 
-// The bars to draw: from the first bucket that holds something to the last, with their places (0 to 1) and shares.
-function bars({ edges, counts, recent }) {
+// The buckets to draw: from the first that holds something to the last, with their places (0 to 1) and shares.
+function rows({ edges, counts, recent }) {
   const bounds = [-Infinity, ...edges.map(numeric)];
   const used = counts.flatMap((each, i) => (each || recent?.[i] ? [i] : []));
   if (!used.length) return [];
   const [first, last] = [Math.max(0, used[0] - 1), Math.min(counts.length - 1, used[used.length - 1] + 1)];
   const at = axis(bounds, counts, first, last);
   const finest = (at(last + 1) - at(first)) * FINEST;
-  const [whole, late] = [total(counts), total(recent || [])];
+  const late = total(recent || []);
   const found = [];
   for (let i = first; i <= last; i += 1) {
-    const bar = { low: bounds[i], high: bounds[i + 1], from: at(i), to: at(i + 1), whole: whole ? counts[i] / whole : 0, late: late ? recent[i] / late : 0 };
+    const row = { low: bounds[i], high: bounds[i + 1], from: at(i), to: at(i + 1), first: i, last: i, late: late ? recent[i] / late : 0 };
     const before = found[found.length - 1];
-    const narrow = before && before.to - before.from < (bar.to - bar.from < finest * 0.999 ? finest * 0.999 : finest / 2);
-    if (narrow && before.low !== -Infinity && bar.high !== Infinity) {
-      Object.assign(before, { high: bar.high, to: bar.to, whole: before.whole + bar.whole, late: before.late + bar.late });
-    } else found.push(bar);
+    const narrow = before && before.to - before.from < (row.to - row.from < finest * 0.999 ? finest * 0.999 : finest / 2);
+    if (narrow && before.low !== -Infinity && row.high !== Infinity) {
+      Object.assign(before, { high: row.high, to: row.to, last: i, late: before.late + row.late });
+    } else found.push(row);
   }
   const [from, wide] = [found[0].from, found[found.length - 1].to - found[0].from];
-  return found.map((bar) => ({ ...bar, from: (bar.from - from) / wide, to: (bar.to - from) / wide }));
+  return found.map((row) => ({ ...row, from: (row.from - from) / wide, to: (row.to - from) / wide }));
+}
+
+// The columns of a heat map within the steps that are shown: the share of each row, and the marks with their heights.
+function columns(heat, drawn) {
+  const { every, steps, counts } = heat;
+  const [from, to] = TOGETHER.range || [-Infinity, Infinity];
+  return steps.flatMap((step, i) => {
+    if (step + every - 1 < from || step > to) return [];
+    const all = total(counts[i]);
+    const marks = quantiles(heat, counts[i]);
+    return [{ step: Math.max(1, step), last: step + every - 1, marks, at: marks.map((each) => height(drawn, each)),
+      shares: drawn.map((row) => total(counts[i].slice(row.first, row.last + 1)) / all) }];
+  });
+}
+
+// Where a value lies on the axis of the rows, from 0 to 1.
+function height(drawn, value) {
+  const row = drawn.find((each) => value <= each.high) || drawn[drawn.length - 1];
+  if (!Number.isFinite(row.low)) return row.to;
+  if (!Number.isFinite(row.high)) return row.from;
+  return row.from + (row.to - row.from) * Math.min(1, Math.max(0, (value - row.low) / (row.high - row.low)));
+}
+
+// The values below which 5, 50 and 95 % lie, as `histogram_quantile` of Prometheus has them, but never beyond the smallest
+// and the largest value that there was; null if there are none.
+function quantiles({ edges, smallest, largest }, counts) {
+  const all = total(counts);
+  if (!all) return null;
+  const bounds = edges.map(numeric);
+  return MARKED.map((share) => {
+    let left = share * all;
+    const i = Math.max(0, counts.findIndex((each) => (left -= each) <= 0 && each));
+    const high = bounds[i];
+    const low = i ? bounds[i - 1] : Math.min(0, high);
+    const found = high === Infinity ? low : low + (high - low) * (1 + left / counts[i]);
+    return Math.min(numeric(largest) ?? Infinity, Math.max(numeric(smallest) ?? -Infinity, found));
+  });
 }
 
 function total(counts) {
@@ -120,10 +202,10 @@ function total(counts) {
 }
 
 // The place of each edge. Edges that are all positive and far apart (lengths) are on a logarithmic axis; others on one
-// that is linear near the median. An open end is as wide as the finest bar.
+// that is linear near the median. An open end is as wide as the finest row.
 function axis(bounds, counts, first, last) {
   const finite = bounds.slice(first, last + 2).filter(Number.isFinite);
-  const logarithmic = bounds[1] > 0 && bounds.slice(2, -1).every((bound, i) => bound / bounds[i + 1] > 1.5);
+  const logarithmic = finite[0] > 0 && finite[finite.length - 1] / finite[0] > 30;
   const [middle, reach] = logarithmic ? [0, 1] : bulk(bounds, counts);
   const place = (value) => (logarithmic ? Math.log(value) : Math.asinh((value - middle) / reach));
   const [low, high] = [place(finite[0]), place(finite[finite.length - 1])];

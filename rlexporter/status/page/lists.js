@@ -48,9 +48,9 @@ function distributions(status) {
 }
 
 function makeDistribution(each) {
-  const histogram = new Histogram(called(each));
-  const node = el("div", { class: "histogram" }, el("h3"), el("p", { class: "histogram-facts" }, el("span"), " ", el("span", { class: "bad" })), histogram.root);
-  node.histogram = histogram;
+  const plot = new Distribution(called(each));
+  const node = el("div", { class: "distribution" }, el("h3"), el("p", { class: "distribution-facts" }, el("span"), " ", el("span", { class: "bad" })), plot.root);
+  node.plot = plot;
   return node;
 }
 
@@ -58,10 +58,10 @@ function fillDistribution(node, each) {
   const [title, facts] = node.children;
   say(title, called(each), `${idOf(each)}: ${each.help || ""}`);
   const mean = each.count && each.sum !== null ? numeric(each.sum) / each.count : null;
-  say(facts.children[0], t(mean === null ? "histogram.facts.none" : "histogram.facts", { count: each.count, mean: short(mean) }), `${full(each.count)}, ${full(mean)}`);
+  say(facts.children[0], t(mean === null ? "distribution.facts.none" : "distribution.facts", { count: each.count, mean: short(mean) }), `${full(each.count)}, ${full(mean)}`);
   const bad = Object.values(each.nonfinite || {}).reduce((sum, value) => sum + value, 0);
-  say(facts.children[1], bad ? t("histogram.bad", { count: bad }) : "");
-  node.histogram.show(each);
+  say(facts.children[1], bad ? t("distribution.bad", { count: bad }) : "");
+  node.plot.show(each, HEAT.get(idOf(each)));
 }
 
 // Conditions by the reason why they are not judged.

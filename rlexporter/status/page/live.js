@@ -5,9 +5,12 @@ const GONE_AFTER = 2; // questions without an answer
 const HISTORY_EVERY = 5; // questions; between them the newest values are put behind the curves
 const YOUNG = 50; // steps, until which a curve may come into being with each answer
 const MOST_SERIES = 50;
+const HEAT_EVERY = 3 * HISTORY_EVERY;
+const MOST_FUNCTIONS = 4; // reward functions that are drawn beside the reward
 
 const HELD = RECORDED ? JSON.parse(find("data").textContent) : null;
 const CURVES = new Map();
+const HEAT = new Map(); // the heat maps of the distributions
 const MARKS = { all: [] };
 const SOUGHT = new Set(); // the series whose curves were asked for; some have none
 const connection = { gone: false, over: false, since: 0, failures: 0, error: null, wait: 0 };
@@ -23,6 +26,7 @@ function curveOf(each) {
 
 function takeHistory(history) {
   MARKS.all = history.marks || [];
+  for (const each of history.heat_maps || []) HEAT.set(idOf(each), each);
   for (const curve of history.curves) {
     CURVES.set(idOf(curve), { steps: curve.steps, values: curve.values.map(numeric) });
   }
@@ -43,7 +47,8 @@ function append(answer) {
 }
 
 function wanted() {
-  const names = [...(status.verdict.curve ? [idOf(status.verdict.curve)] : []), ...TIMELINE, ...status.cards.flatMap((card) => card.main.map((main) => (main.series === "rl_signal" ? idOf(main) : main.series))), ...[...OPEN.values()].map((each) => each.series)];
+  const functions = status.rewards.length <= MOST_FUNCTIONS ? ["rl_reward_function_mean"] : [];
+  const names = [...functions, ...(status.verdict.curve ? [idOf(status.verdict.curve)] : []), ...TIMELINE, ...status.cards.flatMap((card) => card.main.map((main) => (main.series === "rl_signal" ? idOf(main) : main.series))), ...[...OPEN.values()].map((each) => each.series)];
   return [...new Set(names)].slice(0, MOST_SERIES);
 }
 
@@ -63,7 +68,10 @@ async function get(path) {
 async function history() {
   const names = wanted();
   for (const name of names) SOUGHT.add(name);
-  if (names.length) takeHistory(await get(`api/history?${names.map((name) => `series=${encodeURIComponent(name)}`).join("&")}`));
+  const asks = names.map((name) => `series=${encodeURIComponent(name)}`);
+  if (TOGETHER.range) asks.push("points=2000");
+  if (asked % HEAT_EVERY === 0 || status.run.step < YOUNG) asks.push("heat_maps=1");
+  if (names.length) takeHistory(await get(`api/history?${asks.join("&")}`));
 }
 
 async function ask() {
@@ -74,6 +82,7 @@ async function ask() {
     const answer = await get(`api/status?lang=${LANGUAGE}`);
     if (status && [status.run.name, status.run.started, status.run.attempt].join() !== [answer.run.name, answer.run.started, answer.run.attempt].join()) {
       CURVES.clear();
+      HEAT.clear();
       asked = 0;
     }
     status = answer;
@@ -101,6 +110,7 @@ function refresh() {
   if (!status) return;
   header(status, connection);
   const said = verdictSection(status, connection);
+  curves(status);
   cards(status);
   timeline(status);
   alerts(status);
@@ -121,6 +131,16 @@ function linkState() {
   say(find("link-text"), id ? t(`link.${id}`, { time, status: connection.error }) : t("waiting"), RECORDED || !status ? null : clock(status.time));
 }
 
+// Another part of the run is shown: finer curves are asked for, and there is a way back.
+function zoomed() {
+  const button = find("whole");
+  button.hidden = !TOGETHER.range;
+  if (TOGETHER.range) say(button, t("zoom.whole", { from: GROUPED.format(TOGETHER.range[0]), to: GROUPED.format(TOGETHER.range[1]) }));
+  if (RECORDED || !TOGETHER.range) return;
+  asked = Math.ceil(asked / HISTORY_EVERY) * HISTORY_EVERY;
+  ask();
+}
+
 // To a screen reader: the verdict when it changes, and that the process is gone or back.
 function announce({ word, text }) {
   const now = `${word} ${text.replace(/[\d.,]+/g, "#")} ${connection.gone}`;
@@ -134,12 +154,12 @@ function begin() {
   languages();
   for (const node of document.querySelectorAll("[data-t]")) node.textContent = t(node.dataset.t);
   attribute(find("search"), "placeholder", t("search"));
-  say(find("legend"), t("curve.smooth"));
   attribute(document.documentElement, "data-word", "unknown");
   show(find("verdict-icon"), "unknown");
   say(find("verdict-word"), t("word.unknown"));
   say(find("verdict-text"), t("waiting"));
   find("search").addEventListener("input", refresh);
+  find("whole").addEventListener("click", () => zoom(null));
   find("rewards-all").addEventListener("click", (event) => {
     const open = event.currentTarget.getAttribute("aria-expanded") === "true";
     attribute(event.currentTarget, "aria-expanded", open ? "false" : "true");

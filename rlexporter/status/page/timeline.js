@@ -7,6 +7,7 @@ class Timeline extends Plot {
   constructor() {
     super(t("timeline"), HEIGHT, "large");
     this.shown = { first: 0, last: 0, reward: { steps: [], values: [] }, bars: [], marks: [] };
+    TOGETHER.plots.add(this);
   }
 
   show(shown) {
@@ -23,6 +24,16 @@ class Timeline extends Plot {
   count() {
     return this.shown.last - this.shown.first + 1;
   }
+
+  step(index) {
+    return this.shown.first + index;
+  }
+
+  again() {
+    this.draw();
+  }
+
+  follow() {} // it leads
 
   x(step) {
     const { first, last } = this.shown;
@@ -43,7 +54,7 @@ class Timeline extends Plot {
     return [t("curve.readout", { step: GROUPED.format(step), value: short(value) }), ...named, ...there].join(", ");
   }
 
-  // A click stays: all curves are read at that step, until the next one or Escape.
+  // A click stays: all plots are read at that step, until the next one or Escape.
   point(index) {
     super.point(index);
     readAt(index === null ? null : this.shown.first + index, null);
@@ -72,6 +83,10 @@ class Timeline extends Plot {
       const x = this.x(step);
       const anchor = x > this.width - 24 ? "end" : x < 24 ? "start" : "middle";
       this.add("text", { x, y: this.height - 5, class: "tick", "text-anchor": anchor }, GROUPED.format(step));
+    }
+    if (TOGETHER.range) {
+      const [from, to] = TOGETHER.range.map((step) => Math.min(this.width - 4, Math.max(4, this.x(step))));
+      for (const [left, right] of [[4, from], [to, this.width - 4]]) this.add("rect", { x: left, y: 0, width: Math.max(0, right - left), height: foot, class: "unseen-steps" });
     }
     if (TOGETHER.step !== null) this.add("line", { x1: this.x(TOGETHER.step), x2: this.x(TOGETHER.step), y1: 0, y2: foot, class: "pinned" });
     this.canvas.append(this.reader);
@@ -125,7 +140,10 @@ function timeline(status) {
 
 function makeTimeline() {
   const plot = new Timeline();
-  plot.root.addEventListener("click", () => plot.pin(plot.index));
+  plot.root.addEventListener("click", () => {
+    if (!plot.dragged) plot.pin(plot.index);
+    plot.dragged = false;
+  });
   plot.root.addEventListener("keydown", (event) => {
     if (event.key === "Enter") plot.pin(plot.index);
     if (event.key === "Escape") plot.pin(null);

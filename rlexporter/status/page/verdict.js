@@ -99,8 +99,8 @@ function figure(said, cause) {
   const name = called(signal ? { name: `rl_${signal}` } : said.curve);
   const unit = signal && cause?.signal_unit !== "fraction" ? cause?.signal_unit : "";
   say(node.firstElementChild, unit ? `${name}, ${unit}` : name);
-  const limited = signal && cause && Number.isFinite(numeric(cause.threshold));
-  node.curve.show({ ...shown, events: [], since: cause?.since ?? null, limits: limited ? [{ value: cause.threshold, severity: cause.severity }] : [] });
+  const exact = signal && cause && Number.isFinite(numeric(cause.threshold));
+  node.curve.show({ ...shown, events: [], since: cause?.since ?? null, limits: exact ? [{ value: cause.threshold, severity: cause.severity, below: cause.below, words: t(cause.below ? "limit.below" : "limit.above", { value: short(cause.threshold) }) }] : [] });
 }
 
 const COLOURS = { fine: "#1f883d", look: "#bf8700", act: "#cf222e", unknown: "#6e7781" };
