@@ -189,10 +189,12 @@ def _nonfinite(
     remedies: tuple[str, ...] = _AFTER_NAN,
     algorithms: tuple[str, ...] = (),
     related: tuple[str, ...] = (),
+    about: str = "",
 ) -> Condition:
     return condition(name, alert, Family.NONFINITE).when(
         above(name, critical(0.0)),
         summary=f"{what} is NaN or infinite.",
+        about=about,
         meaning=f"{what} was NaN or infinite in the step that the alert names. Such values are counted before TRL "
         f"and transformers average or filter them away, so the log line may look fine. One such value is often the "
         f"only sign before sampling fails and the process dies.",
@@ -299,6 +301,7 @@ CONDITIONS: tuple[Condition, ...] = (
         "nonfinite_reward",
         "RLRewardNonFinite",
         "A reward",
+        about="{subject} returned NaN or infinity.",
         related=("rl_reward_mean", "rl_reward_function_mean"),
         causes=(
             "A reward function divides by zero, or takes the logarithm of one.",
@@ -1385,6 +1388,7 @@ CONDITIONS: tuple[Condition, ...] = (
     condition("reward_zeroed", "RLRewardFunctionDead", Family.REWARD_FLAT).when(
         above("reward_zeros", warning(0.08)),
         summary="A reward is exactly 0 for a part of the completions, which it never was before.",
+        about="{subject} is exactly 0 for a part of the completions, which it never was before.",
         meaning="The share of completions with a reward of exactly 0, a mean of three steps, where that was seldom in "
         "the first steps of the run. It is not the highest reward.",
         causes=("A reward model or service that fails for some samples, and gives 0 for an error.", "A parser."),
@@ -1607,7 +1611,7 @@ CONDITIONS: tuple[Condition, ...] = (
         related=("rl_completion_length_mean", "rl_completion_length_dist", "rl_reward_mean"),
         foretold_by=(
             *("kl_high", "kl_jump", "logprob_shift", "entropy_low", "entropy_collapsed", "value_loss_spike"),
-            "reward_flat",
+            *("reward_flat", "reward_zeroed"),
         ),
     ),
     condition("length_high", "RLLengthGrowth", Family.LENGTH).when(

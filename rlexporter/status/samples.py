@@ -30,12 +30,12 @@ COUNTED = ("values", "reward functions", "keys")
 
 
 def quantity(value: float, unit: str) -> str:
-    """Return ``value`` with its unit: `0.83 nats per token`, `95 %`, `2 keys`."""
+    """Return ``value`` with its unit: `0.83 nats per token`, `95 %`, `1 key`."""
     if unit == evidence.UNIT:
         return f"a chance of 1 in 10^{value:.3g}"
     if unit == "fraction":
         return f"{100 * value:.4g} %"
-    if value == 1 and unit in COUNTED:
+    if value == 1:
         unit = unit.removesuffix("s")
     unit = "" if unit == "reward" else unit
     return f"{value:.4g} {unit}".rstrip()

@@ -12,7 +12,8 @@ from rlexporter.catalog.causes import FAILURE
 from rlexporter.catalog.conditions import CONDITION_NAMED
 from rlexporter.catalog.languages import ENGLISH, Language
 from rlexporter.catalog.metrics import NAMED
-from rlexporter.model.condition import Severity
+from rlexporter.conditions.from_catalog import SIGNAL_NAMED
+from rlexporter.model.condition import Family, Severity
 from rlexporter.model.incident import ACT, FINE, LOOK, WORDS, Incident, Standing, worst
 from rlexporter.model.metric import Kind
 from rlexporter.model.snapshot import RunState
@@ -32,6 +33,9 @@ _BEGAN = {
     Standing.OVER: "It began in step {step}, and is over.",
 }
 _VANISHING = 1e-3
+"""A limit on a share of the run's own past, below which the share is next to nothing."""
+_ABSTRACT = ("", "spreads", "ranges", "orders of magnitude", "signs", "scores")
+"""Units that nobody has an idea of, where a signal is computed."""
 _ENDED = {
     RunState.FINISHED: "The run has finished",
     RunState.STOPPED: "The run was stopped",
@@ -141,7 +145,7 @@ def _of_incidents(speaking: Sequence[Incident], samples: Samples, language: Lang
     first, word = speaking[0], worst(speaking)
     condition = CONDITION_NAMED[first.condition]
     return Verdict(
-        *(word, "condition", [], _told(first, samples, language)),
+        *(word, "condition", [], _told(first, samples, language, followed=any(map(_is_left, speaking[1:])))),
         steps.of_incident(first, word, samples, language),
         steps.remedies(condition.remedies, samples, language),
         runbook(condition.alert),
@@ -149,19 +153,28 @@ def _of_incidents(speaking: Sequence[Incident], samples: Samples, language: Lang
     )
 
 
-def _told(incident: Incident, samples: Samples, language: Language) -> str:
-    """Return what went wrong, with what, how far, since when, and how it stands."""
+def _is_left(incident: Incident) -> bool:
+    return incident.standing is not Standing.OVER
+
+
+def _told(incident: Incident, samples: Samples, language: Language, followed: bool = False) -> str:
+    """Return what went wrong, with what, how far, since when, and how it stands; ``followed``: more than it stands."""
     subject, told = incident.subject, [_summary(incident, language)]
     if subject and not CONDITION_NAMED[incident.condition].about:
         told.append(language("It concerns {subject}.", subject=subject))
     since = incident.since if subject else incident.began
     measured = "" if subject or _is_yes_or_no(incident) else _measured(incident, samples, language)
-    told_when = measured and not _is_vanishing(incident) and since == incident.step
-    began = (
-        ""
-        if told_when and incident.standing is Standing.HOLDS
-        else language(_BEGAN[incident.standing], step=str(since))
-    )
+    told_when = measured and not _is_abstract(incident) and since == incident.step
+    if told_when and incident.standing is Standing.HOLDS:
+        began = ""
+    elif incident.standing is Standing.EASED and CONDITION_NAMED[incident.condition].family is Family.NONFINITE:
+        began = language(
+            "It began in step {step}. No more came since, but the run has learnt from it.", step=str(since)
+        )
+    elif followed and incident.standing is Standing.OVER:
+        began = language("It began in step {step}, and is over, but what followed is not.", step=str(since))
+    else:
+        began = language(_BEGAN[incident.standing], step=str(since))
     return language.together([*told, _returned(subject, samples, language), measured, began])
 
 
@@ -178,16 +191,28 @@ def _is_yes_or_no(incident: Incident) -> bool:
     return incident.unit in COUNTED or (incident.threshold == 0.5 and incident.value.is_integer())
 
 
-def _is_vanishing(incident: Incident) -> bool:
-    """Return True if the number is a share of what it was, and next to nothing: what it is now says more."""
-    return incident.unit == "fraction" and abs(incident.threshold) < _VANISHING
+def _is_abstract(incident: Incident) -> bool:
+    """Return True if the number is one that only the judge knows: what it is computed from says more to a person."""
+    signal = SIGNAL_NAMED[CONDITION_NAMED[incident.condition].signal]
+    if signal.unit == "fraction":
+        return abs(incident.threshold) < _VANISHING
+    return signal.unit in _ABSTRACT and any(source.derived for source in signal.sources)
+
+
+def _beside(incident: Incident, samples: Samples) -> str | None:
+    """Return the gauge that shows what an incident is about; None if the run has none."""
+    names = (*CONDITION_NAMED[incident.condition].related, incident.series)
+    return next((name for name in names if samples.value(name) is not None and NAMED[name].kind is Kind.GAUGE), None)
 
 
 def _measured(incident: Incident, samples: Samples, language: Language) -> str:
     """Return the number that was too much, and its limit; empty where these are no numbers."""
-    if _is_vanishing(incident):
-        now = samples.value(incident.series)
-        return "" if now is None else language("It is now {value}.", value=quantity(now, NAMED[incident.series].unit))
+    if _is_abstract(incident):
+        name = _beside(incident, samples)
+        value = samples.value(name) if name else None
+        if name is None or value is None:
+            return ""
+        return language("`{series}` is now {value}.", series=name, value=quantity(value, NAMED[name].unit))
     if not (isfinite(incident.value) and isfinite(incident.threshold)):
         return ""
     told = {"value": quantity(incident.value, incident.unit), "limit": quantity(incident.threshold, incident.unit)}
@@ -206,13 +231,15 @@ def _returned(function: str, samples: Samples, language: Language) -> str:
 
 def _curve(incident: Incident, samples: Samples) -> dict[str, Any] | None:
     """Return the series that shows it: of a reward function its mean, else what was judged, else what is beside it."""
-    signal = "" if _is_yes_or_no(incident) or _is_vanishing(incident) else CONDITION_NAMED[incident.condition].signal
-    for name, label in (("rl_reward_function_mean", incident.subject), ("rl_signal", signal)):
-        if samples.value(name, label) is not None:
-            return {"series": name, "labels": {NAMED[name].labels[0]: label}}
-    beside = (incident.series, *CONDITION_NAMED[incident.condition].related)
-    found = (name for name in beside if samples.value(name) is not None and NAMED[name].kind is Kind.GAUGE)
-    return next(({"series": name, "labels": {}} for name in found), None)
+    signal = "" if _is_yes_or_no(incident) else CONDITION_NAMED[incident.condition].signal
+    beside = _beside(incident, samples)
+    of_function = [("rl_reward_function_mean", incident.subject)]
+    judged, plain = [("rl_signal", signal)], [(beside, "")] if beside else []
+    for name, label in of_function + (plain + judged if _is_abstract(incident) else judged + plain):
+        labels = {NAMED[name].labels[0]: label} if label else {}
+        if samples.value(name, *labels.values()) is not None:
+            return {"series": name, "labels": labels}
+    return None
 
 
 def _all_pass(samples: Samples, language: Language) -> str:

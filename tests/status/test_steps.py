@@ -123,7 +123,7 @@ def test_a_penalty_with_the_wrong_sign_is_told_with_its_coefficient() -> None:
     found = said(run.store.snapshot)
     assert found.conditions[0] == "kl_coef_lost"
     assert found.text.startswith(
-        "The coefficient of the KL penalty is 0 or negative. It is now -0.07. It began in step 7."
+        "The coefficient of the KL penalty is 0 or negative. `rl_kl_coef` is now -0.07. It began in step 7."
     )
     assert found.curve == {"series": "rl_kl_coef", "labels": {}}
 

@@ -114,7 +114,7 @@ def test_the_first_is_told_with_its_step_and_how_many_others_hold() -> None:
     found = said(store.snapshot)
     assert found.conditions == ["learning_rate_jump", "truncation", "kl_high"]
     assert found.word == "act"
-    assert "It began in step 10, and is over." in found.text
+    assert "It began in step 10, and is over, but what followed is not." in found.text
 
     goes_wrong(store, "nonfinite_weights", "critical", 43)
     found = said(store.snapshot)
@@ -154,6 +154,17 @@ def test_completions_of_nothing_have_the_same_reward() -> None:
     assert said(store.snapshot).conditions[0] == "reward_flat"
 
     goes_wrong(store, "length_low", "warning", 41)
+    assert said(store.snapshot).conditions[0] == "length_low"
+
+
+def test_completions_of_nothing_have_no_reward() -> None:
+    """A reward that is 0 for short completions is certain before their length is."""
+    store = _running(steps=50)
+    goes_wrong(store, "reward_zeroed", "warning", 40)
+    goes_wrong(store, "reward_drop", "critical", 44)
+    assert said(store.snapshot).conditions[0] == "reward_zeroed"
+
+    goes_wrong(store, "length_low", "warning", 46)
     assert said(store.snapshot).conditions[0] == "length_low"
 
 
@@ -199,7 +210,7 @@ def test_what_was_nan_is_worth_a_look_for_good() -> None:
         store.record({"reward": 0.5 + 0.1 * (step % 3), "kl": 0.01}, step)
     found = said(store.snapshot)
     assert (found.word, found.code, found.conditions) == ("look", "condition", ["nonfinite_reward"])
-    assert found.text.startswith("A reward is NaN or infinite. It began in step 6. It is within its limit again")
+    assert found.text.startswith("A reward is NaN or infinite. It began in step 6. No more came since")
 
     store = _running("ppo")
     store.record({"val/ratio_var": math.nan}, 6)
@@ -303,5 +314,6 @@ def test_recorded_runs(data: Path, run: str, word: str, code: str, first: str | 
     assert (found.word, found.code) == (word, code)
     assert found.conditions[:1] == ([first] if first else [])
     if code == "failed" and first:
-        assert found.text.startswith(CONDITION_NAMED[first].summary)
+        condition = CONDITION_NAMED[first]
+        assert found.text.startswith((condition.summary, condition.about.format(subject="letter_reward") or "-"))
         assert "The run has failed with RuntimeError after step" in found.text
