@@ -38,6 +38,12 @@ def parse(value: object) -> dict[str, tuple[float, ...]]:
     return {name: _bounds(str(name), given) for name, given in value.items()}
 
 
+def even(longest: int) -> tuple[float, ...]:
+    """Return bounds for lengths up to ``longest``: 12 to 24 even parts, or each length where there are fewer."""
+    parts = next((parts for parts in range(MOST_BOUNDS, MOST_BOUNDS // 2 - 1, -1) if longest % parts == 0), MOST_BOUNDS)
+    return tuple(sorted({float(-(-longest * part // parts)) for part in range(1, parts + 1)}))
+
+
 def _bounds(name: str, given: object) -> tuple[float, ...]:
     metric = ADJUSTABLE.get(name)
     if metric is None:

@@ -19,6 +19,10 @@ def _each(values: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
 _KL_TOKEN = _both_signs(0.0001, 0.001, 0.005, 0.01, 0.02, 0.05, 0.1, 0.3, 1.0, 3.0, 10.0)
 _KL_SEQUENCE = _both_signs(0.01, 0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0)
 _REWARD = _both_signs(0.05, 0.1, 0.25, 0.5, 0.75, 1.0, 2.0, 5.0, 10.0, 100.0, 1000.0)
+_SCORE = (
+    *(-100.0, -10.0, -5.0, -2.0, -1.0, -0.5, -0.1, 0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0),
+    *(1.25, 1.5, 2.0, 3.0, 10.0, 100.0),
+)
 _LOSS = _both_signs(0.0001, 0.001, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 100.0, 1000.0)
 _ADVANTAGE = _both_signs(0.05, 0.1, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0, 100.0)
 _LOGPROB = (
@@ -87,7 +91,7 @@ LEARNING = (
     _reward.histogram(
         "rl_reward_dist",
         "Reward of each completion.",
-        _REWARD,
+        _SCORE,
         keys=keys(PPO_LEGACY, "env/reward_dist"),
         reading="Balanced, without long tails; two humps are two kinds of answers.",
     ),
@@ -125,7 +129,7 @@ LEARNING = (
     _reward.histogram(
         "rl_reward_function_dist",
         "Reward of each completion by one reward function, where it returned a number.",
-        _REWARD,
+        _SCORE,
         labels=("reward_function",),
         reading="All in one bucket: this function tells no completion from another.",
     ),

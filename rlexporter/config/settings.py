@@ -29,6 +29,9 @@ LOGGERS = tuple(WATCHED)
 """The loggers whose lines can feed a run."""
 FROM = "RLEXPORTER_FROM"
 """The variable that names some of them. It is no argument: it is read before there is an exporter."""
+_LENGTH = "completion_length"
+_LONGEST = ("max_completion_length", "response_length")
+"""The settings of trainers that bound the length of a completion."""
 _warned: set[str] = set()
 """The variables of the environment that this process was warned of."""
 
@@ -105,6 +108,15 @@ class Settings:
         for name in ("labels", "thresholds", "buckets", "map"):
             chosen[name] = chosen[name] or {}
         return cls(**chosen)
+
+
+def fitted(arguments: SettingArguments, hyperparameters: Mapping[str, float]) -> SettingArguments:
+    """Return ``arguments`` with buckets for lengths up to the longest that the trainer allows, where none are set."""
+    longest = next((hyperparameters[name] for name in _LONGEST if hyperparameters.get(name, 0) >= 1), None)
+    given = Settings.load(arguments).buckets
+    if longest is None or _LENGTH in given:
+        return arguments
+    return {**arguments, "buckets": {**given, _LENGTH: buckets.even(int(longest))}}
 
 
 def _warn(environ: Mapping[str, str], settings: Mapping[str, str]) -> None:

@@ -8,6 +8,8 @@ import weakref
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from rlexporter.adapters.trainer_facts import hyperparameters
+from rlexporter.config.settings import fitted
 from rlexporter.exporter import Exporter
 from rlexporter.model.errors import SetupError
 
@@ -63,7 +65,7 @@ def _attach_callback(trainer: Any, settings: SettingArguments, *, fallback: bool
         trainer.callback_handler.callbacks.append(callback)
     if callback.exporter is not None:
         return callback.exporter
-    exporter = Exporter(**settings)
+    exporter = Exporter(**fitted(settings, hyperparameters(trainer.args)))
     with _undone(exporter):
         callback.attach(trainer, exporter)
         exporter.start(fallback=fallback)

@@ -9,7 +9,7 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 from rlexporter.adapters.transformers import RunCallback
-from rlexporter.config.settings import MAIN, Settings
+from rlexporter.config.settings import MAIN, Settings, fitted
 from rlexporter.exporter import Exporter
 from rlexporter.model.errors import SetupError
 from rlexporter.model.sink import TrainedRun
@@ -59,7 +59,7 @@ class RLExporterCallback(RunCallback):
 
     def _serve(self, facts: RunFacts | None) -> TrainedRun:
         """Open a run. The next free port replaces a taken one: a rank that raises would leave the others waiting."""
-        exporter = self.exporter = Exporter(**self._settings)
+        exporter = self.exporter = Exporter(**fitted(self._settings, facts.hyperparameters if facts else {}))
         if facts is not None:
             exporter.run.prepare(facts)
         with exporter.run.errors.guard("event"):

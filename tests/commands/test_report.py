@@ -94,7 +94,8 @@ def test_a_page_has_a_language(code: str, tmp_path: Path, capsys: pytest.Capture
     status = held(text)["status"]
     assert f'<html lang="{code}">' in text
     assert status["language"] == code
-    assert language(code)("A reward is NaN or infinite.") in status["verdict"]["text"]
+    told = language(code)("{subject} returned NaN or infinity.", subject="letter_reward")
+    assert told in status["verdict"]["text"]
     assert capsys.readouterr().out.isascii()
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import re
 
 import pytest
 
 from rlexporter.config import settings
-from rlexporter.config.settings import DEFAULT_PORT, Settings
+from rlexporter.config.settings import DEFAULT_PORT, SettingArguments, Settings, fitted
 from rlexporter.model.errors import SetupError
 
 
@@ -134,3 +135,31 @@ def test_a_mistake_is_named(arguments: dict[str, object], environ: dict[str, str
     """What was wrong, where, and what is expected."""
     with pytest.raises(SetupError, match=re.escape(message)):
         Settings.load(arguments, environ)
+
+
+@pytest.mark.parametrize(
+    ("longest", "bounds"),
+    [
+        (256, [16.0 * part for part in range(1, 17)]),
+        (1000, [50.0 * part for part in range(1, 21)]),
+        (24, [float(part) for part in range(1, 25)]),
+        (5, [1.0, 2.0, 3.0, 4.0, 5.0]),
+        (997, [float(math.ceil(997 * part / 24)) for part in range(1, 25)]),
+    ],
+)
+def test_lengths_have_buckets_up_to_the_longest(longest: int, bounds: list[float]) -> None:
+    """In even parts, round where there is a number of parts that makes them so."""
+    for name in ("max_completion_length", "response_length"):
+        found = fitted({"run": "r"}, {name: float(longest)})
+        assert Settings.load(found).buckets == {"completion_length": tuple(bounds)}
+
+
+def test_buckets_that_are_set_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By argument or environment; others go with those that fit; a trainer without such a limit changes nothing."""
+    limit = {"max_completion_length": 256.0}
+    own: SettingArguments = {"buckets": {"completion_length": [1.0, 2.0]}}
+    assert fitted(own, limit) == own
+    assert set(Settings.load(fitted({"buckets": "reward=0,1"}, limit)).buckets) == {"reward", "completion_length"}
+    monkeypatch.setenv("RLEXPORTER_BUCKETS", "completion_length=1,2;reward=0,1")
+    assert fitted({}, limit) == {}
+    assert fitted({"run": "r"}, {"learning_rate": 1e-6, "max_completion_length": 0.0}) == {"run": "r"}
