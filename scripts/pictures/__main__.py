@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from scripts.pictures import drawing
+from scripts.pictures import drawing, moving
 from scripts.pictures.look import Json, Shown, palette
-from scripts.pictures.runs import IMAGES, SECONDS, WORK, alerts, history, over_time, planned, recorded
+from scripts.pictures.runs import IMAGES, SECONDS, WORK, alerts, demo, history, over_time, planned, recorded
 from tests.dashboards import grafana
 from tests.dashboards.grafana import View, panels
 from tests.dashboards.past import END, SCRAPE, blocks
@@ -25,8 +25,6 @@ WIDTH = 1400
 MOST_BYTES = 150_000
 POINTS = 600
 """The most that a panel has room for."""
-TOP = 1030
-"""Pixels of a run's dashboard down to the end of its first row on stability: what the README begins with."""
 
 
 def _look(server: Prometheus, dashboard: Json, chosen: Mapping[str, str]) -> dict[int, Shown]:
@@ -114,6 +112,7 @@ def _save(figure: Any, path: Path) -> int:
 def main() -> None:
     """Draw all of them."""
     WORK.mkdir(parents=True, exist_ok=True)
+    moving.draw(demo("dead-reward", "--steps", "260", "--fault", "dead_reward@150"))
     runs = planned()
     every = "|".join(each.name for each in runs)
     with ExitStack() as stack:
@@ -141,8 +140,6 @@ def main() -> None:
                 size = _save(drawing.page(grafana.DASHBOARDS[uid], shown, WIDTH, rows), IMAGES / f"{name}.png")
                 print(f"{IMAGES / name}.png: {size // 1000} kB")
                 assert size < MOST_BYTES
-    with Image.open(IMAGES / "run-broken.png") as image:
-        image.crop((0, 0, WIDTH, TOP)).save(IMAGES / "run-broken-top.png", optimize=True)
 
 
 if __name__ == "__main__":

@@ -45,7 +45,7 @@ class Planned:
     """How many minutes ago it was over, as it was at the end of the recording; 0 if it goes on."""
 
 
-def _demo(name: str, *arguments: str) -> Path:
+def demo(name: str, *arguments: str) -> Path:
     """The recording of a demo; trained once."""
     file = WORK / f"{name}.jsonl"
     if not file.exists():
@@ -60,9 +60,9 @@ def _demo(name: str, *arguments: str) -> Path:
 def planned() -> list[Planned]:
     runs = ROOT / "tests/data/runs"
     return [
-        Planned("grpo-healthy", _demo("healthy", "--steps", "320"), 110, until=270),
-        Planned("grpo-lr-spike", _demo("broken", "--steps", "320", "--fault", "lr_spike@200"), 110, until=240),
-        Planned("grpo-nan", _demo("nan", "--steps", "320", "--fault", "nan@150"), 80, ended=10),
+        Planned("grpo-healthy", demo("healthy", "--steps", "320"), 110, until=270),
+        Planned("grpo-lr-spike", demo("broken", "--steps", "320", "--fault", "lr_spike@200"), 110, until=240),
+        Planned("grpo-nan", demo("nan", "--steps", "320", "--fault", "nan@150"), 80, ended=10),
         Planned("rloo", runs / "rloo-healthy_multi-0.jsonl", 60),
         Planned("ppo", runs / "ppo-healthy_accum-0.jsonl", 100),
         Planned("ppo-legacy", runs / "ppo_legacy-healthy_wandb_types-0.jsonl", 25),
