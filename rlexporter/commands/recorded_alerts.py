@@ -22,8 +22,9 @@ from rlexporter.model.incident import FINE
 from rlexporter.model.snapshot import RunState
 from rlexporter.recording import Recording
 from rlexporter.run.run import Run
+from rlexporter.status.account import incidents_as_json
 from rlexporter.status.samples import Samples
-from rlexporter.status.verdict import LEAST_STEPS, Verdict, incidents_as_json, verdict
+from rlexporter.status.verdict import LEAST_STEPS, Verdict, verdict
 from rlexporter.store.keys import Resolver, evaluation_prefix
 from rlexporter.store.store import Store
 

@@ -17,12 +17,13 @@ from rlexporter.model.histogram import Histogram
 from rlexporter.model.metric import Metric, Series
 from rlexporter.model.snapshot import RunState, Snapshot
 from rlexporter.status import cards
+from rlexporter.status.account import incidents_as_json
 from rlexporter.status.curve import thinned
 from rlexporter.status.heatmap import HeatMap
 from rlexporter.status.history import History, labelled, since
 from rlexporter.status.samples import Number, Samples, number, whole
 from rlexporter.status.steps import PID
-from rlexporter.status.verdict import STUCK, UNKNOWN, Verdict, age, incidents_as_json, is_stalled, verdict
+from rlexporter.status.verdict import STUCK, UNKNOWN, Verdict, age, is_stalled, verdict
 
 VERSION = 1
 """The version of both documents: it changes when a field is removed or changes its meaning, not when one is added."""

@@ -1,24 +1,21 @@
-"""The verdict on a run: fine, look or act, and why; and its incidents in the words of the catalogue. Pure."""
+"""The verdict on a run: fine, look or act, why, and what to do. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from math import isfinite
 from typing import Any
 
-from rlexporter.catalog.alerts import RUN_FAILED, RUN_STALLED, RUNBOOKS
+from rlexporter.catalog.alerts import RUN_FAILED, RUN_STALLED
 from rlexporter.catalog.causes import FAILURE
 from rlexporter.catalog.conditions import CONDITION_NAMED
 from rlexporter.catalog.languages import ENGLISH, Language
-from rlexporter.catalog.metrics import NAMED
-from rlexporter.conditions.from_catalog import SIGNAL_NAMED
-from rlexporter.model.condition import Family, Severity
+from rlexporter.model.condition import Severity
 from rlexporter.model.incident import ACT, FINE, LOOK, WORDS, Incident, Standing, worst
-from rlexporter.model.metric import Kind
 from rlexporter.model.snapshot import RunState
 from rlexporter.status import steps
-from rlexporter.status.samples import COUNTED, Samples, number, quantity, whole
+from rlexporter.status.account import curve, runbook, told
+from rlexporter.status.samples import Samples
 from rlexporter.status.steps import Step
 
 LEAST_STEPS = 3
@@ -27,15 +24,6 @@ UNKNOWN = "unknown"
 STUCK = "stuck"
 """The state, for a reader, of a run that should have made a step by now."""
 
-_BEGAN = {
-    Standing.HOLDS: "It began in step {step}.",
-    Standing.EASED: "It began in step {step}. It is within its limit again, but not where it was before.",
-    Standing.OVER: "It began in step {step}, and is over.",
-}
-_VANISHING = 1e-3
-"""A limit on a share of the run's own past, below which the share is next to nothing."""
-_ABSTRACT = ("", "spreads", "ranges", "orders of magnitude", "signs", "scores")
-"""Units that nobody has an idea of, where a signal is computed."""
 _ENDED = {
     RunState.FINISHED: "The run has finished",
     RunState.STOPPED: "The run was stopped",
@@ -145,101 +133,16 @@ def _of_incidents(speaking: Sequence[Incident], samples: Samples, language: Lang
     first, word = speaking[0], worst(speaking)
     condition = CONDITION_NAMED[first.condition]
     return Verdict(
-        *(word, "condition", [], _told(first, samples, language, followed=any(map(_is_left, speaking[1:])))),
+        *(word, "condition", [], told(first, samples, language, followed=any(map(_is_left, speaking[1:])))),
         steps.of_incident(first, word, samples, language),
         steps.remedies(condition.remedies, samples, language),
         runbook(condition.alert),
-        _curve(first, samples),
+        curve(first, samples),
     )
 
 
 def _is_left(incident: Incident) -> bool:
     return incident.standing is not Standing.OVER
-
-
-def _told(incident: Incident, samples: Samples, language: Language, followed: bool = False) -> str:
-    """Return what went wrong, with what, how far, since when, and how it stands; ``followed``: more than it stands."""
-    subject, told = incident.subject, [_summary(incident, language)]
-    if subject and not CONDITION_NAMED[incident.condition].about:
-        told.append(language("It concerns {subject}.", subject=subject))
-    since = incident.since if subject else incident.began
-    measured = "" if subject or _is_yes_or_no(incident) else _measured(incident, samples, language)
-    told_when = measured and not _is_abstract(incident) and since == incident.step
-    if told_when and incident.standing is Standing.HOLDS:
-        began = ""
-    elif incident.standing is Standing.EASED and CONDITION_NAMED[incident.condition].family is Family.NONFINITE:
-        began = language(
-            "It began in step {step}. No more came since, but the run has learnt from it.", step=str(since)
-        )
-    elif followed and incident.standing is Standing.OVER:
-        began = language("It began in step {step}, and is over, but what followed is not.", step=str(since))
-    else:
-        began = language(_BEGAN[incident.standing], step=str(since))
-    return language.together([*told, _returned(subject, samples, language), measured, began])
-
-
-def _summary(incident: Incident, language: Language) -> str:
-    """Return what went wrong, with what, where the catalogue has a sentence for that."""
-    condition = CONDITION_NAMED[incident.condition]
-    if incident.subject and condition.about:
-        return language(condition.about, subject=incident.subject)
-    return language(condition.summary)
-
-
-def _is_yes_or_no(incident: Incident) -> bool:
-    """Return True if the number only counts what must not be, or says that it is so: 1, beyond a limit of one half."""
-    return incident.unit in COUNTED or (incident.threshold == 0.5 and incident.value.is_integer())
-
-
-def _is_abstract(incident: Incident) -> bool:
-    """Return True if the number is one that only the judge knows: what it is computed from says more to a person."""
-    signal = SIGNAL_NAMED[CONDITION_NAMED[incident.condition].signal]
-    if signal.unit == "fraction":
-        return abs(incident.threshold) < _VANISHING
-    return signal.unit in _ABSTRACT and any(source.derived for source in signal.sources)
-
-
-def _beside(incident: Incident, samples: Samples) -> str | None:
-    """Return the gauge that shows what an incident is about; None if the run has none."""
-    names = (*CONDITION_NAMED[incident.condition].related, incident.series)
-    return next((name for name in names if samples.value(name) is not None and NAMED[name].kind is Kind.GAUGE), None)
-
-
-def _measured(incident: Incident, samples: Samples, language: Language) -> str:
-    """Return the number that was too much, and its limit; empty where these are no numbers."""
-    if _is_abstract(incident):
-        name = _beside(incident, samples)
-        value = samples.value(name) if name else None
-        if name is None or value is None:
-            return ""
-        return language("`{series}` is now {value}.", series=name, value=quantity(value, NAMED[name].unit))
-    if not (isfinite(incident.value) and isfinite(incident.threshold)):
-        return ""
-    told = {"value": quantity(incident.value, incident.unit), "limit": quantity(incident.threshold, incident.unit)}
-    return language("In step {step}: {value}, limit {limit}.", step=str(incident.step), **told)
-
-
-def _returned(function: str, samples: Samples, language: Language) -> str:
-    """Return what a reward function returns now; empty for anything else."""
-    mean, spread = (samples.value(f"rl_reward_function_{name}", function) for name in ("mean", "std"))
-    if mean is None or spread is None or not isfinite(mean):
-        return ""
-    if spread == 0:
-        return language("It now returns {value} for every completion.", value=f"{mean:.4g}")
-    return language("It now returns {value} ± {spread}.", value=f"{mean:.4g}", spread=f"{spread:.4g}")
-
-
-def _curve(incident: Incident, samples: Samples) -> dict[str, Any] | None:
-    """Return the series that shows it: of a reward function its mean, else what was judged, else what is beside it."""
-    signal = "" if _is_yes_or_no(incident) else CONDITION_NAMED[incident.condition].signal
-    beside = _beside(incident, samples)
-    of_function = [("rl_reward_function_mean", incident.subject)]
-    judged, plain = [("rl_signal", signal)], [(beside, "")] if beside else []
-    for name, label in of_function + (plain + judged if _is_abstract(incident) else judged + plain):
-        labels = {NAMED[name].labels[0]: label} if label else {}
-        if samples.value(name, *labels.values()) is not None:
-            return {"series": name, "labels": labels}
-    return None
 
 
 def _all_pass(samples: Samples, language: Language) -> str:
@@ -255,7 +158,7 @@ def _was_critical(incidents: Sequence[Incident], samples: Samples, language: Lan
     """Return what was critical last and is over."""
     over = [incident for incident in incidents if incident.severity is Severity.CRITICAL and not incident.cause]
     last = max(over, key=lambda incident: incident.step, default=None)
-    return [language("Something was critical earlier."), _told(last, samples, language)] if last is not None else []
+    return [language("Something was critical earlier."), told(last, samples, language)] if last is not None else []
 
 
 def _stall(samples: Samples, now: float, language: Language) -> str:
@@ -275,43 +178,3 @@ def _ended(samples: Samples, ended: str, language: Language) -> str:
     if samples.step is None:
         return language("{ended}.", ended=ended)
     return language("{ended} after step {step}.", ended=ended, step=str(samples.step))
-
-
-def runbook(alert: str) -> str:
-    """Return the address of the page about ``alert``."""
-    return f"{RUNBOOKS}/{alert}.md"
-
-
-def incidents_as_json(samples: Samples, language: Language = ENGLISH) -> list[dict[str, Any]]:
-    """Return the entries of the document, with the texts in ``language``."""
-    return [_incident(incident, samples, language) for incident in samples.snapshot.incidents]
-
-
-def _incident(incident: Incident, samples: Samples, language: Language) -> dict[str, Any]:
-    condition = CONDITION_NAMED[incident.condition]
-    return {
-        "name": condition.name,
-        "severity": incident.severity.value,
-        "alert": condition.alert,
-        "subject": incident.subject,
-        "summary": _summary(incident, language),
-        "meaning": condition.meaning,
-        "causes": list(condition.causes),
-        "actions": steps.remedies(condition.remedies, samples, language),
-        "signal_unit": incident.unit,
-        "series": incident.series,
-        "below": condition.below,
-        "word": incident.word,
-        "standing": incident.standing.value,
-        "holds": incident.standing is Standing.HOLDS,
-        "symptom": bool(incident.cause),
-        "cause": incident.cause,
-        "count": incident.count,
-        "since": whole(incident.since),
-        "over": whole(incident.over),
-        "step": whole(incident.step),
-        "timestamp": number(incident.time),
-        "value": number(incident.value),
-        "threshold": number(incident.threshold),
-        "runbook": runbook(condition.alert),
-    }

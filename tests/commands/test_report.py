@@ -12,8 +12,8 @@ import pytest
 from rlexporter import Exporter, recording
 from rlexporter.catalog.languages import language
 from rlexporter.commands.main import main
+from rlexporter.status.account import incidents_as_json
 from rlexporter.status.samples import Samples
-from rlexporter.status.verdict import incidents_as_json
 from tests.conftest import DATA
 from tests.recording.logs import flat
 from tests.status.runs import recorded

@@ -1,0 +1,152 @@
+"""An incident in the words of the catalogue: what went wrong, with what, how far, since when; and its curve. Pure."""
+
+from __future__ import annotations
+
+from math import isfinite
+from typing import Any
+
+from rlexporter.catalog.alerts import RUNBOOKS
+from rlexporter.catalog.conditions import CONDITION_NAMED
+from rlexporter.catalog.languages import ENGLISH, Language
+from rlexporter.catalog.metrics import NAMED
+from rlexporter.conditions.from_catalog import SIGNAL_NAMED
+from rlexporter.model.condition import Family
+from rlexporter.model.incident import Incident, Standing
+from rlexporter.model.metric import Kind
+from rlexporter.status import steps
+from rlexporter.status.samples import COUNTED, Samples, number, quantity, whole
+
+_BEGAN = {
+    Standing.HOLDS: "It began in step {step}.",
+    Standing.EASED: "It began in step {step}. It is within its limit again, but not where it was before.",
+    Standing.OVER: "It began in step {step}, and is over.",
+}
+_VANISHING = 1e-3
+"""A limit on a share of the run's own past, below which the share is next to nothing."""
+_ABSTRACT = ("", "spreads", "ranges", "orders of magnitude", "signs", "scores")
+"""Units that nobody has an idea of, where a signal is computed."""
+
+
+def told(incident: Incident, samples: Samples, language: Language, followed: bool = False) -> str:
+    """Return what went wrong, with what, how far, since when, and how it stands; ``followed``: more than it stands."""
+    subject, parts = incident.subject, [_summary(incident, language)]
+    if subject and not CONDITION_NAMED[incident.condition].about:
+        parts.append(language("It concerns {subject}.", subject=subject))
+    since = incident.since if subject else incident.began
+    measured = "" if subject or _is_yes_or_no(incident) else _measured(incident, samples, language)
+    told_when = measured and not _is_abstract(incident) and since == incident.step
+    if told_when and incident.standing is Standing.HOLDS:
+        began = ""
+    elif incident.standing is Standing.EASED and CONDITION_NAMED[incident.condition].family is Family.NONFINITE:
+        began = language(
+            "It began in step {step}. No more came since, but the run has learnt from it.", step=str(since)
+        )
+    elif followed and incident.standing is Standing.OVER:
+        began = language("It began in step {step}, and is over, but what followed is not.", step=str(since))
+    else:
+        began = language(_BEGAN[incident.standing], step=str(since))
+    return language.together([*parts, _returned(subject, samples, language), measured, began])
+
+
+def _summary(incident: Incident, language: Language) -> str:
+    """Return what went wrong, with what, where the catalogue has a sentence for that."""
+    condition = CONDITION_NAMED[incident.condition]
+    if incident.subject and condition.about:
+        return language(condition.about, subject=incident.subject)
+    return language(condition.summary)
+
+
+def _is_yes_or_no(incident: Incident) -> bool:
+    """Return True if the number only counts what must not be, or says that it is so: 1, beyond a limit of one half."""
+    return incident.unit in COUNTED or (incident.threshold == 0.5 and incident.value.is_integer())
+
+
+def _is_abstract(incident: Incident) -> bool:
+    """Return True if the number is one that only the judge knows: what it is computed from says more to a person."""
+    signal = SIGNAL_NAMED[CONDITION_NAMED[incident.condition].signal]
+    if signal.unit == "fraction":
+        return abs(incident.threshold) < _VANISHING
+    return signal.unit in _ABSTRACT and any(source.derived for source in signal.sources)
+
+
+def _beside(incident: Incident, samples: Samples) -> str | None:
+    """Return the gauge that shows what an incident is about; None if the run has none."""
+    names = (*CONDITION_NAMED[incident.condition].related, incident.series)
+    return next((name for name in names if samples.value(name) is not None and NAMED[name].kind is Kind.GAUGE), None)
+
+
+def _measured(incident: Incident, samples: Samples, language: Language) -> str:
+    """Return the number that was too much, and its limit; empty where these are no numbers."""
+    if _is_abstract(incident):
+        name = _beside(incident, samples)
+        value = samples.value(name) if name else None
+        if name is None or value is None:
+            return ""
+        return language("`{series}` is now {value}.", series=name, value=quantity(value, NAMED[name].unit))
+    if not (isfinite(incident.value) and isfinite(incident.threshold)):
+        return ""
+    told = {"value": quantity(incident.value, incident.unit), "limit": quantity(incident.threshold, incident.unit)}
+    return language("In step {step}: {value}, limit {limit}.", step=str(incident.step), **told)
+
+
+def _returned(function: str, samples: Samples, language: Language) -> str:
+    """Return what a reward function returns now; empty for anything else."""
+    mean, spread = (samples.value(f"rl_reward_function_{name}", function) for name in ("mean", "std"))
+    if mean is None or spread is None or not isfinite(mean):
+        return ""
+    if spread == 0:
+        return language("It now returns {value} for every completion.", value=f"{mean:.4g}")
+    return language("It now returns {value} ± {spread}.", value=f"{mean:.4g}", spread=f"{spread:.4g}")
+
+
+def curve(incident: Incident, samples: Samples) -> dict[str, Any] | None:
+    """Return the series that shows it: of a reward function its mean, else what was judged, else what is beside it."""
+    signal = "" if _is_yes_or_no(incident) else CONDITION_NAMED[incident.condition].signal
+    beside = _beside(incident, samples)
+    of_function = [("rl_reward_function_mean", incident.subject)]
+    judged, plain = [("rl_signal", signal)], [(beside, "")] if beside else []
+    for name, label in of_function + (plain + judged if _is_abstract(incident) else judged + plain):
+        labels = {NAMED[name].labels[0]: label} if label else {}
+        if samples.value(name, *labels.values()) is not None:
+            return {"series": name, "labels": labels}
+    return None
+
+
+def runbook(alert: str) -> str:
+    """Return the address of the page about ``alert``."""
+    return f"{RUNBOOKS}/{alert}.md"
+
+
+def incidents_as_json(samples: Samples, language: Language = ENGLISH) -> list[dict[str, Any]]:
+    """Return the entries of the document, with the texts in ``language``."""
+    return [_incident(incident, samples, language) for incident in samples.snapshot.incidents]
+
+
+def _incident(incident: Incident, samples: Samples, language: Language) -> dict[str, Any]:
+    condition = CONDITION_NAMED[incident.condition]
+    return {
+        "name": condition.name,
+        "severity": incident.severity.value,
+        "alert": condition.alert,
+        "subject": incident.subject,
+        "summary": _summary(incident, language),
+        "meaning": condition.meaning,
+        "causes": list(condition.causes),
+        "actions": steps.remedies(condition.remedies, samples, language),
+        "signal_unit": incident.unit,
+        "series": incident.series,
+        "below": condition.below,
+        "word": incident.word,
+        "standing": incident.standing.value,
+        "holds": incident.standing is Standing.HOLDS,
+        "symptom": bool(incident.cause),
+        "cause": incident.cause,
+        "count": incident.count,
+        "since": whole(incident.since),
+        "over": whole(incident.over),
+        "step": whole(incident.step),
+        "timestamp": number(incident.time),
+        "value": number(incident.value),
+        "threshold": number(incident.threshold),
+        "runbook": runbook(condition.alert),
+    }
