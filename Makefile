@@ -47,7 +47,7 @@ fix: ## format, and mend what the linter can
 	@scripts/setup test
 	@$(PY) -m ruff check --quiet --fix . ; $(PY) -m ruff format .
 
-generate: ## write the files that derive from the catalogue
+generate: ## write the files that derive from the catalog
 	@scripts/setup test
 	@$(PY) -m scripts.generate
 

@@ -95,7 +95,7 @@ take turns, batch by batch, since this machine may be half as fast in one second
 step goes by for the thread that answers scrapes, which costs two milliseconds a second of a clock, half of it for
 scrapes.
 
-The cost hardly grows with the model: about 25 looks at tensors a batch, then one log line and one judgement a step.
+The cost hardly grows with the model: about 25 looks at tensors a batch, then one log line and one judgment a step.
 Each of them runs between two passes of the model, which have filled the caches, so it is slower than in a loop. Sorting
 400 numbers with numpy takes 1 us in a loop and 20 us there.
 

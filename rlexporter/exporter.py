@@ -12,9 +12,11 @@ import platform
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from rlexporter.config.parsers import ON
 from rlexporter.config.settings import Settings
 from rlexporter.model.errors import ENDPOINT, SetupError, needed_by
 from rlexporter.model.snapshot import RunState, Snapshot
@@ -29,9 +31,13 @@ if TYPE_CHECKING:
     from rlexporter.endpoint.auth import Guards
     from rlexporter.endpoint.connections import Listener
     from rlexporter.endpoint.endpoint import Server
+    from rlexporter.model.step import RunFacts
     from rlexporter.outputs.periodic import Ticker
+    from rlexporter.status.earlier import EarlierRun
 
 logger = logging.getLogger("rlexporter")
+
+_Made = TypeVar("_Made")
 
 _HURRY_SECONDS = {RunState.FAILED: 1.0, RunState.PREEMPTED: 4.0}
 """The seconds for the last push when other processes wait for this one, or it will be killed soon."""
@@ -129,6 +135,7 @@ class Exporter:
             from rlexporter.endpoint import auth, endpoint
             from rlexporter.outputs import prometheus
 
+        earlier = self._given_to_compare(fallback)
         guards = auth.guards(run.settings, lambda error: run.failed("auth", error))
         port = run.settings.port and run.settings.port + run.local_rank
         sock = endpoint.claim(run.settings.host, port, free=_free, fallback=fallback)
@@ -137,6 +144,7 @@ class Exporter:
         except RuntimeError as error:  # what threading raises
             raise SetupError(f"cannot serve: {error}; this process may start no more threads (ulimit -u)") from error
         self._server, run.note = server, server.note
+        server.history.earlier = earlier
         versions = (__version__, platform.python_version(), prometheus.VERSION, endpoint.VERSION)
         run.store.change(lambda builder: builder.set("rlexporter_build_info", 1.0, *versions))
         self._displaced = False
@@ -158,7 +166,9 @@ class Exporter:
             undo.callback(self._close_outlets)
             self._open_outlets(sock.getsockname()[1], fallback)
             steps = run.store.keep_steps()
-            server = endpoint.Server(sock, run.current, lambda error: run.failed("scrape", error), guards, steps)
+            server = endpoint.Server(
+                sock, run.current, lambda error: run.failed("scrape", error), guards, steps, run.completions
+            )
             undo.callback(server.close)
             server.start()
             undo.pop_all()
@@ -220,10 +230,15 @@ class Exporter:
             if self.state.over:
                 self.run.stop_recording()
 
-    def _begins(self) -> None:
+    def _begins(self, facts: RunFacts) -> None:
         self._owes_page = self.run.settings.report
         if self._displaced:
             self.start(fallback=True)
+        if self._server is not None and facts.output_dir and self.run.settings.compare == ON:
+            from rlexporter.outputs import kept_page
+
+            with contextlib.suppress(SetupError):  # most folders have none
+                self._server.history.earlier = kept_page.read(Path(facts.output_dir) / kept_page.PAGE_FILE)
 
     def _keep_page(self, server: Server | None = None) -> None:
         """Keep the page of a training that has ended beside its checkpoints, once, and tell its verdict."""
@@ -264,7 +279,7 @@ class Exporter:
         for outlet in self._outlets:
             outlet.start()
 
-    def _made(self, where: str, make: Callable[[], Ticker | None], fallback: bool) -> Ticker | None:
+    def _made(self, where: str, make: Callable[[], _Made | None], fallback: bool) -> _Made | None:
         try:
             return make()
         except SetupError as error:
@@ -272,6 +287,13 @@ class Exporter:
                 raise
             self.run.failed(where, error)
             return None
+
+    def _given_to_compare(self, fallback: bool) -> EarlierRun | None:
+        """Return the run of the page that the settings name, if any."""
+        from rlexporter.outputs import kept_page
+
+        file = self.run.settings.compare
+        return self._made("compare", lambda: kept_page.read(Path(file)), fallback) if file not in ("", ON) else None
 
     def _close_outlets(self) -> None:
         outlets, self._outlets = self._outlets, []

@@ -33,7 +33,7 @@ the page at `/`.
 
 ## What was run
 
-A short real run of each trainer, attached. Every key that it logged is in the catalogue; each distribution was filled.
+A short real run of each trainer, attached. Every key that it logged is in the catalog; each distribution was filled.
 Keys are those of TRL, without those that every Trainer of transformers logs; distributions are `rl_..._dist`.
 
 | trainer | trl | keys | distributions | not available |

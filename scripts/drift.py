@@ -88,8 +88,8 @@ class Found:
     trainer: str
     version: str
     keys: frozenset[str]  # what its module logs; what is known only when it runs is in braces
-    foreign: frozenset[str]  # of those: in the catalogue for other algorithms only (the first meaning counts)
-    unknown: frozenset[str]  # of those: not in the catalogue
+    foreign: frozenset[str]  # of those: in the catalog for other algorithms only (the first meaning counts)
+    unknown: frozenset[str]  # of those: not in the catalog
     absent: frozenset[str]  # what the taps need and is not there
     lost: tuple[str, ...]  # the signals that need it
     state: str  # of the distributions: complete, partly, none
@@ -186,7 +186,7 @@ def others(sources: Sources) -> dict[str, tuple[str, frozenset[str]]]:
 
 
 def unknown(algorithm: str, keys: Iterable[str]) -> frozenset[str]:
-    """Those of the keys that the catalogue does not know."""
+    """Those of the keys that the catalog does not know."""
     resolver = Resolver(CATALOG, algorithm)
     return frozenset(key for key in keys if not resolver.resolve(_pattern(key)))
 
@@ -255,7 +255,7 @@ def main() -> int:
         print(f"\n{name}: log keys, and the versions that have them")
         for key in sorted({key for each in mine for key in each.keys}):
             having = [each for each in mine if key in each.keys]
-            print(f"  {key:45} {spell(having):15}", "not in the catalogue" if key in having[-1].unknown else "")
+            print(f"  {key:45} {spell(having):15}", "not in the catalog" if key in having[-1].unknown else "")
     return int(any(each.absent for each in {each.trainer: each for each in found}.values()))
 
 

@@ -1,4 +1,4 @@
-"""Writes the files of this repository that derive from the catalogue and the code; with `--check` it compares them."""
+"""Writes the files of this repository that derive from the catalog and the code; with `--check` it compares them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def files() -> dict[str, str]:
 
 
 def stale(root: Path) -> list[str]:
-    """Return the generated files that are missing, differ from the catalogue, or are not generated any more."""
+    """Return the generated files that are missing, differ from the catalog, or are not generated any more."""
     wanted = files()
     left = {f"{_RUNBOOKS}/{path.name}" for path in (root / _RUNBOOKS).glob("*.md")} - set(wanted)
     return [*(path for path, text in wanted.items() if _text(root / path) != text), *sorted(left)]
@@ -59,7 +59,7 @@ def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
     if parser.parse_args(arguments).check:
         found = stale(root)
         for path in found:
-            print(f"{path} is not what the catalogue says: run `make generate`", file=sys.stderr)
+            print(f"{path} is not what the catalog says: run `make generate`", file=sys.stderr)
         return 1 if found else 0
     for path in write(root):
         print(f"wrote {path}")

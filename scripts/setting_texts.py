@@ -24,6 +24,15 @@ DESCRIPTIONS = {
     "discovery_dir": "Folder for a target file of Prometheus.",
     "advertise": "The address in that target file, where the found one is wrong, and a name that loopback answers to.",
     "report": "Keep the page of a run that is over beside its checkpoints, as `rlexporter.html`: `on` or `off`.",
+    "completions": (
+        "How many of the best, the worst and the last completions of a rollout the page shows, with their prompts and "
+        "rewards, 0 to 50. They stay in the process: no series, recording or kept page has them "
+        "([security.md](security.md)). GRPO, RLOO and legacy PPO."
+    ),
+    "compare": (
+        "The run that the page draws in gray beside this one: `on`, the one before in the same output folder, by its "
+        "page; `off`; or the page of another, as `rlexporter report` makes it."
+    ),
     "state_file": "Keep the last state in a file: `on`, beside the checkpoints, or a path.",
     "state_interval": "How many seconds old that file is at most while the run lasts, 1 to 3600.",
     "linger": "How many seconds the final state is served at most.",
@@ -33,15 +42,15 @@ DESCRIPTIONS = {
         "([alerts.md](alerts.md#limits-of-your-own))."
     ),
     "buckets": (
-        "Bounds of histograms, where yours are on another scale than the catalogue's: "
+        "Bounds of histograms, where yours are on another scale than the catalog's: "
         "`reward=0,0.25,0.5,0.75,1;completion_length=64,256,1024`, or a mapping ([scale.md](scale.md#buckets))."
     ),
     "map": (
-        "What keys mean that the catalogue does not know: `train/score=reward,train/len=length`, a mapping, or a TOML "
+        "What keys mean that the catalog does not know: `train/score=reward,train/len=length`, a mapping, or a TOML "
         "file ([alerts.md](alerts.md#keys-of-your-own))."
     ),
     "record": "A file to which log lines and all that was seen in each step are appended, as JSON lines.",
-    "max_keys": "How many keys that the catalogue does not know are served.",
+    "max_keys": "How many keys that the catalog does not know are served.",
     "rank": "Rank of this process. Set by `torchrun` and `accelerate launch`.",
     "local_rank": "Its rank on this machine. Set by them too.",
     "world_size": "Number of ranks. Set by them too.",

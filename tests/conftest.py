@@ -32,7 +32,7 @@ SURPRISE = Metric(
     unit="nats",
     keys=(Key("surprise/mean", ("grpo",)),),
 )
-"""A metric that the catalogue does not have."""
+"""A metric that the catalog does not have."""
 
 
 def pytest_configure() -> None:

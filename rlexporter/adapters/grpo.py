@@ -6,14 +6,15 @@ The taps read what the trainer's own methods take and return: they compute nothi
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from math import isnan, nan
 from typing import Any
 
 from rlexporter.adapters.consistency import Consistency
 from rlexporter.adapters.rewards import RewardTaps
 from rlexporter.adapters.taps import Taps
 from rlexporter.adapters.weights import WeightSample, see_weights
-from rlexporter.model.sink import NotSeenError
+from rlexporter.model.sink import NotSeenError, Rollout
 
 _ON_POLICY = (
     "every update is on-policy (num_iterations is 1 and no generation is used for several optimizer steps): the ratio "
@@ -98,6 +99,7 @@ class GroupTaps(Taps):
                 scores, self._scores = self._scores, None
                 rewards = self._rewards.take()
         self._fresh = True
+        self.sink.completions(self._texts)
         self._see_rollout(output, scores)
         with self.sink.guard("tap"):
             self._consistency.see_prompts(args[0] if args else kwargs["inputs"])
@@ -105,6 +107,17 @@ class GroupTaps(Taps):
             with self.sink.observing("advantage"):
                 self._consistency.see_advantages(output, scores, rewards)
         return output
+
+    def _texts(self) -> Rollout | None:
+        """Return what the trainer keeps of the rollout for its own table of completions; no tensor is read."""
+        kept = getattr(self.trainer, "_logs", None) or getattr(self.trainer, "_textual_logs", None) or {}
+        if not kept.get("completion") or "rewards" not in kept:
+            return None
+        rewards = {name: list(values) for name, values in kept["rewards"].items()}
+        weights = self.trainer.args.reward_weights or [1.0] * len(rewards)
+        rows = zip(*rewards.values(), strict=True)
+        totals = [_total(row, weights) for row in rows]
+        return Rollout(list(kept["prompt"]), list(kept["completion"]), rewards, totals)
 
     def _see_rollout(self, output: Any, scores: Any) -> None:
         """Observe ``output``, the batch that was generated and scored; ``scores`` are those of its tokens."""
@@ -271,3 +284,9 @@ class UnslothTaps(GroupTaps):
         for signal in ("logprob", "entropy", "ratio", "kl", "loss_mask"):
             self.sink.signal(signal, _FUSED)
         self.tap_rollout()
+
+
+def _total(rewards: Sequence[float], weights: Sequence[float]) -> float:
+    """Return the reward of one completion as TRL sums it: without the functions that gave none; NaN if all did."""
+    given = [weight * reward for reward, weight in zip(rewards, weights, strict=True) if not isnan(reward)]
+    return sum(given) if given else nan

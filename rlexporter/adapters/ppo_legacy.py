@@ -16,7 +16,7 @@ from rlexporter.adapters.trainer_facts import gpus, hyperparameters, model_name,
 from rlexporter.adapters.weights import StepWeights
 from rlexporter.catalog import algorithms
 from rlexporter.frameworks.known import TRL
-from rlexporter.model.sink import TrainedRun
+from rlexporter.model.sink import Rollout, TrainedRun
 from rlexporter.model.step import RunFacts, StepUpdate
 
 _ONLY_ITS_MEAN = "the trainer computes only its mean over the tokens of a mini-batch: see rl_entropy_per_token"
@@ -77,6 +77,7 @@ class LegacyTaps(BackwardTaps):
         self.tap(trainer, "record_step_stats", self._record, *signals)
         self.tap(trainer.accelerator, "backward", self._backward, "grad_norm")
         self.tap(trainer.accelerator, "log", self._log)
+        self.tap(trainer, "log_stats", self._log_stats)
         sink.on_close(self._rollout.close)
 
     def _begin(self) -> None:
@@ -122,6 +123,20 @@ class LegacyTaps(BackwardTaps):
             if added:
                 self.sink.log(added, step=self._done)
         return log(values, *args, **kwargs)
+
+    def _log_stats(self, log_stats: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Keep the texts that the script hands over with the statistics; the trainer has read the rewards by then."""
+        logged = log_stats(*args, **kwargs)
+
+        def texts() -> Rollout | None:
+            batch, rewards = (self.argument(log_stats, name, args, kwargs) for name in ("batch", "rewards"))
+            if not {"query", "response"} <= set(batch):
+                return None
+            scores = [float(score) for score in rewards]
+            return Rollout(list(batch["query"]), list(batch["response"]), {}, scores)
+
+        self.sink.completions(texts)
+        return logged
 
     def _advantages(self, compute: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         output = compute(*args, **kwargs)

@@ -82,7 +82,7 @@ def run_facts(trainer: Any, args: Any, state: Any, model: Any, resume: object = 
 
 
 def hyperparameters(args: Any) -> Mapping[str, float]:
-    """Return the numeric settings of the configuration ``args`` that are in the catalogue."""
+    """Return the numeric settings of the configuration ``args`` that are in the catalog."""
     generation = getattr(args, "generation_kwargs", None)
     own = generation if isinstance(generation, dict) else {}  # TRL hands them to the sampler over its own settings
     settings = {name: own.get(name, getattr(args, name, None)) for name in HYPERPARAMETERS}

@@ -66,7 +66,7 @@ def _bounds(name: str, given: object) -> tuple[float, ...]:
 
 
 def catalog(buckets: Mapping[str, Sequence[float]]) -> tuple[Metric, ...]:
-    """Return the catalogue in which histograms have these ``buckets``, by the names of `ADJUSTABLE`."""
+    """Return the catalog in which histograms have these ``buckets``, by the names of `ADJUSTABLE`."""
     own = {ADJUSTABLE[name].series: tuple(bounds) for name, bounds in buckets.items()}
     return tuple(
         with_bounds(metric.series, own[metric.series]) if metric.series in own else metric for metric in CATALOG

@@ -232,7 +232,7 @@ _NEARER = (
     *_PENALISED,
     "Read completions with a high reward.",
     "Resume from a checkpoint before the rise, with a lower `learning_rate`.",
-    'A long run that is meant to leave its reference: set `thresholds={"kl_high": ...}`.',
+    'If the run is meant to leave its reference, set `thresholds={"kl_high": ...}`.',
 )
 
 _PAYS = (
@@ -267,7 +267,8 @@ _NO_SIGNAL = (
 )
 _MORE_SIGNAL = (
     "Read completions and their rewards of one step.",
-    "Mix prompts of another difficulty; drop groups without spread (dynamic sampling, DAPO).",
+    "Mix in prompts of another difficulty.",
+    "GRPO, RLOO: drop groups without spread (dynamic sampling, DAPO).",
     "GRPO, RLOO: raise `num_generations` or `temperature`.",
 )
 
@@ -282,7 +283,7 @@ REWARD_DIP = 4.0
 _LONGER = (
     "GRPO, RLOO: raise `max_completion_length`, if the task needs it.",
     "PPO: raise `response_length`, if the task needs it.",
-    "Penalise length or reward an end: `missing_eos_penalty`, `mask_truncated_completions`, a length reward.",
+    "Penalize length, or reward ending: `missing_eos_penalty`, `mask_truncated_completions`, a length reward.",
 )
 
 CONDITIONS: tuple[Condition, ...] = (
@@ -311,7 +312,8 @@ CONDITIONS: tuple[Condition, ...] = (
         remedies=(
             "If `rl_nonfinite_values_total` counts it for `rl_reward_function_dist`, a reward function returned it. "
             "Let it return None for samples that it cannot judge, and a number for all others.",
-            "GRPO: resume from before it, as NaN is averaged away and what was learnt from those groups is wrong.",
+            "GRPO: resume from an earlier checkpoint, as NaN is averaged away and what was learned from "
+            "those groups is wrong.",
         ),
     ),
     _nonfinite("nonfinite_kl", "RLKLNonFinite", "The KL divergence", related=("rl_kl_per_token", "rl_kl_per_sequence")),
@@ -332,7 +334,7 @@ CONDITIONS: tuple[Condition, ...] = (
     _nonfinite(
         "nonfinite_ratio",
         "RLRatioNonFinite",
-        "The probability ratio, or a KL that is computed from it,",
+        "The probability ratio, or a KL computed from it,",
         related=("rl_policy_ratio_mean", "rl_policy_approxkl"),
     ),
     _nonfinite("nonfinite_policy_loss", "RLPolicyLossNonFinite", "The policy loss", related=("rl_policy_loss",)),
@@ -355,7 +357,7 @@ CONDITIONS: tuple[Condition, ...] = (
         ),
     ),
     _nonfinite("nonfinite_grad", "RLGradientNonFinite", "The gradient norm", related=("rl_grad_norm", "rl_loss")),
-    _nonfinite("nonfinite_other", "RLMetricNonFinite", "A metric that has no alert of its own"),
+    _nonfinite("nonfinite_other", "RLMetricNonFinite", "A metric without an alert of its own"),
     condition("reward_lost", "RLRewardLost", Family.NONFINITE).when(
         above("reward_lost", critical(0.5)),
         summary="No completion of a step got a reward.",
@@ -368,8 +370,8 @@ CONDITIONS: tuple[Condition, ...] = (
     ),
     condition("reward_function_lost", "RLRewardLost", Family.NONFINITE).when(
         above("reward_function_lost", critical(0.5)),
-        summary="A reward function gives no numbers any more.",
-        about="{subject} gives no numbers any more.",
+        summary="A reward function no longer returns numbers.",
+        about="{subject} no longer returns numbers.",
         meaning="The mean of a reward function is logged as None, although it was a number in each of the 10 log lines "
         "before. TRL writes None where all values were NaN or None. Judged from log lines only: at the tensor NaN and "
         "None are told apart.",
@@ -428,7 +430,7 @@ CONDITIONS: tuple[Condition, ...] = (
     ),
     condition("advantage_wrong", "RLLossInputsWrong", Family.OBJECTIVE).when(
         below("advantage_reward", warning(0.5, k=2, n=3), critical(0.0, k=4, n=5)),
-        summary="Advantages do not follow the rewards that they are made of.",
+        summary="Advantages do not follow the rewards they are computed from.",
         meaning="Within a group the completion with the higher reward has the higher advantage. Here it does not: the "
         "policy is taught something else than what is rewarded, or its opposite, and no log line shows it.",
         causes=(
@@ -447,7 +449,7 @@ CONDITIONS: tuple[Condition, ...] = (
         meaning="In the first step that uses a rollout the policy is still the one that sampled it: the ratio is 1. "
         "Here it is not: ratio and clipping are measured from another policy.",
         causes=("Old log-probabilities that are kept from an earlier step or batch.", "Dropout in the policy."),
-        remedies=("Compute them anew with each rollout, before the first update; set dropout to 0.",),
+        remedies=("Recompute them for each rollout, before its first update; set dropout to 0.",),
         source="live GRPO runs of two iterations: 0.02 to 0.05 with stale ones, 0 in healthy ones in fp32; "
         "against the start for bf16",
         algorithms=_GROUPS,
@@ -455,7 +457,7 @@ CONDITIONS: tuple[Condition, ...] = (
     ),
     condition("advantage_impossible", "RLLossInputsWrong", Family.OBJECTIVE).when(
         above("advantage_excess", warning(2.0)),
-        summary="An advantage is larger than any can be in its group.",
+        summary="An advantage is larger than its group allows.",
         meaning="A z-score in a group of G cannot be beyond (G - 1) / sqrt(G), since the others share its mean. One "
         "is beyond twice that. What are no z-scores, by the first ten steps, is not judged. Without a known "
         "G, 50 counts.",
@@ -470,7 +472,7 @@ CONDITIONS: tuple[Condition, ...] = (
     ),
     condition("reference_moved", "RLReferenceMoved", Family.OBJECTIVE).when(
         above("ref_changed", warning(0.001)),
-        summary="The reference model changes, and nothing asks for that.",
+        summary="The reference model changes although nothing asked for it.",
         meaning="Weights of the reference have changed between rollouts although `sync_ref_model` is off. KL to it no "
         "longer says how far the policy has gone, and the penalty holds nothing.",
         causes=("The reference shares weights with the policy, or is in the optimizer.", "A callback that copies."),
@@ -481,7 +483,7 @@ CONDITIONS: tuple[Condition, ...] = (
     ),
     condition("weights_lost", "RLWeightsJumped", Family.OPTIMIZER).when(
         below("weights_changing", warning(0.75, k=2, n=3)),
-        summary="A part of the weights is not trained any more.",
+        summary="Some of the weights are no longer trained.",
         meaning="The share of the trained weights that changes has fallen lastingly below what it was at the start.",
         causes=("A layer or parameter group that was frozen, or that the optimizer has lost.",),
         remedies=("Compare `trainer.optimizer.param_groups` with `trainer.model.parameters()`.",),
@@ -502,7 +504,7 @@ CONDITIONS: tuple[Condition, ...] = (
     ),
     condition("weights_moved", "RLWeightsJumped", Family.WEIGHTS).when(
         above("update_per_rate", warning(8.0), vs=Baseline.RECENT, min_observations=20),
-        summary="The weights have moved many times farther than an update moves them.",
+        summary="The weights have moved much farther than an update moves them.",
         meaning="Between two rollouts the weights have moved many times farther than updates at this learning rate "
         "do. Something else has moved them.",
         causes=("A checkpoint that was loaded.", "A callback that averages or copies weights.", "Weight decay."),
@@ -525,11 +527,11 @@ CONDITIONS: tuple[Condition, ...] = (
     ),
     condition("update_jump", "RLWeightsJumped", Family.WEIGHTS).when(
         above("update_per_rate", warning(2.5, k=3, n=4), vs=Baseline.RECENT, min_observations=20),
-        summary="Updates have become larger although the learning rate has not.",
+        summary="Updates have become larger, but the learning rate has not.",
         meaning="The weights move farther with each rollout, for their learning rate, than they did. Steps in which "
         "most groups have no spread of reward do not count: there is little to learn from.",
         causes=("Weight decay, or a regularizer that has become strong.", "Code beside the optimizer moves weights."),
-        remedies=("Look at the settings of the optimizer, and at what moves weights beside it.",),
+        remedies=("Check the optimizer's settings, and what else changes the weights.",),
         source="live GRPO runs: 8 times and more with a weight decay of 100; healthy ones reach 2.0 when rewards are "
         "found late",
         algorithms=_TRAINERS,
@@ -537,7 +539,7 @@ CONDITIONS: tuple[Condition, ...] = (
     ),
     condition("optimizer_incomplete", "RLPolicyFrozen", Family.OPTIMIZER).when(
         above("optimizer_missing", warning(0.0, k=2, n=2), critical(0.99, k=3, n=3)),
-        summary="The optimizer does not have all trained weights.",
+        summary="Some of the trained weights are not in the optimizer.",
         meaning="Tensors of the model require a gradient, and are in no parameter group of the optimizer: nothing will "
         "change them. Judged where the optimizer had them before, and where it has none at all and no weight changes.",
         causes=(
@@ -552,7 +554,7 @@ CONDITIONS: tuple[Condition, ...] = (
     ),
     condition("weights_barely_change", "RLPolicyFrozen", Family.OPTIMIZER).when(
         below("weights_rounded", info(0.05, k=5, n=5)),
-        summary="Hardly a weight changes: most updates are lost in rounding.",
+        summary="Hardly any weight changes: most updates are lost to rounding.",
         meaning="Of the trained weights less than 5 % change with an update. In bf16 an update below 0.4 % of a weight "
         "is rounded away. That is a property of the set-up: runs learn slowly like this, or not at all.",
         causes=("bf16 weights with a low learning rate, and no fp32 copy in the optimizer.",),
@@ -596,7 +598,7 @@ CONDITIONS: tuple[Condition, ...] = (
         below("learning_rate_share", warning(1e-6, k=10, n=10)),
         summary="The learning rate is zero.",
         meaning="The learning rate is a vanishing part of its highest so far, for many log lines in a row: nothing is "
-        "learnt any more. A log that has 0 from the first line on may have been rounded, and is not judged.",
+        "learned any more. A log that has 0 from the first line on may have been rounded, and is not judged.",
         causes=(
             "A schedule that ended before the run: `max_steps` of the scheduler is not that of the run.",
             "A resumed run whose scheduler was restored at its end.",
@@ -654,7 +656,7 @@ CONDITIONS: tuple[Condition, ...] = (
     ),
     condition("grad_growth", "RLGradientHigh", Family.GRAD).when(
         above("grad_norm", warning(5.0, k=15, n=20, learning="first gradients"), vs=Baseline.FIRST, floor=1e-6),
-        summary="The gradient norm has grown lastingly.",
+        summary="The gradient norm has grown and stays high.",
         meaning="The gradient norm stays far above its level in the first steps of the run. Not judged if no rewards "
         "differed in most of those.",
         causes=("A growing mismatch between sampler and trainer [verl].", "KL or entropy is running away."),
@@ -747,7 +749,7 @@ CONDITIONS: tuple[Condition, ...] = (
         ),
         remedies=(
             "Read the errors of the environment or tool since this step.",
-            "Leave failed rollouts out of the loss in place of scoring them 0.",
+            "Leave failed rollouts out of the loss instead of scoring them 0.",
         ),
         source="prime-rl's guide: more than 5 % for long; miles: more than 5 % of 100 aborted; logs in "
         "`tests/large`, none of 36 healthy runs [real]",
@@ -823,13 +825,13 @@ CONDITIONS: tuple[Condition, ...] = (
         "difference, the logarithm of the mean factor between their probabilities, or the KL divergence, whichever "
         "is logged. What is trained on was not drawn from the policy.",
         causes=(
-            "Weights that were not synchronised to the sampler.",
+            "Weights that were not synchronized to the sampler.",
             "Another precision or attention kernel in vLLM than in the trainer.",
             "Mixture-of-experts routing that differs.",
         ),
         remedies=(
-            "`vllm_importance_sampling_correction=True`, with its cap.",
-            "Use the same dtype on both sides; an fp32 language-model head.",
+            "Set `vllm_importance_sampling_correction=True`, and keep its cap.",
+            "Use the same dtype on both sides, and an fp32 language-model head.",
         ),
         source="TRL issue 6789: below 0.05 in healthy bf16 runs; [verl] 0.1",
         algorithms=(*_GROUP, "ppo"),
@@ -851,7 +853,7 @@ CONDITIONS: tuple[Condition, ...] = (
         "times what it was in this run. What is trained on is no longer drawn from the policy.",
         causes=(
             "The sampler has another temperature, or samples greedily.",
-            "The sampler has stale weights: it was not synchronised, or a copy is sampled from.",
+            "The sampler has stale weights: it was not synchronized, or a copy is sampled from.",
         ),
         remedies=("Compare the settings and the weights of sampler and trainer at this step.",),
         source="live runs of modern PPO: below 1e-5 in fp32, 0.1 to 0.2 with such a sampler; of real GRPO runs two "
@@ -891,7 +893,7 @@ CONDITIONS: tuple[Condition, ...] = (
         summary="Sampler and trainer disagree more and more about probabilities.",
         meaning="The mean absolute difference of the two probabilities of a token is three times what it was early in "
         "the run.",
-        causes=("Weights that were not synchronised to the sampler.", "Samples grow older."),
+        causes=("Weights that were not synchronized to the sampler.", "Samples grow older."),
         remedies=("Compare the settings and the weights of sampler and trainer at this step.",),
         source="verl: 0.16 in a run that is broken; logs in `tests/large`",
         related=("rl_sampling_probability_difference_mean", "rl_sampling_probability_correlation"),
@@ -900,7 +902,7 @@ CONDITIONS: tuple[Condition, ...] = (
         below("sampling_correlation", warning(0.9, k=5, n=5)),
         summary="The probabilities of sampler and trainer hardly agree.",
         meaning="The correlation of the two probabilities of a token is low.",
-        causes=("Another precision of the language-model head.", "Weights that were not synchronised to the sampler."),
+        causes=("Another precision of the language-model head.", "Weights that were not synchronized to the sampler."),
         remedies=(
             "Compute the logits of both sides in fp32.",
             "Compare the settings and the weights of sampler and trainer at this step.",
@@ -910,17 +912,17 @@ CONDITIONS: tuple[Condition, ...] = (
     ),
     condition("samples_ineffective", "RLSamplerMismatch", Family.KL_NEGATIVE).when(
         below("effective_samples", warning(0.3, k=5, n=5)),
-        summary="An update rests on few of its samples.",
+        summary="Each update rests on only a few of its samples.",
         meaning="The effective sample size of the importance weights, as a share of the samples: as logged, or by "
         "their chi-squared divergence or their spread.",
         causes=("Sampler and trainer disagree: see their mismatch.", "Samples that are too old."),
-        remedies=("Mend the mismatch first; cap the weights.",),
+        remedies=("Fix the mismatch first; cap the weights.",),
         source="[verl] below 0.3; VCPO, arXiv 2602.17616: it falls before a collapse",
         related=("rl_sampling_effective_sample_fraction", "rl_sampling_chi2_per_token", "rl_sampling_weight_std"),
     ),
     condition("sampler_differs", "RLSamplerMismatch", Family.KL_NEGATIVE).when(
         above("sampler_gap", warning(0.05)),
-        summary="Completions are not drawn from the policy that is trained.",
+        summary="Completions are not drawn from the policy being trained.",
         meaning="Under the policy that drew them, the mean log-probability of tokens is minus the mean entropy. Over "
         "the last rollouts it is not, by more than noise: tokens are likelier than they should be (a greedier "
         "sampler), or less likely. The number is that difference less three standard errors. With `top_p`, `top_k`, "
@@ -933,7 +935,7 @@ CONDITIONS: tuple[Condition, ...] = (
         remedies=(
             "Compare the generation settings with `temperature` of the trainer.",
             "Check that the sampler has the newest weights.",
-            "A sampler that is meant to differ: set `sampler_differs = false`.",
+            "If the sampler is meant to differ, set `sampler_differs = false`.",
         ),
         source="live runs: within 0.011 at the median in healthy ones, 0.16 to 0.32 with another temperature, a greedy "
         "or a stale sampler",
@@ -960,7 +962,7 @@ CONDITIONS: tuple[Condition, ...] = (
         summary="Importance sampling throws most of the samples away.",
         meaning="The mean ratio of the trainer's to the sampler's probability stays far below 1.",
         causes=("Sampler and trainer disagree: see the mismatch of their log-probabilities.",),
-        remedies=("Synchronise weights more often; use the same precision on both sides.",),
+        remedies=("Synchronize weights more often; use the same precision on both sides.",),
         source="[verl] below 0.5 a token; per sequence 0.4 to 0.7 is normal (TRL issue 5814)",
         algorithms=_GROUP,
         related=("rl_importance_sampling_ratio_mean",),
@@ -982,8 +984,8 @@ CONDITIONS: tuple[Condition, ...] = (
         ),
         remedies=(
             "Compare the log-probabilities of one prompt under both models by hand.",
-            "A trained policy against an old reference may begin there: set `kl_at_start = false`. A run that resumes "
-            "a checkpoint is not judged.",
+            "If a trained policy is meant to start from an older reference, set `kl_at_start = false`. "
+            "Resumed runs are not judged.",
         ),
         source="KL of a policy to itself is 0; runs that learn begin at up to 0.72 nats a token [real], another "
         "reference at 5.7 [runs]",
@@ -1024,7 +1026,7 @@ CONDITIONS: tuple[Condition, ...] = (
             "The reference is in training mode, with dropout in its configuration.",
             "The reference is the policy without its adapter, and the base model has dropout.",
         ),
-        remedies=("`disable_dropout=True`.", "Call `eval()` on the reference."),
+        remedies=("Set `disable_dropout=True`.", "Call `eval()` on the reference."),
         source="live GRPO and RLOO runs: 0 in healthy ones; a margin for bf16, whose kernels differ with the batch",
         algorithms=_GROUP,
         related=("rl_ref_logprob_noise", "rl_kl_per_token_dist", "rl_ref_logprob_dist"),
@@ -1046,7 +1048,7 @@ CONDITIONS: tuple[Condition, ...] = (
     ),
     condition("kl_unpaid", "RLKLHigh", Family.KL_HIGH).when(
         above("kl", critical({"sequence": 30.0}, k=6, n=10, learning="distance")),
-        summary="The policy has gone far from the reference, and the reward has gained nothing by it.",
+        summary="The policy has moved far from the reference without any gain in reward.",
         meaning="The KL divergence of a whole completion stays high. Small recipes end at 10 to 20 nats and learn "
         f"well. There is no such alert of a distance that pays: {_PAYS}",
         causes=_FAR,
@@ -1116,7 +1118,7 @@ CONDITIONS: tuple[Condition, ...] = (
             "Padding or attention masks that differ between generation and scoring.",
         ),
         remedies=(
-            "Legacy PPO: `generation_kwargs` with `top_k=0`, `top_p=1.0`, `do_sample=True`, no `min_length`.",
+            "Legacy PPO: set `generation_kwargs` to `top_k=0`, `top_p=1.0`, `do_sample=True`, with no `min_length`.",
             "Check that the sampler has the newest weights.",
         ),
         source="[trl] FAQ: negative KL; below -1 a sequence, since rounding and noise reach further than 0 [runs]",
@@ -1127,7 +1129,7 @@ CONDITIONS: tuple[Condition, ...] = (
         above("kl_coef", warning(3.0), critical(30.0), vs=Baseline.START),
         summary="The adaptive KL coefficient runs away.",
         meaning="The coefficient of the KL penalty is many times its level at the start. Soon the penalty is all "
-        "that is optimised.",
+        "that is optimized.",
         causes=("`target` is below the KL that the task needs.", "KL is high for another reason: see it first."),
         remedies=("Raise `target` or `horizon`; set `adap_kl_ctrl=False`.",),
         source="[trl]: the coefficient rises before an instability; the factors from [runs]",
@@ -1155,7 +1157,7 @@ CONDITIONS: tuple[Condition, ...] = (
     ),
     condition("kl_coef_stuck", "RLKLCoefficient", Family.KL_COEF).when(
         above("kl_coef_stuck", warning(4.5)),
-        summary="The adaptive KL coefficient does not adapt any more.",
+        summary="The adaptive KL coefficient no longer adapts.",
         meaning="A coefficient that used to change in each step has not changed for some steps, although it was "
         "rising and KL has not come down, or although KL has doubled: the penalty is at its bound.",
         causes=("A bound on the coefficient that is too low.", "The controller is no longer updated."),
@@ -1190,7 +1192,7 @@ CONDITIONS: tuple[Condition, ...] = (
             "GRPO, RLOO: raise `epsilon_high`, `temperature` or `beta`.",
             "PPO: raise `temperature` or `kl_coef`.",
             "Lower `learning_rate`.",
-            'A run that is meant to become certain: `thresholds={"entropy_low": 0.2}`.',
+            'If the policy is meant to become certain, set `thresholds={"entropy_low": 0.2}`.',
         ),
         source="[dapo]; a fall by half is the usual warning, but healthy runs in [real] fall to a quarter, one to 0.11",
         related=("rl_entropy_per_token", "rl_logprob_dist", "rl_reward_std"),
@@ -1199,7 +1201,7 @@ CONDITIONS: tuple[Condition, ...] = (
         below("entropy", critical(0.04, k=5, n=5), vs=Baseline.START),
         summary="Entropy has collapsed: the policy is deterministic.",
         meaning="The entropy of the next token is as good as 0, measured by its start: each prompt has one answer, all "
-        "completions of a group are alike, and nothing more can be learnt. Instruct models begin at 0.03 to 0.3 nats "
+        "completions of a group are alike, and nothing more can be learned. Instruct models begin at 0.03 to 0.3 nats "
         "and learn well, so that no number of nats is too low by itself.",
         causes=(
             "An update that was too large, some steps before: look at ratio and gradient norm.",
@@ -1241,7 +1243,7 @@ CONDITIONS: tuple[Condition, ...] = (
     ),
     condition("collapsed", "RLEntropyLow", Family.ENTROPY_LOW).when(
         above("collapse_signs", critical(2.0, k=8, n=10)),
-        summary="The policy has collapsed: entropy and what hangs on it fell together, without a gain of reward.",
+        summary="The policy has collapsed: entropy fell, and other signals with it, without any gain in reward.",
         meaning="Entropy is below 0.35 of its start, and at least two of three others hold beside it: completions are "
         "below 0.3 of their first length, most gradients are exactly 0, or nearly no group has a spread of reward. "
         "None of them is a fault by itself, and a task that is solved looks like this too: it is not judged while the "
@@ -1312,7 +1314,7 @@ CONDITIONS: tuple[Condition, ...] = (
         above("advantage_dead", warning(0.5), critical(0.5, k=3, n=3)),
         summary="Advantages are all the same although rewards differ.",
         meaning="Completions of one group got different rewards, and yet all advantages of the step are the same. What "
-        "is learnt is the KL penalty, or nothing.",
+        "is learned is the KL penalty, or nothing.",
         causes=(
             "Code between reward and advantage that overwrites, masks or clips it.",
             "A reward so large or small that its differences are lost in rounding.",
@@ -1324,7 +1326,7 @@ CONDITIONS: tuple[Condition, ...] = (
     ),
     condition("advantage_off_centre", "RLAdvantageOffCentre", Family.ADVANTAGE).when(
         above("advantage_offset", warning(0.2, k=5, n=5)),
-        summary="Advantages are not centred.",
+        summary="Advantages are not centered.",
         meaning="The mean advantage stays away from 0. It is whitened over the batch, or relative to the group: its "
         "mean should be near 0.",
         causes=(
@@ -1332,7 +1334,7 @@ CONDITIONS: tuple[Condition, ...] = (
             "Whitening over something else than the tokens that are trained on.",
         ),
         remedies=("Look at value loss and returns; whiten rewards (`whiten_rewards`).",),
-        source="[ranges]: centred near 0",
+        source="[ranges]: centered near 0",
         algorithms=_TRAINERS,
         related=("rl_advantage_dist", "rl_advantage_mean"),
     ),
@@ -1353,7 +1355,7 @@ CONDITIONS: tuple[Condition, ...] = (
         above("solved", info(0.9, k=8, n=10)),
         summary="Rewards do not differ, at the best reward of the run: the task is solved.",
         meaning="As `reward_flat`, but the reward has clearly risen and is at its best: every completion gets it.",
-        causes=("The policy has learnt the task.",),
+        causes=("The policy has learned the task.",),
         remedies=("End the run, or give it harder prompts.",),
         source="[runs]",
         related=("rl_reward_mean", "rl_reward_zero_std_fraction"),
@@ -1387,8 +1389,8 @@ CONDITIONS: tuple[Condition, ...] = (
     ),
     condition("reward_zeroed", "RLRewardFunctionDead", Family.REWARD_FLAT).when(
         above("reward_zeros", warning(0.08)),
-        summary="A reward is exactly 0 for a part of the completions, which it never was before.",
-        about="{subject} is exactly 0 for a part of the completions, which it never was before.",
+        summary="A reward is exactly 0 for some completions, which never happened before.",
+        about="{subject} is exactly 0 for some completions, which never happened before.",
         meaning="The share of completions with a reward of exactly 0, a mean of three steps, where that was seldom in "
         "the first steps of the run. It is not the highest reward.",
         causes=("A reward model or service that fails for some samples, and gives 0 for an error.", "A parser."),
@@ -1399,8 +1401,8 @@ CONDITIONS: tuple[Condition, ...] = (
     ),
     condition("reward_function_dead", "RLRewardFunctionDead", Family.REWARD_FLAT).when(
         above("reward_functions_dead", warning(0.5)),
-        summary="A reward function tells no completion from another any more, and is not solved.",
-        about="{subject} no longer tells one completion from another, and the task is not solved.",
+        summary="A reward function no longer tells completions apart, and the task is not solved.",
+        about="{subject} no longer tells completions apart, and the task is not solved.",
         meaning="A reward function that used to give different values now gives the same value to every completion, "
         "for too many steps to be chance. It has given better values before, or got there in one jump, which learning "
         "does not do: it teaches nothing. A function at its best value counts as solved.",
@@ -1417,8 +1419,8 @@ CONDITIONS: tuple[Condition, ...] = (
     ),
     condition("reward_function_silent", "RLRewardFunctionSilent", Family.REWARD_FLAT).when(
         above("reward_functions_silent", info(0.5)),
-        summary="One of several reward functions has never told one completion from another.",
-        about="{subject} has never told one completion from another.",
+        summary="One of several reward functions has never told completions apart.",
+        about="{subject} has never told completions apart.",
         meaning="A reward function has given the same value to every completion since the run began, for 50 "
         "observations or more, so it has taught nothing. If the model satisfies it from the start, that is as "
         "intended.",
@@ -1442,7 +1444,7 @@ CONDITIONS: tuple[Condition, ...] = (
     ),
     condition("reward_jump", "RLRewardJump", Family.REWARD_JUMP).when(
         above("reward_jump", warning(10.0, k=2, n=2)),
-        summary="The reward has jumped beyond everything that it was before.",
+        summary="The reward has jumped far beyond anything before.",
         meaning="The reward has left its own recent past by many times the whole range of that past. "
         "Learning does not do that.",
         causes=("The scale of a reward function, or a weight, has changed.", "The reward is being exploited."),
@@ -1452,7 +1454,7 @@ CONDITIONS: tuple[Condition, ...] = (
     ),
     condition("reward_outlier", "RLRewardJump", Family.REWARD_JUMP).when(
         above("reward_outlier", warning(10.0)),
-        summary="A reward is far beyond all rewards before.",
+        summary="A reward is far outside all earlier rewards.",
         meaning="One reward of a step, or a few, lie outside everything that the reward function gave before, by more "
         "than ten times its range (taken as 1 at least). A mean over the batch hides this, but a single such reward "
         "can make up a whole update.",
@@ -1470,7 +1472,7 @@ CONDITIONS: tuple[Condition, ...] = (
     ),
     condition("reward_below_range", "RLRewardDrop", Family.REWARD_DROP).when(
         above("reward_below_range", warning(0.1, k=2, n=2)),
-        summary="The mean reward is below every single reward before.",
+        summary="The mean reward is below every earlier reward.",
         meaning="The mean reward of a step is lower than the lowest reward that any completion got before, by more "
         "than a tenth of the range of all of them. Learning does not do that in one step.",
         causes=("The sign of a reward has changed.", "Its scale has changed, or a penalty was added."),
@@ -1481,7 +1483,7 @@ CONDITIONS: tuple[Condition, ...] = (
     ),
     condition("reward_drop", "RLRewardDrop", Family.REWARD_DROP).when(
         above("reward_fall", warning(3.0), critical(REWARD_DIP)),
-        summary="The reward has fallen lastingly below its own best.",
+        summary="The reward has fallen far below its best, and stays there.",
         meaning="The level of the reward, a median over 15 steps, is below the best level of the run by several "
         "standard deviations of its noise from step to step, and by more than 0.4 of the range of all levels. What "
         "costs less than 0.7 of all that was gained may be a dip that comes back: it is critical after 100 steps.",
@@ -1504,14 +1506,14 @@ CONDITIONS: tuple[Condition, ...] = (
             "That environment or its verifier is broken.",
             "The policy forgets that task while it learns another.",
         ),
-        remedies=("Look at the rollouts of that agent or environment.", "Weigh the tasks anew."),
+        remedies=("Look at the rollouts of that agent or environment.", "Reweight the tasks."),
         source="six standard deviations of its own, and 30 % of its level; logs in `tests/large`",
         related=("rl_agent_reward",),
     ),
     condition("reward_weight_lost", "RLRewardJump", Family.REWARD_JUMP).when(
         above("reward_weights_lost", info(0.5)),
-        summary="A reward function counts no more: its weight has become 0.",
-        about="{subject} counts no more: its weight has become 0.",
+        summary="A reward function no longer counts: its weight has become 0.",
+        about="{subject} no longer counts: its weight has become 0.",
         meaning="The weight of a reward function was not 0, and is now. A curriculum may do that. What is compared "
         "with the past of the reward begins anew when weights change.",
         causes=("A curriculum, or a callback that sets `reward_weights`.",),
@@ -1537,7 +1539,7 @@ CONDITIONS: tuple[Condition, ...] = (
     ),
     condition("weights_frozen", "RLPolicyFrozen", Family.OPTIMIZER).when(
         above("weights_still", warning(0.5, k=3, n=3), critical(0.5, k=8, n=8)),
-        summary="The weights do not change any more, although there is a gradient.",
+        summary="The weights no longer change, although there is a gradient.",
         meaning="Not one of some 30,000 trained weights has changed, to the last bit, between several rollouts, while "
         "the gradient was not 0 in any step: what is computed does not arrive in the policy.",
         causes=(
@@ -1604,7 +1606,7 @@ CONDITIONS: tuple[Condition, ...] = (
             "A policy that has collapsed to an end token.",
         ),
         remedies=(
-            "Read completions; normalise the reward by length.",
+            "Read completions; normalize the reward by length.",
             'GRPO: set `loss_type="dapo"` or `loss_type="dr_grpo"`.',
         ),
         source="[runs], [real]; a run that learns short answers is healthy, hence far below half",
@@ -1630,7 +1632,7 @@ CONDITIONS: tuple[Condition, ...] = (
         meaning="The share of completions whose end repeats itself is three times what it was early in the run, and "
         "0.1 at least.",
         causes=("Entropy has collapsed.", "A reward for length, which repetition earns."),
-        remedies=("Read some of them.", "Stop a completion that repeats itself, or score it 0."),
+        remedies=("Read some of the completions.", "Stop a completion that repeats itself, or score it 0."),
         source="MiniMax-M1 stops 3,000 tokens of p > 0.99; logs in `tests/large`",
         related=("rl_completion_repetitive_fraction", "rl_completion_length_mean", "rl_entropy_per_token"),
     ),
@@ -1707,7 +1709,7 @@ CONDITIONS: tuple[Condition, ...] = (
         "checkpoint took so long that the run counted as hung. It goes on now: a run that still hangs has "
         "RLRunStalled.",
         causes=("A reward service or a tool that did not answer until its time-out.", "A node that was paused."),
-        remedies=("`rl_phase_time_seconds` of that step; time-outs in reward functions.",),
+        remedies=("Look at `rl_phase_time_seconds` of that step, and set time-outs in reward functions.",),
         source="[runs]",
         related=("rl_step_duration_seconds", "rl_phase_time_seconds"),
     ),
@@ -1718,11 +1720,11 @@ CONDITIONS: tuple[Condition, ...] = (
         "the reward of training rose. The policy overfits, or exploits the training reward.",
         causes=(
             "The training reward is hacked: it pays for something else than the task.",
-            "The training prompts are learnt by heart.",
+            "The training prompts are learned by heart.",
         ),
         remedies=(
             "Read completions of training and of evaluation side by side.",
-            "Go on from the checkpoint before the fall, with another reward, more KL penalty or more prompts.",
+            "Resume from the checkpoint before the fall, with another reward, a stronger KL penalty or more prompts.",
         ),
         source="four and a half standard deviations by its own differences, 15 % of the level, and 0.1 of a share; "
         "logs in `tests/large`",
@@ -1746,7 +1748,7 @@ CONDITIONS: tuple[Condition, ...] = (
         above("nonfinite_eval_reward", warning(0.0)),
         summary="A reward function returned NaN or infinity in an evaluation.",
         about="{subject} returned NaN or infinity in an evaluation.",
-        meaning="The value is how many in the last evaluation of each data set. Nothing was learnt from them, but the "
+        meaning="The value is how many in the last evaluation of each data set. Nothing was learned from them, but the "
         "same function judges the training, and the logged mean of the evaluation leaves NaN out. The condition holds "
         "until an evaluation has none.",
         causes=(

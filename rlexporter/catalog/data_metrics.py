@@ -1,6 +1,6 @@
 """The metrics of trainers that learn from a data set or a teacher.
 
-SFT, reward modelling, preference optimisation and distillation, as trl 1.16's sources compute them. Where a key has
+SFT, reward modelling, preference optimization and distillation, as trl 1.16's sources compute them. Where a key has
 another meaning than with GRPO, PPO or DPO it feeds a series of its own:
   entropy            over the tokens of the data: sft_trainer.py 1640, dpo_trainer.py 1537, kto_trainer.py 1486,
                      tpo_trainer.py 716; over what a teacher scores: distillation_trainer.py 1811,
@@ -58,7 +58,7 @@ DATA = (
     ),
     *_likelihood.gauges(
         "rl_sequence_logprob_",
-        "Log-probability of the {} completion; CPO and TPO with a loss that is normalised by length (ipo, simpo, "
+        "Log-probability of the {} completion; CPO and TPO with a loss that is normalized by length (ipo, simpo, "
         "tpo-l): its mean per token.",
         keys=keys("dpo online-dpo kto cpo tpo", "logps/{}"),
         chosen="A steep fall: chosen answers become unlikely too.",
@@ -209,7 +209,7 @@ DATA = (
         "Share of the tokens that one of several teachers scored.",
         labels=("teacher",),
         keys=keys("async-distillation", "teacher_token_frac/{teacher}"),
-        reading="0: nothing is learnt from this teacher.",
+        reading="0: nothing is learned from this teacher.",
     ),
     _distillation.gauge(
         "rl_one_teacher_score_time_seconds",

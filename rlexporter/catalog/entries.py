@@ -1,4 +1,4 @@
-"""Short forms for the tables of the catalogue, so that facts that entries share are stated once."""
+"""Short forms for the tables of the catalog, so that facts that entries share are stated once."""
 
 from __future__ import annotations
 

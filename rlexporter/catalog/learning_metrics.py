@@ -74,7 +74,7 @@ LEARNING = (
         + keys(PPO_LEGACY, "env/reward_mean")
         + keys(PPO_LEGACY, "rewards/mean", only=True)
         + keys("ppo online-dpo", "objective/scores"),
-        reading="Rises while the policy learns. Flat from the start: nothing is learnt. A jump beyond its own spread, "
+        reading="Rises while the policy learns. Flat from the start: nothing is learned. A jump beyond its own spread, "
         "or a rise while KL runs away: the reward is being hacked.",
     ),
     _reward.gauge(
@@ -179,7 +179,7 @@ LEARNING = (
     ),
     _reward.gauge(
         "rl_rlhf_reward",
-        "Score plus the (negative) KL penalty: what PPO maximises.",
+        "Score plus the (negative) KL penalty: what PPO maximizes.",
         keys=keys("ppo online-dpo", "objective/rlhf_reward"),
         reading="Rises [trl]. Falls while the score rises: the penalty is winning.",
     ),
@@ -235,7 +235,7 @@ LEARNING = (
     _reward.gauge(
         "rl_kept_reward_mean",
         "Mean reward of the completions that are trained on, after filters.",
-        reading="Far from the mean of all: the filters choose what is learnt.",
+        reading="Far from the mean of all: the filters choose what is learned.",
     ),
     _reward.gauge(
         "rl_agent_reward",
@@ -257,7 +257,7 @@ LEARNING = (
     ),
     _reward.gauge(
         "rl_normalized_reward_mean",
-        "Mean reward of a completion after the framework normalised it within its group.",
+        "Mean reward of a completion after the framework normalized it within its group.",
         reading="0 where the group's mean is subtracted.",
     ),
     _reward.gauge(
@@ -643,8 +643,8 @@ LEARNING = (
         "rl_advantage_mean",
         "Mean advantage over response tokens, whitened.",
         keys=keys(PPO_LEGACY, "ppo/policy/advantages_mean"),
-        healthy=Range(-0.1, 0.1, "[ranges]: centred near 0; it is whitened over the batch"),
-        reading="Away from 0: advantages are not centred, every action looks good (or bad).",
+        healthy=Range(-0.1, 0.1, "[ranges]: centered near 0; it is whitened over the batch"),
+        reading="Away from 0: advantages are not centered, every action looks good (or bad).",
     ),
     _advantage.histogram(
         "rl_advantage_dist",
@@ -867,7 +867,7 @@ LEARNING = (
         "rl_learning_rate",
         "Learning rate in force (of the first parameter group).",
         keys=keys(TRAINERS, "learning_rate") + keys(PPO, "lr") + keys(PPO_LEGACY, "ppo/learning_rate"),
-        reading="Follows its schedule; 0 in the middle of a run means that nothing is learnt any more.",
+        reading="Follows its schedule; 0 in the middle of a run means that nothing is learned any more.",
     ),
     _optimizer.gauge(
         "rl_grad_norm",
@@ -950,7 +950,7 @@ LOGPROBS = (
         "rollouts; not served where `sync_ref_model` asks for that.",
         level=Level.STEP,
         scope=RankScope.RANK,
-        reading="0. More: the reference is trained, loaded or synchronised, and KL to it means nothing.",
+        reading="0. More: the reference is trained, loaded or synchronized, and KL to it means nothing.",
     ),
     _unmasked(_logprob, "rl_logprob_", _LOGPROB, "objective/logprobs", unit="nats"),
     _unmasked(_logprob, "rl_ref_logprob_", _LOGPROB, "objective/ref_logprobs", unit="nats"),

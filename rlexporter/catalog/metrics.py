@@ -34,7 +34,7 @@ def _with_keys(metric: Metric) -> Metric:
 CATALOG = tuple(_with_keys(metric) if metric.of and not metric.keys else metric for metric in _DECLARED)
 
 NAMED: dict[str, Metric] = {metric.series: metric for metric in CATALOG}
-"""The catalogue by Prometheus name."""
+"""The catalog by Prometheus name."""
 
 MAY_BE_NONFINITE = frozenset(metric.series for metric in CATALOG if metric.may_be_nonfinite)
 """The metrics in which NaN or infinities are never a fault by themselves."""

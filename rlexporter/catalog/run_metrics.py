@@ -581,7 +581,7 @@ TRUTH = (
     ),
     _truth.gauge(
         "rl_logged_value",
-        "A value whose key the catalogue does not know: of another trainer, or logged by a reward function. An "
+        "A value whose key the catalog does not know: of another trainer, or logged by a reward function. An "
         "array is served as its mean.",
         level=Level.STEP,
         labels=("key",),
@@ -597,7 +597,7 @@ TRUTH = (
     ),
     _exporter.gauge(
         "rlexporter_unmapped_keys",
-        "Keys of the log lines that the catalogue does not know; they are served as rl_logged_value.",
+        "Keys of the log lines that the catalog does not know; they are served as rl_logged_value.",
         unit="keys",
         initial=((),),
     ),
@@ -609,7 +609,7 @@ TRUTH = (
     ),
     _exporter.counter(
         "rlexporter_dropped_keys_total",
-        "Values dropped because the cap on keys outside the catalogue was reached.",
+        "Values dropped because the cap on keys outside the catalog was reached.",
         unit="values",
         initial=((),),
     ),

@@ -134,7 +134,7 @@ COMPLETIONS = (
         "Tool calls per completion.",
         unit="calls per completion",
         keys=keys("grpo async-grpo distillation", "tools/call_frequency"),
-        reading="Falling to 0: the policy has unlearnt its tools.",
+        reading="Falling to 0: the policy has unlearned its tools.",
     ),
     _completion.fraction(
         "rl_tool_failure_frequency",
@@ -185,7 +185,7 @@ COMPLETIONS = (
         reading="Above 0: prompts are cut off; raise the limit, or filter them.",
     ),
     _completion.gauge(
-        "rl_turns_mean", "Mean number of turns of a conversation.", unit="turns", reading="A fall: tools are unlearnt."
+        "rl_turns_mean", "Mean number of turns of a conversation.", unit="turns", reading="A fall: tools are unlearned."
     ),
     _completion.gauge("rl_turns_min", "Smallest number of turns.", unit="turns", reading="Watch for drift."),
     _completion.gauge("rl_turns_max", "Largest number of turns.", unit="turns", reading="At the limit: cut off."),
@@ -638,7 +638,7 @@ PIPELINE = (
         unit="turns",
         labels=("statistic",),
         keys=_own(_AGENT, "rollout/turns_{statistic}"),
-        reading="Falling to 1: the policy has unlearnt its tools.",
+        reading="Falling to 1: the policy has unlearned its tools.",
     ),
     _rollout.gauge(
         "rl_retokenized_drift_tokens",

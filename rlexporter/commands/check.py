@@ -61,7 +61,7 @@ def add_to(commands: Any) -> None:
     """Add the command to ``commands``."""
     checks = commands.add_parser(
         "check",
-        help="which alerts a recorded run would have raised",
+        help="say which alerts a recorded run would have raised",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

@@ -79,13 +79,15 @@ def _mistyped(word: str, commands: Sequence[str]) -> str:
 
 def _add_metrics(commands: Any) -> None:
     metrics = commands.add_parser("metrics", help="list what is served")
-    metrics.add_argument("word", nargs="?", default="", metavar="WORD", help="only what has it in name, key or help")
+    metrics.add_argument(
+        "word", nargs="?", default="", metavar="WORD", help="list only what has this word in its name, key or help"
+    )
     metrics.add_argument("--json", action="store_true", help="as JSON")
     metrics.set_defaults(command=_metrics)
 
 
 def _metrics(options: argparse.Namespace) -> int:
-    """Print the catalogue, or what matches a word of it; 1 if nothing does."""
+    """Print the catalog, or what matches a word of it; 1 if nothing does."""
     found = [metric for metric in CATALOG if options.word.lower() in _searched(metric)]
     if not found:
         print(f"rlexporter: no metric has {shown(options.word)!r} in its name, key or help", file=sys.stderr)
@@ -123,7 +125,9 @@ def _described(metric: Metric) -> dict[str, Any]:
 
 
 def _add_discovery(commands: Any) -> None:
-    targets = commands.add_parser("discovery", help="target files of Prometheus: remove what killed processes left")
+    targets = commands.add_parser(
+        "discovery", help="remove the Prometheus target files that killed processes left behind"
+    )
     actions = targets.add_subparsers(required=True, metavar="ACTION")
     pruned = actions.add_parser("prune", help="remove target files that nobody has made fresh for a while")
     pruned.add_argument("folder", type=Path, metavar="FOLDER", help="RLEXPORTER_DISCOVERY_DIR of the exporters")

@@ -93,7 +93,7 @@ class Report:
     judged: bool = True
     """False if nothing in the recording feeds any condition."""
     unknown_keys: tuple[str, ...] = ()
-    """The logged keys that the catalogue does not know."""
+    """The logged keys that the catalog does not know."""
     notes: tuple[str, ...] = ()
     """What the reader had to assume."""
     framework: str = ""
@@ -135,7 +135,7 @@ def judge(
 ) -> Report:
     """Return the alerts that ``recording`` would have raised, with ``thresholds`` in place of the defaults.
 
-    ``mapping``: what keys mean that the catalogue does not know.
+    ``mapping``: what keys mean that the catalog does not know.
     """
     given = {"thresholds": thresholds or {}, "map": mapping or {}}
     return report(playback.played(recording, given).run, recording)
@@ -228,7 +228,7 @@ def _is_judged(watch: Watch, store: Store) -> bool:
 
 
 def _unknown_keys(recording: Recording, mapped: Collection[str]) -> tuple[str, ...]:
-    """Return the logged keys that the catalogue does not know, in the order of the log."""
+    """Return the logged keys that the catalog does not know, in the order of the log."""
     resolver = Resolver(CATALOG, recording.facts.family, FRAMEWORKS.get(recording.facts.framework))
     shapes = dict.fromkeys(tuple(event.logs) for event in recording.events if event.logs)
     keys = {key: evaluation_prefix(shape) for shape in shapes for key in shape}

@@ -13,9 +13,11 @@ from rlexporter.catalog.languages import CODES, language
 from rlexporter.commands import playback, recorded_alerts
 from rlexporter.commands.check import said, written
 from rlexporter.config.settings import Settings
+from rlexporter.outputs import kept_page
 from rlexporter.outputs.state_file import read_saved_state
 from rlexporter.run.run import Run
-from rlexporter.status import document
+from rlexporter.status import document, earlier
+from rlexporter.status.earlier import EarlierRun
 from rlexporter.status.history import History
 from rlexporter.status.page import page
 from rlexporter.status.samples import Samples
@@ -33,6 +35,7 @@ def add_to(commands: Any) -> None:
     writes.add_argument("--thresholds", metavar="LIMITS", help="kl_high=0.5,entropy_low=off, or a TOML file")
     writes.add_argument("--map", metavar="KEYS", help="what unknown keys mean: train/score=reward, or a TOML file")
     writes.add_argument("--language", choices=CODES, default=CODES[0], help="of the page (default: %(default)s)")
+    writes.add_argument("--compare", metavar="OTHER", help="a log, or the page of a run, to draw in gray beside it")
     writes.set_defaults(command=run)
 
 
@@ -57,11 +60,22 @@ def run(options: argparse.Namespace) -> int:
         checked = recorded_alerts.report(run, recorded)
         word, text = said(checked)
         check = {"check": written(checked, verbose=True)}
+    if options.compare:
+        history.earlier = _earlier(options.compare, options.algorithm)
     data = {**document.kept(run.store.snapshot, history, run.clock(), spoken), **check}
     out = options.output or Path(f"{_file_name(name)}.html")
     playback.write_beside(options.file, out, [page(data).encode()], "--output")
     print(f"wrote {out}: {word}. {text}")  # in English, as all that a terminal says
     return 0
+
+
+def _earlier(file: str, algorithm: str) -> EarlierRun:
+    """Return the run to compare with, from its page or from a log. Raises SetupError for a file that is neither."""
+    if file.endswith(".html"):
+        return kept_page.read(Path(file))
+    history = History()
+    run = playback.played(recording.read(file, algorithm), {}, lambda run: history.see(run.store.snapshot)).run
+    return earlier.of_page(document.kept(run.store.snapshot, history, run.clock()))
 
 
 def _file_name(run: str) -> str:

@@ -31,7 +31,7 @@ def add_to(commands: Any) -> None:
     """Add the command to ``commands``."""
     start = commands.add_parser(
         "run",
-        help="start a training script, or what launches one, and serve whatever it trains",
+        help="run a training script or a launcher, and serve whatever it trains",
         usage="rlexporter run [-h] [--run NAME] [--host H] [--port P] [--from LOGGER,...] COMMAND [ARGS...]",
         description="COMMAND is a Python script, `-m MODULE`, `-c CODE`, or any program: torchrun, accelerate, trl. "
         "Every other setting is an environment variable RLEXPORTER_*.",

@@ -30,7 +30,7 @@ def add_to(commands: Any) -> None:
     """Add the command to ``commands``."""
     asks = commands.add_parser(
         "status",
-        help="how a run is that is being served: fine, look or act",
+        help="say how a run is doing: fine, look or act",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

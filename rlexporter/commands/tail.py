@@ -45,7 +45,7 @@ def add_to(commands: Any) -> None:
     """Add the command to ``commands``."""
     follows = commands.add_parser(
         "tail",
-        help="follow the log of a run that is not to be touched, and serve it live",
+        help="follow the log of a run that you cannot modify, and serve it live",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -57,7 +57,7 @@ def add_to(commands: Any) -> None:
         "--linger",
         type=float,
         metavar="SECONDS",
-        help="leave so long after the run has ended (default: a file is followed on, as another attempt may append to "
+        help="exit this long after the run has ended (default: a file is followed on, as another attempt may append to "
         f"it; a pipe that was closed: {LINGER_SECONDS:g})",
     )
     follows.set_defaults(command=run)

@@ -67,7 +67,7 @@ def add_to(commands: Any) -> None:
     """Add the command to ``commands``."""
     watches = commands.add_parser(
         "top",
-        help="several runs in a terminal, the worst first",
+        help="show several runs in a terminal, the worst first",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

@@ -297,7 +297,7 @@ class Evaluated:
         """Return the place of the best level before the last two evaluations, if both are far below it; else None.
 
         A level is the median of three in a row. Far is four and a half standard deviations, by the differences of
-        neighbours, and 15 % of the level or of the range so far.
+        neighbors, and 15 % of the level or of the range so far.
         """
         if len(self.scores) < _FEWEST:
             return None

@@ -1,4 +1,4 @@
-"""The signals and the judge of the catalogue's conditions, and the series at which a signal is read or shown."""
+"""The signals and the judge of the catalog's conditions, and the series at which a signal is read or shown."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ FUNCTIONS = {name: function for module in _MODULES for name, function in module.
 
 
 def watch(thresholds: Thresholds | None = None) -> Watch:
-    """Make a watch for one run. ``thresholds``: limits that replace those of the catalogue."""
+    """Make a watch for one run. ``thresholds``: limits that replace those of the catalog."""
     stalled = (thresholds or {}).get(STALLED)
     return Watch(Judge(CONDITIONS, SIGNALS, FUNCTIONS, thresholds), stalled if isinstance(stalled, float) else None)
 
@@ -46,7 +46,7 @@ def series_of(signal: str) -> tuple[str, ...]:
 
 
 def alerts_on(metric: Metric) -> list[str]:
-    """Return the alerts that ``metric`` is judged by, in the order of the catalogue."""
+    """Return the alerts that ``metric`` is judged by, in the order of the catalog."""
     names = [condition.alert for condition in CONDITIONS if metric.series in series_of(condition.signal)]
     return list(dict.fromkeys(names))
 

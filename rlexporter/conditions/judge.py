@@ -26,7 +26,7 @@ _SIGNAL = NAMED["rl_signal"]
 _NOWHERE = (inf, -inf)
 """The range that no value is in."""
 _NEVER_OVER = (Family.NONFINITE, Family.STALL)
-"""What leaves no number that could be back: NaN was learnt from, and what has stood still may do so again."""
+"""What leaves no number that could be back: NaN was learned from, and what has stood still may do so again."""
 Thresholds = Mapping[tuple[str, str], Factor | None]
 """The numbers that replace declared limits, by condition and severity; None turns a limit off."""
 

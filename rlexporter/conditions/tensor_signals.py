@@ -11,7 +11,7 @@ from rlexporter.conditions.view import MAX_FUNCTIONS, ROUNDING, Declared, Memory
 
 declared = Declared()
 
-_ADVANTAGES, _LOGPROBS = "rl_advantage_dist", "rl_logprob_dist"
+_ADVANTAGES, _LOGPROBS, _ENTROPIES = "rl_advantage_dist", "rl_logprob_dist", "rl_entropy_per_token_dist"
 _MANY = 200
 """The number of rewards from which on their extremes say something."""
 _ZEROS_FROM = 20
@@ -195,6 +195,8 @@ def sampler_gap(view: View, memory: Memory) -> float | None:
     before = [*own][:-_UNSURE]
     own.append(offset)
     sudden = max(memory.above.add(offset, before), memory.below.add(-offset, before))
+    if _ENTROPIES not in view.counted:  # a mean of means: lengths that change move it, and no sampler
+        sudden = 0.0
     count = len(own)
     if count < _ROLLOUTS:
         return sudden or None
@@ -210,7 +212,7 @@ def _offset(view: View, memory: Memory) -> float | None:
     logprobs, rollout = view.counted.get(_LOGPROBS), view.counted.get(_ADVANTAGES)
     if logprobs is None or not logprobs.count or rollout is None or not rollout.count or not _faithful(memory):
         return None
-    entropies = view.counted.get("rl_entropy_per_token_dist")
+    entropies = view.counted.get(_ENTROPIES)
     entropy = finite_mean(entropies) if entropies and entropies.count else view.numbers.get("rl_entropy_per_token")
     return None if entropy is None else finite_mean(logprobs) + entropy
 

@@ -108,6 +108,12 @@ class Turns:
             due.append(self._judge(Turn(AnomalyCounts(), LineNumbers(), None, step, now)))
         return due
 
+    def cut_short(self, step: int, now: float, phase: str) -> list[Judged]:
+        """Judge what waits, and the time since the last step, as `Watch.cut_short` does."""
+        due = self.due()
+        verdict = self._watch.cut_short(now, phase)
+        return due if verdict is None else [*due, Judged(verdict, step, now)]
+
     def _judge(self, turn: Turn) -> Judged:
         anomalies, line, update, step, time, timed = turn
         return Judged(self._watch.look(anomalies, line, update, step, time, timed=timed), step, time)

@@ -96,6 +96,7 @@ class Watch:
         self._resumed = False
         self._time: float | None = None
         self._stepped: float | None = None
+        self._aside: float | None = None
         self._paused = False
         self._incidents = Incidents()
         self._repeats = Repeats()
@@ -110,7 +111,7 @@ class Watch:
     def begin(self, facts: RunFacts) -> None:
         """Begin to watch a run, and forget an earlier one."""
         self._judge.begin(facts)
-        self._step = self._time = self._stepped = None
+        self._step = self._time = self._stepped = self._aside = None
         self._paused = False
         self._span, self._resumed = 1, facts.resumed
         self._patience = Patience(self._stalled)
@@ -198,6 +199,23 @@ class Watch:
         return self._verdict(
             View(self._step, False, None, self._span, AnomalyCounts(), functions=scores, seen=seen), now
         )
+
+    def aside_over(self, now: float) -> None:
+        """Note that an evaluation or a checkpoint is done: what hangs from ``now`` on hangs elsewhere."""
+        self._aside = now
+
+    def cut_short(self, now: float, phase: str) -> Verdict | None:
+        """Judge the time since the last step of a run that is ended from outside; None if it did not count as hung.
+
+        ``phase``: what was under way, if it is known.
+        """
+        since = self._stepped if self._aside is None or self._stepped is None else max(self._stepped, self._aside)
+        seconds, self._stepped = _between(since, now), now
+        if self._step is None or seconds is None or seconds <= self._patience.limit(phase):
+            return None
+        view = View(self._step, False, None, self._span, AnomalyCounts())
+        view.stalled = seconds, phase
+        return self._verdict(view, now)
 
     def _verdict(self, view: View, now: float) -> Verdict:
         transitions = _causes_first(self._judge.step(view))

@@ -1,4 +1,4 @@
-"""Log keys that the catalogue does not know: what a user says they mean (`train/score=reward`), or their last part."""
+"""Log keys that the catalog does not know: what a user says they mean (`train/score=reward`), or their last part."""
 
 from __future__ import annotations
 

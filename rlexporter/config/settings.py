@@ -71,6 +71,8 @@ class Settings:
     discovery_dir: str | None = _setting(parsers.path, "RLEXPORTER_DISCOVERY_DIR", None)
     advertise: str | None = _setting(parsers.text, "RLEXPORTER_ADVERTISE", None)
     report: bool = _setting(parsers.switch, "RLEXPORTER_REPORT", True)
+    completions: int = _setting(parsers.between(0, 50, int), "RLEXPORTER_COMPLETIONS", 0)
+    compare: str = _setting(parsers.switch_or_text, "RLEXPORTER_COMPARE", parsers.ON)
     state_file: str = _setting(parsers.switch_or_text, "RLEXPORTER_STATE_FILE", "")
     state_interval: float = _setting(parsers.between(1, 3600, float), "RLEXPORTER_STATE_INTERVAL_SECONDS", 10.0)
     record: str | None = _setting(parsers.path, "RLEXPORTER_RECORD", None)
@@ -160,6 +162,8 @@ class SettingArguments(TypedDict, total=False):
     discovery_dir: str | os.PathLike[str] | None
     advertise: str | None
     report: bool | None
+    completions: int | None
+    compare: bool | str | os.PathLike[str] | None
     state_file: bool | str | os.PathLike[str] | None
     state_interval: float | None
     record: str | os.PathLike[str] | None

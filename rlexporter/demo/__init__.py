@@ -35,7 +35,7 @@ def add_to(commands: Any) -> None:
     trial.add_argument("--algorithm", choices=tuple(_VERSIONS), default="grpo")
     trial.add_argument("--steps", type=_positive, default=600, metavar="N", help="steps to train (default: 600)")
     trial.add_argument("--port", type=int, metavar="P", help="port to serve on (default: 9750, or the next free one)")
-    trial.add_argument("--fault", metavar="KIND@STEP", help="a real fault in this step, of those below")
+    trial.add_argument("--fault", metavar="KIND@STEP", help="inject a real fault at this step, one of those below")
     trial.add_argument("--linger", type=float, metavar="SECONDS", help="how long the final state is served at least")
     trial.set_defaults(command=run)
 

@@ -23,7 +23,7 @@ _PACE = {("ppo", "length_collapse"): 0.4}
 """By algorithm and fault, a factor on the drift: at full pace the value loss of PPO would spike first."""
 _ROLLOUTS = {"grpo": 2, "rloo": 2}
 """By algorithm, the number of steps that train on a rollout. The drift waits for the next rollout: it stands in for
-what was learnt before, and must not move the policy off its own samples."""
+what was learned before, and must not move the policy off its own samples."""
 _OF_REWARDS = ("nan_reward", "dead_reward", "stall")
 """The faults that happen when training next computes rewards, which may be a step later."""
 Reward = Callable[..., list[float]]

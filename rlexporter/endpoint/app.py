@@ -29,6 +29,7 @@ from rlexporter.model.metric import Series
 from rlexporter.model.snapshot import Snapshot
 from rlexporter.outputs import prometheus
 from rlexporter.status import document
+from rlexporter.status.completions import Completions
 from rlexporter.status.history import History
 from rlexporter.status.page import page
 
@@ -97,9 +98,12 @@ class Bodies:
 class _Served:
     """What one application serves. Handlers find it by the request: FastAPI keeps every function that it was given."""
 
-    def __init__(self, snapshot: Callable[[], Snapshot], history: History, fetches: Fetches) -> None:
+    def __init__(
+        self, snapshot: Callable[[], Snapshot], history: History, completions: Completions, fetches: Fetches
+    ) -> None:
         self.snapshot = snapshot
         self.history = history
+        self.completions = completions
         self.fetches = fetches
         self.page = Body(page().encode(), "text/html; charset=utf-8")
         self.scrapes = Bodies(snapshot)
@@ -118,11 +122,15 @@ class _Served:
 
 
 def application(
-    snapshot: Callable[[], Snapshot], history: History, fetches: Fetches, failed: Callable[[Exception], None]
+    snapshot: Callable[[], Snapshot],
+    history: History,
+    completions: Completions,
+    fetches: Fetches,
+    failed: Callable[[Exception], None],
 ) -> FastAPI:
     """Return the application. ``failed`` gets every error in an answer; the answer itself does not show it."""
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
-    app.state.served = _Served(snapshot, history, fetches)
+    app.state.served = _Served(snapshot, history, completions, fetches)
 
     @app.exception_handler(Exception)
     async def broken(_: Request, error: Exception) -> Response:
@@ -182,10 +190,15 @@ async def _history(request: Request) -> Response:
     known = points.isdecimal() and points.isascii() and len(points) < 5
     if not (known and 4 <= int(points) <= document.MOST_POINTS):
         return Response(f"points is a number from 4 to {document.MOST_POINTS}\n", 400, media_type="text/plain")
-    most, heat = int(points), request.query_params.get("heat_maps") == "1"
-    body = served.documents.get(
-        (names, most, heat), lambda _: _json(document.curves(served.history, names, most, heat))
-    )
+    heat_maps, earlier = (request.query_params.get(name) == "1" for name in ("heat_maps", "earlier"))
+    asked = (names, int(points), heat_maps, earlier)
+    body = served.documents.get(asked, lambda _: _json(document.curves(served.history, *asked)))
+    return _answer(request, body, "Accept-Encoding")
+
+
+async def _completions(request: Request) -> Response:
+    served = _served(request)
+    body = served.documents.get("completions", lambda _: _json(served.completions.as_json()))
     return _answer(request, body, "Accept-Encoding")
 
 
@@ -203,6 +216,7 @@ _ANSWERS: dict[str, Callable[..., Awaitable[Response]]] = {
     "/metrics": _metrics,
     "/api/status": _status,
     "/api/history": _history,
+    "/api/completions": _completions,
     "/runbooks/{name}": _runbook,
 }
 

@@ -19,6 +19,7 @@ from rlexporter.endpoint.scrapers import Fetches, patience
 from rlexporter.model.errors import SetupError
 from rlexporter.model.snapshot import Snapshot
 from rlexporter.outputs.periodic import Ticker
+from rlexporter.status.completions import Completions
 from rlexporter.status.history import History
 
 __all__ = ["VERSION", "Server", "claim"]
@@ -83,8 +84,10 @@ class Server:
         failed: Callable[[Exception], None],
         guards: Guards = NO_GUARDS,
         steps: deque[Snapshot] | None = None,
+        completions: Completions | None = None,
     ) -> None:
         """``snapshot`` returns what is served now; ``steps`` are the snapshots since the last `note`."""
+        completions = completions or Completions(0)
         self.fetches = Fetches()
         self.host, self.port = sock.getsockname()[:2]
         self.url = f"{'https' if guards.tls else 'http'}://{_reachable(self.host)}:{self.port}"
@@ -94,7 +97,7 @@ class Server:
         self._noting = Lock()
         self.history = History()
         self._watcher = Ticker("history", _HISTORY_SECONDS, self.note, failed)
-        app = Authentication(application(snapshot, self.history, self.fetches, failed), guards)
+        app = Authentication(application(snapshot, self.history, completions, self.fetches, failed), guards)
         self._server = server.HTTPServer(app, sock, guards.tls, failed)
         self._thread = Thread(target=self._server.work, name=f"rlexporter-http-{self.port}", daemon=True)
 

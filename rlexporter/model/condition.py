@@ -100,7 +100,7 @@ class Read(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A place where a signal can be read. ``series``: a Prometheus name of the catalogue.
+    """A place where a signal can be read. ``series``: a Prometheus name of the catalog.
 
     ``variant``: the kind of number (an estimator, a unit), where limits depend on it. ``algorithms``: those whose
     trainers give the series this meaning; empty for all.
@@ -173,7 +173,7 @@ class Condition:
     floor: float | Mapping[str, float] = 0.0
     """The lowest value of a relative upper limit, in the unit of the signal."""
     min_observations: int = 0
-    """The observations of the signal that must precede the first judgement."""
+    """The observations of the signal that must precede the first judgment."""
     algorithms: tuple[str, ...] = ()
     """The algorithms that it applies to; empty for all."""
     related: tuple[str, ...] = ()

@@ -51,7 +51,7 @@ class Group(Enum):
     SAMPLING = "Sampler and trainer mismatch"
     SPEED = "Speed"
     EVALUATION = "Evaluation"
-    PREFERENCE = "Preference optimisation"
+    PREFERENCE = "Preference optimization"
     DATA = "Training on data: SFT, reward models"
     DISTILLATION = "Distillation"
     PIPELINE = "Asynchronous rollouts"
@@ -146,7 +146,7 @@ def otlp_name(series: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Metric:
-    """An entry of the catalogue. Everything that is served, drawn or documented derives from it."""
+    """An entry of the catalog. Everything that is served, drawn or documented derives from it."""
 
     series: str
     """The Prometheus name."""

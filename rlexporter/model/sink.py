@@ -5,15 +5,26 @@ Adapters depend on this file and not on the run, so that they can feed anything 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from rlexporter.model.step import RunFacts, StepUpdate
 
 
 class NotSeenError(Exception):
     """Reports that this run does not have a signal, with the reason. This is not an error."""
+
+
+class Rollout(NamedTuple):
+    """The completions of one rollout, as texts or conversations. All sequences are of one length."""
+
+    prompts: Sequence[object]
+    completions: Sequence[object]
+    rewards: Mapping[str, Sequence[float]]
+    """By reward function; NaN where it gave none."""
+    totals: Sequence[float]
+    """What was optimized."""
 
 
 class Sink(Protocol):
@@ -52,6 +63,9 @@ class Sink(Protocol):
 
     def values(self, key: str, numbers: list[float]) -> None:
         """Take the ``numbers`` of this step that the trainer is about to average under the log key ``key``."""
+
+    def completions(self, read: Callable[[], Rollout | None]) -> None:
+        """Keep completions of this step for whoever asked to read some; ``read``, called only then, returns them."""
 
     def signal(self, name: str, reason: str = "", *, error: bool = False) -> None:
         """Say whether the signal ``name`` can be measured in this run.

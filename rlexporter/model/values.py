@@ -1,6 +1,6 @@
 """Reads whatever a trainer logs as a number, an array of numbers, None, or something unreadable. Never raises.
 
-numpy and torch are recognised, not imported: a process that logs their values has loaded them already.
+numpy and torch are recognized, not imported: a process that logs their values has loaded them already.
 """
 
 from __future__ import annotations

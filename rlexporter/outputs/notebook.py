@@ -54,7 +54,7 @@ def show(html: Callable[[], str], text: str, failed: Callable[[Exception], None]
 def card(document: Mapping[str, Any], url: str | None) -> str:
     """Return the HTML of a status ``document``; ``url``: the page to link to, if one is served.
 
-    It needs no script, and takes colours and fonts from the notebook, light or dark.
+    It needs no script, and takes colors and fonts from the notebook, light or dark.
     """
     run, verdict = document["run"], document["verdict"]
     word = verdict["word"]

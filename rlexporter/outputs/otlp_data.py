@@ -1,6 +1,6 @@
 """Snapshot -> MetricsData, the form in which the OpenTelemetry SDK hands metrics to its exporters.
 
-Names are the catalogue's: with underscores for dots, and `_total` after a sum, they are the names of a scrape.
+Names are the catalog's: with underscores for dots, and `_total` after a sum, they are the names of a scrape.
 Everything is cumulative, as in a scrape, and has no unit: a receiver would append it to the name.
 """
 

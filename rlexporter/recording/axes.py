@@ -55,7 +55,7 @@ def _axes(lines: Sequence[Line], steps: Sequence[float]) -> list[tuple[set[str],
 
 
 def _logged_together(lines: Sequence[Line]) -> list[set[str]]:
-    """Return sets of keys that are neighbours in most of their lines; two axes may meet in a few."""
+    """Return sets of keys that are neighbors in most of their lines; two axes may meet in a few."""
     alone: Counter[str] = Counter()
     pairs: Counter[tuple[str, str]] = Counter()
     for shape, times in Counter(tuple(key for key in line.logs if key not in NO_METRICS) for line in lines).items():

@@ -44,7 +44,7 @@ def series_text(series: Series) -> str:
 def parse(recorded: Mapping[str, Mapping[str, Any]], bounds: Mapping[str, Any]) -> dict[Series, Histogram]:
     """Return the ``recorded`` histograms by series. ``bounds`` are those of the recording, by name.
 
-    Leaves out series that the catalogue lacks, and those whose bounds differ from its own, unless users may set them.
+    Leaves out series that the catalog lacks, and those whose bounds differ from its own, unless users may set them.
     """
     histograms = {}
     for text, counts in recorded.items():
@@ -61,7 +61,7 @@ def parse(recorded: Mapping[str, Mapping[str, Any]], bounds: Mapping[str, Any]) 
 
 
 def series(text: str) -> Series | None:
-    """Return the series that ``text`` names, or None if the catalogue lacks it."""
+    """Return the series that ``text`` names, or None if the catalog lacks it."""
     name, _, rest = text.partition("{")
     metric = NAMED.get(name)
     if metric is None:

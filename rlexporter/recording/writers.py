@@ -57,7 +57,7 @@ def _resolvers() -> dict[str, Resolver]:
 
 @lru_cache(maxsize=10_000)
 def is_known(key: str, framework: str = "") -> bool:
-    """Return True if the catalogue has ``key`` for some algorithm of ``framework``, by default of any."""
+    """Return True if the catalog has ``key`` for some algorithm of ``framework``, by default of any."""
     asked = (_resolvers()[framework],) if framework else _resolvers().values()
     return any(resolver.resolve(key) for resolver in asked)
 

@@ -15,7 +15,7 @@ from rlexporter.tensors.tally import Tally
 
 
 class PendingStep:
-    """The observations since the last step. ``named``: the catalogue by Prometheus name."""
+    """The observations since the last step. ``named``: the catalog by Prometheus name."""
 
     def __init__(self, named: Mapping[str, Metric]) -> None:
         self.tally = Tally()

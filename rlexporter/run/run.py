@@ -20,6 +20,7 @@ from rlexporter.recording.writer import Recorder
 from rlexporter.run import identity, rank_view, shutdown
 from rlexporter.run.error_log import ErrorLog
 from rlexporter.run.sink import RunSink
+from rlexporter.status.completions import Completions
 from rlexporter.store.store import Store
 from rlexporter.version import __version__
 
@@ -38,7 +39,7 @@ class Run:
         settings: Settings,
         clock: Callable[[], float] = time.time,
         *,
-        begins: Callable[[], None] = lambda: None,
+        begins: Callable[[RunFacts], None] = lambda _: None,
         urgent: Callable[[], None] = lambda: None,
         ended: Callable[[], None] = lambda: None,
     ) -> None:
@@ -51,18 +52,18 @@ class Run:
         self.state = RunState.STARTING
         self.training = False
         self.watch = from_catalog.watch(settings.thresholds)
-        now = lambda: self.clock()  # noqa: E731 - mypy takes an attribute that is a function for a method
         self.store = Store(
             mapping.catalog(buckets.catalog(settings.buckets), settings.map),
             max_keys=settings.max_keys,
-            clock=now,
+            clock=lambda: self.clock(),
             watch=self.watch,
             urgent=urgent,
             frameworks=FRAMEWORKS,
             guess=mapping.guessed,
         )
         self.errors = ErrorLog(self.store)
-        self.sink = RunSink(self.store, self.errors, lambda: self.rank == 0)
+        self.completions = Completions(settings.completions)
+        self.sink = RunSink(self.store, self.errors, lambda: self.rank == 0, self.completions)
         self._begins = begins
         self._ended = ended
         self._identity = identity.provisional(settings.run, None)
@@ -152,7 +153,7 @@ class Run:
     def begin(self, facts: RunFacts) -> None:
         """Note that a training begins now, for the first time or again."""
         with self.errors.guard("event"):
-            self._begins()
+            self._begins(facts)
         with self.sink.changing("event"):
             self._facts = facts
             self._driven, self.training = True, not facts.open_ended

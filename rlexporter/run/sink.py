@@ -14,13 +14,14 @@ from typing import Any
 
 from rlexporter.catalog.metrics import NAMED
 from rlexporter.model.metric import Kind, Series
-from rlexporter.model.sink import NotSeenError
+from rlexporter.model.sink import NotSeenError, Rollout
 from rlexporter.model.step import StepUpdate, whole
 from rlexporter.model.values import Unreadable, read
 from rlexporter.recording.writer import Recorder
 from rlexporter.run import shutdown
 from rlexporter.run.error_log import ErrorLog
 from rlexporter.run.pending_step import PendingStep
+from rlexporter.status.completions import Completions
 from rlexporter.store.store import Store
 from rlexporter.tensors import host
 from rlexporter.tensors.tally import on_gpu
@@ -36,13 +37,16 @@ class RunSink:
     rank may serve them. The training thread calls everything here except `fold`, which any thread may call.
     """
 
-    def __init__(self, store: Store, errors: ErrorLog, serves_logs: Callable[[], bool]) -> None:
+    def __init__(
+        self, store: Store, errors: ErrorLog, serves_logs: Callable[[], bool], completions: Completions
+    ) -> None:
         self.recorder: Recorder | None = None
         self.changed_at = 0.0
         """The time of the last input, in seconds of the monotonic clock."""
         self._store = store
         self._errors = errors
         self._serves_logs = serves_logs
+        self._completions = completions
         self._pending = PendingStep(store.named)
         self._signals: dict[str, str] = {}
         self._undo: list[Callable[[], None]] = []
@@ -150,6 +154,13 @@ class RunSink:
         """Take the numbers of this step that the trainer is about to average under a log key."""
         if self._serves_logs():
             self._pending.values(key, numbers)
+
+    def completions(self, read: Callable[[], Rollout | None]) -> None:
+        """Keep completions of the step under way, if the settings ask for some."""
+        if self._completions.most and self._serves_logs():
+            with self.guard("tap"):
+                if (rollout := read()) is not None:
+                    self._completions.see(self._store.step + 1, rollout)
 
     def signal(self, name: str, reason: str = "", *, error: bool = False) -> None:
         """Say whether a signal can be seen in this run; ``reason``: why not; ``error``: it should have been."""

@@ -1,7 +1,8 @@
-"""An incident in the words of the catalogue: what went wrong, with what, how far, since when; and its curve. Pure."""
+"""An incident in the words of the catalog: what went wrong, with what, how far, since when; and its curve. Pure."""
 
 from __future__ import annotations
 
+from functools import cache
 from math import isfinite
 from typing import Any
 
@@ -10,7 +11,7 @@ from rlexporter.catalog.conditions import CONDITION_NAMED
 from rlexporter.catalog.languages import ENGLISH, Language
 from rlexporter.catalog.metrics import NAMED
 from rlexporter.conditions.from_catalog import SIGNAL_NAMED
-from rlexporter.model.condition import Family
+from rlexporter.model.condition import Family, Read
 from rlexporter.model.incident import Incident, Standing
 from rlexporter.model.metric import Kind
 from rlexporter.status import steps
@@ -18,8 +19,8 @@ from rlexporter.status.samples import COUNTED, Samples, number, quantity, whole
 
 _BEGAN = {
     Standing.HOLDS: "It began in step {step}.",
-    Standing.EASED: "It began in step {step}. It is within its limit again, but not where it was before.",
-    Standing.OVER: "It began in step {step}, and is over.",
+    Standing.EASED: "It began in step {step}. It is back within its limit, but not at its earlier level.",
+    Standing.OVER: "It began in step {step} and is over.",
 }
 _VANISHING = 1e-3
 """A limit on a share of the run's own past, below which the share is next to nothing."""
@@ -31,25 +32,23 @@ def told(incident: Incident, samples: Samples, language: Language, followed: boo
     """Return what went wrong, with what, how far, since when, and how it stands; ``followed``: more than it stands."""
     subject, parts = incident.subject, [_summary(incident, language)]
     if subject and not CONDITION_NAMED[incident.condition].about:
-        parts.append(language("It concerns {subject}.", subject=subject))
+        parts.append(language("It is about {subject}.", subject=subject))
     since = incident.since if subject else incident.began
     measured = "" if subject or _is_yes_or_no(incident) else _measured(incident, samples, language)
     told_when = measured and not _is_abstract(incident) and since == incident.step
     if told_when and incident.standing is Standing.HOLDS:
         began = ""
     elif incident.standing is Standing.EASED and CONDITION_NAMED[incident.condition].family is Family.NONFINITE:
-        began = language(
-            "It began in step {step}. No more came since, but the run has learnt from it.", step=str(since)
-        )
+        began = language("It began in step {step}. None came since, but the run has trained on it.", step=str(since))
     elif followed and incident.standing is Standing.OVER:
-        began = language("It began in step {step}, and is over, but what followed is not.", step=str(since))
+        began = language("It began in step {step} and is over, but what followed is not.", step=str(since))
     else:
         began = language(_BEGAN[incident.standing], step=str(since))
     return language.together([*parts, _returned(subject, samples, language), measured, began])
 
 
 def _summary(incident: Incident, language: Language) -> str:
-    """Return what went wrong, with what, where the catalogue has a sentence for that."""
+    """Return what went wrong, with what, where the catalog has a sentence for that."""
     condition = CONDITION_NAMED[incident.condition]
     if incident.subject and condition.about:
         return language(condition.about, subject=incident.subject)
@@ -100,16 +99,28 @@ def _returned(function: str, samples: Samples, language: Language) -> str:
 
 
 def curve(incident: Incident, samples: Samples) -> dict[str, Any] | None:
-    """Return the series that shows it: of a reward function its mean, else what was judged, else what is beside it."""
+    """Return the series that shows it: of a reward function its mean, else what was judged, else what is beside it.
+
+    Where the run logs nothing of that, it is the signal that is read from there in other runs.
+    """
     signal = "" if _is_yes_or_no(incident) else CONDITION_NAMED[incident.condition].signal
     beside = _beside(incident, samples)
     of_function = [("rl_reward_function_mean", incident.subject)]
     judged, plain = [("rl_signal", signal)], [(beside, "")] if beside else []
-    for name, label in of_function + (plain + judged if _is_abstract(incident) else judged + plain):
+    other = [("rl_signal", each) for name in CONDITION_NAMED[incident.condition].related for each in _read_at(name)]
+    ordered = plain + judged if _is_abstract(incident) else judged + plain
+    for name, label in of_function + ordered + other:
         labels = {NAMED[name].labels[0]: label} if label else {}
         if samples.value(name, *labels.values()) is not None:
             return {"series": name, "labels": labels}
     return None
+
+
+@cache
+def _read_at(series: str) -> tuple[str, ...]:
+    """Return the signals that are read at ``series`` in some runs, as it is."""
+    read = {(source.series, name): source.read for name, signal in SIGNAL_NAMED.items() for source in signal.sources}
+    return tuple(name for (at, name), how in read.items() if at == series and how in (Read.VALUE, Read.MEAN))
 
 
 def runbook(alert: str) -> str:
@@ -133,6 +144,7 @@ def _incident(incident: Incident, samples: Samples, language: Language) -> dict[
         "meaning": condition.meaning,
         "causes": list(condition.causes),
         "actions": steps.remedies(condition.remedies, samples, language),
+        "signal": condition.signal,
         "signal_unit": incident.unit,
         "series": incident.series,
         "below": condition.below,

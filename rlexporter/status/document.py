@@ -99,11 +99,12 @@ def _verdict(found: Verdict, process: Process | None) -> dict[str, Any]:
 
 
 def curves(
-    history: History, names: Sequence[str] = (), points: int = POINTS, heat_maps: bool = False
+    history: History, names: Sequence[str] = (), points: int = POINTS, heat_maps: bool = False, earlier: bool = False
 ) -> dict[str, Any]:
     """Return the document of the curves of the metrics ``names``, with at most ``points`` each.
 
-    Without ``names``: of those that the cards may show. At most 200 curves. ``heat_maps``: of all histograms too.
+    Without ``names``: of those that the cards may show. At most 200 curves. ``heat_maps``: of all histograms too;
+    ``earlier``: of the run to compare with too.
     """
     wanted = [series for name in dict.fromkeys(names or cards.curves()) for series in history.series(name)]
     return {
@@ -111,6 +112,7 @@ def curves(
         "curves": [_curve(history, series, points) for series in wanted[:_MOST_CURVES]],
         "marks": [mark._asdict() for mark in history.marks()],
         "heat_maps": [_heat_map(series, of) for series, of in history.heat_maps()] if heat_maps else [],
+        "earlier": history.earlier.as_json() if earlier and history.earlier else None,
     }
 
 
@@ -125,7 +127,7 @@ def kept(
     if curve := told["verdict"]["curve"]:
         labels = labelled(curve["labels"], curve["labels"].values())
         names.append(f"{curve['series']}{{{labels}}}" if labels else curve["series"])
-    return {"status": told, "history": curves(history, names, points, heat_maps=True)}
+    return {"status": told, "history": curves(history, names, points, heat_maps=True, earlier=True)}
 
 
 def _curve(history: History, series: Series, points: int) -> dict[str, Any]:
@@ -208,7 +210,7 @@ def _labels(series: Series) -> dict[str, str]:
 
 @lru_cache(maxsize=2048)
 def _described(metric: Metric, framework: str, family: str) -> dict[str, str]:
-    """Return what the catalogue says of ``metric``, with the keys of ``framework`` that feed it in this ``family``."""
+    """Return what the catalog says of ``metric``, with the keys of ``framework`` that feed it in this ``family``."""
     return {
         "name": metric.series,
         "key": ", ".join(dict.fromkeys(_keys(metric, framework, family))),

@@ -13,12 +13,13 @@ from rlexporter.model.histogram import Histogram, Nonfinite
 from rlexporter.model.metric import Series
 from rlexporter.model.snapshot import Snapshot
 from rlexporter.status.curve import Curve, Point
+from rlexporter.status.earlier import EarlierRun
 from rlexporter.status.heatmap import HeatMap
 
 RECENT_STEPS = 50
 """The steps that count as the last ones."""
 
-_MOST_POINTS = 1_000_000
+_MOST_POINTS = 975_000
 """The points of all curves: 16 bytes each, and an eighth more where arrays have room to grow."""
 _LONGEST = 3000
 _SHORTEST = 8
@@ -62,6 +63,8 @@ class History:
     """
 
     def __init__(self) -> None:
+        self.earlier: EarlierRun | None = None
+        """Another run, to compare this one with."""
         self._lock = RLock()  # SIGTERM may interrupt who holds it, and have the page of the run made
         self._seen: Snapshot | None = None
         self._step = -inf

@@ -10,6 +10,7 @@ from rlexporter.catalog.alerts import RESUME, STACK
 from rlexporter.catalog.algorithms import GRPO, PPO, PPO_LEGACY, RLOO
 from rlexporter.catalog.conditions import CONDITION_NAMED, STOP
 from rlexporter.catalog.languages import ENGLISH, Language
+from rlexporter.model.condition import Severity
 from rlexporter.model.incident import ACT, Incident
 from rlexporter.status.samples import Samples
 
@@ -66,12 +67,13 @@ def of_incident(incident: Incident, word: str, samples: Samples, language: Langu
     """Return what to do about an incident that speaks; ``word``: what all of them say of the run."""
     condition = CONDITION_NAMED[incident.condition]
     mend = remedies([text for text in condition.remedies if text is not STOP], samples, language)
-    return _numbered(_stop_or_go_on(word == ACT, samples, language), _look(condition.related, samples, language), mend)
+    first = _stop(samples, language) if word == ACT else _take_care(incident, samples, language)
+    return _numbered(first, _look(condition.related, samples, language), mend)
 
 
 def of_stall(texts: Sequence[str], samples: Samples, language: Language = ENGLISH) -> list[Step]:
     """Return what to do about a run that hangs; ``texts``: what else there is to try."""
-    first = Step(language("Leave it running for now: only while it hangs can you see what it waits for."))
+    first = Step(language("Leave it running for now: you can see what it waits for only while it hangs."))
     pid = PID if samples.info("rl_run_info").get("trainer") else "PID"  # this process trains, or only follows a log
     look = Step(language("See where each thread waits, on its machine:"), f"py-spy dump --pid {pid}")
     return _numbered(first, look, [language(text) for text in texts if text is not STACK])
@@ -80,7 +82,7 @@ def of_stall(texts: Sequence[str], samples: Samples, language: Language = ENGLIS
 def of_failure(texts: Sequence[str], samples: Samples, language: Language = ENGLISH) -> list[Step]:
     """Return what to do about a run that has ended with an exception."""
     mend = [language(text) for text in texts if text is not RESUME]
-    return _numbered(_stop_or_go_on(True, samples, language), None, mend)
+    return _numbered(_stop(samples, language), None, mend)
 
 
 def _numbered(first: Step, look: Step | None, mend: Sequence[str]) -> list[Step]:
@@ -89,34 +91,46 @@ def _numbered(first: Step, look: Step | None, mend: Sequence[str]) -> list[Step]
     return [*begun, *(Step(text) for text in mend[:left])]
 
 
-def _stop_or_go_on(act: bool, samples: Samples, language: Language) -> Step:
+def _take_care(incident: Incident, samples: Samples, language: Language) -> Step:
+    """Return what to do about what nobody need stop a run for; what was critical may have left its mark."""
     over = samples.snapshot.state is not None and samples.snapshot.state.over
-    if not act:
-        return Step(
-            language("Look at this before you use its model." if over else "Let the run go on, and look at it today.")
-        )
+    first = language(
+        "Look at this before you use its model." if over else "Let the run continue, and look at it today."
+    )
+    good = samples.value("rl_last_good_checkpoint_step")
+    if incident.severity is not Severity.CRITICAL or good is None or good >= incident.since:
+        return Step(first)
+    then = language("If it has done harm, resume from {checkpoint}.", checkpoint=_checkpoint(good, samples, language))
+    return Step(language.together([first, then]))
+
+
+def _checkpoint(step: float, samples: Samples, language: Language) -> str:
+    """Return a checkpoint as transformers names it; other frameworks have names of their own."""
+    if samples.snapshot.framework:
+        return language("the checkpoint of step {step}", step=f"{step:.0f}")
+    return f"`checkpoint-{step:.0f}`"
+
+
+def _stop(samples: Samples, language: Language) -> Step:
+    over = samples.snapshot.state is not None and samples.snapshot.state.over
     good = samples.value("rl_last_good_checkpoint_step")
     first = language("Do not use its last weights." if over else "Stop the run.")
     if good is not None:
-        # So transformers names it; other frameworks have names of their own.
-        name = (
-            f"`checkpoint-{good:.0f}`"
-            if not samples.snapshot.framework
-            else language("the checkpoint of step {step}", step=f"{good:.0f}")
-        )
+        name = _checkpoint(good, samples, language)
         then = language("Resume from {checkpoint}, which was written before this began.", checkpoint=name)
     elif samples.value("rl_last_checkpoint_step") is not None:
-        then = language("No checkpoint is from before this began, so start again from the beginning.")
+        then = language("Every checkpoint was written after this began, so start from scratch.")
     else:
         every = samples.value("rl_hyperparameter", "save_steps")
-        then = _with_values(
-            language(
+        if every is None:  # a loop of one's own
+            then = language("No checkpoint is known: start again, and save some along the way.")
+        else:
+            then = language(
                 "No checkpoint was written: set `save_steps`, and start again."
-                if every is None or every <= (samples.step or 0)
+                if every <= (samples.step or 0)
                 else "No checkpoint was written yet: lower `save_steps`, and start again."
-            ),
-            *(samples, language),
-        )
+            )
+            then = _with_values(then, samples, language)
     return Step(language.together([first, then]))
 
 

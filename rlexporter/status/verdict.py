@@ -27,7 +27,7 @@ STUCK = "stuck"
 _ENDED = {
     RunState.FINISHED: "The run has finished",
     RunState.STOPPED: "The run was stopped",
-    RunState.PREEMPTED: "The run was told to end (SIGTERM)",
+    RunState.PREEMPTED: "The run was told to stop (SIGTERM)",
 }
 
 
@@ -97,7 +97,7 @@ def span(seconds: float, language: Language = ENGLISH) -> str:
 def _of_process(samples: Samples, now: float, language: Language) -> Verdict | None:
     state = samples.snapshot.state
     if state is None:
-        return Verdict(LOOK, UNKNOWN, [], language("The state of the run is not known."))
+        return Verdict(LOOK, UNKNOWN, [], language("The state of the run is unknown."))
     if is_stalled(samples, now):
         return Verdict(
             *(ACT, "stalled", [], _stall(samples, now, language)),
@@ -120,9 +120,7 @@ def _of_process(samples: Samples, now: float, language: Language) -> Verdict | N
         return Verdict(FINE, state.value, [], _ended(samples, language(_ENDED[state]), language))
     if not samples.value("rl_steps_total"):
         evaluated = samples.of("rl_eval_timestamp_seconds")
-        text = language(
-            "Nothing has been trained yet, only evaluated." if evaluated else "The run has not ended a step yet."
-        )
+        text = language("Nothing has been trained yet, only evaluated." if evaluated else "No step has finished yet.")
         return Verdict(FINE, "starting", [], text)
     return None
 
@@ -165,13 +163,13 @@ def _stall(samples: Samples, now: float, language: Language) -> str:
     since, limit = age(samples, now) or 0.0, samples.value("rl_stall_after_seconds") or 0.0
     phase = next((labels[0] for labels, value in samples.of("rl_phase").items() if value == 1.0), "")
     text = language(
-        "The run makes no steps: its last step ended {time} ago, and {limit} is the limit."
+        "The run is stuck: its last step ended {time} ago (limit: {limit})."
         if samples.value("rl_steps_total")
-        else "The run makes no steps: it began, without a step, {time} ago, and {limit} is the limit.",
+        else "The run is stuck: it started {time} ago and has not finished a step (limit: {limit}).",
         time=span(since, language),
         limit=span(limit, language),
     )
-    return language.together([text, language("It is in the phase {phase}.", phase=phase) if phase else ""])
+    return language.together([text, language("It is in its {phase} phase.", phase=phase) if phase else ""])
 
 
 def _ended(samples: Samples, ended: str, language: Language) -> str:

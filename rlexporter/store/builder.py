@@ -20,7 +20,7 @@ _UNDEFINED = "rl_undefined_values_total"
 
 
 class SnapshotBuilder:
-    """A mutable copy of a snapshot. ``named``: the catalogue by Prometheus name."""
+    """A mutable copy of a snapshot. ``named``: the catalog by Prometheus name."""
 
     __slots__ = (
         "_named",

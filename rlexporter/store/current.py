@@ -22,7 +22,7 @@ Samples = Mapping[Series, float]
 
 
 class Current:
-    """The state now, of which ``snapshot`` is the first. ``named``: the catalogue by Prometheus name."""
+    """The state now, of which ``snapshot`` is the first. ``named``: the catalog by Prometheus name."""
 
     def __init__(self, snapshot: Snapshot, named: Mapping[str, Metric]) -> None:
         self._named = named

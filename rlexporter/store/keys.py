@@ -86,7 +86,7 @@ class Resolver:
     """Resolves log keys as one algorithm uses them.
 
     If trainers give one key different meanings (``kl`` of AsyncGRPO is not that of GRPO), the metric that lists the
-    algorithm wins; an algorithm that no metric lists gets the first meaning in the catalogue, but for keys that are
+    algorithm wins; an algorithm that no metric lists gets the first meaning in the catalog, but for keys that are
     of their algorithms ``only``. The keys of a ``framework`` come before those of TRL.
     """
 

@@ -59,7 +59,7 @@ class _Known(NamedTuple):
 class LogLines:
     """Reads and writes the log lines of one run.
 
-    ``max_keys``: the most keys to accept that the catalogue does not fix; ``clock``: seconds since the epoch;
+    ``max_keys``: the most keys to accept that the catalog does not fix; ``clock``: seconds since the epoch;
     ``guess``: returns the series that an unknown key of an unknown trainer seems to mean, given its first value.
     Only the thread that holds the lock of the store may call a method.
     """

@@ -50,7 +50,7 @@ class Store:
         self._catalog = catalog
         self._frameworks = frameworks or {}
         self.named = {metric.series: metric for metric in catalog}
-        """The catalogue by Prometheus name."""
+        """The catalog by Prometheus name."""
         self._histograms = {metric.short_name: metric for metric in catalog if metric.kind is Kind.HISTOGRAM}
         self._lines = LogLines(catalog, max_keys, clock, guess)
         self._watch = watch
@@ -62,6 +62,7 @@ class Store:
         self._steps: deque[Snapshot] | None = None
         self._step, self._stall = Series(self.named["rl_step"]), Series(self.named["rl_stall_after_seconds"])
         self._phases = _phases(self.named["rl_phase"])
+        self._phase = ""
         zero = {Series(metric, labels): 0.0 for metric in catalog for labels in metric.initial}
         self._current = Current(Snapshot(samples=zero), self.named)
 
@@ -105,7 +106,7 @@ class Store:
         judged: list[Judged] = []
 
         def edit(builder: SnapshotBuilder) -> None:
-            judged.extend(self._turns.due() if self._turns else ())
+            judged.extend(self._at_the_end(int(builder.get("rl_step") or 0), state))
             self._write(builder, judged)
             for known in RunState:
                 builder.set("rl_run_state", float(known is state), known.value)
@@ -178,6 +179,9 @@ class Store:
         samples: Mapping[Series, float] = self._phases.get(name) or self._phases[""]
         if self._watch is not None and name in ASIDE:
             samples = {**samples, self._stall: self._watch.stall_after(name)}
+        if self._watch is not None and self._phase in ASIDE and name not in ASIDE:
+            self._watch.aside_over(self._clock())
+        self._phase = name
         self._current.phase(samples)
 
     def signal(self, name: str, reason: str, cause: str) -> None:
@@ -276,6 +280,14 @@ class Store:
         """
         with self._current.lock:
             return self._lines.targets(key, line)
+
+    def _at_the_end(self, step: int, state: RunState) -> list[Judged]:
+        """Judge what waits; and if the run is cut short, whether it had hung: else nobody would be told of it."""
+        if self._turns is None:
+            return []
+        if state.over and state is not RunState.FINISHED:
+            return self._turns.cut_short(step, self._clock(), self._phase)
+        return self._turns.due()
 
     def _take(self, turn: Turn, *, evaluation: bool, awaits: bool) -> list[Judged]:
         """Judge what is due with a line, or what an evaluation showed."""

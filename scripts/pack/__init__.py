@@ -1,4 +1,4 @@
-"""The compiler of the pack: rules, runbooks, dashboards and Kubernetes objects, as texts made of the catalogue.
+"""The compiler of the pack: rules, runbooks, dashboards and Kubernetes objects, as texts made of the catalog.
 
 What it writes is committed, and part of the wheel; `rlexporter generate` fills in what differs from site to site.
 """

@@ -1,4 +1,4 @@
-"""Catalogue -> docs/metrics.md: every series with its meaning, and every key with the series that it feeds."""
+"""Catalog -> docs/metrics.md: every series with its meaning, and every key with the series that it feeds."""
 
 from __future__ import annotations
 

@@ -178,10 +178,10 @@ PROMETHEUS_ALERTS: tuple[PrometheusAlert, ...] = (
 )
 
 IMPACT: dict[Family, str] = {
-    Family.NONFINITE: "What was learnt from this step is wrong, and the next optimizer step can spread NaN into every "
+    Family.NONFINITE: "What was learned from this step is wrong, and the next optimizer step can spread NaN into every "
     "weight. Sampling then fails, and the run dies.",
     Family.CRASH: "The run makes no progress, and holds or has lost its hardware.",
-    Family.STALL: "Hardware is held and nothing is learnt.",
+    Family.STALL: "Hardware is held and nothing is learned.",
     Family.STORM: "Many runs make no progress, or soon will not: what they share is broken.",
     Family.SLOW: "The run costs more than it should.",
     Family.POLICY_STEP: "Updates this large destroy what the policy can do; it may look calm again within a few "
@@ -192,11 +192,11 @@ IMPACT: dict[Family, str] = {
     Family.ENTROPY_LOW: "Exploration ends: what the policy does not try any more it cannot learn.",
     Family.ENTROPY_HIGH: "Answers fall apart into noise.",
     Family.GRAD: "An update may have been thrown far off; with Adam its moments carry it on for many steps.",
-    Family.GRAD_DEAD: "Nothing is learnt, although the hardware is busy.",
+    Family.GRAD_DEAD: "Nothing is learned, although the hardware is busy.",
     Family.VALUE: "Advantages are computed from a value function that is lost: the policy gradient is noise.",
     Family.REWARD_FLAT: "There is no policy gradient: the hardware is busy for nothing.",
     Family.REWARD_DROP: "The policy is getting worse at what it is trained for.",
-    Family.REWARD_JUMP: "The reward does not measure what it did: what is learnt now is something else.",
+    Family.REWARD_JUMP: "The reward does not measure what it did: what is learned now is something else.",
     Family.PLATEAU: "The run costs and does not learn.",
     Family.TRUNCATION: "Truncated answers are rewarded for what they are not, and cost the most to sample.",
     Family.LENGTH: "The policy has found a length that pays, or has lost its language.",
@@ -208,8 +208,8 @@ IMPACT: dict[Family, str] = {
     Family.EXPERTS: "Most of the model is not used, and sampler and trainer route tokens apart.",
     Family.SAMPLES: "The policy learns from what it no longer says, and work on samples is for nothing.",
     Family.OPTIMIZER: "A part of the model learns nothing, or nothing does.",
-    Family.WEIGHTS: "What was learnt may be lost.",
-    Family.LR: "Nothing is learnt (0), or updates are larger than planned.",
+    Family.WEIGHTS: "What was learned may be lost.",
+    Family.LR: "Nothing is learned (0), or updates are larger than planned.",
     Family.KEYS: "Panels and alerts look at old numbers.",
     Family.ADVANTAGE: "Every action looks good, or bad, or all look alike: the policy gradient is biased, or there is "
     "none.",

@@ -16,7 +16,7 @@ _NONFINITE = "|".join(condition.name for condition in CONDITIONS if condition.fa
 
 
 def expand(expression: str) -> str:
-    """Return PromQL for the short forms in the catalogue.
+    """Return PromQL for the short forms in the catalog.
 
     ``run(x)`` is the maximum over the processes of a run, ``LOST`` the labels it loses, ``NONFINITE`` a matcher of the
     conditions on values that are no numbers, ``TARGETS`` one of the jobs that runs are

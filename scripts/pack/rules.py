@@ -1,4 +1,4 @@
-"""Catalogue -> alerts/rlexporter.rules.yml: recording rules, alerts, the watchdog.
+"""Catalog -> alerts/rlexporter.rules.yml: recording rules, alerts, the watchdog.
 
 All rules are in one group: they are evaluated in order, each with what those before it have just recorded, and a cause
 and its symptom reach Alertmanager together. The YAML needs no library: it has texts as JSON strings and expressions

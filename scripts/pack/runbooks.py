@@ -1,4 +1,4 @@
-"""Catalogue -> alerts/runbooks: a page per alert, and an index with every condition and its limits."""
+"""Catalog -> alerts/runbooks: a page per alert, and an index with every condition and its limits."""
 
 from __future__ import annotations
 

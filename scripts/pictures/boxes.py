@@ -79,7 +79,7 @@ def _cell(value: Any, settings: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def word(value: str, settings: Mapping[str, Any]) -> tuple[str, str]:
-    """The text and the colour of a word, by mappings."""
+    """The text and the color of a word, by mappings."""
     for mapping in settings["mappings"]:
         if value in mapping["options"]:
             found = mapping["options"][value]

@@ -1,4 +1,4 @@
-"""What things look like: colours, and values as Grafana spells them."""
+"""What things look like: colors, and values as Grafana spells them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Shown:
     text: str = ""
     """Of a number that is a word: the newest value of the chosen label."""
     marks: list[tuple[str, float, float]] = field(default_factory=list)
-    """Annotations: colour, from, to."""
+    """Annotations: color, from, to."""
     start: float = 0.0
     end: float = 1.0
 
@@ -71,7 +71,7 @@ def number(value: float, unit: str, decimals: int | None = None) -> str:
 
 
 def palette() -> bytes:
-    """The colours of a picture: ours, and what becomes of them at the edges of lines.
+    """The colors of a picture: ours, and what becomes of them at the edges of lines.
 
     What a library chooses lacks those that are rare, and these are the alarms.
     """
@@ -88,7 +88,7 @@ def palette() -> bytes:
 
 
 def appearance(value: float, settings: Mapping[str, Any]) -> tuple[str, str]:
-    """The text and the colour of a value, by mappings and thresholds."""
+    """The text and the color of a value, by mappings and thresholds."""
     key = f"{value:.0f}" if value == value and value == int(value) else str(value)
     for mapping in settings.get("mappings", ()):
         if key in mapping["options"]:

@@ -33,8 +33,8 @@ def draw(file: Path) -> None:
     both = Image.new("RGB", (_SHOWN[0], 2 * _SHOWN[1]))  # for a picture of the run while it is fine, and of its end
     for place, frame in enumerate((small[0], small[-1])):
         both.paste(frame, (0, place * _SHOWN[1]))
-    colours = both.quantize(112)
-    drawn = [each.quantize(palette=colours, dither=Image.Dither.NONE) for each in small]
+    colors = both.quantize(112)
+    drawn = [each.quantize(palette=colors, dither=Image.Dither.NONE) for each in small]
     durations = [*[_MILLISECONDS] * (len(drawn) - 1), _LAST]
     out = IMAGES / "page.gif"
     drawn[0].save(out, save_all=True, append_images=drawn[1:], duration=durations, loop=0, optimize=True)

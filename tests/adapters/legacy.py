@@ -166,7 +166,9 @@ class Loop:
             scores = self.scores = self.rewards(step, responses)
             self.stats.append(self.trainer.step(queries, responses, scores, masks))
             if self.logged:
-                self.trainer.log_stats(self.stats[-1], {"query": [""] * BATCH, "response": [""] * BATCH}, scores)
+                self.trainer.log_stats(
+                    self.stats[-1], {"query": tiny.prompts(BATCH), "response": list(map(str, range(BATCH)))}, scores
+                )
             if self.exporter:
                 self.after[step] = nonfinite(self.exporter)
         return self

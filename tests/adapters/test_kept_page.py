@@ -9,6 +9,7 @@ import pytest
 
 import rlexporter
 from rlexporter.outputs.kept_page import PAGE_FILE
+from rlexporter.status.page import held
 from tests import tiny
 from tests.adapters.marks import REAL_TRAINERS
 from tests.served import errors
@@ -49,6 +50,8 @@ def test_how_it_ended(tmp_path: Path, any_port: None, capsys: pytest.CaptureFixt
     assert len(_told(capsys)) == 1
     assert '"state": "finished"' in page.read_text()
     assert exporter.name in page.read_text()
+    beside = held(page.read_text())["history"]["earlier"]
+    assert (beside["word"], beside["step"]) == ("act", 2)
     assert errors(exporter) == 0
 
 

@@ -12,6 +12,7 @@ import torch
 
 import rlexporter
 from rlexporter.catalog.run_metrics import TENSOR_SIGNALS
+from rlexporter.demo import tiny
 from tests.adapters import legacy
 from tests.adapters.legacy import BATCH, Loop, make, run
 from tests.adapters.seen import histogram, signals
@@ -94,6 +95,24 @@ def test_a_step_is_a_call_of_step() -> None:
     assert exporter.snapshot.value("rl_kl_per_sequence") != 7.0
     assert histogram(exporter, "rl_reward_dist").count == 3 * BATCH
     assert histogram(exporter, "rl_step_duration_seconds").count == 3
+
+
+def test_texts_come_with_log_stats() -> None:
+    """With the scores, the best first; nothing is kept by who did not ask for it, nor of a batch without texts."""
+    trainer = make()
+    exporter = rlexporter.attach(trainer, completions=2)
+    loop = Loop(trainer).run(2)
+    found = exporter.run.completions.as_json()
+    scores = sorted(((score.item(), str(i)) for i, score in enumerate(loop.scores)), reverse=True)
+    assert [(each["reward"], each["completion"]) for each in found["best"]] == scores[:2]
+    assert [each["completion"] for each in found["last"]] == [str(BATCH - 1), str(BATCH - 2)]
+    assert found["last"][0]["prompt"] == tiny.prompts(BATCH)[-1]
+    trainer.log_stats(loop.stats[-1], {}, loop.scores)
+    assert exporter.run.completions.as_json() == found
+    assert errors(exporter) == 0
+
+    exporter, _ = run(make(), 1)
+    assert exporter.run.completions.as_json()["last"] == []
 
 
 def test_without_log_stats_the_rest_is_there() -> None:

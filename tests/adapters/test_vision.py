@@ -33,4 +33,4 @@ def test_every_histogram_equals_an_independent_count_and_training_is_the_same(
     )
 
     lengths = np.concatenate(trainer.kept.values["rl_prompt_length_dist"])
-    assert set(lengths) <= {len(word) + 4 for word in vision.COLOURS}
+    assert set(lengths) <= {len(word) + 4 for word in vision.COLORS}

@@ -29,7 +29,7 @@ _CHAT = (
     "{%- if part.type == 'image' -%}<image>{%- else -%}{{ part.text }}{%- endif -%}"
     "{%- endfor -%}{%- endfor -%}"
 )
-COLOURS = ("red", "green", "blue", "white")
+COLORS = ("red", "green", "blue", "white")
 
 
 def processor() -> Any:
@@ -71,8 +71,8 @@ def trainer(folder: Path, *, kind: type[Any] = GRPOTrainer, **options: Any) -> A
     sampling = {"suppress_tokens": [demo.config(hidden_size=16, layers=1).vocab_size]}  # no image in a completion
     settings = {"num_generations": 2, "max_completion_length": 8, "beta": 0.04, "generation_kwargs": sampling}
     rows = {
-        "prompt": [[{"role": "user", "content": COLOURS[i % 4]}] for i in range(64)],
-        "image": [Image.new("RGB", (_SIDE, _SIDE), COLOURS[i % 4]) for i in range(64)],
+        "prompt": [[{"role": "user", "content": COLORS[i % 4]}] for i in range(64)],
+        "image": [Image.new("RGB", (_SIDE, _SIDE), COLORS[i % 4]) for i in range(64)],
     }
     return kind(
         model=model(folder),

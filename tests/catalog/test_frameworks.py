@@ -50,7 +50,7 @@ class Log:
 
     @property
     def unknown(self) -> set[str]:
-        """The keys that no series of the catalogue has."""
+        """The keys that no series of the catalog has."""
         both = {row[0]: row for row in (*self.beside, *self.rows)}.values()
         return {row[0] for row in both if len(row) > 3 and row[3].startswith("rl_logged_value/")}
 
@@ -157,7 +157,7 @@ def test_another_task_of_ms_swift_is_no_grpo(tmp_path: Path) -> None:
 
 
 def test_what_a_framework_feeds_exists() -> None:
-    """A series of the catalogue, with as many labels as the template has; for algorithms that there are."""
+    """A series of the catalog, with as many labels as the template has; for algorithms that there are."""
     assert [
         (name, key.name)
         for name, framework in FRAMEWORKS.items()

@@ -66,9 +66,9 @@ TEXTS = {
     *RUN_FAILED.remedies,
     *RUN_STALLED.remedies,
 }
-"""All else is English only: what the catalogue says of a series, the meaning and causes of a condition."""
+"""All else is English only: what the catalog says of a series, the meaning and causes of a condition."""
 TERMS = {"Advantage", "Loss", "Runbook", "Runbook: {alert}", "Value loss", "entropy", "rank {rank}", "value loss"}
-TERMS.add("`disable_dropout=True`.")
+TERMS.add("Set `disable_dropout=True`.")
 """Texts that are the same in Vietnamese, or in both."""
 
 

@@ -140,3 +140,26 @@ def test_what_cannot_be_written(tmp_path: Path, capsys: pytest.CaptureFixture[st
         assert main(["report", str(file), "-o", str(out)]) == 2
         assert said in capsys.readouterr().err
     assert json.loads(file.read_text())["reward"] == 0.5
+
+
+def test_another_run_beside_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """From its log or from its page, which is the same; a file that is neither is said."""
+    mine, other = (tmp_path / name for name in ("mine.jsonl", "other.jsonl"))
+    for file, steps in ((mine, 40), (other, 60)):
+        flat(file, *({"step": step, "reward": 1.0 + 0.1 * (step % 3), "kl": 0.01} for step in range(1, steps + 1)))
+    plain, out = tmp_path / "other.html", tmp_path / "mine.html"
+    assert main(["report", str(other), "-o", str(plain)]) == 0
+    found = []
+    for beside in (other, plain):
+        assert main(["report", str(mine), "-o", str(out), "--compare", str(beside)]) == 0
+        found.append(held(out.read_text())["history"]["earlier"])
+    assert found[0] == found[1]
+    assert found[0]["step"] == 60
+    (reward,) = [each for each in found[0]["curves"] if each["series"] == "rl_reward_mean"]
+    assert reward["steps"][-1] == 60
+    assert held(plain.read_text())["history"]["earlier"] is None
+
+    capsys.readouterr()
+    plain.write_text("<html>")
+    assert main(["report", str(mine), "-o", str(out), "--compare", str(plain)]) != 0
+    assert f"{plain} is no page of a run; `rlexporter report LOG -o PAGE.html` makes one" in capsys.readouterr().err

@@ -61,7 +61,7 @@ def _settled(exporter: Exporter, step: int) -> None:
 def test_the_verdict_is_printed_and_is_the_exit_status(
     exporter: Exporter, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With cause, step, value, limit, and what to do, all from the catalogue."""
+    """With cause, step, value, limit, and what to do, all from the catalog."""
     monkeypatch.setenv("COLUMNS", "100")
     for step in range(1, 6):
         exporter.log({"reward": 0.5 + 0.1 * (step % 3), "kl": 0.01}, step=step)

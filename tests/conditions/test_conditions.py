@@ -168,7 +168,7 @@ PLANTS = {
     "value loss explodes": Plant("ppo-legacy", {"value_loss_spike/critical": 3}, {"ppo/loss/value": 1.0}),
     "critic clipped": Plant("ppo", {"value_clipfrac_high/warning": 15}, {"val/clipfrac_avg": 0.7}),
     "critic explains less": Plant("ppo-legacy", {"explained_variance_fall/info": 8}, {"ppo/val/var_explained": -9.0}),
-    "advantages off centre": Plant(
+    "advantages off center": Plant(
         "ppo-legacy", {"advantage_off_centre/warning": 5}, {"ppo/policy/advantages_mean": -0.5}
     ),
     "reward flat": Plant(

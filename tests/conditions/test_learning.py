@@ -20,7 +20,7 @@ NO_PARTS = dict.fromkeys(
 
 
 def _risen(step: int) -> float:
-    """How much has been learnt, from 0 to 1."""
+    """How much has been learned, from 0 to 1."""
     return 1 / (1 + exp((FOUND - step) / 6))
 
 

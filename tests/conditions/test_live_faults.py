@@ -35,7 +35,7 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def taught(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A model that has learnt to write words: an untaught one is as good as uniform at any temperature."""
+    """A model that has learned to write words: an untaught one is as good as uniform at any temperature."""
     folder = tmp_path_factory.mktemp("taught") / "tiny-llama"
     demo.model(folder, 0, lambda done, of: None)
     return folder

@@ -12,6 +12,7 @@ from rlexporter import Exporter
 from rlexporter.catalog.conditions import CONDITIONS
 from rlexporter.conditions.watch import Patience
 from rlexporter.model.incident import LOOK, Standing
+from rlexporter.model.snapshot import RunState
 from rlexporter.model.step import RunFacts, StepUpdate
 from tests.conditions import planted
 from tests.conditions.planted import Planted
@@ -355,3 +356,26 @@ class TestStall:
         (incident,) = run.snapshot.incidents
         assert (incident.condition, incident.subject, incident.value) == ("step_stalled", "eval", 5002.0)
         assert (incident.since, incident.standing, incident.word) == (21, Standing.EASED, LOOK)
+
+    @pytest.mark.parametrize("state", [state for state in RunState if state.over])
+    def test_a_hang_that_nobody_waited_for(self, state: RunState) -> None:
+        """A run that is stopped while it hangs says so for good; one that has finished only took long to end."""
+        run = Planted("grpo").healthy(20)
+        run.store.phase("reward")
+        run.clock += 700.0
+        run.store.enter(state)
+
+        found = [(each.condition, each.subject, each.value, each.word) for each in run.snapshot.incidents]
+        assert found == ([] if state is RunState.FINISHED else [("step_stalled", "reward", 700.0, LOOK)])
+
+    def test_a_run_that_is_stopped_in_time(self) -> None:
+        """Neither a short wait counts, nor an evaluation that took as long as they do, nor the time after one."""
+        for phase, wait, after in (("reward", 500.0, 0.0), ("eval", 3000.0, 0.0), ("eval", 3000.0, 500.0)):
+            run = Planted("grpo").healthy(20)
+            run.store.phase(phase)
+            run.clock += wait
+            if after:
+                run.store.phase("")
+                run.clock += after
+            run.store.enter(RunState.PREEMPTED)
+            assert not run.snapshot.incidents, phase

@@ -44,7 +44,7 @@ def test_an_error_says_what_is_wrong(value: str, said: str) -> None:
 
 
 def test_a_key_means_what_it_is_mapped_to_and_nothing_else() -> None:
-    """Also one that the catalogue knows otherwise; all other keys stay as they are."""
+    """Also one that the catalog knows otherwise; all other keys stay as they are."""
     mapped = mapping.catalog(CATALOG, {"my/score": "rl_reward_mean", "entropy": "rl_policy_approxkl"})
     resolver, usual = Resolver(mapped, "grpo"), Resolver(CATALOG, "grpo")
 

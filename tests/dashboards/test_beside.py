@@ -200,7 +200,7 @@ def test_the_gpus_of_a_run_and_no_others(server: Server) -> None:
     profiled = {run: gpus for run, gpus in _GPUS.items() if run != "hand"}
 
     _assert_shown(server, "Tensor cores active", profiled, {"": 0.01})
-    _assert_shown(server, "GPU utilisation", _GPUS, {"": 0.01})
+    _assert_shown(server, "GPU utilization", _GPUS, {"": 0.01})
     _assert_shown(server, "GPU memory used", _GPUS, {"": 1048576})
     _assert_shown(server, "GPU memory free", _GPUS, {"": 1048576})
     _assert_shown(server, "GPU power", _GPUS, {"": 1})

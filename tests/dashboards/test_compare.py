@@ -132,7 +132,7 @@ def test_what_is_not_logged_is_the_mean_of_what_was_seen(filled: Prometheus) -> 
 
 
 def test_columns_are_in_the_same_order_in_every_panel(filled: Prometheus) -> None:
-    """By it each run gets its colour."""
+    """By it each run gets its color."""
     runs = ("neither", "today", "last week")
     orders = {tuple(_shown(filled, each["title"], *runs)) for each in panels(COMPARE) if each["type"] == "trend"}
 

@@ -221,7 +221,7 @@ def test_queries_parse_and_count_as_they_should() -> None:
 
 
 def test_selected_series_exist() -> None:
-    """Every name in a query is one of the catalogue's, a rule's, Prometheus' own, or another exporter's."""
+    """Every name in a query is one of the catalog's, a rule's, Prometheus' own, or another exporter's."""
     known = {"ALERTS", *_NO_RUN, *(rule.name for rule in RECORDING_RULES)}
     for metric in CATALOG:
         known |= {metric.series}
@@ -301,7 +301,7 @@ _NEW = {
 
 @pytest.mark.parametrize("new", _NEW.values(), ids=list(_NEW))
 def test_a_new_metric_needs_no_other_edit(new: Metric) -> None:
-    """One entry in the catalogue, and it is drawn, documented and served."""
+    """One entry in the catalog, and it is drawn, documented and served."""
     catalog = (*CATALOG, new)
     store = Store(catalog, clock=lambda: 1000.0)
     store.begin(RunFacts(algorithm="grpo", step=0), {"run": "test", "rank": "0"})

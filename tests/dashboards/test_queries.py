@@ -201,4 +201,4 @@ def test_the_cause_is_told_in_words(server: Server) -> None:
 
     assert why(world.BROKEN) == "The loss is NaN or infinite."
     assert why("grpo") == "Nothing is wrong in what is judged."
-    assert why("nan") == "The probability ratio, or a KL that is computed from it, is NaN or infinite."
+    assert why("nan") == "The probability ratio, or a KL computed from it, is NaN or infinite."

@@ -38,7 +38,7 @@ def test_every_metric_of_the_seeds_is_documented(data: Path) -> None:
 
 
 def test_generated_files_are_up_to_date() -> None:
-    """What is committed is what the catalogue says, byte for byte."""
+    """What is committed is what the catalog says, byte for byte."""
     pytest.importorskip("transformers")  # docs/python.md describes the callback as well
     assert generate.stale(ROOT) == []
 

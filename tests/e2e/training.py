@@ -31,7 +31,7 @@ from tests.e2e.runs import GIL_SECONDS
 
 KINDS = {
     "": "nothing goes wrong",
-    "ratio": "in one update that reuses samples, the policy has learnt those samples by heart; then it is as before",
+    "ratio": "in one update that reuses samples, the policy has learned those samples by heart; then it is as before",
     "reward": "a reward of each step is NaN",
     "hang": "the reward function does not return",
     "start": "the training hangs before its first step, whether there is a file or not",

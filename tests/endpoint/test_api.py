@@ -74,6 +74,7 @@ def test_the_history_is_kept_while_nobody_asks(exporter: Exporter) -> None:
         "curves": [{"series": "rl_reward_mean", "labels": {}, "steps": [1, 2, 3], "values": [1.0, 2.0, 3.0]}],
         "marks": [],
         "heat_maps": [],
+        "earlier": None,
     }
     exporter.observe("rl_reward_dist", [0.5, 2.0])
     exporter.log({"reward": 4.0}, step=4)

@@ -27,7 +27,7 @@ GROUP = 8
 BATCH = 32
 _OF_GROUPS = {"num_iterations": 1, "eval_strategy": "no"}
 _OF_LEGACY = {"vf_coef": 1.0, "target": 0.1}
-"""A critic that has learnt something when a fault begins, and a KL above its target, so that its coefficient moves."""
+"""A critic that has learned something when a fault begins, and a KL above its target, so that its coefficient moves."""
 _SAMPLING = {"max_new_tokens": tiny.MAX_COMPLETION, "do_sample": True, "top_k": 0, "pad_token_id": 0, "eos_token_id": 1}
 _PROMPTS = [f"{letter}{word}:" for letter in tiny.LETTERS for word in tiny.WORDS]
 """Different ones, so that the same one seldom comes twice in a row; each asks for its first letter."""

@@ -44,7 +44,7 @@ class Done:
         return self.served[name, ""]
 
     def logged(self) -> dict[str, float]:
-        """What is served of keys that the catalogue does not know."""
+        """What is served of keys that the catalog does not know."""
         return self.labelled("rl_logged_value")
 
     def settings(self) -> dict[str, float]:

@@ -17,12 +17,14 @@ import pytest
 
 from rlexporter import Exporter
 from rlexporter.catalog.metrics import CATALOG
+from rlexporter.model.errors import SetupError
 from rlexporter.model.snapshot import RunState
 from rlexporter.model.step import RunFacts, StepUpdate
 from rlexporter.outputs import kept_page
 from rlexporter.outputs.kept_page import PAGE_FILE
 from rlexporter.run import shutdown
 from rlexporter.status import document
+from tests.conftest import fetch
 from tests.served import errors
 from tests.tools import ROOT
 
@@ -88,11 +90,11 @@ def test_the_end_is_told_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]
 )
 def test_a_later_training_replaces_it(tmp_path: Path, error: BaseException | None, state: str) -> None:
     """Whatever is there; nothing else is left in the folder."""
-    (tmp_path / PAGE_FILE).write_text("of an earlier run")
+    (tmp_path / PAGE_FILE).write_text("something else stood here")
     _train(tmp_path, error=error).close()
 
     assert _kept(tmp_path)["status"]["run"]["state"] == state
-    assert "of an earlier run" not in (tmp_path / PAGE_FILE).read_text()
+    assert "something else stood here" not in (tmp_path / PAGE_FILE).read_text()
     assert sorted(each.name for each in tmp_path.iterdir()) == ["_rlexporter_run.json", PAGE_FILE]
 
 
@@ -244,3 +246,47 @@ def test_a_long_run_has_a_small_page(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert all(curve["steps"][-1] == 10_000 for curve in _kept(tmp_path)["history"]["curves"])
     assert [each.name for each in threading.enumerate() if each.name.startswith("rlexporter")] == []
     assert list(shutdown.live()) == []
+
+
+def _beside(exporter: Exporter) -> Any:
+    return json.loads(fetch(f"{exporter.url}/api/history?earlier=1")[1])["earlier"]
+
+
+def test_the_run_before_in_the_same_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is compared with unless the settings say no; not while there is none, nor if the file is something else."""
+
+    def begun() -> Any:
+        exporter = Exporter(run="second", port=0).start()
+        exporter.run.begin(RunFacts(output_dir=str(tmp_path)))
+        found = _beside(exporter)
+        exporter.close()
+        assert errors(exporter) == 0
+        return found
+
+    monkeypatch.setenv("RLEXPORTER_REPORT", "0")
+    assert begun() is None
+    _train(tmp_path, run="first", report=True).close()
+    assert begun()["name"] == "first"
+    monkeypatch.setenv("RLEXPORTER_COMPARE", "off")
+    assert begun() is None
+    monkeypatch.delenv("RLEXPORTER_COMPARE")
+    for text in ("", "<html>", (tmp_path / PAGE_FILE).read_text().replace('"curves"', '"lines"')):
+        (tmp_path / PAGE_FILE).write_text(text)
+        assert begun() is None
+
+
+def test_a_run_that_is_named(tmp_path: Path) -> None:
+    """By its page, before anything is served; what is no page ends the setup with what to do."""
+    _train(tmp_path, run="first").close()
+    file = tmp_path / PAGE_FILE
+    with Exporter(run="second", port=0, linger=0, compare=file) as exporter:
+        assert _beside(exporter)["name"] == "first"
+        exporter.run.begin(RunFacts(output_dir=str(tmp_path / "elsewhere")))
+        assert _beside(exporter)["name"] == "first"
+    file.write_text("{}")
+    before = threading.active_count()
+    with pytest.raises(SetupError, match=r"is no page of a run; `rlexporter report LOG -o PAGE\.html` makes one"):
+        Exporter(run="third", port=0, compare=str(file)).start()
+    with pytest.raises(SetupError, match=r"cannot read .*: No such file"):
+        Exporter(run="third", port=0, compare=tmp_path / "none.html").start()
+    assert threading.active_count() == before

@@ -111,7 +111,7 @@ def test_both_formats_parse_and_say_the_same(algorithm: str) -> None:
 
 
 def test_bounds_are_written_as_go_does() -> None:
-    """Prometheus 2 keeps the text of `le`, 3 normalises it: only one form means the same to both."""
+    """Prometheus 2 keeps the text of `le`, 3 normalizes it: only one form means the same to both."""
     body, _ = encode(full_store("grpo").snapshot, TEXT)
 
     bounds = {line.partition('le="')[2].partition('"')[0] for line in body.decode().splitlines() if 'le="' in line}

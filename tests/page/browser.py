@@ -19,7 +19,7 @@ from tests.tools import answering, require_tool
 
 Json = dict[str, Any]
 SIZES = [(1400, "light"), (390, "dark")]
-"""Screens that a page is tried on: their width, and their colours."""
+"""Screens that a page is tried on: their width, and their colors."""
 _GRAVE = ("serious", "critical")
 expect.set_options(timeout=600_000)
 
@@ -65,7 +65,8 @@ class Served:
         """What is at a path, with its type."""
         if path == "/":
             return page(), "text/html; charset=utf-8"
-        return json.dumps(self.data["status" if path == "/api/status" else "history"]), "application/json"
+        name = path.removeprefix("/api/")
+        return json.dumps(self.data.get(name, {"most": 0, "best": [], "worst": [], "last": []})), "application/json"
 
     def __enter__(self) -> Served:
         self.start()

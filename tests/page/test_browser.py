@@ -17,10 +17,11 @@ from rlexporter import Exporter
 from rlexporter.catalog.languages import language
 from rlexporter.catalog.metrics import NAMED
 from rlexporter.commands.main import main
+from rlexporter.status import earlier
 from rlexporter.status.page import STRINGS
 from tests.page import documents
 from tests.page.browser import SIZES, Served, Watched, chromium, opened
-from tests.page.documents import HOSTILE, RUNS, STEPS
+from tests.page.documents import HOSTILE, NAME, RUNS, STEPS
 from tests.tools import eventually
 
 pytestmark = pytest.mark.slow
@@ -330,6 +331,50 @@ def test_a_distribution_is_shown_over_the_steps(browser: Browser, served: Served
         )
         assert low == 0.5
         assert 1.1 < middle < 1.7 < high <= 2.0
+
+
+def test_an_earlier_run_is_a_grey_line(browser: Browser, served: Served) -> None:
+    """Under each curve that both have, at the same steps; its name, length and verdict stand above the curves."""
+    run = earlier.of_page(documents.broken()).as_json()
+    served.data = documents.healthy()
+    with opened(browser, served.url) as found:
+        expect(found.page.locator("#verdict-word")).to_have_text("Fine")
+        assert found.page.locator("path.line.earlier").count() == 0
+        expect(found.page.locator("#earlier")).to_have_text("")
+    served.data["history"]["earlier"] = run
+    with opened(browser, served.url) as found:
+        tile = found.page.locator("#curves-list .tile", has_text="KL").first
+        expect(tile.locator("path.line.earlier")).to_have_attribute("d", re.compile("M.+L"))
+        expect(found.page.locator("#earlier")).to_have_text(f"Gray: {NAME}, {run['step']} steps (Act)")
+        tile.locator(".plot").focus()
+        found.page.keyboard.press("Home")
+        kl = next(each for each in run["curves"] if each["labels"] == {"signal": "kl"})
+        expect(tile.locator(".readout")).to_contain_text(f", gray {kl['values'][0]:.4g}")
+        assert found.complaints == []
+
+
+def test_completions_are_text(browser: Browser, served: Served) -> None:
+    """Shown only where somebody has asked for them; no markup runs, and axe-core finds nothing to complain of."""
+    with opened(browser, served.url) as found:
+        expect(found.page.locator("#verdict-word")).to_have_text("Fine")
+        expect(found.page.locator("#completions")).to_be_hidden()
+    one = {"prompt": HOSTILE, "completion": f"first\n{HOSTILE}", "reward": 1.5, "rewards": {"a": 1.0, HOSTILE: 0.5}}
+    kinds = {"best": [one], "worst": [{**one, "reward": "NaN"}], "last": [one, one]}
+    served.data["completions"] = {"version": 1, "most": 2, "step": 12, **kinds}
+    for width, scheme in SIZES:
+        with opened(browser, served.url, width=width, scheme=scheme) as found:
+            shown = found.page.locator("#completions")
+            expect(shown.locator("h2")).to_have_text("Completions of step 12")
+            expect(shown.locator("li")).to_have_count(4)
+            expect(shown.locator("li > pre").first).to_contain_text("first\n<script>alert(1)</script>")
+            expect(shown.locator("li b").nth(1)).to_have_text("NaN")
+            shown.locator("summary").first.click()
+            expect(shown.locator("details pre").first).to_be_visible()
+            assert shown.locator("img, script").count() == 0
+            assert not set(shown.inner_text()) & set("\u202e\u200f")
+            assert found.page.evaluate("document.documentElement.scrollWidth") <= width
+            found.assert_sound()
+            assert found.complaints == []
 
 
 def test_the_verdict_has_its_curve_and_its_steps(browser: Browser, served: Served) -> None:

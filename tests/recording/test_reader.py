@@ -315,7 +315,7 @@ def test_two_trainings_in_one_file(tmp_path: Path) -> None:
 
 
 def test_counts_that_cannot_be_added_are_left_out(tmp_path: Path) -> None:
-    """Other bounds, another number of buckets, series or labels that the catalogue lacks; the rest is read."""
+    """Other bounds, another number of buckets, series or labels that the catalog lacks; the rest is read."""
     own = len(RATIO.bounds)
     other = {"event": "meta", "bounds": {RATIO.series: [0.0, *RATIO.bounds[1:]]}}
     kl = "rl_kl_per_token_dist"
@@ -354,7 +354,7 @@ CUT = "Unterminated string starting at: line 1 column 13 (char 12)"
         (b"\x80\x04\x95\x10\x00\x00\x00\x00\x00\x00\x00\x8c\x04\x01\x02\x03", f": is binary: {UNDERSTOOD}"),
         (b"\x1f\x8b\x08\x00rest", ": is compressed (gzip): unpack it first"),
         (b"PK\x03\x04rest", ": is an archive (zip): unpack it first"),
-        (b":W&B\x00rest", ": is the file that W&B synchronises: export the run's history as CSV, or as JSON lines"),
+        (b":W&B\x00rest", ": is the file that W&B synchronizes: export the run's history as CSV, or as JSON lines"),
         (b"hello\nworld\n", f": has no log line in 2 lines of text, the first of them 'hello': {UNDERSTOOD}"),
         (b"[1, 2]", f": is JSON, but no recorded run: [1, 2]: {UNDERSTOOD}"),
         (b"{}\n\n{}\n", f": has no log line: {UNDERSTOOD}"),

@@ -61,7 +61,9 @@ SCHEMA: dict[str, Any] = {
     },
     "conditions": [
         {
-            **dict.fromkeys(("name", "severity", "alert", "summary", "meaning", "signal_unit", "runbook"), _TEXT),
+            **dict.fromkeys(
+                ("name", "severity", "alert", "summary", "meaning", "signal", "signal_unit", "runbook"), _TEXT
+            ),
             **dict.fromkeys(("subject", "series", "word", "standing", "cause"), _TEXT),
             **dict.fromkeys(("below", "holds", "symptom"), _BOOL),
             **dict.fromkeys(("count", "since", "step"), _WHOLE),
@@ -150,11 +152,11 @@ def served(snapshot: Snapshot, history: History | None = None, now: float = NOW)
 
 
 COMPOSED = ("text", "reason", "summary", "actions")
-"""Texts with values in them; the others are those of the catalogue."""
+"""Texts with values in them; the others are those of the catalog."""
 
 
 def _translated(found: Any, say: Language, name: str = "") -> Any:
-    """The document with the catalogue's texts in a language, without those that are composed, all else as it is."""
+    """The document with the catalog's texts in a language, without those that are composed, all else as it is."""
     if isinstance(found, dict):
         return {key: _translated(value, say, key) for key, value in found.items() if key not in COMPOSED}
     if isinstance(found, list):
@@ -174,7 +176,7 @@ def _composed(found: Any) -> list[str]:
 @pytest.mark.parametrize("code", ["vi", "zh"])
 @pytest.mark.parametrize("run", ["ppo-healthy_accum-0.jsonl", "ppo-value_nan-0.jsonl", "rloo-reward_inf-0.jsonl"])
 def test_texts_are_in_the_language_and_nothing_else_is(data: Path, run: str, code: str) -> None:
-    """What programs read is the same in each language, and so is what the catalogue says of series; numbers are too."""
+    """What programs read is the same in each language, and so is what the catalog says of series; numbers are too."""
     snapshot, history, now = recorded(data / "runs" / run)
     english = document.status(snapshot, history, now)
     found = document.status(snapshot, history, now, language(code))

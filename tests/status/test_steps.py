@@ -9,6 +9,7 @@ import pytest
 from rlexporter.catalog.alerts import RUN_STALLED
 from rlexporter.catalog.conditions import CONDITION_NAMED, CONDITIONS
 from rlexporter.catalog.languages import language
+from rlexporter.model.incident import Standing
 from rlexporter.model.snapshot import RunState
 from rlexporter.model.step import RunFacts
 from rlexporter.status import steps
@@ -21,10 +22,10 @@ from tests.status.runs import NOW, goes_wrong, judged, said
 BESIDE = "(rl_kl_per_token|rl_reward_mean)"
 
 
-def _running(algorithm: str = "grpo") -> Store:
+def _running(algorithm: str = "grpo", steps: int = 10) -> Store:
     store = judged(algorithm)
     store.enter(RunState.RUNNING)
-    for step in range(1, 11):
+    for step in range(1, steps + 1):
         store.record({"reward": 0.5 + 0.1 * (step % 3), "kl": 0.01, "learning_rate": 1e-4}, step)
     return store
 
@@ -35,7 +36,7 @@ def test_a_run_that_must_be_stopped() -> None:
     goes_wrong(store, "kl_high", "critical", 10)
     store.change(lambda builder: builder.set("rl_hyperparameter", 0.04, "beta"))
     assert said(store.snapshot).steps == [
-        Step("Stop the run. No checkpoint was written: set `save_steps`, and start again."),
+        Step("Stop the run. No checkpoint is known: start again, and save some along the way."),
         Step(
             "Look at the numbers beside it:", "curl -s {address}/metrics | grep -E '^(rl_kl_per_token|rl_reward_mean)'"
         ),
@@ -46,7 +47,7 @@ def test_a_run_that_must_be_stopped() -> None:
     assert (
         said(store.snapshot)
         .steps[0]
-        .text.endswith("No checkpoint is from before this began, so start again from the beginning.")
+        .text.endswith("Every checkpoint was written after this began, so start from scratch.")
     )
     store.change(lambda builder: builder.set("rl_last_good_checkpoint_step", 8))
     first = said(store.snapshot).steps[0].text
@@ -57,7 +58,7 @@ def test_a_run_that_may_go_on() -> None:
     """A warning asks for a look; of a run that is over, before its model is used, and no command asks a process."""
     store = _running()
     goes_wrong(store, "kl_high", "warning", 10)
-    assert said(store.snapshot).steps[0] == Step("Let the run go on, and look at it today.")
+    assert said(store.snapshot).steps[0] == Step("Let the run continue, and look at it today.")
     store.enter(RunState.FINISHED)
     found = said(store.snapshot).steps
     assert found[0] == Step("Look at this before you use its model.")
@@ -66,6 +67,17 @@ def test_a_run_that_may_go_on() -> None:
 
     goes_wrong(store, "kl_high", "critical", 10)
     assert said(store.snapshot).steps[0].text.startswith("Do not use its last weights. ")
+
+
+def test_what_was_critical_and_has_eased_names_the_checkpoint_before_it() -> None:
+    """The run goes on, and may have to go back: never to a checkpoint that was written since."""
+    store = _running(steps=40)  # so many that it is not as if it still held
+    goes_wrong(store, "kl_high", "critical", 10, Standing.EASED)
+    store.change(lambda builder: builder.set("rl_last_good_checkpoint_step", 8))
+    first = "Let the run continue, and look at it today. If it has done harm, resume from `checkpoint-8`."
+    assert said(store.snapshot).steps[0].text == first
+    store.change(lambda builder: builder.set("rl_last_good_checkpoint_step", 12))
+    assert said(store.snapshot).steps[0].text == "Let the run continue, and look at it today."
 
 
 def test_nan_does_not_say_twice_that_it_must_stop() -> None:
@@ -83,7 +95,7 @@ def test_a_run_that_hangs_or_has_failed() -> None:
     late = NOW + 10_000
     hanging = said(store.snapshot, late).steps
     assert hanging[:2] == [
-        Step("Leave it running for now: only while it hangs can you see what it waits for."),
+        Step("Leave it running for now: you can see what it waits for only while it hangs."),
         Step("See where each thread waits, on its machine:", "py-spy dump --pid PID"),
     ]
     assert hanging[2].text in RUN_STALLED.remedies

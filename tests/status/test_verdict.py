@@ -40,7 +40,7 @@ def test_a_healthy_run_is_fine() -> None:
 
 @pytest.mark.parametrize(("severity", "word"), [("critical", "act"), ("warning", "look"), ("info", "fine")])
 def test_the_severity_is_the_word(severity: str, word: str) -> None:
-    """Of each limit of the catalogue; the text is the catalogue's, and so is what to do."""
+    """Of each limit of the catalog; the text is the catalog's, and so is what to do."""
     found_in = [each for each in CONDITIONS if severity in {limit.severity.value for limit in each.limits}]
     assert found_in
     store = _running()
@@ -114,7 +114,7 @@ def test_the_first_is_told_with_its_step_and_how_many_others_hold() -> None:
     found = said(store.snapshot)
     assert found.conditions == ["learning_rate_jump", "truncation", "kl_high"]
     assert found.word == "act"
-    assert "It began in step 10, and is over, but what followed is not." in found.text
+    assert "It began in step 10 and is over, but what followed is not." in found.text
 
     goes_wrong(store, "nonfinite_weights", "critical", 43)
     found = said(store.snapshot)
@@ -187,22 +187,22 @@ def test_what_flaps_does_not_flap_here() -> None:
     goes_wrong(store, "kl_high", "critical", 50 - WAKE + 1, OVER)
     found = said(store.snapshot)
     assert (found.word, found.code) == ("act", "condition")
-    assert "It began in step 31, and is over." in found.text
+    assert "It began in step 31 and is over." in found.text
 
     goes_wrong(store, "kl_high", "critical", 50 - WAKE, OVER)
     found = said(store.snapshot)
     assert (found.word, found.code) == ("fine", "ok")
     told = "Something was critical earlier. The policy is far from the reference. In step 30: 7, limit 3."
-    assert found.text.endswith(f"{told} It began in step 30, and is over.")
+    assert found.text.endswith(f"{told} It began in step 30 and is over.")
 
     goes_wrong(store, "kl_high", "critical", 5, EASED)
     found = said(store.snapshot)
     assert (found.word, found.code, found.conditions) == ("look", "condition", ["kl_high"])
-    assert "It began in step 5. It is within its limit again, but not where it was before." in found.text
+    assert "It began in step 5. It is back within its limit, but not at its earlier level." in found.text
 
 
 def test_what_was_nan_is_worth_a_look_for_good() -> None:
-    """It was learnt from; where it is no fault it is not."""
+    """It was learned from; where it is no fault it is not."""
     store = _running()
     store.record({"reward": math.nan, "kl": 0.01}, 6)
     assert said(store.snapshot).word == "act"
@@ -210,7 +210,7 @@ def test_what_was_nan_is_worth_a_look_for_good() -> None:
         store.record({"reward": 0.5 + 0.1 * (step % 3), "kl": 0.01}, step)
     found = said(store.snapshot)
     assert (found.word, found.code, found.conditions) == ("look", "condition", ["nonfinite_reward"])
-    assert found.text.startswith("A reward is NaN or infinite. It began in step 6. No more came since")
+    assert found.text.startswith("A reward is NaN or infinite. It began in step 6. None came since")
 
     store = _running("ppo")
     store.record({"val/ratio_var": math.nan}, 6)
@@ -241,7 +241,7 @@ def test_a_run_that_hangs() -> None:
     found = said(store.snapshot, NOW + limit + 61)
     assert (found.word, found.code, found.actions) == ("act", "stalled", [*RUN_STALLED.remedies])
     assert found.text == (
-        "The run makes no steps: its last step ended 11 min ago, and 10 min is the limit. It is in the phase reward."
+        "The run is stuck: its last step ended 11 min ago (limit: 10 min). It is in its reward phase."
     )
     for state in (each for each in RunState if each.over and each is not RunState.FAILED):
         store.enter(state)
@@ -255,11 +255,11 @@ def test_a_run_without_a_step_starts_until_it_is_late(state: RunState) -> None:
     store.enter(state)
     found = said(store.snapshot)
     assert (found.word, found.code) == ("fine", "starting")
-    assert found.text.startswith("The run has not ended a step yet.")
+    assert found.text.startswith("No step has finished yet.")
     assert said(store.snapshot, NOW + 1700).word == "fine"
     found = said(store.snapshot, NOW + 1900)
     assert (found.word, found.code) == ("act", "stalled")
-    assert "it began, without a step, 32 min ago" in found.text
+    assert "it started 32 min ago and has not finished a step" in found.text
 
 
 @pytest.mark.parametrize(
@@ -267,7 +267,7 @@ def test_a_run_without_a_step_starts_until_it_is_late(state: RunState) -> None:
     [
         (RunState.FINISHED, "The run has finished after step 5."),
         (RunState.STOPPED, "The run was stopped after step 5."),
-        (RunState.PREEMPTED, "The run was told to end (SIGTERM) after step 5."),
+        (RunState.PREEMPTED, "The run was told to stop (SIGTERM) after step 5."),
     ],
 )
 def test_a_run_that_has_ended_says_how_and_what_still_held(state: RunState, text: str) -> None:

@@ -64,7 +64,7 @@ def test_the_ends_of_the_classes_are_numbers_of_torch(dtype: str) -> None:
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_every_value_around_every_bound(dtype: str) -> None:
-    """Comparing in the type is comparing the real numbers: one step either side of each bound of the catalogue."""
+    """Comparing in the type is comparing the real numbers: one step either side of each bound of the catalog."""
     for bound in {bound for metric in CATALOG for bound in metric.bounds}:
         (limit,) = rounded_down((bound,), dtype)
         for value in (limit, _next(limit, dtype), -_next(-limit, dtype)):

@@ -22,14 +22,14 @@ ADAPTERS = ROOT / "rlexporter/adapters"
 GRPO, RLOO, PPO = TRAINERS
 NEWEST = (1, 16)  # a release that nobody has looked at yet is for `python -m scripts.drift`, and fails no test
 
-# Keys of which a source does not say the name. Everything else that a version logs is in the catalogue.
+# Keys of which a source does not say the name. Everything else that a version logs is in the catalog.
 NAMED_LATER = {
     "{name}",  # log_metric() of a reward function: the user's own names, served as rl_logged_value{key}
     "{key}",  # log() averages the lists of the keys that are there
 }
 ELSEWHERE = NAMED_LATER | {
     "{k}",  # as {key}
-    "{metric_prefix}/distillation_loss",  # sdft/ and sdpo/, by the name of the class: both are in the catalogue
+    "{metric_prefix}/distillation_loss",  # sdft/ and sdpo/, by the name of the class: both are in the catalog
     "correctness",  # what AsyncGRPO's worker for OpenEnv logs as rollout/correctness_mean
 }
 FROM_TRANSFORMERS = set(

@@ -67,7 +67,7 @@ def sparse() -> list[Any]:
 def solvable() -> list[Any]:
     """0 or 1, and 0 for nine completions of ten at first: the letter asked for begins the first word, or nothing.
 
-    Only one token of a completion is asked for. So it can be learnt without another length, and without losing entropy
+    Only one token of a completion is asked for. So it can be learned without another length, and without losing entropy
     in the others.
     """
 

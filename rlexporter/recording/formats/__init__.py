@@ -1,4 +1,4 @@
-"""Formats of logs, one family a file. A format is recognised by what a file holds, not by its name.
+"""Formats of logs, one family a file. A format is recognized by what a file holds, not by its name.
 
 `detect` does so for a text, whether it is a whole file or the beginning of one that grows; event files are no text. The
 console comes last, since any text can be output with log lines in it. Here is also what all formats share: which file
@@ -26,7 +26,7 @@ _DEPTH = 4
 _PACKED = {
     b"\x1f\x8b": "is compressed (gzip): unpack it first",
     b"PK\x03\x04": "is an archive (zip): unpack it first",
-    b":W&B": "is the file that W&B synchronises: export the run's history as CSV, or as JSON lines",
+    b":W&B": "is the file that W&B synchronizes: export the run's history as CSV, or as JSON lines",
 }
 _UNDECIDED = 64 * 1024
 """A text with no line end within so many characters is taken for a console's."""

@@ -81,7 +81,7 @@ class Console:
         self._raw = ""
         """The beginning of an unfinished line, as it came."""
         self._text = ""
-        """Whole lines that were not read yet, without colours and prefixes."""
+        """Whole lines that were not read yet, without colors and prefixes."""
         self._number = 1
         """The number of the line in which that text begins, as a terminal shows it."""
         self._verl = self._over = False
@@ -219,7 +219,7 @@ def _bars(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _plain(text: str) -> str:
-    """Return ``text`` without colours and prefixes; each state of a progress bar becomes a line."""
+    """Return ``text`` without colors and prefixes; each state of a progress bar becomes a line."""
     text = _ESCAPE.sub("", text.replace("\r\n", "\n").replace("\r", "\n"))
     return _PREFIX.sub("", _OF_WORKER.sub("", text))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from importlib.resources import files
 from string import Template
@@ -14,7 +15,17 @@ from rlexporter.catalog.languages import CODES, ENGLISH, Language, language
 
 _PARTS = (
     *("strings.js", "dom.js", "numbers.js", "plot.js", "curve.js", "distribution.js"),
-    *("header.js", "verdict.js", "timeline.js", "cards.js", "alerts.js", "lists.js", "table.js", "live.js"),
+    *(
+        "header.js",
+        "verdict.js",
+        "timeline.js",
+        "cards.js",
+        "alerts.js",
+        "lists.js",
+        "completions.js",
+        "table.js",
+        "live.js",
+    ),
 )
 """The parts of the one script, in their order: they share a scope, and the last one starts."""
 
@@ -53,6 +64,18 @@ _IN_PAGE = (
 
 POLICY = f"{_IN_PAGE}; frame-ancestors 'none'"
 """The Content-Security-Policy of every answer; inside a page `frame-ancestors` would have no effect."""
+
+
+_HELD = re.compile(r'<script type="application/json" id="data">(.*?)</script>', re.DOTALL)
+
+
+def held(text: str) -> Mapping[str, Any]:
+    """Return the data that `page` put into ``text``. Raises ValueError for any other text."""
+    found = _HELD.search(text)
+    data = json.loads(found[1]) if found else None
+    if not isinstance(data, dict):
+        raise ValueError("it holds no run")
+    return data
 
 
 def page(data: Mapping[str, Any] | None = None) -> str:

@@ -62,7 +62,7 @@ function fillMain(node, main, status) {
   const events = limited(main, status).filter((each) => each.step !== null).map(({ step, severity }) => ({ step, severity }));
   node.curve.root.hidden = !steps.length && status.run.step > 0;
   node.classList.toggle("plain", node.curve.root.hidden);
-  node.curve.show({ steps, values, limits: limit ? [limit] : [], events, band: bandOf(main), others: functionsBeside(main, status) });
+  node.curve.show({ steps, values, limits: limit ? [limit] : [], events, band: bandOf(main), earlier: earlierOf(main), others: functionsBeside(main, status) });
 }
 
 // Where most of the values are that this number is the mean of.

@@ -7,7 +7,7 @@ class Curve extends Plot {
   constructor(name, { height = 132, size = "large" } = {}) {
     super(t("curve", { name }), height, size);
     this.axes = size !== "small";
-    this.given = this.shown = { steps: [], values: [], limits: [], events: [] };
+    this.given = this.shown = { steps: [], values: [], limits: [], events: [], earlier: NOTHING };
     TOGETHER.plots.add(this);
   }
 
@@ -17,15 +17,16 @@ class Curve extends Plot {
   }
 
   // What is drawn: `steps` and `values`; `limits`, of which each may have `words`; `events`, the steps of alerts; `since`, from
-  // which step on it is wrong; `band`, the lower and the upper edge of most values; `others`, further lines with names.
+  // which step on it is wrong; `band`, the lower and the upper edge of most values; `others`, further lines with names; `earlier`, the same of an earlier run.
   show(shown) {
     const { steps, values } = shown;
     const print = JSON.stringify([steps.length, steps[0], steps[steps.length - 1], values[values.length - 1], shown.limits, shown.events,
-      shown.since, shown.band?.steps.length, shown.others?.map((each) => each.steps.length), TOGETHER.range]);
+      shown.since, shown.band?.steps.length, shown.others?.map((each) => each.steps.length), shown.earlier?.steps.length, TOGETHER.range]);
     if (print === this.last) return;
     this.last = print;
     this.given = shown;
-    this.shown = { ...shown, ...seen(shown), band: shown.band && seen(shown.band), others: (shown.others || []).map((each) => ({ ...each, ...seen(each) })) };
+    const mine = seen(shown);
+    this.shown = { ...shown, ...mine, band: shown.band && seen(shown.band), others: (shown.others || []).map((each) => ({ ...each, ...seen(each) })), earlier: between(shown.earlier || NOTHING, mine.steps) };
     if (this.index !== null && this.index >= this.count()) this.index = null;
     this.draw();
     this.tell();
@@ -40,7 +41,10 @@ class Curve extends Plot {
   }
 
   words(index) {
-    return t("curve.readout", { step: this.shown.steps[index], value: short(this.shown.values[index]) });
+    const { steps, values, earlier } = this.shown;
+    const [first, last] = [earlier.steps[0], earlier.steps[earlier.steps.length - 1]];
+    const beside = steps[index] >= first && steps[index] <= last;
+    return t(beside ? "curve.readout.earlier" : "curve.readout", { step: steps[index], value: short(values[index]), earlier: beside && short(earlier.values[nearest(earlier.steps, steps[index])]) });
   }
 
   place(x) {
@@ -51,13 +55,15 @@ class Curve extends Plot {
 
   // Bounds of the values, and of those limits that lie near enough not to flatten the curve.
   range() {
-    const { values, limits, band, others = [] } = this.shown;
+    const { values, limits, band, earlier, others = [] } = this.shown;
     let [low, high] = [Infinity, -Infinity];
     const reach = (all) => {
       for (const value of all) if (Number.isFinite(value)) [low, high] = [Math.min(low, value), Math.max(high, value)];
     };
     for (const all of [values, ...others.map((each) => each.values)]) reach(all);
     if (low > high) [low, high] = [0, 1];
+    const far = WIDE * Math.max(high - low, Math.abs(high) * 0.02);
+    reach(earlier.values.filter((value) => value > low - far && value < high + far));
     this.band = band?.steps.length && Math.max(...band.values) - Math.min(...band.low) < WIDE * (high - low) ? band : null;
     if (this.band) reach([...band.low, ...band.values]);
     this.log = low > 0 && high / low > 1000;
@@ -75,7 +81,7 @@ class Curve extends Plot {
   scale() {
     const { steps } = this.shown;
     const [low, high] = this.range();
-    [this.first, this.end] = [steps[0], steps[steps.length - 1]];
+    [this.first, this.end] = [steps[0], Math.max(steps[steps.length - 1], TOGETHER.range ? 0 : this.shown.since ?? 0)];
     this.top = this.axes ? MARGIN.top : 4;
     this.bottom = this.height - (this.axes ? MARGIN.bottom : 4);
     this.marks = this.log ? decades(low, high, 3) : ticks(low, high, this.axes ? 3 : 1);
@@ -166,9 +172,11 @@ class Curve extends Plot {
   }
 
   lines() {
-    const { steps, values, since, others = [] } = this.shown;
-    others.forEach((each, i) => this.add("path", { d: this.path(each.steps, running(each.values)), class: `line other o${i}` }));
+    const { steps, values, since, earlier, others = [] } = this.shown;
     const smooth = values.length >= RUNNING && (since ?? null) === null ? running(values) : null; // a mean would hide what is told
+    const gray = smooth ? running(earlier.values) : earlier.values;
+    if (gray.length) this.add("path", { d: this.path(earlier.steps, gray.map((value) => (this.inside(value) ? value : NaN))), class: "line earlier" });
+    others.forEach((each, i) => this.add("path", { d: this.path(each.steps, running(each.values)), class: `line other o${i}` }));
     this.add("path", { d: this.path(steps, values), class: smooth ? "line raw" : "line" });
     if (smooth) this.add("path", { d: this.path(steps, smooth), class: "line" });
   }
@@ -261,6 +269,13 @@ function seen({ steps, values, low }) {
   const [from, to] = TOGETHER.range.map((step) => nearest(steps, step));
   const cut = (all) => all.slice(from, to + 1);
   return low ? { steps: cut(steps), values: cut(values), low: cut(low) } : { steps: cut(steps), values: cut(values) };
+}
+
+// What of a curve lies between the first and the last of the steps.
+function between({ steps, values }, [first, ...more]) {
+  const last = more.length ? more[more.length - 1] : first;
+  const inside = (_, i) => steps[i] >= first && steps[i] <= last;
+  return { steps: steps.filter(inside), values: values.filter(inside) };
 }
 
 // The place of the step that is nearest to the wanted one.

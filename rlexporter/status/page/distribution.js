@@ -216,9 +216,9 @@ function axis(bounds, counts, first, last) {
 
 // The median, and how far from it three quarters of the values lie, as exactly as the buckets tell.
 function bulk(bounds, counts) {
-  const centres = counts.map((_, i) => (bounds[i] === -Infinity ? bounds[i + 1] : bounds[i + 1] === Infinity ? bounds[i] : (bounds[i] + bounds[i + 1]) / 2));
-  const middle = quantile(centres.map((value, i) => [value, counts[i]]), 0.5);
-  const near = quantile(centres.map((value, i) => [Math.abs(value - middle), counts[i]]), 0.75);
+  const centers = counts.map((_, i) => (bounds[i] === -Infinity ? bounds[i + 1] : bounds[i + 1] === Infinity ? bounds[i] : (bounds[i] + bounds[i + 1]) / 2));
+  const middle = quantile(centers.map((value, i) => [value, counts[i]]), 0.5);
+  const near = quantile(centers.map((value, i) => [Math.abs(value - middle), counts[i]]), 0.75);
   const widths = counts.map((_, i) => bounds[i + 1] - bounds[i]).filter((each) => each > 0 && Number.isFinite(each));
   return [middle, Math.max(near, Math.min(...widths), 1e-9)];
 }

@@ -27,7 +27,7 @@ function say(node, words, title) {
   if (title !== undefined) attribute(node, "title", title && harmless(title));
 }
 
-// A text of the catalogue: what stands in backticks is code, marks of its sources are left out.
+// A text of the catalog: what stands in backticks is code, marks of its sources are left out.
 function prose(node, text) {
   if (node.dataset.text === text) return;
   node.dataset.text = text;
@@ -63,7 +63,7 @@ function sync(parent, items, key, make, update) {
   KEPT.set(parent, now);
 }
 
-// Addresses come from the catalogue; whatever else comes is no link.
+// Addresses come from the catalog; whatever else comes is no link.
 function address(text) {
   return /^(https?:\/\/|\/(?!\/))/.test(text || "") ? text.replace(/^\//, "") : "";
 }
@@ -74,7 +74,7 @@ function link(href, words) {
   return el("a", /^http/.test(to) ? { href: to, rel: "noreferrer", target: "_blank" } : { href: to }, text);
 }
 
-// Colour is never alone: each word has a shape of its own, a disc, a triangle, an octagon, a ring.
+// Color is never alone: each word has a shape of its own, a disc, a triangle, an octagon, a ring.
 const SHAPES = {
   fine: ["M12 1a11 11 0 1 1 0 22a11 11 0 0 1 0-22z", "M6.5 12.5l3.7 3.7l7.3-8"],
   look: ["M12 1.5L23.5 22.5H.5z", "M12 9v6.2M12 18.4v.9"],

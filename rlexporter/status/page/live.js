@@ -11,6 +11,7 @@ const MOST_FUNCTIONS = 4; // reward functions that are drawn beside the reward
 const HELD = RECORDED ? JSON.parse(find("data").textContent) : null;
 const CURVES = new Map();
 const HEAT = new Map(); // the heat maps of the distributions
+const EARLIER = { run: null, curves: new Map() }; // the run to compare with
 const MARKS = { all: [] };
 const SOUGHT = new Set(); // the series whose curves were asked for; some have none
 const connection = { gone: false, over: false, since: 0, failures: 0, error: null, wait: 0 };
@@ -21,10 +22,28 @@ let timer = 0;
 let told = "";
 
 function curveOf(each) {
-  return CURVES.get(idOf(each)) || { steps: [], values: [] };
+  return CURVES.get(idOf(each)) || NOTHING;
+}
+
+const NOTHING = { steps: [], values: [] };
+
+// The same curve of the run to compare with.
+function earlierOf(each) {
+  return EARLIER.curves.get(idOf(each)) || NOTHING;
+}
+
+function takeEarlier(run) {
+  EARLIER.run = run;
+  EARLIER.curves = new Map(run.curves.map((curve) => [idOf(curve), { steps: curve.steps, values: curve.values.map(numeric) }]));
+}
+
+function earlier() {
+  const { run } = EARLIER;
+  say(find("earlier"), run ? t("earlier", { run: run.name, step: GROUPED.format(run.step), word: known(`word.${run.word}`) ? t(`word.${run.word}`) : run.word }) : "");
 }
 
 function takeHistory(history) {
+  if (history.earlier) takeEarlier(history.earlier);
   MARKS.all = history.marks || [];
   for (const each of history.heat_maps || []) HEAT.set(idOf(each), each);
   for (const curve of history.curves) {
@@ -71,7 +90,9 @@ async function history() {
   const asks = names.map((name) => `series=${encodeURIComponent(name)}`);
   if (TOGETHER.range) asks.push("points=2000");
   if (asked % HEAT_EVERY === 0 || status.run.step < YOUNG) asks.push("heat_maps=1");
+  if (asked === 0) asks.push("earlier=1");
   if (names.length) takeHistory(await get(`api/history?${asks.join("&")}`));
+  await askCompletions();
 }
 
 async function ask() {
@@ -83,6 +104,7 @@ async function ask() {
     if (status && [status.run.name, status.run.started, status.run.attempt].join() !== [answer.run.name, answer.run.started, answer.run.attempt].join()) {
       CURVES.clear();
       HEAT.clear();
+      Object.assign(EARLIER, { run: null, curves: new Map() });
       asked = 0;
     }
     status = answer;
@@ -111,10 +133,12 @@ function refresh() {
   header(status, connection);
   const said = verdictSection(status, connection);
   curves(status);
+  earlier();
   cards(status);
   timeline(status);
   alerts(status);
   rewards(status);
+  completions();
   distributions(status);
   blind(status);
   table(status);

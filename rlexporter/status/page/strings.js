@@ -1,5 +1,5 @@
 // The language, and the page's own texts in it. What describes the run comes in the document: its verdict, what went wrong and
-// what to do in that language, what the catalogue says of a series always in English.
+// what to do in that language, what the catalog says of a series always in English.
 const RECORDED = document.getElementById("data") !== null;
 const REMEMBERED = "rlexporter.language";
 

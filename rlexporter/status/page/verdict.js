@@ -97,17 +97,18 @@ function figure(said, cause) {
   }
   const signal = said.curve.series === "rl_signal" ? said.curve.labels.signal : "";
   const name = called(signal ? { name: `rl_${signal}` } : said.curve);
-  const unit = signal && cause?.signal_unit !== "fraction" ? cause?.signal_unit : "";
+  const judged = signal && cause?.signal === signal;
+  const unit = judged && cause?.signal_unit !== "fraction" ? cause?.signal_unit : "";
   say(node.firstElementChild, unit ? `${name}, ${unit}` : name);
-  const exact = signal && cause && Number.isFinite(numeric(cause.threshold));
-  node.curve.show({ ...shown, events: [], since: cause?.since ?? null, limits: exact ? [{ value: cause.threshold, severity: cause.severity, below: cause.below, words: t(cause.below ? "limit.below" : "limit.above", { value: short(cause.threshold) }) }] : [] });
+  const exact = judged && Number.isFinite(numeric(cause.threshold));
+  node.curve.show({ ...shown, earlier: earlierOf(said.curve), events: [], since: cause?.since ?? null, limits: exact ? [{ value: cause.threshold, severity: cause.severity, below: cause.below, words: t(cause.below ? "limit.below" : "limit.above", { value: short(cause.threshold) }) }] : [] });
 }
 
-const COLOURS = { fine: "#1f883d", look: "#bf8700", act: "#cf222e", unknown: "#6e7781" };
+const COLORS = { fine: "#1f883d", look: "#bf8700", act: "#cf222e", unknown: "#6e7781" };
 
 function favicon(word) {
   const node = document.querySelector('link[rel="icon"]');
   const [shape, mark] = SHAPES[word] || SHAPES.unknown;
-  const picture = `<svg xmlns="${SVG}" viewBox="0 0 24 24"><path d="${shape}" fill="${COLOURS[word] || COLOURS.unknown}"/><path d="${mark}" fill="none" stroke="#fff" stroke-width="2.6" stroke-linecap="round"/></svg>`;
+  const picture = `<svg xmlns="${SVG}" viewBox="0 0 24 24"><path d="${shape}" fill="${COLORS[word] || COLORS.unknown}"/><path d="${mark}" fill="none" stroke="#fff" stroke-width="2.6" stroke-linecap="round"/></svg>`;
   attribute(node, "href", `data:image/svg+xml,${encodeURIComponent(picture)}`);
 }

@@ -1,4 +1,4 @@
-"""Catalogue -> grafana/dashboards: dashboards as Grafana's classic JSON, each for one question."""
+"""Catalog -> grafana/dashboards: dashboards as Grafana's classic JSON, each for one question."""
 
 from __future__ import annotations
 

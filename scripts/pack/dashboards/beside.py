@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from rlexporter.catalog.metrics import NAMED
 from scripts.pack.dashboards import places
-from scripts.pack.dashboards.boxes import COLOURED, GREY, ORANGE, RED, Column, table, words
+from scripts.pack.dashboards.boxes import COLORED, GRAY, ORANGE, RED, Column, table, words
 from scripts.pack.dashboards.frame import Json, Page
 from scripts.pack.dashboards.panels import Query, timeseries
 
@@ -46,14 +46,14 @@ def is_foreign(expr: str) -> bool:
 
 
 def _gpus(page: Page) -> None:
-    utilisation = (
+    utilization = (
         f"{_each_gpu('DCGM_FI_DEV_GPU_UTIL')} / 100 or {_each_gpu('DCGM_FI_PROF_GR_ENGINE_ACTIVE')}",
         "Share of the time in which any kernel ran; of the graphics engine, where a GPU is sliced (MIG). High in "
         "updates and low in between is normal; always low is a wait: for reward functions, a sampler, data.",
     )
     tensor = (
         _each_gpu("DCGM_FI_PROF_PIPE_TENSOR_ACTIVE"),
-        "Share of cycles in which the tensor cores worked. A GPU that is busy by its utilisation can be idle by this.",
+        "Share of cycles in which the tensor cores worked. A GPU that is busy by its utilization can be idle by this.",
     )
     used = (f"{_each_gpu('DCGM_FI_DEV_FB_USED')} * 1048576", "Memory that is taken, also by other processes.")
     free = (
@@ -63,7 +63,7 @@ def _gpus(page: Page) -> None:
     power = (_each_gpu("DCGM_FI_DEV_POWER_USAGE"), "Power draw. Far below the others: idle, or throttled.")
     heat = (_each_gpu("DCGM_FI_DEV_GPU_TEMP"), "Temperature of the chip. Clocks fall where it is too hot.")
     for title, (expr, text), unit in (
-        ("GPU utilisation", utilisation, "percentunit"),
+        ("GPU utilization", utilization, "percentunit"),
         ("Tensor cores active", tensor, "percentunit"),
         ("GPU memory used", used, "bytes"),
         ("GPU memory free", free, "bytes"),
@@ -76,9 +76,9 @@ def _gpus(page: Page) -> None:
 
 def _gpu_errors() -> Json:
     """Return a table of what a GPU says is wrong with it; it outlives the process that it has killed."""
-    none = {"mappings": [words({"0": ("none", GREY)})], "custom__cellOptions": COLOURED}
-    bad = {**none, "thresholds": {"mode": "absolute", "steps": [_step(GREY), _step(RED, 1.0)]}}
-    worn = {**none, "thresholds": {"mode": "absolute", "steps": [_step(GREY), _step(ORANGE, 1.0)]}}
+    none = {"mappings": [words({"0": ("none", GRAY)})], "custom__cellOptions": COLORED}
+    bad = {**none, "thresholds": {"mode": "absolute", "steps": [_step(GRAY), _step(RED, 1.0)]}}
+    worn = {**none, "thresholds": {"mode": "absolute", "steps": [_step(GRAY), _step(ORANGE, 1.0)]}}
     series = {
         "last XID": ("DCGM_FI_DEV_XID_ERRORS", bad),
         "double-bit ECC errors": ("DCGM_FI_DEV_ECC_DBE_VOL_TOTAL", bad),
@@ -176,8 +176,8 @@ def _pod_table() -> Json:
         Column("restarts", pod("kube_pod_container_status_restarts_total")),
         Column("GPUs", pod(gpus)),
     ]
-    colours = {"OOMKilled": ("OOMKilled", RED), "Error": ("Error", RED), "Failed": ("Failed", RED)}
-    look = {"mappings": [words(colours)], "custom__cellOptions": COLOURED}
+    colors = {"OOMKilled": ("OOMKilled", RED), "Error": ("Error", RED), "Failed": ("Failed", RED)}
+    look = {"mappings": [words(colors)], "custom__cellOptions": COLORED}
     return table(
         "Pods of the run",
         columns,

@@ -8,8 +8,8 @@ from typing import NamedTuple
 from scripts.pack.dashboards.frame import Json, skeleton
 from scripts.pack.dashboards.panels import Query, Step, letter, limits, override, panel
 
-GREEN, YELLOW, ORANGE, RED, BLUE, GREY = "green", "yellow", "orange", "red", "blue", "text"
-COLOURED: Json = {"type": "color-text"}
+GREEN, YELLOW, ORANGE, RED, BLUE, GRAY = "green", "yellow", "orange", "red", "blue", "text"
+COLORED: Json = {"type": "color-text"}
 
 
 class Column(NamedTuple):
@@ -27,7 +27,7 @@ def stat(
     *,
     beside: Sequence[Query] = (),
     unit: str = "none",
-    steps: Sequence[Step] = ((GREY, None),),
+    steps: Sequence[Step] = ((GRAY, None),),
     mappings: Sequence[Json] = (),
     links: Sequence[Json] = (),
     name: bool = False,
@@ -35,10 +35,10 @@ def stat(
     shares: Sequence[str] = (),
     none: str = "-",
 ) -> Json:
-    """Return a panel with a number, or its word in ``mappings``, or with ``name`` the legend, coloured by ``steps``.
+    """Return a panel with a number, or its word in ``mappings``, or with ``name`` the legend, colored by ``steps``.
 
     ``beside``: further numbers, each shown with its legend, as the first one is then. With ``fill`` the whole panel
-    has the colour. Those of ``shares`` are shown as percentages.
+    has the color. Those of ``shares`` are shown as percentages.
     """
     made = {**panel("stat", title, description, [query, *beside]), **skeleton("stat")}
     defaults = {"unit": unit, "noValue": none, "mappings": list(mappings), "thresholds": limits(*steps)}
@@ -97,7 +97,7 @@ def _organized(columns: Sequence[Column], labels: Iterable[str], hidden: Sequenc
 
 
 def words(texts: Mapping[str, tuple[str, str]]) -> Json:
-    """Return a mapping from each value to a text and its colour."""
+    """Return a mapping from each value to a text and its color."""
     options = {
         value: {"text": text, "color": color, "index": i} for i, (value, (text, color)) in enumerate(texts.items())
     }
@@ -117,7 +117,7 @@ def panel_link(title: str, url: str, *, away: bool = False) -> Json:
 
 SEVERITY: Mapping[str, object] = {
     "mappings": [words({"critical": ("critical", RED), "warning": ("warning", ORANGE), "info": ("info", BLUE)})],
-    "custom__cellOptions": COLOURED,
+    "custom__cellOptions": COLORED,
 }
 """Look of an alert's severity in a table."""
 OPEN_RUN = link(

@@ -4,7 +4,7 @@ Grafana's trend panel draws one table: a column of x, and a column a line. Prome
 queries bring the step and the value of each run at the same times, and transformations make the table of them: a row a
 step, a column a run. Of a step that was done twice, by a run that went back to a checkpoint, the newest value is drawn.
 
-A run without a value has a column all the same, for its steps: so each run has its colour in every panel, and a panel
+A run without a value has a column all the same, for its steps: so each run has its color in every panel, and a panel
 without any value draws its axes, where a trend panel without a table shows an error.
 
 An XY chart would need less of that, but its options were others before Grafana 11.1, and its tooltip shows one run.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rlexporter.catalog.metrics import NAMED
 from scripts.pack.dashboards import state, variables
-from scripts.pack.dashboards.boxes import COLOURED, HIDDEN, OPEN_RUN, Column, table
+from scripts.pack.dashboards.boxes import COLORED, HIDDEN, OPEN_RUN, Column, table
 from scripts.pack.dashboards.families import with_dashboard
 from scripts.pack.dashboards.frame import ZERO, Json, select
 from scripts.pack.dashboards.panels import described
@@ -45,7 +45,7 @@ def _columns() -> tuple[Column, ...]:
     best = _last("rl_reward_mean", function="max_over_time")
     hours = f"max by (run) (last_over_time(rl:run_gpu_seconds{{{select()}}}[$__range])) / 3600"
     return (
-        Column("state", state.code(), {"mappings": [state.mapping()], "custom__cellOptions": COLOURED}),
+        Column("state", state.code(), {"mappings": [state.mapping()], "custom__cellOptions": COLORED}),
         Column("set-up", with_dashboard(f"{_last('rl_run_info')} {_NEWEST}", *_SET_UP)),
         Column("started", f"1000 * max by (run) ({_START})", {"unit": "dateTimeAsLocal"}),
         Column("step", f"max by (run) ({_last('rl_step')} {_NEWEST})"),

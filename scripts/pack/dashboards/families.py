@@ -80,7 +80,7 @@ PPO = Family(
         "stable": ("KL", "entropy", "ratio", "clipped", "gradient norm", "value loss", "completion length"),
     },
     learning=(
-        ("What PPO maximises", ("rl_rlhf_reward", "rl_scores_mean", "rl_non_score_reward_per_sequence")),
+        ("What PPO maximizes", ("rl_rlhf_reward", "rl_scores_mean", "rl_non_score_reward_per_sequence")),
         ("Value function", ("rl_value_explained_variance", "rl_value_clipfrac")),
     ),
     spread=(*_SPREAD, "rl_value_dist", "rl_return_dist"),

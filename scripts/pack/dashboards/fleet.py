@@ -8,9 +8,9 @@ from rlexporter.catalog.metrics import NAMED
 from rlexporter.model.metric import Metric
 from scripts.pack.dashboards import compare, state, variables, verdict
 from scripts.pack.dashboards.boxes import (
-    COLOURED,
+    COLORED,
+    GRAY,
     GREEN,
-    GREY,
     HIDDEN,
     OPEN_RUN,
     ORANGE,
@@ -83,13 +83,13 @@ def _now(expr: str, legend: str) -> Query:
 def _count(title: str, number: int, color: str) -> Json:
     query = _now(f"count(({verdict.word(BY, _OWNED)}) == {number})", "runs")
     text = f"Runs with the verdict {title.lower()}, by the conditions of their newest attempt."
-    return stat(title, query, text, steps=((GREY, None), (color, 1.0)))
+    return stat(title, query, text, steps=((GRAY, None), (color, 1.0)))
 
 
 def _running() -> Json:
     matchers = select('state="running"', _OWNED)
     query = _now(f"count(count by ({BY}) (rl:run_state{{{matchers}}}))", "runs")
-    return stat("Running", query, "Runs whose newest process trains.", steps=((GREY, None), (GREEN, 1.0)))
+    return stat("Running", query, "Runs whose newest process trains.", steps=((GRAY, None), (GREEN, 1.0)))
 
 
 def _lost() -> Json:
@@ -99,15 +99,15 @@ def _lost() -> Json:
     )
     query = _now(f"count(max by ({BY}) ({failed} or {alive} < time() - 120))", "runs")
     text = "Runs of the last day that ended with an exception, or vanished while they trained, and are not back."
-    return stat("Failed or gone", query, text, steps=((GREY, None), (RED, 1.0)))
+    return stat("Failed or gone", query, text, steps=((GRAY, None), (RED, 1.0)))
 
 
-def _hours(title: str, of_each: str, text: str, color: str = GREY) -> Json:
+def _hours(title: str, of_each: str, text: str, color: str = GRAY) -> Json:
     query = _now(f"sum({of_each})", "hours")
-    return stat(title, query, text, unit="h", steps=((GREY, None), (color, 0.1)))
+    return stat(title, query, text, unit="h", steps=((GRAY, None), (color, 0.1)))
 
 
-_TREND = limits((RED, None), (GREY, -0.001), (GREEN, 0.001))
+_TREND = limits((RED, None), (GRAY, -0.001), (GREEN, 0.001))
 _ORDER = ("run", "verdict", "condition", "team", "user", "state", "age", "step", "done", "step time", "reward")
 
 
@@ -147,21 +147,21 @@ def _columns() -> tuple[Column, ...]:
     age = f"time() - max by ({BY}) (last_over_time(rl_last_step_timestamp_seconds{{{_MAIN}}}[$__range]))"
     step, planned = (f"max by ({BY}) ({name}{{{_MAIN}}})" for name in ("rl_step", "rl_steps_planned"))
     reward = f"max by ({BY}) (last_over_time(rl_reward_mean{{{_MAIN}}}[$__range]))"
-    coloured = {"custom__cellOptions": COLOURED}
+    colored = {"custom__cellOptions": COLORED}
     return (
-        Column("verdict", verdict.word(BY, _OWNED), {"mappings": [verdict.WORD], **coloured}),
+        Column("verdict", verdict.word(BY, _OWNED), {"mappings": [verdict.WORD], **colored}),
         Column("why", verdict.cause(BY, _OWNED)),
         Column("info", _info()),
         Column("where", f"max by ({BY}, instance) (rl_run_info{{{_MAIN}}})"),
-        Column("state", state.code(BY, _OWNED), {"mappings": [state.mapping()], **coloured}),
+        Column("state", state.code(BY, _OWNED), {"mappings": [state.mapping()], **colored}),
         Column("age", age, {"unit": "s"}),
         Column("step", f"max by ({BY}) (last_over_time(rl_step{{{_MAIN}}}[$__range]))"),
         Column("done", f"{step} / {planned}", {"unit": "percentunit"}),
         Column("step time", _PACE, {"unit": "s"}),
         Column("reward", reward, {"decimals": 3}),
-        Column("reward trend", _SLOPE, {"decimals": 3, "thresholds": _TREND, **coloured}),
+        Column("reward trend", _SLOPE, {"decimals": 3, "thresholds": _TREND, **colored}),
         Column("GPU hours", _SPENT, {"unit": "h"}),
-        Column("wasted", _LOST, {"unit": "h", "thresholds": limits((GREY, None), (ORANGE, 0.1)), **coloured}),
+        Column("wasted", _LOST, {"unit": "h", "thresholds": limits((GRAY, None), (ORANGE, 0.1)), **colored}),
     )
 
 

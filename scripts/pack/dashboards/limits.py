@@ -15,7 +15,7 @@ NOTE = "Dashed lines: the limits in force, where the curve comes near."
 _NEAR = 4
 """A limit that is further away than so many times the value is not drawn: it would press the curve flat."""
 _COLORS = {Severity.CRITICAL.value: ORANGE, Severity.WARNING.value: YELLOW}
-"""Colours of limits, both milder than those of what is wrong: a healthy run shows nothing red."""
+"""Colors of limits, both milder than those of what is wrong: a healthy run shows nothing red."""
 
 
 def lines(signal: str, extreme: Callable[[str], str]) -> list[Query]:
@@ -32,7 +32,7 @@ def lines(signal: str, extreme: Callable[[str], str]) -> list[Query]:
 
 
 def look() -> list[Json]:
-    """Return overrides that draw limits as dashed lines in the colour of their severity."""
+    """Return overrides that draw limits as dashed lines in the color of their severity."""
     return [
         {
             "matcher": {"id": "byName", "options": f"{severity} limit"},

@@ -1,4 +1,4 @@
-"""Panels, made from the metrics that they show: unit, description and healthy range are the catalogue's."""
+"""Panels, made from the metrics that they show: unit, description and healthy range are the catalog's."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from scripts.pack.dashboards.frame import SOURCE, ZERO, Json, select, skeleton
 UNITS = {"seconds": "s", "fraction": "percentunit", "bytes": "bytes", "tokens": "short"}
 WINDOW = "${window}s"
 Step = tuple[str, float | None]
-"""A colour, and the value from which it is shown."""
+"""A color, and the value from which it is shown."""
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,7 @@ def heatmap(title: str, metric: Metric, *more: str, absent: str = "") -> Json:
 
 
 def limits(*steps: Step) -> Json:
-    """Return thresholds with the colours of ``steps``, each from its value on."""
+    """Return thresholds with the colors of ``steps``, each from its value on."""
     return {"mode": "absolute", "steps": [{"color": color, "value": value} for color, value in steps]}
 
 
@@ -151,7 +151,7 @@ def without_range(name: str) -> Metric:
 
 
 def described(metric: Metric) -> str:
-    """Return the description of a metric's panel, in the catalogue's words, without its references to sources."""
+    """Return the description of a metric's panel, in the catalog's words, without its references to sources."""
     return _SOURCE_NAME.sub("", f"{metric.help} {metric.reading}").strip()
 
 

@@ -6,9 +6,9 @@ from rlexporter.catalog.alerts import RUNBOOKS
 from rlexporter.catalog.metrics import NAMED
 from scripts.pack.dashboards import stability, state
 from scripts.pack.dashboards.boxes import (
-    COLOURED,
+    COLORED,
+    GRAY,
     GREEN,
-    GREY,
     RED,
     SEVERITY,
     Column,
@@ -93,9 +93,9 @@ def conditions(page: Page) -> None:
 
 def _begun() -> Json:
     by = "max by (condition, severity, rank)"
-    yes = [words({"0": ("no", GREY), "1": ("yes", RED)})]
+    yes = [words({"0": ("no", GRAY), "1": ("yes", RED)})]
     columns = [
-        Column("holds", f"{by} (rl_condition{{{_ANY}}})", {"mappings": yes, "custom__cellOptions": COLOURED}),
+        Column("holds", f"{by} (rl_condition{{{_ANY}}})", {"mappings": yes, "custom__cellOptions": COLORED}),
         Column("last began in step", f"{by} (rl_condition_last_event_step{{{_ANY}}})"),
         Column("value then", f"{by} (rl_condition_last_event_value{{{_ANY}}})", {"decimals": 3}),
         Column("limit then", f"{by} (rl_condition_last_event_threshold{{{_ANY}}})", {"decimals": 3}),

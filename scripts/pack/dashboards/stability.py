@@ -21,7 +21,7 @@ DESCRIPTION = (
 
 ABSENT = "No limit is known yet: they are measured with the first steps"
 NEAR = ((GREEN, None), (YELLOW, 0.8), (RED, 1.0))
-"""Colours of a share, each from a value on."""
+"""Colors of a share, each from a value on."""
 
 
 def shares() -> list[Query]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from rlexporter.catalog.alerts import RUNBOOKS
 from rlexporter.catalog.conditions import CONDITIONS
-from scripts.pack.dashboards.boxes import GREEN, GREY, ORANGE, RED, SEVERITY, Column, link, stat, table, words
+from scripts.pack.dashboards.boxes import GRAY, GREEN, ORANGE, RED, SEVERITY, Column, link, stat, table, words
 from scripts.pack.dashboards.frame import FIRING, RANK_0, Json, Page, select
 from scripts.pack.dashboards.panels import Query
 from scripts.pack.outside import PROCESS_ALERTS
 
 _NOTHING, _UNKNOWN = "none", "unknown"
-WORD = words({"2": ("act", RED), "1": ("look", ORANGE), "0": ("fine", GREEN), "-1": ("not judged", GREY)})
+WORD = words({"2": ("act", RED), "1": ("look", ORANGE), "0": ("fine", GREEN), "-1": ("not judged", GRAY)})
 """The words of the verdict's numbers."""
 TITLE = "Is my run healthy?"
 _RULES = "Not judged: the rules of rlexporter are not loaded, or have not run yet."
@@ -47,12 +47,12 @@ def _served(by: str, more: str) -> str:
 
 
 def texts() -> Json:
-    """Return the words for the names of conditions: what the runbooks call them, in the colour of their worst limit."""
+    """Return the words for the names of conditions: what the runbooks call them, in the color of their worst limit."""
     found = {name: (alert.summary, RED) for name, alert in PROCESS_ALERTS.items()}
     for each in CONDITIONS:
         severe = any(limit.severity.value == "critical" for limit in each.limits)
         found[each.name] = (each.summary, RED if severe else ORANGE)
-    return words({**found, _NOTHING: ("Nothing is wrong in what is judged.", GREEN), _UNKNOWN: (_RULES, GREY)})
+    return words({**found, _NOTHING: ("Nothing is wrong in what is judged.", GREEN), _UNKNOWN: (_RULES, GRAY)})
 
 
 def build(page: Page) -> None:
