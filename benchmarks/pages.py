@@ -34,7 +34,10 @@ def page(number):
     for asked in itertools.count():
         wait = get("/api/status")
         if asked % 5 == 0:
-            get("/api/history")
+            more = ["heat_maps=1"] if asked % 15 == 0 else []
+            get("/api/history?" + "&".join([*more, *(["earlier=1"] if asked == 0 else [])]))
+        if asked == 0:
+            get("/api/completions")
         time.sleep(max(2.0, wait))
 threads = [threading.Thread(target=page, args=(number,), daemon=True) for number in range(pages)]
 for thread in threads: thread.start()

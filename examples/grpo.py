@@ -1,6 +1,6 @@
 """GRPO with TRL on one GPU, or on a CPU: the model learns to add two numbers, and rlexporter shows how it goes.
 
-    pip install rlexporter trl
+    pip install git+https://github.com/rlexporter/rlexporter trl
     python grpo.py                                   # Qwen2.5 0.5B, from the Hugging Face Hub
     python grpo.py --model my/model --steps 500      # any causal language model, by name or folder
 

@@ -1,6 +1,6 @@
 """PPO with TRL (0.12 to 1.12) on one GPU or a CPU: a reward model says how good a completion is.
 
-    pip install rlexporter 'trl>=0.12,<=1.12'
+    pip install git+https://github.com/rlexporter/rlexporter 'trl>=0.12,<=1.12'
     python ppo.py --model my/model --reward-model my/reward-model
 
 The two need one tokenizer; the reward model has one label. The critic begins as a copy of the reward model.

@@ -112,7 +112,7 @@ class Turns:
         """Judge what waits, and the time since the last step, as `Watch.cut_short` does."""
         due = self.due()
         verdict = self._watch.cut_short(now, phase)
-        return due if verdict is None else [*due, Judged(verdict, step, now)]
+        return due if verdict is None else [*due, Judged(verdict, step + 1, now)]
 
     def _judge(self, turn: Turn) -> Judged:
         anomalies, line, update, step, time, timed = turn

@@ -213,7 +213,7 @@ class Watch:
         seconds, self._stepped = _between(since, now), now
         if self._step is None or seconds is None or seconds <= self._patience.limit(phase):
             return None
-        view = View(self._step, False, None, self._span, AnomalyCounts())
+        view = View(self._step + 1, False, None, 1, AnomalyCounts())  # it hung in a step that will not end
         view.stalled = seconds, phase
         return self._verdict(view, now)
 

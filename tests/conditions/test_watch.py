@@ -365,8 +365,11 @@ class TestStall:
         run.clock += 700.0
         run.store.enter(state)
 
-        found = [(each.condition, each.subject, each.value, each.word) for each in run.snapshot.incidents]
-        assert found == ([] if state is RunState.FINISHED else [("step_stalled", "reward", 700.0, LOOK)])
+        found = [(each.condition, each.subject, each.since, each.value) for each in run.snapshot.incidents]
+        assert found == ([] if state is RunState.FINISHED else [("step_stalled", "reward", 21, 700.0)])
+        assert [each.word for each in run.snapshot.incidents] == [LOOK] * len(found)
+        served = run.snapshot.value("rl_signal", signal="longest_pause")
+        assert served == (2.0 if state is RunState.FINISHED else 700.0)
 
     def test_a_run_that_is_stopped_in_time(self) -> None:
         """Neither a short wait counts, nor an evaluation that took as long as they do, nor the time after one."""

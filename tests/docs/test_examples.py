@@ -134,7 +134,9 @@ def test_the_notebook(tmp_path: Path) -> None:
     """Every cell but the one that installs, in a real kernel: the card follows the run, and the verdict is printed."""
     cells = json.loads((EXAMPLES / "grpo.ipynb").read_text())["cells"]
     codes = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
-    assert [code for code in codes if code.startswith("%")] == ["%pip install --quiet rlexporter trl"]
+    assert [code for code in codes if code.startswith("%")] == [
+        "%pip install --quiet git+https://github.com/rlexporter/rlexporter trl"
+    ]
     assert all(not cell.get("outputs") for cell in cells)
     with opened(tmp_path) as notebook:
         said = [notebook.run(code) for code in codes if not code.startswith("%")]

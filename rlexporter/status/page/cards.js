@@ -51,7 +51,7 @@ function fillMain(node, main, status) {
   const [title, figure, limits] = node.children[0].children;
   say(title, called(main, main.name), [idOf(main), main.unit].filter(Boolean).join(", "));
   number(figure.children[0], main.value);
-  say(figure.children[1], main.unit === "fraction" ? "" : main.unit || "");
+  say(figure.children[1], ["fraction", "reward"].includes(main.unit) ? "" : main.unit || "");
   const limit = nearestLimit(main);
   const usual = main.healthy ? t("usual", { range: main.healthy }) : "";
   const words = limit ? [limit.words, limit.relative && t("limit.own")].filter(Boolean).join(", ") : usual;
