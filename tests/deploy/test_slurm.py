@@ -92,6 +92,15 @@ def test_prometheus_finds_the_run_while_it_lasts(tmp_path: Path) -> None:
     assert kept.state.over
 
 
+def test_a_share_that_is_missing_stops_no_training(tmp_path: Path) -> None:
+    """The job says what it cannot do, and trains."""
+    (tmp_path / "file").touch()
+    with job(tmp_path, 3, {"TARGETS": str(tmp_path / "file/targets"), "PORT": "0"}) as (process, _):
+        assert process.wait(600) == 0
+        assert process.stdout
+        assert "python train.py" in process.stdout.read()
+
+
 def _scraped(targets: Path) -> str:
     (target,) = eventually(lambda: list(targets.glob("*.json")))
     return fetch(f"http://{json.loads(target.read_text())[0]['targets'][0]}/metrics")[1]
