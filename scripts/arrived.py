@@ -22,7 +22,7 @@ from rlexporter.commands.generate import pack
 from tests.e2e.paging import exporting
 from tests.e2e.runs import start
 from tests.generate.test_alertmanager import mail_server
-from tests.tools import ROOT, Webhook, alertmanager, eventually, free_port, free_ports, prometheus
+from tests.tools import ROOT, Webhook, alertmanager, eventually, free_port, free_ports, prometheus, switched_on
 
 PAGE = ROOT / "docs/alerts.md"
 BEGIN, END = "<!-- as it arrived -->\n", "<!-- end of what arrived -->\n"
@@ -148,7 +148,7 @@ def _desk(kind: str, folder: Path, files: dict[str, str]) -> Iterator[Desk]:
         home = f"http://127.0.0.1:{webhook.port}"
         for name, secret in (("pagerduty_key", "key"), ("slack_url", f"{home}/slack"), ("smtp_password", "secret")):
             (folder / name).write_text(secret)
-        config = files["alerts/alertmanager.yml"]
+        config = switched_on(files["alerts/alertmanager.yml"])
         (chat,) = re.findall(r"    slack_configs:\n(?:      .*\n)+", config)
         for old, new in {
             "  - name: page-final\n": f"  - name: page-final\n{chat}",

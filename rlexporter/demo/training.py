@@ -84,7 +84,8 @@ def _turn_penalty(trainer: Any) -> None:
 
 
 def _settings(algorithm: str, port: int | None, fault: Fault | None) -> SettingArguments:
-    settings: SettingArguments = {"port": port, "run": f"demo-{algorithm}-{os.getpid()}", "report": False}
+    name = os.environ.get("RLEXPORTER_RUN") or f"demo-{algorithm}-{os.getpid()}"
+    settings: SettingArguments = {"port": port, "run": name, "report": False}
     if fault is not None and fault.kind == "stall" and "RLEXPORTER_THRESHOLDS" not in os.environ:
         settings["thresholds"] = {"run_stalled": STALLED_SECONDS}
     return settings

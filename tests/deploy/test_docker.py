@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import socket
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,16 @@ import yaml
 from rlexporter.commands import main
 from rlexporter.config.settings import DEFAULT_PORT
 from rlexporter.version import __version__
-from tests.tools import ROOT, free_port, require_alertmanager, require_tool, require_tools, running
+from tests.tools import (
+    ROOT,
+    alertmanager,
+    eventually,
+    free_port,
+    require_alertmanager,
+    require_tool,
+    require_tools,
+    running,
+)
 
 PROVISIONING = ROOT / "grafana/provisioning"
 PINNED = re.compile(r"[\w./-]+:v?\d+\.\d+\.\d+(-[\w-]+)?")
@@ -24,12 +35,13 @@ PINNED = re.compile(r"[\w./-]+:v?\d+\.\d+\.\d+(-[\w-]+)?")
 @pytest.fixture(scope="module")
 def services() -> dict[str, Any]:
     """The services as Docker Compose reads them, by name; it needs no engine for that."""
-    command = [str(require_tool("docker-compose")), "--file", str(ROOT / "docker-compose.yml"), "config"]
+    file = str(ROOT / "docker-compose.yml")
+    command = [str(require_tool("docker-compose")), "--file", file, "--profile", "broken", "config"]
     done = subprocess.run([*command, "--format", "json"], capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
     found: dict[str, Any] = json.loads(done.stdout)["services"]
-    assert set(found) == {"demo", "prometheus", "alertmanager", "grafana"}
+    assert set(found) == {"demo", "broken", "messages", "prometheus", "alertmanager", "grafana"}
     return found
 
 
@@ -51,15 +63,19 @@ def test_what_is_mounted_is_there_and_stays_as_it_is(services: dict[str, Any]) -
 
 def test_only_loopback_is_open(services: dict[str, Any]) -> None:
     """Each service has one port, for this machine alone, and nothing else of the host's network."""
-    ports = {name: service["ports"] for name, service in services.items()}
+    ports = {name: service["ports"] for name, service in services.items() if name != "messages"}
     assert {port["host_ip"] for each in ports.values() for port in each} == {"127.0.0.1"}
     assert {name: [port["target"] for port in each] for name, each in ports.items()} == {
         "demo": [DEFAULT_PORT],
+        "broken": [DEFAULT_PORT],
         "prometheus": [9090],
         "alertmanager": [9093],
         "grafana": [3000],
     }
-    assert not any({"network_mode", "privileged", "pid", "cap_add"} & set(service) for service in services.values())
+    odd = {name: {"network_mode", "privileged", "pid", "cap_add"} & set(each) for name, each in services.items()}
+    assert {name: keys for name, keys in odd.items() if keys} == {"messages": {"network_mode"}}
+    assert services["messages"]["network_mode"] == "service:alertmanager"
+    assert "ports" not in services["messages"]
 
 
 def test_images_are_pinned_and_watched(services: dict[str, Any]) -> None:
@@ -68,7 +84,7 @@ def test_images_are_pinned_and_watched(services: dict[str, Any]) -> None:
         assert PINNED.fullmatch(service["image"]), name
         assert service["healthcheck"]["test"][0] == "CMD"
         assert service["mem_limit"]
-        assert service["restart"] == "unless-stopped"
+        assert service["restart"] == ("no" if name == "broken" else "unless-stopped")
         assert service["cap_drop"] == ["ALL"]
     assert services["grafana"]["depends_on"]["prometheus"]["condition"] == "service_healthy"
     assert services["prometheus"]["depends_on"]["alertmanager"]["condition"] == "service_healthy"
@@ -99,7 +115,9 @@ def test_prometheus_takes_its_command(services: dict[str, Any], tmp_path: Path) 
     config = yaml.safe_load(text)
     (targets,) = (each["static_configs"][0]["targets"] for each in config["scrape_configs"])
     (alertmanagers,) = (each["static_configs"][0]["targets"] for each in config["alerting"]["alertmanagers"])
-    opened = {f"{name}:{each['ports'][0]['target']}" for name, each in services.items()}
+    opened = {f"{name}:{each['ports'][0]['target']}" for name, each in services.items() if "ports" in each}
+    (found,) = (each["dns_sd_configs"][0] for each in config["scrape_configs"])
+    assert {f"{name}:{found['port']}" for name in found["names"]} == {"broken:9750"} <= opened
     assert opened >= {*targets, *alertmanagers}
 
 
@@ -112,6 +130,41 @@ def test_alertmanager_takes_its_command(services: dict[str, Any], tmp_path: Path
     command = [str(tools / "prometheus-alertmanager"), *localised(service["command"], local)]
     with running([*command, f"--web.listen-address=127.0.0.1:{port}"], tmp_path, port, cwd=tools):
         pass
+
+
+def test_messages_are_shown(services: dict[str, Any], tmp_path: Path) -> None:
+    """A real Alertmanager, configured as it is delivered, calls what prints them; the heartbeat is left out."""
+    port = free_port()
+    (script,) = (source for target, source in mounts(services["messages"]).items() if target == "/messages.py")
+    text = (ROOT / "alerts/alertmanager.yml").read_text()
+    for old, new in {"http://127.0.0.1:9099": f"http://127.0.0.1:{port}", "group_wait: 30s": "group_wait: 0s"}.items():
+        assert old in text
+        text = text.replace(old, new)
+    (tmp_path / "rlexporter.tmpl").write_text((ROOT / "alerts/rlexporter.tmpl").read_text())
+    shown = tmp_path / "shown.txt"
+    with (
+        shown.open("w") as out,
+        subprocess.Popen([sys.executable, str(script), str(port)], stdout=out, stderr=subprocess.STDOUT) as process,
+    ):
+        try:
+            eventually(lambda: _listens(port))
+            with alertmanager("new", tmp_path, text) as server:
+                labels = {"severity": "critical", "run": "broken", "job": "rlexporter"}
+                told = {"summary": "Run broken: the rate has jumped.", "description": "Step 200."}
+                server.post({"labels": {"alertname": "RLExporterWatchdog"}, "annotations": {}})
+                server.post({"labels": {"alertname": "RLLearningRateJump", **labels}, "annotations": told})
+                expected = (
+                    "page, firing: RLLearningRateJump of broken\n  Run broken: the rate has jumped.\n  Step 200.\n\n"
+                )
+                eventually(lambda: expected in shown.read_text())
+        finally:
+            process.kill()
+    assert shown.read_text() == expected
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as tried:
+        return tried.connect_ex(("127.0.0.1", port)) == 0
 
 
 def localised(command: list[str], local: dict[str, Any]) -> list[str]:

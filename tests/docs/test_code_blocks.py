@@ -53,7 +53,7 @@ LISTED = {
     r"make (demo|test|test-all|check|stack)( |$)": "tests/e2e/test_newcomer.py runs `make demo`; CI runs the others",
     r"git clone |cd rlexporter$": "GitHub is not at hand; tests/e2e/test_newcomer.py begins with a copy",
     r"pip install \.$": "`make dist` installs the wheel into an empty environment, and uses it",
-    r"docker compose up -d$": "no Docker engine is at hand; tests/deploy/test_docker.py holds the file against Compose",
+    r"docker compose (--profile broken )?up -d$": "no engine; tests/deploy/test_docker.py asks Compose",
     r"kubectl apply --server-side -k (deploy/kubernetes|grafana) ": "no cluster; tests/deploy builds both",
     r"TARGETS=\S+ sbatch deploy/slurm/train.sbatch ": "no Slurm; tests/deploy/test_slurm.py has a stand-in for srun",
     r"ssh -L 9750:": "needs another machine",

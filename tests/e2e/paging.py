@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from rlexporter import Exporter
-from tests.tools import ROOT, Prometheus, Webhook, alertmanager, eventually, free_port, prometheus
+from tests.tools import ROOT, Prometheus, Webhook, alertmanager, eventually, free_port, prometheus, switched_on
 
 MINUTE = int(os.environ.get("TEST_MINUTE_SECONDS", "5"))
 """Seconds that stand for one minute of the committed rules."""
@@ -77,7 +77,7 @@ def config(folder: Path, webhook: Webhook, group_wait: int = GROUP_WAIT) -> str:
     """The configuration of Alertmanager, with shorter times and this webhook; its template goes into ``folder``."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "rlexporter.tmpl").write_text((ROOT / "alerts/rlexporter.tmpl").read_text())
-    text = (ROOT / "alerts/alertmanager.yml").read_text()
+    text = switched_on((ROOT / "alerts/alertmanager.yml").read_text())
     home = f"http://127.0.0.1:{webhook.port}"
     pager = {
         "routing_key_file: /etc/alertmanager/secrets/pagerduty_key": f"url: {home}/pager\n        routing_key: key"

@@ -24,7 +24,16 @@ import pytest
 from scripts.pack.alertmanager import config
 from scripts.pack.outside import MANY_RUNS, WATCHDOG
 from tests.programs import printed
-from tests.tools import EACH_ALERTMANAGER, ROOT, Alertmanager, Webhook, alertmanager, eventually, require_alertmanager
+from tests.tools import (
+    EACH_ALERTMANAGER,
+    ROOT,
+    Alertmanager,
+    Webhook,
+    alertmanager,
+    eventually,
+    require_alertmanager,
+    switched_on,
+)
 
 pytestmark = pytest.mark.waits
 STORM = MANY_RUNS.alert
@@ -229,7 +238,7 @@ def wired(webhook: Webhook, mail_port: int, folder: Path, wait: int) -> str:
     for name, secret in (("pagerduty_key", "key"), ("slack_url", f"{home}/slack"), ("smtp_password", "secret")):
         (folder / name).write_text(f"{secret}\n")
     return replaced(
-        CONFIG,
+        switched_on(CONFIG),
         {
             "http://127.0.0.1:9099": home,
             "/etc/alertmanager/secrets": str(folder),
@@ -355,8 +364,6 @@ def test_starts_as_it_is(tmp_path: Path) -> None:
     with Webhook() as webhook:
         changes = {
             "http://127.0.0.1:9099": f"http://127.0.0.1:{webhook.port}",
-            "/etc/alertmanager": str(tmp_path),
-            "smtp.example.org:587": "127.0.0.1:1",
             "group_wait: 30s": "group_wait: 0s",
         }
         (tmp_path / "rlexporter.tmpl").write_text(TEMPLATE.read_text())
