@@ -116,7 +116,7 @@ class _Served:
 
         def encoded(now: Snapshot) -> Body:
             own = {_COUNT: float(self.fetches.total), _CLOCK: time.time()}
-            return Body(*prometheus.encode(replace(now, samples={**now.samples, **own}), accept, names))
+            return Body(*prometheus.encode(replace(now, samples={**now.samples, **own}), accept, names, process=True))
 
         return encoded(self.snapshot()) if names else self.scrapes.get(prometheus.content_type(accept), encoded)
 

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from importlib.metadata import version
-from itertools import accumulate
+from itertools import accumulate, chain
 
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.metrics_core import Metric as MetricFamily
+from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
@@ -40,11 +41,19 @@ SUMS = {
 """Two counters beside a histogram that takes negative values, whose own sum could fall: their difference is the sum."""
 
 
-def encode(snapshot: Snapshot, accept: str, names: Iterable[str] = ()) -> tuple[bytes, str]:
-    """Return body and Content-Type for the ``accept`` header of a scrape, limited to the series ``names`` if any."""
+_PROCESS = ProcessCollector(registry=None)
+"""What every client library says of its process: `process_resident_memory_bytes` and its like. Only Linux has them."""
+
+
+def encode(snapshot: Snapshot, accept: str, names: Iterable[str] = (), *, process: bool = False) -> tuple[bytes, str]:
+    """Return body and Content-Type for the ``accept`` header of a scrape, limited to the series ``names`` if any.
+
+    ``process``: with the series of this process, which have no labels.
+    """
     encoder, content_type = _encoder(accept)
     wanted = frozenset(names)
-    return encoder(_Families(_restricted(families(snapshot), wanted) if wanted else families(snapshot))), content_type
+    found = chain(_PROCESS.collect() if process else (), families(snapshot))
+    return encoder(_Families(_restricted(found, wanted) if wanted else found)), content_type
 
 
 def content_type(accept: str) -> str:

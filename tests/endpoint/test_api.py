@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import threading
 import time
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -84,6 +86,20 @@ def test_the_history_is_kept_while_nobody_asks(exporter: Exporter) -> None:
     assert {"rl_reward_mean", "rl_kl_per_token"} <= cards
     exporter.close()
     assert "rlexporter-history" not in [thread.name for thread in threading.enumerate()]
+
+
+def test_the_process_is_served_as_everywhere(exporter: Exporter) -> None:
+    """The series that every client library has of its process, in each format, with the numbers of this one."""
+    for accept in ("text/plain", "application/openmetrics-text; version=1.0.0"):
+        text = fetch(f"{exporter.url}/metrics", accept)[1]
+        names = "virtual_memory_bytes resident_memory_bytes start_time_seconds cpu_seconds_total open_fds max_fds"
+        found = dict(re.findall(r"^(process_\w+) (\S+)$", text, re.MULTILINE))
+        assert set(found) == {f"process_{name}" for name in names.split()}
+        memory = int(re.findall(r"VmRSS:\s+(\d+) kB", Path("/proc/self/status").read_text())[0]) * 1024
+        assert float(found["process_resident_memory_bytes"]) == pytest.approx(memory, rel=0.3)
+        assert time.time() - 86400 < float(found["process_start_time_seconds"]) < time.time()
+    only = fetch(f"{exporter.url}/metrics?name[]=process_open_fds")[1].splitlines()
+    assert [line for line in only if not line.startswith("#")] == [f"process_open_fds {only[-1].split()[-1]}"]
 
 
 def test_what_is_asked_is_bounded(exporter: Exporter) -> None:

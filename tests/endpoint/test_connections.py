@@ -292,10 +292,10 @@ def rendered(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     found: list[int] = []
     encode = prometheus.encode
 
-    def noted(snapshot: Snapshot, *rest: Any) -> tuple[bytes, str]:
+    def noted(snapshot: Snapshot, *rest: Any, **options: Any) -> tuple[bytes, str]:
         if snapshot.samples:
             found.append(len(snapshot.samples))
-        return encode(snapshot, *rest)
+        return encode(snapshot, *rest, **options)
 
     monkeypatch.setattr(prometheus, "encode", noted)
     monkeypatch.setattr(app, "time", SimpleNamespace(monotonic=lambda: 1000.0, time=lambda: 1000.0))

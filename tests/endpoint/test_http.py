@@ -73,7 +73,7 @@ def test_the_page_has_nothing_of_the_run_in_it() -> None:
     ("path", "begins", "share"),
     [
         ("/", page().encode(), 1 / 3),
-        ("/metrics", b"# HELP rl_", 1 / 3),
+        ("/metrics", b"# HELP ", 1 / 3),
         ("/api/status", b'{"version":1,', 1),
         ("/api/history", b'{"version":1,', inf),
     ],

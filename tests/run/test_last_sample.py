@@ -27,9 +27,9 @@ from rlexporter.outputs import prometheus
 encode = prometheus.encode
 
 
-def slowly(*arguments):
+def slowly(*arguments, **options):
     time.sleep({SECONDS})
-    return encode(*arguments)
+    return encode(*arguments, **options)
 
 
 def train():
@@ -120,10 +120,10 @@ def test_an_answer_that_is_not_made_yet_is_waited_for(exporter: Exporter, monkey
 
     encode, asked, goes_on = prometheus.encode, threading.Event(), threading.Event()
 
-    def slowly(*arguments: object) -> object:
+    def slowly(*arguments: object, **options: object) -> object:
         asked.set()
         assert goes_on.wait(60)
-        return encode(*arguments)  # type: ignore[arg-type]
+        return encode(*arguments, **options)  # type: ignore[arg-type]
 
     monkeypatch.setattr("rlexporter.endpoint.app.prometheus.encode", slowly)
     exporter.end()
