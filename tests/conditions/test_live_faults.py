@@ -119,7 +119,7 @@ def test_how_often_it_is_logged_changes_nothing(tmp_path: Path, watches: list[Wa
         found = {name: step for name, step in began(exporter).items() if CONDITION_NAMED[name[0]].family not in of_time}
         past = watches[-1]._judge.past
         began_in.append(found)
-        changing = ("step_time", "longest_pause", "keys_gone")
+        changing = ("step_time", "step_growth", "longest_pause", "keys_gone")
         signals.append({name: [*past(name).values] for name in SIGNAL_NAMED if name not in changing})
     first = began_in[0]
 

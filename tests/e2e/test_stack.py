@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import socket
 import subprocess
@@ -109,7 +110,8 @@ def test_a_death_is_told(tmp_path: Path) -> None:
             (victim,) = (pid for pid, command in children.items() if "alertmanager.yml" in command)
             subprocess.run(["kill", "-KILL", str(victim)], check=True)
             assert ended(running, children) == 1
-    assert f"port {port} is taken: prometheus gets {port + 1}" in running.said()
+    (other,) = re.findall(rf"port {port} is taken: prometheus gets (\d+)", running.said())
+    assert port < int(other) < port + 50  # a neighbor may have taken the next one
     _, last_words = running.said().split("stack: alertmanager has ended with status -9; it said last:\n")
     assert f"address=127.0.0.1:{running.ports['alertmanager']}" in last_words
 
