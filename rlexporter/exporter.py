@@ -234,11 +234,8 @@ class Exporter:
         self._owes_page = self.run.settings.report
         if self._displaced:
             self.start(fallback=True)
-        if self._server is not None and facts.output_dir and self.run.settings.compare == ON:
-            from rlexporter.outputs import kept_page
-
-            with contextlib.suppress(SetupError):  # most folders have none
-                self._server.history.earlier = kept_page.read(Path(facts.output_dir) / kept_page.PAGE_FILE)
+        if self._server is not None and self.run.settings.compare == ON:
+            self._server.history.earlier = _before(facts.output_dir) if facts.output_dir else None
 
     def _keep_page(self, server: Server | None = None) -> None:
         """Keep the page of a training that has ended beside its checkpoints, once, and tell its verdict."""
@@ -368,6 +365,16 @@ def linger(exporter: Exporter) -> None:
     This waits at most as long as the setting ``linger`` says, and not at all where no scraper was seen lately.
     """
     exporter._linger()
+
+
+def _before(folder: str) -> EarlierRun | None:
+    """Return the run whose page is kept in ``folder``; None where there is none that can be read."""
+    from rlexporter.outputs import kept_page
+
+    try:
+        return kept_page.read(Path(folder) / kept_page.PAGE_FILE)
+    except SetupError:
+        return None
 
 
 def _free(port: int) -> str:

@@ -26,7 +26,7 @@ from rlexporter.run import shutdown
 from rlexporter.status import document
 from tests.conftest import fetch
 from tests.served import errors
-from tests.tools import ROOT
+from tests.tools import ROOT, eventually
 
 MOST_BYTES = 2_000_000
 KILLED = """
@@ -267,6 +267,11 @@ def test_the_run_before_in_the_same_folder(tmp_path: Path, monkeypatch: pytest.M
     assert begun() is None
     _train(tmp_path, run="first", report=True).close()
     assert begun()["name"] == "first"
+    exporter = Exporter(run="second", port=0).start()
+    for folder, expected in ((tmp_path, True), (tmp_path / "another", False)):
+        exporter.run.begin(RunFacts(output_dir=str(folder)))
+        eventually(lambda expected=expected: (_beside(exporter) is not None) is expected)
+    exporter.close()
     monkeypatch.setenv("RLEXPORTER_COMPARE", "off")
     assert begun() is None
     monkeypatch.delenv("RLEXPORTER_COMPARE")
