@@ -33,7 +33,7 @@ def told(incident: Incident, samples: Samples, language: Language, followed: boo
     subject, parts = incident.subject, [_summary(incident, language)]
     if subject and not CONDITION_NAMED[incident.condition].about:
         parts.append(language("It is about {subject}.", subject=subject))
-    since = incident.since if subject else incident.began
+    since = incident.since  # as the curve beside it is marked
     measured = "" if subject or _is_yes_or_no(incident) else _measured(incident, samples, language)
     told_when = measured and not _is_abstract(incident) and since == incident.step
     if told_when and incident.standing is Standing.HOLDS:

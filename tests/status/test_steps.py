@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -15,6 +16,7 @@ from rlexporter.model.step import RunFacts
 from rlexporter.status import steps
 from rlexporter.status.samples import Samples
 from rlexporter.status.steps import Step
+from rlexporter.store.builder import write_incidents
 from rlexporter.store.store import Store
 from tests.conditions.planted import Planted
 from tests.status.runs import NOW, goes_wrong, judged, said
@@ -175,3 +177,11 @@ def test_every_alert_has_something_to_do_in_each_algorithm_that_it_judges() -> N
                 found = steps.remedies(condition.remedies, samples, language(code))
                 assert found, (condition.name, algorithm)
                 assert not any(re.match(r"((Legacy )?PPO|GRPO|RLOO)(, \w+)*: ", text) for text in found), found
+
+
+def test_the_text_and_the_mark_name_one_step() -> None:
+    """That since which the number is beyond its limit, which may be before the alert was certain."""
+    store = _running()
+    goes_wrong(store, "kl_high", "critical", 10)
+    store.change(lambda builder: write_incidents(builder, [replace(each, since=8) for each in builder.incidents]))
+    assert "In step 10: 7, limit 3. It began in step 8." in said(store.snapshot).text
