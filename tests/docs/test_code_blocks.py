@@ -54,6 +54,7 @@ LISTED = {
     r"git clone |cd rlexporter$": "GitHub is not at hand; tests/e2e/test_newcomer.py begins with a copy",
     r"pip install \.$": "`make dist` installs the wheel into an empty environment, and uses it",
     r"docker compose (--profile broken )?up -d$": "no engine; tests/deploy/test_docker.py asks Compose",
+    r"kubectl get prometheus -A ": "no cluster",
     r"kubectl apply --server-side -k (deploy/kubernetes|grafana) ": "no cluster; tests/deploy builds both",
     r"TARGETS=\S+ sbatch deploy/slurm/train.sbatch ": "no Slurm; tests/deploy/test_slurm.py has a stand-in for srun",
     r"ssh -L 9750:": "needs another machine",

@@ -12,7 +12,7 @@ function countsNonfinite(each) {
   return each.name.startsWith("nonfinite_") && typeof each.value === "number";
 }
 
-const WORD_OF = { critical: "act", warning: "look", info: "fine" };
+const WORD_OF = { critical: "act", warning: "look", info: "unknown" };
 
 function makeAlert() {
   return el("li", {},
