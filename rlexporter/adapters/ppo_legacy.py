@@ -135,7 +135,7 @@ class LegacyTaps(BackwardTaps):
             scores = [float(score) for score in rewards]
             return Rollout(list(batch["query"]), list(batch["response"]), {}, scores)
 
-        self.sink.completions(texts)
+        self.sink.completions(texts, done=True)
         return logged
 
     def _advantages(self, compute: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

@@ -64,8 +64,11 @@ class Sink(Protocol):
     def values(self, key: str, numbers: list[float]) -> None:
         """Take the ``numbers`` of this step that the trainer is about to average under the log key ``key``."""
 
-    def completions(self, read: Callable[[], Rollout | None]) -> None:
-        """Keep completions of this step for whoever asked to read some; ``read``, called only then, returns them."""
+    def completions(self, read: Callable[[], Rollout | None], *, done: bool = False) -> None:
+        """Keep completions of this step for whoever asked to read some; ``read``, called only then, returns them.
+
+        ``done``: True if the step that they were made for has ended already.
+        """
 
     def signal(self, name: str, reason: str = "", *, error: bool = False) -> None:
         """Say whether the signal ``name`` can be measured in this run.

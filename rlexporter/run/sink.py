@@ -155,12 +155,12 @@ class RunSink:
         if self._serves_logs():
             self._pending.values(key, numbers)
 
-    def completions(self, read: Callable[[], Rollout | None]) -> None:
-        """Keep completions of the step under way, if the settings ask for some."""
+    def completions(self, read: Callable[[], Rollout | None], *, done: bool = False) -> None:
+        """Keep completions of the step under way, or of the one that is ``done``, if the settings ask for some."""
         if self._completions.most and self._serves_logs():
             with self.guard("tap"):
                 if (rollout := read()) is not None:
-                    self._completions.see(self._store.step + 1, rollout)
+                    self._completions.see(self._store.step + (not done), rollout)
 
     def signal(self, name: str, reason: str = "", *, error: bool = False) -> None:
         """Say whether a signal can be seen in this run; ``reason``: why not; ``error``: it should have been."""

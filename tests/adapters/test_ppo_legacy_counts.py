@@ -103,6 +103,7 @@ def test_texts_come_with_log_stats() -> None:
     exporter = rlexporter.attach(trainer, completions=2)
     loop = Loop(trainer).run(2)
     found = exporter.run.completions.as_json()
+    assert found["step"] == 2
     scores = sorted(((score.item(), str(i)) for i, score in enumerate(loop.scores)), reverse=True)
     assert [(each["reward"], each["completion"]) for each in found["best"]] == scores[:2]
     assert [each["completion"] for each in found["last"]] == [str(BATCH - 1), str(BATCH - 2)]
