@@ -76,24 +76,36 @@ _PORTS = range(12_000, 32_000)
 _RANDOM = SystemRandom()  # tests seed the other one
 
 
+_HELD: list[socket.socket] = []
+"""Bound to each port that was given away, for as long as this process lives, and never listening."""
+
+
 def free_port() -> int:
-    """A port that nobody listens on, nor on the next one."""
+    """A port that nobody listens on, nor on the next one, and that no other test is given.
+
+    A server may listen there (with SO_REUSEADDR, as servers do) although a socket of ours is bound to it; until one
+    does, connections are refused.
+    """
     while True:
         port = _RANDOM.choice(_PORTS)
-        with (
-            suppress(OSError),
-            socket.create_server(("127.0.0.1", port)),
-            socket.create_server(("127.0.0.1", port + 1)),
-        ):
+        with suppress(OSError):
+            for each in (port, port + 1):
+                with socket.socket() as alone:  # without SO_REUSEADDR it fails where another test holds the port
+                    alone.bind(("127.0.0.1", each))
+                _hold(each)
             return port
 
 
+def _hold(port: int) -> None:
+    held = socket.socket()
+    _HELD.append(held)
+    held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    held.bind(("127.0.0.1", port))
+
+
 def free_ports(names: Iterable[str]) -> dict[str, int]:
-    """One for each name, all of them different."""
-    ports: dict[str, int] = {}
-    for name in names:
-        ports[name] = next(port for port in iter(free_port, None) if port not in ports.values())
-    return ports
+    """One for each name."""
+    return {name: free_port() for name in names}
 
 
 @dataclass(frozen=True)
