@@ -28,7 +28,7 @@ _HEAD = """\
 
 # Versions of TRL
 
-A metric that a version does not have is no error: `rl_signal_available{signal}` is 0, with the reason beside it and on
+A metric that a version does not have is no error: `rl_signal_available{signal}` is 0, with the reason on
 the page at `/`.
 
 ## What was run

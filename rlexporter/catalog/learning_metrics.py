@@ -540,7 +540,8 @@ LEARNING = (
     ),
     _clip.gauge(
         "rl_clip_ratio_low_min",
-        "Smallest such share: over ranks up to trl 1.8, over completions from 1.9.",
+        "Smallest share of tokens below 1 - epsilon_low with a negative advantage: over ranks up to trl 1.8, over "
+        "completions from 1.9.",
         keys=keys(GROUPWISE, "clip_ratio/low_min"),
         reading="Above 0: even the least clipped rank or completion is clipped.",
     ),
@@ -553,7 +554,8 @@ LEARNING = (
     ),
     _clip.gauge(
         "rl_clip_ratio_high_max",
-        "Largest such share: over ranks up to trl 1.8, over completions from 1.9.",
+        "Largest share of tokens above 1 + epsilon_high with a positive advantage: over ranks up to trl 1.8, over "
+        "completions from 1.9.",
         keys=keys(GROUPWISE, "clip_ratio/high_max"),
         reading="Near 1: one rank or completion is clipped almost as a whole.",
     ),
@@ -603,7 +605,8 @@ LEARNING = (
     ),
     _policy.fraction(
         "rl_trust_region_side_fraction",
-        "The same by side: high is a better token that is too likely already, low a worse one too unlikely.",
+        "Share of a completion's tokens that one side of the trust region leaves out of the loss: high is a better "
+        "token that is too likely already, low a worse one too unlikely.",
         labels=("side",),
         reading="One side far above the other: the policy drifts that way.",
     ),
@@ -911,7 +914,8 @@ LEARNING = (
     ),
     _optimizer.gauge(
         "rl_weight_update_size",
-        "Root mean square of the change of the same weights since the rollout before.",
+        "Root mean square of the change of the trained weights since the rollout before, over the some 30,000 that are "
+        "compared.",
         scope=RankScope.RANK,
         reading="In proportion to the learning rate. A jump: weights were loaded, or the optimizer has lost its state.",
     ),

@@ -530,9 +530,21 @@ TRUTH = (
     ),
     _condition.info(
         "rl_run_cause_info",
-        "What the verdict on the run names first: the likeliest cause of all that is wrong. Always 1; absent while the "
-        "verdict is fine.",
-        labels=("condition", "severity", "subject"),
+        "What the verdict on the run names first: the likeliest cause of all that is wrong. Its label signal names the "
+        "rl_signal that it is judged by. Always 1; absent while the verdict is fine.",
+        labels=("condition", "severity", "subject", "signal"),
+    ),
+    _condition.gauge(
+        "rl_nearest_limit_fraction",
+        "How near the run is to an alert: of all numbers that are judged, the one nearest to one of its limits, as a "
+        "share of that limit (for a lower limit the limit as a share of the number). 1 is at the limit. There is one "
+        "series, whose label signal says which number it is.",
+        unit="fraction",
+        level=Level.STEP,
+        labels=("signal",),
+        reading="An alert also asks how often: a single step beyond 1 need not raise one. Limits that are measured "
+        "with the run's own past are known after its first steps. Limits for changes, and those at 0 or below, are "
+        "left out.",
     ),
     _condition.gauge(
         "rl_threshold",
@@ -576,8 +588,9 @@ TRUTH = (
     ),
     _truth.info(
         "rl_signal_unavailable_info",
-        "Why a signal cannot be measured in this run: by its configuration, or by an error. Always 1.",
-        labels=("signal", "cause", "reason"),
+        "What keeps a signal from being measured in this run: its configuration, or an error. Always 1; the page of "
+        "the run says more.",
+        labels=("signal", "cause"),
     ),
     _truth.gauge(
         "rl_logged_value",

@@ -111,8 +111,8 @@ COMPLETIONS = (
     ),
     _completion.fraction(
         "rl_completion_copied_expected_fraction",
-        "The same as it is to be expected of completions that are drawn one by one from the policy: mean of "
-        "1 - (1 - p)^(g - 1) over completions of probability p, g to a group.",
+        "Share of the completions that another one of the same prompt is to be expected to equal, where they are drawn "
+        "one by one from the policy: mean of 1 - (1 - p)^(g - 1) over completions of probability p, g to a group.",
         scope=RankScope.RANK,
         reading="Near 0 for long completions. Near 1: the policy has one answer to each prompt.",
     ),
@@ -233,7 +233,7 @@ SAMPLING = (
     ),
     _surprise.gauge(
         "rl_sampling_logp_difference_max",
-        "Largest such difference.",
+        "Largest absolute difference between the trainer's and the sampler's log-probability of a token.",
         keys=keys(GRPO, "sampling/sampling_logp_difference/max"),
         healthy=Range(0.0, 0.7, "TRL issue 6789: 0.4 to 0.7 in healthy bf16 runs"),
         reading="A single large value may be noise; one that stays is a mismatch.",
@@ -334,7 +334,8 @@ SAMPLING = (
     ),
     _sample.gauge(
         "rl_sampling_chi2_per_sequence",
-        "The same from the ratios of whole completions, which grow with their length.",
+        "Chi-squared divergence of trainer and sampler, from the ratios of whole completions, which grow with their "
+        "length.",
         reading="Large in healthy runs with long completions.",
         may_be_nonfinite=True,
     ),
@@ -346,7 +347,7 @@ SAMPLING = (
     ),
     *_sample.gauges(
         "rl_sampling_sequence_factor_",
-        "{} over completions of that factor's mean over their tokens.",
+        "{} over completions of their mean factor between the trainer's and the sampler's probability of a token.",
         mean="1 to 1.05. Growth is a mismatch between the two engines.",
         min="Close to 1.",
         max="Large: a completion that the trainer would not have written.",
@@ -375,9 +376,21 @@ SAMPLING = (
         healthy=Range(0.5, 2.0, "[verl], per token"),
         reading="1. Away from it: sampler and trainer are different policies.",
     ),
-    _sampling.gauge("rl_sampling_weight_std", "Spread of that weight.", reading="Growth is a mismatch."),
-    _sampling.gauge("rl_sampling_weight_min", "Smallest such weight.", reading="Near 0: tokens that were not likely."),
-    _sampling.gauge("rl_sampling_weight_max", "Largest such weight.", reading="One large weight dominates the update."),
+    _sampling.gauge(
+        "rl_sampling_weight_std",
+        "Standard deviation of the weight (trainer over sampler) by which rollout correction multiplies the loss.",
+        reading="Growth is a mismatch.",
+    ),
+    _sampling.gauge(
+        "rl_sampling_weight_min",
+        "Smallest weight (trainer over sampler) by which rollout correction multiplies the loss.",
+        reading="Near 0: tokens that were not likely.",
+    ),
+    _sampling.gauge(
+        "rl_sampling_weight_max",
+        "Largest weight (trainer over sampler) by which rollout correction multiplies the loss.",
+        reading="One large weight dominates the update.",
+    ),
     _sampling.fraction(
         "rl_sampling_weight_high_fraction",
         "Share of the weights above the threshold of the correction.",
@@ -483,7 +496,8 @@ SAMPLING = (
     ),
     _sampling.gauge(
         "rl_sampling_ratio_deviation_mean",
-        "Mean absolute distance of that ratio from 1.",
+        "Mean absolute distance from 1 of the probability ratio of trainer over sampler, before the correction limits "
+        "it.",
         reading="Growth is a mismatch between the two engines.",
     ),
     _sampling.fraction(
@@ -519,7 +533,8 @@ PIPELINE = (
     ),
     _batch.fraction(
         "rl_model_flops_utilization",
-        "Share of the GPUs' peak that training uses, over the same two times; absent where the peak is not known.",
+        "Share of the GPUs' peak that training uses, over the time of forward and backward (fwd_bwd) or of the whole "
+        "step (wall_clock); absent where the peak is not known.",
         labels=("clock",),
         keys=_own(_BOTH, "perf/mfu_{clock}"),
         reading="fwd_bwd says how good the kernels are, wall_clock what the run gets out of its GPUs.",

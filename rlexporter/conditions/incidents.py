@@ -271,6 +271,7 @@ def _incident(limits: Sequence[_Begun], step: int) -> Incident:
         time=shown.time,
         value=transition.value,
         threshold=transition.threshold,
+        signal=shown.condition.signal,
         series=transition.series,
         unit=transition.unit,
         subject=transition.subject,

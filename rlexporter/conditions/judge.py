@@ -17,7 +17,7 @@ from rlexporter.conditions.learning import ALLOWANCES
 from rlexporter.conditions.limit_state import Factor, Level, LimitState, Measures
 from rlexporter.conditions.past import Past
 from rlexporter.conditions.view import Derive, Memory, View, getter
-from rlexporter.model.condition import Condition, Family, Limit, Severity, Signal, Source
+from rlexporter.model.condition import Baseline, Condition, Family, Limit, Severity, Signal, Source
 from rlexporter.model.incident import Standing
 from rlexporter.model.metric import Series
 from rlexporter.model.step import RunFacts
@@ -25,6 +25,8 @@ from rlexporter.model.step import RunFacts
 _SIGNAL = NAMED["rl_signal"]
 _NOWHERE = (inf, -inf)
 """The range that no value is in."""
+_OF_CHANGES = (Baseline.LEVEL, Baseline.PREVIOUS)
+"""Limits for how much a number changes; it is no share of them."""
 _NEVER_OVER = (Family.NONFINITE, Family.STALL)
 """What leaves no number that could be back: NaN was learned from, and what has stood still may do so again."""
 Thresholds = Mapping[tuple[str, str], Factor | None]
@@ -112,6 +114,7 @@ class Judge:
         self._sequence_level = facts.info.get("importance_sampling_level") == "sequence"
         unknown = not any(algorithm in condition.algorithms for condition in self._conditions)
         self.limits: list[tuple[Condition, Limit]] = []
+        self._levels: list[tuple[_SignalState, LimitState]] = []
         self._states: dict[str, _SignalState] = {}
         for signal in self._signals:
             origin = self._states[signal.of] if signal.of else None
@@ -123,8 +126,11 @@ class Judge:
             for limit in condition.limits if unknown or condition.applies(algorithm) else ():
                 factor = self._thresholds.get((condition.name, limit.severity.value), limit.value)
                 if factor is not None:
-                    self._states[condition.signal].limits.append(LimitState(condition, limit, factor))
+                    state = self._states[condition.signal]
+                    state.limits.append(LimitState(condition, limit, factor))
                     self.limits.append((condition, limit))
+                    if limit.severity is not Severity.INFO and condition.baseline not in _OF_CHANGES:
+                        self._levels.append((state, state.limits[-1]))
 
     def step(self, view: View) -> list[Transition]:
         """Judge one step, or one log line of it, and return what has changed."""
@@ -155,6 +161,20 @@ class Judge:
                     break
         memory.anew = set()
         return changed
+
+    def nearest(self) -> tuple[str, float] | None:
+        """Return the signal nearest to a limit of an alert, and how near: 1 is at the limit; None before any is known.
+
+        Only numbers and limits above 0 have a share of each other.
+        """
+        name, most = "", 0.0
+        for state, limit in self._levels:
+            threshold = limit.threshold
+            if threshold is not None and threshold > 0.0 and (value := state.past.newest) > 0.0:
+                share = threshold / value if limit.below else value / threshold
+                if share > most:
+                    name, most = state.name, share
+        return (name, most) if name else None
 
     def past(self, signal: str) -> Past:
         """Return the past of ``signal``."""

@@ -75,6 +75,8 @@ class Verdict(NamedTuple):
     """All that has gone wrong in the run so far, in the order in which it is told."""
     values: Mapping[Series, float]
     """The numbers that were compared with limits: gauges of the signals."""
+    nearest: tuple[str, float] | None
+    """The signal nearest to a limit of an alert, and its share of that limit; None before a limit is known."""
 
     @property
     def critical(self) -> bool:
@@ -222,7 +224,8 @@ class Watch:
         marks = self._incidents.see(transitions, view, now)
         self._note_first(transitions, marks, view.step)
         self.checkpoints.see(transitions, view)
-        return Verdict(transitions, marks, self.checkpoints.good, self._incidents.all, self._judge.values)
+        judge = self._judge
+        return Verdict(transitions, marks, self.checkpoints.good, self._incidents.all, judge.values, judge.nearest())
 
     def _note_first(self, transitions: Sequence[Transition], marks: Sequence[Mark], step: int) -> None:
         """Note what began for the first time, and because of what."""

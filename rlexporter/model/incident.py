@@ -45,6 +45,8 @@ class Incident:
     time: float
     value: float
     threshold: float
+    signal: str = ""
+    """The number that is judged, by its name in `rl_signal`."""
     series: str = ""
     """The series that the value is read from."""
     unit: str = ""

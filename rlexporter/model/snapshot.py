@@ -52,7 +52,8 @@ class Snapshot:
     ``steps`` holds the step of each sample; ``totals`` holds the last reading of each running total of the trainer,
     from which the counters of this process are computed. ``incidents`` are all that has gone wrong in the run, in the
     order in which a person should read them. ``framework`` and ``family`` say whose log keys feed it: those
-    of this framework, as this algorithm of TRL means them. Neither is served as a series.
+    of this framework, as this algorithm of TRL means them. ``reasons`` are sentences: why a signal cannot be measured.
+    None of them is a series.
     """
 
     labels: Mapping[str, str] = field(default_factory=dict)
@@ -61,6 +62,7 @@ class Snapshot:
     buckets: Mapping[Series, Histogram] = field(default_factory=dict)
     totals: Mapping[Series, float] = field(default_factory=dict)
     incidents: Sequence[Incident] = ()
+    reasons: Mapping[str, str] = field(default_factory=dict)
     framework: str = ""
     family: str = ""
 

@@ -1,7 +1,8 @@
 """File with the last state of a run, which survives a killed process; `rlexporter replay` serves it.
 
 JSON: ``event`` (`snapshot`), ``version``, ``time``, ``labels``, ``samples`` and ``buckets`` by series, ``bounds``;
-``framework`` and ``family``, of which the log keys are; ``incidents``, all that has gone wrong.
+``framework`` and ``family``, of which the log keys are; ``incidents``, all that has gone wrong;
+``reasons``, why signals cannot be measured.
 """
 
 from __future__ import annotations
@@ -77,7 +78,12 @@ def text(snapshot: Snapshot) -> str:
     bounds = {series.metric.series: counted.bounds for series, counted in snapshot.buckets.items()}
     state = {"labels": snapshot.labels, "samples": snapshot.samples, "buckets": snapshot.buckets, "bounds": bounds}
     incidents = [asdict(incident) for incident in snapshot.incidents]
-    keys = {"framework": snapshot.framework, "family": snapshot.family, "incidents": incidents}
+    keys = {
+        "framework": snapshot.framework,
+        "family": snapshot.family,
+        "incidents": incidents,
+        "reasons": {**snapshot.reasons},
+    }
     return (
         json.dumps(codec.plain({"event": "snapshot", "version": __version__, "time": time.time(), **keys, **state}))
         + "\n"
@@ -120,6 +126,7 @@ def _snapshot(saved: dict[str, Any]) -> Snapshot:
         samples={series: value for series, value in samples.items() if series is not None},
         buckets=codec.parse(saved["buckets"], saved["bounds"]),
         incidents=tuple(map(_incident, saved.get("incidents", ()))),
+        reasons=dict(saved.get("reasons", {})),
         framework=str(saved.get("framework", "")),
         family=str(saved.get("family", "")),
     )

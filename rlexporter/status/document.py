@@ -59,7 +59,8 @@ def status(
     What says how the run is and what to do is in ``language``; all else is the same in each.
     """
     samples = Samples(snapshot)
-    missing = {signal: (cause, language(reason)) for signal, cause, reason in samples.of("rl_signal_unavailable_info")}
+    causes, reasons = samples.of("rl_signal_unavailable_info"), snapshot.reasons
+    missing = {signal: (cause, language(reasons.get(signal, ""))) for signal, cause in causes}
     past = history.past(samples.step)
     return {
         "version": VERSION,

@@ -17,6 +17,7 @@ from rlexporter.model.snapshot import AnomalyCounts, Snapshot
 _GAUGE, _HISTOGRAM = Kind.GAUGE, Kind.HISTOGRAM  # looking up a member costs more than the rest of `number`
 _NONFINITE = "rl_nonfinite_values_total"
 _UNDEFINED = "rl_undefined_values_total"
+_NEAREST = "rl_nearest_limit_fraction"
 
 
 class SnapshotBuilder:
@@ -30,6 +31,7 @@ class SnapshotBuilder:
         "framework",
         "incidents",
         "labels",
+        "reasons",
         "samples",
         "steps",
         "totals",
@@ -43,13 +45,14 @@ class SnapshotBuilder:
         self.buckets = dict(base.buckets)
         self.totals = dict(base.totals)
         self.incidents = base.incidents
+        self.reasons = dict(base.reasons)
         self.framework = base.framework
         self.family = base.family
         self.anomalies = AnomalyCounts()
 
     def freeze(self) -> Snapshot:
         numbers = (self.samples, self.steps, self.buckets, self.totals)
-        return Snapshot(self.labels, *numbers, self.incidents, self.framework, self.family)
+        return Snapshot(self.labels, *numbers, self.incidents, self.reasons, self.framework, self.family)
 
     def get(self, name: str, *labels: str) -> float | None:
         return self.samples.get(Series(self._named[name], labels))
@@ -151,7 +154,7 @@ class SnapshotBuilder:
 def begin_conditions(builder: SnapshotBuilder, watch: Watch) -> None:
     """Write the conditions of a run that begins now; none of them can be judged yet."""
     builder.set("rl_stall_after_seconds", watch.stall_after(""))
-    for name in ("rl_condition_judged", "rl_threshold", "rl_signal"):
+    for name in ("rl_condition_judged", "rl_threshold", "rl_signal", _NEAREST):
         builder.clear(name)
     for name, labels in [(series.metric.series, series.labels) for series in builder.samples]:
         if name in ("rl_condition", "rl_condition_symptom"):  # they ended with the run before
@@ -182,6 +185,11 @@ def write_verdict(builder: SnapshotBuilder, verdict: Verdict, step: int, now: fl
             builder.set("rl_condition_last_event_value", transition.value, *labels)
             builder.set("rl_condition_last_event_threshold", transition.threshold, *labels)
     builder.gauges(verdict.values, step)
+    if verdict.nearest is not None:
+        signal, share = verdict.nearest
+        if builder.get(_NEAREST, signal) is None:
+            builder.clear(_NEAREST)
+        builder.set(_NEAREST, share, signal)
     mark_symptoms(builder, verdict.marks)
     if verdict.incidents is not builder.incidents:
         write_incidents(builder, verdict.incidents)
@@ -210,8 +218,9 @@ def write_incidents(builder: SnapshotBuilder, incidents: Sequence[Incident]) -> 
     for name in ("rl_incident", "rl_run_cause_info"):
         builder.clear(name)
     for incident in incidents:
-        labels = (incident.condition, incident.severity.value, incident.subject, incident.cause, incident.unit)
-        builder.set("rl_incident", incident.standing.number, *labels)
+        of = (incident.condition, incident.severity.value, incident.subject)
+        builder.set("rl_incident", incident.standing.number, *of, incident.cause, incident.unit)
     for incident in incidents[:1]:
         if incident.speaks:
-            builder.set("rl_run_cause_info", 1.0, incident.condition, incident.severity.value, incident.subject)
+            of = (incident.condition, incident.severity.value, incident.subject)
+            builder.set("rl_run_cause_info", 1.0, *of, incident.signal)

@@ -190,8 +190,10 @@ class Store:
         def edit(builder: SnapshotBuilder) -> None:
             builder.set("rl_signal_available", float(not reason), name)
             builder.clear("rl_signal_unavailable_info", name)
+            builder.reasons.pop(name, None)
             if reason:
-                builder.set("rl_signal_unavailable_info", 1.0, name, cause, clip(reason))
+                builder.set("rl_signal_unavailable_info", 1.0, name, cause)
+                builder.reasons[name] = clip(reason)
 
         self.change(edit)
 

@@ -334,14 +334,14 @@ _VERDICT = (
     RecordingRule(
         name="rl:run_cause",
         expr="rl:run_named\n"
-        "and topk without (condition, severity, subject) (1,\n"
+        "and topk without (condition, severity, subject, signal) (1,\n"
         "  3e10 + rl:run_named{NONFINITE}\n"
-        "  and ignoring (condition, severity, subject, fact, attempt) (\n"
+        "  and ignoring (condition, severity, subject, signal, fact, attempt) (\n"
         '    rl:run_fact{fact="condition_symptom"} == 1\n'
         "  )\n"
         "  or rl:run_named\n"
         ")\n"
-        "and ignoring (condition, severity, subject) rl:run_verdict > 0",
+        "and ignoring (condition, severity, subject, signal) rl:run_verdict > 0",
         help="What the verdict on a run names first: the NaN that it says it died of, else its process, else what the "
         "processes named last. Absent where nothing is wrong.",
     ),

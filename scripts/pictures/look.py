@@ -52,7 +52,9 @@ def number(value: float, unit: str, decimals: int | None = None) -> str:
         return f"{datetime.fromtimestamp(value / 1000, timezone.utc):%Y-%m-%d %H:%M}"
     if unit == "percentunit":
         return f"{value * 100:.3g}%" if abs(value) < 10 else f"{value * 100:.0f}%"
-    if unit == "s" and value:
+    if unit == "s" and not value:
+        return "0 s"
+    if unit == "s":
         for limit, size, name in (
             (1e-3, 1e-6, "µs"),
             (1, 1e-3, "ms"),

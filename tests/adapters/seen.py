@@ -24,8 +24,7 @@ def lost(exporter: Exporter) -> set[str]:
 
 def reasons(exporter: Exporter) -> dict[str, str]:
     """Why each signal is lost that is lost."""
-    infos = [each.labels for each in exporter.snapshot.samples if each.metric.series == "rl_signal_unavailable_info"]
-    return {name: reason for name, _, reason in infos}
+    return {**exporter.snapshot.reasons}
 
 
 def histogram(exporter: Exporter, series: str) -> Any:

@@ -170,7 +170,8 @@ def test_a_method_that_is_gone_costs_its_signals(name: str, monkeypatch: pytest.
     broken.remove(name, monkeypatch)
     exporter, _ = run(make(), 1)
     infos = {s.labels for s in exporter.snapshot.samples if s.metric.series == "rl_signal_unavailable_info"}
-    lost = {signal: reason for signal, cause, reason in infos if signal != "entropy" and cause == "error"}
+    reasons = exporter.snapshot.reasons
+    lost = {signal: reasons[signal] for signal, cause in infos if signal != "entropy" and cause == "error"}
 
     assert errors(exporter) == 0
     assert all(name in reason for reason in lost.values())

@@ -89,7 +89,7 @@ class Process:
         for _, word, condition in [each for each in self.says if each[0] <= time][-1:]:
             found[self.name("rl_run_verdict")] = word
             if word:
-                labels = {"condition": condition, "severity": "critical", "subject": ""}
+                labels = {"condition": condition, "severity": "critical", "subject": "", "signal": "s"}
                 found[self.name("rl_run_cause_info", **labels)] = 1.0
         if state == RunState.FAILED.value and self.died_of_nan:
             found[self.name("rl_condition_symptom", condition="run_failed", severity="critical")] = 1.0

@@ -17,6 +17,10 @@ from rlexporter.store.keys import Resolver, evaluation
 from scripts.pack.recording_rules import RECORDING_RULES
 from tests.tools import ROOT
 
+_LEANING = re.compile(
+    r"\bsuch (?!as\b)|\bthat (factor|ratio|share|weight|difference)\b|\bthe same (weights|two times)\b|^The same\b"
+)
+
 TRAINERS = {
     "PPO (legacy, step()/log_stats())": "ppo-legacy",
     "PPO (modern, Trainer based)": "ppo",
@@ -38,6 +42,7 @@ RULES: dict[str, Callable[[Metric], object]] = {
     "seconds are in the name": lambda metric: (
         ("second" in metric.unit and "per second" not in metric.unit) is ("_seconds" in metric.series)
     ),
+    "help stands alone, whatever is before it": lambda metric: not _LEANING.search(metric.help),
     "help is one line of prose": lambda metric: re.fullmatch(r"([A-Z]|rl_|1).*\.", metric.help),
     "what a trainer logs says how to read it": lambda metric: (
         metric.reading or not metric.keys or metric.series.startswith(NO_READING)

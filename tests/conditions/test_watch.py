@@ -57,7 +57,7 @@ def test_of_one_step_the_cause_is_the_earlier() -> None:
     told = [each.condition for each in run.store.snapshot.incidents]
     assert told[0] == "learning_rate_jump"
     assert "grad_spike" in told
-    cause = {"condition": "learning_rate_jump", "severity": "warning", "subject": ""}
+    cause = {"condition": "learning_rate_jump", "severity": "warning", "subject": "", "signal": "learning_rate"}
     assert run.store.snapshot.value("rl_run_cause_info", **cause) == 1
     assert run.store.snapshot.value("rl_run_verdict") == 1
 

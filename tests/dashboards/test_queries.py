@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from rlexporter.conditions.from_catalog import SIGNALS
 from scripts.pack.dashboards import beside
 from tests.dashboards import grafana, world
 from tests.dashboards.grafana import ANY, Json, View, newest, panel, panels, variable
@@ -179,13 +180,51 @@ def test_the_panels_tell_the_runs_apart(server: Server) -> None:
     assert [words[value] for value in shown("grpo", "Verdict")] == ["fine"]
     assert [states[value] for value in shown(world.BROKEN, "State")] == ["failed"]
     assert [states[value] for value in shown(world.RANKS, "State")] == ["running"]
-    assert len(shown(world.BROKEN, "Wrong now")) == 2, "what killed it, and what was critical then"
     assert shown("grpo", "Wrong now") == []
-    assert len(shown(world.RANKS, "Wrong now")) == 1  # its own, and that of the storm of all these runs
     assert shown(world.RANKS, "Conditions that have begun") == ["0"]  # it has begun, and is over
     assert float(shown(world.RANKS, "NaN and infinite")[0]) == 2
     assert float(shown(world.BROKEN, "NaN and infinite")[0]) >= 3
     assert float(shown(world.BROKEN, "Nearest to an alert")[0]) > 1 > float(shown("grpo", "Nearest to an alert")[0])
+
+
+def test_what_is_wrong_now_is_what_the_run_says(server: Server) -> None:
+    """And the alerts that fire, each with the step, value and limit with which it began; symptoms are left out."""
+    of = panel(DASHBOARDS["rlexporter-run"], "Wrong now")
+
+    def shown(run: str) -> dict[str, dict[str, str]]:
+        found = {}
+        for target in of["targets"]:
+            for each in _query(server, _view(run), of, target):
+                found.setdefault(each["metric"]["condition"], {})[target["refId"]] = each["value"][1]
+        return found
+
+    now, firing, step, value, limit = "ABCDE"
+    broken = shown(world.BROKEN)
+    assert {name: row.get(now) for name, row in broken.items()} == {
+        "nonfinite_loss": "2",
+        "kl_high": "2",
+        "kl_jump": "2",
+    }
+    assert broken["nonfinite_loss"][step] == "61"
+    assert float(broken["kl_high"][value]) > float(broken["kl_high"][limit]) > 0
+    assert {name for name, row in broken.items() if firing in row} == {"nonfinite_loss", "kl_high"}
+    assert [*shown(world.RANKS)] == ["nonfinite_loss"], "its own, and not that of the storm of all these runs"
+    assert shown("grpo") == {}
+
+
+def test_the_number_behind_the_verdict_is_that_of_the_cause(server: Server) -> None:
+    """With the limit that was passed; of a healthy run it is the one that is nearest to its limit."""
+    of = panel(DASHBOARDS["rlexporter-run"], "The number behind it")
+
+    def shown(run: str) -> list[set[str]]:
+        found = [_query(server, _view(run), of, target) for target in of["targets"]]
+        return [{each["metric"].get("signal", each["metric"].get("severity", "")) for each in one} for one in found]
+
+    assert shown(world.BROKEN) == [{"nonfinite_loss"}, {"critical"}]
+    [[nearest], limits] = shown("grpo")
+    assert nearest in {each.name for each in SIGNALS}
+    assert limits == set()
+    assert shown("nobody") == [set(), set()]
 
 
 def test_the_cause_is_told_in_words(server: Server) -> None:

@@ -170,7 +170,7 @@ def _answer(server: Server, run: str, panel: Json, target: Json) -> set[Key]:
 
 SCRAPES = {"Scrapes", "Series", "Duration of a scrape", "Clock off by", "Time seconds"}
 """Panels that show how runs are scraped."""
-EARLIER = {"Process", "Runs", "Signals as a share of their limits"}
+EARLIER = {"Process", "Runs", "Nearest to an alert, by number"}
 """Panels that also show what a run was before it began, or a limit that has ended, while a receiver keeps it."""
 
 

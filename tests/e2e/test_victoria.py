@@ -117,7 +117,7 @@ def sick(began: float, now: float) -> Iterator[tuple[str, Samples]]:
     yield "restarting", alive(began + 5 * min(now // 5, 16))
     yield "lost", running | {("rl_step",): 100.0 if now < BAD else 20.0}
     yield "erring", running | {("rlexporter_errors_total", "tap"): float(now > BAD)}
-    yield "blind", running | {("rl_signal_unavailable_info", "kl", "error", "a reason"): 1.0}
+    yield "blind", running | {("rl_signal_unavailable_info", "kl", "error"): 1.0}
     yield "fast clock", running | {("rlexporter_time_seconds",): time.time() + 3600}
 
 

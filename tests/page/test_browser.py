@@ -27,7 +27,7 @@ from tests.tools import eventually
 pytestmark = pytest.mark.slow
 BOX = "node => { const { y, height } = node.getBBox(); return { y, height }; }"
 MINUS = "\u2212"
-_OF_THE_EXPORTER = re.compile("rl_condition|rl_threshold|rl_signal|rl_logged|rlexporter_")
+_OF_THE_EXPORTER = re.compile("rl_condition|rl_threshold|rl_nearest_limit|rl_signal|rl_logged|rlexporter_")
 """Series about the watching, which the table has behind those that are watched."""
 
 

@@ -350,22 +350,22 @@ def test_seeing_keeps_errors_away_and_says_what_is_lost(exporter: Exporter) -> N
 
     with exporter.run.sink.observing("kl"):
         fail(NotSeenError("beta is 0"))
-    assert (
-        exporter.snapshot.value("rl_signal_unavailable_info", signal="kl", cause="configuration", reason="beta is 0")
-        == 1
-    )
+    assert exporter.snapshot.value("rl_signal_unavailable_info", signal="kl", cause="configuration") == 1
+    assert exporter.snapshot.reasons == {"kl": "beta is 0"}
     assert exporter.snapshot.value("rlexporter_errors_total", where="tap") is None
 
     with exporter.run.sink.observing("kl"):
         fail(ZeroDivisionError("planted"))
-    reason = "ZeroDivisionError: see the log of the training"
-    assert exporter.snapshot.value("rl_signal_unavailable_info", signal="kl", cause="error", reason=reason) == 1
+    assert exporter.snapshot.value("rl_signal_unavailable_info", signal="kl", cause="configuration") is None
+    assert exporter.snapshot.value("rl_signal_unavailable_info", signal="kl", cause="error") == 1
+    assert exporter.snapshot.reasons == {"kl": "ZeroDivisionError: see the log of the training"}
     assert exporter.snapshot.value("rlexporter_errors_total", where="tap") == 1
 
     with exporter.run.sink.observing("kl"):
         pass
     assert exporter.snapshot.value("rl_signal_available", signal="kl") == 1
-    assert exporter.snapshot.value("rl_signal_unavailable_info", signal="kl", cause="error", reason=reason) is None
+    assert exporter.snapshot.value("rl_signal_unavailable_info", signal="kl", cause="error") is None
+    assert exporter.snapshot.reasons == {}
 
 
 def test_the_time_of_looking_is_counted_once(exporter: Exporter, monkeypatch: pytest.MonkeyPatch) -> None:

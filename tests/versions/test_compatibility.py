@@ -87,7 +87,7 @@ def test_a_run_of_this_version(name: str, tmp_path: Path, monkeypatch: pytest.Mo
     train()
     samples = exporter.snapshot.samples
     unknown = sorted(s.labels[0] for s in samples if s.metric.series == "rl_logged_value")
-    missing = {s.labels[0]: s.labels[2] for s in samples if s.metric.series == "rl_signal_unavailable_info"}
+    missing = {**exporter.snapshot.reasons}
     shown = sorted({s.metric.series for s, found in exporter.snapshot.buckets.items() if found.count})
     steps = exporter.snapshot.value("rl_steps_total")
 

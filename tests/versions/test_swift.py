@@ -170,8 +170,7 @@ class Run:
     def reasons(self) -> dict[str, str]:
         """Why a signal is not there, of those that are not."""
         assert self.done is not None
-        found = [key.split(",", 1)[1] for name, key in self.done.served if name == "rl_signal_unavailable_info"]
-        reasons = {signal: reason for reason, _, signal in (each.rpartition(",") for each in found)}
+        reasons: dict[str, str] = json.loads((self.folder / "state.json").read_text())["reasons"]
         assert {signal for signal, there in self.done.labelled("rl_signal_available").items() if not there} == set(
             reasons
         )
@@ -179,7 +178,8 @@ class Run:
 
 
 def _watched(folder: Path, options: dict[str, Any]) -> Run:
-    done = run(SCRIPT, folder, OPTIONS=json.dumps(options), RLEXPORTER_RECORD=str(folder / "record.jsonl"))
+    files = {"RLEXPORTER_RECORD": str(folder / "record.jsonl"), "RLEXPORTER_STATE_FILE": str(folder / "state.json")}
+    done = run(SCRIPT, folder, OPTIONS=json.dumps(options), **files)
     assert no_errors(done)
     return Run(folder, done)
 

@@ -1,6 +1,6 @@
 // Every series, to search in; a row opens to its curve and its whole meaning.
 const OPEN = new Map(); // the ids of the rows that are open -> {series, labels}
-const OWN = /^(rl_condition|rl_threshold|rl_signal|rl_logged|rlexporter_)/; // about the watching: behind what is watched
+const OWN = /^(rl_condition|rl_threshold|rl_nearest_limit|rl_signal|rl_logged|rlexporter_)/; // about the watching: behind what is watched
 
 function table(status) {
   const rows = [...status.series].sort((a, b) => OWN.test(a.name) - OWN.test(b.name));

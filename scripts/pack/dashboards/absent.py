@@ -13,7 +13,7 @@ GOOD: Mapping[str, str] = {
     "Values that were not given": "every value was given: good",
     "Conditions that have begun": "nothing has been wrong: good",
     "Signals that this run does not have": "every signal can be seen: good",
-    "Checkpoints": "none yet",
+    "Checkpoint of step": "none yet",
 }
 """By the title of the panel, in runs of any algorithm."""
 

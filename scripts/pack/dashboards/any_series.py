@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from scripts.pack.dashboards.boxes import Column, table
 from scripts.pack.dashboards.by_step import over_steps
-from scripts.pack.dashboards.frame import Page, select
+from scripts.pack.dashboards.frame import RUN, Page, select
 from scripts.pack.dashboards.panels import Query, timeseries, without_range
 
 NAMES = '__name__=~"(rl|rlexporter)_.+",__name__!~".+_(bucket|info)"'
@@ -20,7 +20,7 @@ def build(page: Page) -> None:
     absent = "This run does not have the series: choose another one at the top of the page"
     over_time = [Query(f"{{{_CHOSEN}}}", "$series")]
     page.add(timeseries("$series over time", over_time, shown, unit="none", description=text, absent=absent), 12, 9)
-    page.add(over_steps("$series over the steps", f"max by (run) ({{{_CHOSEN}}})", shown, text), 12, 9)
+    page.add(over_steps("$series over the steps", f"max by ({RUN}) ({{{_CHOSEN}}})", shown, text), 12, 9)
     page.add(
         table(
             "Every series",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from scripts.pack.dashboards.frame import Json, skeleton
+from scripts.pack.dashboards.frame import PLACE, Json, skeleton
 from scripts.pack.dashboards.panels import Query, Step, letter, limits, override, panel
 
 GREEN, YELLOW, ORANGE, RED, BLUE, GRAY = "green", "yellow", "orange", "red", "blue", "text"
@@ -77,9 +77,9 @@ def table(
 
 def info(title: str, names: Sequence[str], series: str, description: str, *, none: str = "none") -> Json:
     """Show the labels ``names`` of ``series``, a column each; an instance leads to its status page."""
-    labels: dict[str, Mapping[str, object]] = {name: {} for name in names}
+    labels: dict[str, Mapping[str, object]] = {**{name: {} for name in names}, **IN_PLACE}
     labels["instance"] = {"links": [STATUS_PAGE]}
-    columns = [Column("one", f"max by ({', '.join(names)}) ({series})")]
+    columns = [Column("one", f"max by ({', '.join((PLACE, *names))}) ({series})")]
     return table(title, columns, description, labels=labels, hidden=("one",), none=none)
 
 
@@ -125,5 +125,7 @@ OPEN_RUN = link(
 )
 """Link from the name of a run in a table to its dashboard."""
 STATUS_PAGE = link("Status page of the process", "http://${__data.fields.instance}/", away=True)
+IN_PLACE: Mapping[str, Mapping[str, object]] = {"cluster": {}, "namespace": {}}
+"""Columns that only tables of runs with such labels have: runs of one name in two places are told apart."""
 HIDDEN: Mapping[str, object] = {"custom__hidden": True}
 """Look of a column that only links read."""

@@ -20,13 +20,13 @@ from dataclasses import replace
 
 from rlexporter.catalog.metrics import NAMED
 from rlexporter.model.metric import Kind, Metric
-from scripts.pack.dashboards.frame import ZERO, Json, select
+from scripts.pack.dashboards.frame import RUN, ZERO, Json, select
 from scripts.pack.dashboards.panels import Query, described, mean, override, timeseries
 
 POINTS = 3000
 """Most points of a curve: within a week one every two minutes, so that a run of an hour has thirty."""
 X = "step"
-STEP = f"max by (run) (rl_step{{{ZERO}}})"
+STEP = f"max by ({RUN}) (rl_step{{{ZERO}}})"
 ABSENT = "not in this run"
 """Value of a run in the legend where it has none."""
 
@@ -72,7 +72,7 @@ def by_step(title: str, names: Sequence[str], *more: str, log: bool = False) -> 
 
 def over_steps(title: str, expr: str, shown: Metric, text: str, *, log: bool = False) -> Json:
     """Return a panel of ``expr``, a value of each run by the label ``run``, with the unit of ``shown``."""
-    queries = [Query(STEP, format="table"), Query(expr, format="table")]
+    queries = [Query(named(STEP), format="table"), Query(named(expr), format="table")]
     axis = override(X, **_EVERYWHERE, custom__axisLabel=X)
     made = timeseries(
         title, queries, replace(shown, healthy=None), log=log, absent=ABSENT, description=text, overrides=[axis]
@@ -86,11 +86,17 @@ def over_steps(title: str, expr: str, shown: Metric, text: str, *, log: bool = F
     return made
 
 
+def named(expr: str) -> str:
+    """Return ``expr`` with the place of a run in its name, so that two of one name in two places are two columns."""
+    joined = f'label_join({expr}, "run", " ", "run", "namespace", "cluster")'
+    return f'label_replace({joined}, "run", "$1", "run", "(.*?) *")'
+
+
 def _sources(names: Sequence[str], more: Sequence[str]) -> Iterator[str]:
     for name in names:
         if NAMED[name].kind is Kind.HISTOGRAM:
             # A rate outlives the series by its window, and a value without a step has no place.
-            yield f"{mean(NAMED[name], select(*more))} and on (run) {STEP}"
+            yield f"{mean(NAMED[name], select(*more))} and on ({RUN}) {STEP}"
         else:
             matchers = select('rank="0"', *more)
-            yield f"max by (run) ({name}{{{matchers}}})"
+            yield f"max by ({RUN}) ({name}{{{matchers}}})"

@@ -11,7 +11,7 @@ from rlexporter.conditions.from_catalog import ShownSeries, sources
 from rlexporter.model.metric import Kind, Metric
 from scripts.pack.dashboards import limits
 from scripts.pack.dashboards.families import SAMPLERS, SAMPLES
-from scripts.pack.dashboards.frame import ZERO, Json, select
+from scripts.pack.dashboards.frame import RUN, ZERO, Json, select
 from scripts.pack.dashboards.linked import linked
 from scripts.pack.dashboards.panels import Query, capital, described, gauge, mean, missing, timeseries, words
 
@@ -100,7 +100,7 @@ def _read(source: ShownSeries) -> str:
     metric = NAMED[source.series]
     if metric.kind is Kind.HISTOGRAM:
         return mean(metric, select('rank="0"'))
-    return f"max by (run) ({metric.series}{{{ZERO}}})"
+    return f"max by ({RUN}) ({metric.series}{{{ZERO}}})"
 
 
 def _extreme(shown: Shown, function: str) -> str:
@@ -114,4 +114,4 @@ def _extremes(shown: Shown, function: str) -> Iterator[str]:
         if metric.kind is Kind.HISTOGRAM:
             yield f"{function}_over_time(({_read(source)})[$__range:$__rate_interval] @ end())"
         else:
-            yield f"{function} by (run) ({function}_over_time({metric.series}{{{ZERO}}}[$__range] @ end()))"
+            yield f"{function} by ({RUN}) ({function}_over_time({metric.series}{{{ZERO}}}[$__range] @ end()))"

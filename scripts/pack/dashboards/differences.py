@@ -5,8 +5,9 @@ from __future__ import annotations
 from rlexporter.catalog.metrics import NAMED
 from scripts.pack.dashboards import state, variables
 from scripts.pack.dashboards.boxes import COLORED, HIDDEN, OPEN_RUN, Column, table
+from scripts.pack.dashboards.by_step import named
 from scripts.pack.dashboards.families import with_dashboard
-from scripts.pack.dashboards.frame import ZERO, Json, select
+from scripts.pack.dashboards.frame import RUN, ZERO, Json, select
 from scripts.pack.dashboards.panels import described
 
 _TEXTS = ("algorithm", "model", "trainer", "loss_type", "importance_sampling_level", "trl")
@@ -19,7 +20,7 @@ def _last(series: str, *, function: str = "last_over_time") -> str:
 
 
 _START = _last("rl_run_start_timestamp_seconds")
-_NEWEST = f"and on (job, instance, run) ({_START} == on (run) group_left () max by (run) ({_START}))"
+_NEWEST = f"and on (job, instance, {RUN}) ({_START} == on ({RUN}) group_left () max by ({RUN}) ({_START}))"
 """Restricts series to those of the newest process of each run: one that was resumed has had several."""
 
 
@@ -43,22 +44,22 @@ def runs() -> Json:
 
 def _columns() -> tuple[Column, ...]:
     best = _last("rl_reward_mean", function="max_over_time")
-    hours = f"max by (run) (last_over_time(rl:run_gpu_seconds{{{select()}}}[$__range])) / 3600"
+    hours = f"max by ({RUN}) (last_over_time(rl:run_gpu_seconds{{{select()}}}[$__range])) / 3600"
     return (
         Column("state", state.code(), {"mappings": [state.mapping()], "custom__cellOptions": COLORED}),
         Column("set-up", with_dashboard(f"{_last('rl_run_info')} {_NEWEST}", *_SET_UP)),
-        Column("started", f"1000 * max by (run) ({_START})", {"unit": "dateTimeAsLocal"}),
-        Column("step", f"max by (run) ({_last('rl_step')} {_NEWEST})"),
-        Column("last reward", f"max by (run) ({_last('rl_reward_mean')} {_NEWEST})", {"decimals": 3}),
-        Column("best reward", f"max by (run) ({best})", {"decimals": 3}),
+        Column("started", f"1000 * max by ({RUN}) ({_START})", {"unit": "dateTimeAsLocal"}),
+        Column("step", f"max by ({RUN}) ({_last('rl_step')} {_NEWEST})"),
+        Column("last reward", f"max by ({RUN}) ({_last('rl_reward_mean')} {_NEWEST})", {"decimals": 3}),
+        Column("best reward", f"max by ({RUN}) ({best})", {"decimals": 3}),
         Column("GPU hours", hours, {"unit": "h"}),
     )
 
 
-_SETTINGS = f"max by (run, name) ({_last('rl_hyperparameter')} {_NEWEST})"
+_SETTINGS = f"max by ({RUN}, name) ({_last('rl_hyperparameter')} {_NEWEST})"
 _DIFFER = (
     f"max by (name) ({_SETTINGS}) != min by (name) ({_SETTINGS}) "
-    f"or count by (name) ({_SETTINGS}) < scalar(count(count by (run) ({_SETTINGS})))"
+    f"or count by (name) ({_SETTINGS}) < scalar(count(count by ({RUN}) ({_SETTINGS})))"
 )
 _NAME = "setting"
 
@@ -67,7 +68,7 @@ def settings() -> Json:
     """Return a table of the numeric settings in which the runs differ, or which only some have: a column a run."""
     made = table(
         "Settings that differ",
-        [Column("Value", f"{_SETTINGS} and on (name) ({_DIFFER})")],
+        [Column("Value", named(f"{_SETTINGS} and on (name) ({_DIFFER})"))],
         f"{described(NAMED['rl_hyperparameter'])} Only those in which the runs that are chosen differ, or that only "
         "some of them have; settings that are words are in the table of runs.",
         labels={},

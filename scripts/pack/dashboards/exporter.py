@@ -8,7 +8,7 @@ from rlexporter.catalog.metrics import NAMED
 from rlexporter.model.metric import Group, Kind, Metric
 from scripts.pack.dashboards import variables
 from scripts.pack.dashboards.boxes import GREEN, ORANGE, RED, info, stat
-from scripts.pack.dashboards.frame import Json, Page, dashboard, select
+from scripts.pack.dashboards.frame import RUN, Json, Page, dashboard, select
 from scripts.pack.dashboards.panels import Query, capital, described, grown, timeseries, words
 
 UID = "rlexporter-exporter"
@@ -41,8 +41,8 @@ def build(catalog: Sequence[Metric]) -> Json:
 
 
 def _cost(page: Page) -> None:
-    looking = f"sum by (run) (rate(rlexporter_observe_seconds_total{{{_OF}}}[$__rate_interval]))"
-    writing = f"sum by (run) (rate(rlexporter_record_seconds_total{{{_OF}}}[$__rate_interval]))"
+    looking = f"sum by ({RUN}) (rate(rlexporter_observe_seconds_total{{{_OF}}}[$__rate_interval]))"
+    writing = f"sum by ({RUN}) (rate(rlexporter_record_seconds_total{{{_OF}}}[$__rate_interval]))"
     share = [Query(looking, "{{run}}: tensors"), Query(writing, "{{run}}: log lines and conditions")]
     metric = NAMED["rlexporter_observe_seconds_total"]
     page.add(timeseries("Share of the training thread's time", share, metric, unit="percentunit", absent=_UNSEEN), 12)
@@ -89,8 +89,8 @@ def _versions() -> Json:
 
 
 def _any(metric: Metric) -> Json:
-    by = ("run", *metric.labels)
-    kept, legend = ", ".join(by), " ".join("{{" + label + "}}" for label in by)
+    kept = ", ".join((RUN, *metric.labels))
+    legend = " ".join("{{" + label + "}}" for label in ("run", *metric.labels))
     expr = f"max by ({kept}) ({metric.series}{{{_OF}}})"
     if metric.kind is Kind.COUNTER:
         expr = f"sum by ({kept}) ({grown(metric.series, _OF)})"

@@ -22,23 +22,21 @@ from scripts.pack.dashboards.boxes import (
     table,
 )
 from scripts.pack.dashboards.families import with_dashboard
-from scripts.pack.dashboards.frame import RANK_0, Json, Page, dashboard, select
+from scripts.pack.dashboards.frame import RANK_0, RUN, Json, Page, dashboard, select
 from scripts.pack.dashboards.panels import Query, described, limits, timeseries, without_range
 
 UID = "rlexporter-fleet"
 
-BY = ", ".join((*variables.PLACES, "run"))
-"""The labels that tell runs apart: two of one name in two namespaces are two."""
 _OWNED = ",".join(f'{name}=~"${name}"' for name in variables.OWNERS)
 _ALL = select(_OWNED)
 _MAIN = select(RANK_0, _OWNED)
 _COMPARE = f"/d/{compare.UID}?${{run:queryparam}}&${{job:queryparam}}&${{datasource:queryparam}}&${{__url_time_range}}"
 _STEPS = tuple(f"increase(rl_step_duration_seconds_{part}{{{_MAIN}}}[$__range])" for part in ("sum", "count"))
-_PACE = f"max by ({BY}) ({_STEPS[0]} / ({_STEPS[1]} > 0)) or max by ({BY}) (rl_step_time_seconds{{{_MAIN}}})"
+_PACE = f"max by ({RUN}) ({_STEPS[0]} / ({_STEPS[1]} > 0)) or max by ({RUN}) (rl_step_time_seconds{{{_MAIN}}})"
 _SLOPES = tuple(f"deriv({name}{{{_MAIN}}}[$__range])" for name in ("rl_reward_mean", "rl_step"))
-_SLOPE = f"100 * max by ({BY}) ({_SLOPES[0]} / ({_SLOPES[1]} > 0))"
+_SLOPE = f"100 * max by ({RUN}) ({_SLOPES[0]} / ({_SLOPES[1]} > 0))"
 _SPENT, _LOST = (
-    f"max by ({BY}) ({name}{{{_ALL}}}) / 3600" for name in ("rl:run_gpu_seconds", "rl:run_gpu_seconds_since_critical")
+    f"max by ({RUN}) ({name}{{{_ALL}}}) / 3600" for name in ("rl:run_gpu_seconds", "rl:run_gpu_seconds_since_critical")
 )
 _COMPARED = (
     ("Reward", "rl_reward_mean"),
@@ -64,7 +62,7 @@ def build(catalog: Sequence[Metric]) -> Json:
     page.add(_runs(), 24, 12)
     page.row("Side by side", collapsed=True)
     for title, name in _COMPARED:
-        query = Query(f"max by ({BY}) ({name}{{{_MAIN}}})", "{{run}}")
+        query = Query(f"max by ({RUN}) ({name}{{{_MAIN}}})", "{{run}}")
         page.add(timeseries(title, [query], without_range(name)), 6)
     return dashboard(
         UID,
@@ -81,14 +79,14 @@ def _now(expr: str, legend: str) -> Query:
 
 
 def _count(title: str, number: int, color: str) -> Json:
-    query = _now(f"count(({verdict.word(BY, _OWNED)}) == {number})", "runs")
+    query = _now(f"count(({verdict.word(_OWNED)}) == {number})", "runs")
     text = f"Runs with the verdict {title.lower()}, by the conditions of their newest attempt."
     return stat(title, query, text, steps=((GRAY, None), (color, 1.0)))
 
 
 def _running() -> Json:
     matchers = select('state="running"', _OWNED)
-    query = _now(f"count(count by ({BY}) (rl:run_state{{{matchers}}}))", "runs")
+    query = _now(f"count(count by ({RUN}) (rl:run_state{{{matchers}}}))", "runs")
     return stat("Running", query, "Runs whose newest process trains.", steps=((GRAY, None), (GREEN, 1.0)))
 
 
@@ -97,7 +95,7 @@ def _lost() -> Json:
         f"rl:run_last_seen_timestamp_seconds{{{select(state, _OWNED)}}}"
         for state in ('state="failed"', 'state=~"starting|running"')
     )
-    query = _now(f"count(max by ({BY}) ({failed} or {alive} < time() - 120))", "runs")
+    query = _now(f"count(max by ({RUN}) ({failed} or {alive} < time() - 120))", "runs")
     text = "Runs of the last day that ended with an exception, or vanished while they trained, and are not back."
     return stat("Failed or gone", query, text, steps=((GRAY, None), (RED, 1.0)))
 
@@ -144,18 +142,18 @@ def _runs() -> Json:
 
 
 def _columns() -> tuple[Column, ...]:
-    age = f"time() - max by ({BY}) (last_over_time(rl_last_step_timestamp_seconds{{{_MAIN}}}[$__range]))"
-    step, planned = (f"max by ({BY}) ({name}{{{_MAIN}}})" for name in ("rl_step", "rl_steps_planned"))
-    reward = f"max by ({BY}) (last_over_time(rl_reward_mean{{{_MAIN}}}[$__range]))"
+    age = f"time() - max by ({RUN}) (last_over_time(rl_last_step_timestamp_seconds{{{_MAIN}}}[$__range]))"
+    step, planned = (f"max by ({RUN}) ({name}{{{_MAIN}}})" for name in ("rl_step", "rl_steps_planned"))
+    reward = f"max by ({RUN}) (last_over_time(rl_reward_mean{{{_MAIN}}}[$__range]))"
     colored = {"custom__cellOptions": COLORED}
     return (
-        Column("verdict", verdict.word(BY, _OWNED), {"mappings": [verdict.WORD], **colored}),
-        Column("why", verdict.cause(BY, _OWNED)),
+        Column("verdict", verdict.word(_OWNED), {"mappings": [verdict.WORD], **colored}),
+        Column("why", verdict.cause(_OWNED)),
         Column("info", _info()),
-        Column("where", f"max by ({BY}, instance) (rl_run_info{{{_MAIN}}})"),
-        Column("state", state.code(BY, _OWNED), {"mappings": [state.mapping()], **colored}),
+        Column("where", f"max by ({RUN}, instance) (rl_run_info{{{_MAIN}}})"),
+        Column("state", state.code(_OWNED), {"mappings": [state.mapping()], **colored}),
         Column("age", age, {"unit": "s"}),
-        Column("step", f"max by ({BY}) (last_over_time(rl_step{{{_MAIN}}}[$__range]))"),
+        Column("step", f"max by ({RUN}) (last_over_time(rl_step{{{_MAIN}}}[$__range]))"),
         Column("done", f"{step} / {planned}", {"unit": "percentunit"}),
         Column("step time", _PACE, {"unit": "s"}),
         Column("reward", reward, {"decimals": 3}),

@@ -33,6 +33,9 @@ def select(*more: str) -> str:
     return ",".join(('job=~"$job"', *_PLACE, 'run=~"$run"', *more))
 
 
+PLACE = "cluster, namespace"
+RUN = f"{PLACE}, run"
+"""Labels that tell runs apart: two of one name in two clusters are two. Which ones a site has, `generate` is told."""
 RANK_0 = 'rank="0"'
 ZERO = select(RANK_0)
 
@@ -65,7 +68,7 @@ def _annotations() -> list[Json]:
         _annotation("Alerts", f"ALERTS{{{FIRING}}}", "red", "{{alertname}}", _ALERT),
         _annotation(
             "Conditions begin",
-            f"1000 * max by (run, condition, severity) (rl_condition_last_event_timestamp_seconds{{{begun}}})",
+            f"1000 * max by ({RUN}, condition, severity) (rl_condition_last_event_timestamp_seconds{{{begun}}})",
             "orange",
             "{{condition}}",
             "{{run}}: {{severity}}, begins to hold in this step",
@@ -73,7 +76,7 @@ def _annotations() -> list[Json]:
         ),
         _annotation(
             "Checkpoints",
-            f"1000 * max by (run) (rl_last_checkpoint_timestamp_seconds{{{ZERO}}})",
+            f"1000 * max by ({RUN}) (rl_last_checkpoint_timestamp_seconds{{{ZERO}}})",
             "blue",
             "Checkpoint",
             "{{run}}",
@@ -81,7 +84,7 @@ def _annotations() -> list[Json]:
         ),
         _annotation(
             "Starts",
-            f"1000 * max by (run) (rl_run_start_timestamp_seconds{{{ZERO}}})",
+            f"1000 * max by ({RUN}) (rl_run_start_timestamp_seconds{{{ZERO}}})",
             "green",
             "Start",
             "{{run}}: a process begins or resumes the run",
@@ -89,7 +92,7 @@ def _annotations() -> list[Json]:
         ),
         _annotation(
             "Ends",
-            f"max by (run, state) (rl_run_state{{{ended}}} == 1)",
+            f"max by ({RUN}, state) (rl_run_state{{{ended}}} == 1)",
             "purple",
             "End: {{state}}",
             "{{run}}: its process is over; drawn as long as it serves what it saw last",

@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 from rlexporter.catalog.conditions import CONDITIONS
 from rlexporter.model.condition import Baseline, Condition, Severity
 from scripts.pack.dashboards.boxes import ORANGE, YELLOW
-from scripts.pack.dashboards.frame import Json, select
+from scripts.pack.dashboards.frame import RUN, Json, select
 from scripts.pack.dashboards.panels import Query
 
 NOTE = "Dashed lines: the limits in force, where the curve comes near."
 
-_NEAR = 4
+_NEAR = 2
 """A limit that is further away than so many times the value is not drawn: it would press the curve flat."""
 _COLORS = {Severity.CRITICAL.value: ORANGE, Severity.WARNING.value: YELLOW}
 """Colors of limits, both milder than those of what is wrong: a healthy run shows nothing red."""
@@ -50,8 +50,8 @@ def look() -> list[Json]:
 def _near(names: Sequence[str], extreme: Callable[[str], str], below: bool) -> str:
     of = select('rank="0"', f'condition=~"{"|".join(names)}"', f'severity=~"{"|".join(_COLORS)}"')
     if below:
-        return f"max by (run, severity) (rl_threshold{{{of}}}) > on (run) group_left () {extreme('min')} / {_NEAR}"
-    return f"min by (run, severity) (rl_threshold{{{of}}}) < on (run) group_left () {_NEAR} * {extreme('max')}"
+        return f"max by ({RUN}, severity) (rl_threshold{{{of}}}) > on ({RUN}) group_left () {extreme('min')} / {_NEAR}"
+    return f"min by ({RUN}, severity) (rl_threshold{{{of}}}) < on ({RUN}) group_left () {_NEAR} * {extreme('max')}"
 
 
 def _is_level(condition: Condition) -> bool:

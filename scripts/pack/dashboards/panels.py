@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from rlexporter.catalog.metrics import NAMED
 from rlexporter.model.metric import Kind, Metric
-from scripts.pack.dashboards.frame import SOURCE, ZERO, Json, select, skeleton
+from scripts.pack.dashboards.frame import RUN, SOURCE, ZERO, Json, select, skeleton
 
 UNITS = {"seconds": "s", "fraction": "percentunit", "bytes": "bytes", "tokens": "short"}
 WINDOW = "${window}s"
@@ -40,12 +40,12 @@ def unit_of(metric: Metric) -> str:
 def gauge(name: str, *by: str, legend: str = "") -> Query:
     """Return a query of a gauge of rank 0; the labels ``by`` tell its lines apart."""
     text = legend or " ".join("{{" + label + "}}" for label in by) or words(name)
-    return Query(f"max by ({', '.join(('run', *by))}) ({name}{{{ZERO}}})", text)
+    return Query(f"max by ({', '.join((RUN, *by))}) ({name}{{{ZERO}}})", text)
 
 
 def rate(name: str, legend: str) -> Query:
     """Return a query of the growth of a counter of rank 0, per second."""
-    return Query(f"sum by (run) (rate({name}{{{ZERO}}}[$__rate_interval]))", legend)
+    return Query(f"sum by ({RUN}) (rate({name}{{{ZERO}}}[$__rate_interval]))", legend)
 
 
 def grown(name: str, of: str) -> str:
@@ -59,7 +59,7 @@ def grown(name: str, of: str) -> str:
 
 def mean(metric: Metric, of: str, *by: str) -> str:
     """Return an expression for the mean of a histogram, over the series with the matchers ``of``."""
-    kept = ", ".join(("run", *by))
+    kept = ", ".join((RUN, *by))
 
     def rated(part: str, *more: str) -> str:
         return f"sum by ({kept}) (rate({metric.series}_{part}{{{','.join((of, *more))}}}[$__rate_interval]))"
@@ -71,7 +71,7 @@ def mean(metric: Metric, of: str, *by: str) -> str:
 
 def quantile(metric: Metric, part: float, of: str) -> str:
     """Return an expression for the quantile ``part`` of a histogram, over the series with the matchers ``of``."""
-    return f"histogram_quantile({part:g}, sum by (run, le) (rate({metric.series}_bucket{{{of}}}[$__rate_interval])))"
+    return f"histogram_quantile({part:g}, sum by ({RUN}, le) (rate({metric.series}_bucket{{{of}}}[$__rate_interval])))"
 
 
 def words(name: str) -> str:

@@ -9,6 +9,7 @@ from scripts.pack.dashboards.boxes import (
     COLORED,
     GRAY,
     GREEN,
+    IN_PLACE,
     RED,
     SEVERITY,
     Column,
@@ -18,18 +19,18 @@ from scripts.pack.dashboards.boxes import (
     table,
     words,
 )
-from scripts.pack.dashboards.frame import ZERO, Json, Page, select
-from scripts.pack.dashboards.panels import Query, described, gauge, timeseries, without_range
+from scripts.pack.dashboards.frame import PLACE, RUN, ZERO, Json, Page, select
+from scripts.pack.dashboards.panels import Query, described, gauge
 
 _ANY = select()
 """Matchers for all ranks, since a NaN is judged on the rank that sees it."""
-_LAST_STEP = f"max by (run) (last_over_time(rl_last_step_timestamp_seconds{{{ZERO}}}[$__range]))"
-_GPU_HOURS = f"max by (run) (rl:run_gpu_seconds{{{_ANY}}}) / 3600"
+_LAST_STEP = f"max by ({RUN}) (last_over_time(rl_last_step_timestamp_seconds{{{ZERO}}}[$__range]))"
+_GPU_HOURS = f"max by ({RUN}) (rl:run_gpu_seconds{{{_ANY}}}) / 3600"
 
 
 def numbers(page: Page) -> None:
     """Add the numbers at a glance to ``page``."""
-    hidden = f"sum by (run) (rl_nonfinite_values_total{{{_ANY}}}) or 0 * max by (run) (rl_run_info{{{ZERO}}})"
+    hidden = f"sum by ({RUN}) (rl_nonfinite_values_total{{{_ANY}}}) or 0 * max by ({RUN}) (rl_run_info{{{ZERO}}})"
     step, planned = gauge("rl_step"), gauge("rl_steps_planned")
     state_of = (
         "failed: train() raised; preempted: SIGTERM; stopped: Ctrl-C or sys.exit; unreachable: it was running, and is "
@@ -38,15 +39,14 @@ def numbers(page: Page) -> None:
     done = Query(f"{step.expr} / {planned.expr}", "done")
     saved, good = gauge("rl_last_checkpoint_step", legend="last"), gauge("rl_last_good_checkpoint_step", legend="good")
     saved_text = f"{NAMED['rl_last_checkpoint_step'].help} Good: {described(NAMED['rl_last_good_checkpoint_step'])}"
-    nearest = Query(f"max by (run) ({stability.worst()})", "share")
     spent = "GPU hours of the newest attempt."
     for panel in (
         stat("State", Query(state.code(), "state"), state_of, mappings=[state.mapping()]),
         stat("Algorithm", Query(_newest(), "{{algorithm}}"), _ALGORITHM, name=True, links=[_PAGE]),
         stat("Step", step, described(NAMED["rl_step"]), beside=[done], shares=("done",)),
-        stat("Last step, ago", Query(f"time() - {_LAST_STEP}", "age"), _AGE, unit="s"),
-        stat("Checkpoints", saved, saved_text, beside=[good], none="none yet"),
-        stat("Nearest to an alert", nearest, stability.DESCRIPTION, unit="percentunit", steps=stability.NEAR),
+        stat("Since the last step", Query(f"time() - {_LAST_STEP}", "age"), _AGE, unit="s"),
+        stat("Checkpoint of step", saved, saved_text, beside=[good], none="none yet"),
+        stability.now(),
         stat("NaN and infinite", Query(hidden, "values"), _NAN, steps=((GREEN, None), (RED, 1.0))),
         stat("GPU hours", Query(_GPU_HOURS, "hours"), spent, unit="h", none="no GPU"),
     ):
@@ -62,11 +62,11 @@ def _newest() -> str:
     info, began = (
         f"max by ({by}) (last_over_time({name}{{{ZERO}}}[$__range] @ end()))"
         for name, by in (
-            ("rl_run_info", "run, instance, algorithm"),
-            ("rl_run_start_timestamp_seconds", "run, instance"),
+            ("rl_run_info", f"{RUN}, instance, algorithm"),
+            ("rl_run_start_timestamp_seconds", f"{RUN}, instance"),
         )
     )
-    return f"topk by (run) (1, {info} * on (run, instance) group_left () {began})"
+    return f"topk by ({RUN}) (1, {info} * on ({RUN}, instance) group_left () {began})"
 
 
 _AGE = described(NAMED["rl_last_step_timestamp_seconds"])
@@ -76,37 +76,25 @@ _NAN = described(NAMED["rl_nonfinite_values_total"])
 def conditions(page: Page) -> None:
     """Add what has begun, and how near each signal is to its limits, to ``page``."""
     page.add(_begun(), 12, 9)
-    shown = without_range("rl_step")
-    page.add(
-        timeseries(
-            "Signals as a share of their limits",
-            stability.shares(),
-            shown,
-            unit="percentunit",
-            absent=stability.ABSENT,
-            description=stability.DESCRIPTION,
-        ),
-        12,
-        9,
-    )
+    page.add(stability.over_time(), 12, 9)
 
 
 def _begun() -> Json:
-    by = "max by (condition, severity, rank)"
+    by = f"max by ({PLACE}, condition, severity, rank)"
     yes = [words({"0": ("no", GRAY), "1": ("yes", RED)})]
     columns = [
         Column("holds", f"{by} (rl_condition{{{_ANY}}})", {"mappings": yes, "custom__cellOptions": COLORED}),
         Column("last began in step", f"{by} (rl_condition_last_event_step{{{_ANY}}})"),
         Column("value then", f"{by} (rl_condition_last_event_value{{{_ANY}}})", {"decimals": 3}),
         Column("limit then", f"{by} (rl_condition_last_event_threshold{{{_ANY}}})", {"decimals": 3}),
-        Column("times", f"sum by (condition, severity, rank) (rl_condition_events_total{{{_ANY}}})"),
+        Column("times", f"sum by ({PLACE}, condition, severity, rank) (rl_condition_events_total{{{_ANY}}})"),
     ]
     index = [link("What it means", f"{RUNBOOKS}/README.md", away=True)]
     return table(
         "Conditions that have begun",
         columns,
         described(NAMED["rl_condition"]),
-        labels={"condition": {"links": index}, "severity": SEVERITY, "rank": {}},
+        labels={"condition": {"links": index}, "severity": SEVERITY, "rank": {}, **IN_PLACE},
         sort="last began in step",
         none="No condition has begun; or no data in this range",
     )
@@ -121,9 +109,9 @@ def settings(page: Page) -> None:
     page.add(
         table(
             "Settings",
-            [Column("value", f"max by (name) (rl_hyperparameter{{{ZERO}}})")],
+            [Column("value", f"max by ({PLACE}, name) (rl_hyperparameter{{{ZERO}}})")],
             described(NAMED["rl_hyperparameter"]),
-            labels={"name": {}},
+            labels={"name": {}, **IN_PLACE},
             none="The trainer has no settings that are numbers",
         ),
         10,

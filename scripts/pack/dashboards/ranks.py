@@ -8,8 +8,8 @@ from rlexporter.catalog.algorithms import GRPO, PPO, PPO_LEGACY, RLOO
 from rlexporter.catalog.metrics import NAMED
 from rlexporter.model.metric import Group, Kind, Metric, RankScope
 from scripts.pack.dashboards import variables
-from scripts.pack.dashboards.boxes import GREEN, ORANGE, RED, STATUS_PAGE, YELLOW, Column, stat, table
-from scripts.pack.dashboards.frame import Json, Page, dashboard, select
+from scripts.pack.dashboards.boxes import GREEN, IN_PLACE, ORANGE, RED, STATUS_PAGE, YELLOW, Column, stat, table
+from scripts.pack.dashboards.frame import PLACE, RUN, Json, Page, dashboard, select
 from scripts.pack.dashboards.panels import (
     Query,
     capital,
@@ -35,9 +35,9 @@ def build(catalog: Sequence[Metric]) -> Json:
     page.row("Ranks")
     _numbers(page)
     page.row("Stragglers")
-    step = Query(f"max by (run, rank) (rl_step{{{OF}}})", "rank {{rank}}")
+    step = Query(f"max by ({RUN}, rank) (rl_step{{{OF}}})", "rank {{rank}}")
     page.add(timeseries("Step time", [Query(_pace(), "rank {{rank}}")], NAMED["rl_step_duration_seconds"], window=True))
-    ratio = Query(f"{_pace()} / on (run) group_left () quantile by (run) (0.5, {_pace()})", "rank {{rank}}")
+    ratio = Query(f"{_pace()} / on ({RUN}) group_left () quantile by ({RUN}) (0.5, {_pace()})", "rank {{rank}}")
     text = "Step time of each rank as a multiple of the median of the ranks. " + _ALONE + "."
     slow = without_range("rl_step_duration_seconds")
     page.add(
@@ -46,9 +46,9 @@ def build(catalog: Sequence[Metric]) -> Json:
         )
     )
     page.add(timeseries("Step", [step], NAMED["rl_step"]))
-    phases = Query(f"max by (run, rank, phase) (rl_phase_time_seconds{{{OF}}})", "rank {{rank}} {{phase}}")
+    phases = Query(f"max by ({RUN}, rank, phase) (rl_phase_time_seconds{{{OF}}})", "rank {{rank}} {{phase}}")
     page.add(timeseries("Phases of the last step", [phases], NAMED["rl_phase_time_seconds"]), 12)
-    now = Query(f"max by (run, rank, phase) (rl_phase{{{OF}}}) > 0", "rank {{rank}} {{phase}}")
+    now = Query(f"max by ({RUN}, rank, phase) (rl_phase{{{OF}}}) > 0", "rank {{rank}} {{phase}}")
     page.add(timeseries("Phase under way", [now], NAMED["rl_phase"], absent="No phase is under way"), 12)
     page.row("What one rank sees and others do not")
     _differences(page, catalog)
@@ -63,23 +63,24 @@ def build(catalog: Sequence[Metric]) -> Json:
 
 
 def _numbers(page: Page) -> None:
-    serving = Query(f"count(count by (rank) (rl_step_duration_seconds_count{{{OF}}}))", "ranks")
+    serving = Query(f"count by ({RUN}) (count by ({RUN}, rank) (rl_step_duration_seconds_count{{{OF}}}))", "ranks")
     page.add(stat("Ranks that serve", serving, _ALONE + "."), 4, 5)
-    behind = Query(f"max(max by (rank) (rl_step{{{OF}}})) - min(max by (rank) (rl_step{{{OF}}}))", "steps")
+    behind = Query(f"max by ({RUN}) (rl_step{{{OF}}}) - min by ({RUN}) (rl_step{{{OF}}})", "steps")
     late = ((GREEN, None), (ORANGE, 2.0))
     page.add(stat("Last behind first, in steps", behind, described(NAMED["rl_step"]), steps=late), 4, 5)
-    spread = Query(f"max({_pace()}) / min({_pace()}) - 1", "spread")
+    spread = Query(f"max by ({RUN}) ({_pace()}) / min by ({RUN}) ({_pace()}) - 1", "spread")
     text = "How much longer the steps of the slowest rank take than those of the fastest."
     slow = ((GREEN, None), (YELLOW, 0.1), (ORANGE, 0.3))
     page.add(stat("Slowest against fastest", spread, text, unit="percentunit", steps=slow), 4, 5)
-    bad = Query(f"count(sum by (rank) (rl_nonfinite_values_total{{{OF}}}) > 0) or vector(0)", "ranks")
+    nan = f"sum by ({RUN}, rank) (rl_nonfinite_values_total{{{OF}}})"
+    bad = Query(f"count by ({RUN}) ({nan} > 0) or 0 * max by ({RUN}) (rl_step{{{OF}}})", "ranks")
     any_bad = ((GREEN, None), (RED, 1.0))
     page.add(stat("Ranks with NaN", bad, described(NAMED["rl_nonfinite_values_total"]), steps=any_bad), 4, 5)
     where = table(
         "Processes",
-        [Column("step", f"max by (rank, instance) (rl_step{{{OF}}})")],
+        [Column("step", f"max by ({PLACE}, rank, instance) (rl_step{{{OF}}})")],
         "A click on an instance opens its status page.",
-        labels={"rank": {}, "instance": {"links": [STATUS_PAGE]}},
+        labels={"rank": {}, "instance": {"links": [STATUS_PAGE]}, **IN_PLACE},
         none="No process serves this run now",
     )
     page.add(where, 8, 5)
@@ -87,14 +88,14 @@ def _numbers(page: Page) -> None:
 
 def _pace() -> str:
     total, count = (
-        f"sum by (run, rank) (rate(rl_step_duration_seconds_{part}{{{OF}}}[$__rate_interval]))"
+        f"sum by ({RUN}, rank) (rate(rl_step_duration_seconds_{part}{{{OF}}}[$__rate_interval]))"
         for part in ("sum", "count")
     )
     return f"({total} / ({count} > 0))"
 
 
 def _differences(page: Page, catalog: Sequence[Metric]) -> None:
-    values = f"sum by (run, rank, metric) {grown('rl_nonfinite_values_total', OF)} > 0"
+    values = f"sum by ({RUN}, rank, metric) {grown('rl_nonfinite_values_total', OF)} > 0"
     query = Query(values, "rank {{rank}} {{metric}}")
     shown = without_range("rl_nonfinite_values_total")
     page.add(
@@ -113,7 +114,7 @@ def _differences(page: Page, catalog: Sequence[Metric]) -> None:
 def _value(metric: Metric) -> str:
     """Return an expression by rank: the value of a gauge, the rate of a counter, the mean of a histogram."""
     if metric.kind is Kind.GAUGE:
-        return f"max by (run, rank) ({metric.series}{{{OF}}})"
+        return f"max by ({RUN}, rank) ({metric.series}{{{OF}}})"
     if metric.kind is Kind.COUNTER:
-        return f"sum by (run, rank) (rate({metric.series}{{{OF}}}[$__rate_interval]))"
+        return f"sum by ({RUN}, rank) (rate({metric.series}{{{OF}}}[$__rate_interval]))"
     return mean(metric, OF, "rank")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from scripts.pack.dashboards.boxes import BLUE, GREEN, ORANGE, RED, YELLOW, words
-from scripts.pack.dashboards.frame import RANK_0, Json, select
+from scripts.pack.dashboards.frame import RANK_0, RUN, Json, select
 
 _LIVE = {"running": GREEN, "starting": YELLOW, "failed": RED, "preempted": ORANGE, "stopped": ORANGE, "finished": BLUE}
 _OVER = ("failed", "preempted", "stopped", "finished")
@@ -11,14 +11,14 @@ _NUMBERS = {state: number for number, state in enumerate(_LIVE, 1)}
 _GONE = len(_LIVE) + 1
 
 
-def code(by: str = "run", more: str = "") -> str:
+def code(more: str = "") -> str:
     """Return an expression for the number of a run's state, else of how its newest process ended, else that it is gone.
 
-    ``by``: the labels that name a run; ``more``: matchers.
+    ``more``: matchers.
     """
-    live = [f"{_NUMBERS[state]} * (max by ({by}) (rl_run_state{{{_of(state, more)}}}) == 1)" for state in _LIVE]
-    over = [f"{_NUMBERS[state]} * ({_last(state, by, more)} == 1)" for state in _OVER]
-    return " or ".join((*live, *over, f"{_GONE} * ({_last('running', by, more)} == 1)"))
+    live = [f"{_NUMBERS[state]} * (max by ({RUN}) (rl_run_state{{{_of(state, more)}}}) == 1)" for state in _LIVE]
+    over = [f"{_NUMBERS[state]} * ({_last(state, more)} == 1)" for state in _OVER]
+    return " or ".join((*live, *over, f"{_GONE} * ({_last('running', more)} == 1)"))
 
 
 def mapping() -> Json:
@@ -27,11 +27,11 @@ def mapping() -> Json:
     return words({**texts, str(_GONE): ("unreachable", RED)})
 
 
-def _last(state: str, by: str, more: str) -> str:
+def _last(state: str, more: str) -> str:
     began = f"last_over_time(rl_run_start_timestamp_seconds{{{_of('', more)}}}[$__range])"
-    newest = f"topk by ({by}) (1, max by ({by}, instance) ({began}))"
+    newest = f"topk by ({RUN}) (1, max by ({RUN}, instance) ({began}))"
     last = f"last_over_time(rl_run_state{{{_of(state, more)}}}[$__range])"
-    return f"max by ({by}) ({last} and on ({by}, instance) {newest})"
+    return f"max by ({RUN}) ({last} and on ({RUN}, instance) {newest})"
 
 
 def _of(state: str, more: str) -> str:

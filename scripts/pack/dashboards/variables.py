@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from scripts.pack.dashboards.any_series import NAMES
-from scripts.pack.dashboards.frame import ZERO, Json, select, skeleton
+from scripts.pack.dashboards.frame import RUN, ZERO, Json, select, skeleton
 
 PLACES = ("cluster", "namespace")
 """Labels by which runs of one name are told apart; many setups have none of them."""
@@ -23,7 +23,7 @@ _COMPLETIONS = (
 )
 _LOOKED = f"({_COMPLETIONS})[$__range:15s]"
 PACE = (
-    f"max(max by (run) (rl_step_time_seconds{{{ZERO}}}) "
+    f"max(max by ({RUN}) (rl_step_time_seconds{{{ZERO}}}) "
     f"or quantile_over_time(0.95, ({_AGE})[$__range:15s]) "
     f"or 15 * count_over_time({_LOOKED}) / (changes({_LOOKED}) > 1))"
 )

@@ -4,33 +4,47 @@ from __future__ import annotations
 
 from rlexporter.catalog.alerts import RUNBOOKS
 from rlexporter.catalog.conditions import CONDITIONS
-from scripts.pack.dashboards.boxes import GRAY, GREEN, ORANGE, RED, SEVERITY, Column, link, stat, table, words
-from scripts.pack.dashboards.frame import FIRING, RANK_0, Json, Page, select
-from scripts.pack.dashboards.panels import Query
+from scripts.pack.dashboards import limits
+from scripts.pack.dashboards.boxes import (
+    COLORED,
+    GRAY,
+    GREEN,
+    IN_PLACE,
+    ORANGE,
+    RED,
+    SEVERITY,
+    Column,
+    link,
+    stat,
+    table,
+    words,
+)
+from scripts.pack.dashboards.frame import FIRING, PLACE, RANK_0, RUN, Json, Page, select
+from scripts.pack.dashboards.panels import Query, timeseries, without_range
 from scripts.pack.outside import PROCESS_ALERTS
 
 _NOTHING, _UNKNOWN = "none", "unknown"
 WORD = words({"2": ("act", RED), "1": ("look", ORANGE), "0": ("fine", GREEN), "-1": ("not judged", GRAY)})
 """The words of the verdict's numbers."""
 TITLE = "Is my run healthy?"
+_STANDING = words({"2": ("holds", RED), "1": ("eased", ORANGE)})
+_FIRST = 'cause=""'
+"""A matcher of incidents that are no symptoms of others."""
 _RULES = "Not judged: the rules of rlexporter are not loaded, or have not run yet."
 
 
-def word(by: str = "run", more: str = "") -> str:
-    """Return an expression for the verdict on each run: 2 act, 1 look, 0 fine, -1 without our rules.
-
-    ``by``: the labels that name a run; ``more``: matchers.
-    """
-    said = f"max by ({by}) (rl:run_verdict{{{_of(more)}}})"
-    return f"{said} or 0 * {_seen(by, more)} or 0 * {_served(by, more)} - 1"
+def word(more: str = "") -> str:
+    """Return an expression for each run's verdict: 2 act, 1 look, 0 fine, -1 without our rules; ``more``: matchers."""
+    said = f"max by ({RUN}) (rl:run_verdict{{{_of(more)}}})"
+    return f"{said} or 0 * {_seen(more)} or 0 * {_served(more)} - 1"
 
 
-def cause(by: str = "run", more: str = "") -> str:
+def cause(more: str = "") -> str:
     """Return an expression with the condition that the verdict names for each run, as the label ``condition``."""
-    found = f"max by ({by}, condition) (rl:run_cause{{{_of(more)}}})"
-    seen, served = _seen(by, more), _served(by, more)
-    nothing = f'label_replace({seen}, "condition", "{_NOTHING}", "", "") unless on ({by}) {found}'
-    unknown = f'label_replace({served}, "condition", "{_UNKNOWN}", "", "") unless on ({by}) {seen}'
+    found = f"max by ({RUN}, condition) (rl:run_cause{{{_of(more)}}})"
+    seen, served = _seen(more), _served(more)
+    nothing = f'label_replace({seen}, "condition", "{_NOTHING}", "", "") unless on ({RUN}) {found}'
+    unknown = f'label_replace({served}, "condition", "{_UNKNOWN}", "", "") unless on ({RUN}) {seen}'
     return f"{found} or {nothing} or {unknown}"
 
 
@@ -38,12 +52,12 @@ def _of(*more: str) -> str:
     return select(*filter(None, more))
 
 
-def _seen(by: str, more: str) -> str:
-    return f"max by ({by}) (rl:run_last_seen_timestamp_seconds{{{_of(more)}}})"
+def _seen(more: str) -> str:
+    return f"max by ({RUN}) (rl:run_last_seen_timestamp_seconds{{{_of(more)}}})"
 
 
-def _served(by: str, more: str) -> str:
-    return f"max by ({by}) (rl_run_info{{{_of(RANK_0, more)}}})"
+def _served(more: str) -> str:
+    return f"max by ({RUN}) (rl_run_info{{{_of(RANK_0, more)}}})"
 
 
 def texts() -> Json:
@@ -58,9 +72,10 @@ def texts() -> Json:
 def build(page: Page) -> None:
     """Add the panels to ``page``."""
     text = "What the run says of itself, or that it has failed, hangs or is gone. The cause stands beside it."
-    page.add(stat("Verdict", Query(word(), "verdict"), text, mappings=[WORD], fill=True), 4, 5)
-    page.add(_why(), 9, 5)
-    page.add(_wrong(), 11, 5)
+    page.add(stat("Verdict", Query(word(), "verdict"), text, mappings=[WORD], fill=True), 4, 7)
+    page.add(_why(), 8, 7)
+    page.add(_number(), 12, 7)
+    page.add(_wrong(), 24, 5)
 
 
 def _why() -> Json:
@@ -79,24 +94,75 @@ def _why() -> Json:
     return made
 
 
+def _number() -> Json:
+    """Return the curve of the number that the cause is judged by, else of the one that is nearest to an alert."""
+    cause = _newest("rl_run_cause_info", "condition", "severity", "signal")
+    nearest = f"{_newest('rl_nearest_limit_fraction', 'signal')} unless on ({RUN}) {cause}"
+    value = f"max by ({RUN}, signal) (rl_signal{{{select()}}}) and on ({RUN}, signal) ({cause} or {nearest})"
+    passed = f"rl_threshold{{{select(_SEVERE)}}} and on ({RUN}, condition, severity) {cause}"
+    return timeseries(
+        "The number behind it",
+        [Query(value, "{{signal}}"), Query(f"max by ({RUN}, severity) ({passed})", "{{severity}} limit")],
+        without_range("rl_signal"),
+        absent="No data in this range; or nothing is judged yet, or nothing serves this run any more",
+        description="The number that the cause is judged by, and the limit that it has passed. While nothing is wrong: "
+        "the number that is nearest to an alert.",
+        overrides=limits.look(),
+    )
+
+
+def _newest(series: str, *labels: str) -> str:
+    """Return an expression for the one of several series, by their ``labels``, that each run had last."""
+    times = f"max_over_time(timestamp({series}{{{select()}}})[$__range:$__interval] @ end())"
+    return f"topk by ({RUN}) (1, max by ({RUN}, {', '.join(labels)}) ({times}))"
+
+
+_SEVERE = 'severity=~"critical|warning"'
+_OF = f"{PLACE}, condition, severity"
+
+
+def _of_event(recorded: str, served: str, incident: str) -> str:
+    """Return an expression for a fact of when a condition began: as the rules keep it, else as the run serves it."""
+    now = f"{served}{{{select(_SEVERE)}}} and on ({RUN}, condition, severity) {incident}"
+    return f"max by ({_OF}) ({recorded}{{{select(_SEVERE)}}}) or max by ({_OF}) ({now})"
+
+
 def _wrong() -> Json:
-    """Return a table of the alerts that fire, with the step, value and limit of when they began."""
-    severe = 'severity=~"critical|warning"'
-    of = select(severe)
-    by = "max by (condition, severity)"
+    """Return a table of what has gone wrong and is not over, with the step, value and limit of when it began.
+
+    The run says so itself, and what follows from something else is left out; that it failed, hangs or is gone is said
+    by alerts alone.
+    """
+    incident = f"rl_incident{{{select(_SEVERE, _FIRST)}}} > 0"
     columns = [
-        Column("firing", f"max by (alertname, condition, severity) (ALERTS{{{FIRING},{severe}}})"),
-        Column("since step", f"{by} (rl:condition_step{{{of}}})", {"decimals": 0}),
-        Column("value then", f"{by} (rl:condition{{{of}}})", {"decimals": 3}),
-        Column("limit then", f"{by} (rl:condition_threshold{{{of}}})", {"decimals": 3}),
+        Column(
+            "now", f"max by ({_OF}, subject) ({incident})", {"mappings": [_STANDING], "custom__cellOptions": COLORED}
+        ),
+        Column("firing", f"max by ({_OF}, alertname) (ALERTS{{{FIRING},{_SEVERE}}})"),
+        *(
+            Column(title, _of_event(recorded, served, incident), {"decimals": decimals})
+            for title, recorded, served, decimals in (
+                ("since step", "rl:condition_step", "rl_condition_last_event_step", 0),
+                ("value then", "rl:condition", "rl_condition_last_event_value", 3),
+                ("limit then", "rl:condition_threshold", "rl_condition_last_event_threshold", 3),
+            )
+        ),
     ]
     runbook = link("Runbook: what it means, what to do", f"{RUNBOOKS}/${{__value.raw}}.md", away=True)
     return table(
         "Wrong now",
         columns,
-        "The alerts of this run that fire. A click on one opens its runbook.",
-        labels={"severity": SEVERITY, "alertname": {"links": [runbook]}, "condition": {}},
-        hidden=("firing", "condition"),
+        "What has gone wrong and is not over, without what follows from it, and the alerts that fire. Eased: the "
+        "number is within its limit, but not where it was before. A click on an alert opens its runbook.",
+        labels={
+            "severity": SEVERITY,
+            "condition": {"mappings": [texts()], "custom__width": 420},
+            "subject": {},
+            "alertname": {"links": [runbook]},
+            **IN_PLACE,
+        },
+        hidden=("firing",),
+        order=("severity", "condition", "subject", "now", "since step", "value then", "limit then", "alertname"),
         sort="since step",
-        none="No alert fires; or no data in this range",
+        none="Nothing is wrong; or no data in this range",
     )
