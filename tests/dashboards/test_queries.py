@@ -192,7 +192,7 @@ def test_what_is_wrong_now_is_what_the_run_says(server: Server) -> None:
     of = panel(DASHBOARDS["rlexporter-run"], "Wrong now")
 
     def shown(run: str) -> dict[str, dict[str, str]]:
-        found = {}
+        found: dict[str, dict[str, str]] = {}
         for target in of["targets"]:
             for each in _query(server, _view(run), of, target):
                 found.setdefault(each["metric"]["condition"], {})[target["refId"]] = each["value"][1]
@@ -200,14 +200,11 @@ def test_what_is_wrong_now_is_what_the_run_says(server: Server) -> None:
 
     now, firing, step, value, limit = "ABCDE"
     broken = shown(world.BROKEN)
-    assert {name: row.get(now) for name, row in broken.items()} == {
-        "nonfinite_loss": "2",
-        "kl_high": "2",
-        "kl_jump": "2",
-    }
+    says = {"nonfinite_loss": "2", "kl_high": "2", "kl_jump": "2"}
+    assert {name: row.get(now) for name, row in broken.items()} == {**says, "run_failed": None}
     assert broken["nonfinite_loss"][step] == "61"
     assert float(broken["kl_high"][value]) > float(broken["kl_high"][limit]) > 0
-    assert {name for name, row in broken.items() if firing in row} == {"nonfinite_loss", "kl_high"}
+    assert {name for name, row in broken.items() if firing in row} >= {"nonfinite_loss", "run_failed"}
     assert [*shown(world.RANKS)] == ["nonfinite_loss"], "its own, and not that of the storm of all these runs"
     assert shown("grpo") == {}
 
