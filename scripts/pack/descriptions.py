@@ -5,7 +5,7 @@ Each names the run and the step first. Values are from the step in which it bega
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from rlexporter.catalog.conditions import CONDITIONS
 from rlexporter.conditions import evidence
@@ -42,9 +42,9 @@ def by_condition(texts: Mapping[str, str], between: str = "") -> str:
     return "{{- " + f"{between}{{{{- else ".join(cases) + f"{between}{{{{- else }}}}{last}{{{{ end }}}}"
 
 
-def of_conditions() -> str:
-    """Return the description of all alerts on conditions: Prometheus is asked once for all that it says."""
-    told = sorted(filter(promql.alerts, CONDITIONS), key=lambda each: _numbers(each) == _NUMBER)
+def of_conditions(conditions: Sequence[Condition] = CONDITIONS) -> str:
+    """Return the description of alerts on any of ``conditions``: Prometheus is asked once for all that it says."""
+    told = sorted(filter(promql.alerts, conditions), key=lambda each: _numbers(each) == _NUMBER)
     numbers = by_condition({each.name: _numbers(each) for each in told}, "\n")
     return "\n".join((_ASKED, _NAMED, _SUBJECT, _STEP, f"{numbers}.", _GOOD, _HOURS))
 
