@@ -175,13 +175,14 @@ def _is_ours(path: Path) -> bool:
 
 
 def _next(out: Path, count: int) -> str:
-    at = {name: shlex.quote(str(out / name)) for name in ("alerts", "grafana/dashboards", "deploy/kubernetes")}
+    at = {name: shlex.quote(str(out / name)) for name in (*_FOLDERS, "grafana/dashboards", "grafana/alerting")}
     return f"""\
 wrote {count} files to {out}: rules, Alertmanager's configuration, runbooks, dashboards, Kubernetes objects
 next:
   promtool check rules {at["alerts"]}/rlexporter.rules.yml    # then name it in rule_files of prometheus.yml
   amtool check-config {at["alerts"]}/alertmanager.yml    # copy it with rlexporter.tmpl, and fill in the receivers
   cp {at["grafana/dashboards"]}/*.json /var/lib/grafana/dashboards/    # or wherever your Grafana is provisioned from
+  cp {at["grafana/alerting"]}/*.yml /etc/grafana/provisioning/alerting/    # without Alertmanager: fill in the receivers
   kubectl apply --server-side -k {at["deploy/kubernetes"]} -n NAMESPACE    # with the Prometheus operator, instead"""
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from rlexporter.catalog.alerts import INHIBITIONS
 from rlexporter.catalog.causes import NONFINITE_ALERTS
 from rlexporter.catalog.metrics import CATALOG
-from scripts.pack import alertmanager, kubernetes, links, rules, runbooks
+from scripts.pack import alertmanager, grafana_alerting, kubernetes, links, rules, runbooks
 from scripts.pack.dashboards import dashboards
 from scripts.pack.template import template
 
@@ -23,6 +23,10 @@ def files() -> dict[str, str]:
         "alerts/rlexporter.tmpl": template("rlexporter.tmpl"),
         **{f"alerts/runbooks/{name}": page for name, page in runbooks.pages().items()},
         **{f"grafana/dashboards/{name}": text for name, text in dashboards(CATALOG).items()},
+        **{
+            f"grafana/alerting/{name}": text
+            for name, text in grafana_alerting.files(rules_text, NONFINITE_ALERTS).items()
+        },
         "rlexporter/commands/links.json": links.as_json(),
         "grafana/kustomization.yaml": template("dashboards/kustomization.yaml"),
         "deploy/kubernetes/kustomization.yaml": template("kustomization.yaml"),

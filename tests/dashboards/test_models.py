@@ -31,17 +31,17 @@ _FALSE_ALARM = re.compile(r"""error TS2353: .*'"expr"' does not exist in type '\
 """An annotation's target is typed as a query of no data source in particular; Prometheus' has an expression."""
 
 
-def _lost(ours: Any, theirs: Any, path: str = "") -> Iterator[str]:
+def lost(ours: Any, theirs: Any, path: str = "") -> Iterator[str]:
     """What differs after a round trip, or is not there any more."""
     if isinstance(ours, dict) and isinstance(theirs, dict):
         for key, value in ours.items():
             if key in theirs:
-                yield from _lost(value, theirs[key], f"{path}.{key}")
+                yield from lost(value, theirs[key], f"{path}.{key}")
             else:
                 yield f"{path}.{key}"
     elif isinstance(ours, list) and isinstance(theirs, list) and len(ours) == len(theirs):
         for i, (one, other) in enumerate(zip(ours, theirs, strict=True)):
-            yield from _lost(one, other, f"{path}[{i}]")
+            yield from lost(one, other, f"{path}[{i}]")
     elif ours != theirs:
         yield f"{path}: {ours!r} is {theirs!r}"
 
@@ -62,7 +62,7 @@ def test_nothing_is_lost_in_the_foundation_sdk() -> None:
     """Read and written by the official models, every field is there, with its value."""
     boards = {uid: json.loads(text) for uid, text in TEXTS.items()}
 
-    assert [lost for uid, ours in boards.items() for lost in _lost(ours, _round_trip(ours), uid)] == []
+    assert [each for uid, ours in boards.items() for each in lost(ours, _round_trip(ours), uid)] == []
 
 
 def test_a_field_that_grafana_does_not_know_is_found() -> None:
@@ -74,7 +74,7 @@ def test_a_field_that_grafana_does_not_know_is_found() -> None:
     panel["fieldConfig"]["defaults"]["custom"] = {"scale": "log"}
     ours["folder"] = "RL"
 
-    assert len(list(_lost(ours, _round_trip(ours)))) == 4
+    assert len(list(lost(ours, _round_trip(ours)))) == 4
 
 
 def _compile(folder: Path, texts: dict[str, str]) -> list[str]:
