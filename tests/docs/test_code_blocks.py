@@ -55,6 +55,8 @@ LISTED = {
     r"pip install \.$": "`make dist` installs the wheel into an empty environment, and uses it",
     r"docker compose (--profile broken )?up -d$": "no engine; tests/deploy/test_docker.py asks Compose",
     r"kubectl get prometheus -A ": "no cluster",
+    r"cp pack/grafana/alerting/\*.yml ": "no Grafana; tests/alerts/test_grafana_alerting.py has what the files say",
+    r"sed -i 's/id: prometheus": "tests/alerts/test_grafana_alerting.py runs it",
     r"kubectl apply --server-side -k (deploy/kubernetes|grafana) ": "no cluster; tests/deploy builds both",
     r"TARGETS=\S+ sbatch deploy/slurm/train.sbatch ": "no Slurm; tests/deploy/test_slurm.py has a stand-in for srun",
     r"ssh -L 9750:": "needs another machine",
