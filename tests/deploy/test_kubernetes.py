@@ -26,9 +26,10 @@ VALIDATE = """\
 import {PodMonitor, PrometheusRule} from "@kubernetes-models/prometheus-operator/monitoring.coreos.com/v1";
 import {AlertmanagerConfig} from "@kubernetes-models/prometheus-operator/monitoring.coreos.com/v1alpha1";
 import {Job} from "kubernetes-models/batch/v1";
-import {ConfigMap} from "kubernetes-models/v1";
+import {NetworkPolicy} from "kubernetes-models/networking.k8s.io/v1";
+import {ConfigMap, PodTemplate} from "kubernetes-models/v1";
 import {readFileSync} from "node:fs";
-const kinds = {PodMonitor, PrometheusRule, AlertmanagerConfig, Job, ConfigMap};
+const kinds = {PodMonitor, PrometheusRule, AlertmanagerConfig, Job, ConfigMap, NetworkPolicy, PodTemplate};
 for (const each of JSON.parse(readFileSync(0))) {
   try { new kinds[each.kind](each).validate(); } catch (error) { console.log(`${each.kind}: ${error.message}`); }
 }

@@ -17,6 +17,7 @@ import yaml
 from rlexporter import Exporter
 from rlexporter.config.settings import DEFAULT_PORT
 from tests.deploy.test_kubernetes import FOLDER, load
+from tests.deploy.test_kubernetes_nodes import EXAMPLES, ports, training
 from tests.tools import eventually, free_port, prometheus
 
 META = "__meta_kubernetes_"
@@ -72,6 +73,32 @@ def discovered(pod: str, ports: dict[str, int], phase: str = "Running", **labels
         {"targets": [target], "labels": {f"{META}{name}": value for name, value in (about | more).items()}}
         for target, more in found
     ]
+
+
+@pytest.mark.waits
+def test_every_rank_of_every_node_is_found(tmp_path: Path) -> None:
+    """Of JobSet, PyTorchJob and KubeRay, which add labels and ports to the pods; of those ports none is scraped."""
+    added: dict[str, tuple[dict[str, int], dict[str, str]]] = {
+        "jobset": ({}, {"jobset_sigs_k8s_io_jobset_name": "grpo"}),
+        "pytorchjob": ({"pytorchjob-port": 23456}, {"training_kubeflow_org_job_name": "grpo"}),
+        "rayjob": ({"metrics": 8080}, {"ray_io_node_type": "worker"}),
+    }
+    assert set(added) == {path.stem for path in EXAMPLES}
+    targets, expected = [], set()
+    for number, path in enumerate(EXAMPLES):
+        ((own, labels), pod) = added[path.stem], training(path)[0]
+        for node in range(2):
+            host = f"127.0.{number}.{node + 1}"
+            found = discovered(f"{path.stem}-{node}", own | ports(pod), **pod["metadata"]["labels"], **labels)
+            targets += [each | {"targets": [each["targets"][0].replace("127.0.0.1", host)]} for each in found]
+            expected |= {f"{host}:{port}" for port in ports(pod).values()}
+    head = discovered("head", {"gcs-server": 6379, "metrics": 8080}, ray_io_node_type="head")
+    rules = relabelings(load(FOLDER / "podmonitor.yaml"))
+    scrape = {"static_configs": [*targets, *head], "relabel_configs": rules}
+    with prometheus("3", tmp_path, [], scrape=scrape) as server:
+        found = eventually(lambda: server.get("targets", state="active")["activeTargets"])
+    assert {each["labels"]["instance"] for each in found} == expected
+    assert len(found) == len(expected) == 3 * 2 * 8
 
 
 @pytest.mark.waits
