@@ -58,6 +58,7 @@ LISTED = {
     r"cp pack/grafana/alerting/\*.yml ": "no Grafana; tests/alerts/test_grafana_alerting.py has what the files say",
     r"sed -i 's/id: prometheus": "tests/alerts/test_grafana_alerting.py runs it",
     r"kubectl apply --server-side -k (deploy/kubernetes|grafana) ": "no cluster; tests/deploy builds both",
+    r"kubectl apply -f deploy/kubernetes/networkpolicy.yaml ": "no cluster; tests/deploy/test_kubernetes_nodes.py",
     r"TARGETS=\S+ sbatch deploy/slurm/train.sbatch ": "no Slurm; tests/deploy/test_slurm.py has a stand-in for srun",
     r"ssh -L 9750:": "needs another machine",
     r"curl -s ": "its addresses are asked by test_the_endpoint_is_asked",
