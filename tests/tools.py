@@ -153,11 +153,13 @@ def prometheus(
     alertmanagers: Sequence[int] = (),
     replica: str = "",
     scrape: dict[str, Any] | None = None,
+    options: Sequence[str] = (),
 ) -> Iterator[Prometheus]:
     """A real Prometheus that scrapes ``targets``, on a free loopback port; stopped by its own process id.
 
     ``alertmanagers``: the ports of those it sends alerts to; ``replica``: which one of a pair it is; ``scrape``: more
-    settings of the scrape job. Started again in the same folder it knows what it knew.
+    settings of the scrape job; ``options``: more of the command line. Started again in the same folder it knows what
+    it knew.
     """
     tools, port = require_tools(generation), free_port()
     folder.mkdir(parents=True, exist_ok=True)
@@ -184,6 +186,7 @@ def prometheus(
         f"--config.file={folder / 'prometheus.yml'}",
         f"--storage.tsdb.path={folder / 'data'}",
         f"--web.listen-address=127.0.0.1:{port}",
+        *options,
     ]
     with running(command, folder, port):
         yield Prometheus(port)

@@ -143,7 +143,7 @@ class Pusher(Ticker):
         snapshot = self._snapshot()
         if snapshot is None:
             return
-        data = metrics_data(snapshot, self._origin.resource(snapshot.labels), time.time_ns())
+        data = metrics_data(snapshot, self._origin.resource(snapshot), time.time_ns())
         self._refused.clear()
         with _alone() as said:
             try:

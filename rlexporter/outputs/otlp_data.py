@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 
 from opentelemetry.sdk.metrics.export import (
     AggregationTemporality,
@@ -27,6 +27,7 @@ from opentelemetry.sdk.metrics.export import Metric as OtlpMetric
 from opentelemetry.sdk.resources import SERVICE_INSTANCE_ID, SERVICE_NAME, OTELResourceDetector, Resource
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
+from rlexporter.catalog.metrics import NAMED
 from rlexporter.model.histogram import Histogram
 from rlexporter.model.metric import Kind, Metric, Series
 from rlexporter.model.snapshot import Snapshot
@@ -36,6 +37,7 @@ from rlexporter.version import __version__
 _SINCE = time.time_ns()
 """Start of this process's counts. All pushes share it: another start time would mean another count."""
 
+_INFO = NAMED["rl_run_info"]
 _CUMULATIVE = AggregationTemporality.CUMULATIVE
 _SCOPE = InstrumentationScope("rlexporter", __version__)
 
@@ -50,10 +52,23 @@ class Origin:
         self._told = OTELResourceDetector().detect().attributes
         self._base = Resource.create()
 
-    def resource(self, labels: Mapping[str, str]) -> Resource:
-        """Return the resource of a run from the ``labels`` of its current snapshot: its name can still change."""
-        instance = f"{labels.get('run', '')}/{labels.get('rank', '')}"
-        return self._base.merge(Resource({SERVICE_NAME: "rlexporter", SERVICE_INSTANCE_ID: instance, **self._told}))
+    def resource(self, snapshot: Snapshot) -> Resource:
+        """Return the resource of a run from its current snapshot: its name can still change.
+
+        `rl.*` are names of a proposal (github.com/open-telemetry/semantic-conventions-genai/issues/88), not yet stable.
+        """
+        run = snapshot.labels.get("run", "")
+        info = next((series.labels for series in snapshot.samples if series.metric is _INFO), ())
+        said = dict(zip(_INFO.labels, info, strict=False))
+        own = {
+            SERVICE_NAME: "rlexporter",
+            SERVICE_INSTANCE_ID: f"{run}/{snapshot.labels.get('rank', '')}",
+            "rl.run.id": run,
+            "rl.algorithm": said.get("algorithm", ""),
+            "rl.model.name": said.get("model", ""),
+            "rl.system": snapshot.framework or ("trl" if said.get("trl") else ""),
+        }
+        return self._base.merge(Resource({**{name: value for name, value in own.items() if value}, **self._told}))
 
 
 def metrics_data(snapshot: Snapshot, resource: Resource, now: int) -> MetricsData:

@@ -61,11 +61,7 @@ def deliver(told: Sequence[Snapshot], scraped: Prometheus, exporter: OTLPMetricE
     with urllib.request.urlopen(urllib.request.Request(url, b"".join(bodies)), timeout=600) as response:
         assert response.status == 204
     pushed = MetricsData(
-        [
-            part
-            for each in told
-            for part in metrics_data(each, ORIGIN.resource(each.labels), int(now * 1e9)).resource_metrics
-        ]
+        [part for each in told for part in metrics_data(each, ORIGIN.resource(each), int(now * 1e9)).resource_metrics]
     )
     assert exporter.export(pushed) is MetricExportResult.SUCCESS
 

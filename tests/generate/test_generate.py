@@ -299,3 +299,55 @@ def test_what_is_no_address_is_refused(option: str, tmp_path: Path, capsys: pyte
     assert list(tmp_path.iterdir()) == []
     for address in ("http://g", "https://example.org:3000/a/b", "http://[::1]:3000", "http://user@g/%20"):
         assert base(address) == base(f"{address}/") == address
+
+
+SITE = ("--cluster-label", "region", "--namespace-label", "tenant", "--match", 'env="prod"', "--match", 'tier!~"a|b"')
+OTHERS = re.compile(r'\bin cluster|own\\", \\"/\\", \\"namespace|^ *#.*', re.MULTILINE)
+"""Prose, and the label of a pod that another exporter names."""
+
+
+def test_a_site_has_labels_of_its_own(tmp_path: Path) -> None:
+    """In rules, dashboards, routes, templates and Kubernetes objects; each series of runs is asked for with both."""
+    assert main.main(["generate", "--out", str(tmp_path), *SITE]) == 0
+    written = {name: text for name, text in files(tmp_path).items() if not name.endswith(".md")}
+    named = {name for name, text in written.items() if re.search(r"\b(region|tenant)\b", text)}
+    assert named > {
+        *("alerts/rlexporter.rules.yml", "alerts/alertmanager.yml", "alerts/rlexporter.tmpl"),
+        *("grafana/dashboards/rlexporter-run.json", "grafana/alerting/rules.yml", "grafana/alerting/policies.yml"),
+        *("deploy/kubernetes/prometheusrule.yaml", "deploy/kubernetes/alertmanagerconfig.yaml"),
+    }
+    for name in named:
+        assert not re.search(r"\b(cluster|namespace)\b(?!:)", OTHERS.sub("", written[name])), name
+    for name in ("alerts/rlexporter.rules.yml", "deploy/kubernetes/prometheusrule.yaml"):
+        read = yaml.safe_load(written[name])
+        groups = read["groups"] if "groups" in read else read["spec"]["groups"]
+        texts = [re.sub(r'"[^"]*"', '""', rule["expr"]) for group in groups for rule in group["rules"]]
+        selectors = [found for text in texts for found in re.findall(r"\b(?:rl|rlexporter)_\w+(\{[^}]*)?", text)]
+        assert len(selectors) > 20
+        assert all(each.startswith('{env="",tier!~""') for each in selectors)
+    shown = json.loads(written["grafana/dashboards/rlexporter-run.json"])
+    asked = [target["expr"] for each in shown["panels"] for target in each.get("targets", ())]
+    assert all(text.count("job=~") == text.count('job=~"$job",env="prod",tier!~"a|b"') for text in asked)
+    printed(require_tools("2") / "promtool", "check", "rules", tmp_path / "alerts/rlexporter.rules.yml")
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        (("--match", "prod"), "'prod' is no matcher such as"),
+        (("--match", 'env="a'), "is no matcher such as"),
+        (("--match", 'env="a"} or up{b="'), "is no matcher such as"),
+        (("--cluster-label", "k8s-cluster"), "'k8s-cluster' is no name of a label"),
+        (("--cluster-label", "__name__"), "'__name__' is no name of a label"),
+        (("--cluster-label", "run"), "must differ from each other, and from run and job"),
+        (("--cluster-label", "x", "--namespace-label", "x"), "must differ from each other, and from run and job"),
+    ],
+)
+def test_what_no_server_would_take_is_refused(
+    said: tuple[str, ...], told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With what would do instead; nothing is written."""
+    with contextlib.suppress(SystemExit):
+        assert main.main(["generate", "--out", str(tmp_path / "pack"), *said]) != 0
+    assert told in capsys.readouterr().err
+    assert not (tmp_path / "pack").exists()

@@ -47,7 +47,7 @@ SNAPSHOT = Snapshot(
 
 def _sent(snapshot: Snapshot) -> Push:
     """What goes over the wire, through OpenTelemetry's own encoder."""
-    data = metrics_data(snapshot, Origin().resource(snapshot.labels), NOW)
+    data = metrics_data(snapshot, Origin().resource(snapshot), NOW)
     return Push(ExportMetricsServiceRequest.FromString(encode_metrics(data).SerializeToString()), {})
 
 
@@ -143,8 +143,10 @@ def test_every_name_is_that_of_a_scrape() -> None:
     assert named == expected
 
 
-def _resource(**labels: str) -> dict[str, object]:
-    found: dict[str, object] = dict(Origin().resource(labels).attributes)
+def _resource(rank: str, **info: str) -> dict[str, object]:
+    of = NAMED["rl_run_info"]
+    samples = {Series(of, tuple(info.get(name, "") for name in of.labels)): 1.0} if info else {}
+    found: dict[str, object] = dict(Origin().resource(Snapshot({"run": "a", "rank": rank}, samples)).attributes)
     assert {found.pop(f"telemetry.sdk.{each}") for each in ("name", "language")} == {"opentelemetry", "python"}
     assert found.pop("telemetry.sdk.version")
     return found
@@ -152,14 +154,24 @@ def _resource(**labels: str) -> dict[str, object]:
 
 def test_the_resource_is_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     """Run and rank; of the process nothing: no command line, no path, no user. What the user says of it wins."""
-    assert _resource(run="a", rank="3") == {"service.name": "rlexporter", "service.instance.id": "a/3"}
+    run = {"service.name": "rlexporter", "service.instance.id": "a/3", "rl.run.id": "a"}
+    assert _resource("3") == run
+    known = {"rl.algorithm": "grpo", "rl.model.name": "Qwen/Qwen3-8B", "rl.system": "trl"}
+    assert _resource("3", algorithm="grpo", model="Qwen/Qwen3-8B", trl="1.16.0") == {**run, **known}
 
-    monkeypatch.setenv("OTEL_RESOURCE_ATTRIBUTES", "service.name=x,k8s.namespace.name=ml%2Ftrain")
-    assert _resource(run="a", rank="0") == {
+    monkeypatch.setenv("OTEL_RESOURCE_ATTRIBUTES", "service.name=x,k8s.namespace.name=ml%2Ftrain,rl.run.id=mine")
+    assert _resource("0") == {
         "service.name": "x",
         "service.instance.id": "a/0",
         "k8s.namespace.name": "ml/train",
+        "rl.run.id": "mine",
     }
     monkeypatch.setenv("OTEL_RESOURCE_ATTRIBUTES", "service.instance.id=mine")
     monkeypatch.setenv("OTEL_SERVICE_NAME", "train")
-    assert _resource(run="a", rank="0") == {"service.name": "train", "service.instance.id": "mine"}
+    assert _resource("0") == {"service.name": "train", "service.instance.id": "mine", "rl.run.id": "a"}
+
+
+def test_another_framework_is_named() -> None:
+    """A log of verl is no run of TRL."""
+    found = Origin().resource(Snapshot({"run": "a", "rank": "0"}, framework="verl")).attributes
+    assert found["rl.system"] == "verl"
