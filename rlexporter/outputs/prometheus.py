@@ -52,7 +52,8 @@ def encode(snapshot: Snapshot, accept: str, names: Iterable[str] = (), *, proces
     """
     encoder, content_type = _encoder(accept)
     wanted = frozenset(names)
-    found = chain(_PROCESS.collect() if process else (), families(snapshot))
+    plain = content_type.startswith("text/plain")
+    found = chain(_PROCESS.collect() if process else (), families(snapshot, counts=plain))
     return encoder(_Families(_restricted(found, wanted) if wanted else found)), content_type
 
 
@@ -75,12 +76,15 @@ def openmetrics(family: MetricFamily) -> bytes:
     return body.removesuffix(b"# EOF\n")
 
 
-def families(snapshot: Snapshot) -> Iterator[MetricFamily]:
-    """Yield every family of ``snapshot``, sorted by name; each sample carries the labels of the run."""
+def families(snapshot: Snapshot, *, counts: bool = False) -> Iterator[MetricFamily]:
+    """Yield every family of ``snapshot``, sorted by name; each sample carries the labels of the run.
+
+    ``counts``: histograms that take negative values have a count as well.
+    """
     for metric, members in sorted(by_metric(snapshot).items(), key=lambda item: item[0].series):
         ordered = sorted(members, key=lambda series: series.labels)
         if metric.kind is Kind.HISTOGRAM:
-            yield from _histogram(metric, snapshot, ordered)
+            yield from _histogram(metric, snapshot, ordered, counts)
         else:
             yield _simple(metric, snapshot, ordered)
 
@@ -103,11 +107,12 @@ def _simple(metric: Metric, snapshot: Snapshot, ordered: list[Series]) -> Metric
     return family
 
 
-def _histogram(metric: Metric, snapshot: Snapshot, ordered: list[Series]) -> Iterator[MetricFamily]:
+def _histogram(metric: Metric, snapshot: Snapshot, ordered: list[Series], counts: bool) -> Iterator[MetricFamily]:
     """Yield the buckets, and a sum if it can only grow.
 
-    With negative values a sum could fall, which reads as a restart of the process, and the OpenMetrics parser refuses
-    a count without a sum. Two counters, of the positive and the negative part, then give the mean.
+    With negative values a sum could fall, which reads as a restart of the process. Two counters, of the positive and
+    the negative part, then give the mean. OpenMetrics forbids a count without a sum; in the older text format there is
+    one, for readers that leave out the bucket of all values, as Datadog's check does.
     """
     name, text = metric.series, help_text(metric)
     family = MetricFamily(name, text, "histogram")
@@ -119,8 +124,9 @@ def _histogram(metric: Metric, snapshot: Snapshot, ordered: list[Series]) -> Ite
         if metric.signed:
             for part, total in parts.items():
                 total.add_sample(f"{name}_{part}_total", own, getattr(counted, part))
-        else:
+        if counts or not metric.signed:
             family.add_sample(f"{name}_count", own, counted.count)
+        if not metric.signed:
             family.add_sample(f"{name}_sum", own, counted.positive_sum)
     yield family
     if metric.signed:

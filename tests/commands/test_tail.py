@@ -25,7 +25,9 @@ from tests.commands.serving import process, scrape
 from tests.conftest import fetch
 from tests.recording.logs import jsonl
 
-_SELF = re.compile(r"rl_(\w+_timestamp_seconds|run_info|threshold|condition|steps_total|stall_after|signal|\w+_dist)")
+_SELF = re.compile(
+    r"rl_(\w+_timestamp_seconds|run_info|threshold|condition|steps_total|stall_after|signal|nearest_limit|\w+_dist)"
+)
 """What depends on the clock, on this process, or on what is judged by tensors where there are some."""
 _TRACE = 'Traceback (most recent call last):\n  File "t.py", line 1, in <module>\nValueError: no\n'
 

@@ -130,6 +130,40 @@ def test_every_query_answers(server: Server, uid: str) -> None:
     assert not nameless, "\n".join(map(str, nameless))
 
 
+_TOLD = re.compile(r"No data in this range; or |no data, or |-$")
+
+
+@pytest.mark.parametrize("uid", DASHBOARDS)
+def test_of_a_run_that_does_not_exist_nothing_is_said(server: Server, uid: str) -> None:
+    """No panel has a value, not even 0, and the text of each says first that there may be no data at all."""
+    view, wrong = _view("nobody"), []
+    for each in panels(DASHBOARDS[uid]):
+        of_all = uid == "rlexporter-fleet" and each["type"] == "stat"  # no run is 0 runs
+        found = [] if of_all else [_query(server, view, each, target) for target in each["targets"]]
+        told = each["type"] == "trend" or _TOLD.match(each["fieldConfig"]["defaults"]["noValue"])
+        if any(found) or not told:
+            wrong.append(each["title"])
+    assert not wrong
+
+
+@pytest.mark.parametrize("name", world.LOGS)
+def test_a_run_whose_tensors_nobody_sees_has_all_that_is_logged(server: Server, name: str) -> None:
+    """The main numbers among it. A panel that is empty only without tensors says so."""
+    algorithm = name.removesuffix("-log")
+    dashboard = DASHBOARDS["rlexporter-ppo" if algorithm.startswith("ppo") else "rlexporter-run"]
+
+    def filled(run: str) -> set[str]:
+        every = grafana.own_panels(dashboard)
+        return {each["title"] for _, each in every if any(_query(server, _view(run), each, t) for t in each["targets"])}
+
+    seen, logged = filled(algorithm), filled(name)
+    main = {"Reward", "KL", "Entropy", "Verdict", "The number behind it"}
+    assert logged >= main | (set() if algorithm == "ppo" else {"Completion length", "Step time"})  # it logs neither
+    for title in seen - logged:
+        of = panel(dashboard, title)
+        assert of["type"] == "heatmap" or "looks at the tensors" in of["fieldConfig"]["defaults"]["noValue"], title
+
+
 def test_variables_find_what_is_there(server: Server) -> None:
     """Jobs, runs and ranks by their labels; the window as a number that can stand before `s`."""
     everything = _view(world.ALL)
@@ -139,7 +173,7 @@ def test_variables_find_what_is_there(server: Server) -> None:
 
     for uid in DASHBOARDS:
         assert values(everything, uid, "job") == ["rlexporter"]
-        of_ppo = {"ppo", "ppo-legacy", "nan", "values"}
+        of_ppo = {"ppo", "ppo-legacy", "ppo-log", "ppo-legacy-log", "nan", "values"}
         chosen = {"rlexporter-run": {*world.names()} - of_ppo, "rlexporter-ppo": of_ppo}.get(uid, {*world.names()})
         assert values(everything, uid, "run") == sorted(chosen)
     assert values(_view(world.RANKS), "rlexporter-ranks", "rank") == ["0", "1"]

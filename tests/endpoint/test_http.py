@@ -108,7 +108,7 @@ def test_a_failed_answer_says_so_and_the_next_one_works(
 ) -> None:
     """Status 500, counted and logged; the run goes on."""
     with monkeypatch.context() as patch:
-        patch.setattr(broken, lambda *_: 1 / 0)
+        patch.setattr(broken, lambda *_, **__: 1 / 0)
         assert ask(exporter, "GET", path).status == 500
         assert "division by zero" in caplog.text
 

@@ -105,9 +105,23 @@ def test_both_formats_parse_and_say_the_same(algorithm: str) -> None:
         for found in families
     )
 
+    signed = {f"{series.metric.series}_count" for series in snapshot.buckets if series.metric.signed}
+    counts = {key: text.pop(key) for key in [*text] if key[0] in signed}
     assert text == openmetrics
     assert len(snapshot.samples) < len(text)
-    assert 300 < len(text) == len([line for line in served[0].splitlines() if not line.startswith("#")]) <= 1000
+    assert {name for name, _ in counts} == signed
+    every = {
+        (name.replace("_bucket", "_count"), labels.replace('"le": "+Inf", ', "")): value
+        for (name, labels), value in text.items()
+        if '"le": "+Inf"' in labels
+    }
+    assert counts.items() <= every.items()
+    assert (
+        300
+        < len(text) + len(counts)
+        == len([line for line in served[0].splitlines() if not line.startswith("#")])
+        <= 1000
+    )
 
 
 def test_bounds_are_written_as_go_does() -> None:

@@ -17,7 +17,7 @@ def build(page: Page) -> None:
     """Add the panels to ``page``."""
     shown = without_range("rl_step")
     text = "The series that is chosen at the top of the page; a counter as its total."
-    absent = "This run does not have the series: choose another one at the top of the page"
+    absent = "this run does not have the series: choose another one at the top of the page"
     over_time = [Query(f"{{{_CHOSEN}}}", "$series")]
     page.add(timeseries("$series over time", over_time, shown, unit="none", description=text, absent=absent), 12, 9)
     page.add(over_steps("$series over the steps", f"max by ({RUN}) ({{{_CHOSEN}}})", shown, text), 12, 9)
@@ -27,7 +27,7 @@ def build(page: Page) -> None:
             [Column("value", f"{{{_ALL}}}", {"decimals": 4})],
             "What the process of rank 0 serves now, but for buckets; docs/metrics.md says what each series means.",
             labels={"__name__": {}},
-            none="No process serves this run now",
+            none="no process serves this run now",
         ),
         24,
         12,

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from scripts.pack.dashboards.frame import PLACE, Json, skeleton
-from scripts.pack.dashboards.panels import Query, Step, letter, limits, override, panel
+from scripts.pack.dashboards.panels import Query, Step, empty, letter, limits, override, panel
 
 GREEN, YELLOW, ORANGE, RED, BLUE, GRAY = "green", "yellow", "orange", "red", "blue", "text"
 COLORED: Json = {"type": "color-text"}
@@ -57,7 +57,7 @@ def table(
     hidden: Sequence[str] = (),
     order: Sequence[str] = (),
     sort: str = "",
-    none: str = "none",
+    none: str = "there is none",
 ) -> Json:
     """Return a table of instant values, merged by the labels that they share.
 
@@ -68,14 +68,14 @@ def table(
     made = {**panel("table", title, description, queries), **skeleton("table")}
     overrides = [override(column.name, **column.properties) for column in columns if column.properties]
     overrides += [override(name, **properties) for name, properties in labels.items() if properties]
-    made["fieldConfig"]["defaults"]["noValue"] = none
+    made["fieldConfig"]["defaults"]["noValue"] = empty(none)
     made["fieldConfig"]["overrides"] = overrides
     made["options"]["sortBy"] = [{"displayName": sort, "desc": True}] if sort else []
     made["transformations"][-1]["options"] = _organized(columns, labels, hidden, order)
     return made
 
 
-def info(title: str, names: Sequence[str], series: str, description: str, *, none: str = "none") -> Json:
+def info(title: str, names: Sequence[str], series: str, description: str, *, none: str = "there is none") -> Json:
     """Show the labels ``names`` of ``series``, a column each; an instance leads to its status page."""
     labels: dict[str, Mapping[str, object]] = {**{name: {} for name in names}, **IN_PLACE}
     labels["instance"] = {"links": [STATUS_PAGE]}

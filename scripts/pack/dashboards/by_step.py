@@ -74,10 +74,9 @@ def over_steps(title: str, expr: str, shown: Metric, text: str, *, log: bool = F
     """Return a panel of ``expr``, a value of each run by the label ``run``, with the unit of ``shown``."""
     queries = [Query(named(STEP), format="table"), Query(named(expr), format="table")]
     axis = override(X, **_EVERYWHERE, custom__axisLabel=X)
-    made = timeseries(
-        title, queries, replace(shown, healthy=None), log=log, absent=ABSENT, description=text, overrides=[axis]
-    )
+    made = timeseries(title, queries, replace(shown, healthy=None), log=log, description=text, overrides=[axis])
     made["type"] = "trend"
+    made["fieldConfig"]["defaults"]["noValue"] = ABSENT  # stands in the legend
     made["maxDataPoints"] = POINTS
     made["fieldConfig"]["defaults"]["custom"]["spanNulls"] = True  # each run has steps that another one has not
     made["options"]["xField"] = X

@@ -13,17 +13,17 @@ from scripts.pack.dashboards import limits
 from scripts.pack.dashboards.families import SAMPLERS, SAMPLES
 from scripts.pack.dashboards.frame import RUN, ZERO, Json, select
 from scripts.pack.dashboards.linked import linked
-from scripts.pack.dashboards.panels import Query, capital, described, gauge, mean, missing, timeseries, words
+from scripts.pack.dashboards.panels import UNSEEN, Query, capital, described, gauge, mean, missing, timeseries, words
 
 SHOWN = {shown.name: shown for question in QUESTIONS for shown in question.main}
 """The numbers that answer the questions, by their short names."""
 LOG = {"gradient norm", "value loss"}
 _LOG_OF = {"rl_policy_approxkl"}
 ABSENT = {
-    "KL": "No data in this range; or no KL: no reference (beta is 0), or nothing looks at the tensors",
-    "ratio": "Nothing to see: each update is on fresh samples, where the ratio is 1",
-    **dict.fromkeys((*SAMPLES, *(title for title, _ in SAMPLERS)), "Not logged by this trainer"),
-    "clipped": "Nothing to see: each update is on fresh samples, where nothing is clipped",
+    "KL": "no reference (beta is 0)",
+    "ratio": f"nothing to see: each update is on fresh samples, where the ratio is 1; or {UNSEEN}",
+    **dict.fromkeys((*SAMPLES, *(title for title, _ in SAMPLERS)), "not logged by this trainer"),
+    "clipped": "nothing to see: each update is on fresh samples, where nothing is clipped",
 }
 
 

@@ -38,7 +38,7 @@ def runs() -> Json:
         },
         hidden=("set-up",),
         order=("run", "state", "started", "step", "last reward", "best reward", "GPU hours"),
-        none="No run here: is anything scraped?",
+        none="no run is chosen",
     )
 
 
@@ -72,7 +72,7 @@ def settings() -> Json:
         f"{described(NAMED['rl_hyperparameter'])} Only those in which the runs that are chosen differ, or that only "
         "some of them have; settings that are words are in the table of runs.",
         labels={},
-        none="none",
+        none="they have the same settings",
     )
     made["fieldConfig"]["defaults"]["unit"] = "string"  # as it was written: 0.000001, not 0.00000100
     corner = "name\\run"

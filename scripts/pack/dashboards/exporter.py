@@ -59,16 +59,16 @@ _SEEN = (
 
 
 def _numbers(page: Page) -> None:
-    errors = Query(f"sum(rlexporter_errors_total{{{_OF}}}) or vector(0)", "errors")
+    errors = Query(f"sum(rlexporter_errors_total{{{_OF}}}) or {_SERVED}", "errors")
     red, orange = ((GREEN, None), (RED, 1.0)), ((GREEN, None), (ORANGE, 1.0))
     page.add(stat("Errors", errors, described(NAMED["rlexporter_errors_total"]), steps=red), 4, 4)
     unknown = Query(f"sum(rlexporter_unmapped_keys{{{_OF}}})", "keys")
     page.add(stat("Unmapped keys", unknown, described(NAMED["rlexporter_unmapped_keys"]), steps=orange), 4, 4)
     dropped = Query(f"sum(rlexporter_dropped_keys_total{{{_OF}}})", "values")
     page.add(stat("Dropped values", dropped, described(NAMED["rlexporter_dropped_keys_total"]), steps=orange), 4, 4)
-    judged = Query(f"count(rl_condition_judged{{{_OF}}} == 0) or vector(0)", "conditions")
+    judged = Query(f"count(rl_condition_judged{{{_OF}}} == 0) or {_SERVED}", "conditions")
     page.add(stat("Conditions that are not judged", judged, described(NAMED["rl_condition_judged"])), 4, 4)
-    lost = Query(f"count(rl_signal_unavailable_info{{{select(_ERROR)}}}) or vector(0)", "signals")
+    lost = Query(f"count(rl_signal_unavailable_info{{{select(_ERROR)}}}) or {_SERVED}", "signals")
     text = described(NAMED["rl_signal_unavailable_info"])
     page.add(stat("Signals lost by an error", lost, text, steps=red), 4, 4)
     clock = f"rlexporter_time_seconds{{{_OF}}}"
@@ -78,7 +78,9 @@ def _numbers(page: Page) -> None:
     page.add(stat("Clock off by", ahead, text, unit="s", steps=far), 4, 4)
 
 
-_UNSEEN = "Nothing is scraped, or nothing yet"
+_UNSEEN = "none of it yet"
+_SERVED = f"0 * max(rl_run_info{{{_OF}}})"
+"""0 where a run serves, and nothing where none does: silence is not health."""
 _ERROR = 'cause="error"'
 
 

@@ -135,7 +135,7 @@ def _runs() -> Json:
         hidden=("info", "where", "why"),
         order=(*_ORDER, "reward trend", "GPU hours", "wasted"),
         sort="verdict",
-        none="No run here: is anything scraped?",
+        none="no run is scraped",
     )
     made["links"] = [panel_link("Compare the runs that are chosen, by step", _COMPARE)]
     return made

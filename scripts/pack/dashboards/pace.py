@@ -7,7 +7,7 @@ from scripts.pack.dashboards.boxes import IN_PLACE, Column, table
 from scripts.pack.dashboards.curves import curve
 from scripts.pack.dashboards.frame import PLACE, RUN, ZERO, Page, select
 from scripts.pack.dashboards.linked import linked
-from scripts.pack.dashboards.panels import Query, described, grown, rate, timeseries, without_range
+from scripts.pack.dashboards.panels import UNSEEN, Query, described, grown, rate, timeseries, without_range
 
 
 def speed(page: Page) -> None:
@@ -21,7 +21,12 @@ def speed(page: Page) -> None:
     shown = NAMED["rl_tokens_total"]
     page.add(timeseries("Tokens, episodes and steps per second", tokens, shown, unit="short", window=True), 6)
     now = Query(f"max by ({RUN}, phase) (rl_phase{{{ZERO}}}) == 1", "{{phase}}")
-    page.add(timeseries("Phase under way", [now], NAMED["rl_phase"], stack=True, absent="None: between two steps"), 6)
+    page.add(
+        timeseries(
+            "Phase under way", [now], NAMED["rl_phase"], stack=True, absent="no phase is under way: between two steps"
+        ),
+        6,
+    )
 
 
 def truth(page: Page) -> None:
@@ -32,7 +37,7 @@ def truth(page: Page) -> None:
         [Query(f"sum by ({RUN}, metric, kind) {bad} > 0", "{{metric}} {{kind}}")],
         without_range("rl_nonfinite_values_total"),
         window=True,
-        absent="No NaN was counted; or no data in this range",
+        absent="no NaN was counted",
     )
     page.add(linked("NaN and infinite values", nonfinite), 8, 6)
     page.add(
@@ -41,7 +46,7 @@ def truth(page: Page) -> None:
             [Query(f"sum by ({RUN}, metric) {none} > 0", "{{metric}}")],
             NAMED["rl_undefined_values_total"],
             window=True,
-            absent="No value was missing; or no data in this range",
+            absent="no value was missing",
         ),
         8,
         6,
@@ -53,6 +58,6 @@ def truth(page: Page) -> None:
         described(NAMED["rl_signal_unavailable_info"]),
         labels={"signal": {}, "cause": {}, **IN_PLACE},
         hidden=("one",),
-        none="Every signal can be seen, or nothing looks at the tensors; or no data in this range",
+        none=f"every signal can be seen; or {UNSEEN}",
     )
     page.add(panel, 8, 6)

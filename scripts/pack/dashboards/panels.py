@@ -29,6 +29,10 @@ class Query:
     """True if its points are at least as far apart as the columns of heatmaps."""
 
 
+UNSEEN = "nothing looks at the tensors"
+"""Why a run may have no distributions: it is a log, or its trainer is none of TRL's."""
+_NAMED = 5
+"""The most algorithms that the text of an empty panel names."""
 _SOURCE_NAME = re.compile(r" \[\w+\]")
 
 
@@ -109,7 +113,7 @@ def timeseries(
     defaults = {
         "unit": unit or unit_of(shown),
         "custom": _lines(shown, log, stack),
-        "noValue": absent or missing(shown),
+        "noValue": empty(absent or missing(shown)),
     }
     made["fieldConfig"] = {"defaults": defaults, "overrides": list(overrides)}
     made["options"] = {
@@ -129,7 +133,7 @@ def heatmap(title: str, metric: Metric, *more: str, absent: str = "") -> Json:
     expr = f"sum by (le) (increase({metric.series}_bucket{{{select(*more)}}}[$__interval]))"
     queries = [Query(expr, "{{le}}", format="heatmap")]
     made = {**panel("heatmap", title, described(metric), queries), **skeleton("heatmap"), "interval": WINDOW}
-    made["fieldConfig"]["defaults"]["noValue"] = absent or missing(metric)
+    made["fieldConfig"]["defaults"]["noValue"] = empty(absent or missing(metric))
     made["options"]["yAxis"]["unit"] = unit_of(metric)
     return made
 
@@ -155,13 +159,19 @@ def described(metric: Metric) -> str:
     return _SOURCE_NAME.sub("", f"{metric.help} {metric.reading}").strip()
 
 
+def empty(reason: str) -> str:
+    """Return the text of an empty panel: first that nothing may have been scraped at all, then a possible reason."""
+    return f"No data in this range; or {reason}"
+
+
 def missing(*metrics: Metric) -> str:
-    """Return the text of a panel for a run that has none of ``metrics``."""
+    """Return why a run may have none of ``metrics``."""
     logged = dict.fromkeys(each for metric in metrics for key in metric.keys for each in key.algorithms)
     if all(metric.kind is Kind.HISTOGRAM and not metric.of for metric in metrics):
-        return 'Not seen in this run: "Signals that this run does not have" says why'
-    known = f"; or not in this run: it is logged by {', '.join(logged)}" if logged else "; or not in this run"
-    return f"No data in this range{known}"
+        return f'{UNSEEN}; or see "Signals that this run does not have"'
+    if not logged:
+        return "not in this run"
+    return f"not in this run: it is logged by {', '.join([*logged][:_NAMED])}{' and others' * (len(logged) > _NAMED)}"
 
 
 def _lines(shown: Metric, log: bool, stack: bool) -> Json:

@@ -45,10 +45,10 @@ def numbers(page: Page) -> None:
         stat("Algorithm", Query(_newest(), "{{algorithm}}"), _ALGORITHM, name=True, links=[_PAGE]),
         stat("Step", step, described(NAMED["rl_step"]), beside=[done], shares=("done",)),
         stat("Since the last step", Query(f"time() - {_LAST_STEP}", "age"), _AGE, unit="s"),
-        stat("Checkpoint of step", saved, saved_text, beside=[good], none="none yet"),
+        stat("Checkpoint of step", saved, saved_text, beside=[good], none="no data, or none yet"),
         stability.now(),
         stat("NaN and infinite", Query(hidden, "values"), _NAN, steps=((GREEN, None), (RED, 1.0))),
-        stat("GPU hours", Query(_GPU_HOURS, "hours"), spent, unit="h", none="no GPU"),
+        stat("GPU hours", Query(_GPU_HOURS, "hours"), spent, unit="h", none="no data, or no GPU"),
     ):
         page.add(panel, 3, 4)
 
@@ -96,7 +96,7 @@ def _begun() -> Json:
         described(NAMED["rl_condition"]),
         labels={"condition": {"links": index}, "severity": SEVERITY, "rank": {}, **IN_PLACE},
         sort="last began in step",
-        none="No condition has begun; or no data in this range",
+        none="no condition has begun",
     )
 
 
@@ -105,14 +105,14 @@ def settings(page: Page) -> None:
     names = ("instance", "attempt", "trainer", "model", "world_size", "trl")
     text = NAMED["rl_run_info"].help + " A click on an instance opens its status page."
     series = f"rl_run_info{{{ZERO}}}"
-    page.add(info("Process", names, series, text, none="No process serves this run now"), 14, 9)
+    page.add(info("Process", names, series, text, none="no process serves this run now"), 14, 9)
     page.add(
         table(
             "Settings",
             [Column("value", f"max by ({PLACE}, name) (rl_hyperparameter{{{ZERO}}})")],
             described(NAMED["rl_hyperparameter"]),
             labels={"name": {}, **IN_PLACE},
-            none="The trainer has no settings that are numbers",
+            none="the trainer has no settings that are numbers",
         ),
         10,
         9,

@@ -49,7 +49,7 @@ def build(catalog: Sequence[Metric]) -> Json:
     phases = Query(f"max by ({RUN}, rank, phase) (rl_phase_time_seconds{{{OF}}})", "rank {{rank}} {{phase}}")
     page.add(timeseries("Phases of the last step", [phases], NAMED["rl_phase_time_seconds"]), 12)
     now = Query(f"max by ({RUN}, rank, phase) (rl_phase{{{OF}}}) > 0", "rank {{rank}} {{phase}}")
-    page.add(timeseries("Phase under way", [now], NAMED["rl_phase"], absent="No phase is under way"), 12)
+    page.add(timeseries("Phase under way", [now], NAMED["rl_phase"], absent="no phase is under way"), 12)
     page.row("What one rank sees and others do not")
     _differences(page, catalog)
     return dashboard(
@@ -81,7 +81,7 @@ def _numbers(page: Page) -> None:
         [Column("step", f"max by ({PLACE}, rank, instance) (rl_step{{{OF}}})")],
         "A click on an instance opens its status page.",
         labels={"rank": {}, "instance": {"links": [STATUS_PAGE]}, **IN_PLACE},
-        none="No process serves this run now",
+        none="no process serves this run now",
     )
     page.add(where, 8, 5)
 
@@ -98,9 +98,7 @@ def _differences(page: Page, catalog: Sequence[Metric]) -> None:
     values = f"sum by ({RUN}, rank, metric) {grown('rl_nonfinite_values_total', OF)} > 0"
     query = Query(values, "rank {{rank}} {{metric}}")
     shown = without_range("rl_nonfinite_values_total")
-    page.add(
-        timeseries("NaN and infinite values", [query], shown, window=True, absent="None: every value was a number")
-    )
+    page.add(timeseries("NaN and infinite values", [query], shown, window=True, absent="every value was a number"))
     for metric in catalog:
         if metric.scope is not RankScope.RANK or metric.group in _OF_THE_PROCESS or metric.labels:
             continue

@@ -6,6 +6,7 @@ from rlexporter.catalog.metrics import NAMED
 from scripts.pack.dashboards.families import Family
 from scripts.pack.dashboards.frame import Json, Page, select
 from scripts.pack.dashboards.panels import (
+    UNSEEN,
     Query,
     capital,
     described,
@@ -21,10 +22,10 @@ _PARTS = ((0.95, "95 %"), (0.5, "50 %"), (0.05, "5 %"))
 _READING = "Half of the values lie above the middle line, nine of ten between the outer ones."
 _FUNCTIONS = "rl_reward_function_dist"
 _ABSENT = {
-    "rl_policy_ratio_dist": "Nothing to see: the ratio is one of sequences here, or each update is on fresh samples",
-    "rl_sequence_ratio_dist": "Nothing to see: the ratio is one of tokens here, or each update is on fresh samples",
-    "rl_entropy_per_token_dist": "Only the mean is known in this version of TRL: see Entropy",
-    "rl_kl_per_token_dist": "No data in this range; or no reference (beta is 0)",
+    "rl_policy_ratio_dist": f"the ratio is one of sequences here, or each update is on fresh samples, or {UNSEEN}",
+    "rl_sequence_ratio_dist": f"the ratio is one of tokens here, or each update is on fresh samples, or {UNSEEN}",
+    "rl_entropy_per_token_dist": f"only the mean is known in this version of TRL (see Entropy), or {UNSEEN}",
+    "rl_kl_per_token_dist": f"no reference (beta is 0), or {UNSEEN}",
 }
 
 

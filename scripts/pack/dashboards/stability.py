@@ -9,7 +9,7 @@ from scripts.pack.dashboards.panels import Query, described, timeseries
 
 _METRIC = NAMED["rl_nearest_limit_fraction"]
 _TEXT = f"{described(_METRIC)} What is far beyond is cut off."
-_ABSENT = "No data in this range; or no limit is known yet: some are measured with the first steps"
+_ABSENT = "no limit is known yet: some are measured with the first steps"
 
 
 def now() -> Json:
@@ -21,7 +21,7 @@ def now() -> Json:
         _TEXT,
         unit="percentunit",
         steps=((GREEN, None), (YELLOW, 0.8), (RED, 1.0)),
-        none="no limit is known yet",
+        none="no data, or no limit yet",
     )
 
 

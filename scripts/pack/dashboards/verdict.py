@@ -20,7 +20,7 @@ from scripts.pack.dashboards.boxes import (
     words,
 )
 from scripts.pack.dashboards.frame import FIRING, PLACE, RANK_0, RUN, Json, Page, select
-from scripts.pack.dashboards.panels import Query, timeseries, without_range
+from scripts.pack.dashboards.panels import Query, empty, timeseries, without_range
 from scripts.pack.outside import PROCESS_ALERTS
 
 _NOTHING, _UNKNOWN = "none", "unknown"
@@ -85,7 +85,7 @@ def _why() -> Json:
         Query(cause(), format="table"),
         "The likeliest cause of all that is wrong, as the run itself names it: the page at its own address says more.",
         mappings=[texts()],
-        none=_RULES,
+        none=empty("the rules of rlexporter are not loaded"),
     )
     made["options"]["reduceOptions"]["fields"] = "/^condition$/"
     # Before Grafana 11.5 a table of a range has one condition after the other, and the last row is not the newest.
@@ -104,7 +104,7 @@ def _number() -> Json:
         "The number behind it",
         [Query(value, "{{signal}}"), Query(f"max by ({RUN}, severity) ({passed})", "{{severity}} limit")],
         without_range("rl_signal"),
-        absent="No data in this range; or nothing is judged yet, or nothing serves this run any more",
+        absent="nothing is judged yet",
         description="The number that the cause is judged by, and the limit that it has passed. While nothing is wrong: "
         "the number that is nearest to an alert.",
         overrides=limits.look(),
@@ -164,5 +164,5 @@ def _wrong() -> Json:
         hidden=("firing",),
         order=("severity", "condition", "subject", "now", "since step", "value then", "limit then", "alertname"),
         sort="since step",
-        none="Nothing is wrong; or no data in this range",
+        none="nothing is wrong",
     )
