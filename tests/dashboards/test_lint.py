@@ -321,3 +321,26 @@ def test_nothing_is_painted_by_the_catalogue() -> None:
     looks = [(where, panel["fieldConfig"]["defaults"]) for where, panel in drawn]
 
     assert [where for where, look in looks if "thresholds" in look or "thresholdsStyle" in look.get("custom", {})] == []
+
+
+_BY = re.compile(r"\b(?:max|min|sum|count|avg|topk|quantile) by \(([^)]*)\)")
+
+
+def test_runs_of_one_name_in_two_places_are_apart() -> None:
+    """Whatever is worked out is so for each cluster and namespace; but for heat maps, which add up what they show."""
+    mixed = [
+        (where, labels)
+        for where, panel, target in TARGETS
+        for labels in _BY.findall(target["expr"])
+        if not {"cluster", "namespace"} <= set(labels.split(", "))
+        if panel["type"] != "heatmap" and not beside.is_foreign(target["expr"])
+        if where not in _APART
+    ]
+    assert mixed == []
+
+
+_APART = {
+    "rlexporter-compare: Settings that differ": "the values of one setting, over all runs",
+    "rlexporter-exporter: Series": "an instance has one run",
+    "rlexporter-exporter: Duration of a scrape": "an instance has one run",
+}
