@@ -152,8 +152,8 @@ def _every_series_is_there_and_equal(sides: Sides, scraper: Server) -> None:
     assert not expected - pushed.keys()
     assert not {key for key in expected if not math.isclose(pushed[key], scraped[key], rel_tol=1e-11)}
     signed = {f"{metric.series}_count" for metric in NAMED.values() if metric.signed}
-    ended = {"rl_run_info", "rl_incident", "rl_run_cause_info", "rl_threshold"}  # what was pushed is still seen a while
-    assert _names(pushed.keys() - expected - nan) - signed <= ended
+    ended = {"rl_run_info", "rl_incident", "rl_run_cause_info", "rl_nearest_limit_fraction", "rl_threshold"}
+    assert _names(pushed.keys() - expected - nan) - signed <= ended, "what was pushed is still seen a while"
 
 
 def _view(run: str) -> View:
