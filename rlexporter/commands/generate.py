@@ -35,8 +35,11 @@ _RUNBOOK = re.compile(rf'^( *)runbook_url: "{re.escape(RUNBOOKS)}/(\w+)\.md"\n',
 _NAME = re.compile(r"(?!__)[a-zA-Z_]\w*")
 _MATCHER = re.compile(r'[a-zA-Z_]\w*(?:=~|!~|!=|=)"(?:[^"\\\n]|\\.)*"')
 _PLACE = re.compile(r'(\bin |own\\", \\"/\\", \\"|^ *#.*)?\b(cluster|namespace)\b', re.MULTILINE)
+"""The labels `PLACES`; with a group before them they are prose, or the own label of another exporter."""
 _EXPRESSIONS = re.compile(r"^( *)(?:- )?expr: (?:\|-\n(?:\1  .*\n)+|.*\n)", re.MULTILINE)
+"""The expressions of rules, on one line or as a block."""
 _SELECTOR = re.compile(r'"(?:[^"\\]|\\.)*"|\b(?:rl|rlexporter)_\w+\b\{?|\{(?=\s*__name__=~"rl_)')
+"""The selectors of series that runs serve; texts in quotes are matched too, to be passed over."""
 _ADDRESS = re.compile(r"https?://[^\s\"'`<>\\^{|}$?#]+")
 
 
