@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -62,7 +63,8 @@ def planned() -> list[Planned]:
     return [
         Planned("grpo-healthy", demo("healthy", "--steps", "320"), 110, until=270),
         Planned("grpo-lr-spike", demo("broken", "--steps", "320", "--fault", "lr_spike@200"), 110, until=240),
-        Planned("grpo-nan", demo("nan", "--steps", "320", "--fault", "nan@150"), 80, ended=10),
+        # Not longer ago: `recorded` evaluates each rule once, so that none remembers what it has recorded itself.
+        Planned("grpo-nan", demo("nan", "--steps", "320", "--fault", "nan@150"), 80, ended=5),
         Planned("rloo", runs / "rloo-healthy_multi-0.jsonl", 60),
         Planned("ppo", runs / "ppo-healthy_accum-0.jsonl", 100),
         Planned("ppo-legacy", runs / "ppo_legacy-healthy_wandb_types-0.jsonl", 25),
@@ -153,7 +155,8 @@ def alerts(server: Prometheus) -> Iterator[bytes]:
             continue
         for series in over_time(server, rule["expr"], SCRAPE):
             labels = {**series["metric"], **rule["labels"], "alertname": rule["alert"], "alertstate": "firing"}
-            text = ",".join(f'{key}="{value}"' for key, value in sorted(labels.items()) if key != "__name__")
+            # A label may be a template, which has quotes of its own.
+            text = ",".join(f"{key}={json.dumps(value)}" for key, value in sorted(labels.items()) if key != "__name__")
             for at, _ in series["values"]:
                 yield f"ALERTS{{{text}}} 1 {at}\n".encode()
     yield b"# EOF\n"

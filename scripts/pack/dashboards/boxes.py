@@ -57,12 +57,14 @@ def table(
     hidden: Sequence[str] = (),
     order: Sequence[str] = (),
     sort: str = "",
+    oldest: bool = False,
     none: str = "there is none",
 ) -> Json:
     """Return a table of instant values, merged by the labels that they share.
 
     ``labels`` maps the columns of labels to their look; they come first unless ``order`` says otherwise. ``hidden``
-    columns only bring labels.
+    columns only bring labels. ``sort``: the column by which the rows are in order, the largest first, or with
+    ``oldest`` the smallest.
     """
     queries = [Query(column.expr, instant=True, format="table") for column in columns]
     made = {**panel("table", title, description, queries), **skeleton("table")}
@@ -70,7 +72,7 @@ def table(
     overrides += [override(name, **properties) for name, properties in labels.items() if properties]
     made["fieldConfig"]["defaults"]["noValue"] = empty(none)
     made["fieldConfig"]["overrides"] = overrides
-    made["options"]["sortBy"] = [{"displayName": sort, "desc": True}] if sort else []
+    made["options"]["sortBy"] = [{"displayName": sort, "desc": not oldest}] if sort else []
     made["transformations"][-1]["options"] = _organized(columns, labels, hidden, order)
     return made
 

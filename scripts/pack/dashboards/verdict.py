@@ -27,7 +27,7 @@ _NOTHING, _UNKNOWN = "none", "unknown"
 WORD = words({"2": ("act", RED), "1": ("look", ORANGE), "0": ("fine", GREEN), "-1": ("not judged", GRAY)})
 """The words of the verdict's numbers."""
 TITLE = "Is my run healthy?"
-_STANDING = words({"2": ("holds", RED), "1": ("eased", ORANGE)})
+_STANDING = words({"2": ("holds", RED), "1": ("eased", ORANGE), "0": ("over", GRAY)})
 _FIRST = 'cause=""'
 """A matcher of incidents that are no symptoms of others."""
 _RULES = "Not judged: the rules of rlexporter are not loaded, or have not run yet."
@@ -133,7 +133,8 @@ def _wrong() -> Json:
     The run says so itself, and what follows from something else is left out; that it failed, hangs or is gone is said
     by alerts alone.
     """
-    incident = f"rl_incident{{{select(_SEVERE, _FIRST)}}} > 0"
+    one, cause = f"rl_incident{{{select(_SEVERE, _FIRST)}}}", f"rl_run_cause_info{{{select()}}}"
+    incident = f"({one} > 0 or {one} and on ({RUN}, condition, severity) {cause})"
     columns = [
         Column(
             "now", f"max by ({_OF}, subject) ({incident})", {"mappings": [_STANDING], "custom__cellOptions": COLORED}
@@ -152,8 +153,9 @@ def _wrong() -> Json:
     return table(
         "Wrong now",
         columns,
-        "What has gone wrong and is not over, without what follows from it, and the alerts that fire. Eased: the "
-        "number is within its limit, but not where it was before. A click on an alert opens its runbook.",
+        "What has gone wrong and is not over, the oldest first, without what follows from it; the cause also if it is "
+        "over; and the alerts that fire. Eased: the number is within its limit, but not where it was before. A click "
+        "on an alert opens its runbook.",
         labels={
             "severity": SEVERITY,
             "condition": {"mappings": [texts()], "custom__width": 420},
@@ -164,5 +166,6 @@ def _wrong() -> Json:
         hidden=("firing",),
         order=("severity", "condition", "subject", "now", "since step", "value then", "limit then", "alertname"),
         sort="since step",
+        oldest=True,
         none="nothing is wrong",
     )
