@@ -41,7 +41,7 @@ _OFFERED = {
     *('job=~"$job",cluster=~"$cluster",namespace=~"$namespace"' + more for more in ("", *_FAMILIES)),
 }
 """What jobs, clusters, namespaces, owners and runs are chosen from."""
-_MAY_BE_ABSENT = {"cluster", "namespace", "team", "user"}
+_MAY_BE_ABSENT = {"job", "cluster", "namespace", "team", "user"}
 """Labels that many setups do not have: all of their values are none, too."""
 
 PANELS = [(f"{each['uid']}: {panel['title']}", panel) for each in DASHBOARDS for panel in panels(each)]

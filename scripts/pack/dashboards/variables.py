@@ -41,7 +41,12 @@ def common(*more: Json) -> list[Json]:
     """Return the variables that every dashboard has, and ``more``."""
     # A variable, because nothing else is filled in by provisioning as well as by an import.
     places = (_variable(name, f"label_values({_INFO}, {name})", multi=True, absent=True) for name in PLACES)
-    return [skeleton("datasource"), _variable("job", "label_values(rl_run_info, job)", multi=True), *places, *more]
+    return [
+        skeleton("datasource"),
+        _variable("job", "label_values(rl_run_info, job)", multi=True, absent=True),
+        *places,
+        *more,
+    ]
 
 
 def run(*, multi: bool = False, of: str = "", places: Iterable[str] = PLACES) -> Json:
