@@ -23,6 +23,11 @@ DESCRIPTIONS = {
     ),
     "discovery_dir": "Folder for a target file of Prometheus.",
     "advertise": "The address in that target file, where the found one is wrong, and a name that loopback answers to.",
+    "notify": (
+        "Where messages go: addresses of [apprise](https://github.com/caronc/apprise), such as `discord://ID/TOKEN`, "
+        "with blanks between several ([notify.md](howto/notify.md)). Needs `pip install 'rlexporter[notify]'`."
+    ),
+    "notify_warnings": "Send a message of a warning too, not only of what is critical.",
     "report": "Keep the page of a run that is over beside its checkpoints, as `rlexporter.html`: `on` or `off`.",
     "completions": (
         "How many of the best, the worst and the last completions of a rollout the page shows, with their prompts and "

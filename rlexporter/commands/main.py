@@ -13,7 +13,7 @@ from typing import Any
 
 from rlexporter import demo
 from rlexporter.catalog.metrics import CATALOG
-from rlexporter.commands import check, generate, replay, report, run, status, tail, top
+from rlexporter.commands import check, generate, notify, replay, report, run, status, tail, top
 from rlexporter.conditions.from_catalog import alerts_on
 from rlexporter.frameworks.known import FRAMEWORKS
 from rlexporter.model.errors import SetupError
@@ -58,7 +58,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="rlexporter", description="Prometheus metrics for RL post-training.")
     parser.add_argument("--version", action="version", version=f"rlexporter {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    for command in (demo, run, status, top):
+    for command in (demo, run, status, top, notify):
         command.add_to(commands)
     _add_metrics(commands)
     for command in (check, report, replay, tail, generate):

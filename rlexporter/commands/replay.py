@@ -135,7 +135,9 @@ def serve_saved_state(kept: SavedState, *, port: int | None, linger: float) -> i
 def served_alone(**settings: Any) -> Exporter:
     """Return an exporter whose only output is its endpoint: the environment may name the very file that is read."""
     exporter = Exporter(**settings)
-    exporter.run.settings = replace(exporter.run.settings, record=None, state_file="", discovery_dir=None, otlp="")
+    exporter.run.settings = replace(
+        exporter.run.settings, record=None, state_file="", discovery_dir=None, otlp="", notify=()
+    )
     return exporter
 
 

@@ -116,6 +116,13 @@ def words(*allowed: str) -> Callable[[object], tuple[str, ...]]:
     return parse
 
 
+def addresses(value: object) -> tuple[str, ...]:
+    """Return addresses given as a sequence, or as a text with blanks between them. No message repeats them."""
+    return tuple(
+        value.split() if isinstance(value, str) else map(str, value if isinstance(value, (list, tuple)) else ())
+    )
+
+
 def path(value: object) -> str:
     """Return a path, with ``~`` expanded."""
     return os.path.expanduser(text(os.fspath(value) if isinstance(value, os.PathLike) else value))

@@ -44,8 +44,8 @@ _ADDRESS = re.compile(r"(tcp|udp|sctp)://")
 """What `RLEXPORTER_PORT` holds where it is Kubernetes that sets it."""
 
 
-def _setting(parse: Callable[[object], object], env: str, default: Any) -> Any:
-    return field(default=default, metadata={"parse": parse, "env": env})
+def _setting(parse: Callable[[object], object], env: str, default: Any, *, secret: bool = False) -> Any:
+    return field(default=default, repr=not secret, metadata={"parse": parse, "env": env})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +70,8 @@ class Settings:
     otlp: str = _setting(parsers.switch_or_text, "RLEXPORTER_OTLP", "")
     discovery_dir: str | None = _setting(parsers.path, "RLEXPORTER_DISCOVERY_DIR", None)
     advertise: str | None = _setting(parsers.text, "RLEXPORTER_ADVERTISE", None)
+    notify: tuple[str, ...] = _setting(parsers.addresses, "RLEXPORTER_NOTIFY", (), secret=True)
+    notify_warnings: bool = _setting(parsers.switch, "RLEXPORTER_NOTIFY_WARNINGS", False)
     report: bool = _setting(parsers.switch, "RLEXPORTER_REPORT", True)
     completions: int = _setting(parsers.between(0, 50, int), "RLEXPORTER_COMPLETIONS", 0)
     compare: str = _setting(parsers.switch_or_text, "RLEXPORTER_COMPARE", parsers.ON)
@@ -161,6 +163,8 @@ class SettingArguments(TypedDict, total=False):
     otlp: bool | str | None
     discovery_dir: str | os.PathLike[str] | None
     advertise: str | None
+    notify: Sequence[str] | str | None
+    notify_warnings: bool | None
     report: bool | None
     completions: int | None
     compare: bool | str | os.PathLike[str] | None

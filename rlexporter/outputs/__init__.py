@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
-from rlexporter.model.errors import OTLP, needed_by
+from rlexporter.model.errors import NOTIFY, OTLP, needed_by
 from rlexporter.model.snapshot import RunState
 
 if TYPE_CHECKING:
@@ -36,6 +36,20 @@ def wanted(run: Run, port: int) -> Iterator[tuple[str, Callable[[], Ticker]]]:
         yield "discovery", partial(discovery.announcer, settings, port, lambda: (run.known_as, run.rank), failed)
     if settings.otlp:
         yield "otlp", partial(_pusher, settings.otlp, run)
+    if settings.notify and run.rank == 0:
+        yield "notify", partial(_notifier, run, port)
+
+
+def _notifier(run: Run, port: int) -> Ticker:
+    with needed_by("sending messages", NOTIFY):
+        from rlexporter.outputs import discovery, notify
+
+    settings = run.settings
+    here_only = not settings.advertise and discovery.is_loopback(settings.host)
+    scheme = "https" if settings.tls_cert_file else "http"
+    link = "" if here_only else f"{scheme}://{discovery.target(settings, port)}/"
+    failed = partial(run.failed, "notify")
+    return notify.notifier(settings.notify, run.current, link, failed, warnings=settings.notify_warnings)
 
 
 def _pusher(setting: str, run: Run) -> Ticker:

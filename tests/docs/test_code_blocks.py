@@ -61,6 +61,8 @@ LISTED = {
     r"kubectl apply -f deploy/kubernetes/networkpolicy.yaml ": "no cluster; tests/deploy/test_kubernetes_nodes.py",
     r"TARGETS=\S+ sbatch deploy/slurm/train.sbatch ": "no Slurm; tests/deploy/test_slurm.py has a stand-in for srun",
     r"ssh -L 9750:": "needs another machine",
+    r"export RLEXPORTER_NOTIFY=|rlexporter notify --test$": "tests/outputs/test_notify.py has receivers of its own",
+    r"pip install 'rlexporter\[notify\]'$": "`scripts/setup test` installs the extra",
     r"curl -s ": "its addresses are asked by test_the_endpoint_is_asked",
     r"python examples/(grpo|own_loop|ppo)\.py": "tests/docs/test_examples.py, tests/versions/test_ppo_scripts.py",
     r"RLEXPORTER_RANKS=all torchrun .* examples/grpo\.py$": "two ranks of it are in tests/docs/test_examples.py",

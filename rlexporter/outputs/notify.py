@@ -1,0 +1,206 @@
+"""Messages to a person: when something becomes critical, and when a run fails, is stuck or ends.
+
+They go where `apprise` can send them: Slack, Discord, Telegram, e-mail, ntfy, PagerDuty, a webhook and many more. A
+message says what the page says first, so a cause comes before what follows from it, and symptoms are left out.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import count
+from math import inf
+
+import apprise
+
+from rlexporter.catalog.conditions import CONDITION_NAMED
+from rlexporter.model.condition import Severity
+from rlexporter.model.errors import SetupError
+from rlexporter.model.incident import ACT, FINE
+from rlexporter.model.snapshot import RunState, Snapshot
+from rlexporter.outputs.periodic import Ticker, unlogged
+from rlexporter.status.samples import Samples
+from rlexporter.status.steps import ADDRESS
+from rlexporter.status.verdict import Verdict, is_stalled, verdict
+
+LOOK_SECONDS = 2.0
+GATHER_SECONDS = 60.0
+"""After a message, what goes wrong is gathered for so long, and is one message."""
+AN_HOUR, MOST = 3600.0, 6
+"""At most so many messages an hour; the last of them is kept for the end of the run."""
+TRIES = 4
+"""How often a message is sent to an address that does not take it: at once, and 2, 8 and 32 seconds later."""
+PATIENCE_SECONDS = 10.0
+"""The most seconds that the end of a run waits for its last message."""
+
+_LOGGERS = ("apprise", "urllib3.connectionpool", "urllib3.util.retry")
+"""Loggers to which a plugin and its library write addresses."""
+_KINDS = {ACT: apprise.NotifyType.FAILURE, FINE: apprise.NotifyType.SUCCESS}
+
+
+class NotifyError(Exception):
+    """A message that was not taken. It names the kind of receiver, and no part of its address: that is a secret."""
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """What is sent. ``word``: fine, look or act."""
+
+    word: str
+    title: str
+    body: str
+
+
+@dataclass(slots=True)
+class _Sending:
+    """A message on its way to one receiver."""
+
+    message: Message
+    receiver: Receiver
+    tries: int = 0
+    due: float = -inf
+
+
+class Receiver:
+    """One address. Raises SetupError if apprise cannot use it; ``place``: which one of the setting it is."""
+
+    def __init__(self, address: str, place: int = 1) -> None:
+        self.kind = address.partition("://")[0]
+        """The part before `://`, such as `slack`; nothing else of an address is ever told."""
+        asset = apprise.AppriseAsset(app_id="rlexporter", app_url="")
+        with unlogged(_LOGGERS):
+            found = apprise.Apprise.instantiate(address, asset=asset) if "://" in address else None
+        if found is None:
+            raise SetupError(
+                f"RLEXPORTER_NOTIFY: address {place} is none that apprise can use (it is not shown, as it may hold a "
+                "secret): write it as github.com/caronc/apprise says, such as discord://ID/TOKEN or ntfy://TOPIC"
+            )
+        self._plugin = found
+
+    def send(self, message: Message) -> bool:
+        """Send ``message``, in at most a few seconds; return False if it was not taken."""
+        kind = _KINDS.get(message.word, apprise.NotifyType.WARNING)
+        with unlogged(_LOGGERS):  # the plugin itself, since `Apprise` sends on another thread, which would be heard
+            return bool(self._plugin.notify(body=message.body, title=message.title, notify_type=kind))
+
+
+def notifier(
+    addresses: Sequence[str],
+    snapshot: Callable[[], Snapshot],
+    link: str,
+    failed: Callable[[Exception], None],
+    *,
+    warnings: bool,
+) -> Notifier:
+    """Return a ticker that sends messages about a run. Raises SetupError for an address that cannot be used.
+
+    ``link``: where a person finds the page; empty if it cannot be reached. ``warnings``: also of warnings.
+    """
+    return Notifier(
+        [Receiver(each, place) for each, place in zip(addresses, count(1))], snapshot, link, failed, warnings
+    )
+
+
+class Notifier(Ticker):
+    """Looks at the run every two seconds, within one after `wake`, and at the end; sends what has not been told."""
+
+    def __init__(
+        self,
+        receivers: Sequence[Receiver],
+        snapshot: Callable[[], Snapshot],
+        link: str,
+        failed: Callable[[Exception], None],
+        warnings: bool,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        super().__init__("notify", LOOK_SECONDS, self.look, failed, last=self._finish, patience=PATIENCE_SECONDS)
+        self._receivers, self._snapshot, self._link, self._clock = receivers, snapshot, link, clock
+        self._severities = (Severity.CRITICAL, Severity.WARNING) if warnings else (Severity.CRITICAL,)
+        self._told: set[object] = set()
+        self._sent: deque[float] = deque(maxlen=MOST)
+        """When the last messages were made."""
+        self._sending: list[_Sending] = []
+
+    def look(self) -> float | None:
+        """Send what is new, and what was not taken before; return the seconds until the next look."""
+        now, snapshot = self._clock(), self._snapshot()
+        new = [each for each in news(snapshot, now, self._severities) if each not in self._told]
+        if new and self._may_tell(now, any(each[0] is RunState for each in new)):
+            self._told.update(new)
+            self._sent.append(now)
+            message = told(snapshot, now, self._link, [str(each[1]) for each in new if each[0] == "incident"])
+            self._sending += [_Sending(message, each) for each in self._receivers]
+        self._deliver(now)
+        return min([LOOK_SECONDS, *(max(each.due - now, 0.1) for each in self._sending)])
+
+    def _may_tell(self, now: float, of_end: bool) -> bool:
+        """Return True if a message may be made now: one of the end of the run if any may."""
+        lately = [at for at in self._sent if at > now - AN_HOUR]
+        if of_end:
+            return len(lately) < MOST
+        return len(lately) < MOST - 1 and not (lately and lately[-1] > now - GATHER_SECONDS)
+
+    def _deliver(self, now: float) -> None:
+        for each in [each for each in self._sending if each.due <= now]:
+            self._sending.remove(each)
+            if each.receiver.send(each.message):
+                continue
+            each.tries += 1
+            each.due = now + 2.0 * 4 ** (each.tries - 1)
+            self._sending += [each] if each.tries < TRIES else []
+            left = "it is tried again" if each.tries < TRIES else "it is given up"
+            self._failed(NotifyError(f"{each.receiver.kind} did not take a message; {left}"))
+
+    def _finish(self) -> None:
+        """Look once more, and try once more whatever was not taken."""
+        for each in self._sending:
+            each.due = -inf
+        self.look()
+
+
+def news(snapshot: Snapshot, now: float, severities: Sequence[Severity]) -> Iterator[tuple[object, ...]]:
+    """Yield what is worth a message: keys that stay the same while it is the same."""
+    samples, state = Samples(snapshot), snapshot.state
+    start = samples.value("rl_run_start_timestamp_seconds")
+    for incident in snapshot.incidents:
+        if incident.speaks and incident.severity in severities:
+            yield "incident", incident.condition, incident.subject, incident.severity, start
+    if is_stalled(samples, now):
+        yield "stuck", samples.value("rl_last_step_timestamp_seconds")
+    if state is not None and state.over and (samples.value("rl_steps_total") or state is RunState.FAILED):
+        yield RunState, state, start
+
+
+def told(snapshot: Snapshot, now: float, link: str = "", new: Sequence[str] = ()) -> Message:
+    """Return the message on a run as it is ``now``: the sentence and the steps of its page.
+
+    ``new``: conditions that it is sent for.
+    """
+    samples = Samples(snapshot)
+    said = verdict(samples, now)
+    step = f", step {samples.step}" if samples.step is not None else ""
+    also = [CONDITION_NAMED[name].summary for name in new if name not in said.conditions[:1]]
+    lines = "\n".join(_lines(said, also, link))
+    return Message(said.word, f"{said.word}: {snapshot.labels.get('run', '')}{step}", lines)
+
+
+def _lines(said: Verdict, also: Sequence[str], link: str) -> Iterator[str]:
+    yield said.text
+    if also:
+        yield f"Also: {' '.join(also)}"
+    for place, step in enumerate(said.steps, 1):
+        yield f"{place}. {step.text}"
+        if step.command and (link or ADDRESS not in step.command):
+            yield f"   {step.command.replace(ADDRESS, link)}"
+    if link:
+        yield link
+
+
+def trial(addresses: Sequence[str]) -> Iterator[tuple[str, bool]]:
+    """Send a message of no run to each address; yield its kind, and if it was taken. Raises SetupError."""
+    receivers = [Receiver(each, place) for each, place in zip(addresses, count(1))]
+    message = Message("look", "rlexporter: a test", "If a run needs you, it says so here.")
+    for each in receivers:
+        yield each.kind, each.send(message)
