@@ -117,10 +117,11 @@ def words(*allowed: str) -> Callable[[object], tuple[str, ...]]:
 
 
 def addresses(value: object) -> tuple[str, ...]:
-    """Return addresses given as a sequence, or as a text with blanks between them. No message repeats them."""
-    return tuple(
-        value.split() if isinstance(value, str) else map(str, value if isinstance(value, (list, tuple)) else ())
-    )
+    """Return addresses given as a sequence, or as a text with blanks between them."""
+    given = value.split() if isinstance(value, str) else value
+    if not isinstance(given, (list, tuple)):
+        raise ValueError("must be addresses with blanks between them, or a list of them")
+    return tuple(map(str, given))
 
 
 def path(value: object) -> str:

@@ -45,11 +45,10 @@ def _notifier(run: Run, port: int) -> Ticker:
         from rlexporter.outputs import discovery, notify
 
     settings = run.settings
-    here_only = not settings.advertise and discovery.is_loopback(settings.host)
-    scheme = "https" if settings.tls_cert_file else "http"
-    link = "" if here_only else f"{scheme}://{discovery.target(settings, port)}/"
-    failed = partial(run.failed, "notify")
-    return notify.notifier(settings.notify, run.current, link, failed, warnings=settings.notify_warnings)
+    reachable = bool(settings.advertise) or not discovery.is_loopback(settings.host)
+    address = f"{'https' if settings.tls_cert_file else 'http'}://{discovery.target(settings, port)}"
+    page, failed = notify.Page(address, reachable), partial(run.failed, "notify")
+    return notify.notifier(settings.notify, run.current, page, failed, warnings=settings.notify_warnings)
 
 
 def _pusher(setting: str, run: Run) -> Ticker:

@@ -6,6 +6,7 @@ message says what the page says first, so a cause comes before what follows from
 
 from __future__ import annotations
 
+import os
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -22,7 +23,7 @@ from rlexporter.model.incident import ACT, FINE
 from rlexporter.model.snapshot import RunState, Snapshot
 from rlexporter.outputs.periodic import Ticker, unlogged
 from rlexporter.status.samples import Samples
-from rlexporter.status.steps import ADDRESS
+from rlexporter.status.steps import ADDRESS, PID
 from rlexporter.status.verdict import Verdict, is_stalled, verdict
 
 LOOK_SECONDS = 2.0
@@ -51,6 +52,14 @@ class Message:
     word: str
     title: str
     body: str
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Where the page of the run is: a URL without the slash at its end. ``reachable``: from other machines."""
+
+    address: str
+    reachable: bool
 
 
 @dataclass(slots=True)
@@ -82,25 +91,27 @@ class Receiver:
     def send(self, message: Message) -> bool:
         """Send ``message``, in at most a few seconds; return False if it was not taken."""
         kind = _KINDS.get(message.word, apprise.NotifyType.WARNING)
-        with unlogged(_LOGGERS):  # the plugin itself, since `Apprise` sends on another thread, which would be heard
-            return bool(self._plugin.notify(body=message.body, title=message.title, notify_type=kind))
+        try:
+            with unlogged(_LOGGERS):  # the plugin itself, since `Apprise` sends on another thread, which would be heard
+                return bool(self._plugin.notify(body=message.body, title=message.title, notify_type=kind))
+        except Exception:  # noqa: BLE001 - a hundred plugins fail in as many ways, and may say with which address
+            return False
 
 
 def notifier(
     addresses: Sequence[str],
     snapshot: Callable[[], Snapshot],
-    link: str,
+    page: Page,
     failed: Callable[[Exception], None],
     *,
     warnings: bool,
 ) -> Notifier:
     """Return a ticker that sends messages about a run. Raises SetupError for an address that cannot be used.
 
-    ``link``: where a person finds the page; empty if it cannot be reached. ``warnings``: also of warnings.
+    ``warnings``: also of warnings.
     """
-    return Notifier(
-        [Receiver(each, place) for each, place in zip(addresses, count(1))], snapshot, link, failed, warnings
-    )
+    receivers = [Receiver(each, place) for each, place in zip(addresses, count(1))]
+    return Notifier(receivers, snapshot, page, failed, warnings)
 
 
 class Notifier(Ticker):
@@ -110,13 +121,13 @@ class Notifier(Ticker):
         self,
         receivers: Sequence[Receiver],
         snapshot: Callable[[], Snapshot],
-        link: str,
+        page: Page,
         failed: Callable[[Exception], None],
         warnings: bool,
         clock: Callable[[], float] = time.time,
     ) -> None:
         super().__init__("notify", LOOK_SECONDS, self.look, failed, last=self._finish, patience=PATIENCE_SECONDS)
-        self._receivers, self._snapshot, self._link, self._clock = receivers, snapshot, link, clock
+        self._receivers, self._snapshot, self._page, self._clock = receivers, snapshot, page, clock
         self._severities = (Severity.CRITICAL, Severity.WARNING) if warnings else (Severity.CRITICAL,)
         self._told: set[object] = set()
         self._sent: deque[float] = deque(maxlen=MOST)
@@ -127,10 +138,10 @@ class Notifier(Ticker):
         """Send what is new, and what was not taken before; return the seconds until the next look."""
         now, snapshot = self._clock(), self._snapshot()
         new = [each for each in news(snapshot, now, self._severities) if each not in self._told]
-        if new and self._may_tell(now, any(each[0] is RunState for each in new)):
+        if new and self._may_tell(now, any(each[0] == "end" for each in new)):
             self._told.update(new)
             self._sent.append(now)
-            message = told(snapshot, now, self._link, [str(each[1]) for each in new if each[0] == "incident"])
+            message = told(snapshot, now, self._page, [str(each[1]) for each in new if each[0] == "incident"])
             self._sending += [_Sending(message, each) for each in self._receivers]
         self._deliver(now)
         return min([LOOK_SECONDS, *(max(each.due - now, 0.1) for each in self._sending)])
@@ -170,10 +181,10 @@ def news(snapshot: Snapshot, now: float, severities: Sequence[Severity]) -> Iter
     if is_stalled(samples, now):
         yield "stuck", samples.value("rl_last_step_timestamp_seconds")
     if state is not None and state.over and (samples.value("rl_steps_total") or state is RunState.FAILED):
-        yield RunState, state, start
+        yield "end", state, start
 
 
-def told(snapshot: Snapshot, now: float, link: str = "", new: Sequence[str] = ()) -> Message:
+def told(snapshot: Snapshot, now: float, page: Page, new: Sequence[str] = ()) -> Message:
     """Return the message on a run as it is ``now``: the sentence and the steps of its page.
 
     ``new``: conditions that it is sent for.
@@ -182,20 +193,20 @@ def told(snapshot: Snapshot, now: float, link: str = "", new: Sequence[str] = ()
     said = verdict(samples, now)
     step = f", step {samples.step}" if samples.step is not None else ""
     also = [CONDITION_NAMED[name].summary for name in new if name not in said.conditions[:1]]
-    lines = "\n".join(_lines(said, also, link))
+    lines = "\n".join(_lines(said, also, page))
     return Message(said.word, f"{said.word}: {snapshot.labels.get('run', '')}{step}", lines)
 
 
-def _lines(said: Verdict, also: Sequence[str], link: str) -> Iterator[str]:
+def _lines(said: Verdict, also: Sequence[str], page: Page) -> Iterator[str]:
     yield said.text
     if also:
         yield f"Also: {' '.join(also)}"
     for place, step in enumerate(said.steps, 1):
         yield f"{place}. {step.text}"
-        if step.command and (link or ADDRESS not in step.command):
-            yield f"   {step.command.replace(ADDRESS, link)}"
-    if link:
-        yield link
+        if step.command:
+            yield f"   {step.command.replace(ADDRESS, page.address).replace(PID, str(os.getpid()))}"
+    if page.reachable:
+        yield f"{page.address}/"
 
 
 def trial(addresses: Sequence[str]) -> Iterator[tuple[str, bool]]:

@@ -33,7 +33,7 @@ from rlexporter.model.errors import SetupError
 from rlexporter.model.snapshot import RunState, Snapshot
 from rlexporter.model.step import RunFacts
 from rlexporter.outputs import notify
-from rlexporter.outputs.notify import Message, Notifier
+from rlexporter.outputs.notify import Message, Notifier, Page
 from rlexporter.store.store import Store
 from tests.endpoint.wire import ask
 from tests.tools import answering, eventually, free_port
@@ -41,6 +41,7 @@ from tests.tools import answering, eventually, free_port
 SECRET = "s3cr3t"
 HEALTHY = {"loss": 0.1, "grad_norm": 1.0, "reward": 0.5, "kl": 0.01}
 BAD = {**HEALTHY, "loss": nan}
+PAGE = Page("http://127.0.0.1:9750", reachable=False)
 Asked = tuple[str, Any]
 
 
@@ -88,10 +89,11 @@ def test_a_nan_is_told_at_once_as_on_the_page() -> None:
         assert said["title"] == "act: mine, step 11"
         assert said["type"] == "failure"
         lines = said["message"].splitlines()
-        assert lines[0] == notify.told(exporter.snapshot, time.time()).body.splitlines()[0]
+        assert lines[0] == notify.told(exporter.snapshot, time.time(), PAGE).body.splitlines()[0]
         assert "step 11" in lines[0]
         assert [line[:3] for line in lines if line[0].isdigit()] == ["1. ", "2. ", "3. "]
-        assert "http://" not in said["message"], "a page on this machine alone is no link"
+        assert lines[-1].startswith("3. "), "a page on this machine alone is no link"
+        assert f"curl -s http://127.0.0.1:{exporter.port}/metrics" in said["message"]
         for step in range(12, 20):
             exporter.log(BAD, step=step)
         exporter.end()
@@ -106,7 +108,9 @@ def test_a_page_that_others_can_reach_is_linked() -> None:
     """By its own address, or the one that is advertised; the command of a step has it too."""
     with receiver() as (port, asked), running(f"json://127.0.0.1:{port}/", advertise="gpu-1:9750"):
         eventually(lambda: asked)
-        assert asked[0][1]["message"].splitlines()[-1] == "http://gpu-1:9750/"
+        lines = asked[0][1]["message"].splitlines()
+        assert lines[-1] == "http://gpu-1:9750/"
+        assert any(line.startswith("   curl -s http://gpu-1:9750/metrics | grep ") for line in lines)
 
 
 def test_the_form_of_slack_and_of_discord(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -179,7 +183,7 @@ def test_what_failed_is_given_up() -> None:
     """After four tries."""
     clock = _Clock()
     store, sent = _store(clock), _Taking(False)
-    ticker = Notifier([sent], lambda: store.snapshot, "", sent.failed.append, False, clock)  # type: ignore[list-item]
+    ticker = Notifier([sent], lambda: store.snapshot, PAGE, sent.failed.append, False, clock)  # type: ignore[list-item]
     store.record(BAD, 11)
     for _ in range(100):
         clock.now += 1
@@ -231,7 +235,7 @@ def test_a_storm_is_one_message_and_an_hour_has_six_at_most() -> None:
     clock, sent = _Clock(), _Taking()
     store = _store(clock)
     severities = (Severity.CRITICAL, Severity.WARNING)
-    ticker = Notifier([sent], lambda: store.snapshot, "", sent.failed.append, True, clock)  # type: ignore[list-item]
+    ticker = Notifier([sent], lambda: store.snapshot, PAGE, sent.failed.append, True, clock)  # type: ignore[list-item]
     for place in range(len(WRONG)):
         clock.now += 1
         store.record({**HEALTHY, **dict.fromkeys(WRONG[: place + 1], nan)}, 11 + place)
@@ -242,7 +246,7 @@ def test_a_storm_is_one_message_and_an_hour_has_six_at_most() -> None:
     assert len(sent.messages) == 2
     assert sent.messages[1].body.startswith("A reward is NaN or infinite. It began in step 13.")
     assert len(list(notify.news(store.snapshot, clock.now, severities))) == 2, "what followed from it is no news"
-    also = notify.told(store.snapshot, clock.now, new=["nonfinite_loss", "nonfinite_reward"]).body.splitlines()[1]
+    also = notify.told(store.snapshot, clock.now, PAGE, ["nonfinite_loss", "nonfinite_reward"]).body.splitlines()[1]
     assert also == "Also: The loss is NaN or infinite."
     for attempt in range(10):  # each attempt is a run of its own, and its NaN is new
         clock.now += 90
@@ -263,12 +267,13 @@ def test_a_run_that_is_stuck_is_told_once() -> None:
     """And a second time only if it went on in between."""
     clock, sent = _Clock(), _Taking()
     store = _store(clock)
-    ticker = Notifier([sent], lambda: store.snapshot, "", sent.failed.append, False, clock)  # type: ignore[list-item]
+    ticker = Notifier([sent], lambda: store.snapshot, PAGE, sent.failed.append, False, clock)  # type: ignore[list-item]
     for _ in range(2000):
         clock.now += 1
         ticker.look()
     assert [message.title for message in sent.messages] == ["act: mine, step 10"]
     assert "The run is stuck" in sent.messages[0].body
+    assert "{" not in sent.messages[0].body
 
 
 def test_warnings_are_for_those_who_ask() -> None:
@@ -280,7 +285,7 @@ def test_warnings_are_for_those_who_ask() -> None:
         def now(store: Store = store) -> Snapshot:
             return store.snapshot
 
-        ticker = Notifier([sent], now, "", sent.failed.append, asked, clock)  # type: ignore[list-item]
+        ticker = Notifier([sent], now, PAGE, sent.failed.append, asked, clock)  # type: ignore[list-item]
         store.record({**HEALTHY, "learning_rate": 1e-5}, 11)
         store.record({**HEALTHY, "learning_rate": 1e-5}, 12)
         store.record({**HEALTHY, "learning_rate": 1e-3}, 13)
