@@ -34,10 +34,10 @@ def wanted(run: Run, port: int) -> Iterator[tuple[str, Callable[[], Ticker]]]:
 
         failed = partial(run.failed, "discovery")
         yield "discovery", partial(discovery.announcer, settings, port, lambda: (run.known_as, run.rank), failed)
-    if settings.otlp:
-        yield "otlp", partial(_pusher, settings.otlp, run)
     if settings.notify and run.rank == 0:
         yield "notify", partial(_notifier, run, port)
+    if settings.otlp:
+        yield "otlp", partial(_pusher, settings.otlp, run)
 
 
 def _notifier(run: Run, port: int) -> Ticker:

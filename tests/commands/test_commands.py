@@ -13,7 +13,7 @@ import pytest
 from rlexporter.commands import main
 from tests.tools import ROOT
 
-COMMANDS = "demo run status top metrics check report replay tail generate discovery".split()
+COMMANDS = "demo run status top notify metrics check report replay tail generate discovery".split()
 
 
 def test_the_help_lists_what_users_have(capsys: pytest.CaptureFixture[str]) -> None:

@@ -43,6 +43,7 @@ PLAIN = {
         "[critical]": "the same",
         "act  ": "an example of what is printed: tests/commands/test_check_text.py has real ones",
     },
+    "docs/howto/notify.md": {"act: ": "an example of a message: tests/outputs/test_notify.py has real ones"},
     "docs/cli.md": {"": "made from the code: tests/docs/test_generated.py"},
     "docs/python.md": {"": "made from the code: tests/docs/test_generated.py"},
 }

@@ -66,7 +66,7 @@ def test_every_setting_command_and_public_name_is_described() -> None:
     settings, commands, python = ((ROOT / f"docs/{name}.md").read_text() for name in ("settings", "cli", "python"))
     described = re.findall(r"^\| `(\w+)` \| `([A-Z_]+)` \|", settings, re.MULTILINE)
     assert set(described) == {(each.name, each.metadata["env"]) for each in fields(Settings)}
-    words = "demo run status top metrics check report replay tail generate discovery".split()
+    words = "demo run status top notify metrics check report replay tail generate discovery".split()
     assert re.findall(r"^## (.+)$", commands, re.MULTILINE) == words
     assert "SUPPRESS" not in commands
     names, shown = ({name for name in of if name[0] != "_"} for of in (rlexporter.__all__, dir(rlexporter.Exporter)))
