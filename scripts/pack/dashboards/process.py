@@ -41,7 +41,7 @@ def numbers(page: Page) -> None:
     saved_text = f"{NAMED['rl_last_checkpoint_step'].help} Good: {described(NAMED['rl_last_good_checkpoint_step'])}"
     spent = "GPU hours of the newest attempt."
     for panel in (
-        stat("State", Query(state.code(), "state"), state_of, mappings=[state.mapping()]),
+        stat("State", Query(state.code(), "state", instant=True), state_of, mappings=[state.mapping()]),
         stat("Algorithm", Query(_newest(), "{{algorithm}}"), _ALGORITHM, name=True, links=[_PAGE]),
         stat("Step", step, described(NAMED["rl_step"]), beside=[done], shares=("done",)),
         stat("Since the last step", Query(f"time() - {_LAST_STEP}", "age"), _AGE, unit="s"),
