@@ -11,7 +11,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import count
 from math import inf
 
 import apprise
@@ -75,7 +74,7 @@ class _Sending:
 class Receiver:
     """One address. Raises SetupError if apprise cannot use it; ``place``: which one of the setting it is."""
 
-    def __init__(self, address: str, place: int = 1) -> None:
+    def __init__(self, address: str, place: int) -> None:
         self.kind = address.partition("://")[0]
         """The part before `://`, such as `slack`; nothing else of an address is ever told."""
         asset = apprise.AppriseAsset(app_id="rlexporter", app_url="")
@@ -110,8 +109,11 @@ def notifier(
 
     ``warnings``: also of warnings.
     """
-    receivers = [Receiver(each, place) for each, place in zip(addresses, count(1))]
-    return Notifier(receivers, snapshot, page, failed, warnings)
+    return Notifier(_receivers(addresses), snapshot, page, failed, warnings)
+
+
+def _receivers(addresses: Sequence[str]) -> list[Receiver]:
+    return [Receiver(each, place) for place, each in enumerate(addresses, 1)]
 
 
 class Notifier(Ticker):
@@ -211,7 +213,6 @@ def _lines(said: Verdict, also: Sequence[str], page: Page) -> Iterator[str]:
 
 def trial(addresses: Sequence[str]) -> Iterator[tuple[str, bool]]:
     """Send a message of no run to each address; yield its kind, and if it was taken. Raises SetupError."""
-    receivers = [Receiver(each, place) for each, place in zip(addresses, count(1))]
     message = Message("look", "rlexporter: a test", "If a run needs you, it says so here.")
-    for each in receivers:
+    for each in _receivers(addresses):
         yield each.kind, each.send(message)

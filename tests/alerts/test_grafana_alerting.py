@@ -23,7 +23,7 @@ from tests.alerts import promtool
 from tests.alerts.expected import NUMBERS, RAISED
 from tests.alerts.lives import Event, Process, series
 from tests.alerts.promtool import Case, alone, together
-from tests.alerts.test_rules import ALERTS, OUTSIDE_CASES, RULES, TARGETS
+from tests.alerts.test_rules import ALERTS, OUTSIDE_CASES, RULES, TARGETS, raised
 from tests.alerts.test_storm_rules import STORMS
 from tests.dashboards.test_models import lost
 from tests.programs import printed
@@ -179,13 +179,7 @@ def test_who_is_told(name: str, severity: str, point: str) -> None:
 @pytest.mark.parametrize("generation", EACH_GENERATION)
 def test_each_condition_fires_and_says_so(generation: str, tmp_path: Path) -> None:
     """Before, during and after, with the labels of Prometheus' alert and a text that is whole."""
-    lives, fires, says = [], dict[str, list[str]](), dict[str, list[dict[str, Any]]]()
-    for alert, condition, severity in RAISED:
-        run = f"{condition}-{severity}"
-        event = Event(condition, 300, severity=severity)
-        lives.append(Process([("running", 1500)], run=run, instance=f"{run}:1", events=[event]))
-        fires.setdefault(f"{alert}/{severity}", []).append(run)
-        says.setdefault(alert, []).append(_told(run, condition, severity))
+    lives, fires, says = raised(_told)
     silent: dict[str, list[str]] = {alert: [] for alert in fires}
     case = Case(series(lives, 1400), {"4m30s": silent, "5m30s": fires, "14m": fires, "20m30s": silent})
     said = [{"alertname": alert, "eval_time": "5m30s", "exp_alerts": alerts} for alert, alerts in says.items()]

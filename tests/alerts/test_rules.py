@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -122,16 +122,25 @@ def test_conditions_are_consistent() -> None:
         assert all(limit.k_of_n[0] <= limit.k_of_n[1] for limit in condition.limits)
 
 
-@pytest.mark.parametrize("generation", EACH_GENERATION)
-def test_each_condition_is_silent_then_fires_then_ends(generation: str, tmp_path: Path) -> None:
-    """One step is enough; a quarter of an hour later it is over; others stay silent. Each says what is the matter."""
-    lives, fires, says = [], dict[str, list[str]](), dict[str, list[dict[str, Any]]]()
+Told = dict[str, Any]
+
+
+def raised(told: Callable[[str, str, str], Told]) -> tuple[list[Process], dict[str, list[str]], dict[str, list[Told]]]:
+    """A run for each condition and severity, with what fires of it and, by ``told``, what that says, by alert."""
+    lives, fires, says = [], dict[str, list[str]](), dict[str, list[Told]]()
     for alert, condition, severity in RAISED:
         run = f"{condition}-{severity}"
         event = Event(condition, 300, severity=severity)
         lives.append(Process([("running", 1500)], run=run, instance=f"{run}:1", events=[event]))
         fires.setdefault(f"{alert}/{severity}", []).append(run)
-        says.setdefault(alert, []).append(_told(run, condition, severity))
+        says.setdefault(alert, []).append(told(run, condition, severity))
+    return lives, fires, says
+
+
+@pytest.mark.parametrize("generation", EACH_GENERATION)
+def test_each_condition_is_silent_then_fires_then_ends(generation: str, tmp_path: Path) -> None:
+    """One step is enough; a quarter of an hour later it is over; others stay silent. Each says what is the matter."""
+    lives, fires, says = raised(_told)
     lives += [
         Process([("running", 1500)], run=name, instance=f"{name}:1", events=[Event(name, 300, severity="info")])
         for _, name, _ in INFORMS
