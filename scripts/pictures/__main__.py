@@ -5,7 +5,6 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -30,10 +29,7 @@ POINTS = 600
 def _look(server: Prometheus, dashboard: Json, chosen: Mapping[str, str]) -> dict[int, Shown]:
     """What each panel gets."""
     ask, view = grafana.asking(server), View({"job": ".+", **chosen}, SECONDS, SCRAPE, aligned=True)
-    for each in dashboard["templating"]["list"]:
-        if each["name"] == "window":
-            [window] = grafana.values(ask, view, each, END)
-            view = replace(view, variables={**view.variables, "window": window})
+    view = grafana.resolved(ask, view, dashboard, END)
     marks = list(_marks(server, dashboard, view)) if "|" not in chosen["run"] else []
     return {panel["id"]: _panel(ask, view, panel, marks) for panel in panels(dashboard)}
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from rlexporter.catalog.metrics import CATALOG
@@ -24,6 +24,7 @@ ANY: Variables = {
     **dict.fromkeys(("cluster", "namespace", "team", "user"), ".*"),
     **dict.fromkeys(("rank", "reward_function"), ".+"),
     "window": "60",
+    **dict.fromkeys(("condition", "signal"), ""),
     "series": "rl_learning_rate",
 }
 """What a dashboard shows that nobody has touched, but for its job and run."""
@@ -192,13 +193,20 @@ def query_of(variable: Json) -> str:
 
 def values(ask: Ask, view: View, variable: Json, at: float) -> list[str]:
     """The values that a variable gets, as the data source makes them."""
-    query, labels = view.fill(query_of(variable)), _LABEL_VALUES.fullmatch(variable["query"]["query"])
+    query, labels = view.fill(query_of(variable), view.scrape), _LABEL_VALUES.fullmatch(variable["query"]["query"])
     if labels:
         matching = {"match[]": query, "start": f"{at - view.seconds:.3f}", "end": f"{at:.3f}"}
         return sorted({series[labels[2]] for series in ask("series", matching) if labels[2] in series})
     wanted = re.compile(variable["regex"].strip("/"))
     texts = [_sample(each) for each in ask("query", {"query": query, "time": f"{at:.3f}"})["result"]]
     return [match[1] for text in texts if (match := wanted.search(text))]
+
+
+def resolved(ask: Ask, view: View, dashboard: Json, at: float) -> View:
+    """The view with the hidden variables of a dashboard as Grafana fills them in; empty where nothing is found."""
+    hidden = [each for each in dashboard["templating"]["list"] if "query_result" in str(each["query"])]
+    found = {each["name"]: "".join(values(ask, view, each, at)[:1]) for each in hidden}
+    return replace(view, variables={**view.variables, **found})
 
 
 def _sample(result: Json) -> str:

@@ -113,7 +113,8 @@ def test_every_query_answers(server: Server, uid: str) -> None:
 
     No other exporter is there: `test_beside.py` has them.
     """
-    views = [_view(run) for run in (*world.names(), "grpo|ppo")]  # what compares two runs says nothing of one
+    runs = (*world.names(), "grpo|ppo")  # what compares two runs says nothing of one
+    views = [grafana.resolved(server.ask, _view(run), DASHBOARDS[uid], server.at) for run in runs]
     silent, nameless = [], []
     with ThreadPoolExecutor(4) as pool:
         for drawn in panels(DASHBOARDS[uid]):
@@ -153,8 +154,9 @@ def test_a_run_whose_tensors_nobody_sees_has_all_that_is_logged(server: Server, 
     dashboard = DASHBOARDS["rlexporter-ppo" if algorithm.startswith("ppo") else "rlexporter-run"]
 
     def filled(run: str) -> set[str]:
+        view = grafana.resolved(server.ask, _view(run), dashboard, server.at)
         every = grafana.own_panels(dashboard)
-        return {each["title"] for _, each in every if any(_query(server, _view(run), each, t) for t in each["targets"])}
+        return {each["title"] for _, each in every if any(_query(server, view, each, t) for t in each["targets"])}
 
     seen, logged = filled(algorithm), filled(name)
     main = {"Reward", "KL", "Entropy", "Verdict", "The number behind it"}
@@ -248,7 +250,8 @@ def test_the_number_behind_the_verdict_is_that_of_the_cause(server: Server) -> N
     of = panel(DASHBOARDS["rlexporter-run"], "The number behind it")
 
     def shown(run: str) -> list[set[str]]:
-        found = [_query(server, _view(run), of, target) for target in of["targets"]]
+        view = grafana.resolved(server.ask, _view(run), DASHBOARDS["rlexporter-run"], server.at)
+        found = [_query(server, view, of, target) for target in of["targets"]]
         return [{each["metric"].get("signal", each["metric"].get("severity", "")) for each in one} for one in found]
 
     assert shown(world.BROKEN) == [{"nonfinite_loss"}, {"critical"}]

@@ -52,7 +52,11 @@ def _of(family: Family) -> Json:
         "One run: is it healthy, and why not; is it learning, stable and fast; and what was hidden.",
         page.panels,
         variables=variables.common(
-            variables.run(of=family.runs), variables.reward_function(), variables.window(), variables.series()
+            variables.run(of=family.runs),
+            variables.reward_function(),
+            variables.window(),
+            *variables.behind(),
+            variables.series(),
         ),
     )
 

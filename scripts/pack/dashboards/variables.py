@@ -85,6 +85,33 @@ def window() -> Json:
     return made
 
 
+def behind() -> list[Json]:
+    """Return the variables for the condition that the verdict names, and for the number that it is judged by.
+
+    The number of a run without a cause is the one that is nearest to an alert. They are asked for once, in queries of
+    their own: what chose them in each point of a curve would look at every number and limit that there is.
+    """
+    cause, nearest = _had("rl_run_cause_info"), _had("rl_nearest_limit_fraction")
+    first = 3e10  # later than the time of any sample
+    either = f"{first:.0f} + max by ({RUN}, signal) ({cause}) or max by ({RUN}, signal) ({nearest})"
+    return [
+        _hidden("condition", f"max by ({RUN}, condition) ({cause})", "The condition that is the newest cause."),
+        _hidden("signal", either, "What the cause is judged by, else the number that is nearest to an alert."),
+    ]
+
+
+def _had(series: str) -> str:
+    """Return an expression for when each of these series was scraped last; in a variable an interval is a scrape's."""
+    return f"max_over_time(timestamp({series}{{{select()}}})[$__range:$__interval])"
+
+
+def _hidden(label: str, times: str, description: str) -> Json:
+    """Return a hidden variable: the value that a label had last."""
+    made = _variable(label, f"query_result(topk by ({RUN}) (1, {times}))", multi=False)
+    made.update(hide=2, regex=f'/[{{,]{label}="([^"]+)"/', description=description)
+    return made
+
+
 def _variable(name: str, query: str, *, multi: bool, absent: bool = False) -> Json:
     """Return a variable. With ``absent`` all of its values are those that have no such label, too."""
     made = skeleton("variable")

@@ -28,6 +28,8 @@ WORD = words({"2": ("act", RED), "1": ("look", ORANGE), "0": ("fine", GREEN), "-
 """The words of the verdict's numbers."""
 TITLE = "Is my run healthy?"
 _STANDING = words({"2": ("holds", RED), "1": ("eased", ORANGE), "0": ("over", GRAY)})
+_SEVERE = 'severity=~"critical|warning"'
+_OF = f"{PLACE}, condition, severity"
 _FIRST = 'cause=""'
 """A matcher of incidents that are no symptoms of others."""
 _RULES = "Not judged: the rules of rlexporter are not loaded, or have not run yet."
@@ -96,13 +98,12 @@ def _why() -> Json:
 
 def _number() -> Json:
     """Return the curve of the number that the cause is judged by, else of the one that is nearest to an alert."""
-    cause = _newest("rl_run_cause_info", "condition", "severity", "signal")
-    nearest = f"{_newest('rl_nearest_limit_fraction', 'signal')} unless on ({RUN}) {cause}"
-    value = f"max by ({RUN}, signal) (rl_signal{{{select()}}}) and on ({RUN}, signal) ({cause} or {nearest})"
-    passed = f"rl_threshold{{{select(_SEVERE)}}} and on ({RUN}, condition, severity) {cause}"
+    judged, passed = select('signal="$signal"'), select(_SEVERE, 'condition="$condition"')
+    curve = Query(f"max by ({RUN}, signal) (rl_signal{{{judged}}})", "{{signal}}")
+    limit = Query(f"max by ({RUN}, severity) (rl_threshold{{{passed}}})", "{{severity}} limit")
     return timeseries(
         "The number behind it",
-        [Query(value, "{{signal}}"), Query(f"max by ({RUN}, severity) ({passed})", "{{severity}} limit")],
+        [curve, limit],
         without_range("rl_signal"),
         absent="nothing is judged yet",
         description="The number that the cause is judged by, and the limit that it has passed. While nothing is wrong: "
@@ -111,48 +112,16 @@ def _number() -> Json:
     )
 
 
-def _newest(series: str, *labels: str) -> str:
-    """Return an expression for the one of several series, by their ``labels``, that each run had last."""
-    times = f"max_over_time(timestamp({series}{{{select()}}})[$__range:$__interval] @ end())"
-    return f"topk by ({RUN}) (1, max by ({RUN}, {', '.join(labels)}) ({times}))"
-
-
-_SEVERE = 'severity=~"critical|warning"'
-_OF = f"{PLACE}, condition, severity"
-
-
-def _of_event(recorded: str, served: str, incident: str) -> str:
-    """Return an expression for a fact of when a condition began: as the rules keep it, else as the run serves it."""
-    now = f"{served}{{{select(_SEVERE)}}} and on ({RUN}, condition, severity) {incident}"
-    return f"max by ({_OF}) ({recorded}{{{select(_SEVERE)}}}) or max by ({_OF}) ({now})"
-
-
 def _wrong() -> Json:
     """Return a table of what has gone wrong and is not over, with the step, value and limit of when it began.
 
     The run says so itself, and what follows from something else is left out; that it failed, hangs or is gone is said
     by alerts alone.
     """
-    one, cause = f"rl_incident{{{select(_SEVERE, _FIRST)}}}", f"rl_run_cause_info{{{select()}}}"
-    incident = f"({one} > 0 or {one} and on ({RUN}, condition, severity) {cause})"
-    columns = [
-        Column(
-            "now", f"max by ({_OF}, subject) ({incident})", {"mappings": [_STANDING], "custom__cellOptions": COLORED}
-        ),
-        Column("firing", f"max by ({_OF}, alertname) (ALERTS{{{FIRING},{_SEVERE}}})"),
-        *(
-            Column(title, _of_event(recorded, served, incident), {"decimals": decimals})
-            for title, recorded, served, decimals in (
-                ("since step", "rl:condition_step", "rl_condition_last_event_step", 0),
-                ("value then", "rl:condition", "rl_condition_last_event_value", 3),
-                ("limit then", "rl:condition_threshold", "rl_condition_last_event_threshold", 3),
-            )
-        ),
-    ]
     runbook = link("Runbook: what it means, what to do", f"{RUNBOOKS}/${{__value.raw}}.md", away=True)
     return table(
         "Wrong now",
-        columns,
+        _columns(),
         "What has gone wrong and is not over, the oldest first, without what follows from it; the cause also if it is "
         "over; and the alerts that fire. Eased: the number is within its limit, but not where it was before. A click "
         "on an alert opens its runbook.",
@@ -169,3 +138,29 @@ def _wrong() -> Json:
         oldest=True,
         none="nothing is wrong",
     )
+
+
+def _columns() -> list[Column]:
+    """Return how it stands, the alert that fires, and the step, value and limit of when it began."""
+    one, cause = f"rl_incident{{{select(_SEVERE, _FIRST)}}}", f"rl_run_cause_info{{{select()}}}"
+    incident = f"({one} > 0 or {one} and on ({RUN}, condition, severity) {cause})"
+    return [
+        Column(
+            "now", f"max by ({_OF}, subject) ({incident})", {"mappings": [_STANDING], "custom__cellOptions": COLORED}
+        ),
+        Column("firing", f"max by ({_OF}, alertname) (ALERTS{{{FIRING},{_SEVERE}}})"),
+        *(
+            Column(title, _of_event(recorded, served, incident), {"decimals": decimals})
+            for title, recorded, served, decimals in (
+                ("since step", "rl:condition_step", "rl_condition_last_event_step", 0),
+                ("value then", "rl:condition", "rl_condition_last_event_value", 3),
+                ("limit then", "rl:condition_threshold", "rl_condition_last_event_threshold", 3),
+            )
+        ),
+    ]
+
+
+def _of_event(recorded: str, served: str, incident: str) -> str:
+    """Return an expression for a fact of when a condition began: as the rules keep it, else as the run serves it."""
+    now = f"{served}{{{select(_SEVERE)}}} and on ({RUN}, condition, severity) {incident}"
+    return f"max by ({_OF}) ({recorded}{{{select(_SEVERE)}}}) or max by ({_OF}) ({now})"
