@@ -83,6 +83,14 @@ class Exporter:
         return self.run.state
 
     @property
+    def should_stop(self) -> bool:
+        """Return True once `on_critical` has stopped the run: for a loop of one's own to ask after each step.
+
+        With legacy PPO all ranks get the same answer; elsewhere it is that of this process.
+        """
+        return self.run.brake.stops
+
+    @property
     def snapshot(self) -> Snapshot:
         """Return the current snapshot of the run, which never changes; later calls return newer ones."""
         return self.run.store.snapshot

@@ -28,6 +28,16 @@ DESCRIPTIONS = {
         "with blanks between several ([notify.md](howto/notify.md)). Needs `pip install 'rlexporter[notify]'`."
     ),
     "notify_warnings": "Send a message of a warning too, not only of what is critical.",
+    "on_critical": (
+        "What to do when something critical begins: `save` a checkpoint, `stop` the training, or both with a comma; "
+        "or a function that gets the incident and returns one of these, or None. Default: nothing "
+        "([on-critical.md](howto/on-critical.md))."
+    ),
+    "on_critical_for": "The conditions that this is for, with commas between them; by default all that are critical.",
+    "on_critical_patience": "For how many steps such a condition has to hold before.",
+    "keep_good": (
+        "Keep the last good checkpoint when `save_total_limit` deletes it, as `good-checkpoint-STEP`: `on` or `off`."
+    ),
     "report": "Keep the page of a run that is over beside its checkpoints, as `rlexporter.html`: `on` or `off`.",
     "completions": (
         "How many of the best, the worst and the last completions of a rollout the page shows, with their prompts and "

@@ -15,6 +15,7 @@ from typing import Any
 
 from transformers.trainer_callback import CallbackHandler, TrainerCallback
 
+from rlexporter.adapters.brake import TrainerBrake, TrainingStop
 from rlexporter.adapters.selection import taps_for
 from rlexporter.adapters.taps import Taps, callers, local, wrap
 from rlexporter.adapters.trainer_facts import run_facts
@@ -25,7 +26,7 @@ logger = logging.getLogger("rlexporter")
 
 
 def _event(handle: Callable[..., None]) -> Callable[..., None]:
-    """Make ``handle`` an event that never raises or changes the trainer's control, and runs on serving ranks only."""
+    """Make ``handle`` an event that never raises, and runs on serving ranks only; the brake is asked on every rank."""
 
     @functools.wraps(handle)
     def call(self: RunCallback, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
@@ -45,6 +46,10 @@ class RunCallback(TrainerCallback):  # type: ignore[misc] # transformers is not 
         self._open_run = open_run
         self.every_rank = every_rank
         """True if ranks other than 0 are watched too."""
+        self.brakes = self.keeps_good = False
+        """`on_critical` and `keep_good`: then every rank takes part."""
+        self._brake: TrainerBrake | None = None
+        self._in_train = self._brake_at_log = False
         self._trainer: Any = None
         self._resume: object = None
         self._pending: StepUpdate | None = None
@@ -86,7 +91,11 @@ class RunCallback(TrainerCallback):  # type: ignore[misc] # transformers is not 
 
     def watches(self, args: Any) -> bool:
         """Tell whether this callback feeds a run: on a rank that serves, the first one that the trainer has does."""
-        if self._closed or not (self.every_rank or args.process_index == 0):
+        return (self.every_rank or args.process_index == 0) and self._is_chosen()
+
+    def _is_chosen(self) -> bool:
+        """Return True for the first callback of ours that the trainer has, until its run is closed."""
+        if self._closed:
             return False
         if self._trainer is None and (trainer := self._caller()) is not None:
             self.adopt(trainer)
@@ -107,8 +116,12 @@ class RunCallback(TrainerCallback):  # type: ignore[misc] # transformers is not 
     def on_init_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Do nothing more: the decorator has found the trainer, and watches its `train`."""
 
-    @_event
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        self._begin(args, state, control, **kwargs)
+        self._apply(self._take_hold)
+
+    @_event
+    def _begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         run = self._open(state)
         run.begin(run_facts(self._trainer, args, state, kwargs.get("model"), self._resume))
         if self._trainer is not None and not self._taps:
@@ -120,8 +133,16 @@ class RunCallback(TrainerCallback):  # type: ignore[misc] # transformers is not 
         self._flush()
         self._step_began = time.perf_counter()
 
-    @_event
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Take the step in; where no log line follows at once, that is all of it, and the brake is asked."""
+        self._step_end(args, state, control)
+        if self._brake is not None:
+            self._brake_at_log = control.should_log and not self._brake.own_loop
+            if not self._brake_at_log:
+                self._apply(self._brake.step_done, args, control)
+
+    @_event
+    def _step_end(self, args: Any, state: Any, control: Any) -> None:
         """Publish the step; if a log line follows at once, with that line, so that no scrape sees half a step."""
         if self._log_ends_step:
             return
@@ -140,16 +161,27 @@ class RunCallback(TrainerCallback):  # type: ignore[misc] # transformers is not 
         self._pending = StepUpdate(step=state.global_step, duration=now - self._step_began)
         self._step_began = now
 
-    @_event
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
+        self._log(args, state, control, logs=logs)
+        if self._brake is not None and self._brake_at_log:
+            self._brake_at_log = False
+            self._apply(self._brake.step_done, args, control)
+
+    @_event
+    def _log(self, args: Any, state: Any, control: Any, *, logs: Any) -> None:
         run = self.run or self._open(state)
         if self._log_ends_step:
             self._step_done(state)
         update, self._pending = self._pending, None
         run.sink.log(logs or {}, step=state.global_step, update=update)
 
-    @_event
     def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        self._saved(args, state, control)
+        if self._brake is not None:
+            self._apply(self._brake.saved, args, state)
+
+    @_event
+    def _saved(self, args: Any, state: Any, control: Any) -> None:
         self._flush()
         if self.run is not None:
             self.run.sink.saved(state.global_step)
@@ -158,9 +190,9 @@ class RunCallback(TrainerCallback):  # type: ignore[misc] # transformers is not 
     def on_epoch_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         self._flush()
 
-    @_event
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        self._end(None)
+        self._ends(args, state, control, error=None)
+        self._apply(self._let_go)
 
     def _end(self, error: BaseException | None) -> None:
         self._flush()
@@ -202,13 +234,40 @@ class RunCallback(TrainerCallback):  # type: ignore[misc] # transformers is not 
             return train(*args, **kwargs)
         self._resume = kwargs.get("resume_from_checkpoint", args[0] if args else None)
         self._starts(trainer.args, trainer.state, None)
+        self._in_train = True
         try:
             result = train(*args, **kwargs)
+        except TrainingStop:
+            result = None
+            trainer.control = trainer.callback_handler.on_train_end(trainer.args, trainer.state, trainer.control)
         except BaseException as error:
             self._ends(trainer.args, trainer.state, None, error=error)
             raise
+        finally:
+            self._in_train = False
+            self._apply(self._let_go)
         self._ends(trainer.args, trainer.state, None, error=None)
         return result
+
+    def _take_hold(self) -> None:
+        """Prepare to stop or to save, on every rank of a training that may be asked for it."""
+        self._let_go()
+        if (self.brakes or self.keeps_good) and self._is_chosen() and self._trainer is not None:
+            self._brake = TrainerBrake(
+                *(self._trainer, lambda: self.run), asks=self.brakes, keeps=self.keeps_good, caught=self._in_train
+            )
+
+    def _let_go(self) -> None:
+        brake, self._brake = self._brake, None
+        if brake is not None:
+            brake.close()
+
+    def _apply(self, act: Callable[..., None], *args: Any) -> None:
+        """Call ``act``, which may change the trainer's control; it never raises."""
+        try:
+            act(*args)
+        except Exception as error:  # noqa: BLE001 - the boundary: nothing of ours may reach a trainer
+            self.report(error)
 
     @_event
     def _starts(self, args: Any, state: Any, control: Any) -> None:

@@ -9,7 +9,7 @@ from rlexporter.model.snapshot import RunState
 
 ERROR_PLACES = (
     *("log", "observe", "step", "tap", "event", "identity", "exit"),
-    *("scrape", "auth", "otlp", "discovery", "state", "record", "card"),
+    *("scrape", "auth", "otlp", "discovery", "state", "record", "card", "notify", "compare", "on_critical"),
 )
 """The parts of the exporter that can have an error: `rlexporter_errors_total{where}`."""
 
@@ -71,14 +71,14 @@ RUN = (
     _run.gauge(
         "rl_run_state",
         "1 for the state the run is in, 0 for the others. failed: train() raised; preempted: SIGTERM; "
-        "stopped: Ctrl-C or sys.exit.",
+        "stopped: Ctrl-C, sys.exit or on_critical.",
         scope=RankScope.RANK,
         labels=("state",),
         initial=_each(tuple(state.value for state in RunState)),
     ),
     _run.info(
         "rl_run_exception_info",
-        "Class of the exception that ended the last train(); absent while there is none.",
+        "What ended the last train(): the class of an exception, or on_critical; absent while there is none.",
         scope=RankScope.RANK,
         labels=("exception",),
     ),

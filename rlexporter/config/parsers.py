@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from rlexporter.catalog.metrics import CATALOG
+from rlexporter.model.sink import SAVE, STOP
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -114,6 +115,11 @@ def words(*allowed: str) -> Callable[[object], tuple[str, ...]]:
         return chosen
 
     return parse
+
+
+def orders(value: object) -> Any:
+    """Return `save`, `stop` or both as words, or a function as it is."""
+    return value if callable(value) else words(SAVE, STOP)(value) if value != "" else ()
 
 
 def addresses(value: object) -> tuple[str, ...]:

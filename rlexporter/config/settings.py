@@ -14,10 +14,13 @@ from difflib import get_close_matches
 from typing import Any, Literal, TypedDict
 
 from rlexporter.catalog import buckets
+from rlexporter.catalog.conditions import CONDITIONS
 from rlexporter.conditions.limit_state import Factor
 from rlexporter.config import mapping, parsers, thresholds
 from rlexporter.frameworks import WATCHED
+from rlexporter.model.condition import Severity
 from rlexporter.model.errors import SetupError
+from rlexporter.model.incident import Incident
 
 logger = logging.getLogger("rlexporter")
 
@@ -32,6 +35,9 @@ FROM = "RLEXPORTER_FROM"
 _LENGTH = "completion_length"
 _LONGEST = ("max_completion_length", "response_length")
 """The settings of trainers that bound the length of a completion."""
+_CRITICAL = tuple(each.name for each in CONDITIONS if any(limit.severity is Severity.CRITICAL for limit in each.limits))
+Act = Callable[[Incident], object]
+"""A function that is called with each critical incident, and returns "save", "stop", both in a list, or None."""
 _warned: set[str] = set()
 """The variables of the environment that this process was warned of."""
 
@@ -72,6 +78,10 @@ class Settings:
     advertise: str | None = _setting(parsers.text, "RLEXPORTER_ADVERTISE", None)
     notify: tuple[str, ...] = _setting(parsers.addresses, "RLEXPORTER_NOTIFY", (), secret=True)
     notify_warnings: bool = _setting(parsers.switch, "RLEXPORTER_NOTIFY_WARNINGS", False)
+    on_critical: tuple[str, ...] | Act = _setting(parsers.orders, "RLEXPORTER_ON_CRITICAL", ())  # noqa: RUF009 - a field
+    on_critical_for: tuple[str, ...] = _setting(parsers.words(*_CRITICAL), "RLEXPORTER_ON_CRITICAL_FOR", ())
+    on_critical_patience: int = _setting(parsers.between(0, 1e9, int), "RLEXPORTER_ON_CRITICAL_PATIENCE", 0)
+    keep_good: bool = _setting(parsers.switch, "RLEXPORTER_KEEP_GOOD", False)
     report: bool = _setting(parsers.switch, "RLEXPORTER_REPORT", True)
     completions: int = _setting(parsers.between(0, 50, int), "RLEXPORTER_COMPLETIONS", 0)
     compare: str = _setting(parsers.switch_or_text, "RLEXPORTER_COMPARE", parsers.ON)
@@ -165,6 +175,10 @@ class SettingArguments(TypedDict, total=False):
     advertise: str | None
     notify: Sequence[str] | str | None
     notify_warnings: bool | None
+    on_critical: str | Sequence[str] | Act | None
+    on_critical_for: str | Sequence[str] | None
+    on_critical_patience: int | None
+    keep_good: bool | None
     report: bool | None
     completions: int | None
     compare: bool | str | os.PathLike[str] | None

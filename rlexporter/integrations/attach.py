@@ -77,6 +77,7 @@ def attach_legacy(trainer: Any, settings: SettingArguments, *, fallback: bool) -
 
     Ranks that serve nothing get no taps.
     """
+    from rlexporter.adapters.brake import LegacyBrake
     from rlexporter.adapters.ppo_legacy import LegacyTaps, run_facts
 
     if trainer in _attached:
@@ -88,6 +89,8 @@ def attach_legacy(trainer: Any, settings: SettingArguments, *, fallback: bool) -
         if run.serves:
             exporter.start(fallback=fallback)
             LegacyTaps(trainer, run).install()
+        if run.settings.on_critical:
+            LegacyBrake(trainer, run).install()
     _attached[trainer] = exporter
     run.sink.on_close(functools.partial(_forget, weakref.ref(trainer)))
     return exporter

@@ -36,8 +36,8 @@ class RLExporterCallback(RunCallback):
     """
 
     def __init__(self, **settings: Unpack[SettingArguments]) -> None:
-        every_rank = Settings.load(settings).ranks != MAIN
-        super().__init__(self._serve, every_rank=every_rank)
+        super().__init__(self._serve)
+        self._follow(Settings.load(settings))
         self._settings = settings
         self.exporter: Exporter | None = None
         """The exporter that serves the run, from its start until it is closed."""
@@ -49,13 +49,17 @@ class RLExporterCallback(RunCallback):
     def attach(self, trainer: Any, exporter: Exporter) -> None:
         """Watch ``trainer`` from now on, and serve what it trains by ``exporter``."""
         self.exporter = exporter
-        self.every_rank = exporter.run.settings.ranks != MAIN
+        self._follow(exporter.run.settings)
         self.adopt(trainer, exporter.run)
 
     def release(self) -> None:
         """Stop watching, because the exporter was closed."""
         super().release()
         self.exporter = None
+
+    def _follow(self, settings: Settings) -> None:
+        self.every_rank = settings.ranks != MAIN
+        self.brakes, self.keeps_good = bool(settings.on_critical), settings.keep_good
 
     def _serve(self, facts: RunFacts | None) -> TrainedRun:
         """Open a run. The next free port replaces a taken one: a rank that raises would leave the others waiting."""
@@ -83,11 +87,11 @@ class DefaultCallback(RLExporterCallback):
             trace = None if isinstance(error, SetupError) else error
             logger.warning("rlexporter does not watch this training: %s", error, exc_info=trace)
 
-    def watches(self, args: Any) -> bool:
-        """Tell whether this callback feeds a run: not for a trainer that the script gave a callback of ours."""
+    def _is_chosen(self) -> bool:
+        """Return False for a trainer that the script gave a callback of ours."""
         if self.run is None and not self._closed and self._is_spare():
             self._leave()
-        return super().watches(args)
+        return super()._is_chosen()
 
     def _is_spare(self) -> bool:
         callbacks = self._trainer.callback_handler.callbacks if self._trainer is not None else ()

@@ -27,6 +27,18 @@ class Rollout(NamedTuple):
     """What was optimized."""
 
 
+SAVE, STOP = "save", "stop"
+"""The words of `on_critical`."""
+
+
+class Orders(NamedTuple):
+    """What `on_critical` asks a trainer for: a checkpoint, the end of the training; and why."""
+
+    save: bool = False
+    stop: bool = False
+    why: str = ""
+
+
 class Sink(Protocol):
     """Takes what an adapter sees of a run.
 
@@ -95,12 +107,33 @@ class Sink(Protocol):
         """Call ``undo``, which unwraps something, when the exporter is closed."""
 
 
+class Brake(Protocol):
+    """Says what `on_critical` asks for. Only the training thread calls it."""
+
+    def orders(self, *, saves: str = ..., stops: str = ...) -> Orders:
+        """Return what is asked for after the step that was judged last; each incident is asked about once.
+
+        ``saves``, ``stops``: what the log says that is done then; empty for what cannot be done.
+        """
+
+    def obeyed(self, orders: Orders) -> None:
+        """Note that the trainer does what was asked for, here or on another rank."""
+
+
 class TrainedRun(Protocol):
     """A run as the adapter of its trainer sees it. Only the training thread calls these."""
 
     @property
     def sink(self) -> Sink:
         """Return the sink that takes everything seen of this run."""
+
+    @property
+    def brake(self) -> Brake:
+        """Return what may stop this run."""
+
+    @property
+    def good_checkpoint(self) -> int | None:
+        """Return the step of the newest checkpoint that was written before anything critical began; None without."""
 
     def prepare(self, facts: RunFacts) -> None:
         """Take over the ``facts`` of a run that may begin later."""

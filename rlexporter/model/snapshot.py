@@ -11,6 +11,9 @@ from rlexporter.model.histogram import Histogram
 from rlexporter.model.incident import Incident
 from rlexporter.model.metric import Series
 
+ON_CRITICAL = "on_critical"
+"""What ended a run, in place of the class of an exception, if it was stopped because something was critical."""
+
 
 class RunState(str, Enum):
     """The state of a run, served as ``rl_run_state{state}``: 1 for the current state, 0 for the others."""

@@ -14,10 +14,11 @@ from rlexporter.conditions import from_catalog
 from rlexporter.config import mapping
 from rlexporter.config.settings import MAIN, Settings
 from rlexporter.frameworks.known import FRAMEWORKS
-from rlexporter.model.snapshot import RunState, Snapshot
+from rlexporter.model.snapshot import ON_CRITICAL, RunState, Snapshot
 from rlexporter.model.step import RunFacts
 from rlexporter.recording.writer import Recorder
 from rlexporter.run import identity, rank_view, shutdown
+from rlexporter.run.brake import Brake
 from rlexporter.run.error_log import ErrorLog
 from rlexporter.run.sink import RunSink
 from rlexporter.status.completions import Completions
@@ -62,6 +63,7 @@ class Run:
             guess=mapping.guessed,
         )
         self.errors = ErrorLog(self.store)
+        self.brake = Brake(settings, self.store, self.errors)
         self.completions = Completions(settings.completions)
         self.sink = RunSink(self.store, self.errors, lambda: self.rank == 0, self.completions)
         self._begins = begins
@@ -110,6 +112,11 @@ class Run:
         return self._facts.output_dir
 
     @property
+    def good_checkpoint(self) -> int | None:
+        """Return the step of the newest good checkpoint; None while there is none."""
+        return self.watch.checkpoints.good
+
+    @property
     def serves(self) -> bool:
         """Return True if this rank serves: rank 0 always, others if the settings ask for it."""
         return self.rank == 0 or self.settings.ranks != MAIN
@@ -136,6 +143,8 @@ class Run:
         """Take a log line. What comes first, a line or a tensor, starts the run if no adapter drives it."""
         self._start("log")
         self.sink.log(stats, step=step)
+        if not self._driven:
+            self.brake.obeyed(self.brake.orders(saves="", stops="sets should_stop"))
 
     def observe(self, name: str, values: Any, mask: Any = None, **labels: str) -> None:
         """Count ``values`` in the histogram ``name``, as `RunSink.observe_at_once` does."""
@@ -156,6 +165,7 @@ class Run:
             self._begins(facts)
         with self.sink.changing("event"):
             self._facts = facts
+            self.brake.begin()
             self._driven, self.training = True, not facts.open_ended
             if not self._settled:
                 self._settle(facts)
@@ -181,7 +191,8 @@ class Run:
                 self.store.settle()
             shutdown.unchain_sigterm()
             if not self.state.over:
-                self._enter(*_outcome(error))
+                stopped = error is None and self.brake.stops
+                self._enter(*((RunState.STOPPED, ON_CRITICAL) if stopped else _outcome(error)))
 
     def enter(self, state: RunState, exception: str = "") -> None:
         """Take over a ``state`` that comes from elsewhere, such as a recording. Never raises."""

@@ -12,7 +12,7 @@ from rlexporter.catalog.conditions import CONDITION_NAMED
 from rlexporter.catalog.languages import ENGLISH, Language
 from rlexporter.model.condition import Severity
 from rlexporter.model.incident import ACT, FINE, LOOK, WORDS, Incident, Standing, worst
-from rlexporter.model.snapshot import RunState
+from rlexporter.model.snapshot import ON_CRITICAL, RunState
 from rlexporter.status import steps
 from rlexporter.status.account import curve, runbook, told
 from rlexporter.status.samples import Samples
@@ -105,8 +105,8 @@ def _of_process(samples: Samples, now: float, language: Language) -> Verdict | N
             [language(text) for text in RUN_STALLED.remedies],
             runbook(RUN_STALLED.alert),
         )
+    exception = samples.info("rl_run_exception_info").get("exception", "")
     if state is RunState.FAILED:
-        exception = samples.info("rl_run_exception_info").get("exception", "")
         ended = language(
             "The run has failed with {exception}" if exception else "The run has failed", exception=exception
         )
@@ -117,7 +117,8 @@ def _of_process(samples: Samples, now: float, language: Language) -> Verdict | N
             runbook(RUN_FAILED.alert),
         )
     if state.over:
-        return Verdict(FINE, state.value, [], _ended(samples, language(_ENDED[state]), language))
+        ended = "The run was stopped by on_critical" if exception == ON_CRITICAL else _ENDED[state]
+        return Verdict(FINE, state.value, [], _ended(samples, language(ended), language))
     if not samples.value("rl_steps_total"):
         evaluated = samples.of("rl_eval_timestamp_seconds")
         text = language("Nothing has been trained yet, only evaluated." if evaluated else "No step has finished yet.")
