@@ -63,7 +63,8 @@ class TrainerBrake:
         self._run, self._asks, self._keeps = run, asks, keeps
         self._ranks = Ranks() if asks else None
         self._kept: int | None = None
-        self._suspect = ""
+        self._suspect, self._extra = "", False
+        """Why the next checkpoint is suspect; and if the trainer would not have written it."""
         self._limit: int | None = None
         self._stops = False
         loop = inspect.unwrap(type(trainer).train).__code__
@@ -90,18 +91,28 @@ class TrainerBrake:
     def _obey(self, orders: Orders, args: Any, control: Any) -> None:
         if orders.stop:
             control.should_training_stop = self._stops = True
-        if orders.save and not control.should_save:
-            control.should_save, self._suspect = True, orders.why
+        if orders.save:
+            self._suspect, self._extra = orders.why, not control.should_save
+        if orders.save and self._extra:
+            control.should_save = True
             self._limit, args.save_total_limit = args.save_total_limit, None  # else it takes the place of a good one
 
     def saved(self, args: Any, state: Any) -> None:
-        """Set aside the checkpoint that was just written, if it was asked for. Every rank calls this after a save."""
+        """Mark the checkpoint that was just written, if it was asked for. Every rank calls this after a save.
+
+        One that the trainer would not have written itself is set aside.
+        """
         why, self._suspect = self._suspect, ""
-        if why and self._ranks is not None:
+        if not why or self._ranks is None:
+            return
+        if self._extra:
             args.save_total_limit = self._limit
-            self._ranks.agree(Orders())  # every rank has written its part
-            if args.should_save:
-                set_aside(Path(args.output_dir), state, why)
+        self._ranks.agree(Orders())  # every rank has written its part
+        written = Path(args.output_dir) / f"checkpoint-{state.global_step}"
+        if args.should_save and written.is_dir():
+            _mark(written, state.global_step, why)
+            if self._extra and Path(state.best_model_checkpoint or "") != written:
+                set_aside(written)
 
     def _between(self, event: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Raise between two steps if the loop should end, and nothing is to be saved before."""
@@ -173,19 +184,11 @@ def keep_good(folder: Path, step: int) -> None:
             shutil.rmtree(other)
 
 
-def set_aside(folder: Path, state: Any, why: str) -> None:
-    """Mark the checkpoint of this step, and give it a name by which no trainer resumes or deletes it.
-
-    One that the trainer itself knows as its best keeps its name.
-    """
-    written = folder / f"checkpoint-{state.global_step}"
-    if not written.is_dir():
-        return
-    _mark(written, state.global_step, why)
-    if Path(state.best_model_checkpoint or "") != written:
-        aside = folder / f"suspect-{written.name}"
-        shutil.rmtree(aside, ignore_errors=True)
-        written.rename(aside)
+def set_aside(checkpoint: Path) -> None:
+    """Give a checkpoint a name by which no trainer resumes or deletes it."""
+    aside = checkpoint.with_name(f"suspect-{checkpoint.name}")
+    shutil.rmtree(aside, ignore_errors=True)
+    checkpoint.rename(aside)
 
 
 def _mark(checkpoint: Path, step: int, why: str) -> None:

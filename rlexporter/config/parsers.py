@@ -119,7 +119,11 @@ def words(*allowed: str) -> Callable[[object], tuple[str, ...]]:
 
 def orders(value: object) -> Any:
     """Return `save`, `stop` or both as words, or a function as it is."""
-    return value if callable(value) else words(SAVE, STOP)(value) if value != "" else ()
+    if callable(value) or value == "":
+        return value or ()
+    if not isinstance(value, (str, list, tuple)):
+        raise ValueError("must be save, stop, both with a comma between them, or a function")
+    return words(SAVE, STOP)(value)
 
 
 def addresses(value: object) -> tuple[str, ...]:

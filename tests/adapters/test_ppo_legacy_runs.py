@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import math
 import weakref
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -170,3 +171,28 @@ def test_a_tracker_of_any_other_loop() -> None:
     assert nonfinite(exporter) == {"rl_loss": 1}
     exporter.run.exit(None)
     assert state(exporter) == "finished"
+
+
+def test_a_loop_that_asks_ends_in_the_step_that_is_bad(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The model is written beside, with why, and loads."""
+    monkeypatch.chdir(tmp_path)
+    trainer = make()
+    exporter = rlexporter.attach(trainer, on_critical="save,stop", linger=0)
+
+    def plant(trainer: Any, step: int) -> None:
+        if len(asked) == 2:
+            with torch.no_grad():
+                trainer.model.v_head.summary.bias.fill_(math.nan)
+
+    loop, asked = Loop(trainer, plant=plant), [False]
+    while not asked[-1] and len(asked) < 6:
+        loop.run(1)
+        asked.append(exporter.should_stop)
+    exporter.end()
+
+    assert asked == [False, False, True]
+    assert (state(exporter), errors(exporter)) == ("stopped", 0)
+    assert "saved in step 2, because of on_critical: " in Path("suspect-checkpoint-2/SUSPECT.txt").read_text()
+    assert trl.AutoModelForCausalLMWithValueHead.from_pretrained("suspect-checkpoint-2")
+    exporter.close()
+    assert _wrapped(trainer) == set()
