@@ -105,6 +105,7 @@ def written(report: Report, *, verbose: bool = False) -> str:
         lines += _body_line(f"guessed by the names of keys: {taken}; --map says otherwise")
     for cause, symptoms in incidents(report.alerts):
         lines += _incident(cause, symptoms)
+    lines += _stop(report)
     if not report.judged:
         lines += _body_line(f"nothing could be judged: {_unknown(report)}")
     elif not report.alerts:
@@ -180,6 +181,14 @@ def _incident(cause: Fired, symptoms: list[Fired]) -> Iterator[str]:
         if symptom.own_step is not None:
             what += f"; its own alert from step {symptom.own_step}"
         yield from wrapped(f"step {symptom.step:<5} {symptom.alert}: {what}", WIDTH, " " * 6, " " * 8)
+
+
+def _stop(report: Report) -> list[str]:
+    """Say where a run that stops for what is critical would have stopped."""
+    if report.stop is None:
+        return []
+    where = f"step {report.stop.step:,} of {report.steps:,} ({report.saved} % saved)"
+    return _body_line(f"on_critical=stop would have stopped it at {where}")
 
 
 def _summary(fired: Fired) -> str:

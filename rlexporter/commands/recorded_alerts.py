@@ -125,9 +125,27 @@ class Report:
             return 2
         return NOTHING_JUDGED if not self.judged or self.too_short else 1 if Severity.WARNING.value in severities else 0
 
+    @property
+    def stop(self) -> Fired | None:
+        """Return the alert at which ``on_critical="stop"`` would have stopped the run; None if there is none.
+
+        It is the first critical one of a condition that is no symptom. An alert on the process has no condition: what
+        has failed has stopped already.
+        """
+        critical = (fired for fired in self.alerts if fired.severity == Severity.CRITICAL.value and fired.condition)
+        return min((fired for fired in critical if fired.cause is None), key=lambda fired: fired.step, default=None)
+
+    @property
+    def saved(self) -> int:
+        """Return the percentage of the steps that such a stop would have saved, rounded down; 0 without one."""
+        stop = self.stop
+        return 0 if stop is None else 100 * max(0, self.steps - stop.step) // max(1, self.steps)
+
     def as_json(self) -> dict[str, Any]:
         """Return what programs get: all but what only the text needs."""
-        return {name: value for name, value in asdict(self).items() if name not in _TEXT_ONLY}
+        stop = self.stop
+        told = None if stop is None else {"step": stop.step, "of": self.steps, "condition": stop.condition}
+        return {name: value for name, value in asdict(self).items() if name not in _TEXT_ONLY} | {"stop": told}
 
 
 def judge(

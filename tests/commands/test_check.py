@@ -56,6 +56,7 @@ def test_one_fault_is_one_incident(tmp_path: Path, capsys: pytest.CaptureFixture
         "    symptoms:",
         "      step 41    RLGradientNonFinite: 1 value in rl_grad_norm",
         "      step 42    RLRunFailed: A run has ended with an exception.",
+        "  on_critical=stop would have stopped it at step 41 of 41 (0 % saved)",
     ]
     ran, of = map(int, re.findall(r"\d+", counted))
     assert counted == f"  {ran} of {of} checks ran; --verbose lists the others and why."
@@ -118,9 +119,9 @@ def test_what_the_json_says(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert main.main(["check", "--json", file]) == 2
     (report,) = json.loads(capsys.readouterr().out)
     before = ["file", "run", "algorithm", "steps", "alerts", "not_judged"]
-    assert list(report) == [*before, "judged", "unknown_keys", "notes", "framework", "incidents", "part", "guesses"], (
-        "new fields at the end"
-    )
+    later = ["judged", "unknown_keys", "notes", "framework", "incidents", "part", "guesses", "stop"]
+    assert list(report) == [*before, *later], "new fields at the end"
+    assert report["stop"] == {"step": 41, "of": 60, "condition": "nonfinite_grad"}
     assert (report["judged"], report["unknown_keys"], report["notes"]) == (True, [], [])
     assert (report["file"], report["run"], report["algorithm"], report["steps"]) == (file, "run", "grpo", 60)
     by_name = {each["alert"]: each for each in report["alerts"]}
@@ -188,6 +189,20 @@ def test_limits_and_algorithm_can_be_given(tmp_path: Path, capsys: pytest.Captur
     assert "did you mean" in capsys.readouterr().err
     assert main.main(["check", "--algorithm", "rloo", file]) == 1
     assert "rloo run" in capsys.readouterr().out
+
+
+def test_a_failure_alone_is_no_stop(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The process has stopped already; so it is with a run that vanished, and with one that is fine or warns."""
+    logs = [{"event": "log", "global_step": s, "time": float(s), "logs": planted.grpo(s)} for s in range(1, 21)]
+    meta = {"event": "meta", "time": 0.0, "trainer": "grpo"}
+    crash = {"event": "crash", "time": 21.0, "global_step": 20, "type": "RuntimeError"}
+    failed, vanished = flat(tmp_path / "failed.jsonl", meta, *logs, crash), flat(tmp_path / "gone.jsonl", meta, *logs)
+    warns = flat(tmp_path / "warns.jsonl", *_grpo(60, entropy=0.1))
+
+    assert main.main(["check", "--json", *map(str, (failed, vanished, warns))]) == 2
+    reports = json.loads(capsys.readouterr().out)
+    assert [each["alerts"][0]["alert"] for each in reports] == ["RLRunFailed", "RLRunVanished", "RLEntropyLow"]
+    assert [each["stop"] for each in reports] == [None, None, None]
 
 
 def test_how_a_run_ended(tmp_path: Path) -> None:

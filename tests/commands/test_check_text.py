@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 
-from rlexporter.catalog.conditions import CONDITION_NAMED
+from rlexporter.catalog.alerts import RUN_FAILED, RUN_VANISHED
+from rlexporter.catalog.conditions import CONDITION_NAMED, CONDITIONS
 from rlexporter.commands.check import incidents, written
 from rlexporter.commands.recorded_alerts import Fired, NotJudged, Report, limit_in_words
 from rlexporter.conditions.from_catalog import SIGNAL_NAMED
+from rlexporter.model.condition import Family, Severity
 from rlexporter.status.verdict import Verdict
 
 
@@ -59,8 +61,41 @@ def test_incidents() -> None:
             symptoms:
               step 51    RLKLNonFinite: 16 values in rl_kl_per_token
               step 52    RLRunFailed: A run has ended with an exception.
+          on_critical=stop would have stopped it at step 48 of 51 (5 % saved)
           1 of 2 checks ran; --verbose lists the others and why.
     """).strip("\n")
+
+
+def _stop(*alerts: Fired, steps: int = 3000) -> list[str]:
+    lines = written(replace(REPORT, alerts=alerts, steps=steps)).splitlines()
+    return [line for line in lines if "on_critical" in line or "saved" in line]
+
+
+def test_where_a_run_would_have_stopped() -> None:
+    """At the first critical condition; the share is rounded down, also where floats would lose one, and never 100."""
+    text = "  on_critical=stop would have stopped it at step {} ({} % saved)"
+    late, early = replace(NAN, step=2100), replace(NAN, condition="nonfinite_kl", step=412)
+    assert _stop(late, early, ENTROPY) == [text.format("412 of 3,000", 86)]
+    assert _stop(replace(NAN, step=71), steps=100) == [text.format("71 of 100", 29)]
+    (longest,) = _stop(replace(NAN, step=412_000), steps=999_999)
+    assert longest == text.format("412,000 of 999,999", 58)
+    assert len(longest) <= 80
+    every_tenth = replace(REPORT, alerts=(late, early), steps=3000, logged=300)
+    assert every_tenth.as_json()["stop"] == {"step": 412, "of": 3000, "condition": "nonfinite_kl"}
+    assert _stop(replace(NAN, step=1), steps=3000) == [text.format("1 of 3,000", 99)]
+    assert _stop(replace(NAN, step=0), steps=0) == [text.format("0 of 0", 0)], "a log of the step 0 alone"
+
+
+def test_what_would_not_have_stopped_a_run() -> None:
+    """A warning, a symptom, the process: of that one nothing is left to stop."""
+    assert not _stop(ENTROPY)
+    assert not _stop(replace(NAN, severity="info"))
+    assert not _stop(ENTROPY, replace(NAN, cause="RLEntropyLow"))
+    for alert in (RUN_FAILED, RUN_VANISHED):
+        assert not _stop(replace(FAILED, alert=alert.alert, cause=None))
+    hangs = [each for each in CONDITIONS if each.family in (Family.STALL, Family.CRASH)]
+    assert hangs
+    assert all(limit.severity is not Severity.CRITICAL for each in hangs for limit in each.limits)
 
 
 def test_a_cause_that_was_a_symptom_before() -> None:
@@ -139,7 +174,8 @@ def test_why_it_was_not_judged(signal: str, framework: str, keys: tuple[str, ...
 )
 def test_numbers(fired: Fired, words: str) -> None:
     """What only is or is not has no number; what is computed is not called by a series that it is not."""
-    *_, line, _ = written(replace(REPORT, alerts=(fired,))).splitlines()
+    text = written(replace(REPORT, alerts=(fired,)))
+    *_, line, _ = (each for each in text.splitlines() if "on_critical" not in each)
     assert line.strip().startswith(words)
 
 
