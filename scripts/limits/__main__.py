@@ -1,8 +1,10 @@
 """Measures what the limits of the conditions are worth, and writes it into docs/alerts.md.
 
     python -m scripts.limits --toys FOLDER --real FOLDER --planted "as they are met"=FOLDER --planted ...
+    python -m scripts.limits --stops FOLDER=grpo --stops FOLDER ...
 
-`scripts.limits.toys` and `scripts.limits.real` say what a folder has in it. Without an option its section stays.
+`scripts.limits.toys` and `scripts.limits.real` say what a folder has in it. Without an option its section stays. What
+follows a folder of `--stops` is the algorithm of the files that do not say it.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from scripts.limits import real, toys
+from scripts.limits import real, stops, toys
 
 PAGE = Path(__file__).parents[2] / "docs/alerts.md"
 
@@ -28,6 +30,7 @@ def main() -> None:
     parser.add_argument("--toys", type=Path, metavar="FOLDER")
     parser.add_argument("--real", type=Path, metavar="FOLDER")
     parser.add_argument("--planted", action="append", default=[], metavar="NAME=FOLDER")
+    parser.add_argument("--stops", action="append", default=[], metavar="FOLDER[=ALGORITHM]")
     options = parser.parse_args()
     if options.toys:
         _write("figures", toys.page(toys.load(options.toys)))
@@ -36,6 +39,9 @@ def main() -> None:
         named = (each.partition("=")[::2] for each in options.planted)
         planted = {name: real.load_planted(Path(folder), runs) for name, folder in named}
         _write("real figures", real.page(runs, planted))
+    if options.stops:
+        pairs = (each.partition("=")[::2] for each in options.stops)
+        _write("stops", stops.page([run for folder, algorithm in pairs for run in stops.load(Path(folder), algorithm)]))
 
 
 if __name__ == "__main__":
