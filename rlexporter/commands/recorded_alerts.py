@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from math import isnan
 from typing import Any
 
@@ -129,11 +129,13 @@ class Report:
     def stop(self) -> Fired | None:
         """Return the alert at which ``on_critical="stop"`` would have stopped the run; None if there is none.
 
-        It is the first critical one of a condition that is no symptom. An alert on the process has no condition: what
-        has failed has stopped already.
+        It is the first critical one of a condition that is no symptom, or is one no more: its ``step`` is that. An
+        alert on the process has no condition: what has failed has stopped already.
         """
-        critical = (fired for fired in self.alerts if fired.severity == Severity.CRITICAL.value and fired.condition)
-        return min((fired for fired in critical if fired.cause is None), key=lambda fired: fired.step, default=None)
+        critical = [fired for fired in self.alerts if fired.severity == Severity.CRITICAL.value and fired.condition]
+        own = [fired for fired in critical if fired.cause is None]
+        own += [replace(each, step=each.own_step) for each in critical if each.cause and each.own_step is not None]
+        return min(own, key=lambda fired: fired.step, default=None)
 
     @property
     def saved(self) -> int:

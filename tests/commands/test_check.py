@@ -14,12 +14,13 @@ import pytest
 from rlexporter import recording
 from rlexporter.catalog.metrics import CATALOG
 from rlexporter.commands import main
-from rlexporter.commands.playback import feed
-from rlexporter.commands.recorded_alerts import judge
+from rlexporter.commands.playback import feed, played
+from rlexporter.commands.recorded_alerts import judge, report
 from rlexporter.conditions import from_catalog
 from rlexporter.model.snapshot import RunState, Snapshot
 from rlexporter.model.step import RunFacts
 from rlexporter.recording import Event, Recording
+from rlexporter.run.run import Run
 from rlexporter.store.store import Store
 from tests.alerts import promtool
 from tests.conditions import planted
@@ -203,6 +204,20 @@ def test_a_failure_alone_is_no_stop(tmp_path: Path, capsys: pytest.CaptureFixtur
     reports = json.loads(capsys.readouterr().out)
     assert [each["alerts"][0]["alert"] for each in reports] == ["RLRunFailed", "RLRunVanished", "RLEntropyLow"]
     assert [each["stop"] for each in reports] == [None, None, None]
+
+
+@pytest.mark.parametrize("file", sorted((DATA / "runs").glob("*.jsonl")), ids=lambda file: file.stem)
+def test_the_brake_agrees(file: Path) -> None:
+    """`on_critical="stop"` itself, asked after each step of a recording, gives its order in the step that is told."""
+    recorded, ordered = recording.read(file), list[int]()
+
+    def ask(run: Run) -> None:
+        if run.brake.orders().stop:
+            ordered.append(run.store.step)
+
+    run = played(recorded, {"on_critical": ("stop",)}, ask).run
+    stop = report(run, recorded).stop
+    assert ordered[:1] == ([] if stop is None else [stop.step])
 
 
 def test_how_a_run_ended(tmp_path: Path) -> None:

@@ -82,6 +82,8 @@ def test_where_a_run_would_have_stopped() -> None:
     assert len(longest) <= 80
     every_tenth = replace(REPORT, alerts=(late, early), steps=3000, logged=300)
     assert every_tenth.as_json()["stop"] == {"step": 412, "of": 3000, "condition": "nonfinite_kl"}
+    released = replace(early, cause="RLEntropyLow", own_step=600)
+    assert _stop(late, released, ENTROPY) == [text.format("600 of 3,000", 80)], "a symptom that outlived its cause"
     assert _stop(replace(NAN, step=1), steps=3000) == [text.format("1 of 3,000", 99)]
     assert _stop(replace(NAN, step=0), steps=0) == [text.format("0 of 0", 0)], "a log of the step 0 alone"
 
