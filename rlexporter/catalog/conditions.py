@@ -674,6 +674,7 @@ CONDITIONS: tuple[Condition, ...] = (
         remedies=_SMALLER,
         source="[trl]: about 1; 2.0 and 1000 are too drastic; ratio_threshold is 10",
         related=("rl_policy_ratio_dist", "rl_policy_approxkl", "rl_clip_ratio_region_mean"),
+        stops=False,
     ),
     condition("ratio_low", "RLRatioLow", Family.POLICY_STEP).when(
         below("ratio", warning(0.6, k=2, n=2), vs=Baseline.START),
@@ -725,6 +726,7 @@ CONDITIONS: tuple[Condition, ...] = (
         source="[ranges]: 0.01 to 0.05; four times that, in a row, since healthy values are heavy-tailed [runs]",
         algorithms=_PPO,
         related=("rl_policy_approxkl", "rl_policy_clipfrac", "rl_policy_ratio_dist"),
+        stops=False,
     ),
     condition("clipfrac_high", "RLClipFractionHigh", Family.POLICY_STEP).when(
         above("clipfrac", warning({"token": 0.3, "sequence": 0.5}, k=5, n=12)),
@@ -1055,6 +1057,7 @@ CONDITIONS: tuple[Condition, ...] = (
         remedies=_NEARER,
         source="public logs of legacy and modern PPO: 11 to 21 nats in four healthy runs, 45 in one that broke",
         related=("rl_kl_per_sequence", "rl_reward_mean", "rl_kl_coef"),
+        stops=False,
     ),
     condition("kl_jump", "RLKLHigh", Family.KL_HIGH).when(
         above(
@@ -1124,6 +1127,7 @@ CONDITIONS: tuple[Condition, ...] = (
         source="[trl] FAQ: negative KL; below -1 a sequence, since rounding and noise reach further than 0 [runs]",
         algorithms=_NOT_K3,
         related=("rl_kl_per_sequence", "rl_kl_per_token", "rl_policy_ratio_dist"),
+        stops=False,
     ),
     condition("kl_coef_runaway", "RLKLCoefficient", Family.KL_COEF).when(
         above("kl_coef", warning(3.0), critical(30.0), vs=Baseline.START),
@@ -1135,6 +1139,7 @@ CONDITIONS: tuple[Condition, ...] = (
         source="[trl]: the coefficient rises before an instability; the factors from [runs]",
         algorithms=("ppo-legacy", "online-dpo"),
         related=("rl_kl_coef", "rl_kl_per_sequence", "rl_non_score_reward_per_token"),
+        stops=False,
     ),
     condition("kl_coef_lost", "RLKLCoefficient", Family.OBJECTIVE).when(
         below("kl_coef_share", warning(KL_COEF_LOST), critical(-KL_COEF_LOST)),
@@ -1273,6 +1278,7 @@ CONDITIONS: tuple[Condition, ...] = (
         source="[trl]: it will spike or be NaN when not going well; the factors from [runs]",
         algorithms=_PPO,
         related=("rl_value_loss", "rl_return_mean", "rl_value_mean"),
+        stops=False,
     ),
     condition("value_clipfrac_high", "RLValueClipFractionHigh", Family.VALUE).when(
         above("value_clipfrac", warning(0.5, k=15, n=20), min_observations=20),
@@ -1596,6 +1602,7 @@ CONDITIONS: tuple[Condition, ...] = (
         source="[trl]: num_eos_tokens; [runs]",
         algorithms=("ppo",),
         related=("rl_eos_tokens", "rl_completion_length_dist"),
+        stops=False,
     ),
     condition("length_low", "RLLengthCollapse", Family.LENGTH).when(
         below("length", warning(0.3, k=5, n=5), vs=Baseline.START),

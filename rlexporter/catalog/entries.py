@@ -165,6 +165,7 @@ class Texts(TypedDict, total=False):
     related: tuple[str, ...]
     foretold_by: tuple[str, ...]
     level: str
+    stops: bool
 
 
 class Begun(NamedTuple):

@@ -129,10 +129,11 @@ class Report:
     def stop(self) -> Fired | None:
         """Return the alert at which ``on_critical="stop"`` would have stopped the run; None if there is none.
 
-        It is the first critical one of a condition that is no symptom, or is one no more: its ``step`` is that. An
-        alert on the process has no condition: what has failed has stopped already.
+        It is the first critical one of a condition that may stop a run, and is no symptom or one no more: its ``step``
+        is that. An alert on the process has no condition: what has failed has stopped already.
         """
-        critical = [fired for fired in self.alerts if fired.severity == Severity.CRITICAL.value and fired.condition]
+        may = {name for name, condition in CONDITION_NAMED.items() if condition.stops}
+        critical = [each for each in self.alerts if each.severity == Severity.CRITICAL.value and each.condition in may]
         own = [fired for fired in critical if fired.cause is None]
         own += [replace(each, step=each.own_step) for each in critical if each.cause and each.own_step is not None]
         return min(own, key=lambda fired: fired.step, default=None)

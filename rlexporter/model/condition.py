@@ -182,6 +182,8 @@ class Condition:
     """The conditions that are its symptoms although they may be certain before it is."""
     level: str = ""
     """The signal whose level says when it is over, where that is not the one that is judged."""
+    stops: bool = True
+    """Whether `on_critical` is for it unless told otherwise: not where too few healthy runs have shown the number."""
 
     def applies(self, algorithm: str) -> bool:
         """Return True if the condition applies to a run of ``algorithm``."""

@@ -63,7 +63,9 @@ class Brake:
                     yield incident
 
     def _is_meant(self, incident: Incident) -> bool:
-        return not self._only or incident.condition in self._only
+        if self._only:
+            return incident.condition in self._only
+        return callable(self._asked) or CONDITION_NAMED[incident.condition].stops
 
 
 def _answer(given: object) -> tuple[str, ...]:

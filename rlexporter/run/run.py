@@ -70,8 +70,7 @@ class Run:
         self._ended = ended
         self._identity = identity.provisional(settings.run, None)
         self._facts = RunFacts()
-        self._settled = False
-        self._driven = False
+        self._settled = self._driven = False
         self._shown: tuple[Snapshot, Snapshot] | None = None
         """The last snapshot, and its part that is this rank's own: a cache for `current`."""
         self._describe(self._facts)

@@ -117,8 +117,8 @@ def _of_process(samples: Samples, now: float, language: Language) -> Verdict | N
             runbook(RUN_FAILED.alert),
         )
     if state.over:
-        ended = "The run was stopped by on_critical" if exception == ON_CRITICAL else _ENDED[state]
-        return Verdict(FINE, state.value, [], _ended(samples, language(ended), language))
+        ended = language("The run was stopped by on_critical" if exception == ON_CRITICAL else _ENDED[state])
+        return Verdict(FINE, state.value, [], _ended(samples, ended, language))
     if not samples.value("rl_steps_total"):
         evaluated = samples.of("rl_eval_timestamp_seconds")
         text = language("Nothing has been trained yet, only evaluated." if evaluated else "No step has finished yet.")

@@ -85,7 +85,8 @@ def page(runs: Sequence[Run]) -> str:
         f"Of the unclear runs {_of(unclear)} would have stopped. Of the runs with a fault whose first step is known, "
         f"{sum(run.early for run in known)} of {len(known)} would have stopped before it. A condition that is not "
         f"listed would have stopped none of these runs. Of those, the following were critical all the same, after "
-        f"another condition or as its symptom: {later}. The others were never seen to be critical."
+        f"another condition, as its symptom, or as one that stops no run by default: {later}. The others were never "
+        "seen to be critical."
     )
     return "\n".join([*table(_HEAD, rows), "", *wrapped(text, _WIDTH)])
 

@@ -161,5 +161,6 @@ def test_every_setting_can_be_given() -> None:
 def test_an_exporter_shows_what_a_user_needs() -> None:
     """A dozen names at most."""
     public = {name for name in {*dir(Exporter), *vars(Exporter())} if not name.startswith("_")}
-    assert public == {"close", "end", "log", "name", "observe", "port", "run", "snapshot", "start", "state", "url"}
+    names = "close end log name observe port run should_stop snapshot start state url"
+    assert public == {*names.split()}
     assert all(inspect.getdoc(getattr(Exporter, name)) for name in public - {"run"})

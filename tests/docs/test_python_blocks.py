@@ -140,6 +140,16 @@ def _logged(exporters: list[Exporter], names: dict[str, Any]) -> None:
     assert 'rl_logged_value{key="tool_calls"' in fetch(f"{names['exporter'].url}/metrics")[1]
 
 
+def _braked(exporters: list[Exporter], names: dict[str, Any]) -> None:
+    """What the block asks for is asked of its trainer, whose end is its own."""
+    (exporter,) = exporters
+    if exporter.state.value == "starting":
+        names["trainer"].train()
+    assert exporter.run.settings.on_critical in (("stop",), names.get("act"))
+    assert (exporter.state.value, exporter.should_stop) == ("finished", False)
+    exporter.close()
+
+
 CHECKS: dict[tuple[str, str], Callable[[list[Exporter], dict[str, Any]], None]] = {
     ("README.md", "GRPOTrainer("): _trained,
     ("docs/index.md", "rlexporter.attach(trainer)"): _trained,
@@ -151,6 +161,8 @@ CHECKS: dict[tuple[str, str], Callable[[list[Exporter], dict[str, Any]], None]] 
     ("docs/howto/own-loop.md", "with rlexporter.Exporter("): _looped(6),
     ("docs/frameworks.md", "with Exporter("): _looped(6),
     ("docs/python.md", "with rlexporter.Exporter("): _api,
+    ("docs/howto/on-critical.md", 'on_critical="stop"'): _braked,
+    ("docs/howto/on-critical.md", "def act("): _braked,
     ("docs/howto/own-metric.md", "def calls_a_tool("): _rewarded,
     ("docs/howto/own-metric.md", "exporter.log({"): _logged,
 }
