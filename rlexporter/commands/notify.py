@@ -22,10 +22,10 @@ def run(options: argparse.Namespace) -> int:
     if not addresses:
         raise SetupError("RLEXPORTER_NOTIFY is not set: export RLEXPORTER_NOTIFY='discord://ID/TOKEN', for example")
     with needed_by("sending messages", NOTIFY):
-        from rlexporter.outputs import notify
+        from rlexporter.outputs import services
 
     taken = []
-    for kind, took in notify.trial(addresses):
+    for kind, took in services.trial(addresses):
         print(f"{kind}: {'sent' if took else 'not taken; is the address right, and can it be reached from here?'}")
         taken.append(took)
     return 0 if all(taken) else 1

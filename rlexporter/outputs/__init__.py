@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from rlexporter.model.errors import NOTIFY, OTLP, needed_by
 from rlexporter.model.snapshot import RunState
+from rlexporter.outputs import notebook
 
 if TYPE_CHECKING:
     from rlexporter.outputs.periodic import Ticker
@@ -34,21 +35,25 @@ def wanted(run: Run, port: int) -> Iterator[tuple[str, Callable[[], Ticker]]]:
 
         failed = partial(run.failed, "discovery")
         yield "discovery", partial(discovery.announcer, settings, port, lambda: (run.known_as, run.rank), failed)
-    if settings.notify and run.rank == 0:
+    if run.rank == 0 and (settings.notify or notebook.kernel() is not None):
         yield "notify", partial(_notifier, run, port)
     if settings.otlp:
         yield "otlp", partial(_pusher, settings.otlp, run)
 
 
 def _notifier(run: Run, port: int) -> Ticker:
-    with needed_by("sending messages", NOTIFY):
-        from rlexporter.outputs import discovery, notify
+    from rlexporter.outputs import discovery, notify
 
     settings = run.settings
+    receivers: list[notify.Receiver] = [notebook.Cell()] if notebook.kernel() is not None else []
+    if settings.notify:
+        with needed_by("sending messages", NOTIFY):
+            from rlexporter.outputs.services import services
+        receivers += services(settings.notify)
     reachable = bool(settings.advertise) or not discovery.is_loopback(settings.host)
     address = f"{'https' if settings.tls_cert_file else 'http'}://{discovery.target(settings, port)}"
     page, failed = notify.Page(address, reachable), partial(run.failed, "notify")
-    return notify.notifier(settings.notify, run.current, page, failed, warnings=settings.notify_warnings)
+    return notify.Notifier(receivers, run.current, page, failed, warnings=settings.notify_warnings)
 
 
 def _pusher(setting: str, run: Run) -> Ticker:

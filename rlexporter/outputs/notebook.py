@@ -1,20 +1,24 @@
-"""The small card of a run in a notebook: the verdict in words, and a few numbers, kept up to date.
+"""What a notebook shows of a run: its card, with the verdict and a few numbers, kept up to date; and messages.
 
 The only file that knows IPython, which it never loads itself.
 """
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from html import escape
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from rlexporter.model.incident import ACT, FINE, LOOK
 from rlexporter.outputs.periodic import Ticker
 from rlexporter.status.cards import few
 from rlexporter.status.verdict import span
+
+if TYPE_CHECKING:
+    from rlexporter.outputs.notify import Message
 
 _SECONDS = 2.0
 _COLOURS = {FINE: "#2e8b57", LOOK: "#b8860b", ACT: "#d0342c"}
@@ -23,13 +27,41 @@ _BOX = (
 )
 
 
+def _shell() -> Any:
+    """Return the shell of IPython that runs this process; None without one."""
+    return sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
+
+
+def kernel() -> Any:
+    """Return the shell of the notebook that this process is the kernel of; None if it is of none."""
+    shell = _shell()
+    return shell if hasattr(shell, "kernel") else None
+
+
+class Cell:
+    """The cell that trains, as a `Receiver` of messages. That of the end is none: the log has that line."""
+
+    kind = "notebook"
+
+    def send(self, message: Message) -> bool:
+        """Show ``message`` below what the cell has shown; return False if that fails."""
+        if not message.last:
+            title, lines = (escape(text).replace("\n", "<br>") for text in (message.title, message.body))
+            color = _COLOURS[message.word]
+            html = f'<div style="{_BOX.format(color)}"><b style="color:{color}">{title}</b><br>{lines}</div>'
+            with contextlib.suppress(Exception):  # a kernel that ends
+                kernel().display_pub.publish({"text/html": html, "text/plain": f"{message.title}\n{message.body}"})
+                return True
+        return message.last
+
+
 def show(html: Callable[[], str], text: str, failed: Callable[[Exception], None]) -> Ticker | None:
     """Show what ``html`` returns in the cell that runs now; return the ticker that updates it, not yet started.
 
     ``text`` is shown where HTML cannot be. Return None where the cell cannot change later: in a terminal, or without
     IPython.
     """
-    shell: Any = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
+    shell = _shell()
     if shell is None:
         print(text)
         return None

@@ -1,7 +1,7 @@
 """Messages to a person: when something becomes critical, and when a run fails, is stuck or ends.
 
-They go where `apprise` can send them: Slack, Discord, Telegram, e-mail, ntfy, PagerDuty, a webhook and many more. A
-message says what the page says first, so a cause comes before what follows from it, and symptoms are left out.
+They go to a person's telephone or mail (`services.py`), and into the notebook that trains. A message says what the page
+says first, so a cause comes before what follows from it, and symptoms are left out.
 """
 
 from __future__ import annotations
@@ -10,17 +10,14 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
-
-import apprise
+from typing import Protocol
 
 from rlexporter.catalog.conditions import CONDITION_NAMED
 from rlexporter.model.condition import Severity
-from rlexporter.model.errors import SetupError
-from rlexporter.model.incident import ACT, FINE
 from rlexporter.model.snapshot import RunState, Snapshot
-from rlexporter.outputs.periodic import Ticker, unlogged
+from rlexporter.outputs.periodic import Ticker
 from rlexporter.status.samples import Samples
 from rlexporter.status.steps import ADDRESS, PID
 from rlexporter.status.verdict import Verdict, is_stalled, verdict
@@ -35,10 +32,6 @@ TRIES = 4
 PATIENCE_SECONDS = 10.0
 """The most seconds that the end of a run waits for its last message."""
 
-_LOGGERS = ("apprise", "urllib3.connectionpool", "urllib3.util.retry")
-"""Loggers to which a plugin and its library write addresses."""
-_KINDS = {ACT: apprise.NotifyType.FAILURE, FINE: apprise.NotifyType.SUCCESS}
-
 
 class NotifyError(Exception):
     """A message that was not taken. It names the kind of receiver, and no part of its address: that is a secret."""
@@ -46,11 +39,22 @@ class NotifyError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What is sent. ``word``: fine, look or act."""
+    """What is sent. ``word``: fine, look or act; ``last``: True for that of the end of the run."""
 
     word: str
     title: str
     body: str
+    last: bool = False
+
+
+class Receiver(Protocol):
+    """Somewhere that messages go."""
+
+    kind: str
+    """A word for the log, which holds no secret."""
+
+    def send(self, message: Message) -> bool:
+        """Send ``message``, in at most a few seconds; return False if it was not taken. Never raises."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,51 +73,6 @@ class _Sending:
     receiver: Receiver
     tries: int = 0
     due: float = -inf
-
-
-class Receiver:
-    """One address. Raises SetupError if apprise cannot use it; ``place``: which one of the setting it is."""
-
-    def __init__(self, address: str, place: int) -> None:
-        self.kind = address.partition("://")[0]
-        """The part before `://`, such as `slack`; nothing else of an address is ever told."""
-        asset = apprise.AppriseAsset(app_id="rlexporter", app_url="")
-        with unlogged(_LOGGERS):
-            found = apprise.Apprise.instantiate(address, asset=asset) if "://" in address else None
-        if found is None:
-            raise SetupError(
-                f"RLEXPORTER_NOTIFY: address {place} is none that apprise can use (it is not shown, as it may hold a "
-                "secret): write it as github.com/caronc/apprise says, such as discord://ID/TOKEN or ntfy://TOPIC"
-            )
-        self._plugin = found
-
-    def send(self, message: Message) -> bool:
-        """Send ``message``, in at most a few seconds; return False if it was not taken."""
-        kind = _KINDS.get(message.word, apprise.NotifyType.WARNING)
-        try:
-            with unlogged(_LOGGERS):  # the plugin itself, since `Apprise` sends on another thread, which would be heard
-                return bool(self._plugin.notify(body=message.body, title=message.title, notify_type=kind))
-        except Exception:  # noqa: BLE001 - a hundred plugins fail in as many ways, and may say with which address
-            return False
-
-
-def notifier(
-    addresses: Sequence[str],
-    snapshot: Callable[[], Snapshot],
-    page: Page,
-    failed: Callable[[Exception], None],
-    *,
-    warnings: bool,
-) -> Notifier:
-    """Return a ticker that sends messages about a run. Raises SetupError for an address that cannot be used.
-
-    ``warnings``: also of warnings.
-    """
-    return Notifier(_receivers(addresses), snapshot, page, failed, warnings)
-
-
-def _receivers(addresses: Sequence[str]) -> list[Receiver]:
-    return [Receiver(each, place) for place, each in enumerate(addresses, 1)]
 
 
 class Notifier(Ticker):
@@ -140,10 +99,12 @@ class Notifier(Ticker):
         """Send what is new, and what was not taken before; return the seconds until the next look."""
         now, snapshot = self._clock(), self._snapshot()
         new = [each for each in news(snapshot, now, self._severities) if each not in self._told]
-        if new and self._may_tell(now, any(each[0] == "end" for each in new)):
+        last = any(each[0] == "end" for each in new)
+        if new and self._may_tell(now, last):
             self._told.update(new)
             self._sent.append(now)
             message = told(snapshot, now, self._page, [str(each[1]) for each in new if each[0] == "incident"])
+            message = replace(message, last=last)
             self._sending += [_Sending(message, each) for each in self._receivers]
         self._deliver(now)
         return min([LOOK_SECONDS, *(max(each.due - now, 0.1) for each in self._sending)])
@@ -174,11 +135,15 @@ class Notifier(Ticker):
 
 
 def news(snapshot: Snapshot, now: float, severities: Sequence[Severity]) -> Iterator[tuple[object, ...]]:
-    """Yield what is worth a message: keys that stay the same while it is the same."""
+    """Yield what is worth a message: keys that stay the same while it is the same.
+
+    A cause that becomes known after what follows from it was told is told too, however severe it is itself.
+    """
     samples, state = Samples(snapshot), snapshot.state
     start = samples.value("rl_run_start_timestamp_seconds")
+    causes = {incident.cause for incident in snapshot.incidents if incident.severity in severities}
     for incident in snapshot.incidents:
-        if incident.speaks and incident.severity in severities:
+        if incident.speaks and (incident.severity in severities or incident.condition in causes):
             yield "incident", incident.condition, incident.subject, incident.severity, start
     if is_stalled(samples, now):
         yield "stuck", samples.value("rl_last_step_timestamp_seconds")
@@ -209,10 +174,3 @@ def _lines(said: Verdict, also: Sequence[str], page: Page) -> Iterator[str]:
             yield f"   {step.command.replace(ADDRESS, page.address).replace(PID, str(os.getpid()))}"
     if page.reachable:
         yield f"{page.address}/"
-
-
-def trial(addresses: Sequence[str]) -> Iterator[tuple[str, bool]]:
-    """Send a message of no run to each address; yield its kind, and if it was taken. Raises SetupError."""
-    message = Message("look", "rlexporter: a test", "If a run needs you, it says so here.")
-    for each in _receivers(addresses):
-        yield each.kind, each.send(message)

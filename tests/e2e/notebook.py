@@ -39,7 +39,7 @@ class Notebook:
             message = self.client.get_iopub_msg(timeout=1200)
             content = message["content"]
             if _CARD in (html := content.get("data", {}).get("text/html", "")):
-                self.cards.append((message["msg_type"], content["transient"]["display_id"], html))
+                self.cards.append((message["msg_type"], content["transient"].get("display_id", ""), html))
             if message["parent_header"].get("msg_id") == cell:
                 texts.append(content.get("text") or " ".join(content.get("traceback", [])))
                 if content.get("execution_state") == "idle":

@@ -77,6 +77,33 @@ def _used(notebook: Notebook, tmp_path: Path) -> None:
     assert "finished" in shown[-1][2]
 
 
+_BROKEN = """
+calls = 0
+def broken(completions, **_):
+    global calls
+    calls += 1
+    time.sleep(0.5)
+    return [float("nan") if calls == 4 else float(len(text)) for text in completions]
+trainer = tiny.grpo(Path({folder!r}), rewards=[broken], max_steps=12)
+exporter = rlexporter.attach(trainer, port=0, linger=0)
+trainer.train()
+exporter.close()
+"""
+
+
+@pytest.mark.slow
+def test_what_goes_wrong_is_shown_below_the_cell(tmp_path: Path) -> None:
+    """Once, while it trains, and without any setting; a second look and the end of the run add nothing."""
+    with opened(tmp_path) as notebook:
+        assert "Error" not in notebook.run(_SETUP + _BROKEN.format(folder=str(tmp_path)))
+        ((kind, name, html),) = notebook.cards
+    assert (kind, name) == ("display_data", "")
+    assert re.search(
+        r"<b [^>]+>act: trainer_output-\w+, step ([4-9]|1\d)</b><br>broken returned NaN or infinity\.", html
+    )
+    assert "<br>1. " in html
+
+
 def test_a_terminal_gets_a_line() -> None:
     """IPython without a notebook, and no IPython at all: nothing there could be changed later."""
     code = "import rlexporter; exporter = rlexporter.Exporter(run='mine', port=0); "

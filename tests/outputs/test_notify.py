@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler
 from math import nan
 from typing import Any
@@ -24,12 +25,14 @@ from apprise.plugins.discord import NotifyDiscord
 from apprise.plugins.slack import NotifySlack
 
 from rlexporter import Exporter
+from rlexporter.catalog.conditions import CONDITION_NAMED
 from rlexporter.catalog.metrics import CATALOG
 from rlexporter.commands import main
 from rlexporter.conditions.from_catalog import watch
 from rlexporter.config.settings import Settings
 from rlexporter.model.condition import Severity
 from rlexporter.model.errors import SetupError
+from rlexporter.model.incident import ACT, LOOK, Incident, Standing
 from rlexporter.model.snapshot import RunState, Snapshot
 from rlexporter.model.step import RunFacts
 from rlexporter.outputs import notify
@@ -183,7 +186,7 @@ def test_what_failed_is_given_up() -> None:
     """After four tries."""
     clock = _Clock()
     store, sent = _store(clock), _Taking(False)
-    ticker = Notifier([sent], lambda: store.snapshot, PAGE, sent.failed.append, False, clock)  # type: ignore[list-item]
+    ticker = Notifier([sent], lambda: store.snapshot, PAGE, sent.failed.append, False, clock)
     store.record(BAD, 11)
     for _ in range(100):
         clock.now += 1
@@ -235,7 +238,7 @@ def test_a_storm_is_one_message_and_an_hour_has_six_at_most() -> None:
     clock, sent = _Clock(), _Taking()
     store = _store(clock)
     severities = (Severity.CRITICAL, Severity.WARNING)
-    ticker = Notifier([sent], lambda: store.snapshot, PAGE, sent.failed.append, True, clock)  # type: ignore[list-item]
+    ticker = Notifier([sent], lambda: store.snapshot, PAGE, sent.failed.append, True, clock)
     for place in range(len(WRONG)):
         clock.now += 1
         store.record({**HEALTHY, **dict.fromkeys(WRONG[: place + 1], nan)}, 11 + place)
@@ -267,7 +270,7 @@ def test_a_run_that_is_stuck_is_told_once() -> None:
     """And a second time only if it went on in between."""
     clock, sent = _Clock(), _Taking()
     store = _store(clock)
-    ticker = Notifier([sent], lambda: store.snapshot, PAGE, sent.failed.append, False, clock)  # type: ignore[list-item]
+    ticker = Notifier([sent], lambda: store.snapshot, PAGE, sent.failed.append, False, clock)
     for _ in range(2000):
         clock.now += 1
         ticker.look()
@@ -285,13 +288,33 @@ def test_warnings_are_for_those_who_ask() -> None:
         def now(store: Store = store) -> Snapshot:
             return store.snapshot
 
-        ticker = Notifier([sent], now, PAGE, sent.failed.append, asked, clock)  # type: ignore[list-item]
+        ticker = Notifier([sent], now, PAGE, sent.failed.append, asked, clock)
         store.record({**HEALTHY, "learning_rate": 1e-5}, 11)
         store.record({**HEALTHY, "learning_rate": 1e-5}, 12)
         store.record({**HEALTHY, "learning_rate": 1e-3}, 13)
         ticker.look()
         assert {each.severity for each in store.snapshot.incidents} == {Severity.WARNING}
         assert len(sent.messages) == expected
+
+
+def test_a_cause_that_is_known_later_is_told_after_its_symptom() -> None:
+    """Even if it is only a warning itself; the symptom is not told again."""
+    clock, sent = _Clock(), _Taking()
+    store = _store(clock)
+    told: list[Incident] = []
+    ticker = Notifier(
+        [sent], lambda: replace(store.snapshot, incidents=tuple(told)), PAGE, sent.failed.append, False, clock
+    )
+    base = Incident("reward_drop", Severity.CRITICAL, Standing.HOLDS, ACT, 5, 9, 9, clock.now, 0.1, 0.5)
+    cause = replace(base, condition="reward_function_dead", severity=Severity.WARNING, word=LOOK)
+    for now in ([base], [cause, replace(base, cause="reward_function_dead")], [cause]):
+        told[:] = now
+        for _ in range(3):
+            clock.now += notify.GATHER_SECONDS + 1
+            store.record(HEALTHY, int(clock.now - 1_000_000))
+            ticker.look()
+    bodies = [each.body.split(".")[0] for each in sent.messages]
+    assert bodies == [CONDITION_NAMED[name].summary[:-1] for name in ("reward_drop", "reward_function_dead")]
 
 
 CHILD = """
