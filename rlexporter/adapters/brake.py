@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import inspect
+import logging
 import os
 import shutil
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 from rlexporter.adapters.taps import wrap
-from rlexporter.model.sink import Orders, TrainedRun
+from rlexporter.model.sink import SAVE, STOP, Orders, TrainedRun
 
+logger = logging.getLogger("rlexporter")
 SUSPECT = "SUSPECT.txt"
 """The file in a checkpoint that was saved because something was critical."""
 
@@ -27,12 +30,21 @@ class Ranks:
     one rank, nothing is sent.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, timeout: timedelta | None = None) -> None:
+        """``timeout``: how long the trainer lets its ranks wait for each other, if it is known."""
         from torch import distributed
 
         self._torch = distributed
         several = distributed.is_available() and distributed.is_initialized() and distributed.get_world_size() > 1
-        self._group: Any = distributed.new_group(backend="gloo") if several else None
+        self._group: Any = distributed.new_group(backend="gloo", timeout=timeout) if several else None
+
+    def ask(self, run: TrainedRun | None, **able: str) -> Orders:
+        """Ask the ``run`` of this rank, as `Brake.orders` says, and agree. An error here keeps none from the others."""
+        orders = Orders()
+        if run is not None:
+            with run.sink.guard("on_critical"):
+                orders = run.brake.orders(**able)
+        return self.agree(orders)
 
     def agree(self, orders: Orders) -> Orders:
         """Return what any rank asks for. Waits for the others."""
@@ -55,13 +67,13 @@ class Ranks:
 class TrainerBrake:
     """The brake of one training by a trainer of transformers or TRL. Every rank has one.
 
-    ``run``: returns the run that this rank feeds, or None. ``caught``: True if whoever called `train()` catches a
-    `TrainingStop`.
+    ``run``: returns the run that this rank feeds, or None. ``asks``: the words or the function of `on_critical`.
+    ``caught``: True if whoever called `train()` catches a `TrainingStop`.
     """
 
-    def __init__(self, trainer: Any, run: Callable[[], TrainedRun | None], *, asks: bool, keeps: bool, caught: bool):
+    def __init__(self, trainer: Any, run: Callable[[], TrainedRun | None], *, asks: Any, keeps: bool, caught: bool):
         self._run, self._asks, self._keeps = run, asks, keeps
-        self._ranks = Ranks() if asks else None
+        self._ranks = Ranks(trainer.args.ddp_timeout_delta) if asks else None
         self._kept: int | None = None
         self._suspect, self._extra = "", False
         """Why the next checkpoint is suspect; and if the trainer would not have written it."""
@@ -71,15 +83,28 @@ class TrainerBrake:
         self.own_loop = "on_step_end" in loop.co_names
         """True for a trainer with a loop of its own, such as that of PPO: it logs a step before it ends it."""
         ends = asks and caught and self.own_loop
+        self._able = self._able_to(trainer, asks, caught) if asks else {}
         self._undo = [
             wrap(trainer.callback_handler, name, self._between) for name in ("on_step_end", "on_save") if ends
         ]
+
+    def _able_to(self, trainer: Any, asks: Any, caught: bool) -> dict[str, str]:
+        """Return which orders cannot be carried out, as `Brake.orders` takes them, and warn of what is asked for."""
+        found = {}
+        if self.own_loop and not caught:
+            found["stops"] = STOP, "stop this trainer from callbacks=[...]: attach(trainer, ...) can"
+        if self.own_loop and not hasattr(trainer.model, "config"):  # which its model card is made of: TRL would raise
+            found["saves"] = SAVE, "save here: with several ranks this trainer cannot write a checkpoint itself"
+        for word, text in found.values():
+            if trainer.args.process_index == 0 and (callable(asks) or word in asks):
+                logger.warning("on_critical cannot %s", text)
+        return dict.fromkeys(found, "")
 
     def step_done(self, args: Any, control: Any) -> None:
         """Do what is asked for after a step that was judged. Every rank calls this at the same point."""
         run = self._run()
         if self._ranks is not None:
-            orders = self._ranks.agree(run.brake.orders() if run is not None else Orders())
+            orders = self._ranks.ask(run, **self._able)
             self._obey(orders, args, control)
             if run is not None:
                 run.brake.obeyed(orders)
@@ -148,7 +173,7 @@ class LegacyBrake:
         self._steps += 1
         with self._run.sink.guard("on_critical"):
             self._ranks = self._ranks or Ranks()
-            orders = self._ranks.agree(self._run.brake.orders(stops="sets should_stop"))
+            orders = self._ranks.ask(self._run, stops="sets should_stop")
             if orders.save and self._trainer.accelerator.is_main_process:
                 self._save(orders.why)
             self._run.brake.obeyed(orders)

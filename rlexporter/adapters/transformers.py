@@ -46,7 +46,8 @@ class RunCallback(TrainerCallback):  # type: ignore[misc] # transformers is not 
         self._open_run = open_run
         self.every_rank = every_rank
         """True if ranks other than 0 are watched too."""
-        self.brakes = self.keeps_good = False
+        self.brakes: Any = ()
+        self.keeps_good = False
         """`on_critical` and `keep_good`: then every rank takes part."""
         self._brake: TrainerBrake | None = None
         self._in_train = self._brake_at_log = False

@@ -59,7 +59,7 @@ class RLExporterCallback(RunCallback):
 
     def _follow(self, settings: Settings) -> None:
         self.every_rank = settings.ranks != MAIN
-        self.brakes, self.keeps_good = bool(settings.on_critical), settings.keep_good
+        self.brakes, self.keeps_good = settings.on_critical, settings.keep_good
 
     def _serve(self, facts: RunFacts | None) -> TrainedRun:
         """Open a run. The next free port replaces a taken one: a rank that raises would leave the others waiting."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Container
+from datetime import timedelta
 from math import nan
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,8 @@ from transformers.trainer_utils import get_last_checkpoint
 
 import rlexporter
 from rlexporter import Exporter
+from rlexporter.adapters.brake import Ranks, TrainerBrake
+from rlexporter.model.sink import Orders
 from tests import tiny
 from tests.adapters.marks import REAL_TRAINERS
 from tests.served import errors
@@ -144,3 +147,32 @@ def test_the_last_good_checkpoint_is_kept(tmp_path: Path) -> None:
     again = _trainer(tmp_path, bad=(), max_steps=9, save_strategy="no")
     again.train(resume_from_checkpoint=f"{trainer.args.output_dir}/good-checkpoint-8")
     assert again.state.global_step == 9
+
+
+def test_an_error_of_ours_keeps_no_rank_from_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It agrees in every step, as the others wait for it; a rank that fails in this is counted."""
+    agreed: list[Orders] = []
+
+    def agree(self: Ranks, orders: Orders) -> Orders:
+        agreed.append(orders)
+        return orders
+
+    monkeypatch.setattr(Ranks, "agree", agree)
+    trainer = _trainer(tmp_path, bad=())
+    exporter = rlexporter.attach(trainer, port=0, linger=0, on_critical="stop")
+    monkeypatch.setattr(exporter.run.brake, "_new", lambda: 1 / 0)
+    trainer.train()
+    assert agreed == [Orders()] * 8
+    assert exporter.snapshot.value("rlexporter_errors_total", where="on_critical") == 8
+    exporter.close()
+
+
+def test_ranks_wait_as_long_as_the_trainer_lets_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its own timeout holds for our group too."""
+    made: list[Any] = []
+    trainer = _trainer(tmp_path, ddp_timeout=77)
+    monkeypatch.setattr("torch.distributed.is_initialized", lambda: True)
+    monkeypatch.setattr("torch.distributed.get_world_size", lambda: 2)
+    monkeypatch.setattr("torch.distributed.new_group", lambda **how: made.append(how["timeout"]))
+    TrainerBrake(trainer, lambda: None, asks=("stop",), keeps=False, caught=True)
+    assert made == [timedelta(seconds=77)]
