@@ -25,7 +25,7 @@ pytestmark = pytest.mark.slow
 
 ACCELERATE = ("accelerate", "launch", "--multi_gpu", "--num_processes", "2", "--num_machines", "1")
 ON_CPU = ("--mixed_precision", "no", "--dynamo_backend", "no")
-TORCHRUN = (sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2")
+TORCHRUN = (sys.executable, "-m", "torch.distributed.run", "--nproc-per-node")
 SCRIPT = ("-m", "tests.e2e.ranks")
 
 
@@ -100,13 +100,83 @@ def _equal_to_the_independent_count(server: Prometheus, folder: Path) -> None:
         assert counts == _buckets(values, list(counts)), metric
 
 
+def _trained(folder: Path, ranks: int, *options: str, serve: str = "all") -> list[dict[str, Any]]:
+    """What each of the ranks saw of a training that ended by itself, without an error."""
+    command = [*TORCHRUN, str(ranks), "--standalone", *SCRIPT, str(folder), "0", *options]
+    with _launched(command, folder, serve, RLEXPORTER_LINGER_SECONDS="0") as launcher:
+        assert launcher.wait(200) == 0, (folder / "err").read_text()[-3000:]
+    return [json.loads((folder / f"seen-{rank}.json").read_text()) for rank in range(ranks)]
+
+
+@pytest.mark.parametrize(
+    ("ranks", "serve", "bad", "options"),
+    [
+        (2, "all", 1, ()),
+        pytest.param(2, "main", 0, ("--callback",), marks=pytest.mark.soak),
+        pytest.param(4, "all", 1, ("--callback",), marks=pytest.mark.soak),
+        pytest.param(4, "main", 0, (), marks=pytest.mark.soak),
+    ],
+)
+def test_what_one_rank_sees_stops_all_of_them(
+    tmp_path: Path, ranks: int, serve: str, bad: int, options: tuple[str, ...]
+) -> None:
+    """In the step of the NaN, with a whole checkpoint set aside; what is left trains on from the one before."""
+    asked = ("--on-critical", "save,stop", "--save-steps", "2", *options)
+    seen = _trained(tmp_path, ranks, *asked, "--nan-on", str(bad), serve=serve)
+    assert [each["nan_step"] for each in seen] == [5 if rank == bad else 0 for rank in range(ranks)]
+    assert [(each["step"], each["ends"]) for each in seen] == [(5, 1)] * ranks
+    assert seen[0]["state"] == ["stopped"]
+    assert seen[0]["by"] == ["on_critical"]
+    heard = ranks if serve == "all" or not options else 1  # a callback has an exporter only where it serves
+    assert [each.get("should_stop") for each in seen] == [True] * heard + [None] * (ranks - heard)
+    assert [each["collectives"] for each in seen] == [["new_group", *["all_reduce"] * 6]] * ranks  # one after the save
+    trained = tmp_path / "trained"
+    assert {each.name for each in trained.glob("*checkpoint*")} == {
+        "checkpoint-2",
+        "checkpoint-4",
+        "suspect-checkpoint-5",
+    }
+    states = {each.name for each in (trained / "suspect-checkpoint-5").glob("rng_state_*")}
+    assert states == {f"rng_state_{rank}.pth" for rank in range(ranks)}
+
+    again = _trained(tmp_path, ranks, *asked, "--resume", "--steps", "6", serve=serve)
+    assert [(each["began"], each["step"]) for each in again] == [([5, 6], 6)] * ranks
+    assert again[0]["state"] == ["finished"]
+
+
+def test_ranks_that_agree_train_as_others_do(tmp_path: Path) -> None:
+    """A healthy run makes one all-reduce a step, where on_critical is set, and none where not; weights are the same."""
+    plain = _trained(tmp_path / "plain", 2, "--steps", "4")
+    asked = _trained(tmp_path / "asked", 2, "--steps", "4", "--on-critical", "save,stop")
+    assert [each["collectives"] for each in plain] == [[], []]
+    assert [each["collectives"] for each in asked] == [["new_group", *["all_reduce"] * 4]] * 2
+    assert [each["state"] for each in asked] == [["finished"]] * 2
+    assert [each["weights"] for each in asked] == [each["weights"] for each in plain]
+
+
+@pytest.mark.soak
+def test_ranks_that_agree_wait_no_longer_for_a_dead_one(tmp_path: Path) -> None:
+    """Rank 1 is killed: the launcher ends about as soon as it does where on_critical is not set."""
+    took = []
+    for number, asked in enumerate(("", "stop")):
+        folder, port = tmp_path / str(number), free_port()
+        command = [*TORCHRUN, "2", "--standalone", *SCRIPT, str(folder), str(port), "--on-critical", asked]
+        with _launched(command, folder, RLEXPORTER_LINGER_SECONDS="0") as launcher:
+            eventually(lambda at=port: _value(at, "rl_step{") > 2)
+            os.kill(json.loads((folder / "started-1.json").read_text())["pid"], signal.SIGKILL)
+            killed = time.monotonic()
+            assert launcher.wait(100) == 1
+            took.append(time.monotonic() - killed)
+    assert took[1] < took[0] + 5
+
+
 def test_a_failed_rank_is_scraped_and_the_run_goes_on(tmp_path: Path) -> None:
     """Its launcher waits for one scrape, although it may linger for an hour; launched again it is the next attempt.
 
     Of that only rank 0 serves, since nothing else was asked for.
     """
     port = free_port()
-    command = [*TORCHRUN, *_rendezvous("job-7"), *SCRIPT, str(tmp_path), str(port)]
+    command = [*TORCHRUN, "2", *_rendezvous("job-7"), *SCRIPT, str(tmp_path), str(port)]
     again = tmp_path / "again"
     with prometheus("3", tmp_path / "prometheus", [f"127.0.0.1:{port}"]) as server:
         _fails_on_one_rank([*command, "--fail-on", "1"], tmp_path, port)
@@ -144,7 +214,7 @@ def test_a_launcher_that_restarts_its_ranks_makes_the_next_attempt(tmp_path: Pat
     refused. So the store is not shared here.
     """
     port = free_port()
-    command = [*TORCHRUN, "--max-restarts", "1", *_rendezvous("job-9"), *SCRIPT]
+    command = [*TORCHRUN, "2", "--max-restarts", "1", *_rendezvous("job-9"), *SCRIPT]
     command += [str(tmp_path), str(port), "--fail-on", "1", "--wait"]
     targets = [f"127.0.0.1:{port}", f"127.0.0.1:{port + 1}"]
     with (
@@ -166,7 +236,7 @@ def test_a_rank_that_hangs_is_told_apart_and_the_others_are_served(tmp_path: Pat
     That takes no more than timings of the other ranks, which are few.
     """
     port = free_port()
-    command = [*TORCHRUN, *SCRIPT, str(tmp_path), str(port), "--hang-on", "1", "--wait"]
+    command = [*TORCHRUN, "2", *SCRIPT, str(tmp_path), str(port), "--hang-on", "1", "--wait"]
     with _launched(command, tmp_path, ranks="timings") as launcher:
         eventually((tmp_path / "hangs-1.json").exists)
         pid = json.loads((tmp_path / "hangs-1.json").read_text())["pid"]

@@ -1,10 +1,11 @@
 """A real GRPO or RLOO training whose weights are sharded over ranks on the CPU (gloo); files say what each rank had.
 
     torchrun --nproc-per-node 2 -m tests.stack.sharded FOLDER {fsdp2,zero1,zero2,zero3} [--kind RLOO] [--fp16]
-        [--nan-on RANK] [--plain]
+        [--nan-on RANK] [--nan-at STEP] [--on-critical WORDS] [--plain]
 
 FOLDER/had-RANK.json: the norm of this rank's own part of the weights and a digest of it, what was served, and how the
-training failed. With `--nan-on` a weight of that rank's part is NaN before step 3; with `--plain` there is no exporter.
+training failed. With `--nan-on` a weight of that rank's part is NaN before a step, the third if none is named; with
+`--plain` there is no exporter.
 
 With `--fp16` DeepSpeed computes in it, and begins with a scale at which the gradients overflow.
 
@@ -32,7 +33,6 @@ from tests import tiny
 from tests.served import errors, nonfinite
 
 RANK = int(os.environ["RANK"])
-FAULTY_STEP = 3
 SCALE = 40
 """The power of 2 with which a loss in fp16 is scaled at first: too much."""
 
@@ -84,8 +84,11 @@ def _own(parameter: Any) -> Any:
 class Plant(TrainerCallback):  # type: ignore[misc] # transformers is not checked
     """Makes one weight NaN before a step."""
 
+    def __init__(self, step: int) -> None:
+        self._step = step
+
     def on_step_begin(self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any) -> None:
-        if state.global_step + 1 == FAULTY_STEP:
+        if state.global_step + 1 == self._step:
             with torch.no_grad():
                 parts(model)[-1].view(-1)[0] = float("nan")
 
@@ -98,6 +101,8 @@ def main() -> None:
     parser.add_argument("--kind", default="GRPO")
     parser.add_argument("--fp16", action="store_true")
     parser.add_argument("--nan-on", type=int, default=-1)
+    parser.add_argument("--nan-at", type=int, default=3)
+    parser.add_argument("--on-critical", default="")
     parser.add_argument("--plain", action="store_true")
     options = parser.parse_args()
     warnings.filterwarnings("ignore")
@@ -114,8 +119,10 @@ def main() -> None:
         num_iterations=2,
     )
     if options.nan_on == RANK:
-        trainer.add_callback(Plant())
-    exporter = None if options.plain else rlexporter.attach(trainer, port=0, ranks="all", linger=0)
+        trainer.add_callback(Plant(options.nan_at))
+    trainer.args.output_dir = str(options.folder / "trained")
+    told: dict[str, Any] = {"port": 0, "ranks": "all", "linger": 0, "on_critical": options.on_critical}
+    exporter = None if options.plain else rlexporter.attach(trainer, **told)
     failed = ""
     try:
         trainer.train()
@@ -125,12 +132,14 @@ def main() -> None:
     norm = float(torch.stack([each.double().norm() for each in own]).norm())
     weights = hashlib.sha256(b"".join(each.contiguous().numpy().tobytes() for each in own)).hexdigest()
     had = {"norm": norm, "weights": weights, "size": sum(each.numel() for each in own), "failed": failed}
+    had["step"] = trainer.state.global_step
     had["skipped"] = getattr(trainer.model_wrapped, "skipped_steps", 0)
     if exporter is not None:
         buckets = {series.metric.series: found.count for series, found in exporter.snapshot.buckets.items()}
         lost = [s.labels for s in exporter.snapshot.samples if s.metric.series == "rl_signal_unavailable_info"]
         had |= {"served": exporter.snapshot.value("rl_weight_norm"), "nonfinite": nonfinite(exporter)}
         had |= {"rank": exporter.snapshot.labels["rank"], "errors": errors(exporter), "counts": buckets, "lost": lost}
+        had |= {"stops": exporter.should_stop, "state": exporter.state.value}
         had |= {"grad_norm": exporter.snapshot.value("rl_grad_norm")}
         had |= {"counted_as_skipped": exporter.snapshot.value("rl_skipped_updates_total")}
         exporter.close()

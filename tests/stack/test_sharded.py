@@ -72,6 +72,19 @@ def test_a_nan_in_one_part_is_named_with_its_rank(tmp_path: Path, how: str) -> N
     assert [each["rank"] for each in had] == [str(rank) for rank in range(8)]
 
 
+@pytest.mark.parametrize("how", ["fsdp2", *ZERO[1:]])
+def test_a_nan_in_one_part_stops_all_ranks_before_they_sample_with_it(tmp_path: Path, how: str) -> None:
+    """In the step whose loss it spoils, the second of a rollout; every rank has its part in the suspect checkpoint."""
+    had = _ran(tmp_path, 2, how, "--nan-on", "1", "--nan-at", "2", "--on-critical", "save,stop")
+
+    assert [(each["step"], each["failed"], each["errors"]) for each in had] == [(2, "", 0)] * 2
+    assert [(each["stops"], each["state"]) for each in had] == [(True, "stopped")] * 2
+    checkpoint = tmp_path / "trained" / "suspect-checkpoint-2"
+    assert [each.name for each in checkpoint.parent.glob("*checkpoint*")] == [checkpoint.name]
+    assert "NaN" in (checkpoint / "SUSPECT.txt").read_text()
+    assert {each.name for each in checkpoint.glob("rng_state_*")} == {"rng_state_0.pth", "rng_state_1.pth"}
+
+
 @pytest.mark.parametrize("how", ZERO[1:])
 def test_updates_that_the_scaler_of_deepspeed_skips_are_no_fault(tmp_path: Path, how: str) -> None:
     """It says inf of the norm of gradients that overflowed. As many are counted as it skipped itself.

@@ -15,11 +15,11 @@ from tests.versions.trls import once_modern
 pytestmark = [pytest.mark.slow, once_modern]
 
 
-def _ran(folder: Path, *options: str) -> list[dict[str, Any]]:
+def _ran(folder: Path, *options: str, serve: str = "all") -> list[dict[str, Any]]:
     """What each rank had."""
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone"]
     command += ["-m", "tests.versions.ppo_ranks", str(folder), *options]
-    with launched(command, folder, PYTHONPATH=str(ROOT)) as launcher:
+    with launched(command, folder, PYTHONPATH=str(ROOT), RLEXPORTER_RANKS=serve) as launcher:
         assert launcher.wait(900) == 0, (folder / "err").read_text()[-3000:]
     return [json.loads((folder / f"had-{rank}.json").read_text()) for rank in range(2)]
 
@@ -36,3 +36,28 @@ def test_each_rank_serves_its_own_part_and_changes_nothing(tmp_path: Path) -> No
     assert watched[0]["counted"]["rl_logprob_dist"] != watched[1]["counted"]["rl_logprob_dist"]
     assert {each["weights"] for each in watched} == {each["weights"] for each in plain}
     assert len({each["weights"] for each in watched}) == 1
+
+
+@pytest.mark.parametrize(("words", "serve", "bad"), [("stop", "main", 0), ("save,stop", "all", 1)])
+def test_what_one_rank_sees_stops_both(tmp_path: Path, words: str, serve: str, bad: int) -> None:
+    """In the same step. TRL itself cannot save this trainer with several ranks, so that is left, and said."""
+    had = _ran(tmp_path, "--on-critical", words, "--nan-on", str(bad), serve=serve)
+
+    assert [(each["steps"], each["stops"], each["errors"]) for each in had] == [(2, True, 0)] * 2
+    assert [each["nonfinite"] for each in had] == [{"rl_weight_norm": 1} if rank == bad else {} for rank in range(2)]
+    assert had[0]["weights"] == had[1]["weights"]
+    said = (tmp_path / "err").read_text()
+    assert "on_critical stops the training in step 2: A trained weight is NaN" in said
+    assert ("on_critical cannot save here" in said) == ("save" in words)
+    assert not [*(tmp_path / "trained").glob("*checkpoint*")]
+
+
+@pytest.mark.soak
+def test_a_callback_that_cannot_stop_it_says_so(tmp_path: Path) -> None:
+    """Its loop was entered before the callback knew of it: it trains to its end, and nothing else is claimed."""
+    had = _ran(tmp_path, "--on-critical", "stop", "--nan-on", "1", "--callback")
+
+    assert [(each["steps"], each["stops"], each["errors"]) for each in had] == [(4, False, 0)] * 2
+    said = (tmp_path / "err").read_text()
+    assert "on_critical cannot stop this trainer from callbacks=[...]" in said
+    assert "on_critical stops" not in said
