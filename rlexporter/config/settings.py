@@ -114,9 +114,10 @@ class Settings:
         for name, setting in known.items():
             variable = setting.metadata["env"]
             if arguments.get(name) is not None:
-                chosen[name] = _parsed(setting.metadata["parse"], arguments[name], f"argument {name}")
+                chosen[name] = _parsed(setting.metadata["parse"], arguments[name], f"argument {name}", setting.repr)
             elif environ.get(variable, "").strip():
-                chosen[name] = _parsed(setting.metadata["parse"], environ[variable], f"environment variable {variable}")
+                where = f"environment variable {variable}"
+                chosen[name] = _parsed(setting.metadata["parse"], environ[variable], where, setting.repr)
             else:
                 chosen[name] = setting.default
         for name in ("labels", "thresholds", "buckets", "map"):
@@ -142,11 +143,13 @@ def _warn(environ: Mapping[str, str], settings: Mapping[str, str]) -> None:
             logger.warning("%s is no setting of rlexporter, and is ignored; %s", name, _meant(name, settings))
 
 
-def _parsed(parse: Callable[[object], object], value: object, where: str) -> object:
+def _parsed(parse: Callable[[object], object], value: object, where: str, shown: bool = True) -> object:
+    """Return what ``parse`` makes of ``value``; an error names it, unless it is a secret (not ``shown``)."""
     try:
         return parse(value)
     except (TypeError, ValueError) as error:
-        raise SetupError(f"{where}={value!r} is not usable: {error}") from None
+        given = f"={value!r}" if shown else ""
+        raise SetupError(f"{where}{given} is not usable: {error}") from None
 
 
 class SettingArguments(TypedDict, total=False):

@@ -98,6 +98,7 @@ def test_labels_from_the_environment() -> None:
             {"RLEXPORTER_FROM": "wand"},
             "environment variable RLEXPORTER_FROM='wand' is not usable: 'wand' is none of",
         ),
+        ({"notify": {"slack://s3cr3t"}}, {}, "argument notify is not usable: must be addresses"),
         ({"port": 70000}, {}, "argument port=70000 is not usable: must be between 0 and 65535"),
         ({"port": "http"}, {}, "argument port='http' is not usable: invalid literal"),
         ({"run": " "}, {}, "argument run=' ' is not usable: must be a text that is not empty"),
