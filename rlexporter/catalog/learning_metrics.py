@@ -914,8 +914,8 @@ LEARNING = (
     ),
     _optimizer.gauge(
         "rl_weight_update_size",
-        "Root mean square of the change of the trained weights since the rollout before, over the roughly 30,000 that are "
-        "compared.",
+        "Root mean square of the change of the trained weights since the rollout before, over the roughly 30,000 that "
+        "are compared.",
         scope=RankScope.RANK,
         reading="In proportion to the learning rate. A jump: weights were loaded, or the optimizer has lost its state.",
     ),

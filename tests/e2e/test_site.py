@@ -94,6 +94,6 @@ def _the_dashboard(server: Prometheus, pack: Path) -> None:
         }
 
     eventually(lambda: shown("Verdict") == {"east": "2", "west": "0"})
-    assert shown("State") == {"east": "1", "west": "1"}
+    eventually(lambda: shown("State") == {"east": "1", "west": "1"})  # a busy machine may miss a scrape
     assert shown("Step") == {"east": "7", "west": "7"}
     assert [*shown("Wrong now")] == ["east"]

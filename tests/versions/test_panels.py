@@ -15,7 +15,7 @@ import pytest
 import trl
 
 from scripts.pack.dashboards.absent import reason
-from tests.dashboards.grafana import Json, View, own_panels
+from tests.dashboards.grafana import Json, View, asking, own_panels, resolved
 from tests.e2e import victoria
 from tests.tools import GENERATIONS, ROOT, Prometheus, eventually, free_port, prometheus
 from tests.versions import demos
@@ -107,10 +107,11 @@ def _has_data(servers: dict[str, Prometheus], live: Live, panel: Json) -> bool:
 
 
 def _filled(servers: dict[str, Prometheus], live: Live, panel: Json, at: float) -> set[bool]:
-    return {
-        any(demos.answer(server, _view(live), panel, target, at) for target in panel["targets"])
-        for server in servers.values()
-    }
+    found = set()
+    for server in servers.values():
+        view = resolved(asking(server), _view(live), demos.dashboard(live.algorithm), at)
+        found.add(any(demos.answer(server, view, panel, target, at) for target in panel["targets"]))
+    return found
 
 
 def _write(seen: object) -> None:
