@@ -104,7 +104,7 @@ def _trained(folder: Path, ranks: int, *options: str, serve: str = "all") -> lis
     """What each of the ranks saw of a training that ended by itself, without an error."""
     command = [*TORCHRUN, str(ranks), "--standalone", *SCRIPT, str(folder), "0", *options]
     with _launched(command, folder, serve, RLEXPORTER_LINGER_SECONDS="0") as launcher:
-        assert launcher.wait(200) == 0, (folder / "err").read_text()[-3000:]
+        assert launcher.wait(600) == 0, (folder / "err").read_text()[-3000:]
     return [json.loads((folder / f"seen-{rank}.json").read_text()) for rank in range(ranks)]
 
 
@@ -165,7 +165,7 @@ def test_ranks_that_agree_wait_no_longer_for_a_dead_one(tmp_path: Path) -> None:
             eventually(lambda at=port: _value(at, "rl_step{") > 2)
             os.kill(json.loads((folder / "started-1.json").read_text())["pid"], signal.SIGKILL)
             killed = time.monotonic()
-            assert launcher.wait(100) == 1
+            assert launcher.wait(600) == 1
             took.append(time.monotonic() - killed)
     assert took[1] < took[0] + 5
 
