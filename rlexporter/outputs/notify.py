@@ -24,7 +24,11 @@ from rlexporter.status.verdict import Verdict, is_stalled, verdict
 
 LOOK_SECONDS = 2.0
 GATHER_SECONDS = 60.0
-"""After a message, what goes wrong is gathered for so long, and is one message."""
+"""After a message, what goes wrong is gathered for so long, and is one message.
+
+So long does the first one wait, too, if it is of what something else may explain that is certain only later.
+"""
+_FORETOLD = frozenset(name for condition in CONDITION_NAMED.values() for name in condition.foretold_by)
 AN_HOUR, MOST = 3600.0, 6
 """At most so many messages an hour; the last of them is kept for the end of the run."""
 TRIES = 4
@@ -98,12 +102,12 @@ class Notifier(Ticker):
     def look(self) -> float | None:
         """Send what is new, and what was not taken before; return the seconds until the next look."""
         now, snapshot = self._clock(), self._snapshot()
-        new = [each for each in news(snapshot, now, self._severities) if each not in self._told]
-        last = any(each[0] == "end" for each in new)
-        if new and self._may_tell(now, last):
+        new = {key: ripe for key, ripe in news(snapshot, now, self._severities) if key not in self._told}
+        last = any(key[0] == "end" for key in new)
+        if any(new.values()) and self._may_tell(now, last):
             self._told.update(new)
             self._sent.append(now)
-            message = told(snapshot, now, self._page, [str(each[1]) for each in new if each[0] == "incident"])
+            message = told(snapshot, now, self._page, [str(key[1]) for key in new if key[0] == "incident"])
             message = replace(message, last=last)
             self._sending += [_Sending(message, each) for each in self._receivers]
         self._deliver(now)
@@ -134,8 +138,8 @@ class Notifier(Ticker):
         self.look()
 
 
-def news(snapshot: Snapshot, now: float, severities: Sequence[Severity]) -> Iterator[tuple[object, ...]]:
-    """Yield what is worth a message: keys that stay the same while it is the same.
+def news(snapshot: Snapshot, now: float, severities: Sequence[Severity]) -> Iterator[tuple[tuple[object, ...], bool]]:
+    """Yield what is worth a message, as keys that stay the same while it is the same, and if it is ripe for one.
 
     A cause that becomes known after what follows from it was told is told too, however severe it is itself.
     """
@@ -144,11 +148,12 @@ def news(snapshot: Snapshot, now: float, severities: Sequence[Severity]) -> Iter
     causes = {incident.cause for incident in snapshot.incidents if incident.severity in severities}
     for incident in snapshot.incidents:
         if incident.speaks and (incident.severity in severities or incident.condition in causes):
-            yield "incident", incident.condition, incident.subject, incident.severity, start
+            ripe = incident.condition not in _FORETOLD or now - incident.time >= GATHER_SECONDS
+            yield ("incident", incident.condition, incident.subject, incident.severity, start), ripe
     if is_stalled(samples, now):
-        yield "stuck", samples.value("rl_last_step_timestamp_seconds")
+        yield ("stuck", samples.value("rl_last_step_timestamp_seconds")), True
     if state is not None and state.over and (samples.value("rl_steps_total") or state is RunState.FAILED):
-        yield "end", state, start
+        yield ("end", state, start), True
 
 
 def told(snapshot: Snapshot, now: float, page: Page, new: Sequence[str] = ()) -> Message:

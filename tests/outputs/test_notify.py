@@ -297,8 +297,11 @@ def test_warnings_are_for_those_who_ask() -> None:
         assert len(sent.messages) == expected
 
 
-def test_a_cause_that_is_known_later_is_told_after_its_symptom() -> None:
-    """Even if it is only a warning itself; the symptom is not told again."""
+@pytest.mark.parametrize(
+    ("later", "expected"), [(30, ["reward_function_dead"]), (90, ["reward_drop", "reward_function_dead"])]
+)
+def test_what_may_be_explained_waits_a_minute_for_its_cause(later: float, expected: list[str]) -> None:
+    """The cause is told alone if it is certain by then, else after; even if it is only a warning itself."""
     clock, sent = _Clock(), _Taking()
     store = _store(clock)
     told: list[Incident] = []
@@ -307,14 +310,16 @@ def test_a_cause_that_is_known_later_is_told_after_its_symptom() -> None:
     )
     base = Incident("reward_drop", Severity.CRITICAL, Standing.HOLDS, ACT, 5, 9, 9, clock.now, 0.1, 0.5)
     cause = replace(base, condition="reward_function_dead", severity=Severity.WARNING, word=LOOK)
-    for now in ([base], [cause, replace(base, cause="reward_function_dead")], [cause]):
-        told[:] = now
-        for _ in range(3):
-            clock.now += notify.GATHER_SECONDS + 1
-            store.record(HEALTHY, int(clock.now - 1_000_000))
-            ticker.look()
+    begun = clock.now
+    for after in range(1, 300, 2):
+        clock.now = begun + after
+        told[:] = [base] if after < later else [cause, replace(base, cause="reward_function_dead")]
+        if after > 2 * later:
+            told[:] = [cause]
+        store.record(HEALTHY, 10 + after)
+        ticker.look()
     bodies = [each.body.split(".")[0] for each in sent.messages]
-    assert bodies == [CONDITION_NAMED[name].summary[:-1] for name in ("reward_drop", "reward_function_dead")]
+    assert bodies == [CONDITION_NAMED[name].summary[:-1] for name in expected]
 
 
 CHILD = """
