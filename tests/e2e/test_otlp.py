@@ -170,8 +170,9 @@ def _answer(server: Server, run: str, panel: Json, target: Json) -> set[Key]:
 
 SCRAPES = {"Scrapes", "Series", "Duration of a scrape", "Clock off by", "Time seconds"}
 """Panels that show how runs are scraped."""
-EARLIER = {"Process", "Runs", "Nearest to an alert, by number", "Wrong now", "The number behind it"}
-"""Panels that also show what a run was before it began, or what has ended or is worse now: a receiver keeps it."""
+EARLIER = {"Process", "Runs", "Nearest to an alert, by number", "Why", "Wrong now", "The number behind it"}
+"""Panels that also show what a run was before it began, or what has ended or is worse now: a receiver keeps it, and is
+told at once of what may be over before the next scrape."""
 
 
 def _every_query_of_every_dashboard_finds_as_much(sides: Sides) -> None:

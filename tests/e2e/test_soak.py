@@ -62,21 +62,25 @@ exporter.close()
 
 
 @pytest.mark.parametrize(
-    "lines",
+    ("lines", "most"),
     [
-        pytest.param(4_000, marks=pytest.mark.slow),
-        pytest.param(200_000, marks=[pytest.mark.soak, pytest.mark.timeout(1800)]),
+        pytest.param(4_000, 8, marks=pytest.mark.slow),
+        pytest.param(200_000, 4, marks=[pytest.mark.soak, pytest.mark.timeout(1800)]),
     ],
 )
-def test_memory_is_flat(tmp_path: Path, lines: int) -> None:
-    """With keys and names that never come again, a NaN now and then, a state file, and a collector that is away."""
+def test_memory_is_flat(tmp_path: Path, lines: int, most: int) -> None:
+    """With keys and names that never come again, a NaN now and then, a state file, and a collector that is away.
+
+    A short run has not filled its curves, and on a slow machine it is scraped more often: 1.4 MB with 20 scrapes, 3.0
+    with 45, 4.2 with 93.
+    """
     command = [sys.executable, "-c", RUN, str(lines), str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=1700, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     found = json.loads(done.stdout.splitlines()[-1])
     print(found)
 
-    assert found["grown"] < 4, "megabytes, over three quarters of the run"
+    assert found["grown"] < most, "megabytes, over three quarters of the run"
     assert (found["steps"], found["counted"], found["nan"]) == (lines, 2 * lines, lines // 100)
     assert found["scrapes"] >= 8
     assert found["largest"] < 250_000
