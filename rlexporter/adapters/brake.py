@@ -72,7 +72,7 @@ class TrainerBrake:
     """
 
     def __init__(self, trainer: Any, run: Callable[[], TrainedRun | None], *, asks: Any, keeps: bool, caught: bool):
-        self._run, self._asks, self._keeps = run, asks, keeps
+        self._run, self._keeps = run, keeps
         self._ranks = Ranks(trainer.args.ddp_timeout_delta) if asks else None
         self._kept: int | None = None
         self._suspect, self._extra = "", False
