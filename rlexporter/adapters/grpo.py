@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import isnan, nan
-from typing import Any
+from typing import Any, NamedTuple
 
 from rlexporter.adapters.consistency import Consistency
 from rlexporter.adapters.rewards import RewardTaps
@@ -26,6 +26,14 @@ NOT_SCORED = (
 NO_CRITIC = "there is no value function: the advantage is relative to a group"
 _NO_REFERENCE = "beta is 0: there is no reference model"
 _FUSED = "Unsloth computes the loss from hidden states in one function: there are no per-token log-probabilities to see"
+
+
+class _Scored(NamedTuple):
+    """Of each token, its log-probability in float32 without a graph, its entropy, and whether the loss counts it."""
+
+    logprobs: Any
+    entropies: Any
+    mask: Any
 
 
 class GroupTaps(Taps):
@@ -49,10 +57,9 @@ class GroupTaps(Taps):
         trainer = self.trainer
         self.tap_rollout()
         signals = ("logprob", "entropy", "ratio", "kl", "loss_mask")
-        if hasattr(trainer, "_get_per_token_logps"):  # up to trl 0.19
-            self.tap(trainer, "_get_per_token_logps", self._score, *signals)
-        else:
-            self.tap(trainer, "_get_per_token_logps_and_entropies", self._score, *signals)
+        older = hasattr(trainer, "_get_per_token_logps")  # up to trl 0.19
+        scorer = "_get_per_token_logps" if older else "_get_per_token_logps_and_entropies"
+        self.tap(trainer, scorer, self._score, *signals)
         self.tap(trainer, "_compute_loss", self._loss, *signals)
 
     def tap_rollout(self) -> None:
@@ -64,21 +71,20 @@ class GroupTaps(Taps):
             self.tap(self.trainer, "_generate", self._generate, "completion_length", "prompt_length")
 
     def step_end(self) -> None:
-        """Read the KL coefficient, and once each the numbers that the trainer averages when it logs.
-
-        After a log line the trainer begins new lists.
-        """
+        """Read the KL coefficient, and once each the numbers that the trainer averages until it logs."""
         self._fresh = False
         with self.sink.guard("tap"):
             if isinstance(beta := getattr(self.trainer, "beta", None), (int, float)):
                 self.sink.observe("rl_kl_coef", [beta])
             metrics = self.trainer._metrics
+            new: dict[str, list[float]] = {}
             for key, numbers in metrics.get("train", metrics).items():  # flat up to trl 0.15
                 known, done = self._read.get(key, ([], 0))
                 fresh = numbers[done:] if numbers is known else numbers
                 self._read[key] = (numbers, len(numbers))
                 if fresh and isinstance(fresh[0], (int, float)):  # reading a tensor may wait for a device
-                    self.sink.values(key, list(fresh))
+                    new[key] = fresh
+            self.sink.values(new)
 
     @property
     def _training(self) -> bool:
@@ -182,7 +188,7 @@ class GroupTaps(Taps):
         output = score(*args, **kwargs)
         if self._scores is not None:
             self._scores.append(output if isinstance(output, tuple) else (output, None))
-            if self._scores[-1][0].requires_grad:  # scored for the loss, not in the rollout
+            if self._fresh and self._scores[-1][0].requires_grad:  # scored for the loss, not in the rollout
                 with self.sink.guard("tap"):
                     tokens, mask = kwargs.get("input_ids", *args[1:2]), kwargs.get("attention_mask", *args[2:3])
                     self._consistency.see_mask(tokens, mask, self._scores[-1][0].size(1))
@@ -210,25 +216,26 @@ class GroupTaps(Taps):
         if "old_logps" not in inputs:  # RLOO's KL is part of the reward, and seen there
             looks["kl"] = self._see_kl
         trained = next((score for score in scores if score[0].requires_grad), None)
+        scored = None if trained is None else _Scored(trained[0].detach().float(), trained[1], _mask(inputs).bool())
         for signal, look in looks.items():
             with self.sink.observing(signal):
-                if trained is None:
+                if scored is None:
                     raise NotSeenError(NOT_SCORED)
-                look(trained, inputs)
+                look(scored, inputs)
 
-    def _see_logprob(self, scored: Any, inputs: Any) -> None:
-        self.sink.observe("rl_logprob_dist", scored[0], _mask(inputs))
+    def _see_logprob(self, scored: _Scored, inputs: Any) -> None:
+        self.sink.observe("rl_logprob_dist", scored.logprobs, scored.mask)
         if self._fresh and "tool_mask" not in inputs:
-            self._consistency.see_expected_copies(scored[0].detach().float(), inputs["completion_mask"])
+            self._consistency.see_expected_copies(scored.logprobs, scored.mask)
 
-    def _see_entropy(self, scored: Any, inputs: Any) -> None:
-        if scored[1] is None:
+    def _see_entropy(self, scored: _Scored, inputs: Any) -> None:
+        if scored.entropies is None:
             raise NotSeenError("this version of TRL computes no entropies")
-        self.sink.observe("rl_entropy_per_token_dist", scored[1], _mask(inputs))
+        self.sink.observe("rl_entropy_per_token_dist", scored.entropies, scored.mask)
 
-    def _see_ratio(self, scored: Any, inputs: Any) -> None:
+    def _see_ratio(self, scored: _Scored, inputs: Any) -> None:
         """Observe the loss's ratio: per token, or per sequence as product (RLOO) or geometric mean (GSPO)."""
-        new, mask = scored[0].detach().float(), _mask(inputs)
+        new, _, mask = scored
         old, old_sum = inputs.get("old_per_token_logps"), inputs.get("old_logps")
         if old_sum is not None:
             self.sink.observe("rl_sequence_ratio_dist", ((new * mask).sum(1) - old_sum.float()).exp())
@@ -243,12 +250,12 @@ class GroupTaps(Taps):
         else:
             raise NotSeenError(_ON_POLICY)
 
-    def _see_kl(self, scored: Any, inputs: Any) -> None:
+    def _see_kl(self, scored: _Scored, inputs: Any) -> None:
         if not self.trainer.beta:
             raise NotSeenError(_NO_REFERENCE)
         reference = inputs["ref_per_token_logps"].float()
-        self.sink.observe("rl_kl_per_token_dist", k3(reference - scored[0].detach().float()), _mask(inputs))
-        self.sink.observe("rl_ref_logprob_dist", reference, _mask(inputs))
+        self.sink.observe("rl_kl_per_token_dist", k3(reference - scored.logprobs), scored.mask)
+        self.sink.observe("rl_ref_logprob_dist", reference, scored.mask)
 
 
 def k3(log_ratio: Any) -> Any:

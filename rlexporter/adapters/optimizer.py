@@ -40,7 +40,7 @@ class OptimizerTaps(Taps):
                 self.sink.observe("rl_loss_dist", loss)
         rate, self._rate = self._rate, None
         if rate is not None:
-            self.sink.values("learning_rate", [rate])
+            self.sink.values({"learning_rate": [rate]})
 
     def _training_step(self, training_step: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         with self.sink.phase("update"):
@@ -161,13 +161,19 @@ def norm_of(tensors: list[Any]) -> Any:
 
     with torch.no_grad():
         norms = torch._foreach_norm([tensor for tensor in tensors if tensor.numel()])
-        device, dtype = norms[0].device, norms[0].dtype
-        if any(norm.device != device or norm.dtype != dtype for norm in norms):
-            norms = [norm.to(device, torch.float32, non_blocking=True) for norm in norms]
-        return torch.stack(norms).float().norm()
+        return torch.linalg.vector_norm(together(torch.stack, norms), dtype=torch.float32)
+
+
+def together(join: Callable[[list[Any]], Any], tensors: list[Any]) -> Any:
+    """Return what `torch.cat` or `torch.stack` makes of ``tensors``, on the device of the first."""
+    try:
+        return join(tensors)
+    except RuntimeError:  # they are on several devices: asking each takes longer than all the rest
+        device = tensors[0].device
+        return join([tensor.to(device, non_blocking=True) for tensor in tensors])
 
 
 def local_part(parameter: Any) -> Any:
     """Return this rank's part of a parameter: all of it, unless it is sharded (FSDP, ZeRO)."""
-    shard = getattr(parameter, "ds_tensor", parameter)
-    return shard.to_local() if hasattr(shard, "to_local") else shard
+    shard = parameter.__dict__.get("ds_tensor", parameter)
+    return shard.to_local() if hasattr(type(shard), "to_local") else shard

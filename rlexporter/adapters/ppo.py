@@ -145,7 +145,7 @@ class PPOTaps(BackwardTaps):
         self._updated = False
         rate, self._rate = self._rate, None
         if rate is not None:
-            sink.values("lr", [rate])
+            sink.values({"lr": [rate]})
 
     def _correct(self, logs: Mapping[str, Any]) -> None:
         """Serve corrected averages: from trl 0.17 on, TRL averages over slots that few micro-batches leave at 0."""

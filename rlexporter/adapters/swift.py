@@ -85,7 +85,7 @@ class SwiftGroupTaps(GroupTaps):
         }
 
     def _see_entropy(self, scored: Any, inputs: Any) -> None:
-        if scored[1] is None:
+        if scored.entropies is None:
             raise NotSeenError(_NO_ENTROPY)
         super()._see_entropy(scored, inputs)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from rlexporter.adapters.optimizer import local_parts, norm_of, trained
+from rlexporter.adapters.optimizer import local_parts, norm_of, together, trained
 from rlexporter.model.sink import Sink
 
 _TENSORS = 32
@@ -36,11 +36,15 @@ class WeightSample:
 
         None in the first call, and after a change of shape or device.
         """
+        import torch
+
         now = _sample(weights)
         before, self._before = self._before, now
         if before is None or before.shape != now.shape or before.device != now.device:
             return None
-        return Change((now != before).float().mean(), (now.float() - before.float()).square().mean().sqrt())
+        change = now.float() - before.float()
+        share, size = change.count_nonzero() / len(change), torch.linalg.vector_norm(change) / len(change) ** 0.5
+        return Change(share, size)
 
 
 def see_weights(sink: Sink, sample: WeightSample, trainer: Any, *, only_faults: bool = False) -> Any:
@@ -48,21 +52,21 @@ def see_weights(sink: Sink, sample: WeightSample, trainer: Any, *, only_faults: 
 
     The change is not observed the first time, as there is nothing to compare with, and not where the norm is NaN or
     infinite: that weights were compared tells the judge that they were numbers before the updates of this step.
-    ``only_faults``: observe no other norm than such a one. Return whether it is, as a tensor.
+    ``only_faults``: observe no other norm than such a one. Return whether it is a number, as a tensor.
     """
     parameters = [parameter for parameter in trainer.model.parameters() if parameter.requires_grad]
     if (missing := missing_share(trainer, parameters)) is not None:
         sink.observe("rl_optimizer_missing_fraction", [missing])
     weights = local_parts(parameters)
     norm = norm_of(weights)
-    lost = norm - norm != 0  # NaN for NaN and infinities
-    sink.observe("rl_weight_norm", norm, lost if only_faults else None)
+    finite = norm - norm == 0  # the difference is NaN for NaN and infinities
+    sink.observe("rl_weight_norm", norm, finite == 0 if only_faults else None)
     change = sample.change(weights)
     if change is not None:
-        finite = (lost == 0).to(change.share.device, non_blocking=True)
-        sink.observe("rl_weight_changed_fraction", change.share, finite)
-        sink.observe("rl_weight_update_size", change.size, finite)
-    return lost
+        there = finite.to(change.share.device, non_blocking=True)
+        sink.observe("rl_weight_changed_fraction", change.share, there)
+        sink.observe("rl_weight_update_size", change.size, there)
+    return finite
 
 
 def missing_share(trainer: Any, parameters: list[Any]) -> float | None:
@@ -86,24 +90,24 @@ class StepWeights:
         self._sample = WeightSample()
         self._looked = False
         """True if the weights were looked at since the last step."""
-        self._lost: Any = None
-        """Whether they were lost then, as a tensor, so that each loss counts once."""
+        self._finite: Any = None
+        """Whether they were numbers then, as a tensor, so that each loss counts once."""
 
     def see_before(self, *, again: bool = False) -> None:
         """Look for weights that are NaN before a step; the norm that is served is that of after it.
 
         ``again``: look at the norm once more if that was done, as a callback may have caused the first look.
         """
-        if self._looked and not (again and self._lost is not None):
+        if self._looked and not (again and self._finite is not None):
             return
         with self._sink.observing("weights"):
             if self._looked:
                 norm = norm_of(trained(self._trainer.model))
-                lost = norm - norm != 0
-                self._sink.observe("rl_weight_norm", norm, lost & (self._lost == 0))
-                self._lost = self._lost | lost
+                finite = norm - norm == 0
+                self._sink.observe("rl_weight_norm", norm, (finite == 0) & self._finite)
+                self._finite = self._finite & finite
             else:
-                self._lost = see_weights(self._sink, self._sample, self._trainer, only_faults=True)
+                self._finite = see_weights(self._sink, self._sample, self._trainer, only_faults=True)
         self._looked = True
         self._sink.flush()
 
@@ -111,7 +115,7 @@ class StepWeights:
         """Observe the norm of the weights at the end of a step."""
         with self._sink.observing("weights"):
             self._sink.observe("rl_weight_norm", norm_of(trained(self._trainer.model)))
-        self._looked, self._lost = False, None
+        self._looked, self._finite = False, None
 
 
 def _sample(weights: list[Any]) -> Any:
@@ -120,11 +124,7 @@ def _sample(weights: list[Any]) -> Any:
 
     parts = [part for part in weights if part.is_contiguous()]
     with torch.no_grad():
-        few = [_spread(part) for part in parts[:: _step(len(parts), _TENSORS)]]
-        device = few[0].device
-        if any(sample.device != device for sample in few):
-            few = [sample.to(device, non_blocking=True) for sample in few]
-        return torch.cat(few)
+        return together(torch.cat, [_spread(part) for part in parts[:: _step(len(parts), _TENSORS)]])
 
 
 def _spread(part: Any) -> Any:

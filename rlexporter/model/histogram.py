@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import operator
 from bisect import bisect_left
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
 NONFINITE_KINDS = ("nan", "+inf", "-inf")
 """Label values of ``rl_nonfinite_values_total{kind}``."""
@@ -13,23 +13,22 @@ MOST_BOUNDS = 24
 """The most buckets of a histogram, without the infinite one: a device has room for so many."""
 
 
-@dataclass(frozen=True, slots=True)
-class Nonfinite:
+class Nonfinite(NamedTuple):
     """The numbers of NaN, +inf and -inf among some values. Falsy if all of them are 0."""
 
     nan: int = 0
     positive: int = 0
     negative: int = 0
 
-    def __add__(self, other: Nonfinite) -> Nonfinite:
+    def __add__(self, other: Nonfinite) -> Nonfinite:  # type: ignore[override] # a tuple would be put behind it
         return Nonfinite(self.nan + other.nan, self.positive + other.positive, self.negative + other.negative)
 
     def __bool__(self) -> bool:
-        return bool(self.nan or self.positive or self.negative)
+        return any(self)
 
     def by_kind(self) -> tuple[tuple[str, int], ...]:
         """Return the counts with their label values, in the order of ``NONFINITE_KINDS``."""
-        return tuple(zip(NONFINITE_KINDS, (self.nan, self.positive, self.negative), strict=True))
+        return tuple(zip(NONFINITE_KINDS, self, strict=True))
 
     @staticmethod
     def of(value: float) -> Nonfinite:
@@ -41,9 +40,13 @@ class Nonfinite:
         return Nonfinite()
 
 
-@dataclass(frozen=True, slots=True)
-class Histogram:
+NONE = Nonfinite()
+
+
+class Histogram(NamedTuple):
     """An exact histogram of finite values; NaN and infinities are counted apart, in ``nonfinite``.
+
+    It is a tuple since a step makes dozens: one costs a third of a frozen dataclass.
 
     ``counts[i]`` is the number of values in ``(bounds[i-1], bounds[i]]``; the last count is of values above every
     bound. ``negative_sum`` is the sum of the absolute values of negative values, so that both sums only grow.
@@ -55,12 +58,12 @@ class Histogram:
     negative_sum: float = 0.0
     minimum: float = math.inf
     maximum: float = -math.inf
-    nonfinite: Nonfinite = field(default_factory=Nonfinite)
+    nonfinite: Nonfinite = NONE
     outside: int = 0
     """The number of values that the metric cannot have: negative ones, where no bound is negative."""
 
     @property
-    def count(self) -> int:
+    def count(self) -> int:  # type: ignore[override] # that of a tuple counts its items
         """Return the number of finite values."""
         return sum(self.counts)
 
@@ -93,7 +96,7 @@ class Histogram:
             self.outside,
         )
 
-    def __add__(self, other: Histogram) -> Histogram:
+    def __add__(self, other: Histogram) -> Histogram:  # type: ignore[override] # a tuple would be put behind it
         if self.bounds != other.bounds:
             raise ValueError("histograms with different bounds cannot be added")
         return Histogram(

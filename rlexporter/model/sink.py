@@ -73,8 +73,8 @@ class Sink(Protocol):
     def evaluated(self) -> None:
         """Note that an evaluation is over: what was seen in it belongs to the step before it, not to the next one."""
 
-    def values(self, key: str, numbers: list[float]) -> None:
-        """Take the ``numbers`` of this step that the trainer is about to average under the log key ``key``."""
+    def values(self, numbers: Mapping[str, list[float]]) -> None:
+        """Take the ``numbers`` of this step that the trainer is about to average, by log key."""
 
     def completions(self, read: Callable[[], Rollout | None], *, done: bool = False) -> None:
         """Keep completions of this step for whoever asked to read some; ``read``, called only then, returns them.

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
 
 from rlexporter.model.metric import Metric, Series
 from rlexporter.model.step import StepUpdate
@@ -21,7 +19,7 @@ class PendingStep:
         self.tally = Tally()
         self.phases = PhaseTimer()
         self._named = named
-        self._undefined: Counter[str] = Counter()
+        self._undefined: dict[str, int] = {}
         self._values: dict[str, list[float]] = {}
         self._overhead = 0.0
 
@@ -29,30 +27,30 @@ class PendingStep:
         """Add ``seconds`` that observing has cost the training thread."""
         self._overhead += seconds
 
-    def observe(self, name: str, values: Any, mask: Any = None, labels: tuple[str, ...] = ()) -> Metric:
-        """Count raw values of the metric ``name``, and return it. Raises LookupError for an unknown name."""
+    def series(self, name: str, labels: tuple[str, ...]) -> Series:
+        """Return the series of the metric ``name`` with these ``labels``. Raises LookupError for an unknown name."""
         metric = self._named.get(name)
         if metric is None or len(metric.labels) != len(labels):
             raise LookupError(f"no metric is called {name!r} and has {len(labels)} labels")
-        self.tally.add(Series(metric, tuple(map(clip, labels))), values, mask)
-        return metric
+        return Series(metric, tuple(map(clip, labels)))
 
     def undefined(self, name: str, count: int) -> None:
         """Add ``count`` values of the metric ``name`` that were not given."""
-        self._undefined[name] += count
+        if count:
+            self._undefined[name] = self._undefined.get(name, 0) + count
 
-    def values(self, key: str, numbers: list[float]) -> None:
-        """Add ``numbers`` that a trainer will average under the log key ``key``."""
-        self._values.setdefault(key, []).extend(numbers)
+    def values(self, numbers: Mapping[str, list[float]]) -> None:
+        """Add ``numbers`` that a trainer will average, by log key."""
+        for key, own in numbers.items():
+            self._values.setdefault(key, []).extend(own)
 
     def take(self, update: StepUpdate) -> StepUpdate:
         """Return ``update`` with everything since the last one."""
         values, self._values = self._values, {}
-        part = self.part(update.step)
         return replace(
             update,
-            seen=part.seen,
-            undefined=part.undefined,
+            seen=self.tally.take(update.step),
+            undefined=self._take_undefined(),
             values={key: tuple(numbers) for key, numbers in values.items()},
             phases=self.phases.take(),
             overhead=self.take_overhead(),
@@ -60,8 +58,11 @@ class PendingStep:
 
     def part(self, step: int) -> StepUpdate:
         """Return what was counted since the last step as a part of ``step``. Times and numbers to average stay."""
-        undefined, self._undefined = self._undefined, Counter()
-        return StepUpdate(step=step, seen=self.tally.take(step), undefined=dict(undefined))
+        return StepUpdate(step=step, seen=self.tally.take(step), undefined=self._take_undefined())
+
+    def _take_undefined(self) -> dict[str, int]:
+        undefined, self._undefined = self._undefined, {}
+        return undefined
 
     def take_overhead(self) -> float:
         """Return the seconds that observing has cost since the last call."""

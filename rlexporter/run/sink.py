@@ -49,6 +49,7 @@ class RunSink:
         self._completions = completions
         self._pending = PendingStep(store.named)
         self._signals: dict[str, str] = {}
+        self._tapped: dict[tuple[str, tuple[str, ...]], Series] = {}
         self._undo: list[Callable[[], None]] = []
         self._before_end: list[Callable[[], None]] = []
         self._observing = False
@@ -101,7 +102,11 @@ class RunSink:
 
     def observe(self, name: str, values: Any, mask: Any = None, labels: tuple[str, ...] = ()) -> None:
         """Count values of this step in a metric, as `Sink.observe` says."""
-        self._store.tap(self._pending.observe(name, values, mask, labels))
+        series = self._tapped.get((name, labels))
+        if series is None:
+            series = self._tapped[name, labels] = self._pending.series(name, labels)
+        self._pending.tally.add(series, values, mask)
+        self._store.tap(series.metric)
 
     def observe_at_once(self, name: str, values: Any, mask: Any = None, **labels: str) -> None:
         """Count values in a histogram that a user names, as `Exporter.observe` says. Never raises."""
@@ -150,10 +155,10 @@ class RunSink:
         with self.changing("event"):
             self._absorb(self._pending.part(self._store.step))
 
-    def values(self, key: str, numbers: list[float]) -> None:
-        """Take the numbers of this step that the trainer is about to average under a log key."""
+    def values(self, numbers: Mapping[str, list[float]]) -> None:
+        """Take the numbers of this step that the trainer is about to average, by log key."""
         if self._serves_logs():
-            self._pending.values(key, numbers)
+            self._pending.values(numbers)
 
     def completions(self, read: Callable[[], Rollout | None], *, done: bool = False) -> None:
         """Keep completions of the step under way, or of the one that is ``done``, if the settings ask for some."""

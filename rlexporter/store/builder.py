@@ -144,6 +144,8 @@ class SnapshotBuilder:
         self.totals[series] = total
 
     def _count_nonfinite(self, metric: Metric, bad: Nonfinite) -> None:
+        if not bad:
+            return
         name = metric.of or metric.series
         for kind, number in bad.by_kind():
             if number:

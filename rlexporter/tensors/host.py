@@ -1,22 +1,23 @@
 """Counts values in host memory exactly, with numpy.
 
-Up to 2048 values are sorted, so that one search for all bounds finds every count. More are taken in chunks that stay
-in the cache, and each chunk is compared with the bounds between its smallest and its largest value: 1 to 3 ns an
-element for 24 bounds, where a search for each element's bucket takes ten or more.
+A handful of values is counted one by one, without numpy. Up to 2048 are sorted, so that one search for all bounds
+finds every count. More are taken in chunks that stay in the cache, and each chunk is compared with the bounds between
+its smallest and its largest value: 1 to 3 ns an element for 24 bounds, where a search for each element's bucket takes
+ten or more.
 """
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import operator
 from bisect import bisect_left
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import lru_cache
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
-from rlexporter.model.histogram import Histogram, Nonfinite
+from rlexporter.model.histogram import NONE, Histogram, Nonfinite
 from rlexporter.tensors.bounds import edges, rounded_down
 
 if TYPE_CHECKING:
@@ -27,7 +28,8 @@ if TYPE_CHECKING:
 _CHUNK = 131_072
 _FEW = 2048
 """The number of values up to which sorting is faster than comparing with each bound."""
-_NONE = Nonfinite()
+_HANDFUL = 32
+"""The number of values up to which Python is faster than the dozen calls of numpy that sorting takes."""
 _NAMES = {4: "float32", 8: "float64"}
 """The dtypes that are counted, by their size: asking numpy for a name takes longer than to sort."""
 
@@ -44,29 +46,39 @@ def count(values: Any, bounds: tuple[float, ...], mask: Any = None) -> Histogram
     return sum(counted[1:], counted[0]) if counted else Histogram.empty(bounds)
 
 
-def few(values: Any, mask: Any = None) -> Array | float | None:
+def few(values: Any, mask: Any = None) -> Array | list[float] | None:
     """Return a copy of the ``values`` that `count` would count, to be counted later; None for many.
 
-    The copy is an array of one dimension, or the number itself if there is only one. Takes and raises what `count`
-    does. Between two operations of a model each call of torch or numpy costs several times what it costs in a loop, so
-    this makes as few as it can.
+    The copy is an array of one dimension, or a list if there is only a handful. Takes and raises what `count` does.
+    Between two operations of a model each call of torch or numpy costs several times what it costs in a loop, so this
+    makes as few as it can.
     """
     import numpy as np
 
     if not hasattr(values, "detach"):
+        if mask is None and type(values) is list and len(values) <= _HANDFUL:
+            with contextlib.suppress(TypeError):  # not a list of numbers
+                return [*map(float, values)]
         kept = _plain(_flat(values))
         if kept.size > _FEW:
             return None
         kept = kept.reshape(np.shape(values))
     elif (size := values.numel()) > _FEW:
         return None
-    elif size == 1 and mask is None:
-        return float(values.item())
+    elif size <= _HANDFUL and not values.dtype.is_complex and (mask is None or hasattr(mask, "expand")):
+        if mask is None:
+            return _numbers(values)
+        same = mask if mask.shape == values.shape else mask.expand(values.shape)
+        return [*itertools.compress(_numbers(values), _numbers(same))]
     else:
         kept = _plain(_array(values))
-    if mask is not None:
-        return kept.ravel()[_flat_mask(mask, kept.shape)]
-    return kept.flatten()
+    return kept.flatten() if mask is None else kept.ravel()[_flat_mask(mask, kept.shape)]
+
+
+def _numbers(tensor: Any) -> list[float]:
+    """Return the numbers of a tensor of any shape as a list."""
+    numbers = (tensor if tensor.dim() < 2 else tensor.flatten()).tolist()
+    return numbers if isinstance(numbers, list) else [numbers]
 
 
 def _array(tensor: Any) -> Array:
@@ -78,16 +90,14 @@ def _array(tensor: Any) -> Array:
     return array
 
 
-def count_few(parts: list[Array | float], bounds: tuple[float, ...]) -> Histogram:
+def count_few(parts: list[Array | list[float]], bounds: tuple[float, ...]) -> Histogram:
     """Count what `few` has returned, all of it together; sort it in place. Never raises."""
     import numpy as np
 
-    part = parts[0] if len(parts) == 1 else np.concatenate([np.atleast_1d(part) for part in parts])
-    if not isinstance(part, float):
-        return _count_few(part, bounds)
-    if isfinite(part) and (part >= 0 or not bounds or bounds[0] < 0):
-        return Histogram.empty(bounds).including(part)
-    return _count_few(np.array([part]), bounds)
+    part = parts[0]
+    if len(parts) > 1:
+        part = np.concatenate([np.array(each, np.float64) if isinstance(each, list) else each for each in parts])
+    return _count_handful(part, bounds) if isinstance(part, list) else _count_few(part, bounds)
 
 
 def mean(values: Any) -> float:
@@ -105,6 +115,23 @@ def _count(chunk: Array, chosen: Array | None, bounds: tuple[float, ...]) -> His
     return _count_few(chunk.copy() if chosen is None else chunk[chosen], bounds)
 
 
+def _count_handful(values: list[float], bounds: tuple[float, ...]) -> Histogram:
+    """Count ``values`` one by one."""
+    import numpy as np
+
+    total, low = sum(values), min(values, default=0.0)
+    if total - total != 0 or (low < 0 and bounds and bounds[0] >= 0):
+        return _count_few(np.array(values, np.float64), bounds)
+    counts = [0] * (len(bounds) + 1)
+    for value in values:
+        counts[bisect_left(bounds, value)] += 1
+    if not values:
+        return Histogram(bounds, tuple(counts))
+    negative = -sum([value for value in values if value < 0]) if low < 0 else 0
+    positive = sum([value for value in values if value > 0]) if negative else total
+    return Histogram(bounds, tuple(counts), float(positive), float(negative), float(low), float(max(values)))
+
+
 def _count_few(values: Array, bounds: tuple[float, ...]) -> Histogram:
     """Count ``values``, which are sorted in place: numpy's methods alone, as its functions are Python around them."""
     import numpy as np
@@ -113,7 +140,7 @@ def _count_few(values: Array, bounds: tuple[float, ...]) -> Histogram:
     ends = values.searchsorted(_edges(bounds, _NAMES[values.itemsize]), "right").tolist()
     counts = tuple(map(operator.sub, ends[2:-1], ends[1:-2]))
     first, last, count = ends[1], ends[-2], len(values)
-    nonfinite = Nonfinite(count - ends[-1], ends[-1] - last, ends[0]) if ends[0] or last < count else _NONE
+    nonfinite = Nonfinite(count - ends[-1], ends[-1] - last, ends[0]) if ends[0] or last < count else NONE
     if first == last:
         return Histogram(bounds, counts, nonfinite=nonfinite, outside=first - ends[0])
     low, high = values.item(first), values.item(last - 1)
@@ -170,7 +197,7 @@ def _count_odd(chunk: Array, bounds: tuple[float, ...]) -> Histogram:
     nonfinite = Nonfinite(nan, positive, len(chunk) - int(finite.sum()) - nan - positive)
     inside = chunk[finite & (chunk >= 0) if bounds and bounds[0] >= 0 else finite]
     plain = _count_many(inside, None, bounds) if len(inside) else Histogram.empty(bounds)
-    return replace(plain, nonfinite=nonfinite, outside=int(finite.sum()) - len(inside))
+    return plain._replace(nonfinite=nonfinite, outside=int(finite.sum()) - len(inside))
 
 
 def _filled(chunk: Array, chosen: Array, first: int) -> Array:

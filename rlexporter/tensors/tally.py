@@ -95,4 +95,4 @@ def _capturing() -> bool:
 
 def on_gpu(values: Any) -> bool:
     """Return True for a tensor on a CUDA (or ROCm) device."""
-    return getattr(getattr(values, "device", None), "type", "") == "cuda"
+    return bool(getattr(values, "is_cuda", False))

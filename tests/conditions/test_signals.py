@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import inspect
 from collections.abc import Iterable
-from dataclasses import replace
 from math import inf, log10, nan
 from types import ModuleType
 from typing import Any
@@ -168,7 +167,7 @@ class TestSpreadWithoutExtremes:
         rewards = ("rl_reward_dist", "rl_reward_function_dist/accuracy", "rl_reward_function_dist/format")
         seen = counted({name: [0.25, 1.0] for name in rewards})
         if extremes is not None:
-            seen = {each: replace(found, minimum=extremes[0], maximum=extremes[1]) for each, found in seen.items()}
+            seen = {each: found._replace(minimum=extremes[0], maximum=extremes[1]) for each, found in seen.items()}
         return View(1, True, None, 1, AnomalyCounts(), seen=seen)
 
     def test_reward_functions_are_not_flat(self, extremes: tuple[float, float]) -> None:

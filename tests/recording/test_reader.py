@@ -229,7 +229,7 @@ def _live(path: Path) -> Exporter:
         exporter.run.sink.observe("rl_reward_function_dist", [step / 4], labels=('a "b", \\{c}=d,e="f"',))
         exporter.run.sink.observe("rl_weight_norm", [float(step)])
         exporter.run.sink.undefined("rl_reward_dist", 2)
-        exporter.run.sink.values("ppo/loss/value", [1.0, math.nan if step == 20 else 2.0])
+        exporter.run.sink.values({"ppo/loss/value": [1.0, math.nan if step == 20 else 2.0]})
         line = {"ppo/loss/value": 1.0 if step < 30 else 50.0, "ppo/policy/ratio": np.ones(3), "tokens": object()}
         line |= {"objective/kl_dist": torch.tensor([[0.5, -1.0]]), "env/reward_mean": None, "odd key, \u2028": step}
         if step % 3:
