@@ -22,19 +22,19 @@ MAX_KEYS = 500
 
 @dataclass(slots=True)
 class LineNumbers:
-    """The numbers of a log line, by the metrics that they feed."""
+    """The numbers of a log line, by the gauges that they feed."""
 
     keys: tuple[str, ...] = ()
     """The keys of the line."""
     numbers: dict[str, float] = field(default_factory=dict)
-    """The finite numbers of metrics without labels, by Prometheus name."""
+    """The finite numbers of gauges without labels, by Prometheus name."""
     functions: dict[str, dict[str, float | None]] = field(default_factory=dict)
-    """The numbers of metrics with labels, by Prometheus name and labels (joined by /); None if None was logged."""
+    """The numbers of gauges with labels, by Prometheus name and labels (joined by /); None if None was logged."""
 
     def note(self, targets: Iterable[Series], value: float | None) -> None:
         """Take the ``value`` of a key that feeds ``targets``; None if None was logged."""
         for metric, labels in targets:
-            if metric.kind is Kind.HISTOGRAM:
+            if metric.kind is not Kind.GAUGE:
                 continue
             if labels:
                 self.functions.setdefault(metric.series, {})["/".join(labels)] = value

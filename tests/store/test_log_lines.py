@@ -1,0 +1,102 @@
+"""A line with the keys of the one before is read at a stroke: it must say what it says when each key is read alone."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from rlexporter.catalog.metrics import CATALOG, NAMED
+from rlexporter.model.metric import Framework, FrameworkKey, Kind
+from rlexporter.recording.codec import series_text
+from rlexporter.store.log_lines import LogLine, LogLines
+
+PLAIN = {
+    "loss": 0.25,
+    "grad_norm": 1.5,
+    "num_tokens": 4096.0,
+    "kl": 0.125,
+    "rewards/letters/mean": 0.5,
+    "rewards/letters/std": 0.75,
+    "rewards/length/mean": -2.0,
+    "epoch": 1,
+    "mine": 7.0,
+}
+LINES: list[dict[str, Any]] = [
+    PLAIN,
+    {key: value * 2 for key, value in PLAIN.items()},
+    {**PLAIN, "kl": math.nan, "loss": math.inf},
+    {**PLAIN, "mine": "text"},
+    {**PLAIN, "mine": None},
+    {**PLAIN, "kl": np.float64(0.5), "grad_norm": torch.tensor(2.0)},
+    {**PLAIN, "kl": [1.0, 2.0]},
+    {**PLAIN, "epoch": True},
+    {**PLAIN, "epoch": 10**400},
+    {**PLAIN, "loss": 1e308, "kl": 1e308},
+    {**PLAIN, "completions/mean_length": 7.5},
+    {"kl": 3, "loss": 1},
+    dict(reversed(PLAIN.items())),
+]
+
+
+def _read(lines: LogLines, line: dict[str, Any]) -> list[str]:
+    """Return all that a line says, as texts, since NaN is not what it is."""
+    found: LogLine = lines.read(line)
+    said = [f"{series_text(series)} = {value!r}" for series, value in found.gauges.items()]
+    for targets, value, counted in found.numbers:
+        for series in targets:
+            sets = "=" if series.metric.kind is Kind.GAUGE else "+="
+            said.append(f"{series_text(series)} {sets} {value!r}" + " counted" * (counted and not math.isfinite(value)))
+    said += [f"{[*map(series_text, targets)]} undefined" for targets in found.undefined]
+    said += [f"judged {name} = {value!r}" for name, value in found.judged.numbers.items()]
+    said += [f"judged {name} {values!r}" for name, values in found.judged.functions.items() if values]
+    return sorted(said)
+
+
+def _alone(lines: LogLines, line: dict[str, Any]) -> list[str]:
+    """Read a line after one with other keys, so that nothing is known of its own."""
+    lines.read({"entropy": math.nan})
+    return _read(lines, line)
+
+
+def _lines() -> LogLines:
+    lines = LogLines(CATALOG, 100, lambda: 0.0, lambda key, value: "")
+    lines.begin("grpo")
+    return lines
+
+
+@pytest.mark.parametrize(("first", "second"), [*itertools.product(LINES, LINES)])
+def test_a_line_says_the_same_whatever_came_before_it(first: dict[str, Any], second: dict[str, Any]) -> None:
+    """NaN, None, text, tensors, whole numbers, too large ones, another order, more keys and fewer."""
+    known, other = _lines(), _lines()
+    for line in (first, first):
+        known.read(line)
+
+    assert _read(known, second) == _alone(other, second)
+
+
+def test_what_taps_count_is_not_counted_twice() -> None:
+    """From the line on that follows, although its keys are those of the one before."""
+    lines = _lines()
+    lines.read(PLAIN)
+    before = {targets[0].metric.series for targets, *_ in lines.read(PLAIN).numbers}
+    lines.tapped.add("rl_grad_norm_dist")
+    after = {targets[0].metric.series for targets, *_ in lines.read(PLAIN).numbers if targets}
+
+    assert before - after == {"rl_grad_norm_dist"}
+
+
+def test_a_unit_of_a_framework_is_kept() -> None:
+    """A key that is logged in another unit is never one of those that are taken as they are."""
+    share = FrameworkKey("share", "rl_clip_ratio_region_mean", scale=0.01)
+    lines = LogLines(CATALOG, 100, lambda: 0.0, lambda key, value: "")
+    lines.begin("grpo", Framework(name="own", title="Own", keys=(share,), marks=frozenset(), source=""))
+    for _ in range(3):
+        found = lines.read({"share": 50.0, "loss": 1.0})
+        assert {series.metric: value for series, value in found.gauges.items()}[
+            NAMED["rl_clip_ratio_region_mean"]
+        ] == 0.5
