@@ -136,29 +136,32 @@ class Judge:
         """Judge one step, or one log line of it, and return what has changed."""
         memory = self._memory
         memory.fresh = fresh = set[str]()
-        memory.span = view.span
-        self._step = view.step
+        memory.span, self._step = view.span, view.step
         self.values = values = dict[Series, float]()
         changed: list[Transition] = []
-        numbers = view.numbers
+        numbers, anew = view.numbers, memory.anew
         for name, state in self._states.items():
-            if memory.anew and (name in memory.anew or (state.origin is not None and state.origin.name in memory.anew)):
-                memory.anew.add(name)
+            origin = state.origin
+            if anew and (name in anew or (origin is not None and origin.name in anew)):
+                anew.add(name)
                 self._begin_anew(state, changed)
             memory.where = memory.subject = ""
-            for place, get in enumerate(state.tried):
+            place = 0
+            for get in state.tried:
                 value = numbers.get(get) if type(get) is str else get(view, memory)  # type: ignore[operator]
                 if value is not None and value - value == 0.0:  # finite
-                    origin = state.origin
-                    if place != state.place or (origin is not None and origin.places != state.origin_places):
-                        self._place(state, place, changed)
-                    state.past.add(value)
-                    fresh.add(name)
-                    if state.limits:
-                        values[state.gauge] = value
-                        if not state.low <= value <= state.high:
-                            self._judge(state, value, changed)
                     break
+                place += 1
+            else:
+                continue
+            if place != state.place or (origin is not None and origin.places != state.origin_places):
+                self._place(state, place, changed)
+            state.past.add(value)
+            fresh.add(name)
+            if state.limits:
+                values[state.gauge] = value
+                if not state.low <= value <= state.high:
+                    self._judge(state, value, changed)
         memory.anew = set()
         return changed
 

@@ -31,10 +31,11 @@ Measure = float | tuple[float, float, float]
 class Past:
     """The observations of one signal, oldest first, the current one included."""
 
-    __slots__ = ("_starts", "best", "count", "first", "high", "low", "values")
+    __slots__ = ("_starts", "best", "count", "first", "high", "low", "newest", "values")
 
     def __init__(self) -> None:
         self.values: list[float] = []
+        self.newest = float("nan")
         self.first: list[float] = []
         self.count = 0
         self._starts: dict[int, float] = {}
@@ -46,6 +47,7 @@ class Past:
     def add(self, value: float) -> None:
         values = self.values
         values.append(value)
+        self.newest = value
         if len(values) > _MOST:  # a list that is cut now and then has slices, which cost less than a deque's
             del values[:KEPT]
         count = self.count = self.count + 1
@@ -55,10 +57,6 @@ class Past:
             self.low = value
         if value > self.high:
             self.high = value
-
-    @property
-    def newest(self) -> float:
-        return self.values[-1]
 
     def start(self, n: int) -> float:
         """Return the median of the first ``n`` observations, of which there must be one; it is computed once."""

@@ -129,7 +129,7 @@ def reward_weights_lost(view: View, memory: Memory) -> float | None:
         return None
     before, memory.weights = memory.weights, weights
     if before and before != weights:
-        memory.anew = {"reward", "reward_std"}
+        memory.anew |= {"reward", "reward_std"}
         memory.lowest, memory.highest, memory.rewards = float("inf"), float("-inf"), 0
         memory.zeros.pop("", None)
     was = {name for name, weight in before.items() if weight} | memory.lost_weights.keys()
