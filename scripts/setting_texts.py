@@ -38,6 +38,10 @@ DESCRIPTIONS = {
     "keep_good": (
         "Keep the last good checkpoint when `save_total_limit` deletes it, as `good-checkpoint-STEP`: `on` or `off`."
     ),
+    "gc_freeze": (
+        "Leave what exists when the training begins out of Python's garbage collections until it ends: `on` or `off`. "
+        "TRL's PPO collects several times a step ([faq.md](faq.md#does-it-slow-my-training-down))."
+    ),
     "report": "Keep the page of a run that is over beside its checkpoints, as `rlexporter.html`: `on` or `off`.",
     "completions": (
         "How many of the best, the worst and the last completions of a rollout the page shows, with their prompts and "

@@ -20,6 +20,7 @@ from rlexporter.recording.writer import Recorder
 from rlexporter.run import identity, rank_view, shutdown
 from rlexporter.run.brake import Brake
 from rlexporter.run.error_log import ErrorLog
+from rlexporter.run.garbage import Frozen
 from rlexporter.run.sink import RunSink
 from rlexporter.status.completions import Completions
 from rlexporter.store.store import Store
@@ -71,8 +72,8 @@ class Run:
         self._identity = identity.provisional(settings.run, None)
         self._facts = RunFacts()
         self._settled = self._driven = False
-        self._shown: tuple[Snapshot, Snapshot] | None = None
-        """The last snapshot, and its part that is this rank's own: a cache for `current`."""
+        self._shown: tuple[Snapshot, Snapshot] | None = None  # the last snapshot, and its part that is this rank's own
+        self._frozen = Frozen()
         self._describe(self._facts)
         self.store.enter(self.state)
 
@@ -172,6 +173,8 @@ class Run:
             self._introduce()
             self._enter(RunState.RUNNING)
             shutdown.chain_sigterm()
+            if self.settings.gc_freeze:
+                self._frozen.freeze()
 
     def end(self, error: BaseException | None = None) -> None:
         """Note that the run has ended: by itself, by Ctrl-C or sys.exit (stopped), or by another exception (failed)."""
@@ -183,6 +186,7 @@ class Run:
         self.sink.bring_in()
         with self.sink.changing("event"):
             self.training = False
+            self._frozen.thaw()
             with self.errors.guard("tap"):  # after an error of the device its counts cannot be sent any more
                 self.sink.drain()
             with self.errors.guard("event"):
@@ -229,6 +233,7 @@ class Run:
 
     def close(self) -> None:
         """Take every wrapper off, and end the recording."""
+        self._frozen.thaw()
         self.sink.close()
         self.stop_recording()
 
