@@ -86,26 +86,30 @@ a full collection comes by: seldom in a training, and never in one that has turn
 does TLS itself, on asyncio's transport.
 """
 _STEP = """
-## A training step
+## What a step pays
 
-Real runs of TRL on the CPU, in pairs: one process with the exporter, scraped every five seconds, and one without. GRPO
-has 32 completions of 24 tokens, a reference model, two steps a batch and two reward functions, and its step is the mean
-of both; PPO has four updates a step. CPU time of the whole process a step, without the first ones. The two of a pair
-take turns, batch by batch, since this machine may be half as fast in one second as in the next. So twice the time of a
-step goes by for the thread that answers scrapes, which costs two milliseconds a second of a clock, half of it for
-scrapes.
+Real runs of TRL on the CPU, on models so small that it shows: CPU milliseconds a step of the whole process, in pairs of
+one process with the exporter, scraped every five seconds, and one without. A group trainer has 32 completions of up to
+24 tokens, a reference model and two reward functions; its batch is used in two steps, and a step here is their mean.
+PPO has 32 completions too, and four updates a step. "Beside collections": TRL's own calls of `gc.collect()` are taken
+out of both processes.
+"""
+_WHY = """
+## Where that goes
 
-The cost hardly grows with the model: about 25 looks at tensors a batch, then one log line and one judgment a step.
-Each of them runs between two passes of the model, which have filled the caches, so it is slower than in a loop. Sorting
-400 numbers with numpy takes 1 us in a loop and 20 us there.
+The two processes of a pair take turns, batch by batch, since this machine may be half as fast in one second as in the
+next. So twice the time of a step goes by for the thread that answers scrapes, which costs two milliseconds a second of
+a clock, half of it for scrapes. A figure below zero shows how much two processes of the same training differ.
+
+The cost hardly grows with the model: about 20 looks at tensors a step, then one log line and one judgment. They take
+some 100 small operations of torch and 1,400 calls of Python. Each runs between two passes of the model, which have
+filled the caches, so it is three times slower than in a loop. Turned off one by one in one process, the log line with
+the judgment is the largest part, then rewards and their groups, the weights, and what the loss is made of.
 
 TRL's PPO calls `gc.collect()` twice a step. In the smaller run that is three quarters of the step. The collector also
-visits our 30 thousand objects, beside TRL's 420 thousand, for one to two microseconds each; 20 thousand of ours belong
-to FastAPI and pydantic. This is most of what PPO pays: 40 to 55 ms, however long the step is. Everything else is 7 ms.
-A script that calls `gc.freeze()` just before `train()` avoids both shares: the smaller step then takes about 130 ms
-with rlexporter, instead of 560 ms without it.
-
-A figure below zero shows how much two processes of the same training differ on their own.
+visits our 36 thousand objects, beside TRL's 420 thousand, for one to two microseconds each; 22 thousand of ours belong
+to FastAPI and pydantic. Python cannot leave out the objects of one library: `gc.freeze()` leaves out all that exist,
+those of the user too. So it is a setting, `gc_freeze`, and off ([faq.md](faq.md#does-it-slow-my-training-down)).
 """
 _RANKS = """
 ## Many ranks
@@ -121,10 +125,13 @@ What it costs a Prometheus 3.5.3 that holds 100 GRPO runs, scraped every 15 seco
 720 samples a series. Nobody waits for that: the series are those of a real run of TRL and what it served after each of
 its steps, one step a scrape, over and over, handed over by remote write with the times that scrapes would have had;
 beside them what the rules record. Then everything is asked that Grafana asks: variables, annotations and the panels
-that are open, with room for 1,000 points each. CPU time of the server, which does nothing else, beyond that of as long
-without a question; "kept open": a dashboard asks again every 30 seconds, *compare* every five minutes. A sample in
-the window of a rate is looked at again at each point. The rows of GPUs, vLLM, pods and hosts find nothing here, and
-*compare*, which shows a week by default, is asked for the same three hours.
+that are open, on a screen of 1,920 pixels, over a connection that stays. CPU time of the server, which does nothing
+else, beyond that of as long without a question; "kept open": a dashboard asks again every 30 seconds, *compare* every
+five minutes. A sample in the window of a rate is looked at again at each point. The rows of GPUs, vLLM, pods and hosts
+find nothing here, and *compare*, which shows a week by default, is asked for the same three hours.
+
+The column beside it is what as many requests for the number 1 take, since the machine is part of the figure: in one
+hour on a slow one the medians of *run* were 0.17, 0.25 and 0.32 s.
 """
 _PAGING = """
 ## A page
@@ -154,6 +161,8 @@ def sections() -> dict[str, Callable[[], Iterator[str]]]:
     )
 
     parts = {
+        _STEP: paired.rows,
+        _WHY: lambda: iter(()),
         _TENSOR: tensors.rows,
         _KINDS: tensors.kind_rows,
         _GPU: gpu.rows,
@@ -166,7 +175,6 @@ def sections() -> dict[str, Callable[[], Iterator[str]]]:
         _FLOOD: flood.rows,
         _PROMISES: promises.rows,
         _KNOCKS: knocks.rows,
-        _STEP: paired.rows,
         _RANKS: ranks.rows,
         _OPENING: opening.rows,
     }

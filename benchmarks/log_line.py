@@ -15,9 +15,11 @@ from benchmarks.measure import ratios, side_by_side
 from rlexporter.catalog.metrics import CATALOG
 from rlexporter.conditions import from_catalog
 from rlexporter.conditions.watch import Watch
-from rlexporter.model.step import RunFacts
+from rlexporter.model.metric import Kind, Metric, Series
+from rlexporter.model.step import RunFacts, StepUpdate
 from rlexporter.outputs.prometheus import encode
 from rlexporter.store.store import Store
+from rlexporter.tensors.host import count as count_values
 
 
 def _line(size: int) -> dict[str, float]:
@@ -78,14 +80,28 @@ def rows() -> Iterator[str]:
 
 def scrape_rows() -> Iterator[str]:
     """The cost of one answer, beside that of prometheus_client for as many plain gauges."""
+    yield "| series | rlexporter | prometheus_client, as many gauges |"
+    yield "|---|---|---|"
+    for observed in (False, True):
+        yield _scrape(observed)
+
+
+def _scrape(observed: bool) -> str:
+    """A row: of a run that logs 60 keys, or of one of 160 keys whose histograms are ``observed`` as well."""
     store = _store()
-    store.record(_line(60), 1)
+    store.record(_line(160 if observed else 60), 1)
+    if observed:
+        values = [0.01 * number for number in range(200)]
+        series = [_labelled(metric) for metric in CATALOG if metric.kind is Kind.HISTOGRAM]
+        store.absorb(StepUpdate(step=1, seen={each: count_values(values, each.metric.bounds) for each in series}))
     body, _ = encode(store.snapshot, "")
-    series = sum(not line.startswith(b"#") for line in body.splitlines())
-    registry, gauges = _gauges({str(i): 0.0 for i in range(series)})
+    lines = sum(not line.startswith(b"#") for line in body.splitlines())
+    registry, gauges = _gauges({str(i): 0.0 for i in range(lines)})
     for gauge in gauges.values():
         gauge.labels("bench", "0").set(1.0)
     found = side_by_side({"ours": lambda: encode(store.snapshot, ""), "theirs": lambda: generate_latest(registry)})
-    yield "| series | rlexporter | prometheus_client, as many gauges |"
-    yield "|---|---|---|"
-    yield f"| {series} | {found['ours']} | {found['theirs']} |"
+    return f"| {lines} | {found['ours']} | {found['theirs']} |"
+
+
+def _labelled(metric: Metric) -> Series:
+    return Series(metric, tuple(f"a {name}" for name in metric.labels))

@@ -12,6 +12,7 @@ the file descriptor READ, and hands it on at WRITE.
 from __future__ import annotations
 
 import contextlib
+import gc
 import json
 import os
 import subprocess
@@ -20,9 +21,10 @@ import tempfile
 import threading
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from http.client import HTTPException
+from itertools import count
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -34,7 +36,10 @@ _SCRAPE_SECONDS = 5.0
 
 @dataclass(frozen=True)
 class Kind:
-    """A run whose cost is looked at: so many steps of a warm-up, and after them."""
+    """A run whose cost is looked at: so many steps of a warm-up, and after them.
+
+    ``collects``: False to take TRL's own calls of `gc.collect` out of both processes.
+    """
 
     name: str
     algorithm: str
@@ -44,13 +49,17 @@ class Kind:
     steps: int
     turn: int
     venv: str = ".venv"
+    collects: bool = True
 
 
+_PPO, _LEGACY = ".venv-ppo", ".venv-legacy"
 KINDS = {
-    "grpo": Kind("GRPO, 60 thousand weights", "grpo", 48, 2, 20, 80, turn=2),
+    "grpo": Kind("GRPO", "grpo", 48, 2, 20, 80, turn=2),
+    "rloo": Kind("RLOO", "rloo", 48, 2, 20, 80, turn=2),
+    "ppo": Kind("PPO of trl 1.12, beside collections", "ppo", 48, 2, 4, 16, 1, _PPO, collects=False),
+    "ppo-legacy": Kind("PPO of trl 0.11, beside collections", "ppo-legacy", 48, 2, 4, 24, 1, _LEGACY, collects=False),
+    "ppo-collecting": Kind("PPO of trl 1.12, with its collections", "ppo", 48, 2, 4, 12, 1, _PPO),
     "large": Kind("GRPO, 10 million weights", "grpo", 384, 8, 4, 10, turn=2),
-    "ppo": Kind("PPO, 60 thousand weights", "ppo", 48, 2, 4, 12, turn=1, venv=".venv-ppo"),
-    "ppo-large": Kind("PPO, 4 million weights", "ppo", 256, 6, 1, 4, turn=1, venv=".venv-ppo"),
 }
 
 
@@ -63,22 +72,26 @@ class Pair:
 
     @property
     def more(self) -> float:
-        """How much more the one with it takes, in percent."""
-        return 100 * (self.attached / self.plain - 1)
+        """How much more the one with it takes, in milliseconds."""
+        return self.attached - self.plain
 
 
 def rows() -> Iterator[str]:
     """The lines of a Markdown table."""
-    yield "| run | pairs | not attached: CPU ms a step | attached: CPU ms a step | more: median and its 95 % interval |"
+    yield "| trainer | a step without: CPU ms | more: CPU ms, median and its 95 % interval | more: % | pairs |"
     yield "|---|---|---|---|---|"
-    for name, kind in KINDS.items():
-        pairs = [pair(name, attached_first=bool(number % 2)) for number in range(_PAIRS)]
-        low, high = interval([each.more for each in pairs])
-        yield (
-            f"| {kind.name} | {len(pairs)} | {median(each.plain for each in pairs):.1f} | "
-            f"{median(each.attached for each in pairs):.1f} | "
-            f"{median(each.more for each in pairs):+.1f} % ({low:+.1f} to {high:+.1f}) |"
-        )
+    for name in KINDS:
+        yield row(name, [pair(name, attached_first=bool(number % 2)) for number in range(_PAIRS)])
+
+
+def row(name: str, pairs: list[Pair]) -> str:
+    """A line of the table."""
+    low, high = interval([each.more for each in pairs])
+    plain, more = median(each.plain for each in pairs), median(each.more for each in pairs)
+    return (
+        f"| {KINDS[name].name} | {plain:.1f} | {more:+.1f} ({low:+.1f} to {high:+.1f}) | "
+        f"{100 * more / plain:+.1f} | {len(pairs)} |"
+    )
 
 
 def interval(values: list[float]) -> tuple[float, float]:
@@ -151,42 +164,60 @@ def scraped(port: int, seconds: float) -> Iterator[None]:
 
 
 def _main(kind: Kind, read: int, write: int, port: int | None) -> None:
-    from transformers import LlamaForCausalLM, PrinterCallback, TrainerCallback
-
-    from rlexporter.demo import quiet, tiny, trainers
+    from rlexporter.demo import quiet
 
     quiet()
+    if not kind.collects:
+        gc.collect = lambda generation=2: 0  # of TRL, in this process
     spent: list[float] = []
 
-    class Turns(TrainerCallback):  # type: ignore[misc] # transformers is not checked
-        """Marks the CPU time of this process at the end of each turn."""
-
-        def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-            if not state.global_step % kind.turn:
-                spent.append(time.process_time())
-                os.write(write, b".")
-                os.read(read, 1)
+    def turn(step: int) -> None:
+        """Mark the CPU time of this process at the end of each turn, and wait for the next."""
+        if not step % kind.turn:
+            spent.append(time.process_time())
+            os.write(write, b".")
+            os.read(read, 1)
 
     with tempfile.TemporaryDirectory() as folder:
-        path, steps = Path(folder), kind.warm_up + kind.steps
-        LlamaForCausalLM(tiny.config(hidden_size=kind.width, layers=kind.layers)).save_pretrained(path / "tiny-llama")
-        model = LlamaForCausalLM.from_pretrained(path / "tiny-llama")
-        if kind.algorithm == "ppo":
-            trainer = trainers.of_ppo(steps, path, model, [*tiny.REWARDS])
-        else:
-            trainer = trainers.of_groups(kind.algorithm, steps, path, model, [*tiny.REWARDS])
-            trainer.args.eval_strategy = "no"
-        trainer.remove_callback(PrinterCallback)
+        trainer, train = _trainer(kind, Path(folder), turn)
         if port is not None:
             from rlexporter import attach
 
             attach(trainer, port=port, run="bench")
-        trainer.add_callback(Turns())
         os.read(read, 1)
-        trainer.train()
+        train()
     first = kind.warm_up // kind.turn - 1
     print(json.dumps(1e3 * (spent[-1] - spent[first]) / kind.turn / (len(spent) - 1 - first)), flush=True)
     os._exit(0)  # the last state has no reader
+
+
+def _trainer(kind: Kind, folder: Path, turn: Callable[[int], None]) -> tuple[Any, Callable[[], object]]:
+    """Return a trainer, and what trains it; ``turn`` is called after each step with its number."""
+    from transformers import LlamaForCausalLM, PrinterCallback, TrainerCallback
+
+    from rlexporter.demo import tiny, trainers
+
+    class Turns(TrainerCallback):  # type: ignore[misc] # transformers is not checked
+        """Passes on which step has ended."""
+
+        def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+            turn(state.global_step)
+
+    steps = kind.warm_up + kind.steps
+    rewards: list[Any] = [*tiny.REWARDS]
+    LlamaForCausalLM(tiny.config(hidden_size=kind.width, layers=kind.layers)).save_pretrained(folder / "tiny-llama")
+    if kind.algorithm == "ppo-legacy":
+        legacy, done = trainers.LegacyRun(steps, folder, rewards), count(1)
+        return legacy.trainer, lambda: legacy.train(None, lambda: turn(next(done)))
+    model = LlamaForCausalLM.from_pretrained(folder / "tiny-llama")
+    if kind.algorithm == "ppo":
+        trainer = trainers.of_ppo(steps, folder, model, rewards)
+    else:
+        trainer = trainers.of_groups(kind.algorithm, steps, folder, model, rewards)
+        trainer.args.eval_strategy = "no"
+    trainer.remove_callback(PrinterCallback)
+    trainer.add_callback(Turns())
+    return trainer, trainer.train
 
 
 if __name__ == "__main__":
