@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gc
+import json
 import math
+import sys
 import weakref
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,7 @@ from tests.adapters.legacy import ACCELERATOR_TAPS, BATCH, TRAINER_TAPS, Loop, m
 from tests.adapters.seen import histogram, phases, state
 from tests.conftest import fetch
 from tests.served import errors, nonfinite
+from tests.tools import ROOT, launched
 
 pytestmark = pytest.mark.usefixtures("any_port")
 
@@ -196,3 +199,17 @@ def test_a_loop_that_asks_ends_in_the_step_that_is_bad(tmp_path: Path, monkeypat
     assert trl.AutoModelForCausalLMWithValueHead.from_pretrained("suspect-checkpoint-2")
     exporter.close()
     assert _wrapped(trainer) == set()
+
+
+def test_what_one_rank_sees_stops_all(tmp_path: Path) -> None:
+    """Each rank is told after the same step, and rank 0 saves, once."""
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone"]
+    command += ["-m", "tests.adapters.legacy_ranks", str(tmp_path), "1"]
+    with launched(command, tmp_path, PYTHONPATH=str(ROOT)) as launcher:
+        assert launcher.wait(300) == 0, (tmp_path / "err").read_text()[-3000:]
+    had = [json.loads((tmp_path / f"had-{rank}.json").read_text()) for rank in range(2)]
+
+    assert [each["asked"] for each in had] == [[False, True]] * 2
+    assert (had[0]["state"], [each["errors"] for each in had]) == ("stopped", [0, 0])
+    assert [path.name for path in tmp_path.glob("*checkpoint*")] == ["suspect-checkpoint-2"]
+    assert trl.AutoModelForCausalLMWithValueHead.from_pretrained(str(tmp_path / "suspect-checkpoint-2"))
