@@ -27,6 +27,8 @@ MAX_DATASETS = 20
 """The number of evaluation data sets that are told apart; lines of further ones are dropped and counted."""
 
 _MAX_STEPWISE_KEYS = 2000
+_MAX_PLANS = 16
+"""The plans that are kept: a trainer has a few kinds of lines, such as that of a step without a rollout."""
 
 
 @dataclass(slots=True)
@@ -53,13 +55,13 @@ class _Known(NamedTuple):
     """The series that each feeds."""
     gauges: dict[str, tuple[Series, ...]]
     """The same of the keys that feed one gauge as they are, and maybe other kinds besides: nearly all of them."""
+    plans: dict[tuple[str, ...], _Plan | None]
+    """How to read a line with just these keys, in this order; None where one of them is special."""
 
 
 class _Plan(NamedTuple):
-    """What a line feeds that has exactly these keys and only finite numbers: nearly every line of a run."""
+    """What a line feeds whose keys are known and whose values are finite numbers: nearly every line of a run."""
 
-    keys: tuple[str, ...]
-    known: _Known
     tapped: int
     """The number of metrics that taps fed when the plan was made."""
     gauges: list[Series]
@@ -97,7 +99,6 @@ class LogLines:
         self._unguessed = False
         self._resolver = Resolver(catalog)
         self._known: dict[str, _Known] = {}
-        self._plan: _Plan | None = None
         self._stepwise: dict[str, tuple[Series, ...]] = {}
         self.tapped: set[str] = set()
         self._variable: set[tuple[str, str]] = set()
@@ -194,12 +195,15 @@ class LogLines:
             self._judge(line, targets, raw)  # type: ignore[arg-type]
             if len(targets) > 1:
                 line.numbers.append((self._untapped(targets[1:]), raw, False))  # type: ignore[arg-type]
-        self._plan = self._planned(line.judged.keys, known)
+        if len(known.plans) >= _MAX_PLANS:
+            known.plans.clear()
+        known.plans[line.judged.keys] = self._planned(line.judged.keys, known)
 
     def _read_as_planned(self, line: LogLine, known: _Known, logs: Mapping[str, object]) -> bool:
-        """Read a line with the keys of the one before at a stroke. False if not all of it are finite numbers."""
-        plan, judged, raw = self._plan, line.judged, [*logs.values()]
-        if plan is None or plan.known is not known or plan.keys != judged.keys or plan.tapped != len(self.tapped):
+        """Read a line with the keys of an earlier one at a stroke. False if not all of it are finite numbers."""
+        judged, raw = line.judged, [*logs.values()]
+        plan = known.plans.get(judged.keys)
+        if plan is None or plan.tapped != len(self.tapped):
             return False
         try:
             total: object = sum(raw)  # type: ignore[arg-type] # an error, or no float, if one of them is no number
@@ -218,7 +222,7 @@ class LogLines:
         return True
 
     def _planned(self, keys: tuple[str, ...], known: _Known) -> _Plan | None:
-        """Return how to read the next line, if it has the same ``keys``; None where one of them is special."""
+        """Return how to read the next line with the same ``keys``; None where one of them is special."""
         if not all(key in known.gauges for key in keys):
             return None
         fed = [known.gauges[key] for key in keys]
@@ -231,7 +235,7 @@ class LogLines:
         ]
         others = [(self._untapped(series[1:]), place) for place, series in enumerate(fed) if len(series) > 1]
         blank = dict.fromkeys(gauges, 0.0), dict.fromkeys(names, 0.0)
-        return _Plan(keys, known, len(self.tapped), gauges, names, functions, others, blank)
+        return _Plan(len(self.tapped), gauges, names, functions, others, blank)
 
     def _judge(self, line: LogLine, targets: tuple[Series, ...], value: float) -> None:
         if targets[0].metric is not self._own:  # nobody knows what that is
@@ -299,7 +303,7 @@ class LogLines:
         """Return the known keys of lines with this evaluation ``prefix``; None if there are too many prefixes."""
         known = self._known.get(prefix)
         if known is None and len(self._known) <= MAX_DATASETS:
-            known = self._known[prefix] = _Known({}, {})
+            known = self._known[prefix] = _Known({}, {}, {})
         return known
 
     def _progress(
@@ -358,6 +362,7 @@ class LogLines:
             self._unguessed = True
             known.targets.pop(key)
             known.gauges.pop(key, None)
+            known.plans.clear()
 
     def _array(self, line: LogLine, targets: tuple[Series, ...], array: Any) -> bool:
         """Read several values under one key: a histogram counts them, a gauge shows the mean. False if unreadable."""
