@@ -57,9 +57,10 @@ class GroupTaps(Taps):
         trainer = self.trainer
         self.tap_rollout()
         signals = ("logprob", "entropy", "ratio", "kl", "loss_mask")
-        older = hasattr(trainer, "_get_per_token_logps")  # up to trl 0.19
-        scorer = "_get_per_token_logps" if older else "_get_per_token_logps_and_entropies"
-        self.tap(trainer, scorer, self._score, *signals)
+        if hasattr(trainer, "_get_per_token_logps"):  # up to trl 0.19
+            self.tap(trainer, "_get_per_token_logps", self._score, *signals)
+        else:
+            self.tap(trainer, "_get_per_token_logps_and_entropies", self._score, *signals)
         self.tap(trainer, "_compute_loss", self._loss, *signals)
 
     def tap_rollout(self) -> None:
