@@ -61,6 +61,8 @@ class LegacyTaps(BackwardTaps):
         self._since = 0.0
         self._done = 0
         self._logged: frozenset[str] = frozenset()
+        self._fresh = False
+        """True until the first mini-batch of a step."""
         self._skipped: Any = 0
         """The count, on the trainer's device from the first mini-batch on: reading it would wait for the device."""
 
@@ -140,6 +142,7 @@ class LegacyTaps(BackwardTaps):
 
     def _advantages(self, compute: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         output = compute(*args, **kwargs)
+        self._fresh = True
         with self.sink.observing("advantage"):
             self.sink.observe("rl_advantage_dist", output[1], self.argument(compute, "mask", args, kwargs))
         with self.sink.observing("value"):
@@ -156,8 +159,10 @@ class LegacyTaps(BackwardTaps):
 
         with self.sink.observing("ratio"):
             self._see_ratio(output[2]["policy/ratio"], given("mask"))
-        with self.sink.observing("advantage"):
-            self._consistency.see_returns(*map(given, ("advantages", "returns", "values", "mask")))
+        if self._fresh:  # once a step: it takes as many operations as all else here
+            self._fresh = False
+            with self.sink.observing("advantage"):
+                self._consistency.see_returns(*map(given, ("advantages", "returns", "values", "mask")))
         with self.sink.observing("loss"):  # zeroing makes NaN of an infinite one
             self.sink.observe("rl_loss_dist", output[2]["loss/total"])
             self.sink.observe("rl_policy_loss_dist", output[2]["loss/policy"])
