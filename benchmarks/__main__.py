@@ -91,8 +91,8 @@ _STEP = """
 Real runs of TRL on the CPU, on models so small that it shows: CPU milliseconds a step of the whole process, in pairs of
 one process with the exporter, scraped every five seconds, and one without. A group trainer has 32 completions of up to
 24 tokens, a reference model and two reward functions; its batch is used in two steps, and a step here is their mean.
-PPO has 32 completions too, and four updates a step. "Beside collections": TRL's own calls of `gc.collect()` are taken
-out of both processes.
+PPO has 32 completions too, and four updates a step (sixteen in trl 0.11). "Beside collections": TRL's own calls of
+`gc.collect()` are taken out of both processes. Machines differ by a factor of three, so the percentages matter too.
 """
 _WHY = """
 ## Where that goes
