@@ -55,8 +55,8 @@ class _Known(NamedTuple):
     """The series that each feeds."""
     gauges: dict[str, tuple[Series, ...]]
     """The same of the keys that feed one gauge as they are, and maybe other kinds besides: nearly all of them."""
-    plans: dict[tuple[str, ...], _Plan | None]
-    """How to read a line with just these keys, in this order; None where one of them is special."""
+    plans: dict[tuple[str, ...], _Plan]
+    """How to read a line with just these keys, in this order."""
 
 
 class _Plan(NamedTuple):
@@ -195,23 +195,28 @@ class LogLines:
             self._judge(line, targets, raw)  # type: ignore[arg-type]
             if len(targets) > 1:
                 line.numbers.append((self._untapped(targets[1:]), raw, False))  # type: ignore[arg-type]
-        if len(known.plans) >= _MAX_PLANS:
-            known.plans.clear()
-        known.plans[line.judged.keys] = self._planned(line.judged.keys, known)
+        if self._plan(line, known) is None and (plan := self._planned(line.judged.keys, known)) is not None:
+            if len(known.plans) >= _MAX_PLANS:
+                known.plans.clear()
+            known.plans[line.judged.keys] = plan
+
+    def _plan(self, line: LogLine, known: _Known) -> _Plan | None:
+        """Return how to read this line; None if no line had its keys, or taps feed more than they did then."""
+        plan = known.plans.get(line.judged.keys)
+        return plan if plan is not None and plan.tapped == len(self.tapped) else None
 
     def _read_as_planned(self, line: LogLine, known: _Known, logs: Mapping[str, object]) -> bool:
         """Read a line with the keys of an earlier one at a stroke. False if not all of it are finite numbers."""
-        judged, raw = line.judged, [*logs.values()]
-        plan = known.plans.get(judged.keys)
-        if plan is None or plan.tapped != len(self.tapped):
+        plan, judged, raw = self._plan(line, known), line.judged, [*logs.values()]
+        if plan is None:
             return False
         try:
             total: object = sum(raw)  # type: ignore[arg-type] # an error, or no float, if one of them is no number
+            numbers: list[float] = [*map(float, raw)]  # type: ignore[arg-type]
         except Exception:  # noqa: BLE001 - a trainer may log anything, and any __radd__ may raise anything
             return False
         if type(total) is not float or not isfinite(total):
             return False
-        numbers: list[float] = [*map(float, raw)]  # type: ignore[arg-type]
         line.gauges, judged.numbers = plan.blank[0].copy(), plan.blank[1].copy()
         line.gauges.update(zip(plan.gauges, numbers, strict=True))
         judged.numbers.update(zip(plan.names, numbers, strict=True))

@@ -219,13 +219,13 @@ class Store:
         A line of a signal handler that has interrupted a line is recorded after it.
         """
         with self._current.lock:
+            record = partial(self._record, logs, step, update, served=served, timed=timed, awaits=awaits)
             if self._records:
-                later = partial(self._record, logs, step, update, served=served, timed=timed, awaits=awaits)
-                self._unrecorded.append(later)
+                self._unrecorded.append(record)
                 return
             self._records = True
             try:
-                self._record(logs, step, update, served=served, timed=timed, awaits=awaits)
+                record()
                 while self._unrecorded:
                     self._unrecorded.popleft()()
             finally:

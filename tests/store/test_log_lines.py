@@ -26,12 +26,25 @@ PLAIN = {
     "epoch": 1,
     "mine": 7.0,
 }
+
+
+class Odd:
+    """Can be added to a float, and is none."""
+
+    def __radd__(self, other: float) -> float:
+        return other
+
+    def __float__(self) -> float:
+        raise RuntimeError("not today")
+
+
 LINES: list[dict[str, Any]] = [
     PLAIN,
     {key: value * 2 for key, value in PLAIN.items()},
     {**PLAIN, "kl": math.nan, "loss": math.inf},
     {**PLAIN, "mine": "text"},
     {**PLAIN, "mine": None},
+    {**PLAIN, "mine": Odd()},
     {**PLAIN, "kl": np.float64(0.5), "grad_norm": torch.tensor(2.0)},
     {**PLAIN, "kl": [1.0, 2.0]},
     {**PLAIN, "epoch": True},
