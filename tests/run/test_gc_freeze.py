@@ -14,10 +14,13 @@ from rlexporter.model.step import RunFacts
 
 @pytest.fixture(autouse=True)
 def thawed() -> Iterator[None]:
-    """Begin with nothing frozen, which the demo leaves behind, and leave nothing."""
+    """Begin with nothing frozen, and leave it as it was: `tests.conftest` freezes what the session begins with."""
+    before = gc.get_freeze_count()
     gc.unfreeze()
     yield
     gc.unfreeze()
+    if before:
+        gc.freeze()
 
 
 class Node:
