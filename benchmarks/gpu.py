@@ -35,10 +35,11 @@ def rows() -> Iterator[str]:
         for size in _SIZES:
             yield from _sized(size, dtype)
     yield f"\nA step: {_ADDS} calls with 8 x 512 values, then a flush; microseconds of the thread that calls.\n"
-    yield "| thread | on the device |"
-    yield "|---|---|"
-    device, thread = _times(_step())
-    yield f"| {thread:.0f} | {device:.0f} |"
+    yield "| | thread | on the device |"
+    yield "|---|---|---|"
+    for way, kernel in (("one kernel", True), ("torch's operations", False)):
+        device, thread = _times(_step(kernel=kernel))
+        yield f"| {way} | {thread:.0f} | {device:.0f} |"
 
 
 def _sized(size: int, dtype: torch.dtype) -> Iterator[str]:
@@ -60,8 +61,10 @@ def _sized(size: int, dtype: torch.dtype) -> Iterator[str]:
     )
 
 
-def _step() -> Callable[[], None]:
+def _step(*, kernel: bool) -> Callable[[], None]:
     tally = DeviceTally("cuda")
+    if not kernel:
+        tally._kernel = None
     names = [name for name, metric in NAMED.items() if metric.kind is Kind.HISTOGRAM and metric.bounds][:_ADDS]
     values, mask = ratios_of(4096, torch.float32).view(8, 512).cuda(), mask_of(4096).view(8, 512).cuda()
 

@@ -47,6 +47,7 @@ HOMES = {
     "tokenizers": {"demo/"},
     "torch": {"tensors/", "adapters/", "demo/"},
     "numpy": {"tensors/"},
+    "triton": {"tensors/fused.py"},
     "opentelemetry": {"outputs/otlp.py", "outputs/otlp_data.py"},
     "rich": {"commands/top.py"},
     "tensorboard": {"recording/formats/event_files.py"},

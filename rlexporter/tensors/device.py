@@ -1,4 +1,4 @@
-"""Counts values exactly on an accelerator: a few kernels a call, one copy a flush, and no wait for the device.
+"""Counts values exactly on an accelerator: one kernel a call or a few, one copy a flush, and no wait for the device.
 
 Only the training thread calls `add` and `flush`. Counts accumulate in one small tensor on the device. Each flush copies
 it, without waiting, into one of two buffers of page-locked host memory, with a sequence number at both ends. `arrived`
@@ -14,6 +14,7 @@ flush from ``_offered`` owns it: the reader, to read it, or the writer, to give 
 from __future__ import annotations
 
 import ctypes
+import logging
 import math
 import weakref
 from typing import Any
@@ -21,6 +22,8 @@ from typing import Any
 from rlexporter.model.histogram import MOST_BOUNDS, Histogram, Nonfinite
 from rlexporter.model.metric import Series
 from rlexporter.tensors.bounds import edges
+
+logger = logging.getLogger("rlexporter")
 
 # A slot holds the counts of one series, in the order of `edges`: minus infinity, outside (negative, where no bound is),
 # one for each bound, above them, infinity, NaN. The three pieces follow.
@@ -54,7 +57,8 @@ class DeviceTally:
         for piece in self._pieces:
             _clear(piece)
         self._slot_of: dict[Series, int] = {}
-        self._edges: dict[tuple[tuple[float, ...], Any], Any] = {}
+        self._edges: dict[tuple[tuple[float, ...], Any, int], Any] = {}
+        self._kernel = _kernel(self._state.device)
         self._flushes = 0
         self._added = False
         """True if something was counted since the last flush."""
@@ -78,9 +82,14 @@ class DeviceTally:
         with torch.no_grad():
             x = values.detach().reshape(-1)
             x = x if x.is_floating_point() else x.double()
-            index = torch.bucketize(x, self._edges_of(bounds, x), out_int32=True)
-            if mask is not None:
-                index = torch.where(mask.detach().expand_as(values).reshape(-1).bool(), index, -1)
+            chosen = None if mask is None else mask.detach().expand_as(values).reshape(-1).bool()
+            if self._kernel is not None and self._kernel.takes(x, chosen):
+                ends = self._edges_of(bounds, torch.float32, self._kernel.room)
+                self._kernel.count(x, chosen, ends, len(bounds) + 3, slot, piece)
+                return
+            index = torch.bucketize(x, self._edges_of(bounds, x.dtype), out_int32=True)
+            if chosen is not None:
+                index = torch.where(chosen, index, -1)
             slot.narrow(0, 0, len(bounds) + 5).add_(self._count(index, len(bounds) + 5))
             inside = (index >= 2) & (index <= len(bounds) + 2)
             finite = torch.where(inside, x, 0.0)
@@ -145,15 +154,18 @@ class DeviceTally:
             self._slot_of[series] = len(self._slot_of)
         return self._slots.select(0, self._slot_of[series])
 
-    def _edges_of(self, bounds: tuple[float, ...], x: Any) -> Any:
-        """Return the edges as a tensor, made by filling it: a copy from the host would wait for the device."""
+    def _edges_of(self, bounds: tuple[float, ...], dtype: Any, room: int = 0) -> Any:
+        """Return the edges as a tensor, made by filling it: a copy from the host would wait for the device.
+
+        NaN follows them up to ``room``.
+        """
         import torch
 
-        key = (bounds, x.dtype)
+        key = (bounds, dtype, room)
         if key not in self._edges:
-            ends = edges(bounds, str(x.dtype).removeprefix("torch."))
+            ends = edges(bounds, str(dtype).removeprefix("torch."))
             with torch.inference_mode(mode=False):
-                made = torch.empty(len(ends), dtype=x.dtype, device=x.device)
+                made = torch.full((max(len(ends), room),), math.nan, dtype=dtype, device=self._state.device)
                 for i, edge in enumerate(ends):
                     made.select(0, i).fill_(edge)
             self._edges[key] = made
@@ -168,6 +180,21 @@ class DeviceTally:
         if index.numel() > _EXACT:
             return sum(self._count(part, classes).double() for part in index.split(_EXACT))
         return torch.histc(index.float() + 0.5, bins=classes, min=0, max=classes)
+
+
+def _kernel(device: Any) -> Any:
+    """Return a kernel that counts on ``device``; None where there is none, and torch's own operations must do."""
+    import torch
+
+    if device.type != "cuda" or torch.version.hip:
+        return None
+    try:
+        from rlexporter.tensors.fused import Kernel
+
+        return Kernel(device)
+    except Exception as error:  # noqa: BLE001 - Triton is missing, old, or has no compiler at hand: whatever that raises
+        logger.info("tensors on %s are counted by torch's own operations: %s", device, error)
+        return None
 
 
 def _merge(into: Any, piece: Any) -> None:

@@ -1,12 +1,14 @@
-"""Real trainings on a real GPU in bf16. `make gpu` runs this."""
+"""Real trainings on a real GPU in bf16, by the trainers that the installed TRL has. `make gpu` runs this."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+import trl
 
 import rlexporter
 from rlexporter.catalog.run_metrics import TENSOR_SIGNALS
@@ -26,17 +28,56 @@ _OURS = str(ROOT / "rlexporter") + "/"
 STEPS = 8
 
 
-def _trainer(folder: Path, kind: str) -> Any:
+def _grpo(folder: Path, kind: str = "GRPO") -> Any:
     return tiny.grpo(folder, kind=kind, bf16=True, max_steps=STEPS, num_iterations=2, steps_per_generation=2)
 
 
-@pytest.mark.parametrize("kind", ["GRPO", "RLOO"])
+def _rloo(folder: Path) -> Any:
+    return _grpo(folder, "RLOO")
+
+
+def _ppo(folder: Path) -> Any:
+    from tests.versions.ppo import ppo
+
+    return ppo(folder, steps=STEPS, bf16=True, use_cpu=False)
+
+
+def _legacy(_: Path) -> Any:
+    from tests.adapters import legacy
+
+    return legacy.make(accelerator_kwargs={"mixed_precision": "bf16"})
+
+
+def _trainers() -> dict[str, tuple[Callable[[Path], Any], set[str]]]:
+    """Each trainer, and what nobody can see in it."""
+    if hasattr(getattr(trl, "PPOTrainer", None), "step"):
+        return {"legacy PPO": (_legacy, {"entropy", "copies", "loss_mask"})}
+    found: dict[str, tuple[Callable[[Path], Any], set[str]]] = {"GRPO": (_grpo, {"value"}), "RLOO": (_rloo, {"value"})}
+    if tuple(map(int, trl.__version__.split(".")[:2])) < (1, 13):
+        found["PPO"] = _ppo, {"copies", "loss_mask"}
+    return found
+
+
+TRAINERS = _trainers()
+
+
+def _train(trainer: Any) -> None:
+    if hasattr(trainer, "train"):
+        trainer.train()
+        return
+    from tests.adapters.legacy import Loop
+
+    Loop(trainer).run(STEPS)
+
+
+@pytest.mark.parametrize("kind", TRAINERS)
 def test_no_wait_is_ours(tmp_path: Path, kind: str) -> None:
     """The trainer's own code waits for the GPU in each step, which shows that a wait is seen; ours never does."""
-    trainer = _trainer(tmp_path, kind)
+    make, lost = TRAINERS[kind]
+    trainer = make(tmp_path)
     exporter = rlexporter.attach(trainer)
     with waits_of_the_trainer() as waits:
-        trainer.train()
+        _train(trainer)
     exporter.close()
 
     def innermost(stack: str) -> str:
@@ -47,19 +88,20 @@ def test_no_wait_is_ours(tmp_path: Path, kind: str) -> None:
     assert len(waits) > STEPS
     assert sorted(ours) == []
     assert errors(exporter) == 0
-    assert signals(exporter) == {signal: float(signal != "value") for signal in TENSOR_SIGNALS}
+    assert signals(exporter) == {signal: float(signal not in lost) for signal in TENSOR_SIGNALS}
     assert exporter.snapshot.value("rl_weight_norm") is not None
 
 
-@pytest.mark.parametrize("kind", ["GRPO", "RLOO"])
+@pytest.mark.parametrize("kind", TRAINERS)
 def test_training_is_the_same(tmp_path: Path, kind: str) -> None:
     """Bit for bit, where a training without us gives the same weights twice."""
 
     def trained(watched: bool) -> dict[str, torch.Tensor]:
-        trainer = _trainer(tmp_path, kind)
+        torch.manual_seed(0)
+        trainer = TRAINERS[kind][0](tmp_path)
         if watched:
             rlexporter.attach(trainer)
-        trainer.train()
+        _train(trainer)
         return {name: weight.clone() for name, weight in trainer.model.state_dict().items()}
 
     without, again, watched = (trained(each) for each in (False, False, True))

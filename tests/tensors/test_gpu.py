@@ -13,7 +13,7 @@ from rlexporter.catalog.metrics import NAMED
 from rlexporter.model.histogram import Histogram
 from rlexporter.model.metric import Series
 from rlexporter.model.sink import NotSeenError
-from rlexporter.tensors import host
+from rlexporter.tensors import device, host
 from rlexporter.tensors.device import DeviceTally
 from rlexporter.tensors.tally import Tally
 from tests.programs import printed
@@ -24,6 +24,7 @@ pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU wi
 
 RATIO = Series(NAMED["rl_policy_ratio_dist"])
 REWARD = Series(NAMED["rl_reward_dist"])
+LENGTH = Series(NAMED["rl_completion_length_dist"])
 
 
 def _values(size: int, seed: int = 0) -> torch.Tensor:
@@ -53,7 +54,56 @@ def _same(found: Histogram, values: torch.Tensor, times: int = 1) -> None:
     )
 
 
-def test_nothing_waits() -> None:
+@pytest.fixture(params=["one kernel", "torch's operations"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Both ways of counting; the first where Triton is, which torch brings with CUDA."""
+    if request.param == "one kernel":
+        pytest.importorskip("triton")
+        assert DeviceTally("cuda")._kernel is not None
+    else:
+        monkeypatch.setattr(device, "_kernel", lambda _: None)
+    return str(request.param)
+
+
+def _odd(dtype: torch.dtype, size: int) -> torch.Tensor:
+    """Every class of every histogram, zeros of both signs, and numbers that are hardly any."""
+    values = (_values(size) * 2).to(dtype)
+    if dtype.is_floating_point:
+        few = torch.tensor([5e-8, -5e-8, 1e-40, -1e-40, 0.0, 1e30, -1e30, torch.finfo(dtype).max], dtype=dtype)
+        values[4:12] = few[: max(size - 4, 0)]
+    return values
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16, torch.float64, torch.int64], ids=str)
+@pytest.mark.parametrize("size", [1, 33, 1024, 100_003])
+@pytest.mark.parametrize("series", [RATIO, REWARD, LENGTH], ids=lambda series: series.metric.series)
+def test_the_counts_are_those_of_the_host(way: str, series: Series, size: int, dtype: torch.dtype) -> None:
+    """Bucket for bucket: whole tensors and columns, odd addresses, masks of both kinds and of one column."""
+    values, mask = _odd(dtype, size), torch.rand(size) < 0.7
+    table = torch.stack([values, values.flip(0)], 1)
+    cases: list[tuple[torch.Tensor, torch.Tensor | None]] = [
+        (values, None),
+        (values, mask),
+        (values, mask.long()),
+        (values[1:], mask[1:]),
+        (table[:, 1], None),
+        (table, mask.unsqueeze(1)),
+        (values[0], None),
+    ]
+    tally, expected = DeviceTally("cuda"), Histogram.empty(series.metric.bounds)
+    there = [(each.cuda(), None if chosen is None else chosen.cuda()) for each, chosen in cases]
+    with watched_by_cuda():
+        for (each, chosen), (its, its_mask) in zip(cases, there, strict=True):
+            tally.add(series, its, its_mask)
+            expected = expected + host.count(each, series.metric.bounds, chosen)
+        tally.flush(1)
+    found = _arrived(tally)[1][series]
+    sums = found.positive_sum, found.negative_sum
+    assert sums == pytest.approx((expected.positive_sum, expected.negative_sum), rel=1e-9)
+    assert found._replace(positive_sum=0, negative_sum=0) == expected._replace(positive_sum=0, negative_sum=0)
+
+
+def test_nothing_waits(way: str) -> None:
     """CUDA itself raises on a wait, from the first call on; the counts are those of the host."""
     values = _values(1200)
     there = values.cuda()
@@ -70,7 +120,7 @@ def test_nothing_waits() -> None:
 
 
 @pytest.mark.parametrize("size", [1, 100_003, (1 << 24) + 3])
-def test_programs_at_once_lose_nothing(size: int) -> None:
+def test_programs_at_once_lose_nothing(way: str, size: int) -> None:
     """Of the smallest and the largest number of programs, time and again."""
     values, tally = _values(size), DeviceTally("cuda")
     there = values.cuda()
@@ -80,7 +130,7 @@ def test_programs_at_once_lose_nothing(size: int) -> None:
     _same(_arrived(tally)[1][REWARD], values, 300)
 
 
-def test_no_memory_is_held() -> None:
+def test_no_memory_is_held(way: str) -> None:
     """After the first steps neither the tensors in use nor what torch keeps from the device grow."""
     tally, there = DeviceTally("cuda"), _values(300_000).cuda()
     mask = there > 0
@@ -99,7 +149,7 @@ def test_no_memory_is_held() -> None:
     assert steps(10) == steps(1000)
 
 
-def test_a_stream_of_ones_own() -> None:
+def test_a_stream_of_ones_own(way: str) -> None:
     """What is computed there is counted there, behind it, while the default stream is busy."""
     values, tally, stream = _values(50_000), DeviceTally("cuda"), torch.cuda.Stream()
     there = values.cuda()
@@ -115,7 +165,7 @@ def test_a_stream_of_ones_own() -> None:
     _same(found[REWARD], values * 2)
 
 
-def test_two_streams_at_once() -> None:
+def test_two_streams_at_once(way: str) -> None:
     """Each counts a series of its own, hundreds of times, without waiting for the other."""
     tally, streams = DeviceTally("cuda"), [torch.cuda.Stream() for _ in range(2)]
     values = [_values(400_000, seed) for seed in (1, 2)]
@@ -133,7 +183,7 @@ def test_two_streams_at_once() -> None:
 
 
 @pytest.mark.parametrize("counted_before", [False, True])
-def test_a_graph_that_is_captured_is_not_counted(counted_before: bool) -> None:
+def test_a_graph_that_is_captured_is_not_counted(way: str, counted_before: bool) -> None:
     """Counting is refused, with the reason, a flush waits for the next, and the graph is as without us."""
     tally, static = Tally(), torch.zeros(5000, device="cuda")
     if counted_before:
