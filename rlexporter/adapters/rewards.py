@@ -9,14 +9,15 @@ import contextlib
 import functools
 import inspect
 import math
+import time
 import weakref
 from collections.abc import Callable
 from typing import Any
 
 from rlexporter.adapters.taps import Taps
 
-Report = Callable[[list[bool]], None]
-"""Callback that gets, for each sample of a call, whether its reward was None."""
+Report = Callable[[list[bool], float], None]
+"""Callback that gets, for each sample of a call, whether its reward was None; and the seconds that the call took."""
 During = Callable[[], contextlib.AbstractContextManager[None]]
 
 
@@ -37,6 +38,7 @@ class RewardTaps(Taps):
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self._none: dict[int, list[bool]] = {}
+        self._seconds: dict[int, float] = {}
         self._dataset = ""
         self._weights: list[float] = []
         self._rewards: Any = None
@@ -52,8 +54,12 @@ class RewardTaps(Taps):
             functions = self.trainer.reward_funcs
             during = functools.partial(self.sink.phase, "reward")
             for i, function in enumerate(functions):
-                functions[i] = watch(function, functools.partial(self._none.__setitem__, i), during)
+                functions[i] = watch(function, functools.partial(self._called, i), during)
             self._timed = all(type(function) is Watched for function in functions)
+
+    def _called(self, i: int, none: list[bool], seconds: float) -> None:
+        """Keep what a call of function ``i`` was. The thread that runs coroutines may call this."""
+        self._none[i], self._seconds[i] = none, seconds
 
     def _calculate(self, calculate: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         if not self.trainer.model.training:
@@ -94,6 +100,9 @@ class RewardTaps(Taps):
     def _see(self, per_function: Any, count: int) -> None:
         """Observe ``per_function`` (samples of all ranks, functions; NaN for None); this rank has ``count`` samples."""
         local, none = self._see_functions("rl_reward_function_dist", per_function, count)
+        for i, name in enumerate(self.trainer.reward_func_names):
+            if (seconds := self._seconds.pop(i, None)) is not None:
+                self.sink.observe("rl_reward_function_time_seconds", [seconds], labels=(name,))
         start = self.trainer.accelerator.process_index * count
         unscored = [all(flags) for flags in zip(*none, strict=True)]
         scored = _except(unscored, local)
@@ -175,7 +184,7 @@ def weighted(per_function: Any, weights: Any) -> Any:
 
 
 class Watched:
-    """A reward function that reports its Nones and is timed by ``during``; a pickle or copy is the plain function."""
+    """A reward function that reports its Nones and its time, and runs in ``during``; a pickle is the plain function."""
 
     def __init__(self, function: Callable[..., Any], report: Report, during: During) -> None:
         self.function = function
@@ -184,9 +193,10 @@ class Watched:
         functools.update_wrapper(self, function, updated=())
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        started = time.perf_counter()
         with self.during():
             rewards = self.function(*args, **kwargs)
-        return _seen(rewards, self.report)
+        return _seen(rewards, self.report, started)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -205,17 +215,19 @@ def _watched_async(function: Callable[..., Any], report: Report) -> Callable[...
 
     @functools.wraps(function)
     async def watched(*args: Any, **kwargs: Any) -> Any:
-        return _seen(await function(*args, **kwargs), report)
+        started = time.perf_counter()
+        return _seen(await function(*args, **kwargs), report, started)
 
     setattr(watched, _PLAIN, function)
     return watched
 
 
-def _seen(rewards: Any, report: Report) -> Any:
-    """Report which rewards are None; return them, as a list where they were an iterator."""
+def _seen(rewards: Any, report: Report, started: float) -> Any:
+    """Report which rewards are None, and the time since ``started``; return them, as a list where they can be."""
     if not isinstance(rewards, (list, tuple)) and not hasattr(rewards, "shape"):
         rewards = list(rewards)
-    report([] if hasattr(rewards, "shape") else [reward is None for reward in rewards])
+    none = [] if hasattr(rewards, "shape") else [reward is None for reward in rewards]
+    report(none, time.perf_counter() - started)
     return rewards
 
 

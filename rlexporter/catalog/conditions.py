@@ -1666,19 +1666,21 @@ CONDITIONS: tuple[Condition, ...] = (
     condition("step_slow", "RLStepsSlow", Family.SLOW).when(
         above("step_time", warning(4.0, k=8, n=10), vs=Baseline.RECENT, floor=0.5, min_observations=20),
         summary="Steps have become much slower.",
+        about="Steps have become much slower, most of all in {subject}.",
         meaning="Most of the last steps took several times the median of the run's own recent past.",
         causes=(
             "A reward service, a tool or a sampler that slows down.",
             "Longer completions.",
             "Another job on the same machine; a GPU that is throttled.",
         ),
-        remedies=("`rl_phase_time_seconds` says which part of a step grows.",),
+        remedies=("`rl_phase_time_seconds` and `rl_reward_function_time_seconds` say which part of a step grows.",),
         source="[miles]: a phase above 6 times its median; [runs]",
         related=("rl_step_duration_seconds", "rl_phase_time_seconds", "rl_completion_length_mean"),
     ),
     condition("step_growing", "RLStepsSlow", Family.SLOW).when(
         above("step_growth", warning(4.0, k=8, n=10)),
         summary="Steps take far longer than at the start.",
+        about="Steps take far longer than at the start, most of all in {subject}.",
         meaning="Most of the last steps took several times as long as nine of ten of the first 30, and completions are "
         "not longer by as much. It came step by step, or has lasted so long that the run is used to it.",
         causes=("A list, cache or log that grows with each step.", "Memory that is short: swapping, fragmentation."),

@@ -133,6 +133,15 @@ LEARNING = (
         labels=("reward_function",),
         reading="All in one bucket: this function tells no completion from another.",
     ),
+    _reward.gauge(
+        "rl_reward_function_time_seconds",
+        "Duration of the last call of one reward function, which scored the completions of a rollout.",
+        unit="seconds",
+        level=Level.STEP,
+        scope=RankScope.RANK,
+        labels=("reward_function",),
+        reading="A rise: a judge, service or sandbox that answers late.",
+    ),
     _reward.fraction(
         "rl_reward_function_zero_fraction",
         "Share of the completions to which a reward function gave exactly 0, and not to their whole group.",

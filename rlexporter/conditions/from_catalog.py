@@ -11,6 +11,7 @@ from rlexporter.catalog.questions import Shown
 from rlexporter.conditions import (
     evaluation_signals,
     nonfinite,
+    pace_signals,
     reward_signals,
     sample_signals,
     signals,
@@ -23,7 +24,10 @@ from rlexporter.conditions.watch import STALLED, Watch
 from rlexporter.model.condition import Read
 from rlexporter.model.metric import Kind, Metric
 
-_MODULES = (nonfinite, reward_signals, signals, tensor_signals, weight_signals, sample_signals, evaluation_signals)
+_MODULES = (
+    *(nonfinite, reward_signals, signals, pace_signals, tensor_signals, weight_signals, sample_signals),
+    evaluation_signals,
+)
 
 SIGNALS = ordered((*SERIES_SIGNALS, *(signal for module in _MODULES for signal in module.declared.signals)))
 """All signals, in the order of evaluation."""

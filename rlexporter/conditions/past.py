@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from math import sqrt
 from statistics import median
 
@@ -82,6 +84,18 @@ class Past:
             now = median(self.last(10))
             self.best = now if self.best is None else max(self.best, now)
         return self.best
+
+
+@dataclass(slots=True)
+class Pace:
+    """How long the parts of a step take, and which one makes it slow."""
+
+    parts: dict[str, Past] = field(default_factory=dict)
+    """The seconds of each phase of a step, and of each reward function in it."""
+    slow: deque[int] = field(default_factory=deque)
+    """Those of the last ten steps that took far longer than usual."""
+    grown: dict[str, int] = field(default_factory=dict)
+    """The part that makes the current step slow, with the step since which one does; empty if none does."""
 
 
 def spread(values: Sequence[float]) -> tuple[float, float]:

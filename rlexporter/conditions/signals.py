@@ -11,15 +11,13 @@ from statistics import median
 from rlexporter.catalog.conditions import KL_AT_START, KL_COEF_LOST, KL_FLOOR, SETTLED
 from rlexporter.conditions.evidence import UNIT
 from rlexporter.conditions.learning import found
-from rlexporter.conditions.past import FIRST, START, Past, deviation, p90
+from rlexporter.conditions.past import START, Past, deviation
 from rlexporter.conditions.view import MAX_KEYS, ROUNDING, Declared, Memory, View
 
 declared = Declared()
 
 _MOVING = 10
 """The number of changes in a row that make a coefficient an adaptive one."""
-_NOTED = 0.5
-"""The seconds of a step below which nobody cares by how much it has grown."""
 _RISEN = 0.3
 _NEARLY_ALL = 0.9
 """The rise of the share of truncated completions, and the share, from which on it is told as one of the others."""
@@ -181,38 +179,6 @@ def _change_shape(shape: tuple[str, ...], memory: Memory, now: int) -> None:
     there = frozenset(shape)
     memory.absent = [known for key, known in keys.items() if key not in there]
     memory.shape, memory.since = shape, now
-
-
-@declared.signal("step_time", unit="seconds")
-def step_time(view: View, memory: Memory) -> float | None:
-    """Return the seconds that the step took."""
-    return view.gap if view.advanced else None
-
-
-@declared.signal("step_growth", of="step_time", after=("length",))
-def step_growth(view: View, memory: Memory) -> float | None:
-    """Return the time of the step over that of nine of ten of the first 30, per token where completions are longer.
-
-    A step that is slow by the pace of the last ones has no say: that is no growth, or not yet.
-    """
-    now, times, lengths = memory.new("step_time"), memory.past["step_time"], memory.past["length"]
-    if now is None or times.count <= FIRST or memory.resumed:
-        return None
-    if now > 4.0 * median(times.last(30, 2)):
-        return 0.0
-    longer = lengths.newest / max(median(lengths.first), 1.0) if lengths.count > FIRST else 1.0
-    first = p90(times.first)
-    return now / first / max(longer, 1.0) if first > 0.0 and now >= _NOTED else 0.0
-
-
-@declared.signal("longest_pause", unit="seconds", of="step_time")
-def longest_pause(view: View, memory: Memory) -> float | None:
-    """Return the seconds that the step took, or all of those without a step if the run counted as hung meanwhile."""
-    if view.stalled is None:
-        return memory.new("step_time")
-    seconds, phase = view.stalled
-    memory.about({phase: view.step})
-    return max(seconds, memory.new("step_time") or 0.0)
 
 
 @declared.signal("kl_coef_off", of="kl_coef")

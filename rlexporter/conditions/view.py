@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from math import isfinite
 
 from rlexporter.conditions.evidence import Blindness, CumulativeSum, Doubt, Envelope, Evaluated, Levels, Streak, Varied
-from rlexporter.conditions.past import Past
+from rlexporter.conditions.past import Pace, Past
 from rlexporter.model.condition import Read, Signal, Source
 from rlexporter.model.histogram import Histogram
 from rlexporter.model.metric import Kind, Series
@@ -68,6 +68,8 @@ class View:
     counted: dict[str, Histogram] = field(default_factory=dict)
     """The histograms of tensors, for metrics without labels, by Prometheus name."""
     keys: tuple[str, ...] = ()
+    phases: Mapping[str, float] = field(default_factory=dict)
+    """The seconds spent in each phase of the step, where this process measured them."""
     stalled: tuple[float, str] | None = None
     """The seconds without a step, if the run counted as hung before this one, and the phase that took most of them."""
 
@@ -189,6 +191,7 @@ class Memory:
     """The most extreme advantage of each step, over the most that a z-score can be."""
     skipped: deque[float] = field(default_factory=lambda: deque(maxlen=20))
     """The updates that were skipped in each of the last steps."""
+    pace: Pace = field(default_factory=Pace)
     tapped: bool = False
     """True if reward functions are tapped, so that None and NaN are told apart."""
 

@@ -180,9 +180,11 @@ class Watch:
         if update is None:  # nobody but the log tells what is new
             line = self._repeats.new(line)
         view = View(
-            step, advanced, gap, self._span, self._anomalies, line.numbers, line.functions, self._seen, keys=line.keys
+            *(step, advanced, gap, self._span, self._anomalies, line.numbers, line.functions, self._seen),
+            keys=line.keys,
+            phases=phases,
+            stalled=stalled,
         )
-        view.stalled = stalled
         self._anomalies, self._seen = AnomalyCounts(), {}
         self._step, self._time = step, at
         return self._verdict(view, now)

@@ -22,6 +22,7 @@ _BEGAN = {
     Standing.EASED: "It began in step {step}. It is back within its limit, but not at its earlier level.",
     Standing.OVER: "It began in step {step} and is over.",
 }
+_OF_TIME = (Family.SLOW, Family.STALL)
 _VANISHING = 1e-3
 """A limit on a share of the run's own past, below which the share is next to nothing."""
 _ABSTRACT = ("", "spreads", "ranges", "orders of magnitude", "signs", "scores")
@@ -34,7 +35,8 @@ def told(incident: Incident, samples: Samples, language: Language, followed: boo
     if subject and not CONDITION_NAMED[incident.condition].about:
         parts.append(language("It is about {subject}.", subject=subject))
     since = incident.since  # as the curve beside it is marked
-    measured = "" if subject or _is_yes_or_no(incident) else _measured(incident, samples, language)
+    function = _function(incident)
+    measured = "" if function or _is_yes_or_no(incident) else _measured(incident, samples, language)
     told_when = measured and not _is_abstract(incident) and since == incident.step
     if told_when and incident.standing is Standing.HOLDS:
         began = ""
@@ -44,7 +46,7 @@ def told(incident: Incident, samples: Samples, language: Language, followed: boo
         began = language("It began in step {step} and is over, but what followed is not.", step=str(since))
     else:
         began = language(_BEGAN[incident.standing], step=str(since))
-    return language.together([*parts, _returned(subject, samples, language), measured, began])
+    return language.together([*parts, _returned(function, samples, language), measured, began])
 
 
 def _summary(incident: Incident, language: Language) -> str:
@@ -53,6 +55,11 @@ def _summary(incident: Incident, language: Language) -> str:
     if incident.subject and condition.about:
         return language(condition.about, subject=incident.subject)
     return language(condition.summary)
+
+
+def _function(incident: Incident) -> str:
+    """Return the subject, whose rewards tell more than the number that was judged; empty if it is about time."""
+    return "" if CONDITION_NAMED[incident.condition].family in _OF_TIME else incident.subject
 
 
 def _is_yes_or_no(incident: Incident) -> bool:
@@ -105,7 +112,7 @@ def curve(incident: Incident, samples: Samples) -> dict[str, Any] | None:
     """
     signal = "" if _is_yes_or_no(incident) else CONDITION_NAMED[incident.condition].signal
     beside = _beside(incident, samples)
-    of_function = [("rl_reward_function_mean", incident.subject)]
+    of_function = [("rl_reward_function_mean", _function(incident))]
     judged, plain = [("rl_signal", signal)], [(beside, "")] if beside else []
     other = [("rl_signal", each) for name in CONDITION_NAMED[incident.condition].related for each in _read_at(name)]
     ordered = plain + judged if _is_abstract(incident) else judged + plain

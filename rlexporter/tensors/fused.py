@@ -34,6 +34,8 @@ class Kernel:
     room = ROOM
 
     def __init__(self, device: Any) -> None:
+        if not isinstance(_count, triton.JITFunction):
+            raise TypeError("TRITON_INTERPRET is set, and an interpreted kernel waits for the device")
         self._most_programs = _PROGRAMS * torch.cuda.get_device_properties(device).multi_processor_count
         with torch.cuda.device(device):
             edges = torch.zeros(ROOM, dtype=torch.float32, device=device)

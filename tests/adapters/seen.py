@@ -32,6 +32,15 @@ def histogram(exporter: Exporter, series: str) -> Any:
     return next(found for each, found in exporter.snapshot.buckets.items() if each.metric.series == series)
 
 
+def incidents(exporter: Exporter) -> list[dict[str, str]]:
+    """The labels of each incident that is served."""
+    return [
+        dict(zip(each.metric.labels, each.labels, strict=True))
+        for each in exporter.snapshot.samples
+        if each.metric.series == "rl_incident"
+    ]
+
+
 def state(exporter: Exporter) -> str:
     """The state of the run, in the word that is served."""
     (current,) = (name for name, value in labelled(exporter, "rl_run_state").items() if value == 1)

@@ -35,7 +35,7 @@ class Judge:
 def test_it_is_a_coroutine_function_for_all_of_them(function: Any) -> None:
     """By `inspect`, as TRL up to 1.10 asks, and when it is awaited it gives the same."""
     reports: list[list[bool]] = []
-    watched = watch(function, reports.append, NONE)
+    watched = watch(function, lambda none, _: reports.append(none), NONE)
 
     assert inspect.iscoroutinefunction(watched)
     assert asyncio.run(watched(completions=["ab", ""])) == [2.0, None]
@@ -44,12 +44,12 @@ def test_it_is_a_coroutine_function_for_all_of_them(function: Any) -> None:
 
 def test_its_name_stays() -> None:
     """Logs and messages have it."""
-    assert watch(judged, lambda _: None, NONE).__name__ == "judged"
+    assert watch(judged, lambda *_: None, NONE).__name__ == "judged"
 
 
 def test_a_function_that_is_none_is_called_as_before() -> None:
     """And is no coroutine function."""
-    watched = watch(lambda completions: [1.0], lambda _: None, NONE)
+    watched = watch(lambda completions: [1.0], lambda *_: None, NONE)
     assert type(watched) is Watched
     assert not inspect.iscoroutinefunction(watched)
     assert watched(completions=["a"]) == [1.0]

@@ -1,0 +1,97 @@
+"""Derived signals of the pace of a run: how long steps take, by how much that grew, and which part of a step grew."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from statistics import median
+
+from rlexporter.conditions.past import FIRST, Pace, Past, p90
+from rlexporter.conditions.view import MAX_FUNCTIONS, Declared, Memory, View
+from rlexporter.conditions.watch import ASIDE
+
+declared = Declared()
+
+_NOTED = 0.5
+"""The seconds of a step below which nobody cares by how much it has grown."""
+_SLOW = 2.0
+"""How many times the usual a step takes whose slowest part is looked for."""
+_PHASE = "rl_phase_time_seconds"
+_FUNCTION = "rl_reward_function_time_seconds"
+
+
+@declared.signal("step_time", unit="seconds")
+def step_time(view: View, memory: Memory) -> float | None:
+    """Return the seconds that the step took; it is about the part that makes it slow, if it is."""
+    seconds, past = view.gap, memory.past["step_time"]
+    if not view.advanced or seconds is None:
+        return None
+    pace = memory.pace
+    pace.grown = {}
+    while pace.slow and pace.slow[0] < view.step - 10:
+        pace.slow.popleft()
+    if pace.slow or seconds > _SLOW * past.newest:
+        before = past.last(30, len(pace.slow))
+        usual = median(before) if before else seconds
+        if seconds > _SLOW * usual:
+            pace.slow.append(view.step)
+            _find_grown(view, pace, seconds - usual, lambda part: median(part.last(30, len(pace.slow) - 1)))
+    for name, part in _parts(view).items():
+        if name in pace.parts or len(pace.parts) < MAX_FUNCTIONS:
+            pace.parts.setdefault(name, Past()).add(part)
+    memory.about(pace.grown)
+    return seconds
+
+
+@declared.signal("step_growth", of="step_time", after=("length",))
+def step_growth(view: View, memory: Memory) -> float | None:
+    """Return the time of the step over that of nine of ten of the first 30, per token where completions are longer.
+
+    A step that is slow by the pace of the last ones has no say: that is no growth, or not yet.
+    """
+    now, times, lengths = memory.new("step_time"), memory.past["step_time"], memory.past["length"]
+    if now is None or times.count <= FIRST or memory.resumed:
+        return None
+    if now > 4.0 * median(times.last(30, 2)):
+        return 0.0
+    longer = lengths.newest / max(median(lengths.first), 1.0) if lengths.count > FIRST else 1.0
+    first = p90(times.first)
+    if first <= 0.0 or now < _NOTED:
+        return 0.0
+    if now > _SLOW * first:
+        _find_grown(view, memory.pace, now - first, lambda part: median(part.first))
+        memory.about(memory.pace.grown)
+    return now / first / max(longer, 1.0)
+
+
+@declared.signal("longest_pause", unit="seconds", of="step_time")
+def longest_pause(view: View, memory: Memory) -> float | None:
+    """Return the seconds that the step took, or all of those without a step if the run counted as hung meanwhile."""
+    if view.stalled is None:
+        memory.about(memory.pace.grown)
+        return memory.new("step_time")
+    seconds, phase = view.stalled
+    memory.about({phase: view.step})
+    return max(seconds, memory.new("step_time") or 0.0)
+
+
+def _find_grown(view: View, pace: Pace, more: float, usual: Callable[[Past], float]) -> None:
+    """Keep the part of the step that has grown most, if that is half of the ``more`` seconds that the step takes."""
+    grown = {
+        name: seconds - usual(past)
+        for name, seconds in _parts(view).items()
+        if (past := pace.parts.get(name)) is not None and past.count > len(pace.slow)
+    }
+    most = max(grown, key=grown.__getitem__, default="")
+    if most and grown[most] > more / 2:
+        pace.grown = {most: pace.slow[0] if pace.slow else view.step}
+
+
+def _parts(view: View) -> dict[str, float]:
+    """Return the seconds of each part of the step: its phases, and the reward functions apart from theirs."""
+    phases = view.phases or view.functions.get(_PHASE, {})
+    parts = {name: seconds for name, seconds in phases.items() if seconds is not None and name not in ASIDE}
+    called = (pair for pair in view.seen.items() if pair[0].metric.series == _FUNCTION)
+    calls = {series.labels[0]: counted.positive_sum for series, counted in called}
+    if "reward" in parts:
+        parts["reward"] = max(0.0, parts["reward"] - sum(calls.values()))
+    return {**parts, **calls}
