@@ -57,6 +57,8 @@ def see_weights(sink: Sink, sample: WeightSample, trainer: Any, *, only_faults: 
     parameters = [parameter for parameter in trainer.model.parameters() if parameter.requires_grad]
     if (missing := missing_share(trainer, parameters)) is not None:
         sink.observe("rl_optimizer_missing_fraction", [missing])
+    if (updates := updates_of(trainer)) is not None:
+        sink.observe("rl_optimizer_updates", updates)
     weights = local_parts(parameters)
     norm = norm_of(weights)
     finite = norm - norm == 0  # the difference is NaN for NaN and infinities
@@ -79,6 +81,22 @@ def missing_share(trainer: Any, parameters: list[Any]) -> float | None:
         return None
     known = {id(parameter) for group in groups for parameter in group["params"]}
     return sum(id(parameter) not in known for parameter in parameters) / len(parameters) if parameters else None
+
+
+def updates_of(trainer: Any) -> Any:
+    """Return how many updates the optimizer has made by the count in its state, a tensor or a list of one number.
+
+    Optimizers like Adam keep it beside the moments of each parameter, so whoever loses one loses the other. None where
+    there is no such count, as before the first update.
+    """
+    optimizer = getattr(trainer, "optimizer", None)
+    state = getattr(optimizer, "state", None) or {}
+    for group in getattr(optimizer, "param_groups", ()):
+        for parameter in group["params"]:
+            count = state.get(parameter, {}).get("step")  # `[]` would add to a state that is a defaultdict
+            if count is not None:
+                return count if hasattr(count, "detach") else [float(count)]
+    return None
 
 
 class StepWeights:

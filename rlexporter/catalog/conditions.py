@@ -135,6 +135,7 @@ SERIES_SIGNALS: tuple[Signal, ...] = (
     _signal("prompt_length", "tokens", _mean("rl_prompt_length_dist")),
     _signal("ref_changed", "fraction", _mean("rl_ref_weight_changed_fraction")),
     _signal("not_in_optimizer", "fraction", _mean("rl_optimizer_missing_fraction")),
+    _signal("optimizer_updates", "updates", _mean("rl_optimizer_updates")),
     _signal("weights_changed", "fraction", _mean("rl_weight_changed_fraction")),
     _signal("weight_norm", "", _mean("rl_weight_norm")),
     _signal("update_size", "", _mean("rl_weight_update_size")),
@@ -514,16 +515,16 @@ CONDITIONS: tuple[Condition, ...] = (
         related=("rl_weight_update_size", "rl_learning_rate", "rl_weight_norm"),
     ),
     condition("optimizer_restarted", "RLWeightsJumped", Family.WEIGHTS).when(
-        above("optimizer_restart", warning(2.0)),
+        above("optimizer_restart", warning(0.5)),
         summary="The optimizer has lost its moments.",
-        meaning="An update is as large, for its learning rate, as the very first one of the run, and twice as large as "
-        "any of the last ten. Adam's first update moves each weight by the learning rate, whatever the gradient.",
-        causes=("The optimizer was made anew, or resumed without its state.",),
+        meaning="The optimizer's own count of its updates has fallen, or a resumed run begins with a count below half "
+        "of its steps. Adam keeps that count with the moments of the gradients. Its first updates move each "
+        "weight by the learning rate, whatever the gradient.",
+        causes=("The optimizer was made anew, or the checkpoint was saved without its state (`save_only_model`).",),
         remedies=("Save and load the optimizer's state with the weights; lengthen `warmup_steps` after a resume.",),
-        source="live GRPO runs: 3.7 times where Adam's moments are lost, below 1.4 in healthy ones; in PPO, with many "
-        "updates a step, 2.5 in a healthy one",
-        algorithms=_GROUPS,
-        related=("rl_weight_update_size", "rl_learning_rate", "rl_grad_norm"),
+        source="a count that falls is a fault; live runs of GRPO, RLOO and PPO",
+        algorithms=_TRAINERS,
+        related=("rl_optimizer_updates", "rl_weight_update_size", "rl_learning_rate"),
     ),
     condition("update_jump", "RLWeightsJumped", Family.WEIGHTS).when(
         above("update_per_rate", warning(2.5, k=3, n=4), vs=Baseline.RECENT, min_observations=20),
@@ -1355,7 +1356,7 @@ CONDITIONS: tuple[Condition, ...] = (
         remedies=_MORE_SIGNAL,
         source="[dapo]: drop groups of all 0 or all 1; healthy runs in [real] reach 6.3",
         related=("rl_reward_mean", "rl_reward_std", "rl_reward_zero_std_fraction", "rl_entropy_per_token"),
-        foretold_by=("value_loss_spike",),
+        foretold_by=("value_loss_spike", "reward_drop", "reward_below_range"),
     ),
     condition("solved", "RLRewardSolved", Family.REWARD_FLAT).when(
         above("solved", info(0.9, k=8, n=10)),
@@ -1421,7 +1422,7 @@ CONDITIONS: tuple[Condition, ...] = (
         source="live GRPO, RLOO and PPO runs, and [runs]: 8 observations or more, a chance below 0.01 %",
         algorithms=_TRAINERS,
         related=("rl_reward_function_mean", "rl_reward_function_std", "rl_reward_function_dist"),
-        foretold_by=("value_loss_spike", "reward_drop"),
+        foretold_by=("value_loss_spike", "reward_drop", "reward_below_range"),
     ),
     condition("reward_function_silent", "RLRewardFunctionSilent", Family.REWARD_FLAT).when(
         above("reward_functions_silent", info(0.5)),

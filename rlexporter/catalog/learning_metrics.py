@@ -913,6 +913,14 @@ LEARNING = (
         scope=RankScope.RANK,
         reading="0. More: they are in the model and require a gradient, and nothing will ever change them.",
     ),
+    _optimizer.gauge(
+        "rl_optimizer_updates",
+        "Updates that the optimizer has made by its own count, which Adam and its like keep, and save, with the "
+        "moments; measured before each rollout.",
+        unit="updates",
+        scope=RankScope.RANK,
+        reading="Grows with each step, also after a resume. A fall: the moments of the gradients were lost.",
+    ),
     _optimizer.fraction(
         "rl_weight_changed_fraction",
         "Share of the trained weights (of some 30,000 that are compared, bit for bit) that have changed since the "
@@ -926,7 +934,7 @@ LEARNING = (
         "Root mean square of the change of the trained weights since the rollout before, over the roughly 30,000 that "
         "are compared.",
         scope=RankScope.RANK,
-        reading="In proportion to the learning rate. A jump: weights were loaded, or the optimizer has lost its state.",
+        reading="In proportion to the learning rate. A jump: weights were loaded.",
     ),
 )
 

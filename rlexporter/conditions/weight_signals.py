@@ -96,16 +96,18 @@ def update_per_rate(view: View, memory: Memory) -> float | None:
     return size / rate if size is not None and share is not None and share > 0.5 and rate > 0.0 else None
 
 
-@declared.signal("optimizer_restart", of="update_per_rate")
+@declared.signal("optimizer_restart", of="optimizer_updates")
 def optimizer_restart(view: View, memory: Memory) -> float | None:
-    """Return the last update over the largest of ten before it, if it is as large as the first of the run; else 0.
+    """Return 1 if the optimizer counts fewer updates than before, or half as many as a run that resumes has steps.
 
-    Adam's first update moves each weight by the learning rate, whatever its gradient; later ones are smaller.
+    Else 0. A trainer may take several updates a step; a scaler of fp16 skips a few.
     """
-    size, past = memory.new("update_per_rate"), memory.past["update_per_rate"]
-    if size is None or past.count <= _UNTIL_MOVED:
+    count, past = memory.new("optimizer_updates"), memory.past["optimizer_updates"]
+    if count is None:
         return None
-    return size / max(past.last(10, 1)) if 0.8 <= size / past.first[0] <= 1.25 else 0.0
+    if past.count > 1:
+        return float(count < past.values[-2])
+    return float(memory.resumed and count < view.step / 2)
 
 
 def _is_waning(memory: Memory) -> bool:

@@ -261,7 +261,7 @@ PLANTS = {
     "the optimizer forgets": Plant(
         "grpo",
         {"optimizer_restarted/warning": 31},
-        seen=lambda i: {**CHANGED, "rl_weight_update_size": [2.4e-5 if i in (1, 31) else 1e-5]},
+        seen=lambda i: {"rl_optimizer_updates": [4.0 * (i if i < 31 else i - 30)]},
         healthy=0,
         steps=40,
     ),
