@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from rlexporter.adapters.optimizer import local_parts, norm_of, together, trained
@@ -90,12 +91,17 @@ def updates_of(trainer: Any) -> Any:
     there is no such count, as before the first update.
     """
     optimizer = getattr(trainer, "optimizer", None)
-    state = getattr(optimizer, "state", None) or {}
+    state = getattr(optimizer, "state", None)
+    if not isinstance(state, Mapping):
+        return None
     for group in getattr(optimizer, "param_groups", ()):
         for parameter in group["params"]:
-            count = state.get(parameter, {}).get("step")  # `[]` would add to a state that is a defaultdict
-            if count is not None:
-                return count if hasattr(count, "detach") else [float(count)]
+            own = state.get(parameter)  # `[]` would add to a state that is a defaultdict
+            count = own.get("step") if isinstance(own, Mapping) else None
+            if hasattr(count, "detach"):
+                return count
+            if isinstance(count, (int, float)):
+                return [float(count)]
     return None
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -52,3 +53,15 @@ def test_nothing_is_added_to_the_state() -> None:
     weight.grad = torch.ones(2)
     trainer.optimizer.step()
     assert float(updates_of(trainer)) == 1.0
+    trainer.optimizer.state[weight]["step"] = 7  # as those of 8 bits have it
+    assert updates_of(trainer) == [7.0]
+
+
+@pytest.mark.parametrize("state", [None, [], {"step": 3}, {}, "moments"])
+def test_another_state_is_no_error(state: Any) -> None:
+    """An optimizer of somebody's own may have any."""
+    weight = torch.nn.Parameter(torch.ones(2))
+    optimizer = SimpleNamespace(state=state, param_groups=[{"params": [weight]}])
+    assert updates_of(SimpleNamespace(optimizer=optimizer)) is None
+    optimizer.state = {weight: state}
+    assert updates_of(SimpleNamespace(optimizer=optimizer)) == ([3.0] if state == {"step": 3} else None)
