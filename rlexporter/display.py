@@ -127,7 +127,9 @@ class Display:
             return
         try:
             self.say(f"the final state stays on port {exporter.port} for {seconds:.0f} s; Ctrl-C ends it")
-            time.sleep(seconds)
+            until = time.monotonic() + seconds
+            while (left := until - time.monotonic()) > 0:
+                time.sleep(min(left, 1.0))  # a Ctrl-C that comes just before a sleep is heard after it
         except KeyboardInterrupt:
             exporter.close()  # at the end of the process it would wait for scrapers once more
             self.say("")

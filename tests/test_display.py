@@ -11,12 +11,14 @@ import struct
 import termios
 import time
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import pytest
 
 from rlexporter import display
 from rlexporter.display import Display, _sparkline
 from rlexporter.exporter import Exporter
+from tests.adapters.broken import Clock
 from tests.conftest import fetch, serving
 
 _LINE = {
@@ -151,6 +153,24 @@ def test_no_bar_is_made_up(exporter: Exporter) -> None:
     shown.watch(exporter)
     _run(exporter, shown)
     assert shown._bars() == ""
+
+
+def test_it_never_sleeps_for_long(exporter: Exporter, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Ctrl-C between the line and the sleep does not wake a sleeper: it is heard when the sleep is over."""
+    clock = Clock()
+    slept: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        clock.wait(seconds)
+
+    shown = Display(io.StringIO())
+    shown.watch(exporter)
+    monkeypatch.setattr(display, "time", SimpleNamespace(monotonic=clock, sleep=sleep))
+    shown.stay(600)
+
+    assert max(slept) <= 1.0
+    assert sum(slept) == pytest.approx(600, abs=0.1)
 
 
 def test_ctrl_c_ends_it_after_a_scrape(monkeypatch: pytest.MonkeyPatch) -> None:
