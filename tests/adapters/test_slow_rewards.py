@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import time
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import pytest
@@ -21,26 +22,36 @@ pytestmark = REAL_TRAINERS
 SLOW_FROM, STEPS, SECONDS = 25, 33, 0.6
 
 
-def _waits(calls: Any) -> float:
-    """How long a call waits for a service that has become slow."""
-    return SECONDS if next(calls) >= SLOW_FROM else 0.0
+class Service:
+    """One that becomes slow: many times slower than steps are here, on a busy machine too."""
+
+    def __init__(self) -> None:
+        self.calls: list[float] = []
+
+    def seconds(self) -> float:
+        """How long this call waits for it."""
+        self.calls.append(time.perf_counter())
+        if len(self.calls) < SLOW_FROM:
+            return 0.0
+        usual = [after - before for before, after in pairwise(self.calls[: SLOW_FROM - 1])]
+        return max(SECONDS, 8 * median(usual))
 
 
 def _plain() -> Callable[..., Any]:
-    calls = itertools.count(1)
+    service = Service()
 
     def judge(completions: list[str], **_: Any) -> list[float]:
-        time.sleep(_waits(calls))
+        time.sleep(service.seconds())
         return [float(len(set(text))) for text in completions]
 
     return judge
 
 
 def _coroutine() -> Callable[..., Any]:
-    calls = itertools.count(1)
+    service = Service()
 
     async def judge(completions: list[str], **_: Any) -> list[float]:
-        await asyncio.sleep(_waits(calls))
+        await asyncio.sleep(service.seconds())
         return [float(len(set(text))) for text in completions]
 
     return judge

@@ -30,7 +30,7 @@ NUMBERS = {
     ": 7 NaN or infinite values": "nonfinite_weights nonfinite_grad nonfinite_reward nonfinite_kl nonfinite_ratio "
     "nonfinite_advantage nonfinite_value_loss nonfinite_policy_loss nonfinite_loss nonfinite_other "
     "nonfinite_eval_reward",
-    "": "reward_lost advantage_dead weights_frozen",
+    "": "reward_lost optimizer_restarted advantage_dead weights_frozen",
     ": 7 reward functions": "reward_function_lost reward_function_dead reward_function_blind",
     ": a chance of 1 in 10^7, limit 1 in 10^3": "gradient_dead reward_flat",
     ": 700%, limit 300%": "learning_rate_zero ratio_tail ratio_extreme clipfrac_high reference_dropout kl_coef_lost "
