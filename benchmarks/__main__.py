@@ -130,8 +130,8 @@ else, beyond that of as long without a question; "kept open": a dashboard asks a
 five minutes. A sample in the window of a rate is looked at again at each point. The rows of GPUs, vLLM, pods and hosts
 find nothing here, and *compare*, which shows a week by default, is asked for the same three hours.
 
-The column beside it is what as many requests for the number 1 take, since the machine is part of the figure: in one
-hour on a slow one the medians of *run* were 0.17, 0.25 and 0.32 s.
+The column beside it is what as many requests for the number 1 take, since the machine is part of the figure: on one
+machine, at other hours, the medians of *run* were 0.16, 0.17, 0.25 and 0.32 s.
 """
 _PAGING = """
 ## A page
