@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from statistics import median
 
 from rlexporter.conditions.past import FIRST, Pace, Past, p90
@@ -25,7 +25,7 @@ def step_time(view: View, memory: Memory) -> float | None:
     seconds, past = view.gap, memory.past["step_time"]
     if not view.advanced or seconds is None:
         return None
-    pace = memory.pace
+    pace, parts = memory.pace, _parts(view)
     pace.grown = {}
     while pace.slow and pace.slow[0] < view.step - 10:
         pace.slow.popleft()
@@ -34,8 +34,8 @@ def step_time(view: View, memory: Memory) -> float | None:
         usual = median(before) if before else seconds
         if seconds > _SLOW * usual:
             pace.slow.append(view.step)
-            _find_grown(view, pace, seconds - usual, lambda part: median(part.last(30, len(pace.slow) - 1)))
-    for name, part in _parts(view).items():
+            _find_grown(view.step, parts, pace, seconds - usual, lambda past: median(past.last(30, len(pace.slow) - 1)))
+    for name, part in parts.items():
         if name in pace.parts or len(pace.parts) < MAX_FUNCTIONS:
             pace.parts.setdefault(name, Past()).add(part)
     memory.about(pace.grown)
@@ -58,7 +58,7 @@ def step_growth(view: View, memory: Memory) -> float | None:
     if first <= 0.0 or now < _NOTED:
         return 0.0
     if now > _SLOW * first:
-        _find_grown(view, memory.pace, now - first, lambda part: median(part.first))
+        _find_grown(view.step, _parts(view), memory.pace, now - first, lambda past: median(past.first))
         memory.about(memory.pace.grown)
     return now / first / max(longer, 1.0)
 
@@ -74,16 +74,16 @@ def longest_pause(view: View, memory: Memory) -> float | None:
     return max(seconds, memory.new("step_time") or 0.0)
 
 
-def _find_grown(view: View, pace: Pace, more: float, usual: Callable[[Past], float]) -> None:
+def _find_grown(step: int, parts: Mapping[str, float], pace: Pace, more: float, usual: Callable[[Past], float]) -> None:
     """Keep the part of the step that has grown most, if that is half of the ``more`` seconds that the step takes."""
     grown = {
         name: seconds - usual(past)
-        for name, seconds in _parts(view).items()
+        for name, seconds in parts.items()
         if (past := pace.parts.get(name)) is not None and past.count > len(pace.slow)
     }
     most = max(grown, key=grown.__getitem__, default="")
     if most and grown[most] > more / 2:
-        pace.grown = {most: pace.slow[0] if pace.slow else view.step}
+        pace.grown = {most: pace.slow[0] if pace.slow else step}
 
 
 def _parts(view: View) -> dict[str, float]:
