@@ -32,8 +32,12 @@ def _mean(series: str, variant: str = "", algorithms: tuple[str, ...] = ()) -> S
     return Source(series, Read.MEAN, variant, algorithms)
 
 
+def _derived(function: str, *reads: str, variant: str = "") -> Source:
+    return Source(function, Read.DERIVED, variant, reads=reads)
+
+
 SERIES_SIGNALS: tuple[Signal, ...] = (
-    _signal("reward_weights_lost", "reward functions", Source("reward_weights_lost", Read.DERIVED)),
+    _signal("reward_weights_lost", "reward functions", _derived("reward_weights_lost", "rl_reward_function_weight")),
     _signal("reward", "reward", "rl_reward_mean", "rl_scores_mean", _mean("rl_reward_dist"), "rl_rlhf_reward"),
     _signal("reward_std", "reward", "rl_reward_std", "rl_scores_std", Source("rl_reward_dist", Read.SPREAD)),
     _signal("zero_std_fraction", "fraction", "rl_reward_zero_std_fraction"),
@@ -46,7 +50,7 @@ SERIES_SIGNALS: tuple[Signal, ...] = (
         Source("rl_kl_per_token", variant="k1"),
         Source("rl_kl_penalty_per_token", variant="k1"),
         Source("rl_kl_k1_per_token", variant="k1"),
-        Source("kl", Read.DERIVED, "k1"),
+        _derived("kl", "rl_kl_per_sequence", variant="k1"),
         Source("rl_kl_per_sequence", variant="sequence"),
     ),
     _signal(
@@ -97,8 +101,8 @@ SERIES_SIGNALS: tuple[Signal, ...] = (
         _mean("rl_sampling_logp_difference_mean", "logp"),
         Source("rl_rollout_kl_per_token", variant="kl"),
         Source("rl_trainer_kl_per_token", variant="kl"),
-        Source("log_factor", Read.DERIVED, "logp"),
-        Source("sampler_k1", Read.DERIVED, "kl"),
+        _derived("log_factor", "rl_sampling_probability_factor_mean", variant="logp"),
+        _derived("sampler_k1", "rl_sampling_kl_per_token", variant="kl"),
     ),
     _signal("sampling_probability", "", "rl_sampling_probability_difference_mean"),
     _signal("sampling_correlation", "", "rl_sampling_probability_correlation"),
@@ -107,11 +111,11 @@ SERIES_SIGNALS: tuple[Signal, ...] = (
         "fraction",
         "rl_sampling_effective_sample_fraction",
         "rl_update_effective_sample_fraction",
-        Source("effective_by_chi2", Read.DERIVED),
-        Source("effective_by_spread", Read.DERIVED),
+        _derived("effective_by_chi2", "rl_sampling_chi2_per_token"),
+        _derived("effective_by_spread", "rl_sampling_weight_std"),
     ),
-    _signal("staleness", "updates", "rl_sample_staleness_mean", Source("staleness", Read.DERIVED)),
-    _signal("waiting", "fraction", "rl_waiting_fraction", Source("waiting", Read.DERIVED)),
+    _signal("staleness", "updates", "rl_sample_staleness_mean", _derived("staleness", "rl_sample_staleness")),
+    _signal("waiting", "fraction", "rl_waiting_fraction", _derived("waiting", "rl_phase_time_seconds")),
     _signal(
         "masked",
         "fraction",

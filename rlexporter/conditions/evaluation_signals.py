@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping
 from math import inf, sqrt
 from statistics import median
 
-from rlexporter.conditions.evidence import Evaluated
 from rlexporter.conditions.past import deviation
 from rlexporter.conditions.view import MAX_FUNCTIONS, Declared, Memory, View
 
@@ -20,14 +19,9 @@ _BETTER = re.compile(r"acc|avg@|mean@|reward|score|pass|solved|correct|success|f
 _NO_MEAN = re.compile(r"std|min|max|worst|count|num|len|size", re.IGNORECASE)
 
 
-@declared.signal("evaluations_diverged", unit="scores", of="reward")
+@declared.signal("evaluations_diverged", unit="scores", of="reward", reads=SCORES)
 def evaluations_diverged(view: View, memory: Memory) -> float | None:
-    """Count the scores that fell lastingly while the training reward rose; None in a step without an evaluation.
-
-    Where the reward becomes another thing, as weights of its functions change, so do the scores: they begin anew.
-    """
-    if "reward" in memory.anew:
-        memory.evaluations.clear()
+    """Count the scores that fell lastingly while the training reward rose; None in a step without an evaluation."""
     memory.fallen = _fallen(view, memory)
     if memory.fallen is None:
         return None
@@ -36,7 +30,7 @@ def evaluations_diverged(view: View, memory: Memory) -> float | None:
     return float(len(rose))
 
 
-@declared.signal("evaluations_fallen", unit="scores", after=("evaluations_diverged",))
+@declared.signal("evaluations_fallen", unit="scores", after=("evaluations_diverged",), reads=("evaluations_diverged",))
 def evaluations_fallen(view: View, memory: Memory) -> float | None:
     """Count the other scores that fell lastingly."""
     if memory.fallen is None:
@@ -55,7 +49,7 @@ def _fallen(view: View, memory: Memory) -> dict[str, bool] | None:
         if name not in memory.evaluations and len(memory.evaluations) >= MAX_FUNCTIONS:
             continue
         seen = True
-        evaluated = memory.evaluations.setdefault(name, Evaluated())
+        evaluated = memory.evaluations[name]
         evaluated.add(score, median(rewards) if rewards else None)
         best = evaluated.best()
         if best is not None:

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from math import ceil, log10
-from operator import sub
 from statistics import median
 
 from rlexporter.catalog.conditions import REWARD_DIP
@@ -239,10 +238,8 @@ class Levels:
         return span if not gaps else gaps[-1] if gaps.count(gaps[-1]) == len(gaps) else median(gaps)
 
     def _noise(self, reward: Past) -> float:
-        recent = reward.last(60)
-        path: float = sum(map(abs, map(sub, recent[1:], recent))) / (len(recent) - 1)
         # Rewards that stand still have no noise any more: what they had over the whole run counts too.
-        return max(path, self._path / reward.count, 1e-9) / NOISE
+        return max(reward.roughness(), self._path / reward.count, 1e-9) / NOISE
 
     def _weighed(self, fall: float, noise: float, step: int) -> float:
         far = fall / noise

@@ -96,6 +96,8 @@ class Incidents:
     def __init__(self) -> None:
         self._begun: dict[Key, _Begun] = {}
         self._symptoms: dict[Key, _Begun] = {}
+        self._fading = False
+        """True if the cause of a symptom does not hold any more, so that the symptom may outlive it."""
         self._order = StepOrder()
         self._now = 0
         self._looks = 0
@@ -113,10 +115,13 @@ class Incidents:
         self._now += view.advanced
         self._looks += 1
         lapsed = self._lapses is not None and view.step >= self._lapses
-        if not (transitions or self._symptoms or lapsed):  # nearly every step
+        changed = [transition for transition in transitions if transition.changed]
+        if not (changed or self._fading or lapsed):  # nearly every step
             return []
-        marks = self._marks(transitions, view, time)
-        if marks or lapsed or any(transition.changed for transition in transitions):
+        marks = self._marks(changed, view, time)
+        causes = {symptom.cause for symptom in self._symptoms.values()}
+        self._fading = any(cause is not None and not self._begun[cause].active for cause in causes)
+        if marks or lapsed or changed:
             self._tell(view.step)
         return marks
 

@@ -6,25 +6,23 @@ training thread, so it computes what does not change only once.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from math import inf, nan
+from collections.abc import Iterable, Mapping, Sequence
+from math import inf, nan, nextafter
 from typing import NamedTuple
 
 from rlexporter.catalog.causes import WAKE
-from rlexporter.catalog.metrics import NAMED
 from rlexporter.conditions.evidence import Streak
 from rlexporter.conditions.learning import ALLOWANCES
-from rlexporter.conditions.limit_state import Factor, Level, LimitState, Measures
 from rlexporter.conditions.past import Past
-from rlexporter.conditions.view import Derive, Memory, View, getter
+from rlexporter.conditions.signal_state import Factor, Level, LimitState, SignalState, awake
+from rlexporter.conditions.view import Derive, Memory, View
 from rlexporter.model.condition import Baseline, Condition, Family, Limit, Severity, Signal, Source
 from rlexporter.model.incident import Standing
 from rlexporter.model.metric import Series
 from rlexporter.model.step import RunFacts
 
-_SIGNAL = NAMED["rl_signal"]
-_NOWHERE = (inf, -inf)
-"""The range that no value is in."""
+_MAX_SHAPES = 64
+"""The most kinds of steps, by the series that they hold, whose signals are remembered."""
 _OF_CHANGES = (Baseline.LEVEL, Baseline.PREVIOUS)
 """Limits for how much a number changes; it is no share of them."""
 _NEVER_OVER = (Family.NONFINITE, Family.STALL)
@@ -59,36 +57,6 @@ class Transition(NamedTuple):
         return self.standing is Standing.HOLDS
 
 
-class _SignalState:
-    """A signal of a run: its sources, its past, and the limits on it."""
-
-    __slots__ = (
-        *("gauge", "getters", "high", "limits", "low", "measures", "name", "origin", "origin_places", "past", "place"),
-        *("places", "series", "sources", "tried", "unit", "variant"),
-    )
-
-    def __init__(
-        self, signal: Signal, algorithm: str, derive: Mapping[str, Derive], origin: _SignalState | None
-    ) -> None:
-        self.name, self.unit = signal.name, signal.unit
-        self.gauge = Series(_SIGNAL, (signal.name,))
-        self.origin = origin
-        """The signal that this one is derived from."""
-        self.sources = [source for source in signal.sources if not source.algorithms or algorithm in source.algorithms]
-        self.getters = [getter(source, derive) for source in self.sources]
-        self.tried = self.getters
-        """The getters of the source that was read last and of all better ones."""
-        self.place = len(self.sources)
-        self.places = self.origin_places = 0
-        """The number of sources that this signal, and its origin, had so far."""
-        self.series = self.variant = ""
-        self.past = Past()
-        self.limits: list[LimitState] = []
-        self.measures: Measures = {}
-        self.low, self.high = _NOWHERE
-        """The range in which a value changes nothing, as all limits are constant and nothing was beyond them."""
-
-
 class Judge:
     """Judges one run. ``derive``: the functions of derived signals; ``thresholds``: limits that the user has set."""
 
@@ -114,11 +82,13 @@ class Judge:
         self._sequence_level = facts.info.get("importance_sampling_level") == "sequence"
         unknown = not any(algorithm in condition.algorithms for condition in self._conditions)
         self.limits: list[tuple[Condition, Limit]] = []
-        self._levels: list[tuple[_SignalState, LimitState]] = []
-        self._states: dict[str, _SignalState] = {}
+        self._levels: list[tuple[SignalState, LimitState]] = []
+        self._in_force: list[tuple[SignalState, LimitState]] = []
+        self._states: dict[str, SignalState] = {}
         for signal in self._signals:
             origin = self._states[signal.of] if signal.of else None
-            self._states[signal.name] = _SignalState(signal, algorithm, self._derive, origin)
+            self._states[signal.name] = SignalState(signal, algorithm, self._derive, origin)
+        self._awake: dict[tuple[tuple[str, ...], ...], list[SignalState]] = {}
         past = {name: state.past for name, state in self._states.items()}
         self._memory = Memory(past, settings=facts.hyperparameters, resumed=facts.resumed)
         self._memory.flat, self._memory.same = Streak(facts.groups), Streak(facts.groups)
@@ -134,36 +104,61 @@ class Judge:
 
     def step(self, view: View) -> list[Transition]:
         """Judge one step, or one log line of it, and return what has changed."""
-        memory = self._memory
+        memory, changed, asked = self._memory, list[Transition](), self._asked(view)
         memory.fresh = fresh = set[str]()
         memory.span, self._step = view.span, view.step
         self.values = values = dict[Series, float]()
-        changed: list[Transition] = []
         numbers, anew = view.numbers, memory.anew
-        for name, state in self._states.items():
-            origin = state.origin
-            if anew and (name in anew or (origin is not None and origin.name in anew)):
-                anew.add(name)
+        for state in asked:
+            if anew and self._ends(state):
                 self._begin_anew(state, changed)
-            memory.where = memory.subject = ""
-            place = 0
             for get in state.tried:
-                value = numbers.get(get) if type(get) is str else get(view, memory)  # type: ignore[operator]
+                if type(get) is str:
+                    value = numbers.get(get)
+                else:
+                    memory.where = memory.subject = ""
+                    value = get(view, memory)  # type: ignore[operator]
                 if value is not None and value - value == 0.0:  # finite
                     break
-                place += 1
             else:
                 continue
-            if place != state.place or (origin is not None and origin.places != state.origin_places):
-                self._place(state, place, changed)
-            state.past.add(value)
-            fresh.add(name)
+            origin = state.origin
+            if get is not state.get or (origin is not None and origin.places != state.origin_places):
+                self._place(state, state.getters.index(get), changed)
+            past = state.past
+            past.add(value)
+            fresh.add(state.name)
             if state.limits:
                 values[state.gauge] = value
-                if not state.low <= value <= state.high:
+                if past.count >= state.until or not state.low <= value <= state.high:
+                    if type(get) is str:
+                        memory.where = memory.subject = ""
                     self._judge(state, value, changed)
+        for state in self._states.values() if anew else ():  # those too that have no value in this step
+            if state not in asked and self._ends(state):
+                self._begin_anew(state, changed)
         memory.anew = set()
+        if any(transition.changed for transition in changed):
+            self._in_force = [(state, limit) for state, limit in self._levels if limit.threshold is not None]
         return changed
+
+    def _asked(self, view: View) -> Iterable[SignalState]:
+        """Return the signals that may have a value in this step, in the order of evaluation."""
+        shape = view.shape
+        asked = self._awake.get(shape)
+        if asked is None:
+            if len(self._awake) >= _MAX_SHAPES:
+                self._awake.clear()
+            asked = self._awake[shape] = awake(self._states.values(), view)
+        return asked
+
+    def _ends(self, state: SignalState) -> bool:
+        """Return True if the past of a signal ends with this step, as it, or what it is derived from, begins anew."""
+        anew, origin = self._memory.anew, state.origin
+        if state.name not in anew and (origin is None or origin.name not in anew):
+            return False
+        anew.add(state.name)
+        return True
 
     def nearest(self) -> tuple[str, float] | None:
         """Return the signal nearest to a limit of an alert, and how near: 1 is at the limit; None before any is known.
@@ -171,9 +166,9 @@ class Judge:
         Only numbers and limits above 0 have a share of each other.
         """
         name, most = "", 0.0
-        for state, limit in self._levels:
-            threshold = limit.threshold
-            if threshold is not None and threshold > 0.0 and (value := state.past.newest) > 0.0:
+        for state, limit in self._in_force:
+            value, threshold = state.past.newest, limit.threshold
+            if value > 0.0 and threshold is not None and threshold > 0.0:
                 share = threshold / value if limit.below else value / threshold
                 if share > most:
                     name, most = state.name, share
@@ -183,12 +178,12 @@ class Judge:
         """Return the past of ``signal``."""
         return self._states[signal].past
 
-    def _place(self, state: _SignalState, place: int, changed: list[Transition]) -> None:
+    def _place(self, state: SignalState, place: int, changed: list[Transition]) -> None:
         """Read a signal at another source from now on, never at a worse one; begin anew if it, or its origin, moves."""
         origin = state.origin
         if state.place < len(state.sources) and (place != state.place or state.origin_places):
             self._begin_anew(state, changed)
-        state.place = place
+        state.place, state.get = place, state.getters[place]
         state.places += 1
         state.tried = state.getters[: place + 1]
         source: Source = state.sources[place]
@@ -200,7 +195,7 @@ class Judge:
             state.variant = "gspo" if sequence else source.variant
         self._memory.variant[state.name] = state.variant
 
-    def _begin_anew(self, state: _SignalState, changed: list[Transition]) -> None:
+    def _begin_anew(self, state: SignalState, changed: list[Transition]) -> None:
         """Forget all that depends on the source that a signal had: its past, limits, and windows.
 
         What holds ends, since value, limit and series of a condition are of one source. The new source may be in
@@ -216,31 +211,34 @@ class Judge:
                 )
                 limit.begin_anew()
         state.past, state.measures = Past(), {}
-        state.low, state.high = _NOWHERE
+        state.until = 0
         self._memory.begin_anew(state.name, state.past)
 
-    def _judge(self, state: _SignalState, value: float, changed: list[Transition]) -> None:
+    def _judge(self, state: SignalState, value: float, changed: list[Transition]) -> None:
         past = state.past
-        low, high = -inf, inf
+        low, high, until, allowed = -inf, inf, inf, dict[str, float]()
         for limit in state.limits:
             if past.count <= limit.min_observations:
-                low = inf
+                until = min(until, limit.min_observations + 1)
                 continue
             threshold = limit.constant
             if threshold is None:
-                low = inf
-                threshold = limit.find(state.variant, past, state.measures)
+                threshold, stays = limit.find(state.variant, past, state.measures)
+                until = min(until, stays)
                 if threshold is None:
                     continue
             before = limit.threshold
             beyond = value < threshold if limit.below else value > threshold
-            if beyond and limit.learning:
-                beyond = value > threshold * ALLOWANCES[limit.learning](self._memory)
-            if not beyond and not limit.beyond and not limit.eased and before == threshold:
-                # Nearly every step: nothing in the window is beyond it.
-                low, high = (max(low, threshold), high) if limit.below else (low, min(high, threshold))
+            if beyond and (why := limit.learning):
+                allowed[why] = allowed[why] if why in allowed else ALLOWANCES[why](self._memory)
+                beyond = value > threshold * allowed[why]
+            if before == threshold and limit.is_still(beyond):  # nearly every step
+                if limit.below is beyond:
+                    high = min(high, nextafter(threshold, -inf) if beyond else threshold)
+                else:
+                    low = max(low, nextafter(threshold, inf) if beyond else threshold)
                 continue
-            low = inf
+            until = 0
             limit.threshold = threshold
             over = limit.eased and not beyond and self._is_over(limit, value)
             if not beyond and not limit.beyond and not over:
@@ -251,11 +249,11 @@ class Judge:
                 was, limit.active = limit.active, limit.observe(beyond)
             if limit.active is not was or before != threshold or over:
                 changed.append(self._transition(state, limit, value, threshold, was, over=over, first=before is None))
-        state.low, state.high = low, high
+        state.low, state.high, state.until = low, high, until
 
     def _transition(
         self,
-        state: _SignalState,
+        state: SignalState,
         limit: LimitState,
         value: float,
         threshold: float,
@@ -282,7 +280,7 @@ class Judge:
             *(state.unit, memory.subject, since, changed),
         )
 
-    def _begin(self, state: _SignalState, limit: LimitState, threshold: float) -> None:
+    def _begin(self, state: SignalState, limit: LimitState, threshold: float) -> None:
         """Note the level before an incident; one that was not over goes on, with the level before it."""
         condition = limit.condition
         if not limit.eased and condition.family not in _NEVER_OVER and limit.limit.severity is not Severity.INFO:

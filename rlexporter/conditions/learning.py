@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import inf
-from operator import sub
 from statistics import median
 
 from rlexporter.conditions.past import NOISE, START, WARM, Past
@@ -72,10 +71,9 @@ def found(memory: Memory) -> bool:
     What a policy was like before that says nothing of how it moves when it learns.
     """
     reward = memory.past["reward"]
-    before, now = reward.last(10, 40), reward.last(10)
-    if not before or _flat(memory.past["flat_share"].last(10, 40)) <= 0.5:
+    if reward.count <= 40 or _flat(memory.past["flat_share"].last(10, 40)) <= 0.5:
         return False
-    return median(before) - reward.low < _NOTHING * (median(now) - reward.low)
+    return reward.median(10, 40) - reward.low < _NOTHING * (reward.median(10) - reward.low)
 
 
 def untaught(memory: Memory) -> bool:
@@ -104,13 +102,11 @@ def _gain(reward: Past) -> float:
     if reward.count <= WARM:
         return 0.0
     start = reward.start(WARM)
-    gain = median(reward.last(10)) - start
+    gain = reward.median(10) - start
     most = start if reward.best is None else reward.best
     return gain if gain > _CLEAR * _noise(reward) and gain >= _NEAR * (most - start) else 0.0
 
 
 def _noise(reward: Past) -> float:
     """Return the spread of the reward from step to step."""
-    recent = reward.last(60)
-    path: float = sum(map(abs, map(sub, recent[1:], recent)))
-    return max(path / (len(recent) - 1) / NOISE, 1e-9)
+    return max(reward.roughness() / NOISE, 1e-9)

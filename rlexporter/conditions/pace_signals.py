@@ -37,7 +37,7 @@ def step_time(view: View, memory: Memory) -> float | None:
             _find_grown(view.step, parts, pace, seconds - usual, lambda past: median(past.last(30, len(pace.slow) - 1)))
     for name, part in parts.items():
         if name in pace.parts or len(pace.parts) < MAX_FUNCTIONS:
-            pace.parts.setdefault(name, Past()).add(part)
+            pace.parts[name].add(part)
     memory.about(pace.grown)
     return seconds
 
@@ -51,11 +51,11 @@ def step_growth(view: View, memory: Memory) -> float | None:
     now, times, lengths = memory.new("step_time"), memory.past["step_time"], memory.past["length"]
     if now is None or times.count <= FIRST or memory.resumed:
         return None
-    if now > 4.0 * median(times.last(30, 2)):
+    if now < _NOTED or (now > 4.0 * times.low and now > 4.0 * median(times.last(30, 2))):
         return 0.0
-    longer = lengths.newest / max(median(lengths.first), 1.0) if lengths.count > FIRST else 1.0
+    longer = lengths.newest / max(lengths.start(FIRST), 1.0) if lengths.count > FIRST else 1.0
     first = p90(times.first)
-    if first <= 0.0 or now < _NOTED:
+    if first <= 0.0:
         return 0.0
     if now > _SLOW * first:
         _find_grown(view.step, _parts(view), memory.pace, now - first, lambda past: median(past.first))
@@ -63,7 +63,7 @@ def step_growth(view: View, memory: Memory) -> float | None:
     return now / first / max(longer, 1.0)
 
 
-@declared.signal("longest_pause", unit="seconds", of="step_time")
+@declared.signal("longest_pause", unit="seconds", of="step_time", reads=())
 def longest_pause(view: View, memory: Memory) -> float | None:
     """Return the seconds that the step took, or all of those without a step if the run counted as hung meanwhile."""
     if view.stalled is None:
@@ -89,6 +89,8 @@ def _find_grown(step: int, parts: Mapping[str, float], pace: Pace, more: float, 
 def _parts(view: View) -> dict[str, float]:
     """Return the seconds of each part of the step: its phases, and the reward functions apart from theirs."""
     phases = view.phases or view.functions.get(_PHASE, {})
+    if not (phases or view.seen):
+        return {}
     parts = {name: seconds for name, seconds in phases.items() if seconds is not None and name not in ASIDE}
     called = (pair for pair in view.seen.items() if pair[0].metric.series == _FUNCTION)
     calls = {series.labels[0]: counted.positive_sum for series, counted in called}

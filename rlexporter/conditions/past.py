@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import sqrt
+from operator import sub
 from statistics import median
 
 from rlexporter.model.condition import Baseline
@@ -33,14 +34,16 @@ Measure = float | tuple[float, float, float]
 class Past:
     """The observations of one signal, oldest first, the current one included."""
 
-    __slots__ = ("_starts", "best", "count", "first", "high", "low", "newest", "values")
+    __slots__ = ("_medians", "_rough", "_starts", "best", "count", "first", "high", "low", "newest", "values")
 
     def __init__(self) -> None:
         self.values: list[float] = []
         self.newest = float("nan")
         self.first: list[float] = []
         self.count = 0
-        self._starts: dict[int, float] = {}
+        self._starts: dict[tuple[int, int], float] = {}
+        self._medians: dict[tuple[int, int], float] = {}
+        self._rough = 0, 0.0
         self.low = float("inf")
         self.high = float("-inf")
         self.best: float | None = None
@@ -62,26 +65,50 @@ class Past:
 
     def start(self, n: int) -> float:
         """Return the median of the first ``n`` observations, of which there must be one; it is computed once."""
-        start = self._starts.get(n)
-        if start is None:
-            start = median(self.first[:n])
-            if self.count >= n:
-                self._starts[n] = start
-        return start
+        return self._first(0, n)
 
     def early(self) -> float | None:
         """Return the median of the 6th to 15th observation, as the first ones often warm up; None before there are."""
-        return median(self.first[START : START + EARLY]) if self.count >= START + EARLY else None
+        return self._first(START, START + EARLY) if self.count >= START + EARLY else None
+
+    def median(self, n: int, lag: int = 0) -> float:
+        """Return the median of `last`, of which there must be one; it is computed once for signals that share it."""
+        key = n, self.count - lag
+        known = self._medians.get(key)
+        if known is None:
+            if len(self._medians) >= KEPT:
+                self._medians.clear()
+            known = self._medians[key] = median(self.last(n, lag))
+        return known
+
+    def _first(self, begin: int, end: int) -> float:
+        known = self._starts.get((begin, end))
+        if known is None:
+            known = median(self.first[begin:end])
+            if self.count >= end:
+                self._starts[begin, end] = known
+        return known
+
+    def roughness(self) -> float:
+        """Return the mean difference of neighbors among the last 60 observations, of which there must be two."""
+        count, known = self._rough
+        if count != self.count:
+            recent = self.last(60)
+            known = sum(map(abs, map(sub, recent[1:], recent))) / (len(recent) - 1)
+            self._rough = self.count, known
+        return known
 
     def last(self, n: int, lag: int = 0) -> list[float]:
-        """Return the last ``n`` observations before the newest ``lag``; fewer if there are fewer."""
-        end = max(0, len(self.values) - lag)
-        return self.values[max(0, end - n) : end]
+        """Return the last ``n`` observations, of 1 or more, before the newest ``lag``; fewer if there are fewer."""
+        if not lag:
+            return self.values[-n:]
+        end = len(self.values) - lag
+        return self.values[max(0, end - n) : end] if end > 0 else []
 
     def note_best(self) -> float | None:
         """Update and return the best median of 10 observations in a row; None before there are 10."""
         if self.count >= 10:
-            now = median(self.last(10))
+            now = self.median(10)
             self.best = now if self.best is None else max(self.best, now)
         return self.best
 
@@ -90,7 +117,7 @@ class Past:
 class Pace:
     """How long the parts of a step take, and which one makes it slow."""
 
-    parts: dict[str, Past] = field(default_factory=dict)
+    parts: defaultdict[str, Past] = field(default_factory=lambda: defaultdict(Past))
     """The seconds of each phase of a step, and of each reward function in it."""
     slow: deque[int] = field(default_factory=deque)
     """Those of the last ten steps that took far longer than usual."""

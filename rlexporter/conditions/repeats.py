@@ -47,7 +47,8 @@ class Repeats:
         numbers, before = line.numbers, self._before
         self._before = numbers
         same = [name for name, value in numbers.items() if before.get(name) == value]
-        self._varied.update(numbers.keys() & before.keys() - {*same})
+        unvaried = numbers.keys() - self._varied if len(same) < len(numbers) else ()  # after a few lines hardly any
+        self._varied.update([name for name in unvaried if before.get(name, numbers[name]) != numbers[name]])
         # Whole numbers, such as a share of 0, are often the same by chance; others are, one at a time.
         telling = sum(not numbers[name].is_integer() for name in same if name in self._varied)
         repeated = telling >= _TOGETHER and 2 * telling >= len(numbers.keys() & self._varied)

@@ -12,11 +12,12 @@ from rlexporter.model.histogram import Histogram
 
 declared = Declared()
 
+_REWARDS = ("rl_reward_dist", "rl_reward_function_dist", "rl_reward_function_mean")
 _FLAT = 0.9
 """The share of completions in groups without a spread from which a step counts as flat."""
 
 
-@declared.signal("reward_lost", of="reward")
+@declared.signal("reward_lost", of="reward", reads=())
 def reward_lost(view: View, memory: Memory) -> float | None:
     """Return 1 if every reward of the step was None, else 0."""
     none, seen = view.anomalies.undefined.get("rl_reward_dist", 0), view.counted.get("rl_reward_dist")
@@ -27,7 +28,7 @@ def reward_lost(view: View, memory: Memory) -> float | None:
     return 0.0 if "reward" in memory.fresh else None
 
 
-@declared.signal("reward_function_lost", unit="reward functions")
+@declared.signal("reward_function_lost", unit="reward functions", reads=("rl_reward_function_mean",))
 def reward_function_lost(view: View, memory: Memory) -> float | None:
     """Count reward functions that gave no number after they had always given some. Uses log lines only."""
     if "rl_reward_dist" in view.counted:
@@ -48,7 +49,7 @@ def reward_function_lost(view: View, memory: Memory) -> float | None:
     return float(len(lost)) if functions else None
 
 
-@declared.signal("reward_functions_dead", unit="reward functions")
+@declared.signal("reward_functions_dead", unit="reward functions", reads=_REWARDS)
 def reward_functions_dead(view: View, memory: Memory) -> float | None:
     """Count reward functions that once told completions apart, but now give all the same, and not by success.
 
@@ -76,7 +77,12 @@ def reward_functions_dead(view: View, memory: Memory) -> float | None:
     return float(len(dead)) if given else None
 
 
-@declared.signal("reward_functions_silent", unit="reward functions", after=("reward_functions_dead",))
+@declared.signal(
+    "reward_functions_silent",
+    unit="reward functions",
+    after=("reward_functions_dead",),
+    reads=("reward_functions_dead",),
+)
 def reward_functions_silent(view: View, memory: Memory) -> float | None:
     """Count reward functions, if there are several, that gave all completions the same in 50 observations or more."""
     if "reward_functions_dead" not in memory.fresh or len(memory.functions) < 2:
@@ -145,7 +151,9 @@ def reward_gained(view: View, memory: Memory) -> float | None:
     return float(median(reward.last(5)) >= best - 0.1 * abs(best - start))
 
 
-@declared.signal("flat_share", unit="fraction", of="reward_std", after=("reward", "zero_std_fraction"))
+@declared.signal(
+    "flat_share", unit="fraction", of="reward_std", after=("reward", "zero_std_fraction"), reads=("reward",)
+)
 def flat_share(view: View, memory: Memory) -> float | None:
     """Return the share of completions whose group has no spread of reward; 1 if the whole step has none."""
     if "reward" not in memory.fresh:
@@ -164,7 +172,13 @@ def flat_share(view: View, memory: Memory) -> float | None:
     return float(len(set(reward.last(3))) == 1)
 
 
-@declared.signal("reward_flat", unit=UNIT, of="reward_std", after=("reward", "flat_share", "reward_gained"))
+@declared.signal(
+    "reward_flat",
+    unit=UNIT,
+    of="reward_std",
+    after=("reward", "flat_share", "reward_gained"),
+    reads=("flat_share",),
+)
 def reward_flat(view: View, memory: Memory) -> float | None:
     """Return how improbable it is that rewards do not differ for so many steps in a row; 0 if that is success.
 
@@ -181,7 +195,11 @@ def reward_flat(view: View, memory: Memory) -> float | None:
 
 
 @declared.signal(
-    "solved", unit="fraction", of="reward_std", after=("flat_share", "reward_gained", "copied", "copied_expected")
+    "solved",
+    unit="fraction",
+    of="reward_std",
+    after=("flat_share", "reward_gained", "copied", "copied_expected"),
+    reads=("flat_share",),
 )
 def solved(view: View, memory: Memory) -> float | None:
     """Return the share of completions without a spread of reward while the reward is at its best, else 0.
@@ -189,9 +207,10 @@ def solved(view: View, memory: Memory) -> float | None:
     Copies that the policy would not draw have no spread, and have solved nothing.
     """
     share, copied = memory.new("flat_share"), memory.new("copied")
-    if copied is not None and copied > (memory.new("copied_expected") or 0.0) + COPIES_EXCESS:
-        return 0.0
-    return share if share is None or memory.new("reward_gained") else 0.0
+    if share is None:
+        return None
+    copies = copied is not None and copied > (memory.new("copied_expected") or 0.0) + COPIES_EXCESS
+    return share if memory.new("reward_gained") and not copies else 0.0
 
 
 @declared.signal("reward_fall", unit="spreads", of="reward")
@@ -237,4 +256,5 @@ def reward_jump(view: View, memory: Memory) -> float | None:
     if "reward" not in memory.fresh or reward.count < 12:
         return None
     own = sorted(reward.last(50, 2))
-    return abs(reward.newest - median(own)) / max(own[-1] - own[0], 1e-9)
+    middle = (own[(len(own) - 1) // 2] + own[len(own) // 2]) / 2
+    return abs(reward.newest - middle) / max(own[-1] - own[0], 1e-9)

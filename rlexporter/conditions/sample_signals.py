@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import log, sqrt
 from statistics import median
 
-from rlexporter.conditions.past import EARLY, Past, deviation
+from rlexporter.conditions.past import EARLY, deviation
 from rlexporter.conditions.view import MAX_FUNCTIONS, Declared, Memory, View
 
 declared = Declared()
@@ -81,7 +81,7 @@ def staleness_share(view: View, memory: Memory) -> float | None:
     return age / bound if age is not None and bound else None
 
 
-@declared.signal("samples_dropped", unit="fraction")
+@declared.signal("samples_dropped", unit="fraction", reads=("rl_sample_dropped_fraction", "rl_evicted_samples"))
 def samples_dropped(view: View, memory: Memory) -> float | None:
     """Return the share of the samples that was thrown away as too old: as logged, or by their numbers."""
     if (share := view.numbers.get("rl_sample_dropped_fraction")) is not None:
@@ -94,7 +94,7 @@ def samples_dropped(view: View, memory: Memory) -> float | None:
 # Environments
 
 
-@declared.signal("rollouts_failing", unit="fraction")
+@declared.signal("rollouts_failing", unit="fraction", reads=tuple(_FAILURES))
 def rollouts_failing(view: View, memory: Memory) -> float | None:
     """Return the largest share of what fails now and did not at first: rollouts, completions, tool calls; else 0.
 
@@ -109,10 +109,10 @@ def rollouts_failing(view: View, memory: Memory) -> float | None:
         seen = True
         if series == _TOOLS and view.numbers.get("rl_tool_call_frequency", 1.0) < _FEW_CALLS:
             continue  # 0 as there was no call: a policy that learns to call tools would seem to fail more and more
-        past = memory.failures.setdefault(name, Past())
+        past = memory.failures[name]
         past.add(value)
         early = past.early()
-        if early is None or past.count < 20:
+        if early is None or past.count < 20 or past.high <= max(2.0 * early, early + 0.05):
             continue
         for steps, more in ((5, 0.1), (20, 0.05)):
             if (now := median(past.last(steps))) > max(2.0 * early, early + more):
@@ -122,7 +122,7 @@ def rollouts_failing(view: View, memory: Memory) -> float | None:
     return worst if seen else None
 
 
-@declared.signal("agents_lost", unit="agents")
+@declared.signal("agents_lost", unit="agents", reads=("rl_agent_reward",))
 def agents_lost(view: View, memory: Memory) -> float | None:
     """Count the agents or environments whose reward has fallen far below its level, and stays there.
 
@@ -137,7 +137,7 @@ def agents_lost(view: View, memory: Memory) -> float | None:
     for name, value in rewards.items():
         if name not in memory.agents and len(memory.agents) >= MAX_FUNCTIONS:
             continue
-        past = memory.agents.setdefault(name, Past())
+        past = memory.agents[name]
         past.add(value)
         before = past.last(50, 10)
         if len(before) < 2 * EARLY:
@@ -152,7 +152,7 @@ def agents_lost(view: View, memory: Memory) -> float | None:
 # The update
 
 
-@declared.signal("advantage_excess")
+@declared.signal("advantage_excess", reads=("rl_advantage_dist", "rl_advantage_max", "rl_advantage_min"))
 def advantage_excess(view: View, memory: Memory) -> float | None:
     """Return the most extreme advantage over what a z-score can be in a group: (G - 1) / sqrt(G) in one of G.
 
@@ -173,7 +173,7 @@ def advantage_excess(view: View, memory: Memory) -> float | None:
     return excess if scores else None
 
 
-@declared.signal("updates_skipped", unit="skipped updates")
+@declared.signal("updates_skipped", unit="skipped updates", reads=("rl_skipped_updates_total",))
 def updates_skipped(view: View, memory: Memory) -> float | None:
     """Count the updates of the last 20 steps that were skipped, as gradients were infinite or a rule said so."""
     counted = view.counted.get("rl_skipped_updates_total")

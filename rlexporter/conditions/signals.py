@@ -37,9 +37,9 @@ def hacking(view: View, memory: Memory) -> float | None:
     now = median(kl.last(5))
     if now <= KL_FLOOR.get(memory.variant["kl"], 0.0):
         return 0.0
-    late, middle, early = (median(reward.last(10, lag)) for lag in (0, 20, 40))
+    late, middle, early = reward.median(10), reward.median(10, 20), reward.median(10, 40)
     jump = late - middle - max(0.0, middle - early)
-    if jump <= 1.5 * deviation(reward.last(50, 20)) or jump <= 0.0 or found(memory):
+    if jump <= 0.0 or jump <= 1.5 * deviation(reward.last(50, 20)) or found(memory):
         return 0.0
     return now / max(median(kl.last(30, 20)), 1e-9)
 
@@ -95,7 +95,7 @@ def truncation_rise(view: View, memory: Memory) -> float | None:
     return rise / (1.0 - past.start(START)) if rise > _RISEN and truncated >= _NEARLY_ALL else rise
 
 
-@declared.signal("eos_missing", unit="fraction")
+@declared.signal("eos_missing", unit="fraction", reads=("rl_eos_tokens",))
 def eos_missing(view: View, memory: Memory) -> float | None:
     """Return the share of responses without an end token (modern PPO)."""
     ends, episode = view.numbers.get("rl_eos_tokens"), view.numbers.get("rl_episode")
@@ -162,7 +162,8 @@ def keys_gone(view: View, memory: Memory) -> float | None:
     now = memory.lines
     if view.keys != memory.shape:
         _change_shape(view.keys, memory, now)
-    return float(sum(count >= 10 and now - last > 3 * max(pause, 5) for last, count, pause in memory.absent))
+    gone = [count >= 10 and now - last > 3 * max(pause, 5) for last, count, pause in memory.absent]
+    return float(sum(gone))
 
 
 def _change_shape(shape: tuple[str, ...], memory: Memory, now: int) -> None:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from math import sqrt
 
-from rlexporter.conditions.evidence import Blindness, Envelope
-from rlexporter.conditions.past import START, Past, deviation
+from rlexporter.conditions.past import START, deviation
 from rlexporter.conditions.reward_signals import rewards
 from rlexporter.conditions.view import MAX_FUNCTIONS, ROUNDING, Declared, Memory, View, finite_mean, value_range
 
@@ -36,21 +35,21 @@ _TRUNCATING = {
 """Settings of the sampler, each with the values that leave the policy's distribution as it is."""
 
 
-@declared.signal("reward_outlier", unit="ranges")
+@declared.signal("reward_outlier", unit="ranges", reads=("rl_reward_dist", "rl_reward_function_dist"))
 def reward_outlier(view: View, memory: Memory) -> float | None:
     """Return how far the most extreme reward of the step is beyond all rewards before, in multiples of their range."""
     furthest: float | None = None
     for name, counted in rewards(view).items():
         if value_range(counted) is None or (name not in memory.envelopes and len(memory.envelopes) >= MAX_FUNCTIONS):
             continue
-        envelope = memory.envelopes.setdefault(name, Envelope())
+        envelope = memory.envelopes[name]
         distance = envelope.beyond(counted.minimum, counted.maximum, counted.count)
         if distance is not None and (furthest is None or distance > furthest):
             furthest = distance
     return furthest
 
 
-@declared.signal("reward_functions_blind", unit="reward functions")
+@declared.signal("reward_functions_blind", unit="reward functions", reads=("rl_reward_function_flat_fraction",))
 def reward_functions_blind(view: View, memory: Memory) -> float | None:
     """Count reward functions that no longer tell the completions of a prompt apart, while groups differ."""
     shares, given = _shares(view, "rl_reward_function_flat_fraction"), rewards(view)
@@ -60,14 +59,14 @@ def reward_functions_blind(view: View, memory: Memory) -> float | None:
             continue  # all the same: dead, or solved
         if name not in memory.groups and len(memory.groups) >= MAX_FUNCTIONS:
             continue
-        groups = memory.groups.setdefault(name, Blindness())
+        groups = memory.groups[name]
         if groups.add(share, view.step):
             blind[name] = groups.since
     memory.about(blind)
     return float(len(blind)) if shares else None
 
 
-@declared.signal("reward_zeros", unit="fraction")
+@declared.signal("reward_zeros", unit="fraction", reads=("rl_reward_function_zero_fraction", "rl_reward_zero_fraction"))
 def reward_zeros(view: View, memory: Memory) -> float | None:
     """Return the largest share of exact zeros in three steps, of a reward function or of the reward.
 
@@ -80,7 +79,7 @@ def reward_zeros(view: View, memory: Memory) -> float | None:
     for name, share in shares.items():
         if name not in memory.zeros and len(memory.zeros) >= MAX_FUNCTIONS:
             continue
-        past = memory.zeros.setdefault(name, Past())
+        past = memory.zeros[name]
         past.add(share)
         seldom = past.count > _ZEROS_FROM and sum(past.first[:_ZEROS_FROM]) <= _SELDOM * _ZEROS_FROM
         counted = given.get(name)
@@ -104,7 +103,7 @@ def _shares(view: View, series: str) -> dict[str, float]:
     }
 
 
-@declared.signal("reward_below_range", unit="ranges")
+@declared.signal("reward_below_range", unit="ranges", reads=("rl_reward_dist",))
 def reward_below_range(view: View, memory: Memory) -> float | None:
     """Return how far the mean reward of the step is below the lowest single reward before, in ranges of all before."""
     counted = view.counted.get("rl_reward_dist")
@@ -130,6 +129,7 @@ def reward_weights_lost(view: View, memory: Memory) -> float | None:
     before, memory.weights = memory.weights, weights
     if before and before != weights:
         memory.anew |= {"reward", "reward_std"}
+        memory.evaluations.clear()  # the reward becomes another thing, and so do its scores
         memory.lowest, memory.highest, memory.rewards = float("inf"), float("-inf"), 0
         memory.zeros.pop("", None)
     was = {name for name, weight in before.items() if weight} | memory.lost_weights.keys()
@@ -143,7 +143,7 @@ def reward_weights_lost(view: View, memory: Memory) -> float | None:
     return float(len(memory.lost_weights))
 
 
-@declared.signal("advantage_dead")
+@declared.signal("advantage_dead", reads=(_ADVANTAGES,))
 def advantage_dead(view: View, memory: Memory) -> float | None:
     """Return 1 if all advantages are the same although rewards differ within a group, else 0."""
     advantages, ranges = view.counted.get(_ADVANTAGES), view.counted.get("rl_reward_group_range_dist")
@@ -167,7 +167,8 @@ def prompt_shortness(view: View, memory: Memory) -> float | None:
     counted, mean = view.counted.get("rl_prompt_length_dist"), memory.new("prompt_length")
     if counted is None or mean is None:
         return None
-    share = counted.maximum / memory.shortest if memory.past["prompt_length"].count > _STEPS_OF_PROMPTS else None
+    known = memory.past["prompt_length"].count > _STEPS_OF_PROMPTS and memory.shortest > 0.0
+    share = counted.maximum / memory.shortest if known else None
     if share is None or share >= 1.0:
         memory.shortest = min(memory.shortest, mean)
     return share
@@ -180,7 +181,7 @@ def copies_excess(view: View, memory: Memory) -> float | None:
     return copied - expected if copied is not None and expected is not None and _faithful(memory) else None
 
 
-@declared.signal("sampler_gap", unit="nats per token")
+@declared.signal("sampler_gap", unit="nats per token", reads=(_LOGPROBS,))
 def sampler_gap(view: View, memory: Memory) -> float | None:
     """Return how far sampler and policy are apart for sure.
 

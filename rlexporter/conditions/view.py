@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isfinite
@@ -81,6 +81,11 @@ class View:
             elif series.metric.series == "rl_corrected_mean" and counted.count:
                 self.numbers[series.labels[0]] = finite_mean(counted)
 
+    @property
+    def shape(self) -> tuple[tuple[str, ...], ...]:
+        """Return which series the step holds; nearly every step of a run holds those of one before."""
+        return tuple(self.numbers), tuple(self.functions), tuple([series.metric.series for series in self.seen])
+
 
 def finite_mean(counted: Histogram) -> float:
     """Return the mean of the finite values; there must be at least one."""
@@ -147,7 +152,7 @@ class Memory:
     absent: list[tuple[int, int, int]] = field(default_factory=list)
     """The entries of ``keys`` for keys that the last line did not have."""
     lines: int = 0
-    envelopes: dict[str, Envelope] = field(default_factory=dict)
+    envelopes: defaultdict[str, Envelope] = field(default_factory=lambda: defaultdict(Envelope))
     """The extremes of the rewards of each reward function so far."""
     pushed: bool = False
     """True if all gradients since the weights were last looked at were not zero, and there was one."""
@@ -162,9 +167,9 @@ class Memory:
     above: CumulativeSum = field(default_factory=CumulativeSum)
     """What of them is above 0, and below it."""
     below: CumulativeSum = field(default_factory=CumulativeSum)
-    zeros: dict[str, Past] = field(default_factory=dict)
+    zeros: defaultdict[str, Past] = field(default_factory=lambda: defaultdict(Past))
     """The share of rewards that are exactly 0, of each reward function and, by an empty name, of the reward."""
-    groups: dict[str, Blindness] = field(default_factory=dict)
+    groups: defaultdict[str, Blindness] = field(default_factory=lambda: defaultdict(Blindness))
     """Of each reward function, how it has told the completions of a prompt apart."""
     lowest: float = float("inf")
     """The lowest reward so far that is not far below all before it, and the highest."""
@@ -179,11 +184,11 @@ class Memory:
     """The reward functions whose weight has become 0, each with the step of that."""
     anew: set[str] = field(default_factory=set)
     """The signals whose past ends with this step, as what they measure is another thing from now on."""
-    failures: dict[str, Past] = field(default_factory=dict)
+    failures: defaultdict[str, Past] = field(default_factory=lambda: defaultdict(Past))
     """The share of each thing that can fail: rollouts, completions, tool calls."""
-    agents: dict[str, Past] = field(default_factory=dict)
+    agents: defaultdict[str, Past] = field(default_factory=lambda: defaultdict(Past))
     """The mean reward of each agent or environment."""
-    evaluations: dict[str, Evaluated] = field(default_factory=dict)
+    evaluations: defaultdict[str, Evaluated] = field(default_factory=lambda: defaultdict(Evaluated))
     """The evaluations of each score."""
     fallen: dict[str, bool] | None = None
     """The scores that have fallen, each with True if the training reward rose meanwhile; None without an evaluation."""
@@ -216,9 +221,6 @@ class Memory:
 Derive = Callable[[View, Memory], "float | None"]
 """A function that computes a number from a step and from the past of other signals; None if the step has none."""
 
-Getter = Callable[[View, Memory], "float | None"] | str
-"""A function, or the name of a number that is used as it is."""
-
 
 class Declared:
     """Collects the derived signals of one module, in their order there."""
@@ -228,16 +230,23 @@ class Declared:
         self.functions: dict[str, Derive] = {}
 
     def signal(
-        self, name: str, *, unit: str = "", of: str = "", after: tuple[str, ...] = ()
+        self,
+        name: str,
+        *,
+        unit: str = "",
+        of: str = "",
+        after: tuple[str, ...] = (),
+        reads: tuple[str, ...] | None = None,
     ) -> Callable[[Derive], Derive]:
         """Declare the decorated function as the signal ``name``, in ``unit``.
 
         ``of``: its main input, whose variant and series it shares. ``after``: further signals that it reads. All of
-        them must be declared before it: `ordered` checks that.
+        them must be declared before it: `ordered` checks that. ``reads``: as `Source.reads`; ``of`` if not given.
         """
+        wants = ((of,) if of else ()) if reads is None else reads
 
         def declare(function: Derive) -> Derive:
-            self.signals.append(Signal(name, unit, (Source(name, Read.DERIVED),), of, after))
+            self.signals.append(Signal(name, unit, (Source(name, Read.DERIVED, reads=wants),), of, after))
             self.functions[name] = function
             return function
 
@@ -264,35 +273,3 @@ def ordered(signals: Sequence[Signal]) -> tuple[Signal, ...]:
             raise ValueError(f"declare the signal {signal.name} after {' and '.join(missing)}: it is computed from it")
         known.add(signal.name)
     return tuple(signals)
-
-
-def getter(source: Source, derive: Mapping[str, Derive]) -> Getter:
-    """Return the getter of ``source``; a function returns None if the step does not have it."""
-    series = source.series
-    if source.read is Read.DERIVED:
-        return derive[series]
-    if source.read is Read.VALUE:
-        return series
-    of = _of(source)
-
-    def read(view: View, memory: Memory) -> float | None:
-        counted = view.counted.get(series)
-        return of(counted) if counted is not None and counted.count else None
-
-    return read
-
-
-def _of(source: Source) -> Callable[[Histogram], float | None]:
-    if source.read is Read.MEAN:
-        return finite_mean
-    if source.read is Read.MINUS_MEAN:
-        return lambda counted: -finite_mean(counted)
-    if source.read is Read.SPREAD:
-        return value_range
-    low, high = source.outside
-
-    def share(counted: Histogram) -> float:
-        pairs = zip(counted.bounds, counted.counts, strict=False)
-        return 1.0 - sum(number for bound, number in pairs if low < bound <= high) / counted.count
-
-    return share

@@ -7,7 +7,7 @@ from rlexporter.conditions.view import Declared, Memory, View
 
 declared = Declared()
 
-_CHANGED = "rl_weight_changed_fraction"
+_CHANGED, _GRADIENTS = "rl_weight_changed_fraction", "rl_grad_norm_dist"
 _UNTIL_MOVED = 20
 """The number of looks after which weights that have never changed are frozen; before it the rate may be tiny yet."""
 _WARM_RATE = 0.1
@@ -18,14 +18,14 @@ _LOOKS = 10
 """The number of looks before the usual share of weights that change is known."""
 
 
-@declared.signal("weights_still", after=("learning_rate",))
+@declared.signal("weights_still", after=("learning_rate",), reads=(_CHANGED, _GRADIENTS))
 def weights_still(view: View, memory: Memory) -> float | None:
     """Return 1 if no weight has changed since the last look although gradients were not zero, else 0.
 
     None where nothing is to be expected: without a gradient, at the low end of a schedule (in bf16 such updates are
     lost in rounding), and before weights have ever changed.
     """
-    gradients, changed = view.counted.get("rl_grad_norm_dist"), view.counted.get(_CHANGED)
+    gradients, changed = view.counted.get(_GRADIENTS), view.counted.get(_CHANGED)
     here = gradients is not None and gradients.count > 0 and gradients.minimum > 0
     if changed is None or not changed.count:
         memory.pushed = memory.pushed and (here or gradients is None)

@@ -9,7 +9,7 @@ from typing import Any
 
 from rlexporter.catalog.conditions import CONDITION_NAMED
 from rlexporter.conditions.judge import Thresholds
-from rlexporter.conditions.limit_state import Factor
+from rlexporter.conditions.signal_state import Factor
 from rlexporter.conditions.watch import STALLED
 from rlexporter.config import parsers
 from rlexporter.model.condition import Condition, Limit

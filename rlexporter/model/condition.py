@@ -112,6 +112,8 @@ class Source:
     algorithms: tuple[str, ...] = ()
     outside: tuple[float, float] = (0.0, 0.0)
     """For `Read.SHARE`: the bounds of the histogram between which values are healthy."""
+    reads: tuple[str, ...] = ()
+    """For `Read.DERIVED`: the series and signals of which a step must have one; it is asked in every step without."""
 
     @property
     def derived(self) -> bool:

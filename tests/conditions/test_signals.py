@@ -18,7 +18,8 @@ from rlexporter.conditions.evidence import Doubt, Streak
 from rlexporter.conditions.from_catalog import SIGNAL_NAMED, SIGNALS
 from rlexporter.conditions.past import Past
 from rlexporter.conditions.reward_signals import reward_functions_dead, reward_functions_silent
-from rlexporter.conditions.view import Memory, View, getter, ordered
+from rlexporter.conditions.signal_state import getter
+from rlexporter.conditions.view import Memory, View, ordered
 from rlexporter.model.condition import Read, Signal, Source
 from rlexporter.model.snapshot import AnomalyCounts
 from tests.conditions.planted import Line, Planted, counted, wave
