@@ -88,11 +88,11 @@ def _measured(incident: Incident, samples: Samples, language: Language) -> str:
         value = samples.value(name) if name else None
         if name is None or value is None:
             return ""
-        return language("`{series}` is now {value}.", series=name, value=quantity(value, NAMED[name].unit))
+        return language("`{series}` is now {value}.", series=name, value=quantity(value, NAMED[name].unit, language))
     if not (isfinite(incident.value) and isfinite(incident.threshold)):
         return ""
-    told = {"value": quantity(incident.value, incident.unit), "limit": quantity(incident.threshold, incident.unit)}
-    return language("In step {step}: {value}, limit {limit}.", step=str(incident.step), **told)
+    had, limit = (quantity(each, incident.unit, language) for each in (incident.value, incident.threshold))
+    return language("In step {step}: {value}, limit {limit}.", step=str(incident.step), value=had, limit=limit)
 
 
 def _returned(function: str, samples: Samples, language: Language) -> str:

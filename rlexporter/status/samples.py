@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from math import isfinite, isnan
 
+from rlexporter.catalog.languages import ENGLISH, Language
 from rlexporter.catalog.metrics import MAY_BE_NONFINITE, NAMED
+from rlexporter.catalog.questions import QUESTIONS
 from rlexporter.conditions import evidence
+from rlexporter.conditions.from_catalog import SIGNALS, sources
 from rlexporter.model.snapshot import Snapshot
 
 Number = float | int | str | None
@@ -25,20 +29,30 @@ def whole(value: float | None) -> Number:
     return int(value) if value is not None and isfinite(value) else number(value)
 
 
+_SHOWN = {NAMED[one.series].unit for question in QUESTIONS for shown in question.main for one in sources(shown)}
+UNITS = sorted((_SHOWN | {signal.unit for signal in SIGNALS}) - {"", "fraction", "reward"})
+"""What follows a number of a card or of an incident, in the language of the page; other units are English."""
 COUNTED = ("values", "reward functions", "keys")
 """The units of signals that count errors: any is too many."""
 
 
-def quantity(value: float, unit: str) -> str:
+def quantity(value: float, unit: str, language: Language = ENGLISH) -> str:
     """Return ``value`` with its unit: `0.83 nats per token`, `95 %`, `1 key`."""
     if unit == evidence.UNIT:
-        return f"a chance of 1 in 10^{value:.3g}"
+        return language("a chance of 1 in 10^{power}", power=f"{value:.3g}")
     if unit == "fraction":
         return f"{100 * value:.4g} %"
-    if value == 1:
-        unit = unit.removesuffix("s")
-    unit = "" if unit == "reward" else unit
+    unit = "" if unit == "reward" else language(unit)
+    if value == 1 and language is ENGLISH:
+        unit = singular(unit)
     return f"{value:.4g} {unit}".rstrip()
+
+
+def singular(unit: str) -> str:
+    """Return an English unit for one of it: `token per second`, `batch`, `entry`."""
+    head, per, rest = unit.partition(" per ")
+    stem = re.sub(r"ies$", "y", head) if head.endswith("ies") else re.sub(r"(?<=ch)es$|(?<!/)s$", "", head)
+    return stem + per + rest
 
 
 class Samples:

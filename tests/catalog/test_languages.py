@@ -19,6 +19,7 @@ from rlexporter.catalog.languages import CODES, language
 from rlexporter.catalog.questions import QUESTIONS
 from rlexporter.endpoint.app import preferred
 from rlexporter.status.page import STRINGS
+from rlexporter.status.samples import UNITS
 from scripts.pack.runbooks import REMEDIES
 
 FOREIGN = [code for code in CODES if code != "en"]
@@ -65,9 +66,21 @@ TEXTS = {
     *(text for condition in CONDITIONS for text in (condition.summary, *condition.remedies)),
     *RUN_FAILED.remedies,
     *RUN_STALLED.remedies,
+    *UNITS,
 }
 """All else is English only: what the catalog says of a series, the meaning and causes of a condition."""
-TERMS = {"Advantage", "Loss", "Runbook", "Runbook: {alert}", "Value loss", "entropy", "rank {rank}", "value loss"}
+TERMS = {
+    "Advantage",
+    "Loss",
+    "Runbook",
+    "Runbook: {alert}",
+    "Value loss",
+    "entropy",
+    "rank {rank}",
+    "value loss",
+    "advantage",
+    "TFLOP/s",
+}
 TERMS.add("Set `disable_dropout=True`.")
 """Texts that are the same in Vietnamese, or in both."""
 

@@ -481,6 +481,7 @@ def test_the_language_of_the_browser(browser: Browser, exporter: Exporter, local
             expect(found.page.locator(".card h2").first).to_have_text(title)
             expect(found.page.locator("#verdict-text")).to_contain_text(say("A reward is NaN or infinite."))
             expect(found.page.locator("#timeline-title")).to_have_text(say("Timeline"))
+            assert say("errors") in found.page.locator(".card .figure .unit").all_inner_texts()
             expect(found.page.locator("#verdict-steps li").first).to_contain_text(say("Stop the run."))
             expect(found.page.locator("#links a").last).to_have_text(say("Documentation"))
             assert NAMED["rl_reward_mean"].help in found.page.locator("#rows .help[lang=en]").all_inner_texts()

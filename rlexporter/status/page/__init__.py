@@ -12,6 +12,7 @@ from string import Template
 from typing import Any
 
 from rlexporter.catalog.languages import CODES, ENGLISH, Language, language
+from rlexporter.status.samples import UNITS, singular
 
 _PARTS = (
     *("strings.js", "dom.js", "numbers.js", "plot.js", "curve.js", "distribution.js"),
@@ -45,7 +46,10 @@ STRINGS: Mapping[str, str] = json.loads(_read("strings.json"))
 
 def _strings(of: Language) -> dict[str, str]:
     """Return the texts in a language. Only English has a form for one."""
-    return {name: of(text) for name, text in STRINGS.items() if of is ENGLISH or not name.endswith(".one")}
+    own = {name: of(text) for name, text in STRINGS.items() if of is ENGLISH or not name.endswith(".one")}
+    if of is ENGLISH:  # the id of a unit is its English text
+        return own | {f"{unit}.one": singular(unit) for unit in UNITS if singular(unit) != unit}
+    return own | {unit: of(unit) for unit in UNITS}
 
 
 def _literal(value: object) -> str:

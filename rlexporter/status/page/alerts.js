@@ -42,9 +42,9 @@ function fillAlert(node, each) {
   const began = [t("alert.step", { step: GROUPED.format(each.step) }), each.timestamp ? clock(each.timestamp) : "", each.count > 1 ? t("times", { count: each.count }) : ""];
   say(step, began.filter(Boolean).join(" · "));
   const limited = (each.threshold ?? null) !== null;
-  const unit = each.signal_unit && each.signal_unit !== "fraction" ? ` ${each.signal_unit}` : "";
+  const unit = (number) => ` ${unitOf(each.signal_unit, number)}`.trimEnd();
   if (countsNonfinite(each)) say(value, t("alert.nonfinite", { count: each.value }), full(each.value));
-  else say(value, t(limited ? "alert.value" : "alert.value.alone", { value: short(each.value) + (limited ? "" : unit), limit: short(each.threshold) + unit }), `${full(each.value)} / ${full(each.threshold)}`);
+  else say(value, t(limited ? "alert.value" : "alert.value.alone", { value: short(each.value) + (limited ? "" : unit(each.value)), limit: short(each.threshold) + unit(each.threshold) }), `${full(each.value)} / ${full(each.threshold)}`);
   if (runbook.dataset.to !== each.runbook) {
     runbook.dataset.to = each.runbook;
     const to = link(page(each.runbook), t("runbook"));

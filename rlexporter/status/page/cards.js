@@ -41,7 +41,7 @@ function makeCard(card) {
 }
 
 function makeMain(main, curve, kind) {
-  const words = el("div", { class: "words" }, el("h3"), el("p", { class: "figure" }, el("span", { class: "number" }), " ", el("span", { class: "unit", lang: "en" })), el("p", { class: "limits" }));
+  const words = el("div", { class: "words" }, el("h3"), el("p", { class: "figure" }, el("span", { class: "number" }), " ", el("span", { class: "unit" })), el("p", { class: "limits" }));
   const node = el("div", { class: kind }, words, curve.root);
   node.curve = curve;
   return node;
@@ -51,7 +51,7 @@ function fillMain(node, main, status) {
   const [title, figure, limits] = node.children[0].children;
   say(title, called(main, main.name), [idOf(main), main.unit].filter(Boolean).join(", "));
   number(figure.children[0], main.value);
-  say(figure.children[1], ["fraction", "reward"].includes(main.unit) ? "" : main.unit || "");
+  say(figure.children[1], unitOf(main.unit, main.value));
   const limit = nearestLimit(main);
   const usual = main.healthy ? t("usual", { range: main.healthy }) : "";
   const words = limit ? [limit.words, limit.relative && t("limit.own")].filter(Boolean).join(", ") : usual;

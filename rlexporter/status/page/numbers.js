@@ -25,6 +25,11 @@ function scientific(number) {
   return `${digits.replace(/\.?0+$/, "")}e${power.replace("+", "")}`.replaceAll("-", "−");
 }
 
+// The unit that follows a number; a share and a reward have none.
+function unitOf(unit, value) {
+  return !unit || unit === "fraction" || unit === "reward" ? "" : t(unit, { count: numeric(value) });
+}
+
 function full(value) {
   return value === null || value === undefined ? t("none") : String(value);
 }
@@ -41,8 +46,8 @@ function percent(share) {
 
 function duration(seconds) {
   const s = Math.max(0, seconds);
-  if (s < 10) return t("seconds", { s: SIGNIFICANT.format(Math.round(s * 10) / 10) });
-  if (s < 99.5) return t("seconds", { s: Math.round(s) });
+  if (s < 10) return t("seconds.short", { s: SIGNIFICANT.format(Math.round(s * 10) / 10) });
+  if (s < 99.5) return t("seconds.short", { s: Math.round(s) });
   const m = Math.floor(s / 60);
   if (m < 60) return t("minutes", { m, s: Math.floor(s % 60) });
   const h = Math.floor(m / 60);

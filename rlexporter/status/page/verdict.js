@@ -98,7 +98,7 @@ function figure(said, cause) {
   const signal = said.curve.series === "rl_signal" ? said.curve.labels.signal : "";
   const name = called(signal ? { name: `rl_${signal}` } : said.curve);
   const judged = signal && cause?.signal === signal;
-  const unit = judged && cause?.signal_unit !== "fraction" ? cause?.signal_unit : "";
+  const unit = judged ? unitOf(cause.signal_unit) : "";
   say(node.firstElementChild, unit ? `${name}, ${unit}` : name);
   const exact = judged && Number.isFinite(numeric(cause.threshold));
   node.curve.show({ ...shown, earlier: earlierOf(said.curve), events: [], since: cause?.since ?? null, limits: exact ? [{ value: cause.threshold, severity: cause.severity, below: cause.below, words: t(cause.below ? "limit.below" : "limit.above", { value: short(cause.threshold) }) }] : [] });
