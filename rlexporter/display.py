@@ -17,6 +17,8 @@ from typing import TextIO
 from rlexporter.catalog.conditions import CONDITION_NAMED
 from rlexporter.exporter import Exporter
 from rlexporter.model.snapshot import Snapshot
+from rlexporter.status.samples import Samples
+from rlexporter.status.verdict import verdict
 
 _SHOWN = (
     ("reward", "rl_reward_mean"),
@@ -119,6 +121,8 @@ class Display:
             if value is not None and name in self._first:
                 self.say(f"  {label:8} {self._first[name]:8.3g} -> {value:8.3g}   {name}")
         self.say(f"  {_nonfinite(now)}; {len(metrics)} metrics served")
+        said = verdict(Samples(now), time.time())
+        self.say(textwrap.fill(f"{said.word}: {said.text}", int(min(self._columns(), 10_000)), break_on_hyphens=False))
 
     def stay(self, seconds: float) -> None:
         """Serve the final state for ``seconds`` more, so that it can be seen or scraped; Ctrl-C closes the endpoint."""

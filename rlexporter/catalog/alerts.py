@@ -136,7 +136,10 @@ INHIBITIONS: tuple[tuple[tuple[Family, ...], tuple[Family, ...]], ...] = (
     ),
     (
         (Family.POLICY_STEP, Family.GRAD, Family.LR, Family.WEIGHTS),
-        (Family.KL_HIGH, Family.ENTROPY_LOW, Family.ENTROPY_HIGH, Family.REWARD_DROP, Family.LENGTH, Family.PLATEAU),
+        (
+            *(Family.KL_HIGH, Family.ENTROPY_LOW, Family.ENTROPY_HIGH, Family.REWARD_DROP, Family.LENGTH),
+            *(Family.PLATEAU, Family.EVALUATION),
+        ),
     ),
     ((Family.REWARD_JUMP,), (Family.VALUE, Family.GRAD, Family.POLICY_STEP, Family.WEIGHTS, Family.KL_HIGH)),
     ((Family.TRUNCATION,), (Family.LENGTH,)),

@@ -62,11 +62,11 @@ def _fallen(view: View, memory: Memory) -> dict[str, bool] | None:
 def _scores(
     functions: Mapping[str, Mapping[str, float | None]], numbers: Mapping[str, float]
 ) -> Iterator[tuple[str, float]]:
-    """Return the scores of the step by name: data set, score and statistic."""
+    """Return the scores of the step by name: data set, score and statistic; TRL's key where there is one data set."""
     for series in SCORES:
         if series in numbers:
             yield "validation", numbers[series]
         for labels, value in functions.get(series, {}).items():
             named = series != "rl_eval_score" or (_BETTER.search(labels) and not _NO_MEAN.search(labels))
             if named and value is not None and abs(value) < inf:
-                yield labels, value
+                yield "eval_reward" if labels == "default" else labels, value

@@ -82,6 +82,7 @@ FINISHED = {
     "rlexporter check metrics.jsonl": (0, "metrics.jsonl: grpo run"),
     "rlexporter check mine.jsonl --map 'mine/scalar_reward=reward,mine/kl=kl_per_sequence'": (0, "no alert"),
     "rlexporter check --thresholds kl_high=0.5,entropy_low=off run.jsonl": (0, "run.jsonl: grpo run"),
+    "rlexporter demo --fault dead_reward@150 --steps 200 --linger 0": (0, "act: letter_reward no longer tells"),
     "rlexporter generate --out pack": (0, "alerts/rlexporter.rules.yml"),
     "rlexporter generate --out pack --grafana-url https://grafana.example.org "
     "--runbooks-url https://wiki.example.org/rl/runbooks": (0, "alerts/rlexporter.rules.yml"),

@@ -215,6 +215,8 @@ def test_a_fault_begins_its_alert(kind: str, at: int) -> None:
     assert [step for step in begun if at <= int(step) <= at + within], done.stdout
     assert re.findall(r"^step \d+  (?:warning|critical) +(?!RLStep).*", before, re.MULTILINE) == []
     assert f" {end} after step" in after
+    said = "look: The learning rate has jumped" if kind == "lr_spike" else "act: "
+    assert f"\n{said}" in after, after
     assert ("NaN or infinite: none;" in after) == (not kind.startswith("nan"))
 
 
@@ -226,6 +228,7 @@ def test_a_fault_may_come_too_late() -> None:
 
     assert done.returncode == 0, done.stderr
     assert "NaN or infinite: none;" in done.stdout
+    assert "\nfine: " in done.stdout
     assert "the run ended before the fault" in done.stdout
 
 
