@@ -186,3 +186,4 @@ def _play(player: Player, recording: Recording, speed: float, display: Display) 
         player.take(event)
         if event.state is None:
             display.step()
+            player.run.note()  # each step is in the curves of the page, however fast they are played

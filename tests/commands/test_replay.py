@@ -117,6 +117,29 @@ def test_steps_come_in_their_order_and_at_their_pace(tmp_path: Path, clock: _Clo
     assert clock.now == ended, "at once"
 
 
+def test_curves_hold_each_step_however_fast_it_is_played(
+    tmp_path: Path, clock: _Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The page shows the whole run: far more steps than a reader finds that comes twice a second."""
+    logs = [
+        {"event": "log", "time": 1e9 + step, "global_step": step, "logs": {"reward": 0.1 * step}}
+        for step in range(1, 301)
+    ]
+    ended = {"event": "state", "time": 1e9 + 301, "state": "finished"}
+    path = flat(tmp_path / "r.jsonl", {"event": "meta", "time": 1e9, "run": "r", "algorithm": "grpo"}, *logs, ended)
+    seen: list[list[int]] = []
+
+    def sleep(seconds: float) -> None:
+        (exporter,) = serving()
+        curves = json.loads(fetch(f"{exporter.url}/api/history")[1])["curves"]
+        seen.extend(curve["steps"] for curve in curves if curve["series"] == "rl_reward_mean")
+        clock.now += seconds
+
+    monkeypatch.setattr(clock, "sleep", sleep)
+    assert _replay(path, "--speed", "max", "--linger", "1") == 0
+    assert seen == [[*range(1, 301)]]
+
+
 def test_a_recording_that_just_stops_takes_its_endpoint_along(
     tmp_path: Path, clock: _Clock, capsys: pytest.CaptureFixture[str]
 ) -> None:
