@@ -14,7 +14,7 @@ from rlexporter.catalog.causes import WAKE
 from rlexporter.conditions.evidence import Streak
 from rlexporter.conditions.learning import ALLOWANCES
 from rlexporter.conditions.past import Past
-from rlexporter.conditions.signal_state import Factor, Level, LimitState, SignalState, awake
+from rlexporter.conditions.signal_state import Factor, Getter, Level, LimitState, SignalState, awake
 from rlexporter.conditions.view import Derive, Memory, View
 from rlexporter.model.condition import Baseline, Condition, Family, Limit, Severity, Signal, Source
 from rlexporter.model.incident import Standing
@@ -124,7 +124,7 @@ class Judge:
                 continue
             origin = state.origin
             if get is not state.get or (origin is not None and origin.places != state.origin_places):
-                self._place(state, state.getters.index(get), changed)
+                self._place(state, get, changed)
             past = state.past
             past.add(value)
             fresh.add(state.name)
@@ -178,12 +178,12 @@ class Judge:
         """Return the past of ``signal``."""
         return self._states[signal].past
 
-    def _place(self, state: SignalState, place: int, changed: list[Transition]) -> None:
+    def _place(self, state: SignalState, get: Getter, changed: list[Transition]) -> None:
         """Read a signal at another source from now on, never at a worse one; begin anew if it, or its origin, moves."""
         origin = state.origin
-        if state.place < len(state.sources) and (place != state.place or state.origin_places):
+        if state.get is not None and (get is not state.get or state.origin_places):
             self._begin_anew(state, changed)
-        state.place, state.get = place, state.getters[place]
+        state.get, place = get, state.getters.index(get)
         state.places += 1
         state.tried = state.getters[: place + 1]
         source: Source = state.sources[place]
@@ -230,7 +230,8 @@ class Judge:
             before = limit.threshold
             beyond = value < threshold if limit.below else value > threshold
             if beyond and (why := limit.learning):
-                allowed[why] = allowed[why] if why in allowed else ALLOWANCES[why](self._memory)
+                if why not in allowed:
+                    allowed[why] = ALLOWANCES[why](self._memory)
                 beyond = value > threshold * allowed[why]
             if before == threshold and limit.is_still(beyond):  # nearly every step
                 if limit.below is beyond:

@@ -170,20 +170,7 @@ class SignalState:
     """A signal of a run: its sources, its past, and the limits on it."""
 
     __slots__ = (
-        *(
-            "gauge",
-            "get",
-            "getters",
-            "high",
-            "limits",
-            "low",
-            "measures",
-            "name",
-            "origin",
-            "origin_places",
-            "past",
-            "place",
-        ),
+        *("gauge", "get", "getters", "high", "limits", "low", "measures", "name", "origin", "origin_places", "past"),
         *("places", "series", "sources", "tried", "unit", "until", "variant"),
     )
 
@@ -197,10 +184,9 @@ class SignalState:
         self.sources = [source for source in signal.sources if not source.algorithms or algorithm in source.algorithms]
         self.getters = [getter(source, derive) for source in self.sources]
         self.get: Getter | None = None
-        """The getter that it was read with last."""
+        """The getter that it was read with last; None before it was read."""
         self.tried = self.getters
         """The getters of the source that was read last and of all better ones."""
-        self.place = len(self.sources)
         self.places = self.origin_places = 0
         """The number of sources that this signal, and its origin, had so far."""
         self.series = self.variant = ""

@@ -51,8 +51,8 @@ def quantity(value: float, unit: str, language: Language = ENGLISH) -> str:
 def singular(unit: str) -> str:
     """Return an English unit for one of it: `token per second`, `batch`, `entry`."""
     head, per, rest = unit.partition(" per ")
-    stem = re.sub(r"ies$", "y", head) if head.endswith("ies") else re.sub(r"(?<=ch)es$|(?<!/)s$", "", head)
-    return stem + per + rest
+    one = f"{head[:-3]}y" if head.endswith("ies") else re.sub(r"(?<=ch)es$|(?<!/)s$", "", head)
+    return one + per + rest
 
 
 class Samples:
