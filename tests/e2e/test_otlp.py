@@ -27,6 +27,8 @@ from tests.e2e.victoria import alerting, receiving, scraping, settle
 from tests.tools import Prometheus, eventually, heard, prometheus, scraped
 
 _SECONDS = 60.0
+_SCRAPE = 3.0
+"""The seconds between two scrapes, in which one process answers 43 requests."""
 
 Key = frozenset[tuple[str, str]]
 
@@ -48,9 +50,9 @@ def _sides(folder: Path) -> Iterator[Sides]:
         environment.setenv("RLEXPORTER_OTLP", f"http://127.0.0.1:{pushed.port}/opentelemetry")
         environment.setenv("OTEL_METRIC_EXPORT_INTERVAL", "1000")
         with world.running() as (targets, ticks):
-            victoria = stack.enter_context(scraping(folder / "scraped", targets))
+            victoria = stack.enter_context(scraping(folder / "scraped", targets, f"{_SCRAPE:.0f}s"))
             world.play(ticks)
-            slowly = {"scrape_interval": "3s", "scrape_timeout": "3s"}  # one process answers 43 requests in that time
+            slowly = dict.fromkeys(("scrape_interval", "scrape_timeout"), f"{_SCRAPE:.0f}s")
             server = stack.enter_context(prometheus("3", folder / "prometheus", targets, scrape=slowly))
             _judge(stack, folder, victoria, pushed)
             since = time.time()
@@ -157,7 +159,7 @@ def _every_series_is_there_and_equal(sides: Sides, scraper: Server) -> None:
 
 
 def _view(run: str) -> View:
-    return View({**ANY, "job": "rlexporter", "run": run, "datasource": "prometheus"}, _SECONDS, 1.0)
+    return View({**ANY, "job": "rlexporter", "run": run, "datasource": "prometheus"}, _SECONDS, _SCRAPE)
 
 
 def _answer(server: Server, run: str, panel: Json, target: Json) -> set[Key]:
