@@ -315,10 +315,12 @@ CONDITIONS: tuple[Condition, ...] = (
             "A remote reward service answers with NaN when it fails.",
         ),
         remedies=(
-            "If `rl_nonfinite_values_total` counts it for `rl_reward_function_dist`, a reward function returned it. "
-            "Let it return None for samples that it cannot judge, and a number for all others.",
-            "GRPO: resume from an earlier checkpoint, as NaN is averaged away and what was learned from "
-            "those groups is wrong.",
+            "GRPO, RLOO: let the reward function return None for samples that it cannot judge, and a number for all "
+            "others.",
+            "PPO, Legacy PPO: run the reward model in bf16 or fp32, and on completions no longer than it was trained "
+            "on.",
+            "GRPO, RLOO: what was learned from those groups is wrong, as NaN is averaged away: resume from a "
+            "checkpoint from before, if there is one.",
         ),
     ),
     _nonfinite("nonfinite_kl", "RLKLNonFinite", "The KL divergence", related=("rl_kl_per_token", "rl_kl_per_sequence")),
@@ -1087,6 +1089,7 @@ CONDITIONS: tuple[Condition, ...] = (
     condition("reward_hacking", "RLRewardHacking", Family.KL_HIGH).when(
         above("hacking", critical(5.0)),
         summary="The reward rises while KL runs away.",
+        about="{subject} rises while KL runs away.",
         meaning="Within 20 steps the reward has jumped by more than 1.5 of its standard deviations, and the KL "
         "divergence to several times what it was: what is gained may be gained by leaving the reference, not by being "
         "better. A reward of which most groups had none 40 steps ago has been found since: that is no jump.",

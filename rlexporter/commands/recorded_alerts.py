@@ -13,12 +13,11 @@ from rlexporter.catalog.metrics import CATALOG
 from rlexporter.commands import playback
 from rlexporter.conditions import from_catalog
 from rlexporter.conditions.from_catalog import series_of
-from rlexporter.conditions.incidents import Key
 from rlexporter.conditions.judge import Thresholds
 from rlexporter.conditions.watch import Watch
 from rlexporter.frameworks.known import FRAMEWORKS
 from rlexporter.model.condition import Baseline, Condition, Severity, Signal
-from rlexporter.model.incident import FINE
+from rlexporter.model.incident import FINE, Key
 from rlexporter.model.snapshot import RunState
 from rlexporter.recording import Recording
 from rlexporter.run.run import Run

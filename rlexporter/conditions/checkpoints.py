@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping, Sequence
 
-from rlexporter.conditions.incidents import Key
-from rlexporter.conditions.judge import Transition
 from rlexporter.conditions.view import View
 from rlexporter.model.condition import Family, Severity
 from rlexporter.model.histogram import Histogram
+from rlexporter.model.incident import Key, Transition
 
 _KEPT = 8
 """The good checkpoints that are remembered, in case that one is taken back."""
@@ -56,7 +55,7 @@ class Checkpoints:
         for transition in transitions:
             if transition.limit.severity is not Severity.CRITICAL:
                 continue
-            key = (transition.condition.name, transition.limit.severity.value)
+            key = transition.key
             if transition.active:
                 self._begin(self._since.setdefault(key, first))
                 self._doubtful.discard(key)

@@ -12,21 +12,17 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from rlexporter.catalog.causes import FAILURE, FATAL, WAKE, Place, foretells, may_explain
-from rlexporter.conditions.judge import Transition
 from rlexporter.conditions.nonfinite import StepOrder
 from rlexporter.conditions.ranking import ranked
 from rlexporter.conditions.view import View
 from rlexporter.model.condition import Family, Severity
-from rlexporter.model.incident import ACT, FINE, LOOK, WORDS, Incident, Standing
+from rlexporter.model.incident import ACT, FINE, LOOK, WORDS, Incident, Key, Standing, Transition
 
 _WEIGHTS = "nonfinite_weights"
 _END_WEIGHTS = ("nonfinite_policy_loss", "nonfinite_value_loss", "nonfinite_loss", "nonfinite_grad")
 """The conditions that end the weights by the next step, as long as they hold: there the order of a step begins anew."""
 _OF_REWARDS = ("nonfinite_reward", "reward_lost", "reward_function_lost")
 """The conditions that no weight explains: a reward function reads text."""
-
-Key = tuple[str, str]
-"""The name of a condition, and a severity."""
 
 
 class Mark(NamedTuple):
@@ -47,7 +43,7 @@ class _Begun:
     def __init__(self, transition: Transition, at: int, look: int, where: Place) -> None:
         self.condition = transition.condition
         self.limit = transition.limit
-        self.key = (self.condition.name, self.limit.severity.value)
+        self.key = transition.key
         self.transition = transition
         self.at = at
         self.look = look
@@ -115,7 +111,7 @@ class Incidents:
         self._now += view.advanced
         self._looks += 1
         lapsed = self._lapses is not None and view.step >= self._lapses
-        changed = [transition for transition in transitions if transition.changed]
+        changed = [each for each in transitions if each.changed and (each.began or each.key in self._begun)]
         if not (changed or self._fading or lapsed):  # nearly every step
             return []
         marks = self._marks(changed, view, time)
@@ -128,7 +124,7 @@ class Incidents:
     def _marks(self, transitions: Sequence[Transition], view: View, time: float) -> list[Mark]:
         new = []
         for transition in transitions:
-            key = (transition.condition.name, transition.limit.severity.value)
+            key = transition.key
             if transition.began:
                 place = self._order.place(transition.condition, transition.limit, view)
                 begun = _Begun(transition, self._now, self._looks, place)
@@ -136,7 +132,7 @@ class Incidents:
                 begun.go_on(self._begun.get(key))
                 self._begun[key] = begun
                 new.append(begun)
-            elif key in self._begun:
+            else:
                 begun = self._begun[key]
                 if begun.active and not transition.active:
                     begun.ended = self._now

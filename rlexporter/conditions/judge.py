@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from math import inf, nan, nextafter
-from typing import NamedTuple
 
 from rlexporter.catalog.causes import WAKE
 from rlexporter.conditions.evidence import Streak
@@ -17,7 +16,7 @@ from rlexporter.conditions.past import Past
 from rlexporter.conditions.signal_state import Factor, Getter, Level, LimitState, SignalState, awake
 from rlexporter.conditions.view import Derive, Memory, View
 from rlexporter.model.condition import Baseline, Condition, Family, Limit, Severity, Signal, Source
-from rlexporter.model.incident import Standing
+from rlexporter.model.incident import Standing, Transition
 from rlexporter.model.metric import Series
 from rlexporter.model.step import RunFacts
 
@@ -29,32 +28,6 @@ _NEVER_OVER = (Family.NONFINITE, Family.STALL)
 """What leaves no number that could be back: NaN was learned from, and what has stood still may do so again."""
 Thresholds = Mapping[tuple[str, str], Factor | None]
 """The numbers that replace declared limits, by condition and severity; None turns a limit off."""
-
-
-class Transition(NamedTuple):
-    """The change of one limit of a condition in a step."""
-
-    condition: Condition
-    limit: Limit
-    threshold: float
-    """The limit in force, in the unit of the signal; NaN if there is none any more, as the signal is read elsewhere."""
-    standing: Standing
-    began: bool
-    value: float
-    series: str
-    """The series at which the signal was read."""
-    unit: str
-    subject: str
-    """What it is about, where the signal is of several things."""
-    since: int
-    """The step since which the number has been beyond the limit."""
-    changed: bool = True
-    """True if more than the threshold has changed: judged for the first time, begun, or ended."""
-
-    @property
-    def active(self) -> bool:
-        """Return True while the condition holds."""
-        return self.standing is Standing.HOLDS
 
 
 class Judge:
@@ -116,14 +89,13 @@ class Judge:
                 if type(get) is str:
                     value = numbers.get(get)
                 else:
-                    memory.where = memory.subject = ""
+                    memory.where, memory.subject = "", None
                     value = get(view, memory)  # type: ignore[operator]
                 if value is not None and value - value == 0.0:  # finite
                     break
             else:
                 continue
-            origin = state.origin
-            if get is not state.get or (origin is not None and origin.places != state.origin_places):
+            if get is not state.get or ((origin := state.origin) is not None and origin.places != state.origin_places):
                 self._place(state, get, changed)
             past = state.past
             past.add(value)
@@ -132,7 +104,7 @@ class Judge:
                 values[state.gauge] = value
                 if past.count >= state.until or not state.low <= value <= state.high:
                     if type(get) is str:
-                        memory.where = memory.subject = ""
+                        memory.where, memory.subject = "", None
                     self._judge(state, value, changed)
         for state in self._states.values() if anew else ():  # those too that have no value in this step
             if state not in asked and self._ends(state):
@@ -274,11 +246,11 @@ class Judge:
         standing = Standing.HOLDS if limit.active else Standing.EASED if limit.eased else Standing.OVER
         memory = self._memory
         series = memory.where or state.series
-        since = memory.subject_since if memory.subject else limit.since
+        since = limit.since if memory.subject is None else memory.subject_since or limit.since
         changed = began or ended or over or first
         return Transition(
             *(limit.condition, limit.limit, threshold, standing, began, value, series),
-            *(state.unit, memory.subject, since, changed),
+            *(state.unit, memory.subject or "", since, changed),
         )
 
     def _begin(self, state: SignalState, limit: LimitState, threshold: float) -> None:

@@ -34,12 +34,12 @@ Measure = float | tuple[float, float, float]
 class Past:
     """The observations of one signal, oldest first, the current one included."""
 
-    __slots__ = ("_medians", "_rough", "_starts", "best", "count", "first", "high", "low", "newest", "values")
+    __slots__ = ("_first", "_medians", "_rough", "_starts", "best", "count", "high", "low", "newest", "values")
 
     def __init__(self) -> None:
         self.values: list[float] = []
         self.newest = float("nan")
-        self.first: list[float] = []
+        self._first: list[float] = []
         self.count = 0
         self._starts: dict[tuple[int, int], float] = {}
         self._medians: dict[tuple[int, int], float] = {}
@@ -53,23 +53,25 @@ class Past:
         values = self.values
         values.append(value)
         self.newest = value
+        self.count += 1
+        if not self.low <= value <= self.high:
+            self.low, self.high = min(self.low, value), max(self.high, value)
         if len(values) > _MOST:  # a list that is cut now and then has slices, which cost less than a deque's
+            self._first = self.first
             del values[:KEPT]
-        count = self.count = self.count + 1
-        if count <= FIRST:
-            self.first.append(value)
-        if value < self.low:
-            self.low = value
-        if value > self.high:
-            self.high = value
+
+    @property
+    def first(self) -> list[float]:
+        """Return the first `FIRST` observations; fewer if there are fewer."""
+        return self._first or self.values[:FIRST]
 
     def start(self, n: int) -> float:
         """Return the median of the first ``n`` observations, of which there must be one; it is computed once."""
-        return self._first(0, n)
+        return self._median_of_first(0, n)
 
     def early(self) -> float | None:
         """Return the median of the 6th to 15th observation, as the first ones often warm up; None before there are."""
-        return self._first(START, START + EARLY) if self.count >= START + EARLY else None
+        return self._median_of_first(START, START + EARLY) if self.count >= START + EARLY else None
 
     def median(self, n: int, lag: int = 0) -> float:
         """Return the median of `last`, of which there must be one; it is computed once for signals that share it."""
@@ -81,7 +83,7 @@ class Past:
             known = self._medians[key] = median(self.last(n, lag))
         return known
 
-    def _first(self, begin: int, end: int) -> float:
+    def _median_of_first(self, begin: int, end: int) -> float:
         known = self._starts.get((begin, end))
         if known is None:
             known = median(self.first[begin:end])

@@ -190,6 +190,8 @@ def reward_flat(view: View, memory: Memory) -> float | None:
         return None
     last = memory.past["reward"].last(2)
     flat = share >= _FLAT
+    if flat:
+        memory.about({"": view.step - memory.flat.length * view.span})
     improbable = max(memory.flat.add(flat), memory.same.add(flat and len(last) == 2 and last[0] == last[1]))
     return 0.0 if memory.new("reward_gained") else improbable
 

@@ -41,7 +41,19 @@ def hacking(view: View, memory: Memory) -> float | None:
     jump = late - middle - max(0.0, middle - early)
     if jump <= 0.0 or jump <= 1.5 * deviation(reward.last(50, 20)) or found(memory):
         return 0.0
+    memory.about(dict.fromkeys(_risen(memory), 0))
     return now / max(median(kl.last(30, 20)), 1e-9)
+
+
+def _risen(memory: Memory) -> list[str]:
+    """Return the reward function of several that has risen most in 20 steps, as its weight counts it."""
+    rises = {
+        name: (past.median(10) - past.median(10, 20)) * memory.weights.get(name, 1.0)
+        for name, past in memory.functions.items()
+        if past.count > SETTLED
+    }
+    name = max(rises, key=rises.__getitem__, default="")
+    return [name] if len(memory.functions) > 1 and name and rises[name] > 0.0 else []
 
 
 @declared.source

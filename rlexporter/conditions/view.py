@@ -139,10 +139,10 @@ class Memory:
     """The median of the first rewards, and their spread."""
     where: str = ""
     """The series that the current signal was read at, where that varies."""
-    subject: str = ""
-    """What the current signal is about, where it is of several things: a reward function."""
+    subject: str | None = None
+    """What the current signal is about, where it is of several things: a reward function. None if it did not say."""
     subject_since: int = 0
-    """The step since which that has been so, while there is a ``subject``."""
+    """The step since which that has been so, if it is said what the signal is about; 0 if that is not known."""
     keys: dict[str, tuple[int, int, int]] = field(default_factory=dict)
     """By log key: the last line with it, their number, the longest pause; for keys in ``shape`` as of ``since``."""
     shape: tuple[str, ...] = ()
@@ -201,7 +201,11 @@ class Memory:
     """True if reward functions are tapped, so that None and NaN are told apart."""
 
     def about(self, subjects: Mapping[str, int]) -> None:
-        """Say what the current signal is about: ``subjects``, each with the step since which it is so."""
+        """Say what the current signal is about: ``subjects``, each with the step since which it is so.
+
+        The step is 0 where it is the one since which the signal itself has been beyond its limit. An empty name is that
+        of the only thing there is.
+        """
         if subjects:
             names = [*filter(None, subjects)]
             self.subject = ", ".join(names[:3]) + (" and more" if names[3:] else "")

@@ -11,13 +11,13 @@ from typing import NamedTuple
 from rlexporter.catalog.causes import place
 from rlexporter.conditions.checkpoints import Checkpoints
 from rlexporter.conditions.evaluation_signals import SCORES
-from rlexporter.conditions.incidents import Incidents, Key, Mark
-from rlexporter.conditions.judge import Judge, Transition
+from rlexporter.conditions.incidents import Incidents, Mark
+from rlexporter.conditions.judge import Judge
 from rlexporter.conditions.repeats import Repeats
 from rlexporter.conditions.view import LineNumbers, View
 from rlexporter.model.condition import Condition, Limit, Severity
 from rlexporter.model.histogram import Histogram
-from rlexporter.model.incident import Incident
+from rlexporter.model.incident import Incident, Key, Transition
 from rlexporter.model.metric import Group, Series
 from rlexporter.model.snapshot import AnomalyCounts
 from rlexporter.model.step import RunFacts, StepUpdate
@@ -233,7 +233,7 @@ class Watch:
         """Note what began for the first time, and because of what."""
         for transition in transitions:
             if transition.began:
-                self.first.setdefault((transition.condition.name, transition.limit.severity.value), (step, transition))
+                self.first.setdefault(transition.key, (step, transition))
         for key, cause in marks:
             if cause is not None and self.first[key][0] == step:
                 self.causes[key] = cause

@@ -5,11 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple
 
-from rlexporter.model.condition import Severity
+from rlexporter.model.condition import Condition, Limit, Severity
 
 FINE, LOOK, ACT = WORDS = ("fine", "look", "act")
 """The words of a verdict, the worst last; `rl_run_verdict` serves their positions."""
+
+
+Key = tuple[str, str]
+"""The name of a condition, and a severity."""
 
 
 class Standing(str, Enum):
@@ -24,6 +29,37 @@ class Standing(str, Enum):
     def number(self) -> int:
         """Return the value of `rl_incident`."""
         return {"holds": 2, "eased": 1, "over": 0}[self.value]
+
+
+class Transition(NamedTuple):
+    """The change of one limit of a condition in a step."""
+
+    condition: Condition
+    limit: Limit
+    threshold: float
+    """The limit in force, in the unit of the signal; NaN if there is none any more, as the signal is read elsewhere."""
+    standing: Standing
+    began: bool
+    value: float
+    series: str
+    """The series at which the signal was read."""
+    unit: str
+    subject: str
+    """What it is about, where the signal is of several things."""
+    since: int
+    """The step since which the number has been beyond the limit."""
+    changed: bool = True
+    """True if more than the threshold has changed: judged for the first time, begun, or ended."""
+
+    @property
+    def key(self) -> Key:
+        """Return the name of the condition, and the severity of the limit."""
+        return self.condition.name, self.limit.severity.value
+
+    @property
+    def active(self) -> bool:
+        """Return True while the condition holds."""
+        return self.standing is Standing.HOLDS
 
 
 @dataclass(frozen=True, slots=True)

@@ -170,7 +170,7 @@ def begin_conditions(builder: SnapshotBuilder, watch: Watch) -> None:
 def write_verdict(builder: SnapshotBuilder, verdict: Verdict, step: int, now: float) -> None:
     """Write the changes of conditions in ``step``; ``now``: seconds since the epoch."""
     for transition in verdict.transitions:
-        labels = (transition.condition.name, transition.limit.severity.value)
+        labels = transition.key
         in_force = transition.threshold == transition.threshold  # NaN: none
         if in_force:
             builder.set("rl_threshold", transition.threshold, *labels)

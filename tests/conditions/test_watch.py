@@ -47,6 +47,28 @@ def test_what_is_served_of_a_condition() -> None:
     assert run.value("rl_condition_last_event_step", *ENTROPY) == 15
 
 
+def test_the_reward_function_that_is_hacked_is_named() -> None:
+    """Of two the one that rises, as its weight counts it, since the step from which on it was too much."""
+    run = Planted("grpo")
+    for i in [0] * 80 + list(range(1, 30)):
+        rising, falling = 0.5 + 0.03 * i + 0.01 * (run.step % 3), 2.0 - 0.05 * i
+        rewards = {"rewards/answer/mean": rising, "rewards/format/mean": falling}
+        spread = dict.fromkeys(("rewards/answer/std", "rewards/format/std"), 0.2)
+        run.line({"kl": 0.1 + 0.1 * i, "reward": 1.2 + 0.03 * i + 0.01 * (run.step % 3), **rewards, **spread})
+    (incident,) = [each for each in run.snapshot.incidents if each.condition == "reward_hacking"]
+    assert incident.subject == "answer"
+    assert 80 < incident.since <= run.began["reward_hacking", "critical"]
+
+
+def test_rewards_are_flat_since_the_first_step_that_was() -> None:
+    """Although it takes some to be sure."""
+    run = Planted("ppo").healthy(60)
+    for _ in range(20):
+        run.line({"objective/scores": 0.5}, seen={"rl_reward_dist": [0.5] * 8})
+    (incident,) = [each for each in run.snapshot.incidents if each.condition == "reward_flat"]
+    assert incident.since == 61 < incident.step
+
+
 def test_of_one_step_the_cause_is_the_earlier() -> None:
     """What the verdict names first, and what is served as the cause."""
     run = Planted("grpo").healthy(100)

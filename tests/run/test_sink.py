@@ -22,9 +22,9 @@ import torch
 from rlexporter import Exporter
 from rlexporter.catalog.metrics import NAMED
 from rlexporter.commands import recorded_alerts
-from rlexporter.conditions.judge import Transition
 from rlexporter.conditions.view import View
 from rlexporter.model.histogram import Histogram
+from rlexporter.model.incident import Transition
 from rlexporter.model.metric import Series
 from rlexporter.model.sink import NotSeenError
 from rlexporter.model.step import RunFacts, StepUpdate

@@ -22,10 +22,11 @@ from transformers import TrainerCallback
 import rlexporter
 from rlexporter import Exporter
 from rlexporter.catalog.conditions import CONDITIONS
-from rlexporter.conditions.judge import Judge, Transition
+from rlexporter.conditions.judge import Judge
 from rlexporter.conditions.view import View
 from rlexporter.demo import quiet, tiny
 from rlexporter.model.condition import Family
+from rlexporter.model.incident import Transition
 from tests.served import errors
 from tests.versions import demo_trainers
 from tests.versions.trls import VERSION
