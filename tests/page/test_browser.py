@@ -189,6 +189,23 @@ def test_a_run_that_is_over_may_be_gone(watched: Watched, served: Served) -> Non
     served.start()
 
 
+def test_a_run_that_hangs_is_not_over(watched: Watched, served: Served) -> None:
+    """It may go on, and whoever looks is told at once."""
+    served.data = documents.healthy()
+    served.data["status"]["run"]["state"] = "stuck"
+    expect(watched.page.locator("#state")).to_have_text("stuck")
+    expect(watched.page.locator("#link-text")).to_have_text("live")
+
+
+def test_the_last_curves_come_after_the_end(watched: Watched, served: Served) -> None:
+    """They are asked for once more: the end of a fast run may be told before its last steps are in its curves."""
+    eventually(lambda: len(served.times("/api/status")) >= 3)
+    served.asked.clear()
+    served.data = RUNS["finished"]()
+    eventually(lambda: len(served.times("/api/status")) >= 4)
+    assert len(served.times("/api/history")) >= 2
+
+
 def test_an_answer_that_is_refused_is_said(watched: Watched, served: Served) -> None:
     """A token that was changed, say."""
     served.status = 401
@@ -233,6 +250,21 @@ def test_nan_breaks_the_line_and_marks_its_steps(browser: Browser, served: Serve
         expect(tile.locator(".hole")).to_have_count(1)
         lines = tile.locator(".line:not(.other)").evaluate_all("all => all.map((line) => line.getAttribute('d'))")
     assert [each.count("M") for each in lines] == [2, 2]
+    assert all(math.isfinite(float(x)) for each in lines for x in re.sub("M|L|h0", " ", each).split())
+
+
+def test_a_curve_of_many_decades_is_drawn(browser: Browser, served: Served) -> None:
+    """A gradient that falls to next to nothing: the running mean of the last steps is no 0, which has no logarithm."""
+    data = documents.healthy()
+    [curve] = [each for each in data["history"]["curves"] if each["series"] == "rl_reward_mean"]
+    curve["values"] = [0.3 if step < STEPS / 2 else 2.8e-21 for step in curve["steps"]]
+    served.data = data
+    with opened(browser, served.url) as found:
+        tile = found.page.locator(".tile", has_text="Mean reward")
+        expect(tile.locator(".tick", has_text="log")).to_have_count(1)
+        lines = tile.locator(".line:not(.other)").evaluate_all("all => all.map((line) => line.getAttribute('d'))")
+        assert found.complaints == []
+    assert len(lines) == 2
     assert all(math.isfinite(float(x)) for each in lines for x in re.sub("M|L|h0", " ", each).split())
 
 

@@ -301,14 +301,8 @@ function outline(points) {
 // The mean of the values around each; what is not finite breaks it as it breaks the curve.
 function running(values) {
   const half = Math.max(2, Math.round(values.length / 60));
-  const [sums, counts] = [[0], [0]];
-  for (const value of values) {
-    const counted = Number.isFinite(value);
-    sums.push(sums[sums.length - 1] + (counted ? value : 0));
-    counts.push(counts[counts.length - 1] + (counted ? 1 : 0));
-  }
   return values.map((value, i) => {
-    const [from, to] = [Math.max(0, i - half), Math.min(values.length, i + half + 1)];
-    return Number.isFinite(value) ? (sums[to] - sums[from]) / (counts[to] - counts[from]) : NaN;
+    const near = values.slice(Math.max(0, i - half), i + half + 1).filter(Number.isFinite);
+    return Number.isFinite(value) ? near.reduce((sum, each) => sum + each) / near.length : NaN;
   });
 }

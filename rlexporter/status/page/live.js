@@ -17,6 +17,7 @@ const SOUGHT = new Set(); // the series whose curves were asked for; some have n
 const connection = { gone: false, over: false, since: 0, failures: 0, error: null, wait: 0 };
 let status = null;
 let asked = 0;
+let changed = 0; // when the state did: the last steps come after the end is told
 let asking = false;
 let timer = 0;
 let told = "";
@@ -107,9 +108,10 @@ async function ask() {
       Object.assign(EARLIER, { run: null, curves: new Map() });
       asked = 0;
     }
+    if (status?.run.state !== answer.run.state) changed = asked;
     status = answer;
     const young = status.run.step < YOUNG;
-    if (asked % HISTORY_EVERY === 0 || young || wanted().some((name) => !SOUGHT.has(name))) await history();
+    if (asked % HISTORY_EVERY === 0 || asked - changed < 2 || young || wanted().some((name) => !SOUGHT.has(name))) await history();
     else append(answer);
     asked += 1;
     Object.assign(connection, { gone: false, failures: 0, since: 0, error: null });
@@ -120,7 +122,7 @@ async function ask() {
     connection.since ||= Date.now() / 1000;
     connection.gone = connection.failures >= GONE_AFTER;
   }
-  connection.over = Boolean(status) && !["starting", "running", "unknown"].includes(status.run.state);
+  connection.over = Boolean(status) && !["starting", "running", "stuck", "unknown"].includes(status.run.state);
   asking = false;
   refresh();
   const every = document.hidden ? EVERY.hidden : connection.over || connection.gone ? EVERY.over : EVERY.shown;
