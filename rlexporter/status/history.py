@@ -58,8 +58,8 @@ class History:
     """The history of one process. One thread at a time calls `see`; any thread may call the others meanwhile.
 
     The curve of a gauge has its value at each step. That of a histogram has the mean of what was counted since the
-    point before; a histogram that mirrors a gauge has no curve. A run that begins again, at an earlier step, begins a
-    new history.
+    point before; one that mirrors a gauge has none where the gauge has one. A run that begins again, at an earlier
+    step, begins a new history.
     """
 
     def __init__(self) -> None:
@@ -180,7 +180,8 @@ class History:
             if not (fresh.count or fresh.nonfinite):
                 continue
             self._histograms[series] = counted
-            if not series.metric.of and (curve := self._curves.get(series) or self._new(series)) is not None:
+            gauge = Series(NAMED[series.metric.of], series.labels) if series.metric.of else None
+            if gauge not in self._curves and (curve := self._curves.get(series) or self._new(series)) is not None:
                 curve.add(step, fresh.mean, most)
             if fresh.count and (heat_map := self._heat_map(series, counted.bounds)) is not None:
                 heat_map.add(step, fresh)

@@ -50,6 +50,19 @@ def test_a_histogram_has_the_curve_of_what_was_new() -> None:
     assert [(step, str(value)) for step, value in points[2:]] == [(4.0, "nan")]
 
 
+def test_a_histogram_of_a_gauge_has_the_curve_that_the_gauge_has_not() -> None:
+    """PPO logs no gradient norm: that of the tensors is drawn, with its NaN. GRPO logs one, and that is drawn."""
+    gauge, counted = Series(NAMED["rl_grad_norm"]), Series(NAMED["rl_grad_norm_dist"])
+    for logged in (False, True):
+        store, found = judged(), History()
+        for step, norm in enumerate((0.5, float("nan")), 1):
+            store.record({"grad_norm": norm} if logged else {"reward": 1.0}, step)
+            observe(store, counted, [norm])
+            found.see(store.snapshot)
+        curves = {series: [str(value) for _, value in found.curve(series)] for series in (gauge, counted)}
+        assert curves == {gauge: ["0.5", "nan"] * logged, counted: ["0.5", "nan"] * (not logged)}
+
+
 def test_checkpoints_and_evaluations_are_marks() -> None:
     """Each once, a checkpoint with its own step; the newest 500; a run that begins again begins them anew."""
     found = History()
