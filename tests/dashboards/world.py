@@ -53,6 +53,8 @@ KEYED = {ALL: "grpo", "values": "ppo-legacy", "preference": "dpo", "online": "on
 OWNED = {BROKEN: {"team": "llm", "user": "ada"}}
 """Runs with labels that say whose they are."""
 TICKS = 7
+PATIENT = {"run_stalled": 36_000.0}
+"""On a busy machine minutes lie between two ticks."""
 _WARM = 60
 """Steps before anybody looks: limits that are measured with the run's own past are known then."""
 
@@ -71,7 +73,8 @@ def running() -> Iterator[tuple[list[str], list[Tick]]]:
     """The targets to scrape, and what lets each run go on a little."""
     with contextlib.ExitStack() as stack:
         exporters = {
-            name: Exporter(run=name, algorithm=_algorithm(name), port=0, labels=OWNED.get(name)) for name in names()
+            name: Exporter(run=name, algorithm=_algorithm(name), port=0, labels=OWNED.get(name), thresholds=PATIENT)
+            for name in names()
         }
         for exporter in exporters.values():
             stack.callback(exporter.close)
