@@ -189,7 +189,9 @@ def measured(only: str) -> Iterator[str]:
     for text, rows in sections().items():
         yield text
         if only and only not in text.partition("\n\n")[0]:
-            yield kept.partition(text + "\n")[2].partition("\n\n## ")[0].partition("\n\nWhat it costs")[0].rstrip("\n")
+            rest = "\n" + kept.partition(text + "\n")[2]
+            if rows_kept := rest.partition("\n\n## ")[0].partition("\n\nWhat it costs")[0].strip("\n"):
+                yield rows_kept
         else:
             yield from rows()
 
