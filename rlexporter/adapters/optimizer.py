@@ -7,7 +7,12 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from rlexporter.adapters.taps import Taps
-from rlexporter.model.sink import NotSeenError
+from rlexporter.model.sink import NotSeenError, Sink
+
+_TENSORS = 32
+"""The most tensors whose gradients are looked at, spread over the model."""
+_VALUES = 64
+"""The values of each that are looked at, spread over it."""
 
 
 class OptimizerTaps(Taps):
@@ -20,6 +25,10 @@ class OptimizerTaps(Taps):
     """Updates that the scaler of fp16 has skipped; on the device of the gradients, as reading it would wait."""
     _in_a_row: Any = 0
     _halvings: int | None = None
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._zeros = ZeroGradients()
 
     def install(self) -> None:
         """Wrap `training_step` and `clip_grad_norm_`, and evaluation and saving as phases."""
@@ -57,6 +66,7 @@ class OptimizerTaps(Taps):
         norm = clip(*args, **kwargs)
         with self.sink.observing("grad_norm"):
             self._see_norm(norm)
+            self._zeros.see(self.sink, self.trainer.model)
         return norm
 
     def _see_norm(self, norm: Any) -> None:
@@ -90,6 +100,10 @@ class OptimizerTaps(Taps):
 class BackwardTaps(Taps):
     """Taps on the gradients after a backward pass, for trainers that log no gradient norm and may not clip (PPO)."""
 
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._zeros = ZeroGradients()
+
     def _backward(self, backward: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         result = backward(*args, **kwargs)
         with self.sink.observing("grad_norm"):
@@ -105,6 +119,40 @@ class BackwardTaps(Taps):
         if not gradients:
             raise NotSeenError("the backward pass leaves no gradients (DeepSpeed takes the step within it)")
         self.sink.observe("rl_grad_norm_dist", norm_of(gradients))
+        self._zeros.see(self.sink, self.trainer.model)
+
+
+class ZeroGradients:
+    """Looks, in every other update, how much of a model gets no gradient."""
+
+    def __init__(self) -> None:
+        self._updates = 0
+
+    def see(self, sink: Sink, model: Any) -> None:
+        """Observe how many trained tensors of ``model`` have a gradient of exactly 0, or none, unless all have.
+
+        Some values of some of them are looked at, of sharded ones in this rank's part; nothing waits for the device.
+        """
+        self._updates += 1
+        if self._updates % 2 == 0:
+            return
+        trained = [each for each in model.parameters() if each.requires_grad and each.numel() >= _VALUES]
+        picked = trained[:: -(-len(trained) // _TENSORS) | 1]  # odd, since layers repeat in even numbers
+        missing = sum(each.grad is None for each in picked)
+        places = _places(each.grad for each in picked if each.grad is not None)
+        if places is not None:
+            given = places.count_nonzero(1).count_nonzero()
+            sink.observe("rl_gradient_zero_fraction", 1 - given / (len(places) + missing), given > 0)
+
+
+def _places(gradients: Iterable[Any]) -> Any:
+    """Return some values of each of ``gradients``, a row for each; None if no part of them is large enough."""
+    import torch
+
+    parts = [part for part in local_parts(gradients) if part.numel() >= _VALUES and part.is_contiguous()]
+    with torch.no_grad():
+        rows = [part.as_strided((_VALUES,), (part.numel() // _VALUES,), part.storage_offset()) for part in parts]
+        return together(torch.stack, rows) if rows else None
 
 
 def halvings(accelerator: Any) -> int:

@@ -139,6 +139,7 @@ SERIES_SIGNALS: tuple[Signal, ...] = (
     _signal("prompt_length", "tokens", _mean("rl_prompt_length_dist")),
     _signal("ref_changed", "fraction", _mean("rl_ref_weight_changed_fraction")),
     _signal("not_in_optimizer", "fraction", _mean("rl_optimizer_missing_fraction")),
+    _signal("gradient_zero", "fraction", _mean("rl_gradient_zero_fraction")),
     _signal("optimizer_updates", "updates", _mean("rl_optimizer_updates")),
     _signal("weights_changed", "fraction", _mean("rl_weight_changed_fraction")),
     _signal("weight_norm", "", _mean("rl_weight_norm")),
@@ -487,6 +488,20 @@ CONDITIONS: tuple[Condition, ...] = (
         source="live GRPO runs: 1 where the reference follows the policy, 0 in healthy ones",
         algorithms=_TRAINERS,
         related=("rl_ref_weight_changed_fraction", "rl_kl_per_token", "rl_ref_logprob_dist"),
+    ),
+    condition("gradients_lost", "RLWeightsJumped", Family.OPTIMIZER).when(
+        above("gradients_lost", warning(0.05, k=2, n=2)),
+        summary="Some of the weights no longer get a gradient.",
+        meaning="The gradient of some trained tensors is exactly 0 or missing, of more than in any of the first ten "
+        "steps: the loss does not reach them any more, and the optimizer moves them by its momentum only.",
+        causes=(
+            "Code that detaches a part of the model, or a hook that sets gradients to 0.",
+            "Experts that no token is sent to.",
+        ),
+        remedies=("Print the name of each parameter whose `grad` is None or 0 before the optimizer's step.",),
+        source="live runs of GRPO, RLOO and both PPOs: 0 of all tensors in healthy ones",
+        algorithms=_TRAINERS,
+        related=("rl_gradient_zero_fraction", "rl_weight_changed_fraction", "rl_grad_norm"),
     ),
     condition("weights_lost", "RLWeightsJumped", Family.OPTIMIZER).when(
         below("weights_changing", warning(0.75, k=2, n=3)),

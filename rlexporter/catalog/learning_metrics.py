@@ -913,6 +913,13 @@ LEARNING = (
         scope=RankScope.RANK,
         reading="0. More: they are in the model and require a gradient, and nothing will ever change them.",
     ),
+    _optimizer.fraction(
+        "rl_gradient_zero_fraction",
+        "Share of the trained tensors, of 32 at most that are spread over the model, whose gradient is missing, or "
+        "exactly 0 in all of 64 places; nothing new while all are, as where no group has a spread of reward.",
+        scope=RankScope.RANK,
+        reading="0, or as at the start (experts without a token). More: a part of the model is cut off from the loss.",
+    ),
     _optimizer.gauge(
         "rl_optimizer_updates",
         "Updates that the optimizer has made by its own count, which Adam and its like keep, and save, with the "

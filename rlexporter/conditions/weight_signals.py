@@ -79,6 +79,13 @@ def optimizer_missing(view: View, memory: Memory) -> float | None:
     return None if changed is None else float(changed == 0.0 and rate > 0.0)
 
 
+@declared.signal("gradients_lost", unit="fraction", of="gradient_zero")
+def gradients_lost(view: View, memory: Memory) -> float | None:
+    """Return by how much more of the tensors have no gradient than in any of the first steps; None in those."""
+    share, past = memory.new("gradient_zero"), memory.past["gradient_zero"]
+    return None if share is None or past.count <= _LOOKS else max(0.0, share - max(past.first[:_LOOKS]))
+
+
 @declared.signal("weight_norm_step", of="weight_norm")
 def weight_norm_step(view: View, memory: Memory) -> float | None:
     """Return by which part of itself the norm of the weights has changed since the last look."""

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from rlexporter import Exporter
-from rlexporter.adapters.optimizer import trained
+from rlexporter.adapters.optimizer import ZeroGradients, trained
 from rlexporter.adapters.weights import StepWeights, WeightSample
 from rlexporter.model.step import StepUpdate
 from tests.served import nonfinite
@@ -100,3 +100,39 @@ def test_a_weight_that_becomes_nan_after_the_first_look_is_seen() -> None:
 
     assert nonfinite(exporter) == {"rl_weight_norm": 1}
     assert not [series for series in exporter.snapshot.samples if series.metric.series == "rl_weight_changed_fraction"]
+
+
+class _Seen:
+    """A sink that keeps what is observed."""
+
+    def __init__(self) -> None:
+        self.shares: list[float] = []
+
+    def observe(self, series: str, share: torch.Tensor, given: torch.Tensor) -> None:
+        assert series == "rl_gradient_zero_fraction"
+        self.shares += [float(share)] if given else []
+
+
+def test_the_share_of_tensors_without_a_gradient() -> None:
+    """Exactly 0 or missing; nothing where all are, and every other update is looked at."""
+    model, zeros, seen = _model((40, 10), (400,), (64,), (90, 3)), ZeroGradients(), _Seen()
+    model.append(torch.nn.Parameter(torch.ones(100), requires_grad=False))
+    model.append(torch.nn.Parameter(torch.ones(8)))  # too small to tell
+    for gradients in ((1e-30, 1.0, -1.0, 2.0), (1.0, 0.0, None, 0.0), (0.0, 0.0, 0.0, None), (None,) * 4):
+        for parameter, value in zip(model, gradients, strict=False):
+            parameter.grad = None if value is None else torch.full_like(parameter, value)
+        zeros.see(seen, model)  # type: ignore[arg-type]
+        zeros.see(seen, model)  # type: ignore[arg-type]
+    assert seen.shares == [0.0, 0.75]
+
+
+def test_a_gradient_is_looked_at_all_over() -> None:
+    """One row in ten is enough; a NaN is none that is 0; of a large model some tensors stand for all."""
+    model, seen = _model(*[(100, 50)] * 200), _Seen()
+    for number, parameter in enumerate(model):
+        parameter.grad = torch.zeros_like(parameter)
+        if number % 2:
+            parameter.grad[::10] = torch.nan if number % 3 else 1.0
+    ZeroGradients().see(seen, model)  # type: ignore[arg-type]
+    (share,) = seen.shares
+    assert share == pytest.approx(0.5, abs=0.05)

@@ -35,7 +35,7 @@ NUMBERS = {
     ": a chance of 1 in 10^7, limit 1 in 10^3": "gradient_dead reward_flat",
     ": 700%, limit 300%": "learning_rate_zero ratio_tail ratio_extreme clipfrac_high reference_dropout kl_coef_lost "
     "value_clipfrac_high truncation eos_missing same_length prompts_stuck prompts_short prompt_end_changed "
-    "loss_mask_wrong reference_moved weights_lost optimizer_incomplete completions_copied reward_zeroed "
+    "loss_mask_wrong reference_moved gradients_lost weights_lost optimizer_incomplete completions_copied reward_zeroed "
     "rollouts_failing samples_at_bound samples_dropped samples_masked samples_ineffective waiting_more "
     "completions_repetitive routing_uncertain",
     ": 7 keys": "keys_gone",

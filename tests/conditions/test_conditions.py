@@ -271,6 +271,18 @@ PLANTS = {
         seen={**CHANGED, "rl_weight_update_size": [4e-5]},
         before={**CHANGED, "rl_weight_update_size": [1e-5]},
     ),
+    "a part of the model is cut off from the loss": Plant(
+        "grpo",
+        {"gradients_lost/warning": 2},
+        seen={"rl_gradient_zero_fraction": [0.25]},
+        before={"rl_gradient_zero_fraction": [0.0]},
+    ),
+    "experts without a token, as many as ever": Plant(
+        "grpo",
+        {},
+        seen=lambda i: {"rl_gradient_zero_fraction": [0.2 if i % 3 else 0.4]},
+        before={"rl_gradient_zero_fraction": [0.3]},
+    ),
     "weights stay": Plant(
         "grpo",
         {"weights_frozen/warning": 3, "weights_frozen/critical": 8},

@@ -161,7 +161,7 @@ def _everything(exporter: Exporter, step: int) -> None:
     names = "weight_norm weight_changed_fraction eos_fraction ref_dropout ref_logprob_noise".split()
     names += "advantage_reward_correlation first_use_log_ratio loss_mask_wrong_fraction weight_update_size".split()
     names += "reward_zero_fraction optimizer_missing_fraction optimizer_updates completion_copied_fraction".split()
-    names += ["completion_copied_expected_fraction"]
+    names += ["completion_copied_expected_fraction", "gradient_zero_fraction"]
     names += "prompts_repeated_fraction prompt_end_changed_fraction ref_weight_changed_fraction".split()
     tapped = [Series(NAMED[f"rl_{name}"]) for name in names]
     corrected = sorted(metric.series for metric in CATALOG if metric.corrected)
