@@ -64,6 +64,7 @@ _MOVED = ("weights_moved",)
 _UPDATE = ("update_jump",)
 _RESTARTED = ("optimizer_restarted",)
 _SLOW = (15, "the first of the steps are hardly longer than the usual ones")
+_OF_MEANS = (10, "legacy PPO has no entropy of each token, and the means of several rollouts must tell")
 _EIGHT = (8, "a function counts as dead after eight steps")
 _DEAD = ("reward_function_dead", "reward_function_blind")
 
@@ -110,7 +111,7 @@ INVENTED = (
     Fault("value head anew", LEGACY, ppo.value_head_anew, ("value_loss_spike", "weights_moved")),
     Fault("value head leaves the optimizer", LEGACY, anywhere.lost(ppo.value_head), _LOST),
     Fault("adaptive coefficient at a bound", LEGACY, ppo.coefficient_bound, ("kl_coef_stuck",)),
-    Fault("temperature 0.3", LEGACY, ppo.temperature(0.3), _SAMPLER),
+    Fault("temperature 0.3", LEGACY, ppo.temperature(0.3), _SAMPLER, late=_OF_MEANS),
     Fault("reference synced each step", LEGACY, anywhere.reference_follows(1.0), ("reference_moved",)),
     Fault("the same queries each step", LEGACY, ppo.same_queries, ("prompts_stuck",)),
     Fault("responses against other queries", LEGACY, None, unseen="answers of the toy depend little on the prompt"),
