@@ -61,7 +61,10 @@ class Judge:
         for signal in self._signals:
             origin = self._states[signal.of] if signal.of else None
             self._states[signal.name] = SignalState(signal, algorithm, self._derive, origin)
-        self._awake: dict[tuple[tuple[str, ...], ...], list[SignalState]] = {}
+        self._awake: dict[tuple[object, bool], list[SignalState]] = {}
+        self._resting = [state for state in self._states.values() if state.rests]
+        self._calm = False
+        """True if all of them were 0 when they were last asked for, as they stay until there is an anomaly."""
         past = {name: state.past for name, state in self._states.items()}
         self._memory = Memory(past, settings=facts.hyperparameters, resumed=facts.resumed)
         self._memory.flat, self._memory.same = Streak(facts.groups), Streak(facts.groups)
@@ -72,15 +75,17 @@ class Judge:
                     state = self._states[condition.signal]
                     state.limits.append(LimitState(condition, limit, factor))
                     self.limits.append((condition, limit))
-                    if limit.severity is not Severity.INFO and condition.baseline not in _OF_CHANGES:
+                    has_share = factor != 0.0 and condition.baseline not in _OF_CHANGES
+                    if has_share and limit.severity is not Severity.INFO:
                         self._levels.append((state, state.limits[-1]))
+        self._zeros = {state.gauge: 0.0 for state in self._resting if state.limits}
 
     def step(self, view: View) -> list[Transition]:
         """Judge one step, or one log line of it, and return what has changed."""
         memory, changed, asked = self._memory, list[Transition](), self._asked(view)
         memory.fresh = fresh = set[str]()
         memory.span, self._step = view.span, view.step
-        self.values = values = dict[Series, float]()
+        self.values = values = self._zeros.copy() if self._calm else {}
         numbers, anew = view.numbers, memory.anew
         for state in asked:
             if anew and self._ends(state):
@@ -110,18 +115,21 @@ class Judge:
             if state not in asked and self._ends(state):
                 self._begin_anew(state, changed)
         memory.anew = set()
-        if any(transition.changed for transition in changed):
+        if changed and any(transition.changed for transition in changed):
             self._in_force = [(state, limit) for state, limit in self._levels if limit.threshold is not None]
         return changed
 
     def _asked(self, view: View) -> Iterable[SignalState]:
         """Return the signals that may have a value in this step, in the order of evaluation."""
-        shape = view.shape
+        quiet = view.advanced and not view.anomalies.nonfinite
+        self._calm = quiet and (self._calm or all(map(_is_at_0, self._resting)))
+        shape = view.shape, self._calm
         asked = self._awake.get(shape)
         if asked is None:
             if len(self._awake) >= _MAX_SHAPES:
                 self._awake.clear()
-            asked = self._awake[shape] = awake(self._states.values(), view)
+            asked = [state for state in awake(self._states.values(), view) if not (state.rests and self._calm)]
+            self._awake[shape] = asked
         return asked
 
     def _ends(self, state: SignalState) -> bool:
@@ -269,3 +277,8 @@ class Judge:
             return False
         limit.eased, limit.level = False, None
         return True
+
+
+def _is_at_0(state: SignalState) -> bool:
+    """Return True if a signal was 0 when it was last asked for, and every limit on it has been judged."""
+    return state.past.newest == 0.0 and all(limit.constant is not None for limit in state.limits)

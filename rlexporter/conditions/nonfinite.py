@@ -83,8 +83,8 @@ def _of_evaluations(names: tuple[str, ...]) -> Derive:
 
 _SPECIAL = {"nonfinite_reward": _of_rewards, "nonfinite_eval_reward": _of_evaluations}
 for _name, _metrics in NONFINITE.items():
-    declared.signal(_name, unit="values")(_SPECIAL.get(_name, _of)(_metrics))
-declared.signal("nonfinite_other", unit="values")(
+    declared.signal(_name, unit="values", rests=_name != "nonfinite_eval_reward")(_SPECIAL.get(_name, _of)(_metrics))
+declared.signal("nonfinite_other", unit="values", rests=True)(
     _counting(lambda bad: [name for name in bad if name not in _NOT_OTHER])
 )
 

@@ -47,11 +47,14 @@ class Repeats:
         numbers, before = line.numbers, self._before
         self._before = numbers
         same = [name for name, value in numbers.items() if before.get(name) == value]
-        unvaried = numbers.keys() - self._varied if len(same) < len(numbers) else ()  # after a few lines hardly any
-        self._varied.update([name for name in unvaried if before.get(name, numbers[name]) != numbers[name]])
+        varied = self._varied
+        if not numbers.keys() <= varied:  # after a few lines hardly any number has never changed
+            varied.update(
+                [name for name in numbers.keys() - varied if before.get(name, numbers[name]) != numbers[name]]
+            )
         # Whole numbers, such as a share of 0, are often the same by chance; others are, one at a time.
-        telling = sum(not numbers[name].is_integer() for name in same if name in self._varied)
-        repeated = telling >= _TOGETHER and 2 * telling >= len(numbers.keys() & self._varied)
+        telling = len([name for name in same if name in varied and not numbers[name].is_integer()])
+        repeated = telling >= _TOGETHER and 2 * telling >= len(numbers.keys() & varied)
         self._in_a_row = self._in_a_row + 1 if repeated else 0
         dropped = {*same} if 0 < self._in_a_row <= _IN_A_ROW else {*self._of_batch(numbers)}
         if not dropped:

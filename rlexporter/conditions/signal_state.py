@@ -171,13 +171,13 @@ class SignalState:
 
     __slots__ = (
         *("gauge", "get", "getters", "high", "limits", "low", "measures", "name", "origin", "origin_places", "past"),
-        *("places", "series", "sources", "tried", "unit", "until", "variant"),
+        *("places", "rests", "series", "sources", "tried", "unit", "until", "variant"),
     )
 
     def __init__(
         self, signal: Signal, algorithm: str, derive: Mapping[str, Derive], origin: SignalState | None
     ) -> None:
-        self.name, self.unit = signal.name, signal.unit
+        self.name, self.unit, self.rests = signal.name, signal.unit, signal.rests
         self.gauge = Series(_SIGNAL, (signal.name,))
         self.origin = origin
         """The signal that this one is derived from."""

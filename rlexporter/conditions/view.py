@@ -241,16 +241,18 @@ class Declared:
         of: str = "",
         after: tuple[str, ...] = (),
         reads: tuple[str, ...] | None = None,
+        rests: bool = False,
     ) -> Callable[[Derive], Derive]:
         """Declare the decorated function as the signal ``name``, in ``unit``.
 
         ``of``: its main input, whose variant and series it shares. ``after``: further signals that it reads. All of
         them must be declared before it: `ordered` checks that. ``reads``: as `Source.reads`; ``of`` if not given.
+        ``rests``: as `Signal.rests`.
         """
         wants = ((of,) if of else ()) if reads is None else reads
 
         def declare(function: Derive) -> Derive:
-            self.signals.append(Signal(name, unit, (Source(name, Read.DERIVED, reads=wants),), of, after))
+            self.signals.append(Signal(name, unit, (Source(name, Read.DERIVED, reads=wants),), of, after, rests))
             self.functions[name] = function
             return function
 

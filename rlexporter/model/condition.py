@@ -132,6 +132,8 @@ class Signal:
     """The main input of a derived signal, which takes over its variant and its series."""
     after: tuple[str, ...] = ()
     """Further inputs of a derived signal."""
+    rests: bool = False
+    """True if it counts anomalies, and is 0 in each step that has none."""
 
 
 @dataclass(frozen=True, slots=True)

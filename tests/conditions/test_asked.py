@@ -50,14 +50,25 @@ def views(seed: int, steps: int) -> Iterator[View]:
             tensors = {series: counted for series, counted in tensors.items() if series.metric.series not in REWARDS}
         weights = Series(NAMED["rl_reward_function_weight"], ("a",))
         tensors[weights] = count([float(step % 40 > 3)], weights.metric.bounds)
-        yield View(step, True, chance.random(), 1, AnomalyCounts(), numbers, functions, tensors, keys=tuple(numbers))
+        anomalies = AnomalyCounts()
+        if chance.random() < 0.1:
+            name = chance.choice(("rl_grad_norm", "rl_reward_function_dist", "rl_value_loss", "rl_entropy"))
+            anomalies.nonfinite[name] = chance.randint(1, 3)
+        later = chance.random() < 0.1  # more of the step before
+        yield View(
+            step - later, not later, chance.random(), 1, anomalies, numbers, functions, tensors, keys=(*numbers,)
+        )
 
 
 def judged(seed: int) -> list[tuple[list[Transition], dict[Series, float], tuple[str, float] | None]]:
     """Judge such a run as GRPO; return of each step what changed, the numbers, and what is nearest to a limit."""
     judge = Judge(CONDITIONS, SIGNALS, FUNCTIONS)
     judge.begin(RunFacts(algorithm="grpo", step=0))
-    return [(sorted(judge.step(view), key=repr), judge.values, judge.nearest()) for view in views(seed, 150)]
+    found = []
+    for view in views(seed, 150):
+        changed = sorted(judge.step(view), key=repr)
+        found.append((changed, dict(sorted(judge.values.items(), key=repr)), judge.nearest()))
+    return found
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -70,6 +81,7 @@ def test_who_is_not_asked_would_have_said_nothing(seed: int, monkeypatch: pytest
         return list(states)
 
     monkeypatch.setattr(judging, "awake", everyone)
+    monkeypatch.setattr(judging, "_is_at_0", lambda state: False)
     assert repr(asked) == repr(judged(seed))
 
 
