@@ -137,7 +137,7 @@ class ZeroGradients:
         if self._updates % 2 == 0:
             return
         trained = [each for each in model.parameters() if each.requires_grad and each.numel() >= _VALUES]
-        picked = trained[:: -(-len(trained) // _TENSORS) | 1]  # odd, since layers repeat in even numbers
+        picked = trained[:: stride(len(trained), _TENSORS)]
         missing = sum(each.grad is None for each in picked)
         places = _places(each.grad for each in picked if each.grad is not None)
         if places is not None:
@@ -201,6 +201,11 @@ def local_parts(parameters: Iterable[Any]) -> list[Any]:
     with torch.no_grad():
         parts = [local_part(parameter) for parameter in parameters]
     return [part for part in parts if part.numel()]
+
+
+def stride(count: int, wanted: int) -> int:
+    """Return a step that picks at most ``wanted`` of ``count``: odd, since layers and rows repeat in even numbers."""
+    return -(-count // wanted) | 1
 
 
 def norm_of(tensors: list[Any]) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from rlexporter.adapters.optimizer import local_parts, norm_of, together, trained
+from rlexporter.adapters.optimizer import local_parts, norm_of, stride, together, trained
 from rlexporter.model.sink import Sink
 
 _TENSORS = 32
@@ -148,14 +148,9 @@ def _sample(weights: list[Any]) -> Any:
 
     parts = [part for part in weights if part.is_contiguous()]
     with torch.no_grad():
-        return together(torch.cat, [_spread(part) for part in parts[:: _step(len(parts), _TENSORS)]])
+        return together(torch.cat, [_spread(part) for part in parts[:: stride(len(parts), _TENSORS)]])
 
 
 def _spread(part: Any) -> Any:
-    step = _step(part.numel(), _EACH)
+    step = stride(part.numel(), _EACH)
     return part.as_strided((-(-part.numel() // step),), (step,), part.storage_offset())
-
-
-def _step(count: int, wanted: int) -> int:
-    """Return a step that picks at most ``wanted`` of ``count``: odd, since layers and rows repeat in even numbers."""
-    return -(-count // wanted) | 1

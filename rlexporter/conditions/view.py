@@ -203,8 +203,8 @@ class Memory:
     def about(self, subjects: Mapping[str, int]) -> None:
         """Say what the current signal is about: ``subjects``, each with the step since which it is so.
 
-        The step is 0 where it is the one since which the signal itself has been beyond its limit. An empty name is that
-        of the only thing there is.
+        The step is 0 where it is the one since which the signal itself has been beyond its limit. An empty name
+        stands for the only one there is, as for the reward of PPO.
         """
         if subjects:
             names = [*filter(None, subjects)]
