@@ -60,6 +60,21 @@ class Consistency:
             if change is not None:
                 self._sink.observe("rl_ref_weight_changed_fraction", change.share)
 
+    def see_reference_noise(self, reference: Any, output: Any) -> None:
+        """Observe by how much the reference contradicts itself: completions of a group that begin with the same token.
+
+        Their prompt is the same, so that the log-probability of that token is too, however the reference was made.
+        """
+        group = self._trainer.num_generations
+        if group < 2 or len(reference) % group:  # a group is on several ranks
+            return
+        first, token = (matrix.select(1, 0).view(-1, group) for matrix in (reference, output["completion_ids"]))
+        seen = output["completion_mask"].select(1, 0).view(-1, group).bool()
+        same = (token.unsqueeze(2) == token.unsqueeze(1)) & seen.unsqueeze(2) & seen.unsqueeze(1)
+        difference = (first.unsqueeze(2) - first.unsqueeze(1)).abs().float()
+        same &= difference - difference == 0  # NaN for NaN and infinities, which are counted elsewhere
+        self._sink.observe("rl_ref_logprob_noise", difference, same.triu(diagonal=1))
+
     def see_prompts(self, inputs: Any) -> None:
         """Observe the share of the different prompts of a rollout that the last one had too."""
         with self._sink.observing("prompt"):

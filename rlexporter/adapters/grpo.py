@@ -70,6 +70,8 @@ class GroupTaps(Taps):
         self.tap(self.trainer, "_generate_and_score_completions", self._rollout, *signals)
         if hasattr(self.trainer, "_generate"):  # from trl 0.24 on
             self.tap(self.trainer, "_generate", self._generate, "completion_length", "prompt_length")
+        if hasattr(self.trainer, "_generate_single_turn"):
+            self.tap(self.trainer, "_generate_single_turn", self._sample)
 
     def step_end(self) -> None:
         """Read the KL coefficient, and once each the numbers that the trainer averages until it logs."""
@@ -140,7 +142,7 @@ class GroupTaps(Taps):
                     self._see_penalty(scores, output)
             elif (reference := output.get("ref_per_token_logps")) is not None:  # older TRL has None without a penalty
                 with self.sink.observing("kl"):
-                    self._see_reference(reference, output)
+                    self._consistency.see_reference_noise(reference, output)
 
     def _see_penalty(self, scores: Any, output: Any) -> None:
         """Observe RLOO's KL (k1: log-probability of the policy minus that of the reference), a part of its reward."""
@@ -150,22 +152,7 @@ class GroupTaps(Taps):
         mask = output["completion_mask"]
         self.sink.observe("rl_kl_per_token_dist", policy.float() - reference.float(), mask)
         self.sink.observe("rl_ref_logprob_dist", reference, mask)
-        self._see_reference(reference, output)
-
-    def _see_reference(self, reference: Any, output: Any) -> None:
-        """Observe by how much the reference contradicts itself: completions of a group that begin with the same token.
-
-        Their prompt is the same, so that the log-probability of that token is too, however the reference was made.
-        """
-        group = self.trainer.num_generations
-        if group < 2 or len(reference) % group:  # a group is on several ranks
-            return
-        first, token = (matrix.select(1, 0).view(-1, group) for matrix in (reference, output["completion_ids"]))
-        seen = output["completion_mask"].select(1, 0).view(-1, group).bool()
-        same = (token.unsqueeze(2) == token.unsqueeze(1)) & seen.unsqueeze(2) & seen.unsqueeze(1)
-        difference = (first.unsqueeze(2) - first.unsqueeze(1)).abs().float()
-        same &= difference - difference == 0  # NaN for NaN and infinities, which are counted elsewhere
-        self.sink.observe("rl_ref_logprob_noise", difference, same.triu(diagonal=1))
+        self._consistency.see_reference_noise(reference, output)
 
     def _see_lengths(self, output: Any) -> None:
         with self.sink.observing("prompt_length"):
@@ -174,6 +161,13 @@ class GroupTaps(Taps):
             if getattr(self.trainer, "mask_truncated_completions", False):
                 raise NotSeenError("truncated completions are masked, and this version of TRL shows the mask only")
             self.sink.observe("rl_completion_length_dist", output["completion_mask"].sum(1))
+
+    def _sample(self, sample: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Count the time of sampling apart: ranks wait for each other only after it, in what is left of the rollout."""
+        if not self._training:
+            return sample(*args, **kwargs)
+        with self.sink.phase("generation"):
+            return sample(*args, **kwargs)
 
     def _generate(self, generate: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         output = generate(*args, **kwargs)

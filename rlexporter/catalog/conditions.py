@@ -116,6 +116,7 @@ SERIES_SIGNALS: tuple[Signal, ...] = (
     ),
     _signal("staleness", "updates", "rl_sample_staleness_mean", _derived("staleness", "rl_sample_staleness")),
     _signal("waiting", "fraction", "rl_waiting_fraction", _derived("waiting", "rl_phase_time_seconds")),
+    _signal("rollout_tail", "", _derived("rollout_tail", "rl_sample_time_seconds")),
     _signal(
         "masked",
         "fraction",
@@ -1732,6 +1733,25 @@ CONDITIONS: tuple[Condition, ...] = (
         remedies=("Look at the queue of rollouts, their length and the phases of a step.",),
         source="prime-rl's guide: a long `wait_for_batch` says that generation is the slow side; logs in `tests/large`",
         related=("rl_waiting_fraction", "rl_phase_time_seconds"),
+    ),
+    condition("rollout_tail", "RLWaiting", Family.SLOW).when(
+        above("rollout_tail", warning(2.5, k=8, n=10), vs=Baseline.EARLY, floor=6.0),
+        summary="A few slow rollouts hold up the others more than they did.",
+        about="A few slow rollouts hold up the others more than they did, most of all in {subject}.",
+        meaning="The slowest completion of a step takes so many times the mean. That is two and a half times what it "
+        "was early in the run, in eight of ten steps. A step waits for the slowest one, unless rollouts run ahead.",
+        causes=(
+            "A tool, sandbox or judge that answers some calls late.",
+            "Loops: some completions run into the limit of tokens or turns.",
+            "One engine that is slow or overloaded.",
+        ),
+        remedies=(
+            "Look at `rl_slowest_sample_time_seconds`: which part is it?",
+            "Give tools a time-out; bound the turns; let rollouts run ahead of training.",
+        ),
+        source="[verl] agent loops of a healthy public run: the slowest takes 3 to 17 times the mean; logs in "
+        "`tests/large`",
+        related=("rl_sample_time_seconds", "rl_slowest_sample_time_seconds", "rl_waiting_fraction"),
     ),
     condition("step_stalled", "RLStepsSlow", Family.STALL).when(
         above("longest_pause", warning(30.0), vs=Baseline.RECENT, floor=60.0),

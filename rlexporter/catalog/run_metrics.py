@@ -13,7 +13,7 @@ ERROR_PLACES = (
 )
 """The parts of the exporter that can have an error: `rlexporter_errors_total{where}`."""
 
-PHASES = ("rollout", "reward", "update", "eval", "save")
+PHASES = ("rollout", "generation", "reward", "update", "eval", "save")
 """The parts of a run's time that `rl_phase{phase}` and `rl_phase_time_seconds{phase}` tell apart."""
 
 TENSOR_SIGNALS = (
@@ -232,6 +232,14 @@ SPEED = (
         labels=("phase",),
         keys=keys(PPO_LEGACY, "time/ppo/{phase}") + keys("async-grpo async-distillation", "perf/{phase}_s", only=True),
         reading="Shows which part of a step grows.",
+    ),
+    _speed.counter(
+        "rl_phase_seconds_total",
+        "Time that this process has spent in each part of its steps. GRPO and RLOO: generation is this rank's own, and "
+        "rollout is the rest of it, in which ranks wait for each other.",
+        scope=RankScope.RANK,
+        labels=("phase",),
+        reading="Its rate is the share of the time. A rank with more generation or reward than others is a straggler.",
     ),
     _speed.gauge(
         "rl_train_runtime_seconds",

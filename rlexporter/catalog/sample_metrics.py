@@ -556,6 +556,35 @@ PIPELINE = (
         reading="backpressure: the trainer is the slow side. score_block: scoring is.",
     ),
     _rollout.gauge(
+        "rl_sample_time_seconds",
+        "Time that one completion takes in one part of its rollout, such as generation, tools and scoring, by the "
+        "statistic over the completions of the step.",
+        unit="seconds",
+        labels=("part", "statistic"),
+        reading="max far above mean: the step waits for a few slow ones.",
+    ),
+    _rollout.gauge(
+        "rl_slowest_sample_time_seconds",
+        "Time that the slowest completion of the step took in one part of its rollout.",
+        unit="seconds",
+        labels=("part",),
+        reading="Nearly all of it in one part: that part is the bottleneck.",
+    ),
+    _rollout.gauge(
+        "rl_slowest_sample_tokens",
+        "Tokens of the slowest completion of the step, and of its prompt.",
+        unit="tokens",
+        labels=("tokens",),
+        reading="Short and yet slow: it waits for a tool, or its engine is busy.",
+    ),
+    _rollout.gauge(
+        "rl_sample_preemptions",
+        "How often the engine put one completion aside to make room, by the statistic over completions; -1: unknown.",
+        unit="preemptions",
+        labels=("statistic",),
+        reading="Above 0: the engine has too little memory for so many completions at once.",
+    ),
+    _rollout.gauge(
         "rl_rollout_queue_size",
         "How many wait: samples for the trainer (rollout), groups for scoring (score).",
         unit="entries",

@@ -195,3 +195,20 @@ def waiting(view: View, memory: Memory) -> float | None:
         seconds for name, seconds in phases.items() if seconds is not None and any(word in name for word in _WAITING)
     ]
     return min(sum(waits) / whole, 1.0) if waits and whole else None
+
+
+@declared.source
+def rollout_tail(view: View, memory: Memory) -> float | None:
+    """Return how many times the mean the slowest completion of the step takes; it is about the part that is slow."""
+    memory.where = "rl_sample_time_seconds"
+    times = view.functions.get(memory.where, {})
+    longest = {
+        part: seconds for name, seconds in times.items() if (part := name.removesuffix("/max")) != name and seconds
+    }
+    part = "total" if "total" in longest else max(longest, key=longest.__getitem__, default="")
+    mean = times.get(f"{part}/mean")
+    if not part or not mean:
+        return None
+    if part != "total":
+        memory.about({part: 0})
+    return longest[part] / mean

@@ -60,6 +60,7 @@ _ORCHESTRATOR = (
     *statistics("rl_completion_length_", f"{_ALL}/num_output_tokens/"),
     *statistics("rl_sequence_length_", f"{_ALL}/num_total_tokens/"),
     *statistics("rl_turns_", f"{_ALL}/num_turns/"),
+    *feeds("rl_sample_time_seconds", *(f"{_ALL}{of}/timing/{{part}}/{{statistic}}" for of in ("/agent", ""))),
     *statistics("rl_sample_staleness_", "off_policy/", "mean", "max"),
     *feeds("rl_evicted_samples", "off_policy/{reason}"),
     *feeds("rl_step_tokens", "progress/tokens"),

@@ -118,9 +118,15 @@ _SAMPLER = (
     *feeds("rl_expert_load_imbalance", "rollout/moe/max_vio/avg"),
 )
 
+_AGENT_LOOP = "timing_s/agent_loop"
 _SPEED = (
     *feeds("rl_step_time_seconds", "perf/time_per_step"),
     *feeds("rl_phase_time_seconds", "timing_s/{phase}"),
+    *feeds("rl_slowest_sample_tokens", f"{_AGENT_LOOP}/slowest/{{tokens}}_length"),
+    *no_metric(f"{_AGENT_LOOP}/slowest/num_preempted"),
+    *feeds("rl_slowest_sample_time_seconds", f"{_AGENT_LOOP}/slowest/{{part}}"),
+    *feeds("rl_sample_preemptions", f"{_AGENT_LOOP}/num_preempted/{{statistic}}"),
+    *feeds("rl_sample_time_seconds", f"{_AGENT_LOOP}/{{part}}/{{statistic}}"),
     *feeds("rl_phase_time_per_token_seconds", "timing_per_token_ms/{phase}", scale=0.001),
     *feeds("rl_tokens_per_second_per_gpu", "perf/throughput"),
     *feeds("rl_step_tokens", "perf/total_num_tokens"),

@@ -169,6 +169,7 @@ class LogLines:
             builder.undefined_values(self._named[name], count)
         for phase, seconds in update.phases.items():
             builder.set("rl_phase_time_seconds", seconds, phase)
+            builder.add("rl_phase_seconds_total", seconds, phase)
         builder.add("rlexporter_observe_seconds_total", update.overhead)
 
     def targets(self, key: str, line: Iterable[str]) -> tuple[Series, ...]:

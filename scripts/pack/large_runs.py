@@ -15,6 +15,7 @@ _NAMES = (
     *("sampling_drift", "sampling_probabilities", "sampling_uncorrelated", "samples_ineffective", "samples_stale"),
     *("samples_dropped", "samples_masked", "rollouts_failing", "experts_unbalanced", "routing_uncertain"),
     *("evaluation_diverges", "agent_reward_drop", "advantage_impossible", "completions_repetitive", "waiting_more"),
+    "rollout_tail",
 )
 """One condition of each kind, in the order of the table."""
 

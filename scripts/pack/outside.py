@@ -129,6 +129,30 @@ PROMETHEUS_ALERTS: tuple[PrometheusAlert, ...] = (
         of_run=False,
     ),
     PrometheusAlert(
+        alert="RLRankStraggles",
+        family=Family.SLOW,
+        severity=Severity.WARNING,
+        expr="rl:rank_lag_fraction > 0.25\n"
+        "and rl:rank_lag_fraction > 2 * avg_over_time(rl:rank_lag_fraction[1h] offset 30m)",
+        wait="15m",
+        summary="One rank has become slow, and the others wait for it.",
+        description="the others wait for {{ $value | humanizePercentage }} of the time"
+        '{{ with printf "topk(1, rl:rank_work_fraction{LABELS})" GIVEN | query }} for rank '
+        "{{ (. | first).Labels.rank }}{{ end }}.",
+        meaning="In generation and rewards a rank works by itself, and ranks wait for each other afterwards. The "
+        "difference between the slowest and the fastest one is more than a quarter of the time, and twice what it was "
+        "an hour ago. Ranks that differ from the start, such as one that alone asks a judge, are the run's own way "
+        "and no alert. It needs the ranks to serve (`RLEXPORTER_RANKS=timings`), and two hours of the run.",
+        causes=(
+            "A GPU that is throttled, or shared with another job.",
+            "A judge, sandbox or file system that answers one node late.",
+            "Prompts of one rank that grow longer than those of the others.",
+        ),
+        remedies=("The dashboard of ranks shows which one and in which phase; look at its node.",),
+        source="Relax issue 334 takes 1.2 times the mean for a straggler; no recorded run has one: live runs of two "
+        "ranks (tests/e2e/test_ranks.py)",
+    ),
+    PrometheusAlert(
         alert="RLRankZeroMissing",
         family=Family.EXPORTER,
         severity=Severity.WARNING,

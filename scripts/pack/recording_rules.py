@@ -381,6 +381,22 @@ _STORM = (
     ),
 )
 
+WORK = 'rl_phase_seconds_total{phase=~"generation|reward"}'
+"""The time that a rank works by itself in a rollout, before ranks wait for each other."""
+_RANKS = (
+    RecordingRule(
+        name="rl:rank_work_fraction",
+        expr=f"sum without (phase, instance, pod, container, endpoint, node) (rate({WORK}[15m]))",
+        help="Share of the time that each rank works by itself, in generation and rewards (GRPO, RLOO).",
+    ),
+    RecordingRule(
+        name="rl:rank_lag_fraction",
+        expr="max without (rank) (rl:rank_work_fraction) - min without (rank) (rl:rank_work_fraction)\n"
+        "and count without (rank) (rl:rank_work_fraction) > 1",
+        help="Share of the time for which the fastest rank waits for the slowest one, of those that serve.",
+    ),
+)
+
 RECORDING_RULES: tuple[RecordingRule, ...] = (
     *_CLOCK,
     *_ATTEMPTS,
@@ -390,4 +406,5 @@ RECORDING_RULES: tuple[RecordingRule, ...] = (
     *_MOMENTS,
     *_VERDICT,
     *_STORM,
+    *_RANKS,
 )

@@ -20,6 +20,7 @@ PROMETHEUS_ALERTS = {
     "RLRunLostProgress": "warning",
     "RLRunNotBack": "warning",
     "RLTargetSilent": "warning",
+    "RLRankStraggles": "warning",
     "RLRankZeroMissing": "warning",
     "RLClockOff": "warning",
     "RLExporterErrors": "warning",

@@ -236,6 +236,13 @@ def test_symptoms_are_no_alerts(generation: str, tmp_path: Path) -> None:
 
 RUN, STARTED = Process([("running", 2400)]), "rl_run_start_timestamp_seconds"
 LIVE = series([RUN], 2400)
+
+
+def worked(seconds: str, **labels: str) -> dict[str, str]:
+    """The seconds that a rank has spent in generation, in the notation of promtool: every 15 s."""
+    return {RUN.name("rl_phase_seconds_total", phase="generation", **labels): seconds}
+
+
 TARGET = 'up{job="ml/rlexporter",instance="h:1"}'
 OUTSIDE_CASES: dict[str, Case] = {
     "restarting: three starts within an hour": Case(
@@ -274,6 +281,18 @@ OUTSIDE_CASES: dict[str, Case] = {
         series([Process([("running", 600), ("failed", 30)])], 2400)
         | {RUN.name(STARTED, rank="3", instance="h:4"): "0x160"},
         {"6m": {"RLRankZeroMissing": []}, "30m": {"RLRankZeroMissing": []}},
+    ),
+    "a rank becomes slow": Case(
+        worked("0+4.5x720") | worked("0+4.5x480 2160+12x240", rank="1"),
+        {"119m": {"RLRankStraggles": []}, "160m": {"RLRankStraggles": ["a"]}},
+    ),
+    "a rank is slow by design": Case(
+        worked("0+4.5x720") | worked("0+12x720", rank="1"),
+        {"60m": {"RLRankStraggles": []}, "3h": {"RLRankStraggles": []}},
+    ),
+    "a rank is restarted elsewhere": Case(
+        worked("0+9x720") | worked("0+9x480", rank="1") | worked("_x500 0+9x220", rank="1", instance="h:9"),
+        {"121m": {"RLRankStraggles": []}, "140m": {"RLRankStraggles": []}, "3h": {"RLRankStraggles": []}},
     ),
     "the watchdog": Case({"up": "1x3"}, {"0s": {"RLExporterWatchdog": [""]}, "30m": {"RLExporterWatchdog": [""]}}),
 }

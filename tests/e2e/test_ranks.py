@@ -83,6 +83,11 @@ def test_one_rank_sees_what_the_others_do_not(tmp_path: Path) -> None:
         pace = "rl_phase_time_seconds{phase='reward'} > 0"
         slow = eventually(lambda: found if len(found := _scraped(server, pace)) == 2 else None)
         assert slow["1"] > slow["0"]
+        work, wait = (f"rl_phase_seconds_total{{phase='{phase}'}}" for phase in ("generation", "rollout"))
+        assert all(seconds > 0 for seconds in eventually(lambda: _scraped(server, work)).values())
+        waited = _scraped(server, wait)
+        assert waited["0"] > waited["1"]  # for the rewards of rank 1, which sleeps longer
+        eventually(lambda: server.query("rl:rank_lag_fraction > 0"))
         _ends_well(launcher, tmp_path, tmp_path)
         _equal_to_the_independent_count(server, tmp_path)
 

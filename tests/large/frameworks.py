@@ -50,6 +50,10 @@ VERL: Keys = {
     "response/aborted_ratio": still(0.0),
     "prompt_length/mean": level(105, 0.02),
     "timing_s/gen": level(33, 0.03),
+    "timing_s/agent_loop/generate_sequences/mean": level(3.0, 0.15),
+    "timing_s/agent_loop/generate_sequences/max": level(30, 0.25),
+    "timing_s/agent_loop/tool_calls/mean": level(1.0, 0.15),
+    "timing_s/agent_loop/tool_calls/max": level(12, 0.25),
     "timing_s/update_actor": level(17, 0.03),
     "perf/time_per_step": level(60, 0.03),
     "training/rollout_probs_diff_mean": level(0.005, 0.12, to=0.006, wander=0.05),
@@ -85,6 +89,8 @@ _TRAINER: Keys = {
     "perf/peak_memory": still(61.0),
     "time/step": level(30, 0.04),
     "time/wait_for_batch": level(3, 0.15),
+    "train/agg/all/agent/timing/total/mean": level(20, 0.1),
+    "train/agg/all/agent/timing/total/max": level(90, 0.25),
     "time/forward_backward": level(22, 0.03),
 }
 _ALL = "train/agg/all"

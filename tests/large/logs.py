@@ -48,6 +48,7 @@ _GROWTH = 1.03
 _CORRELATION = "training/rollout_actor_probs_pearson_corr"
 _IS = "rollout_corr/rollout_is"
 _STALENESS = "training/off_policy/trajectory_staleness"
+_TOOLS, _ROLLOUT = "timing_s/agent_loop/tool_calls", "train/agg/all/agent/timing/total"
 _VALIDATION, _EVALUATION = "val-core/gsm8k/acc/mean@1", "eval/aime/effective/agent/avg@16"
 ENVIRONMENT = "train/{}/all/agent/reward/mean"
 _REWARD, AGENT = "train/agg/all/agent/reward/mean", "train/agg/all/{}/reward/mean"
@@ -220,6 +221,13 @@ OF_TIME = (
         ("waiting_more",),
         {"time/step": level(90, 0.04), "time/wait_for_batch": level(63, 0.06)},
     ),
+    Log(
+        "verl",
+        "some tools answer late",
+        ("rollout_tail",),
+        {f"{_TOOLS}/max": level(120, 0.25), f"{_TOOLS}/mean": level(1.5, 0.2)},
+    ),
+    Log("prime-rl", "a few rollouts hang", ("rollout_tail",), {f"{_ROLLOUT}/max": level(360, 0.15)}),
     Log("slime", "the trainer waits", ("waiting_more",), {"perf/wait_time_ratio": level(0.7, 0.05, most=1.0)}),
 )
 

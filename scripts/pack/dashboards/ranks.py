@@ -37,14 +37,9 @@ def build(catalog: Sequence[Metric]) -> Json:
     page.row("Stragglers")
     step = Query(f"max by ({RUN}, rank) (rl_step{{{OF}}})", "rank {{rank}}")
     page.add(timeseries("Step time", [Query(_pace(), "rank {{rank}}")], NAMED["rl_step_duration_seconds"], window=True))
-    ratio = Query(f"{_pace()} / on ({RUN}) group_left () quantile by ({RUN}) (0.5, {_pace()})", "rank {{rank}}")
-    text = "Step time of each rank as a multiple of the median of the ranks. " + _ALONE + "."
-    slow = without_range("rl_step_duration_seconds")
-    page.add(
-        timeseries(
-            "Step time against the median of the ranks", [ratio], slow, unit="none", window=True, description=text
-        )
-    )
+    work = Query(_work(), "rank {{rank}}")
+    shown = NAMED["rl_phase_seconds_total"]
+    page.add(timeseries("Generation and rewards, share of the time", [work], shown, unit="percentunit", window=True))
     page.add(timeseries("Step", [step], NAMED["rl_step"]))
     phases = Query(f"max by ({RUN}, rank, phase) (rl_phase_time_seconds{{{OF}}})", "rank {{rank}} {{phase}}")
     page.add(timeseries("Phases of the last step", [phases], NAMED["rl_phase_time_seconds"]), 12)
@@ -68,10 +63,12 @@ def _numbers(page: Page) -> None:
     behind = Query(f"max by ({RUN}) (rl_step{{{OF}}}) - min by ({RUN}) (rl_step{{{OF}}})", "steps")
     late = ((GREEN, None), (ORANGE, 2.0))
     page.add(stat("Last behind first, in steps", behind, described(NAMED["rl_step"]), steps=late), 4, 5)
-    spread = Query(f"max by ({RUN}) ({_pace()}) / min by ({RUN}) ({_pace()}) - 1", "spread")
-    text = "How much longer the steps of the slowest rank take than those of the fastest."
-    slow = ((GREEN, None), (YELLOW, 0.1), (ORANGE, 0.3))
-    page.add(stat("Slowest against fastest", spread, text, unit="percentunit", steps=slow), 4, 5)
+    lag = Query(f"max by ({RUN}) ({_work()}) - min by ({RUN}) ({_work()})", "lag")
+    text = (
+        "Share of the time for which the fastest rank waits for the slowest one in generation and rewards: GRPO, RLOO."
+    )
+    slow = ((GREEN, None), (YELLOW, 0.1), (ORANGE, 0.25))
+    page.add(stat("Waiting for the slowest rank", lag, text, unit="percentunit", steps=slow), 4, 5)
     nan = f"sum by ({RUN}, rank) (rl_nonfinite_values_total{{{OF}}})"
     bad = Query(f"count by ({RUN}) ({nan} > 0) or 0 * max by ({RUN}) (rl_step{{{OF}}})", "ranks")
     any_bad = ((GREEN, None), (RED, 1.0))
@@ -84,6 +81,12 @@ def _numbers(page: Page) -> None:
         none="no process serves this run now",
     )
     page.add(where, 8, 5)
+
+
+def _work() -> str:
+    """Return the share of the time that each rank works by itself, before ranks wait for each other."""
+    own = f'rl_phase_seconds_total{{{OF},phase=~"generation|reward"}}'
+    return f"sum by ({RUN}, rank) (rate({own}[$__rate_interval]))"
 
 
 def _pace() -> str:
