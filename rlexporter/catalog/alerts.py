@@ -1,4 +1,4 @@
-"""Alerts on the process of a run, and which families of conditions are causes of which.
+"""Alerts on the process of a run, their runbooks, and which families of conditions are causes of which.
 
 ``expr`` is PromQL as in `scripts.pack.recording_rules`. ``LABELS`` and ``GIVEN`` in a description stand for the labels
 of a run in the format of a query, and for what fills it.
@@ -6,7 +6,14 @@ of a run in the format of a query, and for what fills it.
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 from rlexporter.model.condition import Family, PrometheusAlert, Severity
+
+_PACKAGE = Path(__file__).parents[1]
+PACK = _PACKAGE / "pack" if (_PACKAGE / "pack").is_dir() else _PACKAGE.parent
+"""The folder with the rules, runbooks and dashboards that come with the package: in the wheel, or in a checkout."""
 
 RUNBOOKS = "https://github.com/rlexporter/rlexporter/blob/main/alerts/runbooks"
 """The folder that `runbook_url` points to: alerts/runbooks in the repository."""
@@ -147,3 +154,9 @@ INHIBITIONS: tuple[tuple[tuple[Family, ...], tuple[Family, ...]], ...] = (
     ((Family.STALL,), (Family.SLOW,)),
 )
 """The families that are causes, each with its symptoms: see `rlexporter.catalog.causes`."""
+
+
+def runbook(name: str) -> str | None:
+    """Return the page about an alert, as Markdown; None for a name that no alert has. Raises OSError."""
+    file = PACK / "alerts" / "runbooks" / f"{name}.md"
+    return file.read_text(encoding="utf-8") if re.fullmatch(r"[A-Za-z]+", name) and file.is_file() else None

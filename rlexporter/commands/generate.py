@@ -16,8 +16,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from rlexporter.atomic_file import write_whole
-from rlexporter.catalog.alerts import RUNBOOKS
-from rlexporter.catalog.pack import PACK
+from rlexporter.catalog.alerts import PACK, RUNBOOKS
 from rlexporter.model.errors import SetupError
 
 JOBS = ".*rlexporter.*"

@@ -19,9 +19,9 @@ from typing import Any
 import fastapi
 from fastapi import FastAPI, Request, Response
 
+from rlexporter.catalog.alerts import runbook
 from rlexporter.catalog.languages import CODES, code_of, language
 from rlexporter.catalog.metrics import NAMED
-from rlexporter.catalog.pack import runbook
 from rlexporter.endpoint.auth import METHODS
 from rlexporter.endpoint.connections import ONCE_TAKEN
 from rlexporter.endpoint.scrapers import Fetch, Fetches
