@@ -21,10 +21,12 @@ from rlexporter.catalog.entries import Entries, keys
 from rlexporter.model.metric import Group, Level, Range
 
 _preference = Entries(Group.PREFERENCE, level=Level.SEQUENCE, unit="reward")
+_preferred_token = Entries(Group.PREFERENCE, level=Level.TOKEN, unit="nats")
 _likelihood = Entries(Group.PREFERENCE, level=Level.SEQUENCE, unit="nats")
 _data = Entries(Group.DATA, level=Level.TOKEN)
 _score = Entries(Group.DATA, level=Level.SEQUENCE, unit="reward")
 _distillation = Entries(Group.DISTILLATION, level=Level.TOKEN)
+_distilled_sample = Entries(Group.DISTILLATION, level=Level.SEQUENCE)
 _distilled = Entries(Group.DISTILLATION, level=Level.STEP)
 _divergence = Entries(Group.DISTILLATION, level=Level.TOKEN, unit="nats")
 
@@ -83,39 +85,33 @@ DATA = (
         keys=keys(_NO_REFERENCE, "rewards/accuracies"),
         reading="Rises; at 1 from the start the pairs are trivial.",
     ),
-    *_preference.gauges(
+    *_preferred_token.gauges(
         "rl_token_logprob_",
         "Log-probability of a token of the {} completion: ORPO's mean over its tokens.",
-        unit="nats",
-        level=Level.TOKEN,
         keys=keys("orpo", "logps/{}"),
         chosen="Rises while the policy learns them.",
         rejected="Falls behind the chosen one while the policy learns.",
     ),
-    _preference.gauge(
+    _preferred_token.gauge(
         "rl_logits",
         "Mean logit over the vocabulary at the tokens of the chosen or rejected completions.",
         unit="",
-        level=Level.TOKEN,
         labels=("completion",),
         keys=keys("dpo kto tpo", "logits/{completion}"),
         reading="A steady drift: the scale of the output layer changes.",
     ),
-    _preference.gauge(
+    _preferred_token.gauge(
         "rl_logits_unmasked",
         "Mean logit over the vocabulary at all positions of the chosen or rejected rows, prompt and padding included.",
         unit="",
-        level=Level.TOKEN,
         labels=("completion",),
         keys=keys("cpo orpo", "logits/{completion}"),
         reading="Depends on the padding: compare with the same run only.",
     ),
-    _preference.gauge(
+    _preferred_token.gauge(
         "rl_chosen_nll_loss",
         "Cross-entropy of the chosen completions, before its weight. ORPO: over prompt and completion; CPO: 0 where "
         "cpo_alpha is 0.",
-        unit="nats",
-        level=Level.TOKEN,
         keys=keys("cpo orpo", "nll_loss"),
         reading="Falls while the policy learns the chosen completions.",
     ),
@@ -211,11 +207,10 @@ DATA = (
         keys=keys("async-distillation", "teacher_token_frac/{teacher}"),
         reading="0: nothing is learned from this teacher.",
     ),
-    _distillation.gauge(
+    _distilled_sample.gauge(
         "rl_one_teacher_score_time_seconds",
         "Time that one of several teachers took to score a completion.",
         unit="seconds",
-        level=Level.SEQUENCE,
         labels=("teacher",),
         keys=keys("async-distillation", "teacher_score_s/{teacher}"),
         reading="The slow one holds its rollouts back.",
@@ -244,21 +239,19 @@ DATA = (
         keys=keys("gold", "unmatched_loss"),
         reading="Falls more slowly than the other part: these tokens are compared by rank only.",
     ),
-    *_distillation.gauges(
+    *_distilled_sample.gauges(
         "rl_source_completion_length_",
         "{} length of a completion of one source: on_policy, written by the student, or off_policy, of the data.",
         unit="tokens",
-        level=Level.SEQUENCE,
         labels=("source",),
         keys=keys("iw-opd", "completions/{source}_{}_length"),
         mean="on_policy drifting away from off_policy: the student writes otherwise than the data.",
         min="Near 0: some completions are empty.",
         max="At the limit: some completions are cut off.",
     ),
-    _distillation.fraction(
+    _distilled_sample.fraction(
         "rl_completion_at_limit_fraction",
         "Share of the student's completions that are as long as the limit, those included that end exactly there.",
-        level=Level.SEQUENCE,
         keys=keys("iw-opd", "completions/truncated_fraction"),
         reading="High: the limit is too short, or the student forgets to stop.",
     ),
@@ -290,11 +283,10 @@ DATA = (
         keys=keys("sdft sdpo", "self_distillation/server_logprob_abs_diff"),
         reading="A jump: the server has stale weights, or rounds otherwise.",
     ),
-    _distillation.fraction(
+    _distilled_sample.fraction(
         "rl_self_distillation_fraction",
         "Shares of SDPO: groups and samples with a success, samples with feedback and with it used, samples with a "
         "prompt for the teacher, and groups whose rewards are all alike.",
-        level=Level.SEQUENCE,
         labels=("share",),
         keys=keys("sdpo", "self_distillation/{share}_fraction"),
         reading="reprompt_sample at 0: nothing is distilled. flat_group at 1: the reward teaches nothing.",

@@ -12,10 +12,6 @@ def _both_signs(*positive: float) -> tuple[float, ...]:
     return (*(-x for x in reversed(positive)), 0.0, *positive)
 
 
-def _each(values: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
-    return tuple((value,) for value in values)
-
-
 _KL_TOKEN = _both_signs(0.0001, 0.001, 0.005, 0.01, 0.02, 0.05, 0.1, 0.3, 1.0, 3.0, 10.0)
 _KL_SEQUENCE = _both_signs(0.01, 0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0)
 _REWARD = _both_signs(0.05, 0.1, 0.25, 0.5, 0.75, 1.0, 2.0, 5.0, 10.0, 100.0, 1000.0)
@@ -36,17 +32,23 @@ _RATIO = (
 _CLIP_SOURCE = "[ranges], per token; per sequence (RLOO, GSPO) far higher values are normal"
 
 _reward = Entries(Group.REWARD, level=Level.SEQUENCE, unit="reward")
+_reward_function = Entries(Group.REWARD, level=Level.SEQUENCE, unit="reward", labels=("reward_function",))
+_groups = Entries(Group.REWARD, level=Level.STEP, unit="groups")
 _kl = Entries(Group.KL, level=Level.TOKEN, unit="nats")
 _entropy = Entries(Group.ENTROPY, level=Level.TOKEN, unit="nats")
 _policy = Entries(Group.POLICY, level=Level.TOKEN)
+_log_ratio = Entries(Group.POLICY, level=Level.TOKEN, unit="nats")
 _update = Entries(Group.POLICY, level=Level.STEP)
 _clip = Entries(Group.POLICY, level=Level.TOKEN, unit="fraction", may_be_nonfinite=True)
 _advantage = Entries(Group.ADVANTAGE, level=Level.TOKEN)
 _optimal = Entries(Group.ADVANTAGE, level=Level.SEQUENCE, unit="reward", scope=RankScope.RANK)
 _loss = Entries(Group.LOSS, level=Level.STEP)
 _value = Entries(Group.VALUE, level=Level.TOKEN, unit="reward")
+_critic = Entries(Group.VALUE, level=Level.STEP)
 _optimizer = Entries(Group.OPTIMIZER, level=Level.STEP)
+_weights = Entries(Group.OPTIMIZER, level=Level.STEP, scope=RankScope.RANK)
 _logprob = Entries(Group.LOGPROB, level=Level.TOKEN, unit="nats")
+_reference = Entries(Group.LOGPROB, level=Level.STEP, scope=RankScope.RANK)
 
 
 def _unmasked(entries: Entries, stem: str, bounds: tuple[float, ...], key: str, unit: str) -> Metric:
@@ -109,56 +111,49 @@ LEARNING = (
         scope=RankScope.RANK,
         reading="Steady. A rise where it was 0: a reward model or service that fails gives 0.",
     ),
-    _reward.gauge(
+    _reward_function.gauge(
         "rl_reward_function_mean",
         "Mean of one reward function over the samples for which it returned a number.",
-        labels=("reward_function",),
         keys=keys("grpo rloo", "rewards/{reward_function}/mean")
         + keys("grpo async-grpo", "rewards/{reward_function}")
         + keys("sdpo", "self_distillation/rewards/{reward_function}"),
         reading="One falling while another rises: they conflict. One stuck at its lowest value is dead.",
     ),
-    _reward.gauge(
+    _reward_function.gauge(
         "rl_reward_function_std",
         "Spread of one reward function over the generation batch, NaN left out.",
-        labels=("reward_function",),
         keys=keys("grpo rloo", "rewards/{reward_function}/std"),
         healthy=Range(0.0, None, "0 is no signal from this function"),
         reading="0: this function tells no completion from another, so it teaches nothing.",
     ),
-    _reward.histogram(
+    _reward_function.histogram(
         "rl_reward_function_dist",
         "Reward of each completion by one reward function, where it returned a number.",
         _SCORE,
-        labels=("reward_function",),
         reading="All in one bucket: this function tells no completion from another.",
     ),
-    _reward.gauge(
+    _reward_function.gauge(
         "rl_reward_function_time_seconds",
         "Duration of the last call of one reward function, which scored the completions of a rollout.",
         unit="seconds",
         level=Level.STEP,
         scope=RankScope.RANK,
-        labels=("reward_function",),
         reading="A rise: a judge, service or sandbox that answers late.",
     ),
-    _reward.fraction(
+    _reward_function.fraction(
         "rl_reward_function_zero_fraction",
         "Share of the completions to which a reward function gave exactly 0, and not to their whole group.",
-        labels=("reward_function",),
         scope=RankScope.RANK,
         reading="Steady, or falling. A rise where it was 0: the function gives 0 where it fails.",
     ),
-    _reward.fraction(
+    _reward_function.fraction(
         "rl_reward_function_flat_fraction",
         "Share of the groups in which a reward function gave all completions the same, over all ranks.",
-        labels=("reward_function",),
         reading="1 from one step on: the function reads the prompt, or an old completion.",
     ),
-    _reward.gauge(
+    _reward_function.gauge(
         "rl_reward_function_weight",
         "Weight of a reward function in the reward of this step (`reward_weights`).",
-        labels=("reward_function",),
         reading="Constant, unless a curriculum changes it: then the reward is another one.",
     ),
     _reward.fraction(
@@ -269,30 +264,25 @@ LEARNING = (
         "Mean reward of a completion after the framework normalized it within its group.",
         reading="0 where the group's mean is subtracted.",
     ),
-    _reward.gauge(
+    _groups.gauge(
         "rl_zero_std_groups",
         "Groups of the step in which every completion got the same reward, by that reward, rounded.",
-        unit="groups",
-        level=Level.STEP,
         labels=("reward",),
         reading="Many at the lowest reward: too hard. Many at the highest: solved.",
     ),
-    _reward.fraction(
+    _groups.fraction(
         "rl_zero_std_excluded_fraction",
         "Share of groups without spread of reward that are left out of the loss, and of what it is divided by.",
-        level=Level.STEP,
         reading="0 where none is left out.",
     ),
-    _reward.fraction(
+    _groups.fraction(
         "rl_groups_all_zero_fraction",
         "Share of groups in which every completion got a reward of 0, rounded.",
-        level=Level.STEP,
         reading="High: too hard, or the reward is broken.",
     ),
-    _reward.fraction(
+    _groups.fraction(
         "rl_groups_all_one_fraction",
         "Share of groups in which every completion got a reward of 1, rounded.",
-        level=Level.STEP,
         reading="High: solved.",
     ),
     _reward.fraction(
@@ -474,11 +464,10 @@ LEARNING = (
         healthy=Range(0.1, 200.0, "[ranges], [trl]: about 1; above 200 is over-optimisation"),
         reading="Narrow around 1. The clip edges 0.8 and 1.2 are bounds, and so are 0.1, 2, 10 and 200.",
     ),
-    _policy.gauge(
+    _log_ratio.gauge(
         "rl_first_use_log_ratio",
         "Mean distance from 0 of the log-ratio new/old policy in the first step that uses a rollout. The policy is "
         "then the one that the old log-probabilities are of.",
-        unit="nats",
         scope=RankScope.RANK,
         reading="0, or rounding. More: the old log-probabilities are stale, or dropout is on in the policy.",
     ),
@@ -493,30 +482,27 @@ LEARNING = (
         level=Level.SEQUENCE,
         reading="Narrow around 1; long responses spread it without any fault.",
     ),
-    _policy.gauge(
+    _log_ratio.gauge(
         "rl_policy_approxkl",
         "How far an update moved the policy: the k2 estimate, half the mean squared log-ratio (modern PPO: over "
         "padding too). Not the KL to the reference.",
-        unit="nats",
         keys=keys(PPO, "policy/approxkl_avg") + keys(PPO_LEGACY, "ppo/policy/approxkl"),
         healthy=Range(0.0, 0.05, "[ranges] 0.01 to 0.05; [37] below 0.02"),
         reading="High with a high clip fraction: updates too aggressive.",
         corrected=True,
     ),
-    _policy.histogram(
+    _log_ratio.histogram(
         "rl_policy_approxkl_dist",
         "rl_policy_approxkl, one observation a step: a spike between two scrapes stays visible.",
         (0.0, 0.00001, 0.0001, 0.001, 0.003, 0.01, 0.02, 0.05, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0),
-        unit="nats",
         scope=RankScope.GLOBAL,
         reading="Counts above 0.1: updates that went too far.",
         of="rl_policy_approxkl",
     ),
-    _policy.gauge(
+    _log_ratio.gauge(
         "rl_policy_policykl",
         "How far an update moved the policy: the k1 estimate, the mean of old minus new log-probability. Drives "
         "early stopping.",
-        unit="nats",
         keys=keys(PPO_LEGACY, "ppo/policy/policykl"),
         healthy=Range(None, 1.5, "legacy PPO stops the epoch at 1.5 times target_kl"),
         reading="Near 0; growth within a step is the policy moving away from its samples.",
@@ -861,18 +847,14 @@ LEARNING = (
     ),
     _value.gauge("rl_return_min", "Smallest return of a completion token.", reading="On the scale of the rewards."),
     _value.gauge("rl_return_max", "Largest return of a completion token.", reading="On the scale of the rewards."),
-    _value.gauge(
+    _critic.gauge(
         "rl_value_grad_norm",
         "Norm of the gradient of a value model of its own, before clipping.",
-        unit="",
-        level=Level.STEP,
         reading="Falls while the critic fits. NaN: its weights are lost with the next step.",
     ),
-    _value.gauge(
+    _critic.gauge(
         "rl_value_learning_rate",
         "Learning rate of a value model of its own.",
-        unit="",
-        level=Level.STEP,
         reading="Follows its schedule.",
     ),
     _optimizer.gauge(
@@ -900,47 +882,41 @@ LEARNING = (
         reading='Counts in the upper buckets: spikes; in le="0.0": steps without any gradient.',
         of="rl_grad_norm",
     ),
-    _optimizer.gauge(
+    _weights.gauge(
         "rl_weight_norm",
         "Norm of the trained weights that this rank holds, measured before each rollout; in PPO after the updates "
         "of each step, and NaN is looked for before them too.",
-        scope=RankScope.RANK,
         reading="Drifts slowly. NaN: weights are lost, and the rollout that follows will fail.",
     ),
-    _optimizer.fraction(
+    _weights.fraction(
         "rl_optimizer_missing_fraction",
         "Share of the trained tensors that the optimizer does not have; not served for DeepSpeed, which has copies.",
-        scope=RankScope.RANK,
         reading="0. More: they are in the model and require a gradient, and nothing will ever change them.",
     ),
-    _optimizer.fraction(
+    _weights.fraction(
         "rl_gradient_zero_fraction",
         "Share of the trained tensors, of 32 at most that are spread over the model, whose gradient is missing, or "
         "exactly 0 in all of 64 places; nothing new while all are, as where no group has a spread of reward.",
-        scope=RankScope.RANK,
         reading="0, or as at the start (experts without a token). More: a part of the model is cut off from the loss.",
     ),
-    _optimizer.gauge(
+    _weights.gauge(
         "rl_optimizer_updates",
         "Updates that the optimizer has made by its own count, which Adam and its like keep, and save, with the "
         "moments; measured before each rollout.",
         unit="updates",
-        scope=RankScope.RANK,
         reading="Grows with each step, also after a resume. A fall: the moments of the gradients were lost.",
     ),
-    _optimizer.fraction(
+    _weights.fraction(
         "rl_weight_changed_fraction",
         "Share of the trained weights (of some 30,000 that are compared, bit for bit) that have changed since the "
         "rollout before.",
-        scope=RankScope.RANK,
         reading="1 in fp32; a few percent in bf16 at a low learning rate, whose updates are lost in rounding. 0: the "
         "policy is frozen.",
     ),
-    _optimizer.gauge(
+    _weights.gauge(
         "rl_weight_update_size",
         "Root mean square of the change of the trained weights since the rollout before, over the roughly 30,000 that "
         "are compared.",
-        scope=RankScope.RANK,
         reading="In proportion to the learning rate. A jump: weights were loaded.",
     ),
 )
@@ -958,11 +934,9 @@ LOGPROBS = (
         _LOGPROB,
         reading="Falling while the policy's own rise: the policy says what the reference would not.",
     ),
-    _logprob.fraction(
+    _reference.fraction(
         "rl_ref_dropout",
         "Highest probability of dropout that is on in the reference of modern PPO: read from its modules.",
-        level=Level.STEP,
-        scope=RankScope.RANK,
         reading="0. More: the reference is in training mode, and KL is partly noise.",
     ),
     _logprob.gauge(
@@ -972,12 +946,10 @@ LOGPROBS = (
         scope=RankScope.RANK,
         reading="0, or rounding: the reference is deterministic. More: dropout is on in it, and KL is noise.",
     ),
-    _logprob.fraction(
+    _reference.fraction(
         "rl_ref_weight_changed_fraction",
         "Share of the reference's weights (of some 30,000 that are compared) that have changed in the last four "
         "rollouts; not served where `sync_ref_model` asks for that.",
-        level=Level.STEP,
-        scope=RankScope.RANK,
         reading="0. More: the reference is trained, loaded or synchronized, and KL to it means nothing.",
     ),
     _unmasked(_logprob, "rl_logprob_", _LOGPROB, "objective/logprobs", unit="nats"),

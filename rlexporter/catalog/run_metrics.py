@@ -47,14 +47,21 @@ _COUNTED = "grpo rloo dpo kto tpo sft reward distillation"
 _SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0)
 
 _run = Entries(Group.RUN, level=Level.RUN)
+_process = Entries(Group.RUN, level=Level.RUN, scope=RankScope.RANK)
 _progress = Entries(Group.PROGRESS, level=Level.RUN)
+_step = Entries(Group.PROGRESS, level=Level.RUN, unit="steps")
 _speed = Entries(Group.SPEED, level=Level.STEP, unit="seconds")
+_throughput = Entries(Group.SPEED, level=Level.STEP, unit="tokens per second")
+_memory = Entries(Group.SPEED, level=Level.STEP, unit="bytes", scope=RankScope.RANK)
 _rate = Entries(Group.SPEED, level=Level.STEP)
 _summary = Entries(Group.SPEED, level=Level.RUN)
 _evaluation = Entries(Group.EVALUATION, level=Level.RUN, labels=("dataset",))
+_validation = Entries(Group.EVALUATION, level=Level.RUN)
 _condition = Entries(Group.CONDITION, level=Level.RUN, labels=("condition", "severity"))
+_signal = Entries(Group.CONDITION, level=Level.STEP, labels=("signal",))
 _truth = Entries(Group.TRUTH, level=Level.RUN)
 _exporter = Entries(Group.EXPORTER, level=Level.RUN, scope=RankScope.RANK)
+_from_zero = Entries(Group.EXPORTER, level=Level.RUN, scope=RankScope.RANK, initial=((),))
 
 
 def _each(values: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
@@ -68,25 +75,22 @@ RUN = (
         "of ranks, versions. Always 1. rank_scope says whose tensors the distributions hold: one rank's, or all.",
         labels=INFO_LABELS,
     ),
-    _run.gauge(
+    _process.gauge(
         "rl_run_state",
         "1 for the state the run is in, 0 for the others. failed: train() raised; preempted: SIGTERM; "
         "stopped: Ctrl-C, sys.exit or on_critical.",
-        scope=RankScope.RANK,
         labels=("state",),
         initial=_each(tuple(state.value for state in RunState)),
     ),
-    _run.info(
+    _process.info(
         "rl_run_exception_info",
         "What ended the last train(): the class of an exception, or on_critical; absent while there is none.",
-        scope=RankScope.RANK,
         labels=("exception",),
     ),
-    _run.gauge(
+    _process.gauge(
         "rl_run_start_timestamp_seconds",
         "When this process began the run.",
         unit="seconds since the epoch",
-        scope=RankScope.RANK,
     ),
     _run.gauge("rl_world_size", "How many ranks the run has.", unit="ranks"),
     _run.gauge(
@@ -96,11 +100,10 @@ RUN = (
         unit="GPUs",
         reading="Its sum over time is what the run has cost: GPU hours.",
     ),
-    _run.gauge(
+    _process.gauge(
         "rl_ranks_covered",
         "How many ranks the local metrics of this endpoint cover: 1, its own.",
         unit="ranks",
-        scope=RankScope.RANK,
         reading="The sum over the endpoints of a run is below rl_world_size where some ranks are not seen: a NaN that "
         "only they have is not counted. RLEXPORTER_RANKS=all lets each rank serve its own.",
     ),
@@ -109,16 +112,15 @@ RUN = (
         "A numeric setting of the trainer's configuration, under its own name; booleans as 0 and 1.",
         labels=("name",),
     ),
-    _progress.gauge(
+    _step.gauge(
         "rl_step",
         "The step the run is at: an optimizer step in GRPO, RLOO and other Trainer loops, an update in modern "
         "PPO, one step() call in legacy PPO. A resumed checkpoint continues it.",
-        unit="steps",
         scope=RankScope.RANK,
         reading="Grows. Falls back only when an older checkpoint is resumed.",
     ),
-    _progress.counter("rl_steps_total", "Steps done by this process, from 0.", unit="steps", initial=((),)),
-    _progress.gauge("rl_steps_planned", "The step at which training is to end.", unit="steps"),
+    _step.counter("rl_steps_total", "Steps done by this process, from 0.", initial=((),)),
+    _step.gauge("rl_steps_planned", "The step at which training is to end."),
     _progress.gauge(
         "rl_epoch",
         "Passes over the training data so far.",
@@ -169,26 +171,23 @@ RUN = (
         reading="Below `time() - rl_last_step_timestamp_seconds`: the run is stalled.",
     ),
     _progress.gauge("rl_last_log_timestamp_seconds", "When the trainer last logged.", unit="seconds since the epoch"),
-    _progress.gauge(
+    _step.gauge(
         "rl_last_log_step",
         "The step at which the trainer last logged: behind rl_step by up to logging_steps.",
-        unit="steps",
     ),
     _progress.gauge(
         "rl_last_checkpoint_timestamp_seconds", "When the last checkpoint was written.", unit="seconds since the epoch"
     ),
-    _progress.gauge(
+    _step.gauge(
         "rl_last_checkpoint_step",
         "The step of the last checkpoint: what is after it is lost with the process.",
-        unit="steps",
     ),
-    _progress.gauge(
+    _step.gauge(
         "rl_last_good_checkpoint_step",
         "The step of the newest checkpoint that was written before anything critical: no critical condition held that "
         "had begun in its step or before, and after a NaN the weights were seen to be numbers again. It is known with "
         "the next step, or with the end of the run; a resumed run starts with the checkpoint that it continues, unless "
         "its first step is bad. Absent while there is none. As rank 0 sees it.",
-        unit="steps",
         reading="Behind rl_last_checkpoint_step after a fault: resume from this one, if it was not deleted since "
         "(save_total_limit).",
     ),
@@ -272,10 +271,9 @@ SPEED = (
         labels=("phase",),
         reading="Growth: this part becomes slower for the same work.",
     ),
-    _speed.gauge(
+    _throughput.gauge(
         "rl_tokens_per_second_per_gpu",
         "Prompt and completion tokens of the step, over its time and the number of GPUs.",
-        unit="tokens per second",
         reading="Stable; a fall is a slow worker or longer waits.",
     ),
     _speed.gauge(
@@ -287,25 +285,19 @@ SPEED = (
         labels=("role",),
         reading="0.3 to 0.5 is usual in training; a fall is waiting.",
     ),
-    _speed.gauge(
+    _memory.gauge(
         "rl_gpu_memory_allocated_max_bytes",
         "Largest GPU memory that torch has allocated, of the worker that reports.",
-        unit="bytes",
-        scope=RankScope.RANK,
         reading="Near the memory of the GPU: it will run out with longer completions.",
     ),
-    _speed.gauge(
+    _memory.gauge(
         "rl_gpu_memory_reserved_max_bytes",
         "Largest GPU memory that torch has reserved, of the worker that reports.",
-        unit="bytes",
-        scope=RankScope.RANK,
         reading="Far above what is allocated: memory is fragmented.",
     ),
-    _speed.gauge(
+    _memory.gauge(
         "rl_host_memory_used_bytes",
         "Memory in use on the machine of the worker that reports.",
-        unit="bytes",
-        scope=RankScope.RANK,
         reading="Growing without end: a leak.",
     ),
     *_rate.gauges(
@@ -330,16 +322,14 @@ SPEED = (
         max="Close to the fewest.",
     ),
     _speed.gauge("rl_step_samples", "Completions of the step.", unit="samples", reading="The size of the batch."),
-    _speed.gauge(
+    _throughput.gauge(
         "rl_training_tokens_per_second_per_gpu",
         "Tokens of the step over the time of the update alone, and the number of GPUs that train.",
-        unit="tokens per second",
         reading="Stable; a fall is a slower update.",
     ),
-    _speed.gauge(
+    _throughput.gauge(
         "rl_trained_tokens_per_second_per_gpu",
         "Completion tokens that are trained on, over the time of the whole step and the number of GPUs.",
-        unit="tokens per second",
         reading="Stable; a fall is a slow worker or longer waits.",
     ),
     _speed.gauge(
@@ -358,10 +348,9 @@ SPEED = (
         "Share of the step in which the trainer waits for samples.",
         reading="High: generation does not keep up.",
     ),
-    _speed.gauge(
+    _throughput.gauge(
         "rl_generated_tokens_per_second_per_gpu",
         "Generated tokens over the time of the rollout and the number of its GPUs.",
-        unit="tokens per second",
         reading="A fall is a slow engine, or a long tail of completions.",
     ),
     _speed.gauge(
@@ -425,24 +414,21 @@ SPEED = (
         labels=("dataset", "attempts"),
         reading="Rises while the policy learns; only that of many attempts: it explores.",
     ),
-    _evaluation.gauge(
+    _validation.gauge(
         "rl_validation_reward_mean",
         "Mean reward of the last validation.",
         unit="reward",
-        labels=(),
         reading="Rises while the policy learns. Falls while the training reward rises: it is being hacked.",
     ),
-    _evaluation.gauge(
+    _validation.gauge(
         "rl_validation_length_mean",
         "Mean length of the completions of the last validation.",
         unit="tokens",
-        labels=(),
         reading="As in training, or nearly so.",
     ),
-    _evaluation.fraction(
+    _validation.fraction(
         "rl_validation_truncated_fraction",
         "Share of completions of the last validation that were cut off.",
-        labels=(),
         reading="Above 0: scores are too low, since answers are missing.",
     ),
     _evaluation.gauge(
@@ -512,12 +498,10 @@ TRUTH = (
         "stands for the failure of the run.",
         reading="1: look at what began in the same step or shortly before.",
     ),
-    _condition.gauge(
+    _signal.gauge(
         "rl_signal",
         "A number that conditions are judged by, of the newest step that has one: of that step alone where the trainer "
         "logs a mean over several, from the tensor where that was seen, or computed from others. It is always finite.",
-        level=Level.STEP,
-        labels=("signal",),
         reading="Compare it with the rl_threshold of its conditions; docs/alerts.md says which those are.",
     ),
     _condition.gauge(
@@ -542,14 +526,12 @@ TRUTH = (
         "rl_signal that it is judged by. Always 1; absent while the verdict is fine.",
         labels=("condition", "severity", "subject", "signal"),
     ),
-    _condition.gauge(
+    _signal.gauge(
         "rl_nearest_limit_fraction",
         "How near the run is to an alert: of all numbers that are judged, the one nearest to one of its limits, as a "
         "share of that limit (for a lower limit the limit as a share of the number). 1 is at the limit. There is one "
         "series, whose label signal says which number it is.",
         unit="fraction",
-        level=Level.STEP,
-        labels=("signal",),
         reading="An alert also asks how often: a single step beyond 1 need not raise one. Limits that are measured "
         "with the run's own past are known after its first steps. Limits for changes, and those at 0 or below, are "
         "left out.",
@@ -616,11 +598,10 @@ TRUTH = (
         healthy=Range(0.0, 0.0, "an error is a bug, or a disk or network that failed"),
         reading=f"where is the part that failed: {', '.join(ERROR_PLACES)}.",
     ),
-    _exporter.gauge(
+    _from_zero.gauge(
         "rlexporter_unmapped_keys",
         "Keys of the log lines that the catalog does not know; they are served as rl_logged_value.",
         unit="keys",
-        initial=((),),
     ),
     _exporter.info(
         "rlexporter_guessed_key_info",
@@ -628,29 +609,25 @@ TRUTH = (
         labels=("key", "series"),
         reading="A guess: `RLEXPORTER_MAP` says what a key means.",
     ),
-    _exporter.counter(
+    _from_zero.counter(
         "rlexporter_dropped_keys_total",
         "Values dropped because the cap on keys outside the catalog was reached.",
         unit="values",
-        initial=((),),
     ),
-    _exporter.counter(
+    _from_zero.counter(
         "rlexporter_ignored_values_total",
         "Logged values that are no numbers: strings, tables, objects.",
         unit="values",
-        initial=((),),
     ),
-    _exporter.counter(
+    _from_zero.counter(
         "rlexporter_record_seconds_total",
         "Time that log lines and step events have cost the training thread.",
         unit="seconds",
-        initial=((),),
     ),
-    _exporter.counter(
+    _from_zero.counter(
         "rlexporter_observe_seconds_total",
         "Time that tensors have cost the training thread.",
         unit="seconds",
-        initial=((),),
     ),
     _exporter.counter("rlexporter_scrapes_total", "Answers given on /metrics.", unit="scrapes"),
     _exporter.gauge(

@@ -21,6 +21,7 @@ _AGENT = "async-grpo"
 _LENGTHS = tuple(float(2**n) for n in range(18))
 
 _completion = Entries(Group.COMPLETION, level=Level.SEQUENCE, unit="tokens")
+_completion_of_rank = Entries(Group.COMPLETION, level=Level.SEQUENCE, unit="tokens", scope=RankScope.RANK)
 _sampling = Entries(Group.SAMPLING, level=Level.TOKEN)
 _surprise = Entries(Group.SAMPLING, level=Level.TOKEN, unit="nats")
 _sample = Entries(Group.SAMPLING, level=Level.SEQUENCE)
@@ -72,20 +73,18 @@ COMPLETIONS = (
         healthy=Range(0.0, 0.25, "no number published; 1 means that nothing ever terminates"),
         reading="High: the limit is too short, or the model forgets to stop.",
     ),
-    _completion.gauge(
+    _completion_of_rank.gauge(
         "rl_eos_tokens",
         "End tokens in the responses of one rank, end tokens used as padding included.",
         unit="tokens per batch",
         level=Level.STEP,
-        scope=RankScope.RANK,
         keys=keys(PPO, "val/num_eos_tokens"),
         healthy=Range(1.0, None, "above 0 once the model stops by itself"),
         reading="Falling to 0: the model forgets to stop.",
     ),
-    _completion.fraction(
+    _completion_of_rank.fraction(
         "rl_eos_fraction",
         "Share of the completions of one rank that contain an end token.",
-        scope=RankScope.RANK,
         keys=keys(ONLINE_DPO, "val/contain_eos_token"),
         reading="Falling: the model forgets to stop.",
     ),
@@ -103,30 +102,26 @@ COMPLETIONS = (
         keys=keys(PPO_LEGACY, "tokens/queries_dist"),
         reading="A change of its shape is a change of the data.",
     ),
-    _completion.fraction(
+    _completion_of_rank.fraction(
         "rl_completion_copied_fraction",
         "Share of the completions that another completion of the same prompt is equal to, token by token (GRPO, RLOO).",
-        scope=RankScope.RANK,
         reading="As `rl_completion_copied_expected_fraction`. More: they are not drawn from the policy.",
     ),
-    _completion.fraction(
+    _completion_of_rank.fraction(
         "rl_completion_copied_expected_fraction",
         "Share of the completions that another one of the same prompt is to be expected to equal, where they are drawn "
         "one by one from the policy: mean of 1 - (1 - p)^(g - 1) over completions of probability p, g to a group.",
-        scope=RankScope.RANK,
         reading="Near 0 for long completions. Near 1: the policy has one answer to each prompt.",
     ),
-    _completion.fraction(
+    _completion_of_rank.fraction(
         "rl_prompts_repeated_fraction",
         "Share of the different prompts of a rollout that were in the rollout before as well.",
-        scope=RankScope.RANK,
         reading="Near 0 with a large data set. 1 in a row: the data loader is stuck.",
     ),
-    _completion.fraction(
+    _completion_of_rank.fraction(
         "rl_prompt_end_changed_fraction",
         "Share of the prompts that do not end with the token with which all prompts of the first rollouts ended, as a "
         "chat template leaves it; not served where there was none.",
-        scope=RankScope.RANK,
         reading="0. More: prompts are made with another template, or cut at their end.",
     ),
     _completion.gauge(
@@ -381,15 +376,11 @@ SAMPLING = (
         "Standard deviation of the weight (trainer over sampler) by which rollout correction multiplies the loss.",
         reading="Growth is a mismatch.",
     ),
-    _sampling.gauge(
-        "rl_sampling_weight_min",
-        "Smallest weight (trainer over sampler) by which rollout correction multiplies the loss.",
-        reading="Near 0: tokens that were not likely.",
-    ),
-    _sampling.gauge(
-        "rl_sampling_weight_max",
-        "Largest weight (trainer over sampler) by which rollout correction multiplies the loss.",
-        reading="One large weight dominates the update.",
+    *_sampling.gauges(
+        "rl_sampling_weight_",
+        "{} weight (trainer over sampler) by which rollout correction multiplies the loss.",
+        min="Near 0: tokens that were not likely.",
+        max="One large weight dominates the update.",
     ),
     _sampling.fraction(
         "rl_sampling_weight_high_fraction",
