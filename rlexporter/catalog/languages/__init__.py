@@ -39,19 +39,17 @@ class Language:
         return ("" if self.code == "zh" else " ").join(filter(None, sentences))
 
 
+ENGLISH = Language(CODES[0], {})
+
+
 @cache
 def _read(code: str) -> Language:
-    if code == CODES[0]:
-        return Language(code, {})
     return Language(code, json.loads((files(__name__) / f"{code}.json").read_text(encoding="utf-8")))
 
 
 def language(code: str) -> Language:
     """Return the language ``code``, read once; English for an unknown one."""
-    return _read(code if code in CODES else CODES[0])
-
-
-ENGLISH = language(CODES[0])
+    return _read(code) if code in CODES[1:] else ENGLISH
 
 
 def code_of(tag: str) -> str:
