@@ -198,7 +198,7 @@ def _nonfinite(
     related: tuple[str, ...] = (),
     about: str = "",
 ) -> Condition:
-    return condition(name, alert, Family.NONFINITE).when(
+    return condition(name, alert, Family.NONFINITE, algorithms).when(
         above(name, critical(0.0)),
         summary=f"{what} is NaN or infinite.",
         about=about,
@@ -208,7 +208,6 @@ def _nonfinite(
         causes=causes,
         remedies=remedies,
         source="any NaN or infinity is a fault",
-        algorithms=algorithms,
         related=("rl_nonfinite_values_total", *related),
     )
 
@@ -377,7 +376,7 @@ CONDITIONS: tuple[Condition, ...] = (
         source="a step without any reward teaches nothing",
         related=("rl_undefined_values_total", "rl_reward_mean"),
     ),
-    condition("reward_function_lost", "RLRewardLost", Family.NONFINITE).when(
+    condition("reward_function_lost", "RLRewardLost", Family.NONFINITE, _GROUP).when(
         above("reward_function_lost", critical(0.5)),
         summary="A reward function no longer returns numbers.",
         about="{subject} no longer returns numbers.",
@@ -387,10 +386,9 @@ CONDITIONS: tuple[Condition, ...] = (
         causes=("The function returns NaN or None for every sample.",),
         remedies=("Run the function on one batch by hand.",),
         source="[runs]",
-        algorithms=_GROUP,
         related=("rl_reward_function_mean", "rl_undefined_values_total"),
     ),
-    condition("prompts_stuck", "RLPromptsChanged", Family.DATA).when(
+    condition("prompts_stuck", "RLPromptsChanged", Family.DATA, _TRAINERS).when(
         above("prompts_stuck", warning(0.9, k=5, n=5)),
         summary="Every step trains on the same prompts.",
         meaning="All prompts of a rollout were in the rollout before as well, several times in a row, although the run "
@@ -401,10 +399,9 @@ CONDITIONS: tuple[Condition, ...] = (
         ),
         remedies=("Print the prompts of two steps; look at the sampler, its seed, and what was changed on resuming.",),
         source="live GRPO runs: 1 with a stuck loader, 0 to 0.25 in healthy ones",
-        algorithms=_TRAINERS,
         related=("rl_prompts_repeated_fraction", "rl_prompt_length_dist"),
     ),
-    condition("prompts_short", "RLPromptsChanged", Family.DATA).when(
+    condition("prompts_short", "RLPromptsChanged", Family.DATA, _TRAINERS).when(
         below("prompt_shortness", warning(0.7, k=2, n=3)),
         summary="Prompts have become much shorter.",
         meaning="Every prompt of a step is shorter than the prompts of any step before were on average, by a third or "
@@ -412,10 +409,9 @@ CONDITIONS: tuple[Condition, ...] = (
         causes=("An empty column, a template without its placeholder, a limit that cuts the prompt.",),
         remedies=("Print a prompt as it is tokenized; compare it with one of the start of the run.",),
         source="live GRPO runs: a seventh where prompts lose their content; 1 and more in healthy ones, mixtures too",
-        algorithms=_TRAINERS,
         related=("rl_prompt_length_dist", "rl_prompt_end_changed_fraction"),
     ),
-    condition("prompt_end_changed", "RLPromptsChanged", Family.DATA).when(
+    condition("prompt_end_changed", "RLPromptsChanged", Family.DATA, _GROUPS).when(
         above("prompt_end_changed", warning(0.5, k=2, n=3)),
         summary="Prompts end with another token than before.",
         meaning="All prompts of the first rollouts ended with the same token, as a chat template leaves it. Most do "
@@ -423,10 +419,9 @@ CONDITIONS: tuple[Condition, ...] = (
         causes=("Another chat template, tokenizer or generation prompt.", "A limit that cuts prompts at their end."),
         remedies=("Print a prompt as it is tokenized; compare it with one of the start of the run.",),
         source="live GRPO runs: 1 with another template, 0 in healthy ones",
-        algorithms=_GROUPS,
         related=("rl_prompt_end_changed_fraction", "rl_prompt_length_dist"),
     ),
-    condition("loss_mask_wrong", "RLLossInputsWrong", Family.OBJECTIVE).when(
+    condition("loss_mask_wrong", "RLLossInputsWrong", Family.OBJECTIVE, _GROUPS).when(
         above("loss_mask_wrong", warning(0.25, k=2, n=3), critical(0.75, k=2, n=3)),
         summary="The loss mask does not fit the completions.",
         meaning="The mask that says which tokens the loss counts leaves out tokens that the policy has sampled, or "
@@ -434,10 +429,9 @@ CONDITIONS: tuple[Condition, ...] = (
         causes=("A mask that is inverted, shifted, all ones, or of another batch.", "Code that changes the batch."),
         remedies=("Compare `completion_mask` with `completion_ids` of one batch in `_compute_loss`.",),
         source="live GRPO runs: 1 with a mask that is inverted or all ones, 0 in healthy ones",
-        algorithms=_GROUPS,
         related=("rl_loss_mask_wrong_fraction", "rl_completion_length_dist"),
     ),
-    condition("advantage_wrong", "RLLossInputsWrong", Family.OBJECTIVE).when(
+    condition("advantage_wrong", "RLLossInputsWrong", Family.OBJECTIVE, _TRAINERS).when(
         below("advantage_reward", warning(0.5, k=2, n=3), critical(0.0, k=4, n=5)),
         summary="Advantages do not follow the rewards they are computed from.",
         meaning="Within a group the completion with the higher reward has the higher advantage. Here it does not: the "
@@ -449,10 +443,9 @@ CONDITIONS: tuple[Condition, ...] = (
         ),
         remedies=("Compute the advantages of one group by hand from its rewards.",),
         source="live GRPO and RLOO runs: 1 in healthy ones, near 0 permuted, -1 with the wrong sign",
-        algorithms=_TRAINERS,
         related=("rl_advantage_reward_correlation", "rl_advantage_dist", "rl_reward_dist"),
     ),
-    condition("old_logprobs_stale", "RLLossInputsWrong", Family.OBJECTIVE).when(
+    condition("old_logprobs_stale", "RLLossInputsWrong", Family.OBJECTIVE, _GROUPS).when(
         above("first_use", warning(3.0, k=2, n=3), vs=Baseline.START, floor=0.01),
         summary="The old log-probabilities are not those of the policy that sampled.",
         meaning="In the first step that uses a rollout the policy is still the one that sampled it: the ratio is 1. "
@@ -461,10 +454,9 @@ CONDITIONS: tuple[Condition, ...] = (
         remedies=("Recompute them for each rollout, before its first update; set dropout to 0.",),
         source="live GRPO runs of two iterations: 0.02 to 0.05 with stale ones, 0 in healthy ones in fp32; "
         "against the start for bf16",
-        algorithms=_GROUPS,
         related=("rl_first_use_log_ratio", "rl_policy_ratio_dist"),
     ),
-    condition("advantage_impossible", "RLLossInputsWrong", Family.OBJECTIVE).when(
+    condition("advantage_impossible", "RLLossInputsWrong", Family.OBJECTIVE, ("grpo", "async-grpo")).when(
         above("advantage_excess", warning(2.0)),
         summary="An advantage is larger than its group allows.",
         meaning="A z-score in a group of G cannot be beyond (G - 1) / sqrt(G), since the others share its mean. One "
@@ -476,10 +468,9 @@ CONDITIONS: tuple[Condition, ...] = (
         ),
         remedies=("Add an epsilon to the spread, or leave out groups whose rewards are equal.",),
         source="NeMo-RL issue 4158: -2075 from rounding; the bound is arithmetic",
-        algorithms=("grpo", "async-grpo"),
         related=("rl_advantage_max", "rl_advantage_min", "rl_advantage_dist"),
     ),
-    condition("reference_moved", "RLReferenceMoved", Family.OBJECTIVE).when(
+    condition("reference_moved", "RLReferenceMoved", Family.OBJECTIVE, _TRAINERS).when(
         above("ref_changed", warning(0.001)),
         summary="The reference model changes although nothing asked for it.",
         meaning="Weights of the reference have changed between rollouts although `sync_ref_model` is off. KL to it no "
@@ -487,10 +478,9 @@ CONDITIONS: tuple[Condition, ...] = (
         causes=("The reference shares weights with the policy, or is in the optimizer.", "A callback that copies."),
         remedies=("Load the reference by itself; set `requires_grad_(False)` and keep it out of the optimizer.",),
         source="live GRPO runs: 1 where the reference follows the policy, 0 in healthy ones",
-        algorithms=_TRAINERS,
         related=("rl_ref_weight_changed_fraction", "rl_kl_per_token", "rl_ref_logprob_dist"),
     ),
-    condition("gradients_lost", "RLWeightsJumped", Family.OPTIMIZER).when(
+    condition("gradients_lost", "RLWeightsJumped", Family.OPTIMIZER, _TRAINERS).when(
         above("gradients_lost", warning(0.05, k=2, n=2)),
         summary="Some of the weights no longer get a gradient.",
         meaning="The gradient of some trained tensors is exactly 0 or missing, of more than in any of the first ten "
@@ -501,20 +491,18 @@ CONDITIONS: tuple[Condition, ...] = (
         ),
         remedies=("Print the name of each parameter whose `grad` is None or 0 before the optimizer's step.",),
         source="live runs of GRPO, RLOO and both PPOs: 0 of all tensors in healthy ones",
-        algorithms=_TRAINERS,
         related=("rl_gradient_zero_fraction", "rl_weight_changed_fraction", "rl_grad_norm"),
     ),
-    condition("weights_lost", "RLWeightsJumped", Family.OPTIMIZER).when(
+    condition("weights_lost", "RLWeightsJumped", Family.OPTIMIZER, _TRAINERS).when(
         below("weights_changing", warning(0.75, k=2, n=3)),
         summary="Some of the weights are no longer trained.",
         meaning="The share of the trained weights that changes has fallen lastingly below what it was at the start.",
         causes=("A layer or parameter group that was frozen, or that the optimizer has lost.",),
         remedies=("Compare `trainer.optimizer.param_groups` with `trainer.model.parameters()`.",),
         source="live GRPO runs in fp32: 0.95 to 0.53 where a layer is lost, within 2 % in healthy ones",
-        algorithms=_TRAINERS,
         related=("rl_weight_changed_fraction", "rl_weight_norm"),
     ),
-    condition("weight_norm_jump", "RLWeightsJumped", Family.WEIGHTS).when(
+    condition("weight_norm_jump", "RLWeightsJumped", Family.WEIGHTS, _TRAINERS).when(
         above("weight_norm_step", warning(8.0), vs=Baseline.RECENT, floor=0.08),
         summary="The norm of the trained weights has jumped.",
         meaning="From one rollout to the next the norm has changed by many times what it does otherwise: other weights "
@@ -522,10 +510,9 @@ CONDITIONS: tuple[Condition, ...] = (
         causes=("A layer that was frozen or released.", "Weights that were loaded in mid-run.", "A very large update."),
         remedies=("Look at which parameters require gradients, and at what was loaded in this step.",),
         source="live GRPO runs: 16 % where a layer is frozen, below 2 % in healthy ones",
-        algorithms=_TRAINERS,
         related=("rl_weight_norm", "rl_weight_update_size", "rl_weight_changed_fraction"),
     ),
-    condition("weights_moved", "RLWeightsJumped", Family.WEIGHTS).when(
+    condition("weights_moved", "RLWeightsJumped", Family.WEIGHTS, _TRAINERS).when(
         above("update_per_rate", warning(8.0), vs=Baseline.RECENT, min_observations=20),
         summary="The weights have moved much farther than an update moves them.",
         meaning="Between two rollouts the weights have moved many times farther than updates at this learning rate "
@@ -533,10 +520,9 @@ CONDITIONS: tuple[Condition, ...] = (
         causes=("A checkpoint that was loaded.", "A callback that averages or copies weights.", "Weight decay."),
         remedies=("Look at what loads or copies weights in this step.",),
         source="live GRPO runs: 47 times where an earlier checkpoint is loaded, at most 1.3 times in healthy ones",
-        algorithms=_TRAINERS,
         related=("rl_weight_update_size", "rl_learning_rate", "rl_weight_norm"),
     ),
-    condition("optimizer_restarted", "RLWeightsJumped", Family.WEIGHTS).when(
+    condition("optimizer_restarted", "RLWeightsJumped", Family.WEIGHTS, _TRAINERS).when(
         above("optimizer_restart", warning(0.5)),
         summary="The optimizer has lost its moments.",
         meaning="The optimizer's own count of its updates has fallen, or a resumed run begins with a count below half "
@@ -545,10 +531,9 @@ CONDITIONS: tuple[Condition, ...] = (
         causes=("The optimizer was made anew, or the checkpoint was saved without its state (`save_only_model`).",),
         remedies=("Save and load the optimizer's state with the weights; lengthen `warmup_steps` after a resume.",),
         source="a count that falls is a fault; live runs of GRPO, RLOO and PPO",
-        algorithms=_TRAINERS,
         related=("rl_optimizer_updates", "rl_weight_update_size", "rl_learning_rate"),
     ),
-    condition("update_jump", "RLWeightsJumped", Family.WEIGHTS).when(
+    condition("update_jump", "RLWeightsJumped", Family.WEIGHTS, _TRAINERS).when(
         above("update_per_rate", warning(2.5, k=3, n=4), vs=Baseline.RECENT, min_observations=20),
         summary="Updates have become larger, but the learning rate has not.",
         meaning="The weights move farther with each rollout, for their learning rate, than they did. Steps in which "
@@ -557,10 +542,9 @@ CONDITIONS: tuple[Condition, ...] = (
         remedies=("Check the optimizer's settings, and what else changes the weights.",),
         source="live GRPO runs: 8 times and more with a weight decay of 100; healthy ones reach 2.0 when rewards are "
         "found late",
-        algorithms=_TRAINERS,
         related=("rl_weight_update_size", "rl_learning_rate", "rl_grad_norm"),
     ),
-    condition("optimizer_incomplete", "RLPolicyFrozen", Family.OPTIMIZER).when(
+    condition("optimizer_incomplete", "RLPolicyFrozen", Family.OPTIMIZER, _TRAINERS).when(
         above("optimizer_missing", warning(0.0, k=2, n=2), critical(0.99, k=3, n=3)),
         summary="Some of the trained weights are not in the optimizer.",
         meaning="Tensors of the model require a gradient, and are in no parameter group of the optimizer: nothing will "
@@ -571,11 +555,10 @@ CONDITIONS: tuple[Condition, ...] = (
         ),
         remedies=("Compare `trainer.optimizer.param_groups` with `trainer.model.parameters()`.",),
         source="a trained tensor without an optimizer is a fault",
-        algorithms=_TRAINERS,
         related=("rl_optimizer_missing_fraction", "rl_weight_changed_fraction"),
         foretold_by=("weights_frozen", "policy_frozen"),
     ),
-    condition("weights_barely_change", "RLPolicyFrozen", Family.OPTIMIZER).when(
+    condition("weights_barely_change", "RLPolicyFrozen", Family.OPTIMIZER, _TRAINERS).when(
         below("weights_rounded", info(0.05, k=5, n=5)),
         summary="Hardly any weight changes: most updates are lost to rounding.",
         meaning="Of the trained weights less than 5 % change with an update. In bf16 an update below 0.4 % of a weight "
@@ -583,10 +566,9 @@ CONDITIONS: tuple[Condition, ...] = (
         causes=("bf16 weights with a low learning rate, and no fp32 copy in the optimizer.",),
         remedies=("Keep an fp32 copy of the weights in the optimizer, or train an adapter in fp32.",),
         source="live GRPO runs: 0.1 % in bf16 at 1e-6, 90 % and more in fp32",
-        algorithms=_TRAINERS,
         related=("rl_weight_changed_fraction", "rl_learning_rate"),
     ),
-    condition("updates_skipped", "RLPolicyFrozen", Family.OPTIMIZER).when(
+    condition("updates_skipped", "RLPolicyFrozen", Family.OPTIMIZER, _GROUPS).when(
         above("updates_skipped", warning(2.5), min_observations=30),
         summary="Updates are skipped again and again.",
         meaning="At least three of the last 20 updates were skipped, as gradients overflowed in fp16. The first 30 "
@@ -594,10 +576,9 @@ CONDITIONS: tuple[Condition, ...] = (
         causes=("Gradients that overflow whatever the scale: a loss or a reward that is huge, or NaN.",),
         remedies=("Train in bf16.",),
         source="marin's rules: three in a quarter of an hour",
-        algorithms=_GROUPS,
         related=("rl_skipped_updates_total", "rl_grad_norm_dist"),
     ),
-    condition("gradient_dead", "RLNoSignal", Family.GRAD_DEAD).when(
+    condition("gradient_dead", "RLNoSignal", Family.GRAD_DEAD, _TRAINERS).when(
         above("gradient_dead", warning(1.9, k=3, n=12), critical(5.5)),
         summary="The gradient is exactly zero although rewards differ.",
         meaning="Completions got different rewards, so that there is something to learn, and yet the gradient norm "
@@ -614,7 +595,6 @@ CONDITIONS: tuple[Condition, ...] = (
         ),
         source="at most 1.1 in all healthy runs of [real], where a log line has the gradient of one step and the "
         "rewards of ten; three steps without such groups are 6",
-        algorithms=_TRAINERS,
         related=("rl_grad_norm", "rl_reward_std", "rl_completion_truncated_fraction"),
     ),
     condition("learning_rate_zero", "RLPolicyFrozen", Family.LR).when(
@@ -729,7 +709,7 @@ CONDITIONS: tuple[Condition, ...] = (
         source="[ranges]: above 200 is unstable; a single token does not make a fault",
         related=("rl_policy_ratio_dist",),
     ),
-    condition("approxkl_spike", "RLApproxKLHigh", Family.POLICY_STEP).when(
+    condition("approxkl_spike", "RLApproxKLHigh", Family.POLICY_STEP, _PPO).when(
         above("approxkl", warning(1.0)),
         summary="One update has moved the policy very far.",
         meaning="The approximate KL between the policy before and after an update was huge, once. A blow-up often "
@@ -737,17 +717,15 @@ CONDITIONS: tuple[Condition, ...] = (
         causes=_TOO_LARGE,
         remedies=_SMALLER,
         source="[ranges]: 0.01 to 0.05; [37] below 0.02; single heavy-tailed values are common, hence a warning",
-        algorithms=_PPO,
         related=("rl_policy_approxkl", "rl_policy_clipfrac"),
     ),
-    condition("approxkl_high", "RLApproxKLHigh", Family.POLICY_STEP).when(
+    condition("approxkl_high", "RLApproxKLHigh", Family.POLICY_STEP, _PPO).when(
         above("approxkl", warning(0.2, k=3, n=3), critical(1.0, k=3, n=5)),
         summary="Updates move the policy too far.",
         meaning="The approximate KL between the policy before and after the updates of a step stays too high.",
         causes=_TOO_LARGE,
         remedies=_SMALLER,
         source="[ranges]: 0.01 to 0.05; four times that, in a row, since healthy values are heavy-tailed [runs]",
-        algorithms=_PPO,
         related=("rl_policy_approxkl", "rl_policy_clipfrac", "rl_policy_ratio_dist"),
         stops=False,
     ),
@@ -843,7 +821,7 @@ CONDITIONS: tuple[Condition, ...] = (
         source="logs in `tests/large`; no run of [real] logs it",
         related=("rl_sampling_rejected_token_fraction", "rl_trust_region_masked_fraction"),
     ),
-    condition("sampling_mismatch", "RLSamplerMismatch", Family.KL_NEGATIVE).when(
+    condition("sampling_mismatch", "RLSamplerMismatch", Family.KL_NEGATIVE, (*_GROUP, "ppo")).when(
         above("sampling_difference", warning({"logp": 0.1, "kl": 0.1}, k=5, n=5), critical({"logp": 0.5}, k=5, n=5)),
         summary="Sampler and trainer disagree about log-probabilities.",
         meaning="The trainer's and the sampler's log-probabilities of tokens stay far apart: by their mean absolute "
@@ -859,14 +837,13 @@ CONDITIONS: tuple[Condition, ...] = (
             "Use the same dtype on both sides, and an fp32 language-model head.",
         ),
         source="TRL issue 6789: below 0.05 in healthy bf16 runs; [verl] 0.1",
-        algorithms=(*_GROUP, "ppo"),
         related=(
             "rl_sampling_logp_difference_mean",
             "rl_sampling_logp_difference_max",
             "rl_importance_sampling_ratio_mean",
         ),
     ),
-    condition("sampling_jump", "RLSamplerMismatch", Family.KL_NEGATIVE).when(
+    condition("sampling_jump", "RLSamplerMismatch", Family.KL_NEGATIVE, (*_GROUP, "ppo")).when(
         above(
             "sampling_difference",
             warning({"logp": 5.0, "kl": 20.0}, k=2, n=3),
@@ -883,7 +860,6 @@ CONDITIONS: tuple[Condition, ...] = (
         remedies=("Compare the settings and the weights of sampler and trainer at this step.",),
         source="live runs of modern PPO: below 1e-5 in fp32, 0.1 to 0.2 with such a sampler; of real GRPO runs two "
         "broken ones have it, and no healthy one",
-        algorithms=(*_GROUP, "ppo"),
         related=("rl_sampling_logp_difference_mean", "rl_policy_ratio_dist", "rl_policy_approxkl"),
     ),
     condition("sampling_drift", "RLSamplerMismatch", Family.KL_NEGATIVE).when(
@@ -966,7 +942,7 @@ CONDITIONS: tuple[Condition, ...] = (
         "or a stale sampler",
         related=("rl_logprob_dist", "rl_entropy_per_token_dist", "rl_policy_ratio_dist"),
     ),
-    condition("completions_copied", "RLSamplerMismatch", Family.KL_NEGATIVE).when(
+    condition("completions_copied", "RLSamplerMismatch", Family.KL_NEGATIVE, _GROUPS).when(
         above("copies_excess", warning(COPIES_EXCESS, k=2, n=3)),
         summary="Completions are copies of each other far more often than the policy would draw them.",
         meaning="Completions of one prompt are equal, token by token. How often that is chance follows from their "
@@ -978,18 +954,16 @@ CONDITIONS: tuple[Condition, ...] = (
         ),
         remedies=("Compare the generation settings with `temperature`; look at the completions of one prompt.",),
         source="live GRPO and RLOO runs: within 0.1 in healthy ones, 0.4 to 1 with copies or a greedy sampler",
-        algorithms=_GROUPS,
         foretold_by=("reward_function_blind",),
         related=("rl_completion_copied_fraction", "rl_completion_copied_expected_fraction", "rl_logprob_dist"),
     ),
-    condition("sampling_ratio_low", "RLSamplerMismatch", Family.KL_NEGATIVE).when(
+    condition("sampling_ratio_low", "RLSamplerMismatch", Family.KL_NEGATIVE, _GROUP).when(
         below("sampling_ratio", warning(0.3, k=5, n=5)),
         summary="Importance sampling throws most of the samples away.",
         meaning="The mean ratio of the trainer's to the sampler's probability stays far below 1.",
         causes=("Sampler and trainer disagree: see the mismatch of their log-probabilities.",),
         remedies=("Synchronize weights more often; use the same precision on both sides.",),
         source="[verl] below 0.5 a token; per sequence 0.4 to 0.7 is normal (TRL issue 5814)",
-        algorithms=_GROUP,
         related=("rl_importance_sampling_ratio_mean",),
     ),
     condition("kl_at_start", "RLKLAtStart", Family.KL_HIGH).when(
@@ -1016,7 +990,7 @@ CONDITIONS: tuple[Condition, ...] = (
         "reference at 5.7 [runs]",
         related=("rl_kl_per_token", "rl_kl_per_sequence", "rl_ref_logprob_dist"),
     ),
-    condition("reference_differs", "RLKLAtStart", Family.KL_HIGH).when(
+    condition("reference_differs", "RLKLAtStart", Family.KL_HIGH, _TRAINERS).when(
         above("kl_first_seen", info(0.02)),
         summary="The reference is not quite the policy that training began with.",
         meaning="The very first KL, of the tokens themselves and before any update, is not 0. In fp32 it is exactly 0 "
@@ -1024,10 +998,9 @@ CONDITIONS: tuple[Condition, ...] = (
         causes=("The reference is another checkpoint of the same model.", "The policy goes on from a checkpoint."),
         remedies=("Compare the paths from which policy and reference are loaded.",),
         source="live GRPO runs: 0.041 with an earlier checkpoint as reference, 0 in healthy ones in fp32",
-        algorithms=_TRAINERS,
         related=("rl_kl_per_token_dist", "rl_ref_logprob_dist"),
     ),
-    condition("reference_dropout", "RLReferenceNoisy", Family.KL_HIGH).when(
+    condition("reference_dropout", "RLReferenceNoisy", Family.KL_HIGH, ("ppo",)).when(
         above("ref_dropout", warning(0.0)),
         summary="Dropout is on in the reference.",
         meaning="The reference model is in training mode and its configuration has dropout: it gives another "
@@ -1038,10 +1011,9 @@ CONDITIONS: tuple[Condition, ...] = (
         ),
         remedies=("Call `eval()` on the reference.", "Set the dropout of its configuration to 0."),
         source="a reference is deterministic; legacy PPO puts it into evaluation mode in each step by itself",
-        algorithms=("ppo",),
         related=("rl_ref_dropout", "rl_kl_per_token_dist", "rl_ref_logprob_dist"),
     ),
-    condition("reference_noisy", "RLReferenceNoisy", Family.KL_HIGH).when(
+    condition("reference_noisy", "RLReferenceNoisy", Family.KL_HIGH, _GROUP).when(
         above("ref_noise", warning(0.02, k=3, n=5)),
         summary="The reference contradicts itself: dropout is on in it.",
         meaning="For the same token after the same prompt the reference gives different log-probabilities, within one "
@@ -1053,7 +1025,6 @@ CONDITIONS: tuple[Condition, ...] = (
         ),
         remedies=("Set `disable_dropout=True`.", "Call `eval()` on the reference."),
         source="live GRPO and RLOO runs: 0 in healthy ones; a margin for bf16, whose kernels differ with the batch",
-        algorithms=_GROUP,
         related=("rl_ref_logprob_noise", "rl_kl_per_token_dist", "rl_ref_logprob_dist"),
     ),
     condition("kl_high", "RLKLHigh", Family.KL_HIGH).when(
@@ -1130,7 +1101,7 @@ CONDITIONS: tuple[Condition, ...] = (
         source="[ranges]: inspect log-probabilities for shifts; the factor from [runs]",
         related=("rl_ref_logprob_dist", "rl_logprob_dist"),
     ),
-    condition("kl_negative", "RLKLNegative", Family.KL_NEGATIVE).when(
+    condition("kl_negative", "RLKLNegative", Family.KL_NEGATIVE, _NOT_K3).when(
         below(
             "kl_signed",
             warning({"sequence": -1.0, "k1": -0.05}, k=2, n=2),
@@ -1149,11 +1120,10 @@ CONDITIONS: tuple[Condition, ...] = (
             "Check that the sampler has the newest weights.",
         ),
         source="[trl] FAQ: negative KL; below -1 a sequence, since rounding and noise reach further than 0 [runs]",
-        algorithms=_NOT_K3,
         related=("rl_kl_per_sequence", "rl_kl_per_token", "rl_policy_ratio_dist"),
         stops=False,
     ),
-    condition("kl_coef_runaway", "RLKLCoefficient", Family.KL_COEF).when(
+    condition("kl_coef_runaway", "RLKLCoefficient", Family.KL_COEF, ("ppo-legacy", "online-dpo")).when(
         above("kl_coef", warning(3.0), critical(30.0), vs=Baseline.START),
         summary="The adaptive KL coefficient runs away.",
         meaning="The coefficient of the KL penalty is many times its level at the start. Soon the penalty is all "
@@ -1161,11 +1131,10 @@ CONDITIONS: tuple[Condition, ...] = (
         causes=("`target` is below the KL that the task needs.", "KL is high for another reason: see it first."),
         remedies=("Raise `target` or `horizon`; set `adap_kl_ctrl=False`.",),
         source="[trl]: the coefficient rises before an instability; the factors from [runs]",
-        algorithms=("ppo-legacy", "online-dpo"),
         related=("rl_kl_coef", "rl_kl_per_sequence", "rl_non_score_reward_per_token"),
         stops=False,
     ),
-    condition("kl_coef_lost", "RLKLCoefficient", Family.OBJECTIVE).when(
+    condition("kl_coef_lost", "RLKLCoefficient", Family.OBJECTIVE, (*_PPO, "grpo", "rloo", "online-dpo")).when(
         below("kl_coef_share", warning(KL_COEF_LOST), critical(-KL_COEF_LOST)),
         summary="The coefficient of the KL penalty is 0 or negative.",
         meaning="The coefficient of the KL penalty is 0, or a vanishing part of its highest value: nothing holds the "
@@ -1181,10 +1150,9 @@ CONDITIONS: tuple[Condition, ...] = (
         ),
         source="live runs of GRPO, RLOO and both PPO trainers; the fastest decay of TRL's controller needs 460,000 "
         "episodes at its default horizon",
-        algorithms=(*_PPO, "grpo", "rloo", "online-dpo"),
         related=("rl_kl_coef", "rl_kl_per_sequence", "rl_kl_per_token"),
     ),
-    condition("kl_coef_stuck", "RLKLCoefficient", Family.KL_COEF).when(
+    condition("kl_coef_stuck", "RLKLCoefficient", Family.KL_COEF, ("ppo-legacy",)).when(
         above("kl_coef_stuck", warning(4.5)),
         summary="The adaptive KL coefficient no longer adapts.",
         meaning="A coefficient that used to change in each step has not changed for some steps, although it was "
@@ -1192,10 +1160,9 @@ CONDITIONS: tuple[Condition, ...] = (
         causes=("A bound on the coefficient that is too low.", "The controller is no longer updated."),
         remedies=("Raise the bound; lower `learning_rate`.", "Call `kl_ctl.update()` with each step."),
         source="live runs of legacy PPO; TRL's controller changes the coefficient in each step",
-        algorithms=("ppo-legacy",),
         related=("rl_kl_coef", "rl_kl_per_sequence", "rl_kl_per_token"),
     ),
-    condition("kl_coef_off", "RLKLPenaltyOff", Family.KL_COEF).when(
+    condition("kl_coef_off", "RLKLPenaltyOff", Family.KL_COEF, _PPO).when(
         above("kl_coef_off", info(0.5)),
         summary="There is no KL penalty in this run.",
         meaning="The coefficient of the KL penalty has been 0 since the first step. That is a property of the set-up: "
@@ -1203,7 +1170,6 @@ CONDITIONS: tuple[Condition, ...] = (
         causes=("`kl_coef` (modern PPO) or `init_kl_coef` (legacy PPO) is 0.",),
         remedies=("Watch KL and completions; a `kl_coef` of 0.05 is TRL's default.",),
         source="a setting, told once",
-        algorithms=_PPO,
         related=("rl_kl_coef", "rl_kl_per_sequence", "rl_kl_per_token"),
     ),
     condition("entropy_low", "RLEntropyLow", Family.ENTROPY_LOW).when(
@@ -1289,7 +1255,7 @@ CONDITIONS: tuple[Condition, ...] = (
         source="one broken run of a further set of public logs; no healthy run of [real] or [runs] has three signs",
         related=("rl_entropy_per_token", "rl_completion_length_mean", "rl_grad_norm", "rl_reward_zero_std_fraction"),
     ),
-    condition("value_loss_spike", "RLValueLossSpike", Family.VALUE).when(
+    condition("value_loss_spike", "RLValueLossSpike", Family.VALUE, _PPO).when(
         above("value_loss", warning(20.0), critical(5.0, k=3, n=5), vs=Baseline.P90, floor=1e-6),
         summary="The value loss spikes.",
         meaning="The value loss is far above the run's own recent past, once (a warning) or in most of the last "
@@ -1300,11 +1266,10 @@ CONDITIONS: tuple[Condition, ...] = (
             "Lower `vf_coef` or the learning rate; `cliprange_value` bounds what one update can do.",
         ),
         source="[trl]: it will spike or be NaN when not going well; the factors from [runs]",
-        algorithms=_PPO,
         related=("rl_value_loss", "rl_return_mean", "rl_value_mean"),
         stops=False,
     ),
-    condition("value_clipfrac_high", "RLValueClipFractionHigh", Family.VALUE).when(
+    condition("value_clipfrac_high", "RLValueClipFractionHigh", Family.VALUE, _PPO).when(
         above("value_clipfrac", warning(0.5, k=15, n=20), min_observations=20),
         summary="Most updates of the value function are clipped.",
         meaning="The clipped value loss is the larger one for most tokens, in most of the last steps. That is "
@@ -1312,10 +1277,9 @@ CONDITIONS: tuple[Condition, ...] = (
         causes=_CRITIC,
         remedies=("Widen `cliprange_value`, or lower the learning rate.",),
         source="[ranges]: low, below 0.2; raised, since early fitting passes 0.2 in healthy runs [runs]",
-        algorithms=_PPO,
         related=("rl_value_clipfrac", "rl_value_loss"),
     ),
-    condition("explained_variance_fall", "RLExplainedVarianceFall", Family.VALUE).when(
+    condition("explained_variance_fall", "RLExplainedVarianceFall", Family.VALUE, ("ppo-legacy",)).when(
         below("explained_variance", info(6.0, k=8, n=10), vs=Baseline.LEVEL, min_observations=30),
         summary="The value function explains less of the returns than before.",
         meaning="The explained variance has fallen far below the run's own level. Its absolute value says little: "
@@ -1323,10 +1287,9 @@ CONDITIONS: tuple[Condition, ...] = (
         causes=_CRITIC,
         remedies=("Compare with the value loss, which has alerts.",),
         source="[ranges]: above 0.8, which no healthy run in [runs] reaches; hence relative, and information",
-        algorithms=("ppo-legacy",),
         related=("rl_value_explained_variance", "rl_value_loss"),
     ),
-    condition("advantage_flat", "RLNoSignal", Family.ADVANTAGE).when(
+    condition("advantage_flat", "RLNoSignal", Family.ADVANTAGE, _PPO).when(
         below("advantage_spread", warning(0.01), critical(0.01, k=3, n=3)),
         summary="Advantages do not differ: there is nothing to learn from.",
         meaning="All tokens of a step have as good as the same advantage. PPO whitens advantages to a standard "
@@ -1337,10 +1300,9 @@ CONDITIONS: tuple[Condition, ...] = (
         ),
         remedies=("Look at rewards, values and returns of the same step; compute the advantages of a batch by hand.",),
         source="live runs of both PPO trainers: 2 to 9 in each healthy step",
-        algorithms=_PPO,
         related=("rl_advantage_dist", "rl_reward_std", "rl_value_dist", "rl_return_dist"),
     ),
-    condition("advantage_dead", "RLNoSignal", Family.ADVANTAGE).when(
+    condition("advantage_dead", "RLNoSignal", Family.ADVANTAGE, _GROUP).when(
         above("advantage_dead", warning(0.5), critical(0.5, k=3, n=3)),
         summary="Advantages are all the same although rewards differ.",
         meaning="Completions of one group got different rewards, and yet all advantages of the step are the same. What "
@@ -1351,10 +1313,9 @@ CONDITIONS: tuple[Condition, ...] = (
         ),
         remedies=("Compute the advantages of one group by hand from its rewards.",),
         source="live GRPO and RLOO runs: rewards that differ always give advantages that do",
-        algorithms=_GROUP,
         related=("rl_advantage_dist", "rl_reward_group_range_dist", "rl_reward_std", "rl_kl_per_token"),
     ),
-    condition("advantage_off_centre", "RLAdvantageOffCentre", Family.ADVANTAGE).when(
+    condition("advantage_off_centre", "RLAdvantageOffCentre", Family.ADVANTAGE, _TRAINERS).when(
         above("advantage_offset", warning(0.2, k=5, n=5)),
         summary="Advantages are not centered.",
         meaning="The mean advantage stays away from 0. It is whitened over the batch, or relative to the group: its "
@@ -1365,7 +1326,6 @@ CONDITIONS: tuple[Condition, ...] = (
         ),
         remedies=("Look at value loss and returns; whiten rewards (`whiten_rewards`).",),
         source="[ranges]: centered near 0",
-        algorithms=_TRAINERS,
         related=("rl_advantage_dist", "rl_advantage_mean"),
     ),
     condition("reward_flat", "RLNoSignal", Family.REWARD_FLAT).when(
@@ -1390,7 +1350,7 @@ CONDITIONS: tuple[Condition, ...] = (
         source="[runs]",
         related=("rl_reward_mean", "rl_reward_zero_std_fraction"),
     ),
-    condition("zero_variance_groups", "RLZeroVarianceGroups", Family.REWARD_FLAT).when(
+    condition("zero_variance_groups", "RLZeroVarianceGroups", Family.REWARD_FLAT, _GROUP).when(
         above("zero_std_fraction", info(0.5, k=8, n=10)),
         summary="Many groups have no spread of reward.",
         meaning="A large part of the groups has no spread of reward, in most of the last steps: that part of the "
@@ -1398,10 +1358,9 @@ CONDITIONS: tuple[Condition, ...] = (
         causes=_NO_SIGNAL[:2],
         remedies=_MORE_SIGNAL,
         source="half, as in [miles]",
-        algorithms=_GROUP,
         related=("rl_reward_zero_std_fraction", "rl_reward_mean"),
     ),
-    condition("reward_function_blind", "RLRewardFunctionDead", Family.REWARD_FLAT).when(
+    condition("reward_function_blind", "RLRewardFunctionDead", Family.REWARD_FLAT, _GROUPS).when(
         above("reward_functions_blind", warning(0.5)),
         summary="A reward function no longer tells the completions of a prompt apart.",
         about="{subject} no longer tells the completions of a prompt apart.",
@@ -1414,10 +1373,9 @@ CONDITIONS: tuple[Condition, ...] = (
         ),
         remedies=("Call the function with two different completions of one prompt.",),
         source="live GRPO runs: 1 from the step of the fault on, once in a row at most in healthy ones",
-        algorithms=_GROUPS,
         related=("rl_reward_function_flat_fraction", "rl_reward_function_dist"),
     ),
-    condition("reward_zeroed", "RLRewardFunctionDead", Family.REWARD_FLAT).when(
+    condition("reward_zeroed", "RLRewardFunctionDead", Family.REWARD_FLAT, _TRAINERS).when(
         above("reward_zeros", warning(0.08)),
         summary="A reward is exactly 0 for some completions, which never happened before.",
         about="{subject} is exactly 0 for some completions, which never happened before.",
@@ -1426,10 +1384,9 @@ CONDITIONS: tuple[Condition, ...] = (
         causes=("A reward model or service that fails for some samples, and gives 0 for an error.", "A parser."),
         remedies=("Find the completions with a reward of 0; return None for samples that cannot be judged.",),
         source="live runs: 0.2 where every fifth reward is lost, below 0.01 before that",
-        algorithms=_TRAINERS,
         related=("rl_reward_zero_fraction", "rl_reward_function_zero_fraction", "rl_reward_dist"),
     ),
-    condition("reward_function_dead", "RLRewardFunctionDead", Family.REWARD_FLAT).when(
+    condition("reward_function_dead", "RLRewardFunctionDead", Family.REWARD_FLAT, _TRAINERS).when(
         above("reward_functions_dead", warning(0.5)),
         summary="A reward function no longer tells completions apart, and the task is not solved.",
         about="{subject} no longer tells completions apart, and the task is not solved.",
@@ -1443,11 +1400,10 @@ CONDITIONS: tuple[Condition, ...] = (
         ),
         remedies=("Call the reward function on a few completions by hand.", "Give a reward for partial success."),
         source="live GRPO, RLOO and PPO runs, and [runs]: 8 observations or more, a chance below 0.01 %",
-        algorithms=_TRAINERS,
         related=("rl_reward_function_mean", "rl_reward_function_std", "rl_reward_function_dist"),
         foretold_by=("value_loss_spike", "reward_drop", "reward_below_range"),
     ),
-    condition("reward_function_silent", "RLRewardFunctionSilent", Family.REWARD_FLAT).when(
+    condition("reward_function_silent", "RLRewardFunctionSilent", Family.REWARD_FLAT, _GROUP).when(
         above("reward_functions_silent", info(0.5)),
         summary="One of several reward functions has never told completions apart.",
         about="{subject} has never told completions apart.",
@@ -1457,7 +1413,6 @@ CONDITIONS: tuple[Condition, ...] = (
         causes=("What it looks for never appears in a completion, or always does.", "Its parser fails."),
         remedies=("Call the reward function on a few completions by hand.",),
         source="[runs]; information, since a format that was never broken looks the same",
-        algorithms=_GROUP,
         related=("rl_reward_function_mean", "rl_reward_function_std"),
     ),
     condition("reward_std_high", "RLRewardJump", Family.REWARD_JUMP).when(
@@ -1500,7 +1455,7 @@ CONDITIONS: tuple[Condition, ...] = (
         source="live GRPO, RLOO and PPO runs: 0 to 1.3 in healthy ones, 12 and more for outliers of 100",
         related=("rl_reward_dist", "rl_reward_function_dist", "rl_reward_std", "rl_grad_norm"),
     ),
-    condition("reward_below_range", "RLRewardDrop", Family.REWARD_DROP).when(
+    condition("reward_below_range", "RLRewardDrop", Family.REWARD_DROP, _TRAINERS).when(
         above("reward_below_range", warning(0.1, k=2, n=2)),
         summary="The mean reward is below every earlier reward.",
         meaning="The mean reward of a step is lower than the lowest reward that any completion got before, by more "
@@ -1508,7 +1463,6 @@ CONDITIONS: tuple[Condition, ...] = (
         causes=("The sign of a reward has changed.", "Its scale has changed, or a penalty was added."),
         remedies=("Look at each reward function before and after this step.",),
         source="live GRPO runs: 1.1 to 1.3 with the wrong sign, below 0 in healthy ones",
-        algorithms=_TRAINERS,
         related=("rl_reward_dist", "rl_reward_function_dist", "rl_reward_mean"),
     ),
     condition("reward_drop", "RLRewardDrop", Family.REWARD_DROP).when(
@@ -1540,7 +1494,7 @@ CONDITIONS: tuple[Condition, ...] = (
         source="six standard deviations of its own, and 30 % of its level; logs in `tests/large`",
         related=("rl_agent_reward",),
     ),
-    condition("reward_weight_lost", "RLRewardJump", Family.REWARD_JUMP).when(
+    condition("reward_weight_lost", "RLRewardJump", Family.REWARD_JUMP, _GROUPS).when(
         above("reward_weights_lost", info(0.5)),
         summary="A reward function no longer counts: its weight has become 0.",
         about="{subject} no longer counts: its weight has become 0.",
@@ -1549,7 +1503,6 @@ CONDITIONS: tuple[Condition, ...] = (
         causes=("A curriculum, or a callback that sets `reward_weights`.",),
         remedies=("Compare `trainer.reward_weights` with what you set.",),
         source="a setting, told while it is so",
-        algorithms=_GROUPS,
         related=("rl_reward_function_weight", "rl_reward_mean"),
     ),
     condition("reward_plateau", "RLRewardPlateau", Family.PLATEAU).when(
@@ -1567,7 +1520,7 @@ CONDITIONS: tuple[Condition, ...] = (
         "runs in [real] rise after step 100 only, one after step 190",
         related=("rl_reward_mean", "rl_reward_std", "rl_learning_rate", "rl_kl_per_token"),
     ),
-    condition("weights_frozen", "RLPolicyFrozen", Family.OPTIMIZER).when(
+    condition("weights_frozen", "RLPolicyFrozen", Family.OPTIMIZER, _TRAINERS).when(
         above("weights_still", warning(0.5, k=3, n=3), critical(0.5, k=8, n=8)),
         summary="The weights no longer change, although there is a gradient.",
         meaning="Not one of some 30,000 trained weights has changed, to the last bit, between several rollouts, while "
@@ -1583,7 +1536,6 @@ CONDITIONS: tuple[Condition, ...] = (
             "Keep an fp32 copy of the weights in the optimizer, or train an adapter in fp32.",
         ),
         source="live GRPO, RLOO and PPO runs: all weights change in each healthy update in fp32; 1 % in bf16 at 1e-6",
-        algorithms=_TRAINERS,
         related=("rl_weight_changed_fraction", "rl_weight_norm", "rl_grad_norm", "rl_learning_rate"),
     ),
     condition("policy_frozen", "RLPolicyFrozen", Family.PLATEAU).when(
@@ -1617,14 +1569,13 @@ CONDITIONS: tuple[Condition, ...] = (
         source="[miles]: a quarter; a healthy run in [real] has every completion cut off throughout",
         related=("rl_completion_truncated_fraction", "rl_completion_length_mean", "rl_completion_length_dist"),
     ),
-    condition("eos_missing", "RLTruncation", Family.TRUNCATION).when(
+    condition("eos_missing", "RLTruncation", Family.TRUNCATION, ("ppo",)).when(
         above("eos_missing", warning(0.3, k=3, n=3), critical(0.9, k=5, n=5)),
         summary="Responses have no end token.",
         meaning="A large share of the responses of a batch has no end token, several steps in a row.",
         causes=("`response_length` is too short.", "The policy is unlearning to stop."),
         remedies=_LONGER,
         source="[trl]: num_eos_tokens; [runs]",
-        algorithms=("ppo",),
         related=("rl_eos_tokens", "rl_completion_length_dist"),
         stops=False,
     ),
@@ -1796,7 +1747,7 @@ CONDITIONS: tuple[Condition, ...] = (
         "logs in `tests/large`",
         related=("rl_eval_score", "rl_eval_reward", "rl_validation_reward_mean"),
     ),
-    condition("nonfinite_eval_reward", "RLEvalRewardNonFinite", Family.EVALUATION).when(
+    condition("nonfinite_eval_reward", "RLEvalRewardNonFinite", Family.EVALUATION, _GROUP).when(
         above("nonfinite_eval_reward", warning(0.0)),
         summary="A reward function returned NaN or infinity in an evaluation.",
         about="{subject} returned NaN or infinity in an evaluation.",
@@ -1814,7 +1765,6 @@ CONDITIONS: tuple[Condition, ...] = (
             "Return None for samples that the function cannot judge, a number for all others.",
         ),
         source="any NaN or infinity is a fault; in an evaluation it reaches no weight",
-        algorithms=_GROUP,
         related=("rl_eval_reward_function_unfiltered_mean", "rl_nonfinite_values_total"),
     ),
 )

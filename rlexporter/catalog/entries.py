@@ -161,7 +161,6 @@ class Texts(TypedDict, total=False):
     remedies: Required[tuple[str, ...]]
     source: Required[str]
     about: str
-    algorithms: tuple[str, ...]
     related: tuple[str, ...]
     foretold_by: tuple[str, ...]
     level: str
@@ -174,11 +173,12 @@ class Begun(NamedTuple):
     name: str
     alert: str
     family: Family
+    algorithms: tuple[str, ...] = ()
 
     def when(self, judged: Judged, /, **texts: Unpack[Texts]) -> Condition:
         """Make the condition that holds while the signal in ``judged`` is beyond a limit."""
-        return Condition(name=self.name, alert=self.alert, family=self.family, **judged, **texts)
+        return Condition(**self._asdict(), **judged, **texts)
 
 
 condition = Begun
-"""Begins the entry of a condition: ``condition(name, alert, family).when(above(...), ...)``."""
+"""Begins the entry of a condition: ``condition(name, alert, family, algorithms).when(above(...), ...)``."""
