@@ -13,7 +13,7 @@ from io import StringIO
 from itertools import islice
 from pathlib import Path
 
-from rlexporter.recording.formats import csv_table, event_files, json_text, pairs
+from rlexporter.recording.formats import csv_table, event_files, json_text, printed
 from rlexporter.recording.formats.console import Console, described
 from rlexporter.recording.formats.event_files import PATTERN
 from rlexporter.recording.formats.json_text import JsonLines
@@ -57,7 +57,7 @@ def _in_text(path: Path, text: str) -> Found:
         raise UnreadableError(f"{path}: is empty: {UNDERSTOOD}")
     if isinstance(reader, InOnePiece):
         return Found(path, list(reader.lines))
-    lines = [*reader.feed(text), *reader.close()] or pairs.lines(path, text)
+    lines = [*reader.feed(text), *reader.close()] or printed.lines_of_pairs(path, text)
     if reader.ending is not None and not (lines and "train_runtime" in lines[-1].logs):  # else training was over
         lines.append(Line(str(path), reader.ending))
     if not lines and isinstance(reader, Console):

@@ -1,16 +1,21 @@
-"""JSON: a `trainer_state.json`, a list of log lines, or JSON lines, one object each."""
+"""JSON: a `trainer_state.json`, a list of log lines, or JSON lines, one object each.
+
+Also notebooks: what the cells of an `.ipynb` have printed, and the tables of progress that transformers draws in them.
+"""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
+from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
-from rlexporter.recording.formats.notebook import notebook
+from rlexporter.recording.formats import printed
+from rlexporter.recording.formats.console import Console, ending
 from rlexporter.recording.source import UNDERSTOOD, InOnePiece, Line, UnreadableError, shortened
-from rlexporter.recording.writers import STEPS, is_known
+from rlexporter.recording.writers import STEPS, is_known, is_number
 
 LONGEST = 8 * 1024 * 1024
 """How many characters of a line are kept; a longer one is damaged."""
@@ -19,6 +24,8 @@ _MOST_NAMED = 5
 WHOLE = "JSON in one piece"
 _HISTORIES = ("history", "log_history", "rows", "data")
 """Where the history of one of several runs is."""
+_COLUMNS = {"Step": "step", "Epoch": "epoch", "Training Loss": "loss", "Validation Loss": "eval_loss"}
+"""How transformers heads the columns of its table; all others have the key as the title, as Unsloth's do."""
 
 
 class JsonLines:
@@ -93,7 +100,7 @@ def in_one_piece(path: Path, text: str, *, last: bool) -> InOnePiece | None:
         whole = _loaded(text)
     except (ValueError, RecursionError):
         return None
-    if (found := notebook(path, whole)) is not None:
+    if (found := _notebook(path, whole)) is not None:
         return found
     if histories := _histories(whole):
         return InOnePiece(WHOLE, _of_each(path, histories))
@@ -197,3 +204,82 @@ def _listed(path: Path, text: str, whole: Any) -> Iterator[Line]:
 
 def _no_object(where: str, value: object) -> UnreadableError:
     return UnreadableError(f"{where}: is no JSON object but {type(value).__name__}: {UNDERSTOOD}")
+
+
+def _notebook(path: Path, whole: Any) -> InOnePiece | None:
+    """Return the log lines in a notebook, each cell a training of its own; None for any other JSON.
+
+    Iterating over the lines raises UnreadableError if no cell holds one.
+    """
+    if not isinstance(whole, dict) or not isinstance(whole.get("cells"), list) or "nbformat" not in whole:
+        return None
+    return InOnePiece("a notebook", _of_cells(path, whole["cells"]))
+
+
+def _of_cells(path: Path, cells: list[Any]) -> Iterator[Line]:
+    outputs = (cell.get("outputs") if isinstance(cell, dict) else None for cell in cells)
+    lines = [line for number, each in enumerate(outputs, 1) for line in _of_cell(path, f"cell {number}", each or [])]
+    if not lines:
+        raise UnreadableError(
+            f"{path}: is a notebook whose outputs hold no log line: save it with its outputs, or give the log of the "
+            f"run, such as its trainer_state.json. {UNDERSTOOD}"
+        )
+    yield from lines
+
+
+def _of_cell(path: Path, name: str, outputs: list[Any]) -> Iterator[Line]:
+    """Yield the log lines of one cell: those it has printed, else those in its tables; and how they ended."""
+    known = [output for output in outputs if isinstance(output, dict)]
+    text = "".join(_text_of(output.get("text")) for output in known if output.get("output_type") == "stream")
+    console = Console(path)
+    lines = [*console.feed(text), *console.close()] or printed.lines_of_pairs(path, text)
+    lines = lines or [line for output in known for line in _in_tables(path, output)]
+    for i, line in enumerate(lines):
+        yield line._replace(where=f"{path}: {name}, line {i + 1}", of=name)
+    failed = next((output.get("ename") for output in known if output.get("output_type") == "error"), None)
+    if lines and failed:
+        yield Line(f"{path}: {name}", ending(str(failed)), of=name)
+
+
+def _text_of(text: Any) -> str:
+    return "".join(map(str, text)) if isinstance(text, list) else str(text or "")
+
+
+def _in_tables(path: Path, output: dict[str, Any]) -> Iterator[Line]:
+    data = output.get("data")
+    tables = _Tables()
+    tables.feed(_text_of(data.get("text/html")) if isinstance(data, dict) else "")
+    for head, *rows in filter(None, tables.tables):
+        keys = [_COLUMNS.get(title, title.replace(" / ", "/")) for title in head]
+        if any(key in STEPS for key in keys) and any(is_known(key) for key in keys if key not in STEPS):
+            for row in rows:
+                cells = {key: cell for key, cell in zip(keys, row, strict=False) if is_number(cell.replace(",", ""))}
+                yield Line(str(path), {key: cell.replace(",", "") for key, cell in cells.items()})
+
+
+class _Tables(HTMLParser):
+    """Collects the tables of a page: rows of cells of text, the head first."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tables: list[list[list[str]]] = []
+        self._inside = False
+
+    def handle_starttag(self, tag: str, attrs: Any) -> None:
+        """Begin a table, a row or a cell."""
+        if tag == "table":
+            self.tables.append([])
+        elif tag == "tr" and self.tables:
+            self.tables[-1].append([])
+        elif tag in ("td", "th") and self.tables and self.tables[-1]:
+            self.tables[-1][-1].append("")
+            self._inside = True
+
+    def handle_endtag(self, tag: str) -> None:
+        """End a cell."""
+        self._inside = self._inside and tag not in ("td", "th")
+
+    def handle_data(self, data: str) -> None:
+        """Take the text of a cell."""
+        if self._inside:
+            self.tables[-1][-1][-1] += data.strip()
