@@ -1,4 +1,4 @@
-"""Entry point of the command line: runs a command, prints the errors that it raises, and has the two smallest ones."""
+"""Entry point of the command line: runs a command, prints the errors that it raises, and has the smallest ones."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from typing import Any
 
 from rlexporter import demo
 from rlexporter.catalog.metrics import CATALOG
-from rlexporter.commands import check, generate, notify, replay, report, run, status, tail, top
+from rlexporter.commands import check, generate, replay, report, run, status, tail, top
 from rlexporter.conditions.from_catalog import alerts_on
+from rlexporter.config.settings import Settings
 from rlexporter.frameworks.known import FRAMEWORKS
-from rlexporter.model.errors import SetupError
+from rlexporter.model.errors import NOTIFY, SetupError, needed_by
 from rlexporter.model.metric import Metric
 from rlexporter.recording import UnreadableError
 from rlexporter.run.shutdown import shown
@@ -58,8 +59,9 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="rlexporter", description="Prometheus metrics for RL post-training.")
     parser.add_argument("--version", action="version", version=f"rlexporter {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    for command in (demo, run, status, top, notify):
+    for command in (demo, run, status, top):
         command.add_to(commands)
+    _add_notify(commands)
     _add_metrics(commands)
     for command in (check, report, replay, tail, generate):
         command.add_to(commands)
@@ -75,6 +77,27 @@ def _mistyped(word: str, commands: Sequence[str]) -> str:
     near = difflib.get_close_matches(word, commands, n=1)
     said = f"did you mean {near[0]}?" if near else f"there are {', '.join(commands)}"
     return f"there is no command {word!r}: {said}"
+
+
+def _add_notify(commands: Any) -> None:
+    messages = commands.add_parser("notify", help="send a message to try RLEXPORTER_NOTIFY")
+    messages.add_argument("--test", action="store_true", required=True, help="send one to each address")
+    messages.set_defaults(command=_notify)
+
+
+def _notify(options: argparse.Namespace) -> int:
+    """Send a message to each address and say who took one; return 1 if one of them did not. Raises SetupError."""
+    addresses = Settings.load({}).notify
+    if not addresses:
+        raise SetupError("RLEXPORTER_NOTIFY is not set: export RLEXPORTER_NOTIFY='discord://ID/TOKEN', for example")
+    with needed_by("sending messages", NOTIFY):
+        from rlexporter.outputs import services
+
+    taken = []
+    for kind, took in services.trial(addresses):
+        print(f"{kind}: {'sent' if took else 'not taken; is the address right, and can it be reached from here?'}")
+        taken.append(took)
+    return 0 if all(taken) else 1
 
 
 def _add_metrics(commands: Any) -> None:
