@@ -59,12 +59,7 @@ _ORDER = [severity.value for severity in Severity]
 
 def add_to(commands: Any) -> None:
     """Add the command to ``commands``."""
-    checks = commands.add_parser(
-        "check",
-        help="say which alerts a recorded run would have raised",
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    checks = commands.add_parser("check", help="say which alerts a recorded run would have raised", epilog=_EPILOG)
     checks.add_argument("files", nargs="+", metavar="FILE", help="a log, or the folder of a run")
     checks.add_argument("--json", action="store_true", help="as JSON")
     checks.add_argument("--algorithm", choices=list(ALGORITHMS), default="", help="where a file does not say")

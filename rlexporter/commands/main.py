@@ -68,6 +68,8 @@ def _parser() -> argparse.ArgumentParser:
     _add_discovery(commands)
     for subparser in commands.choices.values():  # a mistake in its options is answered with its own usage
         subparser.set_defaults(mistake=subparser.error)
+        if "\n" in (subparser.epilog or ""):
+            subparser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.set_defaults(commands=tuple(commands.choices))
     return parser
 

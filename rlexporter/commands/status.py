@@ -28,12 +28,7 @@ exit status:
 
 def add_to(commands: Any) -> None:
     """Add the command to ``commands``."""
-    asks = commands.add_parser(
-        "status",
-        help="say how a run is doing: fine, look or act",
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    asks = commands.add_parser("status", help="say how a run is doing: fine, look or act", epilog=_EPILOG)
     asks.add_argument("url", nargs="?", default=client.HERE, metavar="URL", help=f"its exporter: {client.ADDRESS}")
     asks.add_argument("--json", action="store_true", help="print the whole answer, as docs/api.md describes it")
     client.Access.add_to(asks)

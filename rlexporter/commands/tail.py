@@ -44,10 +44,7 @@ _STANDARD_INPUT = "stdin"
 def add_to(commands: Any) -> None:
     """Add the command to ``commands``."""
     follows = commands.add_parser(
-        "tail",
-        help="follow the log of a run that you cannot modify, and serve it live",
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        "tail", help="follow the log of a run that you cannot modify, and serve it live", epilog=_EPILOG
     )
     follows.add_argument("file", metavar="FILE", help="a log, the folder of a run, or - for standard input")
     follows.add_argument("--run", metavar="NAME", help="name of the run (default: as the log or its folder is called)")

@@ -7,7 +7,6 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import Any
 
 from rlexporter.commands import client
@@ -19,9 +18,9 @@ from rlexporter.status.verdict import span
 
 _MOST_AT_ONCE = 16
 _GONE = "gone"
-_WORST_FIRST = (_GONE, *reversed(WORDS))
+_STATUSES = (*WORDS, _GONE)
+"""The words by their exit status, the worst last."""
 _STYLES = {_GONE: "bold magenta", ACT: "bold red", LOOK: "yellow", FINE: "green"}
-_STATUSES = {word: status for status, word in enumerate((*WORDS, _GONE))}
 _COLUMNS = ("run", "", "state", "step", "steps/s", "left", *FEW, "why")
 _DROPPED_FIRST = (*reversed(FEW), "left", "steps/s", "step", "state")
 """The columns in the order in which a narrow terminal drops them."""
@@ -37,40 +36,13 @@ exit status, of several runs the worst in this order:
   the arguments is 2, as in any command.
 """
 
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """What the table shows of one run, by column."""
-
-    word: str
-    run: str
-    state: str = ""
-    step: str = ""
-    pace: str = ""
-    left: str = ""
-    numbers: tuple[str, ...] = ("",) * len(FEW)
-    why: str = ""
-
-    @property
-    def cells(self) -> dict[str, str]:
-        """Return what the columns show, as a terminal can show it."""
-        texts = (self.run, self.word, self.state, self.step, self.pace, self.left, *self.numbers, self.why)
-        return {column: shown(text) for column, text in zip(_COLUMNS, texts, strict=True)}
-
-    @property
-    def order(self) -> tuple[int, str]:
-        """Return what sorts the table: the worst first, then by name."""
-        return _WORST_FIRST.index(self.word), self.run
+Row = Mapping[str, str]
+"""What the table shows of one run, by column; a column that is left out is empty."""
 
 
 def add_to(commands: Any) -> None:
     """Add the command to ``commands``."""
-    watches = commands.add_parser(
-        "top",
-        help="show several runs in a terminal, the worst first",
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    watches = commands.add_parser("top", help="show several runs in a terminal, the worst first", epilog=_EPILOG)
     watches.add_argument(
         "urls", nargs="*", default=[client.HERE], metavar="URL", help=f"their exporters, each {client.ADDRESS}"
     )
@@ -102,7 +74,7 @@ def run(options: argparse.Namespace) -> int:
         if options.once:
             rows = now()
             console.print(drawn(rows))
-            return max(_STATUSES[row.word] for row in rows)
+            return max(_STATUSES.index(row[""]) for row in rows)
         try:
             with Live(drawn(now()), console=console, screen=True, auto_refresh=False) as live:
                 while True:
@@ -119,23 +91,23 @@ def row(url: str, access: client.Access) -> Row:
         with client.reading(url):
             return answered(client.status(url, access))
     except (client.UnreachableError, SetupError) as error:
-        return Row(_GONE, url, why=str(error).removeprefix(url).removeprefix("/api/status").lstrip())
+        return {"run": url, "": _GONE, "why": str(error).removeprefix(url).removeprefix("/api/status").lstrip()}
 
 
 def answered(document: Mapping[str, Any]) -> Row:
     """Return the row of a status document."""
     run, verdict = document["run"], document["verdict"]
     planned = "" if run["steps_planned"] is None else f"/{run['steps_planned']}"
-    return Row(
-        verdict["word"] if verdict["word"] in WORDS else LOOK,
-        run["name"],
-        run["state"],
-        "" if run["step"] is None else f"{run['step']}{planned}",
-        _number(run["steps_per_second"]),
-        "" if run["seconds_left"] is None else span(run["seconds_left"]),
-        tuple(map(_number, few(document["cards"]).values())),
-        verdict["text"],
-    )
+    return {
+        "run": run["name"],
+        "": verdict["word"] if verdict["word"] in WORDS else LOOK,
+        "state": run["state"],
+        "step": "" if run["step"] is None else f"{run['step']}{planned}",
+        "steps/s": _number(run["steps_per_second"]),
+        "left": "" if run["seconds_left"] is None else span(run["seconds_left"]),
+        **{name: _number(value) for name, value in few(document["cards"]).items()},
+        "why": verdict["text"],
+    }
 
 
 def table(rows: Sequence[Row], width: int | None) -> Any:
@@ -147,7 +119,8 @@ def table(rows: Sequence[Row], width: int | None) -> Any:
     from rich.text import Text
 
     made = Table(box=None, padding=(0, _APART, 0, 0), pad_edge=False, expand=width is not None, header_style="bold")
-    cells = [row.cells for row in sorted(rows, key=lambda row: row.order)]
+    worst_first = sorted(rows, key=lambda row: (-_STATUSES.index(row[""]), row["run"]))
+    cells = [{column: shown(row.get(column, "")) for column in _COLUMNS} for row in worst_first]
     kept = _COLUMNS if width is None else tuple(_fitting(cells, width))
     for column in kept:
         justify: Any = "left" if column in ("run", "", "state", "why") else "right"

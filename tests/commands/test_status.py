@@ -209,7 +209,7 @@ def test_an_answer_of_another_version(
     monkeypatch.setattr(_Elsewhere, "answer", json.dumps({"run": run, "verdict": {"word": "act", "text": ""}}).encode())
     assert main(["status", elsewhere]) == 3
     assert "gives an answer of another version: " in capsys.readouterr().err
-    assert top.row(elsewhere, client.Access()).why.startswith("gives an answer of another version: ")
+    assert top.row(elsewhere, client.Access())["why"].startswith("gives an answer of another version: ")
 
 
 def test_who_does_not_answer_is_given_up(capsys: pytest.CaptureFixture[str]) -> None:

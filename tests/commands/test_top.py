@@ -19,6 +19,7 @@ import pytest
 from rlexporter import Exporter
 from rlexporter.commands import top
 from rlexporter.commands.main import main
+from rlexporter.status.cards import FEW
 from tests.commands.test_status import REFUSED
 from tests.test_display import Terminal
 from tests.tools import eventually, free_port
@@ -74,8 +75,11 @@ def test_a_warning_is_an_exit_status_too(exporter: Exporter) -> None:
 LONG = "qwen2.5-7b-grpo-gsm8k-seed-1234"
 NUMBERS = (("0.41", "0.0123", "1.22", "0.871"), ("0.5", "0.0123", "1.2", "0.8"))
 ROWS = [
-    top.Row("act", LONG, "running", "412/1000", "0.0171", "9.6 h", NUMBERS[0], "It fails. " * 7),
-    top.Row("fine", "b", "running", "5/1000", "0.02", "19.6 h", NUMBERS[1], "All 30 checks pass."),
+    dict(zip(top._COLUMNS, cells, strict=True))
+    for cells in (
+        (LONG, "act", "running", "412/1000", "0.0171", "9.6 h", *NUMBERS[0], "It fails. " * 7),
+        ("b", "fine", "running", "5/1000", "0.02", "19.6 h", *NUMBERS[1], "All 30 checks pass."),
+    )
 ]
 
 
@@ -123,11 +127,11 @@ def test_a_number_that_is_none() -> None:
     cards = [{"main": [{"name": "reward", "value": "NaN"}, {"name": "KL", "value": None}]}]
     found = top.answered({"run": run, "cards": cards, "verdict": {"word": "act", "text": "why"}})
 
-    assert (found.step, found.pace, found.left) == ("", "", "")
-    assert found.numbers == ("NaN", "", "", "")
+    assert (found["step"], found["steps/s"], found["left"]) == ("", "", "")
+    assert [found[name] for name in FEW] == ["NaN", "", "", ""]
     later = {**run, "step": 7, "steps_planned": 9, "steps_per_second": 0.5, "seconds_left": 8000.0}
     found = top.answered({"run": later, "cards": [], "verdict": {"word": "fine", "text": ""}})
-    assert (found.step, found.pace, found.left) == ("7/9", "0.5", "2.2 h")
+    assert (found["step"], found["steps/s"], found["left"]) == ("7/9", "0.5", "2.2 h")
 
 
 def test_an_address_that_is_none(capsys: pytest.CaptureFixture[str]) -> None:
