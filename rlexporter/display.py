@@ -56,10 +56,12 @@ def wrapped(text: str, width: int, first: str = "", later: str = "") -> list[str
 class Display:
     """A live line, overwritten on a terminal and repeated now and then in a file or a log of CI."""
 
+    _exporter: Exporter
+    """The one to `watch`; until then there is only `say` and `teaching`."""
+
     def __init__(self, out: TextIO | None = None) -> None:
         self._out = out or sys.stdout
         self._live = self._out.isatty() and os.environ.get("TERM") != "dumb" and not os.environ.get("CI")
-        self._exporter: Exporter | None = None
         self._shown = 0.0
         self._open = False
         self._began = 0.0
@@ -85,13 +87,10 @@ class Display:
     def reading(self, done: int, total: int) -> None:
         """Show the run, and how many of the bytes of its past were read."""
         if self._due():
-            read = f"reading the past: {100 * done // total} %"
-            self._write(read if self._exporter is None else f"{read}  {self._line(self._exporter.snapshot)}")
+            self._write(f"reading the past: {100 * done // total} %  {self._line(self._exporter.snapshot)}")
 
     def step(self) -> None:
         """Show the run as it is served now, and the conditions that began."""
-        if self._exporter is None:
-            return
         now = self._exporter.snapshot
         for _, name in _SHOWN:
             value = now.value(name)
@@ -108,9 +107,8 @@ class Display:
 
     def summary(self) -> None:
         """Print a summary of what was served."""
-        if self._exporter is None:
-            return
         now = self._exporter.snapshot
+        samples = Samples(now)
         self._conditions(now)
         metrics = {series.metric.series for series in (*now.samples, *now.buckets)}
         state = now.state.value if now.state else ""
@@ -120,22 +118,21 @@ class Display:
             value = now.value(name)
             if value is not None and name in self._first:
                 self.say(f"  {label:8} {self._first[name]:8.3g} -> {value:8.3g}   {name}")
-        self.say(f"  {_nonfinite(now)}; {len(metrics)} metrics served")
-        said = verdict(Samples(now), time.time())
+        self.say(f"  {_nonfinite(samples)}; {len(metrics)} metrics served")
+        said = verdict(samples, time.time())
         self.say(textwrap.fill(f"{said.word}: {said.text}", int(min(self._columns(), 10_000)), break_on_hyphens=False))
 
     def stay(self, seconds: float) -> None:
         """Serve the final state for ``seconds`` more, so that it can be seen or scraped; Ctrl-C closes the endpoint."""
-        exporter = self._exporter
-        if exporter is None or seconds <= 0:
+        if seconds <= 0:
             return
         try:
-            self.say(f"the final state stays on port {exporter.port} for {seconds:.0f} s; Ctrl-C ends it")
+            self.say(f"the final state stays on port {self._exporter.port} for {seconds:.0f} s; Ctrl-C ends it")
             until = time.monotonic() + seconds
             while (left := until - time.monotonic()) > 0:
                 time.sleep(min(left, 1.0))  # a Ctrl-C that comes just before a sleep is heard after it
         except KeyboardInterrupt:
-            exporter.close()  # at the end of the process it would wait for scrapers once more
+            self._exporter.close()  # at the end of the process it would wait for scrapers once more
             self.say("")
 
     def _conditions(self, now: Snapshot) -> None:
@@ -190,12 +187,11 @@ class Display:
         self._out.flush()
 
 
-def _nonfinite(now: Snapshot) -> str:
+def _nonfinite(samples: Samples) -> str:
     """Return which values were NaN or infinite, and how often."""
     counts: Counter[str] = Counter()
-    for series, value in now.samples.items():
-        if value and series.metric.series == "rl_nonfinite_values_total":
-            counts[series.labels[0]] += int(value)
+    for (metric, _), count in samples.nonfinite.items():
+        counts[metric] += int(count)
     listed = [f"{count} in {metric}" for metric, count in sorted(counts.items(), key=lambda item: item[1])]
     more = [f"more in {len(listed) - _LISTED} metrics"] if len(listed) > _LISTED else []
     return f"NaN or infinite: {', '.join(listed[:_LISTED] + more) or 'none'}"

@@ -121,7 +121,7 @@ class Console:
         raw, self._raw = self._raw, ""
         yield from self._lines(_plain(raw), last=True)
         yield from self.settle()
-        self._ending.close()
+        self._ending.feed("\n")  # what came last is a line too
 
     def _lines(self, text: str, *, last: bool) -> Iterator[Line]:
         """Yield the log lines in plain text. Dicts in the output of verl are no log lines."""
@@ -149,7 +149,7 @@ class Console:
             at = match.end()
             self.count += 1
             self._over &= all(key.startswith("val") for key in logs)
-            self._ending.forget()
+            self._ending = TextEnding()
         self._over |= _LAST_OF_VERL.search(text, at) is not None
         self._number += text.count("\n", at)
         self._ending.feed(text[at:])
@@ -193,7 +193,7 @@ class Console:
             yield from self.settle()
 
     def _put(self, line: Line) -> Iterator[Line]:
-        self._ending.forget()
+        self._ending = TextEnding()
         self._waited = 0
         self.count += 1
         training = is_training(line.logs)
@@ -231,7 +231,7 @@ def _is_log_line(printed: Mapping[str, Any]) -> bool:
 
 
 class TextEnding:
-    """Finds how a run ended in text that comes in pieces. What precedes a log line ended nothing: `forget` it.
+    """Finds how a run ended in text that comes in pieces. What precedes a log line ended nothing: begin anew.
 
     Nor does an exception that was handled: a logger has printed it, a progress bar goes on, or much text follows.
     """
@@ -248,10 +248,6 @@ class TextEnding:
         self._bar: tuple[int, int] | None = None
         """The first bar since then: tqdm draws it again when its process ends."""
 
-    def forget(self) -> None:
-        """Forget the text so far: training goes on."""
-        self.__init__()  # type: ignore[misc] # all state is of one ending
-
     def feed(self, text: str) -> None:
         """Take the next piece of ``text``."""
         *lines, rest = text.split("\n")
@@ -261,10 +257,6 @@ class TextEnding:
         for line in lines:
             self._line(line[:_LOOKED_AT])
         self._rest = (self._rest + rest)[:_LOOKED_AT]
-
-    def close(self) -> None:
-        """Take the text without a line end that came last as a line."""
-        self.feed("\n")
 
     def _line(self, line: str) -> None:
         if _BEGIN.fullmatch(line):
