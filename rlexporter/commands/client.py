@@ -12,7 +12,6 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -29,62 +28,45 @@ class UnreachableError(Exception):
     """An exporter gave no usable answer; the message says why, in one line."""
 
 
-@dataclass(frozen=True, slots=True)
-class Access:
-    """How to reach an exporter: the files with the token and the certificates of both sides.
+def add_access_to(parser: Any) -> None:
+    """Add the options that say how to reach an exporter to a ``parser`` of arguments."""
+    parser.add_argument(
+        "--token-file",
+        metavar="FILE",
+        default=os.environ.get("RLEXPORTER_TOKEN_FILE") or None,
+        help="the token that the exporter asks for (default: RLEXPORTER_TOKEN_FILE)",
+    )
+    parser.add_argument(
+        "--ca-file", metavar="FILE", help="who signed its certificate (default: those of the system; SSL_CERT_FILE)"
+    )
+    parser.add_argument("--cert-file", metavar="FILE", help="your own certificate, where it asks for one")
+    parser.add_argument("--key-file", metavar="FILE", help="the key of that certificate")
+    parser.add_argument(
+        "--timeout", type=seconds, default=10.0, metavar="SECONDS", help="give up on an answer (default: 10)"
+    )
 
-    ``timeout``: seconds without a byte after which to give up on an answer.
-    """
 
-    token_file: str | None = None
-    ca_file: str | None = None
-    cert_file: str | None = None
-    key_file: str | None = None
-    timeout: float = 10.0
+def headers(options: argparse.Namespace) -> dict[str, str]:
+    """Return the headers with the token. Raises SetupError if the file cannot be read."""
+    if not options.token_file:
+        return {}
+    try:
+        token = Path(options.token_file).expanduser().read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise SetupError(f"cannot use {options.token_file}: {getattr(error, 'strerror', '') or error}") from None
+    return {"Authorization": f"Bearer {token}"}
 
-    @staticmethod
-    def add_to(parser: Any) -> None:
-        """Add the options to a ``parser`` of arguments."""
-        parser.add_argument(
-            "--token-file",
-            metavar="FILE",
-            default=os.environ.get("RLEXPORTER_TOKEN_FILE") or None,
-            help="the token that the exporter asks for (default: RLEXPORTER_TOKEN_FILE)",
-        )
-        parser.add_argument(
-            "--ca-file", metavar="FILE", help="who signed its certificate (default: those of the system; SSL_CERT_FILE)"
-        )
-        parser.add_argument("--cert-file", metavar="FILE", help="your own certificate, where it asks for one")
-        parser.add_argument("--key-file", metavar="FILE", help="the key of that certificate")
-        parser.add_argument(
-            "--timeout", type=seconds, default=10.0, metavar="SECONDS", help="give up on an answer (default: 10)"
-        )
 
-    @classmethod
-    def of(cls, options: Any) -> Access:
-        """Return what the parsed ``options`` say."""
-        return cls(options.token_file, options.ca_file, options.cert_file, options.key_file, options.timeout)
-
-    def headers(self) -> dict[str, str]:
-        """Return the headers with the token. Raises SetupError if the file cannot be read."""
-        if not self.token_file:
-            return {}
-        try:
-            token = Path(self.token_file).expanduser().read_text(encoding="ascii").strip()
-        except (OSError, UnicodeDecodeError) as error:
-            raise SetupError(f"cannot use {self.token_file}: {getattr(error, 'strerror', '') or error}") from None
-        return {"Authorization": f"Bearer {token}"}
-
-    def context(self) -> ssl.SSLContext:
-        """Return the settings of TLS. Raises SetupError for unusable files."""
-        try:
-            context = ssl.create_default_context(cafile=self.ca_file)
-            if self.cert_file:
-                context.load_cert_chain(self.cert_file, self.key_file)
-        except (OSError, ssl.SSLError) as error:
-            files = ", ".join(filter(None, (self.ca_file, self.cert_file, self.key_file)))
-            raise SetupError(f"cannot use {files}: {error.strerror or error}") from None
-        return context
+def tls(options: argparse.Namespace) -> ssl.SSLContext:
+    """Return the settings of TLS. Raises SetupError for unusable files."""
+    try:
+        context = ssl.create_default_context(cafile=options.ca_file)
+        if options.cert_file:
+            context.load_cert_chain(options.cert_file, options.key_file)
+    except (OSError, ssl.SSLError) as error:
+        files = ", ".join(filter(None, (options.ca_file, options.cert_file, options.key_file)))
+        raise SetupError(f"cannot use {files}: {error.strerror or error}") from None
+    return context
 
 
 def seconds(text: str) -> float:
@@ -111,8 +93,8 @@ def base(url: str) -> str:
     return f"{parts.scheme}://{parts.netloc.removesuffix(':')}{port}"
 
 
-def status(url: str, access: Access) -> dict[str, Any]:
-    """Return the answer of `/api/status` of the exporter at ``url``.
+def status(url: str, options: argparse.Namespace) -> dict[str, Any]:
+    """Return the answer of `/api/status` of the exporter at ``url``; ``options``: those that `add_access_to` adds.
 
     Raises:
         SetupError: the address or a file cannot be used.
@@ -120,10 +102,10 @@ def status(url: str, access: Access) -> dict[str, Any]:
     """
     exporter = base(url)
     address = f"{exporter}/api/status"
-    handlers = (_NoRedirects(), urllib.request.HTTPSHandler(context=access.context()))
-    request = urllib.request.Request(address, headers={**access.headers(), "User-Agent": "rlexporter"})  # noqa: S310
+    handlers = (_NoRedirects(), urllib.request.HTTPSHandler(context=tls(options)))
+    request = urllib.request.Request(address, headers={**headers(options), "User-Agent": "rlexporter"})  # noqa: S310
     try:
-        with urllib.request.build_opener(*handlers).open(request, timeout=access.timeout) as answer:
+        with urllib.request.build_opener(*handlers).open(request, timeout=options.timeout) as answer:
             content = answer.read(_MOST_BYTES)
     except urllib.error.HTTPError as error:
         with error:

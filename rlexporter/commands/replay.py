@@ -28,7 +28,7 @@ from rlexporter.recording import Recording
 if TYPE_CHECKING:
     from rlexporter.outputs.backfill import Backfill
 
-LABELS = {"job": "rlexporter", "instance": "replay"}
+_LABELS = {"job": "rlexporter", "instance": "replay"}
 """Labels that a scrape would have added, for dashboards that filter by them."""
 
 _GAP_SECONDS = 240.0
@@ -75,12 +75,14 @@ def run(options: argparse.Namespace) -> int:
     """Serve or write the recording; return the exit status. Raises SetupError for an unusable file or address."""
     kept = read_saved_state(options.file)
     if kept and options.openmetrics is None:
-        return serve_saved_state(kept, port=options.port, linger=options.linger)
+        _serve_saved_state(kept, options)
+        return 0
     recorded = recording.read(options.file, options.algorithm)
     if recorded.part:
         print(f"{recorded.part}; `rlexporter check` judges each")
     if options.openmetrics is None:
-        return serve(recorded, speed=options.speed, port=options.port, linger=options.linger)
+        _serve(recorded, options)
+        return 0
     out, history = options.openmetrics, _history(recorded, options.interval)
     playback.write_beside(recorded.path, out, history.text(), "--openmetrics")
     print(f"wrote {out}: {history.moments} scrapes of run {recorded.run}")
@@ -96,43 +98,40 @@ def _speed(text: str) -> float:
     raise argparse.ArgumentTypeError(f"{text!r} is neither a number from 0 on nor max")
 
 
-def serve(recording: Recording, *, speed: float, port: int | None, linger: float) -> int:
-    """Serve ``recording`` at ``speed`` times its own pace, and return the exit status.
+def _serve(recording: Recording, options: argparse.Namespace) -> None:
+    """Serve ``recording``. The endpoint stays after a recorded end, and closes at once after a run that just stopped.
 
-    The endpoint stays for ``linger`` seconds after a recorded end, and closes at once after a run that just stopped.
     Raises SetupError if the address is not available.
     """
-    exporter = served_alone(**playback.settings(recording), port=port)
+    exporter = _served_alone(**playback.settings(recording), port=options.port)
     with _shown(exporter) as display:
         player = Player(exporter.run, recording)
-        _play(player, recording, speed, display)
+        _play(player, recording, options.speed, display)
         if not exporter.state.over and recording.watched:
             display.summary()
             display.say("the recording just stops, as a killed run does: so does the endpoint")
         else:
             player.end()
             display.summary()
-            display.stay(linger)
-    return 0
+            display.stay(options.linger)
 
 
-def serve_saved_state(kept: SavedState, *, port: int | None, linger: float) -> int:
-    """Serve the last state of a process for ``linger`` seconds, and return the exit status.
+def _serve_saved_state(kept: SavedState, options: argparse.Namespace) -> None:
+    """Serve the last state of a process. One whose state says that it runs was killed: it is served as failed.
 
-    A process whose state says that it runs was killed: it is served as failed. Raises SetupError as `serve`.
+    Raises SetupError as `_serve`.
     """
     labels = kept.snapshot.labels
-    exporter = served_alone(run=labels.get("run"), rank=0, world_size=1, port=port)
+    exporter = _served_alone(run=labels.get("run"), rank=0, world_size=1, port=options.port)
     playback.restore(exporter.run, kept)
     with _shown(exporter) as display:
         when = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(kept.time))
         display.say(f"rank {labels.get('rank')} as it was at {when}, {kept.state.value}")
         display.summary()
-        display.stay(linger)
-    return 0
+        display.stay(options.linger)
 
 
-def served_alone(**settings: Any) -> Exporter:
+def _served_alone(**settings: Any) -> Exporter:
     """Return an exporter whose only output is its endpoint: the environment may name the very file that is read."""
     exporter = Exporter(**settings)
     exporter.run.settings = replace(
@@ -159,7 +158,7 @@ def _history(recording: Recording, interval: float) -> Backfill:
         from rlexporter.outputs.backfill import Backfill
 
     player, dues = playback.begun(recording)
-    run, history, gap = player.run, Backfill(LABELS), max(interval, _GAP_SECONDS)
+    run, history, gap = player.run, Backfill(_LABELS), max(interval, _GAP_SECONDS)
     history.add(run.store.snapshot, player.now())
     for event, at, ends_step in dues:
         while at - history.last > gap and not run.state.over:

@@ -31,14 +31,14 @@ def add_to(commands: Any) -> None:
     asks = commands.add_parser("status", help="say how a run is doing: fine, look or act", epilog=_EPILOG)
     asks.add_argument("url", nargs="?", default=client.HERE, metavar="URL", help=f"its exporter: {client.ADDRESS}")
     asks.add_argument("--json", action="store_true", help="print the whole answer, as docs/api.md describes it")
-    client.Access.add_to(asks)
+    client.add_access_to(asks)
     asks.set_defaults(command=run)
 
 
 def run(options: argparse.Namespace) -> int:
     """Print the verdict; return the exit status."""
     try:
-        document = client.status(options.url, client.Access.of(options))
+        document = client.status(options.url, options)
         with client.reading(options.url):
             text = (
                 json.dumps(document, indent=1) if options.json else "\n".join(lines(document, client.base(options.url)))

@@ -9,7 +9,6 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
 
@@ -38,7 +37,6 @@ LINGER_SECONDS = 60.0
 _POLL_SECONDS = 0.25
 _SETTLED_SECONDS = 1.0
 """After so long without a log line, what waits for more is handed on."""
-_STANDARD_INPUT = "stdin"
 
 
 def add_to(commands: Any) -> None:
@@ -66,12 +64,11 @@ def run(options: argparse.Namespace) -> int:
     Raises SetupError if the log cannot be followed, or the address is not available.
     """
     source = growing.source(options.file)
-    path = Path(_STANDARD_INPUT) if options.file == "-" else getattr(source, "path", Path(options.file))
     exporter = Exporter(run=options.run, algorithm=options.algorithm or None, rank=0, world_size=1, port=options.port)
     # The environment may be that of the training: its recording, and its last state, are not ours to write over.
     exporter.run.settings = replace(exporter.run.settings, record=None, state_file="")
     try:
-        tail = _Tail(source, path, exporter, options.algorithm)
+        tail = _Tail(source, exporter, options.algorithm)
         exporter.start()
         with _ended_by_sigterm():
             tail.work(options.linger)
@@ -84,12 +81,12 @@ def run(options: argparse.Namespace) -> int:
 class _Tail:
     """Follows one log, and shows and serves its run."""
 
-    def __init__(self, source: GrowingFile | Pipe, path: Path, exporter: Exporter, algorithm: str) -> None:
+    def __init__(self, source: GrowingFile | Pipe, exporter: Exporter, algorithm: str) -> None:
         self._source = source
-        self._path = path
+        self._name = shown(source.path)
         self._exporter = exporter
         self._display = Display()
-        self._stream = Stream(path, algorithm, self._damaged)
+        self._stream = Stream(source.path, algorithm, self._damaged)
         self._player = Follower(exporter.run, self._stream)
         self._damage = 0
         exporter.run.prepare(RunFacts(run_name=self._stream.name, info={"torch": ""}))
@@ -99,12 +96,12 @@ class _Tail:
         display, source = self._display, self._source
         display.watch(self._exporter)
         if isinstance(source, GrowingFile) and not source.path.exists():
-            display.say(f"{shown(self._path)} is not there yet: waiting for it")
+            display.say(f"{self._name} is not there yet: waiting for it")
         last, lines, settled = time.monotonic(), 0, False
         while not source.ended:
             piece = source.next()
             if piece.anew:
-                display.say(f"{shown(self._path)} {piece.anew}: reading that from its beginning")
+                display.say(f"{self._name} {piece.anew}: reading that from its beginning")
                 self._take(self._stream.close(begin=True))
             elif piece.content:
                 self._take(self._stream.feed(piece.content))
@@ -128,7 +125,7 @@ class _Tail:
         if self._player.past:
             self._player.past = False
             if self._player.lines:
-                self._display.say(f"read {self._player.lines} log lines of {shown(self._path)}; following it now")
+                self._display.say(f"read {self._player.lines} log lines of {self._name}; following it now")
             for note in self._stream.dialect.notes:
                 self._display.say(f"note: {note}")
 

@@ -50,7 +50,7 @@ def add_to(commands: Any) -> None:
     watches.add_argument(
         "--interval", type=client.seconds, default=2.0, metavar="SECONDS", help="ask this often (default: 2)"
     )
-    client.Access.add_to(watches)
+    client.add_access_to(watches)
     watches.set_defaults(command=run)
 
 
@@ -59,14 +59,14 @@ def run(options: argparse.Namespace) -> int:
     with needed_by("rlexporter top", TOP):
         from rich.console import Console
         from rich.live import Live
-    access, urls = client.Access.of(options), list(dict.fromkeys(map(client.base, options.urls)))
-    access.headers(), access.context()  # report unusable files before taking the screen
+    urls = list(dict.fromkeys(map(client.base, options.urls)))
+    client.headers(options), client.tls(options)  # report unusable files before taking the screen
     whole = not sys.stdout.isatty()
     console = Console(width=_UNLIMITED if whole else None)
     with ThreadPoolExecutor(min(len(urls), _MOST_AT_ONCE)) as pool:
 
         def now() -> list[Row]:
-            return list(pool.map(lambda url: row(url, access), urls))
+            return list(pool.map(lambda url: row(url, options), urls))
 
         def drawn(rows: list[Row]) -> Any:
             return table(rows, None if whole else console.width)
@@ -85,11 +85,14 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def row(url: str, access: client.Access) -> Row:
-    """Return the row of the run of the exporter at ``url``; one that does not answer has a row too."""
+def row(url: str, options: argparse.Namespace) -> Row:
+    """Return the row of the run of the exporter at ``url``; one that does not answer has a row too.
+
+    ``options``: those that `client.add_access_to` adds.
+    """
     try:
         with client.reading(url):
-            return answered(client.status(url, access))
+            return answered(client.status(url, options))
     except (client.UnreachableError, SetupError) as error:
         return {"run": url, "": _GONE, "why": str(error).removeprefix(url).removeprefix("/api/status").lstrip()}
 

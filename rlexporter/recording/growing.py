@@ -121,18 +121,18 @@ class GrowingFile:
     def _is_replaced(self, file: FileIO) -> bool:
         """Return True if the path names another file than the open one. One that was only removed may still grow."""
         with contextlib.suppress(OSError):
-            now, open_one = self.path.stat(), os.fstat(file.fileno())
-            return (now.st_dev, now.st_ino) != (open_one.st_dev, open_one.st_ino)
+            return not os.path.samestat(self.path.stat(), os.fstat(file.fileno()))
         return False
 
 
 class Pipe:
-    """What another program writes: standard input, or a named pipe that is open as ``fileno``."""
+    """What another program writes: standard input, or a named pipe, open as ``fileno``. Messages call it ``path``."""
 
     read = (0, 0)
     """Zeros, as in a `GrowingFile` that has nothing yet: nobody knows how much there is."""
 
-    def __init__(self, fileno: int) -> None:
+    def __init__(self, path: Path, fileno: int) -> None:
+        self.path = path
         self.ended = False
         """True once nothing more can come."""
         self.written = time.time()
@@ -157,12 +157,12 @@ def source(name: str) -> GrowingFile | Pipe:
     Waits until somebody writes to a named pipe. Raises UnreadableError for what cannot be followed.
     """
     if name == "-":
-        return Pipe(0)
+        return Pipe(Path("stdin"), 0)
     path = Path(name)
     try:
         mode = path.stat().st_mode if path.exists() else stat.S_IFREG
         if stat.S_ISFIFO(mode) or stat.S_ISCHR(mode):
-            return Pipe(os.open(path, os.O_RDONLY))
+            return Pipe(path, os.open(path, os.O_RDONLY))
     except OSError as error:
         raise UnreadableError(f"{name}: cannot be read: {error.strerror or error}") from None
     if stat.S_ISDIR(mode):

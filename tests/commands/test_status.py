@@ -6,6 +6,7 @@ import json
 import math
 import socket
 import threading
+from argparse import Namespace
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -209,7 +210,8 @@ def test_an_answer_of_another_version(
     monkeypatch.setattr(_Elsewhere, "answer", json.dumps({"run": run, "verdict": {"word": "act", "text": ""}}).encode())
     assert main(["status", elsewhere]) == 3
     assert "gives an answer of another version: " in capsys.readouterr().err
-    assert top.row(elsewhere, client.Access())["why"].startswith("gives an answer of another version: ")
+    options = Namespace(token_file=None, ca_file=None, cert_file=None, key_file=None, timeout=10.0)
+    assert top.row(elsewhere, options)["why"].startswith("gives an answer of another version: ")
 
 
 def test_who_does_not_answer_is_given_up(capsys: pytest.CaptureFixture[str]) -> None:
