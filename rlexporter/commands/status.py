@@ -1,15 +1,26 @@
-"""`rlexporter status`: prints the verdict on a run that is being served, and says it by the exit status too."""
+"""`rlexporter status`: prints the verdict on a run that is being served, and says it by the exit status too.
+
+The exporter is asked over HTTP, by the standard library alone; `rlexporter top` asks in the same way.
+"""
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import http.client
 import json
+import os
 import shutil
+import ssl
 import sys
+import urllib.error
+import urllib.parse
+import urllib.request
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
-from rlexporter.commands import client
+from rlexporter.config.settings import DEFAULT_PORT
 from rlexporter.display import wrapped
 from rlexporter.model.errors import SetupError
 from rlexporter.model.incident import WORDS
@@ -17,6 +28,10 @@ from rlexporter.run.shutdown import shown
 from rlexporter.status.samples import COUNTED, quantity
 from rlexporter.status.steps import ADDRESS
 
+HERE = f"http://127.0.0.1:{DEFAULT_PORT}"
+URL_HELP = f"an address, a host (port {DEFAULT_PORT}), or a port of this machine (default: {HERE})"
+"""What the help says of the argument for an exporter."""
+_MOST_BYTES = 1 << 26
 _UNREACHABLE = 3
 _WIDEST = 100
 _EPILOG = """\
@@ -26,24 +41,26 @@ exit status:
 """
 
 
+class UnreachableError(Exception):
+    """An exporter gave no usable answer; the message says why, in one line."""
+
+
 def add_to(commands: Any) -> None:
     """Add the command to ``commands``."""
     asks = commands.add_parser("status", help="say how a run is doing: fine, look or act", epilog=_EPILOG)
-    asks.add_argument("url", nargs="?", default=client.HERE, metavar="URL", help=f"its exporter: {client.ADDRESS}")
+    asks.add_argument("url", nargs="?", default=HERE, metavar="URL", help=f"its exporter: {URL_HELP}")
     asks.add_argument("--json", action="store_true", help="print the whole answer, as docs/api.md describes it")
-    client.add_access_to(asks)
+    add_access_to(asks)
     asks.set_defaults(command=run)
 
 
 def run(options: argparse.Namespace) -> int:
     """Print the verdict; return the exit status."""
     try:
-        document = client.status(options.url, options)
-        with client.reading(options.url):
-            text = (
-                json.dumps(document, indent=1) if options.json else "\n".join(lines(document, client.base(options.url)))
-            )
-    except (client.UnreachableError, SetupError) as error:
+        document = asked(options.url, options)
+        with reading(options.url):
+            text = json.dumps(document, indent=1) if options.json else "\n".join(lines(document, base(options.url)))
+    except (UnreachableError, SetupError) as error:
         print(f"rlexporter: {shown(error)}", file=sys.stderr)
         return _UNREACHABLE
     print(text)
@@ -87,3 +104,131 @@ def _described(condition: Mapping[str, Any]) -> str:
 def _wrapped(text: str) -> list[str]:
     columns = shutil.get_terminal_size((_WIDEST, 24)).columns
     return wrapped(shown(text), min(columns, _WIDEST), later=" " * 6)
+
+
+def add_access_to(parser: Any) -> None:
+    """Add the options that say how to reach an exporter to a ``parser`` of arguments."""
+    parser.add_argument(
+        "--token-file",
+        metavar="FILE",
+        default=os.environ.get("RLEXPORTER_TOKEN_FILE") or None,
+        help="the token that the exporter asks for (default: RLEXPORTER_TOKEN_FILE)",
+    )
+    parser.add_argument(
+        "--ca-file", metavar="FILE", help="who signed its certificate (default: those of the system; SSL_CERT_FILE)"
+    )
+    parser.add_argument("--cert-file", metavar="FILE", help="your own certificate, where it asks for one")
+    parser.add_argument("--key-file", metavar="FILE", help="the key of that certificate")
+    parser.add_argument(
+        "--timeout", type=seconds, default=10.0, metavar="SECONDS", help="give up on an answer (default: 10)"
+    )
+
+
+def headers(options: argparse.Namespace) -> dict[str, str]:
+    """Return the headers with the token. Raises SetupError if the file cannot be read."""
+    if not options.token_file:
+        return {}
+    try:
+        token = Path(options.token_file).expanduser().read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise SetupError(f"cannot use {options.token_file}: {getattr(error, 'strerror', '') or error}") from None
+    return {"Authorization": f"Bearer {token}"}
+
+
+def tls(options: argparse.Namespace) -> ssl.SSLContext:
+    """Return the settings of TLS. Raises SetupError for unusable files."""
+    try:
+        context = ssl.create_default_context(cafile=options.ca_file)
+        if options.cert_file:
+            context.load_cert_chain(options.cert_file, options.key_file)
+    except (OSError, ssl.SSLError) as error:
+        files = ", ".join(filter(None, (options.ca_file, options.cert_file, options.key_file)))
+        raise SetupError(f"cannot use {files}: {error.strerror or error}") from None
+    return context
+
+
+def seconds(text: str) -> float:
+    """Return a time as an argument gives it. Raises argparse.ArgumentTypeError."""
+    number = float(text)
+    if not 0 < number <= 600:
+        raise argparse.ArgumentTypeError("must be above 0, and at most 600")
+    return number
+
+
+def base(url: str) -> str:
+    """Return the address of an exporter from that of any of its pages, a host with or without a port, or a port here.
+
+    Raises SetupError for anything else.
+    """
+    here = f"127.0.0.1:{url}" if url.isdecimal() else url
+    try:
+        parts = urllib.parse.urlsplit(here if "://" in here else f"http://{here}")
+        port = "" if parts.port is not None else f":{DEFAULT_PORT}"
+    except ValueError:  # such as a port that is no number
+        parts, port = urllib.parse.urlsplit(""), ""
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise SetupError(f"{url!r} is no address of an exporter: it looks like {HERE}")
+    return f"{parts.scheme}://{parts.netloc.removesuffix(':')}{port}"
+
+
+def asked(url: str, options: argparse.Namespace) -> dict[str, Any]:
+    """Return the answer of `/api/status` of the exporter at ``url``; ``options``: those that `add_access_to` adds.
+
+    Raises:
+        SetupError: the address or a file cannot be used.
+        UnreachableError: there is no answer, or it is not that of an exporter.
+    """
+    exporter = base(url)
+    address = f"{exporter}/api/status"
+    handlers = (_NoRedirects(), urllib.request.HTTPSHandler(context=tls(options)))
+    request = urllib.request.Request(address, headers={**headers(options), "User-Agent": "rlexporter"})  # noqa: S310
+    try:
+        with urllib.request.build_opener(*handlers).open(request, timeout=options.timeout) as answer:
+            content = answer.read(_MOST_BYTES)
+    except urllib.error.HTTPError as error:
+        with error:
+            raise UnreachableError(f"{address} answers {error.code}{_advice(error.code)}") from None
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        reason = getattr(error, "reason", None) or error
+        raise UnreachableError(f"{exporter} does not answer: {_why(reason)}") from None
+    document = None
+    with contextlib.suppress(ValueError):
+        document = json.loads(content)
+    if not isinstance(document, dict) or not isinstance(document.get("verdict"), dict):
+        raise UnreachableError(f"{address} gives an answer that is none of rlexporter")
+    return document
+
+
+@contextlib.contextmanager
+def reading(url: str) -> Iterator[None]:
+    """Raise UnreachableError if the block cannot read the answer of the exporter at ``url``.
+
+    An exporter of another version may leave a field out, or give another kind of value.
+    """
+    try:
+        yield
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        why = f"it has no {error}" if isinstance(error, KeyError) else error
+        raise UnreachableError(f"{base(url)}/api/status gives an answer of another version: {why}") from None
+
+
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """Follows no redirect, which would hand the token to another host."""
+
+    def redirect_request(self, *_: Any) -> None:
+        """Return None: an error then says what was answered."""
+
+
+def _why(reason: object) -> str:
+    """Return the ``reason`` in words, without the number of the error."""
+    if isinstance(reason, ConnectionRefusedError):
+        return "connection refused. Is the run still training? Its page ends with it."
+    words = reason.strerror if isinstance(reason, OSError) and not isinstance(reason, ssl.SSLError) else None
+    return f"{words[:1].lower()}{words[1:]}" if words else str(reason)
+
+
+def _advice(code: int) -> str:
+    return {
+        401: ": it asks for a token (--token-file, RLEXPORTER_TOKEN_FILE)",
+        404: ": is this an rlexporter, and one that has this page?",
+    }.get(code, "")

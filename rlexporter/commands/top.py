@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from rlexporter.commands import client
+from rlexporter.commands import status
 from rlexporter.model.errors import TOP, SetupError, needed_by
 from rlexporter.model.incident import ACT, FINE, LOOK, WORDS
 from rlexporter.run.shutdown import shown
@@ -44,13 +44,13 @@ def add_to(commands: Any) -> None:
     """Add the command to ``commands``."""
     watches = commands.add_parser("top", help="show several runs in a terminal, the worst first", epilog=_EPILOG)
     watches.add_argument(
-        "urls", nargs="*", default=[client.HERE], metavar="URL", help=f"their exporters, each {client.ADDRESS}"
+        "urls", nargs="*", default=[status.HERE], metavar="URL", help=f"their exporters, each {status.URL_HELP}"
     )
     watches.add_argument("--once", action="store_true", help="print the table once, for a script or a log")
     watches.add_argument(
-        "--interval", type=client.seconds, default=2.0, metavar="SECONDS", help="ask this often (default: 2)"
+        "--interval", type=status.seconds, default=2.0, metavar="SECONDS", help="ask this often (default: 2)"
     )
-    client.add_access_to(watches)
+    status.add_access_to(watches)
     watches.set_defaults(command=run)
 
 
@@ -59,8 +59,8 @@ def run(options: argparse.Namespace) -> int:
     with needed_by("rlexporter top", TOP):
         from rich.console import Console
         from rich.live import Live
-    urls = list(dict.fromkeys(map(client.base, options.urls)))
-    client.headers(options), client.tls(options)  # report unusable files before taking the screen
+    urls = list(dict.fromkeys(map(status.base, options.urls)))
+    status.headers(options), status.tls(options)  # report unusable files before taking the screen
     whole = not sys.stdout.isatty()
     console = Console(width=_UNLIMITED if whole else None)
     with ThreadPoolExecutor(min(len(urls), _MOST_AT_ONCE)) as pool:
@@ -88,12 +88,12 @@ def run(options: argparse.Namespace) -> int:
 def row(url: str, options: argparse.Namespace) -> Row:
     """Return the row of the run of the exporter at ``url``; one that does not answer has a row too.
 
-    ``options``: those that `client.add_access_to` adds.
+    ``options``: those that `status.add_access_to` adds.
     """
     try:
-        with client.reading(url):
-            return answered(client.status(url, options))
-    except (client.UnreachableError, SetupError) as error:
+        with status.reading(url):
+            return answered(status.asked(url, options))
+    except (status.UnreachableError, SetupError) as error:
         return {"run": url, "": _GONE, "why": str(error).removeprefix(url).removeprefix("/api/status").lstrip()}
 
 

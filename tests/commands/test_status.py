@@ -16,7 +16,7 @@ import pytest
 
 from rlexporter import Exporter
 from rlexporter.catalog.conditions import CONDITION_NAMED
-from rlexporter.commands import client, top
+from rlexporter.commands import status, top
 from rlexporter.commands.main import main
 from tests.conftest import fetch
 from tests.endpoint.test_auth import TOKEN, put
@@ -110,7 +110,7 @@ def test_the_verdict_is_printed_and_is_the_exit_status(
 )
 def test_what_is_enough_of_an_address(url: str, base: str) -> None:
     """A port of this machine, a host, or any page; the port is the usual one if none is given."""
-    assert client.base(url) == base
+    assert status.base(url) == base
 
 
 def test_a_port_alone_is_asked(exporter: Exporter, capsys: pytest.CaptureFixture[str]) -> None:
