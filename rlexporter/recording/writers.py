@@ -43,8 +43,6 @@ SUMMARY = "train_runtime"
 
 _NUMBER = re.compile(r"[+-]?((\d+(\.\d*)?|\.\d+)(e[+-]?\d+)?|nan|inf(inity)?)", re.IGNORECASE | re.ASCII)
 _OF = re.compile(r"(\d+)/(\d+)", re.ASCII)
-_MOST_SHAPES = 1000
-"""The kinds of lines that are remembered."""
 _MOST_KEYS = 10_000
 """The keys that are remembered."""
 
@@ -122,7 +120,6 @@ class Dialect:
         self._times: tuple[str, ...] = (_TIME,)
         self._keys: set[str] = set()
         self._over = False
-        self._shapes: dict[tuple[str, ...], dict[str, str]] = {}
 
     @property
     def counted(self) -> bool:
@@ -147,11 +144,8 @@ class Dialect:
                 self._times = (_TIME, _WANDB_TIME)
         if not keys <= self._keys and len(self._keys) < _MOST_KEYS:
             self._keys |= keys
-            framework = written_by(self._keys)
-            if framework is not self.framework:
-                self.framework = framework
-                self._shapes.clear()
-            self.algorithm = "" if framework is None else family_of(framework, self._keys)
+            self.framework = written_by(self._keys)
+            self.algorithm = "" if self.framework is None else family_of(self.framework, self._keys)
         if self.counted and self._barred is None:
             self._barred = _believed([line.bar for line in lines if _is_log(line.logs) and is_training(line.logs)])
         if self._barred:
@@ -166,12 +160,7 @@ class Dialect:
             yield Line(line.where, self._end_of_swift(line.logs))
             return
         original = opened(line.logs)
-        keys = tuple(original)
-        if keys not in self._shapes:
-            if len(self._shapes) >= _MOST_SHAPES:
-                self._shapes.clear()
-            self._shapes[keys] = self._renamed(keys)
-        names = self._shapes[keys]
+        names = _renamed(tuple(original), TRL if self.framework is None else self.framework.name)
         logs = {names[key]: _value(value) for key, value in original.items() if key in names}
         step = self._step_of(original, line.bar)
         time = next((_value(original[key]) for key in self._times if key in original), None)
@@ -227,11 +216,12 @@ class Dialect:
             self.planned = planned
         return _value(value)
 
-    def _renamed(self, keys: tuple[str, ...]) -> dict[str, str]:
-        """Return the keys of a line that are metrics, with their names in TRL."""
-        left_out = {total for own, total in _PLANNED.items() if own in keys}
-        framework = TRL if self.framework is None else self.framework.name
-        return {key: _plain(key, framework) for key in keys if key not in NO_METRICS and key not in left_out}
+
+@lru_cache(maxsize=1000)
+def _renamed(keys: tuple[str, ...], framework: str) -> dict[str, str]:
+    """Return the keys of a line of ``framework`` that are metrics, with their names in TRL."""
+    left_out = {total for own, total in _PLANNED.items() if own in keys}
+    return {key: _plain(key, framework) for key in keys if key not in NO_METRICS and key not in left_out}
 
 
 def _plain(key: str, framework: str) -> str:
