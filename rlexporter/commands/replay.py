@@ -26,7 +26,7 @@ from rlexporter.outputs.state_file import SavedState, read_saved_state
 from rlexporter.recording import Recording
 
 if TYPE_CHECKING:
-    from rlexporter.outputs.backfill import Backfill
+    from rlexporter.outputs.prometheus import Backfill
 
 _LABELS = {"job": "rlexporter", "instance": "replay"}
 """Labels that a scrape would have added, for dashboards that filter by them."""
@@ -155,7 +155,7 @@ def _shown(exporter: Exporter) -> Iterator[Display]:
 def _history(recording: Recording, interval: float) -> Backfill:
     """Return the scrapes after steps at least ``interval`` seconds apart."""
     with needed_by("--openmetrics", TEXT):
-        from rlexporter.outputs.backfill import Backfill
+        from rlexporter.outputs.prometheus import Backfill
 
     player, dues = playback.begun(recording)
     run, history, gap = player.run, Backfill(_LABELS), max(interval, _GAP_SECONDS)

@@ -1,11 +1,13 @@
-"""Snapshot -> families of prometheus_client, which knows the text formats and which of them a scraper wants.
+"""Snapshots -> families of prometheus_client, which knows the text formats and which of them a scraper wants.
 
 The only file that imports prometheus_client.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from importlib.metadata import version
 from itertools import accumulate, chain
 
@@ -19,19 +21,6 @@ from rlexporter.model.histogram import Histogram
 from rlexporter.model.metric import Kind, Level, Metric, Series
 from rlexporter.model.snapshot import Snapshot
 
-__all__ = [
-    "SUMS",
-    "VERSION",
-    "MetricFamily",
-    "by_metric",
-    "content_type",
-    "encode",
-    "families",
-    "help_text",
-    "labels",
-    "openmetrics",
-]
-
 VERSION = version("prometheus-client")
 
 SUMS = {
@@ -40,9 +29,19 @@ SUMS = {
 }
 """Two counters beside a histogram that takes negative values, whose own sum could fall: their difference is the sum."""
 
-
 _PROCESS = ProcessCollector(registry=None)
 """What every client library says of its process: `process_resident_memory_bytes` and its like. Only Linux has them."""
+
+_RESOLUTION = 0.001
+"""Time resolution of Prometheus, in seconds."""
+
+_END = b"# EOF\n"
+"""The last line of an OpenMetrics text."""
+
+_Labels = tuple[tuple[str, str], ...]
+_Points = tuple["array[float]", "array[float]"]
+"""Times, and the value at each."""
+_Series = dict[tuple[str, _Labels], _Points]
 
 
 def encode(snapshot: Snapshot, accept: str, names: Iterable[str] = (), *, process: bool = False) -> tuple[bytes, str]:
@@ -67,13 +66,6 @@ def _encoder(accept: str) -> tuple[Callable[[Collector], bytes], str]:
         return choose_encoder(accept)
     except (TypeError, ValueError):  # prometheus_client cannot compare a version such as `1.x`
         return choose_encoder("")
-
-
-def openmetrics(family: MetricFamily) -> bytes:
-    """Return ``family`` as OpenMetrics, without the line that ends a text."""
-    encoder, _ = choose_encoder("application/openmetrics-text; version=1.0.0")
-    body: bytes = encoder(_Families([family]))
-    return body.removesuffix(b"# EOF\n")
 
 
 def families(snapshot: Snapshot, *, counts: bool = False) -> Iterator[MetricFamily]:
@@ -166,3 +158,61 @@ def help_text(metric: Metric) -> str:
     detail = ", ".join(part for part in (metric.unit, level) if part)
     keys = ", ".join(dict.fromkeys(key.name for key in metric.keys))
     return metric.help + (f" [{detail}]" if detail else "") + (f" TRL: {keys}" if keys else "")
+
+
+class Backfill:
+    """Timed snapshots of one run -> one OpenMetrics text, as `promtool tsdb create-blocks-from` reads it.
+
+    The format wants each family in one piece and each series in the order of time, so all moments are kept, as plain
+    numbers, until they are written. ``labels``: those that a scrape would have added, ``job`` and ``instance``.
+    """
+
+    def __init__(self, labels: Mapping[str, str]) -> None:
+        self._labels = labels
+        self._families: dict[str, MetricFamily] = {}
+        self._series: dict[str, _Series] = {}
+        self.newest: Snapshot | None = None
+        self.last = 0.0
+        self.moments = 0
+
+    def add(self, snapshot: Snapshot, time: float) -> None:
+        """Add what was served at ``time`` (seconds since the epoch), moved to after the moment before if need be."""
+        self.newest = snapshot
+        self.last = time = round(max(time, self.last + _RESOLUTION), 3)
+        self.moments += 1
+        for family in families(replace(snapshot, labels={**snapshot.labels, **self._labels})):
+            family_series = self._series.setdefault(family.name, {})
+            for sample in family.samples:
+                times, values = family_series.setdefault(
+                    (sample.name, tuple(sample.labels.items())), (array("d"), array("d"))
+                )
+                times.append(time)
+                values.append(sample.value)
+            family.samples = []
+            self._families.setdefault(family.name, family)
+
+    def text(self) -> Iterator[bytes]:
+        """Yield the text, family by family."""
+        encoder, _ = choose_encoder("application/openmetrics-text; version=1.0.0")
+        for name, family in sorted(self._families.items()):
+            for members in _by_labels(self._series[name]):
+                rows = (
+                    (at, i, value)
+                    for i, (_, _, points) in enumerate(members)
+                    for at, value in zip(*points, strict=True)
+                )
+                for at, i, value in sorted(rows):
+                    sample, labels, _ = members[i]
+                    family.add_sample(sample, labels, value, at)
+            yield encoder(_Families([family])).removesuffix(_END)
+            family.samples = []
+        yield _END
+
+
+def _by_labels(family_series: _Series) -> Iterable[list[tuple[str, dict[str, str], _Points]]]:
+    """Return a family's series, the buckets of a histogram together: the format wants each moment in one piece."""
+    groups: dict[_Labels, list[tuple[str, dict[str, str], _Points]]] = {}
+    for (sample, labels), points in family_series.items():
+        own = tuple(label for label in labels if label[0] != "le")
+        groups.setdefault(own, []).append((sample, dict(labels), points))
+    return groups.values()

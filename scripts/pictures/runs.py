@@ -19,7 +19,7 @@ from rlexporter import recording
 from rlexporter.commands.playback import feed
 from rlexporter.config.settings import Settings
 from rlexporter.model.snapshot import RunState
-from rlexporter.outputs.backfill import Backfill
+from rlexporter.outputs.prometheus import Backfill
 from rlexporter.recording import Event
 from rlexporter.run.run import Run
 from scripts.pictures.look import Json

@@ -13,7 +13,7 @@ from rlexporter.catalog.metrics import CATALOG, NAMED
 from rlexporter.model.metric import Series
 from rlexporter.model.snapshot import RunState
 from rlexporter.model.step import RunFacts, StepUpdate
-from rlexporter.outputs.backfill import Backfill
+from rlexporter.outputs.prometheus import Backfill
 from rlexporter.store.store import Store
 from rlexporter.tensors import host
 from tests.tools import require_tools
