@@ -17,7 +17,7 @@ from rlexporter.commands import check, generate, replay, report, run, status, ta
 from rlexporter.conditions.from_catalog import alerts_on
 from rlexporter.config.settings import Settings
 from rlexporter.frameworks.known import FRAMEWORKS
-from rlexporter.model.errors import NOTIFY, SetupError, needed_by
+from rlexporter.model.errors import SetupError
 from rlexporter.model.metric import Metric
 from rlexporter.recording import UnreadableError
 from rlexporter.run.shutdown import shown
@@ -89,14 +89,13 @@ def _add_notify(commands: Any) -> None:
 
 def _notify(options: argparse.Namespace) -> int:
     """Send a message to each address and say who took one; return 1 if one of them did not. Raises SetupError."""
+    from rlexporter.outputs import notify
+
     addresses = Settings.load({}).notify
     if not addresses:
         raise SetupError("RLEXPORTER_NOTIFY is not set: export RLEXPORTER_NOTIFY='discord://ID/TOKEN', for example")
-    with needed_by("sending messages", NOTIFY):
-        from rlexporter.outputs import services
-
     taken = []
-    for kind, took in services.trial(addresses):
+    for kind, took in notify.trial(addresses):
         print(f"{kind}: {'sent' if took else 'not taken; is the address right, and can it be reached from here?'}")
         taken.append(took)
     return 0 if all(taken) else 1

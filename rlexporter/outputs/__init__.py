@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
-from rlexporter.model.errors import NOTIFY, OTLP, needed_by
+from rlexporter.model.errors import OTLP, needed_by
 from rlexporter.model.snapshot import RunState
 from rlexporter.outputs import notebook
 
@@ -46,10 +46,7 @@ def _notifier(run: Run, port: int) -> Ticker:
 
     settings = run.settings
     receivers: list[notify.Receiver] = [notebook.Cell()] if notebook.kernel() is not None else []
-    if settings.notify:
-        with needed_by("sending messages", NOTIFY):
-            from rlexporter.outputs.services import services
-        receivers += services(settings.notify)
+    receivers += notify.services(settings.notify)
     reachable = bool(settings.advertise) or not discovery.is_loopback(settings.host)
     address = f"{'https' if settings.tls_cert_file else 'http'}://{discovery.target(settings, port)}"
     page, failed = notify.Page(address, reachable), partial(run.failed, "notify")

@@ -1,7 +1,8 @@
 """Messages to a person: when something becomes critical, and when a run fails, is stuck or ends.
 
-They go to a person's telephone or mail (`services.py`), and into the notebook that trains. A message says what the page
-says first, so a cause comes before what follows from it, and symptoms are left out.
+They go to a person's telephone or mail, by `apprise` (Slack, Discord, Telegram, e-mail, ntfy, PagerDuty, webhooks and
+more), and into the notebook that trains. A message says what the page says first, so a cause comes before what follows
+from it, and symptoms are left out.
 """
 
 from __future__ import annotations
@@ -16,8 +17,10 @@ from typing import Protocol
 
 from rlexporter.catalog.conditions import CONDITION_NAMED
 from rlexporter.model.condition import Severity
+from rlexporter.model.errors import NOTIFY, SetupError, needed_by
+from rlexporter.model.incident import ACT, FINE, LOOK
 from rlexporter.model.snapshot import RunState, Snapshot
-from rlexporter.outputs.periodic import Ticker
+from rlexporter.outputs.periodic import Ticker, unlogged
 from rlexporter.status.samples import Samples
 from rlexporter.status.steps import ADDRESS, PID
 from rlexporter.status.verdict import Verdict, is_stalled, verdict
@@ -35,6 +38,8 @@ TRIES = 4
 """How often a message is sent to an address that does not take it: at once, and 2, 8 and 32 seconds later."""
 PATIENCE_SECONDS = 10.0
 """The most seconds that the end of a run waits for its last message."""
+_LOGGERS = ("apprise", "urllib3.connectionpool", "urllib3.util.retry")
+"""Loggers to which a plugin of apprise and its library write addresses."""
 
 
 class NotifyError(Exception):
@@ -59,6 +64,49 @@ class Receiver(Protocol):
 
     def send(self, message: Message) -> bool:
         """Send ``message``, in at most a few seconds; return False if it was not taken. Never raises."""
+
+
+class Service:
+    """One address. Raises SetupError if apprise is missing, or cannot use it; ``place``: which of the setting it is."""
+
+    def __init__(self, address: str, place: int) -> None:
+        with needed_by("sending messages", NOTIFY):
+            import apprise
+
+        self.kind = address.partition("://")[0]
+        """The part before `://`, such as `slack`; nothing else of an address is ever told."""
+        asset = apprise.AppriseAsset(app_id="rlexporter", app_url="")
+        with unlogged(_LOGGERS):
+            found = apprise.Apprise.instantiate(address, asset=asset) if "://" in address else None
+        if found is None:
+            raise SetupError(
+                f"RLEXPORTER_NOTIFY: address {place} is none that apprise can use (it is not shown, as it may hold a "
+                "secret): write it as github.com/caronc/apprise says, such as discord://ID/TOKEN or ntfy://TOPIC"
+            )
+        self._plugin = found
+        kinds = apprise.NotifyType
+        self._kinds = {ACT: kinds.FAILURE, LOOK: kinds.WARNING, FINE: kinds.SUCCESS}
+
+    def send(self, message: Message) -> bool:
+        """Send ``message``, in at most a few seconds; return False if it was not taken."""
+        kind = self._kinds[message.word]
+        try:
+            with unlogged(_LOGGERS):  # the plugin itself, since `Apprise` sends on another thread, which would be heard
+                return bool(self._plugin.notify(body=message.body, title=message.title, notify_type=kind))
+        except Exception:  # noqa: BLE001 - a hundred plugins fail in as many ways, and may say with which address
+            return False
+
+
+def services(addresses: Sequence[str]) -> list[Service]:
+    """Return the service at each address. Raises SetupError for one that cannot be used."""
+    return [Service(each, place) for place, each in enumerate(addresses, 1)]
+
+
+def trial(addresses: Sequence[str]) -> Iterator[tuple[str, bool]]:
+    """Send a message of no run to each address; yield its kind, and if it was taken. Raises SetupError."""
+    message = Message(LOOK, "rlexporter: a test", "If a run needs you, it says so here.")
+    for each in services(addresses):
+        yield each.kind, each.send(message)
 
 
 @dataclass(frozen=True, slots=True)
