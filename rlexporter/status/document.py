@@ -18,8 +18,7 @@ from rlexporter.model.metric import Metric, Series
 from rlexporter.model.snapshot import RunState, Snapshot
 from rlexporter.status import cards
 from rlexporter.status.account import incidents_as_json
-from rlexporter.status.curve import thinned
-from rlexporter.status.heatmap import HeatMap
+from rlexporter.status.curve import HeatMap, thinned
 from rlexporter.status.history import History, labelled, since
 from rlexporter.status.samples import Number, Samples, number, whole
 from rlexporter.status.steps import PID
@@ -150,8 +149,8 @@ def _heat_map(series: Series, of: HeatMap) -> dict[str, Any]:
         "smallest": _extreme(of.smallest),
         "largest": _extreme(of.largest),
         "every": of.every,
-        "steps": [column.step for column in columns],
-        "counts": [list(column.counts) for column in columns],
+        "steps": list(columns),
+        "counts": [list(counts) for counts in columns.values()],
     }
 
 

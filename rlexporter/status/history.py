@@ -12,9 +12,8 @@ from rlexporter.catalog.metrics import NAMED
 from rlexporter.model.histogram import Histogram, Nonfinite
 from rlexporter.model.metric import Series
 from rlexporter.model.snapshot import Snapshot
-from rlexporter.status.curve import Curve, Point
+from rlexporter.status.curve import Curve, HeatMap, Point
 from rlexporter.status.earlier import EarlierRun
-from rlexporter.status.heatmap import HeatMap
 
 RECENT_STEPS = 50
 """The steps that count as the last ones."""
