@@ -254,11 +254,11 @@ class Exporter:
         if not folder or not os.path.isdir(folder) or not self.snapshot.value("rl_steps_total"):
             return
         with run.errors.guard("event"), shutdown.holding(self._ending):
-            from rlexporter.outputs import kept_page
+            from rlexporter.status import page
 
             try:
                 server.note()  # the last step too
-                said = kept_page.keep(folder, self.snapshot, server.history, run.clock())
+                said = page.keep(folder, self.snapshot, server.history, run.clock())
             except OSError as error:
                 logger.info("the page of the run is not kept: %s", error)
             else:
@@ -295,10 +295,10 @@ class Exporter:
 
     def _given_to_compare(self, fallback: bool) -> EarlierRun | None:
         """Return the run of the page that the settings name, if any."""
-        from rlexporter.outputs import kept_page
+        from rlexporter.status import page
 
         file = self.run.settings.compare
-        return self._made("compare", lambda: kept_page.read(Path(file)), fallback) if file not in ("", ON) else None
+        return self._made("compare", lambda: page.read(Path(file)), fallback) if file not in ("", ON) else None
 
     def _close_outlets(self) -> None:
         outlets, self._outlets = self._outlets, []
@@ -377,10 +377,10 @@ def linger(exporter: Exporter) -> None:
 
 def _before(folder: str) -> EarlierRun | None:
     """Return the run whose page is kept in ``folder``; None where there is none that can be read."""
-    from rlexporter.outputs import kept_page
+    from rlexporter.status import page
 
     try:
-        return kept_page.read(Path(folder) / kept_page.PAGE_FILE)
+        return page.read(Path(folder) / page.PAGE_FILE)
     except SetupError:
         return None
 

@@ -13,13 +13,11 @@ from rlexporter.catalog.languages import CODES, language
 from rlexporter.commands import playback, recorded_alerts
 from rlexporter.commands.check import said, written
 from rlexporter.config.settings import Settings
-from rlexporter.outputs import kept_page
 from rlexporter.outputs.state_file import read_saved_state
 from rlexporter.run.run import Run
-from rlexporter.status import document, earlier
+from rlexporter.status import document, earlier, page
 from rlexporter.status.earlier import EarlierRun
 from rlexporter.status.history import History
-from rlexporter.status.page import page
 from rlexporter.status.samples import Samples
 from rlexporter.status.verdict import verdict
 
@@ -64,7 +62,7 @@ def run(options: argparse.Namespace) -> int:
         history.earlier = _earlier(options.compare, options.algorithm)
     data = {**document.kept(run.store.snapshot, history, run.clock(), spoken), **check}
     out = options.output or Path(f"{_file_name(name)}.html")
-    playback.write_beside(options.file, out, [page(data).encode()], "--output")
+    playback.write_beside(options.file, out, [page.page(data).encode()], "--output")
     print(f"wrote {out}: {word}. {text}")  # in English, as all that a terminal says
     return 0
 
@@ -72,7 +70,7 @@ def run(options: argparse.Namespace) -> int:
 def _earlier(file: str, algorithm: str) -> EarlierRun:
     """Return the run to compare with, from its page or from a log. Raises SetupError for a file that is neither."""
     if file.endswith(".html"):
-        return kept_page.read(Path(file))
+        return page.read(Path(file))
     history = History()
     run = playback.played(recording.read(file, algorithm), {}, lambda run: history.see(run.store.snapshot)).run
     return earlier.of_page(document.kept(run.store.snapshot, history, run.clock()))

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 import rlexporter
-from rlexporter.outputs.kept_page import PAGE_FILE
-from rlexporter.status.page import held
+from rlexporter.status.page import PAGE_FILE, held
 from tests import tiny
 from tests.adapters.marks import REAL_TRAINERS
 from tests.served import errors

@@ -1,4 +1,7 @@
-"""The page `/`, put together at import into one text that loads nothing: no build step, no other host."""
+"""The page `/`, put together at import into one text that loads nothing: no build step, no other host.
+
+That of a run that is over is kept beside its checkpoints: written when it ends, and read when another begins there.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +11,25 @@ import json
 import re
 from collections.abc import Mapping
 from importlib.resources import files
+from pathlib import Path
 from string import Template
 from typing import Any
 
+from rlexporter.atomic_file import write_whole
 from rlexporter.catalog.languages import CODES, ENGLISH, Language, language
+from rlexporter.model.errors import SetupError
+from rlexporter.model.snapshot import Snapshot
+from rlexporter.status import document, earlier
+from rlexporter.status.earlier import EarlierRun
+from rlexporter.status.history import History
 from rlexporter.status.samples import UNITS, singular
+
+PAGE_FILE = "rlexporter.html"
+"""Name of the file. It has no leading underscore: an upload of the folder to the hub takes it along."""
+
+_MOST_BYTES = 2_000_000
+"""A larger page has fewer points a curve."""
+_MOST_READ = 20_000_000
 
 _PARTS = (
     *("strings.js", "dom.js", "numbers.js", "plot.js", "curve.js", "distribution.js"),
@@ -31,7 +48,7 @@ _PARTS = (
 """The parts of the one script, in their order: they share a scope, and the last one starts."""
 
 
-def _read(name: str) -> str:
+def _part(name: str) -> str:
     return (files(__name__) / name).read_text(encoding="utf-8")
 
 
@@ -40,7 +57,7 @@ def _source(text: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
-STRINGS: Mapping[str, str] = json.loads(_read("strings.json"))
+STRINGS: Mapping[str, str] = json.loads(_part("strings.json"))
 """Every text of the page's own, by id, in English; an id ends in ``.one`` where a number has a form for one."""
 
 
@@ -57,10 +74,10 @@ def _literal(value: object) -> str:
     return json.dumps(value, allow_nan=False, ensure_ascii=False).replace("<", "\\u003c")
 
 
-_PAGE = Template(_read("page.html"))
-_STYLE = _read("page.css")
+_PAGE = Template(_part("page.html"))
+_STYLE = _part("page.css")
 _TEXTS = f"const STRINGS = {_literal({code: _strings(language(code)) for code in CODES})};\n"
-_SCRIPT = '"use strict";\n(() => {\n' + "\n".join([_TEXTS, *map(_read, _PARTS)]) + "})();\n"
+_SCRIPT = '"use strict";\n(() => {\n' + "\n".join([_TEXTS, *map(_part, _PARTS)]) + "})();\n"
 _IN_PAGE = (
     f"default-src 'none'; script-src {_source(_SCRIPT)}; style-src {_source(_STYLE)}; connect-src 'self'; "
     "img-src data:; base-uri 'none'; form-action 'none'"
@@ -93,3 +110,30 @@ def page(data: Mapping[str, Any] | None = None) -> str:
         held = f'<script type="application/json" id="data">{_literal(data)}</script>\n'
         spoken = language(data["status"].get("language", spoken.code))
     return _PAGE.substitute(policy=_IN_PAGE, language=spoken.code, style=_STYLE, data=held, script=_SCRIPT)
+
+
+def keep(folder: str, snapshot: Snapshot, history: History, now: float) -> str:
+    """Write the page into ``folder``; return what to tell a person. Raises OSError if it cannot be written."""
+    for points in (document.MOST_POINTS, document.POINTS, document.POINTS // 4):
+        data = document.kept(snapshot, history, now, points=points)
+        text = page(data)
+        if len(text.encode()) < _MOST_BYTES:
+            break
+    file = Path(folder) / PAGE_FILE
+    write_whole(file, text)
+    verdict, name = data["status"]["verdict"], snapshot.labels["run"]
+    return f"run {name} is over: {verdict['word']}. {verdict['text']} Its page: {file}"
+
+
+def read(file: Path) -> EarlierRun:
+    """Return the run whose page is ``file``, to compare another with. Raises SetupError if it is no page of a run."""
+    try:
+        if file.stat().st_size > _MOST_READ:
+            raise ValueError("it is larger than 20 MB")
+        return earlier.of_page(held(file.read_text(encoding="utf-8")))
+    except OSError as error:
+        raise SetupError(f"cannot read {file}: {error.strerror or error}") from None
+    except (LookupError, TypeError, ValueError):
+        raise SetupError(
+            f"{file} is no page of a run; `rlexporter report LOG -o PAGE.html` makes one of a log or a recording"
+        ) from None

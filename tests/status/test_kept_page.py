@@ -20,10 +20,9 @@ from rlexporter.catalog.metrics import CATALOG
 from rlexporter.model.errors import SetupError
 from rlexporter.model.snapshot import RunState
 from rlexporter.model.step import RunFacts, StepUpdate
-from rlexporter.outputs import kept_page
-from rlexporter.outputs.kept_page import PAGE_FILE
 from rlexporter.run import shutdown
-from rlexporter.status import document
+from rlexporter.status import document, page
+from rlexporter.status.page import PAGE_FILE
 from tests.conftest import fetch
 from tests.served import errors
 from tests.tools import ROOT, eventually
@@ -173,7 +172,7 @@ def test_a_page_that_cannot_be_kept(
         raise error
 
     caplog.set_level(logging.INFO, "rlexporter")
-    monkeypatch.setattr(kept_page, "write_whole", fail)
+    monkeypatch.setattr(page, "write_whole", fail)
     exporter = _train(tmp_path)
     exporter.close()
 
@@ -227,7 +226,7 @@ def test_a_signal_waits_for_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize("most", [MOST_BYTES, 500_000])
 def test_a_long_run_has_a_small_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int) -> None:
     """Of 10,000 steps, with everything that GRPO logs; where there are too many curves, each has fewer points."""
-    monkeypatch.setattr(kept_page, "_MOST_BYTES", most)
+    monkeypatch.setattr(page, "_MOST_BYTES", most)
     exporter = Exporter(run="r", algorithm="grpo", port=0).start()
     exporter.run.begin(RunFacts(algorithm="grpo", output_dir=str(tmp_path)))
     server = exporter._server
