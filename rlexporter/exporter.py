@@ -70,7 +70,7 @@ class Exporter:
         """True from the begin of a training until the page of its end is kept."""
         self._closes = threading.RLock()
         """Held by the thread that closes."""
-        self._ending = _Ending(self)
+        self._ending = shutdown.Ending(self, self.run.exit, self.run.preempt, self._patience, self.close, self._abandon)
 
     @property
     def name(self) -> str:
@@ -140,7 +140,7 @@ class Exporter:
         if self._server is not None or not run.serves:
             return self
         with needed_by("the endpoint", ENDPOINT):
-            from rlexporter.endpoint import auth, endpoint
+            from rlexporter.endpoint import app, auth, endpoint
             from rlexporter.outputs import prometheus
 
         earlier = self._given_to_compare(fallback)
@@ -153,7 +153,7 @@ class Exporter:
             raise SetupError(f"cannot serve: {error}; this process may start no more threads (ulimit -u)") from error
         self._server, run.note = server, server.note
         server.history.earlier = earlier
-        versions = (__version__, platform.python_version(), prometheus.VERSION, endpoint.VERSION)
+        versions = (__version__, platform.python_version(), prometheus.VERSION, app.VERSION)
         run.store.change(lambda builder: builder.set("rlexporter_build_info", 1.0, *versions))
         self._displaced = False
         shutdown.register(self._ending)
@@ -221,14 +221,10 @@ class Exporter:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.end(error)
-        if self._ending.patience() > 0:
-            threading.Thread(target=self._linger, name="rlexporter-linger", daemon=True).start()
+        if self._patience() > 0:
+            threading.Thread(target=linger, args=(self,), name="rlexporter-linger", daemon=True).start()
         else:
-            self._ending.close()
-
-    def _linger(self) -> None:
-        shutdown.wait([self._ending])
-        self.close()
+            self.close()
 
     def _give_way(self) -> None:
         """Leave the port to a newer exporter of this process; a training that begins later gets another one."""
@@ -325,46 +321,33 @@ class Exporter:
         self._close_outlets()
         self._keep_page(server)  # last: a process that will be killed has little time
 
-
-class _Ending:
-    """Ends an exporter with its process, as an `Ending`."""
-
-    def __init__(self, exporter: Exporter) -> None:
-        self.exporter = exporter
-
-    def exit(self, error: BaseException | None) -> None:
-        self.exporter.run.exit(error)
-
-    def preempt(self) -> None:
-        self.exporter.run.preempt()
-
-    def patience(self) -> float:
+    def _patience(self) -> float:
         """Return the most seconds to wait for scrapers that have not fetched the final state; 0 if there are none.
 
         A rank that has failed waits less: the other ranks wait for it in a collective, and the launcher for its end.
         """
-        server, run, hurries = self.exporter._server, self.exporter.run, self.exporter._peers_wait
+        server, run, hurries = self._server, self.run, self._peers_wait
         if server is None:
             return 0.0
+        from rlexporter.endpoint.scrapers import patience
+
         limit = min(run.settings.linger, _PEERS_WAIT_SECONDS) if hurries else run.settings.linger
-        return server.patience(run.sink.changed_at, limit, scrapes=2.0 if hurries else 2.5)
+        scrapers = server.fetches.scrapers(time.monotonic())
+        return patience(scrapers, run.sink.changed_at, limit, scrapes=2.0 if hurries else 2.5)
 
-    def close(self) -> None:
-        self.exporter.close()
-
-    def abandon(self) -> None:
+    def _abandon(self) -> None:
         """Let go of the port, in a forked child."""
-        server, self.exporter._server = self.exporter._server, None
-        self.exporter._outlets, self.exporter._card = [], None
-        self.exporter._closes = threading.RLock()
-        self.exporter.run.abandon()
+        server, self._server = self._server, None
+        self._outlets, self._card = [], None
+        self._closes = threading.RLock()
+        self.run.abandon()
         if server is not None:
             server.abandon()
 
 
 def serving() -> list[Exporter]:
     """Return the exporters of this process that have been started and not closed."""
-    return [ending.exporter for ending in shutdown.live() if isinstance(ending, _Ending)]
+    return [ending.of for ending in shutdown.live()]
 
 
 def linger(exporter: Exporter) -> None:
@@ -372,7 +355,8 @@ def linger(exporter: Exporter) -> None:
 
     This waits at most as long as the setting ``linger`` says, and not at all where no scraper was seen lately.
     """
-    exporter._linger()
+    shutdown.wait([exporter._ending])
+    exporter.close()
 
 
 def _before(folder: str) -> EarlierRun | None:
@@ -387,9 +371,9 @@ def _before(folder: str) -> EarlierRun | None:
 
 def _free(port: int) -> str:
     """Free ``port`` if an exporter of this process holds it; return the holder if that is impossible, else ""."""
-    for other in shutdown.live():
-        if isinstance(other, _Ending) and other.exporter.port == port:
-            if other.exporter.run.training:
-                return f"the exporter of run {other.exporter.name}, which is training in this process"
-            other.exporter._give_way()
+    for other in serving():
+        if other.port == port:
+            if other.run.training:
+                return f"the exporter of run {other.name}, which is training in this process"
+            other._give_way()
     return ""

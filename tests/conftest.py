@@ -15,7 +15,7 @@ import pytest
 
 from rlexporter.catalog.metrics import CATALOG
 from rlexporter.endpoint import server
-from rlexporter.exporter import Exporter, _Ending
+from rlexporter.exporter import Exporter
 from rlexporter.model.metric import Group, Key, Kind, Level, Metric, Series
 from rlexporter.model.step import RunFacts, StepUpdate
 from rlexporter.run import shutdown
@@ -136,8 +136,3 @@ def fetch(url: str, accept: str = "", **headers: str) -> tuple[int, str, dict[st
     except urllib.error.HTTPError as error:
         with error:
             return error.code, error.read().decode(), {k.lower(): v for k, v in error.headers.items()}
-
-
-def serving() -> list[Exporter]:
-    """The exporters of this process that are to be brought to their end with it."""
-    return [ending.exporter for ending in shutdown.live() if isinstance(ending, _Ending)]

@@ -17,9 +17,9 @@ import pytest
 
 from rlexporter import display
 from rlexporter.display import Display, _sparkline
-from rlexporter.exporter import Exporter
+from rlexporter.exporter import Exporter, serving
 from tests.adapters.broken import Clock
-from tests.conftest import fetch, serving
+from tests.conftest import fetch
 
 _LINE = {
     "reward": 1.2734,

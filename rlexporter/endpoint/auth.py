@@ -38,12 +38,9 @@ class Guards:
     a loopback address, to which an endpoint on such an address answers; None: it answers to any name.
     """
 
-    token: Callable[[], bytes] | None = None
-    tls: ssl.SSLContext | None = None
-    advertised: str | None = None
-
-
-NO_GUARDS = Guards()
+    token: Callable[[], bytes] | None
+    tls: ssl.SSLContext | None
+    advertised: str | None
 
 
 def guards(settings: Settings, failed: Callable[[Exception], None]) -> Guards:

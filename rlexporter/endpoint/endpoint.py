@@ -12,17 +12,15 @@ from collections.abc import Callable
 from threading import Lock, Thread
 
 from rlexporter.endpoint import server
-from rlexporter.endpoint.app import VERSION, application
-from rlexporter.endpoint.auth import NO_GUARDS, Authentication, Guards
+from rlexporter.endpoint.app import application
+from rlexporter.endpoint.auth import Authentication, Guards
 from rlexporter.endpoint.connections import Listener
-from rlexporter.endpoint.scrapers import Fetches, patience
+from rlexporter.endpoint.scrapers import Fetches
 from rlexporter.model.errors import SetupError
 from rlexporter.model.snapshot import Snapshot
 from rlexporter.outputs.periodic import Ticker
 from rlexporter.status.completions import Completions
 from rlexporter.status.history import History
-
-__all__ = ["VERSION", "Server", "claim"]
 
 logger = logging.getLogger("rlexporter")
 
@@ -82,18 +80,17 @@ class Server:
         sock: Listener,
         snapshot: Callable[[], Snapshot],
         failed: Callable[[Exception], None],
-        guards: Guards = NO_GUARDS,
-        steps: deque[Snapshot] | None = None,
-        completions: Completions | None = None,
+        guards: Guards,
+        steps: deque[Snapshot],
+        completions: Completions,
     ) -> None:
         """``snapshot`` returns what is served now; ``steps`` are the snapshots since the last `note`."""
-        completions = completions or Completions(0)
         self.fetches = Fetches()
         self.host, self.port = sock.getsockname()[:2]
         self.url = f"{'https' if guards.tls else 'http'}://{_reachable(self.host)}:{self.port}"
         self._socket = sock
         self._snapshot = snapshot
-        self._steps: deque[Snapshot] = deque() if steps is None else steps
+        self._steps = steps
         self._noting = Lock()
         self.history = History()
         self._watcher = Ticker("history", _HISTORY_SECONDS, self.note, failed)
@@ -118,13 +115,6 @@ class Server:
             while self._steps:
                 self.history.see(self._steps.popleft())
             self.history.see(self._snapshot())
-
-    def patience(self, final: float, limit: float, scrapes: float) -> float:
-        """Return the seconds to wait for scrapers that have not fetched since ``final`` (monotonic clock).
-
-        These are ``scrapes`` intervals of the slowest of them, at most ``limit``.
-        """
-        return patience(self.fetches.scrapers(time.monotonic()), final, limit, scrapes)
 
     def close(self) -> None:
         """Stop answering, free the port, and return when the threads have ended."""

@@ -18,9 +18,10 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from types import FrameType
-from typing import Any, Protocol
+from typing import Any
 
 SIGTERM_GRACE_SECONDS = 25.0
 """The time to end after SIGTERM: Kubernetes and torchrun kill after 30 seconds."""
@@ -28,23 +29,20 @@ SIGTERM_GRACE_SECONDS = 25.0
 _POLL_SECONDS = 0.05
 
 
-class Ending(Protocol):
-    """Something that must end with the process."""
+@dataclass(frozen=True, eq=False)
+class Ending:
+    """How ``of`` ends with the process."""
 
-    def exit(self, error: BaseException | None) -> None:
-        """Note that the interpreter ends, by ``error`` or without one."""
-
-    def preempt(self) -> None:
-        """Note that the process was told to end."""
-
-    def patience(self) -> float:
-        """Return the most seconds to wait for scrapers that have not seen the final state; 0 if there are none."""
-
-    def close(self) -> None:
-        """Stop."""
-
-    def abandon(self) -> None:
-        """Let go of what a forked child inherited."""
+    of: Any
+    exit: Callable[[BaseException | None], None]
+    """Notes that the interpreter ends, by an error or without one."""
+    preempt: Callable[[], None]
+    """Notes that the process was told to end."""
+    patience: Callable[[], float]
+    """Returns the most seconds to wait for scrapers that have not seen the final state; 0 if there are none."""
+    close: Callable[[], None]
+    abandon: Callable[[], None]
+    """Lets go of what a forked child inherited."""
 
 
 _live: list[Ending] = []

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from rlexporter.exporter import serving
 from tests.adapters.broken import Clock
-from tests.conftest import serving
 
 
 @pytest.fixture(autouse=True)

@@ -17,9 +17,10 @@ import torch
 
 from rlexporter import display
 from rlexporter.commands import main, replay
+from rlexporter.exporter import serving
 from tests import tools
 from tests.commands.serving import scrape
-from tests.conftest import DATA, fetch, serving
+from tests.conftest import DATA, fetch
 from tests.recording.logs import flat
 
 Sample = tuple[str, tuple[tuple[str, str], ...]]

@@ -21,12 +21,11 @@ import pytest
 import rlexporter
 from rlexporter.commands.main import main
 from rlexporter.commands.run import STARTUP
-from rlexporter.exporter import Exporter
+from rlexporter.exporter import Exporter, serving
 from rlexporter.integrations import registry
 from rlexporter.integrations.attach import attach_legacy
 from rlexporter.integrations.registry import after_import
 from rlexporter.run import shutdown
-from tests.conftest import serving
 
 WORDS = ["--port", "3", "-m", "x", "-h", "--", "--run=a b"]
 PRINTS = """

@@ -152,21 +152,10 @@ def test_without_a_handler_the_process_dies_of_the_signal(agent: str | None) -> 
     assert ("serving the final state until it has been scraped, at most" in said) is bool(agent)
 
 
-class Waiting:
+def waiting(looks: int, patience: float = 30.0) -> shutdown.Ending:
     """Something that is waited for, for so many looks at it."""
-
-    def __init__(self, looks: int, patience: float = 30.0) -> None:
-        self.looks = looks
-        self._patience = patience
-
-    def patience(self) -> float:
-        self.looks -= 1
-        return self._patience if self.looks >= 0 else 0.0
-
-    def exit(self, error: BaseException | None) -> None: ...
-    def preempt(self) -> None: ...
-    def close(self) -> None: ...
-    def abandon(self) -> None: ...
+    left = iter([patience] * looks)
+    return shutdown.Ending(left, print, print, lambda: next(left, 0.0), print, print)
 
 
 class Clock:
@@ -192,17 +181,17 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 def test_waiting_ends_with_the_last_scraper(clock: Clock) -> None:
     """Not with the first, and not with the limit."""
-    waiting = [Waiting(2), Waiting(4)]
-    shutdown.wait(waiting)
+    endings = [waiting(2), waiting(4)]
+    shutdown.wait(endings)
 
     assert clock.now < 1.0
-    assert all(each.looks < 0 for each in waiting)
+    assert [list(each.of) for each in endings] == [[], []]
 
 
 @pytest.mark.parametrize(("limits", "most"), [({}, 30.0), ({"limit": 0.3}, 0.3)])
 def test_waiting_is_bounded(clock: Clock, limits: dict[str, float], most: float) -> None:
     """By the patience of the most patient, and by the limit."""
-    shutdown.wait([Waiting(10**6, 0.3), Waiting(10**6)], **limits)
+    shutdown.wait([waiting(10**6, 0.3), waiting(10**6)], **limits)
 
     assert clock.now == pytest.approx(most, abs=2 * shutdown._POLL_SECONDS)
 
@@ -214,7 +203,7 @@ def test_ctrl_c_ends_waiting(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> N
         raise KeyboardInterrupt
 
     monkeypatch.setattr(clock, "sleep", interrupt)
-    shutdown.wait([Waiting(10**6)])
+    shutdown.wait([waiting(10**6)])
 
     assert clock.now == 0.0
 

@@ -16,7 +16,7 @@ from typing import Any
 from rlexporter import Exporter
 from rlexporter.commands.main import main
 from rlexporter.demo import quiet, tiny
-from tests.conftest import serving
+from rlexporter.exporter import serving
 
 FOLDER = "WATCHED_DEMO"
 HEALTHY, CRITICAL = "healthy", "critical"
