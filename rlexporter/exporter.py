@@ -12,6 +12,7 @@ import platform
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -144,7 +145,7 @@ class Exporter:
             from rlexporter.outputs import prometheus
 
         earlier = self._given_to_compare(fallback)
-        guards = auth.guards(run.settings, lambda error: run.failed("auth", error))
+        guards = auth.guards(run.settings, partial(run.errors.add, "auth"))
         port = run.settings.port and run.settings.port + run.local_rank
         sock = endpoint.claim(run.settings.host, port, free=_free, fallback=fallback)
         try:
@@ -175,7 +176,7 @@ class Exporter:
             self._open_outlets(sock.getsockname()[1], fallback)
             steps = run.store.keep_steps()
             server = endpoint.Server(
-                sock, run.current, lambda error: run.failed("scrape", error), guards, steps, run.completions
+                sock, run.current, partial(run.errors.add, "scrape"), guards, steps, run.completions
             )
             undo.callback(server.close)
             server.start()
@@ -209,7 +210,7 @@ class Exporter:
         from rlexporter.outputs import notebook
 
         self._close_card()
-        made = notebook.show(self._repr_html_, repr(self), lambda error: self.run.failed("card", error))
+        made = notebook.show(self._repr_html_, repr(self), partial(self.run.errors.add, "card"))
         if made is not None and self._server is not None:
             self._card = made
             made.start()
@@ -286,7 +287,7 @@ class Exporter:
         except SetupError as error:
             if not fallback:
                 raise
-            self.run.failed(where, error)
+            self.run.errors.add(where, error)
             return None
 
     def _given_to_compare(self, fallback: bool) -> EarlierRun | None:

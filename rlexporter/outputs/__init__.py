@@ -28,12 +28,12 @@ def wanted(run: Run, port: int) -> Iterator[tuple[str, Callable[[], Ticker]]]:
             begun = run.state is not RunState.STARTING
             return state_file.path(settings.state_file, run.output_dir, run.rank, begun=begun)
 
-        failed = partial(run.failed, "state")
+        failed = partial(run.errors.add, "state")
         yield "state", partial(state_file.keeper, run.current, path, settings.state_interval, failed)
     if settings.discovery_dir:
         from rlexporter.outputs import discovery
 
-        failed = partial(run.failed, "discovery")
+        failed = partial(run.errors.add, "discovery")
         yield "discovery", partial(discovery.announcer, settings, port, lambda: (run.known_as, run.rank), failed)
     if run.rank == 0 and (settings.notify or notebook.kernel() is not None):
         yield "notify", partial(_notifier, run, port)
@@ -49,7 +49,7 @@ def _notifier(run: Run, port: int) -> Ticker:
     receivers += notify.services(settings.notify)
     reachable = bool(settings.advertise) or not discovery.is_loopback(settings.host)
     address = f"{'https' if settings.tls_cert_file else 'http'}://{discovery.target(settings, port)}"
-    page, failed = notify.Page(address, reachable), partial(run.failed, "notify")
+    page, failed = notify.Page(address, reachable), partial(run.errors.add, "notify")
     return notify.Notifier(receivers, run.current, page, failed, warnings=settings.notify_warnings)
 
 
@@ -57,4 +57,4 @@ def _pusher(setting: str, run: Run) -> Ticker:
     with needed_by("push by OTLP", OTLP):
         from rlexporter.outputs import otlp
 
-        return otlp.pusher(setting, lambda: run.current() if run.known_as else None, partial(run.failed, "otlp"))
+        return otlp.pusher(setting, lambda: run.current() if run.known_as else None, partial(run.errors.add, "otlp"))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from rlexporter.atomic_file import of_rank
@@ -20,7 +22,6 @@ from rlexporter.recording.writer import Recorder
 from rlexporter.run import identity, rank_view, shutdown
 from rlexporter.run.brake import Brake
 from rlexporter.run.error_log import ErrorLog
-from rlexporter.run.garbage import Frozen
 from rlexporter.run.sink import RunSink
 from rlexporter.status.completions import Completions
 from rlexporter.store.store import Store
@@ -73,7 +74,7 @@ class Run:
         self._facts = RunFacts()
         self._settled = self._driven = False
         self._shown: tuple[Snapshot, Snapshot] | None = None  # the last snapshot, and its part that is this rank's own
-        self._frozen = Frozen()
+        self._frozen = False
         self._describe(self._facts)
         self.store.enter(self.state)
 
@@ -135,10 +136,6 @@ class Run:
             self._shown = (snapshot, rank_view.own(snapshot, self.settings.ranks))
         return self._shown[1]
 
-    def failed(self, where: str, error: Exception) -> None:
-        """Count an error of the exporter's own, and log the first of its kind. Never raises. For any thread."""
-        self.errors.add(where, error)
-
     def log(self, stats: Mapping[str, object], step: int | None = None) -> None:
         """Take a log line. What comes first, a line or a tensor, starts the run if no adapter drives it."""
         self._start("log")
@@ -173,8 +170,10 @@ class Run:
             self._introduce()
             self._enter(RunState.RUNNING)
             shutdown.chain_sigterm()
-            if self.settings.gc_freeze:
-                self._frozen.freeze()
+            if self.settings.gc_freeze and not gc.get_freeze_count():  # else somebody else has frozen objects
+                gc.collect()
+                gc.freeze()  # what exists now: each full collection would look at it
+                self._frozen = True
 
     def end(self, error: BaseException | None = None) -> None:
         """Note that the run has ended: by itself, by Ctrl-C or sys.exit (stopped), or by another exception (failed)."""
@@ -186,7 +185,7 @@ class Run:
         self.sink.bring_in()
         with self.sink.changing("event"):
             self.training = False
-            self._frozen.thaw()
+            self._thaw()
             with self.errors.guard("tap"):  # after an error of the device its counts cannot be sent any more
                 self.sink.drain()
             with self.errors.guard("event"):
@@ -223,7 +222,7 @@ class Run:
         """Begin to record if the settings ask for it. Raises SetupError for a file that cannot be written."""
         if self.settings.record and self.sink.recorder is None:
             path = str(of_rank(self.settings.record, self.rank))
-            self.sink.recorder = Recorder(path, lambda error: self.failed("record", error))
+            self.sink.recorder = Recorder(path, partial(self.errors.add, "record"))
 
     def stop_recording(self) -> None:
         """End the recording, if there is one."""
@@ -233,7 +232,7 @@ class Run:
 
     def close(self) -> None:
         """Take every wrapper off, and end the recording."""
-        self._frozen.thaw()
+        self._thaw()
         self.sink.close()
         self.stop_recording()
 
@@ -241,6 +240,12 @@ class Run:
         """Detach from the parent in a forked child: nothing that the child logs is recorded."""
         self.sink.abandon()
         self.store.renew_lock()
+
+    def _thaw(self) -> None:
+        """Have garbage collections look at everything again."""
+        if self._frozen:
+            self._frozen = False
+            gc.unfreeze()
 
     def _enter(self, state: RunState, exception: str = "") -> None:
         self.state = state

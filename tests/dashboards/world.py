@@ -173,7 +173,7 @@ def _everything(exporter: Exporter, step: int) -> None:
     exporter.run.sink.signal("entropy", "AttributeError: no logits", error=True)
     exporter.run.store.phase("rollout")
     exporter.run.sink.saved(step)
-    exporter.run.failed("state", OSError("no space is left"))
+    exporter.run.errors.add("state", OSError("no space is left"))
 
 
 def _break(exporter: Exporter, number: int) -> None:
