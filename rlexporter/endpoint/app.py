@@ -66,7 +66,6 @@ class Body:
 
     @cached_property
     def zipped(self) -> bytes:
-        """Return the body, compressed."""
         return gzip.compress(self.body, compresslevel=6, mtime=0)
 
 

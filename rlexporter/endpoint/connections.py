@@ -152,7 +152,6 @@ class Connections:
                 connection.shut()
 
     def shut(self, *stages: Stage) -> None:
-        """Shut all connections in one of ``stages``."""
         for connection in self._accepted.values():
             if connection.stage in stages:
                 connection.shut()

@@ -78,7 +78,6 @@ class HTTPServer:
 
     @property
     def started(self) -> bool:
-        """Tell whether requests are answered."""
         return self._uvicorn.started
 
     def stop(self) -> None:

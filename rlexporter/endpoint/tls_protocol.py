@@ -27,7 +27,6 @@ class TLSProtocol(asyncio.Protocol):
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin a handshake on ``transport``."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         self._inside = _Inside(transport, self._tls, self._outgoing, self._context)
@@ -53,17 +52,14 @@ class TLSProtocol(asyncio.Protocol):
             self._transport.close()
 
     def pause_writing(self) -> None:
-        """Tell the inner protocol that the other side does not take what is sent."""
         if self._inner is not None:
             self._inner.pause_writing()
 
     def resume_writing(self) -> None:
-        """Tell the inner protocol that the other side takes data again."""
         if self._inner is not None:
             self._inner.resume_writing()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Tell the inner protocol that the connection has ended."""
         if self._inner is not None:
             self._inner.connection_lost(exc)
 

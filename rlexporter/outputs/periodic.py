@@ -48,7 +48,6 @@ class Ticker:
         self._thread = Thread(target=self._run, name=f"rlexporter-{name}", daemon=True)
 
     def start(self) -> None:
-        """Start the thread."""
         self._thread.start()
 
     def wake(self) -> None:

@@ -94,13 +94,11 @@ def text(snapshot: Snapshot) -> str:
 class SavedState:
     """The snapshot of a run at ``time``, in seconds since the epoch."""
 
-    path: Path
     time: float
     snapshot: Snapshot
 
     @property
     def state(self) -> RunState:
-        """Return the state that the run was in."""
         return self.snapshot.state or RunState.STARTING
 
 
@@ -114,7 +112,7 @@ def read_saved_state(path: str | Path) -> SavedState | None:
     if not isinstance(saved, dict) or saved.get("event") != "snapshot":
         return None
     try:
-        return SavedState(path, float(saved["time"]), _snapshot(saved))
+        return SavedState(float(saved["time"]), _snapshot(saved))
     except Exception as error:  # noqa: BLE001 - a foreign file can be wrong in any way
         raise UnreadableError(f"{path}: is no state of a run: {type(error).__name__}: {error}") from None
 

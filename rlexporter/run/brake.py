@@ -16,7 +16,7 @@ from rlexporter.store.store import Store
 
 
 class Brake:
-    """Turns the incidents of a run into orders, each incident once. Only the training thread calls it."""
+    """Turns the incidents of a run into orders, each incident once: the `Brake` of `rlexporter.model.sink`."""
 
     def __init__(self, settings: Settings, store: Store, errors: ErrorLog) -> None:
         self._asked, self._patience = settings.on_critical, settings.on_critical_patience
@@ -50,7 +50,6 @@ class Brake:
         return Orders(SAVE in asked, STOP in asked, " ".join(dict.fromkeys(asked.values())))
 
     def obeyed(self, orders: Orders) -> None:
-        """Note that the trainer does what was asked for, here or on another rank."""
         self.stops |= orders.stop
 
     def _new(self) -> Iterator[Incident]:

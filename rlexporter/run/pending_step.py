@@ -21,11 +21,8 @@ class PendingStep:
         self._named = named
         self._undefined: dict[str, int] = {}
         self._values: dict[str, list[float]] = {}
-        self._overhead = 0.0
-
-    def cost(self, seconds: float) -> None:
-        """Add ``seconds`` that observing has cost the training thread."""
-        self._overhead += seconds
+        self.overhead = 0.0
+        """The seconds that observing has cost the training thread since they were taken last."""
 
     def series(self, name: str, labels: tuple[str, ...]) -> Series:
         """Return the series of the metric ``name`` with these ``labels``. Raises LookupError for an unknown name."""
@@ -66,7 +63,7 @@ class PendingStep:
 
     def take_overhead(self) -> float:
         """Return the seconds that observing has cost since the last call."""
-        overhead, self._overhead = self._overhead, 0.0
+        overhead, self.overhead = self.overhead, 0.0
         return overhead
 
 
@@ -88,12 +85,10 @@ class PhaseTimer:
         return self._open[-1] if self._open else ""
 
     def enter(self, name: str) -> None:
-        """Begin the phase ``name``."""
         self._account()
         self._open.append(name)
 
     def leave(self) -> None:
-        """End the innermost phase."""
         self._account()
         self._open.pop()
 

@@ -29,7 +29,7 @@ from rlexporter.version import __version__
 
 
 class Run:
-    """The life of one run in this process, from its name to its end.
+    """The life of one run in this process, from its name to its end: a `TrainedRun` of `rlexporter.model.sink`.
 
     ``clock``: seconds since the epoch. ``begins``: called before a training begins; ``urgent``: after what should leave
     the process at once, as `Store` says; ``ended``: called after `end`, but not after `exit`. After the setup
@@ -114,7 +114,6 @@ class Run:
 
     @property
     def good_checkpoint(self) -> int | None:
-        """Return the step of the newest good checkpoint; None while there is none."""
         return self.watch.checkpoints.good
 
     @property
@@ -149,7 +148,6 @@ class Run:
         self.sink.observe_at_once(name, values, mask, **labels)
 
     def prepare(self, facts: RunFacts) -> None:
-        """Take over the facts of a run that a trainer may begin later."""
         with self.sink.changing("event"):
             self._driven = True
             if not self._settled:
@@ -157,7 +155,6 @@ class Run:
             self._describe(facts)
 
     def begin(self, facts: RunFacts) -> None:
-        """Note that a training begins now, for the first time or again."""
         with self.errors.guard("event"):
             self._begins(facts)
         with self.sink.changing("event"):
@@ -225,7 +222,6 @@ class Run:
             self.sink.recorder = Recorder(path, partial(self.errors.add, "record"))
 
     def stop_recording(self) -> None:
-        """End the recording, if there is one."""
         recorder, self.sink.recorder = self.sink.recorder, None
         if recorder is not None:
             recorder.close()

@@ -31,7 +31,7 @@ _KEYS = frozenset(key.name for metric in NAMED.values() for key in metric.keys i
 
 
 class RunSink:
-    """Feeds a store: the `rlexporter.model.sink.Sink` of one run.
+    """Feeds a store: the `Sink` of one run, as `rlexporter.model.sink` describes its methods.
 
     ``serves_logs``: returns True if this rank serves what is logged; logs are reduced over all ranks, so that only one
     rank may serve them. The training thread calls everything here except `fold`, which any thread may call.
@@ -85,7 +85,6 @@ class RunSink:
                 self.recorder.log(self._store.step, stats if served else {}, awaits=awaits)
 
     def advance(self, update: StepUpdate) -> None:
-        """Note that a step is done that has no log line."""
         with self.changing("step"):
             shutdown.chain_sigterm()
             self.fold()
@@ -96,12 +95,10 @@ class RunSink:
                 self.recorder.step(update, awaits=awaits)
 
     def saved(self, step: int) -> None:
-        """Note that a checkpoint of ``step`` was written."""
         with self.changing("event"):
             self._store.saved(step)
 
     def observe(self, name: str, values: Any, mask: Any = None, labels: tuple[str, ...] = ()) -> None:
-        """Count values of this step in a metric, as `Sink.observe` says."""
         series = self._tapped.get((name, labels))
         if series is None:
             series = self._tapped[name, labels] = self._pending.series(name, labels)
@@ -116,7 +113,7 @@ class RunSink:
             self._store.tap(series.metric)
             if on_gpu(values):
                 self._pending.tally.add(series, values, mask)
-                self._pending.cost(time.perf_counter() - started)
+                self._pending.overhead += time.perf_counter() - started
             else:
                 self._count_on_host(series, values, mask, started)
 
@@ -147,7 +144,6 @@ class RunSink:
         return kept
 
     def undefined(self, name: str, count: int) -> None:
-        """Count values of a metric that were not given."""
         self._pending.undefined(name, count)
 
     def evaluated(self) -> None:
@@ -156,7 +152,6 @@ class RunSink:
             self._absorb(self._pending.part(self._store.step))
 
     def values(self, numbers: Mapping[str, list[float]]) -> None:
-        """Take the numbers of this step that the trainer is about to average, by log key."""
         if self._serves_logs():
             self._pending.values(numbers)
 
@@ -168,14 +163,12 @@ class RunSink:
                     self._completions.see(self._store.step + (not done), rollout)
 
     def signal(self, name: str, reason: str = "", *, error: bool = False) -> None:
-        """Say whether a signal can be seen in this run; ``reason``: why not; ``error``: it should have been."""
         if self._signals.get(name) != reason:
             self._signals[name] = reason
             self._store.signal(name, reason, "error" if error else "configuration")
 
     @contextlib.contextmanager
     def observing(self, signal: str) -> Iterator[None]:
-        """Attribute what is observed inside the block to ``signal``; an error there costs only this signal."""
         started, nested, self._observing = time.perf_counter(), self._observing, True
         try:
             yield
@@ -189,11 +182,10 @@ class RunSink:
         finally:
             self._observing = nested
             if not nested:
-                self._pending.cost(time.perf_counter() - started)
+                self._pending.overhead += time.perf_counter() - started
 
     @contextlib.contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        """Count the time inside the block as that of the phase ``name`` of the step."""
         with self.guard("tap"):
             self._pending.phases.enter(name)
             self._store.phase(name)
@@ -210,11 +202,9 @@ class RunSink:
             self._pending.tally.flush(self._store.step + 1)
 
     def guard(self, where: str) -> contextlib.AbstractContextManager[None]:
-        """Keep errors inside the block from the trainer."""
         return self._errors.guard(where)
 
     def on_close(self, undo: Callable[[], None]) -> None:
-        """Call ``undo`` when the exporter is closed."""
         self._undo.append(undo)
 
     def before_end(self, act: Callable[[], None]) -> None:
@@ -228,7 +218,6 @@ class RunSink:
                 act()
 
     def close(self) -> None:
-        """Take every wrapper off."""
         while self._undo:
             with self.guard("exit"):
                 self._undo.pop()()
@@ -282,7 +271,6 @@ class RunSink:
         return None
 
     def _texts(self, stats: Mapping[str, object]) -> Mapping[str, object]:
-        """Return a line whose keys are texts."""
         if all(isinstance(key, str) for key in stats):
             return stats
         kept = {}
@@ -317,7 +305,7 @@ class RunSink:
     def _count_on_host(self, series: Series, values: Any, mask: Any, started: float) -> None:
         """Serve the counts of ``values`` at once, with what this has cost since ``started``."""
         counted = host.count(values, series.metric.bounds, mask)
-        self._pending.cost(time.perf_counter() - started)
+        self._pending.overhead += time.perf_counter() - started
         overhead = self._pending.take_overhead()
         self._absorb(StepUpdate(step=self._store.step, seen={series: counted}, overhead=overhead))
 

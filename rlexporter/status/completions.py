@@ -5,25 +5,16 @@ They are kept in this process alone: no series, no recording and no page that is
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from math import isnan
-from typing import Any, NamedTuple
+from typing import Any
 
 from rlexporter.model.sink import Rollout
-from rlexporter.status.samples import Number, number
+from rlexporter.status.samples import number
 
 _LONGEST = 4000
 _TAIL = 1000
 """The signs at the end of a longer text that are kept: an answer often stands there."""
-
-
-class Completion(NamedTuple):
-    """One completion. ``reward``: the sum of its ``rewards``, by function, with their weights."""
-
-    prompt: str
-    completion: str
-    reward: Number
-    rewards: Mapping[str, Number]
 
 
 class Completions:
@@ -31,7 +22,7 @@ class Completions:
 
     def __init__(self, most: int) -> None:
         self.most = most
-        self._kept: tuple[int | None, Mapping[str, Sequence[Completion]]] = (None, {})
+        self._kept: dict[str, Any] = {"step": None, "best": [], "worst": [], "last": []}
 
     def see(self, step: int, rollout: Rollout) -> None:
         """Keep of ``rollout``, which the training of ``step`` began with, what is worth reading."""
@@ -39,19 +30,20 @@ class Completions:
         known = [i for i in range(count) if not isnan(rollout.totals[i])]
         ranked = sorted(known, key=rollout.totals.__getitem__)
         chosen = {"best": ranked[::-1], "worst": ranked, "last": range(count - 1, -1, -1)}
-        self._kept = step, {kind: [_one(rollout, i) for i in places[: self.most]] for kind, places in chosen.items()}
+        kept = {kind: [_one(rollout, i) for i in places[: self.most]] for kind, places in chosen.items()}
+        self._kept = {"step": step, **kept}
 
     def as_json(self) -> dict[str, Any]:
         """Return the document of `/api/completions`."""
-        step, kept = self._kept
-        told = {kind: [each._asdict() for each in kept.get(kind, ())] for kind in ("best", "worst", "last")}
-        return {"version": 1, "most": self.most, "step": step, **told}
+        return {"version": 1, "most": self.most, **self._kept}
 
 
-def _one(rollout: Rollout, place: int) -> Completion:
+def _one(rollout: Rollout, place: int) -> dict[str, Any]:
+    """Return one completion. ``reward``: the sum of its ``rewards``, by function, with their weights."""
     rewards = {name: number(values[place]) for name, values in rollout.rewards.items()}
     prompt, completion = (_text(texts[place]) for texts in (rollout.prompts, rollout.completions))
-    return Completion(prompt, completion, number(rollout.totals[place]), rewards)
+    reward = number(rollout.totals[place])
+    return {"prompt": prompt, "completion": completion, "reward": reward, "rewards": rewards}
 
 
 def _text(given: object) -> str:

@@ -70,7 +70,6 @@ class Curve:
                 self._halve()
 
     def points(self) -> list[Point]:
-        """Return the points."""
         if self._first is None or self._last is None:
             return []
         points = [self._first, *zip(self._steps, self._values, strict=True), *self._open]

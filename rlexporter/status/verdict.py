@@ -131,17 +131,14 @@ def _of_incidents(speaking: Sequence[Incident], samples: Samples, language: Lang
         return None
     first, word = speaking[0], worst(speaking)
     condition = CONDITION_NAMED[first.condition]
+    left = any(incident.standing is not Standing.OVER for incident in speaking[1:])
     return Verdict(
-        *(word, "condition", [], told(first, samples, language, followed=any(map(_is_left, speaking[1:])))),
+        *(word, "condition", [], told(first, samples, language, followed=left)),
         steps.of_incident(first, word, samples, language),
         steps.remedies(condition.remedies, samples, language),
         runbook(condition.alert),
         curve(first, samples),
     )
-
-
-def _is_left(incident: Incident) -> bool:
-    return incident.standing is not Standing.OVER
 
 
 def _all_pass(samples: Samples, language: Language) -> str:
