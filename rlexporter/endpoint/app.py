@@ -94,7 +94,7 @@ class Bodies:
         return body
 
 
-class _Served:
+class Served:
     """What one application serves. Handlers find it by the request: FastAPI keeps every function that it was given."""
 
     def __init__(
@@ -120,16 +120,10 @@ class _Served:
         return encoded(self.snapshot()) if names else self.scrapes.get(prometheus.content_type(accept), encoded)
 
 
-def application(
-    snapshot: Callable[[], Snapshot],
-    history: History,
-    completions: Completions,
-    fetches: Fetches,
-    failed: Callable[[Exception], None],
-) -> FastAPI:
+def application(served: Served, failed: Callable[[Exception], None]) -> FastAPI:
     """Return the application. ``failed`` gets every error in an answer; the answer itself does not show it."""
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
-    app.state.served = _Served(snapshot, history, completions, fetches)
+    app.state.served = served
 
     @app.exception_handler(Exception)
     async def broken(_: Request, error: Exception) -> Response:
@@ -141,9 +135,9 @@ def application(
     return app
 
 
-def _served(request: Request) -> _Served:
+def _served(request: Request) -> Served:
     served = request.app.state.served
-    assert isinstance(served, _Served)
+    assert isinstance(served, Served)
     return served
 
 

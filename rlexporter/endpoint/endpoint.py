@@ -12,7 +12,7 @@ from collections.abc import Callable
 from threading import Lock, Thread
 
 from rlexporter.endpoint import server
-from rlexporter.endpoint.app import application
+from rlexporter.endpoint.app import Served, application
 from rlexporter.endpoint.auth import Authentication, Guards
 from rlexporter.endpoint.connections import Listener
 from rlexporter.endpoint.scrapers import Fetches
@@ -94,7 +94,8 @@ class Server:
         self._noting = Lock()
         self.history = History()
         self._watcher = Ticker("history", _HISTORY_SECONDS, self.note, failed)
-        app = Authentication(application(snapshot, self.history, completions, self.fetches, failed), guards)
+        served = Served(snapshot, self.history, completions, self.fetches)
+        app = Authentication(application(served, failed), guards)
         self._server = server.HTTPServer(app, sock, guards.tls, failed)
         self._thread = Thread(target=self._server.work, name=f"rlexporter-http-{self.port}", daemon=True)
 

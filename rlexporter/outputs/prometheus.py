@@ -39,9 +39,8 @@ _END = b"# EOF\n"
 """The last line of an OpenMetrics text."""
 
 _Labels = tuple[tuple[str, str], ...]
-_Points = tuple["array[float]", "array[float]"]
-"""Times, and the value at each."""
-_Series = dict[tuple[str, _Labels], _Points]
+_Series = dict[tuple[str, _Labels], tuple["array[float]", "array[float]"]]
+"""By name and labels the times of a series, and the value at each."""
 
 
 def encode(snapshot: Snapshot, accept: str, names: Iterable[str] = (), *, process: bool = False) -> tuple[bytes, str]:
@@ -170,7 +169,8 @@ class Backfill:
     def __init__(self, labels: Mapping[str, str]) -> None:
         self._labels = labels
         self._families: dict[str, MetricFamily] = {}
-        self._series: dict[str, _Series] = {}
+        self._series: dict[str, dict[_Labels, _Series]] = {}
+        """By name of the family, the buckets of a histogram together: the format wants each moment in one piece."""
         self.newest: Snapshot | None = None
         self.last = 0.0
         self.moments = 0
@@ -183,9 +183,9 @@ class Backfill:
         for family in families(replace(snapshot, labels={**snapshot.labels, **self._labels})):
             family_series = self._series.setdefault(family.name, {})
             for sample in family.samples:
-                times, values = family_series.setdefault(
-                    (sample.name, tuple(sample.labels.items())), (array("d"), array("d"))
-                )
+                labels = tuple(sample.labels.items())
+                members = family_series.setdefault(tuple(label for label in labels if label[0] != "le"), {})
+                times, values = members.setdefault((sample.name, labels), (array("d"), array("d")))
                 times.append(time)
                 values.append(sample.value)
             family.samples = []
@@ -195,24 +195,15 @@ class Backfill:
         """Yield the text, family by family."""
         encoder, _ = choose_encoder("application/openmetrics-text; version=1.0.0")
         for name, family in sorted(self._families.items()):
-            for members in _by_labels(self._series[name]):
-                rows = (
+            for members in self._series[name].values():
+                named = [(sample, dict(labels)) for sample, labels in members]
+                points = (
                     (at, i, value)
-                    for i, (_, _, points) in enumerate(members)
-                    for at, value in zip(*points, strict=True)
+                    for i, series in enumerate(members.values())
+                    for at, value in zip(*series, strict=True)
                 )
-                for at, i, value in sorted(rows):
-                    sample, labels, _ = members[i]
-                    family.add_sample(sample, labels, value, at)
+                for at, i, value in sorted(points):
+                    family.add_sample(*named[i], value, at)
             yield encoder(_Families([family])).removesuffix(_END)
             family.samples = []
         yield _END
-
-
-def _by_labels(family_series: _Series) -> Iterable[list[tuple[str, dict[str, str], _Points]]]:
-    """Return a family's series, the buckets of a histogram together: the format wants each moment in one piece."""
-    groups: dict[_Labels, list[tuple[str, dict[str, str], _Points]]] = {}
-    for (sample, labels), points in family_series.items():
-        own = tuple(label for label in labels if label[0] != "le")
-        groups.setdefault(own, []).append((sample, dict(labels), points))
-    return groups.values()

@@ -75,19 +75,20 @@ def path(setting: str, output_dir: str | None, rank: int, *, begun: bool) -> str
 
 def text(snapshot: Snapshot) -> str:
     """Return ``snapshot`` as JSON, with NaN and Infinity as Python's json writes them."""
-    bounds = {series.metric.series: counted.bounds for series, counted in snapshot.buckets.items()}
-    state = {"labels": snapshot.labels, "samples": snapshot.samples, "buckets": snapshot.buckets, "bounds": bounds}
-    incidents = [asdict(incident) for incident in snapshot.incidents]
-    keys = {
+    state = {
+        "event": "snapshot",
+        "version": __version__,
+        "time": time.time(),
         "framework": snapshot.framework,
         "family": snapshot.family,
-        "incidents": incidents,
+        "incidents": [asdict(incident) for incident in snapshot.incidents],
         "reasons": {**snapshot.reasons},
+        "labels": snapshot.labels,
+        "samples": snapshot.samples,
+        "buckets": snapshot.buckets,
+        "bounds": {series.metric.series: counted.bounds for series, counted in snapshot.buckets.items()},
     }
-    return (
-        json.dumps(codec.plain({"event": "snapshot", "version": __version__, "time": time.time(), **keys, **state}))
-        + "\n"
-    )
+    return json.dumps(codec.plain(state)) + "\n"
 
 
 @dataclass(frozen=True, slots=True)

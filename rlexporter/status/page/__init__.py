@@ -32,19 +32,8 @@ _MOST_BYTES = 2_000_000
 _MOST_READ = 20_000_000
 
 _PARTS = (
-    *("strings.js", "dom.js", "numbers.js", "plot.js", "curve.js", "distribution.js"),
-    *(
-        "header.js",
-        "verdict.js",
-        "timeline.js",
-        "cards.js",
-        "alerts.js",
-        "lists.js",
-        "completions.js",
-        "table.js",
-        "live.js",
-    ),
-)
+    "strings dom numbers plot curve distribution header verdict timeline cards alerts lists completions table live"
+).split()
 """The parts of the one script, in their order: they share a scope, and the last one starts."""
 
 
@@ -77,7 +66,7 @@ def _literal(value: object) -> str:
 _PAGE = Template(_part("page.html"))
 _STYLE = _part("page.css")
 _TEXTS = f"const STRINGS = {_literal({code: _strings(language(code)) for code in CODES})};\n"
-_SCRIPT = '"use strict";\n(() => {\n' + "\n".join([_TEXTS, *map(_part, _PARTS)]) + "})();\n"
+_SCRIPT = '"use strict";\n(() => {\n' + "\n".join([_TEXTS, *(_part(f"{name}.js") for name in _PARTS)]) + "})();\n"
 _IN_PAGE = (
     f"default-src 'none'; script-src {_source(_SCRIPT)}; style-src {_source(_STYLE)}; connect-src 'self'; "
     "img-src data:; base-uri 'none'; form-action 'none'"
