@@ -10,7 +10,6 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from rlexporter.model.errors import OTLP, needed_by
-from rlexporter.model.snapshot import RunState
 from rlexporter.outputs import notebook
 
 if TYPE_CHECKING:
@@ -24,12 +23,7 @@ def wanted(run: Run, port: int) -> Iterator[tuple[str, Callable[[], Ticker]]]:
     if settings.state_file:
         from rlexporter.outputs import state_file
 
-        def path() -> str:
-            begun = run.state is not RunState.STARTING
-            return state_file.path(settings.state_file, run.output_dir, run.rank, begun=begun)
-
-        failed = partial(run.errors.add, "state")
-        yield "state", partial(state_file.keeper, run.current, path, settings.state_interval, failed)
+        yield "state", partial(state_file.keeper, settings.state_file, run)
     if settings.discovery_dir:
         from rlexporter.outputs import discovery
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rlexporter.atomic_file import of_rank, write_whole
 from rlexporter.config.parsers import ON
@@ -25,27 +25,26 @@ from rlexporter.recording import codec
 from rlexporter.recording.source import UnreadableError
 from rlexporter.version import __version__
 
+if TYPE_CHECKING:
+    from rlexporter.run.run import Run
+
 STATE_FILE = "_rlexporter_state.json"
 """Name of the file beside the checkpoints. The leading underscore keeps it out of uploads to the hub."""
 
 
-def keeper(
-    snapshot: Callable[[], Snapshot], path: Callable[[], str], seconds: float, failed: Callable[[Exception], None]
-) -> Ticker:
-    """Return a ticker that keeps the file, at most ``seconds`` old. Raises SetupError if it cannot be written.
+def keeper(setting: str, run: Run) -> Ticker:
+    """Return a ticker that keeps the file; ``setting``: `on` or a path. Raises SetupError if it cannot be written.
 
-    ``path`` returns the place, or an empty string while it is unknown. The file of a killed process that is there is
-    kept under another name. While the run lasts the file is written even if nothing has changed: its time says when
-    the process was last alive.
+    The file of a killed process that is there is kept under another name. While the run lasts the file is written even
+    if nothing has changed: its time says when the process was last alive.
     """
     written: tuple[Path, Snapshot] | None = None
 
     def write() -> None:
         nonlocal written
-        where, now = path(), snapshot()
-        if not where:
+        file, now = _path(setting, run), run.current()
+        if file is None:
             return
-        file = Path(where)
         if written is None or written[0] != file:
             if file.exists():
                 file.replace(file.with_name(f"{file.stem}.previous{file.suffix}"))
@@ -58,19 +57,19 @@ def keeper(
         write()
     except OSError as error:
         raise SetupError(
-            f"cannot keep the state in {path()}: {error.strerror} (argument state_file, RLEXPORTER_STATE_FILE)"
+            f"cannot keep the state in {_path(setting, run)}: {error.strerror} (argument state_file, "
+            "RLEXPORTER_STATE_FILE)"
         ) from None
-    return Ticker("state", seconds, write, failed, last=write)
+    return Ticker("state", run.settings.state_interval, write, partial(run.errors.add, "state"), last=write)
 
 
-def path(setting: str, output_dir: str | None, rank: int, *, begun: bool) -> str:
-    """Return the path of the file of ``rank``; ``setting`` is the user's: `on` or a path.
-
-    The path is empty while it is unknown: a run that has not ``begun`` may still name its folder of checkpoints.
-    """
+def _path(setting: str, run: Run) -> Path | None:
+    """Return the path of the file; None while a run that has not begun may still name its folder of checkpoints."""
     if setting != ON:
-        return str(of_rank(setting, rank))
-    return str(of_rank(Path(output_dir or ".") / STATE_FILE, rank)) if output_dir or begun else ""
+        return of_rank(setting, run.rank)
+    if not run.output_dir and run.state is RunState.STARTING:
+        return None
+    return of_rank(Path(run.output_dir or ".") / STATE_FILE, run.rank)
 
 
 def text(snapshot: Snapshot) -> str:
