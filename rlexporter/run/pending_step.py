@@ -6,30 +6,20 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from rlexporter.model.metric import Metric, Series
 from rlexporter.model.step import StepUpdate
-from rlexporter.store.keys import clip
 from rlexporter.tensors.tally import Tally
 
 
 class PendingStep:
-    """The observations since the last step. ``named``: the catalog by Prometheus name."""
+    """The observations since the last step."""
 
-    def __init__(self, named: Mapping[str, Metric]) -> None:
+    def __init__(self) -> None:
         self.tally = Tally()
         self.phases = PhaseTimer()
-        self._named = named
         self._undefined: dict[str, int] = {}
         self._values: dict[str, list[float]] = {}
         self.overhead = 0.0
         """The seconds that observing has cost the training thread since they were taken last."""
-
-    def series(self, name: str, labels: tuple[str, ...]) -> Series:
-        """Return the series of the metric ``name`` with these ``labels``. Raises LookupError for an unknown name."""
-        metric = self._named.get(name)
-        if metric is None or len(metric.labels) != len(labels):
-            raise LookupError(f"no metric is called {name!r} and has {len(labels)} labels")
-        return Series(metric, tuple(map(clip, labels)))
 
     def undefined(self, name: str, count: int) -> None:
         """Add ``count`` values of the metric ``name`` that were not given."""

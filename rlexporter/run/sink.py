@@ -22,6 +22,7 @@ from rlexporter.run import shutdown
 from rlexporter.run.error_log import ErrorLog
 from rlexporter.run.pending_step import PendingStep
 from rlexporter.status.completions import Completions
+from rlexporter.store.keys import clip
 from rlexporter.store.store import Store
 from rlexporter.tensors import host
 from rlexporter.tensors.tally import on_gpu
@@ -47,7 +48,7 @@ class RunSink:
         self._errors = errors
         self._serves_logs = serves_logs
         self._completions = completions
-        self._pending = PendingStep(store.named)
+        self._pending = PendingStep()
         self._signals: dict[str, str] = {}
         self._tapped: dict[tuple[str, tuple[str, ...]], Series] = {}
         self._undo: list[Callable[[], None]] = []
@@ -101,7 +102,10 @@ class RunSink:
     def observe(self, name: str, values: Any, mask: Any = None, labels: tuple[str, ...] = ()) -> None:
         series = self._tapped.get((name, labels))
         if series is None:
-            series = self._tapped[name, labels] = self._pending.series(name, labels)
+            metric = self._store.named.get(name)
+            if metric is None or len(metric.labels) != len(labels):
+                raise LookupError(f"no metric is called {name!r} and has {len(labels)} labels")
+            series = self._tapped[name, labels] = Series(metric, tuple(map(clip, labels)))
         self._pending.tally.add(series, values, mask)
         self._store.tap(series.metric)
 

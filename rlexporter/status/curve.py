@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from array import array
 from collections.abc import Sequence
+from copy import copy
 from math import inf, nextafter
 
 from rlexporter.model.histogram import Histogram
@@ -145,9 +146,8 @@ class HeatMap:
 
     def copy(self) -> HeatMap:
         """Return a copy; the counts are shared, since nothing changes them."""
-        made = HeatMap(self.bounds)
-        made.every, made.last_step, made._columns = self.every, self.last_step, dict(self._columns)
-        made.smallest, made.largest = self.smallest, self.largest
+        made = copy(self)
+        made._columns = dict(self._columns)
         return made
 
     def columns(self) -> dict[int, Sequence[int]]:
