@@ -16,7 +16,7 @@ from typing import Any, Literal, TypedDict
 from rlexporter.catalog import buckets
 from rlexporter.catalog.conditions import CONDITIONS
 from rlexporter.conditions.signal_state import Factor
-from rlexporter.config import mapping, parsers, thresholds
+from rlexporter.config import mapping, parsers
 from rlexporter.frameworks import WATCHED
 from rlexporter.model.condition import Severity
 from rlexporter.model.errors import SetupError
@@ -65,7 +65,7 @@ class Settings:
     linger: float = _setting(parsers.between(0, 3600, float), "RLEXPORTER_LINGER_SECONDS", 150.0)
     labels: Mapping[str, str] = _setting(parsers.labels, "RLEXPORTER_LABELS", None)
     max_keys: int = _setting(parsers.between(0, 10000, int), "RLEXPORTER_MAX_LOGGED_KEYS", 200)
-    thresholds: Mapping[tuple[str, str], Factor | None] = _setting(thresholds.parse, "RLEXPORTER_THRESHOLDS", None)
+    thresholds: Mapping[tuple[str, str], Factor | None] = _setting(parsers.thresholds, "RLEXPORTER_THRESHOLDS", None)
     buckets: Mapping[str, tuple[float, ...]] = _setting(buckets.parse, "RLEXPORTER_BUCKETS", None)
     map: Mapping[str, str] = _setting(mapping.parse, "RLEXPORTER_MAP", None)
     ranks: str = _setting(parsers.choice(*RANKS), "RLEXPORTER_RANKS", MAIN)
@@ -111,18 +111,15 @@ class Settings:
         _warn(environ, {**{name: setting.metadata["env"] for name, setting in known.items()}, "sources": FROM})
         if environ.get(FROM, "").strip():
             _parsed(parsers.words(*LOGGERS), environ[FROM], f"environment variable {FROM}")
-        chosen: dict[str, Any] = {}
+        chosen: dict[str, Any] = {name: {} for name in ("labels", "thresholds", "buckets", "map")}
         for name, setting in known.items():
-            variable = setting.metadata["env"]
-            if arguments.get(name) is not None:
-                chosen[name] = _parsed(setting.metadata["parse"], arguments[name], f"argument {name}", setting.repr)
-            elif environ.get(variable, "").strip():
-                where = f"environment variable {variable}"
-                chosen[name] = _parsed(setting.metadata["parse"], environ[variable], where, setting.repr)
-            else:
-                chosen[name] = setting.default
-        for name in ("labels", "thresholds", "buckets", "map"):
-            chosen[name] = chosen[name] or {}
+            given, where = arguments.get(name), f"argument {name}"
+            if given is None:
+                variable = setting.metadata["env"]
+                given, where = environ.get(variable, ""), f"environment variable {variable}"
+                if not given.strip():
+                    continue
+            chosen[name] = _parsed(setting.metadata["parse"], given, where, setting.repr)
         return cls(**chosen)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from rlexporter.catalog.metrics import CATALOG, NAMED
 from rlexporter.conditions import from_catalog
 from rlexporter.conditions.watch import Watch
-from rlexporter.config import thresholds
+from rlexporter.config import parsers
 from rlexporter.model.histogram import Histogram
 from rlexporter.model.metric import Series
 from rlexporter.model.snapshot import RunState, Snapshot
@@ -106,7 +106,7 @@ class Planted:
     def __init__(self, algorithm: str, limits: object = None, **info: str) -> None:
         self.algorithm = algorithm
         self.clock = 1000.0
-        self.watch: Watch = from_catalog.watch(thresholds.parse(limits) if limits else None)
+        self.watch: Watch = from_catalog.watch(parsers.thresholds(limits) if limits else None)
         self.store = Store(CATALOG, clock=lambda: self.clock, watch=self.watch)
         self.store.begin(RunFacts(algorithm=algorithm, info=info), LABELS)
         self.step = 0

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rlexporter import Exporter
-from rlexporter.config import thresholds
+from rlexporter.config import parsers
 from rlexporter.config.settings import Settings
 from rlexporter.model.errors import SetupError
 from tests.conditions.planted import Planted
@@ -32,13 +32,13 @@ from tests.conditions.planted import Planted
 )
 def test_what_is_given_is_meant(given: Any, meant: dict[tuple[str, str], Any]) -> None:
     """A number is that of the mildest severity; the others keep their proportion."""
-    found = thresholds.parse(given)
+    found = parsers.thresholds(given)
     assert {key: found[key] for key in meant} == meant
 
 
 def test_the_proportion_is_kept_for_each_kind_of_number() -> None:
     """A limit that depends on the estimator: one number for whichever it is."""
-    found = thresholds.parse({"kl_high": 6.0})
+    found = parsers.thresholds({"kl_high": 6.0})
 
     assert found["kl_high", "warning"] == 6.0
     assert found["kl_high", "critical"] == pytest.approx({"k1": 20.0, "k3": 10.0, "sequence": 30.0})
@@ -49,7 +49,7 @@ def test_a_file(tmp_path: Path) -> None:
     file = tmp_path / "limits.toml"
     file.write_text("[thresholds]\nkl_high = 0.5\nlength_high = { warning = 4 }\nentropy_low = false\n")
 
-    found = thresholds.parse(str(file))
+    found = parsers.thresholds(str(file))
     assert found["kl_high", "warning"] == 0.5
     assert found["length_high", "warning"] == 4.0
     assert found["entropy_low", "warning"] is None
@@ -74,7 +74,7 @@ def test_a_file(tmp_path: Path) -> None:
 def test_what_cannot_be_meant_is_said(given: Any, said: str) -> None:
     """The name, what is wrong, and what is expected."""
     with pytest.raises(ValueError, match=re.escape(said)):
-        thresholds.parse(given)
+        parsers.thresholds(given)
 
 
 @pytest.mark.parametrize("text", ["[thresholds\n", "kl_high = 1\n", 'thresholds = "high"\n'])
