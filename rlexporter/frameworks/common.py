@@ -114,13 +114,13 @@ def of_framework(
 
 def at(config: Any, *paths: str) -> Any:
     """Return the first setting that exists at one of ``paths``, such as ``optim.lr``, in mappings or objects."""
-    return next((setting for path in paths if (setting := _at(config, path)) is not None), None)
-
-
-def _at(config: Any, path: str) -> Any:
-    for part in path.split("."):
-        config = config.get(part) if isinstance(config, Mapping) else getattr(config, part, None)
-    return config
+    for path in paths:
+        found = config
+        for part in path.split("."):
+            found = found.get(part) if isinstance(found, Mapping) else getattr(found, part, None)
+        if found is not None:
+            return found
+    return None
 
 
 def settings_at(config: Any, places: Mapping[str, str]) -> dict[str, Any]:
@@ -157,7 +157,7 @@ class Feed:
     name: str
     """The name of the logger in `RLEXPORTER_FROM`."""
     log: _Log
-    """`Sources.log` of `rlexporter.integrations.log_sources`, for this logger."""
+    """`Sources.log` of `rlexporter.integrations.logged_run`, for this logger."""
     end: _End
     flush: Callable[[], None]
 

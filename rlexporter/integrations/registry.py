@@ -27,7 +27,7 @@ from rlexporter.frameworks import FILES, FRAMEWORKS, WATCHED
 if TYPE_CHECKING:
     from importlib.abc import Loader
 
-    from rlexporter.integrations.log_sources import Sources
+    from rlexporter.integrations.logged_run import Sources
 else:
     Loader = object  # importing importlib.abc takes longer than all the rest of `import rlexporter`
 
@@ -70,7 +70,7 @@ class _Watch:
 
     def __call__(self, module: ModuleType) -> None:
         global _sources
-        from rlexporter.integrations.log_sources import Sources
+        from rlexporter.integrations.logged_run import Sources
 
         if _sources is None:
             _sources = Sources(_order(self.always))

@@ -20,7 +20,7 @@ import pytest
 
 from rlexporter.frameworks import slime
 from rlexporter.integrations import registry
-from rlexporter.integrations.log_sources import Sources
+from rlexporter.integrations.logged_run import Sources
 from tests.loggers.watched import package
 
 NAN = float("nan")

@@ -14,8 +14,7 @@ import torch
 
 from rlexporter import Exporter
 from rlexporter.frameworks.common import after_call
-from rlexporter.integrations.log_sources import Sources
-from rlexporter.integrations.logged_run import LoggedRun
+from rlexporter.integrations.logged_run import LoggedRun, Sources
 from rlexporter.model.snapshot import RunState
 from rlexporter.model.step import RunFacts
 from tests.served import errors
