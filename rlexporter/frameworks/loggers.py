@@ -14,7 +14,6 @@ is logged without a step the step 0. Keys that come again at 0, before any other
 
 from __future__ import annotations
 
-import functools
 import sys
 import weakref
 from collections import defaultdict
@@ -118,18 +117,12 @@ def _keep_values(histogram: Any) -> None:
 
     The loggers themselves keep counts only, in bins of their own choice. `np_histogram=` gives no sequence to remember.
     """
-    build = histogram.__init__
-    if getattr(build, "_rlexporter", False):
-        return
 
-    @functools.wraps(build)
-    def build_kept(self: Any, sequence: Any = None, *args: Any, **kwargs: Any) -> None:
-        build(self, sequence, *args, **kwargs)
+    def keep(self: Any, sequence: Any = None, *_: Any, **__: Any) -> None:
         if sequence is not None:
             vars(self)[_KEPT] = sequence
 
-    vars(build_kept)["_rlexporter"] = True
-    histogram.__init__ = build_kept
+    after_call(histogram, "__init__", keep)
 
 
 def _raw(line: Line) -> dict[str, Any]:

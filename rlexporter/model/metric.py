@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
@@ -131,19 +131,6 @@ _STATISTIC = (
 _PARTS = re.compile(rf"({_NAMESPACE})_(.+?)(?:_({_STATISTIC}|coef|margin|chosen|rejected|accuracy))?")
 
 
-def otlp_name(series: str) -> str:
-    """Return the OTLP name of ``series``; with underscores for its dots it is the Prometheus name again.
-
-    Dots follow the namespace (``rl``, ``rl.eval``, ``rl.run``, ``rl.train``, ``rlexporter``) and precede the statistic
-    (``mean``, ``dist``, ``per_token``); there are no others.
-    """
-    match = _PARTS.fullmatch(series)
-    if match is None:
-        return series
-    namespace, *rest = match.groups()
-    return ".".join([namespace.replace("_", "."), *filter(None, rest)])
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Metric:
     """An entry of the catalog. Everything that is served, drawn or documented derives from it."""
@@ -173,11 +160,19 @@ class Metric:
     """True if modern PPO logs it too small, because it leaves slots empty: see ``rl_corrected_mean``."""
     initial: tuple[tuple[str, ...], ...] = ()
     """The label values that exist from the start, at 0: ``increase()`` misses the first count of a new series."""
-    otlp_name: str = field(init=False)
-    """The name in OTLP, with dots: ``rl.kl.per_token``. See `otlp_name`."""
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "otlp_name", otlp_name(self.series))
+    @property
+    def otlp_name(self) -> str:
+        """Return the name in OTLP; with underscores for its dots it is the Prometheus name again.
+
+        Dots follow the namespace (``rl``, ``rl.eval``, ``rl.run``, ``rl.train``, ``rlexporter``) and precede the
+        statistic (``mean``, ``dist``, ``per_token``); there are no others.
+        """
+        match = _PARTS.fullmatch(self.series)
+        if match is None:
+            return self.series
+        namespace, *rest = match.groups()
+        return ".".join([namespace.replace("_", "."), *filter(None, rest)])
 
     @property
     def short_name(self) -> str:
