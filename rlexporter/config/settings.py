@@ -198,11 +198,9 @@ def _meant(name: str, settings: Mapping[str, str]) -> str:
     if rest.lower() in settings:
         return f"did you mean {settings[rest.lower()]}?"
     close = get_close_matches(rest, own, n=1, cutoff=0.7)
-    return (
-        f"did you mean {_PREFIX}{close[0]}?"
-        if close
-        else f"there are {', '.join(_PREFIX + variable for variable in own)}"
-    )
+    if close:
+        return f"did you mean {_PREFIX}{close[0]}?"
+    return f"there are {', '.join(_PREFIX + variable for variable in own)}"
 
 
 def _of_kubernetes(name: str, value: str) -> bool:

@@ -93,7 +93,10 @@ class LoggedRun:
                 step = self._placed(step)
                 if self._held and (step != self._held_step or not (replaces or rest.keys().isdisjoint(self._held))):
                     self.flush()
-                self._hold(rest, step)
+                self._last = time.monotonic()
+                if not self._held:
+                    self._first, self._held_step = self._last, step
+                self._held.update(rest)
             if whole or self._closed.is_set():
                 self.flush()
             elif rest and self._waiter is None:
@@ -128,12 +131,6 @@ class LoggedRun:
             self._behind.clear()
         self.step = step
         return step
-
-    def _hold(self, values: Mapping[str, object], step: int | None) -> None:
-        self._last = time.monotonic()
-        if not self._held:
-            self._first, self._held_step = self._last, step
-        self._held.update(values)
 
     def _wait(self) -> None:
         """Serve what nobody adds to any more."""
