@@ -9,7 +9,7 @@ from statistics import median
 
 from rlexporter.catalog.metrics import NAMED
 from rlexporter.conditions.past import Measure, Past, measure, measured, refresh, spread
-from rlexporter.conditions.view import Derive, Memory, View, finite_mean, value_range
+from rlexporter.conditions.view import Derive, Memory, View, value_range
 from rlexporter.model.condition import Condition, Limit, Read, Signal, Source
 from rlexporter.model.histogram import Histogram
 from rlexporter.model.metric import Series
@@ -227,22 +227,28 @@ def getter(source: Source, derive: Mapping[str, Derive]) -> Getter:
 
     def read(view: View, memory: Memory) -> float | None:
         counted = view.counted.get(series)
-        return of(counted) if counted is not None and counted.count else None
+        return of(counted) if counted is not None else None
 
     return read
 
 
+def _mean(counted: Histogram) -> float | None:
+    """Return the mean of the finite values; None without any. A step asks for a dozen: the values are summed once."""
+    count = counted.count
+    return (counted.positive_sum - counted.negative_sum) / count if count else None
+
+
 def _of(source: Source) -> Callable[[Histogram], float | None]:
     if source.read is Read.MEAN:
-        return finite_mean
+        return _mean
     if source.read is Read.MINUS_MEAN:
-        return lambda counted: -finite_mean(counted)
+        return lambda counted: None if (mean := _mean(counted)) is None else -mean
     if source.read is Read.SPREAD:
         return value_range
     low, high = source.outside
 
-    def share(counted: Histogram) -> float:
-        pairs = zip(counted.bounds, counted.counts, strict=False)
-        return 1.0 - sum(number for bound, number in pairs if low < bound <= high) / counted.count
+    def share(counted: Histogram) -> float | None:
+        count, pairs = counted.count, zip(counted.bounds, counted.counts, strict=False)
+        return 1.0 - sum([number for bound, number in pairs if low < bound <= high]) / count if count else None
 
     return share

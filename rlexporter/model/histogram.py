@@ -71,11 +71,12 @@ class Histogram(NamedTuple):
     def mean(self) -> float:
         """Return the mean of all values, infinities and NaN included; NaN if there are none."""
         bad = self.nonfinite
-        if bad.nan or (bad.positive and bad.negative):
-            return math.nan
-        if bad:
+        if bad is not NONE and bad:
+            if bad.nan or (bad.positive and bad.negative):
+                return math.nan
             return math.inf if bad.positive else -math.inf
-        return (self.positive_sum - self.negative_sum) / self.count if self.count else math.nan
+        count = self.count
+        return (self.positive_sum - self.negative_sum) / count if count else math.nan
 
     @staticmethod
     def empty(bounds: tuple[float, ...]) -> Histogram:
@@ -106,6 +107,6 @@ class Histogram(NamedTuple):
             self.negative_sum + other.negative_sum,
             min(self.minimum, other.minimum),
             max(self.maximum, other.maximum),
-            self.nonfinite + other.nonfinite if other.nonfinite else self.nonfinite,
+            self.nonfinite if other.nonfinite is NONE else self.nonfinite + other.nonfinite,
             self.outside + other.outside,
         )

@@ -53,7 +53,8 @@ class RunSink:
         self._tapped: dict[tuple[str, tuple[str, ...]], Series] = {}
         self._undo: list[Callable[[], None]] = []
         self._before_end: list[Callable[[], None]] = []
-        self._observing = False
+        self.is_observing = False
+        """True inside a block of `observing`, whose time counts once."""
         self._folding, self._folds = RLock(), False
 
     def log(
@@ -171,34 +172,38 @@ class RunSink:
             self._signals[name] = reason
             self._store.signal(name, reason, "error" if error else "configuration")
 
-    @contextlib.contextmanager
-    def observing(self, signal: str) -> Iterator[None]:
-        started, nested, self._observing = time.perf_counter(), self._observing, True
-        try:
-            yield
-        except NotSeenError as reason:
-            self.signal(signal, str(reason))
-        except Exception as error:  # noqa: BLE001 - the boundary: nothing of ours may reach a trainer
+    def observing(self, signal: str) -> contextlib.AbstractContextManager[None]:
+        return _Observing(self, signal)
+
+    def observed(self, signal: str, error: BaseException | None, seconds: float) -> bool:
+        """Say how observing ``signal`` went, and what it cost; return False for an ``error`` that goes on."""
+        self._pending.overhead += seconds
+        if error is None:
+            self.signal(signal)
+        elif isinstance(error, NotSeenError):
+            self.signal(signal, str(error))
+        elif isinstance(error, Exception):  # the boundary: nothing of ours may reach a trainer
             self.signal(signal, _said(error), error=True)
             self._errors.add("tap", error)
         else:
-            self.signal(signal)
-        finally:
-            self._observing = nested
-            if not nested:
-                self._pending.overhead += time.perf_counter() - started
+            return False
+        return True
 
     @contextlib.contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        with self.guard("tap"):
-            self._pending.phases.enter(name)
-            self._store.phase(name)
+        phases = self._pending.phases
+        self._under_way(phases.enter, name)
         try:
             yield
         finally:
-            with self.guard("tap"):
-                self._pending.phases.leave()
-                self._store.phase(self._pending.phases.current)
+            self._under_way(phases.leave)
+
+    def _under_way(self, change: Callable[..., None], *name: str) -> None:
+        try:
+            change(*name)
+            self._store.phase(self._pending.phases.current)
+        except Exception as error:  # noqa: BLE001 - the boundary
+            self._errors.add("tap", error)
 
     def flush(self) -> None:
         """Start to copy counts of the step under way from devices to the host, before something that may fail."""
@@ -318,6 +323,25 @@ class RunSink:
         self._store.absorb(part, last=last)
         if self.recorder is not None:
             self.recorder.part(part, last=last)
+
+
+class _Observing:
+    """What `RunSink.observing` returns. A step has two dozen, and a generator costs three times as much."""
+
+    __slots__ = ("_nested", "_signal", "_sink", "_started")
+
+    def __init__(self, sink: RunSink, signal: str) -> None:
+        self._sink = sink
+        self._signal = signal
+
+    def __enter__(self) -> None:
+        self._nested, self._sink.is_observing = self._sink.is_observing, True
+        self._started = time.perf_counter()
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
+        self._sink.is_observing = self._nested
+        seconds = 0.0 if self._nested else time.perf_counter() - self._started
+        return self._sink.observed(self._signal, error, seconds)
 
 
 def _said(error: Exception) -> str:

@@ -9,7 +9,7 @@ from math import isfinite
 
 from rlexporter.conditions.incidents import Mark
 from rlexporter.conditions.watch import Verdict, Watch
-from rlexporter.model.histogram import Histogram, Nonfinite
+from rlexporter.model.histogram import NONE, Histogram, Nonfinite
 from rlexporter.model.incident import WORDS, Incident, worst
 from rlexporter.model.metric import Kind, Metric, Series
 from rlexporter.model.snapshot import AnomalyCounts, Snapshot
@@ -113,12 +113,13 @@ class SnapshotBuilder:
             have = self.buckets.get(series)
             self.buckets[series] = have + counted if have else counted
         elif series.metric.kind is _GAUGE:
-            if counted.count or counted.nonfinite:  # nothing is left where every value was masked
-                self.samples[series] = counted.mean
+            mean = counted.mean
+            if mean == mean or counted.nonfinite:  # nothing is left where every value was masked
+                self.samples[series] = mean
                 self.steps[series] = step
         elif isfinite(counted.maximum):
             self._count_up_to(series, counted.maximum)
-        if not twin:
+        if not twin and (counted.nonfinite is not NONE or counted.outside):
             self._count_nonfinite(series.metric, counted.nonfinite)
             self.undefined_values(series.metric, counted.outside)
 

@@ -279,15 +279,14 @@ class LogLines:
 
     def _prefer_steps(self, judged: LineNumbers, logs: Mapping[str, object], update: StepUpdate | None) -> None:
         """Judge by the numbers of each step, not by the mean over a window that the trainer logs under the same key."""
+        of_step = update.values if update is not None else {}
         for key, averaged in self._stepwise.items():
-            if key in logs:
+            if key in logs and key not in of_step:
                 judged.forget(averaged)
-        for key, numbers in update.values.items() if update is not None else ():
+        for key, numbers in of_step.items():
             targets = self._stepwise.get(key)
             if targets is None:
                 targets = self._resolver.resolve(str(key))
-                if key in logs:
-                    judged.forget(targets)
                 if len(self._stepwise) < _MAX_STEPWISE_KEYS:
                     self._stepwise[key] = targets
             total, count = sum(numbers), len(numbers)
@@ -296,6 +295,8 @@ class LogLines:
                 total, count = sum(finite), len(finite)
             if count:
                 judged.note(targets, total / count)
+            elif key in logs:
+                judged.forget(targets)
 
     def _untapped(self, targets: tuple[Series, ...]) -> tuple[Series, ...]:
         """Return those of ``targets`` that taps do not feed."""
