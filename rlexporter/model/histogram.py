@@ -85,10 +85,11 @@ class Histogram(NamedTuple):
 
     def including(self, value: float) -> Histogram:
         """Return a copy with one more ``value``, which must be finite and one that the metric can have."""
-        counts, i = self.counts, bisect_left(self.bounds, value)
+        counts = [*self.counts]
+        counts[bisect_left(self.bounds, value)] += 1
         return Histogram(
             self.bounds,
-            (*counts[:i], counts[i] + 1, *counts[i + 1 :]),
+            tuple(counts),
             self.positive_sum + value if value > 0 else self.positive_sum,
             self.negative_sum - value if value < 0 else self.negative_sum,
             value if value < self.minimum else self.minimum,

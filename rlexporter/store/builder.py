@@ -64,10 +64,12 @@ class SnapshotBuilder:
         series = Series(self._named[name], labels)
         self.samples[series] = self.samples.get(series, 0.0) + amount
 
-    def gauges(self, values: Mapping[Series, float], step: int) -> None:
-        """Set all gauges of ``values`` as of ``step``."""
+    def gauges(
+        self, values: Mapping[Series, float] | Iterable[tuple[Series, float]], fed: Mapping[Series, float], step: int
+    ) -> None:
+        """Set the gauges of ``values``, which are those of ``fed``, as of ``step``."""
         self.samples.update(values)
-        self.steps.update(dict.fromkeys(values, step))
+        self.steps.update(dict.fromkeys(fed, step))
 
     def clear(self, name: str, *labels: str) -> None:
         """Drop every sample of the metric ``name`` whose labels begin with ``labels``."""
@@ -187,7 +189,7 @@ def write_verdict(builder: SnapshotBuilder, verdict: Verdict, step: int, now: fl
             builder.set("rl_condition_last_event_step", step, *labels)
             builder.set("rl_condition_last_event_value", transition.value, *labels)
             builder.set("rl_condition_last_event_threshold", transition.threshold, *labels)
-    builder.gauges(verdict.values, step)
+    builder.gauges(verdict.values, verdict.values, step)
     if verdict.nearest is not None:
         signal, share = verdict.nearest
         if builder.get(_NEAREST, signal) is None:

@@ -39,13 +39,22 @@ class LogLine:
     """The prefix of an evaluation; empty for a line of the training."""
     empty: bool = True
     gauges: dict[Series, float] = field(default_factory=dict)
-    """The finite numbers that feed exactly one gauge: nearly all of them."""
+    """The finite numbers that feed exactly one gauge, nearly all of them; empty in a line that was read at a stroke."""
+    planned: tuple[_Plan, list[float]] | None = None
+    """The plan by which a line was read at a stroke, and its numbers."""
     numbers: list[tuple[tuple[Series, ...], float, bool]] = field(default_factory=list)
     """The other numbers: the series that each feeds, its value, and True if a tap counts NaN and infinities."""
     undefined: list[tuple[Series, ...]] = field(default_factory=list)
     """The series of keys that were logged as None."""
     arrays: list[tuple[Series, Histogram]] = field(default_factory=list)
     judged: LineNumbers = field(default_factory=LineNumbers)
+
+    def values(self) -> Iterable[tuple[Series, float]]:
+        """Return the numbers that feed exactly one gauge, each with its gauge."""
+        if self.planned is None:
+            return self.gauges.items()
+        plan, numbers = self.planned
+        return zip(plan.gauges, numbers, strict=True)
 
 
 class _Known(NamedTuple):
@@ -72,8 +81,10 @@ class _Plan(NamedTuple):
     """Name and label of the gauges that are judged label by label, and their places."""
     others: list[tuple[tuple[Series, ...], int]]
     """What some keys feed besides, and their places."""
-    blank: tuple[dict[Series, float], dict[str, float]]
-    """The gauges and the names with 0: a copy is filled in half the time of an empty dictionary."""
+    fed: dict[Series, float]
+    """The gauges, each once: what is made of a dictionary need not be hashed."""
+    blank: dict[str, float]
+    """The names with 0: a copy is filled in half the time of an empty dictionary."""
 
 
 class LogLines:
@@ -90,6 +101,8 @@ class LogLines:
         self._catalog = catalog
         self._named = {metric.series: metric for metric in catalog}
         self._own = self._named["rl_logged_value"]
+        self._logged_at = Series(self._named["rl_last_log_timestamp_seconds"])
+        self._logged_step = Series(self._named["rl_last_log_step"])
         self._max_keys = max_keys
         self._clock = clock
         self._guess = guess
@@ -142,7 +155,7 @@ class LogLines:
         step = self._progress(builder, step, update, evaluation=bool(line.prefix))
         if update is not None:
             self.absorb(builder, update)
-        builder.gauges(line.gauges, step)
+        builder.gauges(line.values(), line.planned[0].fed if line.planned else line.gauges, step)
         for targets, value, counted in line.numbers:
             builder.number(targets, value, step, counted=counted)
         for undefined in line.undefined:
@@ -218,8 +231,7 @@ class LogLines:
             return False
         if type(total) is not float or not isfinite(total):
             return False
-        line.gauges, judged.numbers = plan.blank[0].copy(), plan.blank[1].copy()
-        line.gauges.update(zip(plan.gauges, numbers, strict=True))
+        line.planned, judged.numbers = (plan, numbers), plan.blank.copy()
         judged.numbers.update(zip(plan.names, numbers, strict=True))
         judged.numbers.pop("", None)
         for name, label, place in plan.functions:
@@ -240,8 +252,8 @@ class LogLines:
             if labels and metric is not self._own
         ]
         others = [(self._untapped(series[1:]), place) for place, series in enumerate(fed) if len(series) > 1]
-        blank = dict.fromkeys(gauges, 0.0), dict.fromkeys(names, 0.0)
-        return _Plan(len(self.tapped), gauges, names, functions, others, blank)
+        once, blank = dict.fromkeys(gauges, 0.0), dict.fromkeys(names, 0.0)
+        return _Plan(len(self.tapped), gauges, names, functions, others, once, blank)
 
     def _judge(self, line: LogLine, targets: tuple[Series, ...], value: float) -> None:
         if targets[0].metric is not self._own:  # nobody knows what that is
@@ -402,8 +414,8 @@ class LogLines:
             builder.set("rl_eval_timestamp_seconds", self._clock(), dataset(prefix))
             builder.set("rl_eval_step", step, dataset(prefix))
         else:
-            builder.set("rl_last_log_timestamp_seconds", self._clock())
-            builder.set("rl_last_log_step", step)
+            builder.samples[self._logged_at] = self._clock()
+            builder.samples[self._logged_step] = step
 
 
 def _of_one(series: Series, line: LineNumbers) -> bool:

@@ -61,6 +61,7 @@ class Store:
         self._unrecorded, self._records = deque[Callable[[], None]](), False
         self._steps: deque[Snapshot] | None = None
         self._step, self._stall = Series(self.named["rl_step"]), Series(self.named["rl_stall_after_seconds"])
+        self._recording = Series(self.named["rlexporter_record_seconds_total"])
         self._phases = _phases(self.named["rl_phase"])
         self._phase = ""
         zero = {Series(metric, labels): 0.0 for metric in catalog for labels in metric.initial}
@@ -247,7 +248,7 @@ class Store:
         def edit(builder: SnapshotBuilder) -> None:
             nonlocal judged
             at = self._lines.write(builder, line, step, update)
-            builder.set("rlexporter_record_seconds_total", self._record_seconds)
+            builder.samples[self._recording] = self._record_seconds
             if judged is None:  # a repeated edit takes what was judged, so that no step counts twice
                 turn = Turn(builder.anomalies, line.judged, update, at, self._clock(), timed)
                 judged = self._take(turn, evaluation=bool(line.prefix), awaits=awaits)

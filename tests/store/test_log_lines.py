@@ -59,7 +59,7 @@ LINES: list[dict[str, Any]] = [
 def _read(lines: LogLines, line: dict[str, Any]) -> list[str]:
     """Return all that a line says, as texts, since NaN is not what it is."""
     found: LogLine = lines.read(line)
-    said = [f"{series_text(series)} = {value!r}" for series, value in found.gauges.items()]
+    said = [f"{series_text(series)} = {value!r}" for series, value in found.values()]
     for targets, value, counted in found.numbers:
         for series in targets:
             sets = "=" if series.metric.kind is Kind.GAUGE else "+="
@@ -114,6 +114,4 @@ def test_a_unit_of_a_framework_is_kept() -> None:
     lines.begin("grpo", Framework(name="own", title="Own", keys=(share,), marks=frozenset(), source=""))
     for _ in range(3):
         found = lines.read({"share": 50.0, "loss": 1.0})
-        assert {series.metric: value for series, value in found.gauges.items()}[
-            NAMED["rl_clip_ratio_region_mean"]
-        ] == 0.5
+        assert {series.metric: value for series, value in found.values()}[NAMED["rl_clip_ratio_region_mean"]] == 0.5
