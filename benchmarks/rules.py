@@ -12,6 +12,7 @@ window of an hour is full after 12 minutes, and has as many samples as in a day'
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import io
 import json
@@ -237,7 +238,12 @@ def _server(generation: str, of: Side, port: int) -> Iterator[Prometheus]:
 
 def main() -> None:
     """Compare two files or revisions, or two fleets; then the rules that cost most, of each."""
-    before, after, warm = sys.argv[1], sys.argv[2], float(sys.argv[3] if len(sys.argv) > 3 else WARM_SECONDS)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.rules")
+    parser.add_argument("before", help=f"a file of rules or a revision, or `{STORM}` to compare two fleets")
+    parser.add_argument("after", help="a file of rules or a revision")
+    parser.add_argument("seconds", nargs="?", type=float, default=WARM_SECONDS, help="to run before measuring")
+    options = parser.parse_args()
+    before, after, warm = options.before, options.after, options.seconds
     sides = {before: side(before), after: side(after)} if before != STORM else fleets(side(after))
     found = measured(
         tuple(sides.values()), warm, *((GENERATIONS[-1:], EVALUATIONS // 4) if before == STORM else (GENERATIONS,))
