@@ -40,8 +40,8 @@ SCRAPED_ONLY = {"RLTargetSilent"}
 
 GONE = ("vanished", "never began")
 """The runs that vanish."""
-ORPHAN = "orphan"
-"""A run whose rank 0 is not there."""
+ORPHAN = "orphan#3"
+"""A run whose rank 0 is not there: what is told of is the name of a run, and behind it the rank, if it is not 0."""
 
 SICK = {(alert, severity): condition for alert, condition, severity in reversed(RAISED)}
 """One condition of each alert and severity: those of one alert are told apart by a label."""
@@ -66,9 +66,10 @@ def deliver(told: Sequence[Snapshot], scraped: Prometheus, exporter: OTLPMetricE
     assert exporter.export(pushed) is MetricExportResult.SUCCESS
 
 
-def snapshot(run: str, samples: Mapping[tuple[str, ...], float]) -> Snapshot:
+def snapshot(name: str, samples: Mapping[tuple[str, ...], float]) -> Snapshot:
+    run, _, rank = name.partition("#")
     found = {Series(NAMED[name], tuple(labels)): value for (name, *labels), value in samples.items()}
-    return Snapshot({"run": run, "rank": "3" if run == ORPHAN else "0"}, found)
+    return Snapshot({"run": run, "rank": rank or "0"}, found)
 
 
 def alive(began: float, state: str = "running") -> Samples:
@@ -95,6 +96,9 @@ def sick(began: float, now: float) -> Iterator[tuple[str, Samples]]:
         events = begun(began + BAD, condition, severity)
         yield f"{condition}-{severity}", running | {("rl_gpus",): 8.0} | (events if now > BAD else {})
     yield ORPHAN, running
+    for rank, slower in (("0", 0.0), ("1", 0.6)):
+        worked = 0.3 * now + slower * max(0.0, now - BAD)
+        yield f"straggling#{rank}", running | {("rl_phase_seconds_total", "generation"): worked}
     if now < BAD + 40:
         died = alive(began, "running" if now < BAD else "failed")
         yield (
@@ -119,7 +123,13 @@ def sick(began: float, now: float) -> Iterator[tuple[str, Samples]]:
 
 def shortened(folder: Path) -> Path:
     """The rules, in which waits are shorter still, and what takes this database a minute to see is no death."""
-    waits = {"> 150": "> 20", "for: 50s": "for: 5s", "> 7.5": "> 60", "time() - 75": "time() - 300"}
+    waits = {
+        "> 150": "> 20",
+        "for: 50s": "for: 5s",
+        "for: 75s": "for: 15s",
+        "> 7.5": "> 60",
+        "time() - 75": "time() - 300",
+    }
     file = rules(folder)
     file.write_text(replaced(file.read_text(), waits))
     return file
