@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import partial
 
 from rlexporter.model.histogram import Histogram
 from rlexporter.model.incident import Incident
@@ -35,8 +36,8 @@ class RunState(str, Enum):
 class AnomalyCounts:
     """The numbers of values that were not finite or not given (None), by the Prometheus name of their metric."""
 
-    nonfinite: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
-    undefined: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
+    nonfinite: defaultdict[str, int] = field(default_factory=partial(defaultdict, int))
+    undefined: defaultdict[str, int] = field(default_factory=partial(defaultdict, int))
 
     def __bool__(self) -> bool:
         return bool(self.nonfinite or self.undefined)

@@ -220,13 +220,13 @@ class Store:
         A line of a signal handler that has interrupted a line is recorded after it.
         """
         with self._current.lock:
-            record = partial(self._record, logs, step, update, served=served, timed=timed, awaits=awaits)
             if self._records:
-                self._unrecorded.append(record)
+                later = partial(self._record, logs, step, update, served=served, timed=timed, awaits=awaits)
+                self._unrecorded.append(later)
                 return
             self._records = True
             try:
-                record()
+                self._record(logs, step, update, served=served, timed=timed, awaits=awaits)
                 while self._unrecorded:
                     self._unrecorded.popleft()()
             finally:
@@ -249,10 +249,11 @@ class Store:
             nonlocal judged
             at = self._lines.write(builder, line, step, update)
             builder.samples[self._recording] = self._record_seconds
-            if judged is None:  # a repeated edit takes what was judged, so that no step counts twice
+            if judged is None and self._turns is not None:  # a repeated edit takes what was judged: a step counts once
                 turn = Turn(builder.anomalies, line.judged, update, at, self._clock(), timed)
-                judged = self._take(turn, evaluation=bool(line.prefix), awaits=awaits)
-            self._write(builder, judged)
+                turns = self._turns
+                judged = turns.evaluation(turn) if line.prefix else turns.take(turn, awaits=awaits)
+            self._write(builder, judged or ())
             if line.prefix and not builder.get("rl_steps_total") and builder.get("rl_run_state", "starting"):
                 builder.clear("rl_stall_after_seconds")  # who evaluates without training owes nobody a step
 
@@ -292,12 +293,6 @@ class Store:
         if state.over and state is not RunState.FINISHED:
             return self._turns.cut_short(step, self._clock(), self._phase)
         return self._turns.due()
-
-    def _take(self, turn: Turn, *, evaluation: bool, awaits: bool) -> list[Judged]:
-        """Judge what is due with a line, or what an evaluation showed."""
-        if self._turns is None:
-            return []
-        return self._turns.evaluation(turn) if evaluation else self._turns.take(turn, awaits=awaits)
 
     def _write(self, builder: SnapshotBuilder, judged: Sequence[Judged]) -> None:
         if judged and self._watch is not None:
