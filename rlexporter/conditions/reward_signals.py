@@ -7,7 +7,7 @@ from statistics import median
 from rlexporter.catalog.conditions import COPIES_EXCESS, REWARD_GAIN_FROM
 from rlexporter.conditions.evidence import UNIT, Varied
 from rlexporter.conditions.past import Past, spread
-from rlexporter.conditions.view import MAX_FUNCTIONS, ROUNDING, Declared, Memory, View, finite_mean, value_range
+from rlexporter.conditions.view import MAX_FUNCTIONS, ROUNDING, Declared, Memory, View, value_range
 from rlexporter.model.histogram import Histogram
 
 declared = Declared()
@@ -102,7 +102,7 @@ def _given(view: View) -> dict[str, tuple[float, float, float | None, float | No
     if seen:
         ranges = {name: value_range(counted) for name, counted in seen.items()}
         return {
-            name: (finite_mean(seen[name]), extent, seen[name].minimum, seen[name].maximum)
+            name: (seen[name].finite_mean, extent, seen[name].minimum, seen[name].maximum)
             for name, extent in ranges.items()
             if extent is not None
         }

@@ -217,7 +217,7 @@ def _may_have(source: Source, there: set[str]) -> bool:
 
 
 def getter(source: Source, derive: Mapping[str, Derive]) -> Getter:
-    """Return the getter of ``source``; a function returns None if the step does not have it."""
+    """Return the getter of ``source``; a function returns None or NaN if the step does not have it."""
     series = source.series
     if source.read is Read.DERIVED:
         return derive[series]
@@ -232,17 +232,11 @@ def getter(source: Source, derive: Mapping[str, Derive]) -> Getter:
     return read
 
 
-def _mean(counted: Histogram) -> float | None:
-    """Return the mean of the finite values; None without any. A step asks for a dozen: the values are summed once."""
-    count = counted.count
-    return (counted.positive_sum - counted.negative_sum) / count if count else None
-
-
 def _of(source: Source) -> Callable[[Histogram], float | None]:
     if source.read is Read.MEAN:
-        return _mean
+        return lambda counted: counted.finite_mean
     if source.read is Read.MINUS_MEAN:
-        return lambda counted: None if (mean := _mean(counted)) is None else -mean
+        return lambda counted: -counted.finite_mean
     if source.read is Read.SPREAD:
         return value_range
     low, high = source.outside

@@ -6,7 +6,7 @@ from math import sqrt
 
 from rlexporter.conditions.past import START, deviation
 from rlexporter.conditions.reward_signals import rewards
-from rlexporter.conditions.view import MAX_FUNCTIONS, ROUNDING, Declared, Memory, View, finite_mean, value_range
+from rlexporter.conditions.view import MAX_FUNCTIONS, ROUNDING, Declared, Memory, View, value_range
 
 declared = Declared()
 
@@ -97,7 +97,7 @@ def reward_zeros(view: View, memory: Memory) -> float | None:
 def _shares(view: View, series: str) -> dict[str, float]:
     """Return the mean of ``series`` in the step by reward function; by an empty name where it has no label."""
     return {
-        "".join(one.labels): finite_mean(counted)
+        "".join(one.labels): counted.finite_mean
         for one, counted in view.seen.items()
         if one.metric.series == series and counted.count
     }
@@ -112,7 +112,7 @@ def reward_below_range(view: View, memory: Memory) -> float | None:
     memory.where = "rl_reward_dist"
     width = memory.highest - memory.lowest
     known = memory.rewards >= _MANY and width > ROUNDING
-    distance = (memory.lowest - finite_mean(counted)) / width if known else None
+    distance = (memory.lowest - counted.finite_mean) / width if known else None
     if distance is None or distance <= 0.0:
         memory.lowest = min(memory.lowest, counted.minimum)
         memory.highest = max(memory.highest, counted.maximum)
@@ -214,8 +214,8 @@ def _offset(view: View, memory: Memory) -> float | None:
     if logprobs is None or not logprobs.count or rollout is None or not rollout.count or not _faithful(memory):
         return None
     entropies = view.counted.get(_ENTROPIES)
-    entropy = finite_mean(entropies) if entropies and entropies.count else view.numbers.get("rl_entropy_per_token")
-    return None if entropy is None else finite_mean(logprobs) + entropy
+    entropy = entropies.finite_mean if entropies and entropies.count else view.numbers.get("rl_entropy_per_token")
+    return None if entropy is None else logprobs.finite_mean + entropy
 
 
 def _faithful(memory: Memory) -> bool:

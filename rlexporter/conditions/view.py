@@ -79,17 +79,12 @@ class View:
             if not series.labels:
                 self.counted[series.metric.series] = counted
             elif series.metric.series == "rl_corrected_mean" and counted.count:
-                self.numbers[series.labels[0]] = finite_mean(counted)
+                self.numbers[series.labels[0]] = counted.finite_mean
 
     @property
     def shape(self) -> tuple[tuple[str, ...], ...]:
         """Return which series the step holds; nearly every step of a run holds those of one before."""
         return tuple(self.numbers), tuple(self.functions), tuple([series.metric.series for series in self.seen])
-
-
-def finite_mean(counted: Histogram) -> float:
-    """Return the mean of the finite values; there must be at least one."""
-    return (counted.positive_sum - counted.negative_sum) / counted.count
 
 
 def value_range(counted: Histogram) -> float | None:

@@ -75,6 +75,11 @@ class Histogram(NamedTuple):
             if bad.nan or (bad.positive and bad.negative):
                 return math.nan
             return math.inf if bad.positive else -math.inf
+        return self.finite_mean
+
+    @property
+    def finite_mean(self) -> float:
+        """Return the mean of the finite values; NaN if there are none."""
         count = self.count
         return (self.positive_sum - self.negative_sum) / count if count else math.nan
 
