@@ -21,7 +21,9 @@ _GONE = "gone"
 _STATUSES = (*WORDS, _GONE)
 """The words by their exit status, the worst last."""
 _STYLES = {_GONE: "bold magenta", ACT: "bold red", LOOK: "yellow", FINE: "green"}
-_COLUMNS = ("run", "", "state", "step", "steps/s", "left", *FEW, "why")
+_VERDICT = ""
+"""The column of the verdict, which needs no heading."""
+_COLUMNS = ("run", _VERDICT, "state", "step", "steps/s", "left", *FEW, "why")
 _DROPPED_FIRST = (*reversed(FEW), "left", "steps/s", "step", "state")
 """The columns in the order in which a narrow terminal drops them."""
 _LEAST_WHY = 32
@@ -74,7 +76,7 @@ def run(options: argparse.Namespace) -> int:
         if options.once:
             rows = now()
             console.print(drawn(rows))
-            return max(_STATUSES.index(row[""]) for row in rows)
+            return max(_STATUSES.index(row[_VERDICT]) for row in rows)
         try:
             with Live(drawn(now()), console=console, screen=True, auto_refresh=False) as live:
                 while True:
@@ -94,7 +96,7 @@ def row(url: str, options: argparse.Namespace) -> Row:
         with status.reading(url):
             return answered(status.asked(url, options))
     except (status.UnreachableError, SetupError) as error:
-        return {"run": url, "": _GONE, "why": str(error).removeprefix(url).removeprefix("/api/status").lstrip()}
+        return {"run": url, _VERDICT: _GONE, "why": str(error).removeprefix(url).removeprefix("/api/status").lstrip()}
 
 
 def answered(document: Mapping[str, Any]) -> Row:
@@ -103,7 +105,7 @@ def answered(document: Mapping[str, Any]) -> Row:
     planned = "" if run["steps_planned"] is None else f"/{run['steps_planned']}"
     return {
         "run": run["name"],
-        "": verdict["word"] if verdict["word"] in WORDS else LOOK,
+        _VERDICT: verdict["word"] if verdict["word"] in WORDS else LOOK,
         "state": run["state"],
         "step": "" if run["step"] is None else f"{run['step']}{planned}",
         "steps/s": _number(run["steps_per_second"]),
@@ -122,16 +124,18 @@ def table(rows: Sequence[Row], width: int | None) -> Any:
     from rich.text import Text
 
     made = Table(box=None, padding=(0, _APART, 0, 0), pad_edge=False, expand=width is not None, header_style="bold")
-    worst_first = sorted(rows, key=lambda row: (-_STATUSES.index(row[""]), row["run"]))
+    worst_first = sorted(rows, key=lambda row: (-_STATUSES.index(row[_VERDICT]), row["run"]))
     cells = [{column: shown(row.get(column, "")) for column in _COLUMNS} for row in worst_first]
     kept = _COLUMNS if width is None else tuple(_fitting(cells, width))
     for column in kept:
-        justify: Any = "left" if column in ("run", "", "state", "why") else "right"
+        justify: Any = "left" if column in ("run", _VERDICT, "state", "why") else "right"
         fills = 1 if column == "why" and width is not None else None
         overflow: Any = "ellipsis" if column == "why" else "fold"
         made.add_column(column, justify=justify, ratio=fills, no_wrap=column != "run", overflow=overflow)
     for row in cells:
-        made.add_row(*(Text(row[column], style=_STYLES[row[""]] if not column else "") for column in kept))
+        made.add_row(
+            *(Text(row[column], style=_STYLES[row[_VERDICT]] if column == _VERDICT else "") for column in kept)
+        )
     return made
 
 

@@ -18,6 +18,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from scripts.pack.outside import LOST_WITHOUT
+
 LATELY = 600
 """Seconds for which a condition that lasted one step is still an alert."""
 STORM_RUNS, STORM_SHARE, STORM_SECONDS = 5, 0.05, 900
@@ -381,12 +383,13 @@ _STORM = (
     ),
 )
 
-WORK = 'rl_phase_seconds_total{phase=~"generation|reward"}'
-"""The time that a rank works by itself in a rollout, before ranks wait for each other."""
+OWN_WORK = 'phase=~"generation|reward"'
+"""The phases in which a rank works by itself in a rollout, before ranks wait for each other."""
+_OF_A_PROCESS = ", ".join(label for label in LOST_WITHOUT if label != "rank")
 _RANKS = (
     RecordingRule(
         name="rl:rank_work_fraction",
-        expr=f"sum without (phase, instance, pod, container, endpoint, node) (rate({WORK}[15m]))",
+        expr=f"sum without (phase, {_OF_A_PROCESS}) (rate(rl_phase_seconds_total{{{OWN_WORK}}}[15m]))",
         help="Share of the time that each rank works by itself, in generation and rewards (GRPO, RLOO).",
     ),
     RecordingRule(

@@ -20,6 +20,7 @@ from scripts.pack.dashboards.panels import (
     without_range,
     words,
 )
+from scripts.pack.recording_rules import OWN_WORK
 
 UID = "rlexporter-ranks"
 OF = select('rank=~"$rank"')
@@ -85,8 +86,7 @@ def _numbers(page: Page) -> None:
 
 def _work() -> str:
     """Return the share of the time that each rank works by itself, before ranks wait for each other."""
-    own = f'rl_phase_seconds_total{{{OF},phase=~"generation|reward"}}'
-    return f"sum by ({RUN}, rank) (rate({own}[$__rate_interval]))"
+    return f"sum by ({RUN}, rank) (rate(rl_phase_seconds_total{{{OF},{OWN_WORK}}}[$__rate_interval]))"
 
 
 def _pace() -> str:
