@@ -33,6 +33,10 @@ _NOISE = 0.05
 """The smallest noise of a cumulative sum: precision and kernels of a sampler make so many nats a token."""
 _USUAL = 3
 """The number of observations in a row with outliers that make them the usual."""
+_NEAR = 0.2
+"""The share of a fall within which a level is still near the best one."""
+_LEVELS = 100
+"""The levels that are remembered."""
 _DIP = 100
 """The steps after which a fall has lasted."""
 _RECENT = 20
@@ -74,13 +78,15 @@ class Streak:
 class Doubt:
     """Adds up evidence from observations in a row that each have a probability of their own."""
 
-    __slots__ = ("_sum",)
+    __slots__ = ("_sum", "length")
 
     def __init__(self) -> None:
         self._sum = 0.0
+        self.length = 0
 
     def add(self, happened: bool, probability: float) -> float:
         """Add an observation whose event has this ``probability`` by chance; return how improbable the row is."""
+        self.length = self.length + 1 if happened else 0
         self._sum = self._sum - log10(min(max(probability, SMALLEST), 1.0)) if happened else 0.0
         return self._sum
 
@@ -191,7 +197,7 @@ class Varied:
 class Levels:
     """The levels that the reward of a run has had: medians over 15 steps, and of at least 5 observations."""
 
-    __slots__ = ("_gaps", "_path", "_since", "_step", "best", "first", "lowest")
+    __slots__ = ("_gaps", "_newest", "_path", "_since", "_step", "best", "first", "lowest", "since_best")
 
     def __init__(self) -> None:
         self.first: float | None = None
@@ -204,6 +210,9 @@ class Levels:
         self._step: int | None = None
         self._since: int | None = None
         """The step since which the reward has been clearly below its best."""
+        self._newest: deque[float] = deque(maxlen=_LEVELS)
+        self.since_best = 0
+        """The rewards that the level of a fall is of, and those since it was last near its best."""
 
     def fall(self, reward: Past, step: int, span: int) -> float | None:
         """Take the newest value of ``reward``; return how far its level is below its best; None before there are two.
@@ -224,9 +233,12 @@ class Levels:
         if reward.count < 2 * size:
             return None
         fall = self.best - level
+        self._newest.append(level)
         if fall <= 0.4 * (self.best - self.lowest):
             self._since = None
             return 0.0
+        near = (place for place, each in enumerate(reversed(self._newest)) if self.best - each <= _NEAR * fall)
+        self.since_best = size + next(near, len(self._newest))
         return self._weighed(fall, self._noise(reward), step)
 
     def _apart(self, step: int, span: int) -> float:

@@ -8,7 +8,7 @@ Nothing is forgotten: until it is over, an incident is worth a look.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from rlexporter.catalog.causes import FAILURE, FATAL, WAKE, Place, foretells, may_explain
@@ -36,8 +36,8 @@ class _Begun:
     """A limit of a condition that has begun, once or again."""
 
     __slots__ = (
-        *("at", "cause", "condition", "count", "ended", "first", "key", "limit", "look", "place", "since", "standing"),
-        *("over", "step", "time", "transition"),
+        *("at", "cause", "condition", "count", "ended", "first", "key", "limit", "look", "onset", "place", "since"),
+        *("over", "standing", "step", "time", "transition"),
     )
 
     def __init__(self, transition: Transition, at: int, look: int, where: Place) -> None:
@@ -51,6 +51,7 @@ class _Begun:
         self.step = self.first = 0
         """The steps in which it was certain: lately, and for the first time since it was over."""
         self.since = transition.since
+        self.onset = transition.since if transition.onset is None else transition.onset
         self.time = 0.0
         self.count = 1
         self.standing = Standing.HOLDS
@@ -70,6 +71,7 @@ class _Begun:
             self.count += before.count
             if before.standing is not Standing.OVER and before.transition.subject == self.transition.subject:
                 self.first, self.since = before.first, before.since
+                self.onset = min(self.onset, before.onset)
 
     def word(self, step: int) -> str:
         """Return what it says of the run in ``step``."""
@@ -101,6 +103,8 @@ class Incidents:
         """The first step in which something that began lately did not begin lately any more."""
         self.all: tuple[Incident, ...] = ()
         """What has gone wrong in the run: what speaks first, with the likeliest cause before all else."""
+        self.critical: dict[Key, int] = {}
+        """The critical limits that hold, each with the first step in which what went wrong may have begun."""
 
     def see(self, transitions: Sequence[Transition], view: View, time: float) -> list[Mark]:
         """Take what has changed in a step, and return which limits became symptoms, and which stopped being one.
@@ -151,6 +155,17 @@ class Incidents:
         self.all = ranked(_incident(limits, step) for limits in by_name.values())
         lately = [begun.step + WAKE for begun in self._begun.values() if step < begun.step + WAKE]
         self._lapses = min(lately, default=None)
+        self.critical = {
+            key: self._onset(begun, by_name)
+            for key, begun in self._begun.items()
+            if begun.active and begun.limit.severity is Severity.CRITICAL
+        }
+
+    def _onset(self, begun: _Begun, by_name: Mapping[str, Sequence[_Begun]]) -> int:
+        """Return the first step in which an incident, or its cause, may have begun; a milder limit shows it too."""
+        names = {begun.condition.name, *([begun.cause[0]] if begun.cause else [])}
+        limits = [each for name in names for each in by_name[name]]
+        return min(each.onset for each in limits if each is begun or _tells_onset(each))
 
     def of_failure(self) -> Mark:
         """Return what explains that the run fails now: a recent critical non-finite value that still holds."""
@@ -243,6 +258,10 @@ class Incidents:
             symptom.cause = None
             del self._symptoms[symptom.key]
         return [Mark(symptom.key, None) for symptom in over]
+
+
+def _tells_onset(begun: _Begun) -> bool:
+    return begun.standing is not Standing.OVER and begun.limit.severity is not Severity.INFO
 
 
 def _is_before(cause: _Begun, symptom: _Begun) -> bool:

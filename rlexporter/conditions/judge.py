@@ -7,7 +7,7 @@ training thread, so it computes what does not change only once.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from math import inf, nan, nextafter
+from math import ceil, inf, nan, nextafter
 
 from rlexporter.catalog.causes import WAKE
 from rlexporter.conditions.evidence import Streak
@@ -94,7 +94,7 @@ class Judge:
                 if type(get) is str:
                     value = numbers.get(get)
                 else:
-                    memory.where, memory.subject = "", None
+                    memory.where, memory.subject, memory.window = "", None, 0
                     value = get(view, memory)  # type: ignore[operator]
                 if value is not None and value - value == 0.0:  # finite
                     break
@@ -109,7 +109,7 @@ class Judge:
                 values[state.gauge] = value
                 if past.count >= state.until or not state.low <= value <= state.high:
                     if type(get) is str:
-                        memory.where, memory.subject = "", None
+                        memory.where, memory.subject, memory.window = "", None, 0
                     self._judge(state, value, changed)
         for state in self._states.values() if anew else ():  # those too that have no value in this step
             if state not in asked and self._ends(state):
@@ -165,6 +165,7 @@ class Judge:
             self._begin_anew(state, changed)
         state.get, place = get, state.getters.index(get)
         state.places += 1
+        state.began = self._step
         state.tried = state.getters[: place + 1]
         source: Source = state.sources[place]
         if origin is not None:
@@ -191,7 +192,7 @@ class Judge:
                 )
                 limit.begin_anew()
         state.past, state.measures = Past(), {}
-        state.until = 0
+        state.until, state.began = 0, self._step
         self._memory.begin_anew(state.name, state.past)
 
     def _judge(self, state: SignalState, value: float, changed: list[Transition]) -> None:
@@ -258,8 +259,35 @@ class Judge:
         changed = began or ended or over or first
         return Transition(
             *(limit.condition, limit.limit, threshold, standing, began, value, series),
-            *(state.unit, memory.subject or "", since, changed),
+            *(state.unit, memory.subject or "", since, changed, self._onset(state, limit, since) if began else None),
         )
+
+    def _onset(self, state: SignalState, limit: LimitState, since: int) -> int:
+        """Return the first step in which what begins now, and shows ``since`` a step, may have begun.
+
+        That is when the number left the level that the run had before, less the observations that it is computed from,
+        and within the `horizon`.
+        """
+        away = limit.level.away(state.past) if limit.level is not None else 1
+        apart = max(self._memory.span, ceil((self._step - state.began) / state.past.count))
+        window = self._memory.window or state.window
+        onset = min(since, self._step - (away - 1) * apart) - (window - 1) * apart
+        return max(0, onset, min(since, self._step - self.horizon() + 1))
+
+    def horizon(self) -> int:
+        """Return the steps after which no older one is taken for the beginning of something critical.
+
+        These are twice the steps that the slowest condition takes to be certain of what begins at once: what drifts
+        takes longer. One number is certain at once; others take the observations that they are computed from, and those
+        that a limit wants to be beyond it.
+        """
+        certain = [
+            (limit.limit.k_of_n[1] + state.window - 2) * ceil((self._step - state.began) / state.past.count)
+            for state in self._states.values()
+            for limit in state.limits
+            if limit.limit.severity is Severity.CRITICAL and state.past.count
+        ]
+        return 2 * max(certain, default=0) + 1
 
     def _begin(self, state: SignalState, limit: LimitState, threshold: float) -> None:
         """Note the level before an incident; one that was not over goes on, with the level before it."""

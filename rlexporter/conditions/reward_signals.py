@@ -178,6 +178,7 @@ def flat_share(view: View, memory: Memory) -> float | None:
     of="reward_std",
     after=("reward", "flat_share", "reward_gained"),
     reads=("flat_share",),
+    window=20,
 )
 def reward_flat(view: View, memory: Memory) -> float | None:
     """Return how improbable it is that rewards do not differ for so many steps in a row; 0 if that is success.
@@ -190,6 +191,7 @@ def reward_flat(view: View, memory: Memory) -> float | None:
         return None
     last = memory.past["reward"].last(2)
     flat = share >= _FLAT
+    memory.window = 1  # as the step since which they are flat is known
     if flat:
         memory.about({"": view.step - memory.flat.length * view.span})
     improbable = max(memory.flat.add(flat), memory.same.add(flat and len(last) == 2 and last[0] == last[1]))
@@ -215,7 +217,7 @@ def solved(view: View, memory: Memory) -> float | None:
     return share if memory.new("reward_gained") and not copies else 0.0
 
 
-@declared.signal("reward_fall", unit="spreads", of="reward")
+@declared.signal("reward_fall", unit="spreads", of="reward", window=15)
 def reward_fall(view: View, memory: Memory) -> float | None:
     """Return how far the level of the reward is below its best, in spreads from step to step; see `Levels.fall`.
 
@@ -228,12 +230,13 @@ def reward_fall(view: View, memory: Memory) -> float | None:
         return None
     reward = memory.past["reward"]
     fall = memory.levels.fall(reward, view.step, view.span)
+    memory.window = memory.levels.since_best
     if total is None or fall is None:
         return fall
     of_total = memory.total_levels.fall(memory.totals, view.step, view.span)
     tiny = abs(median(reward.last(15))) < 0.1 * abs(median(memory.totals.last(15)))
     if tiny and of_total is not None and of_total > fall:
-        memory.where = "rl_rlhf_reward"
+        memory.where, memory.window = "rl_rlhf_reward", memory.total_levels.since_best
         return of_total
     return fall
 

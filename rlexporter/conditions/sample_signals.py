@@ -94,7 +94,7 @@ def samples_dropped(view: View, memory: Memory) -> float | None:
 # Environments
 
 
-@declared.signal("rollouts_failing", unit="fraction", reads=tuple(_FAILURES))
+@declared.signal("rollouts_failing", unit="fraction", reads=tuple(_FAILURES), window=20)
 def rollouts_failing(view: View, memory: Memory) -> float | None:
     """Return the largest share of what fails now and did not at first: rollouts, completions, tool calls; else 0.
 
@@ -122,7 +122,7 @@ def rollouts_failing(view: View, memory: Memory) -> float | None:
     return worst if seen else None
 
 
-@declared.signal("agents_lost", unit="agents", reads=("rl_agent_reward",))
+@declared.signal("agents_lost", unit="agents", reads=("rl_agent_reward",), window=5)
 def agents_lost(view: View, memory: Memory) -> float | None:
     """Count the agents or environments whose reward has fallen far below its level, and stays there.
 
@@ -173,7 +173,7 @@ def advantage_excess(view: View, memory: Memory) -> float | None:
     return excess if scores else None
 
 
-@declared.signal("updates_skipped", unit="skipped updates", reads=("rl_skipped_updates_total",))
+@declared.signal("updates_skipped", unit="skipped updates", reads=("rl_skipped_updates_total",), window=20)
 def updates_skipped(view: View, memory: Memory) -> float | None:
     """Count the updates of the last 20 steps that were skipped, as gradients were infinite or a rule said so."""
     counted = view.counted.get("rl_skipped_updates_total")

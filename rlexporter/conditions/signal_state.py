@@ -50,6 +50,16 @@ class Level:
             reach = max(_SPREADS * width, _SHARE * abs(limit - middle))
             self._bound = max(limit, middle - reach) if below else min(limit, middle + reach)
 
+    def away(self, past: Past) -> int:
+        """Return how many of the newest observations of ``past`` came after the last two that were at the level."""
+        values = past.values
+        for place in range(len(values) - 1, 0, -1):
+            if all(
+                value >= self._bound if self._below else value <= self._bound for value in values[place - 1 : place + 1]
+            ):
+                return max(1, len(values) - 1 - place)
+        return len(values)
+
     def left(self) -> None:
         """Forget what was seen of an incident: the number counts from now on."""
         self._recent.clear()
@@ -171,13 +181,15 @@ class SignalState:
 
     __slots__ = (
         *("gauge", "get", "getters", "high", "limits", "low", "measures", "name", "origin", "origin_places", "past"),
-        *("places", "rests", "series", "sources", "tried", "unit", "until", "variant"),
+        *("places", "rests", "series", "sources", "tried", "unit", "until", "variant", "began", "window"),
     )
 
     def __init__(
         self, signal: Signal, algorithm: str, derive: Mapping[str, Derive], origin: SignalState | None
     ) -> None:
-        self.name, self.unit, self.rests = signal.name, signal.unit, signal.rests
+        self.name, self.unit, self.rests, self.window = signal.name, signal.unit, signal.rests, signal.window
+        self.began = 0
+        """The step of the first observation of its past."""
         self.gauge = Series(_SIGNAL, (signal.name,))
         self.origin = origin
         """The signal that this one is derived from."""

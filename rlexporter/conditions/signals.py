@@ -25,7 +25,7 @@ _LITTLE_KL = {"k1": 0.05, "k3": 0.05, "sequence": 1.0}
 """The KL, by variant, below which its growth means nothing."""
 
 
-@declared.signal("hacking", of="kl", after=("reward", "flat_share"))
+@declared.signal("hacking", of="kl", after=("reward", "flat_share"), window=20)
 def hacking(view: View, memory: Memory) -> float | None:
     """Return the KL of the last 5 steps over that of 30 steps before the last 20, if the reward has jumped; else 0.
 
@@ -127,7 +127,11 @@ def same_length(view: View, memory: Memory) -> float | None:
 
 
 @declared.signal(
-    "collapse_signs", unit="signs", of="entropy", after=("length", "grad_norm", "flat_share", "reward_gained")
+    "collapse_signs",
+    unit="signs",
+    of="entropy",
+    after=("length", "grad_norm", "flat_share", "reward_gained"),
+    window=10,
 )
 def collapse_signs(view: View, memory: Memory) -> float | None:
     """Count what has collapsed without a gain: entropy, and beside it lengths, gradients and spreads of groups."""
@@ -144,7 +148,7 @@ def collapse_signs(view: View, memory: Memory) -> float | None:
     return 1.0 + short + dead + flat
 
 
-@declared.signal("gradient_dead", unit=UNIT, of="grad_norm", after=("reward_std", "zero_std_fraction"))
+@declared.signal("gradient_dead", unit=UNIT, of="grad_norm", after=("reward_std", "zero_std_fraction"), window=20)
 def gradient_dead(view: View, memory: Memory) -> float | None:
     """Return how improbable it is that the gradient is exactly 0 for so many steps in a row although rewards differ.
 
@@ -155,7 +159,9 @@ def gradient_dead(view: View, memory: Memory) -> float | None:
     if gradient is None or width is None or abs(width) <= ROUNDING:
         return None
     flat = memory.new("zero_std_fraction")
-    return memory.dead.add(gradient == 0.0, 0.5 if flat is None else flat)
+    improbable = memory.dead.add(gradient == 0.0, 0.5 if flat is None else flat)
+    memory.window = max(1, memory.dead.length)
+    return improbable
 
 
 @declared.signal("learning_rate_share", unit="fraction", of="learning_rate")

@@ -66,7 +66,12 @@ def reward_functions_blind(view: View, memory: Memory) -> float | None:
     return float(len(blind)) if shares else None
 
 
-@declared.signal("reward_zeros", unit="fraction", reads=("rl_reward_function_zero_fraction", "rl_reward_zero_fraction"))
+@declared.signal(
+    "reward_zeros",
+    unit="fraction",
+    reads=("rl_reward_function_zero_fraction", "rl_reward_zero_fraction"),
+    window=3,
+)
 def reward_zeros(view: View, memory: Memory) -> float | None:
     """Return the largest share of exact zeros in three steps, of a reward function or of the reward.
 
@@ -181,7 +186,7 @@ def copies_excess(view: View, memory: Memory) -> float | None:
     return copied - expected if copied is not None and expected is not None and _faithful(memory) else None
 
 
-@declared.signal("sampler_gap", unit="nats per token", reads=(_LOGPROBS,))
+@declared.signal("sampler_gap", unit="nats per token", reads=(_LOGPROBS,), window=20)
 def sampler_gap(view: View, memory: Memory) -> float | None:
     """Return how far sampler and policy are apart for sure.
 

@@ -138,6 +138,8 @@ class Memory:
     """What the current signal is about, where it is of several things: a reward function. None if it did not say."""
     subject_since: int = 0
     """The step since which that has been so, if it is said what the signal is about; 0 if that is not known."""
+    window: int = 0
+    """The observations that the value of the current signal is computed from; 0 for those that the signal declares."""
     keys: dict[str, tuple[int, int, int]] = field(default_factory=dict)
     """By log key: the last line with it, their number, the longest pause; for keys in ``shape`` as of ``since``."""
     shape: tuple[str, ...] = ()
@@ -237,17 +239,20 @@ class Declared:
         after: tuple[str, ...] = (),
         reads: tuple[str, ...] | None = None,
         rests: bool = False,
+        window: int = 1,
     ) -> Callable[[Derive], Derive]:
         """Declare the decorated function as the signal ``name``, in ``unit``.
 
         ``of``: its main input, whose variant and series it shares. ``after``: further signals that it reads. All of
         them must be declared before it: `ordered` checks that. ``reads``: as `Source.reads`; ``of`` if not given.
-        ``rests``: as `Signal.rests`.
+        ``rests``, ``window``: as in `Signal`.
         """
         wants = ((of,) if of else ()) if reads is None else reads
 
         def declare(function: Derive) -> Derive:
-            self.signals.append(Signal(name, unit, (Source(name, Read.DERIVED, reads=wants),), of, after, rests))
+            self.signals.append(
+                Signal(name, unit, (Source(name, Read.DERIVED, reads=wants),), of, after, rests, window)
+            )
             self.functions[name] = function
             return function
 

@@ -15,6 +15,7 @@ from rlexporter.conditions.incidents import Incidents, Mark
 from rlexporter.conditions.judge import Judge
 from rlexporter.conditions.repeats import Repeats
 from rlexporter.conditions.view import LineNumbers, View
+from rlexporter.model.checkpoint import GoodCheckpoints
 from rlexporter.model.condition import Condition, Limit, Severity
 from rlexporter.model.histogram import Histogram
 from rlexporter.model.incident import Incident, Key, Transition
@@ -69,8 +70,7 @@ class Verdict(NamedTuple):
     transitions: Sequence[Transition]
     marks: Sequence[Mark]
     """The limits that are symptoms of another since then, or no more."""
-    good_checkpoint: int | None
-    """The step of the newest good checkpoint; None while there is none."""
+    checkpoints: GoodCheckpoints
     incidents: Sequence[Incident]
     """All that has gone wrong in the run so far, in the order in which it is told."""
     values: Mapping[Series, float]
@@ -102,7 +102,7 @@ class Watch:
         self._paused = False
         self._incidents = Incidents()
         self._repeats = Repeats()
-        self.checkpoints = Checkpoints()
+        self.checkpoints = Checkpoints(None, judge.horizon)
         self.first: dict[Key, tuple[int, Transition]] = {}
         """The step in which each condition and severity first began, and the transition."""
         self.causes: dict[Key, Key | None] = {}
@@ -119,7 +119,7 @@ class Watch:
         self._patience = Patience(self._stalled)
         self._incidents = Incidents()
         self._repeats = Repeats()
-        self.checkpoints = Checkpoints(facts.step or None)
+        self.checkpoints = Checkpoints(facts.step or None, self._judge.horizon)
 
     @property
     def limits(self) -> Sequence[tuple[Condition, Limit]]:
@@ -225,9 +225,10 @@ class Watch:
         transitions = _causes_first(self._judge.step(view))
         marks = self._incidents.see(transitions, view, now)
         self._note_first(transitions, marks, view.step)
-        self.checkpoints.see(transitions, view)
         judge = self._judge
-        return Verdict(transitions, marks, self.checkpoints.good, self._incidents.all, judge.values, judge.nearest())
+        self.checkpoints.see(self._incidents.critical, view)
+        good = self.checkpoints.good
+        return Verdict(transitions, marks, good, self._incidents.all, judge.values, judge.nearest())
 
     def _note_first(self, transitions: Sequence[Transition], marks: Sequence[Mark], step: int) -> None:
         """Note what began for the first time, and because of what."""

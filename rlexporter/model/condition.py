@@ -134,6 +134,8 @@ class Signal:
     """Further inputs of a derived signal."""
     rests: bool = False
     """True if it counts anomalies, and is 0 in each step that has none."""
+    window: int = 1
+    """The newest observations that one value is computed from, at most."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,6 +50,9 @@ class Transition(NamedTuple):
     """The step since which the number has been beyond the limit."""
     changed: bool = True
     """True if more than the threshold has changed: judged for the first time, begun, or ended."""
+    onset: int | None = None
+    """The first step in which what began may have begun: none of the numbers that show it is of an earlier one. None
+    if nothing began."""
 
     @property
     def key(self) -> Key:
