@@ -74,7 +74,7 @@ def run_facts(trainer: Any, args: Any, state: Any, model: Any, resume: object = 
             or ("sequence" if algorithm in _SEQUENCE_LEVEL else ""),
             **{name: version_of(name) for name in ("trl", "transformers")},
         },
-        hyperparameters=hyperparameters(args),
+        hyperparameters={**hyperparameters(args), **_saving(args, state)},
         steps_planned=max(state.max_steps, getattr(args, "max_steps", 0)) or None,
         step=state.global_step,
         totals={"num_tokens": getattr(state, "num_input_tokens_seen", 0), "episode": 0},
@@ -86,7 +86,23 @@ def hyperparameters(args: Any) -> Mapping[str, float]:
     generation = getattr(args, "generation_kwargs", None)
     own = generation if isinstance(generation, dict) else {}  # TRL hands them to the sampler over its own settings
     settings = {name: own.get(name, getattr(args, name, None)) for name in HYPERPARAMETERS}
+    if _strategy(args) not in ("", "steps"):
+        del settings["save_steps"]  # it does nothing
     return {name: float(value) for name, value in settings.items() if isinstance(value, (int, float))}
+
+
+def _saving(args: Any, state: Any) -> Mapping[str, float]:
+    """Return after how many steps a checkpoint is written: 0 is never; nothing where that depends on something else."""
+    if (strategy := _strategy(args)) == "no":
+        return {"save_steps": 0.0}
+    every = getattr(state, "save_steps", None)  # also where the setting is a share of all steps
+    return {"save_steps": float(every)} if strategy == "steps" and every else {}
+
+
+def _strategy(args: Any) -> str:
+    """Return when checkpoints are written, as transformers names it; empty where the configuration does not say."""
+    strategy = getattr(args, "save_strategy", "")
+    return str(getattr(strategy, "value", strategy))
 
 
 def _algorithm(trainer: Any, args: Any) -> str:

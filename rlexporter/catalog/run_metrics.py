@@ -10,6 +10,7 @@ from rlexporter.model.snapshot import RunState
 ERROR_PLACES = (
     *("log", "observe", "step", "tap", "event", "identity", "exit"),
     *("scrape", "auth", "otlp", "discovery", "state", "record", "card", "notify", "compare", "on_critical"),
+    "keep_good",
 )
 """The parts of the exporter that can have an error: `rlexporter_errors_total{where}`."""
 
@@ -184,12 +185,12 @@ RUN = (
     ),
     _step.gauge(
         "rl_last_good_checkpoint_step",
-        "The step of the newest checkpoint that was written before anything critical: no critical condition held that "
-        "had begun in its step or before, and after a NaN the weights were seen to be numbers again. It is known with "
-        "the next step, or with the end of the run; a resumed run starts with the checkpoint that it continues, unless "
-        "its first step is bad. Absent while there is none. As rank 0 sees it.",
-        reading="Behind rl_last_checkpoint_step after a fault: resume from this one, if it was not deleted since "
-        "(save_total_limit).",
+        "The step of the newest checkpoint that is older than anything critical: older than the steps whose numbers "
+        "show what went wrong, or its cause; and after a NaN the weights were seen to be numbers again. It is known "
+        "with the next step, or with the end of the run; a resumed run starts with the checkpoint that it continues, "
+        "unless its first step is bad. With transformers and TRL it is one that still exists. Absent while there is "
+        "none. As rank 0 sees it.",
+        reading="Behind rl_last_checkpoint_step after a fault: resume from this one.",
     ),
 )
 

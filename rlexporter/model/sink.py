@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple, Protocol
 
+from rlexporter.model.checkpoint import Folders, GoodCheckpoints
 from rlexporter.model.step import RunFacts, StepUpdate
 
 
@@ -55,6 +56,9 @@ class Sink(Protocol):
 
     def saved(self, step: int) -> None:
         """Note that a checkpoint of ``step`` was written."""
+
+    def folders(self, folders: Folders) -> None:
+        """Note where the checkpoints of the run are now."""
 
     def observe(self, name: str, values: Any, mask: Any = None, labels: tuple[str, ...] = ()) -> None:
         """Count values of this step in the metric with the Prometheus name ``name``; they become visible with the step.
@@ -132,8 +136,16 @@ class TrainedRun(Protocol):
         """Return what may stop this run."""
 
     @property
-    def good_checkpoint(self) -> int | None:
-        """Return the step of the newest checkpoint that was written before anything critical began; None without."""
+    def name(self) -> str:
+        """Return the name of the run."""
+
+    @property
+    def attempt(self) -> int:
+        """Return the number of times that the run was started."""
+
+    @property
+    def checkpoints(self) -> GoodCheckpoints:
+        """Return what is known of its checkpoints."""
 
     def prepare(self, facts: RunFacts) -> None:
         """Take over the ``facts`` of a run that may begin later."""

@@ -57,7 +57,8 @@ class Snapshot:
     from which the counters of this process are computed. ``incidents`` are all that has gone wrong in the run, in the
     order in which a person should read them. ``framework`` and ``family`` say whose log keys feed it: those
     of this framework, as this algorithm of TRL means them. ``reasons`` are sentences: why a signal cannot be measured.
-    None of them is a series.
+    ``good_folder`` is that of the newest good checkpoint, ``earlier_folder`` the newest that an attempt before has kept
+    as good; both are empty where none is known. None of them is a series.
     """
 
     labels: Mapping[str, str] = field(default_factory=dict)
@@ -69,6 +70,8 @@ class Snapshot:
     reasons: Mapping[str, str] = field(default_factory=dict)
     framework: str = ""
     family: str = ""
+    good_folder: str = ""
+    earlier_folder: str = ""
 
     @property
     def state(self) -> RunState | None:

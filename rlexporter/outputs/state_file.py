@@ -2,7 +2,7 @@
 
 JSON: ``event`` (`snapshot`), ``version``, ``time``, ``labels``, ``samples`` and ``buckets`` by series, ``bounds``;
 ``framework`` and ``family``, of which the log keys are; ``incidents``, all that has gone wrong;
-``reasons``, why signals cannot be measured.
+``reasons``, why signals cannot be measured; ``good_folder`` and ``earlier_folder``, where good checkpoints are.
 """
 
 from __future__ import annotations
@@ -82,6 +82,8 @@ def text(snapshot: Snapshot) -> str:
         "family": snapshot.family,
         "incidents": [asdict(incident) for incident in snapshot.incidents],
         "reasons": {**snapshot.reasons},
+        "good_folder": snapshot.good_folder,
+        "earlier_folder": snapshot.earlier_folder,
         "labels": snapshot.labels,
         "samples": snapshot.samples,
         "buckets": snapshot.buckets,
@@ -127,6 +129,8 @@ def _snapshot(saved: dict[str, Any]) -> Snapshot:
         reasons=dict(saved.get("reasons", {})),
         framework=str(saved.get("framework", "")),
         family=str(saved.get("family", "")),
+        good_folder=str(saved.get("good_folder", "")),
+        earlier_folder=str(saved.get("earlier_folder", "")),
     )
 
 

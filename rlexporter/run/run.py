@@ -16,6 +16,7 @@ from rlexporter.conditions import from_catalog
 from rlexporter.config import mapping
 from rlexporter.config.settings import MAIN, Settings
 from rlexporter.frameworks.known import FRAMEWORKS
+from rlexporter.model.checkpoint import GoodCheckpoints
 from rlexporter.model.snapshot import ON_CRITICAL, RunState, Snapshot
 from rlexporter.model.step import RunFacts
 from rlexporter.recording.writer import Recorder
@@ -113,7 +114,11 @@ class Run:
         return self._facts.output_dir
 
     @property
-    def good_checkpoint(self) -> int | None:
+    def attempt(self) -> int:
+        return self._identity.attempt
+
+    @property
+    def checkpoints(self) -> GoodCheckpoints:
         return self.watch.checkpoints.good
 
     @property

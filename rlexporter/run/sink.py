@@ -13,6 +13,7 @@ from threading import RLock
 from typing import Any
 
 from rlexporter.catalog.metrics import NAMED
+from rlexporter.model.checkpoint import Folders
 from rlexporter.model.metric import Kind, Series
 from rlexporter.model.sink import NotSeenError, Rollout
 from rlexporter.model.step import StepUpdate, whole
@@ -99,6 +100,10 @@ class RunSink:
     def saved(self, step: int) -> None:
         with self.changing("event"):
             self._store.saved(step)
+
+    def folders(self, folders: Folders) -> None:
+        with self.changing("event"):
+            self._store.folders(folders)
 
     def observe(self, name: str, values: Any, mask: Any = None, labels: tuple[str, ...] = ()) -> None:
         series = self._tapped.get((name, labels))

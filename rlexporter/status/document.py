@@ -179,6 +179,7 @@ def _run(samples: Samples, pace: float | None, now: float) -> dict[str, Any]:
         "stall_after_seconds": number(samples.value("rl_stall_after_seconds")),
         "last_checkpoint_step": whole(samples.value("rl_last_checkpoint_step")),
         "last_good_checkpoint_step": whole(samples.value("rl_last_good_checkpoint_step")),
+        "last_good_checkpoint": snapshot.good_folder or None,
         "info": info,
     }
 

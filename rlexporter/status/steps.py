@@ -105,7 +105,9 @@ def _take_care(incident: Incident, samples: Samples, language: Language) -> Step
 
 
 def _checkpoint(step: float, samples: Samples, language: Language) -> str:
-    """Return a checkpoint as transformers names it; other frameworks have names of their own."""
+    """Return the newest good checkpoint, of ``step``, by its folder; where nobody looks, as transformers names it."""
+    if samples.snapshot.good_folder:
+        return f"`{samples.snapshot.good_folder}`"
     if samples.snapshot.framework:
         return language("the checkpoint of step {step}", step=f"{step:.0f}")
     return f"`checkpoint-{step:.0f}`"
@@ -118,20 +120,28 @@ def _stop(samples: Samples, language: Language) -> Step:
     if good is not None:
         name = _checkpoint(good, samples, language)
         then = language("Resume from {checkpoint}, which was written before this began.", checkpoint=name)
+    elif samples.snapshot.earlier_folder:
+        name = f"`{samples.snapshot.earlier_folder}`"
+        then = language("Resume from {checkpoint}, which an attempt before has kept as good.", checkpoint=name)
     elif samples.value("rl_last_checkpoint_step") is not None:
-        then = language("Every checkpoint was written after this began, so start from scratch.")
+        then = language("No checkpoint is left from before this began, so start from scratch.")
     else:
-        every = samples.value("rl_hyperparameter", "save_steps")
-        if every is None:  # a loop of one's own
-            then = language("No checkpoint is known: start again, and save some along the way.")
-        else:
-            then = language(
-                "No checkpoint was written: set `save_steps`, and start again."
-                if every <= (samples.step or 0)
-                else "No checkpoint was written yet: lower `save_steps`, and start again."
-            )
-            then = _with_values(then, samples, language)
+        then = _none_written(samples, language)
     return Step(language.together([first, then]))
+
+
+def _none_written(samples: Samples, language: Language) -> str:
+    every = samples.value("rl_hyperparameter", "save_steps")
+    if every is None:  # a loop of one's own, or one that saves by epochs
+        return language("No checkpoint is known: start again, and save some along the way.")
+    if every == 0:
+        return language("No checkpoint was written, since `save_strategy` is `no`: set it, and start again.")
+    text = language(
+        "No checkpoint was written: set `save_steps`, and start again."
+        if every <= (samples.step or 0)
+        else "No checkpoint was written yet: lower `save_steps`, and start again."
+    )
+    return _with_values(text, samples, language)
 
 
 def _look(related: Sequence[str], samples: Samples, language: Language) -> Step | None:

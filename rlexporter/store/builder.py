@@ -9,6 +9,7 @@ from math import isfinite
 
 from rlexporter.conditions.incidents import Mark
 from rlexporter.conditions.watch import Verdict, Watch
+from rlexporter.model.checkpoint import Folders, GoodCheckpoints
 from rlexporter.model.histogram import NONE, Histogram, Nonfinite
 from rlexporter.model.incident import WORDS, Incident, worst
 from rlexporter.model.metric import Kind, Metric, Series
@@ -27,8 +28,10 @@ class SnapshotBuilder:
         "_named",
         "anomalies",
         "buckets",
+        "earlier_folder",
         "family",
         "framework",
+        "good_folder",
         "incidents",
         "labels",
         "reasons",
@@ -48,11 +51,14 @@ class SnapshotBuilder:
         self.reasons = dict(base.reasons)
         self.framework = base.framework
         self.family = base.family
+        self.good_folder = base.good_folder
+        self.earlier_folder = base.earlier_folder
         self.anomalies = AnomalyCounts()
 
     def freeze(self) -> Snapshot:
         numbers = (self.samples, self.steps, self.buckets, self.totals)
-        return Snapshot(self.labels, *numbers, self.incidents, self.reasons, self.framework, self.family)
+        texts = (self.framework, self.family, self.good_folder, self.earlier_folder)
+        return Snapshot(self.labels, *numbers, self.incidents, self.reasons, *texts)
 
     def get(self, name: str, *labels: str) -> float | None:
         return self.samples.get(Series(self._named[name], labels))
@@ -156,7 +162,7 @@ class SnapshotBuilder:
                 self.anomalies.nonfinite[name] += number
 
 
-def begin_conditions(builder: SnapshotBuilder, watch: Watch) -> None:
+def begin_conditions(builder: SnapshotBuilder, watch: Watch, folders: Folders) -> None:
     """Write the conditions of a run that begins now; none of them can be judged yet."""
     builder.set("rl_stall_after_seconds", watch.stall_after(""))
     for name in ("rl_condition_judged", "rl_threshold", "rl_signal", _NEAREST):
@@ -167,11 +173,11 @@ def begin_conditions(builder: SnapshotBuilder, watch: Watch) -> None:
     write_incidents(builder, ())
     for condition, _ in watch.limits:
         builder.set("rl_condition_judged", 0.0, condition.name)
-    write_checkpoint(builder, watch.checkpoints.good)
+    write_checkpoint(builder, watch.checkpoints.good, folders)
 
 
-def write_verdict(builder: SnapshotBuilder, verdict: Verdict, step: int, now: float) -> None:
-    """Write the changes of conditions in ``step``; ``now``: seconds since the epoch."""
+def write_verdict(builder: SnapshotBuilder, verdict: Verdict, step: int, now: float, folders: Folders) -> None:
+    """Write the changes of conditions in ``step``; ``now``: seconds since the epoch; ``folders``: of checkpoints."""
     for transition in verdict.transitions:
         labels = transition.key
         in_force = transition.threshold == transition.threshold  # NaN: none
@@ -198,13 +204,15 @@ def write_verdict(builder: SnapshotBuilder, verdict: Verdict, step: int, now: fl
     mark_symptoms(builder, verdict.marks)
     if verdict.incidents is not builder.incidents:
         write_incidents(builder, verdict.incidents)
-    write_checkpoint(builder, verdict.good_checkpoint)
+    write_checkpoint(builder, verdict.checkpoints, folders)
 
 
-def write_checkpoint(builder: SnapshotBuilder, good: int | None) -> None:
-    """Write the step of the newest good checkpoint; the series is absent while there is none."""
-    if good is not None:
-        builder.set("rl_last_good_checkpoint_step", good)
+def write_checkpoint(builder: SnapshotBuilder, good: GoodCheckpoints, folders: Folders) -> None:
+    """Write the newest good checkpoint that exists; the series is absent while there is none."""
+    newest, builder.good_folder = folders.newest(good)
+    builder.earlier_folder = folders.earlier
+    if newest is not None:
+        builder.set("rl_last_good_checkpoint_step", newest)
     elif builder.get("rl_last_good_checkpoint_step") is not None:
         builder.clear("rl_last_good_checkpoint_step")
 

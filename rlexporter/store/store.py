@@ -13,6 +13,7 @@ from functools import partial
 
 from rlexporter.conditions.turns import Judged, Turn, Turns
 from rlexporter.conditions.watch import ASIDE, Watch
+from rlexporter.model.checkpoint import Folders
 from rlexporter.model.metric import Framework, Kind, Metric, Series
 from rlexporter.model.snapshot import RunState, Snapshot
 from rlexporter.model.step import RunFacts, StepUpdate
@@ -64,6 +65,7 @@ class Store:
         self._recording = Series(self.named["rlexporter_record_seconds_total"])
         self._phases = _phases(self.named["rl_phase"])
         self._phase = ""
+        self._folders = Folders()
         zero = {Series(metric, labels): 0.0 for metric in catalog for labels in metric.initial}
         self._current = Current(Snapshot(samples=zero), self.named)
 
@@ -137,6 +139,14 @@ class Store:
             self.change(edit)
         self._urgent()
 
+    def folders(self, folders: Folders) -> None:
+        """Note where the checkpoints of the run are now."""
+        with self._current.lock:
+            self._folders = folders
+            watch = self._watch
+            if watch is not None:
+                self.change(lambda builder: write_checkpoint(builder, watch.checkpoints.good, folders))
+
     def tap(self, metric: Metric) -> None:
         """Feed ``metric`` by taps from now on, and not by log lines."""
         self._lines.tapped.add(metric.series)
@@ -170,7 +180,7 @@ class Store:
             judged.extend(turns.last(int(builder.get("rl_step") or 0), self._clock()))
             self._write(builder, judged)
             watch.checkpoints.decide()
-            write_checkpoint(builder, watch.checkpoints.good)
+            write_checkpoint(builder, watch.checkpoints.good, self._folders)
 
         self.change(edit)
         self._hurry(judged)
@@ -298,7 +308,7 @@ class Store:
         if judged and self._watch is not None:
             builder.samples[self._stall] = self._watch.stall_after("")
         for verdict, step, at in judged:
-            write_verdict(builder, verdict, step, at)
+            write_verdict(builder, verdict, step, at, self._folders)
 
     def _hurry(self, judged: Sequence[Judged]) -> None:
         if any(turn.verdict.critical for turn in judged):
@@ -331,7 +341,8 @@ class Store:
         if self._watch is not None and self._turns is not None:
             self._turns.clear()
             self._watch.begin(facts)
-            begin_conditions(builder, self._watch)
+            self._folders = Folders()
+            begin_conditions(builder, self._watch, self._folders)
         for key, total in facts.totals.items():
             for series in resolver.resolve(key):
                 builder.totals[series] = total

@@ -46,6 +46,7 @@ SCHEMA: dict[str, Any] = {
         **dict.fromkeys(("name", "rank", "algorithm", "trainer", "model", "state", "exception"), _TEXT),
         **dict.fromkeys(("attempt", "step", "steps_planned", "last_checkpoint_step"), _WHOLE + _ABSENT),
         **dict.fromkeys(("last_good_checkpoint_step",), _WHOLE + _ABSENT),
+        "last_good_checkpoint": (*_TEXT, *_ABSENT),
         **dict.fromkeys(("started", "steps_per_second", "seconds_left"), _NUMBER + _ABSENT),
         **dict.fromkeys(("last_step_seconds_ago", "stall_after_seconds"), _NUMBER + _ABSENT),
         "labels": (dict,),

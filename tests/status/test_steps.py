@@ -49,7 +49,7 @@ def test_a_run_that_must_be_stopped() -> None:
     assert (
         said(store.snapshot)
         .steps[0]
-        .text.endswith("Every checkpoint was written after this began, so start from scratch.")
+        .text.endswith("No checkpoint is left from before this began, so start from scratch.")
     )
     store.change(lambda builder: builder.set("rl_last_good_checkpoint_step", 8))
     first = said(store.snapshot).steps[0].text

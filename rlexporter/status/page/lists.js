@@ -106,7 +106,8 @@ function settings(status) {
   const about = Object.entries(run.info || {}).filter(([, value]) => value !== "");
   if (run.started) about.push([t("about.started"), clock(run.started)]);
   if ((run.last_checkpoint_step ?? null) !== null) about.push([t("about.checkpoint"), run.last_checkpoint_step]);
-  if ((run.last_good_checkpoint_step ?? null) !== null) about.push([t("about.good"), run.last_good_checkpoint_step]);
+  const good = run.last_good_checkpoint ?? run.last_good_checkpoint_step ?? null;
+  if (good !== null) about.push([t("about.good"), good]);
   pairsInto(find("about-list"), about);
   const shown = [["metrics", links.metrics], ["status", links.status], ["docs", links.docs]].filter(([, to]) => address(to));
   sync(find("links"), RECORDED ? shown.filter(([, to]) => /^http/.test(to)) : shown, ([name, to]) => name + to, ([name, to]) => link(to, t(`links.${name}`)), () => {});
