@@ -80,6 +80,7 @@ class LegacyTaps(BackwardTaps):
         self.tap(trainer.accelerator, "backward", self._backward, "grad_norm")
         self.tap(trainer.accelerator, "log", self._log)
         self.tap(trainer, "log_stats", self._log_stats)
+        self.tap(trainer, "save_pretrained", self._save)
         sink.on_close(self._rollout.close)
 
     def _begin(self) -> None:
@@ -125,6 +126,11 @@ class LegacyTaps(BackwardTaps):
             if added:
                 self.sink.log(added, step=self._done)
         return log(values, *args, **kwargs)
+
+    def _save(self, save: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        saved = save(*args, **kwargs)
+        self.sink.saved(self._done)
+        return saved
 
     def _log_stats(self, log_stats: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Keep the texts that the script hands over with the statistics; the trainer has read the rewards by then."""

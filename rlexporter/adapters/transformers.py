@@ -11,14 +11,19 @@ import logging
 import time
 import weakref
 from collections.abc import Callable
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 from transformers.trainer_callback import CallbackHandler, TrainerCallback
 
-from rlexporter.adapters.brake import TrainerBrake, TrainingStop
+from rlexporter.adapters import folders
+from rlexporter.adapters.brake import TrainerBrake, TrainingStop, has_own_loop
+from rlexporter.adapters.keeper import Keeper
 from rlexporter.adapters.selection import taps_for
 from rlexporter.adapters.taps import Taps, callers, local, wrap
 from rlexporter.adapters.trainer_facts import run_facts
+from rlexporter.model.checkpoint import Folders
 from rlexporter.model.sink import TrainedRun
 from rlexporter.model.step import RunFacts, StepUpdate
 
@@ -50,9 +55,12 @@ class RunCallback(TrainerCallback):  # type: ignore[misc] # transformers is not 
         self.keeps_good = False
         """`on_critical` and `keep_good`: then every rank takes part."""
         self._brake: TrainerBrake | None = None
-        self._in_train = self._brake_at_log = False
+        self._keeper: Keeper | None = None
+        self._in_train = self._own_loop = self._act_at_log = False
         self._trainer: Any = None
         self._resume: object = None
+        self._resumed: dict[int, str] = {}
+        """The step of the checkpoint that the training resumes, and its folder; empty for one from scratch."""
         self._pending: StepUpdate | None = None
         self._step_began = 0.0
         self._undo: Callable[[], None] = lambda: None
@@ -105,12 +113,13 @@ class RunCallback(TrainerCallback):  # type: ignore[misc] # transformers is not 
         callbacks = self._trainer.callback_handler.callbacks
         return self is next((callback for callback in callbacks if isinstance(callback, RunCallback)), self)
 
-    def report(self, error: Exception) -> None:
-        """Count an error of our own, and log the first of its kind."""
+    def report(self, error: Exception, where: str = "event") -> None:
+        """Count an error of our own, and log the first of its kind. Any thread may call this."""
         if self.run is None:
-            logger.warning("rlexporter cannot watch this training: %s", error, exc_info=error)
+            what = "cannot watch this training" if where == "event" else f"cannot do what {where} asks for"
+            logger.warning("rlexporter %s: %s", what, error, exc_info=error)
             return
-        with self.run.sink.guard("event"):
+        with self.run.sink.guard(where):
             raise error
 
     @_event
@@ -119,14 +128,17 @@ class RunCallback(TrainerCallback):  # type: ignore[misc] # transformers is not 
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         self._begin(args, state, control, **kwargs)
-        self._apply(self._take_hold)
+        self._apply("event", self._take_hold, args)
 
     @_event
     def _begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         run = self._open(state)
-        run.begin(run_facts(self._trainer, args, state, kwargs.get("model"), self._resume))
+        facts = run_facts(self._trainer, args, state, kwargs.get("model"), self._resume)
+        self._resumed = _resumed(facts)
+        run.begin(facts)
         if self._trainer is not None and not self._taps:
             self._taps = taps_for(self._trainer, run.sink)
+        self._tell_folders(args)
         self._step_began = time.perf_counter()
 
     @_event
@@ -135,12 +147,18 @@ class RunCallback(TrainerCallback):  # type: ignore[misc] # transformers is not 
         self._step_began = time.perf_counter()
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Take the step in; where no log line follows at once, that is all of it, and the brake is asked."""
+        """Take the step in; where no log line follows at once, that is all of it, and it is acted upon."""
         self._step_end(args, state, control)
+        self._act_at_log = control.should_log and not self._own_loop
+        if not self._act_at_log:
+            self._act(state, control)
+
+    def _act(self, state: Any, control: Any) -> None:
+        """Do what is asked for after a step that was judged. Every rank comes here at the same point."""
         if self._brake is not None:
-            self._brake_at_log = control.should_log and not self._brake.own_loop
-            if not self._brake_at_log:
-                self._apply(self._brake.step_done, args, control)
+            self._apply("on_critical", self._brake.step_done, state, control)
+        if self._keeper is not None and self.run is not None:
+            self._apply("keep_good", self._keeper.step_done, state.global_step, self.run.checkpoints)
 
     @_event
     def _step_end(self, args: Any, state: Any, control: Any) -> None:
@@ -164,9 +182,9 @@ class RunCallback(TrainerCallback):  # type: ignore[misc] # transformers is not 
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
         self._log(args, state, control, logs=logs)
-        if self._brake is not None and self._brake_at_log:
-            self._brake_at_log = False
-            self._apply(self._brake.step_done, args, control)
+        if self._act_at_log:
+            self._act_at_log = False
+            self._act(state, control)
 
     @_event
     def _log(self, args: Any, state: Any, control: Any, *, logs: Any) -> None:
@@ -178,22 +196,38 @@ class RunCallback(TrainerCallback):  # type: ignore[misc] # transformers is not 
 
     def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         self._saved(args, state, control)
-        if self._brake is not None:
-            self._apply(self._brake.saved, args, state)
+        if self._keeper is not None:
+            written = Path(args.output_dir, f"checkpoint-{state.global_step}")
+            self._apply("keep_good", self._keeper.saved, state.global_step, written)
 
     @_event
     def _saved(self, args: Any, state: Any, control: Any) -> None:
         self._flush()
         if self.run is not None:
             self.run.sink.saved(state.global_step)
+            self._tell_folders(args)
+
+    def _tell_folders(self, args: Any) -> None:
+        """Say which checkpoints there are: a trainer deletes old ones."""
+        if self.run is None or args.process_index != 0:
+            return
+        keeper, resumed = self._keeper, self._resumed
+        kept = keeper.names if keeper is not None else {}
+        by_step = {**resumed, **folders.of_trainer(Path(args.output_dir)), **kept}
+        self.run.sink.folders(Folders(by_step, keeper.earlier if keeper is not None else ""))
+
+    def on_epoch_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        self._epoch_end(args, state, control)
+        if self._brake is not None:
+            self._apply("on_critical", self._brake.epoch_done, state, control)
 
     @_event
-    def on_epoch_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+    def _epoch_end(self, args: Any, state: Any, control: Any) -> None:
         self._flush()
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         self._ends(args, state, control, error=None)
-        self._apply(self._let_go)
+        self._let_go()
 
     def _end(self, error: BaseException | None) -> None:
         self._flush()
@@ -220,7 +254,7 @@ class RunCallback(TrainerCallback):  # type: ignore[misc] # transformers is not 
         """Feed ``run`` until it is closed, without keeping the trainer alive."""
         self.run = run
         run.sink.on_close(self._undo)
-        run.sink.on_close(functools.partial(_release, weakref.ref(self)))
+        run.sink.on_close(partial(_release, weakref.ref(self)))
 
     def release(self) -> None:
         """Stop watching, because the run was closed, until the next `adopt`."""
@@ -246,29 +280,44 @@ class RunCallback(TrainerCallback):  # type: ignore[misc] # transformers is not 
             raise
         finally:
             self._in_train = False
-            self._apply(self._let_go)
+            self._let_go()
         self._ends(trainer.args, trainer.state, None, error=None)
         return result
 
-    def _take_hold(self) -> None:
-        """Prepare to stop or to save, on every rank of a training that may be asked for it."""
+    def _take_hold(self, args: Any) -> None:
+        """Prepare to stop, to save, or to keep checkpoints, on every rank of a training that may be asked for it."""
         self._let_go()
-        if (self.brakes or self.keeps_good) and self._is_chosen() and self._trainer is not None:
+        trainer = self._trainer
+        if trainer is None or not (self.brakes or self.keeps_good) or not self._is_chosen():
+            return
+        self._own_loop = has_own_loop(trainer)
+        if self.keeps_good and args.should_save and (run := self.run) is not None:
+            failed, changed = partial(self.report, where="keep_good"), partial(self._tell_folders, args)
+            self._keeper = Keeper(lambda: (run.name, run.attempt), failed, changed)
+            self._keeper.begin(Path(args.output_dir), apart=args.push_to_hub)
+            self._tell_folders(args)
+        if self.brakes:
+            failed = partial(self.report, where="on_critical")
             self._brake = TrainerBrake(
-                *(self._trainer, lambda: self.run), asks=self.brakes, keeps=self.keeps_good, caught=self._in_train
+                trainer, lambda: self.run, asks=self.brakes, caught=self._in_train, failed=failed
             )
 
     def _let_go(self) -> None:
-        brake, self._brake = self._brake, None
+        """End what `_take_hold` has prepared, whether the training has ended or another one begins."""
+        brake, self._brake, keeper, self._keeper = self._brake, None, self._keeper, None
+        if keeper is not None and self.run is not None and self._trainer is not None:
+            self._apply("keep_good", keeper.step_done, self._trainer.state.global_step, self.run.checkpoints)
+        if keeper is not None:
+            self._apply("keep_good", keeper.close)
         if brake is not None:
-            brake.close()
+            self._apply("on_critical", brake.close)
 
-    def _apply(self, act: Callable[..., None], *args: Any) -> None:
+    def _apply(self, where: str, act: Callable[..., None], *args: Any) -> None:
         """Call ``act``, which may change the trainer's control; it never raises."""
         try:
             act(*args)
         except Exception as error:  # noqa: BLE001 - the boundary: nothing of ours may reach a trainer
-            self.report(error)
+            self.report(error, where)
 
     @_event
     def _starts(self, args: Any, state: Any, control: Any) -> None:
@@ -292,3 +341,11 @@ def _release(callback: weakref.ref[RunCallback]) -> None:
     still = callback()
     if still is not None:
         still.release()
+
+
+def _resumed(facts: RunFacts) -> dict[int, str]:
+    folder = Path(facts.resumed_from or "")
+    if not facts.step or not facts.resumed_from or not folder.is_dir():
+        return {}
+    beside = facts.output_dir is not None and folder.absolute().parent == Path(facts.output_dir).absolute()
+    return {facts.step: folder.name if beside else str(folder)}

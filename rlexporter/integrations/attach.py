@@ -78,6 +78,7 @@ def attach_legacy(trainer: Any, settings: SettingArguments, *, fallback: bool) -
     Ranks that serve nothing get no taps.
     """
     from rlexporter.adapters.brake import LegacyBrake
+    from rlexporter.adapters.keeper import Keeper
     from rlexporter.adapters.ppo_legacy import LegacyTaps, run_facts
 
     if trainer in _attached:
@@ -89,8 +90,11 @@ def attach_legacy(trainer: Any, settings: SettingArguments, *, fallback: bool) -
         if run.serves:
             exporter.start(fallback=fallback)
             LegacyTaps(trainer, run).install()
-        if run.settings.on_critical:
-            LegacyBrake(trainer, run).install()
+        if run.settings.on_critical or run.settings.keep_good:
+            keeper = None
+            if run.settings.keep_good and trainer.accelerator.is_main_process:
+                keeper = Keeper(lambda: (run.name, run.attempt), functools.partial(run.errors.add, "keep_good"))
+            LegacyBrake(trainer, run, asks=bool(run.settings.on_critical), keeper=keeper).install()
     _attached[trainer] = exporter
     run.sink.on_close(functools.partial(_forget, weakref.ref(trainer)))
     return exporter

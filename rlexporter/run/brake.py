@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 
 from rlexporter.catalog.conditions import CONDITION_NAMED
@@ -12,6 +13,8 @@ from rlexporter.model.incident import Incident, Standing
 from rlexporter.model.sink import SAVE, STOP, Orders
 from rlexporter.run import shutdown
 from rlexporter.run.error_log import ErrorLog
+from rlexporter.status.samples import Samples
+from rlexporter.status.verdict import verdict
 from rlexporter.store.store import Store
 
 
@@ -36,7 +39,7 @@ class Brake:
 
         ``saves``, ``stops``: what is said to be done then; empty for what cannot be done.
         """
-        asked: dict[str, str] = {}
+        asked: set[str] = set()
         able = {word: does for word, does in ((SAVE, saves), (STOP, stops)) if does}
         for incident in self._new() if self._asked else ():
             self._done.add(_key(incident))
@@ -46,8 +49,14 @@ class Brake:
                 if words:
                     does = " and ".join(able[word] for word in words)
                     shutdown.say(f"on_critical {does} in step {self._store.step}: {why}")
-                asked |= dict.fromkeys(words, why)
-        return Orders(SAVE in asked, STOP in asked, " ".join(dict.fromkeys(asked.values())))
+                asked.update(words)
+        return Orders(SAVE in asked, STOP in asked, self._verdict() if asked else "")
+
+    def _verdict(self) -> str:
+        """Return what the page of the run says now: the cause first, since when, and what to do first."""
+        samples = Samples(self._store.snapshot)
+        found = verdict(samples, time.time())
+        return "\n".join([found.text, *(step.text for step in found.steps[:1])])
 
     def obeyed(self, orders: Orders) -> None:
         self.stops |= orders.stop

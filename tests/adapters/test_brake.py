@@ -174,5 +174,5 @@ def test_ranks_wait_as_long_as_the_trainer_lets_them(tmp_path: Path, monkeypatch
     monkeypatch.setattr("torch.distributed.is_initialized", lambda: True)
     monkeypatch.setattr("torch.distributed.get_world_size", lambda: 2)
     monkeypatch.setattr("torch.distributed.new_group", lambda **how: made.append(how["timeout"]))
-    TrainerBrake(trainer, lambda: None, asks=("stop",), keeps=False, caught=True)
+    TrainerBrake(trainer, lambda: None, asks=("stop",), caught=True, failed=made.append)
     assert made == [timedelta(seconds=77)]

@@ -60,7 +60,10 @@ def test_each_incident_is_asked_about_once_and_each_training_begins_anew() -> No
     """It is one incident while it lasts."""
     exporter = _made(on_critical=["stop", "save"])
     asked = [_asked(exporter, line) for line in (BAD, BAD, HEALTHY)]
-    assert asked == [Orders(save=True, stop=True, why="The loss is NaN or infinite."), Orders(), Orders()]
+    why = (
+        "The loss is NaN or infinite. It began in step 7.\nStop the run. No checkpoint is known: start again, and save "
+    )
+    assert asked == [Orders(save=True, stop=True, why=f"{why}some along the way."), Orders(), Orders()]
     exporter.run.brake.obeyed(asked[0])
     exporter.run.brake.begin()
     assert not exporter.should_stop
