@@ -132,7 +132,7 @@ class Run(TrainerCallback):  # type: ignore[misc] # transformers is not checked
 
     def train(self) -> Exporter:
         """Train to the end, or until a rollout dies of the fault."""
-        exporter = self._exporter = rlexporter.attach(self.trainer)
+        exporter = self._exporter = self.attached()
         try:
             if self.algorithm == "ppo-legacy":
                 self._loop()
@@ -148,6 +148,14 @@ class Run(TrainerCallback):  # type: ignore[misc] # transformers is not checked
         exporter.close()
         self._look()
         return exporter
+
+    def attached(self) -> Exporter:
+        """Attach to the trainer."""
+        return rlexporter.attach(self.trainer)
+
+    def over(self) -> bool:
+        """Tell if the loop of legacy PPO is to end after the step that is done."""
+        return False
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Modern trainers: the next step begins."""
@@ -185,6 +193,8 @@ class Run(TrainerCallback):  # type: ignore[misc] # transformers is not checked
             rewards = [torch.tensor(score) for score in scores]
             stats = trainer.step(queries, list(sampled), rewards)
             trainer.log_stats(stats, {"query": prompts, "response": texts}, rewards)
+            if self.over():
+                break
 
 
 @contextmanager
