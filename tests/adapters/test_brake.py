@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import errno
 import os
-from collections.abc import Container
+import shutil
+from collections.abc import Callable, Container
 from datetime import timedelta
+from functools import partial
 from math import nan
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import huggingface_hub
 import pytest
 import torch
+from huggingface_hub.utils import filter_repo_objects
 from transformers import TrainerCallback
 from transformers.trainer_utils import get_last_checkpoint
 
@@ -83,7 +89,7 @@ def test_a_trainer_obeys_in_the_step_that_is_bad(tmp_path: Path, kind: str, word
     assert trainer.args.save_total_limit == 2
     if saved:
         told = Path(trainer.args.output_dir, "suspect-checkpoint-5/SUSPECT.txt").read_text()
-        assert "saved in step 5, because of on_critical: A reward is NaN or infinite." in told
+        assert "saved in step 5, because of on_critical: reward returned NaN or infinity." in told
 
 
 def test_what_is_left_trains_on(tmp_path: Path) -> None:
@@ -100,14 +106,211 @@ def test_what_is_left_trains_on(tmp_path: Path) -> None:
         exporter.close()
 
 
-def test_a_checkpoint_that_the_trainer_writes_anyway_is_only_marked(tmp_path: Path) -> None:
-    """It keeps its name, and is not the last good one."""
+@pytest.mark.parametrize("words", ["stop", "save", "save,stop"])
+def test_no_checkpoint_of_the_trainers_is_written_in_the_step_that_is_bad(tmp_path: Path, words: str) -> None:
+    """It would be the one that the next attempt resumes from by itself: ours takes its place."""
     trainer = _trainer(tmp_path, bad=(4,))
-    exporter = _trained(trainer, on_critical="save,stop")
-    assert _checkpoints(trainer) == {"checkpoint-2", "checkpoint-4"}
-    assert Path(trainer.args.output_dir, "checkpoint-4/SUSPECT.txt").exists()
-    assert exporter.snapshot.value("rl_last_checkpoint_step") == 4
-    assert exporter.snapshot.value("rl_last_good_checkpoint_step") == 2
+    exporter = _trained(trainer, on_critical=words)
+    later = set() if "stop" in words else {"checkpoint-6", "checkpoint-8"}
+    assert _checkpoints(trainer) == {"checkpoint-2", "suspect-checkpoint-4"} | later
+    assert Path(trainer.args.output_dir, "suspect-checkpoint-4/trainer_state.json").exists()
+    good = 2 if "stop" in words else 8  # a single NaN is over with the next step
+    assert exporter.snapshot.value("rl_last_good_checkpoint_step") == good
+    assert exporter.snapshot.good_folder == f"checkpoint-{good}"
+
+
+def test_the_end_of_an_epoch_that_stopping_brings_saves_nothing_else(tmp_path: Path) -> None:
+    """transformers ends the epoch when it is stopped, and would save then: a checkpoint that is resumed from."""
+    trainer = _trainer(tmp_path, save_strategy="epoch")
+    _trained(trainer, on_critical="stop")
+    assert trainer.state.global_step == BAD_STEP
+    assert _checkpoints(trainer) == {f"suspect-checkpoint-{BAD_STEP}"}
+
+
+def test_what_is_suspect_says_what_the_verdict_says(tmp_path: Path) -> None:
+    """The cause, since when, and the checkpoint to resume from by its folder, as page and messages name it."""
+    trainer = _trainer(tmp_path)
+    _trained(trainer, on_critical="save,stop")
+    first, second = Path(trainer.args.output_dir, "suspect-checkpoint-5/SUSPECT.txt").read_text().splitlines()
+    assert first.startswith(
+        "rlexporter had this checkpoint saved in step 5, because of on_critical: reward returned NaN"
+    )
+    assert first.endswith("It began in step 5.")
+    assert second == "Stop the run. Resume from `checkpoint-4`, which was written before this began."
+    page = Path(trainer.args.output_dir, "rlexporter.html").read_text()
+    assert "Resume from `checkpoint-4`, which was written before this began." in page
+
+
+class Uploads(TrainerCallback):  # type: ignore[misc] # transformers is not checked
+    """Reads each checkpoint that it hears of, as W&B's, MLflow's and users' callbacks do."""
+
+    def __init__(self) -> None:
+        self.read: list[str] = []
+
+    def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        folder = Path(args.output_dir, f"checkpoint-{state.global_step}")
+        assert {"model.safetensors", "optimizer.pt", "trainer_state.json"} <= {path.name for path in folder.iterdir()}
+        self.read.append(folder.name)
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("bad", [4, 5])
+def test_callbacks_around_ours_find_every_checkpoint_that_they_hear_of(tmp_path: Path, when: str, bad: int) -> None:
+    """Nothing is renamed under them: they hear of the trainer's own checkpoints, and of no suspect one."""
+    uploads = Uploads()
+    trainer = _trainer(tmp_path, bad=(bad,), callbacks=[uploads] if when == "before" else [])
+    exporter = rlexporter.attach(trainer, port=0, linger=0, on_critical="save", keep_good=True)
+    if when == "after":
+        trainer.add_callback(uploads)
+    trainer.train()
+    assert (trainer.state.global_step, exporter.state.value, errors(exporter)) == (8, "finished", 0)
+    assert uploads.read == [f"checkpoint-{step}" for step in (2, 4, 6, 8) if step != bad]
+    assert f"suspect-checkpoint-{bad}" in _checkpoints(trainer)
+    exporter.close()
+
+
+def _disk_is_full(trainer: Any, name: str, after: int) -> None:
+    """The method ``name`` of the trainer writes a little into a suspect checkpoint, and then there is no room."""
+    method = getattr(trainer, name)
+
+    def fail(folder: str, *args: Any, **kwargs: Any) -> Any:
+        if "suspect" not in str(folder):
+            return method(folder, *args, **kwargs)
+        if after:
+            method(folder, *args, **kwargs)
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    setattr(trainer, name, fail)
+
+
+@pytest.mark.parametrize(("name", "after"), [("save_model", 0), ("save_model", 1), ("_save_rng_state", 0)])
+@pytest.mark.parametrize("words", ["save", "save,stop"])
+def test_a_save_that_fails_ends_no_training_and_leaves_nothing(
+    tmp_path: Path, name: str, after: int, words: str
+) -> None:
+    """It is counted and said once; a training that goes on saves as it would."""
+    trainer = _trainer(tmp_path)
+    _disk_is_full(trainer, name, after)
+    exporter = rlexporter.attach(trainer, port=0, linger=0, on_critical=words)
+    trainer.train()
+    stopped = "stop" in words
+    assert trainer.state.global_step == (BAD_STEP if stopped else 8)
+    assert _checkpoints(trainer) == {f"checkpoint-{step}" for step in ((2, 4) if stopped else (2, 4, 6, 8))}
+    assert exporter.snapshot.value("rlexporter_errors_total", where="on_critical") == 1
+    assert errors(exporter) == 1
+    exporter.close()
+
+
+def test_without_room_for_another_checkpoint_none_of_ours_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The trainer's own next one would not fit: it would die of ours. One that is being stopped needs no other."""
+    cases = (("save", 1.5, False), ("save,stop", 1.5, True), ("save", 2.5, True), ("save,stop", 1.0, False))
+    for words, room, expected in cases:
+        trainer = _trainer(tmp_path / f"{words}{room}")
+        real = shutil.disk_usage
+        trainer.add_callback(_Measures(partial(_leave, monkeypatch, room)))
+        exporter = rlexporter.attach(trainer, port=0, linger=0, on_critical=words)
+        trainer.train()
+        monkeypatch.setattr(shutil, "disk_usage", real)
+        assert (f"suspect-checkpoint-{BAD_STEP}" in _checkpoints(trainer)) == expected, (words, room)
+        assert errors(exporter) == (0 if expected else 1)
+        exporter.close()
+    assert "GB are needed" in caplog.text
+
+
+def _leave(monkeypatch: pytest.MonkeyPatch, times: float, size: int) -> None:
+    """Leave room for so many checkpoints of this ``size``."""
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=times * size + 2**20))
+
+
+class _Measures(TrainerCallback):  # type: ignore[misc] # transformers is not checked
+    """Hands over the size of each checkpoint."""
+
+    def __init__(self, use: Callable[[int], None]) -> None:
+        self._use = use
+
+    def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        folder = Path(args.output_dir, f"checkpoint-{state.global_step}")
+        self._use(sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()))
+
+
+def test_what_flaps_fills_no_disk(tmp_path: Path) -> None:
+    """There are at most three suspect checkpoints of a run, whichever attempt wrote them."""
+    for attempt in range(2):
+        trainer = _trainer(tmp_path, bad=(3, 5), run_name="mine", save_strategy="no", max_steps=6)
+        exporter = rlexporter.attach(trainer, port=0, linger=0, on_critical="save")
+        trainer.train()
+        exporter.close()
+        assert errors(exporter) == attempt
+    assert _checkpoints(trainer) == {"suspect-checkpoint-3", "suspect-checkpoint-5", "suspect-checkpoint-3-2"}
+
+
+def test_a_name_that_is_taken_is_left_alone(tmp_path: Path) -> None:
+    """By a user's folder, or by a link."""
+    trainer = _trainer(tmp_path)
+    out = Path(trainer.args.output_dir)
+    (out / "suspect-checkpoint-5").mkdir(parents=True)
+    (out / "suspect-checkpoint-5/mine").write_text("mine")
+    (out / "suspect-checkpoint-5-2").symlink_to("/nonexistent")
+    _trained(trainer, on_critical="save,stop")
+    assert [path.name for path in (out / "suspect-checkpoint-5").iterdir()] == ["mine"]
+    assert (out / "suspect-checkpoint-5-3/trainer_state.json").exists()
+
+
+@pytest.mark.parametrize("options", [{}, {"save_total_limit": 1}])
+def test_the_best_model_is_found_at_the_end(tmp_path: Path, options: dict[str, Any]) -> None:
+    """With `load_best_model_at_end`, also where the best step is the one that is bad."""
+    options = {
+        **options,
+        "load_best_model_at_end": True,
+        "metric_for_best_model": "eval_loss",
+        "eval_strategy": "steps",
+    }
+    for bad in (4, 5):
+        trainer = _trainer(tmp_path / f"{bad}{len(options)}", bad=(bad,), eval_steps=2, **options)
+        best: list[str] = []
+        trainer.add_callback(_Best(best))
+        exporter = rlexporter.attach(trainer, port=0, linger=0, on_critical="save", keep_good=True)
+        trainer.train()
+        assert (exporter.state.value, errors(exporter)) == ("finished", 0)
+        assert Path(best[-1]).is_dir()
+        exporter.close()
+
+
+class _Best(TrainerCallback):  # type: ignore[misc] # transformers is not checked
+    """Notes the best checkpoint."""
+
+    def __init__(self, best: list[str]) -> None:
+        self._best = best
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        self._best.append(str(state.best_model_checkpoint))
+
+
+def test_nothing_of_ours_goes_to_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stand-in for the hub, which lists what transformers would upload; it leaves out what begins with `_`."""
+    uploaded: set[str] = set()
+
+    def upload_folder(self: Any, *, folder_path: str, ignore_patterns: Any = None, **_: Any) -> Any:
+        files = [path.relative_to(folder_path).as_posix() for path in Path(folder_path).rglob("*") if path.is_file()]
+        uploaded.update(filter_repo_objects(files, ignore_patterns=ignore_patterns))
+        return SimpleNamespace(done=lambda: True, result=lambda: None, is_done=lambda: True)
+
+    monkeypatch.setattr(huggingface_hub.HfApi, "upload_folder", upload_folder)
+    monkeypatch.setattr(huggingface_hub.HfApi, "create_repo", lambda *_, **__: SimpleNamespace(repo_id="me/mine"))
+    for name in ("upload_folder", "create_repo"):
+        monkeypatch.setattr(huggingface_hub, name, getattr(huggingface_hub.HfApi(), name))
+    trainer = _trainer(tmp_path, push_to_hub=True, hub_model_id="me/mine", hub_strategy="every_save")
+    exporter = rlexporter.attach(trainer, port=0, linger=0, on_critical="save", keep_good=True)
+    trainer.train()
+    assert (exporter.state.value, errors(exporter)) == ("finished", 0)
+    assert exporter.snapshot.good_folder.startswith(("_rlexporter/good-checkpoint-", "checkpoint-"))
+    exporter.close()
+    ours = Path(trainer.args.output_dir, "_rlexporter")
+    assert {path.name for path in ours.iterdir()} == {"suspect-checkpoint-5", "good-checkpoint-4", "good-checkpoint-6"}
+    assert "model.safetensors" in uploaded
+    assert [name for name in uploaded if "suspect" in name or "good-" in name] == []
 
 
 def test_a_step_without_a_log_line_stops_too(tmp_path: Path) -> None:
@@ -130,8 +333,8 @@ def test_a_healthy_training_is_the_same_bit_for_bit(tmp_path: Path) -> None:
     assert _checkpoints(asked) == _checkpoints(plain)
 
 
-def test_the_last_good_checkpoint_is_kept(tmp_path: Path) -> None:
-    """From `save_total_limit`, while a broken run goes on; it trains on, and there is never a second one."""
+def test_the_last_good_checkpoints_are_kept(tmp_path: Path) -> None:
+    """From `save_total_limit`, while a broken run goes on; they train on, and there are never three."""
     seen: list[set[str]] = []
 
     class Watch(TrainerCallback):  # type: ignore[misc] # transformers is not checked
@@ -140,13 +343,25 @@ def test_the_last_good_checkpoint_is_kept(tmp_path: Path) -> None:
 
     trainer = _trainer(tmp_path, bad=range(9, 99), max_steps=16, save_total_limit=1, callbacks=[Watch()])
     exporter = _trained(trainer, keep_good=True)
-    assert exporter.snapshot.value("rl_last_good_checkpoint_step") == 8
-    assert _checkpoints(trainer) == {"good-checkpoint-8", "checkpoint-16"}
-    assert {len(each) for each in seen} == {0, 1}
+    assert _checkpoints(trainer) == {"good-checkpoint-2", "good-checkpoint-4", "checkpoint-16"}
+    assert max(map(len, seen)) == 2
+    assert exporter.snapshot.value("rl_last_good_checkpoint_step") == 4, "that of step 8 is gone"
+    assert exporter.snapshot.good_folder == "good-checkpoint-4"
     assert exporter.state.value == "finished"
-    again = _trainer(tmp_path, bad=(), max_steps=9, save_strategy="no")
-    again.train(resume_from_checkpoint=f"{trainer.args.output_dir}/good-checkpoint-8")
-    assert again.state.global_step == 9
+    again = _trainer(tmp_path, bad=(), max_steps=6, save_strategy="no")
+    again.train(resume_from_checkpoint=f"{trainer.args.output_dir}/good-checkpoint-4")
+    assert again.state.global_step == 6
+
+
+def test_a_second_run_in_the_same_folder_spoils_nothing(tmp_path: Path) -> None:
+    """It writes its own `checkpoint-4` in place: no file of the copy is one of its files."""
+    first = _trainer(tmp_path, bad=(), max_steps=5)
+    _trained(first, keep_good=True, run="first")
+    kept = Path(first.args.output_dir, "good-checkpoint-4")
+    before = {path.name: path.read_bytes() for path in kept.iterdir()}
+    _trained(_trainer(tmp_path, bad=(), max_steps=5, seed=7, learning_rate=1e-3), keep_good=True, run="second")
+    assert {path.name: path.read_bytes() for path in kept.iterdir()} == before
+    assert (kept / "optimizer.pt").read_bytes() != Path(first.args.output_dir, "checkpoint-4/optimizer.pt").read_bytes()
 
 
 def test_an_error_of_ours_keeps_no_rank_from_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
