@@ -250,7 +250,9 @@ def _write(trainer: Any, folder: Path) -> None:
     internal = "_internal_call" in inspect.signature(trainer.save_model).parameters
     if trainer.args.push_to_hub and not internal:
         raise NotImplementedError(f"{type(trainer).__name__}.save_model would push a suspect checkpoint to the hub")
-    trainer.save_model(str(folder), **({"_internal_call": True} if internal else {}))
+    shards = any(getattr(trainer, f"is_{kind}_enabled", False) for kind in ("deepspeed", "fsdp"))
+    if trainer.args.should_save or shards or not has_own_loop(trainer):  # else TRL's own fails where it writes nothing
+        trainer.save_model(str(folder), **({"_internal_call": True} if internal else {}))
     if not trainer.args.save_only_model:
         for name in _PARTS:
             if hasattr(trainer, name):

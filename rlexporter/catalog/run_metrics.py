@@ -8,9 +8,8 @@ from rlexporter.model.metric import Group, Level, Range, RankScope
 from rlexporter.model.snapshot import RunState
 
 ERROR_PLACES = (
-    *("log", "observe", "step", "tap", "event", "identity", "exit"),
+    *("log", "observe", "step", "tap", "event", "identity", "exit", "keep_good"),
     *("scrape", "auth", "otlp", "discovery", "state", "record", "card", "notify", "compare", "on_critical"),
-    "keep_good",
 )
 """The parts of the exporter that can have an error: `rlexporter_errors_total{where}`."""
 

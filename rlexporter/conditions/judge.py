@@ -7,7 +7,7 @@ training thread, so it computes what does not change only once.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from math import ceil, inf, nan, nextafter
+from math import inf, nan, nextafter
 
 from rlexporter.catalog.causes import WAKE
 from rlexporter.conditions.evidence import Streak
@@ -269,7 +269,7 @@ class Judge:
         and within the `horizon`.
         """
         away = limit.level.away(state.past) if limit.level is not None else 1
-        apart = max(self._memory.span, ceil((self._step - state.began) / state.past.count))
+        apart = self._apart(state)
         window = self._memory.window or state.window
         onset = min(since, self._step - (away - 1) * apart) - (window - 1) * apart
         return max(0, onset, min(since, self._step - self.horizon() + 1))
@@ -282,12 +282,16 @@ class Judge:
         that a limit wants to be beyond it.
         """
         certain = [
-            (limit.limit.k_of_n[1] + state.window - 2) * ceil((self._step - state.began) / state.past.count)
+            (limit.limit.k_of_n[1] + state.window - 2) * self._apart(state)
             for state in self._states.values()
             for limit in state.limits
             if limit.limit.severity is Severity.CRITICAL and state.past.count
         ]
         return 2 * max(certain, default=0) + 1
+
+    def _apart(self, state: SignalState) -> int:
+        """Return the steps from one observation of a signal to the next."""
+        return max(1, round((self._step - state.began) / max(1, state.past.count - 1)))
 
     def _begin(self, state: SignalState, limit: LimitState, threshold: float) -> None:
         """Note the level before an incident; one that was not over goes on, with the level before it."""

@@ -23,6 +23,8 @@ _BACK = 10
 _SPREADS = 3.0
 _SHARE = 0.25
 """The share of the way from the old level to the limit that still counts as the old level."""
+_LITTLE = 0.02
+"""The share of that way that a number without any noise goes by itself."""
 
 Getter = Callable[[View, Memory], "float | None"] | str
 """A function, or the name of a number that is used as it is."""
@@ -37,28 +39,29 @@ Measures = dict[Callable[[Past], Measure | None], tuple[Measure | None, int]]
 class Level:
     """The level of one signal before an incident. ``below``: True if what went wrong was a fall."""
 
-    __slots__ = ("_below", "_bound", "_recent")
+    __slots__ = ("_below", "_bound", "_recent", "_usual")
 
     def __init__(self, past: Past, lag: int, limit: float, below: bool) -> None:
         """Measure ``past`` without its newest ``lag``; one that is too short had no level but ``limit`` itself."""
         self._below = below
         self._recent: deque[float] = deque(maxlen=_BACK)
-        self._bound = limit
+        self._bound = self._usual = limit
         values = past.last(_KEPT, lag)
         if len(values) >= _ENOUGH:
             middle, width = spread(values)
-            reach = max(_SPREADS * width, _SHARE * abs(limit - middle))
-            self._bound = max(limit, middle - reach) if below else min(limit, middle + reach)
+            self._bound = self._reached(middle, max(_SPREADS * width, _SHARE * abs(limit - middle)), limit)
+            self._usual = self._reached(middle, max(_SPREADS * width, _LITTLE * abs(limit - middle)), limit)
+
+    def _reached(self, middle: float, reach: float, limit: float) -> float:
+        return max(limit, middle - reach) if self._below else min(limit, middle + reach)
 
     def away(self, past: Past) -> int:
-        """Return how many of the newest observations of ``past`` came after the last two that were at the level."""
-        values = past.values
-        for place in range(len(values) - 1, 0, -1):
-            if all(
-                value >= self._bound if self._below else value <= self._bound for value in values[place - 1 : place + 1]
-            ):
-                return max(1, len(values) - 1 - place)
-        return len(values)
+        """Return how many of the newest observations of ``past`` came after the last two that were usual."""
+        usual = [value >= self._usual if self._below else value <= self._usual for value in past.values]
+        for place in range(len(usual) - 1, 0, -1):
+            if usual[place] and usual[place - 1]:
+                return max(1, len(usual) - 1 - place)
+        return len(usual)
 
     def left(self) -> None:
         """Forget what was seen of an incident: the number counts from now on."""

@@ -16,7 +16,7 @@ from typing import Any
 import huggingface_hub
 import pytest
 import torch
-from huggingface_hub.utils import filter_repo_objects
+from huggingface_hub.utils import filter_repo_objects  # type: ignore[attr-defined]
 from transformers import TrainerCallback
 from transformers.trainer_utils import get_last_checkpoint
 

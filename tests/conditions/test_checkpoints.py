@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import nan
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from rlexporter.exporter import Exporter
 from rlexporter.model.snapshot import RunState
 from rlexporter.model.step import RunFacts
-from tests.conditions.planted import Planted
+from tests.conditions.planted import HEALTHY, Planted, wave
 
 SAVE, AGAIN, SETTLE = "save", "again", "settle"
 """A checkpoint after the last step; another line of that step; the end of the run."""
@@ -106,6 +107,67 @@ def test_counts_that_come_late_are_of_their_own_step(before: int, step: int, goo
     run.line({})
     assert run.began["nonfinite_grad", "critical"] == run.step
     assert _good(run) == good
+
+
+SINKING: dict[str, Callable[[int], dict[str, float]]] = {
+    "the reward falls": lambda n: {"reward": 0.05 * wave(n) - 1.0},
+    "the reward sinks": lambda n: {"reward": 1.24 - 0.05 * n + 0.05 * wave(n)},
+    "the reward sinks slowly": lambda n: {"reward": 1.24 - 0.02 * n + 0.05 * wave(n)},
+    "the entropy is gone": lambda n: {"entropy": 0.001},
+    "the entropy sinks": lambda n: {"entropy": 0.9 * 0.85**n},
+    "the entropy rises": lambda n: {"entropy": 0.9 * 1.1**n},
+    "completions are cut": lambda n: {"completions/clipped_ratio": 1.0},
+    "more and more completions are cut": lambda n: {"completions/clipped_ratio": min(1.0, 0.02 + 0.04 * n)},
+    "KL is high": lambda n: {"kl": 20.0},
+    "KL grows": lambda n: {"kl": 0.2 * 1.2**n},
+    "the gradient explodes": lambda n: {"grad_norm": 100.0},
+    "the gradient is 0": lambda n: {"grad_norm": 0.0},
+    "rewards are all alike": lambda n: {"reward_std": 0.0, "frac_reward_zero_std": 1.0, "reward": 0.3},
+    "a reward function is dead": lambda n: {"rewards/answer/mean": 0.0, "rewards/answer/std": 0.0, "reward": 0.5},
+    "the loss is NaN": lambda n: {"loss": nan},
+    "the loss is NaN once": lambda n: {"loss": nan} if n == 1 else {},
+}
+"""What is logged in the n-th step of a fault: some are there at once, some come slowly."""
+
+
+@pytest.mark.parametrize("every", [1, 7, 20])
+@pytest.mark.parametrize("fault", SINKING.values(), ids=SINKING.keys())
+def test_what_was_written_after_a_fault_began_is_not_good(fault: Callable[[int], dict[str, float]], every: int) -> None:
+    """However long it takes to be certain, and from then on; nor is much more given up than that takes."""
+    run = Planted("grpo")
+    while run.step < HEALTHY:
+        run.healthy(1)
+        if run.step % every == 0:
+            run.store.saved(run.step)
+    for number in range(1, 60):
+        run.line(fault(number))
+        if run.step % every == 0:
+            run.store.saved(run.step)
+        if any(severity == "critical" for _, severity in run.began):
+            break
+    certain = min(step for (_, severity), step in run.began.items() if severity == "critical")
+    good = _good(run)
+    assert good is not None
+    assert good <= HEALTHY
+    assert good >= min(HEALTHY, certain) - run.watch.checkpoints.good.horizon - every
+    horizon = run.watch.checkpoints.good.horizon
+    assert 20 < horizon < 60
+
+
+def test_a_cause_and_a_warning_before_it_count() -> None:
+    """What is critical goes on from its warning; a checkpoint between the two is not good."""
+    run = Planted("grpo", {"kl_high": {"warning": 0.5, "critical": 5.0}}).healthy(60)
+    run.store.saved(60)
+    for _ in range(12):
+        run.line({"kl": 1.0})
+    run.store.saved(run.step)
+    run.line({"kl": 1.0})
+    assert ("kl_high", "warning") in run.began
+    assert _good(run) == 72, "a warning does not count by itself"
+    for _ in range(12):
+        run.line({"kl": 9.0})
+    assert ("kl_high", "critical") in run.began
+    assert _good(run) == 60
 
 
 def test_what_goes_on_where_its_signal_moves_is_not_over() -> None:
