@@ -366,5 +366,4 @@ class LegacyBrake:
             self._ranks.close()
         if self._keeper is not None:
             with self._run.sink.guard("keep_good"):
-                self._keeper.step_done(self._steps, self._run.checkpoints)
-                self._keeper.close()
+                self._keeper.close(self._run.checkpoints)

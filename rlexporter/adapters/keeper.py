@@ -50,7 +50,6 @@ class Keeper:
         """The copies of this attempt."""
         self._marks: dict[int, Mark] = {}
         self._copy: _Copy | None = None
-        self._good = GoodCheckpoints()
         self._earlier: dict[Path, Mark] = {}
         """The copies of attempts before."""
 
@@ -78,22 +77,20 @@ class Keeper:
                 self._earlier[path] = mark
 
     def saved(self, step: int, source: Path) -> None:
-        """Note that the trainer has written a checkpoint of ``step`` at ``source``; copy it if there is room."""
+        """Note that the trainer has written a checkpoint of ``step`` at ``source``; other ranks may still write."""
         self._sources = {known: path for known, path in self._sources.items() if path != source}
         self._sources[step] = source
         while len(self._sources) > _MOST_SOURCES:
             del self._sources[min(self._sources)]
         if self._parent is None:
             self.begin(source.parent)
-        self._begin_copy(step)
 
     def step_done(self, step: int, good: GoodCheckpoints) -> None:
-        """Take what is known of the checkpoints after ``step`` was judged."""
+        """Take what is known of the checkpoints after ``step`` was judged; all ranks have written those before it."""
         if not (self._sources or self._kept):
             return
-        self._good = good
-        self._end_copy()
-        for kept in [kept for kept in self._kept if self._is_spoiled(kept)]:
+        self._end_copy(good)
+        for kept in [kept for kept in self._kept if good.doubtful is not None and kept >= good.doubtful]:
             self._drop(kept)
         settled = good.doubtful is not None  # what is left is older than what went wrong
         for kept in [kept for kept in self._kept if settled or step - kept >= good.horizon]:
@@ -102,48 +99,44 @@ class Keeper:
             return
         if self._proven:
             self._drop_before(max(self._proven))
-        newest = max((each for each in good.steps if each in self._sources), default=None)
-        if newest is not None and newest > max(self._kept, default=-1):
+        newest = max((each for each in good.steps if each in self._sources and each < step), default=-1)
+        if self._copy is None and len(self._kept) < _KEPT and newest > max(self._kept, default=-1):
             self._begin_copy(newest)
 
-    def close(self) -> None:
+    def close(self, good: GoodCheckpoints) -> None:
         """Wait for the copy that is being made, for half a minute at most; what is not done by then is removed."""
         if self._copy is not None:
             self._copy.wait(PATIENCE_SECONDS)
-            self._end_copy(last=True)
-
-    def _is_spoiled(self, step: int) -> bool:
-        return self._good.doubtful is not None and step >= self._good.doubtful
+            self._end_copy(good)
 
     def _begin_copy(self, step: int) -> None:
-        if self._copy is None and len(self._kept) < _KEPT and not self._is_spoiled(step) and self._parent is not None:
-            mark = Mark("good", self._run, self._attempt, step)
-            copy = _Copy(self._sources[step], self._parent, mark)
-            copy.start()
-            self._copy = copy
+        assert self._parent is not None
+        copy = _Copy(self._sources[step], self._parent, Mark("good", self._run, self._attempt, step))
+        copy.start()
+        self._copy = copy
 
-    def _end_copy(self, *, last: bool = False) -> None:
-        """Give the copy that was made its name once its checkpoint is good; remove it if it is not."""
+    def _end_copy(self, good: GoodCheckpoints) -> None:
+        """Give the copy that was made its name if its checkpoint is still good; else remove it."""
         copy = self._copy
-        if copy is None or not (copy.done or last):
+        if copy is None or not copy.done:
             return
-        step = copy.mark.step
+        self._copy, step = None, copy.mark.step
         if copy.error is not None:
-            self._failed(copy.error)
             self._sources.pop(step, None)  # else it would be tried in each step
-        elif copy.done and step in self._good.steps:
-            try:
-                self._kept[step] = copy.publish()
-                self._marks[step] = copy.mark
-            except OSError as error:
-                self._failed(error)
-            else:
-                self.changed()
-        elif not (last or self._is_spoiled(step)):
-            return  # it is not judged yet
-        self._copy = None
+            self._failed(copy.error)
+        elif step in good.steps:
+            self._publish(copy)
         if step not in self._kept:
             copy.discard(self._failed)
+
+    def _publish(self, copy: _Copy) -> None:
+        try:
+            path = copy.publish()
+        except OSError as error:
+            self._failed(error)
+        else:
+            self._kept[copy.mark.step], self._marks[copy.mark.step] = path, copy.mark
+            self.changed()
 
     def _prove(self, step: int) -> None:
         """Note on the disk that a copy has proven itself."""

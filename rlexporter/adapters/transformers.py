@@ -305,10 +305,8 @@ class RunCallback(TrainerCallback):  # type: ignore[misc] # transformers is not 
     def _let_go(self) -> None:
         """End what `_take_hold` has prepared, whether the training has ended or another one begins."""
         brake, self._brake, keeper, self._keeper = self._brake, None, self._keeper, None
-        if keeper is not None and self.run is not None and self._trainer is not None:
-            self._apply("keep_good", keeper.step_done, self._trainer.state.global_step, self.run.checkpoints)
-        if keeper is not None:
-            self._apply("keep_good", keeper.close)
+        if keeper is not None and self.run is not None:
+            self._apply("keep_good", keeper.close, self.run.checkpoints)
         if brake is not None:
             self._apply("on_critical", brake.close)
 

@@ -36,7 +36,6 @@ class Training:
 
     def save(self, step: int, text: str = "weights") -> Path:
         """Write a checkpoint of ``step`` in place, as torch does; the next step judges it."""
-        self.step = step
         path = self.folder / f"checkpoint-{step}"
         (path / "global_step").mkdir(parents=True, exist_ok=True)
         for name in ("model.safetensors", "optimizer.pt", "global_step/rank_0.pt"):
@@ -45,9 +44,9 @@ class Training:
         for old in own[: -self.limit]:
             shutil.rmtree(self.folder / f"checkpoint-{old}")
         self.keeper.saved(step, path)
-        self.settle()
+        self.to(step)
         self.good = (*self.good, step)
-        self.to(step + 1)
+        self.to(step + 2)
         return path
 
     def settle(self) -> None:
@@ -94,8 +93,8 @@ def test_two_are_kept_until_the_newer_has_proven_itself(tmp_path: Path) -> None:
     assert seen[0] == ["good-checkpoint-10"]
     assert seen[1] == ["good-checkpoint-10", "good-checkpoint-20"]
     assert seen[2] == ["good-checkpoint-10", "good-checkpoint-20"]
-    assert seen[3] == ["good-checkpoint-20", "good-checkpoint-40"], "20 has proven itself by 40"
-    assert seen[5] == ["good-checkpoint-40", "good-checkpoint-60"]
+    assert seen[3] == ["good-checkpoint-20", "good-checkpoint-30"], "20 has proven itself by 40"
+    assert seen[5] == ["good-checkpoint-40", "good-checkpoint-50"]
     assert run.failed == []
 
 
@@ -104,16 +103,20 @@ def test_the_one_that_a_fault_may_have_spoiled_goes_and_the_older_one_stays(tmp_
     run = Training(tmp_path)
     for step in (10, 20, 30, 40):
         run.save(step)
-    assert run.kept == ["good-checkpoint-20", "good-checkpoint-40"]
-    run.wrong(since=38, step=45)
+    assert run.kept == ["good-checkpoint-20", "good-checkpoint-30"]
+    run.wrong(since=30, step=45)
     assert run.kept == ["good-checkpoint-20"]
+    assert run.keeper.names == {10: "checkpoint-10", 20: "good-checkpoint-20", 30: "checkpoint-30", 40: "checkpoint-40"}
     run.save(50)
     run.good = run.good[:-1]
     run.to(200)
     assert run.kept == ["good-checkpoint-20"]
-    assert folders.read_mark(tmp_path / "good-checkpoint-20") is not None
-    assert run.keeper.names[20] == "good-checkpoint-20"
-    assert "good-checkpoint-40" not in run.keeper.names.values()
+    kept = folders.read_mark(tmp_path / "good-checkpoint-20")
+    assert kept is not None
+    assert kept.proven
+    run.doubtful = None  # it is over
+    run.save(210)
+    assert run.kept == ["good-checkpoint-20", "good-checkpoint-210"]
 
 
 def test_a_copy_shares_no_file_with_what_it_is_of(tmp_path: Path) -> None:
@@ -148,12 +151,12 @@ def test_what_the_trainer_deletes_meanwhile_is_copied_all_the_same(
     path.mkdir()
     (path / "model.safetensors").write_text("weights")
     run.keeper.saved(10, path)
+    run.keeper.step_done(11, GoodCheckpoints((10,)))
     assert begun.wait(60)
     shutil.rmtree(path)
     goes_on.set()
-    run.good = (10,)
     run.settle()
-    run.to(11)
+    run.keeper.step_done(12, GoodCheckpoints((10,)))
     assert tree(tmp_path / "good-checkpoint-10").keys() == {"model.safetensors", MARK}
     assert run.failed == []
 
@@ -228,18 +231,36 @@ def test_what_is_marked_as_of_another_run_is_never_removed(tmp_path: Path, said:
     assert tree(old)["weights"] == "old"
 
 
+@pytest.mark.parametrize(
+    ("said", "ours"),
+    [
+        ({}, True),
+        ({"attempt": 9, "step": 7, "proven": True}, True),
+        ({"run": "another"}, False),
+        ({"kind": "suspect"}, False),
+        ({"files": {}}, False),
+        ({"files": {"weights": 4}}, False),
+        ({"files": {"weights": 3, "gone": 5}}, True),
+    ],
+)
+def test_only_what_the_mark_lists_is_ours(tmp_path: Path, said: dict[str, object], ours: bool) -> None:
+    """Of this run, and good; a file that is gone already does not matter."""
+    folder = _marked(tmp_path / "good-checkpoint-4", **said)
+    assert (folders.mark_of_ours(folder, "mine") is not None) == ours
+
+
 def test_a_link_of_such_a_name_is_left_alone(tmp_path: Path) -> None:
     """Neither it nor what it leads to is touched."""
     elsewhere = _marked(tmp_path / "elsewhere")
     (tmp_path / "good-checkpoint-4").symlink_to(elsewhere)
-    (tmp_path / "good-checkpoint-20").symlink_to("/nonexistent")
+    (tmp_path / "good-checkpoint-30").symlink_to("/nonexistent")
     run = Training(tmp_path, attempt=2)
     for step in range(10, 60, 10):
         run.save(step)
     assert tree(elsewhere)["weights"] == "old"
     assert (tmp_path / "good-checkpoint-4").is_symlink()
-    assert (tmp_path / "good-checkpoint-20").is_symlink()
-    assert "good-checkpoint-20-2" in run.kept, "its name is taken"
+    assert (tmp_path / "good-checkpoint-30").is_symlink()
+    assert "good-checkpoint-30-2" in run.kept, "its name is taken"
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may give a folder away")
@@ -258,19 +279,19 @@ def test_the_copy_of_the_attempt_before_stays_until_a_later_one_is_proven(tmp_pa
     first = Training(tmp_path)
     for step in (10, 20, 30, 40):
         first.save(step)
-    first.keeper.close()
-    assert first.kept == ["good-checkpoint-20", "good-checkpoint-40"]
+    first.keeper.close(GoodCheckpoints(first.good))
+    assert first.kept == ["good-checkpoint-20", "good-checkpoint-30"]
     again = Training(tmp_path, attempt=2)
     assert again.keeper.earlier == "good-checkpoint-20", "it has proven itself"
-    for step in range(1, 40, 5):
+    for step in range(1, 28, 5):
         again.save(step, "other")
-        assert "good-checkpoint-40" in again.kept, step
-    again.save(45)
-    again.to(64)
-    assert "good-checkpoint-40" in again.kept
-    assert again.keeper.earlier == "good-checkpoint-40"
-    again.to(66 + HORIZON)
-    assert not {"good-checkpoint-20", "good-checkpoint-40"} & {*again.kept}
+        assert {"good-checkpoint-20", "good-checkpoint-30"} <= {*again.kept}, step
+    again.save(35)
+    again.to(54)
+    assert "good-checkpoint-30" in again.kept
+    assert again.keeper.earlier == "good-checkpoint-30"
+    again.to(58 + HORIZON)
+    assert not {"good-checkpoint-20", "good-checkpoint-30"} & {*again.kept}
     assert again.failed == []
 
 
@@ -413,10 +434,11 @@ def test_a_slow_copy_does_not_hold_up_the_end_for_long(tmp_path: Path, monkeypat
     path.mkdir()
     (path / "weights").write_text("weights")
     run.keeper.saved(10, path)
+    run.keeper.step_done(11, GoodCheckpoints((10,)))
     copy = run.keeper._copy
     assert copy is not None
     eventually(lambda: (tmp_path / copy._part.name / "weights").exists())
-    run.keeper.close()
+    run.keeper.close(GoodCheckpoints((10,)))
     assert run.kept == []
     assert not [thread for thread in threading.enumerate() if thread.name == "rlexporter-keep"]
 
