@@ -41,7 +41,7 @@ logger = logging.getLogger("rlexporter")
 _Made = TypeVar("_Made")
 
 _HURRY_SECONDS = {RunState.FAILED: 1.0, RunState.PREEMPTED: 4.0}
-"""The seconds for the last push when other processes wait for this one, or it will be killed soon."""
+"""The seconds for the last push when others wait for this process, or it will be killed soon. A message has more."""
 _PEERS_WAIT_SECONDS = 30.0
 """The most seconds that a rank that has failed lets the others wait for its last scrape."""
 
@@ -297,11 +297,15 @@ class Exporter:
         file = self.run.settings.compare
         return self._made("compare", lambda: page.read(Path(file)), fallback) if file not in ("", ON) else None
 
-    def _close_outlets(self) -> None:
+    def _close_outlets(self, meanwhile: Callable[[], None] = lambda: None) -> None:
+        """Have all outlets do their last at once, and wait for them."""
         outlets, self._outlets = self._outlets, []
         hurries = self._peers_wait or self.state is RunState.PREEMPTED
         for outlet in outlets:
-            outlet.close(_HURRY_SECONDS[self.state] if hurries else None)
+            outlet.stop(_HURRY_SECONDS[self.state] if hurries else None)
+        meanwhile()
+        for outlet in outlets:
+            outlet.close()
 
     def _close_card(self) -> None:
         card, self._card = self._card, None
@@ -319,8 +323,7 @@ class Exporter:
         if server is not None:
             self.run.note = lambda: None
             server.close()
-        self._close_outlets()
-        self._keep_page(server)  # last: a process that will be killed has little time
+        self._close_outlets(partial(self._keep_page, server))
 
     def _patience(self) -> float:
         """Return the most seconds to wait for scrapers that have not fetched the final state; 0 if there are none.

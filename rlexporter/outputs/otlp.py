@@ -101,20 +101,11 @@ class Pusher(Ticker):
         self._exporter: MetricExporter | None = None
         self._refused: list[str] = []
         self._failures = 0
-        self._until = math.inf
         try:
             make(timeout, []).shutdown()
             _leave_chance_alone()
         except Exception as error:
             raise SetupError(f"cannot push by OTLP: {error} (see the OTEL_EXPORTER_OTLP_ variables)") from error
-
-    def close(self, patience: float | None = None) -> None:
-        """Push once more, and return when the thread has ended, after ``patience`` seconds at the latest.
-
-        A push that hangs and the last push after it share the time-out of one export.
-        """
-        self._until = time.monotonic() + (self.patience if patience is None else patience) - SPARE_SECONDS
-        super().close(patience)
 
     def _try(self) -> float:
         try:
@@ -130,8 +121,9 @@ class Pusher(Ticker):
         return wait(self._seconds, self._failures)
 
     def _finish(self) -> None:
+        """Push once more; a push that hung until now and this one share the time-out of one export."""
         self._drop()
-        left = self._until - time.monotonic()
+        left = self._until - SPARE_SECONDS - time.monotonic()
         if left > 0:
             try:
                 self._push(left)

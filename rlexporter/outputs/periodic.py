@@ -7,14 +7,19 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from math import inf
 from queue import Empty, SimpleQueue
-from threading import Thread, get_ident
+from threading import Lock, Thread, get_ident
 
 REST_SECONDS = 0.25
 """The rest after a tick; a `wake` during it waits until it is over."""
 
 LONGEST_REST_SECONDS = 1.0
 """The rest grows to this while wakes keep cutting it short: a condition may flap at every step for hours."""
+
+_FILTERS = Lock()
+"""Held while a logger gets other filters: always a new list. Who goes through a list from which one is taken away
+passes over the next one, and logs what that keeps back."""
 
 
 class Ticker:
@@ -37,6 +42,8 @@ class Ticker:
     ) -> None:
         self.patience = patience
         """Most seconds that `close` waits for the thread."""
+        self._until = inf
+        """When `close` waits no longer, by `time.monotonic`."""
         self._seconds = seconds
         self._tick = tick
         self._last = last
@@ -59,15 +66,21 @@ class Ticker:
             self._asked = True
             self._woken.put(None)
 
+    def stop(self, patience: float | None = None) -> None:
+        """Have ``last`` called, and wait for nothing: `close` does that, until ``patience`` seconds from now."""
+        if not self._closed:
+            self._until = time.monotonic() + (self.patience if patience is None else patience)
+            self._closed = True
+            self._woken.put(None)
+
     def close(self, patience: float | None = None) -> None:
         """Call ``last``, and return when the thread has ended, after ``patience`` seconds at the latest.
 
         A thread that hangs in a call to another system ends with the time-out of that call.
         """
-        self._closed = True
-        self._woken.put(None)
+        self.stop(patience)
         if self._thread.is_alive():
-            self._thread.join(self.patience if patience is None else patience)
+            self._thread.join(max(self._until - time.monotonic(), 0.0))
         elif self._thread.ident is None:  # never started, but ``last`` may have something to clean up
             self._call(self._last)
 
@@ -109,16 +122,18 @@ def unlogged(loggers: Sequence[str]) -> Iterator[deque[str]]:
     thread = get_ident()
 
     def elsewhere(record: logging.LogRecord) -> bool:
-        if record.thread != thread:
+        if get_ident() != thread:  # a record may not know its thread
             return True
         said.append(record.getMessage())
         return False
 
     filtered = [logging.getLogger(name) for name in loggers]
     for logger in filtered:
-        logger.addFilter(elsewhere)
+        with _FILTERS:
+            logger.filters = [*logger.filters, elsewhere]
     try:
         yield said
     finally:
         for logger in filtered:
-            logger.removeFilter(elsewhere)
+            with _FILTERS:
+                logger.filters = [each for each in logger.filters if each is not elsewhere]
