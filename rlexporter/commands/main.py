@@ -89,13 +89,13 @@ def _add_notify(commands: Any) -> None:
 
 def _notify(options: argparse.Namespace) -> int:
     """Send a message to each address and say who took one; return 1 if one of them did not. Raises SetupError."""
-    from rlexporter.outputs import notify
+    from rlexporter.outputs import services
 
     addresses = Settings.load({}).notify
     if not addresses:
         raise SetupError("RLEXPORTER_NOTIFY is not set: export RLEXPORTER_NOTIFY='discord://ID/TOKEN', for example")
     taken = []
-    for kind, took in notify.trial(addresses):
+    for kind, took in services.trial(addresses):
         print(f"{kind}: {'sent' if took else 'not taken; is the address right, and can it be reached from here?'}")
         taken.append(took)
     return 0 if all(taken) else 1

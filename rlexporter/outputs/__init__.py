@@ -36,11 +36,11 @@ def wanted(run: Run, port: int) -> Iterator[tuple[str, Callable[[], Ticker]]]:
 
 
 def _notifier(run: Run, port: int) -> Ticker:
-    from rlexporter.outputs import discovery, notify
+    from rlexporter.outputs import courier, discovery, notify, services
 
     settings = run.settings
-    receivers: list[notify.Receiver] = [notebook.Cell()] if notebook.kernel() is not None else []
-    receivers += notify.services(settings.notify)
+    receivers: list[courier.Receiver] = [notebook.Cell()] if notebook.kernel() is not None else []
+    receivers += services.services(settings.notify)
     reachable = bool(settings.advertise) or not discovery.is_loopback(settings.host)
     address = f"{'https' if settings.tls_cert_file else 'http'}://{discovery.target(settings, port)}"
     page, failed = notify.Page(address, reachable), partial(run.errors.add, "notify")

@@ -18,7 +18,7 @@ from rlexporter.status.cards import few
 from rlexporter.status.verdict import span
 
 if TYPE_CHECKING:
-    from rlexporter.outputs.notify import Message
+    from rlexporter.outputs.courier import Message
 
 _SECONDS = 2.0
 _COLOURS = {FINE: "#2e8b57", LOOK: "#b8860b", ACT: "#d0342c"}

@@ -12,20 +12,21 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from math import inf
-from typing import Protocol
 
 from rlexporter.catalog.conditions import CONDITION_NAMED
 from rlexporter.model.condition import Severity
-from rlexporter.model.errors import NOTIFY, SetupError, needed_by
-from rlexporter.model.incident import ACT, FINE, LOOK
+from rlexporter.model.incident import Incident
 from rlexporter.model.snapshot import RunState, Snapshot
-from rlexporter.outputs.periodic import Ticker, unlogged
+from rlexporter.outputs.courier import Courier, Message, Receiver
+from rlexporter.outputs.periodic import REST_SECONDS, Ticker
+from rlexporter.run.shutdown import shown
 from rlexporter.status.samples import Samples
 from rlexporter.status.steps import ADDRESS, PID
 from rlexporter.status.verdict import Verdict, is_stalled, verdict
 
 LOOK_SECONDS = 2.0
+END_SECONDS = 1.5
+"""An incident waits so long for the end of the run, which often follows from it: then both are one message."""
 GATHER_SECONDS = 60.0
 """After a message, what goes wrong is gathered for so long, and is one message.
 
@@ -34,79 +35,11 @@ So long does the first one wait, too, if it is of what something else may explai
 _FORETOLD = frozenset(name for condition in CONDITION_NAMED.values() for name in condition.foretold_by)
 AN_HOUR, MOST = 3600.0, 6
 """At most so many messages an hour; the last of them is kept for the end of the run."""
-TRIES = 4
-"""How often a message is sent to an address that does not take it: at once, and 2, 8 and 32 seconds later."""
 PATIENCE_SECONDS = 10.0
-"""The most seconds that the end of a run waits for its last message."""
-_LOGGERS = ("apprise", "urllib3.connectionpool", "urllib3.util.retry")
-"""Loggers to which a plugin of apprise and its library write addresses."""
-
-
-class NotifyError(Exception):
-    """A message that was not taken. It names the kind of receiver, and no part of its address: that is a secret."""
-
-
-@dataclass(frozen=True, slots=True)
-class Message:
-    """What is sent. ``word``: fine, look or act; ``last``: True for that of the end of the run."""
-
-    word: str
-    title: str
-    body: str
-    last: bool = False
-
-
-class Receiver(Protocol):
-    """Somewhere that messages go."""
-
-    kind: str
-    """A word for the log, which holds no secret."""
-
-    def send(self, message: Message) -> bool:
-        """Send ``message``, in at most a few seconds; return False if it was not taken. Never raises."""
-
-
-class Service:
-    """One address. Raises SetupError if apprise is missing, or cannot use it; ``place``: which of the setting it is."""
-
-    def __init__(self, address: str, place: int) -> None:
-        with needed_by("sending messages", NOTIFY):
-            import apprise
-
-        self.kind = address.partition("://")[0]
-        """The part before `://`, such as `slack`; nothing else of an address is ever told."""
-        asset = apprise.AppriseAsset(app_id="rlexporter", app_url="")
-        with unlogged(_LOGGERS):
-            found = apprise.Apprise.instantiate(address, asset=asset) if "://" in address else None
-        if found is None:
-            raise SetupError(
-                f"RLEXPORTER_NOTIFY: address {place} is none that apprise can use (it is not shown, as it may hold a "
-                "secret): write it as github.com/caronc/apprise says, such as discord://ID/TOKEN or ntfy://TOPIC"
-            )
-        self._plugin = found
-        kinds = apprise.NotifyType
-        self._kinds = {ACT: kinds.FAILURE, LOOK: kinds.WARNING, FINE: kinds.SUCCESS}
-
-    def send(self, message: Message) -> bool:
-        """Send ``message``, in at most a few seconds; return False if it was not taken."""
-        kind = self._kinds[message.word]
-        try:
-            with unlogged(_LOGGERS):  # the plugin itself, since `Apprise` sends on another thread, which would be heard
-                return bool(self._plugin.notify(body=message.body, title=message.title, notify_type=kind))
-        except Exception:  # noqa: BLE001 - a hundred plugins fail in as many ways, and may say with which address
-            return False
-
-
-def services(addresses: Sequence[str]) -> list[Service]:
-    """Return the service at each address. Raises SetupError for one that cannot be used."""
-    return [Service(each, place) for place, each in enumerate(addresses, 1)]
-
-
-def trial(addresses: Sequence[str]) -> Iterator[tuple[str, bool]]:
-    """Send a message of no run to each address; yield its kind, and if it was taken. Raises SetupError."""
-    message = Message(LOOK, "rlexporter: a test", "If a run needs you, it says so here.")
-    for each in services(addresses):
-        yield each.kind, each.send(message)
+"""The most seconds that the end of a run waits for its last message, for all receivers together."""
+_SPARE_SECONDS = 0.5
+"""Seconds of them that are left for what is under way to end, once it is cut."""
+_POLL_SECONDS = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,18 +50,8 @@ class Page:
     reachable: bool
 
 
-@dataclass(slots=True)
-class _Sending:
-    """A message on its way to one receiver."""
-
-    message: Message
-    receiver: Receiver
-    tries: int = 0
-    due: float = -inf
-
-
 class Notifier(Ticker):
-    """Looks at the run every two seconds, within one after `wake`, and at the end; sends what has not been told."""
+    """Looks at the run every two seconds, within one after `wake`, and at the end; has couriers bring what is new."""
 
     def __init__(
         self,
@@ -140,54 +63,81 @@ class Notifier(Ticker):
         clock: Callable[[], float] = time.time,
     ) -> None:
         super().__init__("notify", LOOK_SECONDS, self.look, failed, last=self._finish, patience=PATIENCE_SECONDS)
-        self._receivers, self._snapshot, self._page, self._clock = receivers, snapshot, page, clock
+        self.couriers = [Courier(each, failed) for each in receivers]
+        self._snapshot, self._page, self._clock = snapshot, page, clock
         self._severities = (Severity.CRITICAL, Severity.WARNING) if warnings else (Severity.CRITICAL,)
         self._told: set[object] = set()
         self._sent: deque[float] = deque(maxlen=MOST)
         """When the last messages were made."""
-        self._sending: list[_Sending] = []
+        self._ended: float | None = None
+        """When the message of the end was made, by `time.monotonic`."""
+
+    def start(self) -> None:
+        for each in self.couriers:
+            each.start()
+        super().start()
+
+    def stop(self, patience: float | None = None) -> None:
+        """Send the last message, if there is one; `close` waits for it.
+
+        Where ``patience`` is short, because others wait or the process will be killed, the last message has its ten
+        seconds all the same, from when it was made: it may be the only word that anybody has of the run.
+        """
+        if patience is not None:
+            made = time.monotonic() if self._ended is None else self._ended
+            patience = max(patience, made + PATIENCE_SECONDS - time.monotonic())
+        super().stop(patience)
 
     def look(self) -> float | None:
-        """Send what is new, and what was not taken before; return the seconds until the next look."""
+        """Have sent what is new; return the seconds until the next look."""
+        busy = sum(each.watch() for each in self.couriers) > 0  # each of them
         now, snapshot = self._clock(), self._snapshot()
-        new = {key: ripe for key, ripe in news(snapshot, now, self._severities) if key not in self._told}
-        last = any(key[0] == "end" for key in new)
-        if any(new.values()) and self._may_tell(now, last):
+        if snapshot.state is None or not snapshot.state.over:
+            self._ended = None  # a training after another one
+        new = {key: wait for key, wait in news(snapshot, now, self._severities) if key not in self._told}
+        ends = any(key[0] == "end" for key in new)
+        ripe = self._closed or not all(new.values())
+        if new and ripe and self._may_tell(now, ends or self._closed):
             self._told.update(new)
             self._sent.append(now)
+            if ends:
+                self._ended = time.monotonic()
             message = told(snapshot, now, self._page, [str(key[1]) for key in new if key[0] == "incident"])
-            message = replace(message, last=last)
-            self._sending += [_Sending(message, each) for each in self._receivers]
-        self._deliver(now)
-        return min([LOOK_SECONDS, *(max(each.due - now, 0.1) for each in self._sending)])
+            message = replace(message, last=ends and len(new) == 1)
+            for each in self.couriers:
+                each.bring(message)
+            busy = True
+        return min([REST_SECONDS if busy else LOOK_SECONDS, *(wait for wait in new.values() if wait)])
 
-    def _may_tell(self, now: float, of_end: bool) -> bool:
+    def _may_tell(self, now: float, at_end: bool) -> bool:
         """Return True if a message may be made now: one of the end of the run if any may."""
         lately = [at for at in self._sent if at > now - AN_HOUR]
-        if of_end:
+        if at_end:
             return len(lately) < MOST
         return len(lately) < MOST - 1 and not (lately and lately[-1] > now - GATHER_SECONDS)
 
-    def _deliver(self, now: float) -> None:
-        for each in [each for each in self._sending if each.due <= now]:
-            self._sending.remove(each)
-            if each.receiver.send(each.message):
-                continue
-            each.tries += 1
-            each.due = now + 2.0 * 4 ** (each.tries - 1)
-            self._sending += [each] if each.tries < TRIES else []
-            left = "it is tried again" if each.tries < TRIES else "it is given up"
-            self._failed(NotifyError(f"{each.receiver.kind} did not take a message; {left}"))
-
     def _finish(self) -> None:
-        """Look once more, and try once more whatever was not taken."""
-        for each in self._sending:
-            each.due = -inf
-        self.look()
+        """Look once more, and wait until all receivers have what is new, or the time is over."""
+        try:
+            self.look()
+        finally:
+            for each in self.couriers:
+                each.stop(self._until - _SPARE_SECONDS - time.monotonic())
+            self._wait()
+
+    def _wait(self) -> None:
+        while left := [each for each in self.couriers if not each.gone]:
+            for each in left:
+                each.watch()
+                if time.monotonic() > self._until - _SPARE_SECONDS / 2:  # it waits for what cannot be cut
+                    each.give_up()
+            time.sleep(_POLL_SECONDS)
+        for each in self.couriers:
+            each.close()
 
 
-def news(snapshot: Snapshot, now: float, severities: Sequence[Severity]) -> Iterator[tuple[tuple[object, ...], bool]]:
-    """Yield what is worth a message, as keys that stay the same while it is the same, and if it is ripe for one.
+def news(snapshot: Snapshot, now: float, severities: Sequence[Severity]) -> Iterator[tuple[tuple[object, ...], float]]:
+    """Yield what is worth a message, as keys that stay the same while it is the same, and the seconds it should wait.
 
     A cause that becomes known after what follows from it was told is told too, however severe it is itself.
     """
@@ -196,12 +146,17 @@ def news(snapshot: Snapshot, now: float, severities: Sequence[Severity]) -> Iter
     causes = {incident.cause for incident in snapshot.incidents if incident.severity in severities}
     for incident in snapshot.incidents:
         if incident.speaks and (incident.severity in severities or incident.condition in causes):
-            ripe = incident.condition not in _FORETOLD or now - incident.time >= GATHER_SECONDS
-            yield ("incident", incident.condition, incident.subject, incident.severity, start), ripe
+            yield ("incident", incident.condition, incident.subject, incident.severity, start), _wait(incident, now)
     if is_stalled(samples, now):
-        yield ("stuck", samples.value("rl_last_step_timestamp_seconds")), True
+        yield ("stuck", samples.value("rl_last_step_timestamp_seconds")), 0.0
     if state is not None and state.over and (samples.value("rl_steps_total") or state is RunState.FAILED):
-        yield ("end", state, start), True
+        yield ("end", state, start), 0.0
+
+
+def _wait(incident: Incident, now: float) -> float:
+    """Return the seconds that ``incident`` should wait for what explains or follows it; 0 if a clock was put back."""
+    age, most = now - incident.time, GATHER_SECONDS if incident.condition in _FORETOLD else END_SECONDS
+    return most - age if 0.0 <= age < most else 0.0
 
 
 def told(snapshot: Snapshot, now: float, page: Page, new: Sequence[str] = ()) -> Message:
@@ -213,8 +168,8 @@ def told(snapshot: Snapshot, now: float, page: Page, new: Sequence[str] = ()) ->
     said = verdict(samples, now)
     step = f", step {samples.step}" if samples.step is not None else ""
     also = [CONDITION_NAMED[name].summary for name in new if name not in said.conditions[:1]]
-    lines = "\n".join(_lines(said, also, page))
-    return Message(said.word, f"{said.word}: {snapshot.labels.get('run', '')}{step}", lines)
+    title = f"{said.word}: {snapshot.labels.get('run', '')}{step}"
+    return Message(said.word, shown(title), "\n".join(map(shown, _lines(said, also, page))))
 
 
 def _lines(said: Verdict, also: Sequence[str], page: Page) -> Iterator[str]:

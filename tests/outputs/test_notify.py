@@ -9,11 +9,9 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler
 from math import nan
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -36,51 +34,15 @@ from rlexporter.model.incident import ACT, LOOK, Incident, Standing
 from rlexporter.model.snapshot import RunState, Snapshot
 from rlexporter.model.step import RunFacts
 from rlexporter.outputs import notify
-from rlexporter.outputs.notify import Message, Notifier, Page
+from rlexporter.outputs.courier import Message
+from rlexporter.outputs.notify import Notifier, Page
 from rlexporter.store.store import Store
 from tests.endpoint.wire import ask
-from tests.tools import answering, eventually, free_port
+from tests.outputs.receivers import BAD, HEALTHY, failures, receiver, running
+from tests.tools import eventually, free_port
 
 SECRET = "s3cr3t"
-HEALTHY = {"loss": 0.1, "grad_norm": 1.0, "reward": 0.5, "kl": 0.01}
-BAD = {**HEALTHY, "loss": nan}
 PAGE = Page("http://127.0.0.1:9750", reachable=False)
-Asked = tuple[str, Any]
-
-
-@contextmanager
-def receiver(status: Callable[[int], int] = lambda _: 200, wait: float = 0.0) -> Iterator[tuple[int, list[Asked]]]:
-    """A loopback port, and what was posted there; ``status``: of the answer to the first, second ... request."""
-    asked: list[Asked] = []
-
-    def answer(request: BaseHTTPRequestHandler) -> None:
-        body = request.rfile.read(int(request.headers["Content-Length"]))
-        asked.append((request.path, json.loads(body)))
-        time.sleep(wait)
-        request.send_response(status(len(asked)))
-        request.end_headers()
-
-    with answering(answer) as port:
-        yield port, asked
-
-
-@contextmanager
-def running(address: str, **settings: Any) -> Iterator[Exporter]:
-    """A run with ten healthy steps, and one bad one."""
-    with_messages = Exporter(run="mine", algorithm="grpo", port=0, linger=0, notify=address, **settings)
-    exporter = with_messages.start()
-    try:
-        for step in range(1, 11):
-            exporter.log(HEALTHY, step=step)
-        exporter.log(BAD, step=11)
-        yield exporter
-    finally:
-        exporter.close()
-
-
-def failures(exporter: Exporter) -> float:
-    """How many messages were not taken."""
-    return exporter.snapshot.value("rlexporter_errors_total", where="notify") or 0.0
 
 
 def test_a_nan_is_told_at_once_as_on_the_page() -> None:
@@ -182,22 +144,6 @@ def test_a_receiver_that_does_not_take_it(how: str) -> None:
                 assert asked[0][1] == asked[1][1]
 
 
-def test_what_failed_is_given_up() -> None:
-    """After four tries."""
-    clock = _Clock()
-    store, sent = _store(clock), _Taking(False)
-    ticker = Notifier([sent], lambda: store.snapshot, PAGE, sent.failed.append, False, clock)
-    store.record(BAD, 11)
-    for _ in range(100):
-        clock.now += 1
-        ticker.look()
-    assert len(sent.messages) == 4
-    assert [str(error) for error in sent.failed] == [
-        *["fake did not take a message; it is tried again"] * 3,
-        "fake did not take a message; it is given up",
-    ]
-
-
 class _Clock:
     def __init__(self) -> None:
         self.now = 1_000_000.0
@@ -211,14 +157,20 @@ class _Taking:
 
     kind = "fake"
 
-    def __init__(self, takes: bool = True) -> None:
+    def __init__(self) -> None:
         self.messages: list[Message] = []
         self.failed: list[Exception] = []
-        self._takes = takes
 
     def send(self, message: Message) -> bool:
         self.messages.append(message)
-        return self._takes
+        return True
+
+
+def _look(ticker: Notifier) -> None:
+    """Look once, and bring what there is on this thread."""
+    ticker.look()
+    for courier in ticker.couriers:
+        courier.deliver()
 
 
 def _store(clock: _Clock) -> Store:
@@ -240,12 +192,13 @@ def test_a_storm_is_one_message_and_an_hour_has_six_at_most() -> None:
     severities = (Severity.CRITICAL, Severity.WARNING)
     ticker = Notifier([sent], lambda: store.snapshot, PAGE, sent.failed.append, True, clock)
     for place in range(len(WRONG)):
-        clock.now += 1
         store.record({**HEALTHY, **dict.fromkeys(WRONG[: place + 1], nan)}, 11 + place)
-        ticker.look()
+        _look(ticker)
+        clock.now += notify.END_SECONDS
+        _look(ticker)
     assert len(sent.messages) == 1
     clock.now += notify.GATHER_SECONDS
-    ticker.look()
+    _look(ticker)
     assert len(sent.messages) == 2
     assert sent.messages[1].body.startswith("A reward is NaN or infinite. It began in step 13.")
     assert len(list(notify.news(store.snapshot, clock.now, severities))) == 2, "what followed from it is no news"
@@ -257,10 +210,11 @@ def test_a_storm_is_one_message_and_an_hour_has_six_at_most() -> None:
         store.change(lambda builder, at=clock.now: builder.set("rl_run_start_timestamp_seconds", at))  # type: ignore[misc]
         store.record(HEALTHY, 1)
         store.record({**HEALTHY, "loss": nan}, 2 + attempt)
-        ticker.look()
+        clock.now += notify.END_SECONDS
+        _look(ticker)
     assert len(sent.messages) == notify.MOST - 1
     store.enter(RunState.FAILED, "RuntimeError")
-    ticker.look()
+    _look(ticker)
     assert len(sent.messages) == notify.MOST
     assert "The run has failed with RuntimeError" in sent.messages[-1].body
     assert sent.failed == []
@@ -273,7 +227,7 @@ def test_a_run_that_is_stuck_is_told_once() -> None:
     ticker = Notifier([sent], lambda: store.snapshot, PAGE, sent.failed.append, False, clock)
     for _ in range(2000):
         clock.now += 1
-        ticker.look()
+        _look(ticker)
     assert [message.title for message in sent.messages] == ["act: mine, step 10"]
     assert "The run is stuck" in sent.messages[0].body
     assert "{" not in sent.messages[0].body
@@ -292,7 +246,8 @@ def test_warnings_are_for_those_who_ask() -> None:
         store.record({**HEALTHY, "learning_rate": 1e-5}, 11)
         store.record({**HEALTHY, "learning_rate": 1e-5}, 12)
         store.record({**HEALTHY, "learning_rate": 1e-3}, 13)
-        ticker.look()
+        clock.now += notify.END_SECONDS
+        _look(ticker)
         assert {each.severity for each in store.snapshot.incidents} == {Severity.WARNING}
         assert len(sent.messages) == expected
 
@@ -317,9 +272,106 @@ def test_what_may_be_explained_waits_a_minute_for_its_cause(later: float, expect
         if after > 2 * later:
             told[:] = [cause]
         store.record(HEALTHY, 10 + after)
-        ticker.look()
+        _look(ticker)
     bodies = [each.body.split(".")[0] for each in sent.messages]
     assert bodies == [CONDITION_NAMED[name].summary[:-1] for name in expected]
+
+
+def test_one_fault_at_the_end_is_one_message() -> None:
+    """An incident waits a moment for the end that follows from it; without one it is out within two seconds."""
+    for follows in (True, False):
+        clock, sent = _Clock(), _Taking()
+        store = _store(clock)
+        ticker = Notifier([sent], lambda store=store: store.snapshot, PAGE, sent.failed.append, False, clock)  # type: ignore[misc]
+        store.record(BAD, 11)
+        _look(ticker)
+        assert sent.messages == []
+        clock.now += notify.END_SECONDS - 0.1
+        assert ticker.look() == pytest.approx(0.1)
+        if follows:
+            store.enter(RunState.FAILED, "RuntimeError")
+        else:
+            clock.now += 0.2
+        _look(ticker)
+        [message] = sent.messages
+        assert "The loss is NaN or infinite. It began in step 11." in message.body
+        assert ("The run has failed with RuntimeError" in message.body) == follows
+        assert not message.last, "a notebook shows it: it says more than the end"
+        clock.now += 3600
+        _look(ticker)
+        assert len(sent.messages) == 1 + (not follows), "a run that goes on without a step is stuck"
+    assert notify.END_SECONDS < 2.0
+
+
+def test_an_incident_that_waits_is_told_when_the_exporter_is_closed() -> None:
+    """Also of a run that has not ended, and in the minute after another message."""
+    clock, sent = _Clock(), _Taking()
+    store = _store(clock)
+    ticker = Notifier([sent], lambda: store.snapshot, PAGE, sent.failed.append, False, clock)
+    store.record(BAD, 11)
+    clock.now += 2
+    _look(ticker)
+    store.record({**BAD, "reward": nan}, 12)
+    ticker.close()
+    assert [message.body.split(".")[0] for message in sent.messages] == [
+        "The loss is NaN or infinite",
+        "A reward is NaN or infinite",
+    ]
+
+
+def test_a_clock_that_is_put_back_holds_nothing_up() -> None:
+    """By hours, between an incident and the next look."""
+    clock, sent = _Clock(), _Taking()
+    store = _store(clock)
+    ticker = Notifier([sent], lambda: store.snapshot, PAGE, sent.failed.append, False, clock)
+    store.record(BAD, 11)
+    clock.now -= 7200
+    _look(ticker)
+    assert len(sent.messages) == 1
+
+
+def test_a_run_that_on_critical_stopped_is_one_message() -> None:
+    """With the fault, and that it was stopped because of it."""
+    with receiver() as (port, asked), running(f"json://127.0.0.1:{port}/", on_critical="stop") as exporter:
+        assert exporter.should_stop
+        exporter.end()
+    [(_, said)] = asked
+    assert "The loss is NaN or infinite" in said["message"]
+    assert "The run was stopped by on_critical" in said["message"]
+
+
+CRASH = """
+import sys
+from rlexporter import Exporter
+exporter = Exporter(run="mine", algorithm="grpo", port=0, linger=0, notify=sys.argv[1]).start()
+healthy = {"loss": 0.1, "grad_norm": 1.0, "reward": 0.5, "kl": 0.01}
+for step in range(1, 11):
+    exporter.log(healthy, step=step)
+exporter.log({**healthy, "loss": float("nan")}, step=11)
+raise RuntimeError("probability tensor contains either inf, nan or element < 0")
+"""
+
+
+def test_a_process_that_crashes_after_a_nan_sends_one_message() -> None:
+    """With the fault and the exception: nobody called `end` before the interpreter ended."""
+    with receiver() as (port, asked):
+        done = subprocess.run(
+            [sys.executable, "-c", CRASH, f"json://127.0.0.1:{port}/"], capture_output=True, text=True, timeout=600
+        )
+        assert done.returncode == 1, done.stderr
+    [(_, said)] = asked
+    assert said["title"] == "act: mine, step 11"
+    assert "The loss is NaN or infinite" in said["message"]
+    assert "The run has failed with RuntimeError" in said["message"]
+
+
+def test_one_who_ends_at_once_sends_nothing(tmp_path: Path) -> None:
+    """`os._exit` asks nobody, as docs/howto/notify.md says."""
+    with receiver() as (port, asked):
+        script = CRASH.replace('raise RuntimeError("', 'import os; os._exit(3)  # ("')
+        done = subprocess.run([sys.executable, "-c", script, f"json://127.0.0.1:{port}/"], timeout=600)
+        assert done.returncode == 3
+    assert asked == []
 
 
 CHILD = """
