@@ -8,6 +8,7 @@ from itertools import pairwise
 
 import pytest
 
+from rlexporter import Exporter
 from rlexporter.outputs import periodic
 from rlexporter.outputs.periodic import Ticker
 from tests.tools import eventually
@@ -112,3 +113,42 @@ def test_one_that_was_never_started_can_be_closed() -> None:
     Ticker("test", 1, lambda: None, print, last=lambda: done.append("last")).close()
 
     assert done == ["last"]
+
+
+def test_stop_waits_for_nothing() -> None:
+    """`close` waits, and no longer than was said when it was told to stop."""
+    gate = threading.Event()
+
+    def hang() -> None:
+        gate.wait()
+
+    ticker = Ticker("test", 1000, lambda: None, print, last=hang)
+    ticker.start()
+    ticker.stop(0.1)
+    ticker.close(600.0)
+    assert _alive("test")
+    gate.set()
+    eventually(lambda: not _alive("test"))
+
+
+def test_the_outlets_of_an_exporter_end_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each does its last beside the others, and the page of the run is kept meanwhile."""
+    exporter = Exporter(run="a", port=0, linger=0).start()
+    met = threading.Barrier(4)
+    done: list[str] = []
+
+    def last() -> None:
+        met.wait(60.0)
+        done.append("last")
+
+    def keep(server: object) -> None:
+        met.wait(60.0)
+        done.append("page")
+
+    monkeypatch.setattr(exporter, "_keep_page", keep)
+    for number in range(3):
+        ticker = Ticker(f"test-{number}", 1000, lambda: None, print, last=last, patience=60.0)
+        ticker.start()
+        exporter._outlets.append(ticker)
+    exporter.close()
+    assert sorted(done) == ["last", "last", "last", "page"]
