@@ -97,7 +97,6 @@ class Service:
                     title=self._title(message.title),
                     notify_type=self._kinds[message.word],
                     body_format=self._target,
-                    body_passthrough=False,
                     overflow=self._overflow,
                 )
                 return bool(taken)

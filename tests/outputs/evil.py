@@ -93,9 +93,14 @@ def _asked(answer: Callable[[socket.socket, threading.Event], object]) -> Behavi
     return behave
 
 
-def _dripping(what: Iterable[bytes]) -> Behavior:
-    """Answer byte by byte; ``what`` can be gone through again."""
-    return _asked(lambda connection, over: drip(connection, over, what))
+def _dripping(head: bytes, what: Iterable[bytes]) -> Behavior:
+    """Begin an answer with ``head``, and go on part by part; ``what`` can be gone through again."""
+
+    def answer(connection: socket.socket, over: threading.Event) -> None:
+        connection.sendall(head)
+        drip(connection, over, what)
+
+    return _asked(answer)
 
 
 def _flooding(head: bytes, what: bytes) -> Behavior:
@@ -126,10 +131,11 @@ CHUNKED, LONG = b"Transfer-Encoding: chunked\r\n\r\n", b"Content-Length: 1073741
 EVIL: dict[str, Behavior] = {
     "hangs": _asked(_nothing),
     "hangs at once": _nothing,
-    "drips its status": _dripping(Bytewise(b"HTTP/1.1 200 ")),
-    "drips its headers": _dripping(Bytewise(OK + b"X-A: b\r\nX-Long: y")),
-    "drips its body": _dripping(Bytewise(OK + LONG + b"x")),
-    "drips chunks": _dripping([OK, CHUNKED, *[b"1\r\nx\r\n"] * 100_000]),
+    "drips its status": _dripping(b"HTTP/1.1 200 ", Bytewise(b"OK")),
+    "drips its headers": _dripping(OK, Bytewise(b"X-A: b\r\nX-Long: y")),
+    "drips its body": _dripping(OK + LONG, Bytewise(b"x")),
+    "drips a body of any length": _dripping(OK + b"Connection: close\r\n\r\n", Bytewise(b"x")),
+    "drips chunks": _dripping(OK + CHUNKED, [b"1\r\nx\r\n"] * 100_000),
     "continues for ever": _flooding(b"", b"HTTP/1.1 100 Continue\r\n\r\n" * 100),
     "sends 1 GB": _flooding(OK + LONG, bytes(1 << 20)),
     "sends chunks without end": _flooding(OK + CHUNKED, b"100000\r\n" + bytes(1 << 20) + b"\r\n"),
@@ -147,3 +153,20 @@ EVIL_MAIL: dict[str, Behavior] = {
     "closes": lambda connection, over: None,
 }
 """The same of SMTP."""
+
+
+def taking_mail(after: float, mails: list[str]) -> Behavior:
+    """A mail server that greets ``after`` some seconds, so that no mail is sent before; it keeps those that come."""
+
+    def behave(connection: socket.socket, over: threading.Event) -> None:
+        over.wait(after)
+        with connection.makefile("rw", newline="\r\n") as file:
+            print("220 slow.example.org", file=file, flush=True)
+            for line in file:
+                data = line.upper().startswith("DATA")
+                print("354 go on" if data else "250 fine", file=file, flush=True)
+                if data:
+                    mails.append("".join(iter(file.readline, ".\r\n")))
+                    print("250 taken", file=file, flush=True)
+
+    return behave
