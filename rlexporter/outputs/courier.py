@@ -101,7 +101,7 @@ class Courier(Ticker):
         """End the try that is under way if it has taken too long, or too much came; return False if nothing is left."""
         since = self._since
         if since is not None:
-            late = time.monotonic() - since > self._most
+            late = time.monotonic() > min(since + self._most, self._until)
             much = any(_received(each) > MOST_BYTES for each in _connections(self._thread))
             if (late or much) and self._since == since:  # else another try has begun
                 self._cut = True

@@ -75,7 +75,7 @@ def test_who_does_not_answer_keeps_a_message_from_nobody(monkeypatch: pytest.Mon
             eventually(lambda: all(len(asked) == 2 for _, asked in good))
             start = time.monotonic()
         assert time.monotonic() - start < 60.0
-        eventually(lambda: not ours(), 5.0)
+        eventually(lambda: not ours(), 2.0)
         for _, asked in good:
             assert ["has finished" in body["message"] for _, body in asked] == [False, True]
 
@@ -179,6 +179,25 @@ def test_what_hangs_at_the_end_leaves_time_for_the_last_message(monkeypatch: pyt
         eventually(lambda: asked)
         exporter.end()
     assert b"has finished" in asked[1]
+
+
+def test_no_thread_outlives_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also if the last try began late: it has what is left of the time, not as much as the first one."""
+    monkeypatch.setattr(notify, "PATIENCE_SECONDS", 8.0)
+    monkeypatch.setattr(notify, "_SPARE_SECONDS", 1.5)
+    asked: list[bytes] = []
+
+    def behave(connection: socket.socket, over: threading.Event) -> None:
+        asked.append(request(connection))
+        if len(asked) == 1:
+            over.wait()
+        drip(connection, over, Bytewise(b"HTTP/1.1 200 "))
+
+    with listening(behave) as port, running(f"json://127.0.0.1:{port}/?rto=2.5") as exporter:
+        exporter.end()
+        exporter.close()
+        assert len(asked) == 2
+        assert not ours()
 
 
 def test_a_name_server_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,6 +28,7 @@ pytest.importorskip("apprise", reason="the extra `notify` is not installed")
 
 import requests
 from aiosmtpd.controller import Controller
+from apprise.plugins.pagerduty import PAGERDUTY_API_LOOKUP, PagerDutyRegion
 
 from rlexporter.model.condition import Severity
 from rlexporter.model.errors import SetupError
@@ -285,6 +286,17 @@ def test_a_long_message_comes_whole(how: str, monkeypatch: pytest.MonkeyPatch) -
         assert all(re.search(r"act: x+\N{HORIZONTAL ELLIPSIS}x+, step 3", part) for part in seen)
     if how == "discord":
         assert max(len(text) for body in sent for text in way.texts(body)) <= 2000
+
+
+def test_a_pager_calls_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A long message is cut off there: each part of it would be a page of its own."""
+    with taking() as (port, asked):
+        monkeypatch.setitem(PAGERDUTY_API_LOOKUP, PagerDutyRegion.US, f"http://127.0.0.1:{port}/")
+        Service("pagerduty://INTEGRATION@API", 1).send(Message(ACT, "act: mine, step 3", "word " * 1000))
+    [(_, body)] = asked
+    summary = json.loads(body)["payload"]["summary"]
+    assert len(summary) <= 1024
+    assert summary.startswith("act: mine, step 3\r\nword word")
 
 
 def test_what_turns_a_line_around_is_shown_as_a_number() -> None:
