@@ -71,6 +71,8 @@ class Courier(Ticker):
         self, receiver: Receiver, failed: Callable[[Exception], None], clock: Callable[[], float] = time.monotonic
     ) -> None:
         super().__init__(f"notify-{receiver.kind}", _IDLE_SECONDS, self.deliver, failed, last=self._finish)
+        self.taken = 0
+        """How many messages were taken."""
         self._receiver, self._clock = receiver, clock
         self._waiting: list[_Delivery] = []
         self._most = SEND_SECONDS
@@ -123,19 +125,22 @@ class Courier(Ticker):
         return min((max(each.due - self._clock(), 0.1) for each in tuple(self._waiting)), default=_IDLE_SECONDS)
 
     def _finish(self) -> None:
-        """Try what is left once more, that first which was tried least: the last message before one that failed."""
-        for each in sorted(self._waiting, key=lambda each: each.tries):
-            if time.monotonic() < self._until:
-                each.tries = TRIES - 1
-                self._try(each)
-            else:
-                self._give_up(each)
+        """Try what was never tried, then once more whatever is left: the last message before one that has failed."""
+        for each in [each for each in self._waiting if not each.tries]:
+            self._try(each)
+        for each in tuple(self._waiting):
+            each.tries = TRIES - 1
+            self._try(each)
 
     def _try(self, delivery: _Delivery) -> None:
+        if time.monotonic() > self._until:
+            self._give_up(delivery)
+            return
         self._since, self._cut = time.monotonic(), False
         taken = self._receiver.send(delivery.message) and not self._cut
         self._since = None
         delivery.tries += 1
+        self.taken += taken
         if taken or delivery not in self._waiting:
             self._forget(delivery)
         elif delivery.tries == TRIES:

@@ -67,6 +67,8 @@ class Notifier(Ticker):
         self._snapshot, self._page, self._clock = snapshot, page, clock
         self._severities = (Severity.CRITICAL, Severity.WARNING) if warnings else (Severity.CRITICAL,)
         self._told: set[object] = set()
+        self._held: dict[tuple[object, ...], float] = {}
+        """What waits for the end of the run, and until when."""
         self._sent: deque[float] = deque(maxlen=MOST)
         """When the last messages were made."""
         self._ended: float | None = None
@@ -94,11 +96,12 @@ class Notifier(Ticker):
         now, snapshot = self._clock(), self._snapshot()
         if snapshot.state is None or not snapshot.state.over:
             self._ended = None  # a training after another one
-        new = {key: wait for key, wait in news(snapshot, now, self._severities) if key not in self._told}
+        new = self._new(snapshot, now)
         ends = any(key[0] == "end" for key in new)
         ripe = self._closed or not all(new.values())
         if new and ripe and self._may_tell(now, ends or self._closed):
             self._told.update(new)
+            self._held.clear()
             self._sent.append(now)
             if ends:
                 self._ended = time.monotonic()
@@ -108,6 +111,16 @@ class Notifier(Ticker):
                 each.bring(message)
             busy = True
         return min([REST_SECONDS if busy else LOOK_SECONDS, *(wait for wait in new.values() if wait)])
+
+    def _new(self, snapshot: Snapshot, now: float) -> dict[tuple[object, ...], float]:
+        """Return what was not told, and the seconds that it should wait; what waits for the end may be over by then."""
+        new = {key: wait for key, wait in news(snapshot, now, self._severities) if key not in self._told}
+        explained = {incident.condition for incident in snapshot.incidents if incident.cause}
+        for key, due in self._held.items():
+            if key[1] not in explained:
+                new.setdefault(key, due - now if 0.0 < due - now < END_SECONDS else 0.0)
+        self._held = {key: now + wait for key, wait in new.items() if 0.0 < wait <= END_SECONDS}
+        return new
 
     def _may_tell(self, now: float, at_end: bool) -> bool:
         """Return True if a message may be made now: one of the end of the run if any may."""

@@ -79,20 +79,18 @@ def trial(addresses: Sequence[str]) -> Iterator[tuple[str, bool]]:
     Raises SetupError.
     """
     message = Message(LOOK, "rlexporter: a test", "If a run needs you, it says so here.")
-    tried: list[tuple[str, Courier, list[Exception]]] = []
-    for service in services(addresses):
-        errors: list[Exception] = []
-        courier = Courier(service, errors.append)
+    found = services(addresses)
+    couriers = [Courier(each, lambda _: None) for each in found]
+    for courier in couriers:
         courier.bring(message)
-        courier.stop(SEND_SECONDS)  # before it starts: it tries once
+        courier.stop(SEND_SECONDS)
         courier.start()
-        tried.append((service.kind, courier, errors))
-    for kind, courier, errors in tried:
+    for service, courier in zip(found, couriers, strict=True):
         while not courier.gone:
-            for _, each, _ in tried:
+            for each in couriers:
                 each.watch()
             time.sleep(_POLL_SECONDS)
-        yield kind, not errors
+        yield service.kind, courier.taken == 1
 
 
 def _schemes(plugin: Any) -> frozenset[str]:

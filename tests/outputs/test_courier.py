@@ -28,6 +28,7 @@ from tests.outputs.evil import EVIL, EVIL_MAIL, OK, Bytewise, drip, listening, r
 from tests.outputs.receivers import failures, receiver, running
 from tests.tools import eventually
 
+pytestmark = pytest.mark.waits
 MESSAGE = Message(ACT, "act: mine, step 11", "The loss is NaN or infinite.")
 
 

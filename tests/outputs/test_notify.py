@@ -30,7 +30,7 @@ from rlexporter.conditions.from_catalog import watch
 from rlexporter.config.settings import Settings
 from rlexporter.model.condition import Severity
 from rlexporter.model.errors import SetupError
-from rlexporter.model.incident import ACT, LOOK, Incident, Standing
+from rlexporter.model.incident import ACT, FINE, LOOK, Incident, Standing
 from rlexporter.model.snapshot import RunState, Snapshot
 from rlexporter.model.step import RunFacts
 from rlexporter.outputs import notify
@@ -317,6 +317,24 @@ def test_an_incident_that_waits_is_told_when_the_exporter_is_closed() -> None:
         "The loss is NaN or infinite",
         "A reward is NaN or infinite",
     ]
+
+
+@pytest.mark.parametrize("explained", [False, True])
+def test_what_is_over_while_it_waits_for_the_end_is_told(explained: bool) -> None:
+    """Steps may be fast: it was critical. Only what another incident explains by then is no message of its own."""
+    clock, sent = _Clock(), _Taking()
+    store = _store(clock)
+    told: list[Incident] = []
+    ticker = Notifier(
+        [sent], lambda: replace(store.snapshot, incidents=tuple(told)), PAGE, sent.failed.append, False, clock
+    )
+    told[:] = [Incident("nonfinite_loss", Severity.CRITICAL, Standing.HOLDS, ACT, 5, 9, 9, clock.now, 1.0, 0.0)]
+    _look(ticker)
+    told[:] = [replace(told[0], standing=Standing.OVER, word=FINE, over=12, cause="entropy_low" if explained else "")]
+    for _ in range(30):
+        clock.now += 0.1
+        _look(ticker)
+    assert ["The loss is NaN or infinite" in message.body for message in sent.messages] == [True] * (not explained)
 
 
 def test_a_clock_that_is_put_back_holds_nothing_up() -> None:
