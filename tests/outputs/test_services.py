@@ -28,7 +28,7 @@ pytest.importorskip("apprise", reason="the extra `notify` is not installed")
 
 import requests
 from aiosmtpd.controller import Controller
-from apprise.plugins.pagerduty import PAGERDUTY_API_LOOKUP, PagerDutyRegion
+from apprise.plugins.pagerduty import PAGERDUTY_API_LOOKUP, NotifyPagerDuty, PagerDutyRegion
 
 from rlexporter.model.condition import Severity
 from rlexporter.model.errors import SetupError
@@ -292,10 +292,10 @@ def test_a_pager_calls_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """A long message is cut off there: each part of it would be a page of its own."""
     with taking() as (port, asked):
         monkeypatch.setitem(PAGERDUTY_API_LOOKUP, PagerDutyRegion.US, f"http://127.0.0.1:{port}/")
-        Service("pagerduty://INTEGRATION@API", 1).send(Message(ACT, "act: mine, step 3", "word " * 1000))
+        Service("pagerduty://INTEGRATION@API", 1).send(Message(ACT, "act: mine, step 3", "word " * 10_000))
     [(_, body)] = asked
     summary = json.loads(body)["payload"]["summary"]
-    assert len(summary) <= 1024
+    assert len(summary) <= NotifyPagerDuty.body_maxlen
     assert summary.startswith("act: mine, step 3\r\nword word")
 
 
