@@ -6,7 +6,8 @@ of a run in the format of a query, and for what fills it.
 
 from __future__ import annotations
 
-import re
+from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 
 from rlexporter.model.condition import Family, PrometheusAlert, Severity
@@ -157,6 +158,16 @@ INHIBITIONS: tuple[tuple[tuple[Family, ...], tuple[Family, ...]], ...] = (
 
 
 def runbook(name: str) -> str | None:
-    """Return the page about an alert, as Markdown; None for a name that no alert has. Raises OSError."""
-    file = PACK / "alerts" / "runbooks" / f"{name}.md"
-    return file.read_text(encoding="utf-8") if re.fullmatch(r"[A-Za-z]+", name) and file.is_file() else None
+    """Return the page about an alert, as Markdown; None for a name that no alert has, or where the pages are gone."""
+    file = _runbooks().get(name)  # whoever asks may send any name: it is compared, and never becomes part of a path
+    if file is None:
+        return None
+    try:
+        return file.read_text(encoding="utf-8")
+    except OSError:
+        return None
+
+
+@cache
+def _runbooks() -> Mapping[str, Path]:
+    return {file.stem: file for file in (PACK / "alerts" / "runbooks").glob("*.md")}

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from rlexporter.atomic_file import write_whole
+from rlexporter.atomic_file import UnfitFileError, check_replaceable, read_regular, write_whole
 from rlexporter.catalog.alerts import PACK, RUNBOOKS
 from rlexporter.model.errors import SetupError
 
@@ -39,6 +40,8 @@ _EXPRESSIONS = re.compile(r"^( *)(?:- )?expr: (?:\|-\n(?:\1  .*\n)+|.*\n)", re.M
 """The expressions of rules, on one line or as a block."""
 _SELECTOR = re.compile(r'"(?:[^"\\]|\\.)*"|\b(?:rl|rlexporter)_\w+\b\{?|\{(?=\s*__name__=~"rl_)')
 """The selectors of series that runs serve; texts in quotes are matched too, to be passed over."""
+_MOST_BYTES = 10_000_000
+"""A larger file is none of the pack."""
 _ADDRESS = re.compile(r"https?://[^\s\"'`<>\\^{|}$?#]+")
 
 
@@ -161,19 +164,26 @@ def base(address: str) -> str:
 
 
 def _write(out: Path, files: Mapping[str, str]) -> None:
-    """Write all files, or none if one would replace somebody else's."""
+    """Write all files, or none if one would replace somebody else's. A folder may be a link to one."""
     try:
-        for path in (out, *(out / name for name in files)):
-            if path.exists() and not (path.is_dir() if path == out else _is_ours(path)):
+        for folder in sorted({out / parent for name in files for parent in Path(name).parents}):
+            if os.path.lexists(folder) and not folder.is_dir():
+                raise SetupError(f"{folder} is no folder: move it, or name another --out")
+        for path in (out / name for name in files):
+            check_replaceable(path)
+            if path.exists() and not _is_ours(path):
                 raise SetupError(f"{path} was not written by `rlexporter generate`: move it, or name another --out")
         for name, text in files.items():
             write_whole(out / name, text)
     except OSError as error:
-        raise SetupError(f"cannot write to {out}: {error.strerror}") from None
+        raise SetupError(f"cannot write {error.filename or out}: {error.strerror}") from None
 
 
 def _is_ours(path: Path) -> bool:
-    return path.is_file() and bool(_OURS.search(path.read_text(encoding="utf-8", errors="replace")))
+    try:
+        return bool(_OURS.search(read_regular(path, _MOST_BYTES).decode(errors="replace")))
+    except UnfitFileError:
+        return False
 
 
 def _next(out: Path, count: int) -> str:

@@ -10,6 +10,7 @@ from math import isfinite, nan
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from rlexporter.atomic_file import write_whole
 from rlexporter.config.settings import Settings
 from rlexporter.model.errors import SetupError
 from rlexporter.model.snapshot import RunState
@@ -279,12 +280,14 @@ def restore(run: Run, kept: SavedState) -> None:
 
 
 def write_beside(recorded: str | Path, out: Path, content: Iterable[bytes], option: str) -> None:
-    """Write ``content`` to ``out``. Raises SetupError if that is the ``recorded`` file itself, or cannot be written."""
-    if out.exists() and out.samefile(recorded):
-        raise SetupError(f"{out} is the recording itself: name another file to write ({option})")
+    """Write ``content`` to ``out``.
+
+    Raises: SetupError if that is the ``recorded`` file itself, is no regular file, or cannot be written.
+    """
     try:
-        with out.open("wb") as file:
-            file.writelines(content)
+        if out.exists() and out.samefile(recorded):
+            raise SetupError(f"{out} is the recording itself: name another file to write ({option})")
+        write_whole(out, content)
     except OSError as error:
         raise SetupError(f"cannot write {out}: {error.strerror} ({option})") from None
 

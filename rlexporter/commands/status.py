@@ -20,6 +20,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from rlexporter.atomic_file import read_regular
 from rlexporter.config.settings import DEFAULT_PORT
 from rlexporter.display import wrapped
 from rlexporter.model.errors import SetupError
@@ -32,6 +33,7 @@ HERE = f"http://127.0.0.1:{DEFAULT_PORT}"
 URL_HELP = f"an address, a host (port {DEFAULT_PORT}), or a port of this machine (default: {HERE})"
 """What the help says of the argument for an exporter."""
 _MOST_BYTES = 1 << 26
+_MOST_FILE_BYTES = 1_000_000
 _UNREACHABLE = 3
 _WIDEST = 100
 _EPILOG = """\
@@ -129,8 +131,8 @@ def headers(options: argparse.Namespace) -> dict[str, str]:
     if not options.token_file:
         return {}
     try:
-        token = Path(options.token_file).expanduser().read_text(encoding="ascii").strip()
-    except (OSError, UnicodeDecodeError) as error:
+        token = read_regular(Path(options.token_file).expanduser(), _MOST_FILE_BYTES).decode("ascii").strip()
+    except (OSError, ValueError, RuntimeError) as error:  # RuntimeError: a home that nobody knows
         raise SetupError(f"cannot use {options.token_file}: {getattr(error, 'strerror', '') or error}") from None
     return {"Authorization": f"Bearer {token}"}
 
@@ -138,6 +140,8 @@ def headers(options: argparse.Namespace) -> dict[str, str]:
 def tls(options: argparse.Namespace) -> ssl.SSLContext:
     """Return the settings of TLS. Raises SetupError for unusable files."""
     try:
+        for file in filter(None, (options.ca_file, options.cert_file, options.key_file)):
+            read_regular(file, _MOST_FILE_BYTES)  # OpenSSL would wait for whoever writes to a pipe
         context = ssl.create_default_context(cafile=options.ca_file)
         if options.cert_file:
             context.load_cert_chain(options.cert_file, options.key_file)
@@ -192,7 +196,7 @@ def asked(url: str, options: argparse.Namespace) -> dict[str, Any]:
         reason = getattr(error, "reason", None) or error
         raise UnreachableError(f"{exporter} does not answer: {_why(reason)}") from None
     document = None
-    with contextlib.suppress(ValueError):
+    with contextlib.suppress(ValueError, RecursionError):
         document = json.loads(content)
     if not isinstance(document, dict) or not isinstance(document.get("verdict"), dict):
         raise UnreachableError(f"{address} gives an answer that is none of rlexporter")

@@ -77,10 +77,12 @@ def parse(value: object) -> Mapping[str, str]:
 
 def catalog(metrics: Iterable[Metric], mapping: Mapping[str, str]) -> tuple[Metric, ...]:
     """Return ``metrics``, fed by the keys of ``mapping`` as that says, and by them in no other way."""
+    own: dict[str, list[Key]] = {}
+    for name, series in mapping.items():
+        own.setdefault(series, []).append(Key(name, ()))
     mapped = []
     for metric in metrics:
-        keys = tuple(key for key in metric.keys if key.name not in mapping)
-        keys += tuple(Key(name, ()) for name, series in mapping.items() if series == metric.series)
+        keys = (*(key for key in metric.keys if key.name not in mapping), *own.get(metric.series, ()))
         mapped.append(metric if keys == metric.keys else replace(metric, keys=keys))
     return tuple(mapped)
 

@@ -8,9 +8,9 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from math import isfinite
-from pathlib import Path
 from typing import Any, TypeVar
 
+from rlexporter.atomic_file import read_regular
 from rlexporter.catalog.conditions import CONDITION_NAMED
 from rlexporter.catalog.metrics import CATALOG
 from rlexporter.conditions.judge import Thresholds
@@ -31,6 +31,41 @@ _OWN_LABELS = {"run", "rank", "le", "quantile", "job", "instance"}.union(*(metri
 _LABEL_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 
 _T = TypeVar("_T", int, float)
+
+
+_MOST_MEMBERS = 20_000
+"""The most members of a value, with those inside them; twice the most keys that a run may log."""
+_DEEPEST = 4
+_MOST_BYTES = 1_000_000
+
+
+def plain(value: object) -> object:
+    """Return ``value`` with exact texts, lists and dictionaries in place of what only looks like one.
+
+    So that no parser has to do with an object that goes on for ever or raises. Raises ValueError for a value with too
+    many members, or nested too deeply, and whatever the objects in it raise.
+    """
+    return _plain(value, iter(range(_MOST_MEMBERS)), _DEEPEST)
+
+
+def _plain(value: object, room: Iterator[int], depth: int) -> object:
+    if isinstance(value, str):
+        return str.__str__(value)
+    if not isinstance(value, (Mapping, list, tuple)):
+        return value
+    if not depth:
+        raise ValueError("is nested too deeply")
+    if isinstance(value, Mapping):
+        pairs = _bounded(value.items(), room)
+        return {str.__str__(k) if isinstance(k, str) else k: _plain(v, room, depth - 1) for k, v in pairs}
+    return [_plain(member, room, depth - 1) for member in _bounded(value, room)]
+
+
+def _bounded(members: Iterable[Any], room: Iterator[int]) -> Iterator[Any]:
+    for member in members:
+        if next(room, None) is None:
+            raise ValueError(f"has more than {_MOST_MEMBERS:,} members")
+        yield member
 
 
 def text(value: object) -> str:
@@ -59,20 +94,24 @@ def table(value: object, name: str, form: str, pairs: Callable[[str], Iterable[t
     """
     if isinstance(value, Mapping):
         return value
-    if not isinstance(value, (str, Path)):
+    if not isinstance(value, (str, os.PathLike)):
         raise ValueError(f"must be a mapping, a text like {form}, or the path of a TOML file")
-    given = str(value).strip()
-    return _of_file(Path(given), name) if given.endswith(".toml") else dict(pairs(given))
+    given = text(os.fspath(value))
+    if given.endswith(".toml"):
+        return _of_file(path(given), name)
+    return dict(_bounded(pairs(given), iter(range(_MOST_MEMBERS))))
 
 
-def _of_file(path: Path, name: str) -> Mapping[str, Any]:
+def _of_file(file: str, name: str) -> Mapping[str, Any]:
     try:
-        settings = tomllib.loads(path.read_text(encoding="utf-8"))
+        settings = tomllib.loads(read_regular(file, _MOST_BYTES).decode())
     except (OSError, UnicodeDecodeError) as error:
         raise ValueError(f"cannot be read: {getattr(error, 'strerror', None) or error}") from None
-    except tomllib.TOMLDecodeError as error:
+    except RecursionError:
+        raise ValueError("is nested too deeply") from None
+    except ValueError as error:  # a date, or a number of too many digits, is not always a TOMLDecodeError
         raise ValueError(f"is no TOML: {error}") from None
-    found = settings.get(name)
+    found = plain(settings.get(name))
     if not isinstance(found, dict):
         raise ValueError(f"has no table [{name}]")
     return found
@@ -125,6 +164,8 @@ def _limits(condition: Condition, value: Any) -> Iterator[tuple[tuple[str, str],
     number = _number(condition.name, value)
     for limit in condition.limits:
         scaled = None if number is None else _scaled(limit, condition.limits[0], number)
+        if scaled is not None and not all(map(isfinite, scaled.values() if isinstance(scaled, Mapping) else [scaled])):
+            raise ValueError(f"{condition.name} is too large: its limit for {limit.severity.value} would be infinite")
         yield (condition.name, limit.severity.value), scaled
 
 
@@ -153,8 +194,8 @@ def _number(name: str, value: Any, *, positive: bool = False) -> float | None:
         raise ValueError(f"{name} must be a number, or false for off, not {value!r}")
     try:
         number = float(value)
-    except ValueError:
-        raise ValueError(f"{name} must be a number, or off, not {value!r}") from None
+    except (ValueError, OverflowError):
+        raise ValueError(f"{name} must be a number, or off, not {value!r:.60}") from None
     if not isfinite(number) or (positive and number <= 0):
         raise ValueError(f"{name} must be a finite number{' above 0' if positive else ''}, not {value!r}")
     return number
@@ -225,7 +266,10 @@ def addresses(value: object) -> tuple[str, ...]:
 
 def path(value: object) -> str:
     """Return a path, with ``~`` expanded."""
-    return os.path.expanduser(text(os.fspath(value) if isinstance(value, os.PathLike) else value))
+    found = os.path.expanduser(text(os.fspath(value) if isinstance(value, os.PathLike) else value))
+    if b"\0" in os.fsencode(found):  # which raises ValueError for what no path can hold
+        raise ValueError("must not hold a zero byte")
+    return found
 
 
 def switch(value: object) -> bool:

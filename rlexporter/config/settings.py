@@ -33,11 +33,15 @@ LOGGERS = tuple(WATCHED)
 FROM = "RLEXPORTER_FROM"
 """The variable that names some of them. It is no argument: it is read before there is an exporter."""
 _LENGTH = "completion_length"
-_LONGEST = ("max_completion_length", "response_length")
+_LIMITS = ("max_completion_length", "response_length")
 """The settings of trainers that bound the length of a completion."""
+_MOST_TOKENS = 1e9
+"""A larger limit, such as infinity, is none."""
 _CRITICAL = tuple(each.name for each in CONDITIONS if any(limit.severity is Severity.CRITICAL for limit in each.limits))
 Act = Callable[[Incident], object]
 """A function that is called with each critical incident, and returns "save", "stop", both in a list, or None."""
+_LONGEST = 300
+"""The characters of a value, or of what is wrong with it, that a message has."""
 _warned: set[str] = set()
 """The variables of the environment that this process was warned of."""
 
@@ -125,7 +129,8 @@ class Settings:
 
 def fitted(arguments: SettingArguments, hyperparameters: Mapping[str, float]) -> SettingArguments:
     """Return ``arguments`` with buckets for lengths up to the longest that the trainer allows, where none are set."""
-    longest = next((hyperparameters[name] for name in _LONGEST if hyperparameters.get(name, 0) >= 1), None)
+    limits = (hyperparameters.get(name, 0) for name in _LIMITS)
+    longest = next((limit for limit in limits if 1 <= limit <= _MOST_TOKENS), None)
     given = Settings.load(arguments).buckets
     if longest is None or _LENGTH in given:
         return arguments
@@ -144,10 +149,20 @@ def _warn(environ: Mapping[str, str], settings: Mapping[str, str]) -> None:
 def _parsed(parse: Callable[[object], object], value: object, where: str, shown: bool = True) -> object:
     """Return what ``parse`` makes of ``value``; an error names it, unless it is a secret (not ``shown``)."""
     try:
-        return parse(value)
-    except (TypeError, ValueError) as error:
-        given = f"={value!r}" if shown else ""
-        raise SetupError(f"{where}{given} is not usable: {error}") from None
+        return parse(parsers.plain(value))
+    except Exception as error:  # noqa: BLE001 - whatever an object does that somebody gives as a setting
+        given = f"={_said(repr, value)}" if shown else ""
+        kind = "" if isinstance(error, (TypeError, ValueError)) else f"{type(error).__name__}: "
+        raise SetupError(f"{where}{given} is not usable: {kind}{_said(str, error)}") from None
+
+
+def _said(words: Callable[[object], str], value: object) -> str:
+    """Return ``value`` in words, cut to a length that a person reads; its class where it has no words."""
+    try:
+        text = words(value[:_LONGEST] if isinstance(value, str) else value)
+    except Exception:  # noqa: BLE001 - as above
+        return f"<{type(value).__name__}>"
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
 
 
 class SettingArguments(TypedDict, total=False):

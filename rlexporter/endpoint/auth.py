@@ -21,6 +21,7 @@ from starlette.datastructures import Headers
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from rlexporter.atomic_file import open_regular, read_up_to
 from rlexporter.config.settings import Settings
 from rlexporter.model.errors import SetupError
 from rlexporter.outputs.discovery import is_loopback
@@ -29,7 +30,7 @@ METHODS = ("GET", "HEAD")
 _OPEN = "/livez"
 _CHALLENGE = 'Bearer, Basic realm="any name, and the token as password", charset="UTF-8"'
 _MOST_TOKEN_BYTES = 4096
-_MOST_FILE_BYTES = 1 << 20
+_MOST_FILE_BYTES = 1_000_000
 
 _T = TypeVar("_T")
 
@@ -187,13 +188,11 @@ def _contents(path: str, setting: str, *, private: bool = False) -> bytes:
         SetupError: the file cannot be used.
     """
     try:
-        with open(path, "rb", opener=_without_waiting) as file:
+        with open_regular(path) as file:
             mode = os.fstat(file.fileno()).st_mode
-            if not stat.S_ISREG(mode):
-                raise _unusable(path, setting, "it is no regular file")
-            text = file.read(_MOST_FILE_BYTES)
+            text = read_up_to(file, _MOST_FILE_BYTES)
     except OSError as error:
-        raise _unusable(path, setting, f"{error.strerror}") from None
+        raise _unusable(path, setting, error.strerror or str(error)) from None
     if os.name == "posix" and mode & stat.S_IROTH and (private or _is_key(text)):
         advice = f"everybody on this machine may read it: chmod 600 {path} (Kubernetes: defaultMode: 0440)"
         raise _unusable(path, setting, advice)
@@ -207,11 +206,6 @@ def _is_key(text: bytes) -> bool:
 def _unusable(path: str, setting: str, reason: str) -> SetupError:
     """Return the error for the file at ``path``, which ``setting`` names."""
     return SetupError(f"cannot use {path}: {reason} (argument {setting}, RLEXPORTER_{setting.upper()})")
-
-
-def _without_waiting(path: str, flags: int) -> int:
-    """Open ``path`` without blocking, even if it is a pipe that nobody writes to."""
-    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 def _identity(path: str) -> tuple[int, int, int] | None:

@@ -25,6 +25,7 @@ from rlexporter.status.history import History
 logger = logging.getLogger("rlexporter")
 
 _PORTS_TRIED = 20
+_LAST_PORT = 65535
 _START_SECONDS = 30.0
 _STOP_SECONDS = 5.0
 _HISTORY_SECONDS = 0.5
@@ -36,6 +37,7 @@ def claim(host: str, port: int, *, free: Callable[[int], str], fallback: bool) -
     ``free`` is called to free a taken port, and returns who holds it if it cannot. With ``fallback`` one of the next
     ports is taken instead. Raises SetupError, which says what to change.
     """
+    _check(host, port)
     try:
         return _listen(host, port)
     except OSError as error:
@@ -50,8 +52,23 @@ def claim(host: str, port: int, *, free: Callable[[int], str], fallback: bool) -
             return sock
     raise SetupError(
         f"port {port} on {host} is taken by {holder or 'another process'}; choose another (argument port, "
-        f"RLEXPORTER_LISTEN_PORT={min(port + 1, 65535)}), or 0 for a free one, and let Prometheus scrape that too"
+        f"RLEXPORTER_LISTEN_PORT={min(port + 1, _LAST_PORT)}), or 0 for a free one, and let Prometheus scrape that too"
     )
+
+
+def _check(host: str, port: int) -> None:
+    """Raise SetupError for what no system has: a socket that is then not bound would stay open."""
+    if port > _LAST_PORT:
+        raise SetupError(
+            f"there is no port {port}: choose a lower one (argument port, RLEXPORTER_LISTEN_PORT), since each rank of a "
+            "machine has the next one"
+        )
+    try:
+        usable = b"\0" not in host.encode("idna")
+    except UnicodeError:  # half a surrogate pair, or a part of a name that is too long
+        usable = False
+    if not usable:
+        raise SetupError(f"{host!r:.100} is no address of a machine (argument host, RLEXPORTER_LISTEN_HOST)")
 
 
 def _listen(host: str, port: int) -> Listener:

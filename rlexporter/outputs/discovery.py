@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Mapping
 from ipaddress import ip_address
 from pathlib import Path
 
-from rlexporter.atomic_file import write_whole
+from rlexporter.atomic_file import read_regular, write_whole
 from rlexporter.config.settings import Settings
 from rlexporter.model.errors import SetupError
 from rlexporter.outputs.periodic import Ticker
@@ -27,6 +27,7 @@ from rlexporter.outputs.periodic import Ticker
 logger = logging.getLogger("rlexporter")
 
 FRESH_SECONDS = 60.0
+_MOST_BYTES = 100_000
 _PREFIX = "rlexporter-"
 _SUFFIXES = (".json", ".part")
 _EVERYWHERE = ("0.0.0.0", "::")
@@ -94,13 +95,14 @@ class TargetFile:
     def remove(self) -> None:
         """Remove the file, since the endpoint is gone, unless another process has replaced it."""
         path, self._path = self._path, None
-        if path is not None and path.exists() and path.read_text(encoding="utf-8") == self._text:
-            path.unlink()
+        with contextlib.suppress(FileNotFoundError):
+            if path is not None and read_regular(path, _MOST_BYTES) == self._text.encode():
+                path.unlink()
 
 
 def name(run: str, rank: int) -> str:
     """Return the name of the target file: readable, and different for any two names of runs."""
-    digest = hashlib.sha256(run.encode()).hexdigest()[:8]
+    digest = hashlib.sha256(run.encode(errors="surrogatepass")).hexdigest()[:8]
     return f"{_PREFIX}{re.sub(r'[^A-Za-z0-9_-]', '_', run)[:64]}-{digest}-{rank}.json"
 
 

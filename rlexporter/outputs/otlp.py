@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 from opentelemetry import context
 from opentelemetry.sdk.metrics.export import MetricExporter, MetricExportResult
 
+from rlexporter.atomic_file import read_regular
 from rlexporter.config.parsers import ON
 from rlexporter.model.errors import SetupError
 from rlexporter.model.snapshot import Snapshot
@@ -47,6 +48,14 @@ _CREDENTIALS = (
     "OTEL_PYTHON_EXPORTER_OTLP_HTTP_METRICS_CREDENTIAL_PROVIDER",
     "OTEL_PYTHON_EXPORTER_OTLP_HTTP_CREDENTIAL_PROVIDER",
 )
+
+_FILES = tuple(
+    f"OTEL_EXPORTER_OTLP_{of}{what}"
+    for of in ("METRICS_", "")
+    for what in ("CERTIFICATE", "CLIENT_CERTIFICATE", "CLIENT_KEY")
+)
+"""Variables with the path of a file that the exporters read; they would wait for whoever writes to a pipe."""
+_MOST_FILE_BYTES = 1_000_000
 
 _WORDS = 500
 """Characters kept of such a reason; a proxy may answer with whole pages."""
@@ -101,6 +110,7 @@ class Pusher(Ticker):
         self._exporter: MetricExporter | None = None
         self._refused: list[str] = []
         self._failures = 0
+        _check_files()
         try:
             make(timeout, []).shutdown()
             _leave_chance_alone()
@@ -139,10 +149,12 @@ class Pusher(Ticker):
         self._refused.clear()
         with _alone() as said:
             try:
+                if self._exporter is None:
+                    _check_files()
                 exporter = self._exporter = self._exporter or self._make(seconds, self._refused)
                 if exporter.export(data) is MetricExportResult.SUCCESS and not self._refused:
                     return
-            except OSError as error:
+            except (OSError, SetupError) as error:
                 said.append(f"{type(error).__name__}: {error}")
         raise PushError("; ".join((*said, *self._refused))[:_WORDS] or "the collector did not take a push")
 
@@ -223,6 +235,17 @@ def _session(refused: list[str]) -> Session:
     session.max_redirects = 0
     session.hooks["response"].append(look)
     return session
+
+
+def _check_files() -> None:
+    """Raise SetupError for a file that the exporters would read and that is none."""
+    for name in _FILES:
+        if path := os.environ.get(name, "").strip():
+            try:
+                read_regular(path, _MOST_FILE_BYTES)
+            except (OSError, ValueError) as error:
+                reason = getattr(error, "strerror", None) or error
+                raise SetupError(f"environment variable {name} is {path!r}: cannot be read: {reason}") from None
 
 
 def _positive(default: float, *names: str) -> float:

@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rlexporter.atomic_file import of_rank, write_whole
+from rlexporter.atomic_file import of_rank, read_regular, set_aside, write_whole
 from rlexporter.config.parsers import ON
 from rlexporter.model.condition import Severity
 from rlexporter.model.errors import SetupError
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 STATE_FILE = "_rlexporter_state.json"
 """Name of the file beside the checkpoints. The leading underscore keeps it out of uploads to the hub."""
+_MOST_BYTES = 64_000_000
+"""A larger file is no state: one of a run with 10,000 keys has a few megabytes."""
 
 
 def keeper(setting: str, run: Run) -> Ticker:
@@ -46,8 +48,7 @@ def keeper(setting: str, run: Run) -> Ticker:
         if file is None:
             return
         if written is None or written[0] != file:
-            if file.exists():
-                file.replace(file.with_name(f"{file.stem}.previous{file.suffix}"))
+            set_aside(file, f"{file.stem}.previous{file.suffix}")
         elif written[1] is now and now.state is not None and now.state.over:
             return
         write_whole(file, text(now))
@@ -106,9 +107,8 @@ class SavedState:
 
 def read_saved_state(path: str | Path) -> SavedState | None:
     """Return the state in a file, None if it holds none; unknown series are left out. Raises UnreadableError."""
-    path = Path(path)
     try:
-        saved = json.loads(path.read_text(encoding="utf-8"))
+        saved = json.loads(read_regular(path, _MOST_BYTES))
     except (OSError, ValueError, RecursionError):
         return None
     if not isinstance(saved, dict) or saved.get("event") != "snapshot":

@@ -18,6 +18,7 @@ from io import FileIO
 from pathlib import Path
 from typing import NamedTuple
 
+from rlexporter.atomic_file import open_regular
 from rlexporter.model.step import RunFacts
 from rlexporter.recording import formats, run_facts
 from rlexporter.recording.formats import Decoder, event_files
@@ -101,7 +102,7 @@ class GrowingFile:
         try:
             if self.path.is_dir():
                 raise UnreadableError(f"{self.path}: is a folder: name the log in it")
-            return self.path.open("rb", buffering=0)
+            return open_regular(self.path)
         except FileNotFoundError:
             return None
         except OSError as error:

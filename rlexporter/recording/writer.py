@@ -27,6 +27,7 @@ from queue import SimpleQueue
 from threading import Thread
 from typing import Any
 
+from rlexporter.atomic_file import open_to_append
 from rlexporter.model.errors import SetupError
 from rlexporter.model.metric import Kind, Metric
 from rlexporter.model.snapshot import RunState
@@ -43,9 +44,8 @@ class Recorder:
 
     def __init__(self, path: str, failed: Callable[[Exception], None]) -> None:
         try:
-            Path(path).parent.mkdir(parents=True, exist_ok=True)
             # Unbuffered: a killed process loses no finished line, and a forked one has nothing to write twice.
-            self._file = Path(path).open("ab+", buffering=0)  # noqa: SIM115 - closed by the writing thread
+            self._file = open_to_append(Path(path))  # closed by the writing thread
             self._torn = _is_torn(self._file)
         except OSError as error:
             raise SetupError(
@@ -139,7 +139,7 @@ class Recorder:
 
 def _is_torn(file: FileIO) -> bool:
     """Return True if the last line of ``file`` has no end, as a killed process or a full disk leaves it."""
-    if not file.seekable() or not file.seek(0, os.SEEK_END):
+    if not file.seek(0, os.SEEK_END):
         return False
     file.seek(-1, os.SEEK_END)
     return file.read(1) != b"\n"

@@ -16,12 +16,13 @@ from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
 
-from rlexporter.atomic_file import write_whole
+from rlexporter.atomic_file import read_regular, write_whole
 
 RUN_FILE = "_rlexporter_run.json"
 """The file beside the checkpoints. The leading underscore keeps it out of uploads to the hub."""
 
 _MAX_ID = 24
+_MOST_BYTES = 100_000
 _POD_SUFFIX = re.compile(r"(-(master|worker|launcher|node|workers))?(-\d+)*(-[bcdfghjklmnpqrstvwxz2456789]{5})?$")
 
 
@@ -128,9 +129,10 @@ def _attempt_of_job(environ: Mapping[str, str]) -> int:
 
 def _read(folder: Path) -> Identity | None:
     try:
-        kept = json.loads((folder / RUN_FILE).read_text(encoding="utf-8"))
-        return Identity(str(kept["run"]), int(kept["attempt"]))
-    except (OSError, ValueError, KeyError, TypeError):
+        kept = json.loads(read_regular(folder / RUN_FILE, _MOST_BYTES))
+        name, attempt = kept["run"], kept["attempt"]
+        return Identity(name, attempt) if isinstance(name, str) and isinstance(attempt, int) else None
+    except Exception:  # noqa: BLE001 - others may write there; of what is no file at all `keep` says so
         return None
 
 

@@ -25,6 +25,7 @@ from rlexporter.run.brake import Brake
 from rlexporter.run.error_log import ErrorLog
 from rlexporter.run.sink import RunSink
 from rlexporter.status.completions import Completions
+from rlexporter.store.keys import clip
 from rlexporter.store.store import Store
 from rlexporter.version import __version__
 
@@ -91,7 +92,7 @@ class Run:
         It is "" while it depends on whether the run resumes a checkpoint.
         """
         depends = self._identity.assumed and not self._settled
-        return "" if depends or self.name != self.store.snapshot.labels["run"] else self.name
+        return "" if depends or clip(self.name) != self.store.snapshot.labels["run"] else self.name
 
     @property
     def rank(self) -> int:

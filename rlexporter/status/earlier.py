@@ -50,15 +50,15 @@ class EarlierRun:
 def of_page(data: Mapping[str, Any]) -> EarlierRun:
     """Return the run that ``data`` shows, as `rlexporter.status.document.kept` returns it.
 
-    Raises LookupError, TypeError or ValueError for what another program, or a version to come, has made of it.
+    Raises any exception for what another program, or a version to come, has made of it.
     """
     run = data["status"]["run"]
     drawn = [(main["series"], main["labels"]) for card in data["status"]["cards"] for main in card["main"]]
     held = sorted(data["history"]["curves"], key=lambda curve: (curve["series"], curve["labels"]) not in drawn)
     curves = [_curve(curve) for curve in held[:_MOST_CURVES]]
     return EarlierRun(
-        str(run["name"])[:_LONGEST_NAME],
-        str(data["status"]["verdict"]["word"])[:_LONGEST_NAME],
+        _text(run["name"]),
+        _text(data["status"]["verdict"]["word"]),
         int(run["step"]),
         tuple(each for each in curves if each[2]),
     )
@@ -67,13 +67,19 @@ def of_page(data: Mapping[str, Any]) -> EarlierRun:
 def _curve(held: Mapping[str, Any]) -> tuple[str, Mapping[str, str], array[float], array[float]]:
     pairs = zip(map(float, held["steps"]), map(_value, held["values"]), strict=True)
     points = thinned([(step, value) for step, value in pairs if isfinite(step)], _POINTS)
-    labels = {str(name): str(text)[:_LONGEST_NAME] for name, text in held["labels"].items()}
+    labels = {name: _text(text) for name, text in held["labels"].items()}
     return (
-        str(held["series"])[:_LONGEST_NAME],
+        _text(held["series"]),
         labels,
         array("d", [step for step, _ in points]),
         array("d", [value for _, value in points]),
     )
+
+
+def _text(held: object) -> str:
+    if not isinstance(held, str):
+        raise TypeError(f"a text is expected, not {type(held).__name__}")
+    return held[:_LONGEST_NAME]
 
 
 def _value(held: object) -> float:

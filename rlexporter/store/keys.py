@@ -9,20 +9,28 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache, lru_cache
+from hashlib import sha256
 
 from rlexporter.model.metric import Framework, Group, Key, Kind, Metric, Series
 
 MAX_LABEL_LENGTH = 128
 """The length at which label values are cut, since they may come from anywhere."""
 
+_DIGITS = 9
+
 _RUNTIME, _RATE = "_runtime", "_samples_per_second"
 
 
 def clip(value: str) -> str:
-    """Return a label value of bounded length, with a question mark for half a surrogate pair."""
-    if not value.isascii():
-        value = value.encode("utf-8", "replace").decode()
-    return value if len(value) <= MAX_LABEL_LENGTH else value[: MAX_LABEL_LENGTH - 1] + "…"
+    """Return a label value of bounded length, with a question mark for half a surrogate pair.
+
+    One that is cut ends with a digest of the whole: two that begin alike stay two.
+    """
+    tidy = value if value.isascii() else value.encode("utf-8", "replace").decode()
+    if len(tidy) <= MAX_LABEL_LENGTH:
+        return tidy
+    digest = sha256(value.encode("utf-8", "surrogatepass")).hexdigest()[:_DIGITS]
+    return f"{tidy[: MAX_LABEL_LENGTH - 1 - _DIGITS]}…{digest}"
 
 
 @lru_cache(maxsize=16)
@@ -67,7 +75,7 @@ class _Table:
         self._templates: dict[str, tuple[re.Pattern[str], list[tuple[Metric, Key]]]] = {}
 
     def add(self, metric: Metric, key: Key) -> None:
-        if "{" in key.name:
+        if "{" in key.name and metric.labels:  # else a user's own key, whatever its letters
             self._templates.setdefault(key.name, (_pattern(key.name), []))[1].append((metric, key))
         else:
             self._exact.setdefault(key.name, []).append((metric, key))

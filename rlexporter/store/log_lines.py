@@ -116,6 +116,8 @@ class LogLines:
         self.tapped: set[str] = set()
         self._variable: set[tuple[str, str]] = set()
         self._unmapped: set[tuple[str, str]] = set()
+        self._owners: dict[Series, object] = {}
+        """The unknown key that feeds each series: another one that looks the same there is dropped and counted."""
         self._dropped = 0
         self._ignored = 0
 
@@ -354,8 +356,11 @@ class LogLines:
                 return ()
             self._variable.add(own)
         if not targets:
-            self._unmapped.add(own)
             targets = (Series(self._own, (clip(str(key)),)),)
+            owner = self._owners.setdefault(targets[0], key)
+            if owner is not key and owner != key:  # two halves of surrogate pairs
+                return ()
+            self._unmapped.add(own)
         known.targets[key] = targets
         gauge, *others = (series.metric for series in targets)
         plain = self._resolver.scale(gauge) == 1.0 and self._resolver.nothing(key) is None

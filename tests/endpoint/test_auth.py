@@ -226,7 +226,7 @@ def test_a_file_that_is_not_there_is_a_setup_error(tmp_path: Path, name: str) ->
     with pytest.raises(SetupError, match="Is a directory"):
         _guards(**{name: tmp_path})
     os.mkfifo(tmp_path / "pipe", 0o600)
-    with pytest.raises(SetupError, match="it is no regular file"):
+    with pytest.raises(SetupError, match="it is a pipe, not a regular file"):
         _guards(**{name: tmp_path / "pipe"})
 
 

@@ -95,3 +95,15 @@ def test_label_values_are_cut() -> None:
 
     assert len(labels[0]) == MAX_LABEL_LENGTH
     assert clip("short") == "short"
+
+
+def test_names_that_begin_alike_stay_two() -> None:
+    """However long they are; the same name is cut in the same way each time."""
+    long = "train/model.layers.0.self_attn.q_proj." * 10
+    cut = {clip(f"{long}{end}") for end in ("a", "b", "\ud800", "\ud801", "é")}
+
+    assert len(cut) == 5
+    assert {len(each) for each in cut} == {MAX_LABEL_LENGTH}
+    assert all(each.startswith(long[:100]) for each in cut)
+    assert clip(f"{long}a") == clip(f"{long}a")
+    assert clip("x" * MAX_LABEL_LENGTH) == "x" * MAX_LABEL_LENGTH

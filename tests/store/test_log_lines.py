@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 
+from rlexporter import Exporter
 from rlexporter.catalog.metrics import CATALOG, NAMED
 from rlexporter.model.metric import Framework, FrameworkKey, Kind
 from rlexporter.recording.codec import series_text
@@ -115,3 +116,29 @@ def test_a_unit_of_a_framework_is_kept() -> None:
     for _ in range(3):
         found = lines.read({"share": 50.0, "loss": 1.0})
         assert {series.metric: value for series, value in found.values()}[NAMED["rl_clip_ratio_region_mean"]] == 0.5
+
+
+@pytest.mark.parametrize(
+    ("keys", "served", "dropped"),
+    [
+        (["k" * 200 + "a", "k" * 200 + "b"], 2, 0),
+        (["k" * 127 + "a", "k" * 128], 2, 0),
+        (["k" * 128, "k" * 129, "k" * 130], 3, 0),
+        (["rewards/" + "f" * 300 + "1/mean", "rewards/" + "f" * 300 + "2/mean"], 2, 0),
+        (["half \ud800 pair", "half \ud801 pair", "half ? pair"], 1, 2),
+        ([math.nan], 1, 0),
+    ],
+    ids=ascii,
+)
+def test_keys_that_look_alike(keys: list[Any], served: int, dropped: int) -> None:
+    """Each is a series of its own; one that would be shown just as another is dropped, and counted in each line."""
+    with Exporter(run="r", port=0, linger=0) as exporter:
+        for step in (1, 2):
+            exporter.log({key: float(place) for place, key in enumerate(keys)}, step=step)
+        snapshot = exporter.snapshot
+    names = ("rl_logged_value", "rl_reward_function_mean")
+    found = {series: value for series, value in snapshot.samples.items() if series.metric.series in names}
+
+    assert len(found) == served
+    assert len(set(found.values())) == served
+    assert (snapshot.value("rlexporter_dropped_keys_total") or 0) == 2 * dropped

@@ -1,7 +1,8 @@
 """Start-up code of every Python under `rlexporter run`: waits for what trains or logs, and then attaches.
 
-Python finds it by `PYTHONPATH`. Most of these processes train nothing, and some are of an environment without
-rlexporter: so it imports nothing until it has to, never fails, and runs the sitecustomize that it hides.
+Python finds it by `PYTHONPATH`. Most of these processes train nothing, some are of an environment without rlexporter,
+and some of a Python that rlexporter does not know: so it imports nothing until it has to, never fails, and runs the
+sitecustomize that it hides. Any Python since 2.7 has to be able to read this file: it has no annotations.
 """
 
 import os
@@ -10,23 +11,26 @@ import sys
 _NAMES = os.path.join(os.path.dirname(__file__), "..", "..", "frameworks", "__init__.py")
 
 
-def _awaited() -> set[str]:
+def _awaited():  # type: ignore[no-untyped-def] # as all here: a Python before 3.9 could not read the types
     """Return what to wait for. The file with the names is run, not imported: it needs nothing of its package."""
-    names: dict[str, dict[str, tuple[str, ...]]] = {}
+    names = {}  # type: ignore[var-annotated]
     try:
         with open(_NAMES, encoding="utf-8") as file:
             exec(file.read(), names)  # noqa: S102 - a file of ours
     except OSError as error:
-        _say(f"rlexporter: other frameworks are not watched: {error!r}")
+        _say("rlexporter: other frameworks are not watched: %r" % (error,))
     watched = names.get("WATCHED" if os.environ.get("RLEXPORTER_FROM") else "FRAMEWORKS", {})
-    return {"transformers", "trl", *(module for modules in watched.values() for module in modules)}
+    return {"transformers", "trl"}.union(*watched.values())
 
 
-class _Waiting:
+class _Waiting(object):  # noqa: UP004 - in Python 2 that is something else
     """Finder that sees the first import of what is awaited, and removes itself."""
 
-    def find_spec(self, name, path=None, target=None):  # type: ignore[no-untyped-def] # types would be an import
-        if name not in _AWAITED:
+    def __init__(self, awaited):  # type: ignore[no-untyped-def]
+        self._awaited = awaited
+
+    def find_spec(self, name, path=None, target=None):  # type: ignore[no-untyped-def]
+        if name not in self._awaited:
             return None
         if self in sys.meta_path:
             sys.meta_path.remove(self)
@@ -36,24 +40,24 @@ class _Waiting:
         return find_spec(name)
 
 
-def _register() -> None:
+def _register():  # type: ignore[no-untyped-def]
     try:
         from rlexporter.integrations import registry
 
         registry.register_all()
     except Exception as error:  # noqa: BLE001 - the boundary: the program under way knows nothing of us
         if getattr(error, "name", None) != "rlexporter":
-            _say(f"rlexporter: this process is not watched: {error!r}")
+            _say("rlexporter: this process is not watched: %r" % (error,))
 
 
-def _say(text: str) -> None:
-    from contextlib import suppress
+def _say(text):  # type: ignore[no-untyped-def]
+    try:
+        sys.stderr.write(text + "\n")
+    except (AttributeError, OSError, ValueError):  # stderr may be closed
+        pass
 
-    with suppress(OSError, ValueError):  # stderr may be closed
-        print(text, file=sys.stderr)
 
-
-def _run_hidden() -> None:
+def _run_hidden():  # type: ignore[no-untyped-def]
     """Run the sitecustomize that this one hides; Python shows what it raises as usual."""
     folder = os.path.dirname(__file__)
     sys.path[:] = [entry for entry in sys.path if entry != folder]
@@ -61,12 +65,13 @@ def _run_hidden() -> None:
     try:
         __import__(__name__)
     except ImportError as error:
-        if error.name != __name__:
+        # Python 2 does not say which module is missing, but in words.
+        if getattr(error, "name", str(error).rpartition(" ")[2]) != __name__:
             raise
     finally:
         sys.modules.setdefault(__name__, own)
 
 
-_AWAITED = _awaited()
-sys.meta_path.insert(0, _Waiting())
+if sys.version_info >= (3, 10):  # the oldest that rlexporter is made for
+    sys.meta_path.insert(0, _Waiting(_awaited()))
 _run_hidden()

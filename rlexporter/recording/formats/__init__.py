@@ -13,6 +13,7 @@ from io import StringIO
 from itertools import islice
 from pathlib import Path
 
+from rlexporter.atomic_file import read_regular
 from rlexporter.recording.formats import csv_table, event_files, json_text, printed
 from rlexporter.recording.formats.console import Console, described
 from rlexporter.recording.formats.event_files import PATTERN
@@ -22,6 +23,8 @@ from rlexporter.recording.source import UNDERSTOOD, Found, InOnePiece, Line, Unr
 
 _CHECKPOINT = "checkpoint-"
 _DEPTH = 4
+MOST_BYTES = 1_000_000_000
+"""A log is read as a whole, which takes several times its size of memory."""
 
 _PACKED = {
     b"\x1f\x8b": "is compressed (gzip): unpack it first",
@@ -42,12 +45,17 @@ def find(path: Path) -> Found:
     if path.is_dir():
         return event_files.read(path)
     try:
-        content = path.read_bytes()
+        content = read_regular(path, MOST_BYTES)
     except OSError as error:
-        raise UnreadableError(f"{path}: cannot be read: {error.strerror or error}") from None
+        raise UnreadableError(f"{path}: cannot be read: {error.strerror or error}{_followed(path)}") from None
     if event_files.is_one(content):
         return event_files.read(path)
     return _in_text(path, Decoder(path).feed(content, last=True))
+
+
+def _followed(path: Path) -> str:
+    """Return a hint for a log that is a pipe or larger than `MOST_BYTES`: one that is followed is never whole."""
+    return "" if path.is_dir() or not path.exists() else " (`rlexporter tail` follows pipes, and logs of any size)"
 
 
 def _in_text(path: Path, text: str) -> Found:
@@ -96,7 +104,7 @@ def _log_in(folder: Path) -> Path:
     for name in LOG_FILES:
         if (folder / name).is_file():
             return folder / name
-    saved = [path for path in folder.glob(f"{_CHECKPOINT}*/{LOG_FILES[0]}") if _number(path) >= 0]
+    saved = [path for path in folder.glob(f"{_CHECKPOINT}*/{LOG_FILES[0]}") if _number(path) >= 0 and path.is_file()]
     if saved:
         return max(saved, key=_number)
     with_events = _with_events(folder)
@@ -105,7 +113,7 @@ def _log_in(folder: Path) -> Path:
         raise UnreadableError(f"{folder}: holds {len(with_events)} TensorBoard runs: name one of {shortened(names)}")
     if with_events:
         return with_events[0]
-    lines = sorted(folder.glob("*.jsonl"))
+    lines = sorted(path for path in folder.glob("*.jsonl") if path.is_file())
     if len(lines) > 1:
         names = shortened(", ".join(path.name for path in lines))
         raise UnreadableError(

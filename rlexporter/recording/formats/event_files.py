@@ -24,7 +24,7 @@ def read(path: Path) -> Found:
 
     Raises UnreadableError if there are none, SetupError if the package is not installed.
     """
-    files = sorted(path.glob(PATTERN)) if path.is_dir() else [path]
+    files = sorted(file for file in path.glob(PATTERN) if file.is_file()) if path.is_dir() else [path]
     lines = [line for file in files for line in _lines(file)]
     if not lines:
         raise UnreadableError(f"{path}: holds TensorBoard events, but no scalars: {UNDERSTOOD}")

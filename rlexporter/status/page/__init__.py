@@ -15,7 +15,7 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
-from rlexporter.atomic_file import write_whole
+from rlexporter.atomic_file import UnfitFileError, read_regular, write_whole
 from rlexporter.catalog.languages import CODES, ENGLISH, Language, language
 from rlexporter.model.errors import SetupError
 from rlexporter.model.snapshot import Snapshot
@@ -102,14 +102,20 @@ def page(data: Mapping[str, Any] | None = None) -> str:
 
 
 def keep(folder: str, snapshot: Snapshot, history: History, now: float) -> str:
-    """Write the page into ``folder``; return what to tell a person. Raises OSError if it cannot be written."""
+    """Write the page into ``folder``; return what to tell a person.
+
+    Raises: OSError if it cannot be written, SetupError if something that is no regular file is in its place.
+    """
     for points in (document.MOST_POINTS, document.POINTS, document.POINTS // 4):
         data = document.kept(snapshot, history, now, points=points)
         text = page(data)
         if len(text.encode()) < _MOST_BYTES:
             break
     file = Path(folder) / PAGE_FILE
-    write_whole(file, text)
+    try:
+        write_whole(file, text)
+    except UnfitFileError as error:
+        raise SetupError(f"the page of the run is not kept in {file}: {error.strerror}") from None
     verdict, name = data["status"]["verdict"], snapshot.labels["run"]
     return f"run {name} is over: {verdict['word']}. {verdict['text']} Its page: {file}"
 
@@ -117,12 +123,10 @@ def keep(folder: str, snapshot: Snapshot, history: History, now: float) -> str:
 def read(file: Path) -> EarlierRun:
     """Return the run whose page is ``file``, to compare another with. Raises SetupError if it is no page of a run."""
     try:
-        if file.stat().st_size > _MOST_READ:
-            raise ValueError("it is larger than 20 MB")
-        return earlier.of_page(held(file.read_text(encoding="utf-8")))
+        return earlier.of_page(held(read_regular(file, _MOST_READ).decode()))
     except OSError as error:
         raise SetupError(f"cannot read {file}: {error.strerror or error}") from None
-    except (LookupError, TypeError, ValueError):
+    except Exception:  # noqa: BLE001 - a foreign file can be wrong in any way
         raise SetupError(
             f"{file} is no page of a run; `rlexporter report LOG -o PAGE.html` makes one of a log or a recording"
         ) from None
