@@ -23,6 +23,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from rlexporter.atomic_file import open_regular, read_up_to
 from rlexporter.config.settings import Settings
+from rlexporter.endpoint.connections import TURN
 from rlexporter.model.errors import SetupError
 from rlexporter.outputs.discovery import is_loopback
 
@@ -90,7 +91,10 @@ class Authentication:
         headers = Headers(scope=scope)
         lengths = headers.getlist("content-length")
         has_body = "transfer-encoding" in headers or any(length.strip("0") for length in lengths)
-        refusal = self._refusal(scope, headers, has_body)
+        brings = self._token is None or _brings(headers, self._token())
+        if TURN in scope:
+            await scope[TURN](brings)
+        refusal = self._refusal(scope, headers, has_body, brings=brings)
         if refusal is not None:
             if has_body:
                 refusal.headers["connection"] = "close"  # an unread body could not be told from the next request
@@ -99,12 +103,12 @@ class Authentication:
         with contextlib.suppress(Exception):  # already reported and answered, but starlette raises it all the same
             await self._app(scope, receive, send)
 
-    def _refusal(self, scope: Scope, headers: Headers, has_body: bool) -> Response | None:
+    def _refusal(self, scope: Scope, headers: Headers, has_body: bool, *, brings: bool) -> Response | None:
         readable = scope["method"] in METHODS
         if self._advertised is not None and not all(map(self._is_asked, headers.getlist("host"))):
             text = "asked for under a name that is not this machine's: see RLEXPORTER_ADVERTISE\n"
             return PlainTextResponse(text, 421)
-        if self._token and not (readable and scope["path"] == _OPEN) and not _brings(headers, self._token()):
+        if not brings and not (readable and scope["path"] == _OPEN):
             return PlainTextResponse("unauthorized\n", 401, {"www-authenticate": _CHALLENGE})
         if has_body:
             return PlainTextResponse("nothing here takes a body\n", 413)

@@ -1,19 +1,22 @@
 """Limits on the number of connections and on the time that each may spend in a stage.
 
 A connection beyond them is shut at the socket, both ways: its owner (a TLS handshake that does not end, an answer that
-nobody reads) then gets an end of file and closes it.
+nobody reads) then gets an end of file and closes it. Where there is no room, new ones wait in the queue of the kernel.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import socket
 import struct
 import time
-from collections import Counter
 from collections.abc import Callable, Sequence
 from enum import Enum
+from functools import partial
 from typing import Any
+
+from rlexporter.endpoint.turns import SOON_SECONDS, Host, Turns
 
 KEEP_ALIVE_SECONDS = 130
 """Longer than the usual scrape intervals (up to a minute): a kept connection tells two equal scrapers apart."""
@@ -21,6 +24,8 @@ KEEP_ALIVE_SECONDS = 130
 
 ONCE_TAKEN = "rlexporter.once_taken"
 """Key of a request's scope under which an application may leave a function to call once its answer was taken."""
+TURN = "rlexporter.turn"
+"""Key of a request's scope with a function to await before it is answered, which takes whether it brings the token."""
 
 
 class Stage(Enum):
@@ -45,18 +50,32 @@ _SEND_BUFFER_BYTES = 256 * 1024
 
 _AT_ONCE = struct.pack("ii", 1, 0)
 
+_GRACE_SECONDS, _GRACE_OF_ALL_SECONDS = 1.0, 50.0
+"""The time that each has to answer us before it may have to make room; and of all together, if many wait for room."""
+_LONG_QUEUE = 512
+"""From so many on, who waits in the kernel is looked at: whoever is known, or comes from elsewhere, is let in."""
+_ACCEPTED_AT_ONCE = 64
+_NO_FILES_SECONDS = 1.0
+_UNACKED = 24
+"""Where `struct tcp_info` has the connections that wait to be accepted."""
+
 
 class Connection:
-    """An accepted connection, from ``address`` (host and port).
+    """An accepted connection, from ``address`` (host and port): a `Client` of `rlexporter.endpoint.turns`.
 
-    ``useful`` is True once it has fetched something: if there are too many connections, the others are shut first.
-    ``waits`` is True while the other side does not take what was sent.
+    It may be ``inside``, where the event loop has it, or wait outside for that. ``trusted`` is True once it has brought
+    the token, or where there is none has fetched something: if there are too many connections, the others are shut
+    first. ``waits`` is True while the other side does not take what was sent.
     """
 
-    def __init__(self, sock: socket.socket, address: tuple[str, int]) -> None:
+    def __init__(self, sock: socket.socket, address: tuple[str, int], host: Host) -> None:
         self.sock = sock
         self.address = address
-        self.useful = False
+        self.host = host
+        self.trusted = False
+        self.spent = 0.0
+        self.asks = False
+        self.inside = False
         self.waits = False
         self.over = False
         self._answering = False
@@ -67,6 +86,10 @@ class Connection:
         """Begin to wait for the event of ``stage``."""
         self.stage = stage
         self.since = time.monotonic()
+
+    def served(self, waited: float) -> None:
+        """Note that it has its turn: the time in which it has waited for us is not its own."""
+        self.since += waited
 
     def heard(self) -> None:
         """Note that bytes have come: after a rest they begin a request."""
@@ -108,6 +131,8 @@ class Connection:
         with contextlib.suppress(OSError):  # the other side may have ended it already
             self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _AT_ONCE)
             self.sock.shutdown(socket.SHUT_RDWR)
+        if not self.inside:
+            self.sock.close()
 
 
 class Connections:
@@ -115,57 +140,99 @@ class Connections:
 
     def __init__(self, most: int) -> None:
         self.most = most
-        self._accepted: dict[int, Connection] = {}
+        self._all: dict[tuple[str, int], Connection] = {}
+        self._strangers: dict[Host, dict[Connection, None]] = {}
+        """Those that live and were never trusted, by host, the oldest first."""
+        self._trusted: dict[Connection, None] = {}
 
     def __len__(self) -> int:
-        self._forget_closed()
-        return len(self._accepted)
+        return len(self._all)
 
-    def admit(self, sock: socket.socket, address: tuple[str, int]) -> None:
-        """Keep one more connection, from ``address``; if that is too many, shut another one.
+    def has_room(self, now: float, grace: float) -> bool:
+        """Return True if there is room for one more, or for somebody who may have to make room for it.
 
-        Prefer one that has fetched nothing, then one of the host with the most, then the one longest in its stage.
+        ``grace``: the seconds that each has to answer us before.
         """
-        self._forget_closed()
-        living = [connection for connection in self._accepted.values() if not connection.over]
-        if len(living) >= self.most:
-            rather = [connection for connection in living if not connection.useful] or living
-            crowd = Counter(connection.address[0] for connection in rather)
-            min(rather, key=lambda connection: (-crowd[connection.address[0]], connection.since)).shut()
-        self._accepted[sock.fileno()] = Connection(sock, address)
+        return self._living() < self.most or not self._strangers or self._owing(self._crowded(now), now, grace) is not None
 
-    def of(self, fileno: int) -> Connection:
-        """Return the connection with the file descriptor ``fileno``."""
-        return self._accepted[fileno]
+    def admit(self, connection: Connection, now: float, grace: float) -> bool:
+        """Keep one more connection; if that is too many, shut another one, or else this one and return False.
+
+        The one to shut was never trusted, if there is such a one, and is of the host with the most of these, for its
+        weight: that which has owed us something for longest, else the newest.
+        """
+        full = self._living() >= self.most
+        if full and not self._strangers:
+            self.shut_one(min(self._trusted, key=lambda trusted: trusted.since))
+            full = False
+        self._all[connection.address] = connection
+        self.place(connection)
+        if full:
+            host = self._crowded(now)
+            self.shut_one(self._owing(host, now, grace) or next(reversed(self._strangers[host])))
+        return not connection.over
+
+    def place(self, connection: Connection) -> None:
+        """Sort a connection in by whether it is trusted, which may have changed."""
+        self._take_out(connection)
+        if connection.trusted:
+            self._trusted[connection] = None
+        else:
+            self._strangers.setdefault(connection.host, {})[connection] = None
+
+    def forget(self, connection: Connection) -> None:
+        """Forget a connection that has ended."""
+        connection.over = True
+        self._take_out(connection)
+        if self._all.get(connection.address) is connection:
+            del self._all[connection.address]
+
+    def shut_one(self, connection: Connection) -> None:
+        """Shut a connection; one that is inside is forgotten by its owner once it has closed it."""
+        connection.shut()
+        self._take_out(connection)
+        if not connection.inside:
+            self.forget(connection)
 
     def to(self, address: Sequence[Any] | None) -> Connection | None:
         """Return the latest connection from ``address`` (host and port); None if it has gone."""
-        wanted = tuple(address or ())
-        latest_first = reversed(self._accepted.values())
-        return next((connection for connection in latest_first if connection.address == wanted), None)
+        return self._all.get(tuple(address or ()))  # type: ignore[arg-type]
 
     def sweep(self) -> None:
         """Shut the connections whose time is over."""
         now = time.monotonic()
-        for connection in self._accepted.values():
-            if now - connection.since > LIMITS[connection.stage] and not connection.over:
-                connection.shut()
+        for connection in [*self._all.values()]:
+            late = now - connection.since > LIMITS[connection.stage]
+            if late and not connection.over and not connection.asks:
+                self.shut_one(connection)
 
     def shut(self, *stages: Stage) -> None:
-        for connection in self._accepted.values():
+        for connection in [*self._all.values()]:
             if connection.stage in stages:
-                connection.shut()
+                self.shut_one(connection)
 
     def close(self) -> None:
         """Close a forked child's copies of the sockets, without a word to the other side."""
-        for connection in self._accepted.values():
+        for connection in self._all.values():
             connection.sock.close()
 
-    def _forget_closed(self) -> None:
-        open_ones = {
-            fileno: connection for fileno, connection in self._accepted.items() if connection.sock.fileno() >= 0
-        }
-        self._accepted = open_ones
+    def _living(self) -> int:
+        return len(self._trusted) + sum(map(len, self._strangers.values()))
+
+    def _crowded(self, now: float) -> Host:
+        """Return the host with the most connections that were never trusted, for its weight; there has to be one."""
+        return max(self._strangers, key=lambda host: len(self._strangers[host]) / host.weight(now))
+
+    def _owing(self, host: Host, now: float, grace: float) -> Connection | None:
+        """Return the oldest stranger of ``host`` that does not wait for us, and has had its time; None if none has."""
+        strangers = self._strangers[host]
+        return next((each for each in strangers if not each.asks and now - each.since > grace), None)
+
+    def _take_out(self, connection: Connection) -> None:
+        self._trusted.pop(connection, None)
+        strangers = self._strangers.get(connection.host)
+        if strangers is not None and strangers.pop(connection, 0) is None and not strangers:
+            del self._strangers[connection.host]
 
 
 class Listener(socket.socket):
@@ -178,15 +245,70 @@ class Listener(socket.socket):
         self.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.connections = Connections(_room())
 
-    def listen(self, backlog: int = 0) -> None:
-        """Listen with a long queue: a client that finds it full retries only after one or three seconds."""
-        super().listen(max(backlog, _QUEUE))
+    @property
+    def queue(self) -> int:
+        """The connections that wait to be accepted, as the kernel counts them; 0 where it does not tell."""
+        if not hasattr(socket, "TCP_INFO"):
+            return 0
+        with contextlib.suppress(OSError, struct.error):
+            told = self.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _UNACKED + 4)
+            return int(struct.unpack_from("I", told, _UNACKED)[0])
+        return 0
 
-    def accept(self) -> tuple[socket.socket, Any]:
-        """Accept a connection, and add it to `connections`."""
-        sock, address = super().accept()
-        self.connections.admit(sock, address[:2])
-        return sock, address
+
+class Reception:
+    """Accepts connections, at a pace that strangers can afford, and has each that may stay entered in its turn."""
+
+    def __init__(
+        self,
+        listener: Listener,
+        turns: Turns,
+        enter: Callable[[Connection], object],
+        failed: Callable[[Exception], None],
+    ) -> None:
+        self._listener = listener
+        self._turns = turns
+        self._enter = enter
+        self._failed = failed
+
+    def open(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Begin to accept on this event loop, whose server closes the listener."""
+        self._loop = loop
+        self._listener.listen(_QUEUE)
+        self._listener.setblocking(False)
+        loop.add_reader(self._listener.fileno(), self._accept)
+
+    def _accept(self) -> None:
+        self._turns.charge(None)
+        connections, queue = self._listener.connections, self._listener.queue
+        grace = min(_GRACE_SECONDS, _GRACE_OF_ALL_SECONDS / max(queue, 1))
+        for _ in range(_ACCEPTED_AT_ONCE):
+            now = self._turns.clock()
+            if not connections.has_room(now, grace) and queue < _LONG_QUEUE:
+                self._pause(SOON_SECONDS)
+                return
+            try:
+                sock, address = self._listener.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:  # no more files may be open
+                self._failed(error)
+                self._pause(_NO_FILES_SECONDS)
+                return
+            connection = Connection(sock, address[:2], self._turns.hosts.at(address[0], now))
+            if connections.admit(connection, now, grace):
+                self._turns.ask(connection, partial(self._enter, connection))
+        if self._turns.strangers.left < 0:
+            self._pause(SOON_SECONDS)
+
+    def _pause(self, seconds: float) -> None:
+        """Accept nobody for some seconds: who comes meanwhile waits in the kernel, which costs nothing."""
+        self._loop.remove_reader(self._listener.fileno())
+        self._loop.call_later(seconds, self._resume)
+
+    def _resume(self) -> None:
+        if self._listener.fileno() >= 0:  # else the server has ended meanwhile
+            self._loop.add_reader(self._listener.fileno(), self._accept)
 
 
 def _room() -> int:

@@ -113,7 +113,7 @@ class Server:
         self._watcher = Ticker("history", _HISTORY_SECONDS, self.note, failed)
         served = Served(snapshot, self.history, completions, self.fetches)
         app = Authentication(application(served, failed), guards)
-        self._server = server.HTTPServer(app, sock, guards.tls, failed)
+        self._server = server.HTTPServer(app, sock, guards.tls, failed, guarded=guards.token is not None)
         self._thread = Thread(target=self._server.work, name=f"rlexporter-http-{self.port}", daemon=True)
 
     def start(self) -> None:

@@ -11,32 +11,43 @@ import contextlib
 import math
 import ssl
 import time
+from collections import deque
 from collections.abc import Callable
 from contextvars import Context
+from functools import partial
 from typing import Any
 
 import h11
 import uvicorn
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from rlexporter.endpoint.connections import KEEP_ALIVE_SECONDS, ONCE_TAKEN, Connections, Listener, Stage
+from rlexporter.endpoint.connections import (
+    KEEP_ALIVE_SECONDS,
+    ONCE_TAKEN,
+    TURN,
+    Connection,
+    Connections,
+    Listener,
+    Reception,
+    Stage,
+)
+from rlexporter.endpoint.outside import Outside
 from rlexporter.endpoint.tls_protocol import TLSProtocol
+from rlexporter.endpoint.turns import SOON_SECONDS, Turns
 from rlexporter.outputs.periodic import unlogged
 from rlexporter.status.page import POLICY
 
 _MAX_HEAD_BYTES = 16 * 1024
 _PIECE_BYTES = 4 * 1024
-_BACKLOG = 64
-"""Connections accepted at a time: fewer than the limit, so that each gets its turn before it may be shut."""
+"""What is read at a time. h11 limits only incomplete heads: one that came in a single piece could have any size."""
 
 _SWEEP_SECONDS = 0.1
 _BEAT_SECONDS = 0.25
-"""Timers go off together, at multiples of this: uvicorn's own and ours would wake the thread twenty times a second."""
-_SOON_SECONDS = 0.05
-"""Shorter timers keep their time: something waits for them."""
+"""Timers go off together, at multiples of this: uvicorn's own and ours would wake the thread twenty times a second.
+
+Timers of up to `SOON_SECONDS` keep their time: something waits for them.
+"""
 _FINISH_SECONDS = 1
-_SHARE, _BURST_SECONDS, _LONGEST_REST_SECONDS = 0.1, 2.0, 0.1
-"""The share of a core that requests may use on average, the seconds that they may use at once, the longest sleep."""
 _LOGGERS = ("uvicorn.error", "uvicorn.access", "uvicorn.asgi", "asyncio")
 _HEADERS = [
     ("X-Content-Type-Options", "nosniff"),
@@ -51,16 +62,24 @@ class HTTPServer:
     """Serves one application on one listening socket. ``failed`` gets errors from outside the application."""
 
     def __init__(
-        self, app: ASGIApp, listener: Listener, tls: ssl.SSLContext | None, failed: Callable[[Exception], None]
+        self,
+        app: ASGIApp,
+        listener: Listener,
+        tls: ssl.SSLContext | None,
+        failed: Callable[[Exception], None],
+        *,
+        guarded: bool,
     ) -> None:
+        """``guarded``: True if requests have to bring a token."""
         self._listener = listener
         self._connections = listener.connections
         self._tls = tls
         self._failed = failed
-        self._pace = Pace()
+        self._guarded = guarded
+        self._answers = _Answers(app, listener.connections)
         self._uvicorn = uvicorn.Server(
             uvicorn.Config(
-                _Answers(app, listener.connections, self._pace),
+                self._answers,
                 http="h11",
                 ws="none",
                 lifespan="off",
@@ -69,7 +88,6 @@ class HTTPServer:
                 proxy_headers=False,
                 server_header=False,
                 headers=_HEADERS,
-                backlog=_BACKLOG,
                 timeout_keep_alive=KEEP_ALIVE_SECONDS,
                 timeout_graceful_shutdown=_FINISH_SECONDS,
                 h11_max_incomplete_event_size=_MAX_HEAD_BYTES,
@@ -86,9 +104,9 @@ class HTTPServer:
 
     def work(self) -> None:
         """Serve until `stop`. Not for the main thread, where uvicorn would take over the signals."""
-        self._pace.begin()
-        loop = _Loop(self._connections, self._tls, self._pace)
+        loop = _Loop(self._listener, self._tls, self._failed, guarded=self._guarded)
         loop.set_exception_handler(self._heard)
+        self._answers.turns = loop.turns
         with contextlib.closing(self._listener), contextlib.closing(loop), unlogged(_LOGGERS):
             try:
                 loop.run_until_complete(self._serve())
@@ -125,118 +143,162 @@ class HTTPServer:
 
 
 class _Loop(asyncio.SelectorEventLoop):
-    """Event loop whose servers watch and encrypt their connections; asyncio's own, since it calls the listener."""
+    """Event loop whose server accepts, watches and encrypts its connections, all in the turns of their owners."""
 
-    def __init__(self, connections: Connections, tls: ssl.SSLContext | None, pace: Pace) -> None:
+    def __init__(
+        self, listener: Listener, tls: ssl.SSLContext | None, failed: Callable[[Exception], None], *, guarded: bool
+    ) -> None:
         super().__init__()
-        self._connections = connections
+        self.turns = Turns(time.monotonic, time.thread_time, self.call_later, guarded=guarded)
+        self._listener = listener
         self._tls = tls
-        self._pace = pace
+        self._failed = failed
+        self._room = memoryview(bytearray(_PIECE_BYTES))
+        self._entering: set[asyncio.Task[object]] = set()
 
     def call_at(  # type: ignore[override] # Python 3.10 has no syntax for the types of asyncio's stubs
         self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> asyncio.TimerHandle:
         """Call ``callback`` at ``when``, or a little later, together with others: each waking costs the training."""
-        if when - self.time() > _SOON_SECONDS:
+        if when - self.time() > SOON_SECONDS:
             when = math.ceil(when / _BEAT_SECONDS) * _BEAT_SECONDS
         return super().call_at(when, callback, *args, context=context)
 
     async def create_server(
         self, protocol_factory: Callable[[], Any], *arguments: Any, **options: Any
     ) -> asyncio.Server:
-        """Create uvicorn's server, with our protocols between its own and the socket."""
+        """Create uvicorn's server, for which we accept, with our protocols between its own and the socket."""
+        server = await super().create_server(protocol_factory, *arguments, **options, start_serving=False)
 
-        def watched() -> asyncio.Protocol:
-            return _Watched(self._connections, protocol_factory(), self._pace)
+        def enter(connection: Connection) -> None:
+            entering = self.create_task(self._enter(connection, protocol_factory))
+            self._entering.add(entering)
+            entering.add_done_callback(self._entering.discard)
 
-        def connected() -> asyncio.Protocol:
-            self._pace.keep()
-            return TLSProtocol(self._tls, watched) if self._tls else watched()
+        Reception(self._listener, self.turns, enter, self._failed).open(self)
+        return server
 
-        return await super().create_server(connected, *arguments, **options)
+    async def _enter(self, connection: Connection, make: Callable[[], asyncio.Protocol]) -> None:
+        """Take over a ``connection`` that was accepted, unless it was shut meanwhile."""
+        if connection.over:
+            return
+        self.turns.charge(connection)
+        connection.inside = True
+        inner = TLSProtocol(self._tls, make) if self._tls else make()
+        gate = _Gate(connection, inner, self.turns, self._listener.connections, self._room)
+        with contextlib.suppress(OSError):  # the other side has gone
+            await self.connect_accepted_socket(lambda: gate, connection.sock)
 
 
-class Pace:
-    """Keeps a thread to a share of a core, however much is asked of it: training needs the rest, and the GIL.
+class _Gate(asyncio.BufferedProtocol):
+    """Protocol in front of the ones that do the work: hands them what comes, piece by piece, in turns.
 
-    Requests beyond the share wait a little; a short burst is answered at once.
+    While a piece waits for its turn nothing more is read. ``room``: where bytes are read to, for all connections.
     """
 
-    def begin(self) -> None:
-        """Begin to count. Call it on the thread to keep."""
-        self._left, self._at, self._used = _BURST_SECONDS, time.monotonic(), time.thread_time()
-
-    def keep(self) -> None:
-        """Sleep if the thread has used more than its share. Call it before each piece of work."""
-        now, used = time.monotonic(), time.thread_time()
-        self._left = min(_BURST_SECONDS, self._left + _SHARE * (now - self._at)) - (used - self._used)
-        self._at, self._used = now, used
-        if self._left < 0:
-            time.sleep(min(-self._left / _SHARE, _LONGEST_REST_SECONDS))
-
-
-class _Watched(asyncio.Protocol):
-    """Protocol in front of uvicorn's that notes when bytes come, and when an answer is not taken."""
-
-    def __init__(self, connections: Connections, inner: asyncio.Protocol, pace: Pace) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        inner: asyncio.Protocol,
+        turns: Turns,
+        connections: Connections,
+        room: memoryview,
+    ) -> None:
+        self._connection = connection
         self._connections = connections
         self._inner = inner
-        self._pace = pace
+        self._turns = turns
+        self._room = room
+        self._pieces: deque[bytes] = deque()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-        self._connection = self._connections.of(transport.get_extra_info("socket").fileno())
+        self._turns.charge(self._connection)
+        self._transport = Outside(transport)
         self._connection.enter(Stage.HEAD)
         transport.set_write_buffer_limits(high=0)  # so that writing pauses until everything was taken
-        self._inner.connection_made(transport)
+        self._inner.connection_made(self._transport)
 
-    def data_received(self, data: bytes) -> None:
-        self._pace.keep()
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._room
+
+    def buffer_updated(self, nbytes: int) -> None:
         self._connection.heard()
-        # h11 limits only incomplete heads: one that comes in a single piece could have any size.
-        for start in range(0, len(data), _PIECE_BYTES):
-            if not self._transport.is_closing():
-                try:
-                    self._inner.data_received(data[start : start + _PIECE_BYTES])
-                except (h11.ProtocolError, ValueError):
-                    # uvicorn cannot refuse once an answer has begun, and h11 before 0.15 reads any number.
-                    self._transport.close()
+        self._pieces.append(bytes(self._room[:nbytes]))
+        if len(self._pieces) == 1:
+            self._turns.ask(self._connection, self._pass_on)
+        self._transport.hold(bool(self._pieces))
+
+    def _pass_on(self) -> None:
+        piece = self._pieces.popleft()
+        if not self._transport.is_closing():
+            try:
+                self._inner.data_received(piece)
+            except (h11.ProtocolError, ValueError):
+                # uvicorn cannot refuse once an answer has begun, and h11 before 0.15 reads any number.
+                self._transport.close()
+        if self._pieces:
+            self._turns.ask(self._connection, self._pass_on)
+        else:
+            self._transport.hold(False)
 
     def pause_writing(self) -> None:
         self._connection.waits = True
         self._inner.pause_writing()
 
     def resume_writing(self) -> None:
+        self._turns.charge(self._connection)
         self._connection.taken()
         self._inner.resume_writing()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._turns.charge(self._connection)
+        self._connections.forget(self._connection)
+        self._pieces.clear()
         self._inner.connection_lost(None)  # given an error, uvicorn would keep the connection until its time-out
 
 
 class _Answers:
     """ASGI application around another one that tells each connection when its answers begin and end."""
 
-    def __init__(self, app: ASGIApp, connections: Connections, pace: Pace) -> None:
+    turns: Turns
+    """Those of the thread that answers."""
+
+    def __init__(self, app: ASGIApp, connections: Connections) -> None:
         self._app = app
         self._connections = connections
-        self._pace = pace
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        self._pace.keep()  # here too: what comes in one piece may hold hundreds of requests
         connection = self._connections.to(scope["client"])
         if connection is None:  # it has ended before its request was read
             await self._app(scope, receive, send)
             return
 
         async def sending(message: Message) -> None:
-            if message.get("status") == 200 and scope["path"] != "/livez":
-                connection.useful = True
+            if message.get("status") == 200 and scope["path"] != "/livez" and not self.turns.guarded:
+                self._trust(connection)
             with contextlib.suppress(h11.ProtocolError, OSError):  # bytes after the request have ended the connection
                 await send(message)
+            self.turns.charge(connection)
             if message["type"] == "http.response.body" and not message.get("more_body"):
                 connection.answered(scope.get(ONCE_TAKEN))
 
         connection.asked()
+        scope[TURN] = partial(self._turn, connection)
         await self._app(scope, receive, sending)
+
+    async def _turn(self, connection: Connection, brings: bool) -> None:
+        """Wait for the turn of ``connection``, whose request ``brings`` the token."""
+        if self.turns.guarded:
+            self._trust(connection, brings)
+        turn = asyncio.get_running_loop().create_future()
+        self.turns.ask(connection, lambda: turn.done() or turn.set_result(None))
+        await turn
+        self.turns.charge(connection)
+
+    def _trust(self, connection: Connection, trusted: bool = True) -> None:
+        if connection.trusted is not trusted:
+            self.turns.trust(connection, trusted)
+            self._connections.place(connection)
+        elif trusted:
+            connection.host.trusted_at = self.turns.clock()

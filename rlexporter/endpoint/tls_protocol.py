@@ -13,7 +13,8 @@ import ssl
 from collections.abc import Callable
 from typing import Any
 
-_PIECE_BYTES = 16 * 1024
+_PIECE_BYTES = 4 * 1024
+"""As much as h11 is to have at a time: see `rlexporter.endpoint.server`."""
 
 
 class TLSProtocol(asyncio.Protocol):
