@@ -223,7 +223,7 @@ def test_a_file_that_is_not_there_is_a_setup_error(tmp_path: Path, name: str) ->
     """Nor is a folder or a pipe a file."""
     with pytest.raises(SetupError, match=f"No such file or directory .argument {name}"):
         _guards(**{name: tmp_path / "missing"})
-    with pytest.raises(SetupError, match="Is a directory"):
+    with pytest.raises(SetupError, match="it is a folder, not a regular file"):
         _guards(**{name: tmp_path})
     os.mkfifo(tmp_path / "pipe", 0o600)
     with pytest.raises(SetupError, match="it is a pipe, not a regular file"):

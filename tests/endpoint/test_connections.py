@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import gc
 import gzip
@@ -13,6 +14,7 @@ import socket
 import ssl
 import struct
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,7 +24,8 @@ import pytest
 
 from rlexporter import Exporter
 from rlexporter.endpoint import app, server
-from rlexporter.endpoint.connections import LIMITS, Connections, Listener, Stage
+from rlexporter.endpoint.connections import LIMITS, Connection, Connections, Listener, Reception, Stage
+from rlexporter.endpoint.turns import Hosts, Turns
 from rlexporter.model.snapshot import Snapshot
 from rlexporter.outputs import prometheus
 from tests.endpoint.test_tls import Files
@@ -192,7 +195,10 @@ def test_pipelined_requests_are_answered_in_order(endpoint: tuple[Exporter, Reac
 def test_timers_go_off_together(monkeypatch: pytest.MonkeyPatch) -> None:
     """Those that are far enough away at the next quarter of a second, never early; what is waited for soon, at once."""
     monkeypatch.setattr(server, "_BEAT_SECONDS", 0.25)
-    with contextlib.closing(server._Loop(Connections(4), None, server.Pace())) as loop:
+    with (
+        Listener(socket.create_server(("127.0.0.1", 0))) as listener,
+        contextlib.closing(server._Loop(listener, None, print, guarded=False)) as loop,
+    ):
         now = loop.time()
         asked = [now + 0.06, now + 0.1, now + 10.01]
         late = [loop.call_at(at, lambda: None).when() for at in asked]
@@ -205,7 +211,7 @@ def test_timers_go_off_together(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_is_over_is_forgotten(endpoint: tuple[Exporter, Reach]) -> None:
     """At once, however it ended: nobody waits for the garbage collector, which seldom comes in a training."""
     exporter, reach = endpoint
-    kinds = {"H11Protocol", "_Watched", "TLSProtocol"}
+    kinds = {"H11Protocol", "_Gate", "TLSProtocol", "Connection"}
     with reach() as sock:
         assert scrape(sock)
         assert {type(each).__name__ for each in gc.get_objects()} & kinds  # those names are right
@@ -237,11 +243,18 @@ def test_an_answer_does_not_wait_for_a_receipt() -> None:
 
 def test_many_may_wait_to_be_accepted() -> None:
     """Who finds the queue full tries again after a second, and again after two more: here nobody has to."""
-    with Listener(socket.create_server(("127.0.0.1", 0))) as listener, contextlib.ExitStack() as stack:
-        listener.listen(server._BACKLOG)
-        for _ in range(3 * server._BACKLOG):
+    with (
+        Listener(socket.create_server(("127.0.0.1", 0))) as listener,
+        contextlib.closing(asyncio.SelectorEventLoop()) as loop,
+        contextlib.ExitStack() as stack,
+    ):
+        turns = Turns(time.monotonic, time.thread_time, loop.call_later, guarded=False)
+        Reception(listener, turns, lambda _: None, lambda _: None).open(loop)
+        for number in range(3 * 64):
             sock = stack.enter_context(socket.create_connection(listener.getsockname(), timeout=600))
             assert _sent_again(sock) == 0
+            assert listener.queue == number + 1
+        loop.remove_reader(listener.fileno())
 
 
 def _sent_again(sock: socket.socket) -> int:
@@ -261,29 +274,87 @@ def test_there_is_room_for_few_where_few_files_may_be_open(monkeypatch: pytest.M
     assert list(rooms.values()) == [8, 64, 128, 128]
 
 
-def test_who_has_fetched_something_stays_longest() -> None:
-    """The others go first, those of a crowded host before the rest, the oldest of them first."""
-    kept = Connections(4)
+@pytest.fixture
+def come() -> Iterator[tuple[Connections, Callable[..., Any], list[float]]]:
+    """Room for four; who comes from a host, and whether there was room for it; the time, which can be set."""
+    kept, now, hosts = Connections(4), [1000.0], Hosts()
+    ports = itertools.count()
     with contextlib.ExitStack() as stack:
 
-        def come(host: str) -> tuple[socket.socket, socket.socket]:
+        def come(host: str, *, inside: bool = True, grace: float = 1.0) -> Connection:
             here, there = socket.socketpair()
             stack.enter_context(here)
             stack.enter_context(there)
-            kept.admit(here, (host, here.fileno()))
-            return here, there
+            connection = Connection(here, (host, next(ports)), hosts.at(host, now[0]))
+            connection.since, connection.inside = now[0], inside
+            assert kept.admit(connection, now[0], grace) is not readable(there)
+            return connection
 
-        first, second, third, fourth = come("a"), come("b"), come("a"), come("a")
-        kept.of(first[0].fileno()).useful = True
-        fifth = come("c")
-        assert _ended(first, second, third, fourth) == [False, False, True, False]
-        sixth = come("c")
-        assert _ended(first, second, fourth, fifth) == [False, True, False, False]
-        for each in (fourth, fifth, sixth):
-            kept.of(each[0].fileno()).useful = True
-        kept.of(first[0].fileno()).enter(Stage.REST)
-        come("d")
-        assert _ended(first, fourth, fifth, sixth) == [False, True, False, False]
+        yield kept, come, now
+
+
+def _over(*connections: Connection) -> list[bool]:
+    return [connection.over for connection in connections]
+
+
+def test_who_makes_room(come: tuple[Connections, Callable[..., Any], list[float]]) -> None:
+    """Of the host with the most, who has owed us something for longest; never who waits for us, nor who is trusted."""
+    kept, arrive, now = come
+    first = arrive("10.0.0.1")
+    first.trusted = True
+    kept.place(first)
+    now[0] += 10
+    second, third, fourth = (arrive("10.0.0.1") for _ in range(3))
+    now[0] += 2
+    second.asks = True
+    fifth = arrive("10.0.0.2")
+    assert _over(first, second, third, fourth, fifth) == [False, False, True, False, False]
+    sixth = arrive("10.0.0.1")
+    assert _over(first, second, fourth, fifth, sixth) == [False, False, True, False, False]
+    assert not kept.has_room(now[0], 1.0)
+    seventh = arrive("10.0.0.1")  # none owes: it would only take the place of one that has waited longer
+    assert _over(first, second, fifth, sixth, seventh) == [False, False, False, False, True]
+    eighth = arrive("10.0.0.3")  # but who comes from elsewhere takes that of the newest
+    assert _over(first, second, fifth, sixth, eighth) == [False, False, False, True, False]
+
+
+def test_who_is_known_has_more_room(come: tuple[Connections, Callable[..., Any], list[float]]) -> None:
+    """Several scrapers of one address stay beside strangers who have an address each."""
+    kept, arrive, now = come
+    known = [arrive("10.0.0.1") for _ in range(2)]
+    known[0].host.trusted_at = now[0]
+    strangers = [arrive(f"10.0.1.{number}") for number in range(2)]
+    now[0] += 2
+    strangers += [arrive(f"10.0.2.{number}") for number in range(10)]
+    assert _over(*known) == [False, False]
+    assert _over(*strangers).count(False) == 2
+
+
+def test_where_all_are_trusted_the_oldest_makes_room(
+    come: tuple[Connections, Callable[..., Any], list[float]],
+) -> None:
+    """Whoever comes next may be trusted too."""
+    kept, arrive, now = come
+    trusted = []
+    for number in range(4):
+        now[0] += 1
+        trusted.append(arrive(f"10.0.0.{number}"))
+        trusted[-1].trusted = True
+        kept.place(trusted[-1])
+    trusted[0].since = now[0]
+    assert kept.has_room(now[0], 1.0)
+    assert not arrive("10.0.0.9").over
+    assert _over(*trusted) == [False, True, False, False]
+
+
+def test_who_waits_outside_is_closed(come: tuple[Connections, Callable[..., Any], list[float]]) -> None:
+    """Its socket too, and it is forgotten: nobody else has it."""
+    kept, arrive, now = come
+    outside = arrive("10.0.0.1", inside=False)
+    kept.shut_one(outside)
+    assert outside.sock.fileno() == -1
+    assert len(kept) == 0
+    assert kept.to(outside.address) is None
 
 
 @pytest.fixture
@@ -418,10 +489,6 @@ def _drip(sock: socket.socket) -> None:
             sock.send(b"X")
             if readable(sock, 20) and not sock.recv(100):
                 return
-
-
-def _ended(*pairs: tuple[socket.socket, socket.socket]) -> list[bool]:
-    return [readable(there) for _, there in pairs]
 
 
 def _memory() -> int:
