@@ -70,7 +70,7 @@ _FLOOD = """
 ## A flood
 
 The same loop, beside one client without a token that asks as fast as it is answered, in a process of its own on the
-same cores. The endpoint keeps itself to a tenth of a core, 100 ms a second, whoever asks for how much.
+same cores. Strangers are kept to a tenth of a core together, 100 ms a second, whoever asks for how much.
 """
 _PROMISES = """
 ## Promises
@@ -110,6 +110,14 @@ TRL's PPO calls `gc.collect()` twice a step. In the smaller run that is three qu
 visits our 36 thousand objects, beside TRL's 420 thousand, for one to two microseconds each; 22 thousand of ours belong
 to FastAPI and pydantic. Python cannot leave out the objects of one library: `gc.freeze()` leaves out all that exist,
 those of the user too. So it is a setting, `gc_freeze`, and off ([faq.md](faq.md#does-it-slow-my-training-down)).
+"""
+_STRANGERS = """
+## What strangers pay
+
+Who attacks an endpoint with TLS and a token, and what becomes of 100 scrapes on new connections, and of 100 on a kept
+one: each brings the token, and gives up after ten seconds, as Prometheus does. The training is a loop of torch and
+Python in the process of the endpoint; who attacks and who scrapes are processes of their own on the same two cores,
+which is most of what a step takes longer. Each row begins when the two seconds that may be used at once are used up.
 """
 _RANKS = """
 ## Many ranks
@@ -157,6 +165,7 @@ def sections() -> dict[str, Callable[[], Iterator[str]]]:
         paired,
         promises,
         ranks,
+        strangers,
         tensors,
     )
 
@@ -175,6 +184,7 @@ def sections() -> dict[str, Callable[[], Iterator[str]]]:
         _FLOOD: flood.rows,
         _PROMISES: promises.rows,
         _KNOCKS: knocks.rows,
+        _STRANGERS: strangers.rows,
         _RANKS: ranks.rows,
         _OPENING: opening.rows,
     }

@@ -7,19 +7,19 @@ import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
-from functools import partial
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
 import trustme
 
-from benchmarks.pages import Loop, loop, running, spread
+from benchmarks.pages import running
 
 _SCRAPES = 100
 _PAUSE_SECONDS = 0.2
-_TOKEN = "s3cret"
 
 _ATTACKER = """
 import asyncio, contextlib, socket, ssl, sys
@@ -104,7 +104,7 @@ asyncio.run(main())
 """
 _SCRAPER = """
 import http.client, json, ssl, sys, time
-port, authority, count, pause, address = int(sys.argv[1]), sys.argv[2], int(sys.argv[3]), float(sys.argv[4]), sys.argv[5]
+port, count, pause, authority, address = int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]), *sys.argv[4:]
 context = ssl.create_default_context(cafile=authority)
 def connection():
     return http.client.HTTPSConnection("127.0.0.1", port, timeout=10, context=context, source_address=(address, 0))
@@ -133,11 +133,78 @@ print(json.dumps(found))
 """
 
 
-class Beside(NamedTuple):
-    """What an attack does to who scrapes: seconds of each scrape on new connections and on a kept one, None if lost."""
+_ATTACKS = {
+    "nobody": ("", ""),
+    "64 handshakes a second that stop half-way, and 200 slow ones": ("half", "127.0.0.1"),
+    "the same, from another address": ("half", "127.0.0.2"),
+    "20 that bring a wrong token, as fast as they are answered": ("wrong", "127.0.0.1"),
+    "640 half handshakes a second, from another address": ("halves", "127.0.0.2"),
+    "8 that connect as fast as they can, from another address": ("knock", "127.0.0.2"),
+}
+"""Who attacks, how, and from which address; who scrapes is at 127.0.0.1."""
+_FIRST_SECONDS = 25.0
+"""Until what may be used at once is used up."""
+
+
+class Scrapes(NamedTuple):
+    """Seconds of each scrape on a new connection, and on one that was opened before; None if it was lost."""
 
     new: list[float | None]
     kept: list[float | None]
+
+
+class Beside(NamedTuple):
+    """What goes on beside an attack: scrapes, milliseconds a step, CPU milliseconds a second of the endpoint."""
+
+    scrapes: Scrapes
+    step: float
+    endpoint: float
+
+
+def rows() -> Iterator[str]:
+    """The lines of a Markdown table."""
+    yield (
+        "| who attacks | lost on new connections; answered in | lost on a kept one; answered in "
+        "| a step: ms | endpoint: CPU ms a second |"
+    )
+    yield "|---|---|---|---|---|"
+    for what, (attack, address) in _ATTACKS.items():
+        found = beside(attack, address)
+        yield (
+            f"| {what} | {_said(found.scrapes.new)} | {_said(found.scrapes.kept)} "
+            f"| {found.step:.1f} | {found.endpoint:.0f} |"
+        )
+
+
+def beside(attack: str, address: str, scrapes: int = _SCRAPES, first: float = _FIRST_SECONDS) -> Beside:
+    """Train, and be scraped, while somebody at ``address`` attacks; nobody if ``attack`` is empty."""
+    from rlexporter import Exporter
+
+    with secured() as (settings, authority), Exporter(run="bench", port=0, linger=0, **settings) as exporter:
+        port = exporter.port or 0
+        attacks = running(_ATTACKER, str(port), attack, address) if attack else contextlib.nullcontext()
+        with ThreadPoolExecutor(1) as pool, scraper(port, authority, scrapes) as scrape, attacks:
+            _train(exporter, lambda began: time.monotonic() - began > first)
+            before, began = cpu_of("rlexporter-http"), time.monotonic()
+            scraped = pool.submit(scrape)
+            steps = _train(exporter, lambda _: scraped.done())
+            took, used = time.monotonic() - began, cpu_of("rlexporter-http") - before
+    return Beside(scraped.result(), 1e3 * took / steps, 1e3 * used / took)
+
+
+def _train(exporter: Exporter, done: Callable[[float], bool]) -> int:
+    """Compute with torch and Python, and log, until it is ``done`` in a time that began now; return the steps."""
+    import torch
+
+    weights, began, steps = torch.randn(256, 256), time.monotonic(), 0
+    line = {"reward": 1.0, **{f"mine/{number}": 1.0 for number in range(100)}}
+    while not done(began):
+        steps += 1
+        for _ in range(40):
+            weights = torch.tanh(weights @ weights / 16)
+        sum(number * number for number in range(50_000))
+        exporter.log(line)
+    return steps
 
 
 @contextlib.contextmanager
@@ -149,45 +216,22 @@ def secured() -> Iterator[tuple[dict[str, Any], str]]:
         authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(f"{folder}/own")
         Path(f"{folder}/own").chmod(0o600)
         token.touch(0o600)
-        token.write_text(_TOKEN)
+        token.write_text("s3cret")
         yield {"token_file": str(token), "tls_cert_file": f"{folder}/own"}, f"{folder}/authority"
 
 
 @contextlib.contextmanager
-def attacked(attack: str, address: str, port: int) -> Iterator[None]:
-    """Let somebody at ``address`` attack the endpoint."""
-    with running(_ATTACKER, str(port), attack, address):
-        yield
-
-
-@contextlib.contextmanager
-def scraper(port: int, authority: str, count: int = _SCRAPES, address: str = "127.0.0.1") -> Iterator[Any]:
-    """Yield a function that scrapes so often, on a new connection and on one that was opened before, from ``address``."""
-    command = [sys.executable, "-c", _SCRAPER, str(port), authority, str(count), str(_PAUSE_SECONDS), address]
+def scraper(port: int, authority: str, count: int) -> Iterator[Callable[[], Scrapes]]:
+    """Yield a function that scrapes so often, on new connections and on one that was opened before."""
+    command = [sys.executable, "-c", _SCRAPER, str(port), str(count), str(_PAUSE_SECONDS), authority, "127.0.0.1"]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as process:  # noqa: S603 - our own
         assert process.stdout
         process.stdout.readline()
-        yield lambda: Beside(**json.loads(process.communicate("\n")[0]))
+        yield lambda: Scrapes(**json.loads(process.communicate("\n")[0]))
 
 
 def _said(times: list[float | None]) -> str:
     answered = sorted(1e3 * each for each in times if each is not None)
-    if not answered:
-        return f"{len(times)} of {len(times)}"
-    return f"{len(times) - len(answered)} of {len(times)}; {median(answered):.0f} ms, longest {answered[-1]:.0f} ms"
-
-
-if __name__ == "__main__":
-    from benchmarks.measure import cpu_of
-    from rlexporter import Exporter
-    import time
-    attack, address, who = sys.argv[1], sys.argv[2], sys.argv[3]
-    with secured() as (settings, authority), Exporter(run="bench", port=0, linger=0, **settings) as exporter:
-        exporter.log({"reward": 1.0, **{f"k{i}": 1.0 for i in range(150)}}, step=1)
-        with scraper(exporter.port, authority, int(sys.argv[5]), who) as scrape, attacked(attack, address, exporter.port):
-            time.sleep(float(sys.argv[4]))
-            cpu, at = cpu_of("rlexporter-http"), time.monotonic()
-            found = scrape()
-            cpu, at = cpu_of("rlexporter-http") - cpu, time.monotonic() - at
-        print("new", _said(found.new), "| kept", _said(found.kept), f"| cpu {1e3 * cpu / at:.0f} ms/s", "errors", exporter.snapshot.value("rlexporter_errors_total", where="scrape"))
+    lost = f"{len(times) - len(answered)} of {len(times)}"
+    return f"{lost}; {median(answered):.0f} ms, at most {answered[-1]:.0f}" if answered else lost

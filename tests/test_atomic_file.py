@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -37,7 +37,7 @@ WRITERS: dict[str, Callable[[Path], None]] = {
 @pytest.mark.parametrize("how", WRITERS)
 @pytest.mark.parametrize("planted", PLANTED)
 def test_what_is_no_regular_file_stays(tmp_path: Path, planted: str, how: str) -> None:
-    """It is neither replaced nor written through nor moved, the error says what it is, and nothing is left beside it."""
+    """It is neither replaced nor written through nor moved. The error says what it is, and nothing is left."""
     path = tmp_path / "state.json"
     name, plant = PLANTED[planted]
     plant(path)
@@ -102,13 +102,13 @@ def test_what_is_put_there_while_the_file_is_written(tmp_path: Path, planted: st
     path = tmp_path / "state.json"
     path.write_text("old")
 
-    def content() -> object:
+    def content() -> Iterator[bytes]:
         path.unlink()
         PLANTED[planted][1](path)
         yield b"new"
 
     with pytest.raises(UnfitFileError, match=PLANTED[planted][0]):
-        write_whole(path, content())  # type: ignore[arg-type]
+        write_whole(path, content())
 
     assert not stat.S_ISREG(os.lstat(path).st_mode)
     assert not list(tmp_path.glob("*.part"))
@@ -120,12 +120,12 @@ def test_the_folder_stays_the_one_that_was_looked_at(tmp_path: Path) -> None:
     elsewhere.mkdir()
     (elsewhere / "state.json").write_text("mine")
 
-    def content() -> object:
+    def content() -> Iterator[bytes]:
         folder.rename(tmp_path / "moved")
         folder.symlink_to(elsewhere)
         yield b"new"
 
-    write_whole(folder / "state.json", content())  # type: ignore[arg-type]
+    write_whole(folder / "state.json", content())
 
     assert (elsewhere / "state.json").read_text() == "mine"
     assert (tmp_path / "moved" / "state.json").read_text() == "new"
@@ -181,14 +181,14 @@ def test_a_planted_link_is_not_followed(tmp_path: Path) -> None:
 def test_nothing_is_left_of_a_write_that_fails(tmp_path: Path) -> None:
     """The old file is whole."""
 
-    def full() -> object:
+    def full() -> Iterator[bytes]:
         yield b"ne"
         raise OSError("no space left on device")
 
     target = tmp_path / "state.json"
     write_whole(target, "old")
     with pytest.raises(OSError, match="no space"):
-        write_whole(target, full())  # type: ignore[arg-type]
+        write_whole(target, full())
 
     assert target.read_text() == "old"
     assert [*tmp_path.iterdir()] == [target]

@@ -140,7 +140,7 @@ class Connections:
 
     def __init__(self, most: int) -> None:
         self.most = most
-        self._all: dict[tuple[str, int], Connection] = {}
+        self._all: dict[tuple[Any, ...], Connection] = {}
         self._strangers: dict[Host, dict[Connection, None]] = {}
         """Those that live and were never trusted, by host, the oldest first."""
         self._trusted: dict[Connection, None] = {}
@@ -153,7 +153,9 @@ class Connections:
 
         ``grace``: the seconds that each has to answer us before.
         """
-        return self._living() < self.most or not self._strangers or self._owing(self._crowded(now), now, grace) is not None
+        return (
+            self._living() < self.most or not self._strangers or self._owing(self._crowded(now), now, grace) is not None
+        )
 
     def admit(self, connection: Connection, now: float, grace: float) -> bool:
         """Keep one more connection; if that is too many, shut another one, or else this one and return False.
@@ -196,7 +198,7 @@ class Connections:
 
     def to(self, address: Sequence[Any] | None) -> Connection | None:
         """Return the latest connection from ``address`` (host and port); None if it has gone."""
-        return self._all.get(tuple(address or ()))  # type: ignore[arg-type]
+        return self._all.get(tuple(address or ()))
 
     def sweep(self) -> None:
         """Shut the connections whose time is over."""

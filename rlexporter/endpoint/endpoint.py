@@ -60,8 +60,8 @@ def _check(host: str, port: int) -> None:
     """Raise SetupError for what no system has: a socket that is then not bound would stay open."""
     if port > _LAST_PORT:
         raise SetupError(
-            f"there is no port {port}: choose a lower one (argument port, RLEXPORTER_LISTEN_PORT), since each rank of a "
-            "machine has the next one"
+            f"there is no port {port}: choose a lower one (argument port, RLEXPORTER_LISTEN_PORT), since each rank of "
+            "a machine has the next one"
         )
     try:
         usable = b"\0" not in host.encode("idna")

@@ -39,7 +39,9 @@ from rlexporter.status.page import POLICY
 
 _MAX_HEAD_BYTES = 16 * 1024
 _PIECE_BYTES = 4 * 1024
-"""What is read at a time. h11 limits only incomplete heads: one that came in a single piece could have any size."""
+"""What h11 is handed at a time: it limits only incomplete heads, and one in a single piece could have any size."""
+_READ_BYTES = 64 * 1024
+"""What is read at a time: if more was left unread, the answer to a wrong request would be lost with the connection."""
 
 _SWEEP_SECONDS = 0.1
 _BEAT_SECONDS = 0.25
@@ -153,7 +155,7 @@ class _Loop(asyncio.SelectorEventLoop):
         self._listener = listener
         self._tls = tls
         self._failed = failed
-        self._room = memoryview(bytearray(_PIECE_BYTES))
+        self._room = memoryview(bytearray(_READ_BYTES))
         self._entering: set[asyncio.Task[object]] = set()
 
     def call_at(  # type: ignore[override] # Python 3.10 has no syntax for the types of asyncio's stubs
@@ -230,13 +232,14 @@ class _Gate(asyncio.BufferedProtocol):
         self._transport.hold(bool(self._pieces))
 
     def _pass_on(self) -> None:
-        piece = self._pieces.popleft()
-        if not self._transport.is_closing():
-            try:
-                self._inner.data_received(piece)
-            except (h11.ProtocolError, ValueError):
-                # uvicorn cannot refuse once an answer has begun, and h11 before 0.15 reads any number.
-                self._transport.close()
+        read = self._pieces.popleft()
+        for start in range(0, len(read), _PIECE_BYTES):
+            if not self._transport.is_closing():
+                try:
+                    self._inner.data_received(read[start : start + _PIECE_BYTES])
+                except (h11.ProtocolError, ValueError):
+                    # uvicorn cannot refuse once an answer has begun, and h11 before 0.15 reads any number.
+                    self._transport.close()
         if self._pieces:
             self._turns.ask(self._connection, self._pass_on)
         else:
@@ -256,6 +259,7 @@ class _Gate(asyncio.BufferedProtocol):
         self._connections.forget(self._connection)
         self._pieces.clear()
         self._inner.connection_lost(None)  # given an error, uvicorn would keep the connection until its time-out
+        self._turns.charge(None)  # nothing of it is left, in nobody's memory
 
 
 class _Answers:
@@ -291,8 +295,8 @@ class _Answers:
         """Wait for the turn of ``connection``, whose request ``brings`` the token."""
         if self.turns.guarded:
             self._trust(connection, brings)
-        turn = asyncio.get_running_loop().create_future()
-        self.turns.ask(connection, lambda: turn.done() or turn.set_result(None))
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.turns.ask(connection, partial(_come, turn))
         await turn
         self.turns.charge(connection)
 
@@ -302,3 +306,8 @@ class _Answers:
             self._connections.place(connection)
         elif trusted:
             connection.host.trusted_at = self.turns.clock()
+
+
+def _come(turn: asyncio.Future[None]) -> None:
+    if not turn.done():  # else whoever waited for it was cancelled
+        turn.set_result(None)

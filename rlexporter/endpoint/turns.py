@@ -1,9 +1,9 @@
 """Who is served when, by one thread that is to leave the cores to the training. Pure: clocks and timers are arguments.
 
-Strangers share a tenth of a core, and who has brought the token has a tenth of its own: requests, and what they took to
-come so far, are charged to whoever made them. Who finds a budget used up waits for a turn, and keeps nobody else waiting.
-Turns are fair between addresses, and those at which the token was brought lately come first. Without a token all share
-one tenth, and who has fetched something counts as who has brought it.
+Strangers share a tenth of a core, and those who have brought the token share another. A request, and what it took to
+come so far, is charged to whoever made it. Who finds a budget used up waits for a turn, and keeps nobody else waiting.
+Turns are fair between addresses, and one at which the token was brought lately has more of them. Without a token all
+share one tenth, and who has fetched something counts as who has brought it.
 """
 
 from __future__ import annotations

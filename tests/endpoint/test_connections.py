@@ -320,7 +320,7 @@ def test_who_makes_room(come: tuple[Connections, Callable[..., Any], list[float]
 
 def test_who_is_known_has_more_room(come: tuple[Connections, Callable[..., Any], list[float]]) -> None:
     """Several scrapers of one address stay beside strangers who have an address each."""
-    kept, arrive, now = come
+    _kept, arrive, now = come
     known = [arrive("10.0.0.1") for _ in range(2)]
     known[0].host.trusted_at = now[0]
     strangers = [arrive(f"10.0.1.{number}") for number in range(2)]
@@ -349,7 +349,7 @@ def test_where_all_are_trusted_the_oldest_makes_room(
 
 def test_who_waits_outside_is_closed(come: tuple[Connections, Callable[..., Any], list[float]]) -> None:
     """Its socket too, and it is forgotten: nobody else has it."""
-    kept, arrive, now = come
+    kept, arrive, _now = come
     outside = arrive("10.0.0.1", inside=False)
     kept.shut_one(outside)
     assert outside.sock.fileno() == -1

@@ -113,10 +113,11 @@ def test_who_is_trusted_does_not_wait_for_strangers() -> None:
     """However many they are, also at the same address."""
     thread = Thread()
     host = thread.turns.hosts.at("10.0.0.1", 0)
-    ours, answered = Someone(host, trusted=True), []
+    ours, answered = Someone(host, trusted=True), list[float]()
 
     def ask() -> None:
-        thread.turns.ask(ours, lambda: (answered.append(thread.now), thread.work(0.01)))
+        answered.append(thread.now)
+        thread.turns.ask(ours, lambda: thread.work(0.01))
         thread.timers.append((thread.now + 1.0, ask))
 
     thread.timers.append((30.0, ask))

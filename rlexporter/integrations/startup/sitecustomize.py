@@ -5,13 +5,16 @@ and some of a Python that rlexporter does not know: so it imports nothing until 
 sitecustomize that it hides. Any Python since 2.7 has to be able to read this file: it has no annotations.
 """
 
+# mypy: disallow-untyped-calls=False, disallow-untyped-defs=False
+# ruff: noqa: SIM105, UP004, UP031 - as Python 2 and 3.6 write it
+
 import os
 import sys
 
 _NAMES = os.path.join(os.path.dirname(__file__), "..", "..", "frameworks", "__init__.py")
 
 
-def _awaited():  # type: ignore[no-untyped-def] # as all here: a Python before 3.9 could not read the types
+def _awaited():
     """Return what to wait for. The file with the names is run, not imported: it needs nothing of its package."""
     names = {}  # type: ignore[var-annotated]
     try:
@@ -23,13 +26,13 @@ def _awaited():  # type: ignore[no-untyped-def] # as all here: a Python before 3
     return {"transformers", "trl"}.union(*watched.values())
 
 
-class _Waiting(object):  # noqa: UP004 - in Python 2 that is something else
+class _Waiting(object):
     """Finder that sees the first import of what is awaited, and removes itself."""
 
-    def __init__(self, awaited):  # type: ignore[no-untyped-def]
+    def __init__(self, awaited):
         self._awaited = awaited
 
-    def find_spec(self, name, path=None, target=None):  # type: ignore[no-untyped-def]
+    def find_spec(self, name, path=None, target=None):
         if name not in self._awaited:
             return None
         if self in sys.meta_path:
@@ -40,7 +43,7 @@ class _Waiting(object):  # noqa: UP004 - in Python 2 that is something else
         return find_spec(name)
 
 
-def _register():  # type: ignore[no-untyped-def]
+def _register():
     try:
         from rlexporter.integrations import registry
 
@@ -50,14 +53,14 @@ def _register():  # type: ignore[no-untyped-def]
             _say("rlexporter: this process is not watched: %r" % (error,))
 
 
-def _say(text):  # type: ignore[no-untyped-def]
+def _say(text):
     try:
         sys.stderr.write(text + "\n")
     except (AttributeError, OSError, ValueError):  # stderr may be closed
         pass
 
 
-def _run_hidden():  # type: ignore[no-untyped-def]
+def _run_hidden():
     """Run the sitecustomize that this one hides; Python shows what it raises as usual."""
     folder = os.path.dirname(__file__)
     sys.path[:] = [entry for entry in sys.path if entry != folder]
@@ -72,6 +75,5 @@ def _run_hidden():  # type: ignore[no-untyped-def]
         sys.modules.setdefault(__name__, own)
 
 
-if sys.version_info >= (3, 10):  # the oldest that rlexporter is made for
-    sys.meta_path.insert(0, _Waiting(_awaited()))
+sys.meta_path.insert(0, _Waiting(_awaited()))
 _run_hidden()
