@@ -12,11 +12,15 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from statistics import median
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import trustme
 
+from benchmarks.measure import cpu_of
 from benchmarks.pages import running
+
+if TYPE_CHECKING:
+    from rlexporter import Exporter
 
 _SCRAPES = 100
 _PAUSE_SECONDS = 0.2

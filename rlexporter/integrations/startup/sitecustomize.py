@@ -6,7 +6,7 @@ sitecustomize that it hides. Any Python since 2.7 has to be able to read this fi
 """
 
 # mypy: disallow-untyped-calls=False, disallow-untyped-defs=False
-# ruff: noqa: SIM105, UP004, UP031 - as Python 2 and 3.6 write it
+# ruff: noqa: SIM105, UP004, UP031, UP036 - as Python 2 and 3.6 write it
 
 import os
 import sys
@@ -75,5 +75,6 @@ def _run_hidden():
         sys.modules.setdefault(__name__, own)
 
 
-sys.meta_path.insert(0, _Waiting(_awaited()))
+if sys.version_info >= (3, 10):  # the oldest that rlexporter is made for
+    sys.meta_path.insert(0, _Waiting(_awaited()))
 _run_hidden()
