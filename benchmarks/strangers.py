@@ -186,7 +186,7 @@ def beside(attack: str, address: str, scrapes: int = _SCRAPES, first: float = _F
 
     with secured() as (settings, authority), Exporter(run="bench", port=0, linger=0, **settings) as exporter:
         port = exporter.port or 0
-        attacks = running(_ATTACKER, str(port), attack, address) if attack else contextlib.nullcontext()
+        attacks = attacked(port, attack, address) if attack else contextlib.nullcontext()
         with ThreadPoolExecutor(1) as pool, scraper(port, authority, scrapes) as scrape, attacks:
             _train(exporter, lambda began: time.monotonic() - began > first)
             before, began = cpu_of("rlexporter-http"), time.monotonic()
@@ -222,6 +222,11 @@ def secured() -> Iterator[tuple[dict[str, Any], str]]:
         token.touch(0o600)
         token.write_text("s3cret")
         yield {"token_file": str(token), "tls_cert_file": f"{folder}/own"}, f"{folder}/authority"
+
+
+def attacked(port: int, attack: str, address: str) -> contextlib.AbstractContextManager[None]:
+    """Let somebody at ``address`` attack: `half`, `halves`, `wrong` or `knock`."""
+    return running(_ATTACKER, str(port), attack, address)
 
 
 @contextlib.contextmanager

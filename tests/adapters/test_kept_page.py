@@ -11,6 +11,7 @@ import rlexporter
 from rlexporter.status.page import PAGE_FILE, held
 from tests import tiny
 from tests.adapters.marks import REAL_TRAINERS
+from tests.planted import PLANTED, unchanged
 from tests.served import errors
 
 pytestmark = REAL_TRAINERS
@@ -54,19 +55,26 @@ def test_how_it_ended(tmp_path: Path, any_port: None, capsys: pytest.CaptureFixt
     assert errors(exporter) == 0
 
 
-def test_a_place_that_is_taken(tmp_path: Path, any_port: None, capsys: pytest.CaptureFixture[str]) -> None:
-    """The training ends as it should, nothing is told, and nothing is left half written."""
+@pytest.mark.parametrize("planted", ["pipe", "folder", "zero", "link"])
+def test_a_place_that_is_taken(
+    tmp_path: Path, any_port: None, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture, planted: str
+) -> None:
+    """The training begins, and ends as it should; what is there stays, is counted and told once."""
     trainer = tiny.grpo(tmp_path, max_steps=1)
     page = Path(trainer.args.output_dir) / PAGE_FILE
-    page.mkdir(parents=True)
+    page.parent.mkdir(parents=True, exist_ok=True)
+    name, plant = PLANTED[planted]
+    plant(page)
+    stays = unchanged(page)
     exporter = rlexporter.attach(trainer)
     trainer.train()
     exporter.close()
 
     assert _told(capsys) == []
-    assert page.is_dir()
+    assert stays()
     assert [*page.parent.glob("*.part")] == []
-    assert errors(exporter) == 0
+    assert errors(exporter) == 1
+    assert [f"it is {name}, not a regular file" in record.message for record in caplog.records] == [True]
 
 
 def test_not_wanted(tmp_path: Path, any_port: None, capsys: pytest.CaptureFixture[str]) -> None:

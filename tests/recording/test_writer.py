@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import resource
 import sys
 import threading
 from pathlib import Path
@@ -14,7 +15,7 @@ import numpy as np
 import pytest
 import torch
 
-from rlexporter import Exporter
+from rlexporter import Exporter, recording
 from rlexporter.model.errors import SetupError
 from rlexporter.model.step import RunFacts, StepUpdate
 from rlexporter.recording import writer
@@ -66,14 +67,21 @@ def test_a_file_that_cannot_be_written_is_said_at_the_start(tmp_path: Path) -> N
 
 
 def test_a_disk_that_fails_is_counted(tmp_path: Path) -> None:
-    """Training goes on, and so does the recording once there is room again."""
-    with Exporter(run="r", port=0, record="/dev/full", linger=0) as exporter:
+    """Training goes on, and so does the recording once there is room again. The limit on file sizes is the real one."""
+    path = tmp_path / "run.jsonl"
+    with Exporter(run="r", port=0, record=path, linger=0) as exporter:
         exporter.log({"loss": 1.0}, step=1)
-        recorder = exporter.run.sink.recorder
-        assert recorder
-        recorder.close()
-        assert exporter.snapshot.value("rlexporter_errors_total", where="record")
-        assert exporter.snapshot.value("rl_loss") == 1.0
+        eventually(lambda: b'"event": "log"' in path.read_bytes())
+        soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size, hard))
+        try:
+            exporter.log({"loss": 2.0}, step=2)
+            eventually(lambda: exporter.snapshot.value("rlexporter_errors_total", where="record"))
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        exporter.log({"loss": 3.0}, step=3)
+        assert exporter.snapshot.value("rl_loss") == 3.0
+    assert [event.logs["loss"] for event in recording.read(path).events if event.logs] == [1.0, 3.0]
 
 
 CUT_OFF = """
