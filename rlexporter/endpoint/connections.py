@@ -1,7 +1,7 @@
 """Limits on the number of connections and on the time that each may spend in a stage.
 
-A connection beyond them is shut at the socket, both ways: its owner (a TLS handshake that does not end, an answer that
-nobody reads) then gets an end of file and closes it. Where there is no room, new ones wait in the queue of the kernel.
+A connection beyond them is ended at once, whatever it is doing: a TLS handshake that does not end, an answer that is not
+read. Where there is no room, new ones wait in the queue of the kernel.
 """
 
 from __future__ import annotations
@@ -63,9 +63,9 @@ _UNACKED = 24
 class Connection:
     """An accepted connection, from ``address`` (host and port): a `Client` of `rlexporter.endpoint.turns`.
 
-    It may be ``inside``, where the event loop has it, or wait outside for that. ``trusted`` is True once it has brought
-    the token, or where there is none has fetched something: if there are too many connections, the others are shut
-    first. ``waits`` is True while the other side does not take what was sent.
+    It may be ``inside``, where the event loop has it and ends it by ``abort``, or wait outside for that. ``trusted`` is
+    True once it has brought the token, or where there is none has fetched something: if there are too many connections,
+    the others are shut first. ``waits`` is True while the other side does not take what was sent.
     """
 
     def __init__(self, sock: socket.socket, address: tuple[str, int], host: Host) -> None:
@@ -76,6 +76,7 @@ class Connection:
         self.spent = 0.0
         self.asks = False
         self.inside = False
+        self.abort: Callable[[], object] | None = None
         self.waits = False
         self.over = False
         self._answering = False
@@ -126,13 +127,14 @@ class Connection:
             then()
 
     def shut(self) -> None:
-        """Shut the socket, whatever it is doing; once its owner closes it, the kernel keeps nothing of it."""
+        """End it, whatever it is doing; the kernel keeps nothing of it."""
         self.over = True
         with contextlib.suppress(OSError):  # the other side may have ended it already
             self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _AT_ONCE)
-            self.sock.shutdown(socket.SHUT_RDWR)
         if not self.inside:
             self.sock.close()
+        elif self.abort is not None:
+            self.abort()
 
 
 class Connections:

@@ -217,9 +217,12 @@ class _Gate(asyncio.BufferedProtocol):
         assert isinstance(transport, asyncio.Transport)
         self._turns.charge(self._connection)
         self._transport = Outside(transport)
+        self._connection.abort = transport.abort
         self._connection.enter(Stage.HEAD)
         transport.set_write_buffer_limits(high=0)  # so that writing pauses until everything was taken
         self._inner.connection_made(self._transport)
+        if self._connection.over:  # it was shut while it came in
+            transport.abort()
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._room
@@ -257,6 +260,7 @@ class _Gate(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._turns.charge(self._connection)
         self._connections.forget(self._connection)
+        self._connection.abort = None
         self._pieces.clear()
         self._inner.connection_lost(None)  # given an error, uvicorn would keep the connection until its time-out
         self._turns.charge(None)  # nothing of it is left, in nobody's memory

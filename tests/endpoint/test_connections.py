@@ -286,8 +286,9 @@ def come() -> Iterator[tuple[Connections, Callable[..., Any], list[float]]]:
             stack.enter_context(here)
             stack.enter_context(there)
             connection = Connection(here, (host, next(ports)), hosts.at(host, now[0]))
-            connection.since, connection.inside = now[0], inside
+            connection.since = now[0]
             assert kept.admit(connection, now[0], grace) is not readable(there)
+            connection.inside = inside
             return connection
 
         yield kept, come, now

@@ -11,6 +11,7 @@ import pytest
 
 from rlexporter import Exporter
 from rlexporter.catalog.alerts import PACK, runbook
+from rlexporter.endpoint import turns
 from tests.endpoint.test_fuzz import exchanged
 from tests.endpoint.wire import ask
 from tests.served import errors
@@ -47,8 +48,9 @@ HEADERS = (
 
 
 @pytest.fixture
-def watched(exporter: Exporter) -> Exporter:
-    """An exporter with something to serve."""
+def watched(exporter: Exporter, monkeypatch: pytest.MonkeyPatch) -> Exporter:
+    """An exporter with something to serve, at once to whoever asks for how much."""
+    monkeypatch.setattr(turns, "SHARE", 100.0)
     for step in range(5):
         exporter.log({"reward": step + 0.5, "kl": 0.1, "mine": 1.0, "rewards/f/mean": 1.0}, step=step)
     return exporter
