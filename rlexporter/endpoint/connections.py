@@ -1,22 +1,20 @@
 """Limits on the number of connections and on the time that each may spend in a stage.
 
-A connection beyond them is ended at once, whatever it is doing: a TLS handshake that does not end, an answer that is not
-read. Where there is no room, new ones wait in the queue of the kernel.
+A connection beyond them is ended at once, whatever it is doing: a handshake that does not end, an answer that nobody
+reads. Where there is no room, new ones wait in the queue of the kernel.
 """
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import socket
 import struct
 import time
 from collections.abc import Callable, Sequence
 from enum import Enum
-from functools import partial
 from typing import Any
 
-from rlexporter.endpoint.turns import SOON_SECONDS, Host, Turns
+from rlexporter.endpoint.turns import Host
 
 KEEP_ALIVE_SECONDS = 130
 """Longer than the usual scrape intervals (up to a minute): a kept connection tells two equal scrapers apart."""
@@ -39,25 +37,19 @@ class Stage(Enum):
 LIMITS = {Stage.HEAD: 10.0, Stage.ANSWER: 30.0, Stage.REST: KEEP_ALIVE_SECONDS + 30.0}
 """Seconds that a connection may spend in each stage."""
 
+
 _MOST = 128
 _FEWEST = 8
 _SHARE = 4
 """Divisor of the process's limit on open files: a quarter is for connections, the rest for the training."""
 
-_QUEUE = 1024
 _SEND_BUFFER_BYTES = 256 * 1024
 """Most that the kernel buffers of an unread answer; its own default goes up to several megabytes."""
 
-_AT_ONCE = struct.pack("ii", 1, 0)
-
-_GRACE_SECONDS, _GRACE_OF_ALL_SECONDS = 1.0, 50.0
-"""The time that each has to answer us before it may have to make room; and of all together, if many wait for room."""
-_LONG_QUEUE = 512
-"""From so many on, who waits in the kernel is looked at: whoever is known, or comes from elsewhere, is let in."""
-_ACCEPTED_AT_ONCE = 64
-_NO_FILES_SECONDS = 1.0
 _UNACKED = 24
 """Where `struct tcp_info` has the connections that wait to be accepted."""
+
+_AT_ONCE = struct.pack("ii", 1, 0)
 
 
 class Connection:
@@ -258,61 +250,6 @@ class Listener(socket.socket):
             told = self.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _UNACKED + 4)
             return int(struct.unpack_from("I", told, _UNACKED)[0])
         return 0
-
-
-class Reception:
-    """Accepts connections, at a pace that strangers can afford, and has each that may stay entered in its turn."""
-
-    def __init__(
-        self,
-        listener: Listener,
-        turns: Turns,
-        enter: Callable[[Connection], object],
-        failed: Callable[[Exception], None],
-    ) -> None:
-        self._listener = listener
-        self._turns = turns
-        self._enter = enter
-        self._failed = failed
-
-    def open(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Begin to accept on this event loop, whose server closes the listener."""
-        self._loop = loop
-        self._listener.listen(_QUEUE)
-        self._listener.setblocking(False)
-        loop.add_reader(self._listener.fileno(), self._accept)
-
-    def _accept(self) -> None:
-        self._turns.charge(None)
-        connections, queue = self._listener.connections, self._listener.queue
-        grace = min(_GRACE_SECONDS, _GRACE_OF_ALL_SECONDS / max(queue, 1))
-        for _ in range(_ACCEPTED_AT_ONCE):
-            now = self._turns.clock()
-            if not connections.has_room(now, grace) and queue < _LONG_QUEUE:
-                self._pause(SOON_SECONDS)
-                return
-            try:
-                sock, address = self._listener.accept()
-            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
-                return
-            except OSError as error:  # no more files may be open
-                self._failed(error)
-                self._pause(_NO_FILES_SECONDS)
-                return
-            connection = Connection(sock, address[:2], self._turns.hosts.at(address[0], now))
-            if connections.admit(connection, now, grace):
-                self._turns.ask(connection, partial(self._enter, connection))
-        if self._turns.strangers.left < 0:
-            self._pause(SOON_SECONDS)
-
-    def _pause(self, seconds: float) -> None:
-        """Accept nobody for some seconds: who comes meanwhile waits in the kernel, which costs nothing."""
-        self._loop.remove_reader(self._listener.fileno())
-        self._loop.call_later(seconds, self._resume)
-
-    def _resume(self) -> None:
-        if self._listener.fileno() >= 0:  # else the server has ended meanwhile
-            self._loop.add_reader(self._listener.fileno(), self._accept)
 
 
 def _room() -> int:

@@ -11,7 +11,6 @@ import contextlib
 import math
 import ssl
 import time
-from collections import deque
 from collections.abc import Callable
 from contextvars import Context
 from functools import partial
@@ -28,18 +27,18 @@ from rlexporter.endpoint.connections import (
     Connection,
     Connections,
     Listener,
-    Reception,
     Stage,
 )
-from rlexporter.endpoint.outside import Outside
+from rlexporter.endpoint.gate import Gate
+from rlexporter.endpoint.reception import Reception
 from rlexporter.endpoint.tls_protocol import TLSProtocol
 from rlexporter.endpoint.turns import SOON_SECONDS, Turns
 from rlexporter.outputs.periodic import unlogged
 from rlexporter.status.page import POLICY
 
 _MAX_HEAD_BYTES = 16 * 1024
-_PIECE_BYTES = 4 * 1024
-"""What h11 is handed at a time: it limits only incomplete heads, and one in a single piece could have any size."""
+_BROKEN = (h11.ProtocolError, ValueError)
+"""What uvicorn raises where it cannot refuse, since an answer has begun; and h11 before 0.15 at any number."""
 _READ_BYTES = 64 * 1024
 """What is read at a time: if more was left unread, the answer to a wrong request would be lost with the connection."""
 
@@ -187,83 +186,9 @@ class _Loop(asyncio.SelectorEventLoop):
         self.turns.charge(connection)
         connection.inside = True
         inner = TLSProtocol(self._tls, make) if self._tls else make()
-        gate = _Gate(connection, inner, self.turns, self._listener.connections, self._room)
+        gate = Gate(connection, inner, self.turns, self._listener.connections, self._room, _BROKEN)
         with contextlib.suppress(OSError):  # the other side has gone
             await self.connect_accepted_socket(lambda: gate, connection.sock)
-
-
-class _Gate(asyncio.BufferedProtocol):
-    """Protocol in front of the ones that do the work: hands them what comes, piece by piece, in turns.
-
-    While a piece waits for its turn nothing more is read. ``room``: where bytes are read to, for all connections.
-    """
-
-    def __init__(
-        self,
-        connection: Connection,
-        inner: asyncio.Protocol,
-        turns: Turns,
-        connections: Connections,
-        room: memoryview,
-    ) -> None:
-        self._connection = connection
-        self._connections = connections
-        self._inner = inner
-        self._turns = turns
-        self._room = room
-        self._pieces: deque[bytes] = deque()
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._turns.charge(self._connection)
-        self._transport = Outside(transport)
-        self._connection.abort = transport.abort
-        self._connection.enter(Stage.HEAD)
-        transport.set_write_buffer_limits(high=0)  # so that writing pauses until everything was taken
-        self._inner.connection_made(self._transport)
-        if self._connection.over:  # it was shut while it came in
-            transport.abort()
-
-    def get_buffer(self, sizehint: int) -> memoryview:
-        return self._room
-
-    def buffer_updated(self, nbytes: int) -> None:
-        self._connection.heard()
-        self._pieces.append(bytes(self._room[:nbytes]))
-        if len(self._pieces) == 1:
-            self._turns.ask(self._connection, self._pass_on)
-        self._transport.hold(bool(self._pieces))
-
-    def _pass_on(self) -> None:
-        read = self._pieces.popleft()
-        for start in range(0, len(read), _PIECE_BYTES):
-            if not self._transport.is_closing():
-                try:
-                    self._inner.data_received(read[start : start + _PIECE_BYTES])
-                except (h11.ProtocolError, ValueError):
-                    # uvicorn cannot refuse once an answer has begun, and h11 before 0.15 reads any number.
-                    self._transport.close()
-        if self._pieces:
-            self._turns.ask(self._connection, self._pass_on)
-        else:
-            self._transport.hold(False)
-
-    def pause_writing(self) -> None:
-        self._connection.waits = True
-        self._inner.pause_writing()
-
-    def resume_writing(self) -> None:
-        self._turns.charge(self._connection)
-        self._connection.taken()
-        self._inner.resume_writing()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._turns.charge(self._connection)
-        self._connections.forget(self._connection)
-        self._connection.abort = None
-        self._pieces.clear()
-        self._inner.connection_lost(None)  # given an error, uvicorn would keep the connection until its time-out
-        self._turns.charge(None)  # nothing of it is left, in nobody's memory
 
 
 class _Answers:

@@ -24,7 +24,8 @@ import pytest
 
 from rlexporter import Exporter
 from rlexporter.endpoint import app, server
-from rlexporter.endpoint.connections import LIMITS, Connection, Connections, Listener, Reception, Stage
+from rlexporter.endpoint.connections import LIMITS, Connection, Connections, Listener, Stage
+from rlexporter.endpoint.reception import Reception
 from rlexporter.endpoint.turns import Hosts, Turns
 from rlexporter.model.snapshot import Snapshot
 from rlexporter.outputs import prometheus
@@ -211,7 +212,7 @@ def test_timers_go_off_together(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_is_over_is_forgotten(endpoint: tuple[Exporter, Reach]) -> None:
     """At once, however it ended: nobody waits for the garbage collector, which seldom comes in a training."""
     exporter, reach = endpoint
-    kinds = {"H11Protocol", "_Gate", "TLSProtocol", "Connection"}
+    kinds = {"H11Protocol", "Gate", "TLSProtocol", "Connection"}
     with reach() as sock:
         assert scrape(sock)
         assert {type(each).__name__ for each in gc.get_objects()} & kinds  # those names are right
