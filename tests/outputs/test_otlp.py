@@ -34,6 +34,7 @@ from rlexporter.model.step import RunFacts
 from rlexporter.outputs import otlp
 from rlexporter.run import identity
 from tests.e2e.collectors import HTTP, PROTOCOLS, Collector, collector, over_http
+from tests.planted import UNREADABLE
 from tests.served import errors
 from tests.tools import answering, eventually, free_port
 
@@ -458,3 +459,18 @@ def test_other_exporters_are_let_be(monkeypatch: pytest.MonkeyPatch, caplog: pyt
 
     assert "their own trouble" in [each.getMessage() for each in caplog.records]
     assert theirs.filters == filters
+
+
+@pytest.mark.parametrize("planted", UNREADABLE)
+@pytest.mark.parametrize("name", ["CERTIFICATE", "METRICS_CERTIFICATE", "CLIENT_KEY", "METRICS_CLIENT_CERTIFICATE"])
+def test_a_certificate_that_is_no_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, planted: str, name: str
+) -> None:
+    """It is said at the start, by either protocol: the exporters would wait for whoever writes to a pipe."""
+    path = tmp_path / "authority.pem"
+    UNREADABLE[planted][1](path)
+    monkeypatch.setenv(f"OTEL_EXPORTER_OTLP_{name}", str(path))
+    for protocol in (otlp.GRPC, otlp.HTTP):
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_PROTOCOL", protocol)
+        with pytest.raises(SetupError, match=f"OTEL_EXPORTER_OTLP_{name} is .* not a regular file"):
+            Exporter(run="r", port=0, otlp="http://127.0.0.1:1").start()
