@@ -57,7 +57,8 @@ class Connection:
 
     It may be ``inside``, where the event loop has it and ends it by ``abort``, or wait outside for that. ``trusted`` is
     True once it has brought the token, or where there is none has fetched something: if there are too many connections,
-    the others are shut first. ``waits`` is True while the other side does not take what was sent.
+    the others are shut first, before all those that have not ``met`` us: whose handshake of TLS is not complete, which
+    is where most attacks stop. ``waits`` is True while the other side does not take what was sent.
     """
 
     def __init__(self, sock: socket.socket, address: tuple[str, int], host: Host) -> None:
@@ -68,6 +69,7 @@ class Connection:
         self.spent = 0.0
         self.asks = False
         self.inside = False
+        self.met = False
         self.abort: Callable[[], object] | None = None
         self.waits = False
         self.over = False
@@ -220,9 +222,12 @@ class Connections:
         return max(self._strangers, key=lambda host: len(self._strangers[host]) / host.weight(now))
 
     def _owing(self, host: Host, now: float, grace: float) -> Connection | None:
-        """Return the oldest stranger of ``host`` that does not wait for us, and has had its time; None if none has."""
-        strangers = self._strangers[host]
-        return next((each for each in strangers if not each.asks and now - each.since > grace), None)
+        """Return a stranger of ``host`` that does not wait for us, and has had its time; None if there is none.
+
+        It is the oldest that has not met us, else the oldest.
+        """
+        owing = [each for each in self._strangers[host] if not each.asks and now - each.since > grace]
+        return next((each for each in owing if not each.met), owing[0] if owing else None)
 
     def _take_out(self, connection: Connection) -> None:
         self._trusted.pop(connection, None)

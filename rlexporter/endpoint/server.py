@@ -185,7 +185,12 @@ class _Loop(asyncio.SelectorEventLoop):
             return
         self.turns.charge(connection)
         connection.inside = True
-        inner = TLSProtocol(self._tls, make) if self._tls else make()
+
+        def met() -> asyncio.Protocol:
+            connection.met = True
+            return make()
+
+        inner = TLSProtocol(self._tls, met) if self._tls else met()
         gate = Gate(connection, inner, self.turns, self._listener.connections, self._room, _BROKEN)
         with contextlib.suppress(OSError):  # the other side has gone
             await self.connect_accepted_socket(lambda: gate, connection.sock)

@@ -320,6 +320,18 @@ def test_who_makes_room(come: tuple[Connections, Callable[..., Any], list[float]
     assert _over(first, second, fifth, sixth, eighth) == [False, False, False, True, False]
 
 
+def test_who_has_met_us_stays_longer(come: tuple[Connections, Callable[..., Any], list[float]]) -> None:
+    """Than one whose handshake is not complete, though he is older; and is let go where all have met us."""
+    _, arrive, now = come
+    first, second, third, fourth = (arrive("10.0.0.1") for _ in range(4))
+    first.met = second.met = fourth.met = True
+    now[0] += 2
+    arrive("10.0.0.1").met = True
+    assert _over(first, second, third, fourth) == [False, False, True, False]
+    arrive("10.0.0.1")
+    assert _over(first, second, fourth) == [True, False, False]
+
+
 def test_who_is_known_has_more_room(come: tuple[Connections, Callable[..., Any], list[float]]) -> None:
     """Several scrapers of one address stay beside strangers who have an address each."""
     _kept, arrive, now = come
