@@ -12,8 +12,10 @@ from rlexporter.endpoint.turns import SOON_SECONDS, Turns
 _QUEUE = 1024
 _ACCEPTED_AT_ONCE = 64
 _NO_FILES_SECONDS = 1.0
-_GRACE_SECONDS, _GRACE_OF_ALL_SECONDS = 1.0, 50.0
+_GRACE_SECONDS, _GRACE_OF_ALL_SECONDS = 1.0, 100.0
 """The time that each has to answer us before it may have to make room; and of all together, if many wait for room."""
+_MOST_WAITING = 32
+"""While so many strangers wait for a turn others wait in the kernel: they would take the room of those who owe us."""
 _LONG_QUEUE = 512
 """From so many on, who waits in the kernel is looked at: whoever is known, or comes from elsewhere, is let in."""
 
@@ -46,7 +48,8 @@ class Reception:
         grace = min(_GRACE_SECONDS, _GRACE_OF_ALL_SECONDS / max(queue, 1))
         for _ in range(_ACCEPTED_AT_ONCE):
             now = self._turns.clock()
-            if not connections.has_room(now, grace) and queue < _LONG_QUEUE:
+            crowded = self._turns.strangers.waiting >= _MOST_WAITING or not connections.has_room(now, grace)
+            if crowded and queue < _LONG_QUEUE:
                 self._pause(SOON_SECONDS)
                 return
             try:

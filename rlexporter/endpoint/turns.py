@@ -122,9 +122,9 @@ class Line:
         return self._left
 
     @property
-    def busy(self) -> bool:
-        """True if somebody waits."""
-        return bool(self._waiting)
+    def waiting(self) -> int:
+        """How many wait."""
+        return sum(map(len, self._waiting.values()))
 
     def use(self, seconds: float) -> None:
         """Take CPU seconds out of the budget; less than nothing gives them back."""
@@ -202,7 +202,7 @@ class Turns:
         """Have ``work`` done for ``client``: now, or if its budget is used up or others wait, in its turn."""
         self.charge(client)
         line = self._line(client)
-        if line.left >= 0 and not line.busy:
+        if line.left >= 0 and not line.waiting:
             work()
             return
         line.add(client, work)
@@ -228,6 +228,6 @@ class Turns:
                 self.charge(turn[0])
                 turn[1]()
                 self.charge(turn[0])
-        waits = [max(-line.left, 0.0) / SHARE for line in lines if line.busy]
+        waits = [max(-line.left, 0.0) / SHARE for line in lines if line.waiting]
         if waits:
             self._look_later(min(waits))
