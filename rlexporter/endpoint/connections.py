@@ -38,12 +38,12 @@ LIMITS = {Stage.HEAD: 10.0, Stage.ANSWER: 30.0, Stage.REST: KEEP_ALIVE_SECONDS +
 """Seconds that a connection may spend in each stage."""
 
 
-_MOST = 128
+_MOST = 256
 _FEWEST = 8
 _SHARE = 4
 """Divisor of the process's limit on open files: a quarter is for connections, the rest for the training."""
 
-_SEND_BUFFER_BYTES = 256 * 1024
+_SEND_BUFFER_BYTES = 128 * 1024
 """Most that the kernel buffers of an unread answer; its own default goes up to several megabytes."""
 
 _UNACKED = 24
